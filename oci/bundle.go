@@ -13,8 +13,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxConfig bounds config.json, in bytes.
-const maxConfig = 4 << 20
+// MaxConfig bounds config.json, in bytes: a call to the guest has room for it.
+const MaxConfig = 3 << 20
+
+// ReadConfig reads a config.json. One that is longer than MaxConfig is refused, with ErrInvalid.
+func ReadConfig(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, MaxConfig+1))
+	if err != nil {
+		return nil, fmt.Errorf("read config.json: %w", err)
+	}
+	return data, CheckConfig(data)
+}
+
+// CheckConfig refuses a config.json that is longer than MaxConfig, with ErrInvalid.
+func CheckConfig(data []byte) error {
+	if len(data) > MaxConfig {
+		return fmt.Errorf("%w: config.json is longer than %d bytes (make the environment or the arguments smaller)", ErrInvalid, MaxConfig)
+	}
+	return nil
+}
 
 // LoadBundle reads the specification of the bundle in dir, which may come from
 // anybody: whatever it leaves out stays out, nothing is dereferenced unchecked,
@@ -36,12 +53,9 @@ func LoadBundle(dir string) (*specs.Spec, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%w: %s/config.json is not a regular file", ErrInvalid, dir)
 	}
-	data, err := io.ReadAll(io.LimitReader(file, maxConfig+1))
+	data, err := ReadConfig(file)
 	if err != nil {
-		return nil, fmt.Errorf("read bundle: %w", err)
-	}
-	if len(data) > maxConfig {
-		return nil, fmt.Errorf("%w: %s/config.json is larger than %d bytes", ErrInvalid, dir, maxConfig)
+		return nil, fmt.Errorf("read bundle %s: %w", dir, err)
 	}
 	spec, err := DecodeBundle(data)
 	if err != nil {

@@ -40,7 +40,7 @@ func TestLoadJoinsARelativeRoot(t *testing.T) {
 	if _, err := LoadBundle(t.TempDir()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no config.json: %v", err)
 	}
-	if _, err := LoadBundle(write(t, strings.Repeat(" ", maxConfig)+small)); !errors.Is(err, ErrInvalid) {
+	if _, err := LoadBundle(write(t, strings.Repeat(" ", MaxConfig)+small)); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a huge config.json: %v", err)
 	}
 }

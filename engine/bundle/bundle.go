@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,13 +13,12 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/oci"
 	"github.com/bulkhead-project/bulkhead/shim"
 )
 
-const (
-	specFile = "config.json" // the OCI specification in a container's bundle
-	maxSpec  = 4 << 20       // bytes of a stored specification
-)
+// specFile is the OCI specification in a container's bundle.
+const specFile = "config.json"
 
 // Write writes a container's specification below the pod's state directory and returns
 // the bundle's path. owner, if not nil, owns it.
@@ -34,6 +32,9 @@ func Write(stateDir, id string, spec *specs.Spec, owner *shim.Owner) (string, er
 func write(stateDir, id string, spec *specs.Spec, owner *shim.Owner) error {
 	raw, err := json.Marshal(spec)
 	if err != nil {
+		return err
+	}
+	if err := oci.CheckConfig(raw); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(stateDir)
@@ -89,7 +90,7 @@ func read(stateDir, id string) (*specs.Spec, error) {
 		return nil, err
 	}
 	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, maxSpec))
+	raw, err := oci.ReadConfig(f)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/bulkhead-project/bulkhead/oci"
 )
 
 func TestBundle(t *testing.T) {
@@ -57,10 +60,7 @@ func TestPlanted(t *testing.T) {
 	if err := os.Symlink(secret, filepath.Join(dir, "file", specFile)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Write(dir, "large", &specs.Spec{Hostname: strings.Repeat("x", maxSpec)}, nil); err != nil {
-		t.Fatal(err)
-	}
-	for _, id := range []string{"link", "file", "large"} {
+	for _, id := range []string{"link", "file"} {
 		if got, err := Read(dir, id); err == nil {
 			t.Errorf("%s: %+v", id, got)
 		}
@@ -70,5 +70,38 @@ func TestPlanted(t *testing.T) {
 	}
 	if _, err := os.Stat(secret); err != nil {
 		t.Errorf("removing a link has removed what it leads to: %v", err)
+	}
+}
+
+// TestLength: a specification of the greatest length is kept whole, and a longer one is refused when it is written and when
+// it is read.
+func TestLength(t *testing.T) {
+	dir := t.TempDir()
+	empty, err := json.Marshal(&specs.Spec{Hostname: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := oci.MaxConfig - len(empty) + 1
+	longest := &specs.Spec{Hostname: strings.Repeat("x", most)}
+	if _, err := Write(dir, "longest", longest, nil); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read(dir, "longest")
+	if err != nil || got.Hostname != longest.Hostname {
+		t.Errorf("the longest: %v", err)
+	}
+	_, written := Write(dir, "longer", &specs.Spec{Hostname: strings.Repeat("x", most+1)}, nil)
+	if _, err := os.Stat(filepath.Join(dir, "longer")); err == nil {
+		t.Error("a longer one leaves its directory")
+	}
+	file := filepath.Join(dir, "longest", specFile)
+	if err := os.WriteFile(file, []byte(strings.Repeat(" ", oci.MaxConfig)+"{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, read := Read(dir, "longest")
+	for _, err := range []error{written, read} {
+		if !errors.Is(err, oci.ErrInvalid) || !strings.Contains(err.Error(), "config.json is longer than 3145728 bytes") {
+			t.Errorf("a longer one: %v", err)
+		}
 	}
 }

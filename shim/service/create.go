@@ -3,8 +3,8 @@ package service
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -12,13 +12,10 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/oci"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
-
-// maxSpec bounds a config.json, in bytes: what fits into a call to the agent,
-// with room for the call around it.
-const maxSpec = 3 << 20
 
 // Create makes a container of a bundle.
 func (t task) Create(ctx context.Context, r *taskv3.CreateTaskRequest) (*taskv3.CreateTaskResponse, error) {
@@ -93,12 +90,12 @@ func readSpec(bundle string) (json.RawMessage, error) {
 		return nil, fmt.Errorf("%w: read the bundle: %w", sandbox.ErrInvalid, err)
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxSpec+1))
+	b, err := oci.ReadConfig(f)
 	switch {
+	case errors.Is(err, oci.ErrInvalid):
+		return nil, fmt.Errorf("%w: %w", sandbox.ErrInvalid, err)
 	case err != nil:
 		return nil, fmt.Errorf("read the bundle: %w", err)
-	case len(b) > maxSpec:
-		return nil, fmt.Errorf("%w: config.json is longer than %d bytes", sandbox.ErrInvalid, maxSpec)
 	case !json.Valid(b):
 		return nil, fmt.Errorf("%w: config.json is not JSON", sandbox.ErrInvalid)
 	}
