@@ -12,6 +12,7 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
+	"github.com/bulkhead-project/bulkhead/cri/spec"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
@@ -161,6 +162,9 @@ func podRequest(
 		Network: network.Kind(o.Network), Accel: hypervisor.Accel(o.Accel), Cold: o.Cold, NoFork: o.NoFork, ScratchBytes: o.ScratchBytes,
 	}
 	if err := oci.CheckSysctls(r.Sysctls); err != nil {
+		return r, err
+	}
+	if err := spec.CheckLabels(config.GetLinux().GetSecurityContext()); err != nil {
 		return r, err
 	}
 	if err := wishes(&r, config); err != nil {

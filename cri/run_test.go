@@ -101,6 +101,12 @@ func TestRefusedPods(t *testing.T) {
 		{"user namespace", options(&runtimeapi.NamespaceOption{
 			UsernsOptions: &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: []*runtimeapi.IDMapping{{Length: 1}}},
 		}), codes.Unimplemented, "hostUsers"},
+		{"SELinux", func(c *runtimeapi.PodSandboxConfig) {
+			c.Linux.SecurityContext = &runtimeapi.LinuxSandboxSecurityContext{SelinuxOptions: &runtimeapi.SELinuxOption{Type: "spc_t"}}
+		}, codes.Unimplemented, "SELinux"},
+		{"AppArmor", func(c *runtimeapi.PodSandboxConfig) {
+			c.Linux.SecurityContext = &runtimeapi.LinuxSandboxSecurityContext{Apparmor: &runtimeapi.SecurityProfile{}}
+		}, codes.Unimplemented, "AppArmor"},
 		{"too much memory", func(c *runtimeapi.PodSandboxConfig) {
 			c.Linux.Resources = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 1 << 60}
 		}, codes.ResourceExhausted, "MiB"},

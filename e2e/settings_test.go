@@ -105,6 +105,31 @@ var settings = []said{
 		want:   "300000\n1\n4321",
 	},
 	{
+		name:   "environment",
+		yaml:   `securityContext: {runAsUser: 1000}`,
+		script: `echo $HOSTNAME; ulimit -Sn; ulimit -Hn; ulimit -n 65535 && ulimit -u`,
+		want:   "inside.sub.default.svc.cluster.local\n1024\n1048576\nunlimited",
+	},
+	{
+		name: "etc",
+		yaml: `volumeMounts: [{name: own, mountPath: /etc/resolv.conf, subPath: x}, {name: own, mountPath: /etc/hosts, subPath: x},
+			{name: own, mountPath: /etc/hostname, subPath: x}], env: [{name: HOSTNAME, value: mine}]`,
+		script: `cat /etc/resolv.conf /etc/hosts /etc/hostname; echo $HOSTNAME`,
+		want:   "settingssettingssettingsmine",
+	},
+	{
+		name:   "readonly",
+		yaml:   `volumeMounts: [{name: own, mountPath: /etc, readOnly: true}]`,
+		script: `ls /etc; cat /etc/x`,
+		want:   "x\nsettings",
+	},
+	{
+		name:   "whole",
+		yaml:   `resources: {limits: {memory: 32Mi}}`,
+		script: `cat /sys/fs/cgroup/memory.oom.group; tail /dev/zero; echo child; sleep 2`,
+		want:   "1",
+	},
+	{
 		name:   "podlimits",
 		script: `cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/cpu.max`,
 		want:   "201326592\n100000 100000",
@@ -169,7 +194,10 @@ spec:
     - {name: vm.max_map_count, value: "300000"}
     - {name: kernel.shm_rmid_forced, value: "1"}
     - {name: fs.inotify.max_user_watches, value: "4321"}
-  volumes: [{name: v, emptyDir: {}}, {name: huge, emptyDir: {medium: HugePages}}]
+  volumes:
+  - {name: v, emptyDir: {}}
+  - {name: huge, emptyDir: {medium: HugePages}}
+  - {name: own, downwardAPI: {items: [{path: x, fieldRef: {fieldPath: metadata.name}}]}}
   containers:
 `
 
@@ -193,7 +221,7 @@ func testSettings(t *testing.T, w *world) {
 	if err := os.WriteFile(filepath.Join(profiles, "nomkdir.json"), []byte(profile), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	testSaid(t, w, "settings", settingsPod, settings, map[string]string{"seen": "7 Error"})
+	testSaid(t, w, "settings", settingsPod, settings, map[string]string{"seen": "7 Error", "whole": "137 OOMKilled"})
 }
 
 // testSaid runs a pod with these containers and holds what they say, and how

@@ -31,9 +31,11 @@ func New(id string, args ...string) (*specs.Spec, error) {
 	pids := int64(pidsLimit)
 	spec := &specs.Spec{
 		Version: Version,
-		Process: &specs.Process{Args: args, Env: []string{"PATH=" + DefaultPath}, Cwd: "/", Capabilities: caps},
-		Root:    &specs.Root{Path: "rootfs"},
-		Mounts:  mounts(),
+		Process: &specs.Process{
+			Args: args, Env: []string{"PATH=" + DefaultPath}, Cwd: "/", Capabilities: caps, Rlimits: rlimits(),
+		},
+		Root:   &specs.Root{Path: "rootfs"},
+		Mounts: mounts(),
 		Linux: &specs.Linux{
 			Namespaces:    []specs.LinuxNamespace{{Type: specs.MountNamespace}, {Type: specs.CgroupNamespace}, {Type: specs.PIDNamespace}},
 			Seccomp:       seccomp,
@@ -93,6 +95,14 @@ func devices() []specs.LinuxDeviceCgroup {
 	}
 }
 
+// ConsoleSize is the size of a terminal, nil for one that is not known.
+func ConsoleSize(width, height uint16) *specs.Box {
+	if width == 0 || height == 0 {
+		return nil
+	}
+	return &specs.Box{Width: uint(width), Height: uint(height)}
+}
+
 // Exec makes the process of an exec in the container of spec: its environment,
 // user, capabilities and directory with another command. Errors match ErrInvalid.
 func Exec(spec *specs.Spec, command []string, tty bool) (*specs.Process, error) {
@@ -105,7 +115,7 @@ func Exec(spec *specs.Spec, command []string, tty bool) (*specs.Process, error) 
 	process := *spec.Process
 	process.Args = append([]string(nil), command...)
 	process.Env = append([]string(nil), spec.Process.Env...)
-	process.Terminal = tty
+	process.Terminal, process.ConsoleSize = tty, nil
 	if tty {
 		process.Env = DefaultEnv(process.Env, "TERM", "xterm")
 	}

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -13,10 +14,10 @@ import (
 // linux changes the defaults to what the container's configuration says.
 func linux(out *specs.Linux, in Input, caps *specs.LinuxCapabilities) error {
 	security := in.Container.GetLinux().GetSecurityContext()
-	if labelled(security.GetSelinuxOptions()) {
-		return fmt.Errorf("%w: SELinux options: the guest has no policy", oci.ErrNotSupported)
+	if err := CheckLabels(security); err != nil {
+		return err
 	}
-	if confined(security) {
+	if p := security.GetApparmorProfile(); security.GetApparmor() == nil && p != "" && p != "unconfined" { //nolint:staticcheck // old clients'
 		return fmt.Errorf("%w: AppArmor: the guest has none", oci.ErrNotSupported)
 	}
 	var err error
@@ -42,14 +43,20 @@ func linux(out *specs.Linux, in Input, caps *specs.LinuxCapabilities) error {
 	return nil
 }
 
-// confined reports whether a profile of AppArmor is asked for, by the field or by its
-// predecessor.
-func confined(security *runtimeapi.LinuxContainerSecurityContext) bool {
-	if p := security.GetApparmor(); p != nil {
-		return p.GetProfileType() != runtimeapi.SecurityProfile_Unconfined
+// CheckLabels refuses the labels of SELinux and profiles of AppArmor that the guest cannot hold a
+// container to. It is for containers and for pods.
+func CheckLabels(security interface {
+	GetSelinuxOptions() *runtimeapi.SELinuxOption
+	GetApparmor() *runtimeapi.SecurityProfile
+},
+) error {
+	if labelled(security.GetSelinuxOptions()) {
+		return fmt.Errorf("%w: SELinux options: the guest has no policy", oci.ErrNotSupported)
 	}
-	p := security.GetApparmorProfile() //nolint:staticcheck // clients of before the field set it alone
-	return p != "" && p != "unconfined"
+	if p := security.GetApparmor(); p != nil && p.GetProfileType() != runtimeapi.SecurityProfile_Unconfined {
+		return fmt.Errorf("%w: AppArmor: the guest has none", oci.ErrNotSupported)
+	}
+	return nil
 }
 
 // labelled says whether a label asks for more than what everything has without a policy: the level s0.
@@ -97,14 +104,16 @@ func limits(out *specs.LinuxResources, r *runtimeapi.LinuxContainerResources) {
 	}
 	if limit := r.GetMemoryLimitInBytes(); limit > 0 {
 		out.Memory = &specs.LinuxMemory{Limit: &limit, Swap: &limit}
+		// The container dies as a whole, as a kubelet asks for on hosts with cgroup v2.
+		out.Unified = map[string]string{"memory.oom.group": "1"}
 	}
 	for _, pages := range r.GetHugepageLimits() {
 		out.HugepageLimits = append(out.HugepageLimits, specs.LinuxHugepageLimit{Pagesize: pages.GetPageSize(), Limit: pages.GetLimit()})
 	}
 	if unified := r.GetUnified(); len(unified) > 0 {
-		out.Unified = make(map[string]string, len(unified))
-		for key, value := range unified {
-			out.Unified[key] = value
+		if out.Unified == nil {
+			out.Unified = map[string]string{}
 		}
+		maps.Copy(out.Unified, unified)
 	}
 }

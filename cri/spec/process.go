@@ -43,7 +43,12 @@ func process(out *specs.Process, in Input) error {
 		return fmt.Errorf("%w: working directory %q is not absolute", oci.ErrInvalid, cwd)
 	}
 	out.Cwd = cwd
-	out.Terminal = config.GetTty()
+	if err := oci.SetRlimits(out, in.Own.Rlimits); err != nil {
+		return err
+	}
+	if out.Terminal = config.GetTty(); out.Terminal {
+		out.ConsoleSize = oci.ConsoleSize(in.Own.Size.Width, in.Own.Size.Height)
+	}
 	out.NoNewPrivileges = security.GetNoNewPrivs() && !security.GetPrivileged()
 	if resources := config.GetLinux().GetResources(); resources != nil {
 		adjust := int(min(max(resources.GetOomScoreAdj(), -1000), 1000))

@@ -279,6 +279,9 @@ func TestSpecSharesTheMachinesNamespaces(t *testing.T) {
 	if cpu := spec.Linux.Resources.CPU; *cpu.Quota != 50000 || *cpu.Period != 100000 || *cpu.Shares != 512 {
 		t.Errorf("cpu %+v", cpu)
 	}
+	if group := spec.Linux.Resources.Unified["memory.oom.group"]; group != "1" {
+		t.Errorf("memory.oom.group %q", group)
+	}
 	if *spec.Linux.Resources.Memory.Limit != 64<<20 || *spec.Process.OOMScoreAdj != 999 {
 		t.Errorf("memory %d, score %d", *spec.Linux.Resources.Memory.Limit, *spec.Process.OOMScoreAdj)
 	}
@@ -289,6 +292,7 @@ func TestSpecOfLittle(t *testing.T) {
 	for _, config := range []*runtimeapi.ContainerConfig{
 		{Command: []string{"a"}},
 		{Command: []string{"a"}, Linux: &runtimeapi.LinuxContainerConfig{}},
+		{Command: []string{"a"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpuShares: 2}}},
 		{Command: []string{"a"}, Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{}}},
 	} {
 		spec, err := Container(Input{Container: config})
@@ -297,6 +301,9 @@ func TestSpecOfLittle(t *testing.T) {
 		}
 		if _, err := json.Marshal(spec); err != nil {
 			t.Error(err)
+		}
+		if len(spec.Linux.Resources.Unified) > 0 {
+			t.Errorf("without a limit of memory: %v", spec.Linux.Resources.Unified)
 		}
 	}
 	if _, err := Container(Input{}); !errors.Is(err, oci.ErrInvalid) {
@@ -481,6 +488,34 @@ func TestCovered(t *testing.T) {
 		if diff := cmp.Diff(append(want, path.Clean(at)), got); diff != "" {
 			t.Errorf("%s: %s", at, diff)
 		}
+	}
+}
+
+// TestOwnOptions: what the CRI has no field for.
+func TestOwnOptions(t *testing.T) {
+	for _, tty := range []bool{true, false} {
+		config := container()
+		config.Tty = tty
+		spec, err := Container(Input{Container: config, Own: runtimev1.ContainerOptions{
+			Size: runtimev1.Size{Width: 77, Height: 33}, Rlimits: []specs.POSIXRlimit{{Type: "RLIMIT_CORE", Hard: 7}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size := spec.Process.ConsoleSize; (size != nil) != tty || tty && (size.Width != 77 || size.Height != 33) {
+			t.Errorf("terminal %v: size %+v", tty, size)
+		}
+		if n := len(spec.Process.Rlimits); spec.Process.Rlimits[n-1].Hard != 7 {
+			t.Errorf("limits %+v", spec.Process.Rlimits)
+		}
+		process, err := oci.Exec(spec, []string{"sh"}, true)
+		if err != nil || process.ConsoleSize != nil {
+			t.Errorf("an exec has the size of the container's terminal: %+v, %v", process, err)
+		}
+	}
+	_, err := Container(Input{Container: container(), Own: runtimev1.ContainerOptions{Rlimits: []specs.POSIXRlimit{{Type: "x"}}}})
+	if !errors.Is(err, oci.ErrInvalid) {
+		t.Errorf("an unknown limit: %v", err)
 	}
 }
 

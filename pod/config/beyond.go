@@ -103,7 +103,11 @@ func BeyondContainer(o *Options, container *corev1.Container) runtimev1.Containe
 	if o.SoftStorage && storage > 0 {
 		storage += softRoom(storage)
 	}
-	return runtimev1.ContainerOptions{StorageBytes: storage}
+	out := runtimev1.ContainerOptions{StorageBytes: storage}
+	if container.TTY {
+		out.Size = o.Size
+	}
+	return out
 }
 
 // softRoom is what can be written beyond a limit of ephemeral storage that is soft, in bytes.

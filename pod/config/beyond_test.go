@@ -79,7 +79,7 @@ func TestBeyond(t *testing.T) {
 
 func TestBeyondContainer(t *testing.T) {
 	container := &testpod.New("Never", "main").Spec.Containers[0]
-	if got := BeyondContainer(&Options{}, container); got != (runtimev1.ContainerOptions{}) {
+	if got := BeyondContainer(&Options{}, container); !cmp.Equal(got, runtimev1.ContainerOptions{}) {
 		t.Errorf("nothing: %+v", got)
 	}
 	container.Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("1Mi")}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
@@ -60,6 +61,8 @@ type Options struct {
 	Template string // "off" or empty
 	Warm     string // "off" or empty
 	Accel    string // "kvm", "tcg" or empty for the probed one
+	// Size is that of the terminals when the programs of the containers start.
+	Size runtimev1.Size
 	// Ports are published beside the pod's own hostPorts.
 	Ports []*runtimeapi.PortMapping
 	// HostIP is shown in the status.

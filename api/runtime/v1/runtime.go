@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
@@ -63,8 +64,18 @@ type PodOptions struct {
 	Filled map[string]bool `json:"filled,omitempty"`
 }
 
+// Size is a terminal's; zero is not known.
+type Size struct {
+	Width  uint16 `json:"width"`
+	Height uint16 `json:"height"`
+}
+
 // ContainerOptions are a container's. The zero value asks for nothing beyond the CRI.
 type ContainerOptions struct {
 	// StorageBytes is what its writable layer may hold; 0 is no limit of its own.
 	StorageBytes int64 `json:"storageBytes,omitempty"`
+	// Size is that of its terminal when its program starts.
+	Size Size `json:"size,omitzero"`
+	// Rlimits replace the default limits of their types, such as RLIMIT_NOFILE.
+	Rlimits []specs.POSIXRlimit `json:"rlimits,omitempty"`
 }

@@ -1,0 +1,48 @@
+package oci
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// The files that a process may open: few by default, since programs close or count all that they
+// may have, and as many as the kernel lets anybody have for a program that raises its own limit.
+const (
+	softFiles = 1024
+	hardFiles = 1 << 20
+)
+
+// rlimits are those of a container that says nothing. The cgroup bounds its processes. The
+// kernel's own limit would hold for all of the VM's processes of one user together.
+func rlimits() []specs.POSIXRlimit {
+	return []specs.POSIXRlimit{
+		{Type: "RLIMIT_NOFILE", Soft: softFiles, Hard: hardFiles},
+		{Type: "RLIMIT_NPROC", Soft: math.MaxUint64, Hard: math.MaxUint64},
+	}
+}
+
+// SetRlimits replaces the limits of the types that are given, such as RLIMIT_NOFILE, and keeps the others. Errors
+// match ErrInvalid.
+func SetRlimits(p *specs.Process, limits []specs.POSIXRlimit) error {
+	for _, limit := range limits {
+		switch {
+		case !slices.Contains(rlimitTypes, limit.Type):
+			return fmt.Errorf("%w: resource limit %.32q is not one of %v", ErrInvalid, limit.Type, rlimitTypes)
+		case limit.Soft > limit.Hard:
+			return fmt.Errorf("%w: %s: the soft limit %d is more than the hard limit %d", ErrInvalid, limit.Type, limit.Soft, limit.Hard)
+		case limit.Type == "RLIMIT_NOFILE" && limit.Hard > hardFiles:
+			return fmt.Errorf("%w: %s: %d is more than %d", ErrInvalid, limit.Type, limit.Hard, hardFiles)
+		}
+		same := func(of specs.POSIXRlimit) bool { return of.Type == limit.Type }
+		p.Rlimits = append(slices.DeleteFunc(slices.Clone(p.Rlimits), same), limit)
+	}
+	return nil
+}
+
+var rlimitTypes = []string{
+	"RLIMIT_AS", "RLIMIT_CORE", "RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_LOCKS", "RLIMIT_MEMLOCK", "RLIMIT_MSGQUEUE",
+	"RLIMIT_NICE", "RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_RSS", "RLIMIT_RTPRIO", "RLIMIT_RTTIME", "RLIMIT_SIGPENDING", "RLIMIT_STACK",
+}
