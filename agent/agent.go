@@ -56,6 +56,7 @@ type Agent struct {
 	mu         sync.Mutex // of what follows; held for no wait
 	configured *agentv1.Configured
 	pod        agentv1.Configure
+	threadsSet bool // the pod has set how many threads the kernel may have
 	disks      map[string]*disk
 	containers map[string]*container
 

@@ -31,18 +31,6 @@ func TestSeams(t *testing.T) {
 	}
 }
 
-func TestValidID(t *testing.T) {
-	t.Parallel()
-	for id, want := range map[string]bool{
-		"a": true, "0123456789abcdef": true, "A_b-c.d": true, strings.Repeat("a", 128): true,
-		"": false, ".": false, "..": false, "-a": false, "a/b": false, "a b": false, "a\x00": false, "ä": false, strings.Repeat("a", 129): false,
-	} {
-		if validID(id) != want {
-			t.Errorf("%q: %t", id, !want)
-		}
-	}
-}
-
 func TestExitOf(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -41,7 +41,7 @@ func (a *Agent) configure(ctx context.Context, c agentv1.Configure) (agentv1.Con
 		{agentv1.PartShm, func() error { return a.mountShm(c.ShmBytes) }},
 		{agentv1.PartNetwork, func() error { return a.setNetwork(c.Network) }},
 		{agentv1.PartCards, func() error { return interfaces.SetCards(c.Cards) }},
-		{agentv1.PartSysctls, func() error { return setSysctls(c.Sysctls) }},
+		{agentv1.PartSysctls, func() error { return a.setSysctls(c.Sysctls) }},
 		{agentv1.PartLimits, func() error { return limitPod(c.Limits) }},
 		{agentv1.PartScratch, func() error { return a.limitScratch(c.ScratchBytes) }},
 	} {
@@ -229,6 +229,18 @@ func (a *Agent) mountShm(size int64) error {
 	}
 	a.shm = size
 	return nil
+}
+
+// setSysctls sets what the pod asks for.
+func (a *Agent) setSysctls(values map[string]string) error {
+	for name := range values {
+		if strings.ReplaceAll(name, "/", ".") == "kernel.threads-max" {
+			a.mu.Lock()
+			a.threadsSet = true
+			a.mu.Unlock()
+		}
+	}
+	return setSysctls(values)
 }
 
 // setSysctls writes below /proc/sys. Names have dots or slashes as separators.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -54,14 +53,6 @@ type container struct {
 	oom     uint64 // kills that the exits so far have been told of
 }
 
-// validID is true for names that may become file names.
-func validID(id string) bool {
-	if len(id) == 0 || len(id) > 128 || id[0] == '.' || id[0] == '-' {
-		return false
-	}
-	return strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == ""
-}
-
 func (a *Agent) container(id string) (*container, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -73,7 +64,7 @@ func (a *Agent) container(id string) (*container, error) {
 }
 
 func (a *Agent) create(ctx context.Context, r agentv1.Create) (agentv1.Created, error) {
-	if !validID(r.Container) {
+	if !containerv1.ValidID(r.Container) {
 		return agentv1.Created{}, fmt.Errorf("container id %.128q: %w", r.Container, agentv1.ErrInvalid)
 	}
 	c := &container{
@@ -144,7 +135,8 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	err = s.Adjust(spec.Machine{
 		Root: c.root, Cgroup: boot.Pods + "/" + c.id, Shm: shmDir, Files: files, Last: c.last,
 		Volume: func(v containerv1.Mount) (string, error) { return a.volume(ctx, c, v) },
-		Block:  func(b containerv1.Block) (uint32, uint32, error) { return a.deviceOf(c, b) }, Users: rootOf(c.root),
+		Place:  func(at string) (string, error) { return spec.PlaceIn(c.root, at) },
+		Block:  func(b containerv1.Block) (uint32, uint32, error) { return a.deviceOf(c, b) }, Guest: a.guest(c),
 		PIDs: func(target string) (string, error) {
 			var err error
 			if joined, err = a.pidNamespace(target); err != nil {
@@ -169,12 +161,15 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 		return nil, err
 	}
 	if len(s.Sysctls) > 0 {
-		if err := setSysctls(s.Sysctls); err != nil {
+		if err := a.setSysctls(s.Sysctls); err != nil {
 			return nil, err
 		}
 		if err := limitTasks(); err != nil { // by what they are now
 			return nil, err
 		}
+	}
+	if err := a.growTasks(); err != nil {
+		return nil, err
 	}
 	config, err := s.Encode()
 	if err != nil {
@@ -201,6 +196,13 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 		return nil, err
 	}
 	return p, c.limitTasks()
+}
+
+// guest is what a process of the container learns from the machine.
+func (a *Agent) guest(c *container) spec.Guest {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return spec.Guest{Users: rootOf(c.root), Known: c.user, Hostname: a.pod.Hostname}
 }
 
 // rule has the container's rules of devices hold before anything of it runs, if crun has not

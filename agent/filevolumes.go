@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/volume/atomicdir"
 )
 
@@ -25,7 +26,7 @@ type fileVolume struct {
 // writeFiles takes a part of a volume's files, and publishes them with the
 // last. No error holds a file's content.
 func (a *Agent) writeFiles(_ context.Context, r agentv1.Files) (agentv1.FilesState, error) {
-	if !validID(r.Volume) {
+	if !containerv1.ValidID(r.Volume) {
 		return agentv1.FilesState{}, fmt.Errorf("volume %.64q: name: %w", r.Volume, agentv1.ErrInvalid)
 	}
 	a.volumes.Lock()
@@ -122,7 +123,7 @@ func (a *Agent) filesOf(name string) (*fileVolume, error) {
 
 // filesAt is where a volume's files are, which must have come.
 func (a *Agent) filesAt(name string) (string, error) {
-	if !validID(name) {
+	if !containerv1.ValidID(name) {
 		return "", fmt.Errorf("name %.128q: %w", name, agentv1.ErrInvalid)
 	}
 	a.volumes.Lock()

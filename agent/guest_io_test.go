@@ -3,6 +3,7 @@ package agent_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -28,6 +29,14 @@ func testTerminal(t *testing.T, tm *template) {
 		t.Errorf("terminal: %q", got)
 	}
 	in.Close()
+	// The size and the owner are right before anything of the program runs.
+	sized := spec("sh", "-c", "stty size; stat -c '%u %a' $(readlink /proc/self/fd/0)")
+	sized["process"].(map[string]any)["user"] = map[string]any{"uid": 1000, "gid": 1000}
+	sized["process"].(map[string]any)["consoleSize"] = map[string]any{"height": 33, "width": 77}
+	g.launch("sized", sized, func(c *agentv1.Create) { c.Terminal = true })
+	if got := g.read(agentv1.Process{Container: "sized"}, "stdout"); got != "33 77\r\n1000 620\r\n" {
+		t.Errorf("terminal: %q", got)
+	}
 	if _, err := g.Output(g.ctx(), agentv1.Output{Process: c, Stream: "stderr"}); !errors.Is(err, agentv1.ErrNotFound) {
 		t.Errorf("stderr of a terminal: %v", err)
 	}
@@ -50,6 +59,16 @@ func testTerminal(t *testing.T, tm *template) {
 		t.Errorf("exit = %+v", e)
 	}
 	in.Close()
+	for i, uid := range []int{1000, 0, 1000} {
+		p := process("sh", "-c", "stty size; stat -c '%u %a' $(readlink /proc/self/fd/0); tty=$(readlink /proc/self/fd/0); echo hi > $tty")
+		p["user"], p["consoleSize"] = map[string]any{"uid": uid, "gid": 0}, map[string]any{"height": 33, "width": 77}
+		x := agentv1.Process{Container: "d", Exec: fmt.Sprint("sized", i)}
+		_, err = g.Exec(g.ctx(), agentv1.Exec{Process: x, Spec: raw(t, p), Terminal: true})
+		g.must(err)
+		if got, want := g.read(x, "stdout"), fmt.Sprintf("33 77\r\n%d 620\r\nhi\r\n", uid); got != want {
+			t.Errorf("exec's terminal: %q, want %q", got, want)
+		}
+	}
 }
 
 func testStdin(t *testing.T, tm *template) {
@@ -121,6 +140,7 @@ func testUsers(t *testing.T, tm *template) {
 		{map[string]any{"username": "demo"}, "uid=1000(demo) gid=1001(demo) groups=1001(demo),2000(extra)\n/home/demo\n"},
 		{map[string]any{"username": "1000:2000"}, "uid=1000(demo) gid=2000(extra) groups=2000(extra)\n/home/demo\n"},
 		{map[string]any{"username": "4321"}, "uid=4321 gid=0(root) groups=0(root)\n/\n"},
+		{map[string]any{"username": "4000:4000"}, "uid=4000 gid=4000 groups=4000\n/\n"}, // not root, as the image has it
 		{map[string]any{"uid": 1000, "gid": 5, "additionalGids": []int{7}}, "uid=1000(demo) gid=5 groups=7\n/home/demo\n"},
 	} {
 		id := string(rune('a' + i))
@@ -135,7 +155,20 @@ func testUsers(t *testing.T, tm *template) {
 			t.Errorf("%v: %q", tc.user, got)
 		}
 	}
-	s := spec("id")
+	// A user keeps its numbers, whatever the container has written to its /etc/passwd since.
+	s := spec("sleep", "1000")
+	demo := map[string]any{"username": "demo"}
+	s["process"].(map[string]any)["user"] = demo
+	g.launch("live", s)
+	if out, e := g.exec("live", "edit", process("sh", "-c", "echo demo:x:0:0::/root:/bin/sh > /etc/passwd")); e.Code != 0 {
+		t.Errorf("edit: %q, %+v", out, e)
+	}
+	again := process("id", "-u")
+	again["user"] = demo
+	if out, _ := g.exec("live", "again", again); out != "1000\n" {
+		t.Errorf("uid %q after /etc/passwd has changed", out)
+	}
+	s = spec("id")
 	s["process"].(map[string]any)["user"] = map[string]any{"username": "nobody"}
 	if err := g.tryCreate("z", s); !errors.Is(err, agentv1.ErrInvalid) {
 		t.Errorf("unknown user: %v", err)

@@ -20,6 +20,8 @@ func testPod(t *testing.T, tm *template) {
 	withVolume := func(s map[string]any) map[string]any {
 		s["mounts"] = append(s["mounts"].([]any),
 			mount("/disk", "bulkhead.emptydir", "disk"),
+			mount("/data/sub", "bulkhead.emptydir", "disk"), // links of the image lead to directories that are not there
+			mount("/up/sub", "bulkhead.emptydir", "disk"),
 			mount("/mem", "bulkhead.emptydir", "mem", "medium=Memory", "size=1048576"),
 		)
 		return s
@@ -35,6 +37,9 @@ func testPod(t *testing.T, tm *template) {
 		return out
 	}
 	in("a", "echo one > /dev/shm/x; echo two > /disk/x; echo three > /mem/x; echo four > /tmp/x")
+	if got := in("b", "cat /mnt/data/sub/x /data/sub/x /run/x/sub/x"); got != "two\ntwo\ntwo\n" {
+		t.Errorf("below links: %q", got)
+	}
 	if got := in("b", "cat /dev/shm/x /disk/x /mem/x; ls /tmp"); got != "one\ntwo\nthree\n" {
 		t.Errorf("b sees %q", got)
 	}
@@ -42,6 +47,9 @@ func testPod(t *testing.T, tm *template) {
 		if a, b := in("a", "ls -l /proc/1/"+file), in("b", "ls -l /proc/1/"+file); a[strings.Index(a, "->"):] != b[strings.Index(b, "->"):] {
 			t.Errorf("%s is not shared: %q, %q", file, a, b)
 		}
+	}
+	if got := in("a", "echo $HOSTNAME; HOSTNAME=mine sh -c 'echo $HOSTNAME'"); got != "pod-one\nmine\n" {
+		t.Errorf("HOSTNAME: %q", got)
 	}
 	const identity = "pod-one\npod-one\nnameserver 10.0.2.3\n10.0.2.15 pod-one\n"
 	if got := in("a", "hostname; cat /etc/hostname /etc/resolv.conf; tail -n 1 /etc/hosts"); got != identity {

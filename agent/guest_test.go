@@ -138,13 +138,16 @@ func testErrors(t *testing.T, tm *template) {
 	for name, tc := range map[string]struct {
 		command string
 		want    error
+		says    string
 	}{
-		"missing": {"/bin/missing", agentv1.ErrNoCommand},
-		"no exec": {"/bin/noexec", agentv1.ErrNotExec},
+		"missing":   {"/bin/missing", agentv1.ErrNoCommand, "exec: /bin/missing: no such file in the container"},
+		"not found": {"missing", agentv1.ErrNoCommand, "exec: missing: not found in the container's PATH"},
+		"no exec":   {"/bin/noexec", agentv1.ErrNotExec, "exec: /bin/noexec: cannot be run: permission denied, or not a program"},
 	} {
 		p := agentv1.Process{Container: "c", Exec: "x"}
 		_, err := g.Exec(g.ctx(), agentv1.Exec{Process: p, Spec: raw(t, process(tc.command))})
-		if !errors.Is(err, tc.want) {
+		var said *agentv1.Error
+		if !errors.Is(err, tc.want) || !errors.As(err, &said) || said.Message != tc.says {
 			t.Errorf("exec %s: %v", name, err)
 		}
 	}
@@ -219,6 +222,14 @@ func testOOM(t *testing.T, tm *template) {
 	g.launch("c", s)
 	if e := g.exit(agentv1.Process{Container: "c"}); !e.OOMKilled || e.Code != 137 {
 		t.Errorf("exit = %+v", e)
+	}
+	// A container dies as a whole, where it is told so.
+	s["process"].(map[string]any)["args"] = []string{"sh", "-c", "dd if=/dev/zero of=/dev/null bs=64M count=1; echo child $?; sleep 2; exit 0"}
+	s["linux"].(map[string]any)["resources"].(map[string]any)["unified"] = map[string]any{"memory.oom.group": "1"}
+	g.launch("d", s)
+	d := agentv1.Process{Container: "d"}
+	if e, out := g.exit(d), g.read(d, "stdout"); !e.OOMKilled || e.Code != 137 || out != "" {
+		t.Errorf("exit = %+v, %q", e, out)
 	}
 }
 

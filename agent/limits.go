@@ -45,6 +45,32 @@ func limitPod(l agentv1.PodLimits) error {
 	return limitTasks()
 }
 
+// threadBytes is the memory that the kernel asks for each thread when it sets its own bound at
+// the boot.
+const threadBytes = 128 << 10
+
+// growTasks raises the kernel's bound of threads with the memory that the machine has been given
+// since its boot, unless the pod has set the bound itself.
+func (a *Agent) growTasks() error {
+	a.mu.Lock()
+	set := a.threadsSet
+	a.mu.Unlock()
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return fmt.Errorf("sysinfo: %w", err)
+	}
+	const kernel = cgroup.Dir("/proc/sys/kernel")
+	now, err := kernel.Value("threads-max")
+	room := info.Totalram * uint64(info.Unit) / threadBytes
+	if err != nil || set || room <= now {
+		return err
+	}
+	if err := kernel.Limit("threads-max", room); err != nil {
+		return fmt.Errorf("raise the bound of threads: %w", err)
+	}
+	return limitTasks()
+}
+
 // agentTasks are the least that limitTasks leaves to the agent, where the kernel
 // can have twice as many, and othersTasks what a container leaves to the others.
 const (

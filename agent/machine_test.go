@@ -373,16 +373,21 @@ func busyboxDisk(t testing.TB) string {
 	}
 	write("bin/busybox", string(busybox), 0o755)
 	const applets = `mknod ln sh true false cat echo sleep id hostname ls stat head tail dd seq grep wc stty test od ip nc ps
-		kill printf tr date mkdir touch df mount sync env timeout httpd`
+		kill printf readlink tr date mkdir touch df mount sync env timeout httpd`
 	for _, applet := range strings.Fields(applets) {
 		if err := os.Symlink("busybox", filepath.Join(root, "bin", applet)); err != nil {
 			t.Fatal(err)
 		}
 	}
+	for link, to := range map[string]string{"data": "/mnt/data", "up": "../../run/x"} {
+		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	write("bin/noexec", "#!/bin/sh\n", 0o644)
 	write("bin/garbage", "\x01\x02\x03\x04 not a program", 0o755)
-	write("etc/passwd", "root:x:0:0::/root:/bin/sh\ndemo:x:1000:1001::/home/demo:/bin/sh\n", 0o644)
-	write("etc/group", "root:x:0:\ndemo:x:1001:\nextra:x:2000:demo\n", 0o644)
+	write("etc/passwd", "root:x:0:0::/root:/bin/sh\ndemo:x:1000:1001::/home/demo:/bin/sh\n4000:x:0:0::/root:/bin/sh\n", 0o644)
+	write("etc/group", "root:x:0:\ndemo:x:1001:\nextra:x:2000:demo\n4000:x:0:\n", 0o644)
 	for _, dir := range []string{"proc", "sys", "dev", "tmp", "root", "home/demo"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)

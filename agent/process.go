@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
 	"github.com/bulkhead-project/bulkhead/agent/internal/stdio"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
 // process is one of a container. All but exit is set before others see it.
@@ -202,7 +203,7 @@ func (a *Agent) exec(ctx context.Context, r agentv1.Exec) (agentv1.Created, erro
 	fail := func(err error) (agentv1.Created, error) {
 		return agentv1.Created{}, fmt.Errorf("exec %.128s in container %s: %w", r.Exec, c.id, err)
 	}
-	if !validID(r.Exec) {
+	if !containerv1.ValidID(r.Exec) {
 		return agentv1.Created{}, fmt.Errorf("exec id %.128q: %w", r.Exec, agentv1.ErrInvalid)
 	}
 	c.mu.Lock()
@@ -215,7 +216,7 @@ func (a *Agent) exec(ctx context.Context, r agentv1.Exec) (agentv1.Created, erro
 		return fail(fmt.Errorf("the container is paused: %w", agentv1.ErrBusy))
 	}
 	end := agentv1.Begin(ctx, agentv1.PartSpec)
-	described, err := spec.Process(r.Spec, rootOf(c.root), c.user, r.Terminal)
+	described, err := spec.Process(r.Spec, a.guest(c), r.Terminal)
 	if err != nil {
 		return fail(err)
 	}
@@ -238,6 +239,9 @@ func (a *Agent) exec(ctx context.Context, r agentv1.Exec) (agentv1.Created, erro
 	end()
 	if err != nil {
 		os.RemoveAll(dir)
+		if refused := spec.Refusal(described, err); refused != nil {
+			return agentv1.Created{}, refused
+		}
 		return fail(err)
 	}
 	return agentv1.Created{PID: p.pid}, nil

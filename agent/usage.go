@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
 // sector is the unit of /proc/diskstats, whatever the disk's own is.
@@ -90,7 +91,7 @@ func (a *Agent) volumeUsage() (all []agentv1.VolumeUsage) {
 		}
 		for _, entry := range list {
 			u := agentv1.VolumeUsage{Name: entry.Name()}
-			if len(all) < agentv1.MaxVolumes && entry.IsDir() && validID(u.Name) && look(filepath.Join(base, u.Name), &u) {
+			if len(all) < agentv1.MaxVolumes && entry.IsDir() && containerv1.ValidID(u.Name) && look(filepath.Join(base, u.Name), &u) {
 				all = append(all, u)
 			}
 		}

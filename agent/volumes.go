@@ -139,7 +139,7 @@ func Forward() error {
 
 // shareAt is where a directory of the host is.
 func (a *Agent) shareAt(name string) (string, error) {
-	if !validID(name) {
+	if !containerv1.ValidID(name) {
 		return "", fmt.Errorf("name %.128q: %w", name, agentv1.ErrInvalid)
 	}
 	port, err := boot.Port(agentv1.SharePort)
@@ -157,7 +157,7 @@ func (a *Agent) shareAt(name string) (string, error) {
 
 // emptyDir makes a pod's volume at its first use; containers share it.
 func (a *Agent) emptyDir(v containerv1.Dir, group int) (at string, err error) {
-	if !validID(v.Name) {
+	if !containerv1.ValidID(v.Name) {
 		return "", fmt.Errorf("name %.128q: %w", v.Name, agentv1.ErrInvalid)
 	}
 	base := volumeDir

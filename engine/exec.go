@@ -190,6 +190,9 @@ func (c *container) newExec(ctx context.Context, shim *link.Conn, r ExecRequest)
 	if err != nil {
 		return nil, err
 	}
+	if r.TTY {
+		process.ConsoleSize = oci.ConsoleSize(r.Size.Width, r.Size.Height)
+	}
 	raw, err := json.Marshal(process)
 	if err != nil {
 		return nil, err
@@ -256,12 +259,17 @@ func (e *execution) end(ctx context.Context) {
 	}
 }
 
+// TerminalSize is the size of a terminal.
+type TerminalSize = stream.Size
+
 // ExecRequest asks for one more process of a running container.
 type ExecRequest struct {
 	Container             string // id, or an unambiguous prefix
 	Command               []string
 	TTY                   bool
 	Stdin, Stdout, Stderr bool // which of them are wanted: one at least
+	// Size is the terminal's when the command starts; zero is not known.
+	Size TerminalSize
 	oci.Override
 }
 

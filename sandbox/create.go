@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -14,9 +13,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
-
-// idPattern keeps ids fit for the name of a directory.
-var idPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
 
 // CreateContainer makes a container (state Ready) in a running sandbox. It
 // takes over the configuration's descriptors, also when it fails. A command
@@ -110,7 +106,7 @@ func cannotRun(err error) bool {
 func (c ContainerConfig) validate() error {
 	_, logs := c.Stdio.(containerv1.Log)
 	switch {
-	case !idPattern.MatchString(c.ID):
+	case !containerv1.ValidID(c.ID):
 		return fmt.Errorf("%w: id %.80q", ErrInvalid, c.ID)
 	case c.Root == nil || c.Stdio == nil:
 		return fmt.Errorf("%w: no root or no standard streams", ErrInvalid)
@@ -185,7 +181,7 @@ func (s *Sandbox) CreateExec(_ context.Context, e ExecConfig) error {
 	if err := containerv1.Check(containerv1.Container{Stdio: e.Stdio}); err != nil {
 		return fmt.Errorf("create %s: %w", subject(e.Process), described(err))
 	}
-	if !idPattern.MatchString(e.Exec) || !streams && !discards {
+	if !containerv1.ValidID(e.Exec) || !streams && !discards {
 		return fmt.Errorf("create %s: %w: id, or standard streams of type %T", subject(e.Process), ErrInvalid, e.Stdio)
 	}
 	m, err := s.running("create a process in", Running)

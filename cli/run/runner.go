@@ -42,6 +42,7 @@ type runner struct {
 func (r *runner) run(ctx context.Context, req api.RunRequest) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	req.Size = tty.Size(r.app.In)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/cli/internal/tty"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
@@ -44,6 +45,9 @@ SIGHUP, unless it ignores it (nohup) or was left by --detach-keys.`,
 			}
 			if err := o.Check(); err != nil {
 				return err
+			}
+			if o.TTY {
+				req.Size = tty.Size(a.In)
 			}
 			var s api.Stream
 			if err := a.Client.Call(cmd.Context(), "POST", a.PodPath(args[0], "exec"), nil, req, &s); err != nil {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/manifest"
 	"github.com/bulkhead-project/bulkhead/door/run/socket"
@@ -189,7 +190,7 @@ func records(req api.RunRequest, found *podapi.Documents) ([]newPod, error) {
 		}
 		p.CreationTimestamp = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
 		list = append(list, newPod{manager.Record{
-			Pod: p, Network: req.Network, Template: req.Template, Warm: req.Warm, Accel: req.Accel,
+			Pod: p, Network: req.Network, Template: req.Template, Warm: req.Warm, Accel: req.Accel, Size: runtimev1.Size(req.Size),
 			Foreground: !req.Detach, Remove: req.Remove,
 		}, all.Of(p.Namespace)})
 	}

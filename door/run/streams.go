@@ -150,6 +150,7 @@ func (s *server) exec(r *http.Request) (any, error) {
 	}
 	stream, err := s.engine.Exec(r.Context(), engine.ExecRequest{
 		Container: id, Command: req.Command, TTY: req.TTY, Stdin: req.Stdin, Stdout: true, Stderr: !req.TTY,
+		Size:     engine.TerminalSize(req.Size),
 		Override: oci.Override{User: req.User, Dir: req.Dir, Env: req.Env},
 	})
 	if err != nil {

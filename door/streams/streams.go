@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"time"
 
 	"k8s.io/cri-streaming/pkg/streaming"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
@@ -24,10 +25,29 @@ var _ streaming.Runtime = Of{}
 func (o Of) Exec(ctx context.Context, id string, cmd []string, in io.Reader, out, errs io.WriteCloser, tty bool,
 	resize <-chan remotecommand.TerminalSize,
 ) error {
+	var size stream.Size
+	if tty {
+		size = firstSize(ctx, resize)
+	}
 	to, err := o.Engine.Exec(ctx, engine.ExecRequest{
-		Container: id, Command: cmd, TTY: tty, Stdin: in != nil, Stdout: out != nil, Stderr: errs != nil,
+		Container: id, Command: cmd, TTY: tty, Stdin: in != nil, Stdout: out != nil, Stderr: errs != nil, Size: size,
 	})
 	return carry(ctx, to, err, in, out, errs, resize)
+}
+
+// sizeWait bounds how long a command waits for the size of its terminal. Clients that know it send it at once.
+const sizeWait = 300 * time.Millisecond
+
+// firstSize is the size that the client sends first, zero for one that sends none in time.
+func firstSize(ctx context.Context, resize <-chan remotecommand.TerminalSize) stream.Size {
+	ctx, cancel := context.WithTimeout(ctx, sizeWait)
+	defer cancel()
+	select {
+	case size := <-resize: // zero where it is closed
+		return stream.Size{Width: size.Width, Height: size.Height}
+	case <-ctx.Done():
+		return stream.Size{}
+	}
 }
 
 // Attach attaches to a container.

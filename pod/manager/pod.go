@@ -96,6 +96,7 @@ func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 			Template:   rec.Template,
 			Warm:       rec.Warm,
 			Accel:      rec.Accel,
+			Size:       rec.Size,
 			Ports:      rec.Ports,
 		},
 		Watch:    p.m.watch,

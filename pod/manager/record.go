@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
@@ -20,11 +21,12 @@ const recordFile = "pod.json"
 type Record struct {
 	// Pod is the pod as it was given, defaulted and validated, with a UID.
 	Pod *corev1.Pod `json:"pod"`
-	// Network, Template, Warm, Accel and Ports are the like-named pod.Options.
+	// Network, Template, Warm, Accel, Size and Ports are the like-named pod.Options.
 	Network  string                    `json:"network,omitempty"`
 	Template string                    `json:"template,omitempty"`
 	Warm     string                    `json:"warm,omitempty"`
 	Accel    string                    `json:"accel,omitempty"`
+	Size     runtimev1.Size            `json:"size,omitzero"`
 	Ports    []*runtimeapi.PortMapping `json:"ports,omitempty"`
 	// Since is when the current run was asked for.
 	Since time.Time `json:"since,omitzero"`

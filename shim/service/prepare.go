@@ -39,16 +39,25 @@ func (e extension) run(ctx context.Context, conn *net.UnixConn, p sandbox.Proces
 	}
 	w := stream.NewWriter(conn)
 	// What a shell would say too is an exit code. Any other refusal is an error.
-	if st, gone := e.o.Sandbox.ProcessStatus(p); gone == nil && st.Exit != nil && st.Exit.Reason == sandbox.ReasonCannotRun &&
-		(st.Exit.Code == 126 || st.Exit.Code == 127) {
+	if exit := e.refused(p); exit != nil {
 		channel := stream.Stderr
 		if !r.Stderr {
 			channel = stream.Stdout
 		}
-		_ = w.Frame(channel, []byte(bounded(err)+"\n"))
-		_ = w.Frame(stream.Exited, stream.EncodeExit(st.Exit.Code))
+		_ = w.Frame(channel, []byte(exit.Message+"\n"))
+		_ = w.Frame(stream.Exited, stream.EncodeExit(exit.Code))
 	} else {
 		finish(w, sandbox.Exit{}, err)
 	}
 	e.discard(ctx, p)
+}
+
+// refused is the end of a process whose command is missing or cannot be run, as a shell would tell it; nil
+// for any other process.
+func (s *Services) refused(p sandbox.Process) *sandbox.Exit {
+	st, err := s.o.Sandbox.ProcessStatus(p)
+	if err != nil || st.Exit == nil || st.Exit.Reason != sandbox.ReasonCannotRun || st.Exit.Code != 126 && st.Exit.Code != 127 {
+		return nil
+	}
+	return st.Exit
 }

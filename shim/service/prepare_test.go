@@ -137,14 +137,17 @@ func TestPreparedIsForgottenWithItsEngine(t *testing.T) {
 // TestPreparedThatCannotRun: the client of a command that cannot be run learns code and
 // reason over its stream. Any other refusal is an error.
 func TestPreparedThatCannotRun(t *testing.T) {
+	cannot := func(code int) *sandbox.Exit {
+		return &sandbox.Exit{Code: code, Reason: sandbox.ReasonCannotRun, Message: "exec: x: no"}
+	}
 	for name, tc := range map[string]struct {
 		exit     *sandbox.Exit
 		terminal bool
 		code     int // 0 for an error
 	}{
-		"not there":               {exit: &sandbox.Exit{Code: 127, Reason: sandbox.ReasonCannotRun}, code: 127},
-		"not there, a terminal":   {exit: &sandbox.Exit{Code: 127, Reason: sandbox.ReasonCannotRun}, code: 127, terminal: true},
-		"not a program":           {exit: &sandbox.Exit{Code: 126, Reason: sandbox.ReasonCannotRun}, code: 126},
+		"not there":               {exit: cannot(127), code: 127},
+		"not there, a terminal":   {exit: cannot(127), code: 127, terminal: true},
+		"not a program":           {exit: cannot(126), code: 126},
 		"no code of a shell's":    {exit: &sandbox.Exit{Code: 128, Reason: sandbox.ReasonCannotRun}},
 		"ended for other reasons": {exit: &sandbox.Exit{Code: 127, Reason: sandbox.ReasonVMKilled}},
 		"not ended":               {},
@@ -168,7 +171,7 @@ func TestPreparedThatCannotRun(t *testing.T) {
 				if err == nil || err.Error() != "start: executable not found" || told != "" {
 					t.Errorf("code %d, %v, told %q", code, err, told)
 				}
-			} else if code != tc.code || err != nil || told != "start: executable not found\n" {
+			} else if code != tc.code || err != nil || told != "exec: x: no\n" {
 				t.Errorf("code %d, %v, told %q", code, err, told)
 			}
 			if silent != "" {

@@ -6,16 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"strconv"
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	tasktypes "github.com/containerd/containerd/api/types/task"
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/events"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
@@ -28,11 +30,8 @@ var _ taskv3.TTRPCTaskService = task{}
 
 var errCheckpoint = fmt.Errorf("checkpoint: %w", errors.ErrUnsupported)
 
-// validID keeps an id from being anything but a name: it becomes a directory.
-var validID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
-
 func checkID(id string) error {
-	if !validID.MatchString(id) {
+	if !containerv1.ValidID(id) {
 		return invalid("id %.140q is not 1 to 128 letters, digits, '_', '.' or '-'", id)
 	}
 	return nil
@@ -73,6 +72,9 @@ func (t task) Start(ctx context.Context, r *taskv3.StartRequest) (*taskv3.StartR
 	var pid int
 	p := sandbox.Process{Container: r.ID, Exec: r.ExecID}
 	if err := t.start(ctx, p); err != nil {
+		if exit := t.refused(p); exit != nil && p.Exec != "" {
+			return nil, status.Error(codes.InvalidArgument, exit.Message)
+		}
 		return nil, toStatus(err)
 	}
 	// One that joined has no number of its own, and it may have ended already.

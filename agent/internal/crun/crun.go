@@ -4,7 +4,9 @@
 package crun
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -90,6 +92,9 @@ func (r *Runtime) version() (string, error) {
 	return strings.TrimPrefix(line, "crun version "), nil
 }
 
+// configFile is the specification in crun's directory of a container.
+const configFile = "config.json"
+
 // Stdio are the process's ends of its streams; nil is /dev/null. With a
 // terminal they are not used.
 type Stdio [3]*os.File
@@ -100,6 +105,8 @@ type Process struct {
 	Dir     string // for this process's files, empty and its own
 	Stdio   Stdio
 	Console bool // a terminal, returned by Create and Exec
+
+	state string // crun's directory, if it is not the runtime's
 }
 
 // Create makes the container of a bundle. Its init waits for Start. onExit is
@@ -110,7 +117,47 @@ func (r *Runtime) Create(ctx context.Context, bundle string, p Process, onExit f
 
 // Exec runs the process that file describes in a container.
 func (r *Runtime) Exec(ctx context.Context, file string, p Process, onExit func()) (*reaper.Child, *os.File, error) {
+	if p.Console {
+		var err error
+		if p.state, err = r.stateFor(file, p); err != nil {
+			return nil, nil, fmt.Errorf("crun exec: %w", err)
+		}
+	}
 	return r.run(ctx, p, onExit, "exec", "--detach", "--process", file)
+}
+
+// stateFor makes a state directory for the exec of a process with a terminal: crun gives the terminal to the user
+// in the container's specification, which is this process's there.
+func (r *Runtime) stateFor(file string, p Process) (string, error) {
+	state := filepath.Join(p.Dir, "state")
+	own, theirs := filepath.Join(state, p.ID), filepath.Join(r.state, p.ID)
+	var config map[string]json.RawMessage
+	raw, err := os.ReadFile(filepath.Join(theirs, configFile))
+	if err == nil {
+		err = json.Unmarshal(raw, &config)
+	}
+	if err == nil {
+		config["process"], err = os.ReadFile(file)
+	}
+	if err == nil {
+		raw, err = json.Marshal(config)
+	}
+	if err == nil {
+		err = os.MkdirAll(own, 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(own, configFile), raw, 0o600)
+	}
+	if err != nil {
+		return "", err
+	}
+	files, err := os.ReadDir(theirs)
+	for _, f := range files {
+		if err == nil && f.Name() != configFile {
+			err = os.Symlink(filepath.Join(theirs, f.Name()), filepath.Join(own, f.Name()))
+		}
+	}
+	return state, err
 }
 
 // Start lets a container's init go on, by the fifo at which crun left it.
@@ -133,7 +180,7 @@ func (r *Runtime) Start(id string) error {
 
 // Replace replaces what crun keeps of a container's specification.
 func (r *Runtime) Replace(id string, config []byte) error {
-	if err := os.WriteFile(filepath.Join(r.state, id, "config.json"), config, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(r.state, id, configFile), config, 0o600); err != nil {
 		return fmt.Errorf("replace the specification of %s: %w", id, err)
 	}
 	return nil
@@ -144,7 +191,7 @@ func (r *Runtime) Forget(id string) error { return os.RemoveAll(filepath.Join(r.
 
 // Update applies the OCI resources in file.
 func (r *Runtime) Update(ctx context.Context, id, file, dir string) error {
-	return r.wait(ctx, dir, Stdio{}, "update", "--resources", file, id)
+	return r.wait(ctx, r.state, dir, Stdio{}, "update", "--resources", file, id)
 }
 
 func (r *Runtime) run(ctx context.Context, p Process, onExit func(), args ...string) (_ *reaper.Child, console *os.File, err error) {
@@ -161,7 +208,7 @@ func (r *Runtime) run(ctx context.Context, p Process, onExit func(), args ...str
 	}
 	release := r.reaper.Adopting()
 	defer release()
-	if err := r.wait(ctx, p.Dir, p.Stdio, append(args, p.ID)...); err != nil {
+	if err := r.wait(ctx, cmp.Or(p.state, r.state), p.Dir, p.Stdio, append(args, p.ID)...); err != nil {
 		return nil, nil, err
 	}
 	data, err := os.ReadFile(pidFile)
@@ -182,12 +229,15 @@ func (r *Runtime) run(ctx context.Context, p Process, onExit func(), args ...str
 }
 
 // wait runs crun to its end.
-func (r *Runtime) wait(ctx context.Context, dir string, stdio Stdio, args ...string) error {
+func (r *Runtime) wait(ctx context.Context, state, dir string, stdio Stdio, args ...string) error {
 	log := filepath.Join(dir, "crun.log")
-	argv := append([]string{"crun", "--root=" + r.state, "--cgroup-manager=cgroupfs", "--log=" + log}, args...)
+	argv := append([]string{"crun", "--root=" + state, "--cgroup-manager=cgroupfs", "--log=" + log}, args...)
 	child, err := r.start(stdio, argv...)
 	if err != nil {
 		return err
+	}
+	if state != r.state {
+		hurry(child.PID())
 	}
 	select {
 	case <-child.Done():
@@ -200,6 +250,13 @@ func (r *Runtime) wait(ctx context.Context, dir string, stdio Stdio, args ...str
 		return failure(args[0], log, status)
 	}
 	return nil
+}
+
+// hurry puts crun before the processes that it makes. It sets the size of a terminal after it has let
+// the new process go, which must not look at it before.
+func hurry(pid int) {
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Flags: unix.SCHED_FLAG_RESET_ON_FORK, Priority: 1}
+	_ = unix.SchedSetAttr(pid, &attr, 0) // one that has ended, or a kernel without: the size comes in time nearly always
 }
 
 func (r *Runtime) start(stdio Stdio, argv ...string) (*reaper.Child, error) {

@@ -22,10 +22,18 @@ type Named struct {
 	Is   *agentv1.User
 }
 
+// Guest is what a process learns from its machine.
+type Guest struct {
+	Users Users
+	// Known is a user that keeps its numbers, whatever the container has written to its
+	// /etc/passwd since.
+	Known    Named
+	Hostname string
+}
+
 // Process makes of the host's OCI process one for the guest: its user looked
-// up, HOME set, and labels that the guest's kernel does not have taken out. The user known keeps
-// its numbers, whatever the container has written to its /etc/passwd since.
-func Process(raw json.RawMessage, users Users, known Named, terminal bool) (json.RawMessage, error) {
+// up, HOME and HOSTNAME set, and labels that the guest's kernel does not have taken out.
+func Process(raw json.RawMessage, guest Guest, terminal bool) (json.RawMessage, error) {
 	var p object
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return nil, fmt.Errorf("process: %w: %w", agentv1.ErrInvalid, err)
@@ -44,12 +52,15 @@ func Process(raw json.RawMessage, users Users, known Named, terminal bool) (json
 	if cwd == "" {
 		cwd = "/"
 	}
-	home, err := resolveUser(&user, users, known, hasHome(env))
+	home, err := resolveUser(&user, guest, has(env, "HOME"))
 	if err != nil {
 		return nil, err
 	}
 	if home != "" {
 		env = append(env, "HOME="+home)
+	}
+	if guest.Hostname != "" && !has(env, "HOSTNAME") {
+		env = append(env, "HOSTNAME="+guest.Hostname)
 	}
 	for _, key := range []string{"apparmorProfile", "selinuxLabel"} {
 		delete(p, key)
@@ -62,12 +73,12 @@ func Process(raw json.RawMessage, users Users, known Named, terminal bool) (json
 	return json.Marshal(p)
 }
 
-func hasHome(env []string) bool {
-	return slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, "HOME=") })
+func has(env []string, key string) bool {
+	return slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, key+"=") })
 }
 
 // resolveUser replaces the username by numbers, and returns the home to set.
-func resolveUser(user *object, users Users, known Named, hasHome bool) (home string, err error) {
+func resolveUser(user *object, guest Guest, hasHome bool) (home string, err error) {
 	if *user == nil {
 		*user = object{}
 	}
@@ -87,7 +98,7 @@ func resolveUser(user *object, users Users, known Named, hasHome bool) (home str
 	if name == "" && hasHome {
 		return "", nil
 	}
-	db, err := loadUsers(users)
+	db, err := loadUsers(guest.Users)
 	if err != nil {
 		return "", err
 	}
@@ -95,7 +106,7 @@ func resolveUser(user *object, users Users, known Named, hasHome bool) (home str
 		return db.home(uid), nil
 	}
 	var who account
-	if known.Is != nil && name == known.Name {
+	if known := guest.Known; known.Is != nil && name == known.Name {
 		who = account{uid: known.Is.UID, gid: known.Is.GID, groups: slices.Clone(known.Is.Groups), home: db.home(known.Is.UID)}
 	} else if who, err = db.lookup(name); err != nil {
 		return "", err

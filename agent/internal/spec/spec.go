@@ -87,10 +87,12 @@ type Machine struct {
 	// Volume makes a Dir, Files, an Image, a Share or a Block ready and returns the path of
 	// what is mounted.
 	Volume func(containerv1.Mount) (string, error)
+	// Place is where a mount goes that has that destination; nil is there.
+	Place func(destination string) (string, error)
 	// Block is the device of a Block without a file system.
 	Block func(containerv1.Block) (major, minor uint32, err error)
-	// Users looks up users of the image.
-	Users Users
+	// Guest is for the first process.
+	Guest Guest
 }
 
 // Spec is a specification under way.
@@ -196,7 +198,7 @@ func (s *Spec) Adjust(m Machine, terminal bool) error {
 		return err
 	}
 	s.username = named.User.Username
-	process, err := Process(s.top["process"], m.Users, Named{}, terminal)
+	process, err := Process(s.top["process"], m.Guest, terminal)
 	if err != nil {
 		return err
 	}
@@ -416,6 +418,14 @@ func (s *Spec) mounts(m Machine, readonly bool) error {
 			mode = "ro"
 		}
 		mounts = append(mounts, Mount{Destination: to, Type: "bind", Source: files[to], Options: []string{"bind", mode}})
+	}
+	for i := range mounts {
+		if m.Place == nil || mounts[i].Type != "bind" {
+			continue
+		}
+		if mounts[i].Destination, err = m.Place(mounts[i].Destination); err != nil {
+			return err
+		}
 	}
 	return s.top.set("mounts", mounts)
 }

@@ -28,7 +28,7 @@ var users = image{
 
 func machine(volumes *[]containerv1.Mount) spec.Machine {
 	return spec.Machine{
-		Root: "/r", Cgroup: "/pod/c", Shm: "/shm", Users: users,
+		Root: "/r", Cgroup: "/pod/c", Shm: "/shm", Guest: spec.Guest{Users: users, Hostname: "pod"},
 		Files: map[string]string{"/etc/hosts": "/pod/hosts", "/etc/resolv.conf": "/pod/resolv"},
 		Volume: func(v containerv1.Mount) (string, error) {
 			*volumes = append(*volumes, v)
@@ -62,7 +62,7 @@ func TestAdjust(t *testing.T) {
 		"least": {
 			`{"process":{"args":["a"]}}`,
 			`{"ociVersion":"1.0.2","root":{"path":"/r"},
-			"process":{"args":["a"],"cwd":"/","env":["HOME=/root"],"terminal":false,"user":{}},
+			"process":{"args":["a"],"cwd":"/","env":["HOME=/root","HOSTNAME=pod"],"terminal":false,"user":{}},
 			"mounts":[{"destination":"/etc/hosts","type":"bind","source":"/pod/hosts","options":["bind","rw"]},
 				{"destination":"/etc/resolv.conf","type":"bind","source":"/pod/resolv","options":["bind","rw"]}],
 			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"}]}}`,
@@ -70,7 +70,7 @@ func TestAdjust(t *testing.T) {
 		"the pod's things": {
 			`{"ociVersion":"1.3.0","hostname":"h","hooks":{"prestart":[]},"annotations":{"k":"v=w=x"},
 			"root":{"path":"/host","readonly":true},
-			"process":{"args":["a"],"env":["HOME=/h","A=b=c"],"cwd":"/w","apparmorProfile":"x","selinuxLabel":"y","unknown":1},
+			"process":{"args":["a"],"env":["HOME=/h","A=b=c","HOSTNAME=mine"],"cwd":"/w","apparmorProfile":"x","selinuxLabel":"y","unknown":1},
 			"mounts":[{"destination":"/dev/shm/","type":"tmpfs","source":"shm"},
 				{"destination":"/etc/hosts","type":"bind","source":"/mine"},
 				{"destination":"/v","type":"bulkhead.emptydir","source":"v",
@@ -80,7 +80,7 @@ func TestAdjust(t *testing.T) {
 					{"type":"pid"},{"type":"ipc"},{"type":"uts"},{"type":"mount"},{"type":"cgroup"}],
 				"seccomp":{"defaultAction":"SCMP_ACT_ERRNO"},"mountLabel":"z","sysctl":{"net.x":"1"},"resources":{"pids":{"limit":5}}}}`,
 			`{"ociVersion":"1.0.2","annotations":{"k":"v=w=x"},"root":{"path":"/r","readonly":true},
-			"process":{"args":["a"],"cwd":"/w","env":["HOME=/h","A=b=c"],"terminal":false,"user":{},"unknown":1},
+			"process":{"args":["a"],"cwd":"/w","env":["HOME=/h","A=b=c","HOSTNAME=mine"],"terminal":false,"user":{},"unknown":1},
 			"mounts":[{"destination":"/dev/shm","type":"bind","source":"/shm","options":["rbind","rw","nosuid","nodev","noexec"]},
 				{"destination":"/etc/hosts","type":"bind","source":"/mine"},
 				{"destination":"/v","type":"bind","source":"/volumes/v","options":["rbind","ro"]},
@@ -94,7 +94,7 @@ func TestAdjust(t *testing.T) {
 			"mounts":[{"destination":"/etc/hosts","type":"bulkhead.file","source":"text","options":["bind","ro"]}],
 			"linux":{"namespaces":[{"type":"pid","path":"bulkhead.pod"},{"type":"pid","path":"bulkhead.container:c1"}]}}`,
 			`{"ociVersion":"1.0.2","annotations":{"io.bulkhead.all-devices":"true"},"root":{"path":"/r"},
-			"process":{"args":["a"],"cwd":"/","env":["HOME=/root"],"terminal":false,"user":{}},
+			"process":{"args":["a"],"cwd":"/","env":["HOME=/root","HOSTNAME=pod"],"terminal":false,"user":{}},
 			"mounts":[{"destination":"/etc/hosts","type":"bind","source":"/files/etc/hosts=text","options":["bind","ro"]},
 				{"destination":"/etc/resolv.conf","type":"bind","source":"/pod/resolv","options":["bind","rw"]}],
 			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"},{"type":"pid","path":"/ns/"},{"type":"pid","path":"/ns/c1"}],
@@ -105,7 +105,7 @@ func TestAdjust(t *testing.T) {
 			"mounts":[{"destination":"/etc","type":"bulkhead.emptydir","source":"v","options":["rbind","ro"]},
 				{"destination":"/etc/hosts","type":"bulkhead.file","source":"text","options":["bind","ro"]}]}`,
 			`{"ociVersion":"1.0.2","root":{"path":"/r"},
-			"process":{"args":["a"],"cwd":"/","env":["HOME=/root"],"terminal":false,"user":{}},
+			"process":{"args":["a"],"cwd":"/","env":["HOME=/root","HOSTNAME=pod"],"terminal":false,"user":{}},
 			"mounts":[{"destination":"/etc","type":"bind","source":"/volumes/v","options":["rbind","ro"]}],
 			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"}]}}`,
 		},
@@ -115,7 +115,7 @@ func TestAdjust(t *testing.T) {
 				{"destination":"/v","type":"bulkhead.block","source":"v","options":["ro","fs=ext4"]}],
 			"linux":{"resources":{"devices":[{"allow":false}]}}}`,
 			`{"ociVersion":"1.0.2","root":{"path":"/r"},
-			"process":{"args":["a"],"cwd":"/","env":["HOME=/root"],"terminal":false,"user":{}},
+			"process":{"args":["a"],"cwd":"/","env":["HOME=/root","HOSTNAME=pod"],"terminal":false,"user":{}},
 			"mounts":[{"destination":"/v","type":"bind","source":"/volumes/v","options":["rbind","ro"]},
 				{"destination":"/etc/hosts","type":"bind","source":"/pod/hosts","options":["bind","rw"]},
 				{"destination":"/etc/resolv.conf","type":"bind","source":"/pod/resolv","options":["bind","rw"]}],
@@ -289,7 +289,7 @@ func TestUsers(t *testing.T) {
 		"4294967296": {},
 		"-1":         {},
 	} {
-		raw, err := spec.Process(json.RawMessage(`{"args":["a"],"user":{"username":"`+name+`"}}`), users, spec.Named{}, true)
+		raw, err := spec.Process(json.RawMessage(`{"args":["a"],"user":{"username":"`+name+`"}}`), spec.Guest{Users: users}, true)
 		if tc.home == "" {
 			if !errors.Is(err, agentv1.ErrInvalid) {
 				t.Errorf("%q: %s, %v", name, raw, err)
@@ -341,7 +341,8 @@ func TestUser(t *testing.T) {
 			continue
 		}
 		for name, uid := range map[string]uint32{got.Name: want.UID, "demo": 0} {
-			raw, err := spec.Process(json.RawMessage(`{"args":["a"],"user":{"username":"`+name+`"}}`), now, got, false)
+			guest := spec.Guest{Users: now, Known: got, Hostname: "h"}
+			raw, err := spec.Process(json.RawMessage(`{"args":["a"],"user":{"username":"`+name+`"}}`), guest, false)
 			var process struct{ User struct{ UID uint32 } }
 			if err == nil {
 				err = json.Unmarshal(raw, &process)
@@ -426,7 +427,7 @@ func TestEncodeForExec(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{"ociVersion":"1.0.2","root":{"path":"/r"},"annotations":{"k":"v"},
-		"process":{"args":["a"],"cwd":"/","env":["HOME=/root"],"terminal":false,"user":{}},
+		"process":{"args":["a"],"cwd":"/","env":["HOME=/root","HOSTNAME=pod"],"terminal":false,"user":{}},
 		"linux":{"namespaces":[{"type":"mount"},{"type":"pid"}],"personality":{"domain":"LINUX32"},
 			"seccomp":{"defaultAction":"SCMP_ACT_ERRNO","flags":["SECCOMP_FILTER_FLAG_LOG"]}}}`
 	if diff := cmp.Diff(decode(t, []byte(want)), decode(t, got)); diff != "" {

@@ -2,6 +2,7 @@ package containerv1
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -22,6 +23,18 @@ func TestParseID(t *testing.T) {
 	} {
 		if _, number, err := ParseID(text); number || !errors.Is(err, ErrInvalid) {
 			t.Errorf("%q: %v, %v", text, number, err)
+		}
+	}
+}
+
+func TestValidID(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]bool{
+		"a": true, "0123456789abcdef": true, "A_b-c.d": true, strings.Repeat("a", 128): true, "": false, ".": false, "..": false,
+		"-a": false, "_a": false, "a/b": false, "a b": false, "a\x00": false, "a\n": false, "ä": false, strings.Repeat("a", 129): false,
+	} {
+		if ValidID(id) != want {
+			t.Errorf("%q: %t", id, !want)
 		}
 	}
 }

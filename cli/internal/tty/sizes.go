@@ -1,14 +1,29 @@
 package tty
 
 import (
+	"math"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"golang.org/x/term"
 
+	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
+
+// Size is a terminal's size now, zero for another stream.
+func Size(of any) api.Size {
+	f, ok := of.(*os.File)
+	if !ok {
+		return api.Size{}
+	}
+	w, h, err := term.GetSize(int(f.Fd()))
+	if err != nil || w < 0 || h < 0 || w > math.MaxUint16 || h > math.MaxUint16 {
+		return api.Size{}
+	}
+	return api.Size{Width: uint16(w), Height: uint16(h)}
+}
 
 // Sizes sends the terminal's size now and at every change of it.
 func Sizes(fd int) (<-chan stream.Size, func()) {

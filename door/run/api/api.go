@@ -82,6 +82,8 @@ type RunRequest struct {
 	Volumes []string `json:"volumes,omitempty"`
 	// Deadline is how long each pod may be active, in seconds; 0 leaves that to the pod's activeDeadlineSeconds.
 	Deadline int64 `json:"deadline,omitempty"`
+	// Size is that of the client's terminal, for the containers that have one.
+	Size Size `json:"size,omitzero"`
 }
 
 // Manifest is one file of YAML documents.
@@ -221,11 +223,19 @@ type ExecRequest struct {
 	Command   []string `json:"command"`
 	TTY       bool     `json:"tty,omitempty"`
 	Stdin     bool     `json:"stdin,omitempty"`
+	// Size is the terminal's when the command starts.
+	Size Size `json:"size,omitzero"`
 	// User, as the image knows it ("name", "uid:gid"), Dir and the variables of Env
 	// (NAME=VALUE) are the container's where they are not given.
 	User string   `json:"user,omitempty"`
 	Dir  string   `json:"dir,omitempty"`
 	Env  []string `json:"env,omitempty"`
+}
+
+// Size is a terminal's; zero is not known.
+type Size struct {
+	Width  uint16 `json:"width"`
+	Height uint16 `json:"height"`
 }
 
 // DebugRequest adds an ephemeral container to a running pod.

@@ -1,0 +1,66 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// maxLinks is how many links a path may lead through, as in the kernel.
+const maxLinks = 40
+
+// PlaceIn is where a mount goes whose destination leads through links of the image to something
+// that is not there: crun makes directories and follows links, but never both. All links
+// are the root's own, and none leads out of it. Any other destination stays as it is.
+func PlaceIn(root, destination string) (string, error) {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	at, links, missing := "", 0, false
+	for rest := strings.Split(path.Clean("/"+destination), "/"); len(rest) > 0; {
+		name := rest[0]
+		rest = rest[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = strings.TrimPrefix(path.Dir("/"+at), "/")
+			continue
+		}
+		next := path.Join(at, name)
+		info, err := r.Lstat(next)
+		if errors.Is(err, fs.ErrNotExist) {
+			at, missing = next, true
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("mount at %.128q: %w", destination, err)
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			at = next
+			continue
+		}
+		if links++; links > maxLinks {
+			return "", fmt.Errorf("mount at %.128q: too many links in the image: %w", destination, agentv1.ErrInvalid)
+		}
+		target, err := r.Readlink(next)
+		if err != nil {
+			return "", fmt.Errorf("mount at %.128q: %w", destination, err)
+		}
+		if path.IsAbs(target) {
+			at = ""
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	if links == 0 || !missing {
+		return destination, nil
+	}
+	return "/" + at, nil
+}
