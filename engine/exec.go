@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/bundle"
@@ -190,6 +192,7 @@ func (c *container) newExec(ctx context.Context, shim *link.Conn, r ExecRequest)
 	if err != nil {
 		return nil, err
 	}
+	process.User.Username = alone(r.User, process.User.Username)
 	if r.TTY {
 		process.ConsoleSize = oci.ConsoleSize(r.Size.Width, r.Size.Height)
 	}
@@ -211,6 +214,14 @@ func (c *container) newExec(ctx context.Context, shim *link.Conn, r ExecRequest)
 	defer cancel()
 	_, err = shim.Task.Exec(callCtx, req)
 	return e, err
+}
+
+// alone keeps a user who is given with a group from the groups of the image's /etc/group, as podman does.
+func alone(given, username string) string {
+	if _, group, _ := strings.Cut(given, ":"); group != "" {
+		return given + ":" + agentv1.StrictGroups
+	}
+	return username
 }
 
 func (e *execution) start(ctx context.Context) error {

@@ -265,3 +265,10 @@ func TestExecWithoutBundle(t *testing.T) {
 	}
 	s.same(t)
 }
+func TestAlone(t *testing.T) {
+	for given, want := range map[string]string{"": "own", "bob": "own", "bob:": "own", "bob:extra": "bob:extra:strict", ":7": ":7:strict"} {
+		if got := alone(given, "own"); got != want {
+			t.Errorf("%q: %q, want %q", given, got, want)
+		}
+	}
+}
