@@ -18,7 +18,7 @@ require (
 	github.com/hanwen/go-fuse/v2 v2.12.1 // the FUSE protocol of shared directories
 	github.com/hashicorp/yamux v0.1.2 // streams on the one channel to the guest
 	github.com/klauspost/compress v1.20.3 // zstd layers, packages and modules
-	github.com/mikelolasagasti/xz v1.0.1 // the kernel's package
+	github.com/mikelolasagasti/xz v1.0.1 // the kernel's package, and archives of images
 	github.com/moby/profiles/seccomp v0.2.3 // the system calls of the default profile
 	github.com/moby/sys/capability v0.4.0 // the names of the capabilities
 	github.com/moby/sys/mountinfo v0.7.2 // which part of a volume a kubelet has mounted

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -80,6 +81,20 @@ func gzipped(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return path + ".gz"
+}
+
+// compressed compresses a file by a program.
+func compressed(t *testing.T, program, path string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), program, "-c", path).Output()
+	if err == nil {
+		path += "." + program
+		err = os.WriteFile(path, out, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // replace puts something else in a file's place.
@@ -281,6 +296,9 @@ func TestLoadFindsItsFormat(t *testing.T) {
 		{what: "compressed archive", path: gzipped(t, packed(t, named)), names: "registry.test/oci:2"},
 		{what: "saved by docker", path: saved, names: "registry.test/saved:1"},
 		{what: "saved by docker, compressed", path: gzipped(t, saved), names: "registry.test/saved:1"},
+		{what: "saved by docker, xz", path: compressed(t, "xz", saved), names: "registry.test/saved:1"},
+		{what: "saved by docker, zstd", path: compressed(t, "zstd", saved), names: "registry.test/saved:1"},
+		{what: "saved by docker, bzip2", path: compressed(t, "bzip2", saved), names: "registry.test/saved:1"},
 	} {
 		s, _ := openStore(t, "run")
 		got := load(t, s, tc.path, "")
@@ -363,6 +381,26 @@ func TestLoadLinkedLayers(t *testing.T) {
 	archive := tarOf(t, file("one/layer.tar", string(layer)),
 		entry{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: "two/layer.tar", Linkname: "../one/layer.tar"}},
 		file("c.json", string(config)), file("manifest.json", `[{"Config":"c.json","Layers":["one/layer.tar","two/layer.tar"]}]`))
+	if err := os.WriteFile(path, archive, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := openStore(t, "run")
+	if got := load(t, s, "docker-archive:"+path, "x"); read(t, s, got.ID, "f") != "body" {
+		t.Error("wrong content")
+	}
+}
+
+// TestLoadLayersAtTheTop: a link that is written as if it lay at the top leads there.
+func TestLoadLayersAtTheTop(t *testing.T) {
+	layer := tarOf(t, file("f", "body"))
+	config, err := imageOf(t, layer).RawConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "archive.tar")
+	archive := tarOf(t, entry{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: "one/layer.tar", Linkname: ".layer.tar"}},
+		file(".layer.tar", string(layer)), file("c.json", string(config)),
+		file("manifest.json", `[{"Config":"c.json","Layers":["one/layer.tar"]}]`))
 	if err := os.WriteFile(path, archive, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -56,10 +56,33 @@ func choose(list []v1.Descriptor, which string) (v1.Descriptor, error) {
 			found = append(found, d)
 		}
 	}
+	if len(found) > 1 {
+		found = forGuests(found)
+	}
 	if len(found) != 1 {
 		return v1.Descriptor{}, fmt.Errorf("%w: %d of %d in the layout are %q: say which, as oci:DIR:TAG", ErrWhich, len(found), len(list), which)
 	}
 	return found[0], nil
+}
+
+// Every guest is of one platform.
+const (
+	platformOS   = "linux"
+	platformArch = "amd64"
+)
+
+// attestation is the type of a manifest that tells how another one was built.
+const attestation = "vnd.docker.reference.type"
+
+// forGuests leaves out images of other platforms, and manifests that are no images. A flat index has both.
+func forGuests(list []v1.Descriptor) (out []v1.Descriptor) {
+	for _, d := range list {
+		p := d.Platform
+		if d.Annotations[attestation] == "" && d.ArtifactType == "" && (p == nil || p.OS == platformOS && p.Architecture == platformArch) {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 // document reads a manifest or an index and verifies it.

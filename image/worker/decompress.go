@@ -9,6 +9,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"github.com/mikelolasagasti/xz"
 )
 
 // zstdWindow bounds what a stream can make its decompressor take.
@@ -30,6 +31,9 @@ func decompress(in *bufio.Reader) (io.ReadCloser, error) {
 		return gzip.NewReader(in)
 	case bytes.HasPrefix(magic, []byte("BZh")):
 		return io.NopCloser(bzip2.NewReader(in)), nil
+	case string(magic) == "\xfd7zX":
+		r, err := xz.NewReader(in, xz.DefaultDictMax)
+		return io.NopCloser(r), err
 	case len(magic) == 4 && (string(magic) == "\x28\xb5\x2f\xfd" || magic[0]&0xf0 == 0x50 && string(magic[1:]) == "\x2a\x4d\x18"):
 		d, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderConcurrency(1))
 		if err != nil {

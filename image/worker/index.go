@@ -69,10 +69,12 @@ func copyTo(spare *os.File, stream io.Reader, limit int64) error {
 // members lists the regular files, and the links that may mean one.
 func members(archive io.ReadSeeker) ([]convert.Member, error) {
 	var list []convert.Member
+	top := map[int]string{} // what a symbolic link means that was written as if it lay at the top
 	in := tar.NewReader(archive)
 	for names, headers := 0, 0; ; headers++ {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
+			relink(list, top)
 			return list, nil
 		}
 		if err != nil {
@@ -93,6 +95,7 @@ func members(archive io.ReadSeeker) ([]convert.Member, error) {
 			m.Link = path.Clean("/" + h.Linkname)[1:]
 		case tar.TypeSymlink:
 			m.Link = path.Join("/", path.Dir(m.Name), h.Linkname)[1:]
+			top[len(list)] = path.Clean("/" + h.Linkname)[1:]
 		default:
 			continue
 		}
@@ -101,6 +104,19 @@ func members(archive io.ReadSeeker) ([]convert.Member, error) {
 		}
 		names += len(m.Name) + len(m.Link)
 		list = append(list, m)
+	}
+}
+
+// relink has links lead to the top that lead nowhere else: some tools write layer.tar so.
+func relink(list []convert.Member, top map[int]string) {
+	names := map[string]bool{}
+	for _, m := range list {
+		names[m.Name] = true
+	}
+	for i := range list {
+		if to, ok := top[i]; ok && list[i].Link != "" && !names[list[i].Link] && names[to] {
+			list[i].Link = to
+		}
 	}
 }
 
