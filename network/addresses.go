@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+
+	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
 // neverReached are the destinations that are closed to pods on every host: the
@@ -41,10 +43,10 @@ func hostAddresses() ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// closeAddresses makes the host's addresses unreachable in the namespace of dir,
+// closeAddresses makes the host's addresses unreachable in the holder's namespace,
 // in which those of closed are unreachable already, and opens what the host has
 // no more. It returns those that are closed now.
-func closeAddresses(ctx context.Context, dir string, closed []string) ([]string, error) {
+func closeAddresses(ctx context.Context, holder procid.ID, closed []string) ([]string, error) {
 	want, err := hostAddresses()
 	if err != nil {
 		return closed, err
@@ -61,7 +63,7 @@ func closeAddresses(ctx context.Context, dir string, closed []string) ([]string,
 		}
 	}
 	if len(commands) > 0 {
-		if err := askHolder(ctx, dir, commands...); err != nil {
+		if err := askHolder(ctx, holder, commands...); err != nil {
 			return closed, fmt.Errorf("close the host's addresses to pods: %w", err)
 		}
 	}
@@ -73,7 +75,7 @@ func closeAddresses(ctx context.Context, dir string, closed []string) ([]string,
 		}
 	}
 	if len(commands) > 0 {
-		if err := askHolder(ctx, dir, commands...); err != nil {
+		if err := askHolder(ctx, holder, commands...); err != nil {
 			return closed, fmt.Errorf("open addresses that are no more the host's: %w", err)
 		}
 	}

@@ -2,31 +2,29 @@ package network
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// holdScript keeps the namespaces, and says so on stdout: only then may pasta
-// look for them. From then on it runs what it is asked to on stdin: lines of a
-// token and commands of ip(8), separated by semicolons. Each is answered on
-// descriptor 3 by the token, the exit status and what ip said.
+// there is the holder's first line, on its standard error.
+const there = "bulkhead: there"
+
+// holdScript keeps the namespaces, and says so. From then on it runs what it is asked to
+// on its standard input: lines of a token and commands of ip(8), separated by semicolons.
+// Its standard output answers each by the token, the exit status and what ip said.
+//
+// A shell of its own says it: a redirection would move the holder's own files meanwhile.
 //
 // Nobody else can change the namespace: a process of an ordinary user that joins
 // it loses its capabilities when it executes another program.
-const holdScript = `echo there && exec >&3 2>&3 3>&- || exit
+const holdScript = `(echo ` + "'" + there + "'" + ` >&2); exec 2>/dev/null
 set -f
 while read -r token commands; do
 	[ -n "$token" ] || continue
@@ -34,86 +32,48 @@ while read -r token commands; do
 	echo "$token" $? $said
 done`
 
-// startHolder makes the namespaces and the process that keeps them. The process
-// outlives this one, and is not waited for: while this process lives, a holder
-// that is killed stays a zombie until reap collects it. dir keeps the FIFOs by
-// which it is asked.
-func startHolder(ctx context.Context, dir string) (id procid.ID, err error) {
-	ask, err := makeFIFO(askPath(dir))
-	if err != nil {
-		return id, err
-	}
-	defer ask.Close()
-	answer, err := makeFIFO(answerPath(dir))
-	if err != nil {
-		return id, err
-	}
-	defer answer.Close()
-	r, w, err := os.Pipe()
-	if err != nil {
-		return id, err
-	}
-	defer r.Close()
-	args := namespaceArgs("/bin/sh", "-c", holdScript)
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Dir, cmd.Env = "/", environment(dir)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = ask, w, w, []*os.File{answer}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err = cmd.Start()
-	w.Close()
-	if err != nil {
-		return id, fmt.Errorf("make a user and network namespace: %w", err)
-	}
-	defer func() { err = errors.Join(err, cmd.Process.Release()) }()
-	if id, err = procid.Of(cmd.Process.Pid); err != nil {
-		return id, err
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := r.SetReadDeadline(deadline); err != nil {
-			return id, err
+// said reads lines until want. Where their end comes first, the last one is a complaint.
+func said(r io.Reader, want string) error {
+	var got strings.Builder
+	lines := bufio.NewScanner(io.TeeReader(io.LimitReader(r, 64<<10), &got))
+	for lines.Scan() {
+		if lines.Text() == want {
+			return nil
 		}
 	}
-	if err := said(r, "there\n"); err != nil {
-		return id, fmt.Errorf("make a user and network namespace: %w", err)
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%s: %w", lastLine([]byte(got.String())), err)
 	}
-	return id, nil
+	return errors.New(lastLine([]byte(got.String())))
 }
 
-// said reads what the holder has to say first. What it says instead is its
-// complaint.
-func said(r io.Reader, want string) error {
-	got := make([]byte, len(want))
-	_, err := io.ReadFull(r, got)
-	if err == nil && string(got) == want {
-		return nil
+// Where the holder reads and writes.
+const (
+	askFile    = 0
+	answerFile = 1
+)
+
+// openHolder opens one of the holder's files.
+func openHolder(holder procid.ID, file int) (*os.File, error) {
+	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", holder.PID, file), os.O_RDWR, 0)
+	if err == nil && !holder.Alive() {
+		err = errors.Join(procid.ErrGone, f.Close())
 	}
-	rest, _ := io.ReadAll(io.LimitReader(r, 4096)) // to its end, which is near
-	return errors.Join(fmt.Errorf("its holder said %q", lastLine(append(bytes.TrimRight(got, "\x00"), rest...))), err)
+	if err != nil {
+		return nil, fmt.Errorf("ask the namespace's holder: %w", err)
+	}
+	return f, nil
 }
 
-func askPath(dir string) string    { return filepath.Join(dir, "netns.ask") }
-func answerPath(dir string) string { return filepath.Join(dir, "netns.answer") }
-
-// makeFIFO makes a FIFO anew, open in both directions, so that it never ends.
-func makeFIFO(path string) (*os.File, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		return nil, fmt.Errorf("make %s: %w", path, err)
-	}
-	return os.OpenFile(path, os.O_RDWR, 0)
-}
-
-// askHolder has the holder of dir's namespace run commands of ip(8) in it, also
-// those after one that fails. One caller at a time: the namespace is locked.
-func askHolder(ctx context.Context, dir string, commands ...string) error {
-	ask, err := os.OpenFile(askPath(dir), os.O_RDWR, 0)
+// askHolder has the namespace's holder run commands of ip(8) in it, also those after
+// one that fails. One caller at a time: the namespace is locked.
+func askHolder(ctx context.Context, holder procid.ID, commands ...string) error {
+	ask, err := openHolder(holder, askFile)
 	if err != nil {
 		return err
 	}
 	defer ask.Close()
-	answer, err := os.OpenFile(answerPath(dir), os.O_RDWR, 0)
+	answer, err := openHolder(holder, answerFile)
 	if err != nil {
 		return err
 	}

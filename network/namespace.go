@@ -10,8 +10,6 @@ import (
 	"sync"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
@@ -27,11 +25,8 @@ type namespace struct {
 
 // record names the processes behind the namespace.
 type record struct {
-	Holder procid.ID `json:"holder"` // lives in the namespaces and does nothing
-	Pasta  procid.ID `json:"pasta"`  // moves the packets
-	// PastaDir is there, and its own, while Pasta begins: what it leaves there
-	// tells of it when this record does not yet.
-	PastaDir string `json:"pastaDir,omitempty"`
+	Pasta  procid.ID `json:"pasta"`  // moves the packets, and leads a process group
+	Holder procid.ID `json:"holder"` // lives in the namespaces: Pasta's child, not known while Pasta begins
 	// OwnUser says that the namespace lies in a user namespace that the
 	// caller must join too: it is not root.
 	OwnUser bool `json:"ownUser"`
@@ -72,9 +67,7 @@ func (n *namespace) ensure(ctx context.Context) (record, error) {
 	}
 	r, err = create(ctx, n.dir, n.keep)
 	if err == nil {
-		pastaDir := r.PastaDir
-		r.PastaDir = ""
-		err = errors.Join(n.keep(r), os.RemoveAll(pastaDir))
+		err = n.keep(r)
 	}
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attachTimeout)
@@ -108,7 +101,7 @@ func (n *namespace) refresh(ctx context.Context) error {
 
 // closeAddresses brings r up to date with the host. The namespace is locked.
 func (n *namespace) closeAddresses(ctx context.Context, r record) (record, error) {
-	now, err := closeAddresses(ctx, n.dir, r.Closed)
+	now, err := closeAddresses(ctx, r.Holder, r.Closed)
 	if err != nil || slices.Equal(now, r.Closed) {
 		return r, err
 	}
@@ -159,28 +152,17 @@ func (n *namespace) release(ctx context.Context) error {
 		}
 		errs = append(errs, err)
 	}
-	for _, path := range []string{askPath(n.dir), answerPath(n.dir)} {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
 	return errors.Join(errs...)
 }
 
 // end kills what is left of the namespace of a record, and forgets it.
 func end(ctx context.Context, path string, r record) error {
 	var errs []error
-	if r.PastaDir != "" {
-		if r.Pasta.PID == 0 {
-			r.Pasta, _ = r.findPasta() // what is not found has not begun
-		}
-		errs = append(errs, os.RemoveAll(r.PastaDir))
-	}
 	for _, id := range []procid.ID{r.Pasta, r.Holder} {
 		if id.PID == 0 {
 			continue
 		}
-		if err := id.Signal(unix.SIGKILL); err != nil && !errors.Is(err, procid.ErrGone) {
+		if err := id.KillGroup(); err != nil && !errors.Is(err, procid.ErrGone) {
 			errs = append(errs, err)
 			continue
 		}

@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -114,6 +115,13 @@ func enterWorld(t *testing.T, who, resolvConf string) {
 			t.Fatal(err)
 		}
 	}
+	// The state directory's file system forbids devices, as that of /run does.
+	state := filepath.Join(home, "state")
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	testnet.Run(t, "mount", "-t", "tmpfs", "-o", "nodev,nosuid,noexec", "tmpfs", state)
+	t.Cleanup(func() { testnet.Run(t, "umount", state) })
 	conf := filepath.Join(home, "resolv.conf")
 	if err := os.WriteFile(conf, []byte(resolvConf), 0o644); err != nil {
 		t.Fatal(err)
@@ -123,7 +131,7 @@ func enterWorld(t *testing.T, who, resolvConf string) {
 		// As udev makes it: everybody may open the tun device.
 		tun := filepath.Join(home, "tun")
 		testnet.Run(t, "mknod", "-m", "666", tun, "c", "10", "200")
-		if err := os.Chown(home, 1234, 1234); err != nil {
+		if err := errors.Join(os.Chown(home, 1234, 1234), os.Chown(state, 1234, 1234)); err != nil {
 			t.Fatal(err)
 		}
 		args = append(args, "unshare", "--mount", "sh", "-c", `mount --bind "$1" /dev/net/tun && shift && exec "$@"`, "sh", tun,
@@ -136,7 +144,7 @@ func enterWorld(t *testing.T, who, resolvConf string) {
 	cmd := exec.Command(args[0], append(args[1:], binary, "-test.run=^TestUserNetwork$/^"+who+"$", "-test.v",
 		"-test.timeout="+(4*testdeadline.For(50*time.Second)).String())...)
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), inside+"=test", "HOME="+home, "TMPDIR="+home)
+	cmd.Env = append(os.Environ(), inside+"=test", "HOME="+home, "TMPDIR="+state)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

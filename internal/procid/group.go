@@ -1,0 +1,47 @@
+package procid
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// KillGroup kills the process, and with it the process group that it leads, if any. A
+// process that a member is making does not escape. It returns ErrGone for one that is
+// gone.
+func (id ID) KillGroup() error {
+	f, err := id.Open()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	group, err := unix.Getpgid(id.PID)
+	switch {
+	case err == nil && group == id.PID:
+		err = unix.Kill(-group, unix.SIGKILL)
+	case err == nil:
+		err = unix.PidfdSendSignal(int(f.Fd()), unix.SIGKILL, nil, 0)
+	}
+	if errors.Is(err, unix.ESRCH) {
+		err = ErrGone
+	}
+	if err != nil {
+		return fmt.Errorf("kill process %d: %w", id.PID, err)
+	}
+	return nil
+}
+
+// Children are the processes that the process has made and that run, or ErrGone.
+func (id ID) Children() ([]ID, error) {
+	parent := strconv.Itoa(id.PID)
+	children, err := find(func(pid int) bool {
+		fields, err := stat(pid)
+		return err == nil && fields[1] == parent
+	})
+	if err == nil && !id.Alive() {
+		err = fmt.Errorf("children of process %d: %w", id.PID, ErrGone)
+	}
+	return children, err
+}
