@@ -59,7 +59,7 @@ without root, without KVM, without a daemon to set up and without configuration.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			var err error
-			if a.Roots, err = dirs.Default(); err != nil {
+			if a.Roots, err = dirs.Default(dirs.Run); err != nil {
 				return err
 			}
 			a.Client = client.New(a.Roots, client.StartProcess)

@@ -142,9 +142,9 @@ type Engine struct {
 	defaults sizing.Defaults
 	groups   *group.Groups
 	networks *networks.Networks
-	missing  error // of the walls around VMs on this kernel
-	lock     *flock.Lock
-	found    Reaped // by Open
+	missing  error        // of the walls around VMs on this kernel
+	unlock   func() error // what lock has locked
+	found    Reaped       // by Open
 
 	// ctx ends with Close; wg counts every goroutine. Both belong to spawn.
 	ctx    context.Context
@@ -187,20 +187,18 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	lockCtx, cancelLock := context.WithTimeout(ctx, lockWait)
-	defer cancelLock()
-	lock, err := flock.Acquire(lockCtx, st.LockPath())
+	unlock, err := lock(ctx, o.Roots, st)
 	if err != nil {
 		return nil, errors.Join(err, o.Machines.Close())
 	}
 	// An engine that was killed has left its warm VMs' sockets: they ended with it.
 	if err := os.RemoveAll(o.warmDir()); err != nil {
-		return nil, errors.Join(err, lock.Unlock(), o.Machines.Close())
+		return nil, errors.Join(err, unlock(), o.Machines.Close())
 	}
 	e := &Engine{
 		o: o, log: o.Logger, store: st, shims: o.Shims, machines: o.Machines, parents: o.Parents, images: o.Images, paths: o.HostPaths,
 		disks: disks.Disks{Store: st, Maker: scratch.Maker{Templates: o.Roots.Templates()}}, host: hostOf(), groups: o.Groups,
-		named: named.In(o.Roots.Data), networks: o.networks, missing: confine.Landlock(), lock: lock,
+		named: named.In(o.Roots.Data), networks: o.networks, missing: confine.Landlock(), unlock: unlock,
 		turns: make(chan struct{}, startsPerCPU*runtime.NumCPU()),
 		pods:  map[string]*pod{}, working: map[string]bool{},
 	}
@@ -212,6 +210,22 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e.spawn(e.reapAgain)
 	return e, nil
+}
+
+// lock makes this process the one engine of the instance, in its state directory and for
+// its data.
+func lock(ctx context.Context, r dirs.Roots, st *store.Store) (unlock func() error, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	state, err := flock.Acquire(ctx, st.LockPath())
+	if err != nil {
+		return nil, err
+	}
+	data, err := r.Claim(ctx, st.Instance())
+	if err != nil {
+		return nil, errors.Join(err, state.Unlock())
+	}
+	return func() error { return errors.Join(data.Unlock(), state.Unlock()) }, nil
 }
 
 // complete opens what the options leave out.
@@ -424,7 +438,7 @@ func (e *Engine) Close(ctx context.Context) error {
 		err = errors.Join(err, e.networks.Release(ctx))
 	}
 	e.networks.Close()
-	err = errors.Join(err, e.machines.Close(), e.lock.Unlock())
+	err = errors.Join(err, e.machines.Close(), e.unlock())
 	if err != nil {
 		return fmt.Errorf("close the engine: %w", err)
 	}

@@ -47,7 +47,7 @@ func serveCRI(ctx context.Context, args []string) error {
 	for name, h := range handlers {
 		o.Handlers[name] = service.Handler(h)
 	}
-	if o.Roots, err = dirs.Default(); err != nil {
+	if o.Roots, err = dirs.Default(dirs.CRI); err != nil {
 		return err
 	}
 	var e engine.Options

@@ -59,7 +59,7 @@ func supervise(ctx context.Context, log io.Writer) error {
 		return err
 	}
 	o := run.Options{Idle: idle, Logger: slog.New(pacedlog.New(slog.NewTextHandler(log, nil)))}
-	if o.Roots, err = dirs.Default(); err != nil {
+	if o.Roots, err = dirs.Default(dirs.Run); err != nil {
 		return err
 	}
 	// Every command brings its own: what the first one had is for nobody else.

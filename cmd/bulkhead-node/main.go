@@ -87,7 +87,7 @@ func options(c *config.Config) (o node.Options, err error) {
 	if o.RootDir = c.RootDir; c.Endpoint != "" {
 		o.Runtime, o.RootDir = remote(c.Endpoint), "" // whose pods have no volumes of drivers
 	}
-	if o.Roots, err = dirs.Default(); err != nil {
+	if o.Roots, err = dirs.Default(dirs.Node); err != nil {
 		return o, err
 	}
 	if o.Labels, err = labels(c.Labels); err != nil {

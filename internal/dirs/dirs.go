@@ -19,23 +19,50 @@ type Roots struct {
 	State string
 }
 
-// Default returns the roots of the calling user: system directories for root,
-// the XDG directories otherwise. BULKHEAD_DATA and BULKHEAD_STATE override
-// them. Nothing is created.
-func Default() (Roots, error) {
-	r := Roots{Data: os.Getenv("BULKHEAD_DATA"), State: os.Getenv("BULKHEAD_STATE")}
+// Default returns the roots of the calling user for an instance: system directories
+// for root, the XDG directories otherwise. BULKHEAD_DATA and BULKHEAD_STATE override
+// them.
+//
+// A user's sessions differ in their environment (ssh, su, cron). Where nobody names
+// the state directory it is therefore the one that the instance's engine works in, or
+// has left pods in.
+func Default(instance string) (Roots, error) {
+	var r Roots
+	for name, dir := range map[string]*string{"BULKHEAD_DATA": &r.Data, "BULKHEAD_STATE": &r.State} {
+		var err error
+		if *dir = os.Getenv(name); *dir != "" {
+			*dir, err = filepath.Abs(*dir) // the engine works elsewhere
+		}
+		if err != nil {
+			return Roots{}, fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	if os.Geteuid() == 0 {
 		return r.orElse("/var/lib/bulkhead", "/run/bulkhead"), nil
 	}
 	data := os.Getenv("XDG_DATA_HOME")
-	if data == "" {
+	if !filepath.IsAbs(data) { // as the specification asks
 		home, err := os.UserHomeDir()
 		if err != nil && r.Data == "" {
 			return Roots{}, fmt.Errorf("find the data directory: %w (set HOME or BULKHEAD_DATA)", err)
 		}
 		data = filepath.Join(home, ".local", "share")
 	}
-	return r.orElse(filepath.Join(data, "bulkhead"), userState(os.Getenv("XDG_RUNTIME_DIR"), os.TempDir(), os.Geteuid())), nil
+	named := r.State != ""
+	r = r.orElse(filepath.Join(data, "bulkhead"), userState(ownRuntime(os.Getenv("XDG_RUNTIME_DIR")), os.TempDir(), os.Geteuid()))
+	if named {
+		return r, nil
+	}
+	return r.settled(instance), nil
+}
+
+// ownRuntime is the runtime directory if it is there and the caller's: su leaves its
+// user that of another one.
+func ownRuntime(dir string) string {
+	if _, err := placeOf(dir); err != nil || !filepath.IsAbs(dir) {
+		return ""
+	}
+	return dir
 }
 
 // MaxState bounds the path of State, in bytes: a pod's sockets lie below it
@@ -52,7 +79,7 @@ func userState(runtime, tmp string, uid int) string {
 		return dir
 	}
 	number := strconv.Itoa(uid)
-	if dir := filepath.Join(tmp, "bulkhead-"+number); len(dir) <= MaxState {
+	if dir := filepath.Join(tmp, "bulkhead-"+number); filepath.IsAbs(dir) && len(dir) <= MaxState {
 		return dir
 	}
 	return filepath.Join("/tmp", "bh-"+number)

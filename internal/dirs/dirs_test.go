@@ -10,9 +10,15 @@ import (
 func TestDefaultHonoursTheEnvironment(t *testing.T) {
 	t.Setenv("BULKHEAD_DATA", "/d")
 	t.Setenv("BULKHEAD_STATE", "/s")
-	r, err := Default()
+	r, err := Default(Run)
 	if err != nil || r != (Roots{"/d", "/s"}) {
 		t.Errorf("roots %v, %v", r, err)
+	}
+	// The engine that is given them works in another directory.
+	t.Setenv("BULKHEAD_STATE", "s")
+	t.Chdir("/tmp")
+	if r, err = Default(Run); err != nil || r.State != "/tmp/s" {
+		t.Errorf("a relative path: %v, %v", r, err)
 	}
 }
 
@@ -27,6 +33,7 @@ func TestUserState(t *testing.T) {
 		{"/run/user/1234567890", "/tmp", 1234567890, "/tmp/bh-1234567890"},
 		{"", "/tmp", 1000, "/tmp/bulkhead-1000"},
 		{"", "/home/somebody/scratch", 1000, "/tmp/bh-1000"},
+		{"", "scratch", 1000, "/tmp/bh-1000"},
 	} {
 		got := userState(tc.runtime, tc.tmp, tc.uid)
 		if got != tc.want || len(got) > MaxState {
