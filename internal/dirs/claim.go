@@ -43,7 +43,7 @@ func (r Roots) Claim(ctx context.Context, instance string) (*flock.Lock, error) 
 	last, readErr := r.lastPlace(instance)
 	switch {
 	case errors.Is(err, flock.ErrLocked) && readErr == nil && last != here:
-		return nil, errors.Join(r.elsewhere(last), err)
+		return nil, fmt.Errorf("%w: %w", r.elsewhere(last), err)
 	case err != nil:
 		return nil, err
 	case readErr != nil:
@@ -58,7 +58,8 @@ func (r Roots) Claim(ctx context.Context, instance string) (*flock.Lock, error) 
 }
 
 func (r Roots) elsewhere(last place) error {
-	return fmt.Errorf("%s: %w, %s (set BULKHEAD_STATE=%s, or BULKHEAD_DATA to another directory)", r.Data, ErrElsewhere, last.State, last.State)
+	return fmt.Errorf("%s: %w, %s (set BULKHEAD_STATE=%s, or BULKHEAD_DATA to another directory)",
+		r.Data, ErrElsewhere, last.State, last.State)
 }
 
 // settled is r with the state directory that the instance's engine has or has left pods
