@@ -44,6 +44,13 @@ func (getenv Getenv) context(tmp string, auth *Auth) *types.SystemContext {
 	return sys
 }
 
+// setInsecure lets registries speak plain HTTP, or have certificates that nobody has signed.
+func setInsecure(sys *types.SystemContext, insecure bool) {
+	if insecure {
+		sys.DockerInsecureSkipTLSVerify = types.OptionalBoolTrue
+	}
+}
+
 // authFile is the auth.json that the environment names, as podman reads it;
 // without one the library looks in its usual places.
 func (getenv Getenv) authFile() string {

@@ -75,8 +75,11 @@ func classify(err error, registry string) error {
 // likelier than the rest.
 func unavailableHint(err error, registry string) string {
 	switch {
-	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		return fmt.Sprintf(" (a plain-HTTP registry: set insecure = true for %s in registries.conf)", registry)
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"),
+		strings.Contains(err.Error(), "first record does not look like a TLS handshake"):
+		return fmt.Sprintf(" (a plain-HTTP registry: set insecure = true for %s in registries.conf, or use --tls-verify=false)", registry)
+	case strings.Contains(err.Error(), "x509: "):
+		return fmt.Sprintf(" (put the authority's certificate into /etc/containers/certs.d/%s/ca.crt, or use --tls-verify=false)", registry)
 	case registry == "localhost":
 		return " (images of this host are loaded with bulkhead image load, those of a node with --for node)"
 	}

@@ -12,13 +12,14 @@ import (
 
 // Login checks credentials with a registry ("docker.io", "host:5000", or
 // "host/repository") and keeps them where podman does, in auth.json or a
-// credential helper, for every later pull. ErrUnauthorized, ErrUnavailable.
-func Login(ctx context.Context, getenv Getenv, registry, username, password string) error {
+// credential helper, for every later pull. insecure is as in PullOptions. ErrUnauthorized, ErrUnavailable.
+func Login(ctx context.Context, getenv Getenv, registry, username, password string, insecure bool) error {
 	key, err := registryKey(registry)
 	if err != nil {
 		return fmt.Errorf("log in to %s: %w", registry, err)
 	}
 	sys := getenv.context("", nil)
+	setInsecure(sys, insecure)
 	host, _, _ := strings.Cut(key, "/")
 	reachOf(host).limit(sys) // the password goes to where the registry says that tokens come from
 	if err := docker.CheckAuth(ctx, sys, username, password, host); err != nil {

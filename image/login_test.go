@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -18,10 +19,10 @@ func TestLogin(t *testing.T) {
 	img := imageOf(t, tarOf(t, file("a", "b")))
 	push(t, host+"/demo:1", img, remote.WithAuth(&authn.Basic{Username: "u", Password: "p"}))
 	s, _ := openStore(t, "run")
-	if err := Login(testContext(t), os.Getenv, host, "u", "wrong"); !errors.Is(err, ErrUnauthorized) {
+	if err := Login(testContext(t), os.Getenv, host, "u", "wrong", false); !errors.Is(err, ErrUnauthorized) {
 		t.Errorf("wrong password: %v", err)
 	}
-	if err := Login(testContext(t), os.Getenv, host, "u", "p"); err != nil {
+	if err := Login(testContext(t), os.Getenv, host, "u", "p", false); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Pull(testContext(t), host+"/demo:1", PullOptions{}); err != nil {
@@ -67,5 +68,36 @@ func TestAuthFile(t *testing.T) {
 		if got := env.authFile(); got != tc.want {
 			t.Errorf("%+v: %q", tc, got)
 		}
+	}
+}
+
+// TestInsecure: a registry of plain HTTP is refused with a hint, unless the caller asks for no more.
+func TestInsecure(t *testing.T) {
+	conf := filepath.Join(t.TempDir(), "registries.conf")
+	if err := os.WriteFile(conf, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	auth := filepath.Join(t.TempDir(), "auth.json")
+	env := func(name string) string {
+		return map[string]string{"CONTAINERS_REGISTRIES_CONF": conf, "REGISTRY_AUTH_FILE": auth}[name]
+	}
+	host := startRegistry(t, basicAuth)
+	push(t, host+"/demo:1", imageOf(t, tarOf(t, file("a", "b"))), remote.WithAuth(&authn.Basic{Username: "u", Password: "p"}))
+	s, _ := openStore(t, "run")
+	s = s.With(env)
+	hint := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "--tls-verify=false") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	hint("log in", Login(testContext(t), env, host, "u", "p", false))
+	if err := Login(testContext(t), env, host, "u", "p", true); err != nil {
+		t.Errorf("log in all the same: %v", err)
+	}
+	_, err := s.Pull(testContext(t), host+"/demo:1", PullOptions{})
+	hint("pull", err)
+	if _, err := s.Pull(testContext(t), host+"/demo:1", PullOptions{Insecure: true}); err != nil {
+		t.Errorf("pull all the same: %v", err)
 	}
 }

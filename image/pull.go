@@ -36,6 +36,8 @@ const (
 type PullOptions struct {
 	Auth   *Auth // nil: auth.json
 	Policy PullPolicy
+	// Insecure lets the registry speak plain HTTP, or have a certificate that nobody has signed.
+	Insecure bool
 	// Progress, if not nil, is told how each blob gets on. It is called by
 	// one goroutine at a time and must not block for long.
 	Progress func(Progress)
@@ -88,13 +90,14 @@ func (s *Store) pullNamed(ctx context.Context, named reference.Named, opts PullO
 	}
 	// Who has other credentials, or another policy, must not get an image by
 	// somebody else's.
-	key, err := json.Marshal([]any{opts.Auth, s.getenv.all()})
+	key, err := json.Marshal([]any{opts.Auth, opts.Insecure, s.getenv.all()})
 	if err != nil {
 		return Image{}, err
 	}
 	sum := sha256.Sum256(key)
 	open := func(ctx context.Context, dir string) (types.ImageSource, []reference.Named, error) {
 		sys := s.getenv.context(dir, opts.Auth)
+		setInsecure(sys, opts.Insecure)
 		allowed, err := newReach(sys, named)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read registries.conf: %w", err)

@@ -145,7 +145,7 @@ func TestLoginIsNotLedHome(t *testing.T) {
 	env := func(name string) string {
 		return map[string]string{"REGISTRY_AUTH_FILE": filepath.Join(t.TempDir(), "auth.json")}[name]
 	}
-	err := Login(testContext(t), env, host, "me", "secret")
+	err := Login(testContext(t), env, host, "me", "secret", false)
 	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "an address of this host") || asked {
 		t.Errorf("log in where tokens come from 169.254.169.254: %v", err)
 	}

@@ -19,6 +19,7 @@ import (
 func Login(a *app.App) *cobra.Command {
 	var req api.LoginRequest
 	var stdin bool
+	verify := true
 	cmd := &cobra.Command{
 		Use:   "login REGISTRY",
 		Short: "Log in to a registry; the credentials go to auth.json",
@@ -27,7 +28,7 @@ func Login(a *app.App) *cobra.Command {
   bulkhead login -u ci --password-stdin registry.example.org < token`,
 		Args: app.Exactly("REGISTRY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req.Registry = args[0]
+			req.Registry, req.Insecure = args[0], !verify
 			if err := credentials(a, &req, stdin); err != nil {
 				return err
 			}
@@ -40,6 +41,7 @@ func Login(a *app.App) *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&req.Username, "username", "u", "", "user name (asked for when missing)")
 	cmd.Flags().BoolVar(&stdin, "password-stdin", false, "read the password from stdin")
+	addTLSVerify(cmd, &verify)
 	return cmd
 }
 

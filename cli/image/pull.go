@@ -13,6 +13,7 @@ import (
 func pull(a *app.App) *cobra.Command {
 	var quiet bool
 	var whose user
+	verify := true
 	cmd := &cobra.Command{
 		Use:   "pull IMAGE…",
 		Short: "Pull images from a registry and make their disks",
@@ -23,7 +24,7 @@ from policy.json, proxies from the environment.`,
 		Args:    app.AtLeast("IMAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, ref := range args {
-				if err := fetch(a, cmd, "/v1/images/pull", whose, api.PullRequest{Image: ref}, quiet); err != nil {
+				if err := fetch(a, cmd, "/v1/images/pull", whose, api.PullRequest{Image: ref, Insecure: !verify}, quiet); err != nil {
 					return err
 				}
 			}
@@ -32,7 +33,13 @@ from policy.json, proxies from the environment.`,
 	}
 	whose.add(cmd)
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress bars")
+	addTLSVerify(cmd, &verify)
 	return cmd
+}
+
+// addTLSVerify adds podman's flag for registries without a certificate that can be trusted.
+func addTLSVerify(cmd *cobra.Command, verify *bool) {
+	cmd.Flags().BoolVar(verify, "tls-verify", true, "require HTTPS and a valid certificate; false takes plain HTTP, too")
 }
 
 // fetch makes one image call with its progress drawn, and prints the id.

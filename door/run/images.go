@@ -47,6 +47,7 @@ func (s *server) pullImage(r *http.Request, out send) error {
 		return err
 	}
 	return fetch(r.Context(), req.Image, out, func(ctx context.Context, o image.PullOptions) (image.Image, error) {
+		o.Insecure = req.Insecure
 		return images.Pull(ctx, req.Image, o)
 	})
 }
@@ -142,7 +143,7 @@ func (s *server) login(r *http.Request) (any, error) {
 	if req.Logout {
 		return api.Result{}, image.Logout(getenv, req.Registry)
 	}
-	return api.Result{}, image.Login(r.Context(), getenv, req.Registry, req.Username, req.Password)
+	return api.Result{}, image.Login(r.Context(), getenv, req.Registry, req.Username, req.Password, req.Insecure)
 }
 
 // listed says where to look for an image that there is not.

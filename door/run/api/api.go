@@ -412,7 +412,8 @@ var ImageUsers = []string{dirs.CRI, dirs.Node}
 
 // PullRequest names an image of a registry.
 type PullRequest struct {
-	Image string `json:"image"`
+	Image    string `json:"image"`
+	Insecure bool   `json:"insecure,omitempty"` // plain HTTP, or a certificate that nobody has signed, will do
 }
 
 // LoadRequest names an image on this machine, and the name it gets: oci:DIR[:TAG],
@@ -442,6 +443,7 @@ type LoginRequest struct {
 	Username string `json:"username"`
 	Password string `json:"password"`
 	Logout   bool   `json:"logout,omitempty"`
+	Insecure bool   `json:"insecure,omitempty"` // as in PullRequest
 }
 
 // TemplateRequest asks for a template of a size.
