@@ -51,6 +51,9 @@ func testPod(t *testing.T, tm *template) {
 	if got := in("a", "echo $HOSTNAME; HOSTNAME=mine sh -c 'echo $HOSTNAME'"); got != "pod-one\nmine\n" {
 		t.Errorf("HOSTNAME: %q", got)
 	}
+	if got := in("a", "ulimit -Hn"); got != "1048576\n" { // without a limit in the specification
+		t.Errorf("open files: %q", got)
+	}
 	const identity = "pod-one\npod-one\nnameserver 10.0.2.3\n10.0.2.15 pod-one\n"
 	if got := in("a", "hostname; cat /etc/hostname /etc/resolv.conf; tail -n 1 /etc/hosts"); got != identity {
 		t.Errorf("identity: %q", got)

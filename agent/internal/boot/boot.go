@@ -24,7 +24,7 @@ func Setup(portName string) (port string, net Interface, err error) {
 		do   func() error
 	}{
 		{"mount", mounts}, {"load modules", modules}, {"root", newRoot},
-		{"cgroups", cgroups}, {"rest", rest}, {"network", net.network},
+		{"cgroups", cgroups}, {"limits", limits}, {"rest", rest}, {"network", net.network},
 	} {
 		if err := step.do(); err != nil {
 			return "", net, fmt.Errorf("%s: %w", step.name, err)
@@ -141,6 +141,13 @@ func cgroups() error {
 		}
 	}
 	return nil
+}
+
+// limits raises the bound of open files, which the kernel sets to 4,096: the agent has files for each process and
+// each connection, and containers without a limit of their own inherit the bound.
+func limits() error {
+	const files = 1 << 20 // all that the kernel allows
+	return unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: files, Max: files})
 }
 
 // rest keeps an idle machine idle: the kernel would look twice a second for
