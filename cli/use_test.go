@@ -64,6 +64,11 @@ func (u *user) runsImages(t *testing.T) {
 			},
 			out: "web.example.org\nCapEff:\t0000000000000000\nbulkhead-holder\n",
 		},
+		{
+			name: "a user's name, and limits",
+			args: []string{"-u", "nobody:daemon", "--ulimit", "nofile=77:88", busybox, "sh", "-c", "echo $(id -u) $(id -g) $(ulimit -n)"},
+			out:  "65534 1 77\n",
+		},
 		{name: "an id", args: []string{id, "echo", "found"}, out: "found\n"},
 		{name: "too long", args: []string{"--timeout", "1", "--stop-timeout", "1", busybox, "sleep", "1000"}, code: 255},
 		{name: "a terminal that is none", args: []string{"-it", busybox, "sh"}, code: 125},

@@ -34,7 +34,7 @@ var below = map[string]string{
 // allowed is what of Bulkhead's lies below the CRI's interfaces and is known to
 // packages of pod all the same.
 var allowed = []string{
-	"api/annotations", "api/container/v1", "api/runtime/v1", "internal/broadcast", "internal/place", "oci",
+	"api/annotations", "api/container/v1", "api/runtime/v1", "internal/broadcast", "internal/place", "internal/ulimit", "oci",
 	"volume", "volume/atomicdir", "volume/layout",
 }
 

@@ -24,6 +24,14 @@ const Device = "io.bulkhead.device/"
 // "image" if the volume, while it is empty, gets what the image has where a container mounts it.
 const Copy = "io.bulkhead.copy/"
 
+// User is the beginning of a user's annotations: followed by the name of a container it says whom that runs as, NAME or
+// NAME:GROUP of its image, or a number in place of either. A Pod has fields for numbers alone.
+const User = "io.bulkhead.user/"
+
+// Ulimits is the beginning of a user's annotations: followed by the name of a container it says what its processes may
+// have, in the form of package ulimit: "nofile=1024:2048 core=0".
+const Ulimits = "io.bulkhead.ulimits/"
+
 // CopyImage is the value of such an annotation.
 const CopyImage = "image"
 

@@ -125,7 +125,7 @@ func user(security *runtimeapi.LinuxContainerSecurityContext, image string) (spe
 		}
 		name = strconv.FormatUint(uint64(n), 10)
 	case security.GetRunAsUsername() != "" && security.GetRunAsUsername() != name:
-		name, group = security.GetRunAsUsername(), ""
+		name, group, _ = strings.Cut(security.GetRunAsUsername(), ":")
 	}
 	if gid := security.GetRunAsGroup(); gid != nil {
 		if security.GetRunAsUser() == nil && security.GetRunAsUsername() == "" {

@@ -166,6 +166,9 @@ func TestUser(t *testing.T) {
 		{"number over the image's", &security{RunAsUser: number(7)}, "www", "7", false},
 		{"root over the image's", &security{RunAsUser: number(0)}, "www", "0", false},
 		{"name over the image's", &security{RunAsUsername: "mail"}, "www:web", "mail", false},
+		{"name and group over the image's", &security{RunAsUsername: "mail:8"}, "www:web", "mail:8", false},
+		{"another group of the image's user", &security{RunAsUsername: "www:8"}, "www:web", "www:8", false},
+		{"strict with a name and a group", &security{RunAsUsername: "a:b", SupplementalGroupsPolicy: strict}, "", "a:b:strict", false},
 		// A kubelet repeats the user of the image, and drops its group.
 		{"the image's number", &security{RunAsUser: number(7)}, "7:web", "7:web", false},
 		{"the image's name", &security{RunAsUsername: "www"}, "www:8", "www:8", false},

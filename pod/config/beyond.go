@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/api/annotations"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
+	"github.com/bulkhead-project/bulkhead/internal/ulimit"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
@@ -103,7 +104,8 @@ func BeyondContainer(o *Options, container *corev1.Container) runtimev1.Containe
 	if o.SoftStorage && storage > 0 {
 		storage += softRoom(storage)
 	}
-	out := runtimev1.ContainerOptions{StorageBytes: storage}
+	limits, _ := ulimit.ParseAll(o.Pod.Annotations[annotations.Ulimits+container.Name]) // Check has looked at them
+	out := runtimev1.ContainerOptions{StorageBytes: storage, Rlimits: limits}
 	if container.TTY {
 		out.Size = o.Size
 	}

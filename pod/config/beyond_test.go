@@ -78,13 +78,26 @@ func TestBeyond(t *testing.T) {
 }
 
 func TestBeyondContainer(t *testing.T) {
-	container := &testpod.New("Never", "main").Spec.Containers[0]
-	if got := BeyondContainer(&Options{}, container); !cmp.Equal(got, runtimev1.ContainerOptions{}) {
+	pod := testpod.New("Never", "main")
+	container := &pod.Spec.Containers[0]
+	if got := BeyondContainer(&Options{Pod: pod}, container); !cmp.Equal(got, runtimev1.ContainerOptions{}) {
 		t.Errorf("nothing: %+v", got)
 	}
 	container.Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("1Mi")}
-	if got := BeyondContainer(&Options{}, container); got.StorageBytes != 1<<20 {
+	if got := BeyondContainer(&Options{Pod: pod}, container); got.StorageBytes != 1<<20 {
 		t.Errorf("a limit: %+v", got)
+	}
+	pod.Annotations = map[string]string{"io.bulkhead.ulimits/main": "core=0", "io.bulkhead.ulimits/other": "core=1"}
+	if got := BeyondContainer(&Options{Pod: pod}, container).Rlimits; len(got) != 1 || got[0].Type != "RLIMIT_CORE" || got[0].Hard != 0 {
+		t.Errorf("ulimits: %+v", got)
+	}
+	o := Options{Pod: pod}
+	if err := o.Check(); err != nil {
+		t.Error(err)
+	}
+	pod.Annotations["io.bulkhead.ulimits/main"] = "core"
+	if err := o.Check(); err == nil {
+		t.Error("ulimits that are none were taken")
 	}
 }
 

@@ -161,6 +161,7 @@ func TestSecurityContext(t *testing.T) {
 	type psc = corev1.PodSecurityContext
 	tests := []struct {
 		name  string
+		user  string // of the annotation
 		pod   *psc
 		own   *sc
 		image *image
@@ -174,6 +175,12 @@ func TestSecurityContext(t *testing.T) {
 		{name: "the image's name", image: &image{Username: "www"}, check: func(c *runtimeapi.LinuxContainerSecurityContext) bool {
 			return c.RunAsUser == nil && c.RunAsUsername == "www"
 		}},
+		{name: "a name", user: "bob:audio", image: &image{Uid: &runtimeapi.Int64Value{Value: 7}},
+			check: func(c *runtimeapi.LinuxContainerSecurityContext) bool {
+				return c.RunAsUser == nil && c.RunAsUsername == "bob:audio"
+			}},
+		{name: "a name beside a number", user: "bob", pod: &psc{RunAsUser: id(8)}},
+		{name: "a name that may be root's", user: "bob", own: &sc{RunAsNonRoot: &yes}},
 		{name: "the pod's over the image's", pod: &psc{RunAsUser: id(8)}, image: &image{Username: "www"},
 			check: func(c *runtimeapi.LinuxContainerSecurityContext) bool {
 				return c.RunAsUser.Value == 8 && c.RunAsUsername == ""
@@ -234,6 +241,7 @@ func TestSecurityContext(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			pod := testpod.New("Never", "main")
 			pod.Spec.SecurityContext, pod.Spec.Containers[0].SecurityContext = test.pod, test.own
+			pod.Annotations = map[string]string{"io.bulkhead.user/main": test.user}
 			got, err := securityContext(&Options{Pod: pod, SeccompDir: "/profiles"}, &pod.Spec.Containers[0], test.image)
 			if (err != nil) != (test.check == nil) {
 				t.Fatalf("error %v", err)

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/api/annotations"
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/internal/place"
+	"github.com/bulkhead-project/bulkhead/internal/ulimit"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
@@ -88,6 +91,14 @@ func (o *Options) Check() error {
 	}
 	if err := refuseInternal(pod.Annotations); err != nil {
 		return fmt.Errorf("pod %s: %w", pod.Name, err)
+	}
+	for key, text := range pod.Annotations {
+		if !strings.HasPrefix(key, annotations.Ulimits) {
+			continue
+		}
+		if _, err := ulimit.ParseAll(text); err != nil {
+			return fmt.Errorf("pod %s: annotation %s: %w", pod.Name, key, err)
+		}
 	}
 	if _, err := o.hostname(); err != nil {
 		return fmt.Errorf("pod %s: %w", pod.Name, err)

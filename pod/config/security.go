@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/api/annotations"
 	"github.com/bulkhead-project/bulkhead/oci"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
@@ -47,7 +48,13 @@ func securityContext(o *Options, container *corev1.Container, image *runtimeapi.
 		}
 	}
 	uid, gid := first(own.RunAsUser, shared.RunAsUser), first(own.RunAsGroup, shared.RunAsGroup)
+	name := pod.Annotations[annotations.User+container.Name]
 	switch {
+	case name != "" && (uid != nil || gid != nil):
+		return nil, fmt.Errorf("pod %q: the annotation %s%s is beside runAsUser or runAsGroup; leave one out",
+			pod.Name, annotations.User, container.Name)
+	case name != "":
+		out.RunAsUsername = name
 	case uid != nil:
 		out.RunAsUser = &runtimeapi.Int64Value{Value: *uid}
 	case image.GetUid() != nil:

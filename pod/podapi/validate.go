@@ -62,6 +62,12 @@ func validate(pod *corev1.Pod, report func(field, message string)) {
 		if name, is := strings.CutPrefix(key, annotations.Device); is {
 			c.device(pod, key, name)
 		}
+		if name, is := strings.CutPrefix(key, annotations.User); is {
+			c.user(pod, key, name)
+		}
+		if name, is := strings.CutPrefix(key, annotations.Ulimits); is {
+			c.ulimits(pod, key, name)
+		}
 	}
 	spec := &pod.Spec
 	oneOf(c, "spec.restartPolicy", spec.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)

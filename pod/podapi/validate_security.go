@@ -3,11 +3,15 @@ package podapi
 import (
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/moby/sys/capability"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/ulimit"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 func (c checker) podSecurity(context *corev1.PodSecurityContext) {
@@ -108,4 +112,44 @@ func (c checker) id(field string, id *int64) {
 	if id != nil && (*id < 0 || *id > 1<<31-1) {
 		c.fault(field, "%d is out of range", *id)
 	}
+}
+
+// userName is a user and maybe a group, each by a name or a number.
+var userName = regexp.MustCompile(`^[^-+:\s\x00-\x1f][^:\s\x00-\x1f]{0,127}(:[^-+:\s\x00-\x1f][^:\s\x00-\x1f]{0,127})?$`)
+
+// user checks what a pod says of a container's user beside the API.
+func (c checker) user(pod *corev1.Pod, key, name string) {
+	const field = "metadata.annotations"
+	container := containerNamed(pod, name)
+	if container == nil {
+		c.fault(field, "%q: the pod has no container %q", key, name)
+		return
+	}
+	if value := pod.Annotations[key]; !userName.MatchString(value) {
+		c.fault(field, "%q: %.64q is not NAME or NAME:GROUP", key, value)
+	}
+	own, all := container.SecurityContext, pod.Spec.SecurityContext
+	if own != nil && (own.RunAsUser != nil || own.RunAsGroup != nil) || all != nil && (all.RunAsUser != nil || all.RunAsGroup != nil) {
+		c.fault(field, "%q cannot be together with runAsUser or runAsGroup", key)
+	}
+}
+
+// ulimits checks what a pod says of a container's processes beside the API.
+func (c checker) ulimits(pod *corev1.Pod, key, name string) {
+	const field = "metadata.annotations"
+	if containerNamed(pod, name) == nil {
+		c.fault(field, "%q: the pod has no container %q", key, name)
+	}
+	if _, err := ulimit.ParseAll(pod.Annotations[key]); err != nil {
+		c.fault(field, "%q: %v", key, err)
+	}
+}
+
+func containerNamed(pod *corev1.Pod, name string) *corev1.Container {
+	for c := range podspec.All(&pod.Spec) {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
 }

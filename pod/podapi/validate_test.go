@@ -14,6 +14,9 @@ func longName(n int) string {
 func TestValidate(t *testing.T) {
 	container := func(fields string) string { return head + "    " + fields + "\n" }
 	pod := func(fields string) string { return head + "  " + fields + "\n" }
+	notes := func(note string) string {
+		return strings.Replace(head, "metadata:\n", "metadata:\n  annotations: {"+note+"}\n", 1)
+	}
 	list := func(n int, word string) string {
 		return "[" + strings.TrimSuffix(strings.Repeat(word+", ", n), ", ") + "]"
 	}
@@ -88,6 +91,15 @@ func TestValidate(t *testing.T) {
 		{name: "half masked", text: container("securityContext: {procMount: Half}"), want: "procMount"},
 		{name: "SELinux", text: pod("securityContext: {seLinuxOptions: {level: s0}}"),
 			want: "seLinuxOptions: is not honoured: the guest loads no SELinux policy"},
+		{name: "a user by name", text: notes(`io.bulkhead.user/main: "bob:7"`)},
+		{name: "a user of no container", text: notes(`io.bulkhead.user/other: bob`), want: `no container "other"`},
+		{name: "a user that is none", text: notes(`io.bulkhead.user/main: "a:b:c"`), want: "is not NAME or NAME:GROUP"},
+		{name: "a user with a sign", text: notes(`io.bulkhead.user/main: "-1"`), want: "is not NAME or NAME:GROUP"},
+		{name: "a user and a number", text: notes(`io.bulkhead.user/main: bob`) + "  securityContext: {runAsUser: 5}\n",
+			want: "cannot be together"},
+		{name: "ulimits", text: notes(`io.bulkhead.ulimits/main: nofile=5:6 core=0`)},
+		{name: "ulimits of no container", text: notes(`io.bulkhead.ulimits/other: core=0`), want: `no container "other"`},
+		{name: "ulimits that are none", text: notes(`io.bulkhead.ulimits/main: nofile`), want: "a limit must be a number"},
 		{name: "sysctl twice", text: pod("securityContext: {sysctls: [{name: a.b, value: '1'}, {name: a.b, value: '2'}]}"), want: "there twice"},
 
 		{name: "huge pages", text: container("resources: {limits: {hugepages-2Mi: 4Mi, memory: 8Mi}}")},

@@ -3,20 +3,25 @@ package container
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/bulkhead-project/bulkhead/api/annotations"
 	"github.com/bulkhead-project/bulkhead/cli/internal/text"
+	"github.com/bulkhead-project/bulkhead/internal/ulimit"
 )
 
 // limitFlags say how much the container may have.
 type limitFlags struct {
 	cpus, memory string
+	ulimits      []string
 }
 
 func (f *limitFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.cpus, "cpus", "", "image: limit of CPU: 1.5 is one and a half processors")
 	flags.StringVarP(&f.memory, "memory", "m", "", "image: limit of memory: 512m; without one, half of the host's, from 512 MiB to 2 GiB")
+	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "image: NAME=SOFT[:HARD], a limit of each process, as nofile=1024:2048; -1 is none")
 }
 
 func (f *limitFlags) apply(p *podDocument) error {
@@ -37,6 +42,14 @@ func (f *limitFlags) apply(p *podDocument) error {
 	if len(limits) > 0 {
 		p.only().Resources = &resources{Limits: limits}
 	}
+	if len(f.ulimits) == 0 {
+		return nil
+	}
+	all := strings.Join(f.ulimits, " ")
+	if _, err := ulimit.ParseAll(all); err != nil {
+		return fmt.Errorf("--ulimit %w", err)
+	}
+	p.annotate(annotations.Ulimits+p.only().Name, all)
 	return nil
 }
 

@@ -87,10 +87,13 @@ func TestImageNames(t *testing.T) {
 
 func TestBadImageFlags(t *testing.T) {
 	for _, tc := range []struct{ flag, value, want string }{
-		{"--user", "root", "give numbers"},
-		{"--user", "1:", "give numbers"},
-		{"--user", "-1", "give numbers"},
-		{"--user", "4294967295", "give numbers"},
+		{"--user", "1:", "give NAME or UID"},
+		{"--user", ":audio", "give NAME or UID"},
+		{"--user", "a:b:c", "give NAME or UID"},
+		{"--user", "4294967295", "not a number from 0"},
+		{"--user", "bob:4294967295", "not a number from 0"},
+		{"--ulimit", "host", "NAME=SOFT"},
+		{"--ulimit", "nofile=2:1", "above the hard one"},
 		{"--memory", "lots", "512m"},
 		{"--memory", "-1", "512m"},
 		{"--cpus", "0", "a number of processors"},

@@ -58,6 +58,11 @@ func TestPodmanFlags(t *testing.T) {
 		{"--stop-signal 2", func(_ *corev1.Pod, c *corev1.Container) any { return c.Lifecycle.StopSignal }, `"SIGINT"`},
 		{"--stop-signal RTMIN+3", func(_ *corev1.Pod, c *corev1.Container) any { return c.Lifecycle.StopSignal }, `"SIGRTMIN+3"`},
 		{"--stop-signal 64", func(_ *corev1.Pod, c *corev1.Container) any { return c.Lifecycle.StopSignal }, `"SIGRTMAX"`},
+		{"-u bob:audio --ulimit nofile=5:6 --ulimit core=-1", func(p *corev1.Pod, c *corev1.Container) any {
+			return []any{p.Annotations, c.SecurityContext}
+		}, `[{"io.bulkhead.ulimits/busybox":"nofile=5:6 core=-1","io.bulkhead.user/busybox":"bob:audio"},null]`},
+		{"-u 7:audio", func(p *corev1.Pod, c *corev1.Container) any { return p.Annotations }, `{"io.bulkhead.user/busybox":"7:audio"}`},
+		{"-u 007", func(_ *corev1.Pod, c *corev1.Container) any { return c.SecurityContext }, `{"runAsUser":7}`},
 		{"--restart on-failure", func(p *corev1.Pod, _ *corev1.Container) any { return p.Spec.RestartPolicy }, `"OnFailure"`},
 		{"--env-file " + file + " -e A=2", func(_ *corev1.Pod, c *corev1.Container) any { return c.Env },
 			`[{"name":"A","value":"2"},{"name":"B","value":"two words #"},{"name":"HOST_VALUE","value":"here"}]`},

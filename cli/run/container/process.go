@@ -3,11 +3,13 @@ package container
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/bulkhead-project/bulkhead/api/annotations"
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 )
 
@@ -21,7 +23,7 @@ type processFlags struct {
 func (f *processFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "image: NAME=VALUE in the environment; NAME alone takes this command's")
 	flags.StringArrayVar(&f.envFiles, "env-file", nil, "image: file with lines as --env has them; --env counts more")
-	flags.StringVarP(&f.user, "user", "u", "", "image: user to run as: UID[:GID]")
+	flags.StringVarP(&f.user, "user", "u", "", "image: user to run as: a name that the image knows or a UID, :GROUP after it")
 	flags.StringSliceVar(&f.groups, "group-add", nil, "image: GID that the user has as well")
 	flags.StringVarP(&f.workdir, "workdir", "w", "", "image: working directory")
 	flags.StringVar(&f.entrypoint, "entrypoint", "", `image: program in place of the image's own; '["sh","-c"]' for one with arguments`)
@@ -33,10 +35,13 @@ func (f *processFlags) add(flags *pflag.FlagSet) {
 func (f *processFlags) apply(p *podDocument) error {
 	c := p.only()
 	c.WorkingDir, p.Spec.ShareProcessNamespace = f.workdir, f.init
-	for _, apply := range []func(*container) error{f.setEntrypoint, f.setEnv, f.setUser, f.setPull} {
+	for _, apply := range []func(*container) error{f.setEntrypoint, f.setEnv, f.setPull} {
 		if err := apply(c); err != nil {
 			return err
 		}
+	}
+	if err := f.setUser(p); err != nil {
+		return err
 	}
 	for _, text := range f.groups {
 		gid, err := strconv.ParseUint(text, 10, 31)
@@ -95,23 +100,44 @@ func (f *processFlags) setEnv(c *container) error {
 	return nil
 }
 
-func (f *processFlags) setUser(c *container) error {
+// setUser takes numbers to the Pod's own fields. Names are the image's, and an annotation says them.
+func (f *processFlags) setUser(p *podDocument) error {
 	if f.user == "" {
 		return nil
 	}
 	user, group, both := strings.Cut(f.user, ":")
-	ids := map[**uint32]string{&c.security().RunAsUser: user}
-	if both {
-		ids[&c.security().RunAsGroup] = group
+	if user == "" || both && group == "" || strings.ContainsAny(group, ": ") {
+		return fmt.Errorf("--user %q: give NAME or UID, with :GROUP or :GID after it", f.user)
 	}
-	for field, text := range ids {
-		id, err := strconv.ParseUint(text, 10, 31)
-		if err != nil {
-			return fmt.Errorf("--user %q: give numbers, UID or UID:GID: a Pod has no names of users", f.user)
-		}
-		*field = new(uint32(id))
+	c := p.only()
+	uid, isUID, err := decimal(user)
+	gid, isGID := uint32(0), true
+	if both && err == nil {
+		gid, isGID, err = decimal(group)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("--user %q: %w", f.user, err)
+	case !isUID || !isGID:
+		p.annotate(annotations.User+c.Name, f.user)
+		return nil
+	}
+	if c.security().RunAsUser = &uid; both {
+		c.security().RunAsGroup = &gid
 	}
 	return nil
+}
+
+// decimal reads the number of a user or group. is is false for a name.
+func decimal(text string) (n uint32, is bool, err error) {
+	if strings.Trim(text, "0123456789") != "" {
+		return 0, false, nil
+	}
+	id, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return 0, true, fmt.Errorf("%s is not a number from 0 to %d", text, math.MaxInt32)
+	}
+	return uint32(id), true, nil
 }
 
 func (f *processFlags) setPull(c *container) error {
