@@ -38,6 +38,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "-v", "a:b", "busybox"}, "\"b\" is no absolute path in the pod"},
 		{[]string{"run", "--wait", "x.yaml"}, "--wait is for -d"},
 		{[]string{"run", "--wait-timeout", "1s", "x.yaml"}, "--wait-timeout is for --wait; --timeout ends the pods"},
+		{[]string{"run", "--cpu", "none", "busybox"}, `--cpus "none": give a number of processors`},
+		{[]string{"update", "--cpu", "1", "--memory", "512", "web"}, `--memory "512" is a number of bytes, and a container needs 6m: write 512m`},
 		{[]string{"run", "--timeout", "soon", "x.yaml"}, "give a number of seconds, or a duration as 5m"},
 		{[]string{"run", "-it", "busybox", "sh"}, "-t needs a terminal on stdin"},
 		{[]string{"run"}, "run: FILE or IMAGE is missing (see bulkhead run --help)"},

@@ -21,6 +21,13 @@ import (
 // ErrResize is matched by Resize's errors: what is asked for is not allowed.
 var ErrResize = errors.New("cannot be resized")
 
+// keepClass says what can be done, by the class that a pod has.
+var keepClass = map[corev1.PodQOSClass]string{
+	corev1.PodQOSBestEffort: "give it limits when it is made, by its file or run's --memory and --cpus, and change those",
+	corev1.PodQOSBurstable:  "leave a request below its limit, or a limit out",
+	corev1.PodQOSGuaranteed: "change the request and the limit alike",
+}
+
 // Resize gives a container of the pod other resources while it runs, where its
 // resizePolicy says so by starting it anew. Of next only CPU and memory may be
 // another than before, no limit and no request may go, and the pod's quality of
@@ -46,8 +53,8 @@ func (p *Pod) Resize(name string, next corev1.ResourceRequirements) (generation 
 	}
 	container.Resources = *next.DeepCopy()
 	if after := podspec.QOS(wanted); after != before {
-		return 0, fmt.Errorf("pod %s: container %s %w: the pod's QoS class would change from %s to %s", p.pod.Name, name, ErrResize, before,
-			after)
+		return 0, fmt.Errorf("pod %s: container %s %w: the pod's QoS class would change from %s to %s: %s",
+			p.pod.Name, name, ErrResize, before, after, keepClass[before])
 	}
 	wanted.Generation++
 	p.wanted, p.refused = wanted, nil

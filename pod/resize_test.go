@@ -263,7 +263,8 @@ func TestResizeRefuses(t *testing.T) {
 		"more than it may": {container: "b", to: corev1.ResourceRequirements{Limits: testpod.Resources("cpu=1", "memory=64Mi"),
 			Requests: testpod.Resources("cpu=2", "memory=64Mi")}, want: "more than the limit"},
 		"guaranteed no more": {container: "b", to: corev1.ResourceRequirements{Limits: testpod.Resources("cpu=1", "memory=64Mi"),
-			Requests: testpod.Resources("cpu=500m", "memory=64Mi")}, want: "QoS class would change from Guaranteed to Burstable"},
+			Requests: testpod.Resources("cpu=500m", "memory=64Mi")},
+			want: "QoS class would change from Guaranteed to Burstable: change the request and the limit alike"},
 	} {
 		if _, err := p.Resize(test.container, test.to); !errors.Is(err, ErrResize) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)

@@ -2,12 +2,14 @@ package pod
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
+	"github.com/bulkhead-project/bulkhead/cli/internal/text"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
@@ -15,7 +17,7 @@ import (
 func Update(a *app.App) *cobra.Command {
 	var files []string
 	var container string
-	flags := map[string]*string{"cpu": new(""), "memory": new(""), "cpu-request": new(""), "memory-request": new("")}
+	flags := map[string]*string{"cpus": new(""), "memory": new(""), "cpu-request": new(""), "memory-request": new("")}
 	cmd := &cobra.Command{
 		Use:   "update POD",
 		Short: "Change what a running pod has",
@@ -29,22 +31,30 @@ Limits and requests of CPU and memory change in the running container, or by
 starting it anew where its resizePolicy says so. The machine's memory grows and
 shrinks with them; its number of CPUs stays.`,
 		Example: `  bulkhead update web -f settings.yaml
-  bulkhead update web -c server --cpu 500m --memory 256Mi`,
+  bulkhead update web -c server --cpus 0.5 --memory 256m`,
 		Args: app.Exactly("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := api.UpdateRequest{Container: container, Limits: map[string]string{}, Requests: map[string]string{}}
 			for name, value := range flags {
 				resource, isRequest := strings.CutSuffix(name, "-request")
+				if !cmd.Flags().Changed(name) {
+					continue
+				}
+				if resource == "memory" {
+					var err error
+					if *value, err = text.Memory(*value); err != nil {
+						return fmt.Errorf("--%s %w", name, err)
+					}
+				}
 				switch {
-				case !cmd.Flags().Changed(name):
 				case isRequest:
 					req.Requests[resource] = *value
 				default:
-					req.Limits[resource] = *value
+					req.Limits[strings.TrimSuffix(resource, "s")] = *value
 				}
 			}
 			if len(files)+len(req.Limits)+len(req.Requests) == 0 {
-				return errors.New("nothing to change: give -f FILE, or --cpu or --memory")
+				return errors.New("nothing to change: give -f FILE, or --cpus or --memory")
 			}
 			for _, name := range files {
 				m, err := a.Manifest(name)
@@ -57,10 +67,11 @@ shrinks with them; its number of CPUs stays.`,
 		},
 	}
 	cmd.Flags().StringVarP(&container, "container", "c", "", "whose CPU and memory (default: the first)")
-	cmd.Flags().StringVar(flags["cpu"], "cpu", "", "limit of CPU, as in a Pod: 500m is half of one")
-	cmd.Flags().StringVar(flags["memory"], "memory", "", "limit of memory: 256Mi")
+	cmd.Flags().StringVar(flags["cpus"], "cpus", "", "limit of CPU: 1.5, or as in a Pod 1500m, is one and a half")
+	cmd.Flags().StringVarP(flags["memory"], "memory", "m", "", "limit of memory: 256m, or as in a Pod 256Mi")
 	cmd.Flags().StringVar(flags["cpu-request"], "cpu-request", "", "request of CPU (default: the limit, if it was that)")
 	cmd.Flags().StringVar(flags["memory-request"], "memory-request", "", "request of memory (default: the limit, if it was that)")
+	cmd.Flags().SetNormalizeFunc(app.CPUs)
 	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "documents with ConfigMaps and Secrets (- for stdin)")
 	return cmd
 }

@@ -2,6 +2,7 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -64,24 +65,18 @@ and BULKHEAD_DEFAULT_CPUS, where the engine is started, set other defaults.`,
 			if note != "" {
 				fmt.Fprintln(a.Err, "bulkhead: "+text.Plain(note))
 			}
+			r.bars, r.printer = progress.New(a.Err, quiet), podlog.New(a.Out, a.Err)
 			if isFile {
 				if err := container.Refuse(cmd); err != nil {
 					return err
 				}
 				req.Manifests, err = a.Manifests(args)
 			} else {
-				if o := (session.Options{TTY: image.Stdin && image.TTY && !req.Detach}); o.Check() != nil {
-					return o.Check()
-				}
-				image.SeccompDir = filepath.Join(a.Roots.Data, "seccomp")
-				var m api.Manifest
-				m, err = image.Manifest(args[0], args[1:])
-				req.Manifests, req.Volumes, r.stdin = []api.Manifest{m}, image.Volumes(), image.Stdin
+				err = r.describe(cmd.Context(), &req, &image, args)
 			}
 			if err != nil {
 				return err
 			}
-			r.bars, r.printer = progress.New(a.Err, quiet), podlog.New(a.Out, a.Err)
 			req.Deadline = int64(r.timeout)
 			return r.run(cmd.Context(), req)
 		},
@@ -105,5 +100,27 @@ and BULKHEAD_DEFAULT_CPUS, where the engine is started, set other defaults.`,
 	f.BoolVar(&r.timings, "timings", false, "print how the VM was made, and what each phase of the start cost")
 	f.BoolVarP(&quiet, "quiet", "q", false, "no progress bars")
 	image.Add(f)
+	f.SetNormalizeFunc(app.CPUs)
 	return cmd
+}
+
+// describe makes the request for a pod of one image: args are its name and its command.
+func (r *runner) describe(ctx context.Context, req *api.RunRequest, image *container.Flags, args []string) error {
+	if o := (session.Options{TTY: image.Stdin && image.TTY && !req.Detach}); o.Check() != nil {
+		return o.Check()
+	}
+	image.SeccompDir = filepath.Join(r.app.Roots.Data, "seccomp")
+	m, err := image.Manifest(args[0], args[1:])
+	if err != nil {
+		return err
+	}
+	if image.PublishAll {
+		ports, err := exposed(ctx, r.app, args[0], r.bars)
+		if err != nil {
+			return err
+		}
+		req.Ports = append(req.Ports, ports...)
+	}
+	req.Manifests, req.Volumes, r.stdin = []api.Manifest{m}, image.Volumes(), image.Stdin
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Exactly demands the arguments that a command's usage names.
@@ -58,6 +59,14 @@ func Positive(flag string, d time.Duration) error {
 		return fmt.Errorf("--%s %v: give at least 100ms", flag, d)
 	}
 	return nil
+}
+
+// CPUs takes --cpu, a Pod's word, for --cpus, podman's.
+func CPUs(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if name == "cpu" {
+		name = "cpus"
+	}
+	return pflag.NormalizedName(name)
 }
 
 // Environment completes variables as --env has them: NAME alone takes the variable of this

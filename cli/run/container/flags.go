@@ -16,6 +16,8 @@ type Flags struct {
 	Stdin bool
 	// TTY is -t.
 	TTY bool
+	// PublishAll is -P: the ports that the image exposes are published.
+	PublishAll bool
 	// SeccompDir is the directory of the engine's seccomp profiles.
 	SeccompDir string
 
@@ -44,6 +46,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	of := pflag.NewFlagSet("", pflag.ContinueOnError)
 	of.BoolVarP(&f.Stdin, "interactive", "i", false, "image: pass stdin on")
 	of.BoolVarP(&f.TTY, "tty", "t", false, "image: give the container a terminal")
+	of.BoolVarP(&f.PublishAll, "publish-all", "P", false, "image: publish each port that the image exposes at one of the host that is free")
 	for _, g := range f.groups() {
 		g.add(of)
 	}

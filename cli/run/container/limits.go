@@ -64,7 +64,11 @@ func memoryOf(typed string) (string, error) {
 
 // cpusOf makes a Pod's quantity of --cpus.
 func cpusOf(text string) (string, error) {
-	n, err := strconv.ParseFloat(text, 64)
+	number, milli := strings.CutSuffix(text, "m") // as in a Pod
+	n, err := strconv.ParseFloat(number, 64)
+	if milli {
+		n /= 1000
+	}
 	if err != nil || !(n >= 0.001 && n <= 1024) {
 		return "", fmt.Errorf("--cpus %q: give a number of processors, as 1.5", text)
 	}

@@ -63,6 +63,7 @@ func TestPodmanFlags(t *testing.T) {
 		}, `[{"io.bulkhead.ulimits/busybox":"nofile=5:6 core=-1","io.bulkhead.user/busybox":"bob:audio"},null]`},
 		{"-u 7:audio", func(p *corev1.Pod, c *corev1.Container) any { return p.Annotations }, `{"io.bulkhead.user/busybox":"7:audio"}`},
 		{"-u 007", func(_ *corev1.Pod, c *corev1.Container) any { return c.SecurityContext }, `{"runAsUser":7}`},
+		{"--cpus 1500m", func(_ *corev1.Pod, c *corev1.Container) any { return c.Resources.Limits.Cpu() }, `"1500m"`},
 		{"--restart on-failure", func(p *corev1.Pod, _ *corev1.Container) any { return p.Spec.RestartPolicy }, `"OnFailure"`},
 		{"--env-file " + file + " -e A=2", func(_ *corev1.Pod, c *corev1.Container) any { return c.Env },
 			`[{"name":"A","value":"2"},{"name":"B","value":"two words #"},{"name":"HOST_VALUE","value":"here"}]`},
