@@ -86,10 +86,14 @@ func judgeAccelerator(k kvm) Finding {
 
 // guestMachine has a device of each kind that a pod's VM has.
 func (m *machine) guestMachine(accel hypervisor.Accel) hypervisor.Machine {
+	net := hypervisor.NetworkRestricted
+	if m.options.CRI != nil && m.options.CRI.CNIConf != "" {
+		net = hypervisor.NetworkNone // their taps are a probe of their own, and not every QEMU has a user network
+	}
 	return hypervisor.Machine{
 		Kernel: m.bundle.KernelPath(), Initrd: m.bundle.InitrdPath(), Cmdline: m.bundle.Cmdline,
 		Accel: accel, VCPUs: 1, MaxVCPUs: 2, Memory: guestMemory, MaxMem: 2 * guestMemory, Slots: 2, Scratch: 1,
-		Network: hypervisor.NetworkRestricted,
+		Network: net,
 	}
 }
 

@@ -34,7 +34,7 @@ With --cri it is about a node as well: what bulkhead cri needs with the settings
 its configuration file, and the network that it gives to pods. With --node it is about
 what bulkhead node needs, which has no kubelet.
 
-Whether KVM works is remembered until the host's next boot; --probe tries again.`,
+Whether KVM works is remembered until the host's next boot; --probe tries again, for longer.`,
 		Example: `  bulkhead check
   bulkhead check --probe
   sudo bulkhead check --cri
