@@ -11,37 +11,37 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
-// classes are the errors of what lies below, by the class with which they cross the
-// socket.
-var classes = map[error]error{
-	image.ErrNotFound:     api.ErrNotFound,
-	image.ErrAmbiguous:    api.ErrAmbiguous,
-	image.ErrInvalid:      api.ErrInvalid,
-	image.ErrInUse:        api.ErrConflict,
-	image.ErrUnauthorized: api.ErrDenied,
-	image.ErrNotLoggedIn:  api.ErrNotFound,
-	manager.ErrNotFound:   api.ErrNotFound,
-	manager.ErrAmbiguous:  api.ErrAmbiguous,
-	manager.ErrInvalid:    api.ErrInvalid,
-	manager.ErrConflict:   api.ErrConflict,
-	manager.ErrExists:     api.ErrConflict,
-	manager.ErrRuns:       api.ErrConflict,
-	named.ErrName:         api.ErrInvalid,
-	named.ErrInvalid:      api.ErrInvalid,
-	named.ErrSize:         api.ErrInvalid,
-	named.ErrNotFound:     api.ErrNotFound,
-	named.ErrExists:       api.ErrConflict,
-	named.ErrInUse:        api.ErrConflict,
-	pod.ErrName:           api.ErrConflict,
-	pod.ErrEnded:          api.ErrConflict,
-	pod.ErrTarget:         api.ErrNotFound,
+// classes are the errors of what lies below, each with the class in which it crosses the socket.
+// An error of several classes crosses as the first of them.
+var classes = []struct{ is, of error }{
+	{image.ErrNotFound, api.ErrNotFound},
+	{image.ErrAmbiguous, api.ErrAmbiguous},
+	{image.ErrInvalid, api.ErrInvalid},
+	{image.ErrInUse, api.ErrConflict},
+	{image.ErrUnauthorized, api.ErrDenied},
+	{image.ErrNotLoggedIn, api.ErrNotFound},
+	{manager.ErrNotFound, api.ErrNotFound},
+	{manager.ErrAmbiguous, api.ErrAmbiguous},
+	{manager.ErrInvalid, api.ErrInvalid},
+	{manager.ErrConflict, api.ErrConflict},
+	{manager.ErrExists, api.ErrConflict},
+	{manager.ErrRuns, api.ErrConflict},
+	{named.ErrName, api.ErrInvalid},
+	{named.ErrInvalid, api.ErrInvalid},
+	{named.ErrSize, api.ErrInvalid},
+	{named.ErrNotFound, api.ErrNotFound},
+	{named.ErrExists, api.ErrConflict},
+	{named.ErrInUse, api.ErrConflict},
+	{pod.ErrName, api.ErrConflict},
+	{pod.ErrEnded, api.ErrConflict},
+	{pod.ErrTarget, api.ErrNotFound},
 }
 
 // classify gives err the class that crosses the socket.
 func classify(err error) error {
-	for is, of := range classes {
-		if errors.Is(err, is) {
-			return errclass.With(of, err)
+	for _, class := range classes {
+		if errors.Is(err, class.is) {
+			return errclass.With(class.of, err)
 		}
 	}
 	return err

@@ -3,7 +3,9 @@ package run
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/bulkhead-project/bulkhead/cri"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
@@ -34,7 +36,7 @@ func (s *server) foreign() ([]api.Pod, error) {
 		for _, r := range records {
 			pods = append(pods, recorded(name, r))
 		}
-		for id := range damaged {
+		for _, id := range slices.Sorted(maps.Keys(damaged)) {
 			pods = append(pods, api.Pod{Instance: name, Sandbox: id, UID: id, Name: id[:12], Phase: "Unknown", Status: "Damaged"})
 		}
 	}

@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -80,10 +81,7 @@ func (s *server) watch(r *http.Request, out send) error {
 	known := map[string]api.Pod{}
 	for {
 		next := s.pods.News()
-		gone := map[string]api.Pod{}
-		for uid, p := range known {
-			gone[uid] = p
-		}
+		gone := maps.Clone(known)
 		for _, p := range s.chosen(r.Context(), chosen) {
 			delete(gone, p.UID)
 			if last, there := known[p.UID]; there && reflect.DeepEqual(last, p) {
@@ -94,7 +92,8 @@ func (s *server) watch(r *http.Request, out send) error {
 				return err
 			}
 		}
-		for uid, p := range gone {
+		for _, uid := range slices.Sorted(maps.Keys(gone)) {
+			p := gone[uid]
 			delete(known, uid)
 			p.Status, p.Ready, p.Ports = "Removed", 0, nil
 			if err := out(api.Message{Pod: &p}); err != nil {

@@ -89,7 +89,7 @@ func (m *Manager) All() []*Pod {
 		if c := x.CreationTimestamp.Compare(y.CreationTimestamp.Time); c != 0 {
 			return c
 		}
-		return strings.Compare(x.Name, y.Name)
+		return strings.Compare(a.Key(), b.Key())
 	})
 	return list
 }

@@ -2,10 +2,12 @@ package podapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,6 +55,17 @@ func (d *decoder) add(line int, field string, class error, message string) {
 	d.problems = append(d.problems, &FieldError{File: d.file, Line: line, Field: cut(field), Message: message, class: class})
 }
 
+// sort orders the faults from the given one on by their lines, so that the same file has
+// the same faults in the same order.
+func (d *decoder) sort(from int) {
+	last := min(len(d.problems), maxFaults) // what says that there are more stays at the end
+	if from < last {
+		slices.SortStableFunc(d.problems[from:last], func(a, b *FieldError) int {
+			return cmp.Or(cmp.Compare(a.Line, b.Line), strings.Compare(a.Field, b.Field), strings.Compare(a.Message, b.Message))
+		})
+	}
+}
+
 // part is one document of a file, and how many lines lie before it.
 type part struct {
 	text   []byte
@@ -92,6 +105,7 @@ func (d *decoder) read(f File) {
 		return
 	}
 	objects, problems := d.objects, len(d.problems)
+	defer func() { d.sort(problems) }()
 	for _, one := range parts {
 		d.before, d.root = one.before, nil
 		d.document(one.text)

@@ -212,6 +212,25 @@ func TestDecodeTellsEveryFault(t *testing.T) {
 	}
 }
 
+// TestFaultsHaveAnOrder: faults are told by their lines, and in the same order each time.
+func TestFaultsHaveAnOrder(t *testing.T) {
+	text := strings.Replace(head, "name: web", "name: web\n  annotations: {a_/a: x, b_/b: x, c_/c: x}", 1) +
+		"    resources: {limits: {cpu: -1, memory: -1}}\n    readinessProbe: {exec: {command: [a]}, periodSeconds: -1, timeoutSeconds: -1}\n  hostIPC: true\n"
+	first := ""
+	for range 30 {
+		_, err := Decode("f.yaml", []byte(text))
+		var problems FieldErrors
+		if !errors.As(err, &problems) || len(problems) < 7 || problems[0].Line != 5 {
+			t.Fatalf("%d problems: %v", len(problems), err)
+		}
+		if got := problems.Detail(); first == "" {
+			first = got
+		} else if got != first {
+			t.Fatalf("%s\nand then\n%s", first, got)
+		}
+	}
+}
+
 func TestAcceptedFieldsAreAccepted(t *testing.T) {
 	pods, err := Decode("f.yaml", []byte(head+`
     command: [sh, -c]

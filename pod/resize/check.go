@@ -3,6 +3,8 @@ package resize
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -26,7 +28,8 @@ func Check(old, next corev1.ResourceRequirements) error {
 		kind      string
 		old, next corev1.ResourceList
 	}{{"limit", old.Limits, next.Limits}, {"request", old.Requests, next.Requests}} {
-		for name, quantity := range list.next {
+		for _, name := range slices.Sorted(maps.Keys(list.next)) {
+			quantity := list.next[name]
 			have, set := list.old[name]
 			if quantity.Sign() < 0 {
 				return fmt.Errorf("the %s of %s is negative", list.kind, name)
@@ -35,13 +38,14 @@ func Check(old, next corev1.ResourceRequirements) error {
 				return fmt.Errorf("only cpu and memory resources are mutable, not %s", name)
 			}
 		}
-		for name := range list.old {
+		for _, name := range slices.Sorted(maps.Keys(list.old)) {
 			if _, set := list.next[name]; !set {
 				return fmt.Errorf("the %s of %s cannot be removed", list.kind, name)
 			}
 		}
 	}
-	for name, request := range next.Requests {
+	for _, name := range slices.Sorted(maps.Keys(next.Requests)) {
+		request := next.Requests[name]
 		if limit, set := next.Limits[name]; set && request.Cmp(limit) > 0 {
 			return fmt.Errorf("the request of %s, %s, is more than the limit %s", name, request.String(), limit.String())
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"syscall"
+
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
 // maxMessage bounds an error's message, in bytes.
@@ -27,10 +29,15 @@ type Error struct {
 	Message string `json:"message"`
 }
 
-var classes = map[string]error{
-	"not-found": ErrNotFound, "exists": ErrExists, "busy": ErrBusy, "invalid": ErrInvalid,
-	"no-command": ErrNoCommand, "not-exec": ErrNotExec, "unsupported": ErrUnsupported,
-	"refused": syscall.ECONNREFUSED,
+var classes = errclass.Names{
+	{"not-found", ErrNotFound},
+	{"exists", ErrExists},
+	{"busy", ErrBusy},
+	{"invalid", ErrInvalid},
+	{"no-command", ErrNoCommand},
+	{"not-exec", ErrNotExec},
+	{"unsupported", ErrUnsupported},
+	{"refused", syscall.ECONNREFUSED},
 }
 
 // ToError makes err fit to cross the channel. Nil stays nil.
@@ -38,12 +45,7 @@ func ToError(err error) *Error {
 	if err == nil {
 		return nil
 	}
-	e := (&Error{Message: err.Error()}).bounded()
-	for class, sentinel := range classes {
-		if errors.Is(err, sentinel) {
-			e.Class = class
-		}
-	}
+	e := (&Error{Class: classes.Of(err), Message: err.Error()}).bounded()
 	return e
 }
 
@@ -51,7 +53,7 @@ func ToError(err error) *Error {
 func (e *Error) Error() string { return e.Message }
 
 // Unwrap is the class, or nil for none and for one that this host does not know.
-func (e *Error) Unwrap() error { return classes[e.Class] }
+func (e *Error) Unwrap() error { return classes.Named(e.Class) }
 
 // bounded makes the message one line of printable text, at most maxMessage
 // bytes long: it ends up in logs and on terminals.

@@ -3,8 +3,12 @@ package podlog
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/cli/internal/tty"
@@ -116,8 +120,11 @@ func (p *Printer) writer(s output) io.Writer {
 
 // Flush ends what is unfinished: the last line of an output may lack its end.
 func (p *Printer) Flush() {
-	for s, line := range p.partial {
-		if line.Len() > 0 {
+	order := func(a, b output) int {
+		return cmp.Or(cmp.Compare(p.names[a.source], p.names[b.source]), strings.Compare(a.name, b.name))
+	}
+	for _, s := range slices.SortedFunc(maps.Keys(p.partial), order) {
+		if line := p.partial[s]; line.Len() > 0 {
 			_ = p.line(s, line) // whoever read it has gone
 		}
 	}

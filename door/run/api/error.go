@@ -1,6 +1,10 @@
 package api
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
+)
 
 // The classes of the engine's errors, matched with errors.Is on both
 // sides of the socket.
@@ -23,9 +27,12 @@ type Error struct {
 	ExitCode int `json:"exitCode,omitempty"`
 }
 
-var classes = map[string]error{
-	"not-found": ErrNotFound, "ambiguous": ErrAmbiguous, "invalid": ErrInvalid,
-	"conflict": ErrConflict, "denied": ErrDenied,
+var classes = errclass.Names{
+	{"not-found", ErrNotFound},
+	{"ambiguous", ErrAmbiguous},
+	{"invalid", ErrInvalid},
+	{"conflict", ErrConflict},
+	{"denied", ErrDenied},
 }
 
 // ToError makes err fit to cross the socket.
@@ -33,12 +40,7 @@ func ToError(err error) *Error {
 	if already := (*Error)(nil); errors.As(err, &already) {
 		return already
 	}
-	e := &Error{Message: err.Error()}
-	for class, sentinel := range classes {
-		if errors.Is(err, sentinel) {
-			e.Class = class
-		}
-	}
+	e := &Error{Class: classes.Of(err), Message: err.Error()}
 	if d, ok := errors.AsType[interface {
 		error
 		Detail() string
@@ -58,4 +60,4 @@ func ToError(err error) *Error {
 func (e *Error) Error() string { return e.Message }
 
 // Unwrap is the class, or nil for none.
-func (e *Error) Unwrap() error { return classes[e.Class] }
+func (e *Error) Unwrap() error { return classes.Named(e.Class) }
