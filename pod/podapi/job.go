@@ -37,6 +37,8 @@ func (d *decoder) job(text []byte, prefix string) {
 			finish: func(pod *corev1.Pod, number int32) {
 				label(pod, batchv1.JobNameLabel, object.Name)
 				label(pod, "job-name", object.Name) // its former name
+				label(pod, batchv1.ControllerUidLabel, string(pod.OwnerReferences[0].UID))
+				label(pod, "controller-uid", string(pod.OwnerReferences[0].UID)) // likewise
 				annotate(pod, podspec.AnnotationBackoffLimit, fmt.Sprint(*spec.BackoffLimit))
 				waits := spec.Completions != nil && *spec.Completions > parallel(spec)
 				if waits {
@@ -87,6 +89,7 @@ func parallel(spec *batchv1.JobSpec) int32 {
 // setIndex tells a pod of an indexed Job which it is.
 func setIndex(pod *corev1.Pod, number int32) {
 	index := strconv.Itoa(int(number))
+	named(pod)
 	annotate(pod, batchv1.JobCompletionIndexAnnotation, index)
 	label(pod, batchv1.JobCompletionIndexAnnotation, index)
 	for c := range podspec.All(&pod.Spec) {

@@ -1,7 +1,9 @@
 package podapi
 
 import (
+	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"strings"
 
@@ -9,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/bulkhead-project/bulkhead/pod/podapi/fields"
 )
@@ -40,7 +44,11 @@ var always = []corev1.RestartPolicy{corev1.RestartPolicyAlways}
 func (d *decoder) deployment(text []byte, prefix string) {
 	object := &appsv1.Deployment{}
 	d.workload(text, prefix, object, func() workload {
-		return workload{meta: &object.ObjectMeta, template: &object.Spec.Template, replicas: object.Spec.Replicas, policies: always}
+		hash := hashOf(&object.Spec.Template)
+		return workload{
+			meta: &object.ObjectMeta, template: &object.Spec.Template, replicas: object.Spec.Replicas, policies: always,
+			finish: func(pod *corev1.Pod, _ int32) { label(pod, appsv1.DefaultDeploymentUniqueLabelKey, hash) },
+		}
 	})
 }
 
@@ -54,14 +62,21 @@ func (d *decoder) replicaSet(text []byte, prefix string) {
 func (d *decoder) daemonSet(text []byte, prefix string) {
 	object := &appsv1.DaemonSet{}
 	d.workload(text, prefix, object, func() workload {
-		return workload{meta: &object.ObjectMeta, template: &object.Spec.Template, policies: always}
+		hash := hashOf(&object.Spec.Template)
+		return workload{
+			meta: &object.ObjectMeta, template: &object.Spec.Template, policies: always,
+			finish: func(pod *corev1.Pod, _ int32) {
+				label(pod, appsv1.ControllerRevisionHashLabelKey, hash)
+				label(pod, "pod-template-generation", "1")
+			},
+		}
 	})
 }
 
 func (d *decoder) statefulSet(text []byte, prefix string) {
 	object := &appsv1.StatefulSet{}
 	d.workload(text, prefix, object, func() workload {
-		first := int32(0)
+		revision, first := object.Name+"-"+hashOf(&object.Spec.Template), int32(0)
 		if ordinals := object.Spec.Ordinals; ordinals != nil {
 			first = max(ordinals.Start, 0)
 		}
@@ -72,9 +87,29 @@ func (d *decoder) statefulSet(text []byte, prefix string) {
 			finish: func(pod *corev1.Pod, number int32) {
 				label(pod, appsv1.StatefulSetPodNameLabel, pod.Name)
 				label(pod, appsv1.PodIndexLabel, fmt.Sprint(number))
+				if len(validation.IsValidLabelValue(revision)) == 0 {
+					label(pod, appsv1.ControllerRevisionHashLabelKey, revision)
+				}
+				named(pod)
+				pod.Spec.Subdomain = object.Spec.ServiceName
 			},
 		}
 	})
+}
+
+// hashOf is the hash of a template with which its pods are labelled.
+func hashOf(template *corev1.PodTemplateSpec) string {
+	h := fnv.New32a()
+	_ = json.NewEncoder(h).Encode(template) // it was read from JSON
+	return rand.SafeEncodeString(fmt.Sprint(h.Sum32()))
+}
+
+// named makes a pod's name its hostname, whatever its template says.
+func named(pod *corev1.Pod) {
+	pod.Spec.Hostname = ""
+	if len(validation.IsDNS1123Label(pod.Name)) == 0 {
+		pod.Spec.Hostname = pod.Name
+	}
 }
 
 func label(pod *corev1.Pod, key, value string) {
@@ -95,7 +130,8 @@ func (d *decoder) workload(text []byte, prefix string, object any, of func() wor
 	w := of()
 	if o, is := object.(runtime.Object); is {
 		gvk := o.GetObjectKind().GroupVersionKind()
-		w.owner = metav1.OwnerReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: w.meta.Name, UID: newUID()}
+		w.owner = metav1.OwnerReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: w.meta.Name, UID: newUID(),
+			Controller: new(true), BlockOwnerDeletion: new(true)}
 	}
 	invalid := d.reporter(ErrInvalid, prefix)
 	c := checker{report: invalid}

@@ -2,11 +2,13 @@ package podapi
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const template = `
@@ -130,6 +132,67 @@ func TestReadRefusesOfWorkloads(t *testing.T) {
 			_, err := Read("f.yaml", []byte(tc.text))
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !errors.Is(err, tc.class) {
 				t.Errorf("error %v, want %q of %v", err, tc.want, tc.class)
+			}
+		})
+	}
+}
+
+// TestControllersFields: pods have the fields that their workload's controller sets.
+func TestControllersFields(t *testing.T) {
+	t.Parallel()
+	hostnames := func(text string) string {
+		return strings.Replace(text, "spec:\n      ", "spec:\n      hostname: other\n      ", 1)
+	}
+	never := func(text string) string {
+		return strings.Replace(text, "spec:\n      ", "spec:\n      restartPolicy: Never\n      ", 1)
+	}
+	for _, tc := range []struct {
+		name, text, hostname, subdomain string
+		labels                          []string // beside the template's
+	}{
+		{name: "stateful set", text: workloadOf("apps/v1", "StatefulSet", "serviceName: zk-hs"), hostname: "web-0", subdomain: "zk-hs",
+			labels: []string{"apps.kubernetes.io/pod-index", "controller-revision-hash", "statefulset.kubernetes.io/pod-name"}},
+		{name: "the template's hostname", text: hostnames(workloadOf("apps/v1", "StatefulSet", "replicas: 2")), hostname: "web-1",
+			labels: []string{"apps.kubernetes.io/pod-index", "controller-revision-hash", "statefulset.kubernetes.io/pod-name"}},
+		{name: "deployment", text: workloadOf("apps/v1", "Deployment", "replicas: 2"), labels: []string{"pod-template-hash"}},
+		{name: "replica set", text: hostnames(workloadOf("apps/v1", "ReplicaSet", "replicas: 2")), hostname: "other"},
+		{name: "daemon set", text: workloadOf("apps/v1", "DaemonSet", "minReadySeconds: 3"),
+			labels: []string{"controller-revision-hash", "pod-template-generation"}},
+		{name: "job", text: never(workloadOf("batch/v1", "Job", "completions: 2")),
+			labels: []string{"batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"}},
+		{name: "indexed job", text: hostnames(never(workloadOf("batch/v1", "Job", "completions: 2\n  completionMode: Indexed"))),
+			hostname: "web-1",
+			labels: []string{"batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-completion-index",
+				"batch.kubernetes.io/job-name", "controller-uid", "job-name"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			found, err := Read("f.yaml", []byte(tc.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod := found.Pods[len(found.Pods)-1]
+			if pod.Spec.Hostname != tc.hostname || pod.Spec.Subdomain != tc.subdomain {
+				t.Errorf("hostname %q, subdomain %q", pod.Spec.Hostname, pod.Spec.Subdomain)
+			}
+			owner := metav1.GetControllerOf(pod)
+			if owner == nil || owner.Name != "web" || tc.name == "job" && pod.Labels["controller-uid"] != string(owner.UID) {
+				t.Errorf("the controller is %v, labels %v", owner, pod.Labels)
+			}
+			var labels []string
+			for key, value := range pod.Labels {
+				if key != "app" && value != "" {
+					labels = append(labels, key)
+				}
+			}
+			slices.Sort(labels)
+			if diff := cmp.Diff(tc.labels, labels); diff != "" {
+				t.Error(diff)
+			}
+			again, err := Read("f.yaml", []byte(tc.text))
+			const hash = "pod-template-hash"
+			if err != nil || again.Pods[0].Labels[hash] != found.Pods[len(found.Pods)-1].Labels[hash] {
+				t.Errorf("%v, or another hash of one template", err)
 			}
 		})
 	}
