@@ -16,19 +16,20 @@ const module = "github.com/bulkhead-project/bulkhead/"
 var below = map[string]string{
 	"pod": "pod/config pod/images pod/instance pod/launch pod/logs pod/resize pod/watch pod/podstatus pod/podspec pod/probe " +
 		"pod/backoff",
-	"pod/images":        "pod/config pod/podspec",
-	"pod/instance":      "pod/config pod/podspec",
-	"pod/launch":        "pod/config pod/instance pod/logs pod/podspec pod/watch",
-	"pod/logs":          "pod/config pod/podspec pod/watch",
-	"pod/config":        "pod/podspec",
-	"pod/podstatus":     "pod/podspec",
-	"pod/resize":        "pod/podspec",
-	"pod/podapi":        "pod/podspec pod/podapi/fields pod/internal/nearest",
-	"pod/podapi/fields": "",
-	"pod/podspec":       "",
-	"pod/probe":         "",
-	"pod/watch":         "",
-	"pod/backoff":       "",
+	"pod/images":          "pod/config pod/podspec",
+	"pod/instance":        "pod/config pod/podspec",
+	"pod/launch":          "pod/config pod/instance pod/logs pod/podspec pod/watch",
+	"pod/logs":            "pod/config pod/podspec pod/watch",
+	"pod/config":          "pod/podspec",
+	"pod/podstatus":       "pod/podspec",
+	"pod/resize":          "pod/podspec",
+	"pod/podapi":          "pod/podspec pod/podapi/fields pod/podapi/jsonnode pod/internal/nearest",
+	"pod/podapi/fields":   "",
+	"pod/podapi/jsonnode": "",
+	"pod/podspec":         "",
+	"pod/probe":           "",
+	"pod/watch":           "",
+	"pod/backoff":         "",
 }
 
 // allowed is what of Bulkhead's lies below the CRI's interfaces and is known to

@@ -110,7 +110,7 @@ func (d *decoder) weighed(root *yamlv3.Node) bool {
 		return false
 	}
 	for _, key := range s.misplaced {
-		message := fmt.Sprintf("not YAML: key %q already set in map", cut(unalias(key).Value))
+		message := fmt.Sprintf("key %q is already set in this map", cut(unalias(key).Value))
 		if unalias(key).Value == mergeKey {
 			message = "a merge must be the first in its map"
 		}

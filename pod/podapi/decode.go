@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/bulkhead-project/bulkhead/pod/podapi/fields"
+	"github.com/bulkhead-project/bulkhead/pod/podapi/jsonnode"
 )
 
 // decoder collects the objects and problems of some files.
@@ -66,32 +68,6 @@ func (d *decoder) sort(from int) {
 	}
 }
 
-// part is one document of a file, and how many lines lie before it.
-type part struct {
-	text   []byte
-	before int
-}
-
-// split cuts data at the lines that separate documents, into no more than
-// maxDocuments and what is left.
-func split(data []byte) []part {
-	var parts []part
-	start, at, before, lines := 0, 0, 0, 0
-	for line := range bytes.Lines(data) {
-		if len(line) >= 3 && (string(line[:3]) == "---" || string(line[:3]) == "...") &&
-			(len(line) == 3 || bytes.IndexByte([]byte(" \t\r\n"), line[3]) >= 0) {
-			parts = append(parts, part{data[start:at], before})
-			if len(parts) > maxDocuments {
-				return parts
-			}
-			start, before = at+3, lines
-		}
-		at += len(line)
-		lines++
-	}
-	return append(parts, part{data[start:], before})
-}
-
 // files reads all there is in a file.
 func (d *decoder) read(f File) {
 	d.file, d.before, d.root = f.Name, 0, nil
@@ -99,7 +75,7 @@ func (d *decoder) read(f File) {
 		d.add(0, "", ErrSyntax, fmt.Sprintf("it has %d bytes, at most %d are read", len(f.Data), maxText))
 		return
 	}
-	parts := split(f.Data)
+	parts := split(bytes.TrimPrefix(f.Data, byteOrderMark))
 	if len(parts) > maxDocuments {
 		d.add(0, "", ErrSyntax, fmt.Sprintf("it has more than %d documents", maxDocuments))
 		return
@@ -119,20 +95,61 @@ func (d *decoder) read(f File) {
 	}
 }
 
-var (
-	atLine = regexp.MustCompile(`line (\d+): *`)
-	// oneShort are the errors whose line the parser counts from 0.
-	oneShort = regexp.MustCompile(`did not find expected (key|node content|',' or|'-' indicator|<)`)
-)
-
+// document reads a part of a file: JSON objects, one after the other, or a document of YAML. A document
+// that begins as JSON does and is none may be YAML all the same: {apiVersion: v1}.
 func (d *decoder) document(data []byte) {
-	var root yamlv3.Node
-	if err := yamlv3.Unmarshal(data, &root); err != nil {
-		d.yamlError(err)
+	const space = " \t\r\n"
+	if bytes.HasPrefix(bytes.TrimLeft(data, space), byteOrderMark) {
+		data = bytes.Replace(data, byteOrderMark, nil, 1)
+	}
+	if !bytes.HasPrefix(bytes.TrimLeft(data, space), []byte("{")) || !d.json(data) {
+		d.yaml(data)
+	}
+}
+
+// json reads a stream of JSON values as kubectl does, and tells whether it is one.
+func (d *decoder) json(data []byte) bool {
+	in := jsonnode.New(data, maxExpanded/nodeCost, maxDepth)
+	for n := 0; ; n++ {
+		node, text, err := in.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return true
+		case err != nil && n == 0 && !likeJSON.Match(data):
+			return false
+		case err != nil:
+			d.root = nil
+			d.add(in.Line(), "", ErrSyntax, "not JSON: "+err.Error())
+			return true
+		case n == maxDocuments:
+			d.add(in.Line(), "", ErrSyntax, fmt.Sprintf("there are more than %d objects", maxDocuments))
+			return true
+		}
+		if d.root = node; !d.weighed(node) {
+			return true
+		}
+		d.object(text, "", "", "")
+		if len(d.problems) > maxFaults {
+			return true
+		}
+	}
+}
+
+func (d *decoder) yaml(data []byte) {
+	var root, more yamlv3.Node
+	in := yamlv3.NewDecoder(bytes.NewReader(data))
+	if err := in.Decode(&root); err != nil {
+		if !errors.Is(err, io.EOF) { // nothing but comments
+			d.yamlError(err)
+		}
 		return
 	}
-	if root.Kind == 0 || len(root.Content) == 0 || root.Content[0].Tag == "!!null" {
-		return // nothing but comments
+	if err := in.Decode(&more); !errors.Is(err, io.EOF) {
+		d.afterEnd(err, &more)
+		return
+	}
+	if len(root.Content) == 0 || root.Content[0].Tag == "!!null" {
+		return
 	}
 	if !d.weighed(root.Content[0]) {
 		return
@@ -146,27 +163,6 @@ func (d *decoder) document(data []byte) {
 	d.object(text, "", "", "")
 }
 
-// yamlError reports each line of a YAML parser's error on its own.
-func (d *decoder) yamlError(err error) {
-	text := strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:")
-	for part := range strings.Lines(text) {
-		part = strings.TrimSpace(part)
-		if part == "" {
-			continue
-		}
-		line := 0
-		if match := atLine.FindStringSubmatchIndex(part); match != nil {
-			line, _ = strconv.Atoi(part[match[2]:match[3]])
-			part = part[:match[0]] + part[match[1]:]
-			if oneShort.MatchString(part) {
-				line++
-			}
-		}
-		part = strings.TrimPrefix(strings.TrimPrefix(part, "error converting YAML to JSON: "), "yaml: ")
-		d.add(line, "", ErrSyntax, "not YAML: "+part)
-	}
-}
-
 // object decodes one object, which stands at prefix in the document. Where it
 // does not say what it is, it is what kind and version say, if anything.
 func (d *decoder) object(text []byte, prefix, version, kind string) {
@@ -176,7 +172,11 @@ func (d *decoder) object(text []byte, prefix, version, kind string) {
 		Items   []json.RawMessage `json:"items"`
 	}{Version: version, Kind: kind}
 	if err := json.Unmarshal(text, &object); err != nil {
-		d.add(0, strings.TrimSuffix(prefix, "."), ErrSyntax, "not an object of the Kubernetes API")
+		message := "not an object of the Kubernetes API"
+		if prefix == "" && bytes.HasPrefix(text, []byte("[")) {
+			message += ": it is a list; put its objects one after the other, or into the items of a List"
+		}
+		d.add(0, strings.TrimSuffix(prefix, "."), ErrSyntax, message)
 		return
 	}
 	if decode := kinds[object.Version+" "+object.Kind]; decode != nil {

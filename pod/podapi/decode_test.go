@@ -99,7 +99,7 @@ func TestDecodeNamesTheFault(t *testing.T) {
 		{name: "unknown field", text: head + "    imagePullPolice: Always\n",
 			want: "f.yaml:9: spec.containers[0].imagePullPolice: unknown field", class: ErrSyntax},
 		{name: "wrong case", text: head + "    Env: []\n", want: "f.yaml:9: spec.containers[0].Env: unknown field", class: ErrSyntax},
-		{name: "duplicate", text: head + "    image: other\n", want: `f.yaml:9: not YAML: key "image" already set in map`, class: ErrSyntax},
+		{name: "duplicate", text: head + "    image: other\n", want: `f.yaml:9: key "image" is already set in this map`, class: ErrSyntax},
 		{name: "type", text: head + "    tty: 7\n", want: "f.yaml:9: spec.containers[0].tty: is a number, and must be true or false",
 			class: ErrSyntax},
 		{name: "quantity", text: head + "    resources: {limits: {memory: lots}}\n", want: "quantities must match", class: ErrSyntax},
@@ -215,7 +215,8 @@ func TestDecodeTellsEveryFault(t *testing.T) {
 // TestFaultsHaveAnOrder: faults are told by their lines, and in the same order each time.
 func TestFaultsHaveAnOrder(t *testing.T) {
 	text := strings.Replace(head, "name: web", "name: web\n  annotations: {a_/a: x, b_/b: x, c_/c: x}", 1) +
-		"    resources: {limits: {cpu: -1, memory: -1}}\n    readinessProbe: {exec: {command: [a]}, periodSeconds: -1, timeoutSeconds: -1}\n  hostIPC: true\n"
+		"    resources: {limits: {cpu: -1, memory: -1}}\n" +
+		"    readinessProbe: {exec: {command: [a]}, periodSeconds: -1, timeoutSeconds: -1}\n  hostIPC: true\n"
 	first := ""
 	for range 30 {
 		_, err := Decode("f.yaml", []byte(text))

@@ -1,11 +1,85 @@
 package podapi
 
 import (
+	"bytes"
+	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 )
+
+var (
+	atLine = regexp.MustCompile(`line (\d+): *`)
+	// oneShort are the errors whose line the parser counts from 0.
+	oneShort = regexp.MustCompile(`did not find expected (key|node content|',' or|'-' indicator|<)`)
+	// likeJSON is how JSON begins, and YAML as a rule does not.
+	likeJSON      = regexp.MustCompile(`^\s*\{\s*["}]`)
+	byteOrderMark = []byte("\ufeff")
+)
+
+// part is one document of a file, and how many lines lie before it.
+type part struct {
+	text   []byte
+	before int
+}
+
+// split cuts data at the lines that separate documents, into no more than
+// maxDocuments and what is left.
+func split(data []byte) []part {
+	var parts []part
+	start, at, before, lines := 0, 0, 0, 0
+	for line := range bytes.Lines(data) {
+		if len(line) >= 3 && (string(line[:3]) == "---" || string(line[:3]) == "...") &&
+			(len(line) == 3 || bytes.IndexByte([]byte(" \t\r\n"), line[3]) >= 0) {
+			parts = append(parts, part{data[start:at], before})
+			if len(parts) > maxDocuments {
+				return parts
+			}
+			start, before = at+3, lines
+		}
+		at += len(line)
+		lines++
+	}
+	return append(parts, part{data[start:], before})
+}
+
+// yamlError reports each line of a YAML parser's error on its own.
+func (d *decoder) yamlError(err error) {
+	text := strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:")
+	for part := range strings.Lines(text) {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		line := 0
+		if match := atLine.FindStringSubmatchIndex(part); match != nil {
+			line, _ = strconv.Atoi(part[match[2]:match[3]])
+			part = part[:match[0]] + part[match[1]:]
+			if oneShort.MatchString(part) {
+				line++
+			}
+		}
+		part = strings.TrimPrefix(strings.TrimPrefix(part, "error converting YAML to JSON: "), "yaml: ")
+		d.add(line, "", ErrSyntax, "not YAML: "+part)
+	}
+}
+
+// afterEnd reports text that follows a document's end: a parser's error there, or another document.
+func (d *decoder) afterEnd(err error, more *yamlv3.Node) {
+	const begun = "did not find expected <document start>"
+	if err != nil && !strings.Contains(err.Error(), begun) {
+		d.yamlError(err)
+		return
+	}
+	line := more.Line
+	if match := atLine.FindStringSubmatch(fmt.Sprint(err)); match != nil {
+		line, _ = strconv.Atoi(match[1])
+		line++ // the parser counts from 0 here
+	}
+	d.add(line, "", ErrSyntax, "not YAML: there is text after the end of the document (begin the next one with a line \"---\")")
+}
 
 // lineOf finds the line of the field at path, or of the nearest thing above it
 // that is there.

@@ -1,8 +1,10 @@
 package manifests
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -48,8 +50,12 @@ func decode(path, node string, data []byte) (*corev1.Pod, error) {
 // hash is the UID of a pod. Comments and the order of fields do not count.
 func hash(path, node string, data []byte) (types.UID, error) {
 	said, err := yaml.YAMLToJSON(data)
-	if err != nil {
-		return "", err
+	if err != nil { // JSON has escapes that YAML has not
+		compact := &bytes.Buffer{}
+		if json.Compact(compact, data) != nil {
+			return "", err
+		}
+		said = compact.Bytes()
 	}
 	h := sha256.New()
 	for _, part := range []string{node, path, string(said)} {
