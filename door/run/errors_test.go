@@ -18,7 +18,8 @@ func TestClassOfTwo(t *testing.T) {
 		if got := api.ToError(err).Class; got != "not-found" {
 			t.Fatalf("the class is %q", got)
 		}
-		if err := classify(errors.Join(manager.ErrConflict, manager.ErrAmbiguous)); !errors.Is(err, api.ErrAmbiguous) || errors.Is(err, api.ErrConflict) {
+		err = classify(errors.Join(manager.ErrConflict, manager.ErrAmbiguous))
+		if !errors.Is(err, api.ErrAmbiguous) || errors.Is(err, api.ErrConflict) {
 			t.Fatalf("%v is not ambiguous alone", err)
 		}
 		if got := api.ToError(errors.Join(api.ErrDenied, api.ErrInvalid)).Class; got != "invalid" {
