@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/internal/wholefile"
 )
 
 const (
@@ -80,6 +82,9 @@ func (a *Agent) pack(_ context.Context, s *agentv1.Stream) error {
 	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFDIR {
 		return fmt.Errorf("%s is %s: %w", r.Path, special(kind), agentv1.ErrInvalid)
 	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR && wholefile.Kernel(place) {
+		return fmt.Errorf("what is in %s is the kernel's; copy a file of it, or read it with a command: %w", r.Path, agentv1.ErrInvalid)
+	}
 	if err := s.Reply(nil); err != nil {
 		return err
 	}
@@ -90,6 +95,8 @@ func (a *Agent) pack(_ context.Context, s *agentv1.Stream) error {
 			return nil // the host has gone
 		}
 		end.Error = agentv1.ToError(err)
+	} else if p.lacking != nil {
+		end.Error = agentv1.ToError(p.lacking)
 	}
 	return agentv1.WriteEntry(s.Conn, end)
 }
@@ -102,6 +109,8 @@ type packer struct {
 	failed bool // to write
 	links  map[fileID]string
 	buf    []byte
+	// lacking is the error of the first file that became shorter while it was read.
+	lacking error
 }
 
 func (p *packer) put(e agentv1.Entry) error {
@@ -152,33 +161,43 @@ func special(kind uint32) string {
 	return "no file"
 }
 
-// file writes a regular file, as long as it is now: what it grows by is left
-// out, and what it shrinks by is zeros.
+// file writes a regular file, as long as it is now. What it grows by is left out; if it shrinks, zeros
+// take the place of what it lacks, and the tree ends with an error.
 func (p *packer) file(place *os.File, e agentv1.Entry, st *unix.Stat_t) error {
 	name, id := string(e.Name), fileID{st.Dev, st.Ino}
 	if first := p.links[id]; first != "" {
 		e.Kind, e.Target = agentv1.KindLink, []byte(first)
 		return p.put(e)
 	}
-	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", place.Fd()))
+	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", place.Fd()), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return p.skip(name, err.Error())
 	}
 	defer f.Close()
+	content, whole, err := wholefile.Start(f, st.Size)
+	if err != nil {
+		return p.skip(name, err.Error())
+	}
 	if st.Nlink > 1 && len(p.links) < maxLinks {
 		p.links[id] = name
 	}
-	e.Kind, e.Size = agentv1.KindFile, st.Size
+	var in io.Reader = f
+	if e.Kind, e.Size = agentv1.KindFile, st.Size; whole {
+		in, e.Size = bytes.NewReader(content), int64(len(content))
+	}
 	if err := p.put(e); err != nil {
 		return err
 	}
 	for left := e.Size; left > 0; {
 		piece := p.buf[:min(left, int64(len(p.buf)))]
-		n, err := io.ReadFull(f, piece)
+		n, err := io.ReadFull(in, piece)
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			// Its length is promised: the tree cannot go on.
 			p.failed = true
 			return fmt.Errorf("read %s: %w", name, err)
+		}
+		if err != nil && p.lacking == nil {
+			p.lacking = fmt.Errorf("%s became shorter while it was read, and its copy has zeros at the end", name)
 		}
 		clear(piece[n:])
 		if _, err := p.w.Write(piece); err != nil {
@@ -195,8 +214,7 @@ func (p *packer) dir(place *os.File, name string, depth int) error {
 	if depth >= maxDepth {
 		return p.skip(name, "what is in it lies too deep")
 	}
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(int(place.Fd()), &fs); err == nil && kernelFS(fs.Type) {
+	if wholefile.Kernel(place) {
 		return p.skip(name, "what is in it is the kernel's")
 	}
 	fd, err := unix.Openat(int(place.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -240,14 +258,4 @@ func (p *packer) child(dir *os.File, parent, child string, depth int) error {
 		return p.skip(name, err.Error())
 	}
 	return p.entry(place, name, &st, depth+1)
-}
-
-// kernelFS tells the file systems that are no files: their sizes are untrue, and
-// reading some of them has effects.
-func kernelFS(kind int64) bool {
-	switch kind {
-	case unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.CGROUP2_SUPER_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.DEVPTS_SUPER_MAGIC:
-		return true
-	}
-	return false
 }

@@ -102,6 +102,7 @@ func TestTreeRoundTrip(t *testing.T) {
 	delete(want, "pipe")
 	for _, tc := range []struct{ source, target, at string }{
 		{"/t", "/", "t"}, {"/t", "/as", "as"}, {"/t/.", "/", "."}, {"/t/.", "/as", "as"}, {"/link", "/", "link"},
+		{"/t/sub/..", "/", "."}, {"/t/sub/..", "/as", "as"},
 	} {
 		to := t.TempDir()
 		if err := unpacked(t, to, tc.target, false, packed(t, from, tc.source)); err != nil {
@@ -234,5 +235,40 @@ func TestUsageParsers(t *testing.T) {
 `
 	if got := parseDiskstats(disks); got != (agentv1.DiskUsage{ReadBytes: 22 * 512, WriteBytes: 44 * 512}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestPackUntrueSizes: a file whose size and content disagree comes with its content, or with an error.
+func TestPackUntrueSizes(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	version, err := os.ReadFile("/proc/version")
+	must(t, err)
+	to := t.TempDir()
+	if err := unpacked(t, to, "/", false, packed(t, "/proc", "version")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(to + "/version"); err != nil || !bytes.Equal(got, version) {
+		t.Errorf("%v, %q", err, got)
+	}
+	const size = 100 << 10
+	for name, now := range map[string]int64{"grown": 2 * size, "shorter": size / 2} {
+		must(t, os.WriteFile(root+"/"+name, bytes.Repeat([]byte("x"), size), 0o600))
+		dir, err := os.Open(root)
+		must(t, err)
+		place, err := inRoot(dir, name, 0)
+		var st unix.Stat_t
+		must(t, err, unix.Fstat(int(place.Fd()), &st), os.Truncate(root+"/"+name, now), dir.Close())
+		var b bytes.Buffer
+		p := &packer{w: &b, links: map[fileID]string{}, buf: make([]byte, 4096)}
+		err = p.entry(place, name, &st, 0)
+		place.Close()
+		if err != nil || (p.lacking != nil) != (now < size) {
+			t.Errorf("%s: %v, lacking: %v", name, err, p.lacking)
+		}
+		must(t, unpacked(t, to, "/", false, b.Bytes()))
+		if info, err := os.Stat(to + "/" + name); err != nil || info.Size() != size {
+			t.Errorf("%s: %v, or another size than at the beginning", name, err)
+		}
 	}
 }

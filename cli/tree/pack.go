@@ -4,6 +4,7 @@ package tree
 
 import (
 	"archive/tar"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"syscall"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/internal/wholefile"
 )
 
 // Pack writes source, a file or a directory with what is in it, to w as a tar
@@ -116,11 +118,19 @@ func (p *packer) dir(file string) error {
 	if err != nil {
 		return err
 	}
+	defer d.Close()
+	if wholefile.Kernel(d) {
+		if file == "." {
+			return errors.New("what is in it is the kernel's; copy a file of it")
+		}
+		p.note(fmt.Sprintf("left out what is in %s: it is the kernel's", file))
+		return nil
+	}
 	children, err := d.Readdirnames(-1)
-	d.Close()
 	if err != nil {
 		return err
 	}
+	d.Close()
 	slices.Sort(children)
 	for _, child := range children {
 		below := path.Join(file, child)
@@ -158,11 +168,18 @@ func (p *packer) file(f *os.File, file, name string) error {
 		}
 		p.links[id] = name
 	}
-	h.Typeflag, h.Size = tar.TypeReg, info.Size()
+	content, whole, err := wholefile.Start(f, info.Size())
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	var in io.Reader = f
+	if h.Typeflag, h.Size = tar.TypeReg, info.Size(); whole {
+		in, h.Size = bytes.NewReader(content), int64(len(content))
+	}
 	if err := p.tar.WriteHeader(h); err != nil {
 		return err
 	}
-	if n, err := io.CopyN(p.tar, f, h.Size); errors.Is(err, io.EOF) {
+	if n, err := io.CopyN(p.tar, in, h.Size); errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s has become shorter while it was read: %d bytes of %d", file, n, h.Size)
 	} else if err != nil {
 		return err

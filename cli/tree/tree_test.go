@@ -69,6 +69,8 @@ func TestRoundTrip(t *testing.T) {
 		{"with directories above", source, "x/y/z", "x/y/z"},
 		{"the content into a directory", source + "/.", ".", "."},
 		{"the content as another", source + "/.", "other", "other"},
+		{"the directory above a directory", source + "/sub/..", ".", "."},
+		{"the directory above as another", source + "/sub/../", "other", "other"},
 	} {
 		var stream bytes.Buffer
 		if err := Pack(&stream, tc.source, unnoted(t)); err != nil {
@@ -271,5 +273,25 @@ func TestTooMuch(t *testing.T) {
 	dir := t.TempDir()
 	if err := Unpack(&b, dir, "t", unnoted(t)); !errors.Is(err, ErrHostile) || len(kinds(t, dir)) != 0 {
 		t.Errorf("%v, %v", err, kinds(t, dir))
+	}
+}
+
+// TestPackOfTheKernel: a file whose size is untrue comes with its content, and a directory of such is refused.
+func TestPackOfTheKernel(t *testing.T) {
+	t.Parallel()
+	want, err := os.ReadFile("/proc/version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stream bytes.Buffer
+	target := filepath.Join(t.TempDir(), "version")
+	if err := errors.Join(Pack(&stream, "/proc/version", unnoted(t)), Unpack(&stream, target, "version", unnoted(t))); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(target); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%v, %q", err, got)
+	}
+	if err := Pack(io.Discard, "/proc", unnoted(t)); err == nil || !strings.Contains(err.Error(), "copy /proc: what is in it is the kernel's") {
+		t.Errorf("a directory: %v", err)
 	}
 }

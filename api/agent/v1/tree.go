@@ -56,12 +56,12 @@ type Entry struct {
 }
 
 // TreeBase is what the names of a tree's entries begin with: the last part of its
-// path, or "." where that is a directory's own ("dir/.", "/").
+// path, or "." where that is a directory's own ("dir/.", "..", "/").
 func TreeBase(name string) string {
-	if strings.HasSuffix(name, "/.") || path.Clean(name) == "/" {
-		return "."
+	if base := path.Base(name); !strings.HasSuffix(name, "/.") && path.Clean(name) != "/" && base != ".." {
+		return base
 	}
-	return path.Base(name)
+	return "."
 }
 
 // WriteEntry writes an entry's frame; a file's bytes are the caller's to write.
