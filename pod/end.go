@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/pod/instance"
+	"github.com/bulkhead-project/bulkhead/pod/logs"
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
@@ -69,7 +70,7 @@ func (p *Pod) Delete(ctx context.Context) error {
 }
 
 // Clear is Delete for a pod that is to run again: its newest sandbox, if it has any,
-// stays, stopped. The runtime keeps the pod's emptyDirs with it for the next one.
+// stays, stopped, and its logs become the beginning of its next run's. The runtime keeps the pod's emptyDirs with it for the next one.
 // The next run's Options.Earlier is the sandbox that Clear returns.
 func (p *Pod) Clear(ctx context.Context) (sandbox string, err error) { return p.delete(ctx, true) }
 
@@ -89,13 +90,13 @@ func (p *Pod) delete(ctx context.Context, keep bool) (kept string, err error) {
 	if err := errors.Join(p.unclaim(ctx), p.unmount()); err != nil {
 		return "", fmt.Errorf("delete pod %s: %w", p.pod.Name, err)
 	}
-	for _, dir := range []string{p.options.LogDir, p.options.MessageDir} {
-		if dir == "" {
-			continue
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			return "", fmt.Errorf("delete pod %s: %w", p.pod.Name, err)
-		}
+	if keep && p.options.LogDir != "" {
+		err = logs.Carry(p.options.LogDir)
+	} else {
+		err = os.RemoveAll(p.options.LogDir)
+	}
+	if err := errors.Join(err, os.RemoveAll(p.options.MessageDir)); err != nil {
+		return "", fmt.Errorf("delete pod %s: %w", p.pod.Name, err)
 	}
 	return kept, nil
 }

@@ -14,7 +14,7 @@ func Restart(a *app.App) *cobra.Command {
 		Use:   "restart POD…",
 		Short: "End pods and start them again, each in a new VM",
 		Long: `End pods, those that run, and start them again, each in a new VM. Their containers are
-made anew, as by bulkhead stop and bulkhead start.`,
+made anew, as by bulkhead stop and bulkhead start. Their logs go on.`,
 		Example: `  bulkhead restart web
   bulkhead restart -t 2 web db`,
 		Args: t.Args,

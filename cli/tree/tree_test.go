@@ -291,7 +291,8 @@ func TestPackOfTheKernel(t *testing.T) {
 	if got, err := os.ReadFile(target); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%v, %q", err, got)
 	}
-	if err := Pack(io.Discard, "/proc", unnoted(t)); err == nil || !strings.Contains(err.Error(), "copy /proc: what is in it is the kernel's") {
+	err = Pack(io.Discard, "/proc", unnoted(t))
+	if err == nil || !strings.Contains(err.Error(), "copy /proc: what is in it is the kernel's") {
 		t.Errorf("a directory: %v", err)
 	}
 }

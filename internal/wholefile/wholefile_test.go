@@ -21,7 +21,8 @@ func TestStart(t *testing.T) {
 		read  int // at least; -1 for a file that is read by its size
 		exact bool
 	}{
-		{filepath.Join(dir, "empty"), 0, 0, true}, {filepath.Join(dir, "small"), 100, 100, true}, {filepath.Join(dir, "page"), small, small, true},
+		{filepath.Join(dir, "empty"), 0, 0, true}, {filepath.Join(dir, "small"), 100, 100, true},
+		{filepath.Join(dir, "page"), small, small, true},
 		{filepath.Join(dir, "large"), small + 1, -1, true},
 		{filepath.Join(dir, "small"), 200, 100, true},     // it has become shorter
 		{filepath.Join(dir, "small"), 50, 100, true},      // it has grown

@@ -75,7 +75,7 @@ func (p *Pod) Remove(ctx context.Context, force bool) error {
 	return p.m.Forget(p)
 }
 
-// Start runs an ended pod again, with nothing left of its last run but its emptyDirs.
+// Start runs an ended pod again, with nothing left of its last run but its emptyDirs and its logs.
 // The error is of
 // ErrConflict for one that runs or is damaged, and of ErrNotFound for one that was
 // removed.

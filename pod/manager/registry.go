@@ -123,8 +123,14 @@ func (m *Manager) find(ref string, loosely func(*Pod, string) bool) (*Pod, error
 	found := slices.DeleteFunc(slices.Clone(all), func(p *Pod) bool {
 		return ref != p.Name() && ref != p.Key() && ref != string(p.UID())
 	})
-	if len(found) == 0 && ref != "" {
-		found = slices.DeleteFunc(all, func(p *Pod) bool { return !loosely(p, ref) })
+	if len(found) == 0 {
+		namespace, prefix, within := strings.Cut(ref, "/")
+		if !within {
+			prefix = ref
+		}
+		found = slices.DeleteFunc(all, func(p *Pod) bool {
+			return prefix == "" || within && p.rec.Pod.Namespace != namespace || !loosely(p, prefix)
+		})
 	}
 	switch len(found) {
 	case 0:

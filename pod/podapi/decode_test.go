@@ -262,6 +262,51 @@ func TestAcceptedFieldsAreAccepted(t *testing.T) {
 	}
 }
 
+// TestExplicitDefaults: what is the API's default may be said as well, as of a pod that an API server has shown.
+func TestExplicitDefaults(t *testing.T) {
+	_, err := Decode("f.yaml", []byte(strings.Replace(head, "name: web", "name: web\n  namespace: default\n  generation: 1\n  selfLink: ''", 1)+`
+    imagePullPolicy: IfNotPresent
+    terminationMessagePath: /dev/termination-log
+    terminationMessagePolicy: File
+    stdin: false
+    stdinOnce: false
+    tty: false
+    resources: {}
+    securityContext: {privileged: false, allowPrivilegeEscalation: true, readOnlyRootFilesystem: false, runAsNonRoot: false, procMount: Default}
+    ports: [{containerPort: 80, protocol: TCP, hostIP: ""}]
+    readinessProbe: {httpGet: {path: /, port: 80, scheme: HTTP}, periodSeconds: 10, timeoutSeconds: 1, successThreshold: 1, failureThreshold: 3}
+    env: [{name: A, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.name}}}]
+    volumeMounts: [{name: v, mountPath: /v, readOnly: false, recursiveReadOnly: Disabled, mountPropagation: None}]
+  restartPolicy: Always
+  dnsPolicy: ClusterFirst
+  schedulerName: default-scheduler
+  serviceAccountName: default
+  serviceAccount: default
+  automountServiceAccountToken: true
+  enableServiceLinks: true
+  preemptionPolicy: PreemptLowerPriority
+  priority: 0
+  hostNetwork: false
+  hostPID: false
+  hostIPC: false
+  hostUsers: true
+  setHostnameAsFQDN: false
+  shareProcessNamespace: false
+  terminationGracePeriodSeconds: 30
+  securityContext: {fsGroupChangePolicy: Always, supplementalGroupsPolicy: Merge}
+  tolerations: [{effect: NoExecute, key: node.kubernetes.io/not-ready, operator: Exists, tolerationSeconds: 300}]
+  volumes: [{name: v, hostPath: {path: /tmp, type: ""}}, {name: c, configMap: {name: c, defaultMode: 420, optional: false}}]
+status: {phase: Pending, qosClass: BestEffort}
+`))
+	if err != nil {
+		var problems FieldErrors
+		if errors.As(err, &problems) {
+			t.Fatal(problems.Detail(), err)
+		}
+		t.Fatal(err)
+	}
+}
+
 // FuzzDecode: no input makes it panic, and every pod it accepts has a name.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(head))

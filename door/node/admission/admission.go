@@ -215,7 +215,7 @@ func Requests(pod *corev1.Pod) corev1.ResourceList {
 
 // clustered are fields that a pod cannot have without a cluster, and that a node's pods have.
 var clustered = []string{
-	"metadata.finalizers", "spec.ephemeralContainers", "spec.dnsPolicy", "spec.nodeSelector", "spec.automountServiceAccountToken",
+	"metadata.finalizers", "spec.ephemeralContainers", "spec.dnsPolicy", "spec.nodeSelector",
 	"spec.nodeName", "spec.hostNetwork", "spec.affinity", "spec.runtimeClassName", "spec.schedulingGates", "spec.schedulingGroup",
 	"spec.evictionResponders",
 }

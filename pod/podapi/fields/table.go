@@ -98,7 +98,7 @@ var table = map[string]Entry{
 	"PodSpec.nodeSelector":                 never(oneMachine).only(machineLabels...),
 	"PodSpec.serviceAccountName":           noEffect("without an API server there is no token to mount; fieldRef shows the name"),
 	"PodSpec.serviceAccount":               noEffect("the former name of serviceAccountName"),
-	"PodSpec.automountServiceAccountToken": never("without an API server there is no token to mount").only("false"),
+	"PodSpec.automountServiceAccountToken": noEffect("without an API server there is no token to mount"),
 	"PodSpec.nodeName":                     never(oneMachine),
 	"PodSpec.hostNetwork":                  never("the pod is a machine of its own; publish ports instead"),
 	"PodSpec.hostPID":                      never("the pod is a machine of its own"),
