@@ -38,6 +38,16 @@ var (
 	ErrPolicy = errors.New("image refused by policy")
 )
 
+// InUseError is of ErrInUse, and has the ids of the sandboxes that use the image.
+type InUseError struct{ Sandboxes []string }
+
+func (e *InUseError) Error() string {
+	return fmt.Sprintf("%v by sandbox %s", ErrInUse, strings.Join(e.Sandboxes, ", "))
+}
+
+// Is makes the error one of ErrInUse.
+func (e *InUseError) Is(target error) bool { return target == ErrInUse }
+
 // classify adds the error class that a library's error belongs to, and puts
 // the message on one line. registry is where the advice points to.
 func classify(err error, registry string) error {
@@ -106,6 +116,14 @@ type classError struct {
 }
 
 func (e *classError) Error() string { return e.text }
+
+// Detail is the library's own text, if the message does not have it.
+func (e *classError) Detail() string {
+	if cause := e.cause.Error(); !strings.Contains(e.text, oneLine(e.cause)) {
+		return cause
+	}
+	return ""
+}
 
 func (e *classError) Unwrap() []error {
 	if e.class == nil {

@@ -23,7 +23,11 @@ func Login(ctx context.Context, getenv Getenv, registry, username, password stri
 	host, _, _ := strings.Cut(key, "/")
 	reachOf(host).limit(sys) // the password goes to where the registry says that tokens come from
 	if err := docker.CheckAuth(ctx, sys, username, password, host); err != nil {
-		return fmt.Errorf("log in to %s: %w", registry, classify(err, host))
+		err = classify(err, host)
+		if errors.Is(err, ErrUnauthorized) {
+			err = &classError{ErrUnauthorized, err, "the registry refused the user name or the password"}
+		}
+		return fmt.Errorf("log in to %s: %w", registry, err)
 	}
 	if _, err := config.SetCredentials(sys, key, username, password); err != nil {
 		return fmt.Errorf("keep the credentials for %s: %w", registry, err)

@@ -188,7 +188,7 @@ func (s *Store) removeRefs(id, named string, opts RemoveOptions) error {
 		return err
 	}
 	if len(doomed) == len(all) && len(holders) > 0 && !opts.Force {
-		return fmt.Errorf("%w by %s", ErrInUse, holders[0])
+		return &InUseError{Sandboxes: holders}
 	}
 	for _, r := range doomed {
 		if err := os.Remove(r.path); err != nil {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
 func (s *server) listImages(r *http.Request) (any, error) {
@@ -128,7 +130,26 @@ func (s *server) removeImage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.Result{}, listed(images.Remove(r.Context(), ref, image.RemoveOptions{}))
+	return api.Result{}, s.usedBy(ref, listed(images.Remove(r.Context(), ref, image.RemoveOptions{})))
+}
+
+// usedBy names the pods that use an image, whose error knows their sandboxes.
+func (s *server) usedBy(ref string, err error) error {
+	used, is := errors.AsType[*image.InUseError](err)
+	if !is {
+		return err
+	}
+	var pods, names []string
+	for _, sandbox := range used.Sandboxes {
+		if p, err := s.pods.Find(sandbox); err == nil {
+			pods, names = append(pods, p.Key()), append(names, p.Name())
+		}
+	}
+	if len(pods) < len(used.Sandboxes) { // another door's, or another instance's
+		return fmt.Errorf("%w (bulkhead ps --all-instances -o wide shows sandboxes)", err)
+	}
+	return errclass.With(image.ErrInUse, fmt.Errorf("remove image %s: it is in use by pod %s (bulkhead rm -f %s removes the pod)",
+		ref, strings.Join(pods, ", "), strings.Join(names, " ")))
 }
 
 func (s *server) login(r *http.Request) (any, error) {

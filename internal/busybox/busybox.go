@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
 )
@@ -38,11 +39,15 @@ nogroup:x:65534:
 // Image makes the image from the static busybox at binary, which is run to be
 // asked for its applets. It has a shell as its command, the users root, daemon,
 // demo (1000, also in the group extra, 2000) and nobody, and the usual empty
-// directories. The same binary gives the same image.
+// directories. It was created when the binary was built. The same binary gives the same image.
 func Image(ctx context.Context, binary string) (v1.Image, error) {
 	program, err := os.ReadFile(binary)
 	if err != nil {
 		return nil, fmt.Errorf("make busybox image: %w (package busybox-static)", err)
+	}
+	info, err := os.Stat(binary)
+	if err != nil {
+		return nil, fmt.Errorf("make busybox image: %w", err)
 	}
 	list, err := exec.CommandContext(ctx, binary, "--list-full").Output()
 	if err != nil {
@@ -67,10 +72,14 @@ func Image(ctx context.Context, binary string) (v1.Image, error) {
 	for _, applet := range applets(list) {
 		layer = append(layer, ociimage.Symlink(applet, "/bin/busybox"))
 	}
-	return ociimage.New(v1.Config{
+	img, err := ociimage.New(v1.Config{
 		Cmd: []string{"sh"},
 		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 	}, layer)
+	if err != nil {
+		return nil, err
+	}
+	return mutate.CreatedAt(img, v1.Time{Time: info.ModTime().UTC()})
 }
 
 // applets turns busybox's list into the paths to link, sorted, each once. Where

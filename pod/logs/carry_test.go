@@ -14,13 +14,15 @@ func TestCarry(t *testing.T) {
 	t.Parallel()
 	big := string(bytes.Repeat([]byte("x"), Bound-2))
 	for name, test := range map[string]struct{ files, want map[string]string }{
-		"none":             {nil, map[string]string{}},
-		"one run":          {map[string]string{"0.log": "a"}, map[string]string{"0.log.1": "a"}},
-		"carried twice":    {map[string]string{"0.log.1": "a", "0.log": "b"}, map[string]string{"0.log.1": "ab"}},
-		"several runs":     {map[string]string{"9.log": "a", "10.log.1": "b", "10.log": "c", "11.log": "d"}, map[string]string{"0.log.1": "abcd"}},
+		"none":          {nil, map[string]string{}},
+		"one run":       {map[string]string{"0.log": "a"}, map[string]string{"0.log.1": "a"}},
+		"carried twice": {map[string]string{"0.log.1": "a", "0.log": "b"}, map[string]string{"0.log.1": "ab"}},
+		"several runs": {map[string]string{"9.log": "a", "10.log.1": "b", "10.log": "c", "11.log": "d"},
+			map[string]string{"0.log.1": "abcd"}},
 		"too much":         {map[string]string{"0.log.1": "a", "0.log": "bb" + big, "1.log": "c"}, map[string]string{"0.log.1": "c"}},
 		"too much at once": {map[string]string{"0.log.1": "a", "0.log": "bbb" + big}, map[string]string{"0.log.1": "bbb" + big}},
-		"another's file":   {map[string]string{"0.log": "a", "note": "b", "x.log": "c"}, map[string]string{"0.log.1": "a", "note": "b", "x.log": "c"}},
+		"another's file": {map[string]string{"0.log": "a", "note": "b", "x.log": "c"},
+			map[string]string{"0.log.1": "a", "note": "b", "x.log": "c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -264,7 +264,7 @@ func TestAcceptedFieldsAreAccepted(t *testing.T) {
 
 // TestExplicitDefaults: what is the API's default may be said as well, as of a pod that an API server has shown.
 func TestExplicitDefaults(t *testing.T) {
-	_, err := Decode("f.yaml", []byte(strings.Replace(head, "name: web", "name: web\n  namespace: default\n  generation: 1\n  selfLink: ''", 1)+`
+	_, err := Decode("f.yaml", []byte(strings.Replace(head, "name: web", "name: web\n  namespace: default\n  generation: 1", 1)+`
     imagePullPolicy: IfNotPresent
     terminationMessagePath: /dev/termination-log
     terminationMessagePolicy: File
@@ -272,9 +272,11 @@ func TestExplicitDefaults(t *testing.T) {
     stdinOnce: false
     tty: false
     resources: {}
-    securityContext: {privileged: false, allowPrivilegeEscalation: true, readOnlyRootFilesystem: false, runAsNonRoot: false, procMount: Default}
+    securityContext:
+      {privileged: false, allowPrivilegeEscalation: true, readOnlyRootFilesystem: false, runAsNonRoot: false, procMount: Default}
     ports: [{containerPort: 80, protocol: TCP, hostIP: ""}]
-    readinessProbe: {httpGet: {path: /, port: 80, scheme: HTTP}, periodSeconds: 10, timeoutSeconds: 1, successThreshold: 1, failureThreshold: 3}
+    readinessProbe:
+      {httpGet: {path: /, port: 80, scheme: HTTP}, periodSeconds: 10, timeoutSeconds: 1, successThreshold: 1, failureThreshold: 3}
     env: [{name: A, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.name}}}]
     volumeMounts: [{name: v, mountPath: /v, readOnly: false, recursiveReadOnly: Disabled, mountPropagation: None}]
   restartPolicy: Always

@@ -176,7 +176,7 @@ func TestForwardOneWay(t *testing.T) {
 // TestTreeBase names what comes of a copy.
 func TestTreeBase(t *testing.T) {
 	for name, want := range map[string]string{
-		"a": "a", "/a/b": "b", "/a/b/": "b", "/a/b/.": ".", "/": ".", "//": ".", "/a/..": ".", ".": ".", "..": "..", "/a/.b": ".b",
+		"a": "a", "/a/b": "b", "/a/b/": "b", "/a/b/.": ".", "/": ".", "//": ".", "/a/..": ".", ".": ".", "..": ".", "/a/.b": ".b",
 	} {
 		if got := agentv1.TreeBase(name); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)

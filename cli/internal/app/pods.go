@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
@@ -77,7 +78,7 @@ var ErrTimeout = errors.New("timed out")
 func (a *App) Await(ctx context.Context, ref, condition string) (string, error) {
 	touched, err := a.Change(ctx, "POST", a.PodPath(ref, "await"), nil, api.AwaitRequest{For: condition})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return "", fmt.Errorf("%w waiting for %s of pod %s (bulkhead events tells what happened)", ErrTimeout, condition, ref)
+		return "", a.late(ref, condition)
 	}
 	return touched, err
 }
@@ -92,3 +93,22 @@ func (a *App) AwaitRunning(ctx context.Context, uid, name string) (failed *api.E
 	}
 	return r.Failed, err
 }
+
+// late says of a pod that does not meet a condition in time what it is instead.
+func (a *App) late(ref, condition string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
+	defer cancel()
+	var pods []api.Pod
+	name, state := ref, ""
+	if err := a.Client.Call(ctx, "GET", "/v1/pods", url.Values{"all": {"false"}}, nil, &pods); err == nil {
+		for _, p := range pods {
+			if p.UID == ref || p.Name == ref || p.Namespace+"/"+p.Name == ref {
+				name, state = strings.TrimPrefix(p.Namespace+"/"+p.Name, "default/"), ": it is "+p.Status
+			}
+		}
+	}
+	return fmt.Errorf("%w waiting for %s of pod %s%s (bulkhead events %s tells what happened)", ErrTimeout, condition, name, state, name)
+}
+
+// stateTimeout bounds the question for a pod's state that an error tells.
+const stateTimeout = 5 * time.Second

@@ -95,7 +95,7 @@ func prune(ctx context.Context, a *app.App, path string, query url.Values) error
 // --force.
 func confirm(a *app.App, warning string) (bool, error) {
 	if !tty.IsTerminal(a.In) {
-		return false, errors.New("nobody can be asked here: give --force")
+		return false, errors.New("stdin is not a terminal to ask on: --force removes without asking")
 	}
 	fmt.Fprintf(a.Err, "%s Go on? [y/N] ", warning)
 	line, err := bufio.NewReader(a.In).ReadString('\n')
