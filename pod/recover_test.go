@@ -203,6 +203,15 @@ func TestTheMachineDies(t *testing.T) {
 				s := supervise(t, fake, testpod.New(test.policy, "main"))
 				fake.die(s.Sandbox(), test.lost)
 				status := s.after(time.Second)
+				told := 0
+				for _, event := range s.events {
+					if event.Reason == ReasonVMKilled && event.Warning {
+						told++
+					}
+				}
+				if told != 1 {
+					t.Errorf("%d events say that the VM was killed: %v", told, s.events)
+				}
 				if status.PodIP != "10.0.2.15" {
 					t.Errorf("pod ip %q", status.PodIP)
 				}
@@ -211,6 +220,9 @@ func TestTheMachineDies(t *testing.T) {
 						t.Error(err)
 					}
 					end := s.Status().ContainerStatuses[0].State.Terminated
+					if s.Status().Reason != ReasonVMKilled {
+						t.Errorf("the pod's reason is %q", s.Status().Reason)
+					}
 					if s.Status().Phase != corev1.PodFailed || end == nil || end.Reason != "VMKilled" || end.ExitCode == 0 {
 						t.Errorf("phase %s, %+v", s.Status().Phase, end)
 					}

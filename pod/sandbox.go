@@ -18,6 +18,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/watch"
 )
 
+const (
+	// ReasonVMKilled is that of an event when the pod's VM ended under it, and of the status of a pod that
+	// ended with it.
+	ReasonVMKilled  = "VMKilled"
+	messageVMKilled = "The pod's VM ended unexpectedly, and the containers that ran in it with it."
+)
+
 // settle tells whether what is said of the containers can be relied on. Those of
 // a sandbox that has died end with it, whatever state they are said to be in:
 // the runtime is asked once for each dead sandbox to stop it, and looked at anew.
@@ -37,6 +44,9 @@ func (r *run) settle(ctx context.Context) bool {
 			r.busy = false
 			if err == nil {
 				r.settled = id
+				if r.p.stopping() == nil && r.stopping == nil {
+					r.event(nil, true, ReasonVMKilled, messageVMKilled)
+				}
 				return
 			}
 			r.p.log.Warn("cannot stop a sandbox that has died", "sandbox", id, "error", err)

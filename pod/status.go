@@ -77,6 +77,8 @@ func (r *run) makeStatus() corev1.PodStatus {
 		status.Reason, status.Message = ReasonBackoffLimit, messageBackoffLimit
 	case r.sandboxErr != nil:
 		status.Message = r.sandboxErr.Error()
+	case r.ended && status.Phase == corev1.PodFailed && r.sandbox != nil && r.settled == r.sandbox.GetId() && r.p.stopping() == nil:
+		status.Reason, status.Message = ReasonVMKilled, messageVMKilled
 	}
 	status.Conditions = r.conditions(&status)
 	if r.ended && r.fatal == nil {

@@ -63,8 +63,11 @@ func summary(e *entry) api.Pod {
 		Ready: n.Ready, Containers: n.Containers, Restarts: n.Restarts,
 		IP: status.PodIP, Created: given.CreationTimestamp.Time, Labels: given.Labels,
 	}
-	if e.Ending() && !e.HasEnded() {
+	switch {
+	case e.Ending() && !e.HasEnded():
 		p.Status = state.Terminating
+	case e.Stopped() && state.Signalled(status):
+		p.Status = state.Stopped
 	}
 	return p
 }

@@ -241,6 +241,9 @@ func (p *Pod) HasEnded() bool {
 // Ending tells whether somebody wants the pod's end.
 func (p *Pod) Ending() bool { return p.ending.Load() }
 
+// Stopped tells whether the pod's end was asked for.
+func (p *Pod) Stopped() bool { return p.record().Stopping }
+
 // Removed tells whether the pod was removed.
 func (p *Pod) Removed() bool {
 	p.mu.Lock()

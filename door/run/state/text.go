@@ -13,6 +13,24 @@ import (
 // Terminating is the text of a pod that runs and is to end.
 const Terminating = "Terminating"
 
+// Stopped is the text of a pod whose end was asked for, and whose containers ended by that.
+const Stopped = "Stopped"
+
+// Signalled tells whether the containers of a pod that has ended failed by nothing but signals.
+func Signalled(status corev1.PodStatus) bool {
+	signals := 0
+	for _, c := range status.ContainerStatuses {
+		switch end := c.State.Terminated; {
+		case end == nil || end.ExitCode == 0:
+		case end.ExitCode <= 128:
+			return false
+		default:
+			signals++
+		}
+	}
+	return signals > 0
+}
+
 // Text is kubectl's STATUS column: the phase, unless a container's state says more.
 func Text(p *corev1.Pod, status corev1.PodStatus) string {
 	text := string(status.Phase)

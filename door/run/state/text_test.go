@@ -69,3 +69,21 @@ func TestText(t *testing.T) {
 		})
 	}
 }
+
+// TestSignalled: a pod that was stopped is told as that only if its containers ended by signals.
+func TestSignalled(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		codes []int32
+		want  bool
+	}{{nil, false}, {[]int32{0}, false}, {[]int32{143}, true}, {[]int32{0, 137}, true}, {[]int32{1, 143}, false}, {[]int32{7}, false}} {
+		var status corev1.PodStatus
+		for _, code := range test.codes {
+			end := &corev1.ContainerStateTerminated{ExitCode: code}
+			status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{State: corev1.ContainerState{Terminated: end}})
+		}
+		if got := Signalled(status); got != test.want {
+			t.Errorf("%v: %v", test.codes, got)
+		}
+	}
+}
