@@ -74,6 +74,7 @@ without root, without KVM, without a daemon to set up and without configuration.
 		image.Command(a), image.Login(a), image.Logout(a), template.Command(a), volume.Command(a),
 		host.Check(a), host.CRI(a), host.Node(a), host.Version(a), host.Reap(a), host.System(a), completionCmd(a),
 	)
+	root.AddCommand(image.Habits(a)...)
 	namespaces(a, root)
 	asker{a}.complete(root)
 	return root

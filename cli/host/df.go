@@ -1,8 +1,11 @@
 package host
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -10,10 +13,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/output"
 	"github.com/bulkhead-project/bulkhead/cli/internal/text"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
 func df(a *app.App) *cobra.Command {
 	var f output.Format
+	var verbose bool
 	cmd := &cobra.Command{
 		Use: "df", Short: "Show what pods, images, volumes and templates take of the disk", Args: app.AtMost(),
 		Example: "  bulkhead system df\n  bulkhead system df -o json",
@@ -27,10 +32,43 @@ func df(a *app.App) *cobra.Command {
 				for _, s := range list {
 					rows = append(rows, []string{s.Type, strconv.Itoa(s.Total), strconv.Itoa(s.Active), text.Size(s.Bytes), text.Size(s.Reclaimable)})
 				}
-				return output.Table(w, "TYPE TOTAL ACTIVE SIZE RECLAIMABLE", rows)
+				if err := output.Table(w, "TYPE TOTAL ACTIVE SIZE RECLAIMABLE", rows); err != nil || !verbose {
+					return err
+				}
+				return each(cmd.Context(), a, w)
 			}})
 		},
 	}
 	f.Add(cmd)
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also each image, volume and template")
 	return cmd
+}
+
+// each prints the single images, volumes and templates.
+func each(ctx context.Context, a *app.App, w io.Writer) error {
+	var images []api.Image
+	var volumes []api.Volume
+	var templates []api.Template
+	for path, to := range map[string]any{"/v1/images": &images, "/v1/volumes": &volumes, "/v1/templates": &templates} {
+		if err := a.Client.Call(ctx, "GET", path, nil, nil, to); err != nil {
+			return err
+		}
+	}
+	var rows [][]string
+	for _, i := range images {
+		name := "<none>"
+		if len(i.Names) > 0 {
+			name = strings.Join(i.Names, ",")
+		}
+		rows = append(rows, []string{"image", shortid.Of(strings.TrimPrefix(i.ID, "sha256:")), text.Size(i.Size), text.Age(i.Created), name})
+	}
+	for _, v := range volumes {
+		rows = append(rows, []string{"volume", "-", text.Size(v.Used), text.Age(v.Created), v.Name})
+	}
+	for _, t := range templates {
+		name := fmt.Sprintf("%d CPU, %d MiB, network %s, %s", t.VCPUs, t.Memory, t.Network, t.Accel)
+		rows = append(rows, []string{"template", shortid.Of(t.Key), text.Size(t.Size), text.Age(t.Created), name})
+	}
+	fmt.Fprintln(w)
+	return output.Table(w, "TYPE ID SIZE CREATED NAME", rows)
 }

@@ -1,8 +1,10 @@
 package image
 
 import (
+	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +18,8 @@ import (
 func ls(a *app.App) *cobra.Command {
 	var f output.Format
 	var whose user
+	var quiet bool
+	var format string
 	cmd := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List images", Args: app.AtMost(),
 		Example: "  bulkhead image ls\n  bulkhead image ls -o wide\n  bulkhead image ls --for node",
@@ -28,6 +32,15 @@ func ls(a *app.App) *cobra.Command {
 			if err := a.Client.Call(cmd.Context(), "GET", "/v1/images", query, nil, &images); err != nil {
 				return err
 			}
+			if quiet {
+				for _, i := range images {
+					fmt.Fprintln(a.Out, shortid.Of(strings.TrimPrefix(i.ID, "sha256:")))
+				}
+				return nil
+			}
+			if format != "" {
+				return output.Template(a.Out, format, lines(images))
+			}
 			return a.Show(cmd.Context(), f, images, output.Views{
 				Table: func(w io.Writer) error { return table(w, images, false) },
 				Wide:  func(w io.Writer) error { return table(w, images, true) },
@@ -36,8 +49,38 @@ func ls(a *app.App) *cobra.Command {
 		},
 	}
 	f.AddList(cmd)
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "ids only")
+	cmd.Flags().StringVar(&format, "format", "", "a template in Go's language for each name, as {{.Repository}}:{{.Tag}}; json for all")
+	cmd.Flags().BoolP("all", "a", false, "for users of podman: all images are listed always")
 	whose.add(cmd)
 	return cmd
+}
+
+// line is what a --format of ls may name: podman's fields.
+type line struct {
+	ID, Repository, Tag, Name, Digest, Size, CreatedSince, CreatedAt string
+}
+
+func lines(images []api.Image) []line {
+	list := []line{}
+	for _, i := range images {
+		_, digest, _ := strings.Cut(i.Digest, "@")
+		l := line{
+			ID: shortid.Of(strings.TrimPrefix(i.ID, "sha256:")), Repository: "<none>", Tag: "<none>", Name: "<none>", Digest: digest,
+			Size: text.Size(i.Size), CreatedSince: text.Age(i.Created), CreatedAt: i.Created.Format(time.RFC3339),
+		}
+		if len(i.Names) == 0 {
+			list = append(list, l)
+		}
+		for _, name := range i.Names {
+			l.Name, l.Repository = name, name
+			if at := strings.LastIndexByte(name, ':'); at > strings.LastIndexByte(name, '/') {
+				l.Repository, l.Tag = name[:at], name[at+1:]
+			}
+			list = append(list, l)
+		}
+	}
+	return list
 }
 
 // table has a line for each name.

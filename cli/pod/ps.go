@@ -25,6 +25,8 @@ func Ps(a *app.App) *cobra.Command {
 	var f output.Format
 	var t app.Targets
 	var quiet, every, watch bool
+	var format string
+	var filter []string
 	cmd := &cobra.Command{
 		Use:        "ps",
 		Aliases:    []string{"ls", "list"},
@@ -35,14 +37,24 @@ func Ps(a *app.App) *cobra.Command {
   bulkhead ps -l app=web,tier!=front -n test
   bulkhead ps -w
   bulkhead ps -o wide
-  bulkhead ps -o jsonpath='{range .items[*]}{.name} {.ip}{"\n"}{end}'`,
+  bulkhead ps -f status=running --format '{{.Name}} {{.Status}}'
+  bulkhead ps -o jsonpath='{range .items[*]}{.name} {.ip}{"\n"}{end}'
+  bulkhead ps -o jsonpath='{.items[*].metadata.name}'`,
 		Args: app.AtMost(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch && (quiet || every) {
 				return errors.New("-w goes with neither -q nor -A")
 			}
+			chosen, err := parseFilters(filter)
+			if err != nil {
+				return err
+			}
+			if watch && (format != "" || len(filter) > 0) {
+				return errors.New("-w goes with neither --format nor --filter")
+			}
 			q := url.Values{"all": {strconv.FormatBool(every)}, "selector": {t.Selector}}
 			pods, err := a.Pods(cmd.Context(), q)
+			pods = slices.DeleteFunc(pods, func(p api.Pod) bool { return !chosen.match(p) })
 			switch {
 			case err != nil:
 				return err
@@ -54,7 +66,14 @@ func Ps(a *app.App) *cobra.Command {
 				}
 				return nil
 			}
-			return a.Show(cmd.Context(), f, append([]api.Pod{}, pods...), output.Views{
+			if format != "" {
+				return output.Template(a.Out, format, psRows(pods))
+			}
+			shown, err := withPods(cmd.Context(), a, f, pods)
+			if err != nil {
+				return err
+			}
+			return a.Show(cmd.Context(), f, shown, output.Views{
 				Table: func(w io.Writer) error { return psTable(w, pods, false) },
 				Wide:  func(w io.Writer) error { return psTable(w, pods, true) },
 				Names: func() []string { return podNames(pods) },
@@ -64,6 +83,8 @@ func Ps(a *app.App) *cobra.Command {
 	f.AddList(cmd)
 	t.Add(cmd)
 	a.AddNamespace(cmd)
+	cmd.Flags().StringArrayVarP(&filter, "filter", "f", nil, "only pods with name=, id=, status=, label= or namespace=; more than once for more")
+	cmd.Flags().StringVar(&format, "format", "", "a template in Go's language for each pod, as {{.Name}}; json for all")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "names only")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with each pod that changes, until Ctrl-C")
 	cmd.Flags().BoolVarP(&every, "all-instances", "A", false, "the pods of every instance: those of a kubelet and a node, too")
