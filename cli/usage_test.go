@@ -57,8 +57,10 @@ func TestUsage(t *testing.T) {
 // TestHabits: what users of podman and kubectl type is known.
 func TestHabits(t *testing.T) {
 	for _, args := range [][]string{
-		{"pull", "-q", "x"}, {"images", "-q"}, {"images", "-a", "--format", "{{.ID}}"}, {"rmi", "x"}, {"load", "-i", "x"}, {"image", "load", "-i", "x"},
-		{"image", "history", "x"}, {"ps", "-f", "status=running", "--format", "{{.Names}}"}, {"system", "df", "-v"}, {"ps", "-a"}, {"ps", "--all"}, {"ps", "-aq"}, {"ps", "-A"}, {"events", "-f"}, {"events", "-w"}} {
+		{"pull", "-q", "x"}, {"images", "-q"}, {"images", "-a", "--format", "{{.ID}}"}, {"rmi", "x"},
+		{"load", "-i", "x"}, {"image", "load", "-i", "x"},
+		{"image", "history", "x"}, {"ps", "-f", "status=running", "--format", "{{.Names}}"}, {"system", "df", "-v"},
+		{"ps", "-a"}, {"ps", "--all"}, {"ps", "-aq"}, {"ps", "-A"}, {"events", "-f"}, {"events", "-w"}} {
 		cmd, rest, err := Command().Find(args)
 		if err == nil {
 			err = cmd.ParseFlags(rest)

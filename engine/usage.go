@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/diskusage"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
+	"github.com/bulkhead-project/bulkhead/internal/pss"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
@@ -133,6 +134,25 @@ func (e *Engine) HeldMemory(id string) (bytes int64, known bool) {
 		return 0, false
 	}
 	return hostcgroup.At(r.Cgroup.Dirs).HeldMemory()
+}
+
+// HostMemory is what a running pod's VM and shim take of the host's memory, in bytes: what ends with them as
+// the host's cgroups count it, or their proportional share where these count nothing. It is 0 if neither is known.
+func (e *Engine) HostMemory(ctx context.Context, id string) (sum int64) {
+	if held, known := e.HeldMemory(id); known {
+		return held
+	}
+	facts, err := e.Facts(ctx, id)
+	if err != nil {
+		return 0
+	}
+	for _, pid := range []int{facts.VMPID, facts.ShimPID} {
+		if pid > 0 {
+			weight, _ := pss.Of(pid) // 0 for one that has ended
+			sum += weight
+		}
+	}
+	return sum
 }
 
 // HeldDisk is what of the host's disk ends with a pod, in bytes, as the host counts it: what its VM has written, which it may have

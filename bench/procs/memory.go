@@ -5,38 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/bulkhead-project/bulkhead/internal/pss"
 )
-
-// PSS is the proportional share of memory of a process, in bytes: its own pages,
-// and of every page that it shares the part that falls to it.
-func PSS(pid int) (int64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	if err != nil {
-		return 0, fmt.Errorf("weigh process %d: %w", pid, err)
-	}
-	n, err := parsePSS(string(b))
-	if err != nil {
-		return 0, fmt.Errorf("weigh process %d: %w", pid, err)
-	}
-	return n, nil
-}
-
-func parsePSS(rollup string) (int64, error) {
-	for line := range strings.Lines(rollup) {
-		if value, ok := strings.CutPrefix(line, "Pss:"); ok {
-			number, unit, _ := strings.Cut(strings.TrimSpace(value), " ")
-			if unit != "kB" {
-				return 0, fmt.Errorf("smaps_rollup counts in %q", unit)
-			}
-			kib, err := strconv.ParseInt(number, 10, 64)
-			return kib << 10, err
-		}
-	}
-	return 0, errors.New("smaps_rollup has no Pss")
-}
 
 // Weight is the proportional share of memory of a virtual machine's process and
 // its parts, in bytes.
@@ -75,16 +48,16 @@ func parseMaps(maps string) (Weight, error) {
 		if !strings.HasPrefix(line, "Pss:") {
 			continue
 		}
-		pss, err := parsePSS(line)
+		n, err := pss.Parse(line)
 		if err != nil {
 			return Weight{}, err
 		}
-		w.PSS += pss
+		w.PSS += n
 		switch {
 		case guest:
-			w.Guest += pss
+			w.Guest += n
 		case code:
-			w.Code += pss
+			w.Code += n
 		}
 	}
 	if w.PSS == 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/internal/pss"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
@@ -44,18 +45,6 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-func TestParsePSS(t *testing.T) {
-	got, err := parsePSS("00400000-7fff ---p 00000000 00:00 0 [rollup]\nRss:  99 kB\nPss:    12 kB\nPss_Dirty: 3 kB\n")
-	if err != nil || got != 12<<10 {
-		t.Errorf("%d, %v", got, err)
-	}
-	for _, bad := range []string{"", "Pss: 12 MB\n", "Pss: x kB\n"} {
-		if _, err := parsePSS(bad); err == nil {
-			t.Errorf("%q is taken for a rollup", bad)
-		}
-	}
-}
-
 func TestParseMaps(t *testing.T) {
 	got, err := parseMaps(`55d0-55e0 r-xp 00000000 fe:00 123 /usr/bin/qemu-system-x86_64
 Size:  64 kB
@@ -79,7 +68,7 @@ Pss:   40000 kB
 		}
 	}
 	own, err := Weigh(os.Getpid())
-	if rollup, _ := PSS(os.Getpid()); err != nil || own.PSS < rollup/2 || own.PSS > rollup*2 {
+	if rollup, _ := pss.Of(os.Getpid()); err != nil || own.PSS < rollup/2 || own.PSS > rollup*2 {
 		t.Errorf("%+v beside %d: %v", own, rollup, err)
 	}
 }
@@ -109,7 +98,7 @@ func TestOrphans(t *testing.T) {
 	if got := Getenv(pid, "MARK"); got != "here" {
 		t.Errorf("its environment says %q", got)
 	}
-	if n, err := PSS(pid); err != nil || n < 4096 {
+	if n, err := pss.Of(pid); err != nil || n < 4096 {
 		t.Errorf("it weighs %d: %v", n, err)
 	}
 	ctx := testdeadline.Context(t, 30*time.Second)

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/bench/report"
 	"github.com/bulkhead-project/bulkhead/bench/site"
 	"github.com/bulkhead-project/bulkhead/internal/busybox"
+	"github.com/bulkhead-project/bulkhead/internal/pss"
 )
 
 // cniPlugins is where Debian has them.
@@ -280,7 +281,7 @@ func (r *runtime) crowd(n int) contender {
 func weight() (sum int64, err error) {
 	all, err := procs.Below(procs.Root())
 	for _, p := range all {
-		if n, err := procs.PSS(p.PID); err == nil { // it may have ended
+		if n, err := pss.Of(p.PID); err == nil { // it may have ended
 			sum += n
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/bench/procs"
 	"github.com/bulkhead-project/bulkhead/bench/report"
+	"github.com/bulkhead-project/bulkhead/internal/pss"
 )
 
 // weights are the rows of the memory of one idle pod among so many.
@@ -39,7 +40,7 @@ func (c *crowd) weigh(ctx context.Context, w weights, n int) error {
 		if err != nil {
 			return err
 		}
-		shim, err := procs.PSS(m.Shim.PID)
+		shim, err := pss.Of(m.Shim.PID)
 		if err != nil {
 			return err
 		}
@@ -60,7 +61,7 @@ func (c *crowd) weighEngine() error {
 	if err != nil {
 		return err
 	}
-	pss, err := procs.PSS(pid)
+	own, err := pss.Of(pid)
 	if err != nil {
 		return err
 	}
@@ -74,15 +75,15 @@ func (c *crowd) weighEngine() error {
 	}
 	warm := int64(0)
 	for _, p := range parents {
-		pss, err := procs.PSS(p.PID)
+		weight, err := pss.Of(p.PID)
 		if err != nil {
 			return err
 		}
-		warm += pss
+		warm += weight
 	}
 	c.parents.Add(mb(warm))
-	c.engine.Add(mb(pss))
-	c.share.Add(mb(pss) / float64(c.n))
+	c.engine.Add(mb(own))
+	c.share.Add(mb(own) / float64(c.n))
 	c.held.Add(mb(held))
 	return nil
 }

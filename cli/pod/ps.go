@@ -83,7 +83,8 @@ func Ps(a *app.App) *cobra.Command {
 	f.AddList(cmd)
 	t.Add(cmd)
 	a.AddNamespace(cmd)
-	cmd.Flags().StringArrayVarP(&filter, "filter", "f", nil, "only pods with name=, id=, status=, label= or namespace=; more than once for more")
+	cmd.Flags().StringArrayVarP(&filter, "filter", "f", nil,
+		"only pods with name=, id=, status=, label= or namespace=; more than once for more")
 	cmd.Flags().StringVar(&format, "format", "", "a template in Go's language for each pod, as {{.Name}}; json for all")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "names only")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with each pod that changes, until Ctrl-C")

@@ -10,7 +10,8 @@ import (
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	p := api.Pod{
-		Name: "web-1", UID: "abc", Sandbox: "def", Namespace: "test", Status: "Error", Phase: "Failed", Labels: map[string]string{"app": "web", "x": ""},
+		Name: "web-1", UID: "abc", Sandbox: "def", Namespace: "test", Status: "Error", Phase: "Failed",
+		Labels: map[string]string{"app": "web", "x": ""},
 	}
 	for text, want := range map[string]bool{
 		"": true, "name=web": true, "name=db": false, "id=ab": true, "id=de": true, "id=x": false, "status=error": true, "status=exited": true,

@@ -23,6 +23,7 @@ var allColumns = []column{
 	{"CPU%", 6, 0, func(u figures) string { return text.Percent(u.cpu) }, nil},
 	bar("CPU", 80, func(u figures) float64 { return u.cpu }),
 	{"MEM / LIMIT", 13, 0, func(u figures) string { return text.Brief(float64(u.memory)) + " / " + text.Brief(float64(u.limit)) }, nil},
+	{"HOST", 6, 90, podOnly(func(u figures) string { return hostMemory(float64(u.host), text.Brief) }), nil},
 	{"MEM%", 5, 100, func(u figures) string { return text.Percent(u.memoryShare()) }, nil},
 	bar("MEM", 80, figures.memoryShare),
 	{"RX/s", 5, 60, podOnly(func(u figures) string { return network(u, text.Brief(u.netRate.in)) }), nil},

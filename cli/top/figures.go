@@ -16,7 +16,8 @@ type figures struct {
 	live           bool    // the figures are known
 	cpu            float64 // 1 is a whole processor
 	memory, limit  int64
-	network        bool // it has one
+	host           int64 // memory that its VM takes of the host; 0 if that is not known
+	network        bool  // it has one
 	net, disk      api.Counters
 	netRate        rate
 	diskRate       rate

@@ -32,7 +32,7 @@ func Stats(a *app.App) *cobra.Command {
 		Short: "Show what pods use: CPU, memory, network, disk",
 		Long: `Show what pods use, all that run or those named, until Ctrl-C. 100 % of CPU is one
 processor; memory is what cannot be had back easily, and its limit the containers' or
-the machine's; network and disk count from the machine's start.`,
+the machine's; HOST-MEM is what the pod's VM takes of the host's memory; network and disk count from the machine's start.`,
 		Example: `  bulkhead stats
   bulkhead stats --no-stream web
   bulkhead stats -o json`,
@@ -101,24 +101,33 @@ func statsTable(w io.Writer, all []figures) error {
 		if u.container != "" {
 			continue
 		}
-		row := []string{u.pod, "-", "-", "-", "-", "-", "-"}
+		row := []string{u.pod, "-", "-", "-", "-", "-", "-", "-"}
 		if u.live {
 			row = []string{
 				u.pod,
 				text.Percent(u.cpu),
 				text.Size(u.memory) + " / " + text.Size(u.limit),
 				text.Percent(float64(u.memory) / float64(max(1, u.limit))),
+				hostMemory(u.host, text.Size),
 				"-",
 				pair(u.disk),
 				strconv.Itoa(u.pids),
 			}
 			if u.network {
-				row[4] = pair(u.net)
+				row[5] = pair(u.net)
 			}
 		}
 		rows = append(rows, row)
 	}
-	return output.Table(w, "POD CPU% MEMORY/LIMIT MEM% NET-RX/TX DISK-R/W PIDS", rows)
+	return output.Table(w, "POD CPU% MEMORY/LIMIT MEM% HOST-MEM NET-RX/TX DISK-R/W PIDS", rows)
+}
+
+// hostMemory is a VM's memory on the host, or a dash.
+func hostMemory[N int64 | float64](bytes N, text func(N) string) string {
+	if bytes == 0 {
+		return "-"
+	}
+	return text(bytes)
 }
 
 func pair(c api.Counters) string { return text.Size(c.In) + " / " + text.Size(c.Out) }

@@ -16,7 +16,7 @@ import (
 func twoSamples() (first, second []api.PodStats) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	web := api.PodStats{
-		Name: "web", UID: "1", Status: "Running", Time: at, CPU: time.Second, Memory: 120e6, MemoryLimit: 512e6, Restarts: 2,
+		Name: "web", UID: "1", Status: "Running", Time: at, CPU: time.Second, Memory: 120e6, MemoryLimit: 512e6, HostMemory: 150e6, Restarts: 2,
 		Network: &api.Counters{In: 1000, Out: 5000}, Disk: api.Counters{In: 1e6}, PIDs: 5,
 		Containers: []api.ContainerStats{
 			{Name: "app", CPU: 800 * time.Millisecond, Memory: 100e6, PIDs: 4, Restarts: 2},
@@ -65,12 +65,12 @@ q quit  ↑↓ select  sort:  c [CPU]  m memory  n name
 `},
 		{"120 columns, by memory", seen(120, 8, "memory"), `
 03:04:07  pods 3  containers 2  CPU 55.0%  memory 420 MB of 1.51 GB
- POD / CONTAINER                             STATUS    CPU%       CPU    MEM / LIMIT   MEM%       MEM   RX/s   TX/s  RST
->db                                         Running     5.0  ........    300M / 1.0G   30.0  ||......      -      -    0
- web                                        Running    50.0  ||||....    120M / 512M   23.4  ||......   2.0k   1.0M    2
-   app                                                  5.0  ........    100M / 512M   19.5  ||......                  2
-   side                                                45.0  ||||....      20M / 64M   31.2  |||.....                  0
- paused                                      Paused       -         -              -      -         -      -      -    -
+ POD / CONTAINER                     STATUS    CPU%       CPU    MEM / LIMIT    HOST   MEM%       MEM   RX/s   TX/s  RST
+>db                                 Running     5.0  ........    300M / 1.0G       -   30.0  ||......      -      -    0
+ web                                Running    50.0  ||||....    120M / 512M    150M   23.4  ||......   2.0k   1.0M    2
+   app                                          5.0  ........    100M / 512M           19.5  ||......                  2
+   side                                        45.0  ||||....      20M / 64M           31.2  |||.....                  0
+ paused                              Paused       -         -              -       -      -         -      -      -    -
 q quit  ↑↓ select  sort:  c CPU  m [memory]  n name
 `},
 	} {

@@ -64,6 +64,7 @@ func (s *server) podStats(ctx context.Context, e *entry) api.PodStats {
 		st.Status = "Paused"
 	}
 	if u != nil {
+		st.HostMemory = s.engine.HostMemory(ctx, id)
 		fillStats(&st, e.Spec(), status, u)
 	}
 	return st
