@@ -39,7 +39,7 @@ func ls(a *app.App) *cobra.Command {
 				return nil
 			}
 			if format != "" {
-				return output.Template(a.Out, format, lines(images))
+				return a.ShowRows(cmd.Context(), format, lines(images))
 			}
 			return a.Show(cmd.Context(), f, images, output.Views{
 				Table: func(w io.Writer) error { return table(w, images, false) },

@@ -67,7 +67,7 @@ func Ps(a *app.App) *cobra.Command {
 				return nil
 			}
 			if format != "" {
-				return output.Template(a.Out, format, psRows(pods))
+				return a.ShowRows(cmd.Context(), format, psRows(pods))
 			}
 			shown, err := withPods(cmd.Context(), a, f, pods)
 			if err != nil {

@@ -47,7 +47,8 @@ func figuresOf(before, p api.PodStats) []figures {
 	}
 	pod := figures{
 		pod: p.Name, status: p.Status, created: p.Created, live: !p.Time.IsZero(), cpu: share(p.CPU - before.CPU),
-		memory: p.Memory, limit: p.MemoryLimit, host: p.HostMemory, disk: p.Disk, diskRate: flow(p.Disk, before.Disk), pids: p.PIDs, restarts: p.Restarts,
+		memory: p.Memory, limit: p.MemoryLimit, host: p.HostMemory,
+		disk: p.Disk, diskRate: flow(p.Disk, before.Disk), pids: p.PIDs, restarts: p.Restarts,
 	}
 	if p.Network != nil {
 		pod.network, pod.net = true, *p.Network

@@ -31,6 +31,10 @@ func (s *server) evaluate(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := jsonpath.Fill(req.Template, req.Value)
+	fill := jsonpath.Fill
+	if req.Rows {
+		fill = jsonpath.Rows
+	}
+	text, err := fill(req.Template, req.Value)
 	return api.JSONPathResult{Text: text}, err
 }

@@ -38,12 +38,23 @@ func (a *App) fillIn(ctx context.Context, template string, v any) error {
 	if reflect.ValueOf(v).Kind() == reflect.Slice {
 		v = map[string]any{"items": v}
 	}
-	raw, err := json.Marshal(v)
-	if err != nil {
+	return a.fill(ctx, api.JSONPathRequest{Template: template}, v)
+}
+
+// ShowRows prints a line for each item of a list, by a template of Go's as podman has it with --format. The
+// format "json" is the list itself.
+func (a *App) ShowRows(ctx context.Context, format string, list any) error {
+	if format == "json" {
+		return output.Format("json").Print(a.Out, list, nil)
+	}
+	return a.fill(ctx, api.JSONPathRequest{Template: format, Rows: true}, list)
+}
+
+func (a *App) fill(ctx context.Context, req api.JSONPathRequest, v any) (err error) {
+	if req.Value, err = json.Marshal(v); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	var text api.JSONPathResult
-	req := api.JSONPathRequest{Template: template, Value: raw}
 	if err := a.Client.Call(ctx, "POST", "/v1/jsonpath", nil, req, &text); err != nil {
 		return err
 	}

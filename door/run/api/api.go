@@ -389,8 +389,10 @@ type Volume struct {
 	Damage      string            `json:"damage,omitempty"` // why it cannot be used
 }
 
-// JSONPathRequest fills a template in with a value, in kubectl's language.
+// JSONPathRequest fills a template in with a value, in kubectl's language. With Rows the template is one of
+// Go's, and filled in with each item of the value, a list.
 type JSONPathRequest struct {
+	Rows     bool            `json:"rows,omitempty"`
 	Template string          `json:"template"`
 	Value    json.RawMessage `json:"value"`
 }

@@ -41,8 +41,8 @@ type PodStats struct {
 	Memory      int64            `json:"memoryBytes"`    // their working sets
 	MemoryLimit int64            `json:"memoryLimitBytes"`
 	HostMemory  int64            `json:"hostMemoryBytes,omitempty"` // that the pod's VM takes of the host; 0: not known
-	Network     *Counters        `json:"network,omitempty"` // received and sent; nil: it has none
-	Disk        Counters         `json:"disk"`              // read and written
+	Network     *Counters        `json:"network,omitempty"`         // received and sent; nil: it has none
+	Disk        Counters         `json:"disk"`                      // read and written
 	PIDs        int              `json:"pids"`
 	Containers  []ContainerStats `json:"containers,omitempty"`
 }

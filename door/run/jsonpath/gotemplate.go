@@ -1,0 +1,44 @@
+package jsonpath
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/template"
+
+	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
+)
+
+// Rows fills a template of Go's in with each item of a JSON list, a line for each, as podman does with
+// --format. "table " before the template puts the names of its fields above. The error is of api.ErrInvalid.
+func Rows(format string, list json.RawMessage) (string, error) {
+	var items []map[string]any
+	if err := json.Unmarshal(list, &items); err != nil {
+		return "", fmt.Errorf("%w value: %w", api.ErrInvalid, err)
+	}
+	text, table := strings.CutPrefix(strings.NewReplacer(`\t`, "\t", `\n`, "\n").Replace(format), "table ")
+	t, err := template.New("format").Option("missingkey=error").Funcs(template.FuncMap{"json": asJSON}).Parse(text)
+	if err != nil {
+		return "", errclass.With(api.ErrInvalid, fmt.Errorf("--format %q: %w", format, err))
+	}
+	var out bytes.Buffer
+	if table {
+		titles := strings.NewReplacer("{{.", "", "{{ .", "", " }}", "", "}}", "").Replace(text)
+		out.WriteString(strings.ToUpper(titles) + "\n")
+	}
+	for _, item := range items {
+		if err := t.Execute(&out, item); err != nil {
+			_, why, _ := strings.Cut(err.Error(), ">: ")
+			return "", errclass.With(api.ErrInvalid, fmt.Errorf("--format %q: %s", format, why))
+		}
+		out.WriteString("\n")
+	}
+	return out.String(), nil
+}
+
+func asJSON(v any) (string, error) {
+	b, err := json.Marshal(v)
+	return string(b), err
+}
