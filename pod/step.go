@@ -3,6 +3,8 @@ package pod
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
@@ -109,7 +111,7 @@ func (r *run) notDelayed(c *container) bool {
 }
 
 func (r *run) event(c *container, warning bool, reason, message string) {
-	event := Event{Time: time.Now(), Warning: warning, Reason: reason, Message: message}
+	event := Event{Time: time.Now(), Warning: warning, Reason: reason, Message: steady(message)}
 	if c != nil {
 		event.Container = c.spec.Name
 	}
@@ -121,4 +123,23 @@ func (r *run) report(event Event) {
 		r.o.Event(event)
 	}
 	r.p.log.Debug("pod event", "reason", event.Reason, "container", event.Container, "message", event.Message)
+}
+
+var (
+	// hash is an id of a runtime's, or a digest.
+	hash = regexp.MustCompile(` ?(sha\d+:)?\b[0-9a-f]{32,64}\b`)
+	// connection is a connection of this host's, which has another port each time.
+	connection = regexp.MustCompile(`([\d.]+|\[[0-9a-f:.]+\]):\d+->`)
+)
+
+// steady is a message without what is another in each error of one cause, so that its events count as one:
+// the ids of commands and containers, and the ports of connections.
+func steady(message string) string {
+	message = hash.ReplaceAllStringFunc(message, func(id string) string {
+		if strings.Contains(id, ":") {
+			return id
+		}
+		return ""
+	})
+	return connection.ReplaceAllString(message, "")
 }

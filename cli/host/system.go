@@ -22,7 +22,8 @@ func systemPrune(a *app.App) *cobra.Command {
 		Short: "Remove ended pods, images that no pod uses, and templates of an earlier guest",
 		Long: `Remove pods that have ended, images without a name that no pod uses (with --all every
 image that no pod uses), with --volumes the volumes that no pod uses, and templates that
-were made with another kernel, guest or QEMU than those of today.`,
+were made with another kernel, guest or QEMU than those of today. --all removes each template
+that no running pod was cloned from as well: the next pod of its kind takes longer to start.`,
 		Example: `  bulkhead system prune
   bulkhead system prune --all --volumes --force`,
 	}, prune.Of{

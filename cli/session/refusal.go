@@ -20,5 +20,5 @@ func refusal(err error) error {
 			why = after
 		}
 	}
-	return errors.New(text.Printable(why))
+	return errors.New(text.Printable(strings.TrimSuffix(why, ": invalid")))
 }

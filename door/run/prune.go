@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/diskusage"
 )
@@ -112,7 +113,7 @@ func imageNames(p *corev1.Pod) (names []string) {
 	return names
 }
 
-// prune removes ended pods, images that no pod uses and old templates.
+// prune removes ended pods, images that no pod uses, old templates, and with all those that no pod uses.
 func (s *server) prune(r *http.Request) (any, error) {
 	p := api.Pruned{}
 	for _, e := range s.all() {
@@ -141,8 +142,9 @@ func (s *server) prune(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	idle := s.idleTemplates(r.Context())
 	for _, t := range all {
-		if !t.Old {
+		if !t.Old && (r.URL.Query().Get("all") != "true" || !idle(t)) {
 			continue
 		}
 		if err := s.engine.RemoveTemplate(r.Context(), t.Key); err != nil {
@@ -155,6 +157,18 @@ func (s *server) prune(r *http.Request) (any, error) {
 		p.Bytes += t.Bytes
 	}
 	return p, nil
+}
+
+// idleTemplates tells of templates whether no pod that runs was cloned from them. They are built again
+// when a pod of their kind comes.
+func (s *server) idleTemplates(ctx context.Context) func(engine.Template) bool {
+	used := map[string]bool{}
+	for _, p := range s.engine.Pods() {
+		if facts, err := s.engine.Facts(ctx, p.ID); err == nil && facts.State != "stopped" {
+			used[facts.Template] = true
+		}
+	}
+	return func(t engine.Template) bool { return !used[t.Key] }
 }
 
 // diskUsage sums up what lies on the disk, and what of it prune would remove.
@@ -172,6 +186,7 @@ func (s *server) diskUsage(r *http.Request) (any, error) {
 		return nil, err
 	}
 	used := s.usedImages()
+	idle := s.idleTemplates(r.Context())
 	var pods, imgs, templates api.DiskShare
 	for _, e := range s.all() {
 		size := s.podSize(e)
@@ -192,7 +207,7 @@ func (s *server) diskUsage(r *http.Request) (any, error) {
 	}
 	for _, t := range all {
 		templates.Total, templates.Bytes = templates.Total+1, templates.Bytes+t.Bytes
-		if t.Old {
+		if t.Old || idle(t) {
 			templates.Reclaimable += t.Bytes
 		} else {
 			templates.Active++
