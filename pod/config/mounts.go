@@ -56,7 +56,11 @@ func containerMount(o *Options, mount *corev1.VolumeMount, part string, images m
 	if source == nil {
 		return nil, fmt.Errorf("the pod has no such volume")
 	}
-	out := &runtimeapi.Mount{ContainerPath: mount.MountPath, Readonly: mount.ReadOnly, MountOptions: mount.BindMountOptions}
+	place := mount.MountPath
+	if !path.IsAbs(place) {
+		place = path.Join("/", place)
+	}
+	out := &runtimeapi.Mount{ContainerPath: place, Readonly: mount.ReadOnly, MountOptions: mount.BindMountOptions}
 	if mode := mount.RecursiveReadOnly; mode != nil && *mode != corev1.RecursiveReadOnlyDisabled {
 		out.RecursiveReadOnly = true
 	}

@@ -37,9 +37,11 @@ func setDefaults(pod *corev1.Pod) {
 	spec := &pod.Spec
 	setDefault(&spec.RestartPolicy, corev1.RestartPolicyAlways)
 	setDefault(&spec.DNSPolicy, corev1.DNSClusterFirst)
-	if spec.TerminationGracePeriodSeconds == nil {
-		grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
-		spec.TerminationGracePeriodSeconds = &grace
+	switch grace := spec.TerminationGracePeriodSeconds; {
+	case grace == nil:
+		spec.TerminationGracePeriodSeconds = new(int64(corev1.DefaultTerminationGracePeriodSeconds))
+	case *grace < 0:
+		spec.TerminationGracePeriodSeconds = new(int64(1)) // as the API server takes it
 	}
 	if spec.SecurityContext == nil {
 		spec.SecurityContext = &corev1.PodSecurityContext{}

@@ -32,6 +32,14 @@ func (c checker) name(field, name string, check func(string) []string) {
 	}
 }
 
+// reference is name for what refers to an object or to a key of one: of an optional one that cannot exist the API
+// takes any name.
+func (c checker) reference(field, name string, optional *bool, check func(string) []string) {
+	if name == "" || !isTrue(optional) {
+		c.name(field, name, check)
+	}
+}
+
 func oneOf[T ~string](c checker, field string, value T, allowed ...T) {
 	for _, a := range allowed {
 		if value == a {
@@ -71,9 +79,6 @@ func validate(pod *corev1.Pod, report func(field, message string)) {
 	}
 	spec := &pod.Spec
 	oneOf(c, "spec.restartPolicy", spec.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
-	if grace := *spec.TerminationGracePeriodSeconds; grace < 0 {
-		c.fault("spec.terminationGracePeriodSeconds", "%d is negative", grace)
-	}
 	c.identity(spec)
 	c.podResources(spec)
 	volumes := c.volumes(pod)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -23,9 +24,9 @@ func (c checker) environment(container *corev1.Container, at string) {
 		case from.ConfigMapRef != nil && from.SecretRef != nil:
 			c.fault(at+"secretRef", "cannot be together with configMapRef")
 		case from.ConfigMapRef != nil:
-			c.name(at+"configMapRef.name", from.ConfigMapRef.Name, validation.IsDNS1123Subdomain)
+			c.name(at+"configMapRef.name", from.ConfigMapRef.Name, nameOrPrefix)
 		case from.SecretRef != nil:
-			c.name(at+"secretRef.name", from.SecretRef.Name, validation.IsDNS1123Subdomain)
+			c.name(at+"secretRef.name", from.SecretRef.Name, nameOrPrefix)
 		default:
 			c.fault(strings.TrimSuffix(at, "."), "names no source")
 		}
@@ -138,3 +139,6 @@ func (c checker) resourceRef(ref *corev1.ResourceFieldSelector, at string) {
 		c.fault(at+"divisor", "%s is not one of %v", divisor, divisors[kind][1:])
 	}
 }
+
+// nameOrPrefix is the check of a name that the API lets end with a dash.
+func nameOrPrefix(name string) []string { return apivalidation.NameIsDNSSubdomain(name, true) }

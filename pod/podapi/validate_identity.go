@@ -25,6 +25,15 @@ func (c checker) identity(spec *corev1.PodSpec) {
 	if spec.Subdomain != "" {
 		c.name("spec.subdomain", spec.Subdomain, validation.IsDNS1123Label)
 	}
+	if spec.ServiceAccountName != "" {
+		c.name("spec.serviceAccountName", spec.ServiceAccountName, validation.IsDNS1123Subdomain)
+	}
+	if spec.PriorityClassName != "" {
+		c.name("spec.priorityClassName", spec.PriorityClassName, validation.IsDNS1123Subdomain)
+	}
+	for i := range spec.Tolerations {
+		c.toleration(&spec.Tolerations[i], fmt.Sprintf("spec.tolerations[%d].", i))
+	}
 	if override := spec.HostnameOverride; override != nil {
 		c.name("spec.hostnameOverride", *override, validation.IsDNS1123Subdomain)
 		if len(*override) > maxHostOverride {
@@ -93,3 +102,30 @@ func isIP(text string) bool {
 }
 
 func isTrue(value *bool) bool { return value != nil && *value }
+
+// toleration checks one as the API server does, though no scheduler reads it here.
+func (c checker) toleration(t *corev1.Toleration, at string) {
+	if t.Key != "" {
+		c.name(at+"key", t.Key, validation.IsQualifiedName)
+	} else if t.Operator != corev1.TolerationOpExists {
+		c.fault(at+"operator", "must be Exists where the key is empty")
+	}
+	switch t.Operator {
+	case "", corev1.TolerationOpEqual:
+		for _, message := range validation.IsValidLabelValue(t.Value) {
+			c.fault(at+"operator", "%q: %s", t.Value, message)
+		}
+	case corev1.TolerationOpExists:
+		if t.Value != "" {
+			c.fault(at+"operator", "value must be empty where the operator is Exists")
+		}
+	default:
+		oneOf(c, at+"operator", t.Operator, corev1.TolerationOpEqual, corev1.TolerationOpExists)
+	}
+	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
+		c.fault(at+"effect", "must be NoExecute where tolerationSeconds is set")
+	}
+	if t.Effect != "" {
+		oneOf(c, at+"effect", t.Effect, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
+	}
+}

@@ -14,6 +14,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
+// sysctlName is a name with dots or slashes between its parts.
+var sysctlName = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
+
 func (c checker) podSecurity(context *corev1.PodSecurityContext) {
 	const at = "spec.securityContext."
 	c.id(at+"runAsUser", context.RunAsUser)
@@ -25,11 +28,14 @@ func (c checker) podSecurity(context *corev1.PodSecurityContext) {
 	if policy := context.SupplementalGroupsPolicy; policy != nil {
 		oneOf(c, at+"supplementalGroupsPolicy", *policy, corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)
 	}
+	if policy := context.FSGroupChangePolicy; policy != nil {
+		oneOf(c, at+"fsGroupChangePolicy", *policy, corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch)
+	}
 	c.seccomp(context.SeccompProfile, at+"seccompProfile.")
 	names := map[string]bool{}
 	for i, sysctl := range context.Sysctls {
 		field := fmt.Sprintf("%ssysctls[%d].name", at, i)
-		if sysctl.Name == "" || strings.ContainsAny(sysctl.Name, " \n") || strings.Contains(sysctl.Name, "..") {
+		if len(sysctl.Name) > 253 || !sysctlName.MatchString(sysctl.Name) {
 			c.fault(field, "%q is not the name of a sysctl", sysctl.Name)
 		}
 		if names[sysctl.Name] {

@@ -55,17 +55,17 @@ func (c checker) volume(pod *corev1.Pod, source *corev1.VolumeSource, at string)
 	}
 	if from := source.ConfigMap; from != nil {
 		kinds++
-		c.name(at+"configMap.name", from.Name, validation.IsDNS1123Subdomain)
+		c.reference(at+"configMap.name", from.Name, from.Optional, validation.IsDNS1123Subdomain)
 		c.mode(at+"configMap.defaultMode", from.DefaultMode)
 		c.id(at+"configMap.defaultUser", from.DefaultUser)
-		c.items(from.Items, at+"configMap.")
+		c.items(from.Items, from.Optional, at+"configMap.")
 	}
 	if from := source.Secret; from != nil {
 		kinds++
-		c.name(at+"secret.secretName", from.SecretName, validation.IsDNS1123Subdomain)
+		c.reference(at+"secret.secretName", from.SecretName, from.Optional, validation.IsDNS1123Subdomain)
 		c.mode(at+"secret.defaultMode", from.DefaultMode)
 		c.id(at+"secret.defaultUser", from.DefaultUser)
-		c.items(from.Items, at+"secret.")
+		c.items(from.Items, from.Optional, at+"secret.")
 	}
 	if from := source.DownwardAPI; from != nil {
 		kinds++
@@ -133,9 +133,9 @@ func (c checker) projected(pod *corev1.Pod, sources []corev1.VolumeProjection, a
 		}
 		paths[name] = true
 	}
-	keys := func(at, name string, items []corev1.KeyToPath) {
-		c.name(at+"name", name, validation.IsDNS1123Subdomain)
-		c.items(items, at)
+	keys := func(at, name string, optional *bool, items []corev1.KeyToPath) {
+		c.reference(at+"name", name, optional, validation.IsDNS1123Subdomain)
+		c.items(items, optional, at)
 		for i, item := range items {
 			once(fmt.Sprintf("%sitems[%d].path", at, i), item.Path)
 		}
@@ -145,11 +145,11 @@ func (c checker) projected(pod *corev1.Pod, sources []corev1.VolumeProjection, a
 		kinds := 0
 		if from := source.ConfigMap; from != nil {
 			kinds++
-			keys(at+"configMap.", from.Name, from.Items)
+			keys(at+"configMap.", from.Name, from.Optional, from.Items)
 		}
 		if from := source.Secret; from != nil {
 			kinds++
-			keys(at+"secret.", from.Name, from.Items)
+			keys(at+"secret.", from.Name, from.Optional, from.Items)
 		}
 		if from := source.DownwardAPI; from != nil {
 			kinds++
@@ -164,10 +164,10 @@ func (c checker) projected(pod *corev1.Pod, sources []corev1.VolumeProjection, a
 	}
 }
 
-func (c checker) items(items []corev1.KeyToPath, at string) {
+func (c checker) items(items []corev1.KeyToPath, optional *bool, at string) {
 	for i, item := range items {
 		at := fmt.Sprintf("%sitems[%d].", at, i)
-		c.name(at+"key", item.Key, validation.IsConfigMapKey)
+		c.reference(at+"key", item.Key, optional, validation.IsConfigMapKey)
 		c.path(at+"path", item.Path)
 		c.mode(at+"mode", item.Mode)
 		c.id(at+"user", item.User)
@@ -233,15 +233,16 @@ func (c checker) mounts(container *corev1.Container, at string, volumes map[stri
 		case !volumes[mount.Name]:
 			c.fault(at+"name", "there is no volume %q", mount.Name)
 		}
+		place := path.Join("/", mount.MountPath) // one that is relative begins at the root
 		switch {
 		case mount.MountPath == "":
 			c.fault(at+"mountPath", "is required")
-		case !path.IsAbs(mount.MountPath) || path.Clean(mount.MountPath) == "/" || strings.ContainsAny(mount.MountPath, ":\x00"):
+		case place == "/" || strings.ContainsAny(mount.MountPath, ":\x00"):
 			c.fault(at+"mountPath", "%q is not a place for a volume", mount.MountPath)
-		case paths[path.Clean(mount.MountPath)]:
+		case paths[place]:
 			c.fault(at+"mountPath", "%q is there twice", mount.MountPath)
 		}
-		paths[path.Clean(mount.MountPath)] = true
+		paths[place] = true
 		c.mountOptions(&mount, at)
 	}
 }
