@@ -14,7 +14,8 @@ import (
 )
 
 // full is a pod with most of the fields whose values the API restricts.
-const full = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default","labels":{"app":"web"},"annotations":{"note":"x"}},
+const full = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default",
+"labels":{"app":"web"},"annotations":{"note":"x"}},
 "spec":{"restartPolicy":"Always","terminationGracePeriodSeconds":30,"activeDeadlineSeconds":60,"hostname":"host","subdomain":"sub",
 "serviceAccountName":"default","schedulerName":"default-scheduler","priorityClassName":"high",
 "dnsPolicy":"None","enableServiceLinks":true,

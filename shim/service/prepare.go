@@ -40,11 +40,11 @@ func (e extension) run(ctx context.Context, conn *net.UnixConn, p sandbox.Proces
 	w := stream.NewWriter(conn)
 	// What a shell would say too is an exit code. Any other refusal is an error.
 	if exit := e.refused(p); exit != nil {
-		channel := stream.Stderr
+		channel, end := stream.Stderr, "\n"
 		if !r.Stderr {
-			channel = stream.Stdout
+			channel, end = stream.Stdout, "\r\n" // a terminal
 		}
-		_ = w.Frame(channel, []byte(exit.Message+"\n"))
+		_ = w.Frame(channel, []byte("bulkhead: "+exit.Message+end))
 		_ = w.Frame(stream.Exited, stream.EncodeExit(exit.Code))
 	} else {
 		finish(w, sandbox.Exit{}, err)

@@ -171,7 +171,8 @@ func TestPreparedThatCannotRun(t *testing.T) {
 				if err == nil || err.Error() != "start: executable not found" || told != "" {
 					t.Errorf("code %d, %v, told %q", code, err, told)
 				}
-			} else if code != tc.code || err != nil || told != "exec: x: no\n" {
+			} else if code != tc.code || err != nil || strings.TrimRight(told, "\r\n") != "bulkhead: exec: x: no" ||
+				strings.HasSuffix(told, "\r\n") != tc.terminal {
 				t.Errorf("code %d, %v, told %q", code, err, told)
 			}
 			if silent != "" {
