@@ -67,7 +67,7 @@ func TestCrictl(t *testing.T) {
 		{line: "inspectp POD", want: `(?s)"forked".*"ip": "10\.88\.`},
 		{line: "exec -s ID hostname", want: "^typed\n"},
 		{line: "exec -s ID false", want: "exited with 1", fails: true},
-		{line: "exec -s ID nothere", want: "not found in \\$PATH", fails: true},
+		{line: "exec -s ID nothere", want: "not found in the container's PATH", fails: true},
 		{line: "exec -s --timeout 1 ID sleep 1000", want: "timed out", fails: true},
 		{line: "exec ID hostname", want: "^typed\n"},
 		{line: "exec ID false", want: "exit code 1", fails: true},
