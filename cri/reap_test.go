@@ -28,6 +28,10 @@ func TestReapHalfMade(t *testing.T) {
 	// What a killed engine leaves is a copy of the disk at that moment.
 	crashed := enginetest.Roots(t)
 	copySmall(t, crashed.Data, roots.Data)
+	// The copy's engines have a state directory of their own, which the killed one has not noted.
+	if err := os.Remove(filepath.Join(crashed.Data, o.Instance+".state")); err != nil {
+		t.Fatal(err)
+	}
 	release()
 	other := testOptions(t, crashed)
 	other.Instance = "other"
