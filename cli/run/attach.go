@@ -67,7 +67,9 @@ func (r *runner) attach(ctx context.Context, uid string, in api.Interactive) {
 		at.live.w = r.app.Out
 		streams.Out = &at.live
 	}
-	go func() { at.ended <- session.Carry(ctx, &streams, conn, session.Options{Stdin: in.Stdin, TTY: at.tty}) }()
+	go func() {
+		at.ended <- session.Carry(ctx, &streams, conn, session.Options{Stdin: in.Stdin, TTY: at.tty, Redraw: true})
+	}()
 }
 
 // log prints a piece of the log unless the terminal shows it. While a terminal is

@@ -21,9 +21,11 @@ import (
 // Options say how this process's standard streams are joined to a process of a
 // pod.
 type Options struct {
-	Stdin bool   // it is passed on
-	TTY   bool   // this side's terminal is the process's
-	keys  []byte // that end the session; the process lives on
+	Stdin bool // it is passed on
+	TTY   bool // this side's terminal is the process's
+	// Redraw has the process draw its prompt again: it may have done so before the session.
+	Redraw bool
+	keys   []byte // that end the session; the process lives on
 }
 
 // Check says early what a session cannot have.
@@ -69,7 +71,7 @@ func Carry(ctx context.Context, a *app.App, conn net.Conn, o Options) error {
 			return err
 		}
 		defer raw.Restore()
-		sizes, stopSizes := tty.Sizes(raw.FD)
+		sizes, stopSizes := tty.Sizes(raw.FD, o.Redraw)
 		defer stopSizes()
 		std.Resize = sizes
 	}

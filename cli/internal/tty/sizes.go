@@ -25,8 +25,9 @@ func Size(of any) api.Size {
 	return api.Size{Width: uint16(w), Height: uint16(h)}
 }
 
-// Sizes sends the terminal's size now and at every change of it.
-func Sizes(fd int) (<-chan stream.Size, func()) {
+// Sizes sends the terminal's size now and at every change of it. With redraw it first sends another height, since a
+// program draws its screen or prompt again only when the size has changed.
+func Sizes(fd int, redraw bool) (<-chan stream.Size, func()) {
 	changes := make(chan os.Signal, 1)
 	sizes := make(chan stream.Size, 1)
 	done := make(chan struct{})
@@ -45,10 +46,16 @@ func Sizes(fd int) (<-chan stream.Size, func()) {
 			if err != nil {
 				continue // the terminal went away; the stream's end tells
 			}
-			select {
-			case sizes <- stream.Size{Width: uint16(w), Height: uint16(h)}:
-			case <-done:
-				return
+			next := []stream.Size{{Width: uint16(w), Height: uint16(h)}}
+			if redraw {
+				next, redraw = append([]stream.Size{{Width: uint16(w), Height: uint16(h) + 1}}, next...), false
+			}
+			for _, size := range next {
+				select {
+				case sizes <- size:
+				case <-done:
+					return
+				}
 			}
 		}
 	}()
