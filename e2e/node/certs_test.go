@@ -24,7 +24,7 @@ import (
 func TestCertificates(t *testing.T) {
 	w := newControlPlane(t)
 	ctx := testdeadline.Context(t, 3*time.Minute)
-	grants, approve := documented(t)
+	grants, looks, approve := documented(t)
 	for _, grant := range grants {
 		w.shell(ctx, t, grant)
 	}
@@ -53,7 +53,17 @@ func TestCertificates(t *testing.T) {
 		}
 		return nil
 	})
-	w.shell(ctx, t, approve)
+	name := w.request(ctx, t, certificatesv1.KubeletServingSignerName)
+	var seen strings.Builder
+	for _, look := range looks {
+		seen.WriteString(w.shell(ctx, t, strings.ReplaceAll(look, "NAME", name)))
+	}
+	for _, want := range []string{name, node, "system:nodes", "CN = " + node, "DNS:" + testkube.NodeName, "IP Address:"} {
+		if !strings.Contains(seen.String(), want) {
+			t.Errorf("an administrator does not see %q: %s", want, seen.String())
+		}
+	}
+	w.shell(ctx, t, strings.ReplaceAll(approve, "NAME", name))
 	w.answers(ctx, t)
 	w.node.Stop(t)
 	ending, err := w.Ending(node, "system:nodes", testdeadline.For(2*time.Minute))
@@ -91,15 +101,27 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// documented are the commands of docs/node.md for certificates: those that grant, and the one that approves.
-func documented(t *testing.T) (grants []string, approve string) {
+// documented are the commands of docs/node.md for certificates: those that grant, those that show a request, and the one that
+// approves it.
+func documented(t *testing.T) (grants, looks []string, approve string) {
 	t.Helper()
-	grants = lines(t, "kubectl create clusterrolebinding")
+	grants, looks = lines(t, "kubectl create clusterrolebinding"), lines(t, "kubectl get csr")
 	approves := lines(t, "kubectl certificate approve")
-	if len(grants) != 3 || len(approves) != 1 {
-		t.Fatalf("docs/node.md has %q and %q", grants, approves)
+	if len(grants) != 3 || len(looks) != 3 || len(approves) != 1 {
+		t.Fatalf("docs/node.md has %q, %q and %q", grants, looks, approves)
 	}
-	return grants, approves[0]
+	return grants, looks, approves[0]
+}
+
+// request is the name of the only request to a signer.
+func (w *world) request(ctx context.Context, t *testing.T, signer string) string {
+	t.Helper()
+	of := metav1.ListOptions{FieldSelector: "spec.signerName=" + signer}
+	list, err := w.Client.CertificatesV1().CertificateSigningRequests().List(ctx, of)
+	if err != nil || len(list.Items) != 1 {
+		t.Fatalf("requests to %s: %v, %v", signer, list, err)
+	}
+	return list.Items[0].Name
 }
 
 // answers waits until the API server has an answer of the node's: it takes no certificate but of the cluster's
@@ -115,14 +137,16 @@ func (w *world) answers(ctx context.Context, t *testing.T) {
 	})
 }
 
-// shell runs a line of a user's.
-func (w *world) shell(ctx context.Context, t *testing.T, line string) {
+// shell runs a line of a user's, and returns what it prints.
+func (w *world) shell(ctx context.Context, t *testing.T, line string) string {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, "sh", "-ec", line)
 	cmd.Env = w.user.Env()
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
 		t.Fatalf("%s: %v: %s", line, err, out)
 	}
+	return string(out)
 }
 
 // asked counts a user's requests to a signer.

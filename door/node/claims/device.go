@@ -3,6 +3,7 @@ package claims
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -11,7 +12,7 @@ import (
 // devices has each device be looked at and formatted by one pod at a time: a second one that had seen it blank would format what
 // the first one has written by then. Its methods may be called at once.
 type devices struct {
-	read func(path string) (string, error) // signature
+	read func(*os.File) (string, error) // signature
 
 	mu   sync.Mutex
 	held map[device]chan struct{} // closed when it is free
@@ -25,16 +26,37 @@ func identify(path string) (device, error) {
 	if err := unix.Stat(path, &st); err != nil {
 		return device{}, fmt.Errorf("look at %s: %w", path, err)
 	}
-	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
-		return device{number: st.Rdev}, nil
-	}
-	return device{st.Dev, st.Ino}, nil
+	return identity(&st), nil
 }
 
-// look returns the signature of a device, which is the caller's until free. A device that does not answer is waited for beside
-// the caller, who has an error when ctx ends; there is one such wait for each device.
-func (d *devices) look(ctx context.Context, path string) (found string, free func(), err error) {
+// stillAt is an error unless path leads to the open device.
+func stillAt(path string, dev *os.File) error {
+	now, err := identify(path)
+	if err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dev.Fd()), &st); err != nil {
+		return fmt.Errorf("look at %s: %w", path, err)
+	}
+	if identity(&st) != now {
+		return fmt.Errorf("%s leads to another device than a moment ago", path)
+	}
+	return nil
+}
+
+func identity(st *unix.Stat_t) device {
+	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
+		return device{number: st.Rdev}
+	}
+	return device{st.Dev, st.Ino}
+}
+
+// look opens a device and returns its signature. The device is the caller's until free, which closes it. Look waits for a device
+// that does not answer beside the caller, who gets an error when ctx ends. There is one such wait for each device.
+func (d *devices) look(ctx context.Context, path string) (dev *os.File, found string, free func(), err error) {
 	type result struct {
+		dev   *os.File
 		found string
 		free  func()
 		err   error
@@ -42,11 +64,7 @@ func (d *devices) look(ctx context.Context, path string) (found string, free fun
 	done := make(chan result)
 	go func() {
 		var r result
-		if r.free, r.err = d.hold(ctx, path); r.err == nil {
-			if r.found, r.err = d.read(path); r.err != nil {
-				r.free()
-			}
-		}
+		r.dev, r.found, r.free, r.err = d.open(ctx, path)
 		select {
 		case done <- r:
 		case <-ctx.Done():
@@ -57,10 +75,34 @@ func (d *devices) look(ctx context.Context, path string) (found string, free fun
 	}()
 	select {
 	case r := <-done:
-		return r.found, r.free, r.err
+		return r.dev, r.found, r.free, r.err
 	case <-ctx.Done():
-		return "", nil, fmt.Errorf("%s does not answer: %w", path, context.Cause(ctx))
+		return nil, "", nil, fmt.Errorf("%s does not answer: %w", path, context.Cause(ctx))
 	}
+}
+
+// open waits for the device's turn before it touches it.
+func (d *devices) open(ctx context.Context, path string) (dev *os.File, found string, free func(), err error) {
+	release, err := d.hold(ctx, path)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	if dev, err = os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
+		release()
+		return nil, "", nil, err
+	}
+	free = func() {
+		dev.Close()
+		release()
+	}
+	if err = stillAt(path, dev); err == nil {
+		found, err = d.read(dev)
+	}
+	if err != nil {
+		free()
+		return nil, "", nil, err
+	}
+	return dev, found, free, nil
 }
 
 // hold waits until a device is nobody's, and has it be the caller's until free.

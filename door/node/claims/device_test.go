@@ -28,19 +28,19 @@ func TestOneAtATime(t *testing.T) {
 	ctx := testdeadline.Context(t, 10*time.Second)
 	path, other := fakeDevice(t)
 	var formatted atomic.Bool
-	d := &devices{held: map[device]chan struct{}{}, read: func(string) (string, error) {
+	d := &devices{held: map[device]chan struct{}{}, read: func(*os.File) (string, error) {
 		if formatted.Load() {
 			return ext4, nil
 		}
 		return "", nil
 	}}
-	found, free, err := d.look(ctx, path)
+	_, found, free, err := d.look(ctx, path)
 	if err != nil || found != "" {
 		t.Fatalf("%q, %v", found, err)
 	}
 	second := make(chan string, 1)
 	go func() {
-		found, free, err := d.look(ctx, other)
+		_, found, free, err := d.look(ctx, other)
 		if err != nil {
 			found = err.Error()
 		} else {
@@ -50,7 +50,7 @@ func TestOneAtATime(t *testing.T) {
 	}()
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	if _, _, err := d.look(short, other); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, _, err := d.look(short, other); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a device that is another's: %v", err)
 	}
 	formatted.Store(true)
@@ -69,7 +69,7 @@ func TestSilentDevice(t *testing.T) {
 	answer := make(chan struct{})
 	var asked atomic.Int32
 	k := w.open(t)
-	k.devices.read = func(string) (string, error) {
+	k.devices.read = func(*os.File) (string, error) {
 		asked.Add(1)
 		<-answer
 		return ext4, nil

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"time"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -33,7 +32,7 @@ func (v *Volumes) disk(ctx context.Context, r record) (Place, error) {
 	if fs := local.FSType; fs != nil && *fs != "" && *fs != ext4 {
 		return Place{}, fmt.Errorf("file system %q of %s: the VMs of this node mount %s alone", *fs, local.Path, ext4)
 	}
-	found, free, err := v.k.devices.look(ctx, local.Path)
+	dev, found, free, err := v.k.devices.look(ctx, local.Path)
 	if err != nil {
 		return Place{}, err
 	}
@@ -47,36 +46,36 @@ func (v *Volumes) disk(ctx context.Context, r record) (Place, error) {
 	case r.Place != nil:
 		return Place{}, fmt.Errorf("%s is blank, and had %s when the pod got it", local.Path, ext4)
 	default:
-		if err := format(ctx, local.Path); err != nil {
+		if err := format(ctx, dev); err != nil {
 			return Place{}, err
 		}
+	}
+	if err := stillAt(local.Path, dev); err != nil {
+		return Place{}, err
 	}
 	return Place{Path: local.Path, Disk: true, ReadOnly: r.ReadOnly}, nil
 }
 
-// format makes a file system. What is half made is neither blank nor a file system, so nobody's. A pod that ends meanwhile does
-// not end it.
-func format(ctx context.Context, path string) error {
+// format makes a file system on the open device that was judged, whatever its path leads to by now. What is half made is
+// neither blank nor a file system, so no pod gets it. A pod that ends meanwhile does not end it.
+func format(ctx context.Context, dev *os.File) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), formatTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard", path)
+	cmd := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard", "/proc/self/fd/3")
+	cmd.ExtraFiles = []*os.File{dev} // its descriptor 3
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 	if found, err := exec.LookPath("/usr/sbin/mkfs.ext4"); err == nil { // which may not be in the node's own PATH
 		cmd.Path, cmd.Err = found, nil
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("format %s: mkfs.ext4: %w: %.500q", path, err, bytes.TrimSpace(out))
+		return fmt.Errorf("format %s: mkfs.ext4: %w: %.500q", dev.Name(), err, bytes.TrimSpace(out))
 	}
 	return nil
 }
 
 // signature is ext4, empty for a device that is blank, and "?" for any other, whose pod may have written what it likes.
-func signature(path string) (string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
+func signature(f *os.File) (string, error) {
+	path := f.Name()
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return "", fmt.Errorf("measure %s: %w", path, err)

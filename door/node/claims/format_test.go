@@ -2,6 +2,7 @@ package claims
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,7 +63,7 @@ func TestDisk(t *testing.T) {
 				t.Errorf("formatted: %t", !tt.formatted)
 			}
 			if tt.formatted {
-				if found, err := signature(path); err != nil || found != ext4 {
+				if found, err := signatureAt(t, path); err != nil || found != ext4 {
 					t.Errorf("formatted: %q, %v", found, err)
 				}
 			}
@@ -145,8 +146,45 @@ func TestSmallDevices(t *testing.T) {
 		if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if found, err := signature(path); err != nil || found != "" {
+		if found, err := signatureAt(t, path); err != nil || found != "" {
 			t.Errorf("%d bytes: %q, %v", size, found, err)
 		}
 	}
+}
+
+// TestJudgedIsFormatted: a device that takes the place of the one that was judged blank is not formatted, and no pod gets it.
+func TestJudgedIsFormatted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	path, other := filepath.Join(w.data, "disk"), filepath.Join(w.data, "other")
+	full := make([]byte, 16<<20)
+	full[1<<20+1] = 1 // beyond what is looked at
+	if err := errors.Join(os.WriteFile(path, make([]byte, 16<<20), 0o600), os.WriteFile(other, full, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	k := w.open(t)
+	k.devices.read = func(f *os.File) (string, error) {
+		found, err := signature(f)
+		return found, errors.Join(err, os.Rename(path, path+".judged"), os.Rename(other, path))
+	}
+	w.pv.Spec.Local.Path = path
+	if place, err := k.Of(w.pod, w.dir).disk(t.Context(), record{PV: w.pv}); err == nil || !strings.Contains(err.Error(), "leads to another") {
+		t.Errorf("%v, %v", place, err)
+	}
+	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, full) {
+		t.Errorf("the other device was written: %v", err)
+	}
+	if found, err := signatureAt(t, path+".judged"); err != nil || found != ext4 {
+		t.Errorf("the judged device has %q: %v", found, err)
+	}
+}
+
+func signatureAt(t *testing.T, path string) (string, error) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	return signature(f)
 }
