@@ -38,6 +38,29 @@ var keepClass = map[corev1.PodQOSClass]string{
 func (p *Pod) Resize(name string, next corev1.ResourceRequirements) (generation int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	wanted, err := p.resized(name, next)
+	if err != nil {
+		return 0, err
+	}
+	p.wanted, p.refused = wanted, nil
+	p.asked++
+	p.Changed()
+	return wanted.Generation, nil
+}
+
+// CanResize returns what Resize would, and does nothing.
+func (p *Pod) CanResize(name string, next corev1.ResourceRequirements) (generation int64, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	wanted, err := p.resized(name, next)
+	if err != nil {
+		return 0, err
+	}
+	return wanted.Generation, nil
+}
+
+// resized is the pod as Resize wants it. It is called with mu held.
+func (p *Pod) resized(name string, next corev1.ResourceRequirements) (*corev1.Pod, error) {
 	wanted := p.wanted
 	if wanted == nil {
 		wanted = p.pod
@@ -45,22 +68,19 @@ func (p *Pod) Resize(name string, next corev1.ResourceRequirements) (generation 
 	wanted = wanted.DeepCopy()
 	container := resize.Container(&wanted.Spec, name)
 	if container == nil {
-		return 0, fmt.Errorf("pod %s: container %q %w: it is none of the pod's containers or sidecars", p.pod.Name, name, ErrResize)
+		return nil, fmt.Errorf("pod %s: container %q %w: it is none of the pod's containers or sidecars", p.pod.Name, name, ErrResize)
 	}
 	before := podspec.QOS(wanted)
 	if err := resize.Check(container.Resources, next); err != nil {
-		return 0, fmt.Errorf("pod %s: container %s %w: %w", p.pod.Name, name, ErrResize, err)
+		return nil, fmt.Errorf("pod %s: container %s %w: %w", p.pod.Name, name, ErrResize, err)
 	}
 	container.Resources = *next.DeepCopy()
 	if after := podspec.QOS(wanted); after != before {
-		return 0, fmt.Errorf("pod %s: container %s %w: the pod's QoS class would change from %s to %s: %s",
+		return nil, fmt.Errorf("pod %s: container %s %w: the pod's QoS class would change from %s to %s: %s",
 			p.pod.Name, name, ErrResize, before, after, keepClass[before])
 	}
 	wanted.Generation++
-	p.wanted, p.refused = wanted, nil
-	p.asked++
-	p.Changed()
-	return wanted.Generation, nil
+	return wanted, nil
 }
 
 // Spec is the pod as it is asked for: as it was given, and resized or updated since. The

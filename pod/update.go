@@ -25,18 +25,32 @@ import (
 func (p *Pod) Update(next *corev1.Pod, refused *podstatus.Condition) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before := p.wanted
-	if before == nil {
-		before = p.pod
-	}
-	wanted := Updated(before, next)
-	if equality.Semantic.DeepEqual(before, wanted) && equality.Semantic.DeepEqual(p.refused, refused) {
+	wanted, changed := p.updated(next, refused)
+	if !changed {
 		return false
 	}
 	p.wanted, p.refused = wanted, refused
 	p.asked++
 	p.Changed()
 	return true
+}
+
+// Differs returns what Update would, and does nothing.
+func (p *Pod) Differs(next *corev1.Pod, refused *podstatus.Condition) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, changed := p.updated(next, refused)
+	return changed
+}
+
+// updated is the pod as Update wants it. It is called with mu held.
+func (p *Pod) updated(next *corev1.Pod, refused *podstatus.Condition) (wanted *corev1.Pod, changed bool) {
+	before := p.wanted
+	if before == nil {
+		before = p.pod
+	}
+	wanted = Updated(before, next)
+	return wanted, !equality.Semantic.DeepEqual(before, wanted) || !equality.Semantic.DeepEqual(p.refused, refused)
 }
 
 // Updated is a copy of a pod, with what an Update takes over of its newer version next: no annotation that is

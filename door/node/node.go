@@ -213,7 +213,7 @@ func (n *node) wake(uid types.UID) {
 func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	o := n.o
 	n.guard()
-	admits := admission.New(func() *corev1.Node { return n.keeper.Node() }, n.runtime.Backend().Refuse, n.admits)
+	admits := admission.New(func() *corev1.Node { return n.keeper.Last() }, n.runtime.Backend().Refuse, n.admits)
 	n.status = status.New(status.Options{
 		Client: n.client, Pod: n.cache.Get, Logger: o.Logger,
 		Status: n.statusOf,

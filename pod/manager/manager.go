@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -108,7 +109,12 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 		return nil, fmt.Errorf("read the pods: %w", err)
 	}
 	for _, d := range list {
-		if err := m.takeOver(ctx, d.Name()); err != nil {
+		err := m.takeOver(ctx, d.Name())
+		if errors.Is(err, errHost) {
+			m.Close()
+			return nil, err
+		}
+		if err != nil {
 			m.o.Logger.Error("a pod cannot be taken over", "uid", d.Name(), "error", err)
 		}
 	}
@@ -126,6 +132,9 @@ func (m *Manager) takeOver(ctx context.Context, uid string) error {
 	if errors.Is(err, os.ErrNotExist) {
 		// A crash between its directory and its record: it never was.
 		return os.RemoveAll(filepath.Join(m.o.Dir, uid))
+	}
+	if isHost(err) {
+		return fmt.Errorf("read the record of pod %s: %w: %w", uid, errHost, err)
 	}
 	if err == nil && (rec.Pod == nil || string(rec.Pod.UID) != uid) {
 		err = errors.New("it is the record of another pod")
@@ -146,6 +155,14 @@ func (m *Manager) takeOver(ctx context.Context, uid string) error {
 	}
 	m.pods[types.UID(uid)] = p
 	return nil
+}
+
+// errHost is matched by an error that says nothing about a record: whoever took it for damage would end a pod that runs well.
+var errHost = errors.New("the host cannot read it now (nothing was changed: start again when it can)")
+
+func isHost(err error) bool {
+	return slices.ContainsFunc([]error{syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ESTALE, syscall.ETIMEDOUT},
+		func(one error) bool { return errors.Is(err, one) })
 }
 
 // goOn supervises a pod that was taken over, and ends the one that nobody wants.

@@ -138,10 +138,12 @@ func (p *Pod) ask(name string, limits, requests map[string]string) (generation i
 			(*list.of)[corev1.ResourceName(key)] = quantity
 		}
 	}
-	if generation, err = p.p.Resize(name, next); err != nil {
+	if generation, err = p.p.CanResize(name, next); err != nil {
 		return 0, errclass.With(ErrInvalid, err)
 	}
+	before := p.rec
 	p.rec.begins(p.rec.spec())
+	p.rec.Resources = maps.Clone(p.rec.Resources)
 	if p.rec.Resources == nil {
 		p.rec.Resources = map[string]corev1.ResourceRequirements{}
 	}
@@ -149,7 +151,11 @@ func (p *Pod) ask(name string, limits, requests map[string]string) (generation i
 		p.rec.Resources[other] = resourcesOf(spec, other)
 	}
 	p.rec.Resources[name], p.rec.Generation = next, generation
-	return generation, p.save()
+	if err := p.save(); err != nil { // the next manager would give the pod what it had
+		p.rec = before
+		return 0, fmt.Errorf("resize pod %s: %w", p.Key(), err)
+	}
+	return p.p.Resize(name, next)
 }
 
 // follow adds to what is requested the new limits of what was requested to its

@@ -20,7 +20,7 @@ func (p *Pod) Update(next *corev1.Pod, refused *podstatus.Condition) error {
 	if p.rec.Ended != nil {
 		return nil
 	}
-	resized := run.Update(next, refused) && refused == nil
+	resized := refused == nil && run.Differs(next, refused)
 	before, given := p.rec, p.rec.spec()
 	wanted := pod.Updated(given, next)
 	dirty := next.Generation > given.Generation
@@ -29,13 +29,13 @@ func (p *Pod) Update(next *corev1.Pod, refused *podstatus.Condition) error {
 		p.rec.Changed, dirty = changed, true
 	}
 	resized = resized && p.noteResources(given, wanted)
-	if !dirty && !resized {
-		return nil
+	if dirty || resized {
+		if err := p.save(); err != nil {
+			p.rec = before
+			return fmt.Errorf("update pod %s: %w", p.Key(), err)
+		}
 	}
-	if err := p.save(); err != nil {
-		p.rec = before
-		return fmt.Errorf("update pod %s: %w", p.Key(), err)
-	}
+	run.Update(next, refused) // what the next manager goes on with
 	if resized {
 		p.settleBeside(run, done, next.Generation)
 	}

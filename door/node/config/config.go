@@ -141,12 +141,15 @@ func (c *Config) Check() error {
 	if c.Kubeconfig == "" && c.Manifests == "" {
 		return errors.New("kubeconfig or manifests is required")
 	}
-	if c.Manifests != "" {
-		at, err := filepath.Abs(c.Manifests) // another program may be given it
-		if err != nil {
-			return fmt.Errorf("manifests: %w", err)
+	for key, dir := range map[string]*string{"manifests": &c.Manifests, "root-dir": &c.RootDir} {
+		if *dir == "" {
+			continue
 		}
-		c.Manifests = at
+		at, err := filepath.Abs(*dir) // another program may be given it
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		*dir = at
 	}
 	if path, is := strings.CutPrefix(c.Endpoint, "unix://"); c.Endpoint != "" && (!is || !strings.HasPrefix(path, "/")) {
 		return fmt.Errorf("cri-endpoint %q is no unix:///PATH", c.Endpoint)
@@ -166,11 +169,6 @@ func (c *Config) Check() error {
 			if _, err := netip.ParseAddr(one); one != "" && err != nil {
 				return fmt.Errorf("%s %q is no IP address", key, one)
 			}
-		}
-	}
-	if c.RootDir != "" {
-		if err := settings.Absolute("root-dir", c.RootDir); err != nil {
-			return err
 		}
 	}
 	for key, dirs := range map[string][]string{"cni-conf-dir": {c.CNIConf}, "cni-bin-dir": c.CNIBin} {

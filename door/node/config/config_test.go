@@ -41,9 +41,9 @@ func TestManifests(t *testing.T) {
 	for given, want := range map[string]string{"m": filepath.Join(here, "m"), "./a/../m/": filepath.Join(here, "m"), "/etc/m": "/etc/m"} {
 		var c Config
 		c.Add(pflag.NewFlagSet("", pflag.ContinueOnError))
-		c.Manifests = given
-		if err := c.Check(); err != nil || c.Manifests != want || !slices.Contains(c.Args(), "--manifests="+want) {
-			t.Errorf("%s: %s, %v", given, c.Manifests, err)
+		c.Manifests, c.RootDir = given, given
+		if err := c.Check(); err != nil || c.Manifests != want || c.RootDir != want || !slices.Contains(c.Args(), "--manifests="+want) {
+			t.Errorf("%s: %s, %s, %v", given, c.Manifests, c.RootDir, err)
 		}
 	}
 }

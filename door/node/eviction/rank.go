@@ -32,7 +32,7 @@ func rank(s Signal, pods []*corev1.Pod, usage map[types.UID]Usage) {
 		return 1
 	}
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
-		return cmp.Or(cmp.Compare(exceeds(a.UID), exceeds(b.UID)), cmp.Compare(priority(a), priority(b)),
+		return cmp.Or(cmp.Compare(exceeds(a.UID), exceeds(b.UID)), cmp.Compare(Priority(a), Priority(b)),
 			cmp.Compare(beyond[b.UID], beyond[a.UID]))
 	})
 }
@@ -49,7 +49,8 @@ func mostMemory(pod *corev1.Pod) uint64 {
 	return uint64(limits.Memory().Value())
 }
 
-func priority(pod *corev1.Pod) int32 {
+// Priority is a pod's, 0 for one that has none.
+func Priority(pod *corev1.Pod) int32 {
 	if pod.Spec.Priority == nil {
 		return 0
 	}

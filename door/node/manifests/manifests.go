@@ -61,6 +61,8 @@ type file struct {
 	uid types.UID // of the pod that it is, or was; empty for none
 	pod *corev1.Pod
 	err error
+	// whole: the file says a pod, which may be that of another file.
+	whole bool
 }
 
 var _ pods.Source = (*Source)(nil)
@@ -137,7 +139,7 @@ func (s *Source) Live(_ context.Context, _, _ string, uid types.UID) (bool, erro
 		return false, s.fault
 	}
 	for name, f := range s.files {
-		if f.err != nil && f.uid == "" {
+		if f.err != nil && f.uid == "" && !f.whole {
 			return false, fmt.Errorf("the pod may be that of %s, which is not readable: %w", name, f.err)
 		}
 	}

@@ -284,6 +284,24 @@ func TestBadFileEndsNothing(t *testing.T) {
 	}
 }
 
+// TestSecondFile: a file that is changed to name another file's pod ends nothing, and keeps no pod whose file is gone.
+func TestSecondFile(t *testing.T) {
+	w := newWorld(t, map[string]string{"p": podOf("p", ""), "q": podOf("q", "")})
+	before := w.s.Named("default", "q-node")
+	w.write("q", podOf("p", ""))
+	w.until("the fault", w.problem("q", "is that of p already"))
+	if w.s.Get(before.UID) == nil {
+		t.Error("the pod that the file was before has ended")
+	}
+	if all := w.s.All(); len(all) != 2 {
+		t.Errorf("pods %v", all)
+	}
+	w.open()
+	if live, err := w.s.Live(w.ctx, "default", "gone-node", "some-uid"); live || err != nil {
+		t.Errorf("a pod whose file is gone: %v, %v", live, err)
+	}
+}
+
 // TestNoFiles: what is not a file is not read, and a directory that others may write is none.
 func TestNoFiles(t *testing.T) {
 	w := newWorld(t, nil)

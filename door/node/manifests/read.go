@@ -47,12 +47,15 @@ func (s *Source) read() error {
 			continue // it is none to read, or is gone meanwhile
 		}
 		if f.pod != nil {
-			key := f.pod.Namespace + "/" + f.pod.Name
-			if other, twice := owner[key]; twice {
-				f.err = errors.Join(f.err, fmt.Errorf("pod %s is that of %s already", key, other))
-				f.uid, f.pod = "", nil
-			} else {
-				owner[key] = name
+			if other, twice := owner[keyOf(f.pod)]; twice { // it goes on as what it was as well
+				f.err = errors.Join(f.err, fmt.Errorf("pod %s is that of %s already", keyOf(f.pod), other))
+				f.uid, f.pod = before[name].uid, before[name].pod
+				if f.pod != nil && owner[keyOf(f.pod)] != "" {
+					f.uid, f.pod = "", nil
+				}
+			}
+			if f.pod != nil {
+				owner[keyOf(f.pod)] = name
 			}
 		}
 		now[name] = f
@@ -84,6 +87,8 @@ func list(dir string) (d *os.File, names []string, err error) {
 	return d, names, nil
 }
 
+func keyOf(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
+
 // one reads a file of the directory. One that is a directory is nothing.
 func (s *Source) one(dir *os.File, name string) file {
 	data, err := contents(dir, name)
@@ -94,7 +99,7 @@ func (s *Source) one(dir *os.File, name string) file {
 	if err != nil {
 		return file{err: err}
 	}
-	return file{uid: pod.UID, pod: pod}
+	return file{uid: pod.UID, pod: pod, whole: true}
 }
 
 // contents are those of a file that can be trusted, nil for what is no file.

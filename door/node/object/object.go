@@ -68,6 +68,7 @@ type Keeper struct {
 
 	mu   sync.Mutex
 	node *corev1.Node // as the API server had it last, nil for none
+	last *corev1.Node // node, also after it was deleted
 	told time.Time
 	use  use
 	// strange is how often in turn the Node told of another boot than this one, after it had been
@@ -105,7 +106,15 @@ func New(o Options) (*Keeper, error) {
 	return k, nil
 }
 
-// Node is the Node as the API server had it last, nil before that. It must not be changed.
+// Last is the Node as it was last, also while the API server has none because somebody deleted it; nil before it was there.
+// It must not be changed.
+func (k *Keeper) Last() *corev1.Node {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.last
+}
+
+// Node is the Node as the API server had it last, nil before that and when it was deleted. It must not be changed.
 func (k *Keeper) Node() *corev1.Node {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -125,7 +134,9 @@ func (k *Keeper) take(node *corev1.Node) {
 	k.mu.Lock()
 	gone := node == nil && k.node != nil
 	moved := rangesOf(node) != rangesOf(k.node)
-	k.node = node
+	if k.node = node; node != nil {
+		k.last = node
+	}
 	if gone || node != nil && node.UID != k.use.node {
 		k.use = use{} // of another Node
 	}

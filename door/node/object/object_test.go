@@ -274,3 +274,20 @@ func TestLeaseGoesForward(t *testing.T) {
 		}
 	})
 }
+
+// TestLast: a Node that is deleted is still known as it was, for who decides about pods meanwhile.
+func TestLast(t *testing.T) {
+	client, ready := fake.NewClientset(), value(corev1.ConditionTrue)
+	inWorld(t, client, ready, func(t *testing.T, k *Keeper) {
+		client.PrependReactor("create", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("not now")
+		})
+		if err := client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("nodes"), "", "node"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if last := k.Last(); k.Node() != nil || last == nil || last.Labels["a"] != "b" {
+			t.Errorf("now %v, last %v", k.Node(), last)
+		}
+	})
+}

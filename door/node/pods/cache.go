@@ -104,14 +104,6 @@ func (c *Cache) Get(uid types.UID) *corev1.Pod {
 	return found[0].(*corev1.Pod)
 }
 
-// All are the pods. They must not be changed.
-func (c *Cache) All() (all []*corev1.Pod) {
-	for _, object := range c.GetStore().List() {
-		all = append(all, object.(*corev1.Pod))
-	}
-	return all
-}
-
 // Named is the pod of a name, nil for none. It must not be changed.
 func (c *Cache) Named(namespace, name string) *corev1.Pod {
 	found, there, err := c.GetStore().GetByKey(namespace + "/" + name)

@@ -40,17 +40,10 @@ func choose(lacks corev1.ResourceList, pods []*corev1.Pod, requests func(*corev1
 func order(pods []*corev1.Pod) []*corev1.Pod {
 	pods = slices.DeleteFunc(slices.Clone(pods), eviction.Critical)
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
-		return cmp.Or(cmp.Compare(priority(a), priority(b)), cmp.Compare(quality(a), quality(b)),
+		return cmp.Or(cmp.Compare(eviction.Priority(a), eviction.Priority(b)), cmp.Compare(quality(a), quality(b)),
 			b.CreationTimestamp.Compare(a.CreationTimestamp.Time))
 	})
 	return pods
-}
-
-func priority(p *corev1.Pod) int32 {
-	if p.Spec.Priority == nil {
-		return 0
-	}
-	return *p.Spec.Priority
 }
 
 func quality(p *corev1.Pod) int {
