@@ -35,11 +35,11 @@ func Memory(typed string) (string, error) {
 	}
 	n, unit := strings.TrimRight(quantity, "KMGTi"), strings.TrimLeft(quantity, "0123456789")
 	shift, known := map[string]int{"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}[unit]
-	bytes, err := strconv.ParseUint(n, 10, 64)
-	switch {
-	case !known || err != nil || bytes>>(64-shift) > 0 || bytes<<shift >= leastMemory:
-		return quantity, nil // the engine judges it
-	case unit == "":
+	bytes, unread := strconv.ParseUint(n, 10, 64)
+	if little := known && unread == nil && bytes < leastMemory>>shift; !little { // the engine judges the others
+		return quantity, nil
+	}
+	if unit == "" {
 		return "", fmt.Errorf("%.64q is a number of bytes, and a container needs 6m: write %[1]sm for mebibytes", typed)
 	}
 	return "", fmt.Errorf("%.64q is too little: a container needs 6m", typed)
