@@ -31,7 +31,7 @@ var examples = map[string]example{
 	"sidecar.yaml":        {want: `(?s)shipper \| .*step one.*step two.*step three`},
 	"job.yaml":            {want: `20 words`},
 	"untrusted.yaml": {
-		args: []string{"--network", "none"}, code: 137,
+		args: []string{"--network", "none"}, code: 255, // its deadline ends it
 		want: `interfaces: lo \nuser: 65534, capabilities: 0000000000000000\nthe file system is read-only`,
 	},
 	"cron-loop.yaml":  {args: []string{"-d"}, live: cronLoop},
