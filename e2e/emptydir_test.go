@@ -45,7 +45,7 @@ func TestEmptyDirs(t *testing.T) {
 
 	w.must(t, "", "stop", "keeper")
 	w.must(t, "", "start", "keeper")
-	w.soon(t, `^2\n2\n1\n1\nup\n$`, "logs", "keeper")
+	w.soon(t, `^1\n1\n1\n1\nup\n2\n2\n1\n1\nup\n$`, "logs", "keeper")
 	if got := w.must(t, "", "exec", "keeper", "--", "cat", "/disk/late"); got != "unsynced\n" {
 		t.Errorf("what was written just before the stop: %q", got)
 	}
@@ -54,7 +54,7 @@ func TestEmptyDirs(t *testing.T) {
 	w.must(t, "", "stop", "keeper")
 	w.shutdown(t)
 	w.must(t, "", "start", "keeper")
-	w.soon(t, `^3\n3\n1\n1\nup\n$`, "logs", "keeper")
+	w.soon(t, `up\n3\n3\n1\n1\nup\n$`, "logs", "keeper")
 
 	for _, p := range w.processes() {
 		if p.qemu() != "" {
