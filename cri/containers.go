@@ -93,6 +93,10 @@ func (s *Service) containerRequest(
 	if r.Spec, err = s.specify(ctx, p, in); err != nil {
 		return r, err
 	}
+	if _, ok := r.Stdio.(containerv1.Discard); ok {
+		s.log.Info("a container's output is discarded: its pod has no log directory, or it has no log path",
+			"pod", p.ID, "name", config.GetMetadata().GetName())
+	}
 	r.Adjust = s.adjusted(p.ID, config, r.Spec)
 	keep := kept(config, own)
 	keep.Image.Image = imageName(config.GetImage(), img)

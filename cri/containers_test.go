@@ -2,6 +2,7 @@ package cri
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -197,5 +198,30 @@ func TestImageName(t *testing.T) {
 		if got := imageName(tt.spec, tt.img); got != tt.want {
 			t.Errorf("%v: %s, want %s", tt.spec, got, tt.want)
 		}
+	}
+}
+
+// TestNoLog: a container without a log directory or a log path runs, and its output is said to be discarded.
+func TestNoLog(t *testing.T) {
+	w := enginetest.New()
+	o := testOptions(t, enginetest.Roots(t))
+	path := filepath.Join(t.TempDir(), "log")
+	log, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	o.Logger = slog.New(slog.NewTextHandler(log, nil))
+	enginetest.LoadImage(t, o.Images)
+	s := fakeService(t, w, o)
+	id, err := s.RunPodSandbox(t.Context(), podConfig("silent"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CreateContainer(t.Context(), id, containerConfig("main", "true"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), "output is discarded") {
+		t.Errorf("the log: %s, %v", text, err)
 	}
 }
