@@ -51,6 +51,11 @@ func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report 
 		if bytes < pending {
 			return errLayers
 		}
+		done, err := s.converters.take(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
 		start()
 		size, err = makeDisk(ctx, st.built(), min(bytes-pending, slot.Size), layers, r.config.RootFS.DiffIDs)
 		if cause := context.Cause(ctx); err != nil && cause != nil {

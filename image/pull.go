@@ -142,6 +142,11 @@ func (s *Store) loadFrom(ctx context.Context, source, name string, opts PullOpti
 // into dir.
 func (s *Store) openLocal(ctx context.Context, source, dir string) (src *local.Source, err error) {
 	err = s.rooms.spend(ctx, copyRoom, func(limit int64) error {
+		done, err := s.converters.take(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
 		src, err = local.Open(ctx, source, dir, limit)
 		return localError(err, limit)
 	})

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/api/slot"
+	"github.com/bulkhead-project/bulkhead/internal/flock"
 )
 
 const (
@@ -177,4 +180,66 @@ func freeOn(dir string) (int64, error) {
 		return 0, fmt.Errorf("stat the file system of %s: %w", dir, err)
 	}
 	return int64(min(fs.Bavail, 1<<40)) * fs.Bsize, nil
+}
+
+const (
+	// converterMemory is what a converter may take at most, in bytes (image/worker).
+	converterMemory = 2 << 30
+	// mostConverters is how many there are at once on a large host.
+	mostConverters = 8
+	// converterWait bounds the wait for the converters of others.
+	converterWait = 30 * time.Minute
+	// converterRetry is how often a caller looks for a converter that has ended: flock(2) has no event.
+	converterRetry = 50 * time.Millisecond
+)
+
+// converterSlots bounds how many converters run at once, of all processes that share a store: they take no more
+// than half of the host's memory, and one may always run. Each holds the lock of a file.
+type converterSlots struct {
+	dir  string
+	most int
+	turn chan struct{} // held by the caller of this process that looks for a free lock
+}
+
+func newConverters(dir string) *converterSlots {
+	c := &converterSlots{dir: dir, most: mostConverters, turn: make(chan struct{}, 1)}
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		c.most = min(max(int(info.Totalram*uint64(info.Unit)/2/converterMemory), 1), mostConverters)
+	}
+	return c
+}
+
+// take waits until another converter may run, in the order of the calls, and until done is called.
+func (c *converterSlots) take(ctx context.Context) (done func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, converterWait)
+	defer cancel()
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return nil, c.late(ctx)
+	}
+	retry := time.NewTicker(converterRetry)
+	defer retry.Stop()
+	for {
+		for i := range c.most {
+			l, err := flock.Try(filepath.Join(c.dir, strconv.Itoa(i)))
+			if err == nil {
+				return func() { _ = l.Unlock() }, nil // its descriptor is closed, and the lock gone with it
+			}
+			if !errors.Is(err, flock.ErrLocked) {
+				return nil, err
+			}
+		}
+		select {
+		case <-retry.C:
+		case <-ctx.Done():
+			return nil, c.late(ctx)
+		}
+	}
+}
+
+func (c *converterSlots) late(ctx context.Context) error {
+	return fmt.Errorf("wait for one of %d other images to be unpacked, of which memory allows no more at once: %w", c.most, context.Cause(ctx))
 }

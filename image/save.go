@@ -41,7 +41,12 @@ func (s *Store) save(ctx context.Context, nameOrID, path, format string) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, disk.Close()) }()
+	done, err := s.converters.take(ctx)
+	if err != nil {
+		return err
+	}
 	img, err := s.flatten(id, func(out io.Writer) error { return convert.Export(ctx, disk, out) })
+	done()
 	if err != nil {
 		return err
 	}

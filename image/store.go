@@ -37,11 +37,12 @@ const (
 // called at once from several goroutines, and other processes may use the same
 // directory.
 type Store struct {
-	root     string
-	instance string
-	flights  *flights
-	rooms    *rooms
-	getenv   Getenv
+	root       string
+	instance   string
+	flights    *flights
+	rooms      *rooms
+	converters *converterSlots
+	getenv     Getenv
 }
 
 var instanceName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
@@ -54,12 +55,12 @@ func Open(roots dirs.Roots, instance string) (*Store, error) {
 		return nil, fmt.Errorf("open image store: %w: instance %q", ErrInvalid, instance)
 	}
 	s := &Store{root: roots.Images(), instance: instance, flights: &flights{}, getenv: os.Getenv}
-	for _, dir := range []string{s.root, s.path("refs"), s.path("pins"), s.path("tmp"), s.path("refs", instance)} {
+	for _, dir := range []string{s.root, s.path("refs"), s.path("pins"), s.path("tmp"), s.path("converters"), s.path("refs", instance)} {
 		if err := dirs.Ensure(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("open image store: %w", err)
 		}
 	}
-	s.rooms = newRooms(s.root)
+	s.rooms, s.converters = newRooms(s.root), newConverters(s.path("converters"))
 	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
 	defer cancel()
 	err := s.locked(ctx, func() error { return errors.Join(s.reap(), s.collectAll()) })
