@@ -201,7 +201,7 @@ func TestBadInput(t *testing.T) {
 			stdin: manifest(busybox, yes, ""),
 			args:  []string{"run", "-p", "http", "-"},
 			code:  125,
-			want:  []string{`port "http"`, "[IP:]HOST:POD"},
+			want:  []string{`port "http"`, "[[IP:]HOST:]POD"},
 		},
 		{
 			name:  "a missing command",
@@ -236,8 +236,8 @@ func testBadExec(t *testing.T, u *user) {
 		code int
 		want string
 	}{
-		{[]string{"exec", "bad", "nosuch"}, 127, "`nosuch` not found"},
-		{[]string{"exec", "bad", "/etc/passwd"}, 126, "Permission denied"},
+		{[]string{"exec", "bad", "nosuch"}, 127, "exec: nosuch: not found"},
+		{[]string{"exec", "bad", "/etc/passwd"}, 126, "permission denied"},
 		{[]string{"exec", "bad", "sh", "-c", "kill -9 $$"}, 137, ""},
 		{[]string{"exec", "-c", "nosuch", "bad", "true"}, 125, `container "nosuch" of pod default/bad: not found: it has [c]`},
 		{[]string{"exec", "-t", "bad", "sh"}, 125, "-t needs a terminal"},

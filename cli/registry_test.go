@@ -60,7 +60,7 @@ func TestBadRegistry(t *testing.T) {
 			code:  125,
 			want:  []string{"refused access", "bulkhead login " + closed.Host},
 		},
-		{name: "wrong credentials", stdin: "wrong", args: login, code: 1, want: []string{"refused access"}},
+		{name: "wrong credentials", stdin: "wrong", args: login, code: 1, want: []string{"refused the user name or the password"}},
 		{
 			name: "no such image",
 			args: []string{"image", "pull", "--quiet", gone.Host + "/nosuch:1"},
