@@ -118,6 +118,8 @@ func TestFile(t *testing.T) {
 				cni-conf-dir = "/c"
 				cni-bin-dir = ["/b", "/d"]
 				warm = "namespace"
+				default-memory = "1Gi"
+				default-cpus = "2"
 				runtime-handler = ["kvm=kvm,no-fork", "tcg"]
 				metrics-address = "127.0.0.1:1338"
 				trace-endpoint = "http://127.0.0.1:4318"
