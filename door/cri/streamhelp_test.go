@@ -3,6 +3,7 @@ package cri
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/opencontainers/runtime-spec/specs-go"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
@@ -20,14 +23,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// process plays the process at the far end of an exec or attach. With a terminal it waits
-// for a size first. It repeats a line of stdin on stdout, greets on stderr and ends with code.
-func process(tty bool, code int) stream.Handler {
+// process plays the process at the far end of an exec or attach. With a terminal it begins with
+// size, or waits for one if that is empty. It repeats a line of stdin on stdout, greets on stderr and ends with code.
+func process(tty bool, size string, code int) stream.Handler {
 	return func(context.Context) (func(context.Context, *net.UnixConn), error) {
 		return func(_ context.Context, conn *net.UnixConn) {
 			r, w := stream.NewReader(conn), stream.NewWriter(conn)
 			var in bytes.Buffer
-			size, ended := "", false
+			size, ended := size, false
 			for !ended || tty && size == "" {
 				ch, p, err := r.Next()
 				if err != nil {
@@ -67,6 +70,7 @@ type streamed struct {
 	pod, container string
 	mu             sync.Mutex
 	opened         []*shimv1.OpenRequest
+	size           string // of the terminal that the last exec was registered with
 }
 
 func (s *streamed) requests() []*shimv1.OpenRequest {
@@ -86,7 +90,21 @@ func serveStreams(ctx context.Context, t *testing.T) *streamed {
 		if r.GetKind() == shimv1.OpenRequest_PORT_FORWARD {
 			return far.Issue(echo(r.GetPort()))
 		}
-		return far.Issue(process(!r.GetStderr(), len(r.GetExecId())/32*3)) // 3 of an exec, 0 of an attach
+		if r.GetExecId() == "" {
+			return far.Issue(process(!r.GetStderr(), "", 0))
+		}
+		return far.Issue(process(!r.GetStderr(), out.size, 3))
+	}
+	w.Exec = func(r *taskv3.ExecProcessRequest) {
+		var p specs.Process
+		if err := json.Unmarshal(r.Spec.Value, &p); err != nil {
+			t.Errorf("the process of an exec: %v", err)
+		}
+		out.mu.Lock()
+		defer out.mu.Unlock()
+		if out.size = ""; p.ConsoleSize != nil {
+			out.size = fmt.Sprintf("%dx%d ", p.ConsoleSize.Width, p.ConsoleSize.Height)
+		}
 	}
 	o := fakeOptions(t, w)
 	out.Client = serveDoor(t, o)

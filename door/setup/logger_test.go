@@ -10,8 +10,8 @@ import (
 
 // TestLogger: the log has the format and the least level that it is told.
 func TestLogger(t *testing.T) {
-	real := os.Stderr
-	defer func() { os.Stderr = real }()
+	before := os.Stderr
+	defer func() { os.Stderr = before }()
 	for format, want := range map[string]bool{"text": false, "json": true} {
 		path := filepath.Join(t.TempDir(), "log")
 		var err error

@@ -49,6 +49,8 @@ type World struct {
 	calls    []string
 	// Streams answers a shim's Open.
 	Streams func(*shimv1.OpenRequest) (token string, err error)
+	// Exec, if set, sees each process that a shim is asked to register.
+	Exec func(*taskv3.ExecProcessRequest)
 }
 
 // New is a World in which every call succeeds.
@@ -261,7 +263,10 @@ func (f taskService) Create(ctx context.Context, r *taskv3.CreateTaskRequest) (*
 	return &taskv3.CreateTaskResponse{}, nil
 }
 
-func (f taskService) Exec(ctx context.Context, _ *taskv3.ExecProcessRequest) (*emptypb.Empty, error) {
+func (f taskService) Exec(ctx context.Context, r *taskv3.ExecProcessRequest) (*emptypb.Empty, error) {
+	if f.w.Exec != nil {
+		f.w.Exec(r)
+	}
 	return &emptypb.Empty{}, f.w.call(ctx, "Exec")
 }
 

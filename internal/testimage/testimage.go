@@ -21,7 +21,7 @@ import (
 
 // layoutVersion is raised when busybox.Image comes to make another image of the
 // same binary, so that a cached one is not taken for it.
-const layoutVersion = "1"
+const layoutVersion = "2"
 
 // Busybox returns the directory of an OCI layout with the busybox image. It is
 // made once and shared by every test of the user, in every process: it must not

@@ -112,7 +112,7 @@ var where = sync.OnceValues(func() (string, error) {
 func sources(root string, below ...string) (string, error) {
 	sum := sha256.New()
 	for _, dir := range below {
-		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, e fs.DirEntry, err error) error {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}

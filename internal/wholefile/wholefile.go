@@ -27,6 +27,7 @@ var kernel = map[int64]bool{
 // files has effects.
 func Kernel(f *os.File) bool {
 	var fs unix.Statfs_t
+	//nolint:unconvert // Type is an int32 elsewhere
 	return control(f, func(fd int) error { return unix.Fstatfs(fd, &fs) }) == nil && kernel[int64(fs.Type)]
 }
 

@@ -45,11 +45,11 @@ func TestFailuresAreToldAlike(t *testing.T) {
 type notRunnable string
 
 func (n notRunnable) ExecSync(context.Context, string, []string, time.Duration) (stdout, stderr []byte, err error) {
-	return nil, []byte("exec " + string(n) + ": no such file\n"), exitCode(127)
+	return nil, []byte("exec " + string(n) + ": no such file\n"), exitError(127)
 }
 
-type exitCode int
+type exitError int
 
-func (e exitCode) Error() string   { return "exit" }
-func (e exitCode) Exited() bool    { return true }
-func (e exitCode) ExitStatus() int { return int(e) }
+func (e exitError) Error() string   { return "exit" }
+func (e exitError) Exited() bool    { return true }
+func (e exitError) ExitStatus() int { return int(e) }

@@ -23,7 +23,7 @@ func (r *refusal) Unwrap() error { return r.class }
 func Refusal(process json.RawMessage, err error) error {
 	var p struct{ Args []string }
 	if json.Unmarshal(process, &p) != nil || len(p.Args) == 0 {
-		return nil
+		return nil //nolint:nilerr // a process without a name is no such refusal
 	}
 	name := p.Args[0]
 	switch isPath := strings.Contains(name, "/"); {

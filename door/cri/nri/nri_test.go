@@ -12,6 +12,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -93,7 +94,9 @@ func TestAdjust(t *testing.T) {
 	s := w.specs[id]
 	r := s.Linux.Resources
 	if s.Annotations["example.org/a"] != "b" || !slices.Contains(s.Process.Env, "NEW=2") || slices.Contains(s.Process.Env, "OLD=1") ||
-		!slices.Equal(s.Process.Args, []string{"true", "x"}) || s.Process.Rlimits[0].Hard != 7 || *s.Process.OOMScoreAdj != 77 ||
+		!slices.Equal(s.Process.Args, []string{"true", "x"}) ||
+		!slices.Contains(s.Process.Rlimits, specs.POSIXRlimit{Type: "RLIMIT_CORE", Hard: 7, Soft: 5}) ||
+		*s.Process.OOMScoreAdj != 77 ||
 		*r.Memory.Limit != 1<<20 || *r.Memory.Swap != 1<<20 || *r.CPU.Quota != 5000 || *r.Pids.Limit != 9 || r.Unified["memory.high"] != "1000" {
 		t.Errorf("%+v\n%+v\n%+v", s.Annotations, s.Process, r)
 	}

@@ -70,7 +70,7 @@ func (i *Idle) Count(h http.Handler) http.Handler {
 		stays := i.enter()
 		defer i.leave()
 		if !stays {
-			panic(http.ErrAbortHandler)
+			panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to drop a connection without an answer
 		}
 		h.ServeHTTP(w, r)
 	})

@@ -25,6 +25,7 @@ func TestIdle(t *testing.T) {
 		time.Sleep(time.Hour)
 		done()
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if want := 2*time.Minute + 59*time.Second + time.Hour + time.Minute; len(ended) != 1 || ended[0] != want {
 			t.Errorf("ended after %v, not %v", ended, want)
 		}
