@@ -85,13 +85,16 @@ func MemoryLimits(memoryMiB int, o store.Overhead) hostcgroup.Limits {
 }
 
 // Make journals and makes the group of a pod that may use so many bytes of memory, 0 for no
-// limit: in r.Cgroup.Parent if there is that, and that has room for pod and VM, and else among
-// the engine's own. The record says which.
+// limit: in r.Cgroup.Parent, which is made if it is missing. Where that has no room for pod and
+// VM the group is among the engine's own. The record says which.
 func (g *Groups) Make(ctx context.Context, j journal.Journal, r *store.Pod, memory int64) error {
 	r.Cgroup.Note = g.host.Support().Missing
 	l := MemoryLimits(max(r.MemoryMiB, r.Machine.Memory), r.Overhead)
 	host, err := g.of(r, min(l.Memory, memory+atLeast(r.Overhead).Memory))
-	if err != nil {
+	switch {
+	case err != nil && !errors.Is(err, hostcgroup.ErrTooSmall):
+		return err
+	case err != nil:
 		g.log.Warn("a pod's cgroup is not where it was asked for", "pod", r.ID, "error", err)
 		r.Cgroup.Parent, r.Cgroup.Note = "", err.Error()
 	}

@@ -249,6 +249,25 @@ func TestBelow(t *testing.T) {
 	if err := hostcgroup.At(outer).Set(hostcgroup.Limits{Memory: 64 << 20}); err != nil {
 		t.Fatal(err)
 	}
+	missing := &store.Pod{ID: "z", MemoryMiB: 64}
+	missing.Cgroup.Parent = parent + "/made/here"
+	if err := g.Make(ctx, j, missing, 0); err != nil || exist(missing.Cgroup.Dirs) != len(outer) {
+		t.Errorf("below a missing group: %+v, %v", missing.Cgroup, err)
+	}
+	if err := j.Undo(ctx, journal.Handlers{Undo: End}); err != nil {
+		t.Error(err)
+	}
+	for _, dir := range outer {
+		if err := errors.Join(os.Remove(dir+"/made/here"), os.Remove(dir+"/made")); err != nil {
+			t.Error(err)
+		}
+	}
+	unmade := &store.Pod{ID: "u", MemoryMiB: 64}
+	unmade.Cgroup.Parent = parent + "/cgroup.procs/pod"
+	if err := g.Make(ctx, j, unmade, 0); err == nil || len(unmade.Cgroup.Dirs) != 0 {
+		t.Errorf("below what is no group: %+v, %v", unmade.Cgroup, err)
+	}
+
 	small := &store.Pod{ID: "y", MemoryMiB: 64}
 	small.Cgroup.Parent = parent
 	if err := g.Make(ctx, j, small, 32<<20); err != nil {

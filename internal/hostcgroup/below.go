@@ -1,7 +1,9 @@
 package hostcgroup
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -10,25 +12,52 @@ import (
 	"strings"
 )
 
-// Below is the place for the owner's groups inside a group that another has made, such as a
-// kubelet's of a pod, named from the top of the hierarchies. A name that ends with ".slice"
-// is systemd's. It fails where that group is missing from a hierarchy that h uses, and
-// where it may hold less than so many bytes of memory.
+// ErrTooSmall is matched by Below's error for a group that may hold less memory than the
+// VM takes.
+var ErrTooSmall = errors.New("cgroup is too small for the VM")
+
+// Below is the place for the owner's groups inside a group that another has named, such as a
+// kubelet's of a pod, counted from the top of the hierarchies. A name that ends with ".slice"
+// is systemd's. Where the group is missing from a hierarchy that h uses, it is made, and
+// stays, as with runc; only systemd makes slices. A group that may hold less than so many
+// bytes of memory is ErrTooSmall.
 func (h *Host) Below(parent string, memory int64) (*Host, error) {
 	path := slicePath(filepath.Join("/", parent))
 	below := &Host{support: h.support, tag: h.tag, mounts: h.mounts, parents: map[string]string{}}
 	for key := range h.parents {
 		dir := filepath.Join(h.mounts[key], path)
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return nil, fmt.Errorf("cgroup %s is not there: %s", parent, dir)
+			if err := h.makeOther(h.mounts[key], path); err != nil {
+				return nil, fmt.Errorf("make the cgroup %s: %w", parent, err)
+			}
 		}
 		if most := memoryOf(dir); most > 0 && most < memory {
-			return nil, fmt.Errorf("cgroup %s may hold %d MiB of memory, and the VM takes up to %d: declare the overhead in a RuntimeClass",
-				parent, most>>20, memory>>20)
+			return nil, fmt.Errorf("%w: %s may hold %d MiB of memory, and the VM takes up to %d: declare the overhead in a RuntimeClass",
+				ErrTooSmall, parent, most>>20, memory>>20)
 		}
 		below.parents[key] = dir
 	}
 	return below, nil
+}
+
+// makeOther makes a group of others' in a hierarchy, and those around it.
+func (h *Host) makeOther(mount, path string) error {
+	if strings.HasSuffix(path, ".slice") && Systemd() {
+		return fmt.Errorf("%s is not there: start the slice (systemctl start %s)", filepath.Join(mount, path), filepath.Base(path))
+	}
+	dir := mount
+	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+		if h.support.Version == 2 {
+			if err := enable(dir); err != nil {
+				return err
+			}
+		}
+		dir = filepath.Join(dir, name)
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // Tops are where the hierarchies that h uses begin, from which groups are named.

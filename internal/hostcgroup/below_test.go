@@ -1,6 +1,8 @@
 package hostcgroup
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,8 +23,8 @@ func TestSlicePath(t *testing.T) {
 	}
 }
 
-// TestBelow: groups lie in another's, in each hierarchy, and not where that is missing or
-// too small.
+// TestBelow: groups lie in another's, which is made where it is missing, in each hierarchy,
+// and not where that cannot be or is too small.
 func TestBelow(t *testing.T) {
 	t.Parallel()
 	memory, pids := t.TempDir(), t.TempDir()
@@ -31,11 +33,13 @@ func TestBelow(t *testing.T) {
 		parents: map[string]string{"memory": filepath.Join(memory, "own"), "pids": pids},
 	}
 	fakeGroup(t, filepath.Join(memory, "kube/pod"), map[string]string{"memory.limit_in_bytes": "1048576\n"})
-	if _, err := h.Below("/kube/pod", 0); err == nil || !strings.Contains(err.Error(), pids) {
-		t.Errorf("missing from one hierarchy: %v", err)
+	if err := os.WriteFile(filepath.Join(pids, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	fakeGroup(t, filepath.Join(pids, "kube/pod"), nil)
-	if _, err := h.Below("/kube/pod", 2<<20); err == nil || !strings.Contains(err.Error(), "RuntimeClass") {
+	if _, err := h.Below("/file/pod", 0); err == nil || errors.Is(err, ErrTooSmall) || !strings.Contains(err.Error(), pids) {
+		t.Errorf("cannot be made in one hierarchy: %v", err)
+	}
+	if _, err := h.Below("/kube/pod", 2<<20); !errors.Is(err, ErrTooSmall) || !strings.Contains(err.Error(), "RuntimeClass") {
 		t.Errorf("too small: %v", err)
 	}
 	for _, parent := range []string{"/kube/pod", "kube/pod", "../../kube/../kube/pod"} {
