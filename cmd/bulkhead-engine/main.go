@@ -4,11 +4,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"os/user"
 	"strconv"
 	"syscall"
 	"time"
@@ -19,9 +21,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/door/setup"
+	"github.com/bulkhead-project/bulkhead/engine/group"
 	"github.com/bulkhead-project/bulkhead/internal/boundedlog"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/pacedlog"
+	"github.com/bulkhead-project/bulkhead/internal/unit"
 )
 
 // idle is how long an engine stays when there is nothing to do;
@@ -77,7 +81,26 @@ func supervise(ctx context.Context, log io.Writer) error {
 	if o.DefaultMemory, o.DefaultVCPUs, err = setup.Size("", ""); err != nil {
 		return err
 	}
+	enterUnit(ctx, o.Roots, o.Logger)
 	return run.Run(ctx, o, ready)
+}
+
+// enterUnit moves the engine into a unit of systemd's, where one can be had: there the limits of
+// pods' cgroups hold, and the end of the session that has asked for the engine is not theirs.
+// Without one the engine works as before.
+func enterUnit(ctx context.Context, r dirs.Roots, log *slog.Logger) {
+	err := unit.Enter(ctx, group.Name(r, client.Instance)+".scope")
+	switch {
+	case errors.Is(err, unit.ErrNone):
+		log.Info("the engine stays in its session", "reason", err)
+	case err != nil:
+		log.Warn("the engine stays in its session: pods may have no limits on the host", "error", err)
+	case os.Geteuid() != 0:
+		me, err := user.Current()
+		if err == nil && !unit.Lingers(me.Username) {
+			log.Warn("pods end with this user's last session (loginctl enable-linger " + me.Username + " lets them go on)")
+		}
+	}
 }
 
 // readiness is what writes to the descriptor that client.ReadyFD names, if any.

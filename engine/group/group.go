@@ -59,8 +59,13 @@ type Groups struct {
 
 // Find finds where the groups of an instance lie.
 func Find(roots dirs.Roots, instance string, log *slog.Logger) *Groups {
+	return New(hostcgroup.Find(Name(roots, instance)), log)
+}
+
+// Name is the name of the cgroup around an instance's, unique for its roots.
+func Name(roots dirs.Roots, instance string) string {
 	sum := sha256.Sum256([]byte(roots.Data + "\x00" + roots.State))
-	return New(hostcgroup.Find("bulkhead-"+instance+"-"+hex.EncodeToString(sum[:4])), log)
+	return "bulkhead-" + instance + "-" + hex.EncodeToString(sum[:4])
 }
 
 // New takes the groups of host.

@@ -1,0 +1,158 @@
+// Package unit asks systemd for a unit of the caller's own: a scope whose cgroup is
+// delegated to it. Limits of groups in there hold, and what runs there does not end with
+// the session that has started it.
+package unit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
+)
+
+// The names of systemd on the bus.
+const (
+	service = "org.freedesktop.systemd1"
+	path    = dbus.ObjectPath("/org/freedesktop/systemd1")
+	manager = service + ".Manager"
+	exists  = service + ".UnitExists"
+)
+
+// callTimeout bounds the making of a unit.
+const callTimeout = 10 * time.Second
+
+// leaf is the group in the unit's that the caller is in: in cgroup2 a group with
+// processes has no groups with limits in it.
+const leaf = "own"
+
+// ErrNone is matched where no systemd can be asked: none runs, or it serves this user no
+// bus.
+var ErrNone = errors.New("systemd cannot be asked for a unit")
+
+// Enter moves this process into a scope of that name, which ends with its last process. One
+// that is there already is entered: processes that an earlier caller has left are in it.
+// A user's is his manager's, and that one ends with his last session unless he lingers
+// (Lingers).
+func Enter(ctx context.Context, name string) error {
+	address := "unix:path=/run/dbus/system_bus_socket"
+	if uid := os.Geteuid(); uid != 0 {
+		address = "unix:path=/run/user/" + strconv.Itoa(uid) + "/bus"
+	}
+	for _, dir := range []string{"/run/systemd/system", strings.TrimPrefix(address, "unix:path=")} {
+		if _, err := os.Stat(dir); err != nil {
+			return fmt.Errorf("%w: %w", ErrNone, err)
+		}
+	}
+	if err := enter(ctx, address, name); err != nil {
+		return fmt.Errorf("ask systemd for the unit %s: %w", name, err)
+	}
+	if err := descend("/proc/self/cgroup", "/sys/fs/cgroup"); err != nil {
+		return fmt.Errorf("use the unit %s: %w", name, err)
+	}
+	return nil
+}
+
+// Lingers tells whether the user manager of this user outlives his sessions.
+func Lingers(user string) bool {
+	_, err := os.Stat(filepath.Join("/var/lib/systemd/linger", filepath.Base(user)))
+	return err == nil
+}
+
+// property is one of a unit's on the bus.
+type property struct {
+	Name  string
+	Value dbus.Variant
+}
+
+// auxiliary is a further unit of a job; there is none.
+type auxiliary struct {
+	Name       string
+	Properties []property
+}
+
+func enter(ctx context.Context, address, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	conn, err := dbus.Connect(address, dbus.WithContext(ctx))
+	if err != nil {
+		return fmt.Errorf("connect to D-Bus: %w", err)
+	}
+	defer conn.Close()
+	// The job's end may come before the answer to the call.
+	ended := make(chan *dbus.Signal, 64)
+	conn.Signal(ended)
+	if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchInterface(manager), dbus.WithMatchMember("JobRemoved")); err != nil {
+		return err
+	}
+	systemd := conn.Object(service, path)
+	if err := systemd.CallWithContext(ctx, manager+".Subscribe", 0).Err; err != nil {
+		return err
+	}
+	pids := []uint32{uint32(os.Getpid())}
+	var job dbus.ObjectPath
+	err = systemd.CallWithContext(ctx, manager+".StartTransientUnit", 0, name, "fail", []property{
+		{"Description", dbus.MakeVariant("Bulkhead's engine and its pods")},
+		{"Delegate", dbus.MakeVariant(true)},
+		{"PIDs", dbus.MakeVariant(pids)},
+		{"CollectMode", dbus.MakeVariant("inactive-or-failed")},
+	}, []auxiliary{}).Store(&job)
+	var refusal dbus.Error
+	if errors.As(err, &refusal) && refusal.Name == exists {
+		return systemd.CallWithContext(ctx, manager+".AttachProcessesToUnit", 0, name, "/"+leaf, pids).Err
+	}
+	if err != nil {
+		return err
+	}
+	for {
+		select {
+		case s, ok := <-ended:
+			if !ok {
+				return errors.New("the bus has ended")
+			}
+			if result, ok := resultOf(s, job); ok && result != "done" {
+				return fmt.Errorf("its start ended as %s", result)
+			} else if ok {
+				return nil
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// resultOf is the result of a job by the signal of its end.
+func resultOf(s *dbus.Signal, job dbus.ObjectPath) (string, bool) {
+	if len(s.Body) < 4 || s.Body[1] != job {
+		return "", false
+	}
+	result, ok := s.Body[3].(string)
+	return result, ok
+}
+
+// descend moves this process into the leaf of its group, where cgroup2 has all.
+func descend(own, mount string) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(mount, &fs); err != nil || fs.Type != unix.CGROUP2_SUPER_MAGIC {
+		return err
+	}
+	b, err := os.ReadFile(own)
+	if err != nil {
+		return err
+	}
+	_, group, _ := strings.Cut(strings.TrimSpace(string(b)), "0::")
+	if filepath.Base(group) == leaf {
+		return nil
+	}
+	dir := filepath.Join(mount, group, leaf)
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0)
+}
