@@ -63,15 +63,19 @@ func checkUnit(t *testing.T, command string, flags *pflag.FlagSet, check func() 
 	for key, want := range map[string]string{
 		"[Service]Type": "notify", "[Service]NotifyAccess": "main", "[Service]KillMode": "process", "[Service]Delegate": "yes",
 		"[Service]OOMScoreAdjust": "-999", "[Service]Restart": "always", "[Install]WantedBy": "multi-user.target",
+		"[Service]LimitCORE": "0", "[Service]NoNewPrivileges": "yes", "[Service]LockPersonality": "yes",
+		"[Service]RestrictAddressFamilies": "AF_UNIX AF_INET AF_INET6 AF_NETLINK AF_PACKET",
 	} {
 		if !slices.Equal(u[key], []string{want}) {
 			t.Errorf("%s: %q, want %q", key, u[key], want)
 		}
 	}
 	for key := range u {
-		// These would be removed, or be others, while pods still use them.
-		if slices.Contains([]string{"[Service]RuntimeDirectory", "[Service]PrivateTmp", "[Service]PrivateNetwork"}, key) {
-			t.Errorf("%s is set", key)
+		// These would be removed, or be others, while pods still use them: most make a mount namespace.
+		for _, prefix := range []string{"RuntimeDirectory", "Private", "Protect", "Read", "Temporary", "RestrictSUIDSGID", "MemoryDeny"} {
+			if strings.HasPrefix(key, "[Service]"+prefix) {
+				t.Errorf("%s is set", key)
+			}
 		}
 	}
 	if len(u["[Service]ExecStart"]) != 1 {
