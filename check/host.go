@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"runtime"
 	"strconv"
 	"strings"
 
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
+	"github.com/bulkhead-project/bulkhead/internal/unit"
 	"github.com/bulkhead-project/bulkhead/share/attach"
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
@@ -65,10 +67,18 @@ func judgeMemory(r ram, cpus int) Finding {
 
 func mebibytes(n int) string { return size(uint64(n) << 20) }
 
-func (m *machine) cgroups(context.Context) Finding {
-	h := hostcgroup.Find("bulkhead-check-" + strconv.Itoa(os.Getpid()))
+// cgroups tries them where the engine has them: in a unit of systemd's, if there is that.
+func (m *machine) cgroups(ctx context.Context) Finding {
+	tag := "bulkhead-check-" + strconv.Itoa(os.Getpid())
+	err := unit.Enter(ctx, tag+".scope")
+	h := hostcgroup.Find(tag)
 	defer h.Tidy()
-	return judgeCgroups(h.Support(), os.Geteuid() == 0)
+	root := os.Geteuid() == 0
+	found := judgeCgroups(h.Support(), root)
+	if me, userErr := user.Current(); found.Status == OK && !root && err == nil && userErr == nil && !unit.Lingers(me.Username) {
+		return warn(found.Reason+"; pods end with this user's last session", "loginctl enable-linger "+me.Username)
+	}
+	return found
 }
 
 // judgeCgroups: containers' limits are enforced in the guest; the host's cgroups
@@ -81,7 +91,7 @@ func judgeCgroups(s hostcgroup.Support, root bool) Finding {
 			"mount cgroup2 on /sys/fs/cgroup, and leave its top to be written to")
 	case s.Version == 0:
 		return warn(fmt.Sprintf("no cgroups for pods (%s): %s", s.Missing, without),
-			"start it where systemd delegates cgroups: systemd-run --user --scope bulkhead ..., or as root")
+			"log in so that systemd runs a manager for this user (ssh, login, machinectl shell; not su or cron), or run it as root")
 	case !s.Has("memory"):
 		return warn(fmt.Sprintf("cgroup%d without the memory controller (%s): %s", s.Version, s.Missing, without),
 			"boot without cgroup_disable=memory")

@@ -147,7 +147,7 @@ func TestJudgements(t *testing.T) {
 			got:    judgeCgroups(hostcgroup.Support{Missing: "not delegated"}, false),
 			status: Warn,
 			reason: "not delegated",
-			remedy: "systemd-run --user",
+			remedy: "manager for this user",
 		},
 
 		{name: "shared directories", got: judgeShares(nil), status: OK, reason: "can be shared"},
