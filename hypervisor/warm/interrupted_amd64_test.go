@@ -47,7 +47,7 @@ func (p *parent) stuck(t *testing.T, ctx context.Context) (child int, proceed fu
 		}
 		result <- err
 	}()
-	for child == 0 {
+	for child == 0 || !p.heard(t) {
 		for _, pid := range p.children(t) {
 			if waitsIn(unix.SYS_WRITE, strconv.Itoa(pid)) { // for the pipe, and has told of itself
 				child = pid
@@ -63,6 +63,22 @@ func (p *parent) stuck(t *testing.T, ctx context.Context) (child int, proceed fu
 		}
 	}
 	return child, proceed, result, path
+}
+
+// heard reports whether Fork has read every answer that was sent.
+func (p *parent) heard(t *testing.T) (heard bool) {
+	t.Helper()
+	raw, err := p.Control.conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Control(func(fd uintptr) {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		heard = err == nil && n == 0
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return heard
 }
 
 // waitsIn says that a thread, a path in /proc, waits in a system call.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,7 +21,14 @@ type systemd struct {
 	conn    *dbus.Conn
 	there   bool   // the unit
 	result  string // of its start
+	mu      sync.Mutex
 	entered []string
+}
+
+func (s *systemd) enter(group string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.entered = append(s.entered, group)
 }
 
 func (s *systemd) Subscribe() *dbus.Error { return nil }
@@ -37,7 +45,7 @@ func (s *systemd) StartTransientUnit(name, mode string, properties []property, _
 	if mode != "fail" || values["Delegate"] != true || !slices.Equal(pids, []uint32{uint32(os.Getpid())}) {
 		return "", dbus.MakeFailedError(errors.New("not asked for a scope"))
 	}
-	s.entered = append(s.entered, name)
+	s.enter(name)
 	const job = dbus.ObjectPath("/org/freedesktop/systemd1/job/7")
 	for _, ended := range []dbus.ObjectPath{job + "1", job} { // another's before, and before the answer
 		if err := s.conn.Emit(path, manager+".JobRemoved", uint32(7), ended, name, s.result); err != nil {
@@ -48,7 +56,7 @@ func (s *systemd) StartTransientUnit(name, mode string, properties []property, _
 }
 
 func (s *systemd) AttachProcessesToUnit(name, group string, _ []uint32) *dbus.Error {
-	s.entered = append(s.entered, name+group)
+	s.enter(name + group)
 	return nil
 }
 
@@ -83,6 +91,8 @@ func TestEnter(t *testing.T) {
 			if (err == nil) != (tc.refuse == "") || err != nil && !strings.Contains(err.Error(), tc.refuse) {
 				t.Errorf("%v", err)
 			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			if !slices.Equal(s.entered, []string{tc.want}) {
 				t.Errorf("entered %q", s.entered)
 			}

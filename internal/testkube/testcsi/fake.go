@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -37,7 +38,7 @@ type Fake struct {
 	staged    map[string]string // handles, by path
 	published map[string]string
 	use       *csi.NodeGetVolumeStatsResponse
-	busy      map[string]<-chan struct{} // of volumes with a call under way, closed when nobody waits for it
+	busy      map[string]context.Context // of the call that is under way for a volume
 	words     []*registration.RegistrationStatus
 	word      chan struct{}
 }
@@ -63,7 +64,7 @@ func (f *Fake) Serve(t testing.TB, root, name string) (stop func()) {
 	f.t = t
 	f.mu.Lock()
 	if f.staged == nil {
-		f.staged, f.published, f.busy, f.word = map[string]string{}, map[string]string{}, map[string]<-chan struct{}{}, make(chan struct{}, 1)
+		f.staged, f.published, f.busy, f.word = map[string]string{}, map[string]string{}, map[string]context.Context{}, make(chan struct{}, 1)
 	}
 	f.mu.Unlock()
 	endpoint := filepath.Join(root, "plugins", name, "csi.sock")
@@ -233,24 +234,27 @@ func (f *Fake) NodeGetVolumeStats(ctx context.Context, r *csi.NodeGetVolumeStats
 	return out, err
 }
 
+// givenUp reports whether the caller of ctx waits no longer. Its deadline is a little earlier than that of ctx, which began
+// when the call arrived.
+func givenUp(ctx context.Context) bool {
+	const transit = 150 * time.Millisecond
+	deadline, set := ctx.Deadline()
+	return ctx.Err() != nil || set && time.Until(deadline) < transit
+}
+
 // call has one call have its effect.
 func (f *Fake) call(ctx context.Context, name, volume string, r proto.Message, effect func() error) error {
 	f.mu.Lock()
 	f.calls, f.requests = append(f.calls, name), append(f.requests, r)
 	before, after := f.before, f.after
 	if volume != "" {
-		select {
-		case <-f.busy[volume]: // whose caller has given up
-		default:
-			if f.busy[volume] != nil {
-				f.t.Errorf("%s of volume %s while another call is under way", name, volume)
-			}
+		if earlier := f.busy[volume]; earlier != nil && !givenUp(earlier) {
+			f.t.Errorf("%s of volume %s while another call is under way", name, volume)
 		}
-		mine := ctx.Done()
-		f.busy[volume] = mine
+		f.busy[volume] = ctx
 		defer func() {
 			f.mu.Lock()
-			if f.busy[volume] == mine {
+			if f.busy[volume] == ctx {
 				delete(f.busy, volume)
 			}
 			f.mu.Unlock()
