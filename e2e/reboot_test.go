@@ -80,7 +80,7 @@ spec:
 	if last := w.must(t, "", "logs", "--previous", "always"); last != "kept\nx\ny\n" {
 		t.Errorf("the log from before: %q", last)
 	}
-	w.soon(t, `foreground +0/1 +(VMKilled|Error|Failed)`, "ps")
+	w.soon(t, `foreground +0/1 +(VMKilled|Stopped)`, "ps")
 	for name, code := range map[string]int{"never": 137, "done": 3, "foreground": 137} {
 		if c := w.run(t, "", "wait", name); c.ProcessState.ExitCode() != code {
 			t.Errorf("%s: %v, want code %d", name, c, code)

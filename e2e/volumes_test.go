@@ -65,8 +65,7 @@ var filled = []said{
 	{
 		name: "downward",
 		yaml: `volumeMounts: [{name: downward, mountPath: /v}], resources: {limits: {memory: 64Mi}, requests: {cpu: 10m}}`,
-		script: `cat /v/labels
-			echo
+		script: `grep -v controller-uid= /v/labels # that is another each time
 			cat /v/note /v/cpu /v/memory
 			echo
 			[ $(cat /v/limit) -ge 1 ] && echo limited`,
