@@ -38,7 +38,7 @@ type Fake struct {
 	staged    map[string]string // handles, by path
 	published map[string]string
 	use       *csi.NodeGetVolumeStatsResponse
-	busy      map[string]context.Context // of the call that is under way for a volume
+	busy      map[string]*caller // of the call that is under way for a volume
 	words     []*registration.RegistrationStatus
 	word      chan struct{}
 }
@@ -64,7 +64,7 @@ func (f *Fake) Serve(t testing.TB, root, name string) (stop func()) {
 	f.t = t
 	f.mu.Lock()
 	if f.staged == nil {
-		f.staged, f.published, f.busy, f.word = map[string]string{}, map[string]string{}, map[string]context.Context{}, make(chan struct{}, 1)
+		f.staged, f.published, f.busy, f.word = map[string]string{}, map[string]string{}, map[string]*caller{}, make(chan struct{}, 1)
 	}
 	f.mu.Unlock()
 	endpoint := filepath.Join(root, "plugins", name, "csi.sock")
@@ -234,12 +234,30 @@ func (f *Fake) NodeGetVolumeStats(ctx context.Context, r *csi.NodeGetVolumeStats
 	return out, err
 }
 
-// givenUp reports whether the caller of ctx waits no longer. Its deadline is a little earlier than that of ctx, which began
-// when the call arrived.
-func givenUp(ctx context.Context) bool {
+// caller is the client of one call.
+type caller struct {
+	gone     <-chan struct{}
+	deadline time.Time // zero for none
+}
+
+func callerOf(ctx context.Context) *caller {
+	deadline, _ := ctx.Deadline()
+	return &caller{ctx.Done(), deadline}
+}
+
+// waits reports whether the caller still waits for its call. Its own deadline is a little earlier than the one here, which
+// began when the call arrived.
+func (c *caller) waits() bool {
 	const transit = 150 * time.Millisecond
-	deadline, set := ctx.Deadline()
-	return ctx.Err() != nil || set && time.Until(deadline) < transit
+	if c == nil || !c.deadline.IsZero() && time.Until(c.deadline) < transit {
+		return false
+	}
+	select {
+	case <-c.gone:
+		return false
+	default:
+		return true
+	}
 }
 
 // call has one call have its effect.
@@ -248,13 +266,14 @@ func (f *Fake) call(ctx context.Context, name, volume string, r proto.Message, e
 	f.calls, f.requests = append(f.calls, name), append(f.requests, r)
 	before, after := f.before, f.after
 	if volume != "" {
-		if earlier := f.busy[volume]; earlier != nil && !givenUp(earlier) {
+		if f.busy[volume].waits() {
 			f.t.Errorf("%s of volume %s while another call is under way", name, volume)
 		}
-		f.busy[volume] = ctx
+		mine := callerOf(ctx)
+		f.busy[volume] = mine
 		defer func() {
 			f.mu.Lock()
-			if f.busy[volume] == ctx {
+			if f.busy[volume] == mine {
 				delete(f.busy, volume)
 			}
 			f.mu.Unlock()
