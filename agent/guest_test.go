@@ -223,7 +223,7 @@ func testOOM(t *testing.T, tm *template) {
 	if e := g.exit(agentv1.Process{Container: "c"}); !e.OOMKilled || e.Code != 137 {
 		t.Errorf("exit = %+v", e)
 	}
-	// A container dies as a whole, where it is told so.
+	// With memory.oom.group a container dies as a whole.
 	s["process"].(map[string]any)["args"] = []string{"sh", "-c", "dd if=/dev/zero of=/dev/null bs=64M count=1; echo child $?; sleep 2; exit 0"}
 	s["linux"].(map[string]any)["resources"].(map[string]any)["unified"] = map[string]any{"memory.oom.group": "1"}
 	g.launch("d", s)

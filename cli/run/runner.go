@@ -156,7 +156,7 @@ func (r *runner) message(ctx context.Context, req api.RunRequest, m api.Message)
 	return nil
 }
 
-// failed tells of a pod that has failed, and keeps the code of the first.
+// failed reports a failed pod, and keeps the exit code of the first one.
 func (r *runner) failed(end api.Ended) {
 	if r.code == 0 {
 		r.code = end.ExitCode

@@ -14,9 +14,9 @@ import (
 // maxLinks is how many links a path may lead through, as in the kernel.
 const maxLinks = 40
 
-// PlaceIn is where a mount goes whose destination leads through links of the image to something
-// that is not there: crun makes directories and follows links, but never both. All links
-// are the root's own, and none leads out of it. Any other destination stays as it is.
+// PlaceIn returns the place of a mount. A destination that leads through links of the image to a missing
+// file is resolved here, because crun makes directories and follows links, but never both. No link
+// leads out of the root. Any other destination is returned unchanged.
 func PlaceIn(root, destination string) (string, error) {
 	r, err := os.OpenRoot(root)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// ParseID tells the numbers among the users and groups that an image or a client names. Decimal
-// digits are always a number: an entry of the image's /etc/passwd with such a name does not count.
-// A signed or padded number is refused, since other programs read it as a number.
+// ParseID reads a user or group that an image or a client names. Decimal digits are always a
+// number: an entry of the image's /etc/passwd with such a name does not count. A number with a
+// sign or spaces is refused, since other programs read it as a number.
 // The error matches ErrInvalid. Number is false for a name.
 func ParseID(text string) (id uint32, number bool, err error) {
 	digits := strings.TrimLeft(strings.TrimSpace(text), "+-")

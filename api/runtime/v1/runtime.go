@@ -74,7 +74,7 @@ type Size struct {
 type ContainerOptions struct {
 	// StorageBytes is what its writable layer may hold; 0 is no limit of its own.
 	StorageBytes int64 `json:"storageBytes,omitempty"`
-	// Size is that of its terminal when its program starts.
+	// Size is the size of the terminal when the program starts.
 	Size Size `json:"size,omitzero"`
 	// Rlimits replace the default limits of their types, such as RLIMIT_NOFILE.
 	Rlimits []specs.POSIXRlimit `json:"rlimits,omitempty"`

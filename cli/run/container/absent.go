@@ -79,7 +79,7 @@ var reasons = []struct {
 	{"use a volume with a name in both: -v NAME:POD", "volumes-from"},
 }
 
-// flagsAlone are those of them that take no value.
+// flagsAlone are the refused flags that take no value.
 var flagsAlone = []string{
 	"env-host", "http-proxy", "no-healthcheck", "no-hosts", "no-hostname", "oom-kill-disable", "passwd", "replace", "rmi", "rootfs",
 	"sig-proxy", "tls-verify", "unsetenv-all",
