@@ -37,9 +37,10 @@ type world struct {
 	faults   *testfaults.Faults
 	warm     string // whether an engine forks VMs that starts now: on or off
 	idle     string
-	notify   string // the socket of a service manager that starts what starts now; empty is none
-	uid      int    // whose it is
-	guest    string // the directory of the guest's bundle
+	notify   string                // the socket of a service manager that starts what starts now; empty is none
+	uid      int                   // whose it is
+	guest    string                // the directory of the guest's bundle
+	begin    func(*exec.Cmd) error // starts commands, and what they start; nil is Start
 }
 
 // newWorld makes the directories and loads the image. Everything that runs in
@@ -171,7 +172,11 @@ func (w *world) start(t *testing.T, stdin string, args ...string) *command {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), testdeadline.For(commandLimit))
 	c := w.command(ctx, args...)
 	c.Stdin, c.Stdout = strings.NewReader(stdin), &c.out
-	if err := c.Start(); err != nil {
+	begin := (*exec.Cmd).Start
+	if w.begin != nil {
+		begin = w.begin
+	}
+	if err := begin(c.Cmd); err != nil {
 		cancel()
 		t.Fatal(err)
 	}
