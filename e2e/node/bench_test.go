@@ -35,6 +35,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testcri"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 // fake is a runtime without machines and streams.
@@ -111,6 +112,7 @@ const (
 // TestBench measures pods that are bound at once: a thousand over a runtime that answers after 10 ms, and fifty
 // in machines: `make bench-node`. With fewer pods it is a test like others.
 func TestBench(t *testing.T) {
+	testturn.Take(t, 0, 2)
 	n, machines := 30, 3
 	if text := os.Getenv("BULKHEAD_BENCH_NODE"); text != "" {
 		if _, err := fmt.Sscan(text, &n, &machines); err != nil {

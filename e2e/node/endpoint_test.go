@@ -24,6 +24,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/bench/account"
 	"github.com/bulkhead-project/bulkhead/bench/containerd"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 // startContainerd starts Debian's containerd with runc, and counts at the end what it has left.
@@ -68,6 +69,7 @@ func (w *world) sandboxes(t testing.TB) int {
 
 // TestNodeOnContainerd: with a control plane as well, a node's pods run on another runtime as on its own.
 func TestNodeOnContainerd(t *testing.T) {
+	testturn.Take(t, 1, 2)
 	if testing.Short() {
 		t.Skip("starts a control plane and containerd; make test runs it in its second pass")
 	}

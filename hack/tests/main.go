@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -37,34 +38,38 @@ func run(ctx context.Context, out io.Writer, tags string, packages []string) err
 	if err == nil && len(quick.skipped) > 0 {
 		whole := newReport(out)
 		reports = append(reports, whole)
-		args := []string{"-tags", tags, "-vet=off", "-count=1", "-p", "2", "-parallel", "2", "-timeout", "40m", "-run", quick.tests()}
+		args := []string{"-tags", tags, "-vet=off", "-count=1", "-p", "3", "-parallel", "2", "-timeout", "40m", "-run", quick.tests()}
 		// Without cgo, as make builds the programs: most is compiled already.
 		err = whole.goTest(ctx, []string{"CGO_ENABLED=0"}, append(args, quick.packages()...)...)
 	}
-	fmt.Fprintf(out, "first pass %d s, second pass %d s; the slowest packages:\n",
-		int(first.Seconds()), int((time.Since(began) - first).Seconds()))
-	for _, line := range slowest(10, reports...) {
-		fmt.Fprintln(out, line)
-	}
+	fmt.Fprintf(out, "first pass %d s, second pass %d s\n", int(first.Seconds()), int((time.Since(began) - first).Seconds()))
+	byPackage, byTest := times(reports...)
+	fmt.Fprintln(out, "the slowest packages:\n"+strings.Join(slowest(10, byPackage), "\n"))
+	fmt.Fprintln(out, "the slowest tests:\n"+strings.Join(slowest(20, byTest), "\n"))
 	if err != nil {
 		return errors.Join(fmt.Errorf("failed: %s", strings.Join(failed(reports...), " ")), err)
 	}
 	return nil
 }
 
-// slowest describes the packages whose tests took longest, both passes together.
-func slowest(n int, reports ...*report) []string {
-	took := map[string]float64{}
+// times is what the packages took and what their tests did, both passes together.
+func times(reports ...*report) (packages, tests map[string]float64) {
+	packages, tests = map[string]float64{}, map[string]float64{}
 	for _, r := range reports {
 		for name, p := range r.results {
-			took[name] += p.seconds
+			packages[name] += p.seconds
+			for test, seconds := range p.tests {
+				tests[name+" "+test] += seconds
+			}
 		}
 	}
-	names := make([]string, 0, len(took))
-	for name := range took {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(took[b], took[a]) })
+	return packages, tests
+}
+
+// slowest describes the n that took longest.
+func slowest(n int, took map[string]float64) []string {
+	names := slices.Sorted(maps.Keys(took))
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(took[b], took[a]) })
 	lines := make([]string, 0, n)
 	for _, name := range names[:min(n, len(names))] {
 		lines = append(lines, fmt.Sprintf("%7.1f s  %s", took[name], name))

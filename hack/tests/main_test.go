@@ -37,20 +37,25 @@ func TestSecondPass(t *testing.T) {
 	feed(t, r, `pass a TestQuick 0
 		skip a TestVM 0
 		pass a - 1.5
-		skip b TestTable/a_VM/deep 0
-		pass b TestTable/none 0
-		pass b TestTable 0
-		pass b - 2
+		skip b/e2e TestTable/a_VM/deep 0.5
+		pass b/e2e TestTable/none 1
+		pass b/e2e TestTable 1.5
+		pass b/e2e - 2
 		pass c TestQuick 0
 		pass c - 3`)
 	if got, want := r.tests(), "^(TestTable|TestVM)$"; got != want {
 		t.Errorf("-run %s, not %s", got, want)
 	}
-	if got := r.packages(); !slices.Equal(got, []string{"a", "b"}) {
+	if got := r.packages(); !slices.Equal(got, []string{"b/e2e", "a"}) {
 		t.Errorf("packages %v", got)
 	}
-	if got, want := slowest(2, r, r), []string{"    6.0 s  c", "    4.0 s  b"}; !slices.Equal(got, want) {
-		t.Errorf("slowest %q", got)
+	packages, tests := times(r, r)
+	if got, want := slowest(2, packages), []string{"    6.0 s  c", "    4.0 s  b/e2e"}; !slices.Equal(got, want) {
+		t.Errorf("slowest packages %q", got)
+	}
+	want := []string{"    2.0 s  b/e2e TestTable/none", "    1.0 s  b/e2e TestTable/a_VM/deep"}
+	if got := slowest(2, tests); !slices.Equal(got, want) {
+		t.Errorf("slowest tests %q", got)
 	}
 }
 

@@ -29,6 +29,8 @@ type report struct {
 type result struct {
 	seconds float64
 	failed  bool
+	// tests is what each test took that has no tests of its own.
+	tests map[string]float64
 	// output of each test that has not passed, in the order of their first lines.
 	output map[string]*strings.Builder
 	order  []string
@@ -98,7 +100,7 @@ func (r *report) take(line []byte) {
 	}
 	p := r.results[e.Package]
 	if p == nil {
-		p = &result{output: map[string]*strings.Builder{}}
+		p = &result{output: map[string]*strings.Builder{}, tests: map[string]float64{}}
 		r.results[e.Package] = p
 	}
 	switch e.Action {
@@ -113,6 +115,7 @@ func (r *report) take(line []byte) {
 		if e.Action != "fail" {
 			delete(p.output, e.Test)
 		}
+		p.time(e.Test, e.Elapsed)
 		if e.Action == "skip" {
 			r.skip(e.Package, e.Test)
 		}
@@ -137,8 +140,32 @@ func (r *report) tests() string {
 	return "^(" + strings.Join(slices.Sorted(maps.Keys(all)), "|") + ")$"
 }
 
-// packages are those that skipped tests.
-func (r *report) packages() []string { return slices.Sorted(maps.Keys(r.skipped)) }
+// packages are those that skipped tests, in the order in which they start: a long one that starts last runs alone.
+func (r *report) packages() []string {
+	names := slices.Sorted(maps.Keys(r.skipped))
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	return names
+}
+
+// rank is the place of a package among those that take long.
+func rank(name string) int {
+	for i, long := range []string{"/e2e/node", "/e2e", "/e2e/cri", "/e2e/kube"} {
+		if strings.HasSuffix(name, long) {
+			return i
+		}
+	}
+	return 4
+}
+
+// time notes what a test took. Its parent ends after it, and is left out: what it took is its parts' time.
+func (p *result) time(test string, seconds float64) {
+	for whole := range p.tests {
+		if strings.HasPrefix(whole, test+"/") {
+			return
+		}
+	}
+	p.tests[test] = seconds
+}
 
 func (p *result) add(test, text string) {
 	b := p.output[test]
