@@ -42,6 +42,10 @@ type report []struct {
 
 // TestCritest runs the CRI's own suite.
 func TestCritest(t *testing.T) {
+	// Before its images are made.
+	if testing.Short() {
+		t.Skip("boots virtual machines; make test runs it in its second pass")
+	}
 	critestImages(t)
 	n := newNode(t, enginetest.Forks)
 	tmp := filepath.Join(n.o.Roots.Data, "seccomp") // where the kubelet has profiles
