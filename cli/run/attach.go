@@ -1,10 +1,11 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
@@ -22,14 +23,21 @@ type attachment struct {
 	tty       bool
 	ended     chan error // gets the session's end; nil: nothing was joined
 
-	since   time.Time // from then on the terminal shows what the container writes
-	live    counter   // what came by the terminal
-	logged  int64     // bytes of the log
-	shown   int64     // bytes of the log that were printed
-	unshown []byte    // the first of the others
+	// Output before asked comes by the log alone, and output after since by the terminal. Output between them may come by
+	// both.
+	asked, since time.Time
+	logged       int64  // bytes of the log
+	unshown      []byte // the first bytes of the log that were not printed
+
+	mu     sync.Mutex // guards the following
+	out    io.Writer  // the terminal
+	live   int64      // bytes that came by the terminal alone
+	first  []byte     // the first bytes that came by the terminal, as far as the log has not repeated them
+	shown  int64      // bytes of the log that were printed
+	either []byte     // those of them that may come by the terminal as well
 }
 
-// maxUnshown bounds attachment.unshown: what can be written while the streams are
+// maxUnshown bounds each of attachment's slices: what can be written while the streams are
 // being joined.
 const maxUnshown = 64 << 10
 
@@ -52,6 +60,7 @@ func (r *runner) attach(ctx context.Context, uid string, in api.Interactive) {
 	at := r.attached
 	var s api.Stream
 	req := api.AttachRequest{Container: at.container, Stdin: in.Stdin}
+	at.asked = time.Now()
 	err := r.app.Client.Call(ctx, "POST", r.app.PodPath(uid, "attach"), nil, req, &s)
 	if err != nil {
 		return
@@ -64,8 +73,8 @@ func (r *runner) attach(ctx context.Context, uid string, in api.Interactive) {
 	streams := *r.app
 	streams.Out, streams.Err = io.Discard, io.Discard
 	if at.tty {
-		at.live.w = r.app.Out
-		streams.Out = &at.live
+		at.out = r.app.Out
+		streams.Out = at
 	}
 	go func() {
 		at.ended <- session.Carry(ctx, &streams, conn, session.Options{Stdin: in.Stdin, TTY: at.tty, Redraw: true})
@@ -84,11 +93,50 @@ func (r *runner) log(l api.Log) error {
 	}
 	at.logged += int64(len(l.Data))
 	if l.Time.Before(at.since) {
+		at.mu.Lock()
+		defer at.mu.Unlock()
+		if !l.Time.Before(at.asked) && at.repeats(l.Data) {
+			return nil
+		}
 		at.shown += int64(len(l.Data))
 		return r.printer.Print(l)
 	}
 	at.unshown = append(at.unshown, l.Data[:min(len(l.Data), maxUnshown-len(at.unshown))]...)
 	return nil
+}
+
+// repeats reports whether the terminal has shown a piece of the log that may come by both. It is called with mu held.
+func (at *attachment) repeats(data []byte) bool {
+	if len(data) > 0 && bytes.HasPrefix(at.first, data) {
+		at.first = at.first[len(data):]
+		return true
+	}
+	at.either = append(at.either, data[:min(len(data), maxUnshown-len(at.either))]...)
+	return false
+}
+
+// Write writes to the terminal what comes by it, without the beginning that the log has shown already.
+func (at *attachment) Write(p []byte) (int, error) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	fresh := p[overlap(at.either, p):]
+	at.either = nil
+	if _, err := at.out.Write(fresh); err != nil {
+		return 0, err
+	}
+	at.live += int64(len(fresh))
+	at.first = append(at.first, fresh[:min(len(fresh), maxUnshown-len(at.first))]...)
+	return len(p), nil
+}
+
+// overlap is the length of the longest end of a that b begins with.
+func overlap(a, b []byte) int {
+	for n := min(len(a), len(b)); n > 0; n-- {
+		if bytes.HasPrefix(b, a[len(a)-n:]) {
+			return n
+		}
+	}
+	return 0
 }
 
 // leave waits for the end of what was joined, once the pod has ended, and prints what
@@ -107,7 +155,7 @@ func (r *runner) leave(cancel context.CancelFunc) error {
 		err = <-at.ended
 	}
 	// The log ends an unfinished last line, which the terminal does not.
-	if missed := at.logged - at.shown - at.live.n.Load(); at.tty && missed > 1 {
+	if missed := at.logged - at.shown - at.live; at.tty && missed > 1 {
 		_, _ = r.app.Out.Write(at.unshown[:min(missed, int64(len(at.unshown)))]) // whoever read it has gone
 	}
 	// The pod's end tells the code, and its signals are told to the pod.
@@ -119,15 +167,3 @@ func (r *runner) leave(cancel context.CancelFunc) error {
 
 // leavePatience bounds the wait for the last of a session whose pod has ended.
 const leavePatience = 5 * time.Second
-
-// counter counts what is written to it.
-type counter struct {
-	w io.Writer
-	n atomic.Int64
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n.Add(int64(n))
-	return n, err
-}

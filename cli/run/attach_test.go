@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"testing"
 	"time"
 
@@ -15,10 +16,12 @@ import (
 func TestMissedOutput(t *testing.T) {
 	joined := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, tc := range []struct {
-		name string
-		live string // what the terminal showed
-		log  []api.Log
-		want string // of the log
+		name  string
+		live  string // what comes by the terminal, after the log with late
+		late  bool
+		log   []api.Log
+		want  string // of the log
+		shows string // of the terminal, if it is not all
 	}{
 		{
 			name: "all by the terminal",
@@ -38,24 +41,41 @@ func TestMissedOutput(t *testing.T) {
 			log:  []api.Log{{Data: []byte("a\r\n"), Time: joined}, {Data: []byte("b\r\n"), Time: joined}},
 			want: "a\r\n",
 		},
+		{name: "by both", live: "a\r\nb\r\n", log: []api.Log{{Data: []byte("a\r\n"), Time: joined.Add(-1)}, {Data: []byte("b\r\n"), Time: joined}}},
+		{
+			name: "by both, and first by the log",
+			live: "a\r\nb\r\n", late: true,
+			log:  []api.Log{{Data: []byte("a\r\n"), Time: joined.Add(-1)}, {Data: []byte("b\r\n"), Time: joined}},
+			want: "a\r\n", shows: "b\r\n",
+		},
 		{name: "a last line without an end", live: "ab", log: []api.Log{{Data: []byte("ab\n"), Time: joined}}},
 		{name: "another container's", live: "a", log: []api.Log{{Data: []byte("x\n"), Time: joined.Add(-1), Container: "other"}}},
 	} {
-		var out bytes.Buffer
-		at := &attachment{tty: true, since: joined, ended: make(chan error, 1)}
+		var out, live bytes.Buffer
+		at := &attachment{tty: true, asked: joined.Add(-2), since: joined, ended: make(chan error, 1), out: &live}
 		at.ended <- app.ExitError(3)
 		r := &runner{app: &app.App{Out: &out}, printer: podlog.New(&out, &out), attached: at}
-		at.live.w = &bytes.Buffer{}
-		if _, err := at.live.Write([]byte(tc.live)); err != nil {
-			t.Fatal(err)
+		show := func() {
+			if _, err := at.Write([]byte(tc.live)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !tc.late {
+			show()
 		}
 		for _, l := range tc.log {
 			if err := r.log(l); err != nil {
 				t.Fatal(err)
 			}
 		}
+		if tc.late {
+			show()
+		}
 		if err := r.leave(func() {}); err != nil || out.String() != tc.want {
 			t.Errorf("%s: %q, want %q (%v)", tc.name, out.String(), tc.want, err)
+		}
+		if want := cmp.Or(tc.shows, tc.live); live.String() != want {
+			t.Errorf("%s: the terminal shows %q, want %q", tc.name, live.String(), want)
 		}
 	}
 }
