@@ -3,11 +3,10 @@ package pod
 import (
 	"context"
 	"fmt"
-	"regexp"
-	"strings"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
+	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
 
 // How long one call to the runtime may take before it counts as failed. The
@@ -110,8 +109,14 @@ func (r *run) notDelayed(c *container) bool {
 	return true
 }
 
+// event reports an event. Errors of one cause have the same message, so that they count as one event.
 func (r *run) event(c *container, warning bool, reason, message string) {
-	event := Event{Time: time.Now(), Warning: warning, Reason: reason, Message: steady(message)}
+	r.say(c, warning, reason, probe.Stable(message))
+}
+
+// say reports an event whose message is complete, such as the output of a probe.
+func (r *run) say(c *container, warning bool, reason, message string) {
+	event := Event{Time: time.Now(), Warning: warning, Reason: reason, Message: message}
 	if c != nil {
 		event.Container = c.spec.Name
 	}
@@ -123,23 +128,4 @@ func (r *run) report(event Event) {
 		r.o.Event(event)
 	}
 	r.p.log.Debug("pod event", "reason", event.Reason, "container", event.Container, "message", event.Message)
-}
-
-var (
-	// hash is an id of a runtime's, or a digest.
-	hash = regexp.MustCompile(` ?(sha\d+:)?\b[0-9a-f]{32,64}\b`)
-	// connection is a connection of this host's, which has another port each time.
-	connection = regexp.MustCompile(`([\d.]+|\[[0-9a-f:.]+\]):\d+->`)
-)
-
-// steady is a message without what is another in each error of one cause, so that its events count as one:
-// the ids of commands and containers, and the ports of connections.
-func steady(message string) string {
-	message = hash.ReplaceAllStringFunc(message, func(id string) string {
-		if strings.Contains(id, ":") {
-			return id
-		}
-		return ""
-	})
-	return connection.ReplaceAllString(message, "")
 }

@@ -47,7 +47,7 @@ func Exec(ctx context.Context, runtime Executor, id string, command []string, ti
 	case err == nil, exited && exit.ExitStatus() == 0:
 		return Success, output, nil
 	case exited && exit.ExitStatus() >= notRun && exit.ExitStatus() <= notFound:
-		return Failure, stable(output), nil // the runtime's words
+		return Failure, Stable(output), nil // the runtime's words
 	case exited:
 		return Failure, output, nil
 	case ctx.Err() == nil && status.Code(err) == codes.DeadlineExceeded:

@@ -67,14 +67,14 @@ func GRPC(ctx context.Context, dial Dialer, action *corev1.GRPCAction, host stri
 	case err != nil && late && !connected:
 		return Failure, fmt.Sprintf("timeout: failed to connect service %q within %s", address, patience), nil
 	case err != nil && failed != nil && !connected:
-		return Failure, fmt.Sprintf("error: failed to connect service at %q: %v", address, stable(failed.Error())), nil
+		return Failure, fmt.Sprintf("error: failed to connect service at %q: %v", address, Stable(failed.Error())), nil
 	case err != nil && late:
 		return Failure, "timeout: health rpc did not complete within " + patience, nil
 	case status.Code(err) == codes.Unimplemented:
 		return Failure, "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): " +
 			status.Convert(err).Message(), nil
 	case err != nil:
-		return Failure, fmt.Sprintf("error: health rpc probe failed: %s", stable(err.Error())), nil
+		return Failure, fmt.Sprintf("error: health rpc probe failed: %s", Stable(err.Error())), nil
 	case res.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING:
 		return Failure, fmt.Sprintf("service unhealthy (responded with %q)", res.GetStatus()), nil
 	}

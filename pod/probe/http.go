@@ -42,13 +42,13 @@ func HTTP(ctx context.Context, dial Dialer, action *corev1.HTTPGetAction, port i
 		return Unknown, "", err
 	}
 	if err != nil {
-		return Failure, stable(err.Error()), nil
+		return Failure, Stable(err.Error()), nil
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxOutput))
 	switch {
 	case err != nil:
-		return Failure, stable(fmt.Sprintf("Get %q: read the answer: %v", req.URL, err)), nil
+		return Failure, Stable(fmt.Sprintf("Get %q: read the answer: %v", req.URL, err)), nil
 	case res.StatusCode >= http.StatusOK && res.StatusCode < http.StatusMultipleChoices:
 		return Success, string(body), nil
 	case res.StatusCode >= http.StatusMultipleChoices && res.StatusCode < http.StatusBadRequest:

@@ -100,13 +100,16 @@ func Port(port intstr.IntOrString, container *corev1.Container) (int, error) {
 
 var errPort = errors.New("neither a port's name nor a number from 1 to 65535")
 
-// changing are the parts of an error that differ each time: the ids of commands and containers, and the client's own port.
-var changing = regexp.MustCompile(`\b(?:[0-9a-f]{64}|[0-9a-f]{32})\b|(?:\[[0-9a-f:]+\]|[0-9.]+):[0-9]+->`)
+// changing matches the parts of an error that differ each time: the ids of commands and containers, and the client's own port.
+var changing = regexp.MustCompile(`(?:sha[0-9]+:)?\b(?:[0-9a-f]{64}|[0-9a-f]{32})\b|(?:\[[0-9a-f:]+\]|[0-9.]+):[0-9]+->`)
 
-// stable replaces what differs each time in an error, so that events of the same failure merge.
-func stable(text string) string {
+// Stable replaces what differs each time in an error, so that events of the same failure merge. Digests stay.
+func Stable(text string) string {
 	return changing.ReplaceAllStringFunc(text, func(part string) string {
-		if strings.HasSuffix(part, "->") {
+		switch {
+		case strings.HasPrefix(part, "sha"):
+			return part
+		case strings.HasSuffix(part, "->"):
 			return "->"
 		}
 		return "…"

@@ -14,9 +14,11 @@ func TestStable(t *testing.T) {
 		{"exec " + id[:32] + " in container " + id + ": executable not found", "exec … in container …: executable not found"},
 		{"read tcp 10.0.2.2:43210->10.0.2.15:80: connection reset", "read tcp ->10.0.2.15:80: connection reset"},
 		{"read tcp [fd00::2]:43210->[fd00::15]:80: connection reset", "read tcp ->[fd00::15]:80: connection reset"},
+		{"image a@sha256:" + id + " is present", "image a@sha256:" + id + " is present"},
+		{"pod web_default(6e1f0c35-9a2b-4e6f-8c1d-0a1b2c3d4e5f)", "pod web_default(6e1f0c35-9a2b-4e6f-8c1d-0a1b2c3d4e5f)"},
 		{"commit 0123456789 is at 10.0.2.2:80", "commit 0123456789 is at 10.0.2.2:80"},
 	} {
-		if got := stable(test.text); got != test.want {
+		if got := Stable(test.text); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)
 		}
 	}

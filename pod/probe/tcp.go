@@ -13,7 +13,7 @@ func TCP(ctx context.Context, dial Dialer, port int) (Result, string, error) {
 		return Unknown, "", err
 	}
 	if err != nil {
-		return Failure, stable(err.Error()), nil
+		return Failure, Stable(err.Error()), nil
 	}
 	_ = conn.Close() // it was opened, which is all that was asked
 	return Success, "", nil

@@ -120,7 +120,7 @@ func (w *worker) once(ctx context.Context, due bool) bool {
 	switch {
 	case err != nil:
 		if due {
-			w.event("Unhealthy", fmt.Sprintf("%s probe errored and resulted in %s state: %s", w.kind, Unknown, Line(stable(err.Error()))))
+			w.event("Unhealthy", fmt.Sprintf("%s probe errored and resulted in %s state: %s", w.kind, Unknown, Line(Stable(err.Error()))))
 		}
 		return true
 	case result == Failure && !due:
