@@ -32,6 +32,11 @@ func Ps(a *app.App) *cobra.Command {
 		Aliases:    []string{"ls", "list"},
 		SuggestFor: []string{"get"},
 		Short:      "List the pods, ended ones included",
+		Long: `List the pods, ended ones included.
+
+STATUS is the one of kubectl: the pod's phase, or the reason why a container waits or has failed.
+There are two more. Stopped: bulkhead stop or a signal ended the containers. VMKilled: the VM was
+killed.`,
 		Example: `  bulkhead ps
   bulkhead ps -A
   bulkhead ps -l app=web,tier!=front -n test
