@@ -10,9 +10,9 @@ func testDebug(t *testing.T, u *user) {
 	p := newTerminal(t, 40, 100)
 	before := p.Modes()
 
-	shell := p.start(u, "debug", "bad", "-it", "--target", "c", "-c", "d", "--", "sh")
+	shell := p.start(u, "debug", "bad", "-it", "--target", "c", "-c", "d", "--", "sh", "-c", "BEGAN=$(stty size) exec sh")
 	p.Expect("container d: press Enter")
-	p.Type("stty size; tr '\\0' ' ' </proc/1/cmdline; echo; echo $TERM\r")
+	p.Type("echo $BEGAN; tr '\\0' ' ' </proc/1/cmdline; echo; echo $TERM\r")
 	p.Expect(`40 100\r\nsleep 4242 \r\nxterm\r\n`)
 	p.Type("\x10\x11")
 	p.Expect("detached")

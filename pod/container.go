@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/pod/backoff"
 	"github.com/bulkhead-project/bulkhead/pod/instance"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
@@ -16,7 +17,8 @@ import (
 type container struct {
 	kind     podspec.Kind
 	spec     *corev1.Container
-	target   string // of an ephemeral one: whose processes it is to see
+	target   string         // of an ephemeral one: whose processes it is to see
+	size     runtimev1.Size // of its terminal at the start; zero is the pod's
 	image    imageState
 	newest   *instance.Instance
 	previous *instance.Instance

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
@@ -24,15 +25,17 @@ var (
 // Debug adds an ephemeral container, defaulted and validated, to a pod that
 // runs, and returns when it has started or ended, or with the error of its first
 // attempt to start: it is tried again until the pod ends. It is not kept across
-// a Run that ends early: who starts the next one adds it to Options.Pod.
-func (p *Pod) Debug(ctx context.Context, spec corev1.EphemeralContainer) error {
+// a Run that ends early: who starts the next one adds it to Options.Pod. The size is the one of its terminal at the start.
+func (p *Pod) Debug(ctx context.Context, spec corev1.EphemeralContainer, size runtimev1.Size) error {
 	if err := p.CanDebug(spec); err != nil {
 		return err
 	}
 	p.mu.Lock()
-	twice := slices.ContainsFunc(p.added, func(other corev1.EphemeralContainer) bool { return other.Name == spec.Name })
+	twice := slices.ContainsFunc(p.added, func(c *container) bool { return c.spec.Name == spec.Name })
 	if !twice {
-		p.added = append(p.added, spec)
+		c := newEphemeral(&spec)
+		c.size = size
+		p.added = append(p.added, c)
 	}
 	p.mu.Unlock()
 	if twice {
@@ -89,7 +92,5 @@ func (r *run) adopt() {
 	added := r.p.added[r.adopted:]
 	r.adopted += len(added)
 	r.p.mu.Unlock()
-	for i := range added {
-		r.containers = append(r.containers, newEphemeral(&added[i]))
-	}
+	r.containers = append(r.containers, added...)
 }

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
@@ -243,7 +244,7 @@ func TestDebug(t *testing.T) {
 				fake.scripts["d"] = []life{test.life}
 				fake.pulls["bad:1"] = []error{errPull, errPull, errPull}
 				s := supervise(t, fake, testpod.New("Always", "main"))
-				err := s.Debug(t.Context(), test.spec)
+				err := s.Debug(t.Context(), test.spec, runtimev1.Size{})
 				if !errors.Is(err, test.err) && (err == nil || test.err == nil || !strings.Contains(err.Error(), test.err.Error())) {
 					t.Errorf("error %v, want %v", err, test.err)
 				}
@@ -263,7 +264,7 @@ func TestDebug(t *testing.T) {
 				if err := s.Stop(t.Context(), 0); err != nil {
 					t.Error(err)
 				}
-				if err := s.Debug(t.Context(), debugger("late", "here:1", "")); !errors.Is(err, ErrEnded) {
+				if err := s.Debug(t.Context(), debugger("late", "here:1", ""), runtimev1.Size{}); !errors.Is(err, ErrEnded) {
 					t.Errorf("of a pod that has ended: %v", err)
 				}
 			})
@@ -281,10 +282,10 @@ func TestTakeOverAnEphemeralContainer(t *testing.T) {
 		pod := testpod.New("Always", "main")
 		first := supervise(t, fake, pod)
 		spec := debugger("d", "here:1", "")
-		if err := first.Debug(t.Context(), spec); err != nil {
+		if err := first.Debug(t.Context(), spec, runtimev1.Size{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := first.Debug(t.Context(), spec); !errors.Is(err, ErrName) {
+		if err := first.Debug(t.Context(), spec, runtimev1.Size{}); !errors.Is(err, ErrName) {
 			t.Errorf("twice: %v", err)
 		}
 		first.cancel()
@@ -296,7 +297,7 @@ func TestTakeOverAnEphemeralContainer(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := second.Debug(ctx, debugger("e", "here:1", "")); err != nil && !errors.Is(err, context.Canceled) {
+		if err := second.Debug(ctx, debugger("e", "here:1", ""), runtimev1.Size{}); err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v", err)
 		}
 	})

@@ -38,10 +38,10 @@ type Pod struct {
 	stop    *stopRequest
 	wake    chan struct{} // has room for one; Run looks at stop
 	sandbox string
-	current map[string]string           // current container ids by name
-	ending  map[string]bool             // ids of those that are ended to be started anew
-	added   []corev1.EphemeralContainer // by Debug, ever
-	patient bool                        // FailFast is over
+	current map[string]string // current container ids by name
+	ending  map[string]bool   // ids of those that are ended to be started anew
+	added   []*container      // by Debug, ever
+	patient bool              // FailFast is over
 
 	observed chan struct{} // closed when Run has first looked
 	look     sync.Once

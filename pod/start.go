@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/pod/backoff"
 	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/images"
@@ -64,8 +65,12 @@ func (r *run) start(runCtx context.Context, c *container) {
 		return
 	}
 	image := c.image.image
+	options := r.o.Options
+	if c.size != (runtimev1.Size{}) {
+		options.Size = c.size
+	}
 	l := &launch.Launch{
-		Runtime: r.o.Runtime, Options: r.o.Options, Container: c.spec.DeepCopy(),
+		Runtime: r.o.Runtime, Options: options, Container: c.spec.DeepCopy(),
 		Sandbox: r.sandbox.GetId(), Attempt: r.sandbox.GetMetadata().GetAttempt(),
 		Config: config.Launch{
 			Image: image.Image, Ref: image.Ref, Restarts: restarts, IPs: r.ips(), Target: target, Images: r.imageRefs(),

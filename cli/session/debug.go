@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 	"github.com/bulkhead-project/bulkhead/cli/internal/podlog"
+	"github.com/bulkhead-project/bulkhead/cli/internal/tty"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
@@ -36,6 +37,9 @@ pod ends.`,
 				return err
 			}
 			req.Stdin, req.TTY, req.Command = o.Stdin, o.TTY, args[1:]
+			if o.TTY {
+				req.Size = tty.Size(a.In)
+			}
 			var made api.Debugged
 			if err := a.Client.Call(cmd.Context(), "POST", a.PodPath(args[0], "debug"), nil, req, &made); err != nil {
 				return err

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
@@ -122,7 +123,7 @@ func (s *server) debug(r *http.Request) (any, error) {
 	e.debugs(spec.Image, getenv)
 	ctx, cancel := context.WithTimeout(r.Context(), debugTimeout)
 	defer cancel()
-	if err := e.Debug(ctx, spec); err != nil {
+	if err := e.Debug(ctx, spec, runtimev1.Size(req.Size)); err != nil {
 		return nil, err
 	}
 	return api.Debugged{Container: spec.Name}, nil

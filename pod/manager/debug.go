@@ -7,13 +7,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/pod"
 )
 
 // Debug adds an ephemeral container, defaulted and validated, to a pod that runs,
 // and returns when it has been started. Its errors are those of pod.Pod's Debug. The
 // container is written down before it is made: the next manager has to know it.
-func (p *Pod) Debug(ctx context.Context, spec corev1.EphemeralContainer) error {
+func (p *Pod) Debug(ctx context.Context, spec corev1.EphemeralContainer, size runtimev1.Size) error {
 	supervised := p.supervised()
 	if err := supervised.CanDebug(spec); err != nil {
 		return err
@@ -21,7 +22,7 @@ func (p *Pod) Debug(ctx context.Context, spec corev1.EphemeralContainer) error {
 	if err := p.note(spec); err != nil {
 		return fmt.Errorf("debug pod %s: %w", p.Key(), err)
 	}
-	return supervised.Debug(ctx, spec)
+	return supervised.Debug(ctx, spec, size)
 }
 
 // note writes an ephemeral container down, whose name is one of a kind: the pod

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/pod"
 )
@@ -19,10 +20,10 @@ func TestDebugIsWrittenDownOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	one := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "x", Image: "a"}}
-	if err := e.Debug(ctx, one); !errors.Is(err, context.Canceled) {
+	if err := e.Debug(ctx, one, runtimev1.Size{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("the first: %v", err)
 	}
-	if err := e.Debug(ctx, one); !errors.Is(err, pod.ErrName) {
+	if err := e.Debug(ctx, one, runtimev1.Size{}); !errors.Is(err, pod.ErrName) {
 		t.Errorf("the second: %v", err)
 	}
 	var stored Record
@@ -37,11 +38,11 @@ func TestDebugIsWrittenDownOnce(t *testing.T) {
 	e.dir = filepath.Join(dir, "none")
 	two := one
 	two.Name = "y"
-	if err := e.Debug(ctx, two); err == nil || errors.Is(err, context.Canceled) {
+	if err := e.Debug(ctx, two, runtimev1.Size{}); err == nil || errors.Is(err, context.Canceled) {
 		t.Errorf("without a directory: %v", err)
 	}
 	e.dir = dir
-	if err := e.Debug(ctx, two); !errors.Is(err, context.Canceled) {
+	if err := e.Debug(ctx, two, runtimev1.Size{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("again: %v", err)
 	}
 }

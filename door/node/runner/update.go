@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
@@ -89,7 +90,7 @@ func (r *Runner) debug(ctx context.Context, p *manager.Pod, list []corev1.Epheme
 			continue
 		}
 		r.beside.Go(func() {
-			if err := p.Debug(ctx, added); err != nil {
+			if err := p.Debug(ctx, added, runtimev1.Size{}); err != nil {
 				r.o.Logger.Info("an ephemeral container does not run yet", "pod", p.Key(), "container", added.Name, "error", err)
 			}
 		})

@@ -246,6 +246,8 @@ type DebugRequest struct {
 	Command []string `json:"command,omitempty"`
 	TTY     bool     `json:"tty,omitempty"`
 	Stdin   bool     `json:"stdin,omitempty"`
+	// Size is the terminal's when the container starts.
+	Size Size `json:"size,omitzero"`
 }
 
 // Debugged names the container that was added.
