@@ -36,7 +36,7 @@ func answer(fake *fakeCRI, ends map[string]bool) func(name string, good bool) {
 		if ends[cmd[0]] {
 			return nil, nil
 		}
-		return []byte("commit 0123456789abcdef0123456789abcdef is not well\n"), exited(1)
+		return []byte("not well: 0123456789abcdef0123456789abcdef\n"), exited(1)
 	}
 	return func(name string, good bool) {
 		fake.mu.Lock()

@@ -41,7 +41,7 @@ func TestReadiness(t *testing.T) {
 		if got := conditions(s.after(time.Second))["Ready"]; got != "False ContainersNotReady" {
 			t.Errorf("Ready is %s after two failures", got)
 		}
-		if told := s.told("Unhealthy"); len(told) == 0 || told[0] != "main: Readiness probe failed: commit 0123456789abcdef0123456789abcdef is not well" {
+		if told := s.told("Unhealthy"); len(told) == 0 || told[0] != "main: Readiness probe failed: not well: 0123456789abcdef0123456789abcdef" {
 			t.Errorf("told %q", told)
 		}
 		if len(s.told("Killing")) > 0 || len(fake.called("StopContainer")) > 0 {

@@ -41,7 +41,11 @@ func TestMissedOutput(t *testing.T) {
 			log:  []api.Log{{Data: []byte("a\r\n"), Time: joined}, {Data: []byte("b\r\n"), Time: joined}},
 			want: "a\r\n",
 		},
-		{name: "by both", live: "a\r\nb\r\n", log: []api.Log{{Data: []byte("a\r\n"), Time: joined.Add(-1)}, {Data: []byte("b\r\n"), Time: joined}}},
+		{
+			name: "by both",
+			live: "a\r\nb\r\n",
+			log:  []api.Log{{Data: []byte("a\r\n"), Time: joined.Add(-1)}, {Data: []byte("b\r\n"), Time: joined}},
+		},
 		{
 			name: "by both, and first by the log",
 			live: "a\r\nb\r\n", late: true,
