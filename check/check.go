@@ -5,6 +5,7 @@ package check
 
 import (
 	"context"
+	"github.com/bulkhead-project/bulkhead/internal/pace"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/guest"
@@ -88,7 +89,7 @@ func Probes(o Options) []Probe {
 func Run(ctx context.Context, probes []Probe, report func(Finding)) (bool, error) {
 	able := true
 	for _, p := range probes {
-		probeCtx, cancel := context.WithTimeout(ctx, probeTimeout)
+		probeCtx, cancel := context.WithTimeout(ctx, pace.Stretch(probeTimeout))
 		f := p.Ask(probeCtx)
 		cancel()
 		if ctx.Err() != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/bulkhead-project/bulkhead/internal/pace"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,7 +92,7 @@ func (m *machine) forkOnce(ctx context.Context, library string) (took time.Durat
 	if err != nil {
 		return 0, err
 	}
-	forkCtx, cancel := context.WithTimeout(ctx, forkTimeout)
+	forkCtx, cancel := context.WithTimeout(ctx, pace.Stretch(forkTimeout))
 	defer cancel()
 	if err = v.Pause(forkCtx); err == nil {
 		took, err = m.fork(forkCtx, control, filepath.Join(dir, forkDir))

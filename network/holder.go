@@ -78,7 +78,7 @@ func askHolder(ctx context.Context, holder procid.ID, commands ...string) error 
 		return err
 	}
 	defer answer.Close()
-	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	ctx, cancel := attaching(ctx)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
 	if err := errors.Join(ask.SetDeadline(deadline), answer.SetDeadline(deadline)); err != nil {

@@ -70,7 +70,7 @@ func (n *namespace) ensure(ctx context.Context) (record, error) {
 		err = n.keep(r)
 	}
 	if err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attachTimeout)
+		ctx, cancel := attaching(context.WithoutCancel(ctx))
 		defer cancel()
 		return record{}, errors.Join(fmt.Errorf("make the pods' network namespace: %w", err), end(ctx, n.path(), r))
 	}
@@ -84,7 +84,7 @@ func (r record) alive() bool { return r.Holder.Alive() && r.Pasta.Alive() }
 func (n *namespace) refresh(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	ctx, cancel := attaching(ctx)
 	defer cancel()
 	lock, err := flock.Acquire(ctx, filepath.Join(n.dir, "netns.lock"))
 	if err != nil {
@@ -137,7 +137,7 @@ func (n *namespace) release(ctx context.Context) error {
 	n.unwatch()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	ctx, cancel := attaching(ctx)
 	defer cancel()
 	lock, err := flock.Acquire(ctx, filepath.Join(n.dir, "netns.lock"))
 	if err != nil {

@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"github.com/bulkhead-project/bulkhead/internal/pace"
 	"os/exec"
 	"time"
 
@@ -24,6 +25,11 @@ const hostDNS = "192.0.0.53"
 // attachTimeout bounds the making of the shared namespace.
 const attachTimeout = 10 * time.Second
 
+// attaching is a context that the making has to end in, on this host.
+func attaching(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, pace.Stretch(attachTimeout))
+}
+
 // User is the Provider of the network that needs no privilege. Each machine has
 // QEMU's user network; all of an instance's machines run in one network
 // namespace that pasta connects to the outside. The namespace's loopback is
@@ -45,7 +51,7 @@ type User struct {
 // the host's namespace with the hole that this leaves: only for who asked.
 func NewUser(ctx context.Context, dir string, hostLoopback bool) *User {
 	u := &User{ns: &namespace{dir: dir}, kind: KindUser}
-	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	ctx, cancel := attaching(ctx)
 	defer cancel()
 	_, err := u.ns.ensure(ctx)
 	if err != nil {
@@ -85,7 +91,7 @@ func (u *User) Attach(ctx context.Context, r Request) (Attachment, error) {
 	if u.ns == nil {
 		return a.attach(r)
 	}
-	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	ctx, cancel := attaching(ctx)
 	defer cancel()
 	rec, err := u.ns.ensure(ctx)
 	if err != nil {

@@ -127,7 +127,7 @@ func (h *Templates) template(ctx context.Context, m hypervisor.Machine, building
 	if t := h.held(m); t != nil {
 		return t, false, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pace.Stretch(buildTimeout))
 	defer cancel()
 	began := time.Now()
 	t, why, err := h.store.Ensure(ctx, m, h.guest)
@@ -161,7 +161,7 @@ const (
 
 // out is what a clone is made of. It is called with mu held.
 func (h *Templates) out(t *heldTemplate) *Template {
-	patience := min(max(patienceTimes*t.pace.Expect(pace.Load()), leastPatience), mostPatience)
+	patience := min(max(patienceTimes*t.pace.Expect(pace.Load()), pace.Stretch(leastPatience)), pace.Stretch(mostPatience))
 	t.users++
 	return &Template{
 		Key: t.Info.Key, Memory: t.memory, State: t.State(), Patience: patience << t.failures,

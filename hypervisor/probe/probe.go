@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"github.com/bulkhead-project/bulkhead/internal/pace"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -163,6 +164,7 @@ func (p Prober) boot(ctx context.Context, m hypervisor.Machine) Verdict {
 	if limit == 0 {
 		limit = timeout
 	}
+	limit = pace.Stretch(limit)
 	probeCtx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	p.sweep()

@@ -45,3 +45,23 @@ func TestLoad(t *testing.T) {
 		t.Errorf("this host's load is %v", got)
 	}
 }
+
+// TestSlowness: a usual host has 1 and an emulated one more, and deadlines follow.
+func TestSlowness(t *testing.T) {
+	for took, want := range map[time.Duration]float64{
+		0:                           1,
+		pages * usualPage / 2:       1,
+		pages * usualPage * 5:       5,
+		pages * usualPage * 1000000: mostSlowness,
+	} {
+		if got := slowness(took); got != want {
+			t.Errorf("%v for %d pages: %v times as slow, not %v", took, pages, got, want)
+		}
+	}
+	if got := Stretch(time.Minute); got != time.Duration(Slowness()*float64(time.Minute)) || got < time.Minute || got > mostSlowness*time.Minute {
+		t.Errorf("a minute becomes %v", got)
+	}
+	if _, err := touch(); err != nil {
+		t.Error(err)
+	}
+}
