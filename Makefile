@@ -19,6 +19,9 @@ RUNS    ?= 20
 PODS    ?= 50
 ROWS    ?=
 AGAINST ?=
+# The host that make hosts tests on and the scenario (empty: all of them).
+HOST    ?=
+RUN     ?=
 # What make soak chooses by, which it prints, and how long it goes on.
 SEED    ?=
 SOAK    ?= 5m
@@ -89,6 +92,10 @@ test: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test kubeall crit
 .PHONY: test-long
 test-long: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test kubeall critools ## the same with the whole tables of faults and inputs (an hour or more)
 	BULKHEAD_TEST_LONG=1 $(TEST) -p 1 -parallel 2 -timeout 3h ./...
+
+.PHONY: hosts
+hosts: build guest $(IMAGE) build/setup-hosts ## test on Debian 12 and 13 as users have them (HOST=debian13 RUN=network; an hour)
+	BULKHEAD_TEST_LONG=1 $(TEST) -count=1 -timeout 4h -v -tags '$(TAGS) hosts' -run 'TestHosts/$(HOST)/./$(RUN)' ./e2e/hosts
 
 .PHONY: soak
 soak: build guest $(IMAGE) ## make, use, kill and remove pods at random (SEED=1 SOAK=5m)

@@ -39,6 +39,7 @@ require (
 	go.podman.io/image/v5 v5.42.0 // registries, credentials and policies as podman has them
 	go.podman.io/storage v1.65.0 // where podman looks for configuration
 	go.yaml.in/yaml/v3 v3.0.5 // lines of documents, for errors
+	golang.org/x/crypto v0.58.0 // tests: ssh to hosts
 	golang.org/x/net v0.62.0 // proxies by each command's environment
 	golang.org/x/sync v0.24.0 // requests that join one another
 	golang.org/x/sys v0.49.0 // Linux
@@ -145,10 +146,8 @@ require (
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
-	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
-
 	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect

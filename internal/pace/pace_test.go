@@ -58,7 +58,8 @@ func TestSlowness(t *testing.T) {
 			t.Errorf("%v for %d pages: %v times as slow, not %v", took, pages, got, want)
 		}
 	}
-	if got := Stretch(time.Minute); got != time.Duration(Slowness()*float64(time.Minute)) || got < time.Minute || got > mostSlowness*time.Minute {
+	want := time.Duration(Slowness() * float64(time.Minute))
+	if got := Stretch(time.Minute); got != want || got < time.Minute || got > mostSlowness*time.Minute {
 		t.Errorf("a minute becomes %v", got)
 	}
 	if _, err := touch(); err != nil {

@@ -1,0 +1,195 @@
+//go:build hosts
+
+package hosts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
+	"github.com/bulkhead-project/bulkhead/internal/testnet"
+	"github.com/bulkhead-project/bulkhead/internal/testproc"
+)
+
+func TestMain(m *testing.M) { os.Exit(testnet.Alone(m)) }
+
+// address is where the host's sshd answers: the loopback of the test's own network namespace.
+const address = "127.0.0.1:2222"
+
+// host is a running host.
+type host struct {
+	suite   string
+	console string // file with the output of its serial port
+	key     ssh.Signer
+	clients map[string]*ssh.Client // login sessions by user
+}
+
+// boot starts a host of a suite, with the programs of this tree in /opt/bulkhead. The host ends with the test. The test
+// changes nothing on the disk image.
+func boot(t *testing.T, suite string) *host {
+	t.Helper()
+	image := image(t, suite)
+	h := &host{suite: suite, console: filepath.Join(t.TempDir(), "console"), clients: map[string]*ssh.Client{}}
+	key, err := os.ReadFile(filepath.Join(image, "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.key, err = ssh.ParsePrivateKey(key); err != nil {
+		t.Fatal(err)
+	}
+	in := func(name string) string { return filepath.Join(image, name) }
+	cmd := exec.Command("qemu-system-x86_64", "-nodefaults", "-display", "none", "-machine", "q35",
+		"-accel", "tcg,thread=multi,tb-size=1024", "-cpu", "EPYC,+svm,+npt", "-smp", "2", "-m", "5G",
+		"-kernel", in("vmlinuz"), "-initrd", in("initrd"),
+		"-append", "root=/dev/vda rw console=ttyS0 quiet panic=10 mitigations=off tsc=reliable",
+		"-drive", "if=virtio,format=raw,snapshot=on,cache=unsafe,file="+in("disk.img"),
+		"-drive", "if=virtio,format=raw,readonly=on,file="+programs(t),
+		"-device", "virtio-rng-pci", "-serial", "file:"+h.console,
+		// Its packets do not leave the machine that runs the test.
+		"-netdev", "user,id=n,restrict=on,hostfwd=tcp:"+address+"-:22", "-device", "virtio-net-pci,netdev=n")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // QEMU keeps the disk's changes there
+	testproc.Start(t, cmd)
+	t.Cleanup(h.leave)
+	h.await(testdeadline.Context(t, 3*time.Minute), t)
+	h.do(t, "root", "mkdir /opt/bulkhead && mount -o ro LABEL=programs /opt/bulkhead && ln -s /opt/bulkhead/bin/bulkhead /usr/local/bin/")
+	return h
+}
+
+// image returns the directory of the suite's disk, kernel and ssh key.
+func image(t *testing.T, suite string) string {
+	t.Helper()
+	root, err := testgo.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(testdeadline.Context(t, 20*time.Minute), filepath.Join(root, "hack", "host-image"), suite)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("make the disk of %s: %v: %s", suite, err, &stderr)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// programs makes a disk with the programs of this tree and returns its path.
+func programs(t *testing.T) string {
+	t.Helper()
+	root, err := testgo.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, disk := t.TempDir(), filepath.Join(t.TempDir(), "programs")
+	script := `mkdir "$1/build" && cp -a bin examples deploy "$1/" && cp build/busybox.tar "$1/build/" &&
+		mke2fs -q -t ext4 -L programs -d "$1" "$2" 600M`
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", script, "sh", tree, disk)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make the disk of programs: %v: %s", err, out)
+	}
+	return disk
+}
+
+// await waits until root can log in.
+func (h *host) await(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for {
+		_, err := h.login(ctx, "root")
+		if err == nil {
+			return
+		}
+		select {
+		case <-time.After(time.Second): // a booting host sends no event
+		case <-ctx.Done():
+			said, _ := os.ReadFile(h.console)
+			t.Fatalf("the host does not answer: %v: %v; its console: %s", context.Cause(ctx), err, said)
+		}
+	}
+}
+
+// login returns the user's login session. It opens one if there is none.
+func (h *host) login(ctx context.Context, user string) (*ssh.Client, error) {
+	if c := h.clients[user]; c != nil {
+		return c, nil
+	}
+	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	// QEMU accepts the connection before the host's sshd listens.
+	_ = conn.SetDeadline(time.Now().Add(testdeadline.For(time.Minute)))
+	c, channels, requests, err := ssh.NewClientConn(conn, address, &ssh.ClientConfig{
+		User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(h.key)},
+		HostKeyCallback: ssh.InsecureIgnoreHostKey(), //nolint:gosec // the test made this host
+	})
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	_ = conn.SetDeadline(time.Time{})
+	h.clients[user] = ssh.NewClient(c, channels, requests)
+	return h.clients[user], nil
+}
+
+// logout ends the user's session.
+func (h *host) logout(user string) {
+	if c := h.clients[user]; c != nil {
+		_ = c.Close()
+		delete(h.clients, user)
+	}
+}
+
+func (h *host) leave() {
+	for user := range h.clients {
+		h.logout(user)
+	}
+}
+
+// try runs a script as a user and returns its output, stderr included.
+func (h *host) try(ctx context.Context, user, script string) (string, error) {
+	c, err := h.login(ctx, user)
+	if err != nil {
+		return "", fmt.Errorf("log in as %s: %w", user, err)
+	}
+	s, err := c.NewSession()
+	if err != nil {
+		return "", fmt.Errorf("a session of %s: %w", user, err)
+	}
+	defer s.Close()
+	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
+	defer stop()
+	out, err := s.CombinedOutput("sh -ec '" + strings.ReplaceAll(script, "'", `'\''`) + "'")
+	if late := context.Cause(ctx); late != nil {
+		err = errors.Join(late, err)
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// deadline returns a context for one command on a host.
+func deadline(t *testing.T) context.Context { return testdeadline.Context(t, 3*time.Minute) }
+
+// do runs a script that must succeed and returns its output.
+func (h *host) do(t *testing.T, user, script string) string {
+	t.Helper()
+	began := time.Now()
+	out, err := h.try(deadline(t), user, script)
+	if err != nil {
+		t.Fatalf("%s: %s: %v: %s", user, script, err, out)
+	}
+	t.Logf("%.1f s: %s: %s", time.Since(began).Seconds(), user, script)
+	return out
+}

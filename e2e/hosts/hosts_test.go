@@ -1,0 +1,155 @@
+//go:build hosts
+
+package hosts
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
+)
+
+// suites lists the hosts. The names are those of `make hosts HOST=`.
+var suites = []struct{ name, suite string }{{"debian12", "bookworm"}, {"debian13", "trixie"}}
+
+// TestHosts runs every scenario as every user on every host. The hosts take turns in `make test`, by day.
+func TestHosts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots hosts; make test runs it in its second pass")
+	}
+	for i, s := range suites {
+		t.Run(s.name, testturn.In(i, len(suites), func(t *testing.T) {
+			h := boot(t, s.suite)
+			for _, user := range []string{"root", "alice", "bob", "carol"} {
+				t.Run(user, func(t *testing.T) { h.testUser(t, user) })
+			}
+		}))
+	}
+}
+
+// testUser runs the scenarios of one user.
+func (h *host) testUser(t *testing.T, user string) {
+	s := &session{host: h, user: user}
+	t.Run("check", s.testCheck)
+	if user == "carol" { // without KVM a VM inside an emulated host takes minutes
+		return
+	}
+	s.begin(t)
+	for _, one := range []struct {
+		name string
+		test func(t *testing.T)
+	}{
+		{"run", s.testRun},
+		{"exec", s.testExec},
+		{"cp", s.testCopy},
+		{"logs", s.testLogs},
+		{"network", s.testNetwork},
+		{"limits", s.testLimits},
+		{"engine killed", s.testEngineKilled},
+		{"VM killed", s.testVMKilled},
+		{"volumes", s.testVolumes},
+		{"logout", s.testLogout},
+	} {
+		t.Run(one.name, one.test)
+	}
+	t.Run("end", s.testEnd)
+}
+
+// session is a user of a host.
+type session struct {
+	*host
+	user string
+}
+
+// do runs a script as the user, as host.do does.
+func (s *session) do(t *testing.T, script string) string {
+	t.Helper()
+	return s.host.do(t, s.user, script)
+}
+
+// says fails the test unless the script prints exactly want.
+func (s *session) says(t *testing.T, want, script string) {
+	t.Helper()
+	if got := s.do(t, script); got != want {
+		t.Errorf("%s prints %q, not %q", script, got, want)
+	}
+}
+
+// testCheck: no line of `bulkhead check` fails, and KVM works for users with access to /dev/kvm.
+func (s *session) testCheck(t *testing.T) {
+	out, err := s.try(deadline(t), s.user, "bulkhead check")
+	t.Logf("%v: %s", err, out)
+	lines := map[string]string{}
+	for line := range strings.Lines(out) {
+		for _, status := range []string{" ok ", " warn ", " fail "} {
+			if name, what, found := strings.Cut(line, status); found && !strings.HasPrefix(line, " ") {
+				lines[strings.TrimSpace(name)] = strings.TrimSpace(status) + " " + strings.TrimSpace(what)
+				break
+			}
+		}
+	}
+	for name, line := range lines {
+		if strings.HasPrefix(line, "fail") {
+			t.Errorf("%s: %s", name, line)
+		}
+	}
+	want := "ok"
+	if s.user == "carol" {
+		want = "warn"
+		if !strings.Contains(out, "add the user to the group kvm") {
+			t.Errorf("check names no remedy for /dev/kvm")
+		}
+	}
+	if !strings.HasPrefix(lines["accelerator"], want) {
+		t.Errorf("accelerator: %q", lines["accelerator"])
+	}
+	for _, name := range []string{"network", "programs", "QEMU", "guest"} {
+		if s.user != "carol" && !strings.HasPrefix(lines[name], "ok") {
+			t.Errorf("%s: %q", name, lines[name])
+		}
+	}
+	lingers := s.user == "root" || s.user == "alice"
+	if !strings.Contains(lines["cgroups"], "cpu, memory, pids") || strings.HasPrefix(lines["cgroups"], "ok") != lingers ||
+		strings.Contains(out, "loginctl enable-linger "+s.user) == lingers {
+		t.Errorf("cgroups: %q", lines["cgroups"])
+	}
+}
+
+// begin starts the pod web. All scenarios use it.
+func (s *session) begin(t *testing.T) {
+	s.do(t, "bulkhead image load --quiet oci-archive:/opt/bulkhead/build/busybox.tar localhost/busybox:demo")
+	s.do(t, fmt.Sprintf("bulkhead run -d --name web -p %d:80 --memory 256m --cpus 0.5 localhost/busybox:demo "+
+		"sh -c 'mkdir /www; echo served >/www/index.html; echo begun; exec httpd -f -p 80 -h /www'", s.port()))
+}
+
+// testRun: run exits with the exit code of the container, and a detached pod keeps running.
+func (s *session) testRun(t *testing.T) {
+	s.says(t, "Linux\n7", "bulkhead run --rm localhost/busybox:demo sh -c 'uname -s; exit 7' || echo $?")
+	s.says(t, "web Running", "bulkhead ps --format '{{.Name}} {{.Status}}'")
+}
+
+// port returns the user's own port on the host.
+func (s *session) port() int { return 8080 + len(s.user) }
+
+func (s *session) testExec(t *testing.T) {
+	s.says(t, "in\n3", "echo in | bulkhead exec -i web -- sh -c 'cat; exit 3' || echo $?")
+}
+
+func (s *session) testCopy(t *testing.T) {
+	s.says(t, "copied", "d=$(mktemp -d); echo copied >$d/a; bulkhead cp $d/a web:/tmp/a; bulkhead cp web:/tmp/a $d/b; cat $d/b; rm -r $d")
+}
+
+func (s *session) testLogs(t *testing.T) { s.says(t, "begun", "bulkhead logs web") }
+
+// testNetwork: the host reaches a published port. The pod resolves names by the host's resolver. The pod does not reach
+// the host's own sshd.
+func (s *session) testNetwork(t *testing.T) {
+	s.says(t, "served", fmt.Sprintf("busybox wget -q -O - http://127.0.0.1:%d/", s.port()))
+	if out := s.do(t, "bulkhead exec web -- nslookup $(hostname)"); !strings.Contains(out, "Address") {
+		t.Errorf("the pod resolves no name: %s", out)
+	}
+	s.says(t, "closed", `for a in $(hostname -I); do
+		bulkhead exec web -- nc -w 3 $a 22 </dev/null >/dev/null 2>&1 && echo open
+	done; echo closed`)
+}
