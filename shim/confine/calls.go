@@ -2,11 +2,11 @@ package confine
 
 import "golang.org/x/sys/unix"
 
-// denied are the system calls that fail with EPERM in the shim and in QEMU:
-// what neither ever needs, and what another process or a file that is not open
-// would suffer from. A list of what is allowed would be tighter, but it would have
-// to follow every version of QEMU and of Go. QEMU puts a filter of its own above
-// this one. Calls that only old architectures have are in deniedLegacy.
+// denied are the system calls that fail with EPERM in the shim: what it never needs,
+// and what another process or a file that is not open would suffer from. A list of
+// what is allowed would be tighter, but it would have to follow every version of Go.
+// QEMU has such a list (machineCalls). Calls that only old architectures have are in
+// deniedLegacy.
 var denied = []uint32{
 	// Doors into the kernel.
 	unix.SYS_ACCT, unix.SYS_ADD_KEY, unix.SYS_ADJTIMEX, unix.SYS_BPF, unix.SYS_CHROOT,
@@ -39,16 +39,6 @@ var denied = []uint32{
 	unix.SYS_TRUNCATE, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT,
 	unix.SYS_UTIMENSAT, unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR,
 	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR,
-}
-
-// deniedChild are the calls that QEMU does without, beyond denied. Most of them
-// Landlock refuses as well, where the kernel has it.
-var deniedChild = []uint32{
-	unix.SYS_SOCKETPAIR, // a pair of datagram sockets could be connected elsewhere
-	unix.SYS_PIDFD_OPEN, unix.SYS_PIDFD_SEND_SIGNAL,
-	unix.SYS_FCHMOD, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_MKDIRAT,
-	unix.SYS_MKNODAT, unix.SYS_LINKAT, unix.SYS_SYMLINKAT,
-	unix.SYS_INOTIFY_INIT1, unix.SYS_INOTIFY_ADD_WATCH,
 }
 
 // newNamespaces are clone's flags that make namespaces, in which a process has

@@ -4,4 +4,6 @@ import "golang.org/x/sys/unix"
 
 var opening = map[uint32]int{unix.SYS_OPENAT: 2}
 
-var deniedLegacy, deniedChildLegacy, sealedLegacy []uint32
+var deniedLegacy, sealedLegacy []uint32
+
+var machineLegacy = []uint32{unix.SYS_FSTATAT}

@@ -33,6 +33,8 @@ type Policy struct {
 	// On a kernel without Landlock's scopes it may then send them to other
 	// processes of its user.
 	Signals []uint32
+	// KVM lets a program started by Start make the requests of KVM.
+	KVM bool
 }
 
 // Apply confines the whole process, for good. An error names a wall that the kernel

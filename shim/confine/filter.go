@@ -62,11 +62,16 @@ func (f *filter) refuse(errno unix.Errno, numbers ...uint32) {
 // refuseIf lets a call fail if test, with the argument in the accumulator, runs to
 // its end. A test that fails jumps one instruction beyond its end.
 func (f *filter) refuseIf(number uint32, arg int, test ...unix.SockFilter) {
+	f.answerIf(refusal(unix.EPERM), number, arg, test...)
+}
+
+// answerIf is refuseIf with another answer.
+func (f *filter) answerIf(answer unix.SockFilter, number uint32, arg int, test ...unix.SockFilter) {
 	*f = append(*f,
 		unix.SockFilter{Code: opEqual, K: number, Jf: uint8(len(test)) + 3},
 		unix.SockFilter{Code: opLoad, K: uint32(offsetArgs + sizeofArg*arg)})
 	*f = append(*f, test...)
-	*f = append(*f, refusal(unix.EPERM), unix.SockFilter{Code: opLoad, K: offsetNumber})
+	*f = append(*f, answer, unix.SockFilter{Code: opLoad, K: offsetNumber})
 }
 
 // refuseFlags lets a call fail whose argument has any of the flags.
@@ -93,11 +98,23 @@ func (f *filter) refuseValues(number uint32, arg int, values ...uint32) {
 
 // refuseOthers lets a call fail whose argument is none of the values.
 func (f *filter) refuseOthers(number uint32, arg int, values ...uint32) {
+	f.answerOthers(refusal(unix.EPERM), number, arg, values...)
+}
+
+// answerOthers is refuseOthers with another answer.
+func (f *filter) answerOthers(answer unix.SockFilter, number uint32, arg int, values ...uint32) {
 	test := make([]unix.SockFilter, len(values))
 	for i, value := range values {
 		test[i] = unix.SockFilter{Code: opEqual, K: value, Jt: uint8(len(values) - i)}
 	}
-	f.refuseIf(number, arg, test...)
+	f.answerIf(answer, number, arg, test...)
+}
+
+// permit allows calls, whatever later rules say.
+func (f *filter) permit(numbers ...uint32) {
+	for _, number := range numbers {
+		*f = append(*f, unix.SockFilter{Code: opEqual, K: number, Jf: 1}, unix.SockFilter{Code: opReturn, K: unix.SECCOMP_RET_ALLOW})
+	}
 }
 
 // allow ends the filter: everything else may be called.

@@ -20,6 +20,12 @@ func baseFilter(arch uint32) filter {
 	f := newFilter(arch)
 	f.refuse(unix.EPERM, denied...)
 	f.refuse(unix.EPERM, deniedLegacy...)
+	f.refuseArguments()
+	return f
+}
+
+// refuseArguments refuses calls with arguments that nobody needs.
+func (f *filter) refuseArguments() {
 	f.refuseFlags(unix.SYS_CLONE, 0, newNamespaces)
 	// The flags of these lie in memory, where a filter cannot look; callers fall
 	// back to clone and openat.
@@ -41,7 +47,6 @@ func baseFilter(arch uint32) filter {
 	// The process at a socket's other end could be signalled by its descriptor.
 	f.refuseValues(unix.SYS_GETSOCKOPT, 2, unix.SO_PEERPIDFD)
 	f.refuseValues(unix.SYS_SETSOCKOPT, 2, unix.SO_PASSPIDFD)
-	return f
 }
 
 var auditArch = map[string]uint32{

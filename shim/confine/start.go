@@ -20,7 +20,7 @@ func Start(cmd *exec.Cmd, p Policy) (missing, err error) {
 		if missing, err = first(p, allScopes, thisThread); err != nil {
 			return
 		}
-		if err = install(childFilter, p, 0); err != nil {
+		if err = install(startFilter, p, 0); err != nil {
 			err = fmt.Errorf("seccomp: %w", err)
 			return
 		}
@@ -44,24 +44,6 @@ func onLostThread(f func()) {
 		runtime.UnlockOSThread()
 	}()
 	<-done
-}
-
-// childFilter is for a program that Start starts.
-func childFilter(arch uint32, p Policy) filter {
-	f := baseFilter(arch)
-	f.refuse(unix.EPERM, deniedChild...)
-	f.refuse(unix.EPERM, deniedChildLegacy...)
-	f.refuseOthers(unix.SYS_SOCKET, 0, p.Sockets...)
-	// A filter does not know whose thread it is: the program's own signals to its
-	// threads are limited to those that it needs.
-	f.refuseOthers(unix.SYS_TGKILL, 2, p.Signals...)
-	for number, arg := range opening {
-		f.refuseFlags(number, arg, newFiles)
-	}
-	// The sockets that it inherits listen already. QEMU would shorten their queues to
-	// one connection, and is told that it has.
-	f.refuse(0, unix.SYS_LISTEN)
-	return f.allow()
 }
 
 func thisThread(number, a, b, c uintptr) error {

@@ -21,7 +21,8 @@ type Walls struct {
 	Missing error
 }
 
-// MakeWalls makes the walls of a program that Start would start with p.
+// MakeWalls makes the walls of a program that Start would start with p, when it runs
+// already: it starts no program itself.
 func MakeWalls(p Policy) (w Walls, err error) {
 	if w.Ruleset, w.Missing, err = newRuleset(p, allScopes); err != nil {
 		return Walls{}, fmt.Errorf("landlock: %w", err)
@@ -44,7 +45,7 @@ func (w Walls) Close() error {
 }
 
 func filterFile(p Policy) (*os.File, error) {
-	program, err := compile(childFilter, p)
+	program, err := compile(machineFilter, p)
 	if err != nil {
 		return nil, err
 	}

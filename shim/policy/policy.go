@@ -29,7 +29,7 @@ func Machine(m hypervisor.Machine, program string, libraries ...string) confine.
 		p.Read = append(p.Read, "/etc/resolv.conf", "/run/systemd/resolve", "/run/resolvconf")
 	}
 	if m.Accel == hypervisor.KVM {
-		p.Write = append(p.Write, "/dev/kvm")
+		p.Write, p.KVM = append(p.Write, "/dev/kvm"), true
 		p.Signals = []uint32{uint32(unix.SIGUSR1)} // interrupts a thread that runs a virtual CPU
 	}
 	if m.Network == hypervisor.NetworkUser || m.Network == hypervisor.NetworkHostLoopback || m.Network == hypervisor.NetworkHost {
