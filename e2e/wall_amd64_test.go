@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
@@ -26,6 +27,7 @@ var writeWall = flag.Bool("write-wall", false, "write what TestWall measures int
 // TestWall: code in a pod's QEMU that chooses its system calls reaches what docs/security.md says, and no more. Each of the walls
 // is tried without one of the others as well.
 func TestWall(t *testing.T) {
+	testturn.Take(t, 1, 2)
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
