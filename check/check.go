@@ -5,13 +5,13 @@ package check
 
 import (
 	"context"
-	"github.com/bulkhead-project/bulkhead/internal/pace"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/guest"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/pace"
 )
 
 // Status is how bad a finding is.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/bulkhead-project/bulkhead/internal/pace"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/hypervisor/warm"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/pace"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 

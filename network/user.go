@@ -2,11 +2,11 @@ package network
 
 import (
 	"context"
-	"github.com/bulkhead-project/bulkhead/internal/pace"
 	"os/exec"
 	"time"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/internal/pace"
 )
 
 // QEMU's user network gives every guest these addresses; guests do not share
