@@ -38,7 +38,7 @@ func run(ctx context.Context, out io.Writer, tags string, packages []string) err
 	if err == nil && len(quick.skipped) > 0 {
 		whole := newReport(out)
 		reports = append(reports, whole)
-		args := []string{"-tags", tags, "-vet=off", "-count=1", "-p", "3", "-parallel", "2", "-timeout", "40m", "-run", quick.tests()}
+		args := []string{"-tags", tags, "-vet=off", "-count=1", "-p", "2", "-parallel", "2", "-timeout", "40m", "-run", quick.tests()}
 		// Without cgo, as make builds the programs: most is compiled already.
 		err = whole.goTest(ctx, []string{"CGO_ENABLED=0"}, append(args, quick.packages()...)...)
 	}
