@@ -21,7 +21,11 @@ func Login(ctx context.Context, getenv Getenv, registry, username, password stri
 	sys := getenv.context("", nil)
 	setInsecure(sys, insecure)
 	host, _, _ := strings.Cut(key, "/")
-	reachOf(host).limit(sys) // the password goes to where the registry says that tokens come from
+	allowed, err := newReach(sys, host)
+	if err != nil {
+		return fmt.Errorf("log in to %s: read registries.conf: %w", registry, err)
+	}
+	allowed.limit(sys) // the password goes to where the registry says that tokens come from
 	if err := docker.CheckAuth(ctx, sys, username, password, host); err != nil {
 		err = classify(err, host)
 		if errors.Is(err, ErrUnauthorized) {

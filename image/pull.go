@@ -98,7 +98,7 @@ func (s *Store) pullNamed(ctx context.Context, named reference.Named, opts PullO
 	open := func(ctx context.Context, dir string) (types.ImageSource, []reference.Named, error) {
 		sys := s.getenv.context(dir, opts.Auth)
 		setInsecure(sys, opts.Insecure)
-		allowed, err := newReach(sys, named)
+		allowed, err := newReach(sys, named.String())
 		if err != nil {
 			return nil, nil, fmt.Errorf("read registries.conf: %w", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"go.podman.io/image/v5/docker/reference"
@@ -21,14 +22,15 @@ const lookupWait = 10 * time.Second
 // whatever else they lead to, by a redirection or as the server of tokens, but
 // no address of this host or of its link, and no metadata service of a cloud, where services believe who asks.
 type reach struct {
-	own    []string // hosts, with their ports
-	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
-	mine   func() []netip.Addr // the addresses of the host's interfaces
+	own      []string // hosts, with their ports
+	lookup   func(ctx context.Context, host string) ([]netip.Addr, error)
+	mine     func() []netip.Addr // the addresses of the host's interfaces
+	insecure bool                // one of own may be asked by plain HTTP, or with a certificate that nobody has signed
 }
 
 // reachOf allows the registries of these hosts.
-func reachOf(own ...string) reach {
-	return reach{own: own, mine: interfaceAddresses, lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
+func reachOf(insecure bool, own ...string) reach {
+	return reach{own: own, insecure: insecure, mine: interfaceAddresses, lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
 		return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	}}
 }
@@ -44,27 +46,38 @@ func interfaceAddresses() (out []netip.Addr) {
 	return out
 }
 
-// newReach allows a name's registry and its mirrors.
-func newReach(sys *types.SystemContext, named reference.Named) (reach, error) {
-	r := reachOf(reference.Domain(named))
-	registry, err := sysregistriesv2.FindRegistry(sys, named.String())
+// newReach allows a name's registry and its mirrors. A name without a repository is a registry's.
+func newReach(sys *types.SystemContext, name string) (reach, error) {
+	host, repository, _ := strings.Cut(name, "/")
+	r := reachOf(sys.DockerInsecureSkipTLSVerify == types.OptionalBoolTrue, host)
+	registry, err := sysregistriesv2.FindRegistry(sys, name)
 	if err != nil || registry == nil {
+		return r, err
+	}
+	r.insecure = r.insecure || registry.Insecure
+	if repository == "" {
+		return r, nil
+	}
+	named, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
 		return r, err
 	}
 	sources, err := registry.PullSourcesFromReference(named)
 	for _, source := range sources {
 		r.own = append(r.own, reference.Domain(source.Reference))
+		r.insecure = r.insecure || source.Endpoint.Insecure
 	}
 	return r, err
 }
 
-// check refuses a request's address. What a name means may change until it is
-// asked: this is no wall against who answers for the host's DNS.
+// check refuses a request's address. A name may get another address before it is asked, so a registry that is not
+// insecure is asked by HTTPS, and leads to HTTPS: an address of this host has no certificate for the name.
 func (r reach) check(u *url.URL) error {
-	for _, host := range r.own {
-		if u.Host == host {
-			return nil
-		}
+	if u.Scheme != "https" && !r.insecure {
+		return fmt.Errorf("%w: it leads from HTTPS to %s at %.255q", ErrUnavailable, strings.ToUpper(u.Scheme), u.Hostname())
+	}
+	if slices.Contains(r.own, u.Host) {
+		return nil
 	}
 	for _, addr := range r.addresses(u.Hostname()) {
 		if neverAsked(addr) || r.isMine(addr) && !r.isLocal() {

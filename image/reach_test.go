@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/types"
 )
 
@@ -89,6 +88,57 @@ func TestReach(t *testing.T) {
 	}
 }
 
+// TestPlainReach: only an insecure registry, or one with an insecure mirror, is asked by plain HTTP, and leads to it.
+func TestPlainReach(t *testing.T) {
+	conf := filepath.Join(t.TempDir(), "registries.conf")
+	const text = `
+[[registry]]
+location = "insecure.test"
+insecure = true
+[[registry]]
+location = "mirrored.test"
+[[registry.mirror]]
+location = "mirror.test"
+insecure = true
+`
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name     string
+		insecure bool // as --tls-verify=false
+		plain    bool
+	}{
+		{name: "registry.test/x:1"},
+		{name: "registry.test"},
+		{name: "registry.test/x:1", insecure: true, plain: true},
+		{name: "registry.test", insecure: true, plain: true},
+		{name: "insecure.test/x:1", plain: true},
+		{name: "insecure.test", plain: true},
+		{name: "mirrored.test/x:1", plain: true},
+		{name: "mirrored.test"},
+	} {
+		sys := &types.SystemContext{SystemRegistriesConfPath: conf}
+		setInsecure(sys, tc.insecure)
+		r, err := newReach(sys, tc.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.lookup = func(context.Context, string) ([]netip.Addr, error) {
+			return []netip.Addr{netip.MustParseAddr("192.0.2.1")}, nil
+		}
+		for _, host := range []string{r.own[0], "tokens.test"} {
+			if err := r.check(&url.URL{Scheme: "https", Host: host}); err != nil {
+				t.Errorf("%s asks %s by HTTPS: %v", tc.name, host, err)
+			}
+			err := r.check(&url.URL{Scheme: "http", Host: host})
+			if (err == nil) != tc.plain || err != nil && !errors.Is(err, ErrUnavailable) {
+				t.Errorf("%s asks %s by plain HTTP: %v", tc.name, host, err)
+			}
+		}
+	}
+}
+
 // TestReachByProxy: what a proxy is asked for is the proxy's to reach, and an error
 // of choosing one is told.
 func TestReachByProxy(t *testing.T) {
@@ -113,10 +163,7 @@ func TestReachByProxy(t *testing.T) {
 
 // TestReachOfUnknownRegistry: a registry that registries.conf does not know has itself.
 func TestReachOfUnknownRegistry(t *testing.T) {
-	named, err := reference.ParseNormalizedNamed("registry.test/x:1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	const named = "registry.test/x:1"
 	r, err := newReach(&types.SystemContext{SystemRegistriesConfPath: os.DevNull}, named)
 	if err != nil || len(r.own) != 1 || r.own[0] != "registry.test" {
 		t.Errorf("%v, %v", r.own, err)
@@ -132,7 +179,7 @@ func TestLoginIsNotLedHome(t *testing.T) {
 	victim := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 	defer victim.Close()
 	sys := &types.SystemContext{DockerProxy: func(*url.URL) (*url.URL, error) { return nil, nil }}
-	reachOf("registry.test").limit(sys)
+	reachOf(false, "registry.test").limit(sys)
 	if _, err := sys.DockerProxy(&url.URL{Scheme: "http", Host: victim.Listener.Addr().String()}); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("a registry elsewhere that leads to loopback: %v", err)
 	}
