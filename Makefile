@@ -187,8 +187,9 @@ build/kernel/source: hack/fetch-kernel | build/setup-build
 	@hack/fetch-kernel
 	@touch $@
 
-build/crun/source: hack/build-crun | build/setup-build
-	@hack/build-crun
+STATICS := build/crun/source build/busybox/source
+$(STATICS): build/%/source: hack/build-static | build/setup-build
+	@hack/build-static $*
 	@touch $@
 
 ifeq ($(KERNEL),)
@@ -218,7 +219,7 @@ $(PAGES): $(SOURCES) | build/setup-run
 $(READER) $(WORKER): build/tools/%: bench/%/main.go
 	$(BUILD) -ldflags '-s -w' -o $@ ./bench/$*
 
-$(IMAGE): $(TOOL) | build/setup-demo
+$(IMAGE): $(TOOL) build/busybox/source
 	@$(TOOL) demo-image --out $@
 
 # What two of the examples run, of Debian's packages: no registry is asked.

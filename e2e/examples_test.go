@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
 // example is one file of examples/: how it is run, and what it has to do.
@@ -36,7 +35,7 @@ var examples = map[string]example{
 	},
 	"cron-loop.yaml":  {args: []string{"-d"}, live: cronLoop},
 	"deployment.yaml": {args: []string{"-d"}, live: deployment},
-	"web.yaml":        {args: []string{"-d"}, live: serves("web", "80", "<h1>Hello from web</h1>", "0")},
+	"web.yaml":        {args: []string{"-d"}, live: web},
 	"nginx.yaml":      {args: []string{"-d"}, live: serves("nginx", "8080", "<h1>Hello from a machine of its own</h1>", "33")},
 	"database.yaml":   {args: []string{"-d"}, live: database},
 }
@@ -46,16 +45,19 @@ var examples = map[string]example{
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	w := newForkingWorld(t)
-	w.must(t, "", "image", "load", "oci:"+testimage.Busybox(t), "localhost/busybox:demo")
-	for name, file := range map[string]string{"docker.io/library/nginx:1.27": "nginx.tar", "docker.io/library/redis:7": "redis.tar"} {
-		archive, err := filepath.Abs(filepath.Join("..", "build", "images", file))
+	for name, file := range map[string]string{
+		"localhost/busybox:demo": "oci-archive:busybox.tar", "docker.io/library/nginx:1.27": "docker-archive:images/nginx.tar",
+		"docker.io/library/redis:7": "docker-archive:images/redis.tar",
+	} {
+		format, file, _ := strings.Cut(file, ":")
+		archive, err := filepath.Abs(filepath.Join("..", "build", file))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(archive); err != nil {
 			t.Fatalf("%v (make test makes it)", err)
 		}
-		w.must(t, "", "image", "load", "docker-archive:"+archive, name)
+		w.must(t, "", "image", "load", format+":"+archive, name)
 	}
 	first := strings.Replace(pod("first", "Never", "true"), "name: c,", "name: c, resources: {limits: {memory: 64Mi}},", 1)
 	w.must(t, first, "run", "--rm", "--network", "none", "-")
@@ -148,6 +150,18 @@ func serves(pod, port, page, user string) func(*testing.T, *world) {
 		}
 		if got := w.must(t, "", "exec", pod, "--", "id", "-u"); got != user+"\n" {
 			t.Errorf("%s runs as %q", pod, got)
+		}
+	}
+}
+
+// web asks the server of the demo image with the image's own wget, too.
+func web(t *testing.T, w *world) {
+	const page = "<h1>Hello from web</h1>"
+	serves("web", "80", page, "0")(t, w)
+	for _, command := range []string{"wget", "wget -T 2"} {
+		args := append([]string{"exec", "web", "--"}, strings.Fields(command+" -q -O - http://127.0.0.1/")...)
+		if got := w.must(t, "", args...); strings.TrimSpace(got) != page {
+			t.Errorf("%s in the pod: %q", command, got)
 		}
 	}
 }

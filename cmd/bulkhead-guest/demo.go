@@ -34,7 +34,7 @@ func demoImageCommand() *cobra.Command {
 			return ociimage.WriteArchive(out, layout)
 		},
 	}
-	cmd.Flags().StringVar(&binary, "busybox", busybox.Binary, "the static busybox")
+	cmd.Flags().StringVar(&binary, "busybox", busybox.Built, "the static busybox")
 	cmd.Flags().StringVar(&out, "out", "build/busybox.tar", "the archive to write")
 	return cmd
 }

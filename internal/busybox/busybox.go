@@ -19,8 +19,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
 )
 
-// Binary is where Debian's package busybox-static puts the program.
-const Binary = "/bin/busybox"
+const (
+	// Binary is where Debian's package busybox-static puts the program. Its wget crashes when it is given -T.
+	Binary = "/bin/busybox"
+	// Built is where hack/build-static puts its own, which has more applets, from the top of the tree.
+	Built = "build/busybox/busybox"
+)
 
 const (
 	passwd = `root:x:0:0:root:/root:/bin/sh
@@ -43,7 +47,7 @@ nogroup:x:65534:
 func Image(ctx context.Context, binary string) (v1.Image, error) {
 	program, err := os.ReadFile(binary)
 	if err != nil {
-		return nil, fmt.Errorf("make busybox image: %w (package busybox-static)", err)
+		return nil, fmt.Errorf("make busybox image: %w (run hack/build-static busybox, or install busybox-static)", err)
 	}
 	info, err := os.Stat(binary)
 	if err != nil {
