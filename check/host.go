@@ -84,7 +84,8 @@ func (m *machine) cgroups(ctx context.Context) Finding {
 // judgeCgroups: containers' limits are enforced in the guest; the host's cgroups
 // are the wall around a machine that its guest has taken over.
 func judgeCgroups(s hostcgroup.Support, root bool) Finding {
-	const without = "limits of containers are enforced inside the guest, but nothing holds a virtual machine to them that has been taken over"
+	const without = "limits of containers are enforced inside the guest, but nothing holds a virtual machine to them " +
+		"that has been taken over, and converters of images have no common limit of memory"
 	switch {
 	case s.Version == 0 && root:
 		return warn(fmt.Sprintf("no cgroups for pods (%s): %s", s.Missing, without),

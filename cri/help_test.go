@@ -67,7 +67,7 @@ func realService(t testing.TB, forks bool) (*service, engine.Options) {
 func serveInGroups(t testing.TB, o engine.Options) *service {
 	t.Helper()
 	host := hostcgroup.Find(filepath.Base(filepath.Dir(o.Roots.Data)))
-	o.Groups = group.New(host, o.Logger)
+	o.Groups = group.New(host, o.Roots.Instance(o.Instance), o.Logger)
 	s := serve(t, o)
 	s.groups = host
 	return s

@@ -273,6 +273,7 @@ func (o *Options) complete() (err error) {
 	if o.Groups == nil {
 		o.Groups = group.Find(o.Roots, o.Instance, o.Logger)
 	}
+	o.Images.ConvertIn(o.Groups.Converters)
 	if o.Machines == nil {
 		return o.completeMachines()
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/api/slot"
 	"github.com/bulkhead-project/bulkhead/image/convert"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
 const diskFile = "disk.erofs"
@@ -19,7 +20,9 @@ const diskFile = "disk.erofs"
 // makeDisk has layers, lowest first, merged into one disk of at most limit bytes
 // in dir, while they are still being fetched, and returns the size of the file
 // system in it. A disk that is there already, of an earlier try, is overwritten.
-func makeDisk(ctx context.Context, dir string, limit int64, layers []*blob, diffIDs []digest.Digest) (size int64, err error) {
+// The converter runs in the cgroup g.
+func makeDisk(ctx context.Context, g *hostcgroup.Group, dir string, limit int64, layers []*blob, diffIDs []digest.Digest,
+) (size int64, err error) {
 	disk, err := os.OpenFile(filepath.Join(dir, diskFile), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return 0, err
@@ -34,7 +37,7 @@ func makeDisk(ctx context.Context, dir string, limit int64, layers []*blob, diff
 	for i, b := range layers {
 		parts[i] = convert.Layer{DiffID: diffIDs[i], Content: b.reader()}
 	}
-	if size, err = convert.Disk(ctx, disk, limit, parts); err != nil {
+	if size, err = convert.Disk(ctx, g, disk, limit, parts); err != nil {
 		return 0, layerError(layers, err, limit)
 	}
 	if err := disk.Sync(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/bulkhead-project/bulkhead/api/slot"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
 // parallel is how many layers are downloaded at once.
@@ -29,8 +30,12 @@ func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report 
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var fetches sync.WaitGroup
+	fetched := make(chan struct{})
 	start := sync.OnceFunc(func() {
-		fetches.Go(func() { fetch(ctx, cancel, r, queue, report) })
+		fetches.Go(func() {
+			defer close(fetched)
+			fetch(ctx, cancel, r, queue, report)
+		})
 	})
 	release := sync.OnceFunc(func() {
 		cancel(nil)
@@ -51,13 +56,11 @@ func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report 
 		if bytes < pending {
 			return errLayers
 		}
-		done, err := s.converters.take(ctx)
-		if err != nil {
-			return err
-		}
-		defer done()
 		start()
-		size, err = makeDisk(ctx, st.built(), min(bytes-pending, slot.Size), layers, r.config.RootFS.DiffIDs)
+		err = s.converters.runSoon(ctx, fetched, func(ctx context.Context, g *hostcgroup.Group) (err error) {
+			size, err = makeDisk(ctx, g, st.built(), min(bytes-pending, slot.Size), layers, r.config.RootFS.DiffIDs)
+			return err
+		})
 		if cause := context.Cause(ctx); err != nil && cause != nil {
 			err = cause
 		}

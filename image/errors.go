@@ -12,6 +12,8 @@ import (
 	"github.com/docker/distribution/registry/api/errcode"
 	v2 "github.com/docker/distribution/registry/api/v2"
 	"go.podman.io/image/v5/docker"
+
+	"github.com/bulkhead-project/bulkhead/image/convert"
 )
 
 // The errors that callers tell apart with errors.Is.
@@ -34,6 +36,8 @@ var (
 	// ErrNoSpace: the disk of the store is full, or the image is larger than
 	// what is free on it.
 	ErrNoSpace = errors.New("no space left for the image")
+	// ErrMemory: there was too little memory to unpack the image.
+	ErrMemory = convert.ErrMemory
 	// ErrPolicy: policy.json does not allow the image.
 	ErrPolicy = errors.New("image refused by policy")
 )
@@ -101,7 +105,7 @@ func classified(err error) bool {
 	if errors.As(err, &c) {
 		return true
 	}
-	for _, class := range []error{ErrNotFound, ErrUnauthorized, ErrInvalid, ErrDigest, ErrUnavailable, ErrNoSpace, ErrPolicy} {
+	for _, class := range []error{ErrNotFound, ErrUnauthorized, ErrInvalid, ErrDigest, ErrUnavailable, ErrNoSpace, ErrMemory, ErrPolicy} {
 		if errors.Is(err, class) {
 			return true
 		}

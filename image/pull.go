@@ -16,6 +16,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/image/convert"
 	"github.com/bulkhead-project/bulkhead/image/local"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
 // Auth are credentials for one pull, instead of those of auth.json. Token, an
@@ -47,7 +48,7 @@ type PullOptions struct {
 // makes name mean it to this instance. Pulls of the same image at once, by any
 // number of callers and processes, are one. Nothing is left of one that fails:
 // ErrNotFound, ErrUnauthorized, ErrUnavailable, ErrDigest, ErrInvalid,
-// ErrPolicy, ErrNoSpace.
+// ErrPolicy, ErrNoSpace, ErrMemory.
 func (s *Store) Pull(ctx context.Context, name string, opts PullOptions) (Image, error) {
 	img, err := s.pull(ctx, name, opts)
 	if err != nil {
@@ -142,13 +143,10 @@ func (s *Store) loadFrom(ctx context.Context, source, name string, opts PullOpti
 // into dir.
 func (s *Store) openLocal(ctx context.Context, source, dir string) (src *local.Source, err error) {
 	err = s.rooms.spend(ctx, copyRoom, func(limit int64) error {
-		done, err := s.converters.take(ctx)
-		if err != nil {
-			return err
-		}
-		defer done()
-		src, err = local.Open(ctx, source, dir, limit)
-		return localError(err, limit)
+		return s.converters.run(ctx, func(g *hostcgroup.Group) error {
+			src, err = local.Open(ctx, g, source, dir, limit)
+			return localError(err, limit)
+		})
 	})
 	return src, err
 }

@@ -12,7 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/api/slot"
+	"github.com/bulkhead-project/bulkhead/image/convert"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
 const (
@@ -191,24 +193,87 @@ const (
 	converterWait = 30 * time.Minute
 	// converterRetry is how often a caller looks for a converter that has ended: flock(2) has no event.
 	converterRetry = 50 * time.Millisecond
+	// layersWait is how long a converter may wait for layers to be fetched before others may run in its place.
+	layersWait = 20 * time.Second
 )
 
+// Group is a cgroup for converters, all of which together may take so many bytes of memory, and lasts until leave is
+// called. It is nil where there is none, which its maker has said.
+type Group func(ctx context.Context, memory int64) (g *hostcgroup.Group, leave func())
+
+// ConvertIn has the converters of this process run in a cgroup. It is called before there is one.
+func (s *Store) ConvertIn(g Group) { s.converters.group = g }
+
 // converterSlots bounds how many converters run at once, of all processes that share a store: they take no more
-// than half of the host's memory, and one may always run. Each holds the lock of a file.
+// than half of the host's memory, and one may always run. Each holds the lock of a file. Those of a process share a
+// cgroup, which has the memory that so many may take, and no more than half of the host's.
 type converterSlots struct {
-	dir  string
-	most int
-	turn chan struct{} // held by the caller of this process that looks for a free lock
+	dir    string
+	most   int
+	memory int64 // the cgroup's, in bytes
+	group  Group
+	wait   time.Duration // layersWait
+	turn   chan struct{} // held by the caller of this process that looks for a free lock
 }
 
 func newConverters(dir string) *converterSlots {
-	c := &converterSlots{dir: dir, most: mostConverters, turn: make(chan struct{}, 1)}
+	c := &converterSlots{
+		dir: dir, most: mostConverters, memory: mostConverters * converterMemory, wait: layersWait, turn: make(chan struct{}, 1),
+		group: func(context.Context, int64) (*hostcgroup.Group, func()) { return nil, func() {} },
+	}
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
-		c.most = min(max(int(info.Totalram*uint64(info.Unit)/2/converterMemory), 1), mostConverters)
+		half := int64(info.Totalram * uint64(info.Unit) / 2)
+		c.most = int(min(max(half/converterMemory, 1), mostConverters))
+		c.memory = min(half, int64(c.most)*converterMemory)
 	}
 	return c
 }
+
+// run calls use, which runs a converter in the cgroup g, while another converter may run.
+func (c *converterSlots) run(ctx context.Context, use func(g *hostcgroup.Group) error) error {
+	done, err := c.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	g, leave := c.group(ctx, c.memory)
+	defer leave()
+	err = use(g)
+	if errors.Is(err, convert.ErrMemory) {
+		err = fmt.Errorf("%w while the image was unpacked, for which all images together have %d MiB: unpack fewer at once, or add memory",
+			err, c.memory>>20)
+	}
+	return err
+}
+
+// runSoon is run for layers that are still being fetched. If they do not come soon, use is ended, and called again
+// when all are there.
+func (c *converterSlots) runSoon(ctx context.Context, fetched <-chan struct{}, use func(context.Context, *hostcgroup.Group) error) error {
+	soon, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	err := c.run(ctx, func(g *hostcgroup.Group) error {
+		defer time.AfterFunc(c.wait, func() {
+			select {
+			case <-fetched:
+			default:
+				end(errLate)
+			}
+		}).Stop()
+		return use(soon, g)
+	})
+	if !errors.Is(err, errLate) {
+		return err
+	}
+	select {
+	case <-fetched:
+	case <-ctx.Done(): // whoever fetches ends them then
+	}
+	return c.run(ctx, func(g *hostcgroup.Group) error { return use(ctx, g) })
+}
+
+// errLate ends a converter that has waited for its layers.
+var errLate = fmt.Errorf("the layers did not come within %v", layersWait)
 
 // take waits until another converter may run, in the order of the calls, and until done is called.
 func (c *converterSlots) take(ctx context.Context) (done func(), err error) {

@@ -1,10 +1,19 @@
 package image
 
 import (
+	"archive/tar"
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
 // TestConverters: no more run at once than memory allows, whichever process has them, and a wait ends.
@@ -41,4 +50,97 @@ func TestConverters(t *testing.T) {
 	if n := newConverters(dir).most; n < 1 || n > mostConverters {
 		t.Errorf("%d at once on this host", n)
 	}
+}
+
+// TestConverterMemory: the group of all converters holds them to its memory, and the error of one that was killed says
+// whose it was, why, and what helps.
+func TestConverterMemory(t *testing.T) {
+	h := hostcgroup.Find(fmt.Sprintf("bulkhead-test-converters-%d", os.Getpid()))
+	defer h.Tidy()
+	if !h.Support().Has("memory") {
+		t.Skipf("no cgroup with memory for this user: %s", h.Support().Missing)
+	}
+	const memory = 24 << 20
+	s, _ := openStore(t, "run")
+	s.converters.memory = memory
+	var left atomic.Int32
+	s.ConvertIn(func(ctx context.Context, bytes int64) (*hostcgroup.Group, func()) {
+		g, err := h.Create("converters", hostcgroup.Limits{Memory: bytes})
+		if err != nil {
+			t.Error(err)
+		}
+		return g, func() {
+			left.Add(1)
+			if pids, err := g.PIDs(); err != nil || len(pids) > 0 && pids[0] != os.Getpid() { // whose thread is about to end
+				t.Errorf("in the group are still %v, %v", pids, err)
+			}
+			if err := g.Delete(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	many := make([]entry, 10_000)
+	for i := range many {
+		name := fmt.Sprint(i)
+		many[i] = entry{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: strings.Repeat("x", 4000) + name}}
+	}
+	host := startRegistry(t, nil)
+	push(t, host+"/many:1", imageOf(t, tarOf(t, many...)))
+	push(t, host+"/few:1", imageOf(t, tarOf(t, many[:10]...)))
+	_, err := s.Pull(testContext(t), host+"/many:1", PullOptions{})
+	t.Log(err)
+	if !errors.Is(err, ErrMemory) || left.Load() != 1 {
+		t.Errorf("got %v, and the group was left %d times", err, left.Load())
+	}
+	for _, text := range []string{"pull " + host + "/many:1: ", "memory ran out", "24 MiB", "unpack fewer at once, or add memory"} {
+		if !strings.Contains(fmt.Sprint(err), text) {
+			t.Errorf("%q lacks %q", err, text)
+		}
+	}
+	noTemps(t, s)
+	if _, err := s.Pull(testContext(t), host+"/few:1", PullOptions{}); err != nil || left.Load() != 2 {
+		t.Errorf("a small one: %v, and the group was left %d times", err, left.Load())
+	}
+	if err := s.Save(testContext(t), host+"/few:1", filepath.Join(t.TempDir(), "few.tar"), "oci-archive"); err != nil || left.Load() != 4 {
+		t.Errorf("save: %v, and the group was left %d times", err, left.Load())
+	}
+}
+
+// TestLateLayers: a pull whose layers are slow keeps no other from its converter, and is converted when they have come.
+func TestLateLayers(t *testing.T) {
+	slow, quick := imageOf(t, tarOf(t, file("f", "slow"))), imageOf(t, tarOf(t, file("f", "quick")))
+	d := firstLayer(t, slow)
+	asked, release := make(chan struct{}, 8), make(chan struct{})
+	var hold atomic.Bool
+	host := startRegistry(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if hold.Load() && isBlob(r, d) {
+				asked <- struct{}{}
+				<-release
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	push(t, host+"/slow:1", slow)
+	push(t, host+"/quick:1", quick)
+	hold.Store(true)
+	s, _ := openStore(t, "run")
+	s.converters.most, s.converters.wait = 1, 100*time.Millisecond
+	pulled := make(chan error, 1)
+	go func() {
+		got, err := s.Pull(testContext(t), host+"/slow:1", PullOptions{})
+		if err == nil && read(t, s, got.ID, "f") != "slow" {
+			err = errors.New("another file")
+		}
+		pulled <- err
+	}()
+	<-asked
+	if _, err := s.Pull(testContext(t), host+"/quick:1", PullOptions{}); err != nil {
+		t.Errorf("beside a slow registry: %v", err)
+	}
+	close(release)
+	if err := <-pulled; err != nil {
+		t.Error(err)
+	}
+	noTemps(t, s)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/image/archive"
 	"github.com/bulkhead-project/bulkhead/image/convert"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
 // Save writes an image to path, an archive of a format of package archive's,
@@ -41,12 +42,9 @@ func (s *Store) save(ctx context.Context, nameOrID, path, format string) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, disk.Close()) }()
-	done, err := s.converters.take(ctx)
-	if err != nil {
-		return err
-	}
-	img, err := s.flatten(id, func(out io.Writer) error { return convert.Export(ctx, disk, out) })
-	done()
+	img, err := s.flatten(id, func(out io.Writer) error {
+		return s.converters.run(ctx, func(g *hostcgroup.Group) error { return convert.Export(ctx, g, disk, out) })
+	})
 	if err != nil {
 		return err
 	}

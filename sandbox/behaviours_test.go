@@ -18,7 +18,7 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
-	"github.com/bulkhead-project/bulkhead/sandbox/internal/hostoom"
+	"github.com/bulkhead-project/bulkhead/internal/hostoom"
 )
 
 // behaviours are what the ancestors of this package did, and did wrong, with

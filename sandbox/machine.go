@@ -10,8 +10,8 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/hostoom"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/guest"
-	"github.com/bulkhead-project/bulkhead/sandbox/internal/hostoom"
 )
 
 // machine is a running virtual machine and the way to its agent.

@@ -100,6 +100,7 @@ var codeOf = []struct {
 	{image.ErrInUse, codes.FailedPrecondition},
 	{image.ErrUnavailable, codes.Unavailable},
 	{image.ErrNoSpace, codes.ResourceExhausted},
+	{image.ErrMemory, codes.ResourceExhausted},
 	{context.DeadlineExceeded, codes.DeadlineExceeded},
 	{context.Canceled, codes.Canceled},
 }

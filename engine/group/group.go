@@ -53,13 +53,14 @@ type undoArgs struct {
 // Groups are those of an instance's pods. A host without cgroups has none: pods go
 // on, and their records say why.
 type Groups struct {
-	host *hostcgroup.Host
-	log  *slog.Logger
+	host       *hostcgroup.Host
+	log        *slog.Logger
+	converters converters
 }
 
 // Find finds where the groups of an instance lie.
 func Find(roots dirs.Roots, instance string, log *slog.Logger) *Groups {
-	return New(hostcgroup.Find(Name(roots, instance)), log)
+	return New(hostcgroup.Find(Name(roots, instance)), roots.Instance(instance), log)
 }
 
 // Name is the name of the cgroup around an instance's, unique for its roots.
@@ -68,8 +69,13 @@ func Name(roots dirs.Roots, instance string) string {
 	return "bulkhead-" + instance + "-" + hex.EncodeToString(sum[:4])
 }
 
-// New takes the groups of host.
-func New(host *hostcgroup.Host, log *slog.Logger) *Groups { return &Groups{host, log} }
+// New takes the groups of host. state is the directory of the instance's state.
+func New(host *hostcgroup.Host, state string, log *slog.Logger) *Groups {
+	g := &Groups{host: host, log: log}
+	g.converters.host, g.converters.log = host, log
+	g.converters.journal = journal.At(filepath.Join(state, "converters.journal"))
+	return g
+}
 
 // Overhead is what each pod's VM and shim may take on the host beyond what the pod may.
 func Overhead() store.Overhead { return atLeast(store.Overhead{}) }
@@ -221,12 +227,12 @@ func dying(g *hostcgroup.Group) bool {
 	return err == nil && len(pids) > 0
 }
 
-// Reap ends the groups of this instance that are of no pod any more; keep tells of
+// Reap ends the groups of this instance that are of no pod and no converter any more; keep tells of
 // a pod's id whether it is known.
 func (g *Groups) Reap(ctx context.Context, keep func(id string) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
-	return g.host.Reap(ctx, keep)
+	return errors.Join(g.converters.reap(ctx), g.host.Reap(ctx, func(name string) bool { return name == convertersName || keep(name) }))
 }
 
 // Tidy removes the directory around the groups if none is left.

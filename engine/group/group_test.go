@@ -41,7 +41,7 @@ func TestHoldCPU(t *testing.T) {
 		r := &store.Pod{}
 		r.Cgroup.Dirs = []string{t.TempDir()}
 		r.Cgroup.Limits = hostcgroup.Limits{Quota: 9, Period: 9, Memory: 1}
-		New(&hostcgroup.Host{}, slog.Default()).HoldCPU(r, tc.quota, tc.period, store.Overhead{})
+		New(&hostcgroup.Host{}, t.TempDir(), slog.Default()).HoldCPU(r, tc.quota, tc.period, store.Overhead{})
 		l := r.Cgroup.Limits
 		if l.Quota != tc.want || (l.Period == tc.period) != (tc.want != 0 || tc.period == 0) || l.Memory != 1 {
 			t.Errorf("%d of %d: %+v", tc.quota, tc.period, l)
@@ -52,7 +52,7 @@ func TestHoldCPU(t *testing.T) {
 // TestWithoutAGroup: a pod of a host without cgroups is limited by nothing, and its
 // processes start as they would; the record says why.
 func TestWithoutAGroup(t *testing.T) {
-	g, r := New(&hostcgroup.Host{}, slog.Default()), &store.Pod{ID: "x"}
+	g, r := New(&hostcgroup.Host{}, t.TempDir(), slog.Default()), &store.Pod{ID: "x"}
 	if err := g.Make(t.Context(), journal.At(t.TempDir()), r, 0); err != nil || len(r.Cgroup.Dirs) != 0 {
 		t.Errorf("%+v, %v", r.Cgroup, err)
 	}
@@ -88,7 +88,7 @@ func TestStartingWeighsLess(t *testing.T) {
 	dir := t.TempDir()
 	r := &store.Pod{}
 	r.Cgroup.Dirs, r.Cgroup.Limits = []string{dir}, l
-	New(&hostcgroup.Host{}, slog.Default()).HoldCPU(r, 0, 0, store.Overhead{})
+	New(&hostcgroup.Host{}, t.TempDir(), slog.Default()).HoldCPU(r, 0, 0, store.Overhead{})
 	if r.Cgroup.Limits.Weight != 0 || r.Cgroup.Limits.Memory != l.Memory {
 		t.Errorf("a running VM has %+v", r.Cgroup.Limits)
 	}

@@ -24,7 +24,11 @@ import (
 func onHost(t *testing.T) (*Groups, *strings.Builder) {
 	t.Helper()
 	var log strings.Builder
-	g := Find(dirs.Roots{Data: t.TempDir()}, "test", slog.New(slog.NewTextHandler(&log, nil)))
+	state := t.TempDir()
+	if err := os.Mkdir(filepath.Join(state, "test"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	g := Find(dirs.Roots{Data: t.TempDir(), State: state}, "test", slog.New(slog.NewTextHandler(&log, nil)))
 	if g.host.Support().Version == 0 {
 		t.Skipf("no cgroups for this user: %s", g.host.Support().Missing)
 	}

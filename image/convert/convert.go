@@ -14,7 +14,12 @@ import (
 	"os"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
+
+// ErrMemory is matched where the kernel has killed the process for want of memory.
+var ErrMemory = errors.New("memory ran out")
 
 // Version is that of the disks that Disk makes. It is raised when the same layers
 // give another disk.
@@ -30,16 +35,17 @@ type Layer struct {
 }
 
 // Disk merges layers, lowest first, into a file system in disk, and returns its
-// size. disk is an empty file that takes at most limit bytes of the host's.
+// size. disk is an empty file that takes at most limit bytes of the host's. The
+// process runs in the cgroup g.
 // Layers are read while they come, and without an error all of them have been read
 // to their io.EOF, whatever the process says. An *Error says what is wrong with the image or
-// the host; an error of a layer's Content is returned as it is.
-func Disk(ctx context.Context, disk *os.File, limit int64, layers []Layer) (int64, error) {
+// the host; an error of a layer's Content is returned as it is. ErrMemory.
+func Disk(ctx context.Context, g *hostcgroup.Group, disk *os.File, limit int64, layers []Layer) (int64, error) {
 	req := Request{Task: ToDisk, Limit: limit}
 	for _, l := range layers {
 		req.DiffIDs = append(req.DiffIDs, l.DiffID)
 	}
-	c := call{request: req, files: []*os.File{disk}, layers: layers}
+	c := call{request: req, group: g, files: []*os.File{disk}, layers: layers}
 	reply, err := c.do(ctx)
 	if err != nil {
 		return 0, err
@@ -53,10 +59,10 @@ func Disk(ctx context.Context, disk *os.File, limit int64, layers []Layer) (int6
 // Index lists the regular files of a tar archive, plain or compressed. If it is
 // compressed the archive is copied to spare, an empty file, of which it takes at
 // most limit bytes, and copied is true: the members' offsets are those of
-// spare. What is claimed of an offset or a size may be false. *Error, as for
-// Disk.
-func Index(ctx context.Context, archive, spare *os.File, limit int64) (members []Member, copied bool, err error) {
-	c := call{request: Request{Task: ToIndex, Limit: limit}, files: []*os.File{archive, spare}}
+// spare. What is claimed of an offset or a size may be false. *Error and ErrMemory,
+// as for Disk.
+func Index(ctx context.Context, g *hostcgroup.Group, archive, spare *os.File, limit int64) (members []Member, copied bool, err error) {
+	c := call{request: Request{Task: ToIndex, Limit: limit}, group: g, files: []*os.File{archive, spare}}
 	reply, err := c.do(ctx)
 	if err != nil {
 		return nil, false, err
@@ -70,8 +76,8 @@ func Index(ctx context.Context, archive, spare *os.File, limit int64) (members [
 }
 
 // Export writes the files on a disk, which Disk has made, to out: as a layer, an
-// uncompressed tar stream. The same disk gives the same bytes.
-func Export(ctx context.Context, disk *os.File, out io.Writer) error {
+// uncompressed tar stream. The same disk gives the same bytes. ErrMemory.
+func Export(ctx context.Context, g *hostcgroup.Group, disk *os.File, out io.Writer) error {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
@@ -81,7 +87,7 @@ func Export(ctx context.Context, disk *os.File, out io.Writer) error {
 		_, err := io.Copy(out, r)
 		copied <- errors.Join(err, r.Close()) // without a reader the process ends
 	}()
-	c := call{request: Request{Task: ToLayer}, files: []*os.File{disk, w}}
+	c := call{request: Request{Task: ToLayer}, group: g, files: []*os.File{disk, w}}
 	_, err = c.do(ctx)
 	return errors.Join(w.Close(), <-copied, err)
 }

@@ -98,7 +98,7 @@ func TestHostileProcess(t *testing.T) {
 			program(t, tc.script)
 			disk, _ := files(t)
 			l := layer()
-			_, err := Disk(t.Context(), disk, 1000000, []Layer{{Content: l}})
+			_, err := Disk(t.Context(), nil, disk, 1000000, []Layer{{Content: l}})
 			if err == nil || !strings.Contains(err.Error(), tc.says) || len(err.Error()) > 2*maxText || strings.ContainsAny(err.Error(), "\n\x1b") {
 				t.Errorf("%s, %s layer: %.300v", tc.what, name, err)
 			}
@@ -119,7 +119,7 @@ func TestSizes(t *testing.T) {
 	}{{-4096, false}, {0, false}, {1, true}, {1000000, true}, {1000001, false}} {
 		program(t, "cat >/dev/null\n"+message(fmt.Sprintf(`{"size":%d}`, tc.size)))
 		disk, _ := files(t)
-		got, err := Disk(t.Context(), disk, 1000000, []Layer{{Content: given(strings.NewReader("layer"))}})
+		got, err := Disk(t.Context(), nil, disk, 1000000, []Layer{{Content: given(strings.NewReader("layer"))}})
 		if tc.taken && (err != nil || got != tc.size) || !tc.taken && !errors.Is(err, errMessage) {
 			t.Errorf("a disk of %d bytes: %d, %v", tc.size, got, err)
 		}
@@ -138,7 +138,7 @@ func TestProcessThatHangs(t *testing.T) {
 		disk, _ := files(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		start := time.Now()
-		_, err := Disk(ctx, disk, 1<<20, []Layer{{Content: silent()}})
+		_, err := Disk(ctx, nil, disk, 1<<20, []Layer{{Content: silent()}})
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: got %v", what, err)
 		}
@@ -153,12 +153,12 @@ func TestProcessThatHangs(t *testing.T) {
 func TestProcessThatStays(t *testing.T) {
 	program(t, message(`{"members":[{"name":"a"}]}`)+"exec sleep 30")
 	archive, spare := files(t)
-	members, _, err := Index(t.Context(), archive, spare, 1<<20)
+	members, _, err := Index(t.Context(), nil, archive, spare, 1<<20)
 	if err != nil || len(members) != 1 {
 		t.Errorf("got %v, %v", members, err)
 	}
 	program(t, "exec sleep 30 >&-")
-	if _, _, err := Index(t.Context(), archive, spare, 1<<20); err == nil || !strings.Contains(err.Error(), "EOF") {
+	if _, _, err := Index(t.Context(), nil, archive, spare, 1<<20); err == nil || !strings.Contains(err.Error(), "EOF") {
 		t.Errorf("one that says nothing: %v", err)
 	}
 }
@@ -172,7 +172,7 @@ func TestSourceFails(t *testing.T) {
 		{Content: given(strings.NewReader("first"))},
 		{Content: given(readerFunc(func([]byte) (int, error) { return 0, broken }))},
 	}
-	if _, err := Disk(t.Context(), disk, 1<<20, layers); !errors.Is(err, broken) || err.Error() != broken.Error() {
+	if _, err := Disk(t.Context(), nil, disk, 1<<20, layers); !errors.Is(err, broken) || err.Error() != broken.Error() {
 		t.Errorf("got %v", err)
 	}
 }
@@ -184,7 +184,7 @@ func TestIndexHostile(t *testing.T) {
 	} {
 		program(t, message(text))
 		archive, spare := files(t)
-		if _, _, err := Index(t.Context(), archive, spare, 1<<20); err == nil {
+		if _, _, err := Index(t.Context(), nil, archive, spare, 1<<20); err == nil {
 			t.Errorf("%s: no error", what)
 		}
 	}
@@ -195,7 +195,7 @@ func TestExportToNobody(t *testing.T) {
 	program(t, "cat >/dev/null; yes >&4 && exit 0; exit 7")
 	disk, _ := files(t)
 	gone := errors.New("gone")
-	err := Export(t.Context(), disk, writerFunc(func([]byte) (int, error) { return 0, gone }))
+	err := Export(t.Context(), nil, disk, writerFunc(func([]byte) (int, error) { return 0, gone }))
 	if !errors.Is(err, gone) {
 		t.Errorf("got %v", err)
 	}
@@ -209,7 +209,7 @@ func TestNotInstalled(t *testing.T) {
 	t.Setenv("BULKHEAD_LIBEXEC", t.TempDir())
 	disk, _ := files(t)
 	l := silent()
-	if _, err := Disk(t.Context(), disk, 1, []Layer{{Content: l}}); !errors.Is(err, dirs.ErrNotInstalled) {
+	if _, err := Disk(t.Context(), nil, disk, 1, []Layer{{Content: l}}); !errors.Is(err, dirs.ErrNotInstalled) {
 		t.Errorf("got %v", err)
 	}
 	<-l.closed

@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
+	"github.com/bulkhead-project/bulkhead/internal/hostoom"
 )
 
 // Program is the name of the process's executable.
@@ -34,12 +36,13 @@ const (
 // call is one run of the process.
 type call struct {
 	request Request
+	group   *hostcgroup.Group
 	files   []*os.File
 	layers  []Layer
 }
 
 // do runs the process to its end. Nothing of it is left when do returns.
-func (c *call) do(ctx context.Context) (Reply, error) {
+func (c *call) do(ctx context.Context) (reply Reply, err error) {
 	path, err := dirs.Sibling(Program)
 	if err != nil {
 		return Reply{}, errors.Join(err, c.stop())
@@ -53,20 +56,32 @@ func (c *call) do(ctx context.Context) (Reply, error) {
 	cmd.ExtraFiles = c.files
 	cmd.Stderr = &crash
 	cmd.WaitDelay = killWait
-	// No terminal's signal reaches it. It ends with the thread that starts it, which
-	// is kept for that long.
+	// No terminal's signal reaches it. It ends with the thread that starts it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
+	err = c.group.Start(cmd, func(cmd *exec.Cmd) (err error) {
+		reply, err = c.run(ctx, running, kill, cmd, &crash)
+		return err
+	})
+	if cmd.Process == nil {
+		err = errors.Join(fmt.Errorf("start %s: %w", Program, err), c.stop())
+	}
+	return reply, err
+}
+
+// run is do in the thread that the group has, which is kept until the process has ended.
+func (c *call) run(ctx, running context.Context, kill context.CancelFunc, cmd *exec.Cmd, crash *head) (Reply, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	in, inErr := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
 	if err := errors.Join(inErr, outErr); err != nil {
-		return Reply{}, errors.Join(err, c.stop())
+		return Reply{}, err
 	}
 	widen(in)
 	if err := cmd.Start(); err != nil {
-		return Reply{}, errors.Join(fmt.Errorf("start %s: %w", Program, err), c.stop())
+		return Reply{}, err
 	}
+	oom := hostoom.Take(cmd.Process.Pid) // it still waits for the request
 	fed, answered := make(chan error, 1), make(chan struct{})
 	go func() {
 		err := errors.Join(c.feed(in), in.Close())
@@ -112,6 +127,8 @@ func (c *call) do(ctx context.Context) (Reply, error) {
 		return Reply{}, reply.Fault
 	case errors.As(feedErr, &source):
 		return Reply{}, source.err
+	case replyErr != nil && killed(waitErr) && oom.Happened():
+		return Reply{}, ErrMemory
 	case replyErr != nil:
 		return Reply{}, fmt.Errorf("%s failed: %w%s", Program, waitErr, crash.line())
 	case feedErr != nil && len(c.layers) > 0:
@@ -120,6 +137,12 @@ func (c *call) do(ctx context.Context) (Reply, error) {
 		return Reply{}, errUnread
 	}
 	return reply, stopErr
+}
+
+// killed tells whether a process was ended by the kernel, or by another process.
+func killed(err error) bool {
+	var exit *exec.ExitError
+	return errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == unix.SIGKILL
 }
 
 // widen enlarges a pipe. A smaller one is slower, no more.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/image/convert"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
 // maxSmall bounds what is read whole: indexes, manifests, configurations.
@@ -59,7 +60,7 @@ type archive struct {
 
 // newArchive has f, which it closes, indexed. What is compressed is copied to a
 // nameless file in dir, at most limit bytes of it.
-func newArchive(ctx context.Context, f *os.File, dir string, limit int64) (*archive, error) {
+func newArchive(ctx context.Context, g *hostcgroup.Group, f *os.File, dir string, limit int64) (*archive, error) {
 	spare, err := os.CreateTemp(dir, "archive-*")
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -67,7 +68,7 @@ func newArchive(ctx context.Context, f *os.File, dir string, limit int64) (*arch
 	if err := os.Remove(spare.Name()); err != nil {
 		return nil, errors.Join(err, f.Close(), spare.Close())
 	}
-	members, copied, err := convert.Index(ctx, f, spare, limit)
+	members, copied, err := convert.Index(ctx, g, f, spare, limit)
 	if err != nil {
 		return nil, errors.Join(err, f.Close(), spare.Close())
 	}

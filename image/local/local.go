@@ -20,6 +20,8 @@ import (
 	ocilayout "go.podman.io/image/v5/oci/layout"
 	"go.podman.io/image/v5/types"
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
 var (
@@ -56,14 +58,15 @@ type document struct {
 // of a tag or name is the first image, or the path of a file or directory whose
 // format is found out. Archives that are compressed are copied into dir, at most
 // limit bytes of them, and of layers that have to be read to be known no more than
-// limit bytes are read. The caller closes the Source. ErrFormat, ErrWhich,
-// ErrLarge, os.ErrNotExist, *convert.Error.
-func Open(ctx context.Context, text, dir string, limit int64) (*Source, error) {
+// limit bytes are read. Archives are taken apart in the cgroup g. The caller closes
+// the Source. ErrFormat, ErrWhich, ErrLarge, os.ErrNotExist, *convert.Error,
+// convert.ErrMemory.
+func Open(ctx context.Context, g *hostcgroup.Group, text, dir string, limit int64) (*Source, error) {
 	transport, place, which := split(text)
 	if place == "" {
 		return nil, fmt.Errorf("%w: %.255q (want a file, a directory, or oci:DIR, oci-archive:FILE, docker-archive:FILE)", ErrFormat, text)
 	}
-	f, err := openFiles(ctx, place, dir, limit)
+	f, err := openFiles(ctx, g, place, dir, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +104,7 @@ func split(text string) (transport, place, which string) {
 	return transport, place, which
 }
 
-func openFiles(ctx context.Context, place, dir string, limit int64) (files, error) {
+func openFiles(ctx context.Context, g *hostcgroup.Group, place, dir string, limit int64) (files, error) {
 	// A pipe that nobody writes would be waited for.
 	f, err := os.OpenFile(place, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -118,7 +121,7 @@ func openFiles(ctx context.Context, place, dir string, limit int64) (files, erro
 	if _, err := regular(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return newArchive(ctx, f, dir, limit)
+	return newArchive(ctx, g, f, dir, limit)
 }
 
 // detect finds the format out. docker save writes both; of the two its own file

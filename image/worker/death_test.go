@@ -57,7 +57,7 @@ func engine(path string) {
 		return
 	}
 	silent, _ := io.Pipe()
-	_, _ = convert.Disk(context.Background(), disk, 1<<20, []convert.Layer{{Content: silent}})
+	_, _ = convert.Disk(context.Background(), nil, disk, 1<<20, []convert.Layer{{Content: silent}})
 }
 
 // watch returns a descriptor of the process that has written its number to a file.

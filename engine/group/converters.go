@@ -1,0 +1,88 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
+	"github.com/bulkhead-project/bulkhead/sandbox/journal"
+)
+
+// convertersName is the group's name among those of pods, whose ids are longer.
+const convertersName = "converters"
+
+// converters is the group that all converters of images of an instance share. It is
+// made with the first of them, and removed with the last.
+type converters struct {
+	host    *hostcgroup.Host
+	journal journal.Journal
+	log     *slog.Logger
+	said    sync.Once
+
+	mu    sync.Mutex
+	users int
+	group *hostcgroup.Group // nil where it could not be made
+}
+
+// Converters implements image.Group. Without a group converters run in the engine's,
+// which is logged once.
+func (g *Groups) Converters(ctx context.Context, memory int64) (_ *hostcgroup.Group, leave func()) {
+	c := &g.converters
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.users++
+	if c.group == nil {
+		if err := c.make(ctx, memory); err != nil {
+			c.said.Do(func() {
+				c.log.Warn("converters of images have no cgroup: only each one's own memory is limited", "reason", err)
+			})
+		}
+	}
+	return c.group, sync.OnceFunc(c.leave)
+}
+
+// make journals and makes the group.
+func (c *converters) make(ctx context.Context, memory int64) (err error) {
+	if s := c.host.Support(); !s.Has("memory") {
+		return errors.New(s.Missing)
+	}
+	undo := undoArgs{Dirs: c.host.Dirs(convertersName), Below: true}
+	if _, err := c.journal.Before(ctx, Undo, undo, atomicfile.Volatile); err != nil {
+		return err
+	}
+	c.group, err = c.host.Create(convertersName, hostcgroup.Limits{Memory: memory})
+	return err
+}
+
+func (c *converters) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.users--; c.users > 0 {
+		return
+	}
+	c.group = nil
+	if err := c.end(context.Background()); err != nil {
+		c.log.Warn("remove the cgroup of converters, which is tried again later", "error", err)
+	}
+}
+
+// reap ends what an engine that was killed has left.
+func (c *converters) reap(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.users > 0 {
+		return nil
+	}
+	return c.end(ctx)
+}
+
+// end ends the groups that the journal names. The lock is held.
+func (c *converters) end(ctx context.Context) error {
+	if err := c.journal.Undo(ctx, journal.Handlers{Undo: End}); err != nil {
+		return err
+	}
+	return c.journal.Remove(ctx)
+}
