@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -256,16 +257,29 @@ func (s *Service) UpdateContainerResources(ctx context.Context, id string, resou
 	if next.Linux == nil {
 		next.Linux = &runtimeapi.LinuxContainerConfig{}
 	}
-	next.Linux.Resources = resources.GetLinux()
+	next.Linux.Resources = merge(next.Linux.Resources, resources.GetLinux())
 	raw, err := encode(next, stored{ImageRef: rec.imageRef})
 	if err != nil {
 		return failure.Wrap(err, "update container %s", c.Name)
 	}
-	return s.engine.UpdateContainer(ctx, c.ID, linuxResources(resources.GetLinux()), raw)
+	return s.engine.UpdateContainer(ctx, c.ID, linuxResources(resources.GetLinux(), next.Linux.Resources), raw)
 }
 
-// linuxResources leaves out what is 0: no change.
-func linuxResources(r *runtimeapi.LinuxContainerResources) *specs.LinuxResources {
+// merge is what a container has after an update, which leaves what is 0 unchanged.
+func merge(old, update *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {
+	if old == nil {
+		return proto.CloneOf(update)
+	}
+	next := proto.CloneOf(old)
+	if len(update.GetHugepageLimits()) > 0 {
+		next.HugepageLimits = nil
+	}
+	proto.Merge(next, update)
+	return next
+}
+
+// linuxResources is an update of what a container then has. It leaves out what is 0: no change.
+func linuxResources(r, next *runtimeapi.LinuxContainerResources) *specs.LinuxResources {
 	out := &specs.LinuxResources{CPU: &specs.LinuxCPU{Cpus: r.GetCpusetCpus(), Mems: r.GetCpusetMems()}}
 	if q := r.GetCpuQuota(); q != 0 {
 		out.CPU.Quota = &q
@@ -279,8 +293,12 @@ func linuxResources(r *runtimeapi.LinuxContainerResources) *specs.LinuxResources
 	if limit := r.GetMemoryLimitInBytes(); limit != 0 {
 		out.Memory = &specs.LinuxMemory{Limit: &limit}
 	}
-	if len(r.GetUnified()) > 0 {
-		out.Unified = r.GetUnified()
+	out.Unified = maps.Clone(r.GetUnified())
+	if _, said := next.GetUnified()[spec.OOMGroup]; !said && out.Memory != nil {
+		if out.Unified == nil {
+			out.Unified = map[string]string{}
+		}
+		out.Unified[spec.OOMGroup] = "1"
 	}
 	return out
 }

@@ -84,6 +84,10 @@ func namespaces(options *runtimeapi.NamespaceOption) ([]specs.LinuxNamespace, er
 	return append(own, pid), nil
 }
 
+// OOMGroup is the file of cgroup v2 by which a container that is out of memory dies as a whole. A kubelet asks for
+// that on hosts with cgroup v2; here each container with a limit has it, unless its unified resources say otherwise.
+const OOMGroup = "memory.oom.group"
+
 // limits adds a container's limits. Zero in the CRI means unset and is left out.
 func limits(out *specs.LinuxResources, r *runtimeapi.LinuxContainerResources) {
 	var cpu specs.LinuxCPU
@@ -104,8 +108,7 @@ func limits(out *specs.LinuxResources, r *runtimeapi.LinuxContainerResources) {
 	}
 	if limit := r.GetMemoryLimitInBytes(); limit > 0 {
 		out.Memory = &specs.LinuxMemory{Limit: &limit, Swap: &limit}
-		// The container dies as a whole, as a kubelet asks for on hosts with cgroup v2.
-		out.Unified = map[string]string{"memory.oom.group": "1"}
+		out.Unified = map[string]string{OOMGroup: "1"}
 	}
 	for _, pages := range r.GetHugepageLimits() {
 		out.HugepageLimits = append(out.HugepageLimits, specs.LinuxHugepageLimit{Pagesize: pages.GetPageSize(), Limit: pages.GetLimit()})

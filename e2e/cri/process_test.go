@@ -61,10 +61,10 @@ func resources(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("resources")
 	pod := n.podOf(ctx, t, config)
 	container := n.sleeper(ctx, t, pod, "c", config, func(c *runtimeapi.ContainerConfig) {
-		c.Linux.Resources = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 64 << 20, CpuQuota: 50_000, CpuPeriod: 100_000}
+		c.Linux.Resources = &runtimeapi.LinuxContainerResources{CpuQuota: 50_000, CpuPeriod: 100_000}
 	})
-	limits := "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/cpu.max"
-	if got := n.Sh(ctx, t, container, limits); got != "67108864\n50000 100000\n" {
+	limits := "cd /sys/fs/cgroup && cat memory.max memory.oom.group cpu.max"
+	if got := n.Sh(ctx, t, container, limits); got != "max\n0\n50000 100000\n" {
 		t.Errorf("limits %q", got)
 	}
 	next := &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 96 << 20, CpuQuota: 80_000, CpuPeriod: 100_000}
@@ -72,7 +72,7 @@ func resources(ctx context.Context, t *testing.T, n *node) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := n.Sh(ctx, t, container, limits); got != "100663296\n80000 100000\n" {
+	if got := n.Sh(ctx, t, container, limits); got != "100663296\n1\n80000 100000\n" {
 		t.Errorf("limits after the update %q", got)
 	}
 	got := n.containerOf(ctx, t, container).GetResources().GetLinux()
