@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 	"github.com/bulkhead-project/bulkhead/internal/testtemplate"
@@ -94,11 +95,14 @@ func shortDir(t *testing.T, prefix []string) string {
 	return dir
 }
 
+// rootsIn are the roots of a user whose home is dir.
+func rootsIn(dir string) dirs.Roots { return dirs.Roots{Data: dir + "/data", State: dir + "/state"} }
+
 // shareTemplates gives the user the templates of tests before. It is for tests that do not
 // look at templates.
 func (u *user) shareTemplates() {
 	u.t.Helper()
-	testtemplate.Share(u.t, u.dir, u.dir+"/data")
+	testtemplate.Share(u.t, u.dir, rootsIn(u.dir))
 }
 
 // loadBusybox gives the user localhost/busybox:test.

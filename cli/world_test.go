@@ -95,7 +95,7 @@ func enterWorld(t *testing.T, prefix []string, tun bool) {
 
 	home := shortDir(t, prefix)
 	t.Cleanup(func() { endAll(t, home) }) // a test in it that times out clears up nothing
-	testtemplate.Share(t, home, home+"/data")
+	testtemplate.Share(t, home, rootsIn(home))
 	testnet.Run(t, "cp", os.Args[0], home+"/cli.test")
 	testnet.Run(t, "chmod", "a+rx", home+"/cli.test")
 	mode := "600"

@@ -82,7 +82,7 @@ func newWorldOf(t *testing.T, uid int, warm string) *world {
 			t.Fatal(err)
 		}
 	}
-	testtemplate.Share(t, dir, w.roots().Data)
+	testtemplate.Share(t, dir, w.roots())
 	w.faults = testfaults.Listen(t, filepath.Join(dir, "faults"))
 	t.Cleanup(func() { w.end(t) })
 	layout := testimage.Busybox(t)

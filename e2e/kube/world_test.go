@@ -13,6 +13,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
@@ -45,7 +46,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	testnet.WriteBridge(t, w.networks(), filepath.Join(w.Dir, "leases"))
-	testtemplate.Share(t, w.Dir, filepath.Join(w.Dir, "d"))
+	testtemplate.Share(t, w.Dir, dirs.Roots{Data: filepath.Join(w.Dir, "d"), State: w.state()})
 	w.serveCRI(t)
 	w.kubelet = w.StartKubelet(t, w.socket())
 	serviceAccount(t, w.Cluster)

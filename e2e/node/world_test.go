@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testfaults"
@@ -71,7 +72,7 @@ func newControlPlane(t *testing.T) *world {
 // begin starts the node, and returns when it is ready.
 func (w *world) begin(t *testing.T) {
 	t.Helper()
-	testtemplate.Share(w.top, w.Dir, w.data())
+	testtemplate.Share(w.top, w.Dir, dirs.Roots{Data: w.data(), State: filepath.Join(w.Dir, "s")})
 	w.serve()
 	w.up(testdeadline.Context(t, time.Minute), t)
 }

@@ -113,7 +113,7 @@ func Real(t testing.TB, forks bool) engine.Options {
 		t.Fatalf("this test needs the programs and the guest bundle (make build guest): %v", err)
 	}
 	LoadImage(t, o.Images)
-	testtemplate.Share(t, filepath.Dir(o.Roots.Data), o.Roots.Data)
+	testtemplate.Share(t, filepath.Dir(o.Roots.Data), o.Roots)
 	return o
 }
 

@@ -30,7 +30,7 @@ var ErrUnusable = errors.New("KVM cannot be used")
 // Outcome is what a probe has found.
 type Outcome string
 
-// The outcomes. Unknown is not remembered: the next Verdict probes again.
+// The outcomes. Unknown is remembered for a while only.
 const (
 	Works    Outcome = "works"
 	Unusable Outcome = "unusable"
@@ -46,6 +46,24 @@ type Verdict struct {
 	Boot    string    `json:"boot"`   // the host's boot that it holds for
 	Driver  string    `json:"driver"` // hash of the driver's identity that it holds for
 	Probed  time.Time `json:"probed"`
+	Tries   int       `json:"tries,omitempty"` // probes in a row whose outcome was Unknown
+}
+
+const (
+	// undecided is for how long an Unknown verdict holds. Each that follows holds twice as long: a guest that hangs
+	// under KVM keeps a processor busy for the whole timeout.
+	undecided = 5 * time.Minute
+	// longest is for how long it holds at most.
+	longest = 24 * time.Hour
+)
+
+// holds tells whether a remembered verdict still counts.
+func (v Verdict) holds(now time.Time) bool {
+	if v.Outcome == Unknown {
+		age := now.Sub(v.Probed)
+		return age >= 0 && age < min(undecided<<min(max(v.Tries-1, 0), 16), longest)
+	}
+	return v.Outcome != ""
 }
 
 // timeout is what a guest gets to boot under KVM in: many times what it needs
@@ -75,7 +93,8 @@ type Prober struct {
 
 // Resolve turns a wish into an accelerator that works: TCG at once, Auto and
 // KVM by the remembered verdict or a probe. A wish for KVM that cannot be met
-// is ErrUnusable, and the verdict says why; Auto falls back to TCG.
+// is ErrUnusable, and the verdict says why; Auto falls back to TCG. A remembered
+// Unknown does not stand in the way of a wish for KVM.
 func (p Prober) Resolve(ctx context.Context, wish hypervisor.Accel) (hypervisor.Accel, Verdict, error) {
 	if wish == hypervisor.TCG {
 		return hypervisor.TCG, Verdict{Outcome: Unknown, Reason: "not asked for"}, nil
@@ -83,7 +102,7 @@ func (p Prober) Resolve(ctx context.Context, wish hypervisor.Accel) (hypervisor.
 	if wish != hypervisor.Auto && wish != hypervisor.KVM {
 		return "", Verdict{}, fmt.Errorf("%w: accelerator %q", hypervisor.ErrInvalid, wish)
 	}
-	v, err := p.Verdict(ctx)
+	v, err := p.verdict(ctx, wish == hypervisor.KVM)
 	if err != nil {
 		return "", v, err
 	}
@@ -98,7 +117,10 @@ func (p Prober) Resolve(ctx context.Context, wish hypervisor.Accel) (hypervisor.
 
 // Verdict returns the remembered verdict, or probes. An error is of ctx, or of
 // what the probe itself needs; what a probe finds is never an error.
-func (p Prober) Verdict(ctx context.Context) (Verdict, error) {
+func (p Prober) Verdict(ctx context.Context) (Verdict, error) { return p.verdict(ctx, false) }
+
+// verdict is Verdict. decide makes it probe again where the remembered verdict is Unknown.
+func (p Prober) verdict(ctx context.Context, decide bool) (Verdict, error) {
 	boot, err := procid.BootID()
 	if err != nil {
 		return Verdict{}, fmt.Errorf("probe KVM: %w", err)
@@ -118,17 +140,20 @@ func (p Prober) Verdict(ctx context.Context) (Verdict, error) {
 		v.Boot, v.Driver, v.Probed = boot, identity, time.Now().UTC()
 		return v, nil
 	}
-	var v Verdict
-	if err := atomicfile.ReadJSON(p.Path, &v); err == nil && v.Boot == boot && v.Driver == identity && v.Outcome != Unknown {
-		return v, nil
+	var last Verdict
+	if err := atomicfile.ReadJSON(p.Path, &last); err != nil || last.Boot != boot || last.Driver != identity {
+		last = Verdict{}
 	}
-	v = p.boot(ctx, m)
+	if last.holds(time.Now()) && (!decide || last.Outcome != Unknown) {
+		return last, nil
+	}
+	v := p.boot(ctx, m)
 	v.Boot, v.Driver, v.Probed = boot, identity, time.Now().UTC()
 	if err := ctx.Err(); err != nil {
 		return v, fmt.Errorf("probe KVM: %w", err)
 	}
 	if v.Outcome == Unknown {
-		return v, nil
+		v.Tries = last.Tries + 1
 	}
 	if err := atomicfile.WriteJSON(p.Path, v, 0o644, atomicfile.Volatile); err != nil {
 		return v, fmt.Errorf("remember the verdict on KVM: %w", err)

@@ -50,7 +50,7 @@ func check(ctx context.Context, v hypervisor.VM) error {
 
 // TestProbe runs wherever it is: a host has a KVM that works, one that does
 // not, or none, and each has to end with an accelerator that boots the guest.
-// A KVM under which the guest hangs cannot be told from a busy host: nothing is remembered then.
+// A KVM under which the guest hangs cannot be told from a busy host.
 func TestProbe(t *testing.T) {
 	ctx := hypervisortest.Within(t)
 	p := prober(t)
@@ -69,11 +69,12 @@ func TestProbe(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
+	again := hypervisor.KVM // finds the same
 	if v.Outcome == probe.Unknown {
-		if _, err := os.Stat(p.Path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(v.Reason, "did not boot under it within") {
-			t.Errorf("verdict %+v, and its file: %v", v, err)
+		again = hypervisor.Auto
+		if !strings.Contains(v.Reason, "did not boot under it within") {
+			t.Errorf("verdict %+v", v)
 		}
-		return
 	}
 	if _, err := os.Stat("/dev/kvm"); err == nil {
 		p.Check = func(context.Context, hypervisor.VM) error {
@@ -81,12 +82,12 @@ func TestProbe(t *testing.T) {
 			return nil
 		}
 	}
-	_, again, err := p.Resolve(ctx, hypervisor.KVM)
-	if want := v.Outcome != probe.Works; errors.Is(err, probe.ErrUnusable) != want {
+	_, next, err := p.Resolve(ctx, again)
+	if want := again == hypervisor.KVM && v.Outcome != probe.Works; errors.Is(err, probe.ErrUnusable) != want {
 		t.Errorf("a demand for KVM: %v", err)
 	}
-	if again.Outcome != v.Outcome || again.Reason != v.Reason {
-		t.Errorf("verdict changed: %+v, then %+v", v, again)
+	if next.Outcome != v.Outcome || next.Reason != v.Reason {
+		t.Errorf("verdict changed: %+v, then %+v", v, next)
 	}
 }
 
@@ -155,18 +156,17 @@ func (arguments) Identity(_ context.Context, m hypervisor.Machine) (string, erro
 
 func TestOutcomes(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		err   error // nil hangs
-		want  probe.Outcome
-		boots int // of two verdicts
+		name string
+		err  error // nil hangs
+		want probe.Outcome
 	}{
-		{"QEMU aborts", gone("signal: aborted", "failed to set MSR 0x10a"), probe.Unusable, 1},
-		{"guest dies", gone("the guest's kernel died or rebooted", ""), probe.Unusable, 1},
-		{"guest hangs, or the host is busy", nil, probe.Unknown, 2},
-		{"host kills QEMU", gone("signal: killed", ""), probe.Unknown, 2},
-		{"host has no memory", gone("exit status 1", "cannot set up guest memory 'mem': Cannot allocate memory"), probe.Unknown, 2},
-		{"host has no processes", &hypervisor.Error{Err: unix.EAGAIN}, probe.Unknown, 2},
-		{"kernel missing", &hypervisor.Error{Err: os.ErrNotExist}, probe.Unknown, 2},
+		{"QEMU aborts", gone("signal: aborted", "failed to set MSR 0x10a"), probe.Unusable},
+		{"guest dies", gone("the guest's kernel died or rebooted", ""), probe.Unusable},
+		{"guest hangs, or the host is busy", nil, probe.Unknown},
+		{"host kills QEMU", gone("signal: killed", ""), probe.Unknown},
+		{"host has no memory", gone("exit status 1", "cannot set up guest memory 'mem': Cannot allocate memory"), probe.Unknown},
+		{"host has no processes", &hypervisor.Error{Err: unix.EAGAIN}, probe.Unknown},
+		{"kernel missing", &hypervisor.Error{Err: os.ErrNotExist}, probe.Unknown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			boots := 0
@@ -180,10 +180,51 @@ func TestOutcomes(t *testing.T) {
 					t.Fatalf("verdict %+v, %v", v, err)
 				}
 			}
-			if boots != c.boots {
-				t.Errorf("%d boots, want %d", boots, c.boots)
+			if boots != 1 {
+				t.Errorf("%d boots for two verdicts", boots)
 			}
 		})
+	}
+}
+
+// TestUndecided: a verdict that is unknown holds for a while, longer each time, and never against a wish for KVM.
+func TestUndecided(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		tries, boots int
+		age          time.Duration
+		outcome      probe.Outcome
+		wish         hypervisor.Accel
+	}{
+		{"a while ago", 1, 0, 4 * time.Minute, probe.Unknown, hypervisor.Auto},
+		{"longer ago", 1, 1, 6 * time.Minute, probe.Unknown, hypervisor.Auto},
+		{"for the second time", 2, 0, 9 * time.Minute, probe.Unknown, hypervisor.Auto},
+		{"for the third time, longer ago", 3, 1, 21 * time.Minute, probe.Unknown, hypervisor.Auto},
+		{"for the hundredth time", 100, 0, 23 * time.Hour, probe.Unknown, hypervisor.Auto},
+		{"for the hundredth time, longer ago", 100, 1, 25 * time.Hour, probe.Unknown, hypervisor.Auto},
+		{"by another clock", 1, 1, -time.Hour, probe.Unknown, hypervisor.Auto},
+		{"and KVM is demanded", 1, 1, time.Minute, probe.Unknown, hypervisor.KVM},
+		{"of nonsense", -5, 0, time.Minute, probe.Unknown, hypervisor.Auto},
+		{"decided", 0, 0, 1000 * time.Hour, probe.Unusable, hypervisor.KVM},
+	} {
+		boots := 0
+		p := probe.Prober{
+			Driver: fails{boots: &boots}, Timeout: 20 * time.Millisecond,
+			Dir: t.TempDir(), Path: filepath.Join(t.TempDir(), "kvm.json"), Device: "/dev/null",
+		}
+		old, err := p.Verdict(t.Context())
+		if err != nil || old.Tries != 1 {
+			t.Fatalf("%+v, %v", old, err)
+		}
+		boots = 0
+		old.Outcome, old.Tries, old.Probed = c.outcome, c.tries, time.Now().Add(-c.age)
+		if err := atomicfile.WriteJSON(p.Path, old, 0o600, atomicfile.Volatile); err != nil {
+			t.Fatal(err)
+		}
+		_, v, err := p.Resolve(t.Context(), c.wish)
+		if c.wish == hypervisor.Auto && err != nil || boots != c.boots || v.Tries != c.tries+c.boots {
+			t.Errorf("%s: %d boots, %+v, %v", c.name, boots, v, err)
+		}
 	}
 }
 

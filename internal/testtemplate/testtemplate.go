@@ -1,6 +1,6 @@
-// Package testtemplate spares tests the making of templates: tests find those that earlier tests of the
-// same user made, also in other processes and in other checkouts. They lie in the user's cache, below a
-// hash of the sources that a template depends on and its own key does not cover.
+// Package testtemplate spares tests the making of templates, and the probe of KVM: tests find those that
+// earlier tests of the same user made, also in other processes and in other checkouts. They lie in the
+// user's cache, below a hash of the sources that a template depends on and its own key does not cover.
 package testtemplate
 
 import (
@@ -37,24 +37,26 @@ const (
 	trees = 4
 	// infoFile is a template's last file: without it a directory is no template.
 	infoFile = "template.json"
+	// verdictFile is what a probe of KVM has found.
+	verdictFile = "kvm.json"
 )
 
-// Share gives a data directory the cached templates of its user, and caches those that the test t makes,
-// unless it fails. The directory lies in home, which is the user's; it need not exist yet, and no engine
-// uses it yet. Register before Share the removal of the directory, and after it the end of its engine.
+// Share gives roots the cached templates and the verdict on KVM of their user, and caches those that the test
+// t makes, unless it fails. The roots lie in home, which is the user's; they need not exist yet, and no engine
+// uses them yet. Register before Share the removal of the directory, and after it the end of its engine.
 // The files are hard links where they can be: a test that damages a template must replace its files.
 // Without a cache, because the test may not write one, Share does nothing.
-func Share(t testing.TB, home, data string) {
+func Share(t testing.TB, home string, roots dirs.Roots) {
 	t.Helper()
 	cache, err := where()
 	if err != nil {
 		t.Logf("templates are not shared: %v", err)
 		return
 	}
-	share(t, cache, home, data)
+	share(t, cache, home, roots)
 }
 
-func share(t testing.TB, cache, home, data string) {
+func share(t testing.TB, cache, home string, roots dirs.Roots) {
 	t.Helper()
 	info, err := os.Stat(home)
 	if err != nil {
@@ -62,15 +64,19 @@ func share(t testing.TB, cache, home, data string) {
 	}
 	st := info.Sys().(*syscall.Stat_t)
 	u := user{uid: int(st.Uid), gid: int(st.Gid), kept: filepath.Join(cache, strconv.Itoa(int(st.Uid)))}
-	own := dirs.Roots{Data: data}.Templates()
-	if err := locked(cache, func() error { return errors.Join(prune(cache), u.link(u.kept, own, false)) }); err != nil {
+	own := roots.Templates()
+	get := func() error {
+		return errors.Join(prune(cache), u.link(u.kept, own, false), u.copyVerdict(u.kept, roots.State))
+	}
+	if err := locked(cache, get); err != nil {
 		t.Fatalf("share templates: %v", err)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			return // and may have left something half damaged
 		}
-		if err := locked(cache, func() error { return u.link(own, u.kept, true) }); err != nil {
+		keep := func() error { return errors.Join(u.link(own, u.kept, true), u.copyVerdict(roots.State, u.kept)) }
+		if err := locked(cache, keep); err != nil {
 			t.Errorf("cache templates: %v", err)
 		}
 	})
@@ -217,6 +223,16 @@ func (u user) linkOne(template, dir string) error {
 		}
 	}
 	return nil
+}
+
+// copyVerdict copies the verdict on KVM, if there is one.
+func (u user) copyVerdict(from, to string) error {
+	text, err := os.ReadFile(filepath.Join(from, verdictFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	path := filepath.Join(to, verdictFile)
+	return errors.Join(err, u.mkdir(to), os.WriteFile(path, text, 0o644), os.Lchown(path, u.uid, u.gid))
 }
 
 func whole(dir string) bool {

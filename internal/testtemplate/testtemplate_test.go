@@ -1,6 +1,7 @@
 package testtemplate
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -35,9 +36,9 @@ func (w world) user(t *testing.T, name string, do func(t *testing.T, home, templ
 		if err := os.Mkdir(home, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		data := filepath.Join(home, "d")
-		share(t, w.cache, home, data)
-		do(t, home, dirs.Roots{Data: data}.Templates())
+		roots := dirs.Roots{Data: filepath.Join(home, "d"), State: filepath.Join(home, "s")}
+		share(t, w.cache, home, roots)
+		do(t, home, roots.Templates())
 	})
 }
 
@@ -102,6 +103,20 @@ func TestShare(t *testing.T) {
 	})
 	all["k1/memory"], all["k1/template.json"] = "k1/memory again", "k1/template.json again"
 	w.user(t, "last", func(t *testing.T, _, templates string) { finds(t, templates, all) })
+}
+
+// TestVerdict: later tests have the last verdict on KVM.
+func TestVerdict(t *testing.T) {
+	w := newWorld(t)
+	for name, found := range []string{"", "s/kvm.json0", "s/kvm.json1"} {
+		w.user(t, fmt.Sprint(name), func(t *testing.T, home, _ string) {
+			path := filepath.Join(home, "s", verdictFile)
+			if text, _ := os.ReadFile(path); string(text) != found {
+				t.Errorf("found %q", text)
+			}
+			write(t, home, fmt.Sprint(name), "s/kvm.json")
+		})
+	}
 }
 
 // TestHalf: a template that a killed process has left half copied is not used, and replaced.
