@@ -46,7 +46,7 @@ func TestSharedData(t *testing.T) {
 	if used := ringUsed(t, w); used < 1<<20 {
 		t.Errorf("%d bytes of the memory for large answers are in use", used)
 	}
-	again := each + "n=0; while [ $n -lt 12 ]; do f asked 1M a & f asked 300k b & wait; n=$((n+1)); done"
+	again := each + "n=0; while [ $n -lt 6 ]; do f asked 1M a & f asked 300k b & wait; n=$((n+1)); done"
 	c := w.start(t, "", "exec", "reader", "--", "sh", "-c", again)
 	for range 4 {
 		time.Sleep(time.Duration(200+rand.IntN(400)) * time.Millisecond)

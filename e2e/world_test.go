@@ -40,6 +40,7 @@ type world struct {
 	notify   string                // the socket of a service manager that starts what starts now; empty is none
 	uid      int                   // whose it is
 	guest    string                // the directory of the guest's bundle
+	memory   string                // of the VM of a pod without a limit; empty is Bulkhead's default
 	begin    func(*exec.Cmd) error // starts commands, and what they start; nil is Start
 }
 
@@ -160,6 +161,7 @@ func (w *world) command(ctx context.Context, args ...string) *command {
 	c.Env = append(places,
 		"PATH="+os.Getenv("PATH"), "HOME="+w.dir, "BULKHEAD_LIBEXEC="+w.bin, "BULKHEAD_GUEST="+w.guest, "BULKHEAD_FAULTS="+w.faults.Path,
 		"BULKHEAD_WARM="+w.warm, "BULKHEAD_IDLE="+w.idle, "NOTIFY_SOCKET="+w.notify,
+		"BULKHEAD_DEFAULT_MEMORY="+w.memory,
 	)
 	// What holds its output open must not hold its end up.
 	c.WaitDelay = time.Second

@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 // apart are the specs of critest that are not run, or skip themselves.
@@ -42,6 +43,7 @@ type report []struct {
 
 // TestCritest runs the CRI's own suite.
 func TestCritest(t *testing.T) {
+	testturn.Take(t, 0, 2)
 	// Before its images are made.
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
