@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -109,12 +110,18 @@ func (u *user) waitsForFailures(t *testing.T) {
 		{"once", "no", "exit 7", "it has ended with code 7", 7},
 		{"again", "always", "exit 6", "with code 6 at last", 6},
 		{"well", "no", "true", "", 0},
+		{"gone", "no", "exit 7", "it has ended with code 7", 7},
+		{"gone-well", "no", "true", "", 0},
 	} {
-		_, stderr, code := u.run("", "run", "-dq", "--wait", "--restart", tc.restart, "--name", tc.name, busybox, "sh", "-c", tc.script)
+		gone := strings.HasPrefix(tc.name, "gone") // perhaps before it is waited for
+		args := []string{"run", "-dq", "--wait", "--rm=" + strconv.FormatBool(gone), "--restart", tc.restart, "--name", tc.name}
+		_, stderr, code := u.run("", append(args, busybox, "sh", "-c", tc.script)...)
 		if code != tc.code || !strings.Contains(stderr, tc.want) {
 			t.Errorf("%s: exit code %d, %q", tc.name, code, stderr)
 		}
-		u.must("", "rm", "-f", tc.name)
+		if !gone {
+			u.must("", "rm", "-f", tc.name)
+		}
 	}
 }
 

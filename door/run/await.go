@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/jsonpath"
@@ -19,11 +20,14 @@ import (
 // await answers when a pod meets a condition, or at once when it has ended and will
 // not. How long to wait is the client's to say: its call ends when it goes.
 func (s *server) await(r *http.Request) (any, error) {
-	e, err := s.find(r.PathValue("ref"))
+	req, err := decode[api.AwaitRequest](r)
 	if err != nil {
 		return nil, err
 	}
-	req, err := decode[api.AwaitRequest](r)
+	e, err := s.find(r.PathValue("ref"))
+	if departed, ok := s.pods.Departed(types.UID(r.PathValue("ref"))); ok && req.For == "running" {
+		e, err = entryOf(departed), nil // run -d --rm --wait of a pod that ended at once
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -88,6 +88,8 @@ type Manager struct {
 
 	mu   sync.Mutex
 	pods map[types.UID]*Pod
+	// departed are the last pods that removed themselves when they had ended, the oldest first.
+	departed []*Pod
 }
 
 // Open reads the pods of o.Dir back and supervises those that have not ended. A pod

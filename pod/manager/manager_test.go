@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -298,13 +299,25 @@ func TestAbandon(t *testing.T) {
 	})
 }
 
-// TestRemovesItself: a pod of a detached run that is to be removed goes when it ends.
+// TestRemovesItself: a pod of a detached run that is to be removed goes when it ends, and the last of them are remembered.
 func TestRemovesItself(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
-		w.run(m, Record{Pod: spec("web", "exit", "0"), Remove: true})
+		first := w.run(m, Record{Pod: spec("web", "exit", "4"), Remove: true})
 		if len(m.All()) != 0 || w.runtime.left() != 0 {
 			t.Errorf("%d pods, %d of the runtime's", len(m.All()), w.runtime.left())
+		}
+		p, ok := m.Departed(first.UID())
+		if !ok || p.Status().ContainerStatuses[0].State.Terminated.ExitCode != 4 {
+			t.Errorf("remembered: %v, %+v", ok, p)
+		}
+		var last *Pod
+		for i := range mostDeparted {
+			last = w.run(m, Record{Pod: spec(fmt.Sprint("web-", i), "exit", "0"), Remove: true})
+		}
+		_, old := m.Departed(first.UID())
+		if _, ok := m.Departed(last.UID()); old || !ok {
+			t.Errorf("after %d others, the first is remembered: %v, the last: %v", mostDeparted, old, ok)
 		}
 	})
 }

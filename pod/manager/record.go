@@ -82,6 +82,9 @@ func (r *Record) graceLeft() *int64 {
 	return new(min(max(left, leastGrace), *r.Grace)) // at most all of it: the clock may have been set back
 }
 
+// removesItself tells whether nobody else removes the pod when it has ended.
+func (r *Record) removesItself() bool { return r.Remove && !r.Foreground }
+
 // spec is the pod with the containers that were added to it, as it was resized and changed.
 func (r *Record) spec() *corev1.Pod {
 	if len(r.Ephemeral)+len(r.Resources) == 0 && r.Changed == nil {

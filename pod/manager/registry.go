@@ -73,7 +73,27 @@ func (m *Manager) Forget(p *Pod) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.pods, p.UID())
+	if rec := p.record(); rec.removesItself() {
+		m.departed = append(m.departed, p)
+		m.departed = m.departed[max(0, len(m.departed)-mostDeparted):]
+	}
 	return nil
+}
+
+// mostDeparted is how many pods that removed themselves are remembered.
+const mostDeparted = 64
+
+// Departed is a pod that has ended and removed itself not long ago. Who asks how such a pod has begun or ended may come
+// after its end.
+func (m *Manager) Departed(uid types.UID) (*Pod, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.departed {
+		if p.UID() == uid {
+			return p, true
+		}
+	}
+	return nil, false
 }
 
 // All returns the pods, oldest first.

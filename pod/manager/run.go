@@ -64,7 +64,7 @@ func (p *Pod) finish(err error) (remove bool) {
 	if p.err != nil {
 		p.m.o.Logger.Warn("a pod's supervision ended", "pod", p.Key(), "error", p.err)
 	}
-	return p.rec.Remove && !p.rec.Foreground
+	return p.rec.removesItself()
 }
 
 // release says that no client follows the pod any more. Who would have removed it
