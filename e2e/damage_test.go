@@ -114,6 +114,11 @@ func (d *damage) run(running, shim bool, path func(uid, id string) string) {
 		if c := w.run(t, "", "rm", "-f", name); c.ProcessState.ExitCode() != 0 {
 			t.Errorf("after %v: %v", time.Since(began), c)
 		}
+		for _, left := range w.processes() {
+			if left.shim() == p.Sandbox {
+				t.Errorf("the pod is removed, and its process %d runs on: %q", left.pid, left.args)
+			}
+		}
 	}
 	if c := w.run(t, "", "reap"); c.ProcessState.ExitCode() != 0 {
 		t.Error(c)

@@ -104,7 +104,7 @@ func (e *Engine) giveBack(ctx context.Context, id string, args json.RawMessage) 
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(pending, func(entry journal.Entry) bool { return entry.Kind == undoShim }) {
+	if namesShim(pending) {
 		return fmt.Errorf("give the disk back to pod %s: the VM may still run", shortid.Of(loan.From))
 	}
 	e.mu.Lock()
@@ -117,6 +117,11 @@ func (e *Engine) giveBack(ctx context.Context, id string, args json.RawMessage) 
 		defer from.done()
 	}
 	return e.disks.GiveBack(id, loan)
+}
+
+// namesShim tells whether a pod's shim has not been ended.
+func namesShim(pending []journal.Entry) bool {
+	return slices.ContainsFunc(pending, func(entry journal.Entry) bool { return entry.Kind == undoShim })
 }
 
 // endShim asks a pod's shim to end the machine and itself, or ends the machine
@@ -149,7 +154,18 @@ func (e *Engine) endShim(ctx context.Context, id string) error {
 // journal, and the pod's directory with it, for the next Reap.
 func (e *Engine) unwind(ctx context.Context, id string) error {
 	j := e.store.Journal(id)
-	if err := j.Undo(ctx, e.handlers(id)); err != nil {
+	pending, err := j.Pending(ctx)
+	if err != nil {
+		return err
+	}
+	undo := e.handlers(id)
+	if !namesShim(pending) {
+		// A damaged journal may have lost the entry, and what a process still uses is not freed.
+		if err := undo[undoShim](ctx, nil); err != nil {
+			return err
+		}
+	}
+	if err := j.Undo(ctx, undo); err != nil {
 		return err
 	}
 	fault.Point("unwind.undone")
