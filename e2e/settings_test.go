@@ -119,7 +119,7 @@ var settings = []said{
 	},
 	{
 		name:   "readonly",
-		yaml:   `volumeMounts: [{name: own, mountPath: /etc, readOnly: true}]`,
+		yaml:   `volumeMounts: [{name: own, mountPath: etc, readOnly: true}]`, // which means /etc
 		script: `ls /etc; cat /etc/x`,
 		want:   "x\nsettings",
 	},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 // gone waits until the API server has no pod of that name, and the machine has n.
@@ -216,8 +217,13 @@ func (w *world) testLateSecret(t *testing.T) {
 	})
 }
 
-// absence is how long the API server is away.
-const absence = time.Minute
+// absence is how long the API server is away. After a longer one the node waits longer before it asks again.
+func absence() time.Duration {
+	if testturn.Long() {
+		return time.Minute
+	}
+	return 20 * time.Second
+}
 
 // startSilence has a command run that says nothing for longer than half a minute, which testSilence waits for.
 func (w *world) startSilence(t *testing.T) {
@@ -249,7 +255,7 @@ func (w *world) testWithoutAPI(t *testing.T) {
 	}
 	w.StopAPI()
 	select {
-	case <-time.After(absence): // in which the container ends, and is started again
+	case <-time.After(absence()): // in which the container ends, and is started again
 	case <-ctx.Done():
 	}
 	w.StartAPI(w.top)
