@@ -36,6 +36,9 @@ type scriptedShims struct {
 }
 
 func (s *scriptedShims) Connect(context.Context, string) (*link.Conn, error) {
+	if s.shim == nil {
+		return nil, shim.ErrNotRunning
+	}
 	return s.shim.conn(), next(&s.connect)
 }
 
@@ -330,6 +333,20 @@ func TestDiscard(t *testing.T) {
 		if err := e.discard(t.Context(), "no id", ""); err == nil {
 			t.Errorf("%s: removed what is no pod", name)
 		}
+	}
+}
+
+// TestLostJournal: a pod whose journal has lost its entries is not removed while its shim lives.
+func TestLostJournal(t *testing.T) {
+	t.Parallel()
+	s := &scripted{}
+	e := reapEngine(t, &scriptedShims{shim: s})
+	r := putPod(t, e, idOf("1"), store.Ready)
+	if err := e.discard(t.Context(), r.ID, r.Key); err != nil {
+		t.Fatal(err)
+	}
+	if calls := s.calls(); !slices.Contains(calls, "ShutdownSandbox") || !slices.Contains(calls, "Ended") {
+		t.Errorf("the shim was told %q", calls)
 	}
 }
 

@@ -86,8 +86,9 @@ var errInjected = errors.New("injected")
 // noVMs has no VM.
 type noVMs struct{ machines.Source }
 
-func (noVMs) Reap(context.Context) error { return nil }
-func (noVMs) Close() error               { return nil }
+func (noVMs) End(context.Context, string) error { return nil }
+func (noVMs) Reap(context.Context) error        { return nil }
+func (noVMs) Close() error                      { return nil }
 
 // bareEngine starts no pod.
 func bareEngine(t *testing.T) *Engine {
