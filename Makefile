@@ -9,7 +9,9 @@ SHELL       := /bin/bash
 GO      ?= go
 PREFIX  ?= /usr/local
 DESTDIR ?=
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+ifndef VERSION
+VERSION := $(shell hack/version)
+endif
 # Another kernel for the guest, and the directory of its modules.
 KERNEL  ?=
 MODULES ?=
@@ -19,8 +21,9 @@ RUNS    ?= 20
 PODS    ?= 50
 ROWS    ?=
 AGAINST ?=
-# The host that make hosts tests on and the scenario (empty: all of them).
+# The host that make hosts tests on, the user and the scenario (empty: all of them).
 HOST    ?=
+AS      ?=
 RUN     ?=
 # What make soak chooses by, which it prints, and how long it goes on.
 SEED    ?=
@@ -47,6 +50,7 @@ TOOL     := build/tools/bulkhead-guest
 BUNDLE   := bin/guest/bundle.json
 IMAGE    := build/busybox.tar
 PAGES    := build/man/bulkhead.1
+COMPLETIONS := $(addprefix build/completion/,bulkhead _bulkhead bulkhead.fish)
 INSTALLER := build/images/install.tar
 SERVERS  := build/images/nginx.tar build/images/redis.tar
 
@@ -95,16 +99,16 @@ critools: ## build crictl and critest for e2e/cri, once (three minutes of a proc
 	@GO=$(GO) hack/build-once critest >/dev/null
 
 .PHONY: test
-test: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test kubeall critools ## set up and run every test, those with virtual machines included
+test: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test package kubeall critools ## set up and run every test, those with virtual machines included
 	env -u BULKHEAD_DATA -u BULKHEAD_STATE GO='$(GO)' $(GO) run ./hack/tests '$(TAGS)'
 
 .PHONY: test-long
-test-long: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test kubeall critools ## the same with the whole tables of faults and inputs (an hour or more)
+test-long: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test package kubeall critools ## the same with the whole tables of faults and inputs (an hour or more)
 	BULKHEAD_TEST_LONG=1 $(TEST) -p 1 -parallel 2 -timeout 3h ./...
 
 .PHONY: hosts
-hosts: build guest $(IMAGE) build/setup-hosts ## test on Debian 12 and 13 as users have them (HOST=debian13 RUN=network; an hour)
-	BULKHEAD_TEST_LONG=1 $(TEST) -count=1 -timeout 4h -v -tags '$(TAGS) hosts' -run 'TestHosts/$(HOST)/./$(RUN)' ./e2e/hosts
+hosts: $(IMAGE) package build/setup-hosts ## test on Debian 12 and 13 as users have them (HOST=debian13 AS=bob RUN=network; an hour)
+	BULKHEAD_TEST_LONG=1 $(TEST) -count=1 -timeout 4h -v -tags '$(TAGS) hosts' -run 'TestHosts/$(HOST)/$(AS)/$(RUN)' ./e2e/hosts
 
 .PHONY: soak
 soak: build guest $(IMAGE) ## make, use, kill and remove pods at random (SEED=1 SOAK=5m)
@@ -135,25 +139,28 @@ mutants: build/tools/gremlins-$(GREMLINS) ## put small faults into PKG=internal/
 man: $(PAGES) ## write the manual pages into build/man
 
 .PHONY: install
-install: build guest man ## install into $(DESTDIR)$(PREFIX)
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/bulkhead $(DESTDIR)$(PREFIX)/share/bulkhead/guest
-	install -m 0755 bin/bulkhead $(DESTDIR)$(PREFIX)/bin/
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 0644 build/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
-	install -m 0755 $(filter-out bin/bulkhead,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/libexec/bulkhead/
-	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/bulkhead/kubernetes
-	for unit in deploy/systemd/*.service; do \
-	  sed 's|/usr/local|$(PREFIX)|' $$unit >$(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}; done
-	install -m 0755 hack/setup $(DESTDIR)$(PREFIX)/share/bulkhead/setup
-	install -m 0644 deploy/config.toml $(DESTDIR)$(PREFIX)/share/bulkhead/
-	install -m 0644 deploy/kubernetes/*.yaml $(DESTDIR)$(PREFIX)/share/bulkhead/kubernetes/
-	install -m 0644 bin/guest/vmlinux bin/guest/initrd bin/guest/bundle.json $(DESTDIR)$(PREFIX)/share/bulkhead/guest/
+install: build guest man $(COMPLETIONS) ## install into $(DESTDIR)$(PREFIX) what deploy/files lists
+	@hack/install install '$(PREFIX)' '$(DESTDIR)'
+
+.PHONY: uninstall
+uninstall: ## remove what make install has put into $(DESTDIR)$(PREFIX)
+	@hack/install uninstall '$(PREFIX)' '$(DESTDIR)'
+
+.PHONY: packages
+packages: build guest man $(COMPLETIONS) ## make a .deb, an .rpm and a .tar.gz in build/packages, and print their checksums
+	@GO='$(GO)' hack/package '$(VERSION)' deb rpm tar
+	@cat build/packages/SHA256SUMS
+
+# What the tests install.
+.PHONY: package
+package: build guest man $(COMPLETIONS)
+	@GO='$(GO)' hack/package '$(VERSION)' deb
 
 # The image that deploy/kubernetes/install.yaml names, which a cluster's nodes are to find in a registry.
 .PHONY: install-image
 install-image: $(INSTALLER) ## make the image that installs a cluster's nodes, build/images/install.tar
 
-$(INSTALLER): $(PROGRAMS) $(BUNDLE) $(PAGES) hack/setup hack/debian-image $(wildcard deploy/*/*) | build/setup-build
+$(INSTALLER): $(PROGRAMS) $(BUNDLE) $(PAGES) $(COMPLETIONS) hack/setup hack/install hack/debian-image deploy/files $(wildcard deploy/*/*) | build/setup-build
 	@rm -rf build/install
 	@$(MAKE) --no-print-directory -s install DESTDIR=$(CURDIR)/build/install PREFIX=/usr/local
 	@mkdir -p build/install/opt
@@ -165,7 +172,7 @@ $(INSTALLER): $(PROGRAMS) $(BUNDLE) $(PAGES) hack/setup hack/debian-image $(wild
 
 .PHONY: clean
 clean: ## remove what was made, but not what was fetched and built for it
-	rm -rf bin build/man $(TOOL) $(IMAGE)
+	rm -rf bin build/man build/completion build/stage build/packages $(TOOL) $(IMAGE)
 
 # The set-up installs what is missing, once; its stamps are made anew when the
 # list of packages changes.
@@ -209,6 +216,14 @@ KERNEL_INPUTS := $(KERNEL)
 KERNEL_FLAGS  := --kernel $(KERNEL) --modules $(or $(MODULES),$(error KERNEL=$(KERNEL) needs MODULES=, the directory of its modules))
 endif
 
+# A package's programs say its version: they are linked again after a commit that changes no source.
+ifneq ($(filter package packages hosts test test-long,$(MAKECMDGOALS)),)
+$(filter-out bin/bulkhead-agent %.so,$(PROGRAMS)) $(PAGES): build/version
+endif
+build/version: force
+	@mkdir -p build
+	@echo '$(VERSION)' | cmp -s - $@ || echo '$(VERSION)' >$@
+
 # Rewritten only when the flags change, so that going to another kernel and back
 # makes the bundle again.
 .PHONY: force
@@ -223,7 +238,12 @@ $(BUNDLE): bin/bulkhead-agent $(TOOL) build/crun/source $(KERNEL_INPUTS) build/g
 # A program of its own writes them: the command line stays small.
 $(PAGES): $(SOURCES) | build/setup-run
 	@rm -rf build/man
-	@SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct 2>/dev/null || date +%s)" $(GO) run -tags '$(TAGS)' ./hack/man '$(VERSION)' build/man
+	@SOURCE_DATE_EPOCH="$$(hack/version --epoch)" $(GO) run -tags '$(TAGS)' ./hack/man '$(VERSION)' build/man
+
+build/completion/%: SHELL_OF = $(or $(patsubst .%,%,$(suffix $@)),$(if $(filter _%,$*),zsh,bash))
+$(COMPLETIONS): build/completion/%: bin/bulkhead
+	@mkdir -p $(@D)
+	@bin/bulkhead completion $(SHELL_OF) >$@
 
 $(READER) $(WORKER): build/tools/%: bench/%/main.go
 	$(BUILD) -ldflags '-s -w' -o $@ ./bench/$*
