@@ -37,8 +37,8 @@ type host struct {
 	clients map[string]*ssh.Client // login sessions by user
 }
 
-// boot starts a host of a suite, with the programs of this tree in /opt/bulkhead. The host ends with the test. The test
-// changes nothing on the disk image.
+// boot starts a host of a suite and installs the package of this tree there. The host ends with the test. The test changes
+// nothing on the disk image.
 func boot(t *testing.T, suite string) *host {
 	t.Helper()
 	image := image(t, suite)
@@ -56,7 +56,7 @@ func boot(t *testing.T, suite string) *host {
 		"-kernel", in("vmlinuz"), "-initrd", in("initrd"),
 		"-append", "root=/dev/vda rw console=ttyS0 quiet panic=10 mitigations=off tsc=reliable",
 		"-drive", "if=virtio,format=raw,snapshot=on,cache=unsafe,file="+in("disk.img"),
-		"-drive", "if=virtio,format=raw,readonly=on,file="+programs(t),
+		"-drive", "if=virtio,format=raw,readonly=on,file="+packages(t),
 		"-device", "virtio-rng-pci", "-serial", "file:"+h.console,
 		// Its packets do not leave the machine that runs the test.
 		"-netdev", "user,id=n,restrict=on,hostfwd=tcp:"+address+"-:22", "-device", "virtio-net-pci,netdev=n")
@@ -65,7 +65,7 @@ func boot(t *testing.T, suite string) *host {
 	testproc.Start(t, cmd)
 	t.Cleanup(h.leave)
 	h.await(testdeadline.Context(t, 3*time.Minute), t)
-	h.do(t, "root", "mkdir /opt/bulkhead && mount -o ro LABEL=programs /opt/bulkhead && ln -s /opt/bulkhead/bin/bulkhead /usr/local/bin/")
+	h.do(t, "root", "mount -o ro LABEL=packages /mnt && apt-get -qq install /mnt/bulkhead.deb && install /mnt/crictl /usr/local/bin")
 	return h
 }
 
@@ -86,20 +86,26 @@ func image(t *testing.T, suite string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// programs makes a disk with the programs of this tree and returns its path.
-func programs(t *testing.T) string {
+// packages makes a disk with the package of this tree, a later version of it, an image and crictl, and returns its path.
+func packages(t *testing.T) string {
 	t.Helper()
 	root, err := testgo.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree, disk := t.TempDir(), filepath.Join(t.TempDir(), "programs")
-	script := `mkdir "$1/build" && cp -a bin examples deploy "$1/" && cp build/busybox.tar "$1/build/" &&
-		mke2fs -q -t ext4 -L programs -d "$1" "$2" 600M`
+	tree, disk := t.TempDir(), filepath.Join(t.TempDir(), "packages")
+	script := `cp build/packages/bulkhead_*.deb "$1/bulkhead.deb"
+		dpkg-deb -R "$1/bulkhead.deb" "$1/later"
+		sed -i 's/^Version: .*/&.later/' "$1/later/DEBIAN/control"
+		dpkg-deb -Znone -b "$1/later" "$1/later.deb" >/dev/null
+		rm -r "$1/later"
+		cp build/busybox.tar "$1/"
+		cp "$(hack/build-once crictl)" "$1/crictl"
+		mke2fs -q -t ext4 -L packages -d "$1" "$2" 600M`
 	cmd := exec.CommandContext(t.Context(), "sh", "-ec", script, "sh", tree, disk)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("make the disk of programs: %v: %s", err, out)
+		t.Fatalf("make the disk of packages (make hosts makes the package): %v: %s", err, out)
 	}
 	return disk
 }

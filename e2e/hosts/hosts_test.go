@@ -13,7 +13,8 @@ import (
 // suites lists the hosts. The names are those of `make hosts HOST=`.
 var suites = []struct{ name, suite string }{{"debian12", "bookworm"}, {"debian13", "trixie"}}
 
-// TestHosts runs every scenario as every user on every host. The hosts take turns in `make test`, by day.
+// TestHosts runs every scenario as every user on every host, and then those of all users together. The hosts take turns in
+// `make test`, by day.
 func TestHosts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots hosts; make test runs it in its second pass")
@@ -24,6 +25,11 @@ func TestHosts(t *testing.T) {
 			for _, user := range []string{"root", "alice", "bob", "carol"} {
 				t.Run(user, func(t *testing.T) { h.testUser(t, user) })
 			}
+			t.Run("all", func(t *testing.T) {
+				t.Run("units", h.testUnits)
+				t.Run("package", h.testPackage)
+				t.Run("reboot", h.testReboot)
+			})
 		}))
 	}
 }
@@ -118,7 +124,7 @@ func (s *session) testCheck(t *testing.T) {
 
 // begin starts the pod web. All scenarios use it.
 func (s *session) begin(t *testing.T) {
-	s.do(t, "bulkhead image load --quiet oci-archive:/opt/bulkhead/build/busybox.tar localhost/busybox:demo")
+	s.do(t, loads)
 	s.do(t, fmt.Sprintf("bulkhead run -d --name web -p %d:80 --memory 256m --cpus 0.5 localhost/busybox:demo "+
 		"sh -c 'mkdir /www; echo served >/www/index.html; echo begun; exec httpd -f -p 80 -h /www'", s.port()))
 }
