@@ -150,7 +150,7 @@ func (s *soak) drop(name string) {
 // nothing is killed.
 func TestShortOutputs(t *testing.T) {
 	t.Parallel()
-	rounds := 10
+	rounds := 6
 	if os.Getenv("BULKHEAD_TEST_LONG") != "" {
 		rounds = 500
 	}

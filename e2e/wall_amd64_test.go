@@ -27,7 +27,7 @@ var writeWall = flag.Bool("write-wall", false, "write what TestWall measures int
 // TestWall: code in a pod's QEMU that chooses its system calls reaches what docs/security.md says, and no more. Each of the walls
 // is tried without one of the others as well.
 func TestWall(t *testing.T) {
-	testturn.Take(t, 1, 2)
+	testturn.Take(t, 1, 3)
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}

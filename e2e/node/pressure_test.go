@@ -37,6 +37,21 @@ const fills = `volumes: [{name: m, emptyDir: {medium: Memory}}], containers: [{n
 // make it worse, and ends the right ones; and one whose machine goes down ends all of them before.
 func TestPressure(t *testing.T) {
 	testturn.Take(t, 2, 3)
+	newPressed(t).testMemory(t)
+}
+
+// TestDiskPressure: the same for what lies on the disk, and for the node's end.
+func TestDiskPressure(t *testing.T) {
+	testturn.Take(t, 0, 3)
+	w := newPressed(t)
+	t.Run("disk", w.testDisk)
+	t.Run("images", w.testImages)
+	t.Run("shutdown", w.testShutdown)
+}
+
+// newPressed is a node whose data is on a small file system.
+func newPressed(t *testing.T) *world {
+	t.Helper()
 	w := newControlPlane(t)
 	w.room(t, 6<<30)
 	w.begin(t)
@@ -44,10 +59,7 @@ func TestPressure(t *testing.T) {
 	if _, err := w.Client.SchedulingV1().PriorityClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("memory and processes", w.testMemory)
-	t.Run("disk", w.testDisk)
-	t.Run("images", w.testImages)
-	t.Run("shutdown", w.testShutdown)
+	return w
 }
 
 // room has the node's data be on a file system of its own, which goes with the test.
