@@ -14,7 +14,10 @@ import (
 const loads = "bulkhead image load --quiet oci-archive:/mnt/busybox.tar localhost/busybox:demo"
 
 // cri makes the files that crictl reads, and a network for its pods.
-const cri = `mkdir -p /etc/cni/net.d
+const cri = `mkdir -p /etc/cni/net.d /var/log/pods/typed
+at=unix:///run/bulkhead/cri.sock
+printf 'runtime-endpoint: %s\nimage-endpoint: %s\ntimeout: 180\n' $at $at >/etc/crictl.yaml
+systemctl start kubepods-besteffort-pod1.slice # as a kubelet does
 cat >/etc/cni/net.d/10-bridge.conflist <<'END'
 {"cniVersion": "1.0.0", "name": "pods", "plugins": [
   {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true,
@@ -22,7 +25,7 @@ cat >/etc/cni/net.d/10-bridge.conflist <<'END'
 ]}
 END
 cat >/root/pod.json <<'END'
-{"metadata": {"name": "typed", "namespace": "default", "uid": "1"}, "log_directory": "/root",
+{"metadata": {"name": "typed", "namespace": "default", "uid": "1"}, "log_directory": "/var/log/pods/typed",
  "linux": {"cgroup_parent": "kubepods-besteffort-pod1.slice"}}
 END
 cat >/root/container.json <<'END'
@@ -35,7 +38,7 @@ END
 func (h *host) testUnits(t *testing.T) {
 	h.do(t, "root", cri)
 	h.do(t, "root", "systemctl start bulkhead-cri && "+strings.Replace(loads, "load", "load --for cri", 1))
-	crictl := "crictl -t 3m -r unix:///run/bulkhead/cri.sock "
+	const crictl = "crictl "
 	if out := h.do(t, "root", crictl+"runtime-config"); !strings.Contains(out, "SYSTEMD") {
 		t.Errorf("the cgroup driver: %s", out)
 	}
