@@ -119,7 +119,7 @@ func (e *Engine) giveBack(ctx context.Context, id string, args json.RawMessage) 
 	return e.disks.GiveBack(id, loan)
 }
 
-// namesShim tells whether a pod's shim has not been ended.
+// namesShim reports whether the journal still names the shim.
 func namesShim(pending []journal.Entry) bool {
 	return slices.ContainsFunc(pending, func(entry journal.Entry) bool { return entry.Kind == undoShim })
 }

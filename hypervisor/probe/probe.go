@@ -57,7 +57,7 @@ const (
 	longest = 24 * time.Hour
 )
 
-// holds tells whether a remembered verdict still counts.
+// holds reports whether a remembered verdict is still valid.
 func (v Verdict) holds(now time.Time) bool {
 	if v.Outcome == Unknown {
 		age := now.Sub(v.Probed)

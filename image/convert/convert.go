@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
-// ErrMemory is matched where the kernel has killed the process for want of memory.
+// ErrMemory says that the kernel killed the process because memory ran out.
 var ErrMemory = errors.New("memory ran out")
 
 // Version is that of the disks that Disk makes. It is raised when the same layers

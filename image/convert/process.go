@@ -139,7 +139,7 @@ func (c *call) run(ctx, running context.Context, kill context.CancelFunc, cmd *e
 	return reply, stopErr
 }
 
-// killed tells whether a process was ended by the kernel, or by another process.
+// killed reports whether a process ended by SIGKILL.
 func killed(err error) bool {
 	var exit *exec.ExitError
 	return errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == unix.SIGKILL
