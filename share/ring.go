@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/internal/memfd"
 	"github.com/bulkhead-project/bulkhead/share/wire"
 )
 
@@ -17,25 +18,22 @@ const RingFD = 4
 // RingSize is the length of that memory. Pages that nobody has written to take no room.
 const RingSize = wire.RingSize
 
-const ringSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
-
 // ErrRing is matched by the error for a file that is no such memory.
 var ErrRing = errors.New("not a server's memory for answers")
 
 // NewRing makes the memory of one pod, whose length nobody can change. The caller closes it.
 func NewRing() (*os.File, error) {
-	fd, err := unix.MemfdCreate("share-ring", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	f, err := memfd.Create("share-ring")
 	if err != nil {
 		return nil, fmt.Errorf("make memory for answers: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), "share-ring")
 	err = f.Truncate(RingSize)
 	if err == nil {
 		// The disk's other users have no right to it but by their descriptors.
 		err = f.Chmod(0o600)
 	}
 	if err == nil {
-		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, ringSeals)
+		err = memfd.Seal(f, memfd.Fixed)
 	}
 	if err != nil {
 		f.Close()
@@ -56,7 +54,7 @@ func CheckRing(fd int) error {
 		return fmt.Errorf("%w: %w", ErrRing, err)
 	}
 	seals &^= unix.F_SEAL_EXEC // which the kernel adds where vm.memfd_noexec is 1
-	if seals != ringSeals || st.Size != RingSize {
+	if seals != memfd.Fixed || st.Size != RingSize {
 		return fmt.Errorf("%w: %d bytes, seals %#x", ErrRing, st.Size, seals)
 	}
 	return nil

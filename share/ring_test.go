@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/memfd"
 )
 
 // TestRing: the memory's length cannot be changed, and nothing else is taken for it.
@@ -57,7 +59,7 @@ func TestRingNoExec(t *testing.T) {
 	if err := unix.Ftruncate(fd, RingSize); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, ringSeals); err != nil {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, memfd.Fixed); err != nil {
 		t.Fatal(err)
 	}
 	if err := CheckRing(fd); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/image/erofs"
+	"github.com/bulkhead-project/bulkhead/internal/memfd"
 	"github.com/bulkhead-project/bulkhead/oci"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 )
@@ -25,7 +26,7 @@ const name = "rehearse"
 // Image makes the image's disk, sealed in memory and open for reading only. It
 // is the caller's.
 func Image() (*os.File, error) {
-	f, err := memfd("bulkhead-rehearsal")
+	f, err := memfd.Create("bulkhead-rehearsal")
 	if err == nil {
 		defer f.Close()
 		err = write(f)
@@ -54,16 +55,7 @@ func write(f *os.File) error {
 	if err := f.Truncate(hypervisor.SlotSize); err != nil {
 		return err
 	}
-	_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
-	return err
-}
-
-func memfd(name string) (*os.File, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		return nil, fmt.Errorf("memfd_create: %w", err)
-	}
-	return os.NewFile(uintptr(fd), name), nil
+	return memfd.Seal(f, memfd.Constant)
 }
 
 // Script is the container and the process that Image is for.

@@ -7,9 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/memfd"
 )
 
 // Saved is a machine that clones are made of.
@@ -104,17 +103,15 @@ func create(t testing.TB, path string) *os.File {
 
 func sealed(t testing.TB, from *os.File) *os.File {
 	t.Helper()
-	fd, err := unix.MemfdCreate("memory", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	f, err := memfd.Create("memory")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := os.NewFile(uintptr(fd), "memfd:memory")
 	t.Cleanup(func() { f.Close() })
 	if _, err := io.Copy(f, io.NewSectionReader(from, 0, 1<<40)); err != nil {
 		t.Fatal(err)
 	}
-	seals := unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+	if err := memfd.Seal(f, memfd.Constant); err != nil {
 		t.Fatal(err)
 	}
 	return f

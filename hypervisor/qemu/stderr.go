@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/memfd"
 )
 
 // stderrLimit is how much of QEMU's complaints is kept, in bytes: the first.
@@ -17,14 +18,13 @@ const stderrLimit = 16 << 10
 // write beyond a size that is sealed fails, so neither disk nor writer suffer,
 // and no reader is needed.
 func newStderr() (*os.File, error) {
-	fd, err := unix.MemfdCreate("bulkhead-stderr", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	f, err := memfd.Create("bulkhead-stderr")
 	if err != nil {
-		return nil, fmt.Errorf("memfd_create: %w", err)
+		return nil, fmt.Errorf("make a bounded file for stderr: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), "memfd:stderr")
 	err = f.Truncate(stderrLimit)
 	if err == nil {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+		err = memfd.Seal(f, memfd.Fixed)
 	}
 	if err != nil {
 		f.Close()

@@ -10,6 +10,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/memfd"
 )
 
 const (
@@ -107,11 +109,10 @@ func checksum(f *os.File, size int64) (uint32, error) {
 
 // seal copies f into a sealed memfd, holes and zero pages left out.
 func seal(f *os.File, want Content) (*os.File, error) {
-	fd, err := unix.MemfdCreate("bulkhead-template", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	out, err := memfd.Create("bulkhead-template")
 	if err != nil {
-		return nil, fmt.Errorf("memfd_create: %w", err)
+		return nil, fmt.Errorf("copy the template's memory: %w", err)
 	}
-	out := os.NewFile(uintptr(fd), "memfd:template")
 	var s summer
 	err = out.Truncate(want.Size)
 	if err == nil {
@@ -125,8 +126,7 @@ func seal(f *os.File, want Content) (*os.File, error) {
 		err = damaged("the memory's sum is %08x instead of %08x", s.sum, want.Sum)
 	}
 	if err == nil {
-		seals := unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+		err = memfd.Seal(out, memfd.Constant)
 	}
 	if err != nil {
 		out.Close()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/internal/memfd"
 )
 
 // Runtime is crun, ready to run. Its methods may be called at once.
@@ -40,17 +41,15 @@ func New(program, state string, r *reaper.Reaper) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read crun: %w", err)
 	}
-	fd, err := unix.MemfdCreate("crun", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	f, err := memfd.Create("crun")
 	if err != nil {
-		return nil, fmt.Errorf("memfd for crun: %w", err)
+		return nil, fmt.Errorf("load crun: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), "crun")
-	seals := unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
 	if _, err = f.Write(data); err == nil {
-		err = unix.Fchmod(fd, 0o511)
+		err = f.Chmod(0o511)
 	}
 	if err == nil {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+		err = memfd.Seal(f, memfd.Constant)
 	}
 	if err == nil {
 		err = os.MkdirAll(state, 0o700)
