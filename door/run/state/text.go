@@ -4,6 +4,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -43,16 +44,17 @@ func Text(p *corev1.Pod, status corev1.PodStatus) string {
 	if initial := initText(p, status); initial != "" && !initialised(status) {
 		return initial
 	}
+	runs := slices.ContainsFunc(status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Running != nil })
 	for _, c := range status.ContainerStatuses {
-		switch {
+		switch end := c.State.Terminated; {
 		case c.State.Waiting != nil && c.State.Waiting.Reason == pod.ReasonCreating && status.Phase == corev1.PodFailed:
 			// It was ended before it had begun.
 		case c.State.Waiting != nil && c.State.Waiting.Reason != "":
 			return c.State.Waiting.Reason
-		case c.State.Terminated != nil && status.Phase != corev1.PodRunning:
-			if text = c.State.Terminated.Reason; c.State.Terminated.ExitCode != 0 {
-				return text
-			}
+		case end != nil && end.ExitCode != 0:
+			return end.Reason
+		case end != nil && !runs:
+			text = end.Reason
 		}
 	}
 	return text
