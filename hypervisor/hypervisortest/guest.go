@@ -28,9 +28,17 @@ func Machine(t testing.TB) hypervisor.Machine {
 	kernel, initrd := Guest(t)
 	return hypervisor.Machine{
 		Kernel: kernel, Initrd: initrd, Cmdline: Cmdline,
-		Accel: hypervisor.TCG, VCPUs: 1, Memory: 128, MaxMem: 1024,
+		Accel: Accel(), VCPUs: 1, Memory: 128, MaxMem: 1024,
 		Slots: 4, Scratch: 1, Network: hypervisor.NetworkNone,
 	}
+}
+
+// Accel is what runs the tests' VMs: BULKHEAD_TEST_ACCEL, or emulation. make hosts runs some tests with kvm.
+func Accel() hypervisor.Accel {
+	if a := os.Getenv("BULKHEAD_TEST_ACCEL"); a != "" {
+		return hypervisor.Accel(a)
+	}
+	return hypervisor.TCG
 }
 
 // Guest returns the kernel, and an initrd for the calling test.
@@ -80,8 +88,11 @@ func Bundle(t testing.TB) string {
 	return dir
 }
 
-// build compiles the tests' init once a test binary.
+// build compiles the tests' init once a test binary. On a host without a compiler BULKHEAD_TEST_GUESTINIT names its file.
 var build = sync.OnceValues(func() ([]byte, error) {
+	if made := os.Getenv("BULKHEAD_TEST_GUESTINIT"); made != "" {
+		return os.ReadFile(made)
+	}
 	dir, err := os.MkdirTemp("", "guestinit")
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package hypervisortest
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,7 +31,11 @@ func Ask(t testing.TB, v hypervisor.VM, format string, args ...any) string {
 	t.Helper()
 	answer, err := TryAsk(v, format, args...)
 	if err != nil {
-		t.Fatalf("ask the guest %q: %v", fmt.Sprintf(format, args...), err)
+		err, console := v.Explain("ask", err), ""
+		if e := (*hypervisor.Error)(nil); errors.As(err, &e) {
+			console = e.Console
+		}
+		t.Fatalf("ask the guest %q: %v; its console: %s", fmt.Sprintf(format, args...), err, console)
 	}
 	return answer
 }

@@ -17,9 +17,11 @@ func TestArguments(t *testing.T) {
 		cpu     string
 		hotplug bool
 	}{
-		"emulated":   {hypervisor.Machine{Accel: hypervisor.TCG, Network: hypervisor.NetworkUser}, "max,erms=off,fsrm=off,level-func7=0", false},
-		"KVM":        {hypervisor.Machine{Accel: hypervisor.KVM, Network: hypervisor.NetworkNone}, "host", false},
-		"with a tap": {hypervisor.Machine{Accel: hypervisor.KVM, Network: hypervisor.NetworkTap}, "host", true},
+		"emulated": {
+			hypervisor.Machine{Accel: hypervisor.TCG, Network: hypervisor.NetworkUser}, "max,svm=off,erms=off,fsrm=off,level-func7=0", false,
+		},
+		"KVM":        {hypervisor.Machine{Accel: hypervisor.KVM, Network: hypervisor.NetworkNone}, "host,vmx=off,svm=off", false},
+		"with a tap": {hypervisor.Machine{Accel: hypervisor.KVM, Network: hypervisor.NetworkTap}, "host,vmx=off,svm=off", true},
 	} {
 		for _, mode := range []startMode{boot, clone} {
 			args := arguments(tc.machine, hypervisor.Options{Name: "x"}, fds{}, mode)

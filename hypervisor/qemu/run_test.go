@@ -44,9 +44,17 @@ func unprivileged(t *testing.T, s hypervisortest.Saved) {
 		t.Skip("only root can give a machine another user")
 	}
 	const nobody = 65534
+	group := uint32(nobody)
+	if s.Machine.Accel == hypervisor.KVM {
+		var st syscall.Stat_t
+		if err := syscall.Stat("/dev/kvm", &st); err != nil {
+			t.Fatal(err)
+		}
+		group = st.Gid
+	}
 	o := hypervisortest.Options(t, "nobody")
 	o.Start = func(cmd *exec.Cmd) error {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: group}
 		return cmd.Start()
 	}
 	v := s.CloneAs(t, driver(t), o)
@@ -59,7 +67,7 @@ func unprivileged(t *testing.T, s hypervisortest.Saved) {
 	}
 	for _, line := range []string{
 		"Uid:\t65534\t65534\t65534\t65534",
-		"Gid:\t65534\t65534\t65534\t65534",
+		fmt.Sprintf("Gid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d", group),
 		"Groups:\t \n",
 		"CapEff:\t0000000000000000",
 		"Seccomp:\t2",
