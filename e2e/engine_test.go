@@ -4,15 +4,18 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
 // TestElection has many first commands at once find one engine, also when
@@ -44,6 +47,26 @@ func TestElection(t *testing.T) {
 	for deadline := time.Now().Add(testdeadline.For(20 * time.Second)); engines() != 1; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d engines", engines())
+		}
+	}
+	w.checkBound(t)
+}
+
+// checkBound: the engine, and whatever it starts, can never have the capabilities that nothing of it uses.
+func (w *world) checkBound(t *testing.T) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.engine()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(status), "CapBnd:\t")
+	bound, err := strconv.ParseUint(strings.SplitN(after, "\n", 2)[0], 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range confine.NeverUsed {
+		if bound&(1<<c) != 0 && os.Geteuid() == 0 {
+			t.Errorf("the engine's bounding set %x has capability %d", bound, c)
 		}
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/pacedlog"
 	"github.com/bulkhead-project/bulkhead/internal/unit"
+	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
 // idle is how long an engine stays when there is nothing to do;
@@ -39,7 +40,11 @@ func main() {
 	log := boundedlog.New(os.Stderr, logLimit)
 	logrus.SetLevel(logrus.ErrorLevel) // the image library tells its retries there
 	logrus.SetOutput(log)              // and ttrpc what a shim says that it should not
-	if err := serve(log, os.Args[1:]); err != nil {
+	err := confine.Without(confine.NeverUsed)
+	if err == nil {
+		err = serve(log, os.Args[1:])
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bulkhead-engine:", err)
 		os.Exit(1)
 	}

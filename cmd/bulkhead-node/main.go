@@ -27,6 +27,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/sdnotify"
 	"github.com/bulkhead-project/bulkhead/internal/version"
 	"github.com/bulkhead-project/bulkhead/network/cni"
+	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
 func main() {
@@ -37,7 +38,11 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(node.GCPercent)
 	}
-	if err := serve(ctx, os.Args[1:]); err != nil {
+	err := confine.Without(confine.NeverUsed)
+	if err == nil {
+		err = serve(ctx, os.Args[1:])
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bulkhead-node:", err)
 		os.Exit(1)
 	}

@@ -1,0 +1,43 @@
+package confine
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// NeverUsed are the capabilities over the kernel, its modules apart, and over the host's clock, logs and power. No part of
+// Bulkhead uses them.
+var NeverUsed = []uint{
+	unix.CAP_SYS_TIME, unix.CAP_WAKE_ALARM, unix.CAP_BLOCK_SUSPEND, unix.CAP_SYS_BOOT, unix.CAP_SYSLOG,
+	unix.CAP_SYS_RAWIO, unix.CAP_SYS_PACCT, unix.CAP_SYS_TTY_CONFIG, unix.CAP_LEASE, unix.CAP_LINUX_IMMUTABLE,
+	unix.CAP_AUDIT_CONTROL, unix.CAP_AUDIT_READ, unix.CAP_MAC_ADMIN, unix.CAP_MAC_OVERRIDE,
+	unix.CAP_IPC_OWNER, unix.CAP_NET_BROADCAST, unix.CAP_PERFMON,
+}
+
+// Without takes capabilities from this process and from all programs that it starts. A process that may not change its
+// bounding set, such as one of an ordinary user, keeps that set. It is for a program without cgo.
+func Without(capabilities []uint) error {
+	header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	data := &[2]unix.CapUserData{}
+	if err := unix.Capget(header, &data[0]); err != nil {
+		return fmt.Errorf("capget: %w", err)
+	}
+	bounds := data[0].Effective&(1<<unix.CAP_SETPCAP) != 0
+	for _, c := range capabilities {
+		// A kernel that does not know the capability has no bound of it either.
+		if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0); bounds && err == nil && has == 1 {
+			if err := allThreads(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(c), 0); err != nil {
+				return fmt.Errorf("drop capability %d for good: %w", c, err)
+			}
+		}
+		for _, set := range []*uint32{&data[c/32].Effective, &data[c/32].Permitted, &data[c/32].Inheritable} {
+			*set &^= 1 << (c % 32)
+		}
+	}
+	if err := allThreads(unix.SYS_CAPSET, uintptr(unsafe.Pointer(header)), uintptr(unsafe.Pointer(data)), 0); err != nil {
+		return fmt.Errorf("capset: %w", err)
+	}
+	return nil
+}
