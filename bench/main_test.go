@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/alone"
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 // TestMain runs the tests in a network of their own and below a keeper, as main does.
@@ -34,8 +35,8 @@ func TestBench(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
-	for _, groups := range []string{"clone,exec", "cri"} {
-		t.Run(groups, func(t *testing.T) { measureOnce(t, groups) })
+	for _, groups := range []string{"clone,exec,accel", "cri"} {
+		t.Run(groups, testturn.In(1, 2, func(t *testing.T) { measureOnce(t, groups) }))
 	}
 }
 

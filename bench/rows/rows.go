@@ -33,6 +33,7 @@ func Groups() []Group {
 		{Name: "boot", About: "cold boot to the agent", Measure: boot},
 		{Name: "clone", About: "clone to the agent's first answer", Measure: clone},
 		{Name: "run", About: "run --rm of busybox true, beside podman", Measure: run},
+		{Name: "accel", About: "run --rm of busybox true with KVM and emulated, where there is KVM", Measure: accelerators},
 		{Name: "cpu", About: "processor time of a pod that runs true, beside podman and containerd", Measure: cpu},
 		{Name: "burst", About: "1, 10 and 50 pods at once, beside podman and containerd", Measure: burst},
 		{Name: "sustained", About: "run --rm for a minute, one and four at a time, beside podman and containerd", Measure: sustained},
