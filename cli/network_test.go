@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 // TestNetwork is of what a pod reaches, and what reaches it, by real machines:
@@ -25,13 +27,14 @@ func TestNetwork(t *testing.T) {
 		name   string
 		prefix []string
 		tun    bool
+		turn   [2]int // and in how many days
 		test   func(t *testing.T)
 	}{
-		{"root", nil, true, testFullNetwork},
-		{"ordinary", ordinary, true, testFullNetwork},
-		{"without tun", ordinary, false, testLesserNetwork},
+		{"root", nil, true, [2]int{0, 2}, testFullNetwork},
+		{"ordinary", ordinary, true, [2]int{1, 2}, testFullNetwork},
+		{"without tun", ordinary, false, [2]int{0, 1}, testLesserNetwork},
 	} {
-		t.Run(strings.ReplaceAll(tc.name, " ", "_"), func(t *testing.T) {
+		t.Run(strings.ReplaceAll(tc.name, " ", "_"), testturn.In(tc.turn[0], tc.turn[1], func(t *testing.T) {
 			if os.Getenv(inside) == "" {
 				if os.Geteuid() != 0 {
 					t.Skip("makes network namespaces for the host and the outside, which only root may")
@@ -40,7 +43,7 @@ func TestNetwork(t *testing.T) {
 				return
 			}
 			tc.test(t)
-		})
+		}))
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // TestSlowReader: who runs a pod in the foreground and reads late gets all that it writes, which is several times
 // what is kept of a log: the container waits for him.
 func TestSlowReader(t *testing.T) {
-	testturn.Take(t, 0, 3)
+	testturn.Take(t, 2, 3)
 	t.Parallel()
 	w := newWorld(t)
 	size := 128 << 20

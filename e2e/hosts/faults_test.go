@@ -1,5 +1,3 @@
-//go:build hosts
-
 package hosts
 
 import (

@@ -1,36 +1,60 @@
-//go:build hosts
-
 package hosts
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// suites lists the hosts. The names are those of `make hosts HOST=`.
-var suites = []struct{ name, suite string }{{"debian12", "bookworm"}, {"debian13", "trixie"}}
+// hosts lists the hosts by the names of `make hosts HOST=`: Debian's suite and parameters for the kernel.
+var hosts = []struct{ name, suite, parameters string }{
+	{name: "debian12", suite: "bookworm"},
+	{name: "debian13", suite: "trixie"},
+	{name: "debian12-cgroup1", suite: "bookworm", parameters: "systemd.unified_cgroup_hierarchy=0"},
+}
 
-// TestHosts runs every scenario as every user on every host, and then those of all users together. The hosts take turns in
-// `make test`, by day.
-func TestHosts(t *testing.T) {
+// TestToday runs some of the scenarios on one host, other ones each day.
+func TestToday(t *testing.T) {
 	if testing.Short() {
-		t.Skip("boots hosts; make test runs it in its second pass")
+		t.Skip("boots a host; make test runs it in its second pass")
 	}
-	for i, s := range suites {
-		t.Run(s.name, testturn.In(i, len(suites), func(t *testing.T) {
-			h := boot(t, s.suite)
+	for i, day := range []struct {
+		name, suite string
+		test        func(h *host, t *testing.T)
+	}{
+		{"units", "trixie", (*host).testUnits},
+		{"root", "bookworm", func(h *host, t *testing.T) { h.testUser(t, "root") }},
+		{"alice", "trixie", func(h *host, t *testing.T) { h.testUser(t, "alice") }},
+		{"bob", "bookworm", func(h *host, t *testing.T) { h.testUser(t, "bob") }},
+	} {
+		t.Run(day.name, testturn.In(i, 4, func(t *testing.T) { day.test(boot(t, day.suite, ""), t) }))
+	}
+}
+
+// TestHosts runs every scenario as every user on every host, and then those of all users together.
+func TestHosts(t *testing.T) {
+	if os.Getenv("BULKHEAD_TEST_HOSTS") == "" {
+		t.Skip("takes hours: make hosts runs it; TestToday runs some of it")
+	}
+	for _, one := range hosts {
+		t.Run(one.name, func(t *testing.T) {
+			h := boot(t, one.suite, one.parameters)
 			for _, user := range []string{"root", "alice", "bob", "carol"} {
 				t.Run(user, func(t *testing.T) { h.testUser(t, user) })
 			}
 			t.Run("all", func(t *testing.T) {
 				t.Run("units", h.testUnits)
+				t.Run("KVM", h.testKVM)
+				t.Run("home", h.testHome)
+				t.Run("IPv6", h.testIPv6)
+				t.Run("no user namespaces", h.testNoUserNamespaces)
 				t.Run("package", h.testPackage)
 				t.Run("reboot", h.testReboot)
 			})
-		}))
+		})
 	}
 }
 
@@ -38,7 +62,8 @@ func TestHosts(t *testing.T) {
 func (h *host) testUser(t *testing.T, user string) {
 	s := &session{host: h, user: user}
 	t.Run("check", s.testCheck)
-	if user == "carol" { // without KVM a VM inside an emulated host takes minutes
+	if user == "carol" {
+		t.Run("emulated", s.testEmulated)
 		return
 	}
 	s.begin(t)
@@ -55,6 +80,9 @@ func (h *host) testUser(t *testing.T, user string) {
 		{"engine killed", s.testEngineKilled},
 		{"VM killed", s.testVMKilled},
 		{"volumes", s.testVolumes},
+		{"scope", s.testScope},
+		{"no session", s.testNoSession},
+		{"clock", s.testClock},
 		{"logout", s.testLogout},
 	} {
 		t.Run(one.name, one.test)

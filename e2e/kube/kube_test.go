@@ -12,25 +12,26 @@ import (
 )
 
 // TestKubelet: what a cluster does with pods, it does with bulkhead's. What is a kubelet's work for the most part takes
-// turns, and the workloads of e2e/node as well.
+// turns, and the workloads of e2e/node as well. All of it takes turns with TestCritest of e2e/cri.
 func TestKubelet(t *testing.T) {
+	testturn.Take(t, 1, 2)
 	w := newWorld(t)
 	t.Run("pod", w.testPod)
 	t.Run("beside each other", func(t *testing.T) {
-		t.Run("deployment", testturn.In(1, 2, w.testDeployment))
-		t.Run("static", testturn.In(0, 2, w.testStatic))
-		t.Run("shared", testturn.In(1, 2, w.testShared))
-		t.Run("job", testturn.In(0, 2, w.testJob))
-		t.Run("init", testturn.In(1, 2, w.testInit))
-		t.Run("liveness", testturn.In(0, 2, w.testLiveness))
+		t.Run("deployment", testturn.In(3, 4, w.testDeployment))
+		t.Run("static", testturn.In(1, 4, w.testStatic))
+		t.Run("shared", testturn.In(3, 4, w.testShared))
+		t.Run("job", testturn.In(1, 4, w.testJob))
+		t.Run("init", testturn.In(3, 4, w.testInit))
+		t.Run("liveness", testturn.In(1, 4, w.testLiveness))
 		t.Run("volumes", w.testVolumes)
 		t.Run("host paths", w.testHostPaths)
-		t.Run("csi", testturn.In(1, 2, w.testCSI))
+		t.Run("csi", testturn.In(3, 4, w.testCSI))
 		t.Run("streams", w.testStreams)
 		t.Run("resize", w.testResize)
 		t.Run("delete", w.testDelete)
 		t.Run("stats", w.testStats)
-		t.Run("eviction", testturn.In(0, 2, w.testEviction))
+		t.Run("eviction", testturn.In(1, 4, w.testEviction))
 		t.Run("network", w.testNetwork)
 		t.Run("host network", w.testHostNetwork)
 		t.Run("token", w.testToken)

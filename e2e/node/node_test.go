@@ -55,8 +55,8 @@ func TestNode(t *testing.T) {
 	t.Run("drain", w.testDrain)
 	t.Run("restart", w.testRestart)
 	t.Run("twice", w.testTwice)
-	t.Run("without the API", w.testWithoutAPI)
-	t.Run("started without the API", w.testBlindStart)
+	t.Run("without the API", testturn.In(0, 2, w.testWithoutAPI))
+	t.Run("started without the API", testturn.In(1, 2, w.testBlindStart))
 	t.Run("node deleted", w.testNodeDeleted)
 	t.Run("kill", w.testKill)
 }
