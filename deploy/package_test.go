@@ -17,14 +17,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// built returns the path of the .deb that make test has built.
-func built(t *testing.T) string {
+// built returns the path of the package that make test has built, by the end of its name.
+func built(t *testing.T, end string) string {
 	t.Helper()
-	debs, err := filepath.Glob("../build/packages/bulkhead_*_amd64.deb")
-	if err != nil || len(debs) != 1 {
-		t.Fatalf("this test needs one package: run make package (%q, %v)", debs, err)
+	packages, err := filepath.Glob("../build/packages/bulkhead*" + end)
+	if err != nil || len(packages) != 1 {
+		t.Fatalf("this test needs one package: run make package (%q, %v)", packages, err)
 	}
-	path, err := filepath.Abs(debs[0])
+	path, err := filepath.Abs(packages[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestPackage(t *testing.T) {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
 	t.Parallel()
-	deb := built(t)
+	deb := built(t, "_amd64.deb")
 	h := newHost(t, filepath.Dir(deb))
 	install := "dpkg -i /tmp/packages/" + filepath.Base(deb)
 	h.must(t, "root", `Setting up bulkhead`, install)
@@ -154,7 +154,7 @@ func TestPackageControl(t *testing.T) {
 		t.Skip("needs the package, which make test makes; it runs in the second pass")
 	}
 	t.Parallel()
-	deb := built(t)
+	deb := built(t, "_amd64.deb")
 	for field, want := range map[string]string{
 		"Package": "bulkhead", "Architecture": "amd64", "Depends": "qemu-system-x86, passt", "Recommends": "", "Suggests": "", "Pre-Depends": "",
 		"Version": strings.Split(filepath.Base(deb), "_")[1], "Section": "admin", "Priority": "optional",

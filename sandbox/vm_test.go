@@ -46,7 +46,7 @@ func TestMachine(t *testing.T) {
 	}
 	m := hypervisor.Machine{
 		Kernel: bundle.KernelPath(), Initrd: bundle.InitrdPath(), Cmdline: bundle.Cmdline,
-		Accel: hypervisor.TCG, VCPUs: 1, Memory: 256, MaxMem: 1024, Slots: 3, Scratch: 1, Network: hypervisor.NetworkNone,
+		Accel: hypervisortest.Accel(), VCPUs: 1, Memory: 256, MaxMem: 1024, Slots: 3, Scratch: 1, Network: hypervisor.NetworkNone,
 	}
 	saved := hypervisortest.Save(t, driver, m, func(vm hypervisor.VM) {
 		ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(vmPatience))
