@@ -206,13 +206,8 @@ func deadline(t *testing.T) context.Context { return testdeadline.Context(t, 3*t
 // do runs a script that must succeed and returns its output.
 func (h *host) do(t *testing.T, user, script string) string {
 	t.Helper()
-	return h.doUntil(deadline(t), t, user, script)
-}
-
-func (h *host) doUntil(ctx context.Context, t *testing.T, user, script string) string {
-	t.Helper()
 	began := time.Now()
-	out, err := h.try(ctx, user, script)
+	out, err := h.try(deadline(t), user, script)
 	if err != nil {
 		t.Fatalf("%s: %s: %v: %s", user, script, err, out)
 	}

@@ -1,12 +1,6 @@
 package hosts
 
-import (
-	"strings"
-	"testing"
-	"time"
-
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-)
+import "testing"
 
 // testScope: a pod runs in a scope of its own, as services of CI start their jobs.
 func (s *session) testScope(t *testing.T) {
@@ -32,17 +26,4 @@ func (s *session) testClock(t *testing.T) {
 		"[ $pod -ge $((before - 1)) ] && [ $pod -le $((after + 1)) ] && echo right || echo $before $pod $after")
 	s.says(t, "2", `for i in 1 2; do bulkhead --detail run --rm localhost/busybox:demo cat /proc/sys/kernel/random/uuid; done |
 		sort -u | wc -l`)
-}
-
-// testEmulated: a user without KVM has a pod all the same. Emulation inside an emulated host takes minutes.
-func (s *session) testEmulated(t *testing.T) {
-	long := testdeadline.Context(t, 15*time.Minute)
-	s.doUntil(long, t, s.user, loads+" && bulkhead run -d --name slow localhost/busybox:demo sleep 100000")
-	if out := s.doUntil(long, t, s.user, "bulkhead exec slow -- uname -s"); out != "Linux" {
-		t.Errorf("the pod says %q", out)
-	}
-	if out := s.do(t, "bulkhead inspect --sandbox slow -o jsonpath='{.accel}'"); !strings.Contains(out, "tcg") {
-		t.Errorf("the pod's accelerator is %q", out)
-	}
-	s.doUntil(long, t, s.user, "bulkhead rm -f slow")
 }
