@@ -109,6 +109,7 @@ func (w *world) testStatefulSet(t *testing.T) {
       command: [sh, -c, "hostname >>/v/f; sync; cat /v/f; exec sleep 1000"]}]}}}}`)
 	w.typed(ctx, t, "", "rollout", "status", "statefulset/ss", "--timeout=100s")
 	first, second := w.ready(ctx, t, "ss-0"), w.ready(ctx, t, "ss-1")
+	w.says(ctx, t, "ss-1", corev1.PodLogOptions{}, "ss-1\n") // it has written to its volume
 	w.crash(t, second)
 	again := w.until(ctx, t, "ss-1", "running again", func(pod *corev1.Pod) bool {
 		return pod.Status.ContainerStatuses[0].RestartCount == 1 && condition(pod, corev1.PodReady).Status == corev1.ConditionTrue

@@ -140,11 +140,12 @@ func (w *world) testDeletedWhileInitialising(t *testing.T) {
 	ctx := testdeadline.Context(t, 20*time.Second) // of two minutes of grace
 	w.quiet(ctx, t)
 	w.pod(ctx, t, "initial", `{terminationGracePeriodSeconds: 120, containers: [{name: c, command: [sleep, "1000"]}],
-  initContainers: [{name: i, command: [sh, -c, "trap 'exit 0' TERM; while :; do sleep 0.1; done"]}]}`)
+  initContainers: [{name: i, command: [sh, -c, "trap 'exit 0' TERM; echo waits; while :; do sleep 0.1; done"]}]}`)
 	pod := w.until(ctx, t, "initial", "initialising", func(pod *corev1.Pod) bool {
 		all := pod.Status.InitContainerStatuses
 		return len(all) == 1 && all[0].State.Running != nil
 	})
+	w.says(ctx, t, "initial", corev1.PodLogOptions{Container: "i"}, "waits\n") // it heeds the signal from now on
 	pods := w.Client.CoreV1().Pods(ns)
 	t.Cleanup(func() { // nobody waits for the rest of its grace
 		err := pods.Delete(context.WithoutCancel(ctx), "initial", *metav1.NewDeleteOptions(1))
