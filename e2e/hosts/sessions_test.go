@@ -11,7 +11,7 @@ func (s *session) testScope(t *testing.T) {
 	s.says(t, "on", run+" "+once)
 }
 
-// testNoSession: a user whose processes belong to no login session, such as those of cron, has the same pods.
+// testNoSession: outside a login session, for example in a job of cron, a user reaches the same pods and starts new ones.
 func (s *session) testNoSession(t *testing.T) {
 	const run = "bulkhead exec web -- echo in; " + once
 	if got := s.host.do(t, "root", "systemd-run --quiet --pipe --wait --uid="+s.user+" sh -ec '"+run+"'"); got != "in\non" {

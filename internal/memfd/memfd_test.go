@@ -51,7 +51,7 @@ func TestSealUsedPage(t *testing.T) {
 	}
 }
 
-// TestSealOnce: a file that is sealed takes no more seals, and Seal says so at once.
+// TestSealOnce: Seal returns an error at once for a file whose seals are sealed.
 func TestSealOnce(t *testing.T) {
 	f, err := Create("test")
 	if err != nil {
