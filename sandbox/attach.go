@@ -186,7 +186,7 @@ func (s *Sandbox) feed(ctx context.Context, p *process, r io.Reader) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(p.machine.ctx, func() { cancel(ErrMachineGone) })()
+	defer context.AfterFunc(p.machine.ctx, func() { cancel(ErrVMGone) })()
 	in := newFeeder(p)
 	err := in.Pass(ctx, r)
 	closing := s.unfeed(p)

@@ -101,7 +101,7 @@ func (s *Sandbox) WaitBooted(ctx context.Context) error {
 	b := s.booting
 	s.mu.Unlock()
 	if b == nil {
-		return fmt.Errorf("wait for the machine of %s: %w", s.subject(), ErrMachineGone)
+		return fmt.Errorf("wait for the machine of %s: %w", s.subject(), ErrVMGone)
 	}
 	select {
 	case <-b.done:

@@ -513,7 +513,7 @@ func TestAgentThatHangs(t *testing.T) {
 	}
 	asked(h.ctx, 2)
 	h.vm().die(nil)
-	if err := <-got; !errors.Is(err, ErrMachineGone) {
+	if err := <-got; !errors.Is(err, ErrVMGone) {
 		t.Errorf("call that the machine's end interrupts: %v", err)
 	}
 }

@@ -92,7 +92,7 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.machine != m {
-		return ErrMachineGone
+		return ErrVMGone
 	}
 	p.hidden, p.pid, p.user, p.startErr = false, created.PID, created.User, err
 	s.emit(Event{Kind: ContainerCreated, Process: p.id, PID: p.pid})

@@ -60,7 +60,7 @@ const stopPatience = time.Second
 func (m *machine) checkStopped(ctx context.Context, end context.CancelCauseFunc) {
 	look := time.AfterFunc(stopPatience, func() {
 		if p := m.vm.Process(); p.Stopped() {
-			end(fmt.Errorf("%w: process %d was stopped by a signal or a debugger", ErrMachineStopped, p.PID))
+			end(fmt.Errorf("%w: process %d was stopped by a signal or a debugger", ErrVMStopped, p.PID))
 		} else if ctx.Err() == nil {
 			m.checkStopped(ctx, end)
 		}
@@ -72,10 +72,10 @@ func (m *machine) checkStopped(ctx context.Context, end context.CancelCauseFunc)
 const endGrace = 500 * time.Millisecond
 
 // fault is the error of a call to the agent: one that the machine's end has
-// interrupted matches ErrMachineGone.
+// interrupted matches ErrVMGone.
 func (m *machine) fault(err error) error {
 	var refusal *agentv1.Error
-	if err == nil || errors.As(err, &refusal) || errors.Is(err, ErrMachineGone) || errors.Is(err, ErrMachineStopped) ||
+	if err == nil || errors.As(err, &refusal) || errors.Is(err, ErrVMGone) || errors.Is(err, ErrVMStopped) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -83,7 +83,7 @@ func (m *machine) fault(err error) error {
 	defer late.Stop()
 	select {
 	case <-m.vm.Done():
-		return fmt.Errorf("%w: %w", ErrMachineGone, err)
+		return fmt.Errorf("%w: %w", ErrVMGone, err)
 	case <-late.C:
 		return err
 	}
@@ -91,7 +91,7 @@ func (m *machine) fault(err error) error {
 
 // letGo leaves the machine running, if it is.
 func (m *machine) letGo() error {
-	m.cancel(ErrMachineGone)
+	m.cancel(ErrVMGone)
 	return errors.Join(m.link.Close(), m.vm.Close())
 }
 
@@ -151,7 +151,7 @@ func (s *Sandbox) watch(m *machine) {
 		return
 	}
 	s.drain()
-	m.cancel(ErrMachineGone)
+	m.cancel(ErrVMGone)
 	reason, message := m.reason()
 	exit := Exit{Code: 137, Signal: 9, Reason: ReasonVMKilled, Message: message, At: now()}
 	if reason == ReasonOOMKilled {

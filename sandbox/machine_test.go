@@ -25,11 +25,11 @@ func TestFault(t *testing.T) {
 		t.Errorf("of a living VM: %v", err)
 	}
 	h.vm().die(nil)
-	if err := m.fault(io.EOF); !errors.Is(err, ErrMachineGone) || !errors.Is(err, io.EOF) {
+	if err := m.fault(io.EOF); !errors.Is(err, ErrVMGone) || !errors.Is(err, io.EOF) {
 		t.Errorf("of a dead VM: %v", err)
 	}
 	for _, err := range []error{
-		nil, &agentv1.Error{Message: "no"}, fmt.Errorf("a call: %w", ErrMachineGone), fmt.Errorf("a call: %w", ErrMachineStopped),
+		nil, &agentv1.Error{Message: "no"}, fmt.Errorf("a call: %w", ErrVMGone), fmt.Errorf("a call: %w", ErrVMStopped),
 		fmt.Errorf("a call: %w", context.DeadlineExceeded), fmt.Errorf("a call: %w", context.Canceled),
 	} {
 		if got := m.fault(err); got != err { //nolint:errorlint // the very error
@@ -262,7 +262,7 @@ func TestRehearseRefuses(t *testing.T) {
 		"with a pod":   {func(s *Sandbox) { s.created = true }, ErrInvalid},
 		"deleted":      {func(s *Sandbox) { s.deleted = true }, ErrInvalid},
 		"let go":       {func(s *Sandbox) { s.closed = true }, ErrInvalid},
-		"without a VM": {func(s *Sandbox) { s.booting = nil }, ErrMachineGone},
+		"without a VM": {func(s *Sandbox) { s.booting = nil }, ErrVMGone},
 	} {
 		h := newHarness(t)
 		h.must(h.box.WaitBooted(h.ctx))

@@ -193,7 +193,7 @@ func (s *Sandbox) completeStart(m *machine) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.machine != m {
-		return ErrMachineGone
+		return ErrVMGone
 	}
 	before := s.state
 	s.state.State, s.state.StartedAt, s.state.Starting = Running, now(), false

@@ -43,11 +43,11 @@ var (
 	ErrNoSlot = disks.ErrNoSlot
 	// ErrTooMany is returned when a sandbox has as many processes as it may.
 	ErrTooMany = errors.New("too many processes")
-	// ErrMachineGone is returned by calls that the machine's end interrupted.
-	ErrMachineGone = errors.New("the virtual machine is gone")
-	// ErrMachineStopped is returned by calls to a machine whose process does
+	// ErrVMGone is returned by calls that the machine's end interrupted.
+	ErrVMGone = errors.New("the virtual machine is gone")
+	// ErrVMStopped is returned by calls to a machine whose process does
 	// not run and has not ended.
-	ErrMachineStopped = errors.New("the virtual machine does not run")
+	ErrVMStopped = errors.New("the virtual machine does not run")
 	// ErrSlowClient ends an attached stream whose reader took nothing for a
 	// while: a container is not held up by who looks at it.
 	ErrSlowClient = output.ErrSlowClient

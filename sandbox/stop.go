@@ -102,7 +102,7 @@ func (s *Sandbox) running(action string, want State) (*machine, error) {
 		return nil, err
 	}
 	if s.machine == nil {
-		return nil, fmt.Errorf("%s %s: %w", action, s.subject(), ErrMachineGone)
+		return nil, fmt.Errorf("%s %s: %w", action, s.subject(), ErrVMGone)
 	}
 	return s.machine, nil
 }
@@ -111,7 +111,7 @@ func (s *Sandbox) become(m *machine, state State, kind EventKind) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.machine != m {
-		return fmt.Errorf("%s %s: %w", kind, s.subject(), ErrMachineGone)
+		return fmt.Errorf("%s %s: %w", kind, s.subject(), ErrVMGone)
 	}
 	s.state.State = state
 	s.emit(Event{Kind: kind})

@@ -45,7 +45,7 @@ func TestStoppedProcess(t *testing.T) {
 	}
 	h.must(id.Signal(syscall.SIGSTOP))
 	stopped := time.Now()
-	if err := <-got; !errors.Is(err, ErrMachineStopped) || !strings.Contains(err.Error(), "was stopped by a signal") {
+	if err := <-got; !errors.Is(err, ErrVMStopped) || !strings.Contains(err.Error(), "was stopped by a signal") {
 		t.Errorf("after %v: %v", time.Since(stopped), err)
 	}
 }

@@ -25,8 +25,8 @@ var codeOf = []struct {
 }{
 	{agentv1.ErrNoCommand, codes.InvalidArgument}, // the process has ended, with 127
 	{agentv1.ErrNotExec, codes.InvalidArgument},   // the process has ended, with 126
-	{sandbox.ErrMachineGone, codes.Unavailable},
-	{sandbox.ErrMachineStopped, codes.Unavailable},
+	{sandbox.ErrVMGone, codes.Unavailable},
+	{sandbox.ErrVMStopped, codes.Unavailable},
 	{hypervisor.ErrGone, codes.Unavailable},
 	{sandbox.ErrNotFound, codes.NotFound},
 	{agentv1.ErrNotFound, codes.NotFound},
