@@ -53,7 +53,7 @@ func newTemplate(t testing.TB) *template {
 		t.Fatal(err)
 	}
 	bundle := hypervisortest.Bundle(t)
-	m := hypervisor.Machine{
+	m := hypervisor.VMConfig{
 		Kernel: filepath.Join(bundle, "vmlinux"), Initrd: withAgent(t, filepath.Join(bundle, "initrd")),
 		Cmdline: "quiet panic=-1 cryptomgr.notests init_on_alloc=0 noreplace-smp no5lvl memhp_default_state=online",
 		Accel:   hypervisor.TCG, VCPUs: 1, Memory: 256, MaxMem: 1024, Slots: 4, Scratch: 1, Network: hypervisor.NetworkRestricted,

@@ -53,7 +53,7 @@ func saveDeaf(t *testing.T, driver hypervisor.Driver) hypervisortest.Saved {
 	if err != nil {
 		t.Fatal(err)
 	}
-	saved := hypervisortest.Saved{Machine: hypervisor.Machine{
+	saved := hypervisortest.Saved{Machine: hypervisor.VMConfig{
 		Kernel: bundle.KernelPath(), Initrd: bundle.InitrdPath(), Cmdline: bundle.Cmdline,
 		Accel: hypervisor.TCG, VCPUs: 1, Memory: 128, Network: hypervisor.NetworkNone,
 	}}

@@ -85,12 +85,12 @@ func judgeAccelerator(k kvm) Finding {
 }
 
 // guestMachine has a device of each kind that a pod's VM has.
-func (m *machine) guestMachine(accel hypervisor.Accel) hypervisor.Machine {
+func (m *machine) guestMachine(accel hypervisor.Accel) hypervisor.VMConfig {
 	net := hypervisor.NetworkRestricted
 	if m.options.CRI != nil && m.options.CRI.CNIConf != "" {
 		net = hypervisor.NetworkNone // their taps are a probe of their own, and not every QEMU has a user network
 	}
-	return hypervisor.Machine{
+	return hypervisor.VMConfig{
 		Kernel: m.bundle.KernelPath(), Initrd: m.bundle.InitrdPath(), Cmdline: m.bundle.Cmdline,
 		Accel: accel, VCPUs: 1, MaxVCPUs: 2, Memory: guestMemory, MaxMem: 2 * guestMemory, Slots: 2, Scratch: 1,
 		Network: net,

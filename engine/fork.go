@@ -54,7 +54,7 @@ func (o *Options) completeMachines() error {
 	}
 	o.Parents = parents.New(parents.Options{
 		Dir: o.warmDir(), Library: o.Warm, Driver: templates.QEMU(),
-		Template: func(ctx context.Context, m hypervisor.Machine) (*machines.Template, error) {
+		Template: func(ctx context.Context, m hypervisor.VMConfig) (*machines.Template, error) {
 			return templates.Template(ctx, m, nil)
 		},
 		Network: o.rehearsalNetwork,
@@ -70,7 +70,7 @@ func (o *Options) completeMachines() error {
 func (o *Options) warmDir() string { return filepath.Join(o.Roots.Instance(o.Instance), "warm") }
 
 // rehearsalNetwork is what a guest sets up that is nobody's yet.
-func (o *Options) rehearsalNetwork(_ context.Context, m hypervisor.Machine) (*agentv1.Network, error) {
+func (o *Options) rehearsalNetwork(_ context.Context, m hypervisor.VMConfig) (*agentv1.Network, error) {
 	p, err := o.networks.Of(networks.KindOf(m))
 	if err != nil {
 		return nil, err

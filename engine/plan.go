@@ -19,7 +19,7 @@ type plan struct {
 	PodRequest
 	provider network.Provider
 	netNote  string
-	machine  hypervisor.Machine
+	machine  hypervisor.VMConfig
 	note     string // about the accelerator
 	memory   int    // MiB
 	quota    int64  // of the CPUs, in microseconds of each period; 0 is all of them
@@ -107,17 +107,17 @@ func (e *Engine) machineFor(
 	vcpus, memory int,
 	accel hypervisor.Accel,
 	p network.Provider,
-) (hypervisor.Machine, string, error) {
+) (hypervisor.VMConfig, string, error) {
 	if accel == "" {
 		accel = hypervisor.Auto
 	}
 	accel, note, err := e.machines.Accel(ctx, accel)
 	if err != nil {
-		return hypervisor.Machine{}, "", err
+		return hypervisor.VMConfig{}, "", err
 	}
 	common, err := e.sizeOf(sizing.Demand{}, nil)
 	if err != nil {
-		return hypervisor.Machine{}, "", err
+		return hypervisor.VMConfig{}, "", err
 	}
 	kind, _ := p.Kind()
 	return machines.Of(e.o.Guest, e.host, vcpus, memory, common.MemoryMiB, accel, networks.DeviceOf(kind)), note, nil

@@ -220,7 +220,7 @@ type anyVMs struct {
 	list            error
 }
 
-func (v anyVMs) Template(context.Context, hypervisor.Machine, func()) (*machines.Template, error) {
+func (v anyVMs) Template(context.Context, hypervisor.VMConfig, func()) (*machines.Template, error) {
 	return &machines.Template{Key: "key", Release: func() {}}, v.template
 }
 

@@ -62,7 +62,7 @@ func (p *pod) resize(ctx context.Context, s Size, overhead *store.Overhead) erro
 
 // within raises a size to what a VM was started with. It returns a *sizing.TooLargeError for more than
 // the VM can be grown to.
-func within(size *sizing.Size, m hypervisor.Machine) error {
+func within(size *sizing.Size, m hypervisor.VMConfig) error {
 	if most := m.CanHave(); size.VCPUs > most {
 		return &sizing.TooLargeError{What: "CPUs", Want: int64(size.VCPUs), Have: int64(most), Machine: true}
 	}

@@ -76,7 +76,7 @@ func (e *Engine) ensureTemplate(ctx context.Context, r TemplateRequest) (string,
 }
 
 // machineOf is the machine of the pods that a request is about.
-func (e *Engine) machineOf(ctx context.Context, r TemplateRequest) (m hypervisor.Machine, err error) {
+func (e *Engine) machineOf(ctx context.Context, r TemplateRequest) (m hypervisor.VMConfig, err error) {
 	kind := network.Kind(r.Network)
 	if kind == "" {
 		kind = network.KindUser

@@ -64,10 +64,10 @@ type Driver interface {
 	// runs and answers; the guest is then at its first instructions. With
 	// Files.Memory set, the guest's memory is that file, shared, so that the
 	// machine can be saved.
-	Boot(ctx context.Context, m Machine, f Files, o Options) (VM, error)
-	// Clone starts a machine from a saved one of the same Machine, and
+	Boot(ctx context.Context, m VMConfig, f Files, o Options) (VM, error)
+	// Clone starts a machine from a saved one of the same VMConfig, and
 	// returns when its virtual CPUs run.
-	Clone(ctx context.Context, m Machine, f Files, o Options) (VM, error)
+	Clone(ctx context.Context, m VMConfig, f Files, o Options) (VM, error)
 	// Adopt takes over a machine that another process has started and let go
 	// of, or that outlived it. Of f only Console is used, of o only Name,
 	// Connections and Opened. It returns ErrGone for a machine that is no more.
@@ -85,14 +85,14 @@ type Driver interface {
 	// kernel and initrd: the program and its firmware, the devices, the
 	// host's CPU where the guest sees it. Machines of two identities share no
 	// template.
-	Identity(ctx context.Context, m Machine) (string, error)
+	Identity(ctx context.Context, m VMConfig) (string, error)
 }
 
 // Record is what a machine is adopted from; it is stored as JSON.
 type Record struct {
 	Process procid.ID `json:"process"`
 	Dir     string    `json:"dir"`
-	Machine Machine   `json:"machine"`
+	Machine VMConfig  `json:"machine"`
 }
 
 // Files are what a machine's process is given by descriptor: QEMU opens no

@@ -17,7 +17,7 @@ import (
 type Accel string
 
 // The accelerators. Auto is resolved by the probe before a machine starts and
-// is never part of a Machine.
+// is never part of a VMConfig.
 const (
 	Auto Accel = "auto"
 	KVM  Accel = "kvm"
@@ -41,9 +41,9 @@ const (
 	NetworkHost         Network = "host" // as NetworkHostLoopback, for pods of the host's network
 )
 
-// Machine is everything that shapes a virtual machine and that a template and
-// its clones must have in common. Two equal Machines (Key) are interchangeable.
-type Machine struct {
+// VMConfig is everything that shapes a virtual machine and that a template and
+// its clones must have in common. Two equal VMConfigs (Key) are interchangeable.
+type VMConfig struct {
 	Kernel  string `json:"kernel"`  // path of an uncompressed PVH vmlinux
 	Initrd  string `json:"initrd"`  // path
 	Cmdline string `json:"cmdline"` // kernel command line, without console

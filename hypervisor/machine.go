@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// ErrInvalid is returned for a Machine that cannot be built.
+// ErrInvalid is returned for a VMConfig that cannot be built.
 var ErrInvalid = errors.New("invalid machine")
 
-// Limits of a Machine.
+// Limits of a VMConfig.
 const (
 	MaxVCPUs = 64
 	MaxSlots = 16
@@ -34,14 +34,14 @@ func SlotSerial(slot int) string { return "slot" + strconv.Itoa(slot) }
 
 // SlotMode is how the guest sees a slot: the first Scratch slots are writable,
 // the others are not, and that cannot change in a running guest.
-func (m Machine) SlotMode(slot int) DiskMode { return DiskMode(slot < m.Scratch) }
+func (m VMConfig) SlotMode(slot int) DiskMode { return DiskMode(slot < m.Scratch) }
 
 // CanHave is how many virtual CPUs the guest can have.
-func (m Machine) CanHave() int { return max(m.VCPUs, m.MaxVCPUs) }
+func (m VMConfig) CanHave() int { return max(m.VCPUs, m.MaxVCPUs) }
 
 // Validate returns an error that names the first impossible field, and matches
 // ErrInvalid.
-func (m Machine) Validate() error {
+func (m VMConfig) Validate() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 	}

@@ -32,15 +32,15 @@ type Config struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 	Created     time.Time         `json:"created"`
 
-	Hostname  string             `json:"hostname"`
-	Resolv    string             `json:"resolv"`
-	Hosts     string             `json:"hosts"`
-	Sysctls   map[string]string  `json:"sysctls,omitempty"`
-	Network   *agentv1.Network   `json:"network,omitempty"`
-	Cards     []agentv1.Network  `json:"cards,omitempty"` // further interfaces
-	Machine   hypervisor.Machine `json:"machine"`
-	MemoryMiB int                `json:"memoryMiB"` // what the machine is grown to before its first container
-	Limits    agentv1.PodLimits  `json:"limits,omitzero"`
+	Hostname  string              `json:"hostname"`
+	Resolv    string              `json:"resolv"`
+	Hosts     string              `json:"hosts"`
+	Sysctls   map[string]string   `json:"sysctls,omitempty"`
+	Network   *agentv1.Network    `json:"network,omitempty"`
+	Cards     []agentv1.Network   `json:"cards,omitempty"` // further interfaces
+	Machine   hypervisor.VMConfig `json:"machine"`
+	MemoryMiB int                 `json:"memoryMiB"` // what the machine is grown to before its first container
+	Limits    agentv1.PodLimits   `json:"limits,omitzero"`
 	// ScratchBytes is what the pod may write to its scratch disk; 0 is all of it.
 	ScratchBytes int64 `json:"scratchBytes,omitempty"`
 	// LogBytes is what the file of a container's log may hold; 0 is no limit. When it

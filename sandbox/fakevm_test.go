@@ -225,8 +225,8 @@ func (v *fakeVM) Explain(_ string, err error) error { return err }
 
 func (v *fakeVM) Close() error { return nil }
 
-func testMachine() hypervisor.Machine {
-	return hypervisor.Machine{
+func testMachine() hypervisor.VMConfig {
+	return hypervisor.VMConfig{
 		Kernel: "/vmlinux", Accel: hypervisor.TCG, VCPUs: 1, Memory: 256, MaxMem: 1024,
 		Slots: 8, Scratch: 1, Network: hypervisor.NetworkNone,
 	}

@@ -44,7 +44,7 @@ func TestMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := hypervisor.Machine{
+	m := hypervisor.VMConfig{
 		Kernel: bundle.KernelPath(), Initrd: bundle.InitrdPath(), Cmdline: bundle.Cmdline,
 		Accel: hypervisortest.Accel(), VCPUs: 1, Memory: 256, MaxMem: 1024, Slots: 3, Scratch: 1, Network: hypervisor.NetworkNone,
 	}

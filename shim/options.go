@@ -26,7 +26,7 @@ type Options struct {
 	// Machine is what to start, ready for a Driver (Accel resolved). For Adopt
 	// it says how the shim is confined; without one the state, which the owner
 	// can change, is believed.
-	Machine hypervisor.Machine
+	Machine hypervisor.VMConfig
 	// Memory is the sealed memfd and State the saved device state of the
 	// template to clone; both nil mean a cold boot.
 	Memory *os.File

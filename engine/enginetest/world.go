@@ -450,13 +450,13 @@ func (m source) Accel(ctx context.Context, _ hypervisor.Accel) (hypervisor.Accel
 	return hypervisor.TCG, "", m.w.call(ctx, "Accel")
 }
 
-func (m source) Template(ctx context.Context, _ hypervisor.Machine, _ func()) (*machines.Template, error) {
+func (m source) Template(ctx context.Context, _ hypervisor.VMConfig, _ func()) (*machines.Template, error) {
 	return &machines.Template{Key: "key", Release: func() {}}, m.w.call(ctx, "Template")
 }
 
-func (m source) Answered(hypervisor.Machine, time.Duration) {}
+func (m source) Answered(hypervisor.VMConfig, time.Duration) {}
 
-func (m source) Failed(ctx context.Context, _ hypervisor.Machine, _ string, _ error) {
+func (m source) Failed(ctx context.Context, _ hypervisor.VMConfig, _ string, _ error) {
 	_ = m.w.call(ctx, "Failed")
 }
 

@@ -20,13 +20,13 @@ type Source interface {
 	// Template returns the template of a machine, built if it is missing:
 	// building, if not nil, is called before that. The files are shared and stay
 	// open until the caller releases them.
-	Template(ctx context.Context, m hypervisor.Machine, building func()) (*Template, error)
+	Template(ctx context.Context, m hypervisor.VMConfig, building func()) (*Template, error)
 	// Answered tells that a clone of m's template was up after a time.
-	Answered(m hypervisor.Machine, took time.Duration)
+	Answered(m hypervisor.VMConfig, took time.Duration)
 	// Failed tells that a clone of the template with that key, m's, was never up.
 	// A template of which two clones in a row fail is condemned: the next Template
 	// builds another.
-	Failed(ctx context.Context, m hypervisor.Machine, key string, why error)
+	Failed(ctx context.Context, m hypervisor.VMConfig, key string, why error)
 	// End ends the VM whose sockets lie in dir, if there is one.
 	End(ctx context.Context, dir string) error
 	// List tells of the templates on disk.
@@ -74,9 +74,9 @@ const (
 // Of is the machine of a pod of that size; common is the memory of a pod that states no limit, in MiB.
 func Of(
 	b guest.Bundle, h sizing.Host, vcpus, memory, common int, accel hypervisor.Accel, net hypervisor.Network,
-) hypervisor.Machine {
+) hypervisor.VMConfig {
 	boot, most := memoryClass(memory, common, h)
-	return hypervisor.Machine{
+	return hypervisor.VMConfig{
 		Kernel: b.KernelPath(), Initrd: b.InitrdPath(), Cmdline: b.Cmdline,
 		Accel: accel, VCPUs: vcpus, MaxVCPUs: max(vcpus, min(h.CPUs, maxVCPUs)), Memory: boot, MaxMem: most,
 		Slots: diskSlots, Scratch: rwSlots, Network: net,

@@ -114,7 +114,7 @@ type failing struct {
 	boots int
 }
 
-func (d *failing) Boot(context.Context, hypervisor.Machine, hypervisor.Files, hypervisor.Options) (hypervisor.VM, error) {
+func (d *failing) Boot(context.Context, hypervisor.VMConfig, hypervisor.Files, hypervisor.Options) (hypervisor.VM, error) {
 	d.boots++
 	return nil, unix.EAGAIN
 }

@@ -41,7 +41,7 @@ type Templates struct {
 	build sync.Mutex
 
 	mu   sync.Mutex
-	open map[hypervisor.Machine]*heldTemplate
+	open map[hypervisor.VMConfig]*heldTemplate
 }
 
 // heldTemplate is a template that is open.
@@ -74,11 +74,11 @@ func Open(roots dirs.Roots, b guest.Bundle, log *slog.Logger, o measure.Observer
 		guest:  ready.Steady,
 		log:    log,
 		told:   o,
-		open:   map[hypervisor.Machine]*heldTemplate{},
+		open:   map[hypervisor.VMConfig]*heldTemplate{},
 	}
 	h.prober.Prober = probe.Prober{
 		Driver: driver, Check: ready.Answering, Path: filepath.Join(roots.State, "kvm.json"), Dir: sockets,
-		Machine: hypervisor.Machine{Kernel: b.KernelPath(), Initrd: b.InitrdPath(), Cmdline: b.Cmdline},
+		Machine: hypervisor.VMConfig{Kernel: b.KernelPath(), Initrd: b.InitrdPath(), Cmdline: b.Cmdline},
 	}
 	return h, nil
 }
@@ -100,7 +100,7 @@ func (h *Templates) Accel(ctx context.Context, wish hypervisor.Accel) (hyperviso
 }
 
 // Template opens or builds a template. A miss is logged with its reason.
-func (h *Templates) Template(ctx context.Context, m hypervisor.Machine, building func()) (*Template, error) {
+func (h *Templates) Template(ctx context.Context, m hypervisor.VMConfig, building func()) (*Template, error) {
 	t, built, err := h.template(ctx, m, building)
 	switch {
 	case err != nil:
@@ -113,7 +113,7 @@ func (h *Templates) Template(ctx context.Context, m hypervisor.Machine, building
 	return t, err
 }
 
-func (h *Templates) template(ctx context.Context, m hypervisor.Machine, building func()) (_ *Template, built bool, err error) {
+func (h *Templates) template(ctx context.Context, m hypervisor.VMConfig, building func()) (_ *Template, built bool, err error) {
 	if t := h.held(m); t != nil {
 		return t, false, nil
 	}
@@ -176,7 +176,7 @@ func (h *Templates) out(t *heldTemplate) *Template {
 
 // drop has no more clones be started from m's template. A start that has just taken it
 // goes on with it. It is called with mu held.
-func (h *Templates) drop(m hypervisor.Machine, t *heldTemplate) {
+func (h *Templates) drop(m hypervisor.VMConfig, t *heldTemplate) {
 	delete(h.open, m)
 	t.dropped = true
 	h.closeUnused(t)
@@ -193,7 +193,7 @@ func (h *Templates) closeUnused(t *heldTemplate) {
 }
 
 // Answered implements Source.
-func (h *Templates) Answered(m hypervisor.Machine, took time.Duration) {
+func (h *Templates) Answered(m hypervisor.VMConfig, took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t := h.open[m]; t != nil {
@@ -207,7 +207,7 @@ func (h *Templates) Answered(m hypervisor.Machine, took time.Duration) {
 const mostFailures = 2
 
 // Failed implements Source.
-func (h *Templates) Failed(ctx context.Context, m hypervisor.Machine, key string, why error) {
+func (h *Templates) Failed(ctx context.Context, m hypervisor.VMConfig, key string, why error) {
 	h.mu.Lock()
 	t := h.open[m]
 	if t == nil || t.Info.Key != key {
@@ -232,7 +232,7 @@ func (h *Templates) Failed(ctx context.Context, m hypervisor.Machine, key string
 }
 
 // held is the open template of m, until somebody removes it from the store.
-func (h *Templates) held(m hypervisor.Machine) *Template {
+func (h *Templates) held(m hypervisor.VMConfig) *Template {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.open[m]

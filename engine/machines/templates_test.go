@@ -21,7 +21,7 @@ import (
 )
 
 // fakeTemplates are those of VMs without a guest.
-func fakeTemplates(t *testing.T, log *strings.Builder) (*Templates, hypervisor.Machine) {
+func fakeTemplates(t *testing.T, log *strings.Builder) (*Templates, hypervisor.VMConfig) {
 	t.Helper()
 	state, err := os.MkdirTemp("", "m") // short, for sockets
 	if err != nil {
@@ -36,14 +36,14 @@ func fakeTemplates(t *testing.T, log *strings.Builder) (*Templates, hypervisor.M
 	none := func(context.Context, hypervisor.VM) error { return nil }
 	h := &Templates{
 		driver: d, store: template.Open(dirs.Roots{Data: t.TempDir(), State: state}, d), guest: template.Guest{Ready: none, Answer: none},
-		log: slog.New(slog.NewTextHandler(log, nil)), open: map[hypervisor.Machine]*heldTemplate{}, told: &measuretest.Tally{},
+		log: slog.New(slog.NewTextHandler(log, nil)), open: map[hypervisor.VMConfig]*heldTemplate{}, told: &measuretest.Tally{},
 	}
 	t.Cleanup(func() {
 		if err := h.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return h, hypervisor.Machine{Kernel: kernel, Accel: hypervisor.TCG, VCPUs: 1, Memory: 128, Network: hypervisor.NetworkNone}
+	return h, hypervisor.VMConfig{Kernel: kernel, Accel: hypervisor.TCG, VCPUs: 1, Memory: 128, Network: hypervisor.NetworkNone}
 }
 
 // TestCondemned: two clones in a row that fail condemn their template, and the
@@ -114,17 +114,17 @@ func TestCondemnedInVain(t *testing.T) {
 // TestMemoryIsGivenBack: the memory of a template that is condemned or removed goes with
 // the last start that has it, that of another one stays.
 func TestMemoryIsGivenBack(t *testing.T) {
-	for name, remove := range map[string]func(context.Context, *Templates, hypervisor.Machine, string) error{
-		"condemned": func(ctx context.Context, h *Templates, m hypervisor.Machine, key string) error {
+	for name, remove := range map[string]func(context.Context, *Templates, hypervisor.VMConfig, string) error{
+		"condemned": func(ctx context.Context, h *Templates, m hypervisor.VMConfig, key string) error {
 			for range mostFailures {
 				h.Failed(ctx, m, key, errors.New("silent"))
 			}
 			return nil
 		},
-		"removed": func(ctx context.Context, h *Templates, _ hypervisor.Machine, key string) error {
+		"removed": func(ctx context.Context, h *Templates, _ hypervisor.VMConfig, key string) error {
 			return h.Remove(ctx, key)
 		},
-		"removed by another engine": func(ctx context.Context, h *Templates, m hypervisor.Machine, key string) error {
+		"removed by another engine": func(ctx context.Context, h *Templates, m hypervisor.VMConfig, key string) error {
 			if err := h.store.Remove(ctx, key); err != nil {
 				return err
 			}
@@ -134,7 +134,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 			}
 			return err
 		},
-		"closed": func(_ context.Context, h *Templates, _ hypervisor.Machine, _ string) error { return h.Close() },
+		"closed": func(_ context.Context, h *Templates, _ hypervisor.VMConfig, _ string) error { return h.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log strings.Builder

@@ -33,7 +33,7 @@ func asked(kind network.Kind) network.Kind {
 }
 
 // KindOf is the kind of network that a VM has.
-func KindOf(m hypervisor.Machine) network.Kind {
+func KindOf(m hypervisor.VMConfig) network.Kind {
 	if m.Network == hypervisor.NetworkTap {
 		return network.KindCNI
 	}

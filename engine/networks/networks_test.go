@@ -19,7 +19,7 @@ func TestNetworkDevices(t *testing.T) {
 		network.KindHostLoopback: network.KindHostLoopback, network.KindRestricted: network.KindUser,
 		network.KindCNI: network.KindCNI,
 	} {
-		m := hypervisor.Machine{
+		m := hypervisor.VMConfig{
 			Kernel: "k", Initrd: "i", Accel: hypervisor.TCG, VCPUs: 1, Memory: 256, MaxMem: 256, Network: DeviceOf(kind),
 		}
 		if err := m.Validate(); err != nil {

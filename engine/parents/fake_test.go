@@ -153,7 +153,7 @@ func (f *fakeParent) alive() bool {
 	}
 }
 
-var emulated = Key{Machine: hypervisor.Machine{Accel: hypervisor.TCG, VCPUs: 1}}
+var emulated = Key{Machine: hypervisor.VMConfig{Accel: hypervisor.TCG, VCPUs: 1}}
 
 // disk is a child's.
 func disk(*os.File) (*os.File, error) { return os.Open(os.DevNull) }

@@ -12,7 +12,7 @@ import (
 
 // Key is what pods have in common whose VMs are forked of one parent.
 type Key struct {
-	Machine hypervisor.Machine
+	Machine hypervisor.VMConfig
 	// Tenant is who the pods belong to. Pods of different tenants are never forks of one
 	// parent.
 	Tenant string

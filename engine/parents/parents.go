@@ -41,9 +41,9 @@ type Options struct {
 	Library string
 	Driver  qemu.Driver
 	// Template gives what parents are cloned from.
-	Template func(ctx context.Context, m hypervisor.Machine) (*machines.Template, error)
+	Template func(ctx context.Context, m hypervisor.VMConfig) (*machines.Template, error)
 	// Network is what the guest of a machine sets up when it rehearses.
-	Network func(ctx context.Context, m hypervisor.Machine) (*agentv1.Network, error)
+	Network func(ctx context.Context, m hypervisor.VMConfig) (*agentv1.Network, error)
 	// Scratch makes the disk that a guest rehearses with.
 	Scratch func(ctx context.Context, path string) error
 	// MostForks is how many forks of a parent have it renewed; 0 is 256.

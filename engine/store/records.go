@@ -61,12 +61,12 @@ type Pod struct {
 	Record  json.RawMessage `json:"record,omitempty"`
 	Created time.Time       `json:"created"`
 
-	Machine   hypervisor.Machine `json:"machine"`
-	AccelNote string             `json:"accelNote,omitempty"`
-	Template  string             `json:"template,omitempty"` // key; absent for a cold boot
-	MemoryMiB int                `json:"memoryMiB"`
-	VCPUs     int                `json:"vcpus,omitempty"` // since it was resized; 0 is as its machine was made
-	Owner     *shim.Owner        `json:"owner,omitempty"`
+	Machine   hypervisor.VMConfig `json:"machine"`
+	AccelNote string              `json:"accelNote,omitempty"`
+	Template  string              `json:"template,omitempty"` // key; absent for a cold boot
+	MemoryMiB int                 `json:"memoryMiB"`
+	VCPUs     int                 `json:"vcpus,omitempty"` // since it was resized; 0 is as its machine was made
+	Owner     *shim.Owner         `json:"owner,omitempty"`
 	// Forked says that the VM is a fork, ForkNote why a clone is none.
 	Forked   bool   `json:"forked,omitempty"`
 	ForkNote string `json:"forkNote,omitempty"`

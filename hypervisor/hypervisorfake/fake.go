@@ -59,7 +59,7 @@ type machine struct {
 }
 
 // Boot implements hypervisor.Driver.
-func (d *Driver) Boot(ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
+func (d *Driver) Boot(ctx context.Context, m hypervisor.VMConfig, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	return d.start(ctx, m, f, o, nil)
 }
 
@@ -67,7 +67,7 @@ func (d *Driver) Boot(ctx context.Context, m hypervisor.Machine, f hypervisor.Fi
 const magic = "fake machine\n"
 
 // Clone implements hypervisor.Driver.
-func (d *Driver) Clone(ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
+func (d *Driver) Clone(ctx context.Context, m hypervisor.VMConfig, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	if f.Memory == nil || f.State == nil {
 		return nil, fmt.Errorf("clone a machine: %w: no memory or no state given", hypervisor.ErrInvalid)
 	}
@@ -83,7 +83,7 @@ func (d *Driver) Clone(ctx context.Context, m hypervisor.Machine, f hypervisor.F
 
 func (d *Driver) start(
 	ctx context.Context,
-	m hypervisor.Machine,
+	m hypervisor.VMConfig,
 	f hypervisor.Files,
 	o hypervisor.Options,
 	value []byte,
@@ -175,4 +175,4 @@ func (d *Driver) End(_ context.Context, dir string) error {
 }
 
 // Identity implements hypervisor.Driver.
-func (d *Driver) Identity(context.Context, hypervisor.Machine) (string, error) { return "fake", nil }
+func (d *Driver) Identity(context.Context, hypervisor.VMConfig) (string, error) { return "fake", nil }

@@ -15,7 +15,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	m := hypervisor.Machine{
+	m := hypervisor.VMConfig{
 		Kernel: "/vmlinux", Accel: hypervisor.TCG, VCPUs: 1, Memory: 128, MaxMem: 1024,
 		Slots: 4, Scratch: 1, Network: hypervisor.NetworkNone,
 	}

@@ -20,13 +20,13 @@ const Cmdline = "quiet rdinit=/guestinit noreplace-smp no5lvl cryptomgr.notests 
 // Machine is a small machine with the tests' guest: 128 MiB, one virtual CPU,
 // four slots of which the first is writable, no network. It fails the test
 // when the guest bundle has not been built, and spares quick tests a VM.
-func Machine(t testing.TB) hypervisor.Machine {
+func Machine(t testing.TB) hypervisor.VMConfig {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("boots a VM")
 	}
 	kernel, initrd := Guest(t)
-	return hypervisor.Machine{
+	return hypervisor.VMConfig{
 		Kernel: kernel, Initrd: initrd, Cmdline: Cmdline,
 		Accel: Accel(), VCPUs: 1, Memory: 128, MaxMem: 1024,
 		Slots: 4, Scratch: 1, Network: hypervisor.NetworkNone,

@@ -13,13 +13,13 @@ import (
 
 // Saved is a machine that clones are made of.
 type Saved struct {
-	Machine hypervisor.Machine
+	Machine hypervisor.VMConfig
 	Memory  *os.File // a sealed memfd
 	State   *os.File
 }
 
 // Save boots m, lets its guest get ready, and saves it.
-func Save(t testing.TB, d hypervisor.Driver, m hypervisor.Machine, ready func(hypervisor.VM)) Saved {
+func Save(t testing.TB, d hypervisor.Driver, m hypervisor.VMConfig, ready func(hypervisor.VM)) Saved {
 	t.Helper()
 	ctx := Within(t)
 	dir := t.TempDir()

@@ -17,7 +17,7 @@ import (
 // Suite checks a driver against the contract of package hypervisor.
 type Suite struct {
 	Driver  hypervisor.Driver
-	Machine hypervisor.Machine // as Machine makes it
+	Machine hypervisor.VMConfig // as Machine makes it
 }
 
 // Run boots one machine, saves it, and checks everything else on clones. The

@@ -23,7 +23,7 @@ import (
 type emulated struct{ hypervisor.Driver }
 
 func (e emulated) Boot(
-	ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options,
+	ctx context.Context, m hypervisor.VMConfig, f hypervisor.Files, o hypervisor.Options,
 ) (hypervisor.VM, error) {
 	m.Accel = hypervisor.TCG
 	return e.Driver.Boot(ctx, m, f, o)

@@ -79,7 +79,7 @@ type Prober struct {
 	Driver hypervisor.Driver
 	// Machine says what is booted: of it only Kernel, Initrd and Cmdline count, so that all who probe with one
 	// guest share a verdict.
-	Machine hypervisor.Machine
+	Machine hypervisor.VMConfig
 	// Check returns nil when the guest's kernel has come up.
 	Check func(ctx context.Context, v hypervisor.VM) error
 	// Path is the file that remembers the verdict, and Dir an existing
@@ -125,7 +125,7 @@ func (p Prober) verdict(ctx context.Context, decide bool) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, fmt.Errorf("probe KVM: %w", err)
 	}
-	m := hypervisor.Machine{
+	m := hypervisor.VMConfig{
 		Kernel: p.Machine.Kernel, Initrd: p.Machine.Initrd, Cmdline: p.Machine.Cmdline,
 		Accel: hypervisor.KVM, VCPUs: 1, Memory: memory, Network: hypervisor.NetworkNone,
 	}
@@ -184,7 +184,7 @@ func (p Prober) device() (Verdict, bool) {
 }
 
 // boot is the probe.
-func (p Prober) boot(ctx context.Context, m hypervisor.Machine) Verdict {
+func (p Prober) boot(ctx context.Context, m hypervisor.VMConfig) Verdict {
 	limit := p.Timeout
 	if limit == 0 {
 		limit = timeout

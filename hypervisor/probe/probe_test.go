@@ -113,9 +113,9 @@ type fails struct {
 	err   error
 }
 
-func (f fails) Identity(context.Context, hypervisor.Machine) (string, error) { return "fails", nil }
+func (f fails) Identity(context.Context, hypervisor.VMConfig) (string, error) { return "fails", nil }
 
-func (f fails) Boot(ctx context.Context, _ hypervisor.Machine, _ hypervisor.Files, _ hypervisor.Options) (hypervisor.VM, error) {
+func (f fails) Boot(ctx context.Context, _ hypervisor.VMConfig, _ hypervisor.Files, _ hypervisor.Options) (hypervisor.VM, error) {
 	*f.boots++
 	if f.err == nil {
 		<-ctx.Done()
@@ -137,7 +137,7 @@ func TestOneVerdict(t *testing.T) {
 		Dir:    t.TempDir(), Path: filepath.Join(t.TempDir(), "kvm.json"), Device: "/dev/null",
 	}
 	for _, memory := range []int{256, 512} {
-		p.Machine = hypervisor.Machine{Kernel: "k", Memory: memory, VCPUs: memory / 256}
+		p.Machine = hypervisor.VMConfig{Kernel: "k", Memory: memory, VCPUs: memory / 256}
 		if v, err := p.Verdict(t.Context()); err != nil || v.Outcome != probe.Unusable {
 			t.Errorf("%+v, %v", v, err)
 		}
@@ -150,7 +150,7 @@ func TestOneVerdict(t *testing.T) {
 // arguments tells machines apart by all that they are.
 type arguments struct{ fails }
 
-func (arguments) Identity(_ context.Context, m hypervisor.Machine) (string, error) {
+func (arguments) Identity(_ context.Context, m hypervisor.VMConfig) (string, error) {
 	return fmt.Sprint(m), nil
 }
 

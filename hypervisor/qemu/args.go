@@ -44,7 +44,7 @@ func processName(name string) string { return "bulkhead-" + name }
 
 // arguments is the command line: everything but the descriptors' use is
 // decided by m, so that a template and its clones agree.
-func arguments(m hypervisor.Machine, o hypervisor.Options, fd fds, mode startMode) []string {
+func arguments(m hypervisor.VMConfig, o hypervisor.Options, fd fds, mode startMode) []string {
 	a := args{
 		"-name", processName(o.Name),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
@@ -94,7 +94,7 @@ func (a *args) add(arg ...string) { *a = append(*a, arg...) }
 
 func (a *args) addf(option, format string, v ...any) { a.add(option, fmt.Sprintf(format, v...)) }
 
-func (a *args) accel(m hypervisor.Machine) {
+func (a *args) accel(m hypervisor.VMConfig) {
 	if m.Accel == hypervisor.KVM {
 		// Without virtualisation of its own a guest does not reach what the host's kernel has for nested VMs.
 		a.add("-accel", "kvm", "-cpu", "host,vmx=off,svm=off")
@@ -108,7 +108,7 @@ func (a *args) socket(id string, fd int) {
 	a.addf("-chardev", "socket,id=%s,fd=%d,server=on,wait=off", id, fd)
 }
 
-func (a *args) memory(m hypervisor.Machine, fd int, mode startMode) {
+func (a *args) memory(m hypervisor.VMConfig, fd int, mode startMode) {
 	switch fd {
 	case 0:
 		a.addf("-object", "memory-backend-ram,id=mem,size=%dM", m.Memory)
@@ -130,9 +130,9 @@ func (a *args) memory(m hypervisor.Machine, fd int, mode startMode) {
 }
 
 // growable is the size of the virtio-mem device in MiB.
-func growable(m hypervisor.Machine) int { return max(m.MaxMem-m.Memory, 0) }
+func growable(m hypervisor.VMConfig) int { return max(m.MaxMem-m.Memory, 0) }
 
-func (a *args) slots(m hypervisor.Machine) {
+func (a *args) slots(m hypervisor.VMConfig) {
 	for i := range m.Slots {
 		readOnly := "on"
 		if m.SlotMode(i) == hypervisor.ReadWrite {
@@ -146,7 +146,7 @@ func (a *args) slots(m hypervisor.Machine) {
 	}
 }
 
-func (a *args) network(m hypervisor.Machine, tap int) {
+func (a *args) network(m hypervisor.VMConfig, tap int) {
 	if m.Network != hypervisor.NetworkTap {
 		a.add("-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off") // nothing is ever plugged in
 	}

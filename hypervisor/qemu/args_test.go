@@ -13,15 +13,15 @@ func TestArguments(t *testing.T) {
 	off := strings.Fields("smm=off vmport=off hpet=off sata=off smbus=off usb=off i8042=off dump-guest-core=off mem-merge=off")
 	const hotplug = "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"
 	for name, tc := range map[string]struct {
-		machine hypervisor.Machine
+		machine hypervisor.VMConfig
 		cpu     string
 		hotplug bool
 	}{
 		"emulated": {
-			hypervisor.Machine{Accel: hypervisor.TCG, Network: hypervisor.NetworkUser}, "max,svm=off,erms=off,fsrm=off,level-func7=0", false,
+			hypervisor.VMConfig{Accel: hypervisor.TCG, Network: hypervisor.NetworkUser}, "max,svm=off,erms=off,fsrm=off,level-func7=0", false,
 		},
-		"KVM":        {hypervisor.Machine{Accel: hypervisor.KVM, Network: hypervisor.NetworkNone}, "host,vmx=off,svm=off", false},
-		"with a tap": {hypervisor.Machine{Accel: hypervisor.KVM, Network: hypervisor.NetworkTap}, "host,vmx=off,svm=off", true},
+		"KVM":        {hypervisor.VMConfig{Accel: hypervisor.KVM, Network: hypervisor.NetworkNone}, "host,vmx=off,svm=off", false},
+		"with a tap": {hypervisor.VMConfig{Accel: hypervisor.KVM, Network: hypervisor.NetworkTap}, "host,vmx=off,svm=off", true},
 	} {
 		for _, mode := range []startMode{boot, clone} {
 			args := arguments(tc.machine, hypervisor.Options{Name: "x"}, fds{}, mode)

@@ -55,7 +55,7 @@ func (d Driver) Programs() []string {
 }
 
 // Boot implements hypervisor.Driver.
-func (d Driver) Boot(ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
+func (d Driver) Boot(ctx context.Context, m hypervisor.VMConfig, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	v, err := d.start(ctx, m, f, o, boot)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (d Driver) Boot(ctx context.Context, m hypervisor.Machine, f hypervisor.Fil
 }
 
 // Clone implements hypervisor.Driver.
-func (d Driver) Clone(ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
+func (d Driver) Clone(ctx context.Context, m hypervisor.VMConfig, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	if f.Memory == nil || f.State == nil {
 		return nil, fmt.Errorf("clone a machine: %w: no memory or no state given", hypervisor.ErrInvalid)
 	}

@@ -26,10 +26,10 @@ func driver(t testing.TB) qemu.Driver {
 func TestMachineKinds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(*hypervisor.Machine)
+		change func(*hypervisor.VMConfig)
 	}{
-		{"two CPUs, user network", func(m *hypervisor.Machine) { m.VCPUs, m.Network = 2, hypervisor.NetworkUser }},
-		{"four CPUs, restricted network, no growth, no slots", func(m *hypervisor.Machine) {
+		{"two CPUs, user network", func(m *hypervisor.VMConfig) { m.VCPUs, m.Network = 2, hypervisor.NetworkUser }},
+		{"four CPUs, restricted network, no growth, no slots", func(m *hypervisor.VMConfig) {
 			m.VCPUs, m.Network, m.MaxMem, m.Slots, m.Scratch = 4, hypervisor.NetworkRestricted, 0, 0, 0
 		}},
 	} {

@@ -172,7 +172,7 @@ func TestParent(t *testing.T) {
 	if os.Getenv("BULKHEAD_TEST_PARENT") == "" {
 		return
 	}
-	var m hypervisor.Machine
+	var m hypervisor.VMConfig
 	if err := json.Unmarshal([]byte(os.Getenv("BULKHEAD_TEST_MACHINE")), &m); err != nil {
 		t.Fatal(err)
 	}

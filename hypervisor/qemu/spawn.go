@@ -34,7 +34,7 @@ var machineSockets = []string{qmpSocket, monitorSocket, channelSocket, consoleSo
 // first instruction: nothing has to be waited for but its greeting.
 func (d Driver) start(
 	ctx context.Context,
-	m hypervisor.Machine,
+	m hypervisor.VMConfig,
 	f hypervisor.Files,
 	o hypervisor.Options,
 	mode startMode,

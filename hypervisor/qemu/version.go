@@ -21,7 +21,7 @@ var firmware = []string{
 // firmware, which change with every update of their packages, the command line,
 // and the host's CPU under KVM. QEMU is not started: that would cost a clone a
 // third of its time.
-func (d Driver) Identity(_ context.Context, m hypervisor.Machine) (string, error) {
+func (d Driver) Identity(_ context.Context, m hypervisor.VMConfig) (string, error) {
 	program, err := stamp(d.Program)
 	if err != nil {
 		return "", fmt.Errorf("identify QEMU: %w", err)

@@ -30,7 +30,7 @@ type Guest struct {
 // Ensure opens m's template with its memory filled, and builds it if it is
 // missing or damaged. Why says what the matter was, nil if nothing was. ctx
 // needs a deadline.
-func (s *Store) Ensure(ctx context.Context, m hypervisor.Machine, g Guest) (t *Template, why, err error) {
+func (s *Store) Ensure(ctx context.Context, m hypervisor.VMConfig, g Guest) (t *Template, why, err error) {
 	t, err = s.Get(ctx, m)
 	if err == nil {
 		if _, err = t.Memory(); err == nil {
@@ -56,7 +56,7 @@ const tries = 4
 // clone. It waits for another process that builds the same template, and takes
 // what that has built. A template that is there already is kept if it is whole.
 // ctx needs a deadline.
-func (s *Store) Build(ctx context.Context, m hypervisor.Machine, g Guest, reason string) (*Template, error) {
+func (s *Store) Build(ctx context.Context, m hypervisor.VMConfig, g Guest, reason string) (*Template, error) {
 	key, err := s.Key(ctx, m)
 	if err != nil {
 		return nil, fmt.Errorf("build a template: %w", err)

@@ -20,7 +20,7 @@ const format = 2
 
 // Key returns the name of m's template: a hash of the contents of kernel and
 // initrd, of m, and of all that the driver adds to them.
-func (s *Store) Key(ctx context.Context, m hypervisor.Machine) (string, error) {
+func (s *Store) Key(ctx context.Context, m hypervisor.VMConfig) (string, error) {
 	if err := m.Validate(); err != nil {
 		return "", err
 	}
@@ -39,7 +39,7 @@ func (s *Store) Key(ctx context.Context, m hypervisor.Machine) (string, error) {
 	m.Kernel, m.Initrd = kernel, initrd // where they lie does not matter
 	material, err := json.Marshal(struct {
 		Format   int
-		Machine  hypervisor.Machine
+		Machine  hypervisor.VMConfig
 		Identity string
 	}{format, m, identity})
 	if err != nil {

@@ -49,7 +49,7 @@ type deafener struct {
 	boots int
 }
 
-func (d *deafener) Boot(ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
+func (d *deafener) Boot(ctx context.Context, m hypervisor.VMConfig, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	v, err := d.Driver.Boot(ctx, m, f, o)
 	if d.boots++; d.boots > 1 || err != nil {
 		return v, err
@@ -77,14 +77,14 @@ func (v deafened) Save(ctx context.Context, state *os.File) error {
 }
 
 // fakeStore is a store of VMs whose guests obey "get".
-func fakeStore(t *testing.T) (*template.Store, dirs.Roots, hypervisor.Machine) {
+func fakeStore(t *testing.T) (*template.Store, dirs.Roots, hypervisor.VMConfig) {
 	t.Helper()
 	r := dirs.Roots{Data: t.TempDir(), State: hypervisortest.Dir(t)}
 	kernel := filepath.Join(t.TempDir(), "kernel")
 	if err := os.WriteFile(kernel, []byte("kernel"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m := hypervisor.Machine{Kernel: kernel, Accel: hypervisor.TCG, VCPUs: 1, Memory: 128, Network: hypervisor.NetworkNone}
+	m := hypervisor.VMConfig{Kernel: kernel, Accel: hypervisor.TCG, VCPUs: 1, Memory: 128, Network: hypervisor.NetworkNone}
 	d := &hypervisorfake.Driver{Serve: func(_ *hypervisorfake.Guest, conn net.Conn) {
 		for lines := bufio.NewScanner(conn); lines.Scan(); {
 			fmt.Fprintln(conn, "yes")

@@ -64,9 +64,9 @@ func Open(r dirs.Roots, d hypervisor.Driver) *Store {
 
 // Info describes a template.
 type Info struct {
-	Format  int                `json:"format"`
-	Key     string             `json:"key"`
-	Machine hypervisor.Machine `json:"machine"`
+	Format  int                 `json:"format"`
+	Key     string              `json:"key"`
+	Machine hypervisor.VMConfig `json:"machine"`
 	// Reason is why it was built: the miss that preceded it, or a user's wish.
 	Reason string        `json:"reason"`
 	Built  time.Time     `json:"built"`
@@ -97,7 +97,7 @@ type Content struct {
 // Get opens m's template. Without one the error matches ErrMiss and says what
 // is the matter; other errors are of the machine's description or the disk.
 // The caller closes the Template.
-func (s *Store) Get(ctx context.Context, m hypervisor.Machine) (*Template, error) {
+func (s *Store) Get(ctx context.Context, m hypervisor.VMConfig) (*Template, error) {
 	key, err := s.Key(ctx, m)
 	if err != nil {
 		return nil, fmt.Errorf("find a template: %w", err)

@@ -166,7 +166,7 @@ func unwritable(t *testing.T, v hypervisor.VM) {
 	}
 }
 
-func damage(ctx context.Context, t *testing.T, s *template.Store, r dirs.Roots, m hypervisor.Machine, info template.Info) {
+func damage(ctx context.Context, t *testing.T, s *template.Store, r dirs.Roots, m hypervisor.VMConfig, info template.Info) {
 	dir := filepath.Join(r.Templates(), info.Key)
 	memory := filepath.Join(dir, "memory")
 	for _, c := range []struct {

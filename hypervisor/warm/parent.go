@@ -28,7 +28,7 @@ func Start(
 	ctx context.Context,
 	d qemu.Driver,
 	library string,
-	m hypervisor.Machine,
+	m hypervisor.VMConfig,
 	f hypervisor.Files,
 	o hypervisor.Options,
 ) (*Parent, error) {

@@ -51,7 +51,7 @@ func library(t testing.TB) string {
 	return path
 }
 
-func (d forks) parent(ctx context.Context, m hypervisor.Machine, f hypervisor.Files, name string) (*Parent, error) {
+func (d forks) parent(ctx context.Context, m hypervisor.VMConfig, f hypervisor.Files, name string) (*Parent, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	key := f.State.Name() + strings.Repeat("x", len(name))
@@ -79,7 +79,7 @@ func (d forks) parent(ctx context.Context, m hypervisor.Machine, f hypervisor.Fi
 }
 
 // Clone forks.
-func (d forks) Clone(ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
+func (d forks) Clone(ctx context.Context, m hypervisor.VMConfig, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	if err := errors.Join(m.Validate(), o.Validate()); err != nil {
 		return nil, err
 	}

@@ -43,14 +43,14 @@ var ErrVersion = errors.New("engine and shim are of different versions")
 
 // Message tells a shim what it is for.
 type Message struct {
-	Version  int                `json:"version"`
-	ID       string             `json:"id"`
-	Instance string             `json:"instance"`
-	StateDir string             `json:"stateDir"`
-	DataDir  string             `json:"dataDir,omitempty"`
-	Machine  hypervisor.Machine `json:"machine"`
-	Adopt    bool               `json:"adopt,omitempty"` // take over what StateDir holds
-	Files    []string           `json:"files,omitempty"` // the names of the files, in order
+	Version  int                 `json:"version"`
+	ID       string              `json:"id"`
+	Instance string              `json:"instance"`
+	StateDir string              `json:"stateDir"`
+	DataDir  string              `json:"dataDir,omitempty"`
+	Machine  hypervisor.VMConfig `json:"machine"`
+	Adopt    bool                `json:"adopt,omitempty"` // take over what StateDir holds
+	Files    []string            `json:"files,omitempty"` // the names of the files, in order
 	// Patience is sandbox.Options.Patience for a clone.
 	Patience time.Duration `json:"patience,omitempty"`
 

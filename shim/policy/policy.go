@@ -13,7 +13,7 @@ import (
 // Machine is what QEMU needs of the host for m: the program with its libraries and
 // firmware, the libraries that it is to load besides, and its devices. All else it inherits, open; sockets are for its
 // user network.
-func Machine(m hypervisor.Machine, program string, libraries ...string) confine.Policy {
+func Machine(m hypervisor.VMConfig, program string, libraries ...string) confine.Policy {
 	p := confine.Policy{
 		Read: append([]string{
 			"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache",
@@ -39,7 +39,7 @@ func Machine(m hypervisor.Machine, program string, libraries ...string) confine.
 }
 
 // sockets tells whether the machine's network is QEMU's own: a tap is a file like others.
-func sockets(m hypervisor.Machine) bool {
+func sockets(m hypervisor.VMConfig) bool {
 	return m.Network != hypervisor.NetworkNone && m.Network != hypervisor.NetworkTap
 }
 

@@ -11,9 +11,9 @@ import (
 
 // stored is what a next shim has to know and the sandbox does not keep.
 type stored struct {
-	Version int                `json:"version"`
-	Machine hypervisor.Machine `json:"machine"`
-	Clone   bool               `json:"clone"`
+	Version int                 `json:"version"`
+	Machine hypervisor.VMConfig `json:"machine"`
+	Clone   bool                `json:"clone"`
 }
 
 // prepare stores what the machine is made from, or reads it again.

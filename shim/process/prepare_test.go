@@ -18,12 +18,12 @@ func TestPrepareBelievesTheEngine(t *testing.T) {
 	forged := stored{
 		Version: bootstrap.Version,
 		Clone:   true,
-		Machine: hypervisor.Machine{Kernel: "/etc/shadow", Network: hypervisor.NetworkHostLoopback},
+		Machine: hypervisor.VMConfig{Kernel: "/etc/shadow", Network: hypervisor.NetworkHostLoopback},
 	}
 	if err := atomicfile.WriteJSON(filepath.Join(dir, layout.Machine), forged, 0o600, atomicfile.Volatile); err != nil {
 		t.Fatal(err)
 	}
-	own := hypervisor.Machine{Kernel: "vmlinux", Network: hypervisor.NetworkNone}
+	own := hypervisor.VMConfig{Kernel: "vmlinux", Network: hypervisor.NetworkNone}
 	s := &shim{m: bootstrap.Message{Adopt: true, StateDir: dir, Machine: own}}
 	if err := s.prepare(); err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ type world struct {
 	t       *testing.T
 	ctx     context.Context
 	dir     string
-	machine hypervisor.Machine
+	machine hypervisor.VMConfig
 	host    host
 	driver  recorder
 
@@ -49,7 +49,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, ctx: testdeadline.Context(t, 10*time.Second), dir: hypervisortest.Dir(t)}
-	w.machine = hypervisor.Machine{
+	w.machine = hypervisor.VMConfig{
 		Kernel: "/vmlinux", Accel: hypervisor.TCG, VCPUs: 1, Memory: 128, MaxMem: 128,
 		Slots: 4, Scratch: 1, Network: hypervisor.NetworkNone,
 	}
@@ -95,12 +95,12 @@ type recorder struct {
 
 	mu     sync.Mutex
 	asked  []string // "boot", "clone" and "adopt"
-	booted hypervisor.Machine
+	booted hypervisor.VMConfig
 	name   string
 	vm     hypervisor.VM // the last one
 }
 
-func (r *recorder) noted(what string, m hypervisor.Machine, o hypervisor.Options, vm hypervisor.VM) {
+func (r *recorder) noted(what string, m hypervisor.VMConfig, o hypervisor.Options, vm hypervisor.VM) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked, r.booted, r.name = append(r.asked, what), m, o.Name
@@ -109,14 +109,14 @@ func (r *recorder) noted(what string, m hypervisor.Machine, o hypervisor.Options
 	}
 }
 
-func (r *recorder) Boot(ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
+func (r *recorder) Boot(ctx context.Context, m hypervisor.VMConfig, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	vm, err := r.Driver.Boot(ctx, m, f, o)
 	r.noted("boot", m, o, vm)
 	return vm, err
 }
 
 // Clone boots: what the files hold is another package's.
-func (r *recorder) Clone(ctx context.Context, m hypervisor.Machine, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
+func (r *recorder) Clone(ctx context.Context, m hypervisor.VMConfig, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	vm, err := r.Driver.Boot(ctx, m, f, o)
 	r.noted("clone", m, o, vm)
 	return vm, err

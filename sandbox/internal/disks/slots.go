@@ -43,7 +43,7 @@ func Ring() Disk { return Disk{Name: agentv1.RingDisk, ReadOnly: true} }
 // methods may be called at once.
 type Slots struct {
 	mu      sync.Mutex
-	machine hypervisor.Machine
+	machine hypervisor.VMConfig
 	used    map[int]*slot
 }
 
@@ -57,7 +57,7 @@ type slot struct {
 }
 
 // Init empties all slots, which are those of m from now on.
-func (s *Slots) Init(m hypervisor.Machine) {
+func (s *Slots) Init(m hypervisor.VMConfig) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.machine, s.used = m, map[int]*slot{}
