@@ -9,10 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// rangeTimeout bounds how long the runtime has to take the pods' addresses.
+// rangeTimeout bounds the call that passes the pod CIDRs to the runtime.
 const rangeTimeout = 10 * time.Second
 
-// ranges tells the runtime of the pods' addresses, as a kubelet does, when the Node gets any and when they are other ones.
+// ranges passes the pod CIDRs to the runtime when the Node first has them and when they change, like a kubelet.
 func (k *Keeper) ranges(ctx context.Context, node *corev1.Node) error {
 	cidrs := rangesOf(node)
 	if k.o.PodCIDR == nil || cidrs == "" || cidrs == k.cidrs {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// TestPodCIDR: the runtime is told of the pods' addresses at once when the Node gets them, again until it takes them, and when they
-// are other ones; the node is told of meanwhile.
+// TestPodCIDR: the runtime gets the pod CIDRs as soon as the Node has them, again until it accepts them, and when they
+// change. The status is reported meanwhile.
 func TestPodCIDR(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,21 +11,21 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// forward is a clock whose time of day never goes back, for the times at which a lease was renewed. A
-// controller-manager counts only a renewal whose time is later than the one before: a node whose clock is set back an
-// hour would be lost for that hour. Its methods may be called at once.
+// forward is a clock for lease renewals: its time of day never goes back. A controller-manager ignores a renewal that
+// is not later than the one before. Without this clock, a node would count as lost for an hour after its clock is set
+// back by an hour. It is safe for concurrent use.
 type forward struct {
 	clock.RealClock
 
 	mu   sync.Mutex
-	last time.Time // what was told last, without what only passes
-	at   time.Time // when
+	last time.Time // the last time of day returned, without its monotonic part
+	at   time.Time // when it was returned
 }
 
 // Now implements clock.Clock.
 func (f *forward) Now() time.Time { return f.tell(time.Now()) }
 
-// tell is the time of day now, or what was told last and what has passed since.
+// tell returns the current time of day, or the last one plus the elapsed time if that is later.
 func (f *forward) tell(now time.Time) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -37,15 +37,15 @@ func (f *forward) tell(now time.Time) time.Time {
 	return wall
 }
 
-// resume has the clock go on from where that of an earlier process, or of an earlier boot, told that the lease was renewed.
+// resume continues from the renewal time that an earlier process or boot wrote.
 func (f *forward) resume(renewed, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last, f.at = renewed.Round(0), now
 }
 
-// leaseClock is the clock for the node's lease, which goes on from what the lease says. It asks until it has been told,
-// or ctx ends.
+// leaseClock returns the clock for the node's lease. It continues from the renewal time in the lease. It retries until
+// the API server answers or ctx ends.
 func (k *Keeper) leaseClock(ctx context.Context) *forward {
 	f := &forward{}
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {

@@ -6,13 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The kubelet's reasons of events of a Node.
+// The kubelet's reasons for events about a Node.
 const (
 	reasonStarting = "Starting"
 	reasonRebooted = "Rebooted"
 )
 
-// conditionReasons are those of a condition that is False or unknown, and of one that is True.
+// conditionReasons maps each condition to the reason for False or Unknown and the reason for True.
 var conditionReasons = map[corev1.NodeConditionType][2]string{
 	corev1.NodeReady:          {"NodeNotReady", "NodeReady"},
 	corev1.NodeMemoryPressure: {"NodeHasSufficientMemory", "NodeHasInsufficientMemory"},
@@ -20,7 +20,8 @@ var conditionReasons = map[corev1.NodeConditionType][2]string{
 	corev1.NodePIDPressure:    {"NodeHasSufficientPID", "NodeHasInsufficientPID"},
 }
 
-// say has events tell what is new of a Node whose status was told, for the first time since this process began or not.
+// say publishes events for the changes of a reported Node status. first means that this process reported for the first
+// time.
 func (k *Keeper) say(node *corev1.Node, before, after *corev1.NodeStatus, first bool) {
 	if k.o.Events == nil {
 		return
@@ -44,7 +45,7 @@ func (k *Keeper) say(node *corev1.Node, before, after *corev1.NodeStatus, first 
 	}
 }
 
-// statusOf is that of a condition, empty for one that was never told.
+// statusOf returns the status of a condition, or "" if the condition is not set.
 func statusOf(s *corev1.NodeStatus, kind corev1.NodeConditionType) corev1.ConditionStatus {
 	for i := range s.Conditions {
 		if s.Conditions[i].Type == kind {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// TestEvents: what becomes of a node is told once, in a kubelet's words: that it starts, another boot, and conditions that change.
+// TestEvents: the start, another boot and changed conditions of a node each lead to one event with the kubelet's text.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/machine"
 )
 
-// Measurer tells a Node's status. Its fields are set before the first call.
+// Measurer builds a Node's status. Its fields are set before the first call.
 type Measurer struct {
 	Facts    machine.Facts
 	Runtime  internalapi.RuntimeService
@@ -22,17 +22,17 @@ type Measurer struct {
 	Address  string
 	Port     int32
 	MaxPods  int64
-	DataDir  string // whose file system has the pods' disks
+	DataDir  string // on the file system with the pods' disks
 	Reserved corev1.ResourceList
-	// Withheld, if set, is what of a capacity is not for pods beside Reserved.
+	// Withheld, if set, returns the resources that pods cannot have, in addition to Reserved.
 	Withheld func(capacity corev1.ResourceList) corev1.ResourceList
-	// Version is the node program's.
+	// Version is the version of the node program.
 	Version string
-	// Pressure, if set, tells whether the node is under pressure of a kind.
+	// Pressure, if set, reports whether the node is under that kind of pressure.
 	Pressure func(corev1.NodeConditionType) bool
-	// Images, if set, are those that the node has.
+	// Images, if set, lists the node's images.
 	Images func(ctx context.Context) ([]corev1.ContainerImage, error)
-	// Ending, if set, tells why the node takes no more pods.
+	// Ending, if set, reports whether and why the node accepts no more pods.
 	Ending func() (message string, ending bool)
 }
 
@@ -54,7 +54,7 @@ func (m *Measurer) Status(ctx context.Context) corev1.NodeStatus {
 			KubeletVersion: Version(m.Version),
 		},
 	}
-	if disk, err := machine.DiskOf(m.DataDir); err == nil { // not known is not none: pods would not be admitted
+	if disk, err := machine.DiskOf(m.DataDir); err == nil { // if unknown, leave it out: 0 would reject all pods
 		s.Capacity[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(int64(disk.Total), resource.BinarySI)
 	}
 	s.Allocatable = allocatable(s.Capacity, m.Reserved)
@@ -103,8 +103,8 @@ func pressure(kind corev1.NodeConditionType, is bool, goodReason, good, badReaso
 	return corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: goodReason, Message: good}
 }
 
-// askRuntime adds what the runtime tells of itself, and says why it cannot run pods. Of one that does not answer the Features
-// are nil.
+// askRuntime adds the runtime's version and features, and returns an error if the runtime cannot run pods. Features
+// stays nil if the runtime does not answer.
 func (m *Measurer) askRuntime(ctx context.Context, s *corev1.NodeStatus) error {
 	version, err := m.Runtime.Version(ctx, "")
 	if err != nil {
@@ -143,8 +143,8 @@ func (m *Measurer) ready(err error) corev1.NodeCondition {
 	return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: message}
 }
 
-// Version is what a Node tells as its kubelet's: the version of Kubernetes whose API the program was made
-// for, and the program's own.
+// Version returns the kubelet version of the Node: the Kubernetes version of the API that the program was built with,
+// and the program's own version.
 func Version(own string) string {
 	kubernetes := "v1.0.0"
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -15,7 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testcri"
 )
 
-// TestAllocatable: what is reserved and what is withheld are both taken from the capacity, of which nothing is left below zero.
+// TestAllocatable: reserved and withheld resources are both subtracted from the capacity, and the result is never
+// negative.
 func TestAllocatable(t *testing.T) {
 	t.Parallel()
 	m := &Measurer{
@@ -43,10 +44,10 @@ func TestAllocatable(t *testing.T) {
 	}
 }
 
-// able is a runtime that can do what the field says, or does not answer.
+// able is a runtime with a given status, or one that does not answer.
 type able struct {
 	*testcri.Runtime
-	answer *runtimeapi.StatusResponse // nil: none
+	answer *runtimeapi.StatusResponse // nil if it does not answer
 }
 
 func (a able) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) {
@@ -56,7 +57,7 @@ func (a able) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) 
 	return a.answer, nil
 }
 
-// TestFeatures: the Node tells what the runtime can do, and still does while the runtime does not answer.
+// TestFeatures: the Node shows the runtime's features, also while the runtime does not answer.
 func TestFeatures(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})

@@ -1,5 +1,5 @@
-// Package object keeps the Node of a machine in an API server: it makes it, tells what the machine is
-// and whether it is ready, renews its lease, and makes it again when it was deleted.
+// Package object maintains the Node object of this host in an API server. It creates the Node, reports its status,
+// renews its lease, and creates it again after a deletion.
 package object
 
 import (
@@ -22,62 +22,60 @@ import (
 )
 
 const (
-	// leaseDuration and renewEvery are a kubelet's.
+	// leaseDuration and renewEvery are the kubelet's defaults.
 	leaseDuration = 40 * time.Second
 	renewEvery    = 10 * time.Second
-	// lookEvery is how often the machine is measured, tellEvery after what time it is told of although
-	// nothing has changed.
+	// lookEvery is the interval of measurements. tellEvery is the time after which an unchanged status is reported again.
 	lookEvery = 10 * time.Second
 	tellEvery = 5 * time.Minute
-	// firstPause and lastPause bound the pauses of what fails.
+	// firstPause and lastPause bound the pauses between retries.
 	firstPause = 200 * time.Millisecond
 	lastPause  = 7 * time.Second
 )
 
-// Options are a Keeper's. Client, Name and Status are required.
+// Options configures a Keeper. Client, Name and Status are required.
 type Options struct {
 	Client kubernetes.Interface
 	Name   string
-	// Labels and Taints are those that the node registers with.
+	// Labels and Taints are set when the node registers.
 	Labels map[string]string
 	Taints []corev1.Taint
-	// Annotations are those that the Node has for as long as it is this node's.
+	// Annotations are kept on the Node.
 	Annotations map[string]string
-	// Status measures the machine: all that a Node's status says but the times of conditions.
+	// Status measures the node. It returns the whole status except the times of conditions.
 	Status func(ctx context.Context) corev1.NodeStatus
-	// InUse are the attached volumes that the node's pods use, in order. It must not block. Nil leaves the Node's VolumesInUse
-	// as they are.
+	// InUse returns the attached volumes that the node's pods use, sorted. It must not block. If it is nil, the Node's
+	// VolumesInUse stay unchanged.
 	InUse func() []corev1.UniqueVolumeName
-	// PodCIDR tells the runtime of the addresses that the node's pods have, with commas; nil is nobody.
+	// PodCIDR, if set, passes the pod CIDRs to the runtime, separated by commas.
 	PodCIDR func(ctx context.Context, cidrs string) error
-	// Clash is called when another machine tells of itself as this node; nil is nobody.
+	// Clash, if set, is called when another host reports its status as this node.
 	Clash func(*corev1.Node)
-	// Events are told what becomes of the Node; nil is nobody.
+	// Events, if set, receives events about the Node.
 	Events record.EventRecorder
-	// Changed is called when the API server tells of another Node, and when InUse has changed; it must not block. Nil is nobody.
+	// Changed, if set, is called when the API server has changed the Node, and when InUse has changed. It must not block.
 	Changed func()
 	Logger  *slog.Logger
 }
 
-// Keeper keeps a Node.
+// Keeper maintains a Node.
 type Keeper struct {
 	o        Options
 	informer cache.SharedIndexInformer
 	wake     chan struct{}
-	cidrs    string // that the runtime has been told; of Run alone
+	cidrs    string // last passed to the runtime; used only by Run
 
 	mu   sync.Mutex
-	node *corev1.Node // as the API server had it last, nil for none
-	last *corev1.Node // node, also after it was deleted
+	node *corev1.Node // as the API server had it last; nil if absent
+	last *corev1.Node // like node, but kept after a deletion
 	told time.Time
 	use  use
-	// strange is how often in turn the Node told of another boot than this one, after it had been
-	// told of this one.
+	// strange counts how often in a row the Node showed another boot ID after this process had reported its own.
 	strange int
-	clashed bool // that was reported
+	clashed bool // the clash was reported
 }
 
-// New makes a Keeper, whose owner calls Run once.
+// New returns a Keeper. The caller must call Run once.
 func New(o Options) (*Keeper, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -106,22 +104,23 @@ func New(o Options) (*Keeper, error) {
 	return k, nil
 }
 
-// Last is the Node as it was last, also while the API server has none because somebody deleted it; nil before it was there.
-// It must not be changed.
+// Last returns the last known Node, also after its deletion. It returns nil before the Node existed. The caller must
+// not change it.
 func (k *Keeper) Last() *corev1.Node {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.last
 }
 
-// Node is the Node as the API server had it last, nil before that and when it was deleted. It must not be changed.
+// Node returns the Node that the API server had last. It returns nil before that and after a deletion. The caller must
+// not change it.
 func (k *Keeper) Node() *corev1.Node {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.node
 }
 
-// Look has the machine measured now.
+// Look measures the node now.
 func (k *Keeper) Look() {
 	select {
 	case k.wake <- struct{}{}:
@@ -129,7 +128,7 @@ func (k *Keeper) Look() {
 	}
 }
 
-// take notes what the API server has.
+// take stores the Node that the API server sent, or nil after a deletion.
 func (k *Keeper) take(node *corev1.Node) {
 	k.mu.Lock()
 	gone := node == nil && k.node != nil
@@ -152,7 +151,7 @@ func (k *Keeper) take(node *corev1.Node) {
 	}
 }
 
-// Run keeps the Node until ctx ends. registered is called when it is there for the first time.
+// Run maintains the Node until ctx ends. It calls registered once, when the Node first exists.
 func (k *Keeper) Run(ctx context.Context, registered func()) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -193,7 +192,7 @@ func (k *Keeper) renew(ctx context.Context) {
 		k.o.Name, corev1.NamespaceNodeLease, k.own).Run(ctx)
 }
 
-// own has the lease go with the Node.
+// own makes the Node the owner of the lease.
 func (k *Keeper) own(l *coordinationv1.Lease) error {
 	node := k.Node()
 	if node == nil || len(l.OwnerReferences) > 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testclock"
 )
 
-// inWorld has a Keeper keep a Node in a fake API server, whose readiness is ready.
+// inWorld runs a Keeper against a fake API server. ready holds the status of the Ready condition.
 func inWorld(t *testing.T, client *fake.Clientset, ready *atomic.Value, test func(*testing.T, *Keeper)) {
 	t.Helper()
 	t.Parallel()
@@ -46,7 +46,7 @@ func inWorld(t *testing.T, client *fake.Clientset, ready *atomic.Value, test fun
 	})
 }
 
-// value is one that is changed while it is read.
+// value returns an atomic value that holds s.
 func value(s corev1.ConditionStatus) *atomic.Value {
 	v := &atomic.Value{}
 	v.Store(s)
@@ -62,8 +62,8 @@ func get(t *testing.T, client *fake.Clientset) *corev1.Node {
 	return got.(*corev1.Node)
 }
 
-// TestRegisters: the Node is made with its labels and taints, and its lease, of 40 seconds, is renewed every ten seconds
-// and goes with it.
+// TestRegisters: the Node is created with its labels and taints. Its lease of 40 seconds is renewed every ten seconds
+// and has the Node as its owner.
 func TestRegisters(t *testing.T) {
 	client, ready := fake.NewClientset(), value(corev1.ConditionTrue)
 	var renewals atomic.Int32
@@ -90,7 +90,7 @@ func TestRegisters(t *testing.T) {
 	})
 }
 
-// TestMadeAgain: a Node that is deleted is made again at once.
+// TestMadeAgain: a deleted Node is created again at once.
 func TestMadeAgain(t *testing.T) {
 	client, ready := fake.NewClientset(), value(corev1.ConditionTrue)
 	inWorld(t, client, ready, func(t *testing.T, k *Keeper) {
@@ -104,8 +104,8 @@ func TestMadeAgain(t *testing.T) {
 	})
 }
 
-// TestOthersStay: of a Node that is there others' conditions, labels and taints stay, and what is not new is not
-// told again before five minutes have passed.
+// TestOthersStay: an existing Node keeps the conditions, labels and taints of others. An unchanged status is reported
+// only every five minutes.
 func TestOthersStay(t *testing.T) {
 	there := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{"theirs": "x"}}}
 	there.Spec.Taints = []corev1.Taint{{Key: "theirs", Effect: corev1.TaintEffectNoExecute}}
@@ -137,7 +137,7 @@ func TestOthersStay(t *testing.T) {
 	})
 }
 
-// TestUsed: the Node has the node's annotation, also one that was there before, and tells at once which volumes it uses.
+// TestUsed: the Node gets the node's annotation, also if it existed before, and reports its volumes in use at once.
 func TestUsed(t *testing.T) {
 	there := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Annotations: map[string]string{"theirs": "x"}}}
 	client := fake.NewClientset(there)
@@ -171,7 +171,7 @@ func TestUsed(t *testing.T) {
 	})
 }
 
-// TestFailures: while the API server does not answer it is asked again, with pauses of seven seconds at most.
+// TestFailures: while the API server does not answer, it is asked again with pauses of at most seven seconds.
 func TestFailures(t *testing.T) {
 	client, ready := fake.NewClientset(), value(corev1.ConditionTrue)
 	var asked atomic.Int32
@@ -197,7 +197,7 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// TestClash: another machine that is a node of the same name is noticed, once, and not its own earlier boot.
+// TestClash: another host with the same node name is reported once. An earlier boot of this host is not reported.
 func TestClash(t *testing.T) {
 	there := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
 	there.Status.NodeInfo.BootID = "of yesterday"
@@ -231,7 +231,7 @@ func TestClash(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(lookEvery)
-			synctest.Wait() // who looks now does so before the other machine tells again
+			synctest.Wait() // the next round runs before the other host reports again
 		}
 		if clashes != 1 {
 			t.Errorf("%d clashes were told", clashes)
@@ -239,8 +239,8 @@ func TestClash(t *testing.T) {
 	})
 }
 
-// TestLeaseGoesForward: the time at which a lease was renewed is always later than the one before: by a clock that is set
-// back, and after an earlier process whose clock was ahead.
+// TestLeaseGoesForward: each renewal time of a lease is later than the one before, also if the clock is set back or an
+// earlier process had a faster clock.
 func TestLeaseGoesForward(t *testing.T) {
 	now := time.Now()
 	f := &forward{}
@@ -254,7 +254,7 @@ func TestLeaseGoesForward(t *testing.T) {
 		last = next
 	}
 	client, ready := fake.NewClientset(), value(corev1.ConditionTrue)
-	ahead := metav1.NewMicroTime(time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)) // a bubble begins an hour before
+	ahead := metav1.NewMicroTime(time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)) // a synctest bubble starts an hour before
 	_, err := client.CoordinationV1().Leases("kube-node-lease").Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: coordinationv1.LeaseSpec{RenewTime: &ahead},
 	}, metav1.CreateOptions{})
@@ -275,7 +275,7 @@ func TestLeaseGoesForward(t *testing.T) {
 	})
 }
 
-// TestLast: a Node that is deleted is still known as it was, for who decides about pods meanwhile.
+// TestLast: a deleted Node is still available to code that decides about pods meanwhile.
 func TestLast(t *testing.T) {
 	client, ready := fake.NewClientset(), value(corev1.ConditionTrue)
 	inWorld(t, client, ready, func(t *testing.T, k *Keeper) {

@@ -7,8 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// resources are the capacity of a Node and what of it is allocatable: what was measured, and the extended resources that others have
-// put into the capacity, all of which is allocatable then, as with a kubelet. What was not measured stays as it was told last.
+// resources returns the capacity and the allocatable resources of a Node. They are the measured ones plus extended
+// resources that other clients added to the capacity. Those are fully allocatable, as with a kubelet. A resource that
+// could not be measured keeps its last value.
 func resources(node, measured *corev1.NodeStatus) (all, forPods corev1.ResourceList) {
 	all, forPods = corev1.ResourceList{}, corev1.ResourceList{}
 	maps.Copy(all, measured.Capacity)
@@ -17,7 +18,7 @@ func resources(node, measured *corev1.NodeStatus) (all, forPods corev1.ResourceL
 		_, own := all[name]
 		switch {
 		case own:
-		case strings.Contains(string(name), "/"): // an extended one
+		case strings.Contains(string(name), "/"): // an extended resource
 			all[name], forPods[name] = has, has
 		case name == corev1.ResourceEphemeralStorage:
 			all[name], forPods[name] = has, node.Allocatable[name]

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testcri"
 )
 
-// told is the status of a Node that was there before, after the machine was told of.
+// told returns the status of an existing Node after the keeper reported it.
 func told(t *testing.T, there corev1.NodeStatus, dataDir string) corev1.NodeStatus {
 	t.Helper()
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Status: there})
@@ -25,8 +25,8 @@ func told(t *testing.T, there corev1.NodeStatus, dataDir string) corev1.NodeStat
 	return get(t, client).Status
 }
 
-// TestOthersResources: an extended resource that somebody has put into the capacity stays, and is allocatable; what a kubelet before
-// this node has told of resources that the node does not have goes.
+// TestOthersResources: an extended resource that another client added to the capacity stays and is allocatable. A
+// kubelet's resources that this node does not have are removed.
 func TestOthersResources(t *testing.T) {
 	t.Parallel()
 	s := told(t, corev1.NodeStatus{
@@ -45,7 +45,7 @@ func TestOthersResources(t *testing.T) {
 	}
 }
 
-// TestUnmeasuredDisk: while the disk cannot be measured what was told of it last stays, and without that nothing is told.
+// TestUnmeasuredDisk: while the disk cannot be measured, its last reported size stays. Without one, none is reported.
 func TestUnmeasuredDisk(t *testing.T) {
 	t.Parallel()
 	nowhere := filepath.Join(t.TempDir(), "none")

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// sync makes the Node, or tells what has changed of it.
+// sync creates the Node, or reports its changes.
 func (k *Keeper) sync(ctx context.Context) error {
 	status := k.o.Status(ctx)
 	node := k.Node()
@@ -38,7 +38,7 @@ func (k *Keeper) sync(ctx context.Context) error {
 	return errors.Join(k.tell(ctx, node, status), k.ranges(ctx, node))
 }
 
-// clash notices another machine of the same name: what was told of this one is replaced again and again.
+// clash detects another host with the same node name: the status keeps being replaced.
 func (k *Keeper) clash(node *corev1.Node, own *corev1.NodeStatus) {
 	k.mu.Lock()
 	if k.told.IsZero() || node.Status.NodeInfo.BootID == own.NodeInfo.BootID {
@@ -46,7 +46,7 @@ func (k *Keeper) clash(node *corev1.Node, own *corev1.NodeStatus) {
 	} else {
 		k.strange++
 	}
-	report := k.strange >= 2 && !k.clashed // one may be an answer of before
+	report := k.strange >= 2 && !k.clashed // the first may be an old answer
 	k.clashed = k.clashed || report
 	k.mu.Unlock()
 	if report && k.o.Clash != nil {
@@ -56,7 +56,7 @@ func (k *Keeper) clash(node *corev1.Node, own *corev1.NodeStatus) {
 
 func (k *Keeper) create(ctx context.Context, status corev1.NodeStatus) (*corev1.Node, error) {
 	now := metav1.Now()
-	if k.o.InUse != nil { // volumes of before may be mounted
+	if k.o.InUse != nil { // volumes from before may be mounted
 		status.VolumesInUse = k.o.InUse()
 	}
 	for i := range status.Conditions {
@@ -69,7 +69,7 @@ func (k *Keeper) create(ctx context.Context, status corev1.NodeStatus) (*corev1.
 	}, metav1.CreateOptions{})
 }
 
-// label gives a Node that was there before the labels and annotations that are missing or other ones.
+// label adds missing or changed labels and annotations to an existing Node.
 func (k *Keeper) label(ctx context.Context, node *corev1.Node) error {
 	meta := map[string]any{}
 	for field, pair := range map[string][2]map[string]string{
@@ -96,7 +96,7 @@ func (k *Keeper) label(ctx context.Context, node *corev1.Node) error {
 	return err
 }
 
-// tell patches the status, if it is another one or was not told for a while.
+// tell patches the status if it has changed or was not reported for a while.
 func (k *Keeper) tell(ctx context.Context, node *corev1.Node, status corev1.NodeStatus) error {
 	now := metav1.Now()
 	next := node.Status.DeepCopy()
@@ -106,7 +106,7 @@ func (k *Keeper) tell(ctx context.Context, node *corev1.Node, status corev1.Node
 	next.VolumesInUse, must = k.next(node)
 	if status.Features != nil {
 		next.Images, next.RuntimeHandlers, next.Features = status.Images, status.RuntimeHandlers, status.Features
-	} else { // the runtime does not answer: what it told last stays
+	} else { // the runtime does not answer: keep what it reported last
 		next.NodeInfo.ContainerRuntimeVersion = node.Status.NodeInfo.ContainerRuntimeVersion
 	}
 	for _, c := range status.Conditions {
@@ -119,7 +119,7 @@ func (k *Keeper) tell(ctx context.Context, node *corev1.Node, status corev1.Node
 		return nil
 	}
 	base := node.Status
-	if must { // the base is another list than the next one in any case, so that the patch has the list
+	if must { // make the base differ from the next list, so that the patch contains the list
 		base.VolumesInUse = append(slices.Clone(next.VolumesInUse), "")
 	}
 	before, err := json.Marshal(corev1.Node{Status: base})
@@ -166,12 +166,12 @@ func setCondition(status *corev1.NodeStatus, c corev1.NodeCondition, now metav1.
 	status.Conditions = append(status.Conditions, c)
 }
 
-// still is what of a status is not a time at which it was told, in a form that can be compared.
+// still returns a status without its heartbeat times, in a comparable form.
 func still(s *corev1.NodeStatus) string {
 	out := s.DeepCopy()
 	for i := range out.Conditions {
 		out.Conditions[i].LastHeartbeatTime = metav1.Time{}
 	}
-	text, _ := json.Marshal(out) // of plain data
+	text, _ := json.Marshal(out) // plain data, so no error
 	return string(text)
 }

@@ -7,24 +7,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// use is what the API server was told of the volumes in use. It is guarded by Keeper.mu.
+// use is the last report of the volumes in use. It is guarded by Keeper.mu.
 type use struct {
-	// known: told is the last answer of the API server, and no later patch has an unknown outcome.
+	// known is set if told is the API server's last answer and no later patch has an unknown outcome.
 	known bool
 	told  []corev1.UniqueVolumeName
-	node  types.UID // the Node that was told
+	node  types.UID // the Node that received the report
 }
 
-// InUse tells whether the API server has answered that the Node says that the volume is in use, and whether no patch since then
-// takes that back. The watch may be late and is not asked. A caller adds the volume to Options.InUse first.
+// InUse reports whether the API server has confirmed that the Node lists the volume as in use, and no patch since then
+// removes it. It does not ask the watch, which may be late. The caller adds the volume to Options.InUse first.
 func (k *Keeper) InUse(name corev1.UniqueVolumeName) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Contains(k.use.told, name)
 }
 
-// next is what to tell of the volumes in use, and whether that must be told although the watch may say the same. What is not
-// to be told any more counts as not told from now on: InUse never relies on what the next patch takes back.
+// next returns the volumes in use to report. must means that they must be reported even if the watch shows the same
+// list. Volumes that leave the list count as unreported at once, so InUse never relies on an entry that the next patch
+// removes.
 func (k *Keeper) next(node *corev1.Node) (names []corev1.UniqueVolumeName, must bool) {
 	if k.o.InUse == nil {
 		return node.Status.VolumesInUse, false
@@ -40,14 +41,14 @@ func (k *Keeper) next(node *corev1.Node) (names []corev1.UniqueVolumeName, must 
 	return names, must
 }
 
-// sends notes that the outcome of a patch is not known until answered.
+// sends notes that the outcome of a patch is unknown until answered is called.
 func (k *Keeper) sends() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.use.known = false
 }
 
-// answered notes what the API server answered to a patch.
+// answered stores the API server's answer to a patch.
 func (k *Keeper) answered(node *corev1.Node) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

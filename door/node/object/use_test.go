@@ -13,13 +13,13 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// user is a Keeper whose rounds and whose watch the test has: the watch says only what the test takes.
+// user is a Keeper without Run. The test triggers its rounds and passes it the Nodes of the watch.
 type user struct {
 	*Keeper
 	client *fake.Clientset
 	used   []corev1.UniqueVolumeName
-	fail   error  // of the next patches, which are done all the same
-	during func() // in the middle of a patch
+	fail   error  // of the next patches, which are applied anyway
+	during func() // called in the middle of a patch
 }
 
 func newUser(t *testing.T) *user {
@@ -46,7 +46,7 @@ func newUser(t *testing.T) *user {
 	return u
 }
 
-// tells is one round after which the API server has what is used.
+// tells runs one round, and checks that the API server has the used volumes.
 func (u *user) tells(t *testing.T, used ...corev1.UniqueVolumeName) {
 	t.Helper()
 	u.used = used
@@ -58,12 +58,12 @@ func (u *user) tells(t *testing.T, used ...corev1.UniqueVolumeName) {
 	}
 }
 
-// TestLateWatch: what the API server is told of volumes does not depend on a watch that is behind its answers.
+// TestLateWatch: a watch that lags behind the API server's answers does not affect the report of volumes in use.
 func TestLateWatch(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	u.tells(t, "v")
-	u.take(get(t, u.client)) // the last of the watch
+	u.take(get(t, u.client)) // the last Node of the watch
 	u.tells(t)
 	u.used = []corev1.UniqueVolumeName{"v"}
 	if u.InUse("v") {
@@ -74,7 +74,7 @@ func TestLateWatch(t *testing.T) {
 	u.tells(t, "w")
 }
 
-// TestEarlierUse: a process asks no watch which volumes an earlier one has told of.
+// TestEarlierUse: a new process does not trust the watch about volumes that an earlier one reported.
 func TestEarlierUse(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
@@ -87,14 +87,15 @@ func TestEarlierUse(t *testing.T) {
 	u.tells(t, "v")
 }
 
-// TestUseEnds: a volume counts as told neither while it is taken back, nor after a patch whose outcome is not known.
+// TestUseEnds: a volume does not count as reported while it is being removed from the list, nor after a patch with an
+// unknown outcome.
 func TestUseEnds(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	u.tells(t, "v")
 	u.take(get(t, u.client))
 	u.used, u.fail = nil, errors.New("no answer")
-	u.during = func() { // another pod comes meanwhile
+	u.during = func() { // another pod arrives meanwhile
 		u.used = []corev1.UniqueVolumeName{"v"}
 		if u.InUse("v") {
 			t.Error("what is taken back counts as told")
@@ -104,17 +105,17 @@ func TestUseEnds(t *testing.T) {
 		t.Errorf("%v, %t", err, u.InUse("v"))
 	}
 	u.fail, u.during = nil, nil
-	u.tells(t, "v") // which is what the watch still has
+	u.tells(t, "v") // the watch still shows this list
 }
 
-// TestAnotherNode: of a Node that was made again nothing has been told.
+// TestAnotherNode: after the Node is created again, no volume counts as reported.
 func TestAnotherNode(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	u.tells(t, "v")
 	u.take(get(t, u.client))
 	next := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "second"}}
-	next.Status.VolumesInUse = []corev1.UniqueVolumeName{"v"} // nobody has said that to it
+	next.Status.VolumesInUse = []corev1.UniqueVolumeName{"v"} // never reported to it
 	nodes := corev1.SchemeGroupVersion.WithResource("nodes")
 	if err := errors.Join(u.client.Tracker().Delete(nodes, "", "node"), u.client.Tracker().Add(next.DeepCopy())); err != nil {
 		t.Fatal(err)
@@ -130,7 +131,7 @@ func TestAnotherNode(t *testing.T) {
 	}
 }
 
-// TestNotUsing: without drivers the Node's volumes stay as they are.
+// TestNotUsing: without drivers the Node's volumes in use stay unchanged.
 func TestNotUsing(t *testing.T) {
 	t.Parallel()
 	there := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}

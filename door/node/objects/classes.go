@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Handler is the runtime handler of a pod's RuntimeClass, empty for a pod that names none. The error matches
-// volume.ErrNotFound where there is no such class. Until that is known it waits for a moment, and fails then. The pod was
-// given its objects (Of).
+// Handler returns the runtime handler of a pod's RuntimeClass, or "" if the pod names none. It waits a moment for the
+// class to become known, and then fails. The error matches volume.ErrNotFound if the class does not exist. Of or Known
+// must have been called for the pod.
 func (c *Cache) Handler(ctx context.Context, uid types.UID) (string, error) {
 	c.mu.Lock()
 	v := c.views[uid]

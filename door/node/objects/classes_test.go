@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// TestHandler: a pod's RuntimeClass is watched by its name, wakes the pod when it comes, and tells the handler; it is looked
-// for no longer than a pod names it.
+// TestHandler: a pod's RuntimeClass is watched by its name, wakes the pod when it is created, and provides the handler.
+// The watch stops with the pod.
 func TestHandler(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p, none := pod("1"), pod("2")

@@ -1,6 +1,6 @@
-// Package objects has the ConfigMaps and Secrets that a node's pods refer to, and no others: each
-// is watched by itself, as long as a pod refers to it. That is what a node may do. So are their RuntimeClasses. Services, of
-// which pods get variables, are watched in the namespaces of the node's pods.
+// Package objects caches the ConfigMaps, Secrets and RuntimeClasses that a node's pods refer to. Each object has its
+// own watch while a pod refers to it: a node is not allowed more. Services, which become pods' variables, are watched
+// in the namespaces of the node's pods.
 package objects
 
 import (
@@ -15,16 +15,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// Options are a Cache's. All but Logger are required.
+// Options configures a Cache. All fields but Logger are required.
 type Options struct {
 	Client kubernetes.Interface
-	// Wake is told of each pod, by its UID, of which an object has come, changed or gone. It
-	// must not block.
+	// Wake is called with the UID of a pod when one of its objects was created, changed or deleted. It must not block.
 	Wake   func(types.UID)
 	Logger *slog.Logger
 }
 
-// Cache holds the objects. Its methods may be called at once.
+// Cache holds the objects. It is safe for concurrent use.
 type Cache struct {
 	o    Options
 	ctx  context.Context // ends with Close
@@ -42,11 +41,11 @@ type key struct{ kind, namespace, name string }
 const (
 	configMap = "configmap"
 	secret    = "secret"
-	services  = "services" // all of a namespace, or the one of the key's name
+	services  = "services" // all of a namespace, or the one with the key's name
 	class     = "runtimeclass.node.k8s.io"
 )
 
-// New makes a cache. The caller calls Close.
+// New returns a cache. The caller must call Close.
 func New(o Options) *Cache {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -56,14 +55,13 @@ func New(o Options) *Cache {
 	return c
 }
 
-// Close ends all watches, and returns when they have ended.
+// Close stops all watches and waits for their end.
 func (c *Cache) Close() {
 	c.stop()
 	c.wg.Wait()
 }
 
-// Of are the objects that a pod refers to. They are watched until release is called, once for each
-// Of.
+// Of returns the objects that a pod refers to. They are watched until release is called, once for each Of.
 func (c *Cache) Of(pod *corev1.Pod) (own volume.Objects, release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,8 +73,7 @@ func (c *Cache) Of(pod *corev1.Pod) (own volume.Objects, release func()) {
 	return v, func() { c.release(v) }
 }
 
-// Known has the objects of a pod watched, and tells whether it is known of all of them whether they
-// are there.
+// Known starts watching a pod's objects, and reports whether the cache knows for each of them if it exists.
 func (c *Cache) Known(pod *corev1.Pod) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +89,7 @@ func (c *Cache) Known(pod *corev1.Pod) bool {
 	return true
 }
 
-// Refer has what a pod refers to now be watched as well: its ephemeral containers are added while it runs.
+// Refer also watches the objects that the pod refers to now. Ephemeral containers are added while a pod runs.
 func (c *Cache) Refer(pod *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +104,7 @@ func (c *Cache) Refer(pod *corev1.Pod) {
 	}
 }
 
-// view makes the view of a pod. It is called with mu held.
+// view creates the view of a pod. It is called with mu held.
 func (c *Cache) view(pod *corev1.Pod) *view {
 	v := &view{c: c, uid: pod.UID, pod: pod, namespace: pod.Namespace}
 	c.views[pod.UID] = v
@@ -117,7 +114,7 @@ func (c *Cache) view(pod *corev1.Pod) *view {
 	return v
 }
 
-// Forget drops what is watched for a pod that never ran here.
+// Forget stops the watches for a pod that never ran here.
 func (c *Cache) Forget(uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +148,7 @@ func (c *Cache) drop(v *view) {
 	}
 }
 
-// refer has a view have the object k. It is called with mu held.
+// refer adds the object k to a view. It is called with mu held.
 func (c *Cache) refer(k key, v *view) {
 	i := c.items[k]
 	if i == nil {

@@ -29,7 +29,7 @@ type world struct {
 	woken map[types.UID]int
 }
 
-// wakes is how often a pod was woken.
+// wakes returns how often a pod was woken.
 func (w *world) wakes(uid types.UID) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,7 +51,7 @@ func inWorld(t *testing.T, test func(*testing.T, *world)) {
 	})
 }
 
-// pod refers to the Secret s and the ConfigMap c.
+// pod returns a pod that refers to the Secret s and the ConfigMap c.
 func pod(uid types.UID) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: uid}}
 	p.Spec.ServiceAccountName = "robot"
@@ -66,7 +66,7 @@ func secretOf(name, value string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Data: map[string][]byte{"k": []byte(value)}}
 }
 
-// referenced tells whether a request with that selector of fields is for what the pods of the tests refer to.
+// referenced reports whether a request with that field selector is for an object of the tests' pods.
 func referenced(a clienttesting.Action, fields string) bool {
 	if a.GetResource().Resource == "services" {
 		return a.GetNamespace() == "default" && fields == ""
@@ -74,8 +74,8 @@ func referenced(a clienttesting.Action, fields string) bool {
 	return fields == "metadata.name=s" || fields == "metadata.name=c"
 }
 
-// TestOnlyWhatIsReferenced: nothing is asked for but the objects that pods refer to, each by its name, once for
-// all pods, and no longer than one does.
+// TestOnlyWhatIsReferenced: the cache requests only the objects that pods refer to, each by its name, once for all
+// pods, and only while a pod refers to it.
 func TestOnlyWhatIsReferenced(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for _, o := range []runtime.Object{secretOf("s", "1"), secretOf("other", "2")} {
@@ -119,7 +119,7 @@ func TestOnlyWhatIsReferenced(t *testing.T) {
 	})
 }
 
-// TestRefer: what an ephemeral container refers to is there as well, until the pod has ended.
+// TestRefer: an ephemeral container's objects are watched as well, until the pod has ended.
 func TestRefer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		if err := w.client.Tracker().Add(secretOf("other", "2")); err != nil {
@@ -129,7 +129,7 @@ func TestRefer(t *testing.T) {
 		debugged.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 			EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "other"}}}},
 		}}}
-		w.Refer(debugged) // which does not run
+		w.Refer(debugged) // it does not run
 		own, release := w.Of(pod("1"))
 		if _, err := own.Secret(t.Context(), "other"); !errors.Is(err, volume.ErrNotFound) {
 			t.Errorf("before anybody refers to it: %v", err)
@@ -149,7 +149,7 @@ func TestRefer(t *testing.T) {
 	})
 }
 
-// TestLate: what is not there yet wakes the pod when it comes, changes and goes.
+// TestLate: an object that is missing at first wakes the pod when it is created, changed and deleted.
 func TestLate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		own, release := w.Of(pod("1"))
@@ -189,8 +189,8 @@ func TestLate(t *testing.T) {
 	})
 }
 
-// TestSilence: an API server that does not answer holds a pod up for two seconds, with another error than
-// that there is no object; a pod that was never run leaves nothing.
+// TestSilence: an API server that does not answer delays a pod by two seconds. The error does not match NotFound. A pod
+// that never ran leaves nothing.
 func TestSilence(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.client.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -215,8 +215,8 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// TestTokens: a token is asked for once, bound to the pod, and replaced before it ends; one that cannot be
-// replaced is used until then.
+// TestTokens: a token is requested once, bound to the pod, and replaced before it expires. If it cannot be replaced, it
+// is used until it expires.
 func TestTokens(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		issued, fail := 0, error(nil)
@@ -282,8 +282,8 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// TestTokensOfAnotherClock: the API server's clock may be hours from the node's, either way: tokens are asked for as
-// seldom as by the same one, and used as long; and ever more seldom while none is issued.
+// TestTokensOfAnotherClock: tokens are requested as seldom and used as long if the API server's clock is hours off.
+// While none is issued, the pauses grow.
 func TestTokensOfAnotherClock(t *testing.T) {
 	for name, off := range map[string]time.Duration{"behind": -2 * time.Hour, "ahead": 2 * time.Hour} {
 		t.Run(name, func(t *testing.T) {

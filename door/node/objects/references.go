@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// references are the objects that a pod refers to, each once.
+// references returns the objects that a pod refers to, each once.
 func references(pod *corev1.Pod) (out []key) {
 	out = append(out, serviceKeys(pod)...)
 	add := func(kind, name string) {
@@ -53,7 +53,7 @@ func references(pod *corev1.Pod) (out []key) {
 	return out
 }
 
-// environment gives add the objects that a container's variables come from.
+// environment calls add with the objects that a container's variables come from.
 func environment(env []corev1.EnvVar, from []corev1.EnvFromSource, add func(kind, name string)) {
 	for _, one := range from {
 		if one.ConfigMapRef != nil {

@@ -15,23 +15,23 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// master is the Service of the API server, whose variables every pod has.
+// master is the Service of the API server. Every pod gets its variables.
 var master = key{services, metav1.NamespaceDefault, "kubernetes"}
 
-// serviceKeys are the Services of which a pod gets variables: all of its namespace, unless it does not want
-// them, and the API server's.
+// serviceKeys returns the Services that become variables of a pod: the API server's, and those in the pod's namespace
+// unless the pod disables service links.
 func serviceKeys(pod *corev1.Pod) []key {
 	if own := pod.Spec.EnableServiceLinks; own != nil && !*own {
 		return []key{master}
 	}
 	all := key{services, pod.Namespace, ""}
 	if pod.Namespace == master.namespace {
-		return []key{all} // the API server's is one of them
+		return []key{all} // it includes the API server's
 	}
 	return []key{all, master}
 }
 
-// watchServices follows Services until ctx ends.
+// watchServices watches Services until ctx ends.
 func (c *Cache) watchServices(ctx context.Context, k key, i *item) {
 	selector := fields.Everything()
 	if k.name != "" {
@@ -50,8 +50,8 @@ func (c *Cache) watchServices(ctx context.Context, k key, i *item) {
 	c.reflect(ctx, lw, &corev1.Service{}, &serviceStore{c, i})
 }
 
-// serviceStore is where a reflector puts the Services that it sees. A pod is told of the first list alone: its
-// variables are those of its containers' starts.
+// serviceStore stores the Services that a reflector sees. Only the first list wakes the pods: a container gets its
+// variables when it starts.
 type serviceStore struct {
 	c *Cache
 	i *item
@@ -80,7 +80,7 @@ func (s *serviceStore) change(object any, there bool) error {
 	return nil
 }
 
-// Replace takes in a whole list.
+// Replace stores a whole list.
 func (s *serviceStore) Replace(list []any, _ string) error {
 	next := map[string]*corev1.Service{}
 	for _, object := range list {
@@ -106,8 +106,8 @@ func (s *serviceStore) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Services are those of which a pod gets variables. Until they are known it waits for a moment, and fails then.
-// A pod that was not given its objects (Of) has none.
+// Services returns the Services that become variables of a pod. It waits a moment for them to become known, and then
+// fails. It returns none for a pod without a view (see Of).
 func (c *Cache) Services(ctx context.Context, uid types.UID) (out []*corev1.Service, err error) {
 	c.mu.Lock()
 	v := c.views[uid]

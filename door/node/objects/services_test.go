@@ -15,8 +15,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// TestServices: a pod has the Services of its namespace and the API server's, as they are now, and no others; one
-// that wants none has the API server's.
+// TestServices: a pod gets the current Services of its namespace and the API server's. A pod without service links gets
+// only the API server's.
 func TestServices(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		resource := corev1.SchemeGroupVersion.WithResource("services")
@@ -74,7 +74,7 @@ func TestServices(t *testing.T) {
 	})
 }
 
-// TestServicesUnread: a pod does not start without knowing its Services.
+// TestServicesUnread: a pod does not start before its Services are known.
 func TestServicesUnread(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.client.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) {

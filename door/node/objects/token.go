@@ -13,18 +13,17 @@ import (
 
 var _ volume.Tokens = (*view)(nil)
 
-// token is one of a pod's. Its fields are guarded by the cache's lock.
+// token is one token of a pod. Its fields are guarded by the cache's lock.
 type token struct {
 	source  corev1.ServiceAccountTokenProjection // without its path
-	asking  chan struct{}                        // closed when the request under way has ended, nil for none
+	asking  chan struct{}                        // closed when the running request has ended; nil if none runs
 	last    tokens.Token
 	failure error         // of the last request
 	pause   time.Duration // after the next failure
-	timer   *time.Timer   // to the next one, nil before the first
+	timer   *time.Timer   // of the next request; nil before the first
 }
 
-// tokenPause is after what time a request that failed is made again, or a token replaced that is of no use, and
-// longestTokenPause what that grows to.
+// tokenPause is the pause after a failed request or an unusable token. It grows to longestTokenPause.
 const (
 	tokenPause        = 5 * time.Second
 	longestTokenPause = time.Minute
@@ -33,8 +32,8 @@ const (
 // tokenTimeout bounds a request.
 const tokenTimeout = 30 * time.Second
 
-// Token implements volume.Tokens. It returns the last one as long as that is valid, and asks for
-// the next one beside.
+// Token implements volume.Tokens. It returns the last token while that is valid, and requests the next one in the
+// background.
 func (v *view) Token(ctx context.Context, source *corev1.ServiceAccountTokenProjection) ([]byte, error) {
 	v.c.mu.Lock()
 	t := v.tokenOf(source)
@@ -63,7 +62,7 @@ func (v *view) Token(ctx context.Context, source *corev1.ServiceAccountTokenProj
 	return nil, fmt.Errorf("the API server has issued no token yet")
 }
 
-// tokenOf is the one that a source asks for. It is called with the cache's lock held.
+// tokenOf returns the token for a source. It is called with the cache's lock held.
 func (v *view) tokenOf(source *corev1.ServiceAccountTokenProjection) *token {
 	want := corev1.ServiceAccountTokenProjection{Audience: source.Audience, ExpirationSeconds: source.ExpirationSeconds}
 	for _, t := range v.tokens {
@@ -78,7 +77,7 @@ func (v *view) tokenOf(source *corev1.ServiceAccountTokenProjection) *token {
 	return t
 }
 
-// ask requests a token beside, if none is on its way. It is called with the cache's lock held.
+// ask requests a token in the background unless a request is running. It is called with the cache's lock held.
 func (v *view) ask(t *token) <-chan struct{} {
 	if t.asking != nil || v.c.ctx.Err() != nil {
 		return t.asking
@@ -103,14 +102,14 @@ func (v *view) ask(t *token) <-chan struct{} {
 			return
 		}
 		if err == nil {
-			v.tell() // what waits for it is written, or written anew
+			v.tell() // volumes that wait for the token are written
 		}
 		v.schedule(t, wait)
 	})
 	return done
 }
 
-// schedule has the token asked for again after a while. It is called with the cache's lock held.
+// schedule requests the token again after a while. It is called with the cache's lock held.
 func (v *view) schedule(t *token, wait time.Duration) {
 	if t.timer != nil {
 		t.timer.Stop()
@@ -119,7 +118,7 @@ func (v *view) schedule(t *token, wait time.Duration) {
 	mine = time.AfterFunc(wait, func() {
 		v.c.mu.Lock()
 		defer v.c.mu.Unlock()
-		// One that was stopped too late has a successor: the token was asked for meanwhile.
+		// A timer that was stopped too late has a successor, because the token was requested meanwhile.
 		if t.timer == mine && v.c.views[v.uid] == v {
 			v.ask(t)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// view are the objects of one pod. Its fields are guarded by the cache's lock.
+// view is the objects of one pod. Its fields are guarded by the cache's lock.
 type view struct {
 	c         *Cache
 	uid       types.UID
@@ -23,7 +23,7 @@ type view struct {
 	changed   chan struct{}
 }
 
-// patience is how long a pod waits for an object of which nothing is known yet.
+// patience is how long a pod waits for an object about which the API server has not answered yet.
 const patience = 2 * time.Second
 
 // ConfigMap implements volume.Objects.
@@ -81,7 +81,7 @@ func (v *view) Changed() <-chan struct{} {
 	return v.changed
 }
 
-// tell says that an object has changed. It is called with the cache's lock held.
+// tell notifies the pod that an object has changed. It is called with the cache's lock held.
 func (v *view) tell() {
 	if v.changed != nil {
 		close(v.changed)

@@ -14,25 +14,25 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// item is one object that is watched. Its fields are guarded by the cache's lock.
+// item is one watched object. Its fields are guarded by the cache's lock.
 type item struct {
 	stop   context.CancelFunc
 	views  map[*view]bool
-	known  bool          // whether it is there
-	came   chan struct{} // closed when that is known
-	object any           // nil for none
-	// services are those of a namespace, by their names, of an item of that kind.
+	known  bool          // whether object is valid
+	came   chan struct{} // closed when known becomes true
+	object any           // nil if it does not exist
+	// services are the Services of a namespace by name, if the item is of that kind.
 	services map[string]*corev1.Service
 }
 
-// firstPause and lastPause bound the pauses of a watch that fails. A node is allowed to see an
-// object some moments after a pod that refers to it was bound.
+// firstPause and lastPause bound the pauses of a failing watch. A node is authorised for an object only some moments
+// after a pod that refers to it was bound.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 30 * time.Second
 )
 
-// watch follows one object, or the Services of a namespace, until ctx ends.
+// watch watches one object, or the Services of a namespace, until ctx ends.
 func (c *Cache) watch(ctx context.Context, k key, i *item) {
 	if k.kind == services {
 		c.watchServices(ctx, k, i)
@@ -52,7 +52,7 @@ func (c *Cache) watch(ctx context.Context, k key, i *item) {
 	c.reflect(ctx, lw, of.expected, &store{c, i})
 }
 
-// source is where the API server has the objects of a kind.
+// source lists and watches the objects of a kind.
 type source struct {
 	list     func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch    func(context.Context, metav1.ListOptions) (watch.Interface, error)
@@ -72,14 +72,14 @@ func (c *Cache) source(k key) source {
 	return source{listed(of.List), of.Watch, &corev1.ConfigMap{}}
 }
 
-// listed is a list of any kind.
+// listed converts a typed list function.
 func listed[L runtime.Object](
 	list func(context.Context, metav1.ListOptions) (L, error),
 ) func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 	return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) }
 }
 
-// reflect has what a list and a watch tell be put into a store, until ctx ends.
+// reflect stores the results of a list and a watch until ctx ends.
 func (c *Cache) reflect(ctx context.Context, lw *cache.ListWatch, expected runtime.Object, into cache.ReflectorStore) {
 	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, c.o.Client), expected, into,
 		cache.ReflectorOptions{
@@ -89,7 +89,7 @@ func (c *Cache) reflect(ctx context.Context, lw *cache.ListWatch, expected runti
 	reflector.RunWithContext(ctx)
 }
 
-// store is where a reflector puts the one object that it sees.
+// store stores the one object that a reflector sees.
 type store struct {
 	c *Cache
 	i *item
@@ -109,7 +109,7 @@ func (s *store) Replace(list []any, _ string) error {
 	return nil
 }
 
-// put takes in what the object is now, and wakes who uses it.
+// put stores the object's current state and wakes the pods that use it.
 func (s *store) put(object any) {
 	s.c.mu.Lock()
 	i := s.i

@@ -19,7 +19,7 @@ import (
 // byUID names the index of the cache.
 const byUID = "uid"
 
-// Cache holds the pods that are bound to a node. Its methods may be called at once.
+// Cache holds the pods that are bound to a node. It is safe for concurrent use.
 type Cache struct {
 	client kubernetes.Interface
 	node   string
@@ -28,8 +28,8 @@ type Cache struct {
 
 var _ Source = (*Cache)(nil)
 
-// NewCache makes the cache of a node's pods. Its owner calls RunWithContext, which ends with
-// the context.
+// NewCache returns the cache of a node's pods. The caller must call RunWithContext, which returns when its context
+// ends.
 func NewCache(client kubernetes.Interface, node string) (*Cache, error) {
 	selector := onNode(node)
 	lw := &cache.ListWatch{
@@ -51,7 +51,7 @@ func NewCache(client kubernetes.Interface, node string) (*Cache, error) {
 			return []string{string(pod.UID)}, nil
 		},
 	})
-	// Who has set which field is half of an object, and nobody's business here.
+	// Managed fields make up half of an object, and no code here reads them.
 	err := informer.SetTransform(func(object any) (any, error) {
 		if pod, ok := object.(*corev1.Pod); ok {
 			pod.ManagedFields = nil
@@ -63,7 +63,7 @@ func NewCache(client kubernetes.Interface, node string) (*Cache, error) {
 
 func onNode(node string) string { return fields.OneTermEqualSelector("spec.nodeName", node).String() }
 
-// Follow implements Source. Mirrors of static pods are nobody's to run.
+// Follow implements Source. It skips mirror pods, which the node does not run.
 func (c *Cache) Follow(changed func(types.UID), gone func(*corev1.Pod)) error {
 	_, err := c.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
@@ -73,7 +73,7 @@ func (c *Cache) Follow(changed func(types.UID), gone func(*corev1.Pod)) error {
 		},
 		UpdateFunc: func(before, after any) {
 			old, pod := before.(*corev1.Pod), after.(*corev1.Pod)
-			if old.UID != pod.UID { // a pod of the same name in its place
+			if old.UID != pod.UID { // replaced by a pod of the same name
 				lost(old, gone)
 			}
 			if MirrorOf(pod) == "" {
@@ -85,7 +85,7 @@ func (c *Cache) Follow(changed func(types.UID), gone func(*corev1.Pod)) error {
 	return err
 }
 
-// lost tells that the cache has lost an object, or its tombstone.
+// lost calls gone with a pod that left the cache, unwrapping a tombstone.
 func lost(object any, gone func(*corev1.Pod)) {
 	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = last.Obj
@@ -95,7 +95,7 @@ func lost(object any, gone func(*corev1.Pod)) {
 	}
 }
 
-// Get is the pod of a UID, nil for none. It must not be changed.
+// Get returns the pod with a UID, or nil. The caller must not change it.
 func (c *Cache) Get(uid types.UID) *corev1.Pod {
 	found, err := c.GetIndexer().ByIndex(byUID, string(uid))
 	if err != nil || len(found) == 0 {
@@ -104,7 +104,7 @@ func (c *Cache) Get(uid types.UID) *corev1.Pod {
 	return found[0].(*corev1.Pod)
 }
 
-// Named is the pod of a name, nil for none. It must not be changed.
+// Named returns the pod with a name, or nil. The caller must not change it.
 func (c *Cache) Named(namespace, name string) *corev1.Pod {
 	found, there, err := c.GetStore().GetByKey(namespace + "/" + name)
 	if err != nil || !there {
@@ -119,7 +119,7 @@ func (c *Cache) Delete(ctx context.Context, pod *corev1.Pod) error {
 		GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
 	})
 	if apierrors.IsConflict(err) {
-		// Another pod has the name by now, or somebody has changed this one meanwhile.
+		// Either another pod has the name by now, or a client changed this one meanwhile.
 		if there, unknown := c.Live(ctx, pod.Namespace, pod.Name, pod.UID); unknown == nil && !there {
 			return nil
 		}
@@ -130,8 +130,8 @@ func (c *Cache) Delete(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// Live asks the API server itself whether it has a pod of that UID on the node. It lists, for
-// a node may not get a pod that is not there.
+// Live asks the API server whether a pod with that UID is on the node. It lists, because a node may not get a pod that
+// does not exist.
 func (c *Cache) Live(ctx context.Context, namespace, name string, uid types.UID) (bool, error) {
 	selector := onNode(c.node) + "," + fields.OneTermEqualSelector("metadata.name", name).String()
 	list, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: selector})

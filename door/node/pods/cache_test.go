@@ -9,8 +9,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// TestReplacedInOneUpdate: a pod in whose place the cache finds one of the same name and another UID, as after a list that
-// missed the deletion, is ended and leaves nothing, and the new one runs.
+// TestReplacedInOneUpdate: a list that missed a deletion shows a pod of the same name with another UID. The old pod is
+// ended and removed, and the new one runs.
 func TestReplacedInOneUpdate(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		old, next := pod("p", "old"), pod("p", "new")
@@ -40,7 +40,7 @@ func TestReplacedInOneUpdate(t *testing.T) {
 	})
 }
 
-// TestWatchesOwnPods: the API server is asked for the pods of this node alone, by a list and by a watch.
+// TestWatchesOwnPods checks that the cache lists and watches only the pods of this node.
 func TestWatchesOwnPods(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		lists, watches := 0, 0
@@ -64,7 +64,7 @@ func TestWatchesOwnPods(t *testing.T) {
 	})
 }
 
-// TestEndIsGivenUp: an end that the runtime never answers is given up two minutes after its grace, and begins again.
+// TestEndIsGivenUp: if the runtime never answers, an end fails two minutes after its grace and is retried.
 func TestEndIsGivenUp(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		p, hold := pod("p", "1"), make(chan struct{})

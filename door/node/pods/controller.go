@@ -16,30 +16,29 @@ import (
 )
 
 const (
-	// workers are how many pods are looked at at once. What takes long, the end of a pod, does
-	// not hold one up.
+	// workers is the number of pods reconciled concurrently. Ending a pod takes long, so it runs beside the workers.
 	workers = 16
-	// firstPause and lastPause bound the pauses of what fails.
+	// firstPause and lastPause bound the pauses between retries.
 	firstPause = 250 * time.Millisecond
 	lastPause  = time.Minute
-	// waitPause is after what time a pod that waits is looked at although nobody has woken it.
+	// waitPause is the time after which a waiting pod is reconciled even if Wake was not called.
 	waitPause = 5 * time.Second
-	// orphanPause is what lies between the two sightings of a pod that the API server does not
-	// have and whose deletion was not seen.
+	// orphanPause is the time between the two checks that find a pod missing in the API server, if its deletion was not
+	// seen.
 	orphanPause = 5 * time.Second
 )
 
-// Options are a controller's. All but Preempt, OrphanPause and Logger are required.
+// Options configures a Controller. All fields but Preempt, OrphanPause and Logger are required.
 type Options struct {
 	Source    Source
 	Runner    Runner
 	Reporter  Reporter
 	Admission Admission
 	Events    record.EventRecorder
-	// Preempt, if set, tells whether there will be room for a pod that was not admitted for that reason. end, if not nil, makes
-	// it, and returns when it is made. Preempt itself does not block.
+	// Preempt, if set, reports whether there will be room for a pod that was rejected for that reason. If end is not nil,
+	// the caller must call it: it makes the room and returns when that is done. Preempt itself does not block.
 	Preempt func(pod *corev1.Pod, reason string) (end func(context.Context), again bool)
-	// OrphanPause is orphanPause if 0.
+	// OrphanPause defaults to orphanPause.
 	OrphanPause time.Duration
 	Logger      *slog.Logger
 }
@@ -49,18 +48,18 @@ type Controller struct {
 	o     Options
 	queue workqueue.TypedRateLimitingInterface[types.UID]
 	ends  sync.WaitGroup
-	// pauses are those of ends that fail, which the queue knows nothing of: to begin one is no failure.
+	// pauses are the retry pauses of failed ends. The queue cannot count them, because starting an end succeeds at once.
 	pauses workqueue.TypedRateLimiter[types.UID]
 
 	mu      sync.Mutex
-	ending  map[types.UID]int64     // the shortest grace of the ends under way
-	seen    map[types.UID]time.Time // when a pod was first seen that the API server does not have
-	deleted map[types.UID]*int64    // the grace of pods whose deletion was seen, nil for their own
-	// rejected are the pods that were rejected, and why last.
+	ending  map[types.UID]int64     // the shortest grace of the running ends
+	seen    map[types.UID]time.Time // when a pod was first missing in the API server
+	deleted map[types.UID]*int64    // the grace of pods that were seen to be deleted; nil is the pod's own
+	// rejected maps each rejected pod to its last rejection.
 	rejected map[types.UID]Rejection
 }
 
-// New makes a controller, whose owner calls Run once.
+// New returns a controller. The caller must call Run once.
 func New(o Options) (*Controller, error) {
 	o.OrphanPause = cmp.Or(o.OrphanPause, orphanPause)
 	if o.Logger == nil {
@@ -79,7 +78,7 @@ func New(o Options) (*Controller, error) {
 	return c, nil
 }
 
-// Run works until ctx ends, and returns when nothing is done any more. The pods run on.
+// Run works until ctx ends, and returns after all its work has stopped. The pods keep running.
 func (c *Controller) Run(ctx context.Context) {
 	defer c.queue.ShutDown()
 	if !cache.WaitForCacheSync(ctx.Done(), c.o.Source.HasSynced) {
@@ -101,10 +100,10 @@ func (c *Controller) Run(ctx context.Context) {
 	c.ends.Wait()
 }
 
-// Wake has a pod looked at now.
+// Wake reconciles a pod now.
 func (c *Controller) Wake(uid types.UID) { c.queue.Add(uid) }
 
-// next works on one pod. It is false when there is nothing more to do.
+// next reconciles one pod. It returns false when the controller must stop.
 func (c *Controller) next(ctx context.Context) bool {
 	uid, over := c.queue.Get()
 	if over || ctx.Err() != nil {
@@ -122,7 +121,7 @@ func (c *Controller) next(ctx context.Context) bool {
 	return true
 }
 
-// sawDeletion notes that the source has told of the pod's deletion.
+// sawDeletion notes that the source reported the pod's deletion.
 func (c *Controller) sawDeletion(pod *corev1.Pod) {
 	c.mu.Lock()
 	c.deleted[pod.UID] = pod.DeletionGracePeriodSeconds

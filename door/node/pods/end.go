@@ -8,12 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// endSlack is what an end may take beside its grace before it counts as failed, and begins
-// again.
+// endSlack is the time that an end may take beyond its grace before it counts as failed and is retried.
 const endSlack = 2 * time.Minute
 
-// end ends a pod, and removes it if remove says so, beside the workers. An end that is under way goes on, and
-// gets a shorter grace if this one is; when it is over the pod is looked at again.
+// end ends a pod beside the workers, and removes it if remove is set. If the pod is already being ended, end only
+// shortens the grace. The pod is reconciled again afterwards.
 func (c *Controller) end(ctx context.Context, uid types.UID, grace int64, remove bool) {
 	c.mu.Lock()
 	before, under := c.ending[uid]
@@ -34,7 +33,7 @@ func (c *Controller) end(ctx context.Context, uid types.UID, grace int64, remove
 		c.mu.Unlock()
 		if err == nil {
 			c.pauses.Forget(uid)
-			c.queue.Add(uid) // its object goes now
+			c.queue.Add(uid) // to delete its object
 			return
 		}
 		if ctx.Err() == nil {
@@ -44,7 +43,7 @@ func (c *Controller) end(ctx context.Context, uid types.UID, grace int64, remove
 	})
 }
 
-// hurry shortens an end that is under way, whose own goroutine does the rest.
+// hurry shortens an end that another goroutine is carrying out.
 func (c *Controller) hurry(ctx context.Context, uid types.UID, grace int64) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(grace)*time.Second+endSlack)
 	defer cancel()
@@ -53,7 +52,7 @@ func (c *Controller) hurry(ctx context.Context, uid types.UID, grace int64) {
 	}
 }
 
-// carryOut stops a pod, tells how it ended, and removes it if remove says so.
+// carryOut stops a pod, reports its end, and removes it if remove is set.
 func (c *Controller) carryOut(ctx context.Context, uid types.UID, grace int64, remove bool) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(grace)*time.Second+endSlack)
 	defer cancel()

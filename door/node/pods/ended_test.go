@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// become has the API server have a pod of another phase, and lets it come to rest.
+// become sets a pod's phase in the API server, and waits until the controller is idle.
 func (w *world) become(p *corev1.Pod, phase corev1.PodPhase) *corev1.Pod {
 	w.t.Helper()
 	next := p.DeepCopy()
@@ -24,8 +24,8 @@ func (w *world) become(p *corev1.Pod, phase corev1.PodPhase) *corev1.Pod {
 	return next
 }
 
-// TestEndedByOthers: a pod that somebody else has told the API server to have ended is ended within its grace, keeps its
-// resources until then, and its object and what is left of it stay until it is deleted.
+// TestEndedByOthers: another client sets a running pod's phase to Failed or Succeeded. The pod is ended within its
+// grace and keeps its resources until then. Its object and its leftovers stay until it is deleted.
 func TestEndedByOthers(t *testing.T) {
 	for _, phase := range []corev1.PodPhase{corev1.PodFailed, corev1.PodSucceeded} {
 		t.Run(string(phase), func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestEndedByOthers(t *testing.T) {
 	}
 }
 
-// TestEndedByOthersAndDeleted: a deletion while such a pod ends removes it as soon as it has ended.
+// TestEndedByOthersAndDeleted: if such a pod is deleted while it is ending, it is removed as soon as it has ended.
 func TestEndedByOthersAndDeleted(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		p, hold := pod("p", "1"), make(chan struct{})
@@ -69,8 +69,8 @@ func TestEndedByOthersAndDeleted(t *testing.T) {
 	})
 }
 
-// TestEndGivesBack: a pod that has ended gives its resources back when it is looked at, whatever its source says of it: a
-// file says nothing.
+// TestEndGivesBack: an ended pod's resources are released when it is reconciled, even if its source does not show a
+// phase, as with a file.
 func TestEndGivesBack(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.create(pod("p", "1"))
@@ -88,7 +88,8 @@ func TestEndGivesBack(t *testing.T) {
 	})
 }
 
-// TestRevived: a pod that ended for a reason that passes runs again when the node takes it, and when that fails once as well.
+// TestRevived: a pod that ended for a temporary reason runs again once the node accepts it, also after a failed
+// attempt.
 func TestRevived(t *testing.T) {
 	const uid = types.UID("0123456789abcdef0123456789abcdef")
 	inWorld(t, nil, func(t *testing.T, w *world) {
@@ -116,8 +117,8 @@ func TestRevived(t *testing.T) {
 	})
 }
 
-// TestPutBack: a static pod whose file was gone and is back is run anew, also when the file is back before the removal of the
-// last run has succeeded.
+// TestPutBack: a static pod is run again if its file is removed and restored, even if the file returns before the last
+// run was removed.
 func TestPutBack(t *testing.T) {
 	const uid = types.UID("0123456789abcdef0123456789abcdef")
 	for name, failing := range map[string]int{"removed at once": 0, "a removal fails": 3} {
@@ -150,8 +151,8 @@ func TestPutBack(t *testing.T) {
 	}
 }
 
-// TestStaticWaits: a static pod that is rejected is tried again, at once when it is woken, and told of once; one that can never
-// run is not.
+// TestStaticWaits: a rejected static pod is retried, at once after Wake, with only one event. A pod that can never run
+// is not retried.
 func TestStaticWaits(t *testing.T) {
 	const uid, never = types.UID("0123456789abcdef0123456789abcdef"), types.UID("fedcba9876543210fedcba9876543210")
 	inWorld(t, nil, func(t *testing.T, w *world) {
@@ -178,8 +179,8 @@ func TestStaticWaits(t *testing.T) {
 	})
 }
 
-// TestPreempts: a pod for which room is made is run as soon as that is there, or after a while where others make it, and has not
-// failed meanwhile.
+// TestPreempts: a pod for which room is made runs as soon as there is room, or after a while if other ends make it. Its
+// phase does not become Failed meanwhile.
 func TestPreempts(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		const took = 3 * time.Second
@@ -220,8 +221,8 @@ func TestPreempts(t *testing.T) {
 	})
 }
 
-// TestPreemptionHoldsUpNobody: while room is made for as many pods as there are workers, and more, another pod is run, and one
-// ends.
+// TestPreemptionHoldsUpNobody: while room is made for more pods than there are workers, other pods are still run and
+// ended.
 func TestPreemptionHoldsUpNobody(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.create(pod("ends", "ends"))

@@ -17,24 +17,24 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// errPassing is one that goes away.
+// errPassing is a temporary error.
 var errPassing = errors.New("a moment's fault")
 
-// machine is a Runner, Reporter and Admission that does as it is told.
+// machine is a fake Runner, Reporter and Admission.
 type machine struct {
 	mu       sync.Mutex
 	pods     map[types.UID]*corev1.Pod
 	calls    []string
-	fail     map[string]error // of calls, by their names
-	times    map[string]int   // how often they fail; 0 is always
+	fail     map[string]error // errors by the name of the call
+	times    map[string]int   // how often each call fails; 0 means always
 	hold     map[types.UID]chan struct{}
 	graces   []int64
 	failed   map[types.UID]string
 	rejects  *Rejection
 	preempts func(reason string) (end func(context.Context), again bool) // called with mu held; nil makes no room
 	released map[types.UID]bool
-	ended    map[types.UID]bool // that are there
-	passing  map[types.UID]bool // of these, those that are to run again
+	ended    map[types.UID]bool // existing pods, by whether they have ended
+	passing  map[types.UID]bool // ended pods that are to run again
 }
 
 func (m *machine) call(name string, uid types.UID) error {
@@ -48,7 +48,7 @@ func (m *machine) call(name string, uid types.UID) error {
 	return err
 }
 
-// count is how often something was called.
+// count returns how often something was called.
 func (m *machine) count(call string) (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -107,7 +107,7 @@ func (m *machine) Remove(_ context.Context, uid types.UID) error {
 	return nil
 }
 
-// die has a pod have ended.
+// die ends a pod.
 func (m *machine) die(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -196,17 +196,17 @@ func (m *machine) Release(uid types.UID) {
 	m.released[uid] = true
 }
 
-// world is a controller between a fake API server and a machine.
+// world is a controller between a fake API server and a fake machine.
 type world struct {
 	*machine
 	t      *testing.T
 	client *fake.Clientset
 	cache  *Cache
 	c      *Controller
-	answer func(clienttesting.Action) (bool, runtime.Object, error) // of requests about pods; guarded by mu
+	answer func(clienttesting.Action) (bool, runtime.Object, error) // overrides the answers to requests about pods; guarded by mu
 }
 
-// inWorld runs a test on a clock of its own. The machine has the pods that are there before.
+// inWorld runs a test on a fake clock. The machine starts with the given pods.
 func inWorld(t *testing.T, there []*corev1.Pod, test func(*testing.T, *world)) {
 	t.Helper()
 	t.Parallel()
@@ -244,13 +244,13 @@ func inWorld(t *testing.T, there []*corev1.Pod, test func(*testing.T, *world)) {
 		defer cancel()
 		all.Go(func() { w.cache.RunWithContext(ctx) })
 		all.Go(func() { w.c.Run(ctx) })
-		time.Sleep(time.Second) // the cache is looked at from time to time
+		time.Sleep(time.Second) // so that the cache's sync is noticed
 		synctest.Wait()
 		test(t, w)
 	})
 }
 
-// pod is one that is bound to the node.
+// pod returns a pod that is bound to the node.
 func pod(name string, uid types.UID) *corev1.Pod {
 	grace := int64(30)
 	return &corev1.Pod{
@@ -259,7 +259,7 @@ func pod(name string, uid types.UID) *corev1.Pod {
 	}
 }
 
-// create has the API server have a pod, and lets it come to rest.
+// create creates a pod in the API server, and waits until the controller is idle.
 func (w *world) create(p *corev1.Pod) {
 	w.t.Helper()
 	if err := w.client.Tracker().Add(p); err != nil {
@@ -268,7 +268,7 @@ func (w *world) create(p *corev1.Pod) {
 	synctest.Wait()
 }
 
-// terminate has a client ask for a pod's end.
+// terminate deletes a pod with a grace, as a client does.
 func (w *world) terminate(p *corev1.Pod, grace int64) {
 	w.t.Helper()
 	next := p.DeepCopy()
@@ -279,7 +279,7 @@ func (w *world) terminate(p *corev1.Pod, grace int64) {
 	synctest.Wait()
 }
 
-// drop has the API server have a pod no more.
+// drop removes a pod from the API server.
 func (w *world) drop(p *corev1.Pod) {
 	w.t.Helper()
 	if err := w.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), p.Namespace, p.Name); err != nil {
@@ -288,14 +288,14 @@ func (w *world) drop(p *corev1.Pod) {
 	synctest.Wait()
 }
 
-// has tells whether the API server has a pod of that UID.
+// has reports whether the API server has a pod with that UID.
 func (w *world) has(p *corev1.Pod) bool {
 	w.t.Helper()
 	got, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), p.Namespace, p.Name)
 	return err == nil && got.(*corev1.Pod).UID == p.UID
 }
 
-// answers has the API server answer calls about pods as it is told, with the machine's lock held.
+// answers sets the API server's answers to requests about pods. f is called with the machine's lock held.
 func (w *world) answers(verb string, f func() (runtime.Object, error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestFirstAddsAreNotLimited: a thousand pods that are bound at once are run at once.
+// TestFirstAddsAreNotLimited: a thousand pods that are bound at once run at once.
 func TestFirstAddsAreNotLimited(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		began := time.Now()
@@ -25,7 +25,7 @@ func TestFirstAddsAreNotLimited(t *testing.T) {
 				t.Fatal(err)
 			}
 			if i%50 == 0 {
-				synctest.Wait() // a fake's watch holds a hundred
+				synctest.Wait() // a fake watch buffers a hundred events
 			}
 		}
 		synctest.Wait()
@@ -35,8 +35,8 @@ func TestFirstAddsAreNotLimited(t *testing.T) {
 	})
 }
 
-// TestObjectGoesAfterTheVM: the object is there until the machine has nothing of the pod any more,
-// and its end was told. It is deleted by its UID, and at once.
+// TestObjectGoesAfterTheVM: the object stays until everything of the pod is removed and its end is reported. It is
+// deleted by its UID, with no grace.
 func TestObjectGoesAfterTheVM(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		p := pod("p", "1")
@@ -73,7 +73,7 @@ func TestObjectGoesAfterTheVM(t *testing.T) {
 	})
 }
 
-// TestShorterGrace: a second deletion can shorten the first one's grace, and only that.
+// TestShorterGrace: a second deletion can only shorten the grace of the first.
 func TestShorterGrace(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		p := pod("p", "1")
@@ -91,15 +91,14 @@ func TestShorterGrace(t *testing.T) {
 	})
 }
 
-// TestByUID: of two pods of one name each is treated by itself: the old one is ended, and the new one
-// runs at once.
+// TestByUID: two pods of one name are independent. The old one is ended, and the new one runs at once.
 func TestByUID(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		old, next := pod("p", "old"), pod("p", "new")
 		hold := make(chan struct{})
 		w.hold["old"] = hold
 		w.create(old)
-		w.drop(old) // by force
+		w.drop(old) // forced deletion
 		w.create(next)
 		if !w.Has("new") || w.count("stop old") != 1 || !w.Has("old") {
 			t.Errorf("while the old one ends: %v", w.calls)
@@ -112,7 +111,7 @@ func TestByUID(t *testing.T) {
 	})
 }
 
-// TestTombstone: a deletion of which the cache knows only by looking again ends the pod as any other.
+// TestTombstone: a deletion that the cache missed and found by a new list ends the pod.
 func TestTombstone(t *testing.T) {
 	p := pod("p", "1")
 	inWorld(t, []*corev1.Pod{p}, func(t *testing.T, w *world) {
@@ -124,8 +123,8 @@ func TestTombstone(t *testing.T) {
 	})
 }
 
-// TestRetriedForEver: what fails is tried again with pauses that grow to a bound, without an end, also
-// with restartPolicy Never; and at once when somebody wakes it.
+// TestRetriedForEver: failures are retried without end, with pauses that grow to a bound, also with restartPolicy
+// Never. Wake retries at once.
 func TestRetriedForEver(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.fail["run"] = errPassing
@@ -155,7 +154,7 @@ func TestRetriedForEver(t *testing.T) {
 	})
 }
 
-// TestWaits: a pod that waits for something is run as soon as it is woken, and looked at now and then.
+// TestWaits: a waiting pod runs as soon as it is woken, and is retried from time to time.
 func TestWaits(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.fail["run"] = fmt.Errorf("a secret: %w", ErrWaits)
@@ -176,8 +175,8 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// TestToldAtStart: the statuses of pods that the machine has are looked at when the API server is heard, for what
-// became of them may have been found before.
+// TestToldAtStart: the statuses of existing pods are reported when the API server first answers, because they may have
+// changed before.
 func TestToldAtStart(t *testing.T) {
 	p := pod("p", "1")
 	inWorld(t, []*corev1.Pod{p}, func(t *testing.T, w *world) {
@@ -188,7 +187,7 @@ func TestToldAtStart(t *testing.T) {
 	})
 }
 
-// TestRejected: what can never run, or is not admitted, fails with a reason and is not tried again.
+// TestRejected: a pod that can never run or is not admitted fails with a reason and is not retried.
 func TestRejected(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.fail["run"] = fmt.Errorf("no such thing: %w", ErrRejected)
@@ -208,8 +207,8 @@ func TestRejected(t *testing.T) {
 	})
 }
 
-// TestRejectedStays: a pod that was rejected is not run when the node would take it now, although the source has not been told
-// yet that it has failed, and although that could not be told at first.
+// TestRejectedStays: a rejected pod is not run later, even if the node would accept it by then and the source does not
+// show the failure yet.
 func TestRejectedStays(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.mu.Lock()
@@ -229,8 +228,7 @@ func TestRejectedStays(t *testing.T) {
 	})
 }
 
-// TestOrphans: a pod that the machine has and the API server has not is ended when it was seen so
-// twice and the API server itself has said so, and never while that cannot be asked.
+// TestOrphans: a pod that the API server does not have is ended after two checks, if the API server confirms it.
 func TestOrphans(t *testing.T) {
 	inWorld(t, []*corev1.Pod{pod("orphan", "1")}, func(t *testing.T, w *world) {
 		if w.count("stop 1") != 0 {
@@ -249,7 +247,7 @@ func TestOrphans(t *testing.T) {
 	})
 }
 
-// TestOrphanIsLive: a cache that misses a pod has nothing ended.
+// TestOrphanIsLive: a pod that only the cache lacks is not ended.
 func TestOrphanIsLive(t *testing.T) {
 	p := pod("p", "1")
 	elsewhere := p.DeepCopy()
@@ -263,7 +261,7 @@ func TestOrphanIsLive(t *testing.T) {
 	})
 }
 
-// TestOrphanUnknown: as long as the API server does not answer nothing is ended, and later it is.
+// TestOrphanUnknown: a pod is not ended while the API server does not answer, but is later.
 func TestOrphanUnknown(t *testing.T) {
 	inWorld(t, []*corev1.Pod{pod("orphan", "1")}, func(t *testing.T, w *world) {
 		down := errors.New("the API server is down")
@@ -284,7 +282,7 @@ func TestOrphanUnknown(t *testing.T) {
 	})
 }
 
-// TestEveryStepFails: each step of an end fails once, and the pod is gone in the end.
+// TestEveryStepFails: each step of an end fails once, and the pod is removed anyway.
 func TestEveryStepFails(t *testing.T) {
 	for _, step := range []string{"stop", "report", "remove", "delete"} {
 		t.Run(step, func(t *testing.T) {
@@ -314,8 +312,8 @@ func TestEveryStepFails(t *testing.T) {
 	}
 }
 
-// TestEndIsTriedForEver: an end that fails, in whatever step, is tried again with pauses that grow to a bound, without an
-// end, and goes through when nothing fails any more.
+// TestEndIsTriedForEver: an end that fails in any step is retried without end, with pauses that grow to a bound. It
+// succeeds once the step does.
 func TestEndIsTriedForEver(t *testing.T) {
 	for _, step := range []string{"stop", "report", "remove"} {
 		t.Run(step, func(t *testing.T) {
@@ -347,8 +345,8 @@ func TestEndIsTriedForEver(t *testing.T) {
 	}
 }
 
-// TestConflict: a deletion that is refused as a conflict is tried again as long as the API server has the pod, and one of
-// a pod in whose place there is another one is over.
+// TestConflict: a deletion with a conflict is retried while the API server has the pod. It counts as done if another
+// pod has taken the name.
 func TestConflict(t *testing.T) {
 	conflict := apierrors.NewConflict(corev1.Resource("pods"), "p", errPassing)
 	for name, replaced := range map[string]bool{"changed meanwhile": false, "replaced": true} {
@@ -382,8 +380,8 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// TestEndedStays: a pod that has ended is not run again by a machine that has forgotten it, and one
-// that was deleted before it ran fails before it goes.
+// TestEndedStays: an ended pod is not run again by a runner that has no record of it. A pod that was deleted before it
+// ran is set to Failed before its object is deleted.
 func TestEndedStays(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		p := pod("done", "1")

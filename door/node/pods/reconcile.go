@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
-// reconcile does what the pod of that UID needs. An error has it tried again.
+// reconcile does the next step for the pod with that UID. If it returns an error, it is retried.
 func (c *Controller) reconcile(ctx context.Context, uid types.UID) error {
 	pod, there := c.o.Source.Get(uid), c.o.Runner.Has(uid)
 	switch {
@@ -22,7 +22,7 @@ func (c *Controller) reconcile(ctx context.Context, uid types.UID) error {
 	case pod == nil:
 		return c.orphan(ctx, uid)
 	case Static(uid) && there && c.wasGone(uid):
-		c.end(ctx, uid, graceOf(pod), true) // and then it is run anew
+		c.end(ctx, uid, graceOf(pod), true) // then it is run again
 		return nil
 	case pod.DeletionTimestamp != nil && there:
 		c.end(ctx, uid, graceOf(pod), true)
@@ -30,14 +30,14 @@ func (c *Controller) reconcile(ctx context.Context, uid types.UID) error {
 	case pod.DeletionTimestamp != nil:
 		return c.delete(ctx, pod)
 	case there:
-		// What has become of it may have been found before the API server was heard.
+		// Its status may have changed before the API server answered for the first time.
 		c.o.Reporter.Changed(uid)
 		if c.o.Runner.Revivable(uid) {
 			return c.revive(ctx, pod)
 		}
 		if c.o.Runner.HasEnded(uid) {
 			c.o.Admission.Release(uid)
-		} else if ended(pod) { // somebody else has said so, and it is not to run on
+		} else if ended(pod) { // another client set the phase, so the pod must not run on
 			c.end(ctx, uid, graceOf(pod), false)
 			return nil
 		}
@@ -63,7 +63,7 @@ func graceOf(pod *corev1.Pod) int64 {
 	return corev1.DefaultTerminationGracePeriodSeconds
 }
 
-// wasGone tells whether a pod's source has had it no more since it was run. A file that is put back has the UID of before.
+// wasGone reports whether the source dropped the pod since it was run. A file that returns keeps its UID.
 func (c *Controller) wasGone(uid types.UID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,16 +71,16 @@ func (c *Controller) wasGone(uid types.UID) bool {
 	return gone
 }
 
-// run starts a pod that is new here.
+// run starts a new pod.
 func (c *Controller) run(ctx context.Context, pod *corev1.Pod) error {
 	c.mu.Lock()
-	if _, gone := c.deleted[pod.UID]; gone { // of an earlier run
+	if _, gone := c.deleted[pod.UID]; gone { // from an earlier run
 		delete(c.deleted, pod.UID)
 		delete(c.rejected, pod.UID)
 	}
 	before, rejected := c.rejected[pod.UID]
 	c.mu.Unlock()
-	if rejected && !Waits(pod, before.Reason) { // the source may not know yet that it has failed
+	if rejected && !Waits(pod, before.Reason) { // the source may not know yet that the pod failed
 		return c.reject(ctx, pod, &before)
 	}
 	if no := c.o.Admission.Admit(pod); no != nil {
@@ -101,8 +101,7 @@ func (c *Controller) run(ctx context.Context, pod *corev1.Pod) error {
 	return fmt.Errorf("run pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
 
-// turnAway rejects a pod, or has it be looked at again when there is room for it, in the place of others. Room is made beside the
-// workers.
+// turnAway rejects a pod, or retries it later if other pods make room for it. Making room runs beside the workers.
 func (c *Controller) turnAway(ctx context.Context, pod *corev1.Pod, no *Rejection) error {
 	if c.o.Preempt == nil {
 		return c.reject(ctx, pod, no)
@@ -122,7 +121,7 @@ func (c *Controller) turnAway(ctx context.Context, pod *corev1.Pod, no *Rejectio
 	return nil
 }
 
-// revive runs a pod again that has ended for a reason that has passed, if the node takes it now.
+// revive runs a pod again if its reason for ending has passed and the node accepts it now.
 func (c *Controller) revive(ctx context.Context, pod *corev1.Pod) error {
 	if no := c.o.Admission.Admit(pod); no != nil {
 		c.o.Admission.Release(pod.UID) // of its last run
@@ -134,7 +133,7 @@ func (c *Controller) revive(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// reject fails a pod that the node does not take, or has it wait: it is tried again when it is woken, and now and then.
+// reject sets a rejected pod to Failed. A pod that may wait is retried when it is woken, and from time to time.
 func (c *Controller) reject(ctx context.Context, pod *corev1.Pod, no *Rejection) error {
 	c.mu.Lock()
 	known := c.rejected[pod.UID].Reason == no.Reason
@@ -152,12 +151,12 @@ func (c *Controller) reject(ctx context.Context, pod *corev1.Pod, no *Rejection)
 	return c.o.Reporter.Fail(ctx, pod, no.Reason, "Pod was rejected: "+no.Message)
 }
 
-// orphan ends a pod that the source does not have: one whose deletion was seen, or that
-// was seen twice without it. The source itself is asked before.
+// orphan ends a pod that is missing in the source. Either its deletion was seen, or two checks found it missing. It
+// asks the source itself first.
 func (c *Controller) orphan(ctx context.Context, uid types.UID) error {
 	given := c.o.Runner.Given(uid)
 	if given == nil {
-		return nil // gone meanwhile
+		return nil // gone by now
 	}
 	live, err := c.o.Source.Live(ctx, given.Namespace, given.Name, uid)
 	if err != nil {
@@ -186,10 +185,10 @@ func (c *Controller) orphan(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// delete removes the object of a pod of which nothing is left here.
+// delete deletes the object of a pod after everything of it was removed here.
 func (c *Controller) delete(ctx context.Context, pod *corev1.Pod) error {
 	if !ended(pod) {
-		// Controllers count on an end that is told before the object goes.
+		// Controllers expect a terminal phase before the object is deleted.
 		if err := c.o.Reporter.Fail(ctx, pod, "", "The pod was deleted before it was started"); err != nil {
 			return err
 		}
@@ -202,7 +201,7 @@ func (c *Controller) delete(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// forget drops what is kept of a pod that is nowhere any more.
+// forget drops the notes about a pod that no longer exists anywhere.
 func (c *Controller) forget(uid types.UID) {
 	c.pauses.Forget(uid)
 	c.forgetSighting(uid)

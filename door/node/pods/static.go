@@ -7,22 +7,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The annotations by which kubelets tell static pods and their mirrors from others.
+// Kubelets mark static pods and their mirror pods with these annotations.
 const (
 	SourceAnnotation = "kubernetes.io/config.source"
 	HashAnnotation   = "kubernetes.io/config.hash"
 	SeenAnnotation   = "kubernetes.io/config.seen"
 )
 
-// staticUID is how long the UID of a static pod is: a hash in hexadecimal.
+// staticUID is the length of a static pod's UID, a hash in hexadecimal.
 const staticUID = 32
 
-// Static tells whether a UID is that of a static pod, a hash without hyphens. An API server gives its
-// pods UUIDs, and lets nobody choose them.
+// Static reports whether a UID belongs to a static pod: a hash without hyphens. An API server assigns UUIDs, and
+// clients cannot choose them.
 func Static(uid types.UID) bool { return len(uid) == staticUID && !strings.Contains(string(uid), "-") }
 
-// MirrorOf is the UID of the static pod that a pod of an API server shows, empty for one that is no mirror. A
-// mirror that names no static pod is that of none, "-".
+// MirrorOf returns the UID of the static pod that a mirror pod shows. It returns "" if the pod is not a mirror, and "-"
+// if the mirror names no static pod.
 func MirrorOf(pod *corev1.Pod) types.UID {
 	hash, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	switch {

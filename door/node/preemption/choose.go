@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// choose are the pods without which nothing is lacking, as few as will do; enough is false where all of them are not enough.
-// Critical pods are never among them.
+// choose returns the fewest pods that free the lacking resources when they end. It returns enough = false if all of
+// them are too few. It never chooses critical pods.
 func choose(lacks corev1.ResourceList, pods []*corev1.Pod, requests func(*corev1.Pod) corev1.ResourceList) (
 	victims []*corev1.Pod, enough bool,
 ) {
@@ -25,7 +25,7 @@ func choose(lacks corev1.ResourceList, pods []*corev1.Pod, requests func(*corev1
 	if lacking(lacks) {
 		return nil, false
 	}
-	for i := len(victims) - 1; i >= 0; i-- { // one that came later may do for those before it
+	for i := len(victims) - 1; i >= 0; i-- { // a later victim may make an earlier one unnecessary
 		has := requests(victims[i])
 		if change(lacks, has, 1); lacking(lacks) {
 			change(lacks, has, -1)
@@ -36,7 +36,7 @@ func choose(lacks corev1.ResourceList, pods []*corev1.Pod, requests func(*corev1
 	return victims, true
 }
 
-// order are the pods that may be ended, those first that are missed the least: by priority, quality of service, and age.
+// order returns the pods that may be ended, least important first: by priority, then quality of service, then age.
 func order(pods []*corev1.Pod) []*corev1.Pod {
 	pods = slices.DeleteFunc(slices.Clone(pods), eviction.Critical)
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
@@ -59,7 +59,7 @@ func lacking(lacks corev1.ResourceList) bool {
 	return false
 }
 
-// helps tells whether a pod has some of what is lacking.
+// helps reports whether a pod holds some of the lacking resources.
 func helps(lacks, has corev1.ResourceList) bool {
 	for name, q := range lacks {
 		if own := has[name]; q.Sign() > 0 && own.Sign() > 0 {
@@ -69,7 +69,7 @@ func helps(lacks, has corev1.ResourceList) bool {
 	return false
 }
 
-// change adds what a pod has to what is lacking, or takes it off it.
+// change adds a pod's resources to the lacking ones, or subtracts them if sign is negative.
 func change(lacks, has corev1.ResourceList, sign int) {
 	for name, q := range lacks {
 		if sign > 0 {

@@ -1,5 +1,5 @@
-// Package preemption makes room on a node for pods that a cluster or the node cannot do without: it ends others of which they
-// have what the critical one lacks, as few as will do, those of the least priority first.
+// Package preemption makes room on a node for critical pods. It ends as few other pods as possible, in order of
+// priority, if they hold the resources that the critical pod lacks.
 package preemption
 
 import (
@@ -16,42 +16,42 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/eviction"
 )
 
-// Reason and Message are those of a pod that is ended so, in a kubelet's words.
+// Reason and Message are set on preempted pods. They are the kubelet's.
 const (
 	Reason  = "Preempting"
 	Message = "Preempted in order to admit critical pod"
 )
 
-// outOf begins the reasons of rejections for want of a resource.
+// outOf is the prefix of rejections for a lack of a resource.
 const outOf = "OutOf"
 
 // endTimeout bounds the end of one pod.
 const endTimeout = time.Minute
 
-// Options are a Manager's. All but Logger are required.
+// Options configures a Manager. All fields but Logger are required.
 type Options struct {
-	// Pods are those that run and are not ending for a reason of the node's.
+	// Pods returns the running pods that the node is not ending.
 	Pods func() []*corev1.Pod
-	// Gone tells whether a pod has ended, or is being ended for a reason of the node's: what it has will be free.
+	// Gone reports whether a pod has ended, or the node is ending it. Its resources will be free.
 	Gone func(types.UID) bool
-	// Lacks is what a pod lacks of the node's resources when those are free that are given to pods of which gone is true.
+	// Lacks returns the resources that the node lacks for a pod, if it counts the resources of gone pods as free.
 	Lacks func(pod *corev1.Pod, gone func(types.UID) bool) corev1.ResourceList
-	// Requests are what counts for a pod.
+	// Requests returns the resources that count for a pod.
 	Requests func(*corev1.Pod) corev1.ResourceList
-	// End ends a pod at once, with the reason Preempting, and returns when it has ended and has given back what it had.
+	// End ends a pod at once with the reason Preempting. It returns when the pod has ended and has released its resources.
 	End    func(context.Context, *corev1.Pod) error
 	Logger *slog.Logger
 }
 
-// Manager makes room. Its methods may be called at once.
+// Manager makes room for critical pods. It is safe for concurrent use.
 type Manager struct {
 	o Options
 
 	mu     sync.Mutex
-	chosen map[types.UID]bool // pods whose end is under way here: none of them is chosen twice, and what they have will be free
+	chosen map[types.UID]bool // pods that are being ended here: not chosen twice, and their resources will be free
 }
 
-// New makes a manager.
+// New returns a Manager.
 func New(o Options) *Manager {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -59,10 +59,10 @@ func New(o Options) *Manager {
 	return &Manager{o: o, chosen: map[types.UID]bool{}}
 }
 
-// Preempt chooses pods that are ended in the place of one that was rejected for that reason, and tells whether it is to be tried
-// again: there will be room for it. The caller calls end, beside its other work: it ends them, and returns when they have ended,
-// or are given up. A nil end is that others' ends, under way already, will do. None is ended where that does not help, and none
-// for a pod that is not critical.
+// Preempt chooses pods to end so that a rejected critical pod fits, and reports whether the pod should be retried. The
+// caller must call end beside its other work: it ends the chosen pods, and returns when they have ended or timed out. A
+// nil end with again = true means that pods already ending will free enough. Preempt chooses none if that would not
+// free enough, or if the pod is not critical.
 func (m *Manager) Preempt(pod *corev1.Pod, reason string) (end func(context.Context), again bool) {
 	if !strings.HasPrefix(reason, outOf) || !eviction.Critical(pod) {
 		return nil, false

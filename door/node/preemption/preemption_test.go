@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// pod is one that requests that, of a priority.
+// pod returns a pod with a priority and these requests.
 func pod(name string, priority int32, cpu, memory string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{Priority: &priority}}
 	p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: list(cpu, memory)}}}
@@ -34,7 +34,7 @@ func names(pods []*corev1.Pod) (out []string) {
 	return out
 }
 
-// TestChoose: as few pods as will do are ended, of the least priority, and none where that does not help.
+// TestChoose checks that choose ends as few pods as possible, of the least priority, and none if that would not help.
 func TestChoose(t *testing.T) {
 	t.Parallel()
 	const static = "0123456789abcdef0123456789abcdef"
@@ -69,8 +69,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestPreempt: pods are ended for a critical one that a resource lacks for, and for no other; what is being ended already is
-// waited for, and one whose end fails is no reason to end more.
+// TestPreempt checks that only a critical pod that lacks a resource preempts others. It waits for pods that are already
+// ending, and a failed end does not lead to more victims.
 func TestPreempt(t *testing.T) {
 	t.Parallel()
 	critical, other := pod("critical", 2_000_000_000, "1", "0"), pod("other", 1_000_000_000, "1", "0")
@@ -121,8 +121,8 @@ func TestPreempt(t *testing.T) {
 	}
 }
 
-// TestChosenOnce: while a pod ends in the place of another, it is not chosen again, and what it has counts as free; when its end
-// has failed it may be chosen again, unless it is being ended nevertheless.
+// TestChosenOnce checks that an ending pod is not chosen again and that its resources count as free. If its end fails,
+// it may be chosen again.
 func TestChosenOnce(t *testing.T) {
 	t.Parallel()
 	victim := pod("a", 0, "1", "0")

@@ -4,8 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Active are the pods that have not ended, as they are now. One that somebody is ending is among them: its grace may be
-// long, and Stop and Condemn shorten it.
+// Active returns the pods that have not ended. It includes pods that are being ended: their grace may be long, and Stop
+// and Condemn can shorten it.
 func (r *Runner) Active() (all []*corev1.Pod) {
 	for _, p := range r.manager.All() {
 		if !p.HasEnded() {
@@ -15,7 +15,7 @@ func (r *Runner) Active() (all []*corev1.Pod) {
 	return all
 }
 
-// Uncondemned are those of the Active that Condemn has not been called for.
+// Uncondemned returns the Active pods for which Condemn was not called.
 func (r *Runner) Uncondemned() (all []*corev1.Pod) {
 	for _, p := range r.manager.All() {
 		if !p.HasEnded() && p.Verdict() == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
-// TestActive: a pod that is being ended is active until it has ended, so that it can be condemned, which shortens its
-// grace; one that was condemned is not evicted a second time.
+// TestActive: a pod that is being ended stays active, so that Condemn can shorten its grace. A condemned pod is not
+// evicted again.
 func TestActive(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p := spec("p", uid)
@@ -54,8 +54,8 @@ func TestActive(t *testing.T) {
 	})
 }
 
-// TestRevive: a pod that was ended for a reason that passes runs again, by the next process as well, and also where that
-// finds it being ended; no other does.
+// TestRevive: a pod that ended for a temporary reason runs again, also in the next process and also if that finds it
+// still ending. Other pods do not.
 func TestRevive(t *testing.T) {
 	for name, cut := range map[string]bool{"ended": false, "cut off": true} {
 		t.Run(name, func(t *testing.T) {

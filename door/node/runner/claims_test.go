@@ -16,15 +16,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// mounts are the claims of all pods, by their UIDs, across Runners.
+// mounts are the claims of all pods, by UID, across Runners.
 type mounts struct {
 	mu       sync.Mutex
 	mounted  map[types.UID]bool
-	stuck    bool // nothing can be unmounted
+	stuck    bool // unmounting fails
 	released map[types.UID]int
 }
 
-// podMounts is one pod's part of them.
+// podMounts are the mounts of one pod.
 type podMounts struct {
 	*mounts
 	uid types.UID
@@ -71,8 +71,8 @@ func (m *mounts) stick(stuck bool) {
 	m.stuck = stuck
 }
 
-// TestClaims: a Runner that is killed between a mount and its undoing leaves that to the next, whatever of the pod there
-// is, and a pod is not removed before.
+// TestClaims: if a Runner is killed between a mount and its undoing, the next one unmounts, however much of the pod
+// exists. A pod is not removed before that.
 func TestClaims(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		all := &mounts{mounted: map[types.UID]bool{}, released: map[types.UID]int{}}
@@ -93,7 +93,7 @@ func TestClaims(t *testing.T) {
 			t.Fatalf("%d are mounted, released %v", n, all.released)
 		}
 		all.stick(true)
-		if err := w.Stop(t.Context(), once, 0); err != nil { // it ends by itself, as its object has it
+		if err := w.Stop(t.Context(), once, 0); err != nil { // it ends by itself, and its object shows that
 			t.Fatal(err)
 		}
 		if n := all.left(); n != 3 || all.released[once] != 1 {
@@ -127,7 +127,7 @@ func TestClaims(t *testing.T) {
 	})
 }
 
-// again ends the Runner, and opens the next.
+// again closes the Runner and opens the next.
 func (w *world) again() {
 	w.t.Helper()
 	w.Close()

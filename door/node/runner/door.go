@@ -16,17 +16,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// door is what the node adds to a pod.
+// door connects a pod to the node.
 type door struct {
 	r      *Runner
 	p      *manager.Pod
-	claims volume.Claims // nil for none
+	claims volume.Claims // nil if the node has none
 
 	mu      sync.Mutex
-	objects volume.Objects // of the pod, from Configure to Release
-	release func()         // of those; nil for none
+	objects volume.Objects // of the pod; set from Configure to Release
+	release func()         // releases objects; nil if they are not held
 
-	resize sync.Mutex // held while what the pod asks for, and has of the node, may change
+	resize sync.Mutex // held while the pod's requested or reserved resources may change
 }
 
 func (r *Runner) door(p *manager.Pod) manager.Door {
@@ -63,7 +63,7 @@ func (d *door) Configure(o *pod.Options) error {
 	return nil
 }
 
-// take has the objects that the pod refers to be followed.
+// take starts watching the objects that the pod refers to.
 func (d *door) take() volume.Objects {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,7 +73,7 @@ func (d *door) take() volume.Objects {
 	return d.objects
 }
 
-// Release implements manager.Door: nothing is followed for a pod that does not run.
+// Release implements manager.Door. It stops the watches of a pod that does not run.
 func (d *door) Release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,7 +83,7 @@ func (d *door) Release() {
 	d.objects, d.release = nil, nil
 }
 
-// conditions are those that others have set on the pod, for its readiness gates.
+// conditions returns the conditions that other clients set for the pod's readiness gates.
 func (d *door) conditions() (others []corev1.PodCondition) {
 	gates := d.p.Given().Spec.ReadinessGates
 	if len(gates) == 0 {

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// condition is one of a status, with its reason; both are empty where there is none.
+// condition returns the status and reason of a condition, or "" if it is not set.
 func condition(status *corev1.PodStatus, kind corev1.PodConditionType) (is corev1.ConditionStatus, reason string) {
 	for _, c := range status.Conditions {
 		if c.Type == kind {
@@ -18,8 +18,8 @@ func condition(status *corev1.PodStatus, kind corev1.PodConditionType) (is corev
 	return "", ""
 }
 
-// TestReadinessGates: a pod with a readiness gate is ready as long as its containers are and the API server's pod has the
-// gate's condition true. Each change of that condition is told.
+// TestReadinessGates: a pod with a readiness gate is ready while its containers are ready and the API server shows the
+// gate's condition as true. Each change of that condition is reported.
 func TestReadinessGates(t *testing.T) {
 	const gate, other = corev1.PodConditionType("example.org/gate"), corev1.PodConditionType("example.org/other")
 	inWorld(t, func(t *testing.T, w *world) {
@@ -34,7 +34,7 @@ func TestReadinessGates(t *testing.T) {
 		for _, tt := range []struct {
 			name   string
 			others []corev1.PodCondition
-			gate   corev1.ConditionStatus // that is told
+			gate   corev1.ConditionStatus // the reported status
 			ready  corev1.ConditionStatus
 			reason string
 		}{

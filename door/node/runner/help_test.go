@@ -25,21 +25,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// errPassing is one that goes away.
+// errPassing is a temporary error.
 var errPassing = errors.New("a moment's fault")
 
-// flaky is a runtime whose calls fail as they are told.
+// flaky is a runtime that fails the calls in fails.
 type flaky struct {
 	*testcri.Runtime
 
 	mu     sync.Mutex
-	fails  map[string]int // how often calls fail still, by their names
+	fails  map[string]int // how often calls still fail, by name
 	failed map[string]int
-	// handlers are those that sandboxes were made with.
+	// handlers are the runtime handlers of the created sandboxes.
 	handlers []string
-	absent   bool // no image is there before it is pulled
+	absent   bool // images are missing before they are pulled
 	noIP     bool // sandboxes have no address
-	// sizes are the milliprocessors that sandboxes were resized to; above most it is refused for good, above 0.
+	// sizes are the resizes of sandboxes, in milliprocessors. If most is above 0, larger sizes are refused permanently.
 	sizes []int64
 	most  int64
 }
@@ -171,7 +171,7 @@ func (f *flaky) UpdatePodSandboxResources(
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
 }
 
-// nothing are the objects of pods that refer to none.
+// nothing is the Objects of pods that refer to none.
 type nothing struct{ volume.Objects }
 
 func (n nothing) Of(*corev1.Pod) (volume.Objects, func()) { return n, func() {} }
@@ -180,24 +180,24 @@ func (nothing) Refer(*corev1.Pod)                         {}
 func (nothing) Forget(types.UID)                          {}
 func (nothing) Changed() <-chan struct{}                  { return nil }
 
-// world is a directory and a runtime, on which one Runner after the other runs.
+// world is a directory and a runtime for successive Runners.
 type world struct {
 	t       *testing.T
 	dir     string
 	runtime *flaky
-	// resources are the runners'; nil is none.
+	// resources is the Runners' Options.Resources.
 	resources Resources
 	watch     Watch
-	changes   atomic.Int64 // of which the runner's owner was told
-	there     types.UID    // of the pod that the API server has, empty for none
-	// conditions are those that the API server has of that pod.
+	changes   atomic.Int64 // number of calls of Options.Changed
+	there     types.UID    // the pod that the API server has, or ""
+	// conditions are that pod's conditions in the API server.
 	conditions []corev1.PodCondition
-	// claims are theirs; nil is none.
+	// claims is the Runners' Options.Claims.
 	claims func(*corev1.Pod, string) volume.Claims
 	use    func(types.UID, string) (usage.Volume, bool)
 	absent func(types.UID, string) bool
 	usages func(context.Context) ([]usage.Pod, error)
-	// handler looks up RuntimeClasses; nil is nobody.
+	// handler is the Runners' Options.Handler.
 	handler func(context.Context, types.UID) (string, error)
 	*Runner
 }
@@ -213,10 +213,10 @@ func inWorld(t *testing.T, test func(*testing.T, *world)) {
 	})
 }
 
-// refused is what connects to a port that nobody listens on.
+// refused is a dialer for ports without a listener.
 func refused(context.Context, string, int) (net.Conn, error) { return nil, syscall.ECONNREFUSED }
 
-// open is the next Runner.
+// open opens the next Runner.
 func (w *world) open() {
 	w.t.Helper()
 	var err error
@@ -237,7 +237,7 @@ func (w *world) tell(types.UID) {
 	w.changes.Add(1)
 }
 
-// known is a pod as the API server has it.
+// known returns a pod as the API server has it.
 func (w *world) known(uid types.UID) *corev1.Pod {
 	if w.there == "" || uid != w.there {
 		return nil
@@ -247,7 +247,7 @@ func (w *world) known(uid types.UID) *corev1.Pod {
 	return p
 }
 
-// spec is a pod of one container.
+// spec returns a pod with one container.
 func spec(name string, uid types.UID) *corev1.Pod {
 	grace := int64(5)
 	return &corev1.Pod{
@@ -259,7 +259,7 @@ func spec(name string, uid types.UID) *corev1.Pod {
 	}
 }
 
-// ready tells whether a pod is, after a while.
+// ready waits for a pod to be ready, and reports whether it is.
 func (w *world) ready(uid types.UID, within time.Duration) bool {
 	w.t.Helper()
 	for range within / time.Second {
@@ -275,7 +275,7 @@ func (w *world) ready(uid types.UID, within time.Duration) bool {
 	return false
 }
 
-// left are the sandboxes that the runtime has.
+// left returns the runtime's sandboxes.
 func (w *world) left() []*runtimeapi.PodSandbox {
 	w.t.Helper()
 	list, err := w.runtime.Runtime.ListPodSandbox(w.t.Context(), nil)

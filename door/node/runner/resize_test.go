@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
 )
 
-// of is a pod of one container that is limited to, and asks for, so many processors.
+// of returns a pod with one container that requests, and is limited to, that many processors.
 func of(name string, uid types.UID, generation int64, cpu string) *corev1.Pod {
 	p := spec(name, uid)
 	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
@@ -23,7 +23,7 @@ func of(name string, uid types.UID, generation int64, cpu string) *corev1.Pod {
 	return p
 }
 
-// ledger has the world count the resources of a node of two processors.
+// ledger counts the resources of a node with two processors.
 func (w *world) ledger() *admission.Admission {
 	w.t.Helper()
 	node := &corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
@@ -36,7 +36,7 @@ func (w *world) ledger() *admission.Admission {
 	return a
 }
 
-// has checks how many processors a pod has of the node: others can have the rest, and not more.
+// has checks how many processors are reserved for a pod, by what is left for others.
 func has(t *testing.T, when string, a *admission.Admission, cpu string) {
 	t.Helper()
 	const other = types.UID("00000000-0000-0000-0000-00000000000f")
@@ -64,8 +64,8 @@ func (w *world) begin(a *admission.Admission) {
 	}
 }
 
-// TestRefusedResize: what the runtime refuses for good is others' again, is not asked for again by a pod that
-// asks for nothing else, and is when it asks anew.
+// TestRefusedResize: processors that the runtime refuses permanently are released. The pod does not request them again
+// until its specification asks for another size.
 func TestRefusedResize(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.ledger()
@@ -100,21 +100,21 @@ func TestRefusedResize(t *testing.T) {
 	})
 }
 
-// TestResizeAcrossRunners: a resize that was under way when the runner ended goes on, and is given up by the next one
-// when it is refused then.
+// TestResizeAcrossRunners: a resize that was running when the Runner stopped continues in the next one, which gives it
+// up if the runtime refuses it.
 func TestResizeAcrossRunners(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.ledger()
 		w.begin(a)
-		w.runtime.most, w.runtime.fails["UpdatePodSandboxResources"] = 1000, 2 // once in each runner
+		w.runtime.most, w.runtime.fails["UpdatePodSandboxResources"] = 1000, 2 // once in each Runner
 		if err := w.Update(t.Context(), of("p", uid, 2, "1500m")); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
 		w.runtime.mu.Lock()
-		w.runtime.fails["UpdatePodSandboxResources"] = 1 // it is under way for longer than it takes to look
+		w.runtime.fails["UpdatePodSandboxResources"] = 1 // so that the resize is still running at the check
 		w.runtime.mu.Unlock()
-		a = w.ledger() // which takes over
+		a = w.ledger() // takes over the pods
 		w.Reserve(a.Take)
 		has(t, "under way", a, "1500m")
 		for _, when := range []string{"refused", "the same again"} {
@@ -132,7 +132,7 @@ func TestResizeAcrossRunners(t *testing.T) {
 	})
 }
 
-// TestResizeDownHolds: a pod that asks for less has what its VM has until that has less.
+// TestResizeDownHolds: a pod that requests less keeps its VM's size reserved until the VM has shrunk.
 func TestResizeDownHolds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.ledger()
@@ -151,7 +151,8 @@ func TestResizeDownHolds(t *testing.T) {
 	})
 }
 
-// TestDeferredResize: a pod that waits for more goes on to get what it was granted before, and has that of the node.
+// TestDeferredResize: a pod that waits for more still gets the size that was granted before, and that size stays
+// reserved.
 func TestDeferredResize(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.ledger()
@@ -187,7 +188,7 @@ func TestDeferredResize(t *testing.T) {
 	})
 }
 
-// TestResizeOfOneThatEnds: a resize that is under way when its pod ends gives nothing back to it.
+// TestResizeOfOneThatEnds: a resize that is running when its pod ends reserves nothing for the pod.
 func TestResizeOfOneThatEnds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.ledger()
@@ -197,7 +198,7 @@ func TestResizeOfOneThatEnds(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
-		a.Release(uid) // the API server has it as ended
+		a.Release(uid) // the API server shows it as ended
 		if err := w.Update(t.Context(), of("p", uid, 3, "1500m")); err != nil {
 			t.Error(err)
 		}

@@ -1,5 +1,4 @@
-// Package runner runs a node's pods: it is the node's door of package manager, and knows no API
-// server.
+// Package runner runs a node's pods. It is the node's door of package manager, and does not know the API server.
 package runner
 
 import (
@@ -27,7 +26,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// Backend is the runtime below a node, with what it can beyond the CRI. What is nil it cannot.
+// Backend is the runtime below a node, with optional abilities beyond the CRI. A nil function means that the runtime
+// lacks the ability.
 type Backend struct {
 	Runtime     internalapi.RuntimeService
 	Images      internalapi.ImageManagerService
@@ -35,109 +35,111 @@ type Backend struct {
 	Pauses      func(sandbox string) (times uint64, now bool)
 	Resume      func(ctx context.Context, sandbox string) error
 	Allocatable func(ctx context.Context, sandbox string) (corev1.ResourceList, error)
-	// Usages are what its pods use, with their emptyDirs by their names; nil is what the CRI tells.
+	// Usages returns the resource usage of the runtime's pods, with their emptyDirs by name. If it is nil, the node uses
+	// the CRI's statistics.
 	Usages func(ctx context.Context) ([]usage.Pod, error)
-	// HeldMemory is what of the host's memory ends with a sandbox, in bytes, as the host counts it; false is that it does not.
+	// HeldMemory returns the host memory that removing a sandbox would free, in bytes. It returns false if the runtime
+	// does not count it.
 	HeldMemory func(sandbox string) (bytes int64, known bool)
-	// HeldDisk is the same of its disk; nil is that the host does not count.
+	// HeldDisk returns the disk space that removing a sandbox would free, in bytes. It is nil if the runtime does not
+	// count it.
 	HeldDisk func(sandbox string) int64
-	// Refuse names what a pod asks for and none can have on this runtime, empty for nothing.
+	// Refuse names a feature that a pod requests and the runtime cannot provide, or returns "".
 	Refuse func(*corev1.Pod) string
-	// Network is the kind of network of pods that do not have the host's, as engine.Resolver knows it.
+	// Network is the kind of network for pods without host network, as engine.Resolver names it.
 	Network string
-	// Places says what no pod gets of the host.
+	// Places are the rules for host paths that pods cannot have.
 	Places place.Rules
 }
 
-// Objects are what a node has of the ConfigMaps and Secrets that its pods refer to.
+// Objects provides the ConfigMaps and Secrets that pods refer to.
 type Objects interface {
-	// Of are those of a pod, from now on until release.
+	// Of returns the objects of a pod, kept up to date until release is called.
 	Of(p *corev1.Pod) (own volume.Objects, release func())
-	// Known tells whether it is known of all objects of a pod that has been given them whether
-	// they are there.
+	// Known reports whether it is known for all objects of a pod if they exist.
 	Known(p *corev1.Pod) bool
-	// Refer has those followed as well that a pod refers to now.
+	// Refer also watches the objects that a pod refers to now.
 	Refer(p *corev1.Pod)
-	// Forget drops what is kept of a pod that was never given them.
+	// Forget drops the objects of a pod for which Of was never called.
 	Forget(uid types.UID)
 }
 
-// Resources keep count of what the pods of a node have. The methods may be called at once.
+// Resources counts the resources of a node's pods. It is safe for concurrent use.
 type Resources interface {
-	// Resize gives a pod that runs the resources that it asks for now, or says why it keeps its own, in a
-	// kubelet's words.
+	// Resize grants a running pod its new requests, or returns the kubelet's reason and message for a refusal.
 	Resize(p *corev1.Pod) (reason, message string)
-	// Hold has a pod have what its specification says: a resize is done, or was given up.
+	// Hold sets a pod's resources to those in its specification, after a resize was done or given up.
 	Hold(p *corev1.Pod)
 }
 
-// Watch is told what becomes of pods, to count it. Its methods are called at once, and must not block.
+// Watch counts events of pods. Its methods are called concurrently and must not block.
 type Watch interface {
-	// Seen is called with a pod that is to be started, each time that it is tried.
+	// Seen is called before each attempt to start a pod.
 	Seen(p *corev1.Pod)
-	// Changed is called when a pod's status is another one, or its run has ended.
+	// Changed is called when a pod's status has changed or its run has ended.
 	Changed(p *corev1.Pod, status func() corev1.PodStatus)
 	Event(p *corev1.Pod, e pod.Event)
 	Probed(p *corev1.Pod, container string, kind probe.Kind, result probe.Result, took time.Duration)
-	// Removed is called when nothing is left of a pod.
+	// Removed is called when everything of a pod was removed.
 	Removed(uid types.UID)
 }
 
-// Options are a Runner's. Dir, VolumeDir, Backend, Objects, Pod and Changed are required.
+// Options configures a Runner. Dir, VolumeDir, Backend, Objects, Pod and Changed are required.
 type Options struct {
-	// Dir and VolumeDir are those of manager.Options.
+	// Dir and VolumeDir are passed to manager.Options.
 	Dir, VolumeDir string
 	SeccompDir     string
 	Backend        Backend
 	Objects        Objects
-	// Claims are the claims of a pod, and the volumes of drivers, whose own directory is dir; nil has none.
+	// Claims returns the claims and the driver volumes of a pod, which keep their own files in dir. If it is nil, pods
+	// have none.
 	Claims func(p *corev1.Pod, dir string) volume.Claims
-	// VolumeUse is what a driver tells of a volume of a pod, false for nothing; nil is that none tells.
+	// VolumeUse returns the usage that a driver reports for a volume of a pod, and false if it reports none. It may be
+	// nil.
 	VolumeUse func(uid types.UID, volume string) (usage.Volume, bool)
-	// VolumeAbsent tells whether a volume of a pod is a driver's that is not mounted; nil is that none is.
+	// VolumeAbsent reports whether a volume of a pod is a driver's and is not mounted. It may be nil.
 	VolumeAbsent func(uid types.UID, volume string) bool
-	// Services are those of which a pod gets variables; nil is none.
+	// Services returns the Services that become variables of a pod. It may be nil.
 	Services func(ctx context.Context, uid types.UID) ([]*corev1.Service, error)
-	// Handler looks up the runtime handler of a RuntimeClass that a pod names (pod.Options); nil takes the name for it, as
-	// static pods do, which need no API server.
+	// Handler looks up the runtime handler of the RuntimeClass that a pod names (see pod.Options). If it is nil, the name
+	// is the handler. The same holds for static pods, which work without an API server.
 	Handler func(ctx context.Context, uid types.UID) (string, error)
-	// Resources are what the pods have of the node; nil is nobody who counts.
+	// Resources counts the pods' resources. It may be nil.
 	Resources Resources
 	Node      string
 	// HostIP is the address of the node.
 	HostIP        string
 	ClusterDomain string
-	// DNS is the resolver configuration of a pod.
+	// DNS returns the resolver configuration of a pod.
 	DNS func(*corev1.Pod) *runtimeapi.DNSConfig
-	// Pod is a pod as the API server has it, nil for one that it does not have.
+	// Pod returns a pod as the API server has it, or nil if the API server does not have it.
 	Pod func(types.UID) *corev1.Pod
-	// Changed is told of each pod whose status has changed; it must not block.
+	// Changed is called for each pod with a changed status. It must not block.
 	Changed func(types.UID)
-	// Event is told what happens to pods, in their order; it must not block.
+	// Event is called for each event of a pod, in order. It must not block.
 	Event func(*corev1.Pod, pod.Event)
-	// Watch counts; nil is nobody.
+	// Watch counts events. It may be nil.
 	Watch  Watch
 	Logger *slog.Logger
 }
 
-// Runner is the node's door. Its methods may be called at once.
+// Runner runs the node's pods. It is safe for concurrent use.
 type Runner struct {
 	o       Options
 	manager *manager.Manager
 	images  *images.Arrivals
 	systems usage.Systems  // of volumes on the host
-	beside  sync.WaitGroup // what Update has begun; it ends with its context
+	beside  sync.WaitGroup // goroutines of Update; they stop with its context
 
-	files sync.Mutex // held while a static pod is taken in
+	files sync.Mutex // held while a static pod is added
 
 	mu    sync.Mutex
-	first map[types.UID]time.Time // when pods that wait were first to be run
+	first map[types.UID]time.Time // when a waiting pod should first have run
 }
 
 var _ pods.Runner = (*Runner)(nil)
 
-// Open takes over what an earlier process has left, and goes on with it. The caller calls
-// Close.
+// Open takes over the pods that an earlier process left, and runs them on. The caller must call Close.
 func Open(ctx context.Context, o Options) (*Runner, error) {
 	r := &Runner{
 		o: o, first: map[types.UID]time.Time{}, images: &images.Arrivals{ImageManagerService: o.Backend.Images},
@@ -154,11 +156,11 @@ func Open(ctx context.Context, o Options) (*Runner, error) {
 	return r, nil
 }
 
-// releaseEnded has the claims of pods that have ended be unmounted, where an earlier process did not come so far.
+// releaseEnded unmounts the claims of ended pods, in case an earlier process did not.
 func (r *Runner) releaseEnded() {
 	for _, p := range r.manager.All() {
 		claims := p.Door().(*door).claims
-		if claims == nil || !p.HasEnded() || p.Damaged() != nil { // whose VM may run
+		if claims == nil || !p.HasEnded() || p.Damaged() != nil { // the VM of a damaged pod may run
 			continue
 		}
 		if status := p.Status(); podstatus.Ended(&status) {
@@ -167,7 +169,7 @@ func (r *Runner) releaseEnded() {
 	}
 }
 
-// changed is told that a pod's status is another one.
+// changed reports a changed status of a pod.
 func (r *Runner) changed(p *manager.Pod) {
 	if r.o.Watch != nil {
 		r.o.Watch.Changed(p.Given(), p.Status)
@@ -175,14 +177,13 @@ func (r *Runner) changed(p *manager.Pod) {
 	r.o.Changed(p.UID())
 }
 
-// Close ends supervision. The pods run on.
+// Close stops supervision. The pods keep running.
 func (r *Runner) Close() {
 	r.beside.Wait()
 	r.manager.Close()
 }
 
-// settle is how long a pod waits at most for what its objects are, before it is started without
-// knowing.
+// settle is how long a pod's start waits for its objects to become known.
 const settle = 5 * time.Second
 
 // Run implements pods.Runner.
@@ -193,7 +194,7 @@ func (r *Runner) Run(_ context.Context, p *corev1.Pod) error {
 	if !r.o.Objects.Known(p) && r.waited(p.UID) < settle {
 		return fmt.Errorf("objects of pod %s/%s: %w", p.Namespace, p.Name, pods.ErrWaits)
 	}
-	given := *p // nobody changes what it shares with the source's
+	given := *p // shares data with the source's pod, and neither is modified
 	given.Status, given.ManagedFields = corev1.PodStatus{}, nil
 	supervised, err := r.manager.Add(manager.Record{Pod: &given}, manager.Objects{})
 	switch {
@@ -208,7 +209,7 @@ func (r *Runner) Run(_ context.Context, p *corev1.Pod) error {
 	return nil
 }
 
-// waited is how long a pod waits.
+// waited returns how long a pod has been waiting.
 func (r *Runner) waited(uid types.UID) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -230,7 +231,7 @@ func (r *Runner) Stop(ctx context.Context, uid types.UID, grace int64) error {
 	return p.Stop(ctx, &grace)
 }
 
-// Condemn ends a pod within grace, in seconds, for a reason that its status tells, and returns when it has ended.
+// Condemn ends a pod within grace, in seconds, for a reason that its status shows. It returns when the pod has ended.
 func (r *Runner) Condemn(ctx context.Context, uid types.UID, grace int64, why manager.Verdict) error {
 	p, err := r.manager.Get(uid)
 	if errors.Is(err, manager.ErrNotFound) {
@@ -242,11 +243,10 @@ func (r *Runner) Condemn(ctx context.Context, uid types.UID, grace int64, why ma
 	return p.Condemn(ctx, grace, why)
 }
 
-// freeTimeout bounds the removal of what one pod left.
+// freeTimeout bounds the removal of one pod's sandbox.
 const freeTimeout = 20 * time.Second
 
-// Free removes the sandboxes of all pods that have ended, with the disk that they hold. What is told of the pods, and
-// their logs, stay.
+// Free removes the sandboxes of all ended pods, and so the disk space that they hold. The pods' statuses and logs stay.
 func (r *Runner) Free(ctx context.Context) error {
 	var errs []error
 	for _, p := range r.manager.All() {
@@ -317,7 +317,7 @@ func (r *Runner) All() (all []types.UID) {
 	return all
 }
 
-// Get is the supervised pod of a UID, nil for none.
+// Get returns the supervised pod with a UID, or nil.
 func (r *Runner) Get(uid types.UID) *manager.Pod {
 	p, err := r.manager.Get(uid)
 	if err != nil {
@@ -326,8 +326,8 @@ func (r *Runner) Get(uid types.UID) *manager.Pod {
 	return p
 }
 
-// Find is the supervised pod of a name, nil for none: of several the one that the API server has, else one that is not
-// being ended, else the newest. Two of one name may have been made in the same second.
+// Find returns the supervised pod with a name, or nil. Of several it prefers the one that the API server has, then one
+// that is not being ended, then the newest. Two pods of one name may have been created in the same second.
 func (r *Runner) Find(namespace, name string) (found *manager.Pod) {
 	best := -1
 	for _, p := range r.manager.All() {
@@ -348,5 +348,5 @@ func (r *Runner) Find(namespace, name string) (found *manager.Pod) {
 	return found
 }
 
-// Pods are the supervised pods, the oldest first.
+// Pods returns the supervised pods, oldest first.
 func (r *Runner) Pods() []*manager.Pod { return r.manager.All() }

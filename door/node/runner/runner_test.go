@@ -23,7 +23,7 @@ import (
 
 const uid = types.UID("00000000-0000-0000-0000-000000000001")
 
-// end stops and removes a pod, as the controller does: what fails is tried again.
+// end stops and removes a pod with retries, as the controller does. It returns the number of tries.
 func (w *world) end(uid types.UID) (tries int) {
 	w.t.Helper()
 	for tries = 1; tries < 20; tries++ {
@@ -42,8 +42,7 @@ func (w *world) end(uid types.UID) (tries int) {
 	return tries
 }
 
-// TestEachCallFails: whichever call of the runtime fails some times, the pod runs in the end, once, and goes in the end, and
-// nothing of it is left.
+// TestEachCallFails: whichever runtime call fails some times, the pod runs once, ends, and leaves nothing.
 func TestEachCallFails(t *testing.T) {
 	for _, call := range []string{
 		"", "RunPodSandbox", "PodSandboxStatus", "ListPodSandbox", "CreateContainer", "StartContainer", "ListContainers",
@@ -79,7 +78,7 @@ func TestEachCallFails(t *testing.T) {
 	}
 }
 
-// TestRunTwice: a pod that is there is not made again, and one that can never run is rejected and leaves nothing.
+// TestRunTwice: an existing pod is not created again. A pod that can never run is rejected and leaves nothing.
 func TestRunTwice(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for range 2 {
@@ -103,8 +102,8 @@ func TestRunTwice(t *testing.T) {
 	})
 }
 
-// TestFind: of two pods of one name and second the one is meant that the API server has, and else the one that is
-// not being ended, in whatever order they were made; and one of another namespace never.
+// TestFind: of two pods with the same name and creation time, Find prefers the one that the API server has, and then
+// the one that is not being ended. It never returns one of another namespace.
 func TestFind(t *testing.T) {
 	other := types.UID("00000000-0000-0000-0000-000000000002")
 	for name, order := range map[string][]types.UID{"one": {uid, other}, "other": {other, uid}} {
@@ -115,7 +114,7 @@ func TestFind(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				for range 20 { // a map's order is any
+				for range 20 { // the order of a map is random
 					w.there = uid
 					if got := w.Find("default", "p"); got == nil || got.UID() != uid {
 						t.Fatalf("found %v", got)
@@ -144,7 +143,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestTakeOver: the next process goes on with the pod that one before has left, and finds how it ended.
+// TestTakeOver: the next process continues with an earlier one's pod, and finds out how it ended.
 func TestTakeOver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		if err := w.Run(t.Context(), spec("p", uid)); err != nil || !w.ready(uid, time.Minute) {
@@ -172,8 +171,8 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
-// TestFree: what a pod that was condemned held is freed, its status is told as before, and a failure is told. One that runs
-// keeps what it has.
+// TestFree: the sandbox of a condemned pod is removed, its status stays, and failures are returned. A running pod keeps
+// its sandbox.
 func TestFree(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		const other = types.UID("00000000-0000-0000-0000-000000000002")
@@ -204,7 +203,7 @@ func TestFree(t *testing.T) {
 	})
 }
 
-// TestHostNetwork: a pod of the node's network has the node's address, whether the runtime tells one of it or none.
+// TestHostNetwork: a pod with host network has the node's address, whether or not the runtime reports one.
 func TestHostNetwork(t *testing.T) {
 	for name, none := range map[string]bool{"one": false, "none": true} {
 		t.Run(name, func(t *testing.T) {
@@ -225,8 +224,8 @@ func TestHostNetwork(t *testing.T) {
 	}
 }
 
-// TestStatusOfAPodNotYetSeen: of a pod that was taken over nothing is told before the runtime has answered, however long
-// that takes. Who is told of changes is told then.
+// TestStatusOfAPodNotYetSeen: a pod that was taken over has no status before the runtime has answered. Options.Changed
+// is called then.
 func TestStatusOfAPodNotYetSeen(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		if err := w.Run(t.Context(), spec("p", uid)); err != nil || !w.ready(uid, time.Minute) {
@@ -251,7 +250,7 @@ func TestStatusOfAPodNotYetSeen(t *testing.T) {
 	})
 }
 
-// TestRuntimeClass: a pod of the API server has its class's handler; a static one takes the name.
+// TestRuntimeClass: an API server's pod gets its class's handler. A static pod uses the class name as handler.
 func TestRuntimeClass(t *testing.T) {
 	const static = types.UID("0123456789abcdef0123456789abcdef")
 	inWorld(t, func(t *testing.T, w *world) {
@@ -277,8 +276,8 @@ func TestRuntimeClass(t *testing.T) {
 	})
 }
 
-// TestViews: static pods are the business of one controller, and all others of the other; of two static pods of one
-// name the second waits for the first one's end.
+// TestViews: one controller handles only static pods, the other only the rest. Of two static pods with one name, the
+// second waits for the end of the first.
 func TestViews(t *testing.T) {
 	const first, second = types.UID("0123456789abcdef0123456789abcdef"), types.UID("fedcba9876543210fedcba9876543210")
 	inWorld(t, func(t *testing.T, w *world) {
@@ -311,7 +310,7 @@ func TestViews(t *testing.T) {
 	})
 }
 
-// watch notes what it is told.
+// watch records the calls of its methods.
 type watch struct {
 	mu    sync.Mutex
 	notes map[string]int
@@ -333,7 +332,7 @@ func (w *watch) Probed(p *corev1.Pod, container string, kind probe.Kind, result 
 }
 func (w *watch) Removed(uid types.UID) { w.note("removed " + string(uid)) }
 
-// TestWatch: who counts is told of all that becomes of a pod.
+// TestWatch: Options.Watch is called for all events of a pod.
 func TestWatch(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		seen := &watch{notes: map[string]int{}}

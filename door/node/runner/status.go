@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Status is the status of a pod as the machine has it; false is none, or that the runtime has not told yet what there is
-// of the pod. Options.Changed is called when it has.
+// Status returns the status of a pod. It returns false if the pod does not exist, or if the runtime has not yet
+// reported the pod's state. Options.Changed is called when it has.
 func (r *Runner) Status(uid types.UID) (corev1.PodStatus, bool) {
 	p := r.Get(uid)
 	if p == nil || !p.Observed() {
@@ -15,7 +15,7 @@ func (r *Runner) Status(uid types.UID) (corev1.PodStatus, bool) {
 	return p.Status(), true
 }
 
-// Statuses are those of all pods.
+// Statuses returns the known statuses of all pods.
 func (r *Runner) Statuses() map[types.UID]corev1.PodStatus {
 	all := map[types.UID]corev1.PodStatus{}
 	for _, p := range r.Pods() {

@@ -13,9 +13,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
-// Update implements pods.Runner: what of the pod has changed is taken over, ephemeral containers that were added are
-// started, and conditions that others have set count for the pod's readiness from now on. The error matches
-// pods.ErrWaits where the node has no room yet for what the pod asks for now.
+// Update implements pods.Runner. It applies the pod's changes and starts added ephemeral containers. Conditions set by
+// other clients count for the pod's readiness from now on. The error matches pods.ErrWaits if the node has no room yet
+// for a resize.
 func (r *Runner) Update(ctx context.Context, p *corev1.Pod) error {
 	supervised := r.Get(p.UID)
 	if supervised == nil {
@@ -41,8 +41,8 @@ func (r *Runner) Update(ctx context.Context, p *corev1.Pod) error {
 	return nil
 }
 
-// refuses gives a pod the resources that it asks for now, or tells why it keeps its own. What was infeasible is not
-// tried again before something else is asked for. It is called with the door's resize held.
+// refuses grants a pod its new resources, or returns why not. It does not retry an infeasible resize until the pod's
+// generation changes. It is called with the door's resize lock held.
 func (r *Runner) refuses(supervised *manager.Pod, p *corev1.Pod) *podstatus.Condition {
 	if r.o.Resources == nil || supervised.HasEnded() {
 		return nil
@@ -58,7 +58,7 @@ func (r *Runner) refuses(supervised *manager.Pod, p *corev1.Pod) *podstatus.Cond
 	return nil
 }
 
-// resized has a pod hold what it has after a resize.
+// resized sets a pod's reserved resources after a resize.
 func (r *Runner) resized(p *manager.Pod) {
 	if r.o.Resources == nil {
 		return
@@ -69,20 +69,20 @@ func (r *Runner) resized(p *manager.Pod) {
 	r.o.Resources.Hold(p.Spec())
 }
 
-// Reserve has take be called with each pod that was taken over and has not ended, as it is asked for.
+// Reserve calls take with each pod that was taken over and has not ended.
 func (r *Runner) Reserve(take func(*corev1.Pod)) {
 	for _, p := range r.manager.All() {
 		if !p.HasEnded() {
 			d := p.Door().(*door)
-			d.resize.Lock() // a resize that was under way may be over just now
+			d.resize.Lock() // a running resize may end at any moment
 			take(p.Spec())
 			d.resize.Unlock()
 		}
 	}
 }
 
-// debug starts those ephemeral containers of a pod that it does not know yet, beside the caller: an image may
-// have to be pulled. The pod tries by itself again what fails.
+// debug starts new ephemeral containers in the background, because their images may have to be pulled. The pod itself
+// retries failures.
 func (r *Runner) debug(ctx context.Context, p *manager.Pod, list []corev1.EphemeralContainer) {
 	for _, added := range list {
 		known := slices.ContainsFunc(p.Spec().Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == added.Name })

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// Usages are what the node's pods use, by their UIDs. A pod whose guest does not answer is left out; the runtime may have others'
-// pods.
+// Usages returns the resource usage of the node's pods by UID. It leaves out pods with an unresponsive guest and pods
+// of other owners.
 func (r *Runner) Usages(ctx context.Context) (map[types.UID]usage.Pod, error) {
 	list, err := r.usages(ctx)
 	if err != nil {
@@ -24,7 +24,7 @@ func (r *Runner) Usages(ctx context.Context) (map[types.UID]usage.Pod, error) {
 	for _, told := range list {
 		p := r.Get(types.UID(told.Stats.GetAttributes().GetMetadata().GetUid()))
 		if p == nil || all[p.UID()].Stats != nil && told.Stats.GetAttributes().GetId() != p.Sandbox() {
-			continue // of a sandbox that another one has replaced
+			continue // of a replaced sandbox
 		}
 		all[p.UID()] = r.complete(p, told)
 	}
@@ -42,7 +42,7 @@ func (r *Runner) usages(ctx context.Context) (all []usage.Pod, err error) {
 	return all, err
 }
 
-// complete adds what the node itself knows of a pod, and leaves out volumes that the guest has made up.
+// complete adds the usage that the host measures, and drops volumes that the guest made up.
 func (r *Runner) complete(p *manager.Pod, told usage.Pod) usage.Pod {
 	spec := p.Spec()
 	out := usage.Pod{Stats: told.Stats, Logs: map[string]usage.Files{}}
@@ -67,7 +67,7 @@ func (r *Runner) complete(p *manager.Pod, told usage.Pod) usage.Pod {
 	return out
 }
 
-// Claims are the volumes of claims that are mounted for pods of the node, by the claims. No guest is asked.
+// Claims returns the usage of the mounted claim volumes by claim. It does not ask guests.
 func (r *Runner) Claims() map[types.NamespacedName]usage.Volume {
 	all := map[types.NamespacedName]usage.Volume{}
 	for _, p := range r.manager.All() {
@@ -83,7 +83,7 @@ func (r *Runner) Claims() map[types.NamespacedName]usage.Volume {
 	return all
 }
 
-// placed are a pod's volumes that lie on the host and of which it is known what they hold.
+// placed returns the usage of a pod's volumes on the host, if known.
 func (r *Runner) placed(p *manager.Pod, spec *corev1.Pod) (all []usage.Volume) {
 	var places map[string]volume.Place
 	if claims := p.Door().(*door).claims; claims != nil {
@@ -100,8 +100,9 @@ func (r *Runner) placed(p *manager.Pod, spec *corev1.Pod) (all []usage.Volume) {
 	return all
 }
 
-// ofPlace is what a volume's driver tells of it, and else the file system that its directory lies on: what a device holds only who
-// has mounted it knows. While a driver's volume is not mounted its directory is on a file system of the host's.
+// ofPlace returns the usage that a volume's driver reports, or else that of the file system with the volume's
+// directory. The usage of a block device or disk is unknown without its driver. The directory of an unmounted driver
+// volume is on one of the host's file systems, so it does not count.
 func (r *Runner) ofPlace(pod *corev1.Pod, v *corev1.Volume, at volume.Place) (out usage.Volume, ok bool) {
 	if r.o.VolumeUse != nil {
 		out, ok = r.o.VolumeUse(pod.UID, v.Name)
@@ -115,7 +116,7 @@ func (r *Runner) ofPlace(pod *corev1.Pod, v *corev1.Volume, at volume.Place) (ou
 	case v.PersistentVolumeClaim != nil:
 		out.Claim = v.PersistentVolumeClaim.ClaimName
 	case v.Ephemeral != nil:
-		out.Claim = pod.Name + "-" + v.Name // as its controller calls it
+		out.Claim = pod.Name + "-" + v.Name // the name that the ephemeral volume controller uses
 	}
 	return out, ok
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// mounted are volumes of claims that lie in directories of the host.
+// mounted are claim volumes in directories of the host.
 type mounted struct {
 	volume.Claims
 	places map[string]volume.Place
@@ -31,8 +31,8 @@ func (mounted) Changed() <-chan struct{}          { return nil }
 func (mounted) Unmount(context.Context) error     { return nil }
 func (mounted) Release()                          {}
 
-// TestUsagesOfClaims: volumes of claims are told of by their claims as long as a pod that runs has them, but for devices of
-// which no driver tells, and what a driver has not mounted.
+// TestUsagesOfClaims: the usage of claim volumes is reported by claim while a running pod has them. Devices without a
+// driver's report and unmounted driver volumes are left out.
 func TestUsagesOfClaims(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		has := mounted{places: map[string]volume.Place{
@@ -81,8 +81,8 @@ func TestUsagesOfClaims(t *testing.T) {
 	})
 }
 
-// TestUsages: of what a guest tells of volumes only the pod's emptyDirs count, what lies in logs is the host's word, and pods
-// that are not the node's are left out.
+// TestUsages: of the volumes that a guest reports, only the pod's emptyDirs count. The host measures the logs. Pods of
+// other owners are left out.
 func TestUsages(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p := spec("p", uid)

@@ -10,11 +10,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
 )
 
-// Bound is the Runner for the pods of an API server: it lists no static ones.
+// Bound returns the Runner for the pods of an API server. It does not list static pods.
 func (r *Runner) Bound() pods.Runner { return bound{r} }
 
-// Static is the Runner for static pods, and lists no others. Of two of one name the second waits until the first
-// has gone; then removed is called. It must not block.
+// Static returns the Runner for static pods. It lists only these. Of two static pods with one name, the second waits
+// until the first is removed. Then removed is called, which must not block.
 func (r *Runner) Static(removed func(namespace, name string)) pods.Runner { return static{r, removed} }
 
 type bound struct{ *Runner }
@@ -30,7 +30,7 @@ type static struct {
 // All implements pods.Runner.
 func (s static) All() []types.UID { return s.all(true) }
 
-// all are the pods that are static, or those that are not.
+// all returns the UIDs of either the static pods or the others.
 func (r *Runner) all(static bool) (all []types.UID) {
 	for _, uid := range r.All() {
 		if pods.Static(uid) == static {
@@ -42,7 +42,7 @@ func (r *Runner) all(static bool) (all []types.UID) {
 
 // Run implements pods.Runner.
 func (s static) Run(ctx context.Context, p *corev1.Pod) error {
-	s.files.Lock() // no other of its name comes meanwhile
+	s.files.Lock() // no other pod of that name can be added meanwhile
 	defer s.files.Unlock()
 	if other := s.FindStatic(p.Namespace, p.Name); other != nil && other.UID != p.UID {
 		return fmt.Errorf("the pod that %s/%s was before has not ended: %w", p.Namespace, p.Name, pods.ErrWaits)
@@ -70,7 +70,7 @@ func (r *Runner) Revivable(uid types.UID) bool {
 	return why != nil && why.Passing
 }
 
-// Revive implements pods.Runner. The pod's emptyDirs are as it left them.
+// Revive implements pods.Runner. The pod keeps the contents of its emptyDirs.
 func (r *Runner) Revive(ctx context.Context, uid types.UID) error {
 	p, err := r.manager.Get(uid)
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *Runner) Revive(ctx context.Context, uid types.UID) error {
 	return p.Start(ctx)
 }
 
-// FindStatic is the static pod of a name that is there, nil for none.
+// FindStatic returns the static pod with a name, or nil.
 func (r *Runner) FindStatic(namespace, name string) *corev1.Pod {
 	for _, p := range r.manager.All() {
 		if given := p.Given(); pods.Static(given.UID) && given.Namespace == namespace && given.Name == name {

@@ -7,13 +7,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// failures are the names of the counters of certificates that could not be renewed.
+// failures maps a certificate to the counter of its failed renewals.
 var failures = map[string]string{
 	"client": "kubelet_certificate_manager_client_expiration_renew_errors",
 	"server": "kubelet_server_expiration_renew_errors",
 }
 
-// register has one of the node's certificates be told of, client or server.
+// register adds the metrics of the client or server certificate.
 func register(to *prometheus.Registry, which string, c Certificate) {
 	expires, failed := func() time.Time { return time.Time{} }, func() uint64 { return 0 }
 	if c != nil {

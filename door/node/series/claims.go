@@ -7,12 +7,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/usage"
 )
 
-// claims are what lies in the volumes of claims.
+// claims collects the usage of claim volumes.
 type claims struct {
 	all func() map[types.NamespacedName]usage.Volume
 }
 
-// volumeFigures are what is told of each.
+// volumeFigures are the metrics of each volume.
 var volumeFigures = []struct {
 	desc *prometheus.Desc
 	of   func(usage.Volume) uint64

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// possessions are how many pods and containers there are.
+// possessions counts pods and containers.
 type possessions struct {
 	statuses func() map[types.UID]corev1.PodStatus
 }

@@ -11,33 +11,33 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
 
-// mostSeries bounds how many counters of probes there are. What is beyond is not counted.
+// mostSeries bounds the number of probe counters. Probes beyond it are not counted.
 const mostSeries = 20_000
 
-// durations are the buckets of what a probe takes, in seconds.
+// durations are the buckets of probe durations, in seconds.
 var durations = prometheus.DefBuckets
 
-// results are a kubelet's names of them.
+// results maps probe results to the kubelet's names.
 var results = map[probe.Result]string{probe.Success: "successful", probe.Failure: "failed", probe.Unknown: "unknown"}
 
-// probes are what the probes of containers have found, and what they took.
+// probes counts and times the probes of containers.
 type probes struct {
 	found *prometheus.CounterVec
 	took  *prometheus.HistogramVec
 
 	mu    sync.Mutex
 	known map[types.UID]*counters
-	named map[types.NamespacedName]types.UID // the newest pod of a name: those of took have no UID
-	n     int                                // of known in all
+	named map[types.NamespacedName]types.UID // the newest pod with a name, because the series of took have no UID
+	n     int                                // the number of counters in known
 }
 
-// counters are those of a pod.
+// counters are the counters of a pod.
 type counters struct {
 	name types.NamespacedName
 	all  map[counter]bool
 }
 
-// counter is one of a pod's.
+// counter identifies one counter of a pod.
 type counter struct {
 	container string
 	kind      probe.Kind
@@ -55,13 +55,13 @@ func (p *probes) register(to *prometheus.Registry) {
 	to.MustRegister(p.found, p.took)
 }
 
-// Probed counts a probe of one of a pod's containers. As by a kubelet, how long it took is told of one that did not fail.
+// Probed counts a probe of a container. Like a kubelet, it records the duration unless the probe failed.
 func (s *Series) Probed(pod *corev1.Pod, container string, kind probe.Kind, result probe.Result, took time.Duration) {
 	p := &s.probes
 	if result == probe.Warning {
 		result = probe.Success
 	}
-	p.mu.Lock() // held while it is counted: a pod is not forgotten meanwhile
+	p.mu.Lock() // held while counting, so that the pod is not forgotten meanwhile
 	defer p.mu.Unlock()
 	if !p.take(pod, counter{container, kind, result}) {
 		return
@@ -72,7 +72,7 @@ func (s *Series) Probed(pod *corev1.Pod, container string, kind probe.Kind, resu
 	}
 }
 
-// take tells whether a counter is known, or there is room for it. It is called with mu held.
+// take reports whether a counter exists or could be added. It is called with mu held.
 func (p *probes) take(pod *corev1.Pod, c counter) bool {
 	of := p.known[pod.UID]
 	switch {
@@ -90,14 +90,14 @@ func (p *probes) take(pod *corev1.Pod, c counter) bool {
 	return true
 }
 
-// knows tells whether there are counters of a pod.
+// knows reports whether a pod has counters.
 func (p *probes) knows(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.known[uid] != nil
 }
 
-// forget drops a pod's.
+// forget drops a pod's counters.
 func (p *probes) forget(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,14 +8,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// paths are those of the API that are told apart; all others are "other". Those that are true are streams.
+// paths are the API paths with a label of their own. The value is true for streams. All other paths are counted as
+// "other".
 var paths = map[string]bool{
 	"exec": true, "attach": true, "portForward": true, "containerLogs": false, "checkpoint": false, "pods": false, "runningpods": false,
 	"healthz": false, "configz": false, "stats": false, "metrics": false, "metrics/resource": false, "metrics/cadvisor": false,
 	"metrics/probes": false,
 }
 
-// requests are those to the node's API.
+// requests are the metrics of requests to the node's API.
 type requests struct {
 	total    *prometheus.CounterVec
 	took     *prometheus.HistogramVec
@@ -36,7 +37,7 @@ func (r *requests) register(to *prometheus.Registry) {
 	to.MustRegister(r.total, r.took, r.inflight)
 }
 
-// Count counts the requests to next. What is told of them is bounded whatever clients ask for.
+// Count counts the requests to next. The number of label values is bounded, whatever clients request.
 func (s *Series) Count(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -52,7 +53,7 @@ func (s *Series) Count(next http.Handler) http.Handler {
 	})
 }
 
-// pathOf is the beginning of a path as a kubelet tells it, and whether its requests are streams.
+// pathOf returns the kubelet's label for a path, and whether its requests are streams.
 func pathOf(path string) (name, long string) {
 	first, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	if first == "metrics" && rest != "" {

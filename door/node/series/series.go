@@ -1,5 +1,5 @@
-// Package series is what a node counts and tells of itself by a kubelet's names, as Prometheus reads it: its pods and
-// containers, how long they take to start, their probes, evictions, certificates, and the requests to its API.
+// Package series provides the metrics of a node under the kubelet's names, for Prometheus: its pods and containers,
+// their start times, their probes, evictions, certificates, and the requests to its API.
 package series
 
 import (
@@ -15,29 +15,30 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/usage"
 )
 
-// Options are a Series'. Node, Statuses and Claims are required.
+// Options configures Series. Node, Statuses and Claims are required.
 type Options struct {
 	// Node is the node's name.
 	Node string
-	// Statuses are those of the node's pods.
+	// Statuses returns the statuses of the node's pods.
 	Statuses func() map[types.UID]corev1.PodStatus
-	// Claims are the volumes of claims that the node's pods have.
+	// Claims returns the usage of the claim volumes of the node's pods.
 	Claims func() map[types.NamespacedName]usage.Volume
-	// More is what else /metrics tells, of the runtime and of this process; nil is nothing, and the process is told of here.
+	// More gathers further metrics of the runtime and of this process for /metrics. If it is nil, Series adds the metrics
+	// of this process.
 	More prometheus.Gatherer
-	// Client and Serving are the node's certificates; of each nil is one that the node does not renew.
+	// Client and Serving are the node's certificates. Each is nil if the node does not renew it.
 	Client, Serving Certificate
 }
 
-// Certificate is one that a node renews. Its methods may be called at once.
+// Certificate is a certificate that the node renews. It is safe for concurrent use.
 type Certificate interface {
-	// Expires is when the certificate does; zero is that there is none.
+	// Expires returns the expiry time, or the zero time if there is no certificate.
 	Expires() time.Time
-	// RenewFailures is how often it could not be renewed.
+	// RenewFailures returns the number of failed renewals.
 	RenewFailures() uint64
 }
 
-// Series counts. Its methods may be called at once.
+// Series holds the metrics. It is safe for concurrent use.
 type Series struct {
 	own, probed *prometheus.Registry
 	more        prometheus.Gatherer
@@ -48,7 +49,7 @@ type Series struct {
 	evictions *prometheus.CounterVec
 }
 
-// New counts from nothing.
+// New returns Series with all counters at zero.
 func New(o Options) *Series {
 	s := &Series{own: prometheus.NewRegistry(), probed: prometheus.NewRegistry(), more: o.More}
 	name := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -70,7 +71,7 @@ func New(o Options) *Series {
 	return s
 }
 
-// Register adds the paths to a server's.
+// Register adds the metrics paths to a server.
 func (s *Series) Register(mux *http.ServeMux) {
 	all := prometheus.Gatherers{s.own}
 	if s.more != nil {
@@ -80,10 +81,10 @@ func (s *Series) Register(mux *http.ServeMux) {
 	mux.Handle("GET /metrics/probes", promhttp.HandlerFor(s.probed, promhttp.HandlerOpts{}))
 }
 
-// Evicted counts an eviction, for want of what the signal measures or by a limit of its own.
+// Evicted counts an eviction, by the signal that was short or by the pod's own limit.
 func (s *Series) Evicted(signal string) { s.evictions.WithLabelValues(signal).Inc() }
 
-// Removed forgets a pod of which the machine has nothing any more.
+// Removed drops the metrics of a pod after everything of it was removed.
 func (s *Series) Removed(uid types.UID) {
 	s.starts.forget(uid)
 	s.probes.forget(uid)

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
 
-// page is what a path answers with.
+// page returns the response of a path.
 func page(t *testing.T, s *Series, path string) string {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -32,7 +32,7 @@ func page(t *testing.T, s *Series, path string) string {
 	return w.Body.String()
 }
 
-// tells checks that a page has these lines, and none that begins with those of lacks.
+// tells checks that a page has these lines, and no line that starts with one of lacks.
 func tells(t *testing.T, page string, lines, lacks []string) {
 	t.Helper()
 	for _, want := range lines {
@@ -54,12 +54,12 @@ func newPod(name string, uid types.UID) *corev1.Pod {
 	}
 }
 
-// none are the statuses of a node without pods.
+// none returns the statuses of a node without pods.
 func none() map[types.UID]corev1.PodStatus { return nil }
 
 func noClaims() map[types.NamespacedName]usage.Volume { return nil }
 
-// running is the status of a pod of two containers of which some run.
+// running returns the status of a pod of two containers, n of them running.
 func running(n int) func() corev1.PodStatus {
 	s := corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: make([]corev1.ContainerStatus, 2)}
 	for i := range s.ContainerStatuses {
@@ -75,13 +75,13 @@ func running(n int) func() corev1.PodStatus {
 	return func() corev1.PodStatus { return s }
 }
 
-// certificate is one that expires in an hour.
+// certificate expires at a fixed time.
 type certificate struct{ at time.Time }
 
 func (c certificate) Expires() time.Time  { return c.at }
 func (certificate) RenewFailures() uint64 { return 3 }
 
-// TestNode: what the node has is told by a kubelet's names, and what the runtime tells beside it.
+// TestNode: a node's metrics have the kubelet's names, and the runtime's metrics are included.
 func TestNode(t *testing.T) {
 	t.Parallel()
 	more := prometheus.NewRegistry()
@@ -118,7 +118,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// TestProbes: each probe is counted, what did not fail is timed, and nothing is told of a pod that has ended or is gone.
+// TestProbes: each probe is counted and, unless it failed, timed. Series of ended and removed pods are dropped.
 func TestProbes(t *testing.T) {
 	t.Parallel()
 	s := New(Options{Statuses: none, Claims: noClaims})
@@ -154,8 +154,8 @@ func TestProbes(t *testing.T) {
 	tells(t, page(t, s, "/metrics/probes"), []string{of("Liveness", "failed", "u-2") + " 1"}, nil)
 }
 
-// TestStarts: a pod's start is timed once, from when it was first seen, and without the pulls of its images from its creation
-// on. One that is taken over is not.
+// TestStarts: a pod's start is timed once, from its first sighting, and from its creation without the image pulls. A
+// taken-over pod is not timed.
 func TestStarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestStarts(t *testing.T) {
 		s.Changed(failed, func() corev1.PodStatus { return corev1.PodStatus{Phase: corev1.PodFailed} })
 		tells(t, page(t, s, "/metrics"), []string{
 			"kubelet_pod_start_duration_seconds_count 2", "kubelet_pod_start_duration_seconds_sum 22", // 11 each
-			"kubelet_pod_start_sli_duration_seconds_count 1", "kubelet_pod_start_sli_duration_seconds_sum 7", // 13, less 6
+			"kubelet_pod_start_sli_duration_seconds_count 1", "kubelet_pod_start_sli_duration_seconds_sum 7", // 13 minus 6
 		}, nil)
 		if len(s.starts.begun) != 0 {
 			t.Errorf("it waits for %v", s.starts.begun)
@@ -196,7 +196,7 @@ func TestStarts(t *testing.T) {
 	})
 }
 
-// TestRequests: requests are counted by their paths' beginnings; what a client makes up is one more kind at most.
+// TestRequests: requests are counted by the start of their path. Made-up paths share one label.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	s := New(Options{Statuses: none, Claims: noClaims})

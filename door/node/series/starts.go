@@ -12,25 +12,25 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod"
 )
 
-// startBuckets are a kubelet's, in seconds.
+// startBuckets are the kubelet's, in seconds.
 var startBuckets = []float64{
 	0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
 }
 
-// starts are how long pods take to start.
+// starts times the starts of pods.
 type starts struct {
 	took, sli prometheus.Histogram
 
 	mu    sync.Mutex
-	begun map[types.UID]*begun // those of which not all has started
+	begun map[types.UID]*begun // pods with containers that have not started
 }
 
 // begun is a pod that is being started.
 type begun struct {
 	pod  *corev1.Pod
 	seen time.Time
-	runs bool // one of its containers does, or did
-	// pulling is when the first image began to be pulled, pulled when the last one was there.
+	runs bool // one of its containers has started
+	// pulling is when the first image pull started, pulled when the last one ended.
 	pulling, pulled time.Time
 }
 
@@ -50,7 +50,7 @@ func (s *starts) register(to *prometheus.Registry) {
 	to.MustRegister(s.took, s.sli)
 }
 
-// Seen says that a pod is to be started, which was not there before. Only the first time counts.
+// Seen starts timing a new pod. Only its first call for a pod counts.
 func (s *Series) Seen(p *corev1.Pod) {
 	s.starts.mu.Lock()
 	defer s.starts.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *Series) Seen(p *corev1.Pod) {
 	}
 }
 
-// Event tells what happened to a pod.
+// Event records the image pulls of a pod.
 func (s *Series) Event(p *corev1.Pod, e pod.Event) {
 	s.starts.mu.Lock()
 	defer s.starts.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *Series) Event(p *corev1.Pod, e pod.Event) {
 	}
 }
 
-// Changed says that the status of a pod is another one.
+// Changed records a change of a pod's status.
 func (s *Series) Changed(p *corev1.Pod, status func() corev1.PodStatus) {
 	if !s.starts.waits(p.UID) && !s.probes.knows(p.UID) {
 		return
@@ -99,7 +99,7 @@ func (s *starts) changed(uid types.UID, status *corev1.PodStatus) {
 	case b == nil:
 		return
 	case status.Phase == corev1.PodFailed:
-		delete(s.begun, uid) // it may have run, and nobody saw it
+		delete(s.begun, uid) // it may have run without being seen
 		return
 	case status.Phase != corev1.PodRunning && status.Phase != corev1.PodSucceeded:
 		return
@@ -116,7 +116,7 @@ func (s *starts) changed(uid types.UID, status *corev1.PodStatus) {
 	}
 }
 
-// counts tells whether the start is one that an objective is set for.
+// counts reports whether the start counts for the service level indicator.
 func (b *begun) counts() bool {
 	for i := range b.pod.Spec.Volumes {
 		if v := &b.pod.Spec.Volumes[i]; v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
