@@ -14,8 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/measure"
 )
 
-// served are the series of metrics that count something of everything: by name, the values
-// of each label.
+// served maps the name of each exported series to the values of each label, with every counter in use.
 type served map[string]map[string]map[string]bool
 
 func everything(t *testing.T) served {
@@ -58,8 +57,7 @@ func everything(t *testing.T) served {
 	return all
 }
 
-// What stands in a query: a selection of series, the labels that they are grouped by, and
-// functions.
+// Parts of a query: series selectors, the labels that group them, and functions.
 var (
 	grouping  = regexp.MustCompile(`\b(?:by|without) \(([^()]*)\)`)
 	selection = regexp.MustCompile(`([a-zA-Z_]\w*)(?:\{([^}]*)\})?(?:\[(\$__rate_interval|[0-9]+[smhd])\])?`)
@@ -68,7 +66,7 @@ var (
 	rest      = regexp.MustCompile(`^[\s(),/0-9.]*$`)
 )
 
-// check tells what is wrong with a query.
+// check returns an error if a query is wrong.
 func (s served) check(query string) error {
 	grouped := map[string]bool{}
 	for _, g := range grouping.FindAllStringSubmatch(query, -1) {
@@ -112,7 +110,7 @@ func (s served) check(query string) error {
 	return nil
 }
 
-// TestDashboard: every query of the dashboard is of series that are served.
+// TestDashboard: every query of the dashboard uses exported series.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../deploy/grafana/bulkhead.json")
@@ -162,7 +160,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// TestCheck: the test above notices what it is there for.
+// TestCheck: check finds wrong queries.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	all := everything(t)

@@ -1,5 +1,5 @@
-// Package metrics are those of the doors of kubelets and of a node, as Prometheus reads them: what the
-// engine tells (engine/measure), what it has, and its clients' calls.
+// Package metrics provides the Prometheus metrics of the doors cri and node: the engine's measurements
+// (engine/measure), its pods, and its clients' calls.
 package metrics
 
 import (
@@ -16,8 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/version"
 )
 
-// Metrics are those of one door. They are its engine's measure.Observer. The methods may
-// be called at once.
+// Metrics are the metrics of one door, and its engine's measure.Observer. They are safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -29,14 +28,14 @@ type Metrics struct {
 	callTook          *prometheus.HistogramVec
 }
 
-// The buckets of durations, in seconds: from a fork's phases to the longest start, and of
-// calls, from a version to the pull of a large image.
+// Buckets of durations in seconds: for starts, from a fork's phases to the longest start; for calls, from a version
+// query to the pull of a large image.
 var (
 	startBuckets = prometheus.ExponentialBuckets(0.001, 2, 18)
 	callBuckets  = prometheus.ExponentialBuckets(0.001, 4, 10)
 )
 
-// New are metrics of which nothing has been counted.
+// New returns Metrics with all counters at zero.
 func New() *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.starts = m.counter("bulkhead_pod_starts_total",
@@ -64,7 +63,7 @@ func New() *Metrics {
 		measure.LeakRemoved:    leaks.WithLabelValues("removed"),
 		measure.LeakFailed:     leaks.WithLabelValues("failed"),
 	}
-	// These two are called as they are of other gRPC servers.
+	// These two have the names that are usual for gRPC servers.
 	m.calls = m.counter("grpc_server_handled_total", "Calls that have ended, by code.", "grpc_service", "grpc_method", "grpc_code")
 	m.callTook = m.histogram("grpc_server_handling_seconds", "Duration of calls.", callBuckets, "grpc_service", "grpc_method")
 	for _, vm := range []measure.VM{measure.Fork, measure.Clone, measure.Boot} {
@@ -119,17 +118,16 @@ func (m *Metrics) Stopped(parts []measure.Phase) {
 // Count implements measure.Observer.
 func (m *Metrics) Count(e measure.Event, n int) { m.events[e].Add(float64(n)) }
 
-// Called tells of a call that has ended.
+// Called counts a finished call.
 func (m *Metrics) Called(service, method string, code codes.Code, took time.Duration) {
 	m.calls.WithLabelValues(service, method, code.String()).Inc()
 	m.callTook.WithLabelValues(service, method).Observe(took.Seconds())
 }
 
-// Of has metrics tell what an engine has at the time when they are read. It is called
-// once.
+// Of adds the engine's current pods, containers and memory to the metrics. It is called once.
 func (m *Metrics) Of(e *engine.Engine) { m.registry.MustRegister(possessions{e}) }
 
-// Gatherer has them for a server of others' metrics too.
+// Gatherer returns the metrics for a server that also serves others.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
 
 // Handler serves the metrics.

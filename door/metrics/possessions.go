@@ -6,7 +6,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 )
 
-// possessions are what an engine has.
+// possessions collects the pods, containers and memory of an engine.
 type possessions struct{ e *engine.Engine }
 
 var (
@@ -24,7 +24,7 @@ func (possessions) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. It asks no guest.
+// Collect implements prometheus.Collector. It does not ask guests.
 func (p possessions) Collect(to chan<- prometheus.Metric) {
 	pods := map[string]int{"ready": 0, "notready": 0}
 	containers := map[engine.State]int{engine.ContainerCreated: 0, engine.ContainerRunning: 0, engine.ContainerExited: 0}

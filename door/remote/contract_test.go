@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// TestContract: a pod's life over the socket.
+// TestContract runs a pod's whole life over the socket.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	w, o := fake(t)
@@ -69,7 +69,7 @@ func TestContract(t *testing.T) {
 	}
 	stopped, err := c.Adopt(t.Context(), pod.GetId())
 	want.State, want.ApiSocket, want.StreamSocket, want.FilesSocket = enginev1.Pod_STOPPED, "", "", ""
-	want.Ips, want.Ports = stopped.GetIps(), stopped.GetPorts() // what was
+	want.Ips, want.Ports = stopped.GetIps(), stopped.GetPorts() // the last known ones
 	same("adopt a stopped one", stopped, err)
 	if _, err := c.Start(t.Context(), r); !errors.Is(err, client.ErrExists) {
 		t.Errorf("start over a stopped one: %v", err)
@@ -89,8 +89,7 @@ func TestContract(t *testing.T) {
 	enginetest.NothingLeft(t, o)
 }
 
-// TestWalls: doors neither see nor end one another's pods, nor those of the engine's own
-// process, whatever they are called.
+// TestWalls: doors cannot see or end each other's pods, nor those of the engine's own process, whatever their names.
 func TestWalls(t *testing.T) {
 	t.Parallel()
 	_, o := fake(t)
@@ -100,7 +99,7 @@ func TestWalls(t *testing.T) {
 	if mine.GetId() == theirs.GetId() {
 		t.Fatal("two doors have one pod")
 	}
-	own, err := p.e.StartPod(t.Context(), engine.PodRequest{Key: "oci/k"}) // of a namespace of that name
+	own, err := p.e.StartPod(t.Context(), engine.PodRequest{Key: "oci/k"}) // the namespace is called oci
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,8 +124,7 @@ func TestWalls(t *testing.T) {
 	}
 }
 
-// TestFailures: each failure says what failed, with a class that matches, and leaves
-// nothing.
+// TestFailures: each failure names its cause, matches an error class and leaves nothing behind.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	w, o := fake(t)
@@ -136,8 +134,8 @@ func TestFailures(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*enginev1.StartRequest)
-		fails  string // a call of the world
-		err    error  // instead of a start's
+		fails  string // a call of the world that fails
+		err    error  // used instead of a start's error
 		class  error
 		says   string
 	}{
@@ -191,7 +189,7 @@ func TestFailures(t *testing.T) {
 	enginetest.NothingLeft(t, o)
 }
 
-// TestClientGoes: a start goes on without its client, and the next one joins it.
+// TestClientGoes: a start continues without its client, and the next client joins it.
 func TestClientGoes(t *testing.T) {
 	t.Parallel()
 	w, o := fake(t)
@@ -213,8 +211,7 @@ func TestClientGoes(t *testing.T) {
 	}
 }
 
-// TestClientStarts: a client starts the engine where none serves, and finds the next one
-// when that has ended.
+// TestClientStarts: a client starts the engine if none is running, and finds the next one after it has ended.
 func TestClientStarts(t *testing.T) {
 	t.Parallel()
 	_, o := fake(t)

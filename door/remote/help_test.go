@@ -17,15 +17,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// process is an engine process: an engine, and its socket for doors.
+// process is an engine process: an engine and its socket for doors.
 type process struct {
 	o     engine.Options
 	e     *engine.Engine
-	holds atomic.Int32 // what keeps the process
-	end   func()       // ends the process, and not its pods
+	holds atomic.Int32 // holds on the process
+	end   func()       // ends the process but not its pods
 }
 
-// serve is a process over an engine with options, until end or the test's end.
+// serve runs a process with an engine until end or the end of the test.
 func serve(t *testing.T, o engine.Options) *process {
 	t.Helper()
 	p := &process{o: o}
@@ -70,7 +70,7 @@ func (p *process) hold() (release func()) {
 	return func() { p.holds.Add(-1) }
 }
 
-// kept waits until so many things keep the process.
+// kept waits until the process has that many holds.
 func (p *process) kept(t *testing.T, want int32) {
 	t.Helper()
 	for deadline := time.Now().Add(testdeadline.For(20 * time.Second)); p.holds.Load() != want; time.Sleep(time.Millisecond) {
@@ -80,17 +80,17 @@ func (p *process) kept(t *testing.T, want int32) {
 	}
 }
 
-// door is the client of a door that starts no engine.
+// door returns the client of a door, which does not start an engine.
 func (p *process) door(name string) *client.Client { return client.New(p.o.Roots, name, nil) }
 
-// fake are the options of an engine in a world, and the world.
+// fake returns a fake world and the options of an engine in it.
 func fake(t *testing.T) (*enginetest.World, engine.Options) {
 	t.Helper()
 	w := enginetest.New()
 	return w, w.In(enginetest.Options(t, enginetest.Roots(t)))
 }
 
-// request asks for a pod.
+// request returns a request for a pod.
 func request(key string) *enginev1.StartRequest {
 	return &enginev1.StartRequest{
 		Key: key, Record: []byte("\x00 of " + key),

@@ -10,13 +10,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 )
 
-// TestHold: the process stays while a door's pod runs, and no longer.
+// TestHold: the process stays exactly as long as a door's pod runs.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	w, o := fake(t)
 	p := serve(t, o)
 	c := p.door("oci")
-	if _, err := p.e.StartPod(t.Context(), engine.PodRequest{Key: "ns/p"}); err != nil { // its own door's business
+	if _, err := p.e.StartPod(t.Context(), engine.PodRequest{Key: "ns/p"}); err != nil { // not a pod of a door in another process
 		t.Fatal(err)
 	}
 	p.kept(t, 0)
@@ -30,18 +30,18 @@ func TestHold(t *testing.T) {
 	p.kept(t, 1)
 	p.end()
 
-	next := serve(t, o) // which adopts the pod
+	next := serve(t, o) // adopts the pod
 	next.kept(t, 1)
 	w.Shim(next.e.StateDir(second.GetId())).EndVM("the guest's kernel panicked")
 	next.kept(t, 0)
 }
 
-// TestStartHolds: a pod keeps the process before the call that starts it lets go of it.
+// TestStartHolds: a pod holds the process before the call that starts it releases its own hold.
 func TestStartHolds(t *testing.T) {
 	t.Parallel()
 	_, o := fake(t)
 	p := &process{o: o, e: enginetest.Open(t, o)}
-	s := remote.New(p.e, p.hold) // not served: nobody follows the events
+	s := remote.New(p.e, p.hold) // not served, so it does not receive events
 	r := request("c")
 	r.Door = "oci"
 	if _, err := s.Start(t.Context(), r); err != nil {
@@ -52,8 +52,8 @@ func TestStartHolds(t *testing.T) {
 	}
 }
 
-// TestClientsGone: who asked for a start or an end may have gone. The process is kept
-// until that is done, so that idling does not cut it off.
+// TestClientsGone: a client may disconnect during a start or stop. The process is held until the call is done, so that
+// it does not exit as idle.
 func TestClientsGone(t *testing.T) {
 	t.Parallel()
 	_, o := fake(t)

@@ -7,8 +7,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// TestImports: a door in a process of its own is small: neither the engine, nor the CRI,
-// nor Kubernetes comes with what it asks the engine by.
+// TestImports: a door in its own process is small. The client imports neither the engine, nor the CRI, nor Kubernetes.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	out, err := testgo.Command(t.Context(), "list", "-deps", "../../api/engine/v1", "./client").Output()

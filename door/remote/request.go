@@ -20,13 +20,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// Bounds of a request, beside enginev1.MaxRequest.
+// Bounds of a request, in addition to enginev1.MaxRequest.
 const (
 	maxDoor  = 32
 	maxKey   = 255
 	maxPorts = 256
-	// maxNumber is above every size, quota and bandwidth that there is, and leaves room
-	// to sum up and multiply.
+	// maxNumber is above every real size, quota and bandwidth, and leaves room for sums and products.
 	maxNumber = math.MaxInt64 >> 8
 )
 
@@ -36,13 +35,13 @@ type request interface {
 	GetDoor() string
 }
 
-// podReference is a request about a pod that is there.
+// podReference is a request about an existing pod.
 type podReference interface {
 	request
 	GetId() string
 }
 
-// check refuses a request that is too large or whose door has no proper name.
+// check refuses a request that is too large or has an invalid door name.
 func check(r request) error {
 	if n := proto.Size(r); n > enginev1.MaxRequest {
 		return failure.Invalid("the request has %d bytes, of at most %d", n, enginev1.MaxRequest)
@@ -54,7 +53,7 @@ func check(r request) error {
 	return nil
 }
 
-// podRequest is what the engine is asked for.
+// podRequest translates a request for the engine.
 func podRequest(r *enginev1.StartRequest) (engine.PodRequest, error) {
 	if err := checkStart(r); err != nil {
 		return engine.PodRequest{}, err
@@ -85,12 +84,12 @@ func podRequest(r *enginev1.StartRequest) (engine.PodRequest, error) {
 	if len(r.GetRecord()) == 0 {
 		return out, nil
 	}
-	record, err := json.Marshal(r.GetRecord()) // the engine keeps JSON, a door has any bytes
+	record, err := json.Marshal(r.GetRecord()) // the engine keeps JSON, but a door's record is any bytes
 	out.Record = record
 	return out, err
 }
 
-// checkStart refuses what no pod can be and the engine does not look at.
+// checkStart refuses impossible values that the engine does not check.
 func checkStart(r *enginev1.StartRequest) error {
 	if r.GetKey() == "" || len(r.GetKey()) > maxKey {
 		return failure.Invalid("the key has %d bytes, of 1 to %d", len(r.GetKey()), maxKey)
@@ -126,7 +125,7 @@ func checkStart(r *enginev1.StartRequest) error {
 	if max(size.GetCpuPeriod(), size.GetCpuShares()) > maxNumber {
 		return failure.Invalid("size.cpu_period or size.cpu_shares is above %d", int64(maxNumber))
 	}
-	if cpu := overhead.GetCpu(); !(cpu >= 0 && cpu <= 1) { // not a number neither
+	if cpu := overhead.GetCpu(); !(cpu >= 0 && cpu <= 1) { // also refuses NaN
 		return failure.Invalid("overhead.cpu is %v, of 0 to 1", cpu)
 	}
 	return oci.CheckSysctls(r.GetSysctls())
@@ -145,13 +144,13 @@ func sizeOf(s *enginev1.Size) engine.Size {
 	}
 }
 
-// message is a pod as a door sees it.
+// message returns a pod as a door sees it.
 func (s *Service) message(p *engine.Pod) *enginev1.Pod {
 	_, key := p.Door()
 	out := &enginev1.Pod{
 		Id: p.ID, Key: key, State: enginev1.Pod_STOPPED, Ips: p.IPs, Directory: s.engine.StateDir(p.ID),
 	}
-	// What is no record of this package's is none.
+	// A record written by another package counts as absent.
 	_ = json.Unmarshal(p.Record, &out.Record)
 	for _, port := range p.Ports {
 		out.Ports = append(out.Ports, &enginev1.Port{

@@ -65,7 +65,7 @@ func TestPodRequest(t *testing.T) {
 	}
 }
 
-// TestRefused: what no pod can be does not reach the engine.
+// TestRefused: an impossible request does not reach the engine.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	start := func(change func(*enginev1.StartRequest)) *enginev1.StartRequest {
@@ -83,7 +83,7 @@ func TestRefused(t *testing.T) {
 		name string
 		r    *enginev1.StartRequest
 		says string
-		code codes.Code // 0: InvalidArgument
+		code codes.Code // 0 means InvalidArgument
 	}{
 		{name: "no door", r: start(func(r *enginev1.StartRequest) { r.Door = "" }), says: "door"},
 		{name: "a door with a slash", r: start(func(r *enginev1.StartRequest) { r.Door = "a/b" }), says: "door"},

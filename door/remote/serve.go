@@ -18,14 +18,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hub"
 )
 
-// shutdownWait bounds the end of calls under way when Serve ends.
+// shutdownWait bounds the wait for running calls when Serve ends.
 const shutdownWait = 5 * time.Second
 
-// backlog is how many events may wait for the service to look at its pods.
+// backlog is the number of events that the service may lag behind.
 const backlog = 64
 
-// Serve serves l, a unix socket, until ctx ends, and closes it. Clients that are neither
-// of the process's user nor root are refused. It returns nil at ctx's end.
+// Serve serves the unix socket l until ctx ends, and closes it. It refuses clients of users other than the process's
+// own and root. It returns nil when ctx ends.
 func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 	server, err := ttrpc.NewServer(ttrpc.WithServerHandshaker(ttrpc.UnixCredentialsFunc(ours)))
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 		<-ctx.Done()
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownWait)
 		defer cancel()
-		// Calls that take longer are cut off: the engine goes on with what they began.
+		// Longer calls are cut off, but the engine finishes their work.
 		_ = errors.Join(server.Shutdown(stop), server.Close())
 	})
 	err = server.Serve(ctx, l)
@@ -52,7 +52,7 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 	return fmt.Errorf("serve doors: %w", err)
 }
 
-// errForeign is what a client of another user is refused with.
+// errForeign is the error for a client of another user.
 var errForeign = errors.New("the client is neither this process's user nor root")
 
 func ours(peer *unix.Ucred) error {
@@ -62,8 +62,8 @@ func ours(peer *unix.Ucred) error {
 	return fmt.Errorf("%w: user %d", errForeign, peer.Uid)
 }
 
-// follow keeps the process while a door's pod runs, whether this process has started or
-// adopted the pod, until ctx ends.
+// follow holds the process while a door's pod runs, whether this process started or adopted the pod. It returns when
+// ctx ends.
 func (s *Service) follow(ctx context.Context) {
 	defer s.letGo()
 	for {
@@ -80,7 +80,7 @@ func (s *Service) follow(ctx context.Context) {
 	}
 }
 
-// listen looks at the pods after each event of a door's pod, until ctx or sub ends.
+// listen updates the hold after each event of a door's pod, until ctx or sub ends.
 func (s *Service) listen(ctx context.Context, sub *hub.Subscription[engine.Event]) {
 	for {
 		select {
@@ -97,7 +97,7 @@ func (s *Service) listen(ctx context.Context, sub *hub.Subscription[engine.Event
 	}
 }
 
-// keep holds the process if a door's pod runs, and lets go of it if none does.
+// keep takes the hold on the process if a door's pod runs, and releases it otherwise.
 func (s *Service) keep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +119,7 @@ func (s *Service) letGo() {
 	s.drop()
 }
 
-// drop is called with mu held.
+// drop releases the hold. It is called with mu held.
 func (s *Service) drop() {
 	if s.release != nil {
 		s.release()

@@ -1,6 +1,5 @@
-// Package remote is the door for doors in other processes: it serves api/engine/v1 over
-// the engine of its process. It translates, and owns nothing but the hold on the
-// process while one of their pods runs.
+// Package remote serves doors in other processes: it offers the engine of its process as api/engine/v1. It only
+// translates. Its own state is the hold on the process while a door's pod runs.
 package remote
 
 import (
@@ -14,32 +13,30 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
-// Service serves the doors of other processes. Its methods may be called at once, and
-// each keeps the process while it runs. What starts or ends a pod runs until that is
-// done, whether or not its client is still there.
+// Service serves the doors of other processes. It is safe for concurrent use, and holds the process during each call. A
+// start or end of a pod runs to its end even if its client disconnects.
 type Service struct {
 	engine *engine.Engine
 	hold   func() (release func())
-	// serving ends with Serve, and what waits for the engine then with it.
+	// serving ends with Serve. Calls that wait for the engine end with it.
 	serving context.Context
 	cease   context.CancelFunc
 
 	mu      sync.Mutex
-	release func() // nil: no pod keeps the process
+	release func() // nil if no pod holds the process
 }
 
 var _ enginev1.EngineService = (*Service)(nil)
 
-// New serves the pods of e, whose owner closes it after Serve has returned. The process
-// stays as long as a hold is not released.
+// New returns a service for the pods of e. The caller closes e after Serve has returned. The process must stay until
+// every hold is released.
 func New(e *engine.Engine, hold func() (release func())) *Service {
 	s := &Service{engine: e, hold: hold}
 	s.serving, s.cease = context.WithCancel(context.Background())
 	return s
 }
 
-// outlast keeps the process until done is called. The context that it returns ends
-// with Serve, and not with the call's client.
+// outlast holds the process until done is called. The returned context ends with Serve, not with the call's client.
 func (s *Service) outlast(ctx context.Context) (lasting context.Context, done func()) {
 	release := s.hold()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -62,7 +59,7 @@ func (s *Service) Start(ctx context.Context, r *enginev1.StartRequest) (*enginev
 	if err != nil {
 		return nil, failure.Wrap(err, "start")
 	}
-	s.keep() // before this call's own hold ends
+	s.keep() // before this call's own hold is released
 	p, err := s.find(r.GetDoor(), func(p *engine.Pod) bool { return p.ID == id })
 	if err != nil {
 		return nil, err // removed meanwhile
@@ -124,7 +121,7 @@ func (s *Service) Remove(ctx context.Context, r *enginev1.RemoveRequest) (*engin
 	return &enginev1.RemoveResponse{}, nil
 }
 
-// end does what ends a pod, unless the pod is not the door's.
+// end stops or removes a pod with do. It does nothing if the door has no such pod.
 func (s *Service) end(ctx context.Context, r podReference, do func(context.Context, string) error) error {
 	ctx, done := s.outlast(ctx)
 	defer done()
@@ -144,7 +141,7 @@ func (s *Service) end(ctx context.Context, r podReference, do func(context.Conte
 	return err
 }
 
-// find returns the door's pod that is wanted.
+// find returns the door's pod that matches wanted.
 func (s *Service) find(door string, wanted func(*engine.Pod) bool) (*engine.Pod, error) {
 	for _, p := range s.engine.Pods() {
 		if of, _ := p.Door(); of == door && wanted(&p) {

@@ -15,8 +15,8 @@ import (
 	run "github.com/bulkhead-project/bulkhead/door/run/client"
 )
 
-// TestStranger: the socket is its user's alone, and a stranger who gets through to it
-// all the same, by a wrong mode, is not served.
+// TestStranger: only the socket's user can connect. If another user connects anyway, because of a wrong mode, the
+// service refuses it.
 func TestStranger(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be another user")
@@ -54,12 +54,12 @@ func TestStranger(t *testing.T) {
 	}
 }
 
-// dialAs connects on a thread that has another user.
+// dialAs connects on a thread with another user ID.
 func dialAs(t *testing.T, uid uintptr, path string) (conn net.Conn, err error) {
 	t.Helper()
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with this goroutine
+		runtime.LockOSThread() // permanently: the thread ends with this goroutine
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uid, uid, uid); errno != 0 {
 			done <- errno
 			return

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestVM: a door has a VM over the socket and talks to its shim, also through the engine
-// that comes after; another door does not see it.
+// TestVM: a door gets a VM over the socket and talks to its shim, also through the next engine. Another door does not
+// see the VM.
 func TestVM(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts VMs")
@@ -33,7 +33,7 @@ func TestVM(t *testing.T) {
 	}
 	first := talk(t, pod)
 	p.end()
-	talk(t, pod) // there is no engine, and the pod goes on
+	talk(t, pod) // no engine runs, and the pod keeps running
 
 	p = serve(t, o)
 	p.kept(t, 1)
@@ -58,8 +58,7 @@ func TestVM(t *testing.T) {
 	enginetest.NothingLeft(t, o)
 }
 
-// talk asks the pod's shim how its VM is, gives it a descriptor, and returns the VM's
-// process.
+// talk asks the pod's shim for the VM's state, sends it a descriptor, and returns the PID of the VM's process.
 func talk(t *testing.T, pod client.Pod) (vm uint32) {
 	t.Helper()
 	ctx := testdeadline.Context(t, time.Minute)

@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/pacedlog"
 )
 
-// Logger writes to stderr what is of that level at least, as text or as JSON. Repeated lines are counted.
+// Logger returns a logger to stderr with a minimum level, in text or JSON. It counts repeated lines.
 func Logger(level, format string) (*slog.Logger, error) {
 	var o slog.HandlerOptions
 	least := new(slog.LevelVar)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestLogger: the log has the format and the least level that it is told.
+// TestLogger: the log has the requested format and minimum level.
 func TestLogger(t *testing.T) {
 	before := os.Stderr
 	defer func() { os.Stderr = before }()

@@ -11,17 +11,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
-// The environment's word on the VMs of pods that state no limit.
+// Environment variables for the VM size of pods without limits.
 const (
 	memoryVariable = "BULKHEAD_DEFAULT_MEMORY"
 	cpusVariable   = "BULKHEAD_DEFAULT_CPUS"
 )
 
-// leastMemory is the least default, in MiB: of less, a guest leaves its containers too little.
+// leastMemory is the smallest default, in MiB. With less, a guest leaves its containers too little.
 const leastMemory = 256
 
-// Size reads the size of the VMs of pods that state no limit: memory is a quantity as "2Gi", cpus a number. Empty ones
-// are those of BULKHEAD_DEFAULT_MEMORY and BULKHEAD_DEFAULT_CPUS, and without these 0, which is what fits the host.
+// Size parses the VM size of pods without limits. memory is a quantity such as "2Gi", and cpus a number. Empty values
+// default to BULKHEAD_DEFAULT_MEMORY and BULKHEAD_DEFAULT_CPUS. Without these, the results are 0, which means a size
+// that fits the host.
 func Size(memory, cpus string) (memoryMiB, vcpus int, err error) {
 	if text := cmp.Or(memory, os.Getenv(memoryVariable)); text != "" {
 		q, err := resource.ParseQuantity(text)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestSize: a setting wins over the environment, and a value that is none is refused by name.
+// TestSize: a flag takes precedence over the environment, and the error for an invalid value names its source.
 func TestSize(t *testing.T) {
 	for _, c := range []struct {
 		name, memory, cpus, memoryEnv, cpusEnv string

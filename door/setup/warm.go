@@ -1,4 +1,4 @@
-// Package setup reads the settings that the programs of doors have in common.
+// Package setup parses the settings that all doors share.
 package setup
 
 import (
@@ -10,15 +10,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 )
 
-// Warm reads BULKHEAD_WARM:
+// Warm parses BULKHEAD_WARM:
 //
-//	on, or empty    pods' VMs are forks of warm ones
+//	on, or empty    VMs are forks of warm VMs
 //	off             no VM is kept warm
-//	namespace       as on, and pods of different namespaces are no forks of the same VM
-//	label=KEY       as on, and pods with different values of that label are none; those
-//	                without the label are as those whose value is empty
+//	namespace       as on, but namespaces do not share warm VMs
+//	label=KEY       as on, but pods share warm VMs only with pods that have the same
+//	                value of that label; a missing label counts as empty
 //
-// tenant is nil where pods are not told apart.
+// tenant is nil if all pods share warm VMs.
 func Warm(text string) (noForks bool, tenant func(engine.Identity) string, err error) {
 	switch text {
 	case "", "on":

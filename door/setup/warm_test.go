@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 )
 
-// TestWarm: each value of BULKHEAD_WARM tells tenants apart as it says, or is refused.
+// TestWarm: each value of BULKHEAD_WARM separates tenants as documented, or is refused.
 func TestWarm(t *testing.T) {
 	who := engine.Identity{Name: "p", Namespace: "shop", Labels: map[string]string{"tenant": "red", "example.org/team": "blue"}}
 	for _, c := range []struct {

@@ -1,5 +1,5 @@
-// Package streams serves what clients of exec, attach and port-forward send and get, from the streams
-// that an engine opens: it is what doors give to the kubelets' library of streams.
+// Package streams connects the kubelet's streaming library with the streams of an engine. Doors use it to serve exec,
+// attach and port-forward.
 package streams
 
 import (
@@ -15,8 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// Of connects the library's clients with an engine's streams. The library calls it when a client
-// has come.
+// Of implements the library's Runtime with an engine's streams. The library calls it when a client has connected.
 type Of struct{ Engine *engine.Engine }
 
 var _ streaming.Runtime = Of{}
@@ -35,15 +34,15 @@ func (o Of) Exec(ctx context.Context, id string, cmd []string, in io.Reader, out
 	return carry(ctx, to, err, in, out, errs, resize)
 }
 
-// sizeWait bounds how long a command waits for the size of its terminal. Clients that know it send it at once.
+// sizeWait is how long a command waits for the size of its terminal. Clients that know the size send it at once.
 const sizeWait = 300 * time.Millisecond
 
-// firstSize is the size that the client sends first, zero for one that sends none in time.
+// firstSize returns the first size that the client sends, or zero if none comes in time.
 func firstSize(ctx context.Context, resize <-chan remotecommand.TerminalSize) stream.Size {
 	ctx, cancel := context.WithTimeout(ctx, sizeWait)
 	defer cancel()
 	select {
-	case size := <-resize: // zero where it is closed
+	case size := <-resize: // zero if the channel is closed
 		return stream.Size{Width: size.Width, Height: size.Height}
 	case <-ctx.Done():
 		return stream.Size{}
@@ -60,7 +59,7 @@ func (o Of) Attach(ctx context.Context, id string, in io.Reader, out, errs io.Wr
 	return carry(ctx, to, err, in, out, errs, resize)
 }
 
-// carry connects a client with a process, until that ends.
+// carry connects a client with a process until the process ends.
 func carry(
 	ctx context.Context, to engine.Stream, err error, in io.Reader, out, errs io.Writer, resize <-chan remotecommand.TerminalSize,
 ) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// TestFirstSize: a command starts with the size that its client sends first, and without one that sends none.
+// TestFirstSize: a command starts with the size that its client sends first, or without one.
 func TestFirstSize(t *testing.T) {
 	t.Parallel()
 	sizes := make(chan remotecommand.TerminalSize, 2)

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testlogind"
 )
 
-// say sends a word of logind's to one client alone, whatever that asked to hear, and waits until the bus has it.
+// say sends logind's signal to one client, whatever signals that client subscribed to, and waits until the bus has it.
 func say(t *testing.T, conn *dbus.Conn, to string, from dbus.ObjectPath, down bool) {
 	t.Helper()
 	conn.Send(&dbus.Message{Type: dbus.TypeSignal, Flags: dbus.FlagNoReplyExpected, Headers: map[dbus.HeaderField]dbus.Variant{
@@ -23,8 +23,8 @@ func say(t *testing.T, conn *dbus.Conn, to string, from dbus.ObjectPath, down bo
 	}
 }
 
-// TestForged: what another client says in logind's place does nothing, to all or to the node alone, and neither does what
-// logind says of another object.
+// TestForged: logind's signal from another client is ignored, whether broadcast or sent to the node alone. So is
+// logind's signal about another object.
 func TestForged(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 30*time.Second)
@@ -61,7 +61,7 @@ func TestForged(t *testing.T) {
 	}
 }
 
-// TestLogindAgain: what a logind says that comes after another counts, also where it has said it already.
+// TestLogindAgain: the signal of a restarted logind counts, even if the earlier logind sent the same one.
 func TestLogindAgain(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 60*time.Second)
@@ -72,12 +72,12 @@ func TestLogindAgain(t *testing.T) {
 	l.Prepare(t, true)
 	w.changed(ctx, t, true)
 	lock.Released(ctx, t)
-	_ = l.Conn.Close() // it is called off meanwhile
+	_ = l.Conn.Close() // the shutdown is cancelled meanwhile
 	l = testlogind.Start(t, address, time.Minute, false)
 	w.changed(ctx, t, false)
 	l.Lock(ctx, t)
 	_ = l.Conn.Close()
-	l = testlogind.Start(t, address, time.Minute, true) // which gives no lock any more
+	l = testlogind.Start(t, address, time.Minute, true) // refuses locks from now on
 	w.changed(ctx, t, true)
 	l.Prepare(t, false)
 	w.changed(ctx, t, false)

@@ -6,18 +6,18 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// hears takes the signals of a connection as they come, and keeps the last word of each kind. Whoever is on the bus can
-// send a signal in logind's name, also to one client alone, so what counts is the sender, which the bus writes: nothing
-// of another's is kept.
+// hears receives the signals of a connection and keeps the last one of each kind. Any client of the bus can send a
+// signal with logind's interface, also to one client alone. So hears checks the sender, which the bus sets, and drops
+// the signals of other senders.
 type hears struct {
-	from   atomic.Pointer[string] // logind's own name on the bus, nil while it is not known
-	words  chan bool              // that the machine goes down, or not after all
-	owners chan string            // whose logind's name is from then on
+	from   atomic.Pointer[string] // logind's unique name on the bus; nil while unknown
+	words  chan bool              // true for a shutdown, false for a cancelled one
+	owners chan string            // logind's new unique names
 }
 
 func newHears() *hears { return &hears{words: make(chan bool, 1), owners: make(chan string, 1)} }
 
-// DeliverSignal implements dbus.SignalHandler. It is called by the connection's reader alone.
+// DeliverSignal implements dbus.SignalHandler. Only the connection's reader calls it.
 func (h *hears) DeliverSignal(iface, name string, signal *dbus.Signal) {
 	from := h.from.Load()
 	switch {
@@ -38,7 +38,7 @@ func (h *hears) DeliverSignal(iface, name string, signal *dbus.Signal) {
 	}
 }
 
-// replace has a channel of one place, to which nobody else sends, hold a value in the place of the one that was not taken.
+// replace puts a value into a channel of capacity one, in place of an unread one. It must be the channel's only sender.
 func replace[T any](c chan T, value T) {
 	select {
 	case <-c:

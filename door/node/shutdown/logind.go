@@ -10,7 +10,7 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// The names of logind on the bus.
+// Names of logind on the bus.
 const (
 	service   = "org.freedesktop.login1"
 	manager   = service + ".Manager"
@@ -18,7 +18,7 @@ const (
 	preparing = "PrepareForShutdown"
 )
 
-// The names of the bus itself.
+// Names of the bus itself.
 const (
 	busName      = "org.freedesktop.DBus"
 	ownerChanged = "NameOwnerChanged"
@@ -27,16 +27,16 @@ const (
 // callTimeout bounds a call of logind.
 const callTimeout = 10 * time.Second
 
-// logind is a connection to it. Its methods are called by one at a time.
+// logind is a connection to logind. It is not safe for concurrent use.
 type logind struct {
 	conn  *dbus.Conn
 	hears *hears
-	owner string   // whose the name is on the bus
-	lock  *os.File // the inhibitor's, nil for none
+	owner string   // logind's unique name on the bus
+	lock  *os.File // the inhibitor lock; nil if not held
 }
 
-// connect follows logind's word that the machine goes down, on the bus of that address. What it has said before is to be
-// asked for by down.
+// connect subscribes to logind's shutdown signals on the bus with that address. The caller must ask down for the state
+// before.
 func connect(ctx context.Context, address string) (*logind, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -59,7 +59,7 @@ func connect(ctx context.Context, address string) (*logind, error) {
 	return l, nil
 }
 
-// follow has signals come, and finds out whose they must be.
+// follow subscribes to the signals and learns logind's unique name, their only valid sender.
 func (l *logind) follow(ctx context.Context) error {
 	err := l.conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(busName), dbus.WithMatchInterface(busName),
 		dbus.WithMatchMember(ownerChanged), dbus.WithMatchArg(0, service))
@@ -71,7 +71,7 @@ func (l *logind) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A logind that does not run yet is started by this.
+	// This call starts a logind that is not running yet.
 	if err := l.conn.Object(service, path).CallWithContext(ctx, "org.freedesktop.DBus.Peer.Ping", 0).Err; err != nil {
 		return err
 	}
@@ -84,21 +84,21 @@ func (l *logind) follow(ctx context.Context) error {
 
 func (l *logind) close() {
 	l.release()
-	_ = l.conn.Close() // nothing is sent any more
+	_ = l.conn.Close() // everything was sent
 }
 
-// delay is how long logind holds up the machine's end at most.
+// delay returns the longest time that logind delays a shutdown.
 func (l *logind) delay(ctx context.Context) (time.Duration, error) {
 	us, err := property[uint64](ctx, l, "InhibitDelayMaxUSec")
 	return time.Duration(min(us, 1<<40)) * time.Microsecond, err
 }
 
-// down tells whether the machine is about to go down.
+// down reports whether the host is about to shut down.
 func (l *logind) down(ctx context.Context) (bool, error) {
 	return property[bool](ctx, l, "PreparingForShutdown")
 }
 
-// property is one of logind's.
+// property returns a property of logind.
 func property[T any](ctx context.Context, l *logind, name string) (value T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -114,7 +114,7 @@ func property[T any](ctx context.Context, l *logind, name string) (value T, err 
 	return value, nil
 }
 
-// inhibit holds the machine's end up from now on, if it does not already.
+// inhibit takes the inhibitor lock unless it is already held.
 func (l *logind) inhibit(ctx context.Context) error {
 	if l.lock != nil {
 		return nil
@@ -131,15 +131,15 @@ func (l *logind) inhibit(ctx context.Context) error {
 	return nil
 }
 
-// release lets the machine go down.
+// release releases the inhibitor lock, so that the host can shut down.
 func (l *logind) release() {
 	if l.lock != nil {
-		_ = l.lock.Close() // nothing was written
+		_ = l.lock.Close() // not written to
 		l.lock = nil
 	}
 }
 
-// next is logind's next word: true that the machine goes down, false that it does not after all.
+// next waits for logind's next signal. It returns true for a shutdown, and false for a cancelled one.
 func (l *logind) next(ctx context.Context) (down bool, err error) {
 	for {
 		select {

@@ -1,5 +1,5 @@
-// Package shutdown ends a node's pods before its machine goes down: it holds logind's inhibitor lock, hears
-// from logind that the machine is to go down, ends the pods, the critical ones last, and lets go.
+// Package shutdown ends a node's pods before the host shuts down. It holds an inhibitor lock of logind, receives
+// logind's shutdown signal, ends the pods, critical ones last, and releases the lock.
 package shutdown
 
 import (
@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Reason and Message are those of a pod that is ended so, RejectReason and RejectMessage of one that comes
-// too late, and NodeMessage is the node's, in a kubelet's words.
+// Reason and Message are set on pods that the shutdown ends. RejectReason and RejectMessage are set on pods that arrive
+// too late. NodeMessage is for the Node. All are the kubelet's texts.
 const (
 	Reason        = "Terminated"
 	Message       = "Pod was terminated in response to imminent node shutdown."
@@ -23,32 +23,31 @@ const (
 	NodeMessage   = "node is shutting down"
 )
 
-// Options are a Manager's. All but Address and Logger are required.
+// Options configures a Manager. All fields but Address and Logger are required.
 type Options struct {
-	// Period is how long the machine's end is held up at most, Critical is how much of it is for
-	// critical pods.
+	// Period is the longest delay of the host's shutdown. Critical is its part for critical pods.
 	Period, Critical time.Duration
-	// Address is that of the bus on which logind is; empty is the system's.
+	// Address is the D-Bus address of logind. If it is empty, logind is on the system bus.
 	Address string
-	// Pods are those that run, IsCritical tells which of them end last.
+	// Pods returns the running pods. IsCritical reports which of them end last.
 	Pods       func() []*corev1.Pod
 	IsCritical func(*corev1.Pod) bool
-	// End ends a pod within grace, in seconds, and returns when it has ended and that was told.
+	// End ends a pod within grace, in seconds. It returns when the pod has ended and its end was reported.
 	End func(ctx context.Context, pod *corev1.Pod, grace int64) error
-	// Changed is called when Ending has changed; it must not block.
+	// Changed is called when Ending has changed. It must not block.
 	Changed func()
-	// Warn tells of the node.
+	// Warn publishes a warning event about the node.
 	Warn   func(reason, message string)
 	Logger *slog.Logger
 }
 
-// Manager waits for the machine's end. Its methods may be called at once; its owner calls Run once.
+// Manager waits for the host's shutdown. It is safe for concurrent use. The caller must call Run once.
 type Manager struct {
 	o      Options
 	ending atomic.Bool
 }
 
-// New makes a manager.
+// New returns a Manager.
 func New(o Options) *Manager {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -56,7 +55,7 @@ func New(o Options) *Manager {
 	return &Manager{o: o}
 }
 
-// Ending tells whether the machine is about to go down, and in whose words.
+// Ending reports whether the host is about to shut down, with the message for the Node.
 func (m *Manager) Ending() (message string, ending bool) { return NodeMessage, m.ending.Load() }
 
 // firstPause and lastPause bound the pauses between attempts to reach logind.
@@ -65,8 +64,8 @@ const (
 	lastPause  = time.Minute
 )
 
-// Run serves until ctx ends. Where logind cannot be reached that is told, and tried again: until it succeeds the
-// machine's end is not held up.
+// Run works until ctx ends. If logind cannot be reached, Run reports that and retries. Until it succeeds, the host's
+// shutdown is not delayed.
 func (m *Manager) Run(ctx context.Context) {
 	pause, told := firstPause, ""
 	for {
@@ -94,7 +93,7 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 }
 
-// serve follows logind until the connection ends.
+// serve follows logind's signals until the connection ends.
 func (m *Manager) serve(ctx context.Context) error {
 	l, err := connect(ctx, m.o.Address)
 	if err != nil {
@@ -112,7 +111,7 @@ func (m *Manager) serve(ctx context.Context) error {
 		period = delay
 	}
 	m.o.Logger.Info("pods are ended before the machine goes down", "within", period)
-	// Before it was connected something may have been said, or called off.
+	// Before the connection, a shutdown may have been started or cancelled.
 	down, err := l.down(ctx)
 	for ; err == nil; down, err = l.next(ctx) {
 		if m.ending.Swap(down) != down {
@@ -131,7 +130,7 @@ func (m *Manager) serve(ctx context.Context) error {
 	return err
 }
 
-// end ends the pods: the critical ones when the others have ended, or their time is over.
+// end ends the pods. The critical pods follow when the others have ended or their time is over.
 func (m *Manager) end(ctx context.Context, period time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, period)
 	defer cancel()
@@ -146,7 +145,7 @@ func (m *Manager) end(ctx context.Context, period time.Duration) {
 }
 
 func (m *Manager) endGroup(ctx context.Context, pods []*corev1.Pod, period time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, max(period, time.Second)) // those without any time are killed nevertheless
+	ctx, cancel := context.WithTimeout(ctx, max(period, time.Second)) // pods without any time are still killed
 	defer cancel()
 	var all sync.WaitGroup
 	for _, pod := range pods {

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testlogind"
 )
 
-// world is a node's side.
+// world is the node that a Manager acts on.
 type world struct {
 	mu      sync.Mutex
 	ended   []string
@@ -76,8 +76,8 @@ func (w *world) changed(ctx context.Context, t *testing.T, want bool) {
 	}
 }
 
-// TestShutdown: the machine's end is held up until the pods have ended, or their time is over, the critical ones last;
-// when it is called off, the next one is held up again.
+// TestShutdown: the shutdown is delayed until the pods have ended or their time is over, critical pods last. After a
+// cancelled shutdown, the next one is delayed again.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 30*time.Second)
@@ -98,7 +98,7 @@ func TestShutdown(t *testing.T) {
 	l.Lock(ctx, t)
 }
 
-// TestShortDelay: what logind does not wait for is not waited for.
+// TestShortDelay: the Manager takes no longer than logind waits.
 func TestShortDelay(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 30*time.Second)
@@ -115,7 +115,7 @@ func TestShortDelay(t *testing.T) {
 	}
 }
 
-// TestWithoutLogind: that there is none is told, and one that comes is found.
+// TestWithoutLogind: a missing logind is reported, and it is found when it starts.
 func TestWithoutLogind(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 30*time.Second)

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/machine"
 )
 
-// subject is a container of a page of cAdvisor's: of a pod, its sum, without an image and a name, or of one of its
+// subject is one entry on cAdvisor's page: a whole pod, with empty container and image labels, or one of its
 // containers.
 type subject struct {
 	labels     string
@@ -26,13 +26,13 @@ type subject struct {
 	interfaces []*runtimeapi.NetworkInterfaceUsage
 }
 
-// family is one of the figures, of a container that has it. Each value has labels beside the container's, or "".
+// family is one metric. of yields its values for a subject, each with additional labels or "".
 type family struct {
 	name, kind, help string
 	of               func(*subject, func(labels string, value float64))
 }
 
-// families are those of cAdvisor that can be told of a VM's containers and are usually asked for.
+// families are the commonly used metrics of cAdvisor that exist for a VM's containers.
 var families = []family{
 	{"container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in seconds.", func(
 		s *subject, tell func(string, float64),
@@ -90,7 +90,7 @@ func traffic(name, help string, value func(*runtimeapi.NetworkInterfaceUsage) ui
 	}}
 }
 
-// cadvisor writes what a kubelet's /metrics/cadvisor has.
+// cadvisor writes the page of a kubelet's /metrics/cadvisor.
 func (n *Node) cadvisor(ctx context.Context, w io.Writer) error {
 	list, err := n.pods(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (n *Node) cadvisor(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// subjects are a pod's and those of its containers.
+// subjects returns a pod and its containers.
 func subjects(p *runtimeapi.PodSandboxStats, status corev1.PodStatus) []subject {
 	meta, linux := p.GetAttributes().GetMetadata(), p.GetLinux()
 	of := func(container, id, image, name string) string {
@@ -154,7 +154,7 @@ func subjects(p *runtimeapi.PodSandboxStats, status corev1.PodStatus) []subject 
 	return all
 }
 
-// found is what a status tells of a container of an id.
+// found returns the image and start time of the container with an id.
 func found(status corev1.PodStatus, id string) (image string, started time.Time) {
 	for _, list := range lists(&status) {
 		for i := range list {

@@ -7,8 +7,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/usage"
 )
 
-// addFiles adds to a pod's figures what it has written, and what lies in its volumes. What the pod shares with others has the size of
-// the node's file system, which is nil if that is not known.
+// addFiles adds the usage of a pod's layers, logs and volumes to its statistics. For storage that pods share, the
+// capacity is the node's file system, of. It is nil if unknown.
 func addFiles(to *statsapi.PodStats, p *usage.Pod, of *statsapi.FsStats) {
 	now := metav1.Now()
 	ephemeral := p.Ephemeral()
@@ -43,7 +43,7 @@ func addFiles(to *statsapi.PodStats, p *usage.Pod, of *statsapi.FsStats) {
 	}
 }
 
-// within is what lies on a file system of the node.
+// within returns the usage on a file system of the node.
 func within(of *statsapi.FsStats, at metav1.Time, used usage.Files) *statsapi.FsStats {
 	out := &statsapi.FsStats{Time: at, UsedBytes: &used.Bytes, InodesUsed: &used.Inodes}
 	if of != nil {

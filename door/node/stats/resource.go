@@ -11,7 +11,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// Register adds the paths to a server's.
+// Register adds the paths to a server.
 func (n *Node) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /stats/summary", func(w http.ResponseWriter, r *http.Request) {
 		s, err := n.Summary(r.Context())
@@ -20,7 +20,7 @@ func (n *Node) Register(mux *http.ServeMux) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(s) // of plain data; the client may have gone
+		_ = json.NewEncoder(w).Encode(s) // plain data; the client may have gone
 	})
 	mux.HandleFunc("GET /metrics/resource", func(w http.ResponseWriter, r *http.Request) {
 		s, err := n.Summary(r.Context())
@@ -42,22 +42,22 @@ func (n *Node) Register(mux *http.ServeMux) {
 	})
 }
 
-// text is the format of Prometheus.
+// text is the content type of the Prometheus format.
 const text = "text/plain; version=0.0.4; charset=utf-8"
 
-// page writes figures in the format of Prometheus.
+// page writes metrics in the Prometheus format.
 type page struct{ w io.Writer }
 
 func (p page) head(name, kind, help string) {
 	fmt.Fprintf(p.w, "# HELP %s [STABLE] %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
-// plain is a head of what is not stable.
+// plain writes the head of a metric that is not stable.
 func (p page) plain(name, kind, help string) {
 	fmt.Fprintf(p.w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
-// bare is a figure of now.
+// bare writes a value without a timestamp.
 func (p page) bare(name, labels string, value float64) {
 	if labels != "" {
 		labels = "{" + labels + "}"
@@ -72,7 +72,7 @@ func (p page) figure(name, labels string, value float64, at metav1.Time) {
 	fmt.Fprintf(p.w, "%s%s %g %d\n", name, labels, value, at.UnixMilli())
 }
 
-// figures are of processors and memory, in a kubelet's units.
+// figures writes CPU or memory usage in the kubelet's units.
 func (p page) figures(of, labels string, cpu *statsapi.CPUStats, memory *statsapi.MemoryStats, kind string) {
 	switch {
 	case kind == "cpu" && cpu != nil:
@@ -82,7 +82,7 @@ func (p page) figures(of, labels string, cpu *statsapi.CPUStats, memory *statsap
 	}
 }
 
-// resource writes what a kubelet's /metrics/resource has. Names are the API's, without quotes.
+// resource writes the page of a kubelet's /metrics/resource. Names need no escaping, because the API restricts them.
 func resource(w io.Writer, s *statsapi.Summary) {
 	p := page{w}
 	for _, kind := range []struct{ name, suffix, kind, help string }{

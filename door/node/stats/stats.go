@@ -1,5 +1,5 @@
-// Package stats tells what a node and its pods use, as a kubelet does: a summary in JSON, and figures in the
-// format of Prometheus, which metrics-server reads for kubectl top.
+// Package stats reports the resource usage of a node and its pods like a kubelet: a summary in JSON, and metrics in the
+// Prometheus format, which metrics-server reads for kubectl top.
 package stats
 
 import (
@@ -19,16 +19,16 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/usage"
 )
 
-// Node is what is measured: a node by its name, and the directory whose file system has its pods' disks.
+// Node describes the node: its name, and a directory on the file system with its pods' disks.
 type Node struct {
 	Name, Dir string
-	// Source tells what the node's pods use.
+	// Source returns the usage of the node's pods.
 	Source func(context.Context) (map[types.UID]usage.Pod, error)
-	// Statuses are those of the node's pods; nil is nobody who knows them.
+	// Statuses returns the statuses of the node's pods. It may be nil.
 	Statuses func() map[types.UID]corev1.PodStatus
 }
 
-// Summary is what the node and its pods use now.
+// Summary returns the current usage of the node and its pods.
 func (n *Node) Summary(ctx context.Context) (*statsapi.Summary, error) {
 	list, err := n.pods(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func (n *Node) Summary(ctx context.Context) (*statsapi.Summary, error) {
 	return out, nil
 }
 
-// pods are what the node's pods use, in the order of their names.
+// pods returns the usage of the node's pods, sorted by name.
 func (n *Node) pods(ctx context.Context) ([]usage.Pod, error) {
 	all, err := n.Source(ctx)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/usage"
 )
 
-// source has one pod of one container, or fails.
+// source has one pod with one container, or fails.
 type source struct{ err error }
 
 func (s source) usages(context.Context) (map[types.UID]usage.Pod, error) {
@@ -43,7 +43,7 @@ func (s source) usages(context.Context) (map[types.UID]usage.Pod, error) {
 	}}, "v": {Stats: &runtimeapi.PodSandboxStats{Attributes: &runtimeapi.PodSandboxAttributes{}}}}, s.err
 }
 
-// statuses are those of the pod, which took three seconds to start.
+// statuses returns the status of the pod, which took three seconds to start.
 func statuses() map[types.UID]corev1.PodStatus {
 	began := metav1.NewTime(time.Unix(1000, 0))
 	return map[types.UID]corev1.PodStatus{"u": {
@@ -56,7 +56,7 @@ func statuses() map[types.UID]corev1.PodStatus {
 	}}
 }
 
-// TestFigures: each path tells of the node, its pods and their containers; a runtime that does not answer is told.
+// TestFigures: each path reports the node, its pods and their containers. It fails if the runtime does not answer.
 func TestFigures(t *testing.T) {
 	t.Parallel()
 	ask := func(s source, path string) (int, string) {
@@ -92,15 +92,15 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestFiles: a pod's ephemeral storage is what its containers have written, their logs and its emptyDirs on the disk; what lies in its
-// volumes is told of each.
+// TestFiles: a pod's ephemeral storage is the sum of its containers' layers, its logs and its emptyDirs on disk. The
+// usage of each volume is reported too.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	s, err := (&Node{Name: "node", Dir: t.TempDir(), Source: source{}.usages}).Summary(t.Context())
 	if err != nil || len(s.Pods) != 2 {
 		t.Fatalf("%v, %v", s, err)
 	}
-	p := s.Pods[1] // the one without a name comes first
+	p := s.Pods[1] // the pod without a name comes first
 	text := func(f *statsapi.FsStats) string {
 		if f == nil {
 			return "nothing"

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// statuses are those of the node's pods.
+// statuses returns the statuses of the node's pods.
 func (n *Node) statuses() map[types.UID]corev1.PodStatus {
 	if n.Statuses == nil {
 		return nil
@@ -13,7 +13,7 @@ func (n *Node) statuses() map[types.UID]corev1.PodStatus {
 	return n.Statuses()
 }
 
-// lists are all of a pod's containers.
+// lists returns the statuses of all of a pod's containers.
 func lists(status *corev1.PodStatus) [][]corev1.ContainerStatus {
 	return [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses}
 }

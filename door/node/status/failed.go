@@ -7,11 +7,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// podFailed is a kubelet's reason of conditions that are false because the pod has failed.
+// podFailed is the kubelet's reason for conditions that are false because the pod has failed.
 const podFailed = "PodFailed"
 
-// failed is the status of a pod of which the machine has nothing, and that has not ended as it was told of last: it is
-// not ready, and containers that ran are gone, nobody knows how.
+// failed returns the status of an unfinished pod that the runner has lost. The pod is not ready, and its running
+// containers have ended in an unknown way.
 func failed(old *corev1.PodStatus, reason, message string) corev1.PodStatus {
 	next := *old.DeepCopy()
 	next.Phase, next.Reason, next.Message = corev1.PodFailed, reason, message
@@ -40,7 +40,7 @@ func failed(old *corev1.PodStatus, reason, message string) corev1.PodStatus {
 	return next
 }
 
-// lost has a container that ran as it was told of last have ended, as a kubelet does with one that it does not find.
+// lost marks a running container as terminated, like a kubelet that does not find it.
 func lost(c *corev1.ContainerStatus) {
 	if c.State.Running == nil {
 		return

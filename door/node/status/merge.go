@@ -14,9 +14,8 @@ var own = []corev1.PodConditionType{
 	corev1.PodResizePending, corev1.PodResizeInProgress,
 }
 
-// merge lays what the machine says of a pod over what the API server has: the conditions of
-// others stay, and so does what a node does not know. A pod that has ended stays so; a mirror does not, for the static pod that
-// it shows may run again.
+// merge combines the runner's status with the API server's. It keeps the conditions of other writers and the fields
+// that a node does not set. An ended pod keeps its phase. A mirror pod does not, because its static pod may run again.
 func merge(old *corev1.PodStatus, now corev1.PodStatus, mirror bool) corev1.PodStatus {
 	next := *now.DeepCopy()
 	next.Conditions = nil
@@ -49,12 +48,12 @@ func merge(old *corev1.PodStatus, now corev1.PodStatus, mirror bool) corev1.PodS
 	return next
 }
 
-// disrupted tells whether a condition is that of a pod which the node itself ends: it is others' as well.
+// disrupted reports whether the node itself set the DisruptionTarget condition, which other writers may set too.
 func disrupted(now *corev1.PodStatus, kind corev1.PodConditionType) bool {
 	return kind == corev1.DisruptionTarget && slices.ContainsFunc(now.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
 }
 
-// kept is a condition with the time at which the API server saw it change.
+// kept returns a condition with the API server's transition time if its status is unchanged.
 func kept(old *corev1.PodStatus, c corev1.PodCondition) corev1.PodCondition {
 	for _, before := range old.Conditions {
 		if before.Type == c.Type && before.Status == c.Status {

@@ -1,6 +1,5 @@
-// Package status tells an API server of the statuses of a node's pods. It patches what has
-// changed, with the pod's UID as a precondition, so that a pod of the same name is never meant;
-// of the conditions only those that a node owns.
+// Package status reports the statuses of a node's pods to an API server. It patches only changes, and of the conditions
+// only the node's own. The pod's UID is a precondition, so that a patch never hits another pod of the same name.
 package status
 
 import (
@@ -26,28 +25,28 @@ import (
 )
 
 const (
-	// workers are how many statuses are told at once.
+	// workers is the number of statuses reported concurrently.
 	workers = 16
-	// gather is how long changes of a status wait for the next ones, to be told with them.
+	// gather is how long a change waits for further changes, which are reported with it.
 	gather = 100 * time.Millisecond
-	// firstPause and lastPause bound the pauses of what fails.
+	// firstPause and lastPause bound the pauses between retries.
 	firstPause = 250 * time.Millisecond
 	lastPause  = 30 * time.Second
 )
 
-// Options are a Reporter's. All but Gather and Logger are required.
+// Options configures a Reporter. All fields but Gather and Logger are required.
 type Options struct {
 	Client kubernetes.Interface
-	// Pod is a pod as the API server had it last, nil for none.
+	// Pod returns a pod as the API server had it last, or nil.
 	Pod func(types.UID) *corev1.Pod
-	// Status is a pod's status as the machine has it; false is none.
+	// Status returns the runner's status of a pod, and false if it has none.
 	Status func(types.UID) (corev1.PodStatus, bool)
-	// Gather is 100 ms if 0.
+	// Gather defaults to 100 ms.
 	Gather time.Duration
 	Logger *slog.Logger
 }
 
-// Reporter tells of statuses. Its methods may be called at once.
+// Reporter reports statuses. It is safe for concurrent use.
 type Reporter struct {
 	o     Options
 	queue workqueue.TypedRateLimitingInterface[types.UID]
@@ -56,15 +55,14 @@ type Reporter struct {
 	last map[types.UID]*told
 }
 
-// told is what the API server has answered last for a pod. Its lock is held while a pod is
-// told of.
+// told is the API server's last answer for a pod. Its lock is held while the pod's status is reported.
 type told struct {
 	sync.Mutex
 	version string
 	status  corev1.PodStatus
 }
 
-// New makes a Reporter, whose owner calls Run once.
+// New returns a Reporter. The caller must call Run once.
 func New(o Options) *Reporter {
 	o.Gather = cmp.Or(o.Gather, gather)
 	if o.Logger == nil {
@@ -74,10 +72,10 @@ func New(o Options) *Reporter {
 	return &Reporter{o: o, queue: workqueue.NewTypedRateLimitingQueue(limiter), last: map[types.UID]*told{}}
 }
 
-// Changed says that the status of a pod has changed. It does not block.
+// Changed notes that the status of a pod has changed. It does not block.
 func (r *Reporter) Changed(uid types.UID) { r.queue.AddAfter(uid, r.o.Gather) }
 
-// Run tells of what has changed until ctx ends.
+// Run reports changes until ctx ends.
 func (r *Reporter) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for range workers {
@@ -98,7 +96,7 @@ func (r *Reporter) next(ctx context.Context) bool {
 	}
 	defer r.queue.Done(uid)
 	pod := r.o.Pod(uid)
-	if pod == nil { // of no API server, or not any more
+	if pod == nil { // not in the API server, or no longer
 		r.Forget(uid)
 		r.queue.Forget(uid)
 		return true
@@ -114,8 +112,8 @@ func (r *Reporter) next(ctx context.Context) bool {
 	return true
 }
 
-// Report patches the status of a pod as the machine has it now. It succeeds for a pod that the
-// API server, or the machine, does not have.
+// Report patches the status of a pod to the runner's current one. It succeeds if the API server or the runner does not
+// have the pod.
 func (r *Reporter) Report(ctx context.Context, pod *corev1.Pod) error {
 	return r.patch(ctx, pod, func(old *corev1.PodStatus) (corev1.PodStatus, bool) {
 		now, found := r.o.Status(pod.UID)
@@ -124,8 +122,8 @@ func (r *Reporter) Report(ctx context.Context, pod *corev1.Pod) error {
 	})
 }
 
-// Fail patches the status of a pod that the machine does not have: it has failed, and nothing of it runs. One that
-// has ended, as the API server has told last, stays as it ended.
+// Fail sets the status of a pod that the runner does not have to Failed, with no running container. A pod that has
+// ended according to the API server keeps its status.
 func (r *Reporter) Fail(ctx context.Context, pod *corev1.Pod, reason, message string) error {
 	return r.patch(ctx, pod, func(old *corev1.PodStatus) (corev1.PodStatus, bool) {
 		if podstatus.Ended(old) {
@@ -135,7 +133,7 @@ func (r *Reporter) Fail(ctx context.Context, pod *corev1.Pod, reason, message st
 	})
 }
 
-// Forget drops what is kept of a pod.
+// Forget drops the notes about a pod.
 func (r *Reporter) Forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -151,7 +149,7 @@ func (r *Reporter) of(uid types.UID) *told {
 	return r.last[uid]
 }
 
-// patch makes the status that next makes of the newest one that is known.
+// patch replaces the newest known status by the one that next returns.
 func (r *Reporter) patch(ctx context.Context, pod *corev1.Pod, next func(old *corev1.PodStatus) (corev1.PodStatus, bool)) error {
 	last := r.of(pod.UID)
 	last.Lock()
@@ -174,7 +172,7 @@ func (r *Reporter) patch(ctx context.Context, pod *corev1.Pod, next func(old *co
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	if apierrors.IsConflict(err) { // it may be another pod's name by now
+	if apierrors.IsConflict(err) { // the name may belong to another pod by now
 		if now := r.o.Pod(pod.UID); now == nil || now.UID != pod.UID {
 			return nil
 		}
@@ -187,15 +185,13 @@ func (r *Reporter) patch(ctx context.Context, pod *corev1.Pod, next func(old *co
 	return nil
 }
 
-// newer tells whether version a of an object is b or comes after it. A version that is not known
-// is older than any.
+// newer reports whether version a of an object is b or later. An unknown version is older than any.
 func newer(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order >= 0
 }
 
-// diff is the patch from one status to another, with the UID as a precondition; nil where they
-// are the same.
+// diff returns the patch from one status to another with the UID as a precondition, or nil if they are equal.
 func diff(uid types.UID, old, next *corev1.PodStatus) ([]byte, error) {
 	before, err := json.Marshal(corev1.Pod{Status: *old})
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// world is a Reporter of one pod.
+// world is a Reporter with one pod.
 type world struct {
 	t      *testing.T
 	client *fake.Clientset
@@ -29,7 +29,7 @@ type world struct {
 	mu      sync.Mutex
 	now     corev1.PodStatus
 	has     bool
-	gone    bool // from the API server
+	gone    bool // removed from the API server
 	patches []string
 	fail    error // of each patch
 	react   func(patch string) *corev1.Pod
@@ -82,7 +82,7 @@ func inWorld(t *testing.T, test func(*testing.T, *world)) {
 	})
 }
 
-// set changes the status, and lets it be told.
+// set changes the status and waits until it is reported.
 func (w *world) set(status corev1.PodStatus) {
 	w.mu.Lock()
 	w.now = status
@@ -92,7 +92,7 @@ func (w *world) set(status corev1.PodStatus) {
 	synctest.Wait()
 }
 
-// live is the pod as the API server has it.
+// live returns the pod as the API server has it.
 func (w *world) live() *corev1.Pod {
 	w.t.Helper()
 	got, err := w.client.CoreV1().Pods("default").Get(w.t.Context(), "p", metav1.GetOptions{})
@@ -112,8 +112,8 @@ func ready(status corev1.ConditionStatus) corev1.PodStatus {
 	}
 }
 
-// TestPatch: a status is told by a patch that names the pod's UID and has the node's own conditions
-// alone; those of others stay, and what is told once is not told again.
+// TestPatch: a patch contains the pod's UID and only the node's own conditions. Other writers' conditions stay, and an
+// unchanged status is not reported again.
 func TestPatch(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.set(ready(corev1.ConditionTrue))
@@ -149,8 +149,7 @@ func TestPatch(t *testing.T) {
 	})
 }
 
-// TestThereAndBack: a status that is again what the cache still has is told all the same, for the
-// API server has been told another one since.
+// TestThereAndBack: a status that equals the cached one is still reported if another one was reported since.
 func TestThereAndBack(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.react = func(patch string) *corev1.Pod {
@@ -169,7 +168,7 @@ func TestThereAndBack(t *testing.T) {
 	})
 }
 
-// TestGathered: changes that follow each other are told together.
+// TestGathered: successive changes are reported together.
 func TestGathered(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for range 50 {
@@ -182,8 +181,8 @@ func TestGathered(t *testing.T) {
 	})
 }
 
-// TestFailures: what the API server does not take is told again, with pauses, until it does; a pod that is
-// gone, or another one's, is let be.
+// TestFailures: a failed report is retried with pauses. The status of a pod that was deleted or replaced is not
+// reported.
 func TestFailures(t *testing.T) {
 	pods := corev1.Resource("pods")
 	for name, tt := range map[string]struct {
@@ -219,7 +218,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestEnded: what has ended stays so, and a pod that the machine does not have fails with a reason.
+// TestEnded: an ended pod keeps its status. A pod that the runner does not have fails with a reason.
 func TestEnded(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		if err := w.r.Fail(t.Context(), w.live(), "OutOfcpu", "too much"); err != nil {
@@ -245,7 +244,7 @@ func TestEnded(t *testing.T) {
 	})
 }
 
-// TestFailAfterTheEnd: a pod whose end was told stays as it ended, also for who asks with an older copy of it.
+// TestFailAfterTheEnd: a pod with a reported end keeps its status, even if Fail gets an older copy of it.
 func TestFailAfterTheEnd(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.react = func(string) *corev1.Pod {
@@ -261,7 +260,7 @@ func TestFailAfterTheEnd(t *testing.T) {
 	})
 }
 
-// TestFailedDoesNotRun: a pod that ran, and of which the machine has nothing, is neither ready nor has it a container that runs.
+// TestFailedDoesNotRun: a pod that ran, and that the runner has lost, is not ready and has no running container.
 func TestFailedDoesNotRun(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		ran := ready(corev1.ConditionTrue)
@@ -291,8 +290,8 @@ func TestFailedDoesNotRun(t *testing.T) {
 	})
 }
 
-// TestAddressesStay: a pod of whose addresses the machine knows no more, as after its end, keeps those that were told last, as
-// with a kubelet; another one takes their place.
+// TestAddressesStay: a pod without known addresses, such as an ended one, keeps the last reported addresses, as with a
+// kubelet. A new address replaces them.
 func TestAddressesStay(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for _, tt := range []struct {
@@ -324,7 +323,7 @@ func TestAddressesStay(t *testing.T) {
 	})
 }
 
-// TestForgotten: nothing is kept of a pod that the API server does not have any more, a mirror for example.
+// TestForgotten: the Reporter drops its notes about a pod that the API server does not have, such as a mirror.
 func TestForgotten(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.set(ready(corev1.ConditionTrue))

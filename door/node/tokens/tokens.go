@@ -1,5 +1,5 @@
-// Package tokens asks an API server for the service account tokens of a node's pods, each bound
-// to its pod: with the pod it becomes invalid.
+// Package tokens requests service account tokens for a node's pods. Each token is bound to its pod and becomes invalid
+// with it.
 package tokens
 
 import (
@@ -14,21 +14,20 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Token is one that was issued.
+// Token is an issued token.
 type Token struct {
 	Text []byte
-	// Refresh is when another one is to be asked for, Expires when it is of no use any more.
+	// Refresh is when the next token should be requested. Expires is when this one becomes invalid.
 	Refresh, Expires time.Time
 }
 
-// maxAge is after what time a token is replaced at the latest, and jitter what spreads the
-// replacements of many pods.
+// maxAge is the age at which a token is replaced at the latest. jitter spreads the replacements of many pods.
 const (
 	maxAge = 24 * time.Hour
 	jitter = 10 * time.Second
 )
 
-// Request asks for a token of the pod's service account.
+// Request requests a token of the pod's service account.
 func Request(
 	ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, source *corev1.ServiceAccountTokenProjection,
 ) (Token, error) {
@@ -44,7 +43,7 @@ func Request(
 	if err != nil {
 		return Token{}, fmt.Errorf("failed to fetch token: %w", err)
 	}
-	// How long it holds counts, and not until when: the API server's clock is another one, and this one may be set.
+	// Use the lifetime, not the expiry time: the API server's clock may differ from ours, and ours may be set.
 	life := got.Status.ExpirationTimestamp.Sub(asked)
 	if seconds := got.Spec.ExpirationSeconds; seconds != nil {
 		life = time.Duration(*seconds) * time.Second

@@ -7,19 +7,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long a file system has to answer.
+// patience is the time within which a file system must answer.
 const patience = time.Second
 
-// Systems asks file systems of the host what they have. One that does not answer, as one of a server that is away, holds
-// nobody up, and is not asked again before it has. The zero value is ready; its methods may be called at once.
+// Systems queries the usage of the host's file systems. An unresponsive one, such as that of an unreachable server,
+// does not block callers. It is not queried again before it answers. The zero value is ready for use, and is safe for
+// concurrent use.
 type Systems struct {
 	mu    sync.Mutex
 	asked map[string]*question
-	// statfs is unix.Statfs if nil.
+	// statfs defaults to unix.Statfs.
 	statfs func(path string, st *unix.Statfs_t) error
 }
 
-// question is one that a file system has not answered yet.
+// question is a query that a file system has not answered yet.
 type question struct {
 	at       time.Time
 	answered chan struct{}
@@ -27,8 +28,8 @@ type question struct {
 	err      error
 }
 
-// Of is the file system that a directory lies on, as a volume without a name. It is false for one that cannot be asked, or does
-// not answer in a second.
+// Of returns the usage of the file system with a directory, as a volume without a name. It returns false if the file
+// system fails or does not answer within a second.
 func (s *Systems) Of(path string) (Volume, bool) {
 	q := s.ask(path)
 	timer := time.NewTimer(patience - time.Since(q.at))
@@ -48,10 +49,10 @@ func (s *Systems) Of(path string) (Volume, bool) {
 	}, true
 }
 
-// minus is none where a file system says that more is free than there is.
+// minus returns all - free, or 0 if the file system reports more free space than it has.
 func minus(all, free uint64) uint64 { return all - min(free, all) }
 
-// ask asks, or is the question that is still open.
+// ask starts a query, or returns the one that is running.
 func (s *Systems) ask(path string) *question {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +68,7 @@ func (s *Systems) ask(path string) *question {
 		s.asked = map[string]*question{}
 	}
 	s.asked[path] = q
-	go func() { // which nothing but the file system's answer ends; there is one for each that does not
+	go func() { // only the file system's answer ends it; each silent file system has at most one
 		q.err = statfs(path, &q.st)
 		s.mu.Lock()
 		delete(s.asked, path)

@@ -1,40 +1,40 @@
-// Package usage is what pods use, as a runtime and the node's machine tell it.
+// Package usage describes the resource usage of pods, as the runtime and the host report it.
 package usage
 
 import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Pod is what a pod uses. Its guest tells it, and may lie, but for logs and claims.
+// Pod is the resource usage of a pod. Its guest reports it and may lie, except about logs and claims.
 type Pod struct {
-	// Stats are the runtime's figures of the pod and its containers.
+	// Stats are the runtime's statistics of the pod and its containers.
 	Stats *runtimeapi.PodSandboxStats
-	// Logs are what lies in the directories of the containers' logs, by the names of containers.
+	// Logs is the size of the containers' log directories by container name.
 	Logs map[string]Files
-	// Volumes are those of which it is known what lies in them.
+	// Volumes are the volumes with known usage.
 	Volumes []Volume
 }
 
-// Files are so many, of so many bytes together.
+// Files is a number of bytes and of inodes.
 type Files struct{ Bytes, Inodes uint64 }
 
-// Plus is the sum of both.
+// Plus returns the sum of both.
 func (f Files) Plus(g Files) Files { return Files{f.Bytes + g.Bytes, f.Inodes + g.Inodes} }
 
-// Volume is what lies in a volume, and what it may hold.
+// Volume is the usage and the capacity of a volume.
 type Volume struct {
 	Name string
-	// Ephemeral says that what lies in it is ephemeral storage of the pod: an emptyDir that is on the disk.
+	// Ephemeral marks an emptyDir on disk, which counts as ephemeral storage of the pod.
 	Ephemeral bool
-	// Claim is the PersistentVolumeClaim whose volume it is; empty is none.
+	// Claim is the volume's PersistentVolumeClaim, or "".
 	Claim string
 	Files
 	Capacity, Available uint64
-	// AllInodes and InodesFree of its file system are known only where it is the host's.
+	// AllInodes and InodesFree are known only for file systems that the host mounts.
 	AllInodes, InodesFree uint64
 }
 
-// Container is what a container has written: to its layer, and to its logs.
+// Container returns the size of a container's layer and logs.
 func (p *Pod) Container(name string) (sum Files) {
 	for _, c := range p.Stats.GetLinux().GetContainers() {
 		if layer := c.GetWritableLayer(); layer != nil && c.GetAttributes().GetMetadata().GetName() == name {
@@ -44,8 +44,7 @@ func (p *Pod) Container(name string) (sum Files) {
 	return sum.Plus(p.Logs[name])
 }
 
-// Ephemeral is all that the pod has of ephemeral storage: what its containers have written, their logs and its emptyDirs on
-// the disk.
+// Ephemeral returns the ephemeral storage of a pod: its containers' layers, their logs and its emptyDirs on disk.
 func (p *Pod) Ephemeral() (sum Files) {
 	for _, c := range p.Stats.GetLinux().GetContainers() {
 		if layer := c.GetWritableLayer(); layer != nil {
@@ -60,7 +59,7 @@ func (p *Pod) Ephemeral() (sum Files) {
 	return sum.Plus(p.AllLogs())
 }
 
-// AllLogs are those of all containers together.
+// AllLogs returns the size of all containers' logs.
 func (p *Pod) AllLogs() (sum Files) {
 	for _, logs := range p.Logs {
 		sum = sum.Plus(logs)

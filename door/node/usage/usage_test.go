@@ -12,7 +12,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestSums: a container has its layer and its logs, a pod those of all and its emptyDirs on the disk.
+// TestSums: a container's usage is its layer and logs. A pod's usage is that of all its containers and its emptyDirs on
+// disk.
 func TestSums(t *testing.T) {
 	t.Parallel()
 	of := func(name string, bytes uint64) *runtimeapi.ContainerStats {
@@ -45,8 +46,8 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// TestSystems: file systems that answer are told of; one that does not is waited for once, by whoever asks first, and told of
-// when it answers again.
+// TestSystems: a file system that answers is reported. An unresponsive one delays only the first caller, and is
+// reported again once it answers.
 func TestSystems(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

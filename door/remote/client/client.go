@@ -1,6 +1,5 @@
-// Package client asks the user's engine for pod machines, for a door in a process of its
-// own: it starts the engine if none runs. What a pod does is then between the door and
-// the pod's shim.
+// Package client requests pods from the user's engine, for a door in a process of its own. It starts the engine if none
+// is running. Afterwards the door talks to the pod's shim directly.
 package client
 
 import (
@@ -20,26 +19,24 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim"
 )
 
-// Client asks for the pods of one door. Its methods may be called at once. Each makes a
-// connection of its own, so that an engine that has ended since is no concern of the
-// door's. Their errors are ctx's, those of starting an engine, or an *Error.
+// Client requests pods for one door. It is safe for concurrent use. Each call opens its own connection, so a restarted
+// engine does not matter. Errors are ctx's, an error of starting the engine, or an *Error.
 type Client struct {
 	door   string
 	engine *run.Client
 }
 
-// New is the client of a door: 1 to 32 of a-z, 0-9 and '-'. Where no engine serves the
-// roots' user, start starts one (run.StartProcess); nil starts none.
+// New returns the client of a door, named by 1 to 32 of a-z, 0-9 and '-'. If no engine is running for the user of the
+// roots, the client calls start (see run.StartProcess), unless it is nil.
 func New(r dirs.Roots, door string, start run.Starter) *Client {
 	return &Client{door: door, engine: run.New(r, start)}
 }
 
-// Pod is a pod machine as it was when the engine answered.
+// Pod is the state of a pod when the engine answered.
 type Pod struct{ *enginev1.Pod }
 
-// Start makes and starts the pod that r asks for, or returns the ready one that has its
-// key already. The client names the door in r. The end of ctx ends the wait and not the
-// start.
+// Start creates and starts the pod that r describes, or returns the ready pod with the same key. The client sets the
+// door in r. The end of ctx ends the wait but not the start.
 func (c *Client) Start(ctx context.Context, r *enginev1.StartRequest) (Pod, error) {
 	r.Door = c.door
 	var res *enginev1.StartResponse
@@ -50,12 +47,12 @@ func (c *Client) Start(ctx context.Context, r *enginev1.StartRequest) (Pod, erro
 	return Pod{res.GetPod()}, err
 }
 
-// Adopt returns the door's pod of an id, or an error that matches ErrNotFound.
+// Adopt returns the door's pod with an id, or an error that matches ErrNotFound.
 func (c *Client) Adopt(ctx context.Context, id string) (Pod, error) {
 	return c.adopt(ctx, &enginev1.AdoptRequest{Door: c.door, Id: id})
 }
 
-// AdoptKey is Adopt for the pod that has a key.
+// AdoptKey is Adopt for the pod with a key.
 func (c *Client) AdoptKey(ctx context.Context, key string) (Pod, error) {
 	return c.adopt(ctx, &enginev1.AdoptRequest{Door: c.door, Key: key})
 }
@@ -69,7 +66,7 @@ func (c *Client) adopt(ctx context.Context, r *enginev1.AdoptRequest) (Pod, erro
 	return Pod{res.GetPod()}, err
 }
 
-// List returns the door's pods, in no order.
+// List returns the door's pods in any order.
 func (c *Client) List(ctx context.Context) (pods []Pod, err error) {
 	err = c.call(ctx, "list pods", func(e enginev1.EngineClient) error {
 		pods = nil
@@ -91,8 +88,8 @@ func (c *Client) List(ctx context.Context) (pods []Pod, err error) {
 	return pods, err
 }
 
-// Stop ends a pod's VM and keeps its record. It succeeds for a pod that is stopped or
-// not there. The end of ctx ends the wait and not the stop.
+// Stop stops a pod's VM and keeps its record. It succeeds if the pod is stopped or does not exist. The end of ctx ends
+// the wait but not the stop.
 func (c *Client) Stop(ctx context.Context, id string) error {
 	return c.call(ctx, "stop pod "+id, func(e enginev1.EngineClient) error {
 		_, err := e.Stop(ctx, &enginev1.StopRequest{Door: c.door, Id: id})
@@ -100,8 +97,8 @@ func (c *Client) Stop(ctx context.Context, id string) error {
 	})
 }
 
-// Remove removes a pod with all that it has on disk. It succeeds for one that is not
-// there. The end of ctx ends the wait and not the removal.
+// Remove removes a pod and its files. It succeeds if the pod does not exist. The end of ctx ends the wait but not the
+// removal.
 func (c *Client) Remove(ctx context.Context, id string) error {
 	return c.call(ctx, "remove pod "+id, func(e enginev1.EngineClient) error {
 		_, err := e.Remove(ctx, &enginev1.RemoveRequest{Door: c.door, Id: id})
@@ -109,11 +106,11 @@ func (c *Client) Remove(ctx context.Context, id string) error {
 	})
 }
 
-// tries is how often a call is made to engines that end instead of answering. Each call
-// may be made again: a start joins the one with its key.
+// tries is how often a call is tried if the engine ends instead of answering. Every call may be repeated: a start joins
+// the one with the same key.
 const tries = 3
 
-// call makes a call of the engine, on a connection of its own.
+// call calls the engine on a connection of its own.
 func (c *Client) call(ctx context.Context, what string, do func(enginev1.EngineClient) error) (err error) {
 	for range tries {
 		conn, dialErr := c.engine.DialEngine(ctx)
@@ -136,15 +133,14 @@ func (c *Client) call(ctx context.Context, what string, do func(enginev1.EngineC
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// Shim connects to the pod's shim, which the caller closes. No link in the pod's
-// directory is followed. While a shim that died is being replaced the error matches
-// shim.ErrNotRunning.
+// Shim connects to the pod's shim. The caller closes the client. Shim follows no links in the pod's directory. The
+// error matches shim.ErrNotRunning while a dead shim is being replaced.
 func (p Pod) Shim(ctx context.Context) (*shim.Client, error) {
 	return shim.Connect(ctx, p.GetDirectory())
 }
 
-// SendFile gives the pod's shim a copy of f under name, for the one call that will name
-// it: see shim.Client.SendFile.
+// SendFile sends the pod's shim a copy of f under name, for the one call that will refer to it. See
+// shim.Client.SendFile.
 func (p Pod) SendFile(ctx context.Context, name string, f *os.File) error {
 	c, err := p.Shim(ctx)
 	if err != nil {

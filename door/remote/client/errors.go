@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// What an *Error may match.
+// Errors that an *Error may match.
 var (
 	ErrNotFound    = errors.New("no such pod")
 	ErrExists      = errors.New("a stopped pod has the key")
@@ -30,21 +30,21 @@ var classOf = map[codes.Code]error{
 	codes.Canceled:         context.Canceled,
 }
 
-// Error is the engine's answer to a call that failed.
+// Error is the engine's answer to a failed call.
 type Error struct {
-	Call string // what was called, and the pod
+	Call string // the call and the pod
 	Code codes.Code
-	Text string // the engine's
+	Text string // the engine's message
 }
 
-// Error is one line.
+// Error returns one line.
 func (e *Error) Error() string { return e.Call + ": " + e.Text }
 
-// Is matches the error of the code.
+// Is reports whether target is the error class of the code.
 func (e *Error) Is(target error) bool {
 	class, ok := classOf[e.Code]
 	return ok && class == target
 }
 
-// GRPCStatus is for status.Code.
+// GRPCStatus lets status.Code find the code.
 func (e *Error) GRPCStatus() *status.Status { return status.New(e.Code, e.Error()) }
