@@ -19,8 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestCodes: a client of the CRI acts by the codes of errors, and may repeat what ends
-// something.
+// TestCodes checks the codes that CRI clients act on, and that calls that end or remove something may be repeated.
 func TestCodes(t *testing.T) {
 	ctx := testdeadline.Context(t, 30*time.Second)
 	c := serveDoor(t, fakeOptions(t, enginetest.New()))
@@ -107,7 +106,7 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// TestLists: what is listed at once, and in parts.
+// TestLists checks lists in one message and in parts.
 func TestLists(t *testing.T) {
 	ctx := testdeadline.Context(t, 30*time.Second)
 	c := serveDoor(t, fakeOptions(t, enginetest.New()))
@@ -140,7 +139,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// parts are all messages of a stream.
+// parts returns all messages of a stream.
 func parts[T any](t *testing.T, s grpc.ServerStreamingClient[T], err error) (all []*T) {
 	t.Helper()
 	for err == nil {
@@ -155,7 +154,7 @@ func parts[T any](t *testing.T, s grpc.ServerStreamingClient[T], err error) (all
 	return all
 }
 
-// TestEach: no part is larger than others can take.
+// TestEach: no part is larger than allowed.
 func TestEach(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int][]int{0: nil, 1: {1}, part: {part}, 2*part + 3: {part, part, 3}} {
@@ -170,7 +169,7 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// TestEvents: a client is told what happens, and the door ends although it listens.
+// TestEvents: a client receives events, and the door stops despite the open subscription.
 func TestEvents(t *testing.T) {
 	ctx := testdeadline.Context(t, 30*time.Second)
 	c := serveDoor(t, fakeOptions(t, enginetest.New()))
@@ -188,7 +187,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestOneDoor: a second door of the same state does not serve.
+// TestOneDoor: a second door with the same state directory does not serve.
 func TestOneDoor(t *testing.T) {
 	o := fakeOptions(t, enginetest.New())
 	serveDoor(t, o)

@@ -74,8 +74,8 @@ func (r *runtimeServer) ReopenContainerLog(
 	return &runtimeapi.ReopenContainerLogResponse{}, r.s.ReopenContainerLog(ctx, q.GetContainerId())
 }
 
-// syncOutput is how much of each stream ExecSync returns: both together fit into one
-// message. The CRI has a runtime throw the rest away.
+// syncOutput is the most bytes of each stream that ExecSync returns, so that both fit into one message. The CRI
+// requires a runtime to drop the rest.
 const syncOutput = maxMessage/2 - 1<<10
 
 func (r *runtimeServer) ExecSync(ctx context.Context, q *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
@@ -88,8 +88,7 @@ func (r *runtimeServer) ExecSync(ctx context.Context, q *runtimeapi.ExecSyncRequ
 	return res, err
 }
 
-// Exec prepares a stream for a container that runs; its command begins when the client
-// has come.
+// Exec prepares a stream for a running container. Its command starts when the client connects.
 func (r *runtimeServer) Exec(ctx context.Context, q *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
 	if err := r.runs(ctx, q.GetContainerId()); err != nil {
 		return nil, err
@@ -133,7 +132,7 @@ func (r *runtimeServer) CheckpointContainer(
 	return &runtimeapi.CheckpointContainerResponse{}, r.s.CheckpointContainer(ctx, q)
 }
 
-// runs refuses a container that does not run.
+// runs returns an error if the container is not running.
 func (r *runtimeServer) runs(ctx context.Context, id string) error {
 	res, err := r.s.ContainerStatus(ctx, id, false)
 	if err == nil && res.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {

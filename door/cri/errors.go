@@ -6,7 +6,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
-// coded gives an error the code that a client of the CRI acts by.
+// coded gives an error the gRPC code that CRI clients act on.
 func coded(err error) error {
 	if err == nil {
 		return nil

@@ -12,14 +12,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// doorOptions are those of a door over an engine of o.
+// doorOptions returns the options of a door over an engine with o.
 func doorOptions(o engine.Options) Options {
 	return Options{
 		Roots: o.Roots, Socket: filepath.Join(o.Roots.State, "cri.sock"), Logs: o.HostPaths, Engine: o, Logger: o.Logger,
 	}
 }
 
-// fakeOptions are those of a door over an engine in w that has the test image.
+// fakeOptions returns the options of a door over an engine in w that has the test image.
 func fakeOptions(t testing.TB, w *enginetest.World) Options {
 	t.Helper()
 	o := enginetest.Options(t, enginetest.Roots(t))

@@ -9,7 +9,7 @@ import (
 	service "github.com/bulkhead-project/bulkhead/cri"
 )
 
-// imageServer gives the calls of a client to the service, as runtimeServer does.
+// imageServer forwards a client's calls to the service, like runtimeServer.
 type imageServer struct {
 	runtimeapi.UnsafeImageServiceServer
 	s *service.Service

@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// The door asks the engine and does not go round it: what the engine opens, nobody
-// opens a second time. It speaks with the streams that the engine hands out.
+// TestImports: the door uses the engine, and does not open what the engine opens. It may use the streams that the
+// engine returns.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/bulkhead-project/bulkhead/"

@@ -30,8 +30,7 @@ func (r *runtimeServer) StreamPodSandboxMetrics(
 	})
 }
 
-// GetContainerEvents sends events until the client goes. Its header says that none is
-// missed from then on.
+// GetContainerEvents sends events until the client disconnects. After its header, no event is missed.
 func (r *runtimeServer) GetContainerEvents(
 	_ *runtimeapi.GetEventsRequest, to grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse],
 ) error {
@@ -39,7 +38,7 @@ func (r *runtimeServer) GetContainerEvents(
 	events := make(chan *runtimeapi.ContainerEventResponse)
 	done := make(chan error, 1)
 	established := func(runtimeapi.RuntimeService_GetContainerEventsClient) {
-		_ = to.SendHeader(nil) // a client that has gone is noticed by what is sent to it
+		_ = to.SendHeader(nil) // sending events detects a client that has gone
 	}
 	go func() { done <- r.s.GetContainerEvents(ctx, events, established) }()
 	for {
@@ -47,7 +46,7 @@ func (r *runtimeServer) GetContainerEvents(
 		case event := <-events:
 			if err := to.Send(event); err != nil {
 				cancel()
-				<-done //nolint:errcheck // it ends since the client has gone
+				<-done //nolint:errcheck // it ends because the client has gone
 				return err
 			}
 		case err := <-done:
@@ -57,8 +56,7 @@ func (r *runtimeServer) GetContainerEvents(
 	}
 }
 
-// part is how many items of a list one message of a stream has: far below the most that
-// a message may hold.
+// part is the number of list items in one message of a stream. It keeps messages far below their size limit.
 const part = 100
 
 // each sends a list in parts.

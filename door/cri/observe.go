@@ -18,13 +18,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 )
 
-// observer counts and logs the calls of clients. It logs whom a call is about and never
-// what it says: environments, commands and credentials may be secrets.
+// observer counts and logs clients' calls. It logs only names and IDs from a call: environments, commands and
+// credentials may be secret.
 type observer struct {
 	metrics *metrics.Metrics
 	tracer  *tracing.Tracer
 	log     *slog.Logger
-	// facts are about a pod that has started.
+	// facts returns the facts about a started pod.
 	facts func(ctx context.Context, pod string) (*engine.Facts, error)
 }
 
@@ -45,7 +45,7 @@ func (o observer) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerIn
 	return err
 }
 
-// ended tells of a call whose request and response, if it has any, are about.
+// ended records a finished call. about is its request and its response, if any.
 func (o observer) ended(ctx context.Context, full string, began time.Time, err error, about ...any) {
 	service, method, took, code := path.Base(path.Dir(full)), path.Base(full), time.Since(began), status.Code(err)
 	o.metrics.Called(service, method, code, took)
@@ -66,7 +66,7 @@ func (o observer) ended(ctx context.Context, full string, began time.Time, err e
 	o.log.LogAttrs(ctx, level, "call", attrs...)
 }
 
-// changes are the calls after which something is different.
+// changes are the calls that change something.
 var changes = []string{
 	"RunPodSandbox", "StopPodSandbox", "RemovePodSandbox", "UpdatePodSandboxResources", "CreateContainer", "StartContainer",
 	"StopContainer", "RemoveContainer", "UpdateContainerResources", "PullImage", "RemoveImage",
@@ -79,9 +79,9 @@ func levelOf(method string, code codes.Code) slog.Level {
 			return slog.LevelInfo
 		}
 		return slog.LevelDebug
-	case codes.NotFound, codes.Canceled: // as clients expect
+	case codes.NotFound, codes.Canceled: // clients expect these
 		return slog.LevelDebug
-	case codes.Unimplemented: // clients try some calls, and do without
+	case codes.Unimplemented: // clients try some calls and can do without
 		if !slices.Contains(changes, method) {
 			return slog.LevelDebug
 		}
@@ -89,7 +89,7 @@ func levelOf(method string, code codes.Code) slog.Level {
 	return slog.LevelWarn
 }
 
-// podOf is the pod that requests and responses are about.
+// podOf returns the ID of the pod in the requests and responses.
 func podOf(about []any) (id string) {
 	for _, a := range about {
 		if m, ok := a.(interface{ GetPodSandboxId() string }); ok {
@@ -99,7 +99,7 @@ func podOf(about []any) (id string) {
 	return id
 }
 
-// names say whom requests and responses are about.
+// names returns the names and IDs in the requests and responses.
 func names(about []any) (attrs []slog.Attr) {
 	add := func(key, value string) {
 		same := func(a slog.Attr) bool { return a.Key == key }

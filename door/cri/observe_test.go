@@ -21,7 +21,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// lines is a log of many writers.
+// lines is a log that is safe for concurrent writes.
 type lines struct {
 	mu  sync.Mutex
 	log bytes.Buffer
@@ -39,7 +39,7 @@ func (l *lines) String() string {
 	return l.log.String()
 }
 
-// freeAddress is one that nobody else of this test listens on.
+// freeAddress returns an address that is not in use.
 func freeAddress(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -50,7 +50,7 @@ func freeAddress(ctx context.Context, t *testing.T) string {
 	return l.Addr().String()
 }
 
-// get reads a page of the server of metrics.
+// get reads a page of the metrics server.
 func get(ctx context.Context, t *testing.T, url string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -69,8 +69,7 @@ func get(ctx context.Context, t *testing.T, url string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-// TestObserved: what clients call is counted, and logged with whom it is about and
-// without their secrets.
+// TestObserved: calls are counted, and logged with the names of their pods and containers but without secrets.
 func TestObserved(t *testing.T) {
 	ctx := testdeadline.Context(t, 30*time.Second)
 	o := fakeOptions(t, enginetest.New())
@@ -143,7 +142,7 @@ func TestObserved(t *testing.T) {
 	}
 }
 
-// logged tells whether a line of a log has all of want.
+// logged reports whether a line of a log contains all of want.
 func logged(t *testing.T, text string, want map[string]any) bool {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -162,7 +161,7 @@ func logged(t *testing.T, text string, want map[string]any) bool {
 	return false
 }
 
-// TestNoMetrics: an address that cannot be had ends the door.
+// TestNoMetrics: an unusable metrics address ends the door.
 func TestNoMetrics(t *testing.T) {
 	ctx := testdeadline.Context(t, 30*time.Second)
 	o := fakeOptions(t, enginetest.New())

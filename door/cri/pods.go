@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/cri/nri"
 )
 
-// runtimeServer gives the calls of a client to the service. It is compiled only as long as
-// it has all calls: the embedded interface has none.
+// runtimeServer forwards a client's calls to the service. The embedded interface has no methods, so the compiler checks
+// that no call is missing.
 type runtimeServer struct {
 	runtimeapi.UnsafeRuntimeServiceServer
 	s       *service.Service
@@ -19,7 +19,7 @@ type runtimeServer struct {
 	streams *streamServer
 }
 
-// calls are those before which a node's plugins may stand.
+// calls are the calls that NRI plugins can intercept.
 type calls interface {
 	RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error)
 	CreateContainer(
@@ -134,8 +134,8 @@ func (r *runtimeServer) RestorePod(ctx context.Context, q *runtimeapi.RestorePod
 	return r.s.RestorePod(ctx, q)
 }
 
-// PortForward leads to all ports that its clients ask for: one of kubectl's port-forward
-// names them when it is connected.
+// PortForward returns a stream URL for any port of the pod, because kubectl port-forward names the ports only after it
+// has connected.
 func (r *runtimeServer) PortForward(ctx context.Context, q *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
 	if _, err := r.s.PodSandboxStatus(ctx, q.GetPodSandboxId(), false); err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
-// Package cri is the door of kubelets: the services of the CRI, by gRPC on a unix
-// socket, and beside them a server of streams on loopback, for exec, attach and
-// port-forward. It has an engine of its own instance, and so lists and removes only its
-// own pods, which outlive it.
+// Package cri is the door for kubelets. It serves the CRI over gRPC on a unix socket, and the streams of exec, attach
+// and port-forward over HTTP on loopback. Its engine has an instance of its own, so the door lists and removes only its
+// own pods. The pods outlive it.
 package cri
 
 import (
@@ -28,42 +27,40 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
-// Instance is that of the door's engine.
+// Instance is the instance of the door's engine.
 const Instance = dirs.CRI
 
-// Options say whom the door serves. Roots, Socket and Logger are required.
+// Options configures the door. Roots, Socket and Logger are required.
 type Options struct {
 	Roots dirs.Roots
-	// Socket is the path of the unix socket; its directory is made.
+	// Socket is the path of the unix socket. Run creates its directory.
 	Socket string
-	// Kubelet is the root directory of the kubelet, in which its volumes are recognised.
+	// Kubelet is the kubelet's root directory. Volumes of pods are recognised by paths in it.
 	Kubelet string
-	// Logs are the directories below which log directories of pods may lie. Missing ones
-	// are made.
+	// Logs are the directories that may contain pods' log directories. Run creates missing ones.
 	Logs []string
-	// Handlers are runtime handlers beside the built-in ones, or in their place, by name.
+	// Handlers are runtime handlers by name. They add to the built-in ones or replace them.
 	Handlers map[string]service.Handler
-	// Metrics is the address of the server of metrics; empty is none.
+	// Metrics is the listen address of the metrics server, or "".
 	Metrics string
-	// Traces is the URL that spans are sent to, by OTLP over HTTP; empty is nowhere.
+	// Traces is the OTLP/HTTP URL for spans, or "".
 	Traces string
-	// NRI says where a node's plugins are; nil is that none are asked. Its Logger is the door's.
+	// NRI locates the node's plugins. If it is nil, the door uses none. Its Logger is ignored.
 	NRI *nri.Options
-	// Engine is what else the engine is opened with; Roots, Instance, HostPaths, Observer and
-	// Logger are set by the door.
+	// Engine has further options of the engine. The door sets Roots, Instance, HostPaths, Observer and Logger.
 	Engine engine.Options
 	Logger *slog.Logger
 }
 
-// endTimeout bounds the end of calls under way when the door is closed. A call that it
-// cuts off goes on in the engine, as far as that lets it.
+// endTimeout bounds the wait for running calls when the door closes. The engine finishes a cut-off call as far as
+// possible.
 const endTimeout = 5 * time.Second
 
-// maxMessage bounds a message in each direction, as the kubelet does.
+// maxMessage bounds a message in each direction, like the kubelet's limit.
 const maxMessage = 16 << 20
 
-// Run serves until ctx ends, and calls ready when the socket is served. Pods live on.
-// Where another process serves the instance, the error matches flock.ErrLocked.
+// Run serves until ctx ends, and calls ready once the socket is served. Pods keep running afterwards. The error matches
+// flock.ErrLocked if another process serves the instance.
 func Run(ctx context.Context, o Options, ready func()) (err error) {
 	seen := observer{metrics: metrics.New(), log: o.Logger}
 	if seen.tracer, err = tracing.New(ctx, o.Traces, o.Logger); err != nil {
@@ -113,8 +110,8 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	return serve(ctx, srv, all, l, ready)
 }
 
-// services makes the service of an engine, with the node's plugins before it where they are
-// asked for. The caller calls end.
+// services returns the engine's service and, if NRI is enabled, the plugins that intercept its calls. The caller must
+// call end.
 func services(ctx context.Context, e *engine.Engine, o Options) (s *service.Service, c calls, end func(), err error) {
 	options := service.Options{
 		Roots: o.Roots, Volumes: layout.Dirs{Kubelet: o.Kubelet}, Handlers: o.Handlers, Logger: o.Logger,
@@ -150,7 +147,7 @@ func open(ctx context.Context, o Options) (*engine.Engine, error) {
 	return engine.Open(ctx, options)
 }
 
-// serve serves all servers until ctx ends, or one of them.
+// serve runs all servers until ctx or one of them ends.
 func serve(ctx context.Context, srv *grpc.Server, all webs, l net.Listener, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -173,7 +170,7 @@ func serve(ctx context.Context, srv *grpc.Server, all webs, l net.Listener, read
 	err := srv.Serve(l)
 	cancel()
 	wg.Wait()
-	if err != nil && !errors.Is(err, grpc.ErrServerStopped) { // the end came before it served
+	if err != nil && !errors.Is(err, grpc.ErrServerStopped) { // ErrServerStopped: ctx ended before it served
 		errs[len(all)+1] = fmt.Errorf("cri: serve: %w", err)
 	}
 	return errors.Join(errs...)

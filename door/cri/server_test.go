@@ -10,8 +10,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// TestEndBeforeServing: a door that is told to end before it takes its first call ends well, and its
-// socket is closed.
+// TestEndBeforeServing: a door that must stop before its first call returns no error and closes its socket.
 func TestEndBeforeServing(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {

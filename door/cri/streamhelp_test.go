@@ -23,8 +23,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// process plays the process at the far end of an exec or attach. With a terminal it begins with
-// size, or waits for one if that is empty. It repeats a line of stdin on stdout, greets on stderr and ends with code.
+// process simulates the process behind an exec or attach. With a terminal it starts with size, or waits for a size if
+// that is empty. It copies a line from stdin to stdout, writes to stderr and exits with code.
 func process(tty bool, size string, code int) stream.Handler {
 	return func(context.Context) (func(context.Context, *net.UnixConn), error) {
 		return func(_ context.Context, conn *net.UnixConn) {
@@ -54,7 +54,7 @@ func process(tty bool, size string, code int) stream.Handler {
 	}
 }
 
-// echo plays a server in the pod: what it reads to the end it sends back.
+// echo simulates a server in the pod that sends everything back after the end of its input.
 func echo(port uint32) stream.Handler {
 	return func(context.Context) (func(context.Context, *net.UnixConn), error) {
 		return func(_ context.Context, conn *net.UnixConn) {
@@ -70,7 +70,7 @@ type streamed struct {
 	pod, container string
 	mu             sync.Mutex
 	opened         []*shimv1.OpenRequest
-	size           string // of the terminal that the last exec was registered with
+	size           string // of the terminal in the last exec request
 }
 
 func (s *streamed) requests() []*shimv1.OpenRequest {
@@ -125,7 +125,7 @@ func serveStreams(ctx context.Context, t *testing.T) *streamed {
 	return out
 }
 
-// prepare is the URL of an exec or an attach.
+// prepare returns the URL of an exec or attach.
 func (s *streamed) prepare(ctx context.Context, exec, tty bool) (string, error) {
 	if exec {
 		res, err := s.Exec(ctx, &runtimeapi.ExecRequest{

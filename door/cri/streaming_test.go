@@ -29,7 +29,7 @@ func (s oneSize) Next() *remotecommand.TerminalSize {
 	return nil
 }
 
-// TestStreams: kubectl's own clients of exec and attach, through the URLs of the door.
+// TestStreams: kubectl's clients for exec and attach work with the door's URLs.
 func TestStreams(t *testing.T) {
 	ctx := testdeadline.Context(t, 30*time.Second)
 	s := serveStreams(ctx, t)
@@ -97,7 +97,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestPortForward: kubectl's way of port-forward, with two ports at once.
+// TestPortForward: kubectl's client for port-forward works with two ports at once.
 func TestPortForward(t *testing.T) {
 	ctx := testdeadline.Context(t, 30*time.Second)
 	s := serveStreams(ctx, t)

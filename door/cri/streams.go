@@ -12,8 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 )
 
-// streamServer is the server of streams. Each of its URLs has a token that nobody can guess,
-// is good for one client and for a minute.
+// streamServer serves streams. Each URL has an unguessable token that is valid for one client and one minute.
 type streamServer struct {
 	streaming.Server
 	*web

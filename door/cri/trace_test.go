@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// collect serves a collector of traces, whose log is what it was sent.
+// collect serves a trace collector that stores all it receives in a log.
 func collect(t *testing.T) (url string, got *lines) {
 	t.Helper()
 	got = &lines{}
@@ -32,10 +32,10 @@ func collect(t *testing.T) (url string, got *lines) {
 	return collector.URL, got
 }
 
-// parents are the collected spans as "name of the parent > name".
+// parents returns the collected spans as "name of the parent > name".
 func parents(t *testing.T, got *lines) map[string]bool {
 	t.Helper()
-	var all tracev1.ExportTraceServiceRequest // what requests one after the other are as well
+	var all tracev1.ExportTraceServiceRequest // concatenated requests decode as one
 	if err := proto.Unmarshal([]byte(got.String()), &all); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func parents(t *testing.T, got *lines) map[string]bool {
 	return below
 }
 
-// TestTraced: a collector gets the spans of a pod's start, in the trace of the client.
+// TestTraced: a collector gets the spans of a pod's start as part of the client's trace.
 func TestTraced(t *testing.T) {
 	collector, got := collect(t)
 	const id = "\xab\xcd\xef\x01\xab\xcd\xef\x01\xab\xcd\xef\x01\xab\xcd\xef\x01"
@@ -87,7 +87,7 @@ func TestTraced(t *testing.T) {
 	}
 }
 
-// TestNoCollector: a collector that is not there costs a line of the log.
+// TestNoCollector: a missing collector leads to one log line.
 func TestNoCollector(t *testing.T) {
 	log := &lines{}
 	t.Run("door", func(t *testing.T) {

@@ -23,8 +23,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestSequence is what a client of the CRI does with a pod, in a VM: run, create, start,
-// exec, logs, port-forward, stats, stop, remove. In between the door is another process's.
+// TestSequence does the usual CRI calls for a pod in a VM: run, create, start, exec, logs, port-forward, stats, stop,
+// remove. The door restarts in between.
 func TestSequence(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	o := doorOptions(enginetest.Real(t, enginetest.Clones))
@@ -89,7 +89,7 @@ func TestSequence(t *testing.T) {
 	}
 }
 
-// execs runs a command in both ways.
+// execs runs a command with ExecSync and with Exec.
 func execs(ctx context.Context, t *testing.T, c critest.Client, container string) {
 	t.Helper()
 	cmd := []string{"sh", "-c", "read x; echo $x; echo two >&2; exit 3"}
@@ -112,8 +112,7 @@ func execs(ctx context.Context, t *testing.T, c critest.Client, container string
 	}
 }
 
-// forwards reads a file of the pod's web server, which listens on the pod's own
-// loopback only.
+// forwards reads a file from the pod's web server, which listens only on the pod's loopback.
 func forwards(ctx context.Context, t *testing.T, c critest.Client, pod string) {
 	t.Helper()
 	res, err := c.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: pod, Port: []int32{8080}})

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// web is an HTTP server that listens already.
+// web is an HTTP server that is already listening.
 type web struct {
-	what     string // for errors
+	what     string // names the server in errors
 	server   *http.Server
 	listener net.Listener
 }
@@ -31,8 +31,7 @@ func (w *web) serve() error {
 	return nil
 }
 
-// close cuts off the connections that there are: a client of a stream has an end of its
-// own for each.
+// close closes all connections, since each client of a stream handles that itself.
 func (w *web) close() error { return errors.Join(w.server.Close(), ignoreClosed(w.listener.Close())) }
 
 type webs []*web

@@ -1,6 +1,6 @@
-// Package config is how the door of kubelets is set up: by the flags of `bulkhead cri` and
-// the keys of its file, which bear the same names. The command gives what it has read of
-// both as flags to the engine's program, in whose process the door is.
+// Package config is the configuration of the door for kubelets: the flags of `bulkhead cri` and the keys of its file,
+// which have the same names. The command passes the combined settings as flags to the engine's process, which runs the
+// door.
 package config
 
 import (
@@ -15,39 +15,36 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/settings"
 )
 
-// Config is what the door is told. Its zero value is not usable; Add fills in what most
-// nodes have.
+// Config is the door's configuration. Its zero value is not usable; Add sets the defaults.
 type Config struct {
-	// Listen is the unix socket, as a kubelet names it: "unix:///run/bulkhead/cri.sock".
+	// Listen is the unix socket as a kubelet names it: "unix:///run/bulkhead/cri.sock".
 	Listen string
-	// Kubelet is the root directory of the kubelet.
+	// Kubelet is the kubelet's root directory.
 	Kubelet string
-	// Logs are the directories below which log directories of pods lie.
+	// Logs are the directories that contain pods' log directories.
 	Logs []string
-	// Network is what pods get: CNI or User.
+	// Network is the network of pods: CNI or User.
 	Network string
-	// CNIConf is the directory of CNI's configurations, CNIBin are those of its plugins.
+	// CNIConf is the directory of the CNI configurations, and CNIBin are the directories of the CNI plugins.
 	CNIConf string
 	CNIBin  []string
-	// Warm says which pods' VMs are forks, and of what, as BULKHEAD_WARM does; empty is
-	// what that says.
+	// Warm says which pods share warm VMs, in the format of BULKHEAD_WARM. If it is empty, that variable applies.
 	Warm string
-	// DefaultMemory and DefaultCPUs are the size of the VMs of pods that state no limit, as setup.Size reads them.
+	// DefaultMemory and DefaultCPUs are the VM size of pods without limits, in the format of setup.Size.
 	DefaultMemory, DefaultCPUs string
-	// Handlers are runtime handlers, as ParseHandlers reads them.
+	// Handlers are runtime handlers in the format of ParseHandlers.
 	Handlers []string
-	// Metrics is the address of the server of metrics; empty is none.
+	// Metrics is the listen address of the metrics server, or "".
 	Metrics string
-	// Traces is the URL of a collector of traces; empty is none.
+	// Traces is the URL of a trace collector, or "".
 	Traces string
-	// NRI has the node's plugins of NRI be asked.
+	// NRI enables the node's NRI plugins.
 	NRI bool
-	// LogLevel and LogFormat are those of the door's own log.
+	// LogLevel and LogFormat configure the door's log.
 	LogLevel, LogFormat string
 }
 
-// settings are all that there are, in the order of the documentation. A key of the file
-// is the name of a flag.
+// settings lists all settings in the order of the documentation. A key of the file is also the name of a flag.
 func (c *Config) settings() settings.Table {
 	return settings.Table{
 		{
@@ -116,19 +113,19 @@ func (c *Config) settings() settings.Table {
 	}
 }
 
-// The networks.
+// The kinds of network.
 const (
 	CNI  = "cni"
 	User = "user"
 )
 
-// Add adds the flags to a command's.
+// Add adds the flags to a flag set.
 func (c *Config) Add(f *pflag.FlagSet) { c.settings().Add(f) }
 
-// Args are the flags again, for another program that has added them.
+// Args returns the settings as arguments for another program with the same flags.
 func (c *Config) Args() []string { return c.settings().Args() }
 
-// Check refuses what no door can be told. The error names the setting.
+// Check returns an error that names an invalid setting.
 func (c *Config) Check() error {
 	if path, ok := strings.CutPrefix(c.Listen, "unix://"); !ok || !filepath.IsAbs(path) {
 		return fmt.Errorf("listen %q is not unix:// and an absolute path", c.Listen)
@@ -159,5 +156,5 @@ func (c *Config) Check() error {
 	return settings.Logging(c.LogLevel, c.LogFormat)
 }
 
-// Socket is the path of the socket, once Check has passed.
+// Socket returns the path of the socket. Check must have succeeded.
 func (c *Config) Socket() string { return strings.TrimPrefix(c.Listen, "unix://") }

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
 
-// all sets every setting to another value than its preset.
+// all sets every setting to a value other than its default.
 var all = []string{
 	"--listen", "unix:///tmp/a b.sock", "--kubelet-root=/k", "--log-dir", "/l,with a comma", "--log-dir=/m",
 	"--network=user", "--cni-conf-dir=/c", "--cni-bin-dir=/b", "--cni-bin-dir=/d",
@@ -23,7 +23,7 @@ var all = []string{
 	"--log-format=json",
 }
 
-// TestArgs: another program has the same of the arguments.
+// TestArgs: another program gets the same settings from the arguments.
 func TestArgs(t *testing.T) {
 	t.Parallel()
 	preset, _ := parse(t, nil)
@@ -54,7 +54,7 @@ func parse(t *testing.T, args []string) (c Config, f *pflag.FlagSet) {
 	return c, f
 }
 
-// TestMost: more than fifteen settings are more than a node's owner reads.
+// TestMost limits the number of settings to fifteen, so that node owners can read all of them.
 func TestMost(t *testing.T) {
 	t.Parallel()
 	if n := len(new(Config).settings()); n > 15 {
@@ -97,14 +97,13 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestFile: a file sets what flags do not, and what it may not say is refused with its
-// line.
+// TestFile: a file sets the settings without a flag, and errors name its line.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name, text string
 		args       []string
-		want       []string // arguments that mean the same
+		want       []string // arguments with the same meaning
 		err        string
 	}{
 		{name: "nothing"},
@@ -196,8 +195,7 @@ func TestFileMissing(t *testing.T) {
 	}
 }
 
-// TestDocumented: the documentation's table and the example file say of each setting what
-// it is, and of no other.
+// TestDocumented: the table in the documentation and the example file describe exactly the existing settings.
 func TestDocumented(t *testing.T) {
 	t.Parallel()
 	var table, file strings.Builder
@@ -220,7 +218,7 @@ func TestDocumented(t *testing.T) {
 			t.Errorf("%s has not:\n%s", path, want)
 		}
 	}
-	// Without its comment signs the example says what holds without it.
+	// Without comment signs, the example must contain the defaults.
 	text, err := os.ReadFile("../../../deploy/config.toml")
 	if err != nil {
 		t.Fatal(err)

@@ -13,21 +13,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
 
-// File is read if no other is named, and may be missing.
+// File is the configuration file that is read by default. It may be missing.
 const File = "/etc/bulkhead/config.toml"
 
 // maxFile bounds a file, in bytes.
 const maxFile = 1 << 20
 
-// Load reads a file into the settings whose flags in f, as Add has added them, were not
-// given. An empty path is File. An error names the key and its line.
+// Load reads a file into the settings without a flag on the command line, according to f from Add. An empty path means
+// File. Errors name the key and its line.
 func (c *Config) Load(path string, f *pflag.FlagSet) error {
 	named := path != ""
 	if !named {
 		path = File
 	}
 	if path == os.DevNull {
-		return nil // everything is as preset
+		return nil // every setting keeps its default
 	}
 	text, err := trusted.Read(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) && !named {
@@ -49,8 +49,7 @@ func (c *Config) Load(path string, f *pflag.FlagSet) error {
 	return nil
 }
 
-// decode takes over the keys of a document but those that given tells of, whose values
-// are only checked.
+// decode sets the keys of a document. The keys for which given returns true keep their values, and are only checked.
 func (c *Config) decode(text string, given func(key string) bool) error {
 	known := map[string]settings.Setting{}
 	for _, s := range c.settings() {
@@ -85,7 +84,7 @@ func (c *Config) decode(text string, given func(key string) bool) error {
 	return nil
 }
 
-// reader takes a value over. The library adds key and line to its error.
+// reader stores a value. The library adds the key and line to its error.
 type reader func(any) error
 
 // UnmarshalTOML implements toml.Unmarshaler.
@@ -93,7 +92,7 @@ func (r reader) UnmarshalTOML(v any) error { return r(v) }
 
 func unknown(any) error { return errors.New("unknown key") }
 
-// copyOf is a place of the same type for a value that is only checked.
+// copyOf returns a variable of the same type for a value that is only checked.
 func copyOf(value any) any {
 	switch value.(type) {
 	case *string:
@@ -104,7 +103,7 @@ func copyOf(value any) any {
 	return new([]string)
 }
 
-// read sets the value of a setting to one of a document.
+// read stores a value of a document in a setting.
 func read(s settings.Setting, v any) error {
 	switch into := s.Value.(type) {
 	case *string:

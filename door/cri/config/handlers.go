@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// Handler is how the VMs are made of pods whose RuntimeClass names it.
+// Handler describes how VMs are created for pods with a RuntimeClass of that handler.
 type Handler struct {
-	// Cold boots each, NoFork clones each.
+	// Cold boots each VM, and NoFork clones each VM.
 	Cold, NoFork bool
-	// Accel is "kvm" or "tcg"; empty is probed.
+	// Accel is "kvm" or "tcg". If it is empty, it is probed.
 	Accel string
 }
 
-// handlerName is what Kubernetes takes for one.
+// handlerName is Kubernetes' pattern for handler names.
 var handlerName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// ParseHandlers reads handlers, each a name or NAME=OPTION,….
+// ParseHandlers parses handlers of the form NAME or NAME=OPTION,….
 func ParseHandlers(texts []string) (map[string]Handler, error) {
 	all := map[string]Handler{}
 	for _, text := range texts {

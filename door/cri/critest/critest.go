@@ -1,4 +1,4 @@
-// Package critest is a kubelet's end of a CRI socket, for tests.
+// Package critest is a CRI client for tests.
 package critest
 
 import (
@@ -13,21 +13,21 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Busybox is the image that containers have: package enginetest loads it.
+// Busybox is the image of the containers. Package enginetest loads it.
 const Busybox = "localhost/busybox:test"
 
-// Client speaks both services.
+// Client is a client of both services.
 type Client struct {
 	runtimeapi.RuntimeServiceClient
 	Images runtimeapi.ImageServiceClient
 }
 
-// Dial returns a client of a socket, which need not be served yet.
+// Dial returns a client of a socket. The socket need not be served yet.
 func Dial(t testing.TB, socket string) Client {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)), // as the kubelet
-		// A server that is started just now is found at once.
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)), // the kubelet's limit
+		// Retry fast, so that a server that is just starting is found at once.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1, MaxDelay: time.Second}, MinConnectTimeout: 20 * time.Second,
 		}),
@@ -51,7 +51,7 @@ func (c Client) Run(ctx context.Context, t testing.TB, config *runtimeapi.PodSan
 	return res.GetPodSandboxId()
 }
 
-// Start makes a container in a pod and starts it.
+// Start creates and starts a container in a pod.
 func (c Client) Start(
 	ctx context.Context, t testing.TB, pod string, container *runtimeapi.ContainerConfig, config *runtimeapi.PodSandboxConfig,
 ) string {
@@ -66,8 +66,7 @@ func (c Client) Start(
 	return res.GetContainerId()
 }
 
-// Sh runs a script in a container, and returns what it says on stdout. Its failure is the
-// test's.
+// Sh runs a script in a container and returns its stdout. It fails the test if the script fails.
 func (c Client) Sh(ctx context.Context, t testing.TB, container, script string) string {
 	t.Helper()
 	res, err := c.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: container, Cmd: []string{"sh", "-c", script}})
@@ -89,7 +88,7 @@ func (c Client) Remove(ctx context.Context, t testing.TB, pod string) {
 	}
 }
 
-// Pod is a pod's configuration.
+// Pod returns a pod's configuration.
 func Pod(name string) *runtimeapi.PodSandboxConfig {
 	return &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: "uid-" + name},
@@ -97,8 +96,8 @@ func Pod(name string) *runtimeapi.PodSandboxConfig {
 	}
 }
 
-// Container is the configuration of a container of the test image, which has a process namespace
-// of its own as a kubelet's have.
+// Container returns the configuration of a container with the test image. It has its own process namespace, as a
+// kubelet's containers do.
 func Container(name string, command ...string) *runtimeapi.ContainerConfig {
 	return &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: name},

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-// Forward listens as kubectl's port-forward does, until end is called.
+// Forward forwards ports like kubectl port-forward until end is called.
 func Forward(
 	ctx context.Context, t testing.TB, to string, ports ...string,
 ) (listening []portforward.ForwardedPort, end func()) {
@@ -37,7 +37,7 @@ func Forward(
 	go func() { done <- f.ForwardPorts() }()
 	end = func() {
 		cancel()
-		<-done //nolint:errcheck // it ends since its client has gone
+		<-done //nolint:errcheck // it ends because its client has gone
 	}
 	select {
 	case <-ready:

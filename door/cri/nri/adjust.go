@@ -11,11 +11,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
-// ours begins the annotations by which the guest is told what a container may have.
+// ours is the prefix of the annotations that tell the guest what a container is allowed.
 const ours = "io.bulkhead."
 
-// adjust makes the adjustments of plugins to a specification, of whose environment they have left
-// env: what they have removed of it is not among the adjustments.
+// adjust applies plugins' adjustments to a specification. env is the resulting environment: the adjustments do not show
+// removed variables.
 func adjust(spec *specs.Spec, a *api.ContainerAdjustment, env []string) error {
 	if err := check(a); err != nil {
 		return err
@@ -32,7 +32,7 @@ func adjust(spec *specs.Spec, a *api.ContainerAdjustment, env []string) error {
 	}
 	spec.Process.Env = env
 	if args := a.GetArgs(); len(args) > 0 {
-		if args[0] == "" { // a mark that earlier plugins' are replaced
+		if args[0] == "" { // the mark for replacing earlier plugins' arguments
 			args = args[1:]
 		}
 		spec.Process.Args = args
@@ -49,7 +49,7 @@ func adjust(spec *specs.Spec, a *api.ContainerAdjustment, env []string) error {
 	return nil
 }
 
-// limits lays limits over those of a specification.
+// limits overwrites the limits of a specification with those in in.
 func limits(out, in *specs.LinuxResources) {
 	if in == nil {
 		return
@@ -78,7 +78,7 @@ func limits(out, in *specs.LinuxResources) {
 		over(&out.Memory.Limit, m.Limit)
 		over(&out.Memory.Reservation, m.Reservation)
 		over(&out.Memory.Swap, m.Swap)
-		if m.Limit != nil && m.Swap == nil { // as without plugins: there is no swap
+		if m.Limit != nil && m.Swap == nil { // no swap, as without plugins
 			out.Memory.Swap = m.Limit
 		}
 	}
@@ -103,7 +103,7 @@ func over[T any](out **T, in *T) {
 	}
 }
 
-// check refuses what a VM cannot have, or what is not the plugins'. The reason names it.
+// check refuses adjustments that a VM does not support or that plugins may not make. The error names the adjustment.
 func check(a *api.ContainerAdjustment) error {
 	const cannot = "a container in a virtual machine cannot have a plugin's "
 	refuse := func(format string, args ...any) error { return failure.Unsupported(cannot+format, args...) }
@@ -131,7 +131,7 @@ func check(a *api.ContainerAdjustment) error {
 		return refuse("device %s", l.GetDevices()[0].GetPath())
 	case l.GetCgroupsPath() != "":
 		return refuse("cgroup %s", l.GetCgroupsPath())
-	case proto.Size(l.GetIoPriority()) > 0: // the library leaves empty ones
+	case proto.Size(l.GetIoPriority()) > 0: // the library leaves empty messages
 		return refuse("I/O priority")
 	case proto.Size(l.GetSeccompPolicy()) > 0:
 		return refuse("seccomp policy")
@@ -151,7 +151,7 @@ func check(a *api.ContainerAdjustment) error {
 	return checkResources(l.GetResources())
 }
 
-// checkResources refuses limits that name something of the host.
+// checkResources refuses limits that name a resource of the host.
 func checkResources(r *api.LinuxResources) error {
 	switch {
 	case r.GetBlockioClass().Get() != nil:

@@ -12,11 +12,10 @@ import (
 	service "github.com/bulkhead-project/bulkhead/cri"
 )
 
-// undoTimeout bounds the end of a pod that a plugin has refused.
+// undoTimeout bounds the removal of a pod that a plugin has refused.
 const undoTimeout = 3 * time.Minute
 
-// RunPodSandbox runs a pod, which the plugins are told of once it is up. One that refuses it has
-// it removed.
+// RunPodSandbox runs a pod and notifies the plugins when it is up. If a plugin refuses the pod, it is removed.
 func (p *Plugins) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
 	defer p.a.BlockPluginSync().Unblock()
 	id, err := p.run.RunPodSandbox(ctx, config, handler)
@@ -39,7 +38,7 @@ func (p *Plugins) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandb
 	return "", fmt.Errorf("pod %s: refused by a plugin: %w", config.GetMetadata().GetName(), err)
 }
 
-// CreateContainer makes a container, which the plugins adjust (Adjust).
+// CreateContainer creates a container that the plugins adjust (see Adjust).
 func (p *Plugins) CreateContainer(
 	ctx context.Context, pod string, config *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig,
 ) (string, error) {
@@ -58,7 +57,7 @@ func (p *Plugins) CreateContainer(
 	return id, nil
 }
 
-// Adjust has the plugins adjust the specification of a container that is being made.
+// Adjust lets the plugins adjust the specification of a new container.
 func (p *Plugins) Adjust(ctx context.Context, m service.Making, spec *specs.Spec) (undo func(), err error) {
 	pod, _ := p.pod(ctx, m.PodID)
 	c := containerOf(m, spec)
@@ -75,7 +74,7 @@ func (p *Plugins) Adjust(ctx context.Context, m service.Making, spec *specs.Spec
 		undo()
 		return nil, fmt.Errorf("adjust for the node's plugins: %w", err)
 	}
-	// The updates may be of any container but this one, which is not there yet.
+	// The updates may be for any other container. This one does not exist yet.
 	if _, err := p.unsolicited(ctx, res.GetUpdate()); err != nil {
 		undo()
 		return nil, err
@@ -87,7 +86,7 @@ func (p *Plugins) Adjust(ctx context.Context, m service.Making, spec *specs.Spec
 	return undo, nil
 }
 
-// StartContainer starts a container, which a plugin may refuse before.
+// StartContainer starts a container unless a plugin refuses it.
 func (p *Plugins) StartContainer(ctx context.Context, id string) error {
 	c, pod := p.container(id)
 	if c == nil {
@@ -108,7 +107,7 @@ func (p *Plugins) StartContainer(ctx context.Context, id string) error {
 	return nil
 }
 
-// UpdateContainerResources changes a container's limits, which the plugins adjust.
+// UpdateContainerResources changes a container's limits after the plugins have adjusted them.
 func (p *Plugins) UpdateContainerResources(ctx context.Context, id string, r *runtimeapi.ContainerResources) error {
 	c, pod := p.container(id)
 	if c == nil {
@@ -120,7 +119,7 @@ func (p *Plugins) UpdateContainerResources(ctx context.Context, id string, r *ru
 	}
 	var others []*api.ContainerUpdate
 	for _, u := range res.GetUpdate() {
-		if u == nil { // of a container that nobody changes
+		if u == nil { // for a container without changes
 			continue
 		}
 		if u.GetContainerId() != c.GetId() {
@@ -145,7 +144,7 @@ func (p *Plugins) UpdateContainerResources(ctx context.Context, id string, r *ru
 	return nil
 }
 
-// log tells of what a plugin could not do and nobody waits for.
+// log logs a plugin's failure that no caller waits for.
 func (p *Plugins) log(what, id string, err error) {
 	if err != nil {
 		p.o.Logger.Warn("a plugin fails", "event", what, "id", id, "error", err)

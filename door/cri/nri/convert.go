@@ -11,8 +11,8 @@ import (
 	service "github.com/bulkhead-project/bulkhead/cri"
 )
 
-// containerOf is a container that is being made. Its mounts are the client's, as paths of the
-// host; those of the specification mean something in the guest alone.
+// containerOf returns a new container in the plugins' form. Its mounts are the client's, with paths of the host: the
+// specification's mounts have paths of the guest.
 func containerOf(m service.Making, spec *specs.Spec) *api.Container {
 	c := &api.Container{
 		Id: m.ID, PodSandboxId: m.PodID, Name: m.Config.GetMetadata().GetName(), State: api.ContainerState_CONTAINER_CREATED,
@@ -36,7 +36,7 @@ func containerOf(m service.Making, spec *specs.Spec) *api.Container {
 	return c
 }
 
-// state takes over how far a container has come.
+// state copies the state of a container.
 func state(c *api.Container, st *runtimeapi.ContainerStatus) {
 	c.CreatedAt, c.StartedAt, c.FinishedAt = st.GetCreatedAt(), st.GetStartedAt(), st.GetFinishedAt()
 	c.ExitCode, c.StatusReason, c.StatusMessage = st.GetExitCode(), st.GetReason(), st.GetMessage()
@@ -50,7 +50,7 @@ func state(c *api.Container, st *runtimeapi.ContainerStatus) {
 	}
 }
 
-// ofCRI are limits as plugins know them.
+// ofCRI returns limits in the plugins' form.
 func ofCRI(r *runtimeapi.LinuxContainerResources) *api.LinuxResources {
 	out := &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: r.GetCpusetCpus(), Mems: r.GetCpusetMems()}, Memory: &api.LinuxMemory{}}
 	if q := r.GetCpuQuota(); q != 0 {
@@ -72,7 +72,7 @@ func ofCRI(r *runtimeapi.LinuxContainerResources) *api.LinuxResources {
 	return out
 }
 
-// resources lays limits of plugins over base, for a container that runs.
+// resources overwrites base with plugins' limits, for a running container.
 func resources(r *api.LinuxResources, base *runtimeapi.LinuxContainerResources) (*runtimeapi.LinuxContainerResources, error) {
 	if err := checkResources(r); err != nil {
 		return nil, err

@@ -10,12 +10,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// followAgain is how long after their end events are followed anew.
+// followAgain is the pause before a new subscription to events after one has ended.
 const followAgain = time.Second
 
-// follow tells the plugins of ends and removals, whoever has caused them, until ctx ends. It calls
-// followed when no event can be missed any more. Where the events end, it follows them anew and
-// tells what was missed.
+// follow notifies the plugins of ends and removals, whatever their cause, until ctx ends. It calls followed when no
+// event can be missed any more. If the subscription ends, it subscribes again and reports the missed events.
 func (p *Plugins) follow(ctx context.Context, followed func()) {
 	defer followed()
 	for first := true; ctx.Err() == nil; first = false {
@@ -91,7 +90,7 @@ func (p *Plugins) tell(ctx context.Context, e *runtimeapi.ContainerEventResponse
 	}
 }
 
-// read reads what there is before the first plugin.
+// read loads the existing pods and containers before the first plugin connects.
 func (p *Plugins) read(ctx context.Context) error {
 	pods, err := p.run.ListPodSandbox(ctx, nil)
 	if err != nil {
@@ -130,7 +129,7 @@ func (p *Plugins) read(ctx context.Context) error {
 	return nil
 }
 
-// pod returns a pod as plugins know it, and whether it was known before; nil for one that is gone.
+// pod returns a pod in the plugins' form, and whether it was known before. It returns nil for a pod that is gone.
 func (p *Plugins) pod(ctx context.Context, id string) (pod *api.PodSandbox, known bool) {
 	p.mu.Lock()
 	pod, known = p.pods[id]
@@ -168,8 +167,7 @@ func more(n *runtimeapi.PodSandboxNetworkStatus) (out []string) {
 	return out
 }
 
-// container returns a container that id, or a prefix of one, names, and its pod; nil for one that
-// is not known.
+// container returns the container with that ID or ID prefix, and its pod. It returns nil for an unknown container.
 func (p *Plugins) container(id string) (*api.Container, *api.PodSandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -182,7 +180,7 @@ func (p *Plugins) container(id string) (*api.Container, *api.PodSandbox) {
 	return c, p.pods[c.GetPodSandboxId()]
 }
 
-// set changes what is known of a container. What has been handed out stays as it is.
+// set changes a container's entry. It replaces the entry, because callers may hold the old one.
 func (p *Plugins) set(id string, change func(*api.Container)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// fake is a runtime of records.
+// fake is a runtime in memory.
 type fake struct {
 	adjust func(context.Context, service.Making, *specs.Spec) (func(), error)
 	fail   error // of CreateContainer, after the adjustment
@@ -30,7 +30,7 @@ type fake struct {
 
 	mu         sync.Mutex
 	pods       map[string]bool
-	containers map[string]string // their pods
+	containers map[string]string // container IDs to pod IDs
 	exited     map[string]bool
 	specs      map[string]*specs.Spec
 	updates    map[string]*runtimeapi.LinuxContainerResources
@@ -43,7 +43,7 @@ func (f *fake) RunPodSandbox(_ context.Context, c *runtimeapi.PodSandboxConfig, 
 	return c.GetMetadata().GetName(), nil
 }
 
-// StopPodSandbox tells of the end of all.
+// StopPodSandbox sends the stop events of the containers and the pod.
 func (f *fake) StopPodSandbox(_ context.Context, id string) error {
 	f.send(id, id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 	return nil
@@ -168,7 +168,7 @@ func (f *fake) GetContainerEvents(
 	}
 }
 
-// world is plugins before a fake.
+// world is Plugins over a fake runtime.
 type world struct {
 	*fake
 	*Plugins
@@ -202,7 +202,7 @@ func (w *world) start(t *testing.T) {
 	t.Cleanup(w.Close)
 }
 
-// plugin is a real one.
+// plugin is a real NRI plugin that records its calls.
 type plugin struct {
 	mu     sync.Mutex
 	heard  []string
@@ -213,7 +213,7 @@ type plugin struct {
 	stub   stub.Stub
 }
 
-// join registers a plugin, and waits until it is told of all there is.
+// join registers a plugin, and waits until it is synchronised.
 func (w *world) join(t *testing.T, name string, p *plugin, options ...stub.Option) {
 	t.Helper()
 	p.synced = make(chan struct{})
@@ -228,7 +228,7 @@ func (w *world) join(t *testing.T, name string, p *plugin, options ...stub.Optio
 	}
 	t.Cleanup(p.stub.Stop)
 	<-p.synced
-	w.a.BlockPluginSync().Unblock() // and until it counts
+	w.a.BlockPluginSync().Unblock() // and until that has taken effect
 }
 
 func (p *plugin) hear(format string, args ...any) {
@@ -237,7 +237,7 @@ func (p *plugin) hear(format string, args ...any) {
 	p.heard = append(p.heard, fmt.Sprintf(format, args...))
 }
 
-// has waits until it has heard these, in this order.
+// has waits until the plugin's calls are these, in this order.
 func (p *plugin) has(t *testing.T, want ...string) {
 	t.Helper()
 	p.wait(t, want, func([]string) {})
@@ -261,7 +261,7 @@ func (p *plugin) wait(t *testing.T, want []string, order func([]string)) {
 	}
 }
 
-// hasAll is has for what comes in any order.
+// hasAll is like has, in any order.
 func (p *plugin) hasAll(t *testing.T, want ...string) {
 	t.Helper()
 	slices.Sort(want)

@@ -11,7 +11,7 @@ import (
 	nrilog "github.com/containerd/nri/pkg/log"
 )
 
-// useLogger has the library, which has one log in a process, write to l from now on.
+// useLogger redirects the library's log, which is global to the process, to l.
 func useLogger(l *slog.Logger) {
 	current.Store(l)
 	setLogger()
@@ -43,7 +43,7 @@ func (logger) Errorf(ctx context.Context, format string, args ...any) {
 func write(ctx context.Context, level slog.Level, format string, args []any) {
 	text := fmt.Sprintf(format, args...)
 	if strings.Contains(text, "WASM support is disabled") {
-		level = slog.LevelDebug // it is left out on purpose
+		level = slog.LevelDebug // left out on purpose
 	}
 	current.Load().Log(ctx, level, "nri: "+text)
 }

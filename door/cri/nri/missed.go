@@ -8,10 +8,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// missed tells the plugins of what has ended while nobody followed the events. Events of what ends
-// meanwhile may come too: each end is told once.
+// missed notifies the plugins of ends that happened between two subscriptions. Events for the same ends may arrive too,
+// but each end is reported once.
 func (p *Plugins) missed(ctx context.Context) error {
-	// What is made after this is of no concern, and what is gone from it has been told.
+	// Later pods and containers need no check, and entries that disappear were reported.
 	p.mu.Lock()
 	pods, containers := slices.Collect(maps.Keys(p.pods)), slices.Collect(maps.Keys(p.made))
 	p.mu.Unlock()
@@ -50,7 +50,7 @@ func (p *Plugins) missed(ctx context.Context) error {
 	return nil
 }
 
-// tellEnd tells of the end, and of the removal if it is gone, of what an event is about.
+// tellEnd reports the end of the event's pod or container, and also its removal if gone is set.
 func (p *Plugins) tellEnd(ctx context.Context, e *runtimeapi.ContainerEventResponse, gone bool) {
 	e.ContainerEventType = runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
 	p.tell(ctx, e)
@@ -60,7 +60,7 @@ func (p *Plugins) tellEnd(ctx context.Context, e *runtimeapi.ContainerEventRespo
 	}
 }
 
-// ended notes the end of a pod or a container, and returns whether it is the first that is told.
+// ended records the end of a pod or container, and returns true if it was not recorded before.
 func (p *Plugins) ended(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +69,7 @@ func (p *Plugins) ended(id string) bool {
 	return !before
 }
 
-// known notes that the runtime has a container: when it is not listed any more, it is gone.
+// known records that the runtime has a container. If the runtime no longer lists it, it was removed.
 func (p *Plugins) known(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,8 +6,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestMissed: what has ended while the events had, plugins hear of once these are followed again,
-// and of nothing twice.
+// TestMissed: ends during a broken subscription are reported to plugins after the next subscription, and only once.
 func TestMissed(t *testing.T) {
 	w := newWorld(t)
 	w.fake.pods["old"], w.fake.containers["old-c"], w.exited["old-c"] = true, "old", true
@@ -37,7 +36,7 @@ func TestMissed(t *testing.T) {
 	w.exited["p-told"], w.exited["p-stays"] = true, true
 	delete(w.fake.containers, "p-goes")
 	delete(w.fake.pods, "q")
-	// One that is being made, and not listed yet.
+	// This container is being created and is not listed yet.
 	w.Plugins.mu.Lock()
 	w.Plugins.containers["p-new"] = w.Plugins.containers["p-goes"]
 	w.Plugins.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package nri lets a node's plugins (containerd/nri) see pods and containers, and adjust what a
-// virtual machine can have. What needs the host is refused by name.
+// Package nri runs a node's NRI plugins (containerd/nri). They see pods and containers, and can adjust settings that a
+// VM supports. Adjustments that need the host are refused with an error that names them.
 package nri
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
 
-// Options say where plugins are; the zero values are the standard places.
+// Options locates the plugins. Empty fields mean the standard paths.
 type Options struct {
 	Socket, Dir, Conf string
 	Logger            *slog.Logger
 }
 
-// Runtime is what plugins see; *service.Service is the one of a door.
+// Runtime is the runtime that plugins see. A door's is a *service.Service.
 type Runtime interface {
 	RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error)
 	StopPodSandbox(ctx context.Context, id string) error
@@ -50,9 +50,9 @@ type Runtime interface {
 
 var _ Runtime = (*service.Service)(nil)
 
-// Plugins are those of a node. Adjust is for the runtime, whose calls of the same names the others
-// stand before. Each request to a plugin has a deadline (two seconds), after which the plugin is
-// dropped; the request goes on without it unless the plugin has asked to be required.
+// Plugins are a node's plugins. The runtime calls Adjust. The other methods wrap the runtime's methods with the same
+// names. Each request to a plugin has a deadline of two seconds. A plugin that misses it is dropped, and the request
+// continues without it unless the plugin is configured as required.
 type Plugins struct {
 	o   Options
 	a   *adaptation.Adaptation
@@ -64,14 +64,14 @@ type Plugins struct {
 	mu         sync.Mutex
 	pods       map[string]*api.PodSandbox
 	containers map[string]*api.Container
-	made       map[string]bool // the containers that the runtime has, or had
-	stopped    map[string]bool // the pods and containers whose end has been told
+	made       map[string]bool // containers that the runtime has or had
+	stopped    map[string]bool // pods and containers with a reported end
 }
 
-// updateTimeout bounds what plugins ask for by themselves.
+// updateTimeout bounds updates that plugins request themselves.
 const updateTimeout = time.Minute
 
-// New readies plugins, of which none is called before Start.
+// New returns Plugins. No plugin is called before Start.
 func New(o Options) (*Plugins, error) {
 	useLogger(o.Logger)
 	for _, dir := range []string{cmp.Or(o.Dir, adaptation.DefaultPluginPath), cmp.Or(o.Conf, adaptation.DefaultPluginConfigPath)} {
@@ -101,7 +101,7 @@ func New(o Options) (*Plugins, error) {
 	return p, nil
 }
 
-// judge refuses a directory of programs, or of their configuration, that somebody else may change. It need not exist.
+// judge refuses a directory of programs or configuration that another user may change. The directory may be missing.
 func judge(dir string) error {
 	d, err := trusted.Dir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -126,8 +126,8 @@ func judge(dir string) error {
 	return nil
 }
 
-// Start starts the plugins that are installed and listens to others, which it tells of what there
-// is. Close ends all.
+// Start starts the installed plugins and listens for others. It passes the existing pods and containers to them. Close
+// stops it.
 func (p *Plugins) Start(ctx context.Context, run Runtime) error {
 	p.run = run
 	ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -144,14 +144,14 @@ func (p *Plugins) Start(ctx context.Context, run Runtime) error {
 	return nil
 }
 
-// Close ends the installed plugins, and lets go of the others.
+// Close stops the installed plugins and disconnects the others.
 func (p *Plugins) Close() {
 	p.cancel()
 	p.a.Stop()
 	p.wg.Wait()
 }
 
-// synchronize tells a plugin of all there is.
+// synchronize sends all pods and containers to a plugin.
 func (p *Plugins) synchronize(ctx context.Context, tell adaptation.SyncCB) error {
 	p.mu.Lock()
 	var pods []*api.PodSandbox
@@ -171,7 +171,7 @@ func (p *Plugins) synchronize(ctx context.Context, tell adaptation.SyncCB) error
 	return err
 }
 
-// unsolicited makes updates that plugins ask for, and returns those that fail.
+// unsolicited makes the updates that plugins request, and returns the failed ones.
 func (p *Plugins) unsolicited(ctx context.Context, updates []*api.ContainerUpdate) (failed []*api.ContainerUpdate, err error) {
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
@@ -196,7 +196,7 @@ func (p *Plugins) update(ctx context.Context, u *api.ContainerUpdate) error {
 	return p.run.UpdateContainerResources(ctx, u.GetContainerId(), &runtimeapi.ContainerResources{Linux: r})
 }
 
-// evict stops containers that plugins want ended.
+// evict stops the containers that plugins evict.
 func (p *Plugins) evict(ctx context.Context, all []*api.ContainerEviction) {
 	for _, e := range all {
 		p.o.Logger.Info("a plugin ends a container", "container", e.GetContainerId(), "reason", e.GetReason())

@@ -29,7 +29,7 @@ func config(name string) *runtimeapi.ContainerConfig {
 	return &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: name}}
 }
 
-// TestLife: a plugin hears of all that happens, once each and in order.
+// TestLife: a plugin is notified of each event once, in order.
 func TestLife(t *testing.T) {
 	w := newWorld(t)
 	w.fake.pods["old"], w.fake.containers["old-c"] = true, "old"
@@ -37,7 +37,7 @@ func TestLife(t *testing.T) {
 	p := &plugin{}
 	w.join(t, "life", p)
 	ctx := t.Context()
-	for range 2 { // a kubelet asks again
+	for range 2 { // a kubelet may call twice
 		if _, err := w.Plugins.RunPodSandbox(ctx, podConfig("p"), ""); err != nil {
 			t.Fatal(err)
 		}
@@ -62,13 +62,13 @@ func TestLife(t *testing.T) {
 	w.send("p", "p-unknown", runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 	p.has(t, "sync 1 1", "run p 10.1.1.1+fd00::1", "create c", "created c", "start c", "started c true", "update c", "updated c",
 		"end c 3", "delete c", "stop p", "remove p")
-	// What the runtime knows and plugins do not, goes on without them.
+	// Calls for containers that plugins do not know go straight to the runtime.
 	if err := w.Plugins.StartContainer(ctx, "other"); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestAdjust: what a VM can have is adjusted, and what it cannot have is refused by name.
+// TestAdjust: supported adjustments are applied, and unsupported ones are refused by name.
 func TestAdjust(t *testing.T) {
 	w := newWorld(t)
 	w.start(t)
@@ -135,7 +135,7 @@ func TestAdjust(t *testing.T) {
 	}
 }
 
-// TestUndone: a plugin hears that a container that it has adjusted was not made.
+// TestUndone: a plugin is notified if a container that it adjusted was not created.
 func TestUndone(t *testing.T) {
 	w := newWorld(t)
 	w.start(t)
@@ -148,7 +148,7 @@ func TestUndone(t *testing.T) {
 	p.has(t, "sync 0 0", "create c", "delete c")
 }
 
-// TestUpdate: plugins change limits, when they are asked and by themselves.
+// TestUpdate: plugins change limits, both on request and unsolicited.
 func TestUpdate(t *testing.T) {
 	w := newWorld(t)
 	w.start(t)
@@ -186,7 +186,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestRefusingPlugin: a pod that a plugin refuses is removed, and the error names both.
+// TestRefusingPlugin: a pod that a plugin refuses is removed. The error names the pod and the reason.
 func TestRefusingPlugin(t *testing.T) {
 	w := newWorld(t)
 	w.start(t)
@@ -197,8 +197,8 @@ func TestRefusingPlugin(t *testing.T) {
 	}
 }
 
-// TestHangingPlugin: a plugin that hangs is dropped after the deadline, and the request goes on
-// without it, or fails with its name if it is required. One that dies is no more.
+// TestHangingPlugin: a hanging plugin is dropped after the deadline. The request continues without it, or fails with
+// its name if it is required. A dead plugin is dropped too.
 func TestHangingPlugin(t *testing.T) {
 	never := make(chan struct{})
 	for name, required := range map[string]bool{"any": false, "required": true} {
@@ -236,7 +236,7 @@ func TestHangingPlugin(t *testing.T) {
 	})
 }
 
-// TestUntrusted: no program is started that somebody else may change.
+// TestUntrusted: programs that another user may change are not started.
 func TestUntrusted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

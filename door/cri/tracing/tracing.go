@@ -1,5 +1,5 @@
-// Package tracing has OpenTelemetry see the calls of the door of kubelets, and what the start
-// of a pod is made of. A kubelet that traces has the spans of one pod be one trace.
+// Package tracing creates OpenTelemetry spans for the calls of the door for kubelets and for the phases of a pod's
+// start. If the kubelet traces too, the spans belong to its trace.
 package tracing
 
 import (
@@ -25,17 +25,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/version"
 )
 
-// Tracer makes spans and sends them. A nil Tracer does nothing.
+// Tracer creates spans and exports them. A nil Tracer does nothing.
 type Tracer struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
 }
 
-// closeTimeout bounds the sending of the last spans.
+// closeTimeout bounds the export of the last spans.
 const closeTimeout = 5 * time.Second
 
-// New sends to an endpoint of OTLP over HTTP, "http://127.0.0.1:4318"; empty is none. Spans that
-// nobody takes are dropped, and the log says so.
+// New returns a Tracer that exports to an OTLP/HTTP endpoint such as "http://127.0.0.1:4318", or nil if it is empty.
+// Spans that cannot be exported are dropped and logged.
 func New(ctx context.Context, endpoint string, log *slog.Logger) (*Tracer, error) {
 	if endpoint == "" {
 		return nil, nil
@@ -45,7 +45,7 @@ func New(ctx context.Context, endpoint string, log *slog.Logger) (*Tracer, error
 		return nil, fmt.Errorf("send traces: %w", err)
 	}
 	if u.Path == "" || u.Path == "/" {
-		u.Path = "/v1/traces" // as OTEL_EXPORTER_OTLP_ENDPOINT means it
+		u.Path = "/v1/traces" // as for OTEL_EXPORTER_OTLP_ENDPOINT
 	}
 	to, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()))
 	if err != nil {
@@ -62,7 +62,7 @@ func newTracer(to sdk.TracerProviderOption) *Tracer {
 	return &Tracer{p, p.Tracer("github.com/bulkhead-project/bulkhead/door/cri")}
 }
 
-// ServerOptions have a server make a span of each call.
+// ServerOptions returns options that create a span for each call of a server.
 func (t *Tracer) ServerOptions() []grpc.ServerOption {
 	if t == nil {
 		return nil
@@ -72,7 +72,7 @@ func (t *Tracer) ServerOptions() []grpc.ServerOption {
 	))}
 }
 
-// About says whom the span of a call is about.
+// About adds attributes to the span of a call.
 func (t *Tracer) About(ctx context.Context, attrs []slog.Attr) {
 	span := trace.SpanFromContext(ctx)
 	if t == nil || !span.IsRecording() {
@@ -83,8 +83,8 @@ func (t *Tracer) About(ctx context.Context, attrs []slog.Attr) {
 	}
 }
 
-// Started makes spans of the phases of a pod's start, below that of the call that has asked
-// for it and took so long. Facts are asked for only if somebody sees the spans.
+// Started adds spans for the phases of a pod's start to the span of its call, which took that long. It calls facts only
+// if the span is recorded.
 func (t *Tracer) Started(ctx context.Context, took time.Duration, facts func() (*engine.Facts, error)) {
 	if t == nil || !trace.SpanFromContext(ctx).IsRecording() {
 		return
@@ -92,12 +92,12 @@ func (t *Tracer) Started(ctx context.Context, took time.Duration, facts func() (
 	ended := time.Now()
 	f, err := facts()
 	if err != nil {
-		return // the pod is gone again
+		return // the pod was removed
 	}
 	t.phases(ctx, ended, took, f.Phases)
 }
 
-// Follow has what a call does tell its steps, if somebody sees its span.
+// Follow returns a context that records the steps of a call, if its span is recorded.
 func (t *Tracer) Follow(ctx context.Context) (context.Context, *timeline.Recorder) {
 	if t == nil || !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx, nil
@@ -105,8 +105,8 @@ func (t *Tracer) Follow(ctx context.Context) (context.Context, *timeline.Recorde
 	return timeline.With(ctx)
 }
 
-// Steps makes spans of what a call consisted of, below its own: those of its calls to the
-// agent, and below these the parts that the guest tells of, one after the other.
+// Steps adds spans for the calls to the agent to the span of a call. Below each are the parts that the guest reports,
+// in sequence.
 func (t *Tracer) Steps(ctx context.Context, took *timeline.Recorder) {
 	for _, s := range took.Steps() {
 		below := t.span(ctx, s.Name, s.Begin, s.Took)
@@ -118,16 +118,15 @@ func (t *Tracer) Steps(ctx context.Context, took *timeline.Recorder) {
 	}
 }
 
-// The phases of the engine during which those of the machine are.
+// The engine's phases that contain the VM's phases.
 const (
 	shimPhase  = "shim"
 	startPhase = "start"
 )
 
-// phases makes spans. The engine's phases follow each other, and end with the start; of
-// those of the machine, of which only the durations are known, each is put after the one before,
-// in the engine's phase that waits for it. A start that took longer than the call has not begun
-// with it: it is another call's.
+// phases creates the spans of a start. The engine's phases are consecutive and end with the start. Only the durations
+// of the VM's phases are known, so they are placed one after another within the engine's phase that waits for them. If
+// the start took longer than the call, it belongs to an earlier call.
 func (t *Tracer) phases(ctx context.Context, ended time.Time, took time.Duration, all []engine.Phase) {
 	var own, machine []engine.Phase
 	var total time.Duration
@@ -159,8 +158,7 @@ func (t *Tracer) phases(ctx context.Context, ended time.Time, took time.Duration
 	}
 }
 
-// begins tells of a machine's phase whether it is one of those that run from the shim's
-// start on, while the engine goes on.
+// begins reports whether a VM's phase starts with the shim and runs beside the engine's work.
 func begins(phase string) bool { return phase == "machine" || phase == "channel" }
 
 func (t *Tracer) span(ctx context.Context, name string, at time.Time, took time.Duration) context.Context {
@@ -169,7 +167,7 @@ func (t *Tracer) span(ctx context.Context, name string, at time.Time, took time.
 	return ctx
 }
 
-// Close sends what there is left, and no more.
+// Close exports the remaining spans.
 func (t *Tracer) Close(ctx context.Context) error {
 	if t == nil {
 		return nil

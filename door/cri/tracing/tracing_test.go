@@ -14,8 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/timeline"
 )
 
-// TestStarted: the phases of a start follow one another below its call, those of the machine
-// within the engine's.
+// TestStarted: the phases of a start are consecutive below the call's span, with the VM's phases inside the engine's.
 func TestStarted(t *testing.T) {
 	t.Parallel()
 	facts := &engine.Facts{Phases: []engine.Phase{
@@ -26,7 +25,7 @@ func TestStarted(t *testing.T) {
 	}}
 	type at struct {
 		parent      string
-		begin, took time.Duration // since the start's begin
+		begin, took time.Duration // since the start of the pod's start
 	}
 	want := map[string]at{
 		"engine reserve":    {"call", 0, 1 * time.Millisecond},
@@ -42,7 +41,7 @@ func TestStarted(t *testing.T) {
 	ctx, call := tr.tracer.Start(t.Context(), "call")
 	tr.About(ctx, []slog.Attr{slog.String("pod", "p1")})
 	tr.Started(ctx, time.Second, func() (*engine.Facts, error) { return facts, nil })
-	tr.Started(ctx, time.Millisecond, func() (*engine.Facts, error) { return facts, nil }) // another call's
+	tr.Started(ctx, time.Millisecond, func() (*engine.Facts, error) { return facts, nil }) // the start belongs to another call
 	tr.Started(ctx, time.Second, func() (*engine.Facts, error) { return nil, errors.New("gone") })
 	call.End()
 	spans, names := kept.GetSpans(), map[string]string{}
@@ -71,8 +70,7 @@ func TestStarted(t *testing.T) {
 	}
 }
 
-// TestSteps: calls to the agent are below the call that has made them, and the guest's parts
-// follow one another within.
+// TestSteps: calls to the agent are below the call that made them, and the guest's parts are consecutive inside.
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	kept := tracetest.NewInMemoryExporter()
@@ -104,7 +102,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestNone: without an endpoint nothing is done and nobody asked.
+// TestNone: without an endpoint, no spans are created and no facts are requested.
 func TestNone(t *testing.T) {
 	t.Parallel()
 	tr, err := New(t.Context(), "", slog.Default())
