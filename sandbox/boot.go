@@ -23,7 +23,7 @@ func (s *Sandbox) boot() *boot {
 	b := &boot{done: make(chan struct{})}
 	var ctx context.Context
 	limit := s.o.bootLimit()
-	ctx, b.cancel = context.WithTimeoutCause(s.ctx, limit, fmt.Errorf("%w: no machine within %v", ErrTimeout, limit))
+	ctx, b.cancel = context.WithTimeoutCause(s.ctx, limit, fmt.Errorf("%w: the VM was not up within %v", ErrTimeout, limit))
 	s.state.Phases = nil
 	s.booting = b
 	if s.first == nil {
@@ -46,7 +46,7 @@ func (s *Sandbox) bringUp(ctx context.Context) (*machine, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("start the machine: %w", causeOf(ctx, err))
+		return nil, fmt.Errorf("start the VM: %w", causeOf(ctx, err))
 	}
 	fault.Point("machine.up")
 	m := s.newMachine(vm, false)
@@ -101,12 +101,12 @@ func (s *Sandbox) WaitBooted(ctx context.Context) error {
 	b := s.booting
 	s.mu.Unlock()
 	if b == nil {
-		return fmt.Errorf("wait for the machine of %s: %w", s.subject(), ErrVMGone)
+		return fmt.Errorf("wait for the VM of %s: %w", s.subject(), ErrVMGone)
 	}
 	select {
 	case <-b.done:
 		return b.err
 	case <-ctx.Done():
-		return fmt.Errorf("wait for the machine of %s: %w", s.subject(), context.Cause(ctx))
+		return fmt.Errorf("wait for the VM of %s: %w", s.subject(), context.Cause(ctx))
 	}
 }

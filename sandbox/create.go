@@ -109,11 +109,11 @@ func (c ContainerConfig) validate() error {
 	case !containerv1.ValidID(c.ID):
 		return fmt.Errorf("%w: id %.80q", ErrInvalid, c.ID)
 	case c.Root == nil || c.Stdio == nil:
-		return fmt.Errorf("%w: no root or no standard streams", ErrInvalid)
+		return fmt.Errorf("%w: it needs a root file system and standard streams", ErrInvalid)
 	case slices.ContainsFunc(c.disks(), func(v Volume) bool { return v.ID == "" || v.ID == scratchName }):
-		return fmt.Errorf("%w: id of an image or a block device", ErrInvalid)
+		return fmt.Errorf("%w: an image or a block device has an empty or reserved id", ErrInvalid)
 	case (c.Log != nil) != logs:
-		return fmt.Errorf("%w: a log without a file, or a file that is no log", ErrInvalid)
+		return fmt.Errorf("%w: a log file must come with standard streams of type Log, and only with them", ErrInvalid)
 	}
 	return described(containerv1.Check(containerv1.Container{Root: c.Root, Stdio: c.Stdio}))
 }
@@ -182,7 +182,7 @@ func (s *Sandbox) CreateExec(_ context.Context, e ExecConfig) error {
 		return fmt.Errorf("create %s: %w", subject(e.Process), described(err))
 	}
 	if !containerv1.ValidID(e.Exec) || !streams && !discards {
-		return fmt.Errorf("create %s: %w: id, or standard streams of type %T", subject(e.Process), ErrInvalid, e.Stdio)
+		return fmt.Errorf("create %s: %w: it needs an id, and standard streams of type Stream or Discard, not %T", subject(e.Process), ErrInvalid, e.Stdio)
 	}
 	m, err := s.running("create a process in", Running)
 	if err != nil {

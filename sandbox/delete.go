@@ -38,7 +38,7 @@ func (s *Sandbox) DeleteProcess(ctx context.Context, id Process) (Exit, error) {
 	exit, err := s.forget(p)
 	s.mu.Unlock()
 	if m != nil && id.Exec == "" {
-		s.logIf("take out volumes that nobody uses", s.releaseVolumes(ctx, m))
+		s.logIf("detach unused volumes", s.releaseVolumes(ctx, m))
 	}
 	return exit, err
 }

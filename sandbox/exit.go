@@ -56,7 +56,7 @@ func (s *Sandbox) askExit(p *process) (Exit, bool) {
 		var refusal *agentv1.Error
 		if errors.As(err, &refusal) && refused {
 			return Exit{Code: 137, Signal: 9, Reason: ReasonError, At: now(),
-				Message: "the agent cannot tell how it ended: " + refusal.Error()}, true
+				Message: "the agent does not report its exit: " + refusal.Error()}, true
 		}
 		// Asked once more: the last that a machine says when it dies may be
 		// that it was interrupted.

@@ -35,7 +35,7 @@ func (s *Sandbox) newMachine(vm hypervisor.VM, resume bool) *machine {
 	m.link = guest.NewLink(vm.Connect, resume, s.o.Patience, func(err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.spawn(func() { s.logIf("end a machine", s.kill(s.ctx, m, ReasonVMKilled, err.Error())) })
+		s.spawn(func() { s.logIf("kill the VM", s.kill(s.ctx, m, ReasonVMKilled, err.Error())) })
 	})
 	m.agent = agentv1.NewClient(m.link.Open)
 	return m
@@ -111,7 +111,7 @@ func (m *machine) reason() (reason, message string) {
 	case m.why != "":
 		return m.why, m.msg
 	case m.oom.Happened():
-		return ReasonOOMKilled, "the host ran out of memory and killed the virtual machine"
+		return ReasonOOMKilled, "the host ran out of memory and killed the VM"
 	case m.vm.Exit() != nil:
 		return ReasonVMKilled, m.vm.Exit().Error()
 	}
@@ -125,16 +125,16 @@ func (s *Sandbox) kill(ctx context.Context, m *machine, why, message string) err
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
 	defer cancel()
 	if err := m.vm.Kill(ctx); err != nil {
-		return fmt.Errorf("end the machine of %s: %w", s.subject(), err)
+		return fmt.Errorf("kill the VM of %s: %w", s.subject(), err)
 	}
 	fault.Point("machine.killed")
 	select {
 	case <-m.gone:
 		return nil
 	case <-s.ctx.Done():
-		return fmt.Errorf("end the machine of %s: %w", s.subject(), errClosed)
+		return fmt.Errorf("kill the VM of %s: %w", s.subject(), errClosed)
 	case <-ctx.Done():
-		return fmt.Errorf("end the machine of %s: %w", s.subject(), ctx.Err())
+		return fmt.Errorf("kill the VM of %s: %w", s.subject(), ctx.Err())
 	}
 }
 
@@ -168,7 +168,7 @@ func (s *Sandbox) watch(m *machine) {
 	s.state.VM, s.state.MemoryMiB = nil, 0
 	s.setStopped(reason, message)
 	s.mu.Unlock()
-	s.logIf("let go of the machine", m.letGo())
+	s.logIf("close the VM's handle", m.letGo())
 	close(m.gone)
 }
 
@@ -228,7 +228,7 @@ func (s *Sandbox) keepClock(m *machine) {
 	for {
 		select {
 		case <-tick.C:
-			s.logIf("keep the guest's clock", s.correctClock(m))
+			s.logIf("correct the guest's clock", s.correctClock(m))
 		case <-m.ctx.Done():
 			return
 		}

@@ -10,7 +10,7 @@ import (
 
 // ContainerStats are a container's live figures.
 func (s *Sandbox) ContainerStats(ctx context.Context, id string) (agentv1.Stats, error) {
-	p, m, ctx, done, err := s.live(ctx, "read the figures of", Process{Container: id}, Running, Paused)
+	p, m, ctx, done, err := s.live(ctx, "read the statistics of", Process{Container: id}, Running, Paused)
 	if err != nil {
 		return agentv1.Stats{}, err
 	}

@@ -45,7 +45,7 @@ func (s *Sandbox) Rehearse(ctx context.Context, r Rehearsal, scratch, image *os.
 	s.created = true
 	s.mu.Unlock()
 	if unfit {
-		return fmt.Errorf("rehearse: %w: %s has a pod, or has rehearsed", ErrInvalid, s.subject())
+		return fmt.Errorf("rehearse: %w: %s has a pod or has rehearsed already", ErrInvalid, s.subject())
 	}
 	if err := s.WaitBooted(ctx); err != nil {
 		return fmt.Errorf("rehearse: %w", err)

@@ -24,7 +24,7 @@ func Restore(ctx context.Context, o Options, f RestoreFiles) (s *Sandbox, err er
 		}
 	}()
 	if o.Adopt == nil {
-		return nil, fmt.Errorf("%w: no adopter", ErrInvalid)
+		return nil, fmt.Errorf("%w: Options.Adopt must be set", ErrInvalid)
 	}
 	if s, err = newSandbox(o); err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (s *Sandbox) reattach(ctx context.Context, f RestoreFiles) error {
 		var err error
 		vm, err = s.o.Adopt(ctx, *s.state.VM)
 		if err != nil && !errors.Is(err, hypervisor.ErrGone) {
-			return fmt.Errorf("adopt the machine: %w", err)
+			return fmt.Errorf("adopt the VM: %w", err)
 		}
 	}
 	if vm == nil {
@@ -150,11 +150,11 @@ func (s *Sandbox) reattach(ctx context.Context, f RestoreFiles) error {
 		s.log.Error("state not stored", "error", err)
 	}
 	if s.state.State == Running {
-		s.spawn(func() { s.logIf("take out volumes that nobody uses", s.releaseVolumes(s.ctx, m)) })
+		s.spawn(func() { s.logIf("detach unused volumes", s.releaseVolumes(s.ctx, m)) })
 	}
 	if s.state.Starting || !s.created {
 		s.spawn(func() {
-			s.logIf("end a half started machine", s.kill(s.ctx, m, ReasonStartFailed, "the shim died during the start"))
+			s.logIf("kill a half-started VM", s.kill(s.ctx, m, ReasonStartFailed, "the shim died during the start"))
 		})
 	}
 	return nil
@@ -170,7 +170,7 @@ func (s *Sandbox) reconnect(ctx context.Context, m *machine) (map[Process]agentv
 	defer done()
 	list, err := m.agent.List(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask the agent: %w", err)
+		return nil, fmt.Errorf("list the agent's processes: %w", err)
 	}
 	known := map[Process]agentv1.Status{}
 	for _, st := range list.Processes {
@@ -236,13 +236,13 @@ func (s *Sandbox) restoreStopped(f RestoreFiles) error {
 	defer s.mu.Unlock()
 	s.scratch = f.Scratch
 	for _, p := range s.procs {
-		s.finish(p, Exit{Code: 137, Signal: 9, Reason: ReasonVMKilled, Message: "the machine ended while no shim watched it", At: now()})
+		s.finish(p, Exit{Code: 137, Signal: 9, Reason: ReasonVMKilled, Message: "the VM ended while no shim watched it", At: now()})
 	}
 	s.state.VM, s.state.MemoryMiB, s.state.Starting = nil, 0, false
 	if s.state.State == Stopped {
 		close(s.stopped)
 		return nil
 	}
-	s.setStopped(ReasonVMKilled, "the machine ended while no shim watched it")
+	s.setStopped(ReasonVMKilled, "the VM ended while no shim watched it")
 	return nil
 }

@@ -58,10 +58,10 @@ func New(o Options) (*Sandbox, error) {
 		return nil, err
 	}
 	if _, err := s.store.readState(); !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("make a sandbox in %s: %w", o.StateDir, errors.Join(ErrExists, err))
+		return nil, fmt.Errorf("create a sandbox in %s: %w", o.StateDir, errors.Join(ErrExists, err))
 	}
 	if err := s.save(); err != nil {
-		return nil, fmt.Errorf("make a sandbox in %s: %w", o.StateDir, err)
+		return nil, fmt.Errorf("create a sandbox in %s: %w", o.StateDir, err)
 	}
 	s.begin()
 	s.mu.Lock()
@@ -72,11 +72,11 @@ func New(o Options) (*Sandbox, error) {
 
 func newSandbox(o Options) (*Sandbox, error) {
 	if o.Machine == nil || o.StateDir == "" {
-		return nil, fmt.Errorf("make a sandbox: %w: no starter or no directory", ErrInvalid)
+		return nil, fmt.Errorf("create a sandbox: %w: Options.Machine and StateDir must be set", ErrInvalid)
 	}
 	self, err := procid.Of(os.Getpid())
 	if err != nil {
-		return nil, fmt.Errorf("make a sandbox: %w", err)
+		return nil, fmt.Errorf("create a sandbox: %w", err)
 	}
 	o = o.withDefaults()
 	s := &Sandbox{
@@ -159,7 +159,7 @@ func (s *Sandbox) Create(ctx context.Context, c Config, f Files) (err error) {
 		}
 	}()
 	if len(f.Cards) != len(c.Cards) {
-		return fmt.Errorf("create sandbox %q: %w: %d taps for %d more interfaces", c.ID, ErrInvalid, len(f.Cards), len(c.Cards))
+		return fmt.Errorf("create sandbox %q: %w: %d taps for %d further interfaces", c.ID, ErrInvalid, len(f.Cards), len(c.Cards))
 	}
 	if c.Version != ConfigVersion || c.ID == "" || s.o.ID != "" && c.ID != s.o.ID {
 		return fmt.Errorf("create sandbox %q: %w: version %d", c.ID, ErrInvalid, c.Version)
@@ -265,7 +265,7 @@ func (s *Sandbox) closeCards() {
 	s.cards = nil
 }
 
-var errClosed = errors.New("the shim lets go of the sandbox")
+var errClosed = errors.New("the shim has closed the sandbox")
 
 // Status is the sandbox as it is now.
 func (s *Sandbox) Status() Status {

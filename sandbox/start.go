@@ -144,7 +144,7 @@ func (s *Sandbox) addCards(ctx context.Context, m *machine) error {
 		defer f.Close()
 	}
 	if len(taps) == 0 {
-		return fmt.Errorf("%w: the taps of its further interfaces went with its first machine", ErrInvalid)
+		return fmt.Errorf("%w: it cannot be restarted: the taps of its further interfaces belonged to its first VM", ErrInvalid)
 	}
 	return s.phase("cards", func() error { return m.vm.AddCards(ctx, taps) })
 }
@@ -167,7 +167,7 @@ func (s *Sandbox) grow(ctx context.Context, m *machine, total int) error {
 		s.state.MemoryMiB = reached
 	}
 	if err == nil && reached < total {
-		err = fmt.Errorf("the guest has taken %d MiB of %d", reached, total)
+		err = fmt.Errorf("the guest accepted %d MiB of %d", reached, total)
 	}
 	if err != nil {
 		return fmt.Errorf("grow the memory: %w", err)

@@ -44,10 +44,10 @@ var (
 	// ErrTooMany is returned when a sandbox has as many processes as it may.
 	ErrTooMany = errors.New("too many processes")
 	// ErrVMGone is returned by calls that the machine's end interrupted.
-	ErrVMGone = errors.New("the virtual machine is gone")
+	ErrVMGone = errors.New("the VM is gone")
 	// ErrVMStopped is returned by calls to a machine whose process does
 	// not run and has not ended.
-	ErrVMStopped = errors.New("the virtual machine does not run")
+	ErrVMStopped = errors.New("the VM is not running")
 	// ErrSlowClient ends an attached stream whose reader took nothing for a
 	// while: a container is not held up by who looks at it.
 	ErrSlowClient = output.ErrSlowClient

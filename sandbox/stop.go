@@ -44,7 +44,7 @@ func (s *Sandbox) stop(ctx context.Context, flush bool) error {
 	}
 	if state == Running && flush {
 		call, done := m.call(ctx, flushTimeout)
-		s.logIf("unmount the volumes of a pod that ends", s.endVolumes(call, m))
+		s.logIf("unmount the volumes before the VM ends", s.endVolumes(call, m))
 		if err := m.agent.Flush(call); err != nil {
 			s.log.Warn("guest did not flush its disks", "error", err)
 		}

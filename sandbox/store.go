@@ -195,7 +195,7 @@ func (d store) readContainer(id string) (c containerRecord, s containerState, er
 	}
 	switch {
 	case c.ID != id:
-		err = corrupt(d.container(id, "config.json"), "it is of container %q", c.ID)
+		err = corrupt(d.container(id, "config.json"), "it belongs to container %q", c.ID)
 	case s.Version != stateVersion:
 		err = corrupt(path, "version %d is not %d", s.Version, stateVersion)
 	case len(s.Processes) == 0 || s.Processes[0].Exec != "":

@@ -46,7 +46,7 @@ func (s *Sandbox) useDisk(ctx context.Context, m *machine, d disks.Disk, file *o
 func (s *Sandbox) useRing(ctx context.Context, m *machine, file *os.File) {
 	err := s.useDisk(ctx, m, disks.Ring(), file)
 	if err != nil {
-		s.log.Info("shared directories are read through their port alone", "reason", err)
+		s.log.Info("no ring for shared directories: they are read through their port alone", "reason", err)
 		return
 	}
 	s.slots.Drop(agentv1.RingDisk) // no container's, it stays until its slot is needed
@@ -61,7 +61,7 @@ func (s *Sandbox) GrowVolume(ctx context.Context, name string, bytes int64) erro
 	}
 	at, ok := s.slots.Writable(name)
 	if !ok {
-		return fmt.Errorf("grow volume %.64q of %s: %w: it has none that can be written", name, s.subject(), ErrInvalid)
+		return fmt.Errorf("grow volume %.64q of %s: %w: the VM has no writable volume of that name", name, s.subject(), ErrInvalid)
 	}
 	ctx, done := m.call(ctx, s.o.CallTimeout)
 	defer done()

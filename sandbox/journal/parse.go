@@ -24,7 +24,7 @@ func parse(data []byte) ([]Entry, int64, error) {
 			return nil, 0, fmt.Errorf("line %d: %w: %w", n, atomicfile.ErrCorrupt, err)
 		}
 		if l.ID == "" || !l.Done && l.Kind == "" {
-			return nil, 0, fmt.Errorf("line %d: %w: neither an entry nor a mark", n, atomicfile.ErrCorrupt)
+			return nil, 0, fmt.Errorf("line %d: %w: it must be an entry or a mark", n, atomicfile.ErrCorrupt)
 		}
 		if l.Done {
 			entries = slices.DeleteFunc(entries, func(e Entry) bool { return e.ID == l.ID })

@@ -65,7 +65,7 @@ var (
 	// ErrNoLog is returned by Write while the writer has no log file.
 	ErrNoLog = errors.New("log file is missing")
 	// ErrFull is returned by Write while the log may not become larger.
-	ErrFull = errors.New("log is full until it is begun anew")
+	ErrFull = errors.New("log is full until it is rotated")
 	// ErrClosed is returned by Write and Reopen after Close.
 	ErrClosed = errors.New("log is closed")
 )

@@ -98,7 +98,7 @@ func (w *Writer) commit(r record) error {
 func identify(f *os.File) (fileID, int64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return fileID{}, 0, fmt.Errorf("look at the log: %w", err)
+		return fileID{}, 0, fmt.Errorf("stat the log: %w", err)
 	}
 	return fileID{st.Dev, st.Ino}, st.Size, nil
 }

@@ -16,7 +16,7 @@ import (
 
 // ErrClock is matched by the error for a guest whose clock does not keep step
 // with the host's. Such a guest is also template.ErrUnfit.
-var ErrClock = errors.New("its clock is wrong")
+var ErrClock = errors.New("the guest's clock is wrong")
 
 const (
 	// clockSpan is for how long the guest's clock is compared with the host's:
@@ -93,7 +93,7 @@ func compareClock(ctx context.Context, ask ping, span time.Duration) error {
 	}
 	most, passed := time.Since(asked), second.Uptime-first.Uptime
 	if float64(passed) < float64(least)*(1-clockSlack) || float64(passed) > float64(most)*(1+clockSlack) {
-		return fmt.Errorf("%w: %w: %v have passed in the guest in %v to %v", template.ErrUnfit, ErrClock,
+		return fmt.Errorf("%w: %w: %v passed in the guest while %v to %v passed on the host", template.ErrUnfit, ErrClock,
 			passed.Round(time.Millisecond), least.Round(time.Millisecond), most.Round(time.Millisecond))
 	}
 	return nil

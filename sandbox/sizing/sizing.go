@@ -124,7 +124,7 @@ func SizeOf(pod Demand, containers []Demand, host Host, c Defaults) (Size, error
 		want = int64(host.CPUs) // a default never makes a pod too large
 	}
 	if want > MaxVCPUClass {
-		return Size{}, fmt.Errorf("%d virtual CPUs, of at most %d: %w", want, MaxVCPUClass, ErrTooLarge)
+		return Size{}, fmt.Errorf("%d virtual CPUs (at most %d): %w", want, MaxVCPUClass, ErrTooLarge)
 	}
 	memory := sumMemory(pod.parts(containers, pod.StatesMemory()), pod.HugePages, c)
 	if host.MemoryMiB > 0 && memory > int64(host.MemoryMiB) {

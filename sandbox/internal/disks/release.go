@@ -64,5 +64,5 @@ func (s *Slots) release(ctx context.Context, m Machine, at int, leaving *slot) e
 	case unmounted:
 		leaving.name = "" // nobody may find it mounted
 	}
-	return fmt.Errorf("take volume %s out of its slot: %w", name, err)
+	return fmt.Errorf("detach volume %s from its slot: %w", name, err)
 }

@@ -75,7 +75,7 @@ func (s *Slots) Scratch() (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.machine.Scratch == 0 {
-		return 0, fmt.Errorf("scratch disk: %w: the machine has none that is writable", ErrNoSlot)
+		return 0, fmt.Errorf("scratch disk: %w: the VM has no writable slot", ErrNoSlot)
 	}
 	return 0, nil
 }
@@ -189,7 +189,7 @@ func (s *Slots) reserve(d Disk) (at int, fresh, old *slot, err error) {
 		}
 	}
 	if at < 0 {
-		return 0, nil, nil, fmt.Errorf("%s: %w: all %d %s ones of the pod are in use", d, ErrNoSlot, max(end-first, 0), kind)
+		return 0, nil, nil, fmt.Errorf("%s: %w: all %d %s slots of the pod are in use", d, ErrNoSlot, max(end-first, 0), kind)
 	}
 	old, fresh = s.used[at], &slot{name: d.Name, volume: d.Volume, refs: 1, ready: make(chan struct{})}
 	s.used[at] = fresh

@@ -25,7 +25,7 @@ func CorrectClock(ctx context.Context, agent *agentv1.Client) error {
 	asked := time.Now().UTC()
 	pong, err := agent.Ping(ctx)
 	if err != nil {
-		return fmt.Errorf("ask for the guest's clock: %w", err)
+		return fmt.Errorf("read the guest's clock: %w", err)
 	}
 	took := time.Now().UTC().Sub(asked)
 	by := asked.Add(took / 2).Sub(pong.Time)

@@ -112,7 +112,7 @@ func (p *Pump) keep(ctx context.Context, write func() (int64, error)) (int64, er
 			return safe, err
 		}
 		if first && !errors.Is(err, logs.ErrFull) { // which a container can have as often as it likes
-			p.Logger.Error("log not written; the container waits", "container", p.Process.Container, "error", err)
+			p.Logger.Error("cannot write the log; the container waits", "container", p.Process.Container, "error", err)
 		}
 		t := time.NewTimer(diskRetry)
 		select {
