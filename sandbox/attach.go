@@ -11,22 +11,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/input"
 )
 
-// exitPatience bounds the wait for the exit of a container whose output has
-// ended: it may have closed its output and live on.
+// exitPatience bounds the wait for a container's exit after the end of its output. A container can close its output and
+// live on.
 const exitPatience = 10 * time.Second
 
-// Attach copies a process's streams to and from a client, from now on, and
-// returns the process's exit when its output and itself have ended, also when
-// it is deleted meanwhile; it fails when the client failed or fell behind
-// (ErrSlowClient), with ctx, and when a container lives on for ten seconds after
-// the end of its output; a command in one is waited for, as its exit is what its
-// client wants. A Ready process may be attached
-// to: nothing of its output is missed. Writes to the client come from one
-// goroutine a stream; one that blocks is ended by the client's owner, not by ctx.
+// Attach copies a process's streams to and from a client, from now on. It returns the process's exit once the output
+// and the process have ended, also if the process is deleted meanwhile.
+// It fails if the client fails or falls behind (ErrSlowClient), if ctx ends, or if a container lives on for ten seconds
+// after the end of its output. It waits for an exec'd process without that limit, because the client wants its exit.
 //
-// Any number of clients may be attached. Of a process with a log each may lag
-// by half a megabyte, and is detached when it then takes nothing for a second.
-// Of one with a containerv1.Stream the process waits for the first client, until that leaves.
+// A client that attaches to a Ready process misses no output. One goroutine per stream writes to the client. A write
+// that blocks is unblocked by the client's owner, not by ctx.
+//
+// Any number of clients may be attached. If the process has a log, a client may lag by half a megabyte. It is detached
+// if it then reads nothing for a second. A process with a containerv1.Stream waits for its first client until that
+// client leaves.
 func (s *Sandbox) Attach(ctx context.Context, id Process, c Streams) (Exit, error) {
 	p, patient, err := s.beginAttach(id, c)
 	if err != nil {
@@ -38,7 +37,7 @@ func (s *Sandbox) Attach(ctx context.Context, id Process, c Streams) (Exit, erro
 	return s.awaitSilent(ctx, p)
 }
 
-// awaitSilent waits for the end of a process that writes no more.
+// awaitSilent waits for the end of a process whose output has ended.
 func (s *Sandbox) awaitSilent(ctx context.Context, p *process) (Exit, error) {
 	if p.id.Exec == "" {
 		var cancel context.CancelFunc
@@ -48,8 +47,7 @@ func (s *Sandbox) awaitSilent(ctx context.Context, p *process) (Exit, error) {
 	return s.awaitExit(ctx, p)
 }
 
-// carry copies a process's streams until its output has ended, and its input until
-// itself has: it may read on.
+// carry copies a process's output until its end, and its input until the process ends: it may still read.
 func (s *Sandbox) carry(ctx context.Context, p *process, patient bool, c Streams) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -77,7 +75,7 @@ func (s *Sandbox) carry(ctx context.Context, p *process, patient bool, c Streams
 		go func() {
 			defer close(fed)
 			err := s.feed(ctx, p, c.Stdin)
-			closeReader(c.Stdin) // who writes to it must not wait for us
+			closeReader(c.Stdin) // so that its writer does not wait for us
 			results <- result{err, true}
 		}()
 	} else {
@@ -128,8 +126,7 @@ func closeReader(r io.Reader) bool {
 	return ok
 }
 
-// beginAttach finds the process, takes its stdin, and says whether its output
-// waits for this client.
+// beginAttach finds the process, reserves its stdin, and reports whether its output waits for this client.
 func (s *Sandbox) beginAttach(id Process, c Streams) (*process, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,8 +151,7 @@ func (s *Sandbox) beginAttach(id Process, c Streams) (*process, bool, error) {
 	}
 }
 
-// firstAttached lets the output of a process without a log flow. A client of
-// stdin alone does not count.
+// firstAttached starts the output of a process without a log. A client of stdin alone does not count.
 func (s *Sandbox) firstAttached(p *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +176,7 @@ func (s *Sandbox) feed(ctx context.Context, p *process, r io.Reader) error {
 		s.unfeed(p)
 		return context.Cause(ctx)
 	}
-	if p.machine == nil { // it ended before this shim began
+	if p.machine == nil { // it ended before this shim started
 		s.unfeed(p)
 		return input.ErrNoInput
 	}
@@ -190,8 +186,7 @@ func (s *Sandbox) feed(ctx context.Context, p *process, r io.Reader) error {
 	in := newFeeder(p)
 	err := in.Pass(ctx, r)
 	closing := s.unfeed(p)
-	// A client that is gone leaves a context that has ended; its process must
-	// still learn that nothing more comes.
+	// The context ends when the client leaves, but the process must still learn that its input has ended.
 	end, done := p.machine.call(context.WithoutCancel(ctx), s.o.CallTimeout)
 	defer done()
 	err = endOf(err)
@@ -214,7 +209,7 @@ func endOf(err error) error {
 	return err
 }
 
-// unfeed gives the process's stdin up, and says whether it is to be closed.
+// unfeed releases the process's stdin and reports whether it must be closed.
 func (s *Sandbox) unfeed(p *process) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +217,7 @@ func (s *Sandbox) unfeed(p *process) bool {
 	return p.id.Exec != "" || p.stdio.Input() == containerv1.StdinOnce || p.closeIn
 }
 
-// CloseInput closes a process's stdin once everything attached has been fed.
+// CloseInput closes a process's stdin once all input of an attached client has been fed.
 func (s *Sandbox) CloseInput(ctx context.Context, id Process) error {
 	s.mu.Lock()
 	p, err := s.find(id)

@@ -10,15 +10,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
-// boot is one start of a machine in the background.
+// boot is one start of a VM in the background.
 type boot struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
-	machine *machine // set, with err, before done is closed; may be set although err is
+	machine *machine // set, as err, before done is closed; can be set although err is
 	err     error
 }
 
-// boot starts a machine; the caller holds mu.
+// boot starts a VM; the caller holds mu.
 func (s *Sandbox) boot() *boot {
 	b := &boot{done: make(chan struct{})}
 	var ctx context.Context
@@ -37,8 +37,8 @@ func (s *Sandbox) boot() *boot {
 	return b
 }
 
-// bringUp gets a machine and connects to its agent. A machine that it returns
-// belongs to the sandbox and is watched, also with an error.
+// bringUp starts a VM and connects to its agent. A VM that it returns, also with an error, belongs to the sandbox and
+// is watched.
 func (s *Sandbox) bringUp(ctx context.Context) (*machine, error) {
 	var vm hypervisor.VM
 	err := s.phase("machine", func() (err error) {
@@ -67,7 +67,7 @@ func (s *Sandbox) bringUp(ctx context.Context) (*machine, error) {
 	return m, nil
 }
 
-// causeOf says of an error after a context's end why the context ended.
+// causeOf adds the reason why the context ended to an error that follows from it.
 func causeOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w (%w)", cause, err)
@@ -75,7 +75,7 @@ func causeOf(ctx context.Context, err error) error {
 	return err
 }
 
-// adopt makes m the sandbox's machine; the caller holds mu.
+// adopt makes m the sandbox's VM; the caller holds mu.
 func (s *Sandbox) adopt(m *machine) {
 	record := m.vm.Record()
 	s.machine, s.state.VM = m, &record
@@ -84,7 +84,7 @@ func (s *Sandbox) adopt(m *machine) {
 	s.spawn(func() { s.keepClock(m) })
 }
 
-// phase runs f and notes what it cost.
+// phase runs f and records how long it took.
 func (s *Sandbox) phase(name string, f func() error) error {
 	began := time.Now()
 	err := f()
@@ -94,8 +94,7 @@ func (s *Sandbox) phase(name string, f func() error) error {
 	return err
 }
 
-// WaitBooted returns when the machine is up and its agent has answered, or with what
-// kept it.
+// WaitBooted returns when the VM is up and its agent has answered, or with the error of the start.
 func (s *Sandbox) WaitBooted(ctx context.Context) error {
 	s.mu.Lock()
 	b := s.booting

@@ -17,9 +17,8 @@ import (
 // ConfigVersion is the version of Config's stored form.
 const ConfigVersion = 1
 
-// Config is what a pod's machine is made from. The door that creates the
-// sandbox writes it, once, before the machine starts; nothing changes it later.
-// It holds no environment and no secret.
+// Config is the configuration of a pod's VM. The door that creates the sandbox writes it once, before the VM starts; it
+// never changes. It holds no environment and no secrets.
 type Config struct {
 	Version     int               `json:"version"`
 	ID          string            `json:"id"`       // 64 hexadecimal digits
@@ -39,48 +38,46 @@ type Config struct {
 	Network   *agentv1.Network    `json:"network,omitempty"`
 	Cards     []agentv1.Network   `json:"cards,omitempty"` // further interfaces
 	Machine   hypervisor.VMConfig `json:"machine"`
-	MemoryMiB int                 `json:"memoryMiB"` // what the machine is grown to before its first container
+	MemoryMiB int                 `json:"memoryMiB"` // memory of the VM before its first container starts
 	Limits    agentv1.PodLimits   `json:"limits,omitzero"`
-	// ScratchBytes is what the pod may write to its scratch disk; 0 is all of it.
+	// ScratchBytes bounds the pod's use of its scratch disk; 0 is the whole disk.
 	ScratchBytes int64 `json:"scratchBytes,omitempty"`
-	// LogBytes is what the file of a container's log may hold; 0 is no limit. When it
-	// is full the container waits until the log is begun anew (ReopenLog), which is
-	// for who sets the limit to see to.
+	// LogBytes bounds the file of a container's log; 0 is no limit. When the file is full, the container waits until
+	// the log is rotated (ReopenLog), which is up to the caller that sets the limit.
 	LogBytes int64 `json:"logBytes,omitempty"`
 }
 
-// ContainerConfig is what a container is made from.
+// ContainerConfig is the configuration of a container.
 type ContainerConfig struct {
 	ID string
 	// Root is the container's root file system. Containers of one image share its disk.
 	Root containerv1.Root
-	// RootFile is what Root names: an image's EROFS disk, or a block device. It may be nil
-	// for one that the machine has. CreateContainer closes it.
+	// RootFile is the file of Root: an image's EROFS disk, or a block device. It may be nil for a disk that the VM
+	// already has. CreateContainer closes it.
 	RootFile *os.File
-	// Volumes are more images, and block devices, which the spec's mounts name.
-	// CreateContainer closes their disks.
+	// Volumes are further images and block devices, to which the spec's mounts refer. CreateContainer closes their
+	// disks.
 	Volumes []Volume
-	// Spec is the OCI runtime specification, which is stored nowhere: it holds the
-	// environment.
+	// Spec is the OCI runtime specification. It holds the environment, so it is never stored.
 	Spec     json.RawMessage
 	Terminal bool
-	// Stdio is where the standard streams lead. Attach feeds a stdin.
+	// Stdio describes the standard streams. Attach feeds a stdin.
 	Stdio containerv1.Stdio
 	// Log is the file of a containerv1.Log. CreateContainer closes it.
 	Log *os.File
 }
 
-// Volume is a disk that a container has beside its root: an image's, or a block device.
+// Volume is an image or a block device that a container has beside its root.
 type Volume struct {
-	// ID is an image's, or the block device's name in the machine.
+	// ID is the image's id, or the block device's name in the VM.
 	ID string `json:"id"`
-	// Disk may be nil for one that the machine has.
+	// Disk may be nil for a disk that the VM already has.
 	Disk *os.File `json:"-"`
-	// Block says what the machine does with a block device; it is nil for an image.
+	// Block tells the VM how to use a block device; it is nil for an image.
 	Block *containerv1.Block `json:"-"`
 }
 
-// disk is the volume as a machine's slots know it.
+// disk converts the volume for the VM's slots.
 func (v Volume) disk() disks.Disk {
 	if v.Block == nil {
 		return disks.Image(v.ID)
@@ -88,7 +85,7 @@ func (v Volume) disk() disks.Disk {
 	return disks.Disk{Name: v.ID, FS: string(v.Block.FS), ReadOnly: v.Block.ReadOnly, Volume: true}
 }
 
-// disks are all of the container's, its root's first.
+// disks returns all disks of the container, its root's first.
 func (c *ContainerConfig) disks() []Volume {
 	var root Volume
 	switch of := c.Root.(type) {
@@ -102,7 +99,7 @@ func (c *ContainerConfig) disks() []Volume {
 	return append([]Volume{root}, c.Volumes...)
 }
 
-// ExecConfig is one more process for a running container.
+// ExecConfig is the configuration of an exec'd process.
 type ExecConfig struct {
 	Process
 	// Spec is the OCI process.
@@ -112,60 +109,55 @@ type ExecConfig struct {
 	Stdio containerv1.Stdio
 }
 
-// Streams are a client of Attach: what is nil is not attached.
+// Streams are a client of Attach. A nil stream is not attached.
 type Streams struct {
-	// Stdin feeds the process until it returns io.EOF or another error; that
-	// closes the process's stdin if it is an exec'd process or has containerv1.StdinOnce.
-	// When it is an io.Closer, Attach closes it before it returns, so that a
-	// Read under way ends.
+	// Stdin feeds the process until it returns io.EOF or another error. That closes the process's stdin if the process
+	// is exec'd or has containerv1.StdinOnce. If Stdin is an io.Closer, Attach closes it before it returns, which ends
+	// a blocked Read.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 }
 
-// Starter makes the pod's machine: a clone of a template or a cold boot. One
-// that fails leaves no process.
+// Starter starts the pod's VM: a clone of a template or a cold boot. A Starter that fails leaves no process.
 type Starter func(ctx context.Context) (hypervisor.VM, error)
 
-// Adopter takes over the machine that runs already, or returns an error that
-// matches hypervisor.ErrGone if it runs no more.
+// Adopter takes over the running VM, or returns an error that matches hypervisor.ErrGone if it has ended.
 type Adopter func(ctx context.Context, r hypervisor.Record) (hypervisor.VM, error)
 
 // Options are what a sandbox needs from its shim.
 type Options struct {
-	// ID is the pod's sandbox id; empty for a machine without one (Rehearse).
+	// ID is the pod's sandbox id; empty for a VM without a pod (Rehearse).
 	ID string
 	// StateDir is the sandbox's own directory, which exists.
 	StateDir string
-	// Machine starts the machine; it is called once for every start.
+	// Machine starts the VM; it is called once for every start.
 	Machine Starter
-	// Mounted says that the first machine that Machine starts has the pod's scratch disk
-	// mounted already.
+	// Mounted reports that the first VM that Machine starts has the pod's scratch disk mounted already.
 	Mounted bool
-	// Adopt is what Restore takes the machine over with.
+	// Adopt takes over the VM for Restore.
 	Adopt Adopter
-	// Events gets every event in the order it happened, from one goroutine at
-	// a time; it must not block and must not call the sandbox. Nil for none.
+	// Events receives every event in order, from one goroutine at a time. It must not block and must not call the
+	// sandbox. It may be nil.
 	Events func(Event)
-	// Logger is for what no caller asked; nil discards.
+	// Logger receives errors that cannot be returned to a caller; nil discards them.
 	Logger *slog.Logger
-	// BootTimeout bounds the wait for the machine and its agent's first
-	// answer; 0 is a minute, enough for a cold boot under emulation.
+	// BootTimeout bounds the wait for the VM and its agent's first answer. 0 is a minute, enough for a cold boot under
+	// emulation.
 	BootTimeout time.Duration
-	// Patience is what a healthy clone's first answer may take on this host now.
-	// The agent is connected to again when it has been silent for so long, and
-	// the machine is given up, with ErrTimeout, after PatienceTimes as long. 0 is
-	// BootTimeout in all.
+	// Patience is the time that a healthy clone needs for its first answer on this host at the moment. After that
+	// silence the shim connects to the agent again. After PatienceTimes as long it gives the VM up with ErrTimeout. 0
+	// means BootTimeout in all.
 	Patience time.Duration
 	// CallTimeout bounds each call to the agent that does not wait for a
 	// process; 0 is 30 seconds.
 	CallTimeout time.Duration
 }
 
-// PatienceTimes is how many times Options.Patience a machine has to be up: its own
-// start, a first connection, and a second one that gets twice as long.
+// PatienceTimes is the multiple of Options.Patience in which a VM must be up: its own start, a first connection, and a
+// second one that gets twice as long.
 const PatienceTimes = 4
 
-// bootLimit bounds the wait for the machine and its agent's first answer.
+// bootLimit bounds the wait for the VM and its agent's first answer.
 func (o Options) bootLimit() time.Duration {
 	if o.Patience > 0 {
 		return PatienceTimes * o.Patience
@@ -173,13 +165,12 @@ func (o Options) bootLimit() time.Duration {
 	return o.BootTimeout
 }
 
-// Files are the descriptors that Create takes over; the sandbox closes them.
+// Files are the descriptors that Create takes over. The sandbox closes them.
 type Files struct {
-	// Scratch is the disk of the pod's writable layers and volumes, ext4, or
-	// nil for memory.
+	// Scratch is the ext4 disk with the pod's writable layers and volumes. nil keeps them in memory.
 	Scratch *os.File
-	// Cards are the taps of Config.Cards. The machine of the first start has them then; a
-	// sandbox with further interfaces is started once.
+	// Cards are the taps of Config.Cards. The first VM takes them, so a sandbox with further interfaces can be started
+	// only once.
 	Cards []*os.File
 }
 
@@ -191,18 +182,17 @@ func (f Files) close() {
 	}
 }
 
-// RestoreFiles are the descriptors that a new shim is given again. The
-// sandbox closes them, used or not.
+// RestoreFiles are the descriptors that a new shim receives again. The sandbox closes them, used or not.
 type RestoreFiles struct {
-	// Scratch is as in Files. It is needed for a later start only.
+	// Scratch is as in Files. Only a later start needs it.
 	Scratch *os.File
-	// Logs are the containers' log files by container id. The output of a
-	// container whose log is missing is kept in the guest until ReopenLog.
+	// Logs are the containers' log files by container id. Without its file, a container's output stays in the guest
+	// until ReopenLog.
 	Logs map[string]*os.File
 }
 
-// flushTimeout bounds the guest's flush before its machine is ended, and
-// killTimeout the end itself.
+// flushTimeout bounds the guest's flush before its VM is killed, and killTimeout the kill itself. lockTimeout bounds
+// the wait for the store's lock.
 const (
 	flushTimeout = 5 * time.Second
 	killTimeout  = 30 * time.Second

@@ -11,8 +11,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// live returns a process in one of the wanted states, and a bounded context
-// for a call to the agent about it.
+// live returns a process in one of the wanted states, its VM, and a bounded context for a call to the agent.
 func (s *Sandbox) live(ctx context.Context, action string, id Process, want ...State) (*process, *machine, context.Context, func(), error) {
 	m, err := s.running(action+" a process of", Running)
 	if err != nil {
@@ -31,8 +30,8 @@ func (s *Sandbox) live(ctx context.Context, action string, id Process, want ...S
 	return p, m, ctx, done, nil
 }
 
-// SignalProcess sends sig to a process, or with all to every one of its
-// container. A process that has ended is ErrNotFound.
+// SignalProcess sends sig to a process, or with all to every process of its container. A process that has ended is
+// ErrNotFound.
 func (s *Sandbox) SignalProcess(ctx context.Context, id Process, sig unix.Signal, all bool) error {
 	if sig < 1 || sig > 64 {
 		return fmt.Errorf("signal %s: %w: number %d", subject(id), ErrInvalid, sig)
@@ -45,7 +44,7 @@ func (s *Sandbox) SignalProcess(ctx context.Context, id Process, sig unix.Signal
 	s.mu.Lock()
 	state := p.state
 	if state == Ready && (id.Exec != "" || p.startErr != nil) {
-		// The guest does not know it yet, and now never will.
+		// The guest does not know the process yet and never will.
 		s.finish(p, neverStarted())
 		s.mu.Unlock()
 		return nil
@@ -64,7 +63,7 @@ func (s *Sandbox) SignalProcess(ctx context.Context, id Process, sig unix.Signal
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.state == Ready {
-		s.await(p) // it may have died of this
+		s.await(p) // the signal may have killed it
 	}
 	return nil
 }
@@ -122,10 +121,9 @@ func (s *Sandbox) freeze(ctx context.Context, action, id string, from, to State,
 	return nil
 }
 
-// UpdateContainer changes a container's cgroup; resources is an OCI
-// LinuxResources in JSON. memoryMiB is what the machine is to have: it is
-// grown before and shrunk after the cgroup's change; 0 is no change. That a
-// guest gives less memory back is no error.
+// UpdateContainer changes a container's cgroup. resources is an OCI LinuxResources in JSON. memoryMiB is the VM's new
+// memory; 0 is no change. The VM grows before the cgroup changes and shrinks after it. It is no error if the guest
+// releases less memory.
 func (s *Sandbox) UpdateContainer(ctx context.Context, id string, resources []byte, memoryMiB int) error {
 	p, m, ctx, done, err := s.live(ctx, "update", Process{Container: id}, Ready, Running, Paused)
 	if err != nil {
@@ -144,9 +142,9 @@ func (s *Sandbox) UpdateContainer(ctx context.Context, id string, resources []by
 	return s.save()
 }
 
-// Resize changes what holds for all containers together: limits, with the machine's CPUs
-// among them, and its memory, 0 for no change, grown before the limits within the guest
-// and shrunk after them. That a guest gives less memory back is no error.
+// Resize changes the limits for all containers together, including the VM's CPUs, and the VM's memory; 0 is no change.
+// The VM grows before the guest's limits change and shrinks after them. It is no error if the guest releases less
+// memory.
 func (s *Sandbox) Resize(ctx context.Context, limits agentv1.PodLimits, memoryMiB int) error {
 	m, err := s.running("resize", Running)
 	if err != nil {
@@ -182,8 +180,7 @@ func (s *Sandbox) shrink(ctx context.Context, m *machine, total int) {
 	}
 }
 
-// ReopenLog lets a container's log go on in f, which the sandbox closes in
-// its time, also on error.
+// ReopenLog continues a container's log in f. The sandbox closes f eventually, also on error.
 func (s *Sandbox) ReopenLog(_ context.Context, id string, f *os.File) error {
 	s.mu.Lock()
 	p, err := s.find(Process{Container: id})

@@ -14,9 +14,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
 
-// CreateContainer makes a container (state Ready) in a running sandbox. It
-// takes over the configuration's descriptors, also when it fails. A command
-// that cannot be found or run is StartProcess's error.
+// CreateContainer creates a container (state Ready) in a running sandbox. It takes over the configuration's
+// descriptors, also when it fails. A missing command or one that cannot be executed fails StartProcess, not
+// CreateContainer.
 func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err error) {
 	for _, v := range c.disks() {
 		if v.Disk != nil {
@@ -24,8 +24,7 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 		}
 	}
 	var rollback undo.Stack
-	// Registered first, so that it runs after the rollback has been added to
-	// the error.
+	// Deferred first, so that it wraps the error after the rollback has been joined to it.
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("create container %s: %w", c.ID, err)
@@ -65,8 +64,8 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 		rollback.Push("disk", func(context.Context) error { s.slots.Drop(v.ID); return nil })
 		p.disks = append(p.disks, v.ID)
 	}
-	// Stored before the agent makes it: a shim that finds it stored and not
-	// made knows what happened, the other way round it would not.
+	// The record is stored before the agent creates the container. A new shim that finds a stored container without one
+	// in the guest knows what happened.
 	s.mu.Lock()
 	err = s.storeContainer(c.ID)
 	s.mu.Unlock()
@@ -118,7 +117,7 @@ func (c ContainerConfig) validate() error {
 	return described(containerv1.Check(containerv1.Container{Root: c.Root, Stdio: c.Stdio}))
 }
 
-// described gives an error of containerv1 this package's class.
+// described adds this package's ErrInvalid to an error of containerv1.
 func described(err error) error {
 	if errors.Is(err, containerv1.ErrInvalid) {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -126,7 +125,7 @@ func described(err error) error {
 	return err
 }
 
-// reserve takes the container's id.
+// reserve reserves the container's id.
 func (s *Sandbox) reserve(p *process, rollback *undo.Stack) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +142,7 @@ func (s *Sandbox) reserve(p *process, rollback *undo.Stack) error {
 	return nil
 }
 
-// layOut makes what the container has on disk.
+// layOut creates the container's files in the state directory.
 func (s *Sandbox) layOut(p *process, c ContainerConfig, rollback *undo.Stack) error {
 	dir := s.store.container(c.ID)
 	rollback.Push("directory", func(context.Context) error { return os.RemoveAll(dir) })
@@ -168,13 +167,12 @@ func (s *Sandbox) layOut(p *process, c ContainerConfig, rollback *undo.Stack) er
 // closeQuietly closes a file that may be closed already.
 func closeQuietly(f *os.File) { _ = f.Close() }
 
-// maxProcesses is how many processes a sandbox has, containers among them, before
-// it refuses another exec: a guest that lets none be deleted must not fill the
-// shim's memory, and the disk with its state.
+// maxProcesses bounds a sandbox's processes, including containers. A guest that refuses to delete processes must not
+// fill the shim's memory and its state directory.
 const maxProcesses = 256
 
-// CreateExec registers a process for a running container; nothing runs
-// before StartProcess, so that a client can attach first and miss nothing.
+// CreateExec registers a process for a running container. The process does not run before StartProcess, so a client can
+// attach first and miss no output.
 func (s *Sandbox) CreateExec(_ context.Context, e ExecConfig) error {
 	_, streams := e.Stdio.(containerv1.Stream)
 	_, discards := e.Stdio.(containerv1.Discard)

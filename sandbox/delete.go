@@ -11,9 +11,8 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// DeleteProcess forgets a Ready or Stopped process and what it has on disk; a
-// container goes with its exec'd processes. Its exit is ReasonNeverStarted if
-// it was not started.
+// DeleteProcess deletes a Ready or Stopped process and its files; deleting a container also deletes its exec'd
+// processes. The exit is ReasonNeverStarted if the process was not started.
 func (s *Sandbox) DeleteProcess(ctx context.Context, id Process) (Exit, error) {
 	s.mu.Lock()
 	p, err := s.find(id)
@@ -43,7 +42,7 @@ func (s *Sandbox) DeleteProcess(ctx context.Context, id Process) (Exit, error) {
 	return exit, err
 }
 
-// deletable returns the machine that the process is still in, if any.
+// deletable returns the VM that still has the process, or nil.
 func (s *Sandbox) deletable(p *process) (*machine, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +58,7 @@ func (s *Sandbox) deletable(p *process) (*machine, error) {
 	return s.machine, expect(s.subject(), "delete a process of", s.state.State, Running)
 }
 
-// deleteInGuest lets the agent forget the process.
+// deleteInGuest deletes the process in the guest, for a container after its exec'd processes.
 func (s *Sandbox) deleteInGuest(ctx context.Context, m *machine, p *process) error {
 	ctx, done := m.call(ctx, s.o.CallTimeout)
 	defer done()
@@ -84,7 +83,7 @@ func (s *Sandbox) deleteInGuest(ctx context.Context, m *machine, p *process) err
 func deleteInGuest(ctx context.Context, m *machine, id Process) error {
 	_, err := m.agent.Delete(ctx, id)
 	if errors.Is(err, agentv1.ErrBusy) {
-		// A start that was cut off, or a child of a container that has ended.
+		// An interrupted start, or a child of a container that has ended.
 		err = m.agent.Signal(ctx, agentv1.Signal{Process: id, Signal: int(unix.SIGKILL), All: id.Exec == ""})
 		if err == nil || errors.Is(err, agentv1.ErrNotFound) {
 			if _, err = m.agent.Wait(ctx, id); err == nil {
@@ -98,7 +97,7 @@ func deleteInGuest(ctx context.Context, m *machine, id Process) error {
 	return err
 }
 
-// forget removes a process that the guest knows no more; the caller holds mu.
+// forget removes a process that is deleted in the guest; the caller holds mu.
 func (s *Sandbox) forget(p *process) (Exit, error) {
 	s.finish(p, neverStarted())
 	if p.id.Exec != "" {

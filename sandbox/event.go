@@ -6,11 +6,10 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// Process names a container's first process (Exec empty) or one that was
-// started in it later.
+// Process identifies a container's first process (Exec empty) or an exec'd one.
 type Process = agentv1.Process
 
-// EventKind says what happened.
+// EventKind is the kind of an event.
 type EventKind string
 
 // The kinds of events.
@@ -19,29 +18,28 @@ const (
 	SandboxStarted   EventKind = "sandbox-started"
 	SandboxPaused    EventKind = "sandbox-paused"
 	SandboxResumed   EventKind = "sandbox-resumed"
-	SandboxStopped   EventKind = "sandbox-stopped" // comes after the exits of its processes; Message is why
+	SandboxStopped   EventKind = "sandbox-stopped" // after the exits of its processes; Message is the reason
 	ContainerCreated EventKind = "container-created"
 	ContainerPaused  EventKind = "container-paused"
 	ContainerResumed EventKind = "container-resumed"
 	ExecCreated      EventKind = "exec-created"
 	ProcessStarted   EventKind = "process-started"
 	ProcessExited    EventKind = "process-exited" // Exit is set
-	OOM              EventKind = "oom"            // comes before the exit
+	OOM              EventKind = "oom"            // before the exit
 	ProcessDeleted   EventKind = "process-deleted"
 )
 
-// Event is one thing that happened to the sandbox or a process of it.
+// Event is a change of the sandbox or of one of its processes.
 type Event struct {
 	Kind    EventKind
 	Time    time.Time
-	Process Process // zero for the sandbox's own
-	PID     int     // the guest's number for the process, where known
+	Process Process // zero for an event of the sandbox
+	PID     int     // in the guest, where known
 	Exit    *Exit
 	Message string
 }
 
-// emit queues an event; the caller holds mu, so that the events' order is that of what
-// happened.
+// emit queues an event. The caller holds mu, so that events are queued in the order of the changes.
 func (s *Sandbox) emit(e Event) {
 	if e.Time.IsZero() {
 		e.Time = now()
@@ -49,7 +47,7 @@ func (s *Sandbox) emit(e Event) {
 	s.events.Put(e)
 }
 
-// Reasons of an exit, as Kubernetes names them where it has a name.
+// Reasons of an exit. They are Kubernetes' names where it has one.
 const (
 	ReasonCompleted    = "Completed"
 	ReasonError        = "Error"
@@ -57,14 +55,14 @@ const (
 	ReasonVMKilled     = "VMKilled"
 	ReasonCannotRun    = "ContainerCannotRun"
 	ReasonNeverStarted = "NeverStarted" // deleted or killed before its start
-	ReasonStopped      = "Stopped"      // of a sandbox: Stop was asked for
+	ReasonStopped      = "Stopped"      // of a sandbox: after Stop
 	ReasonStartFailed  = "StartFailed"  // of a sandbox
 )
 
-// Exit is how a process ended.
+// Exit describes how a process ended.
 type Exit struct {
-	// Code is 0 to 255; 128+n for signal n, 126 and 127 for a command that
-	// could not be run or found, 137 for one that its machine took along.
+	// Code is 0 to 255: 128+n for signal n, 126 for a command that cannot be executed, 127 for a missing one, 137 if
+	// the VM ended first.
 	Code    int       `json:"code"`
 	Signal  int       `json:"signal,omitempty"`
 	Reason  string    `json:"reason"`

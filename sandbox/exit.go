@@ -8,11 +8,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/guest"
 )
 
-// logPatience bounds the wait for the last output of a process that has ended:
-// a child of it may hold its output open.
+// logPatience bounds the wait for the last output of a process that has ended. A child of it may hold its output open.
 const logPatience = 10 * time.Second
 
-// await waits for the process's end, once; the caller holds mu.
+// await starts to wait for the process's end, once; the caller holds mu.
 func (s *Sandbox) await(p *process) {
 	if p.awaited {
 		return
@@ -21,7 +20,7 @@ func (s *Sandbox) await(p *process) {
 	s.spawn(func() {
 		exit, ok := s.askExit(p)
 		if !ok {
-			return // the machine's end ends the process
+			return // the VM's end ends the process
 		}
 		s.mu.Lock()
 		logged := p.logs() && p.followed
@@ -41,8 +40,7 @@ func (s *Sandbox) await(p *process) {
 	})
 }
 
-// askExit waits for the agent to tell the exit; not ok when the machine ended
-// first, or the sandbox was closed.
+// askExit waits for the agent to report the exit. ok is false if the VM ended first or the sandbox was closed.
 func (s *Sandbox) askExit(p *process) (Exit, bool) {
 	m := p.machine
 	refused := false
@@ -58,8 +56,7 @@ func (s *Sandbox) askExit(p *process) (Exit, bool) {
 			return Exit{Code: 137, Signal: 9, Reason: ReasonError, At: now(),
 				Message: "the agent does not report its exit: " + refusal.Error()}, true
 		}
-		// Asked once more: the last that a machine says when it dies may be
-		// that it was interrupted.
+		// Ask once more: the last answer of a dying VM may be that the call was interrupted.
 		refused = refusal != nil
 		if !b.Wait(m.ctx, m.vm.Done()) {
 			return Exit{}, false
@@ -67,7 +64,7 @@ func (s *Sandbox) askExit(p *process) (Exit, bool) {
 	}
 }
 
-// exitOf makes what the guest says fit to be believed.
+// exitOf converts an exit that the guest reports and corrects implausible values.
 func exitOf(e agentv1.Exit, started time.Time) Exit {
 	x := Exit{Code: e.Code, Signal: e.Signal, At: e.At.UTC()}
 	if x.Signal < 0 || x.Signal > 64 {
@@ -93,7 +90,7 @@ func exitOf(e agentv1.Exit, started time.Time) Exit {
 	return x
 }
 
-// finish ends a process, once; the caller holds mu.
+// finish marks a process as ended, once; the caller holds mu.
 func (s *Sandbox) finish(p *process, exit Exit) {
 	if p.state == Stopped {
 		return
@@ -107,7 +104,7 @@ func (s *Sandbox) finish(p *process, exit Exit) {
 	p.state, p.exit, p.spec = Stopped, &exit, nil
 	defer close(p.done)
 	if p.hidden {
-		return // who creates it will find its machine gone
+		return // CreateContainer finds out that the VM is gone
 	}
 	s.storeContainerOrLog(p.id.Container)
 	if exit.Reason == ReasonOOMKilled {

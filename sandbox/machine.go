@@ -14,19 +14,19 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/guest"
 )
 
-// machine is a running virtual machine and the way to its agent.
+// machine is a running VM with the connection to its agent.
 type machine struct {
 	vm    hypervisor.VM
 	link  *guest.Link
 	agent *agentv1.Client
 	oom   hostoom.Count
 
-	ctx    context.Context // ends with the machine
+	ctx    context.Context // ends with the VM
 	cancel context.CancelCauseFunc
-	gone   chan struct{} // closed when the sandbox has dealt with its end
+	gone   chan struct{} // closed when the sandbox has handled the VM's end
 
 	mu       sync.Mutex
-	why, msg string // it is being ended by us
+	why, msg string // set if we kill the VM
 }
 
 func (s *Sandbox) newMachine(vm hypervisor.VM, resume bool) *machine {
@@ -41,8 +41,8 @@ func (s *Sandbox) newMachine(vm hypervisor.VM, resume bool) *machine {
 	return m
 }
 
-// call bounds a call to the agent by the machine's life and a time. The call
-// ends early when the machine's process is found stopped.
+// call bounds a call to the agent by the VM's life and a time. It cancels the call early if the VM's process is
+// stopped.
 func (m *machine) call(ctx context.Context, limit time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	ctx, end := context.WithCancelCause(ctx)
@@ -51,12 +51,10 @@ func (m *machine) call(ctx context.Context, limit time.Duration) (context.Contex
 	return ctx, func() { stop(); end(nil); cancel() }
 }
 
-// stopPatience is for how long a call to the agent goes unanswered before the
-// machine's process is looked at, again and again.
+// stopPatience is the interval of checks of the VM's process during an unanswered call.
 const stopPatience = time.Second
 
-// checkStopped ends a call that nobody will answer, because somebody has sent
-// SIGSTOP to the machine's process.
+// checkStopped cancels an unanswered call if the VM's process has received SIGSTOP.
 func (m *machine) checkStopped(ctx context.Context, end context.CancelCauseFunc) {
 	look := time.AfterFunc(stopPatience, func() {
 		if p := m.vm.Process(); p.Stopped() {
@@ -68,11 +66,10 @@ func (m *machine) checkStopped(ctx context.Context, end context.CancelCauseFunc)
 	context.AfterFunc(ctx, func() { look.Stop() })
 }
 
-// endGrace is how much later than the channel's end the machine's may be known.
+// endGrace bounds the delay between the end of the channel and the notice of the VM's end.
 const endGrace = 500 * time.Millisecond
 
-// fault is the error of a call to the agent: one that the machine's end has
-// interrupted matches ErrVMGone.
+// fault converts the error of a call to the agent. An error caused by the VM's end matches ErrVMGone.
 func (m *machine) fault(err error) error {
 	var refusal *agentv1.Error
 	if err == nil || errors.As(err, &refusal) || errors.Is(err, ErrVMGone) || errors.Is(err, ErrVMStopped) ||
@@ -89,7 +86,7 @@ func (m *machine) fault(err error) error {
 	}
 }
 
-// letGo leaves the machine running, if it is.
+// letGo closes the handles of a VM and leaves it running.
 func (m *machine) letGo() error {
 	m.cancel(ErrVMGone)
 	return errors.Join(m.link.Close(), m.vm.Close())
@@ -103,7 +100,7 @@ func (m *machine) setWhy(why, message string) {
 	}
 }
 
-// reason says why the machine has ended, and for people.
+// reason returns why the VM has ended, as a reason and as a message for users.
 func (m *machine) reason() (reason, message string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,8 +115,7 @@ func (m *machine) reason() (reason, message string) {
 	return ReasonVMKilled, "the guest shut itself down"
 }
 
-// kill ends a machine for the given reason and returns when the sandbox has
-// dealt with that. It does not end with ctx.
+// kill kills a VM for the given reason and returns when the sandbox has handled its end. It ignores the end of ctx.
 func (s *Sandbox) kill(ctx context.Context, m *machine, why, message string) error {
 	m.setWhy(why, message)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
@@ -138,12 +134,10 @@ func (s *Sandbox) kill(ctx context.Context, m *machine, why, message string) err
 	}
 }
 
-// drainTimeout bounds the wait for output that a dead machine has left in its
-// socket.
+// drainTimeout bounds the wait for output that a dead VM has left in its socket.
 const drainTimeout = 2 * time.Second
 
-// watch deals with the machine's end: every process that was alive ends with
-// it, and then the sandbox is stopped.
+// watch handles the VM's end: it ends every process that was alive and then stops the sandbox.
 func (s *Sandbox) watch(m *machine) {
 	select {
 	case <-m.vm.Done():
@@ -172,7 +166,7 @@ func (s *Sandbox) watch(m *machine) {
 	close(m.gone)
 }
 
-// why is for people.
+// why formats the exit for users.
 func (s sandboxState) why() string {
 	if s.ExitMessage == "" {
 		return s.ExitReason
@@ -194,7 +188,7 @@ func (s *Sandbox) setStopped(reason, message string) {
 	}
 }
 
-// drain waits for the output pumps to read what is left.
+// drain waits until the output pumps have read the remaining output.
 func (s *Sandbox) drain() {
 	ctx, cancel := context.WithTimeout(s.ctx, drainTimeout)
 	defer cancel()
@@ -221,7 +215,7 @@ func (s *Sandbox) logIf(what string, err error) {
 	}
 }
 
-// keepClock has the guest's clock follow the host's until the machine ends.
+// keepClock adjusts the guest's clock to the host's until the VM ends.
 func (s *Sandbox) keepClock(m *machine) {
 	tick := time.NewTicker(guest.ClockPeriod)
 	defer tick.Stop()
@@ -237,7 +231,7 @@ func (s *Sandbox) keepClock(m *machine) {
 
 func (s *Sandbox) correctClock(m *machine) error {
 	if s.Status().State != Running {
-		return nil // one that stands still has its clock set when it goes on
+		return nil // Resume sets the clock of a paused VM
 	}
 	ctx, done := m.call(s.ctx, s.o.CallTimeout)
 	defer done()

@@ -12,35 +12,35 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
 
-// process is a container's first process or one that was started in it. Its
-// fields are guarded by the sandbox's mutex, but for those set once.
+// process is a container's first process or an exec'd one. The sandbox's mutex guards its fields, except those set
+// once.
 type process struct {
 	id        Process
 	terminal  bool
 	stdio     containerv1.Stdio
 	createdAt time.Time
-	machine   *machine       // it lives in
-	op        chan struct{}  // held by the one operation under way
-	started   chan struct{}  // closed when it runs, or never will
+	machine   *machine       // that it runs in
+	op        chan struct{}  // held by the current operation
+	started   chan struct{}  // closed when it runs or never will
 	done      chan struct{}  // closed when it has ended
 	pumped    chan struct{}  // closed when its output has ended
 	attached  chan struct{}  // closed when the first client attaches
 	out       [2]*output.Hub // by logs.Stream; a terminal has only the first
 
-	restored  bool // it was made under another shim
+	restored  bool // created under another shim
 	hidden    bool // being created
 	state     State
 	pid       int
-	spec      json.RawMessage // of an exec'd one, until it starts
+	spec      json.RawMessage // of an exec'd process, until it starts
 	disks     []string        // of a container, its root's first
-	startErr  error           // what its start will return
+	startErr  error           // the error that its start will return
 	exit      *Exit
 	startedAt time.Time
-	user      *agentv1.User // nil while it is not known
-	followed  bool          // its output is read
-	awaited   bool          // its exit is waited for
+	user      *agentv1.User // nil until known
+	followed  bool          // its output is being read
+	awaited   bool          // its exit is being awaited
 	fed       bool          // a client feeds its stdin
-	closeIn   bool          // its stdin is to be closed when that client has ended
+	closeIn   bool          // close its stdin after that client
 	log       *logs.Writer
 }
 
@@ -59,19 +59,19 @@ func newProcess(id Process, m *machine, terminal bool, stdio containerv1.Stdio) 
 
 func (p *process) hasStdin() bool { return p.stdio.Input() != containerv1.NoStdin }
 
-// logs says that the process's output goes to a log.
+// logs reports whether the process's output goes to a log.
 func (p *process) logs() bool {
 	_, ok := p.stdio.(containerv1.Log)
 	return ok
 }
 
-// streams says that the process's output waits for its first client.
+// streams reports whether the process's output waits for its first client.
 func (p *process) streams() bool {
 	_, ok := p.stdio.(containerv1.Stream)
 	return ok
 }
 
-// subject names the process in errors.
+// subject returns the process's name for errors.
 func (p *process) subject() string { return subject(p.id) }
 
 func subject(id Process) string {
@@ -96,15 +96,14 @@ func (p *process) stored() processState {
 	}
 }
 
-// closeLog closes the log of a container whose pumps have ended or will find
-// it closed.
+// closeLog closes the container's log. A pump that is still running notices that.
 func (p *process) closeLog() {
 	if p.log != nil {
 		p.log.Close()
 	}
 }
 
-// endOutput ends the streams of a process that has none to come.
+// endOutput ends the streams of a process that will write no more output.
 func (p *process) endOutput() {
 	for _, h := range p.out {
 		if h != nil {
@@ -122,7 +121,7 @@ func (s *Sandbox) find(id Process) (*process, error) {
 	return nil, fmt.Errorf("%s: %w", subject(id), ErrNotFound)
 }
 
-// ProcessStatus is one process as it is now, or ErrNotFound.
+// ProcessStatus returns the current status of a process, or ErrNotFound.
 func (s *Sandbox) ProcessStatus(id Process) (ProcessStatus, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,8 +132,7 @@ func (s *Sandbox) ProcessStatus(id Process) (ProcessStatus, error) {
 	return p.status(), nil
 }
 
-// storeContainer stores the states of a container and of the processes in it.
-// The caller holds mu.
+// storeContainer stores the states of a container and its exec'd processes. The caller holds mu.
 func (s *Sandbox) storeContainer(id string) error {
 	if s.deleted || s.procs[Process{Container: id}] == nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// ContainerStats are a container's live figures.
+// ContainerStats returns a running container's statistics.
 func (s *Sandbox) ContainerStats(ctx context.Context, id string) (agentv1.Stats, error) {
 	p, m, ctx, done, err := s.live(ctx, "read the statistics of", Process{Container: id}, Running, Paused)
 	if err != nil {
@@ -16,11 +16,11 @@ func (s *Sandbox) ContainerStats(ctx context.Context, id string) (agentv1.Stats,
 	}
 	defer done()
 	st, err := m.agent.Stats(ctx, p.id)
-	st.At = now() // the guest's clock is its own affair
+	st.At = now() // do not trust the guest's clock
 	return st, m.fault(err)
 }
 
-// Pids are the processes of a container as the guest numbers them.
+// Pids returns the processes of a container, as numbered in the guest.
 func (s *Sandbox) Pids(ctx context.Context, id string) ([]int, error) {
 	p, m, ctx, done, err := s.live(ctx, "list", Process{Container: id}, Ready, Running, Paused)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Sandbox) Pids(ctx context.Context, id string) ([]int, error) {
 	return list.Pids, m.fault(err)
 }
 
-// Memory is the guest's own view of its memory.
+// Memory returns the guest's own view of its memory.
 func (s *Sandbox) Memory(ctx context.Context) (agentv1.Memory, error) {
 	m, err := s.running("read the memory of", Running)
 	if err != nil {
@@ -43,8 +43,7 @@ func (s *Sandbox) Memory(ctx context.Context) (agentv1.Memory, error) {
 	return mem, m.fault(err)
 }
 
-// Listening returns the ports that the guest's processes listen on when they are others
-// than known.
+// Listening waits until the ports that the guest's processes listen on differ from known, and returns them.
 func (s *Sandbox) Listening(ctx context.Context, known agentv1.Listening) (agentv1.Listening, error) {
 	m, err := s.running("watch the ports of", Running)
 	if err != nil {
@@ -57,8 +56,7 @@ func (s *Sandbox) Listening(ctx context.Context, known agentv1.Listening) (agent
 	return now, m.fault(err)
 }
 
-// ReadFile returns at most limit bytes from the end of a container's file,
-// also of a container that has ended.
+// ReadFile returns at most limit bytes from the end of a container's file. The container may have ended.
 func (s *Sandbox) ReadFile(ctx context.Context, id, path string, limit int) ([]byte, error) {
 	_, m, ctx, done, err := s.live(ctx, "read a file of", Process{Container: id}, Ready, Running, Paused, Stopped)
 	if err != nil {
@@ -109,9 +107,8 @@ func (s *Sandbox) Datagrams(ctx context.Context) (net.Conn, error) {
 	return conn, m.fault(err)
 }
 
-// Pack begins to read a tree of a container's files, also of one that has ended,
-// whose volumes are gone then. ctx covers only the beginning. The caller closes
-// the tree, whose entries are the guest's word: names may be anything.
+// Pack starts to read a tree of a container's files. A container that has ended has no volumes any more. ctx bounds
+// only the start. The caller closes the tree. The guest chooses the entries, so names may be anything.
 func (s *Sandbox) Pack(ctx context.Context, id, path string) (*agentv1.TreeReader, error) {
 	p, m, ctx, done, err := s.live(ctx, "copy from", Process{Container: id}, Ready, Running, Stopped)
 	if err != nil {
@@ -125,8 +122,8 @@ func (s *Sandbox) Pack(ctx context.Context, id, path string) (*agentv1.TreeReade
 	return t, nil
 }
 
-// Unpack begins to write a tree into a container; see agentv1.Unpack. ctx covers
-// only the beginning. The caller closes the tree.
+// Unpack starts to write a tree into a container; see agentv1.Unpack. ctx bounds only the start. The caller closes the
+// tree.
 func (s *Sandbox) Unpack(ctx context.Context, id, path string, into bool) (*agentv1.TreeWriter, error) {
 	p, m, ctx, done, err := s.live(ctx, "copy to", Process{Container: id}, Ready, Running, Stopped)
 	if err != nil {
@@ -140,7 +137,7 @@ func (s *Sandbox) Unpack(ctx context.Context, id, path string, into bool) (*agen
 	return t, nil
 }
 
-// Usage are the pod's counters, as the guest tells them.
+// Usage returns the pod's counters, as reported by the guest.
 func (s *Sandbox) Usage(ctx context.Context) (agentv1.Usage, error) {
 	m, err := s.running("read the counters of", Running)
 	if err != nil {

@@ -16,24 +16,22 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 )
 
-// Rehearsal is what a machine goes through of which pods' machines are copied: all that
-// a pod's start will need, once, so that under emulation the code on that way is
-// translated, in the guest as in QEMU.
+// Rehearsal describes what Rehearse runs in a VM before the VM is copied for pods. It covers everything that a pod's
+// start needs. So under emulation, the code for it is translated already, in the guest and in QEMU.
 type Rehearsal struct {
-	// Network is set up as a pod's Config has it.
+	// Network is configured like a pod's Config.Network.
 	Network *agentv1.Network
-	// Container is the OCI specification of a container that waits to be
-	// killed, and Exec the process of one in it that ends by itself.
+	// Container is the OCI specification of a container that waits to be killed. Exec is a process in it that ends by
+	// itself.
 	Container, Exec json.RawMessage
 }
 
-// rehearsalName is the name of all that a rehearsal has in the guest.
+// rehearsalName names the sandbox, image, container and process of a rehearsal.
 const rehearsalName = "rehearsal"
 
-// Rehearse has the machine of a sandbox without a pod go through the motions of one, and
-// returns when nothing of that is left in it but the scratch disk, which stays mounted. The
-// sandbox gets no pod then: whoever has started its machine makes copies of that. The disk
-// of the container's image is closed, the scratch disk is the caller's.
+// Rehearse runs a trial pod in the VM of a sandbox without a pod. It then removes everything from the VM but the
+// scratch disk, which stays mounted. The sandbox cannot get a pod afterwards: the caller makes copies of its VM.
+// Rehearse closes image; scratch stays the caller's.
 func (s *Sandbox) Rehearse(ctx context.Context, r Rehearsal, scratch, image *os.File) error {
 	defer image.Close()
 	if err := s.acquire(ctx, "rehearse"); err != nil {
@@ -65,21 +63,21 @@ func (s *Sandbox) Rehearse(ctx context.Context, r Rehearsal, scratch, image *os.
 	return nil
 }
 
-// rehearsal is one under way.
+// rehearsal is a rehearsal in progress.
 type rehearsal struct {
 	s              *Sandbox
 	m              *machine
 	r              Rehearsal
 	scratch, image *os.File
-	slot           int        // the image's
-	undo           undo.Stack // of what no pod must find
+	slot           int        // of the image
+	undo           undo.Stack // of everything that pods must not find
 }
 
-// rounds is how often a rehearsal goes through a container's life: what the first round has
-// changed for good, in the kernel as in the agent, the second goes through as pods do.
+// rounds is the number of container lives in a rehearsal. The first one changes the kernel and the agent for good; the
+// second one takes the path that pods take.
 const rounds = 2
 
-// step is one of a rehearsal's.
+// step is one step of a rehearsal.
 type step struct {
 	name string
 	do   func(context.Context) error
@@ -128,11 +126,11 @@ func (h *rehearsal) mount(ctx context.Context) error {
 	if err := h.m.agent.Mount(ctx, agentv1.Mount{Name: rehearsalName, Slot: h.slot, FS: "erofs", ReadOnly: true}); err != nil {
 		return err
 	}
-	h.undo.Push("container", h.end) // before the image that it is of
+	h.undo.Push("container", h.end) // runs before the image is unmounted
 	return nil
 }
 
-// end ends the container, if there is one.
+// end kills and deletes the container, if there is one.
 func (h *rehearsal) end(ctx context.Context) error {
 	_ = h.m.agent.Signal(ctx, agentv1.Signal{Process: h.first(), Signal: int(unix.SIGKILL)}) // it may have ended
 	if _, err := h.m.agent.Wait(ctx, h.first()); err != nil && !errors.Is(err, agentv1.ErrNotFound) {
@@ -154,7 +152,7 @@ func (h *rehearsal) create(ctx context.Context) error {
 	return err
 }
 
-// exec runs a process and takes all that it leaves.
+// exec runs a process, reads all its output and deletes it.
 func (h *rehearsal) exec(ctx context.Context) error {
 	p := agentv1.Process{Container: rehearsalName, Exec: rehearsalName}
 	if _, err := h.m.agent.Exec(ctx, agentv1.Exec{Process: p, Spec: h.r.Exec}); err != nil {

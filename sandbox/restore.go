@@ -11,11 +11,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
 
-// Restore returns the sandbox that StateDir holds, with the machine, the
-// containers and the logs where the shim before left them. A machine that has
-// ended meanwhile gives a stopped sandbox, and so does one that was being
-// started, which is ended. On an error nothing on disk is changed and no process
-// ended, and Restore may be tried again.
+// Restore returns the sandbox in StateDir, with the VM, the containers and the logs as the previous shim left them. If
+// the VM has ended, the sandbox is stopped. A VM that was still being started is killed. On an error, Restore changes
+// nothing on disk, ends no process, and may be retried.
 func Restore(ctx context.Context, o Options, f RestoreFiles) (s *Sandbox, err error) {
 	defer func() {
 		if err != nil {
@@ -50,7 +48,7 @@ func (f RestoreFiles) close() {
 	}
 }
 
-// load reads what is stored and changes nothing.
+// load reads the stored state and changes nothing.
 func (s *Sandbox) load() error {
 	self := s.state.Owner
 	st, err := s.store.readState()
@@ -64,7 +62,7 @@ func (s *Sandbox) load() error {
 	s.state = st
 	c, err := s.store.readConfig()
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // its pod was not known yet
+		return nil // the sandbox has no pod yet
 	}
 	if err != nil {
 		return err
@@ -98,7 +96,7 @@ func (s *Sandbox) loadProcess(c containerRecord, st processState) {
 	if st.Exec == "" {
 		p.disks = c.disks()
 	} else {
-		close(p.attached) // whom its output was for is gone
+		close(p.attached) // its client is gone
 	}
 	if p.state != Ready {
 		close(p.started)
@@ -110,7 +108,7 @@ func (s *Sandbox) loadProcess(c containerRecord, st processState) {
 	s.procs[p.id] = p
 }
 
-// reattach takes over the machine.
+// reattach adopts the VM.
 func (s *Sandbox) reattach(ctx context.Context, f RestoreFiles) error {
 	var vm hypervisor.VM
 	if s.state.VM != nil {
@@ -160,8 +158,7 @@ func (s *Sandbox) reattach(ctx context.Context, f RestoreFiles) error {
 	return nil
 }
 
-// reconnect asks the agent what it knows; nil from one that cannot be asked,
-// because its machine is paused, or that was never configured.
+// reconnect lists the agent's processes. It returns nil if the VM is paused or was never configured.
 func (s *Sandbox) reconnect(ctx context.Context, m *machine) (map[Process]agentv1.Status, error) {
 	if s.state.State != Running || s.state.Starting {
 		return nil, nil
@@ -179,7 +176,7 @@ func (s *Sandbox) reconnect(ctx context.Context, m *machine) (map[Process]agentv
 	return known, nil
 }
 
-// resume goes on with one process; the caller holds mu.
+// resume continues with one process; the caller holds mu.
 func (s *Sandbox) resume(p *process, m *machine, known map[Process]agentv1.Status) {
 	p.machine = m
 	for _, disk := range p.disks {
@@ -189,14 +186,14 @@ func (s *Sandbox) resume(p *process, m *machine, known map[Process]agentv1.Statu
 	switch {
 	case p.state == Stopped:
 	case known != nil && !there && p.id.Exec != "" && p.state == Ready:
-		// Not started yet, and its specification died with the shim.
+		// It was not started, and its specification was lost with the shim.
 		s.finish(p, neverStarted())
 	case known != nil && !there:
 		s.finish(p, Exit{Code: 137, Signal: 9, Reason: ReasonError, Message: "the agent does not know it", At: now()})
 	case p.state == Ready && !there:
 	case p.state == Ready && st.Created:
-		p.pid = st.PID // it is stored with the start only
-	case p.state == Ready: // its start was not stored
+		p.pid = st.PID // the PID is stored only with the start
+	case p.state == Ready: // it started, but that was not stored
 		p.pid = st.PID
 		s.setRunning(p)
 		s.storeContainerOrLog(p.id.Container)
@@ -205,8 +202,7 @@ func (s *Sandbox) resume(p *process, m *machine, known map[Process]agentv1.Statu
 	}
 }
 
-// openLogs goes on with every log. One whose file is missing waits for
-// ReopenLog.
+// openLogs continues every log. A log without its file waits for ReopenLog.
 func (s *Sandbox) openLogs(f RestoreFiles) error {
 	for _, p := range s.procs {
 		if p.id.Exec != "" || !p.logs() {
@@ -220,14 +216,14 @@ func (s *Sandbox) openLogs(f RestoreFiles) error {
 		}
 		p.log = w
 	}
-	for id, log := range f.Logs { // of containers that are not there
+	for id, log := range f.Logs { // of unknown containers
 		closeQuietly(log)
 		delete(f.Logs, id)
 	}
 	return nil
 }
 
-// restoreStopped is for a machine that runs no more.
+// restoreStopped restores a sandbox without a running VM.
 func (s *Sandbox) restoreStopped(f RestoreFiles) error {
 	for _, log := range f.Logs {
 		closeQuietly(log)

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
 
-// operate takes the process's semaphore, and returns the machine of a running
-// sandbox. The caller calls done, if there is no error.
+// operate acquires the process's semaphore and returns the VM of a running sandbox. The caller calls done unless there
+// is an error.
 func (s *Sandbox) operate(ctx context.Context, action string, id Process) (p *process, m *machine, done func(), err error) {
 	if m, err = s.running(action+" a process of", Running); err != nil {
 		return nil, nil, nil, err
@@ -39,9 +39,8 @@ func (p *process) acquire(ctx context.Context, action string) error {
 	}
 }
 
-// StartProcess runs a Ready process and returns its number in the guest. A
-// command that is missing or cannot be run ends the process with code 127 or
-// 126 and is an error that matches agentv1.ErrNoCommand or ErrNotExec.
+// StartProcess runs a Ready process and returns its PID in the guest. A missing command ends the process with code 127,
+// and one that cannot be executed with 126. The error matches agentv1.ErrNoCommand or ErrNotExec.
 func (s *Sandbox) StartProcess(ctx context.Context, id Process) (int, error) {
 	p, m, done, err := s.operate(ctx, "start", id)
 	if err != nil {
@@ -63,7 +62,7 @@ func (s *Sandbox) StartProcess(ctx context.Context, id Process) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.state != Ready {
-		return p.pid, nil // ended already, with the machine
+		return p.pid, nil // the VM has ended meanwhile
 	}
 	s.setRunning(p)
 	s.storeContainerOrLog(id.Container)
@@ -87,8 +86,8 @@ func (s *Sandbox) launch(ctx context.Context, m *machine, p *process) error {
 	return err
 }
 
-// startFailed ends a process that the agent could not start. After any other
-// error the process stays Ready: whether it runs is not known.
+// startFailed ends a process that the agent refused to start. After any other error the process stays Ready, because it
+// may be running.
 func (s *Sandbox) startFailed(p *process, err error) error {
 	err = fmt.Errorf("start %s: %w", p.subject(), err)
 	var refusal *agentv1.Error
@@ -108,8 +107,7 @@ func (s *Sandbox) startFailed(p *process, err error) error {
 	return err
 }
 
-// setRunning notes that the process runs, reads its output and waits for its
-// end. The caller holds mu.
+// setRunning marks the process as running, reads its output and waits for its end. The caller holds mu.
 func (s *Sandbox) setRunning(p *process) {
 	p.state = Running
 	if p.startedAt.IsZero() {
@@ -119,21 +117,20 @@ func (s *Sandbox) setRunning(p *process) {
 	s.follow(p)
 }
 
-// follow reads a started process's output and waits for its end; the caller
-// holds mu.
+// follow reads a started process's output and waits for its end; the caller holds mu.
 func (s *Sandbox) follow(p *process) {
 	p.followed = true
 	s.spawn(func() { s.pump(p) })
 	s.await(p)
 }
 
-// pump carries a process's output to its log and its clients, until it ends.
+// pump copies a process's output to its log and its clients until it ends.
 func (s *Sandbox) pump(p *process) {
 	defer close(p.pumped)
 	ctx := p.machine.ctx
 	if p.streams() {
-		// Nobody's output yet: it stays in the guest, and blocks the process
-		// when that is full.
+		// Until the first client attaches, the output stays in the guest and blocks the process when its buffer is
+		// full.
 		select {
 		case <-p.attached:
 		case <-ctx.Done():
@@ -175,7 +172,7 @@ func (s *Sandbox) awaitExit(ctx context.Context, p *process) (Exit, error) {
 		err = errClosed
 	}
 	select {
-	case <-p.done: // whatever else has ended with it
+	case <-p.done: // takes precedence over any other end
 		return *p.exit, nil
 	default:
 		return Exit{}, fmt.Errorf("wait for %s: %w", p.subject(), err)

@@ -15,8 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/queue"
 )
 
-// Sandbox is one pod's machine with its containers. It is made by New or
-// Restore and let go of with Close.
+// Sandbox is one pod's VM with its containers. New or Restore creates it, and Close releases it.
 type Sandbox struct {
 	o     Options
 	log   *slog.Logger
@@ -28,7 +27,7 @@ type Sandbox struct {
 
 	patience time.Duration // exitPatience
 
-	// op is held by the one life cycle operation under way.
+	// op is held by the current life cycle operation.
 	op chan struct{}
 
 	mu        sync.Mutex
@@ -37,21 +36,20 @@ type Sandbox struct {
 	closed    bool
 	config    Config
 	scratch   *os.File
-	cards     []*os.File // taps that the machine has not been given yet
+	cards     []*os.File // taps that the VM has not received yet
 	state     sandboxState
 	stopped   chan struct{}           // closed while the state is Stopped
-	booting   *boot                   // the latest start of a machine
-	machine   *machine                // nil when there is none
-	first     *boot                   // the first one
-	interrupt context.CancelCauseFunc // ends a Start under way
+	booting   *boot                   // the latest start of a VM
+	machine   *machine                // nil without a VM
+	first     *boot                   // the first start
+	interrupt context.CancelCauseFunc // cancels a running Start
 	slots     disks.Slots
 	procs     map[Process]*process
 	events    *queue.Queue[Event]
 }
 
-// New returns the sandbox of a machine that it starts at once, in the
-// background; the start's error is Start's. Options.StateDir must hold no
-// sandbox yet.
+// New returns a sandbox and starts its VM in the background; Start returns that start's error. Options.StateDir must
+// not hold a sandbox.
 func New(o Options) (*Sandbox, error) {
 	s, err := newSandbox(o)
 	if err != nil {
@@ -91,7 +89,7 @@ func newSandbox(o Options) (*Sandbox, error) {
 	return s, nil
 }
 
-// begin starts the sandbox's own goroutine.
+// begin starts the delivery of events.
 func (s *Sandbox) begin() {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.work.Go(func() {
@@ -103,15 +101,14 @@ func (s *Sandbox) begin() {
 	})
 }
 
-// spawn runs f in a goroutine that Close waits for, unless that has begun. The
-// caller holds mu.
+// spawn runs f in a goroutine that Close waits for. After Close it does not run f. The caller holds mu.
 func (s *Sandbox) spawn(f func()) {
 	if !s.closed {
 		s.work.Go(f)
 	}
 }
 
-// acquire makes the caller the one life cycle operation.
+// acquire waits until no other life cycle operation is running. The caller calls release.
 func (s *Sandbox) acquire(ctx context.Context, action string) error {
 	select {
 	case s.op <- struct{}{}:
@@ -123,7 +120,7 @@ func (s *Sandbox) acquire(ctx context.Context, action string) error {
 
 func (s *Sandbox) release() { <-s.op }
 
-// subject names the sandbox in errors.
+// subject returns the sandbox's name for errors.
 func (s *Sandbox) subject() string {
 	if s.config.ID == "" && s.o.ID == "" {
 		return "sandbox in " + s.o.StateDir
@@ -134,7 +131,7 @@ func (s *Sandbox) subject() string {
 	return "sandbox " + s.config.ID
 }
 
-// save stores the state. The caller holds mu, or is alone.
+// save stores the state. The caller holds mu or has the only reference.
 func (s *Sandbox) save() error {
 	if s.deleted {
 		return nil
@@ -143,15 +140,14 @@ func (s *Sandbox) save() error {
 	return s.store.write(s.store.path("state.json"), s.state)
 }
 
-// saveOrLog is save for what has happened and cannot be refused any more.
+// saveOrLog is save for a change that cannot be undone.
 func (s *Sandbox) saveOrLog() {
 	if err := s.save(); err != nil {
 		s.log.Error("state not stored", "error", err)
 	}
 }
 
-// Create gives the sandbox its configuration; its state is then Ready. A
-// sandbox is created once.
+// Create sets the sandbox's configuration. It succeeds once, in the state Ready.
 func (s *Sandbox) Create(ctx context.Context, c Config, f Files) (err error) {
 	defer func() {
 		if err != nil {
@@ -186,8 +182,8 @@ func (s *Sandbox) Create(ctx context.Context, c Config, f Files) (err error) {
 	return nil
 }
 
-// Delete removes what the sandbox has on disk. It expects Ready (whose machine
-// it ends) or Stopped; forced, it stops the sandbox first.
+// Delete removes the sandbox's files. The state must be Ready, in which case Delete kills the VM, or Stopped. With
+// force, Delete stops the sandbox first.
 func (s *Sandbox) Delete(ctx context.Context, force bool) error {
 	s.mu.Lock()
 	err := expect(s.subject(), "delete", s.state.State, Ready, Stopped)
@@ -195,7 +191,7 @@ func (s *Sandbox) Delete(ctx context.Context, force bool) error {
 	if err != nil && !force {
 		return err
 	}
-	// Ready has a machine too, which must not outlive its files.
+	// A Ready sandbox has a VM too, which must not outlive its files.
 	if err := s.stop(ctx, false); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
@@ -225,8 +221,8 @@ func (s *Sandbox) Delete(ctx context.Context, force bool) error {
 	return nil
 }
 
-// Close lets go of a sandbox without ending its machine, and returns when no
-// goroutine of it runs any more. Close after Delete is a no-op.
+// Close releases a sandbox without killing its VM, and returns when all its goroutines have ended. Close after Delete
+// is a no-op.
 func (s *Sandbox) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -257,7 +253,7 @@ func (s *Sandbox) Close() error {
 	return errors.Join(errs...)
 }
 
-// closeCards lets go of taps; the caller holds mu.
+// closeCards closes the taps; the caller holds mu.
 func (s *Sandbox) closeCards() {
 	for _, f := range s.cards {
 		closeQuietly(f)
@@ -267,7 +263,7 @@ func (s *Sandbox) closeCards() {
 
 var errClosed = errors.New("the shim has closed the sandbox")
 
-// Status is the sandbox as it is now.
+// Status returns the current status.
 func (s *Sandbox) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,8 +285,8 @@ func (s *Sandbox) Status() Status {
 	return st
 }
 
-// WaitStopped returns when the sandbox's state is Stopped, with the reason:
-// ReasonStopped, ReasonStartFailed, ReasonVMKilled or ReasonOOMKilled.
+// WaitStopped waits for the state Stopped and returns the reason: ReasonStopped, ReasonStartFailed, ReasonVMKilled or
+// ReasonOOMKilled.
 func (s *Sandbox) WaitStopped(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	stopped := s.stopped

@@ -14,10 +14,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
-// Start brings a Ready or Stopped sandbox to Running: the machine is up, its
-// agent configured, its memory grown and its scratch disk mounted. On an error
-// the machine is gone and the state Stopped. A stopped sandbox gets a new
-// machine.
+// Start moves a Ready or Stopped sandbox to Running: the VM is up, its agent configured, its memory grown and its
+// scratch disk mounted. A Stopped sandbox gets a new VM. After an error the VM is gone and the state is Stopped.
 func (s *Sandbox) Start(ctx context.Context) error {
 	if err := s.acquire(ctx, "start"); err != nil {
 		return err
@@ -41,7 +39,7 @@ func (s *Sandbox) Start(ctx context.Context) error {
 		return nil
 	}
 	err = fmt.Errorf("start %s: %w", s.subject(), err)
-	// The caller's context does not end the clean-up.
+	// The cleanup must run although the caller's context may have ended.
 	return errors.Join(err, s.abandon(context.WithoutCancel(ctx), b, err.Error()))
 }
 
@@ -72,7 +70,7 @@ func (s *Sandbox) beginStart(interrupt context.CancelCauseFunc) (*boot, error) {
 	return b, nil
 }
 
-// bring awaits the machine and makes it the pod's.
+// bring waits for the VM and configures it for the pod.
 func (s *Sandbox) bring(ctx context.Context, b *boot) (*machine, error) {
 	err := s.phase("await", func() error {
 		select {
@@ -105,7 +103,7 @@ func (s *Sandbox) bring(ctx context.Context, b *boot) (*machine, error) {
 	return m, err
 }
 
-// introduce configures the guest, with randomness of its own.
+// introduce configures the guest, with its own entropy and machine id.
 func (s *Sandbox) introduce(ctx context.Context, m *machine, c agentv1.Configure) (agentv1.Configured, error) {
 	var secret [80]byte
 	if _, err := rand.Read(secret[:]); err != nil {
@@ -130,8 +128,7 @@ func (s *Sandbox) configure(ctx context.Context, m *machine) error {
 	return nil
 }
 
-// addCards gives the machine the cards of the pod's further interfaces, for which the agent
-// waits when it is configured.
+// addCards attaches the cards of the pod's further interfaces. The agent waits for them when it is configured.
 func (s *Sandbox) addCards(ctx context.Context, m *machine) error {
 	if len(s.config.Cards) == 0 {
 		return nil
@@ -149,10 +146,10 @@ func (s *Sandbox) addCards(ctx context.Context, m *machine) error {
 	return s.phase("cards", func() error { return m.vm.AddCards(ctx, taps) })
 }
 
-// told is what is kept of a guest's name for something.
+// told sanitises and shortens a name that the guest reports.
 func told(name string) string { return strings.ToValidUTF8(name[:min(len(name), 128)], "?") }
 
-// grow makes the machine at least total MiB large.
+// grow grows the VM's memory to at least total MiB.
 func (s *Sandbox) grow(ctx context.Context, m *machine, total int) error {
 	s.mu.Lock()
 	have := s.state.MemoryMiB
@@ -175,7 +172,7 @@ func (s *Sandbox) grow(ctx context.Context, m *machine, total int) error {
 	return nil
 }
 
-// scratchName is the scratch disk's among the agent's mounts.
+// scratchName is the name of the scratch disk among the agent's mounts.
 const scratchName = "scratch"
 
 func (s *Sandbox) mountScratch(ctx context.Context, m *machine, disk *os.File) error {
@@ -208,7 +205,7 @@ func (s *Sandbox) completeStart(m *machine) error {
 	return nil
 }
 
-// abandon ends whatever a start has made.
+// abandon kills the VM of a failed start.
 func (s *Sandbox) abandon(ctx context.Context, b *boot, why string) error {
 	b.cancel()
 	<-b.done

@@ -13,11 +13,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/output"
 )
 
-// State is where a sandbox, a container or a process is in its life.
+// State is the state of a sandbox, a container or a process.
 type State string
 
-// The states: Ready → Running ⇄ Paused, any of them → Stopped. A stopped sandbox can
-// be started again, a stopped container cannot.
+// The states: Ready → Running ⇄ Paused, any of them → Stopped. A stopped sandbox can start again, a stopped container
+// cannot.
 const (
 	Ready   State = "ready"
 	Running State = "running"
@@ -25,8 +25,7 @@ const (
 	Stopped State = "stopped"
 )
 
-// Valid reports whether s is one of the four states: a stored state is checked
-// before it is believed.
+// Valid reports whether s is one of the four states. Stored states are checked with it.
 func (s State) Valid() bool {
 	return s == Ready || s == Running || s == Paused || s == Stopped
 }
@@ -35,39 +34,36 @@ func (s State) Valid() bool {
 var (
 	// ErrState is matched by every *StateError.
 	ErrState = errors.New("unexpected state")
-	// ErrNotFound is returned for a container or process that is not there.
+	// ErrNotFound is returned for a container or process that does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrExists is returned for an id that is taken.
+	// ErrExists is returned for an id that is in use.
 	ErrExists = errors.New("already exists")
-	// ErrNoSlot is returned when every disk slot of the machine is in use.
+	// ErrNoSlot is returned when every disk slot of the VM is in use.
 	ErrNoSlot = disks.ErrNoSlot
-	// ErrTooMany is returned when a sandbox has as many processes as it may.
+	// ErrTooMany is returned when a sandbox has the maximum number of processes.
 	ErrTooMany = errors.New("too many processes")
-	// ErrVMGone is returned by calls that the machine's end interrupted.
+	// ErrVMGone is returned by calls that the VM's end interrupted.
 	ErrVMGone = errors.New("the VM is gone")
-	// ErrVMStopped is returned by calls to a machine whose process does
-	// not run and has not ended.
+	// ErrVMStopped is returned by calls to a VM if its process is stopped (SIGSTOP).
 	ErrVMStopped = errors.New("the VM is not running")
-	// ErrSlowClient ends an attached stream whose reader took nothing for a
-	// while: a container is not held up by who looks at it.
+	// ErrSlowClient ends an attached stream if its reader falls behind. A slow client must not block the container.
 	ErrSlowClient = output.ErrSlowClient
-	// ErrInvalid is returned for a request that no state could make valid.
+	// ErrInvalid is returned for a request that is wrong in every state.
 	ErrInvalid = errors.New("invalid request")
-	// ErrTimeout is matched when the start outlasted Options.BootTimeout.
+	// ErrTimeout is matched when the start exceeded Options.BootTimeout.
 	ErrTimeout = errors.New("deadline exceeded")
-	// ErrOwned is returned by Restore while another shim has the sandbox.
+	// ErrOwned is returned by Restore if another shim owns the sandbox.
 	ErrOwned = errors.New("another process has the sandbox")
-	// ErrStdinTaken is returned to a second client that would feed a process.
+	// ErrStdinTaken is returned to a second client with a stdin.
 	ErrStdinTaken = errors.New("stdin is attached already")
 )
 
-// StateError is a transition that was asked for in another state than the one
-// it expects.
+// StateError is returned for an action that the current state does not allow.
 type StateError struct {
 	Subject string  // "sandbox ID", "container ID" or "process ID/EXEC"
-	Action  string  // what was asked for
-	State   State   // what it is in
-	Want    []State // what the action expects, one or more
+	Action  string  // the refused action
+	State   State   // the current state
+	Want    []State // the states that the action expects, one or more
 }
 
 // Error names the subject, its state and the expected ones.
@@ -90,34 +86,33 @@ func expect(subject, action string, have State, want ...State) error {
 	return &StateError{Subject: subject, Action: action, State: have, Want: want}
 }
 
-// Phase is one step of the start and what it cost.
+// Phase is one step of the start, with its duration.
 type Phase struct {
 	Name         string `json:"name"`
 	Microseconds int64  `json:"microseconds"`
 }
 
-// Status is the sandbox at one moment. It is the caller's own copy.
+// Status describes the sandbox at one moment. It is the caller's own copy.
 type Status struct {
 	State  State
 	Config Config // zero before Create
-	// Guest is what the agent told when it was configured.
+	// Guest is the agent's answer to its configuration.
 	Guest agentv1.Configured
-	// VM is the machine's process, zero when there is none.
+	// VM is the VM's process, zero without a VM.
 	VM procid.ID
-	// MemoryMiB is what the machine has been grown to.
+	// MemoryMiB is the VM's current memory.
 	MemoryMiB int
 	Phases    []Phase
-	// ExitReason says why the machine ended, empty while it lives.
+	// ExitReason says why the VM ended; empty while it runs.
 	ExitReason string
 	CreatedAt  time.Time
 	StartedAt  time.Time
 	StoppedAt  time.Time
-	// Processes are all that were created and not deleted, containers and
-	// exec'd ones, by time of creation.
+	// Processes are all containers and exec'd processes that were created and not deleted, by time of creation.
 	Processes []ProcessStatus
 }
 
-// ProcessStatus is one process at one moment.
+// ProcessStatus describes one process at one moment.
 type ProcessStatus struct {
 	Process
 	State     State
@@ -125,6 +120,6 @@ type ProcessStatus struct {
 	Terminal  bool
 	Exit      *Exit // set when State is Stopped
 	CreatedAt time.Time
-	StartedAt time.Time     // zero if it never was
-	User      *agentv1.User // of a container; nil while it is not known
+	StartedAt time.Time     // zero if it never started
+	User      *agentv1.User // of a container; nil until known
 }

@@ -10,12 +10,11 @@ import (
 
 var errStopping = errors.New("the sandbox is being stopped")
 
-// Stop ends the machine in whatever state it is; processes that still run end
-// with it, as ReasonVMKilled with code 137. The agent is first asked to flush
-// its disks, for a bounded time. It is idempotent, and interrupts a Start.
+// Stop kills the VM in any state. Processes that still run end with it, as ReasonVMKilled with code 137. The agent
+// first gets a bounded time to flush its disks. Stop is idempotent, and interrupts a Start.
 func (s *Sandbox) Stop(ctx context.Context) error { return s.stop(ctx, true) }
 
-// stop is Stop; a sandbox that is deleted next has nothing worth flushing.
+// stop is Stop. Delete skips the flush, because the disks are deleted next.
 func (s *Sandbox) stop(ctx context.Context, flush bool) error {
 	s.mu.Lock()
 	if s.interrupt != nil {
@@ -31,7 +30,7 @@ func (s *Sandbox) stop(ctx context.Context, flush bool) error {
 	s.mu.Unlock()
 	if b != nil && state == Ready {
 		b.cancel()
-		<-b.done // its starter ends with its context
+		<-b.done // the starter returns when its context ends
 		m = b.machine
 	}
 	if m == nil {
@@ -53,7 +52,7 @@ func (s *Sandbox) stop(ctx context.Context, flush bool) error {
 	return s.kill(ctx, m, ReasonStopped, "")
 }
 
-// Pause stops the machine's clock and processors: Running becomes Paused.
+// Pause stops the VM's processors and clock: Running becomes Paused.
 func (s *Sandbox) Pause(ctx context.Context) error {
 	if err := s.acquire(ctx, "pause"); err != nil {
 		return err
@@ -69,7 +68,7 @@ func (s *Sandbox) Pause(ctx context.Context) error {
 	return s.become(m, Paused, SandboxPaused)
 }
 
-// Resume lets a Paused machine go on and sets its clock.
+// Resume continues a Paused VM and sets its clock.
 func (s *Sandbox) Resume(ctx context.Context) error {
 	if err := s.acquire(ctx, "resume"); err != nil {
 		return err
@@ -94,7 +93,7 @@ func (s *Sandbox) Resume(ctx context.Context) error {
 	return nil
 }
 
-// running returns the machine of a sandbox in the wanted state.
+// running returns the VM of a sandbox in the wanted state.
 func (s *Sandbox) running(action string, want State) (*machine, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

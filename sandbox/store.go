@@ -16,21 +16,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// stateVersion is the version of the files that this package alone writes.
+// stateVersion is the version of the files that only this package writes.
 const stateVersion = 1
 
-// sandboxState is state.json.
+// sandboxState is the content of state.json.
 type sandboxState struct {
 	Version int       `json:"version"`
 	Owner   procid.ID `json:"owner"` // the shim
 	State   State     `json:"state"`
-	// Starting is set while Start is at work: a machine that a dead shim left
-	// half configured is ended, not adopted.
+	// Starting is set during Start. If a shim dies then, the next one kills the half-configured VM instead of adopting
+	// it.
 	Starting bool               `json:"starting,omitempty"`
 	VM       *hypervisor.Record `json:"vm,omitempty"`
-	// Images are the ids of the images in the machine's disk slots.
+	// Images are the ids of the images in the VM's disk slots.
 	Images map[int]string `json:"images,omitempty"`
-	// Volumes are the names of the block devices there.
+	// Volumes are the names of the block devices in the VM's disk slots.
 	Volumes     map[int]string     `json:"volumes,omitempty"`
 	MemoryMiB   int                `json:"memoryMiB,omitempty"`
 	Guest       agentv1.Configured `json:"guest"`
@@ -41,8 +41,7 @@ type sandboxState struct {
 	StoppedAt   time.Time          `json:"stoppedAt,omitzero"`
 }
 
-// containerState is a container's state.json: its own process and those that
-// were started in it.
+// containerState is a container's state.json: its own process and its exec'd processes.
 type containerState struct {
 	Version   int            `json:"version"`
 	Processes []processState `json:"processes"`
@@ -61,11 +60,11 @@ type processState struct {
 	User *agentv1.User `json:"user,omitempty"`
 }
 
-// containerRecord is a container's config.json: what of its ContainerConfig is stored.
+// containerRecord is a container's config.json: the stored part of its ContainerConfig.
 type containerRecord struct {
 	ID string `json:"id"`
 	containerv1.RootRecord
-	// ImageID stands for the root in records of former versions.
+	// ImageID replaces the root in records of earlier versions.
 	ImageID  string   `json:"imageID,omitempty"`
 	Volumes  []Volume `json:"volumes,omitempty"`
 	Terminal bool     `json:"terminal,omitempty"`
@@ -79,7 +78,7 @@ func (c *ContainerConfig) record() containerRecord {
 	}
 }
 
-// disks are the ids of the container's disks, its root's first.
+// disks returns the ids of the container's disks, its root's first.
 func (c *containerRecord) disks() (ids []string) {
 	for _, id := range []string{c.Image, c.ImageID, c.Block} {
 		if id != "" {
@@ -87,15 +86,14 @@ func (c *containerRecord) disks() (ids []string) {
 		}
 	}
 	for _, v := range c.Volumes {
-		if v.ID != agentv1.RingDisk { // which no container holds
+		if v.ID != agentv1.RingDisk { // no container holds the ring
 			ids = append(ids, v.ID)
 		}
 	}
 	return ids
 }
 
-// stdioRecord is a Stdio as it is stored. The file of a log is not: each shim is given
-// it anew.
+// stdioRecord is the stored form of a Stdio. It omits the file of a log, because each shim receives that file again.
 type stdioRecord struct {
 	Stdin     bool   `json:"stdin,omitempty"`
 	StdinOnce bool   `json:"stdinOnce,omitempty"`
@@ -134,8 +132,7 @@ func (r stdioRecord) stdio() containerv1.Stdio {
 	}
 }
 
-// store is the sandbox's directory. Every write of it is made under the lock,
-// which is held for no longer than that.
+// store is the sandbox's directory. Each write holds the lock.
 type store struct{ dir string }
 
 func (d store) path(name ...string) string {
@@ -146,7 +143,7 @@ func (d store) container(id string, name ...string) string {
 	return d.path(append([]string{"containers", id}, name...)...)
 }
 
-// locked runs f with the sandbox's lock.
+// locked runs f under the sandbox's lock.
 func (d store) locked(f func() error) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
@@ -209,7 +206,7 @@ func (d store) readContainer(id string) (c containerRecord, s containerState, er
 	return c, s, err
 }
 
-// containers are the ids of the stored ones.
+// containers returns the ids of the stored containers.
 func (d store) containers() ([]string, error) {
 	entries, err := os.ReadDir(d.path("containers"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -217,8 +214,7 @@ func (d store) containers() ([]string, error) {
 	}
 	var ids []string
 	for _, e := range entries {
-		// A container whose creation was cut short has no state, and
-		// nothing of it exists.
+		// A container without a state was not fully created and does not exist in the guest.
 		if _, err := os.Stat(d.container(e.Name(), "state.json")); err == nil {
 			ids = append(ids, e.Name())
 		}
@@ -226,7 +222,7 @@ func (d store) containers() ([]string, error) {
 	return ids, err
 }
 
-// remove deletes everything of the sandbox but its directory.
+// remove deletes all files of the sandbox but its directory.
 func (d store) remove() error {
 	var errs []error
 	for _, name := range []string{"containers", "config.json", "state.json", "lock"} {

@@ -10,12 +10,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
 )
 
-// slotsOf is the machine as its slots need it.
+// slotsOf returns the VM in the form that its slots need.
 func (s *Sandbox) slotsOf(m *machine) disks.Machine {
 	return disks.Machine{VM: m.vm, Agent: m.agent, Undo: s.o.CallTimeout, Store: func() error { return s.saveSlots(m) }}
 }
 
-// saveSlots stores what is in the slots of a machine that is still the sandbox's.
+// saveSlots stores the content of the slots if the VM is still the sandbox's.
 func (s *Sandbox) saveSlots(m *machine) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -25,7 +25,7 @@ func (s *Sandbox) saveSlots(m *machine) error {
 	return s.save()
 }
 
-// useDisk mounts a disk for one more container. What it succeeds in is undone by slots.Drop.
+// useDisk mounts a disk for one more container. slots.Drop undoes it.
 func (s *Sandbox) useDisk(ctx context.Context, m *machine, d disks.Disk, file *os.File) error {
 	mounted, err := s.slots.Use(ctx, s.slotsOf(m), d, file)
 	if errors.Is(err, disks.ErrNoDisk) {
@@ -35,25 +35,25 @@ func (s *Sandbox) useDisk(ctx context.Context, m *machine, d disks.Disk, file *o
 		return err
 	}
 	if err := s.saveSlots(m); err != nil {
-		s.slots.Drop(d.Name) // it stays mounted, for who comes next
+		s.slots.Drop(d.Name) // it stays mounted for the next container
 		return err
 	}
 	return nil
 }
 
-// useRing puts the memory for large answers of shared directories into a slot, if it is in none and one is free. Without
-// it they are as right, and slower.
+// useRing attaches the memory for large answers of shared directories, if it is not attached and a slot is free. Shared
+// directories also work without it, but slower.
 func (s *Sandbox) useRing(ctx context.Context, m *machine, file *os.File) {
 	err := s.useDisk(ctx, m, disks.Ring(), file)
 	if err != nil {
 		s.log.Info("no ring for shared directories: they are read through their port alone", "reason", err)
 		return
 	}
-	s.slots.Drop(agentv1.RingDisk) // no container's, it stays until its slot is needed
+	s.slots.Drop(agentv1.RingDisk) // no container uses it: it stays until its slot is needed
 }
 
-// GrowVolume has a machine that has a volume, to be written, see it with so many bytes, and its file
-// system be as large. A regular file becomes so long.
+// GrowVolume grows a writable volume of the VM, and the file system on it, to a size in bytes. A regular file is
+// extended to that size.
 func (s *Sandbox) GrowVolume(ctx context.Context, name string, bytes int64) error {
 	m, err := s.running("grow a volume of", Running)
 	if err != nil {
@@ -74,8 +74,8 @@ func (s *Sandbox) GrowVolume(ctx context.Context, name string, bytes int64) erro
 	return nil
 }
 
-// ReleaseVolumes takes the volumes that no container uses out of the machine, which could not be
-// unmounted when their last container was deleted.
+// ReleaseVolumes detaches volumes that no container uses. These are volumes that could not be unmounted when their last
+// container was deleted.
 func (s *Sandbox) ReleaseVolumes(ctx context.Context) error {
 	m, err := s.running("release the volumes of", Running)
 	if err != nil {
@@ -87,10 +87,10 @@ func (s *Sandbox) ReleaseVolumes(ctx context.Context) error {
 	return nil
 }
 
-// releaseVolumes takes the volumes that no container uses out of a machine.
+// releaseVolumes detaches the volumes that no container uses.
 func (s *Sandbox) releaseVolumes(ctx context.Context, m *machine) error {
 	if m.ctx.Err() != nil {
-		return nil // they are free
+		return nil // the VM is gone, so its slots are free
 	}
 	call, done := m.call(ctx, s.o.CallTimeout)
 	defer done()
@@ -101,8 +101,8 @@ func (s *Sandbox) releaseVolumes(ctx context.Context, m *machine) error {
 	return err
 }
 
-// endVolumes takes all volumes out of a machine that is being ended, and the containers that
-// use them before: a file system is clean only when it is unmounted.
+// endVolumes detaches all volumes before the VM is killed, after deleting the containers that use them. A file system
+// is clean only after it was unmounted.
 func (s *Sandbox) endVolumes(ctx context.Context, m *machine) error {
 	if _, volumes := s.slots.Stored(); len(volumes) == 0 {
 		return nil

@@ -1,11 +1,8 @@
-// Package journal keeps, on disk, how to undo what an operation is about to
-// do: before each side effect its undo is written, so that a process that
-// finds the journal after a crash can clean up without knowing what the dead
-// one was doing.
+// Package journal keeps undo records of an operation on disk. The record of a side effect is written before the side
+// effect happens. After a crash, any process that finds the journal can clean up without knowing the operation.
 //
-// A journal is a text file, one JSON entry a line, to which any process may
-// append: each append is made under flock(2). What has been undone, or needs
-// no undoing any more, is marked by another line.
+// A journal is a text file with one JSON entry per line. Any process may append to it; each append holds flock(2).
+// Another line marks an entry that was undone or needs no undo any more.
 package journal
 
 import (
@@ -25,45 +22,42 @@ import (
 )
 
 var (
-	// ErrUnknownKind is returned by Undo for an entry without a handler. The
-	// entry stays.
+	// ErrUnknownKind is returned by Undo for an entry without a handler. The entry stays.
 	ErrUnknownKind = errors.New("no handler for this kind of entry")
-	// ErrPending is returned by Remove while something is left to undo.
+	// ErrPending is returned by Remove while entries are left to undo.
 	ErrPending = errors.New("journal has entries to undo")
 	// ErrFull is returned by Before when the journal has grown past its bound.
 	ErrFull = errors.New("journal is full")
 )
 
-// maxSize bounds a journal, in bytes: thousands of entries.
+// maxSize bounds a journal, in bytes. It has room for thousands of entries.
 const maxSize = 4 << 20
 
 // lockWait bounds the wait for another process's append.
 const lockWait = 10 * time.Second
 
-// Entry is an undo that is still to be done.
+// Entry is a pending undo.
 type Entry struct {
 	ID   string          `json:"id"`
-	Kind string          `json:"kind"` // what Undo finds its handler by
+	Kind string          `json:"kind"` // key of its handler
 	Args json.RawMessage `json:"args,omitempty"`
 	At   time.Time       `json:"at"`
 }
 
-// line is an entry or, with Done, the mark that it needs no undoing.
+// line is an entry or, with Done, the mark that ends it.
 type line struct {
 	Entry
 	Done bool `json:"done,omitempty"`
 }
 
-// Journal is a journal's path. It holds nothing open and may be used at once
-// by any number of goroutines and processes.
+// Journal is a journal's path. It holds no open file and is safe for concurrent use, also by several processes.
 type Journal struct{ path string }
 
-// At returns the journal at path. Nothing is made before the first entry.
+// At returns the journal at path. The first entry creates the file.
 func At(path string) Journal { return Journal{path} }
 
-// Before writes how to undo what the caller does next, and returns the entry's
-// id. Durable entries survive a power failure; what does not outlive the boot
-// itself need not be.
+// Before records how to undo the caller's next step, and returns the entry's id. Durable entries survive a power
+// failure. Side effects that end with the boot do not need that.
 func (j Journal) Before(ctx context.Context, kind string, args any, d atomicfile.Durability) (string, error) {
 	raw, err := json.Marshal(args)
 	if err != nil {
@@ -77,7 +71,7 @@ func (j Journal) Before(ctx context.Context, kind string, args any, d atomicfile
 	return e.ID, nil
 }
 
-// Done marks an entry: it was undone, or what it undoes is over.
+// Done marks an entry: it was undone, or its side effect is over.
 func (j Journal) Done(ctx context.Context, id string) error {
 	if err := j.append(ctx, line{Entry: Entry{ID: id, At: time.Now().UTC()}, Done: true}, atomicfile.Volatile); err != nil {
 		return fmt.Errorf("journal the end of %s: %w", id, err)
@@ -85,9 +79,8 @@ func (j Journal) Done(ctx context.Context, id string) error {
 	return nil
 }
 
-// Pending are the entries that are not done, oldest first. A last line that was
-// cut off is not an entry: what it announces was never begun. Damage before
-// it is atomicfile.ErrCorrupt. A journal that does not exist is empty.
+// Pending returns the entries that are not done, oldest first. An incomplete last line is no entry, because its side
+// effect has not begun. Damage before it is atomicfile.ErrCorrupt. A missing journal is empty.
 func (j Journal) Pending(ctx context.Context) ([]Entry, error) {
 	if _, err := os.Stat(j.path); errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -104,8 +97,8 @@ func (j Journal) Pending(ctx context.Context) ([]Entry, error) {
 	return entries, nil
 }
 
-// Remove deletes a journal that has nothing left to undo; otherwise it returns
-// ErrPending. One that does not exist is removed already.
+// Remove deletes a journal without pending entries; otherwise it returns ErrPending. It is a no-op if the journal does
+// not exist.
 func (j Journal) Remove(ctx context.Context) error {
 	if _, err := os.Stat(j.path); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -152,7 +145,7 @@ func (j Journal) append(ctx context.Context, l line, d atomicfile.Durability) (e
 	if !l.Done && end+int64(len(text)) > maxSize {
 		return fmt.Errorf("%s: %w", j.path, ErrFull)
 	}
-	// The remains of a line that was cut off would spoil the next one.
+	// Cut off an incomplete line, which would corrupt the next one.
 	if err := f.Truncate(end); err != nil {
 		return err
 	}
@@ -170,9 +163,9 @@ func (j Journal) append(ctx context.Context, l line, d atomicfile.Durability) (e
 	return nil
 }
 
-// read returns what is pending and where the last whole line ends.
+// read returns the pending entries and the offset of the end of the last whole line.
 func read(f *os.File) ([]Entry, int64, error) {
-	// A done mark may always be added, so the file can be a little longer.
+	// Done marks are always accepted, so the file can exceed maxSize a little.
 	data, err := io.ReadAll(io.NewSectionReader(f, 0, 2*maxSize))
 	if err != nil {
 		return nil, 0, err

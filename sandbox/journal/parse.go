@@ -9,8 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
 
-// parse returns the entries that are not done, oldest first, and where the
-// last whole line ends.
+// parse returns the entries that are not done, oldest first, and the offset of the end of the last whole line.
 func parse(data []byte) ([]Entry, int64, error) {
 	var entries []Entry
 	var end int64

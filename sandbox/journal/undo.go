@@ -11,16 +11,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
-// Handlers undo entries by their kind. A handler is given the arguments that
-// Before was, and is idempotent: it may be called again after it succeeded,
-// and for a side effect that was never begun.
+// Handlers undo entries by their kind. A handler receives the arguments of Before and must be idempotent. It may be
+// called again after it succeeded, and for a side effect that never began.
 type Handlers map[string]func(ctx context.Context, args json.RawMessage) error
 
-// Undo undoes what is pending, newest first, and marks what succeeded. One
-// failure does not keep the others from being undone; what failed stays for
-// the next Undo. It returns all failures, and stops early only when ctx ends.
+// Undo undoes the pending entries, newest first, and marks those that succeed. A failure does not stop the others; its
+// entry stays for the next Undo. Undo returns all failures, and stops early only when ctx ends.
 //
-// Entries of the kinds together are undone at once, in the place of the newest of them.
+// Entries of the kinds in together are undone concurrently, when the newest of them is due.
 func (j Journal) Undo(ctx context.Context, h Handlers, together ...string) error {
 	entries, err := j.Pending(ctx)
 	if err != nil {
@@ -47,7 +45,7 @@ func (j Journal) Undo(ctx context.Context, h Handlers, together ...string) error
 	return errors.Join(errs...)
 }
 
-// undoAll undoes entries at once.
+// undoAll undoes entries concurrently.
 func (j Journal) undoAll(ctx context.Context, h Handlers, batch []Entry) []error {
 	errs := make([]error, len(batch))
 	var wg sync.WaitGroup

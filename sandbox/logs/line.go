@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// timestamp has a fixed width, which time.RFC3339Nano has not.
+// timestamp has a fixed width, unlike time.RFC3339Nano.
 const timestamp = "2006-01-02T15:04:05.000000000Z07:00"
 
-// write logs the lines that data completes, and with end also what remains,
-// and then records it. Either all of this happens or nothing.
+// write logs the lines that data completes, with end also the incomplete rest, and then records the new length. If it
+// fails, the log is unchanged.
 func (w *Writer) write(s Stream, data []byte, end bool) error {
 	if w.records == nil {
 		return ErrClosed
@@ -37,7 +37,7 @@ func (w *Writer) write(s Stream, data []byte, end bool) error {
 			rest = rest[MaxLine:]
 			continue
 		case end:
-			w.line(now, s, 'P', rest) // without the newline, which was not written
+			w.line(now, s, 'P', rest) // tagged P, because it has no newline
 			rest = nil
 		}
 		break
@@ -60,8 +60,8 @@ func (w *Writer) line(now time.Time, s Stream, tag byte, text []byte) {
 	w.buf = append(w.buf, '\n')
 }
 
-// append writes the buffer at the log's end and records that n more bytes of
-// the stream are logged. If either fails the log is as before.
+// append writes the buffer at the log's end and records that n more bytes of the stream are logged. If either fails,
+// the log is unchanged.
 func (w *Writer) append(s Stream, n int64) error {
 	if w.limit > 0 && w.rec.length > 0 && w.rec.length+int64(len(w.buf)) > w.limit {
 		return fmt.Errorf("%w: %d bytes", ErrFull, w.rec.length)
@@ -82,8 +82,8 @@ func (w *Writer) append(s Stream, n int64) error {
 	return nil
 }
 
-// writeAt is os.File.WriteAt for a file that may be open for appending, which
-// os refuses: whoever opened the log chose its flags.
+// writeAt is os.File.WriteAt, but also works for a file opened for appending, which os refuses. The opener of the log
+// chooses its flags.
 func writeAt(f *os.File, data []byte, offset int64) error {
 	for len(data) > 0 {
 		n, err := unix.Pwrite(int(f.Fd()), data, offset)

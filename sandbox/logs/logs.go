@@ -1,15 +1,13 @@
-// Package logs writes a container's output in the log format of the container
-// runtime interface,
+// Package logs writes a container's output in the log format of the container runtime interface,
 //
 //	2006-01-02T15:04:05.000000000Z stdout F text
 //
-// and exactly once, also when the writing process is killed: after each write
-// to the log it records, in a small file of its own, how far each stream has
-// been logged and how long the log then was. A later process cuts the log back
-// to that record and asks for the output from there on.
+// exactly once, also if the writing process is killed. After each write to the log it records in a small file how much
+// of each stream is logged and how long the log is. A later process truncates the log to that record and requests the
+// output from there on.
 //
-// A line that has no end yet is kept back, unacknowledged, until its end, the
-// stream's end or MaxLine bytes, whichever comes first.
+// An incomplete line is held back, unacknowledged, until its end, the stream's end or MaxLine bytes, whichever comes
+// first.
 package logs
 
 import (
@@ -20,13 +18,12 @@ import (
 	"time"
 )
 
-// MaxLine is the most bytes of output in one line of the log; a longer line is
-// split, and all its parts but the last are tagged P. A source that keeps
-// output until it is acknowledged must hold more than this.
+// MaxLine is the maximum number of bytes of output in one line of the log. A longer line is split, and all its parts
+// but the last are tagged P. A source that keeps output until it is acknowledged must hold more than this.
 const MaxLine = 16 << 10
 
-// ErrGap is returned for output that does not continue what was written so
-// far: some of it is missing, or its offset is impossible.
+// ErrGap is returned for output that does not continue the written output: some of it is missing, or its offset is
+// impossible.
 var ErrGap = errors.New("output does not continue the log")
 
 // Stream is one of a process's outputs.
@@ -39,7 +36,7 @@ const (
 	streams
 )
 
-// String is the stream's name in the log and in the agent's protocol.
+// String returns the stream's name in the log and in the agent's protocol.
 func (s Stream) String() string {
 	if s == Stderr {
 		return "stderr"
@@ -47,37 +44,35 @@ func (s Stream) String() string {
 	return "stdout"
 }
 
-// Writer writes one container's log. Its methods may be called at once.
+// Writer writes one container's log. Its methods are safe for concurrent use.
 type Writer struct {
-	limit int64 // of the log, in bytes; 0 is none
+	limit int64 // of the log, in bytes; 0 is no limit
 
 	mu      sync.Mutex
-	another chan struct{} // closed when the log is another, or none any more
+	another chan struct{} // closed when the log is replaced or closed
 	now     func() time.Time
-	log     *os.File // nil: no log yet, every write fails with ErrNoLog
+	log     *os.File // nil without a log: every write fails with ErrNoLog
 	records *os.File
 	rec     record
-	pending [streams][]byte // output after rec.logged without a line's end
+	pending [streams][]byte // incomplete line after rec.logged
 	buf     []byte
 }
 
 var (
 	// ErrNoLog is returned by Write while the writer has no log file.
 	ErrNoLog = errors.New("log file is missing")
-	// ErrFull is returned by Write while the log may not become larger.
+	// ErrFull is returned by Write while the log has reached its limit.
 	ErrFull = errors.New("log is full until it is rotated")
 	// ErrClosed is returned by Write and Reopen after Close.
 	ErrClosed = errors.New("log is closed")
 )
 
-// Open returns a writer that goes on where the record in the file at path
-// ends, or begins one. It takes over log, which is open for writing and may be
-// nil until Reopen. What an earlier process wrote to log after its last
-// record is cut off. A damaged record is atomicfile.ErrCorrupt; log is then closed.
+// Open returns a writer that continues at the record in the file at path, or creates that file. It takes over log,
+// which must be open for writing, or may be nil until Reopen. It cuts off output that an earlier process wrote to log
+// after its last record. A damaged record is atomicfile.ErrCorrupt; Open then closes log.
 //
-// A log that holds something does not grow beyond limit bytes, 0 for no limit: output
-// is refused, and so waits at its source, until Reopen begins the log anew. One
-// that is empty takes what MaxLine bytes of output make, whatever the limit.
+// A nonempty log does not grow beyond limit bytes; 0 is no limit. Then Write refuses output, which waits at its source
+// until Reopen replaces the log. An empty log accepts the lines for MaxLine bytes of output, whatever the limit.
 func Open(path string, log *os.File, limit int64) (*Writer, error) {
 	w := &Writer{limit: limit, now: time.Now, log: log, another: make(chan struct{})}
 	if err := w.open(path); err != nil {
@@ -108,26 +103,24 @@ func (w *Writer) open(path string) (err error) {
 	return w.commit(next)
 }
 
-// Another returns a channel that is closed at the next Reopen, or by Close. Who waits for
-// that asks before the Write that is to fail.
+// Another returns a channel that is closed by the next Reopen or by Close. A caller that waits for a full log calls it
+// before the Write that may fail.
 func (w *Writer) Another() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.another
 }
 
-// Offset is where output of the stream is to be asked for: everything before
-// it is in the log.
+// Offset returns the offset from which output of the stream is still needed: everything before it is in the log.
 func (w *Writer) Offset(s Stream) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.rec.logged[s]
 }
 
-// Write logs the output that begins at offset of the stream, and returns the
-// offset up to which it need not be kept any longer. What was written before
-// is skipped. After an error nothing of data is in the log, unless the offset
-// returned with it says so, and the same output may be written again.
+// Write logs the output that begins at offset of the stream. It returns the offset up to which the source may drop
+// output. It skips output that was written before. After an error no byte of data is in the log, unless the returned
+// offset says so, and the same output may be written again.
 func (w *Writer) Write(s Stream, offset int64, data []byte) (int64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,7 +129,7 @@ func (w *Writer) Write(s Stream, offset int64, data []byte) (int64, error) {
 		return w.rec.logged[s], fmt.Errorf("%s at offset %d after %d: %w", s, offset, have, ErrGap)
 	}
 	data = data[min(have-offset, int64(len(data))):]
-	// In pieces: a byte of output may become a line of fifty in the log.
+	// Write in pieces, because one byte of output can become a line of fifty bytes in the log.
 	for len(data) > 0 {
 		n := min(len(data), MaxLine)
 		if err := w.write(s, data[:n], false); err != nil {
@@ -147,8 +140,7 @@ func (w *Writer) Write(s Stream, offset int64, data []byte) (int64, error) {
 	return w.rec.logged[s], nil
 }
 
-// End logs what is left of a stream that has ended, and returns the offset of
-// its end.
+// End logs the rest of a stream that has ended, and returns the offset of its end.
 func (w *Writer) End(s Stream) (int64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,8 +148,7 @@ func (w *Writer) End(s Stream) (int64, error) {
 	return w.rec.logged[s], err
 }
 
-// Reopen goes on in another file, which the writer takes over, also on error;
-// the log before is closed.
+// Reopen continues in another file, which the writer takes over, also on error. It closes the previous log.
 func (w *Writer) Reopen(log *os.File) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,8 +173,7 @@ func (w *Writer) Reopen(log *os.File) error {
 	return nil
 }
 
-// Close closes the log and the record. Output that was kept back stays with
-// its source.
+// Close closes the log and the record. Output that was held back stays with its source.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

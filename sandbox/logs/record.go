@@ -11,9 +11,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
 
-// record is how much of the output the log holds. The file keeps the last two,
-// written in turn, each with a checksum: one that a power failure tore leaves
-// the one before.
+// record is the amount of output in the log. The file keeps the last two records, written in turn, each with a
+// checksum. If a power failure damages one, the other is still valid.
 type record struct {
 	seq    uint64
 	logged [streams]int64 // offset of the first byte that is not in the log
@@ -54,8 +53,8 @@ func decode(b []byte) (r record, ok bool) {
 	return r, r.logged[Stdout] >= 0 && r.logged[Stderr] >= 0 && r.length >= 0
 }
 
-// openRecord opens the file at path and returns the newer of its records; a
-// missing file is made, with a record of nothing.
+// openRecord opens the file at path and returns the newer of its records. It creates a missing file, with an empty
+// record.
 func openRecord(path string) (*os.File, record, error) {
 	if _, err := os.Stat(path); os.IsNotExist(err) {
 		first := record{}

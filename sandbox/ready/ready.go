@@ -1,5 +1,5 @@
-// Package ready waits until the guest of a new VM is of use: until its agent
-// answers and, where clones are to be made of it, its clock is known to be right.
+// Package ready waits until the guest of a new VM is usable: its agent answers and, if clones will be made of it, its
+// clock is right.
 package ready
 
 import (
@@ -14,21 +14,19 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/template"
 )
 
-// ErrClock is matched by the error for a guest whose clock does not keep step
-// with the host's. Such a guest is also template.ErrUnfit.
+// ErrClock is matched by the error for a guest with a clock that runs too fast or too slow. The error also matches
+// template.ErrUnfit.
 var ErrClock = errors.New("the guest's clock is wrong")
 
 const (
-	// clockSpan is for how long the guest's clock is compared with the host's:
-	// long beside an answer.
+	// clockSpan is the duration of the comparison of the clocks; it is long compared with an answer.
 	clockSpan = 300 * time.Millisecond
-	// clockSlack is the part by which they may differ. The kernel itself sees to
-	// less: where its two measures differ by less than a tenth, it takes the one
-	// that is never far off.
+	// clockSlack is the tolerated relative difference. The kernel corrects smaller ones: if its two measurements differ
+	// by less than a tenth, it uses the more reliable one.
 	clockSlack = 0.05
 )
 
-// ping asks the agent, which tells the time.
+// ping asks the agent for its time.
 type ping = func(context.Context) (agentv1.Pong, error)
 
 // Answering waits for the agent's first answer.
@@ -41,12 +39,10 @@ func answering(ctx context.Context, ask ping) error {
 	return err
 }
 
-// Steady is what templates need of the guest. A VM is ready to be saved when its
-// agent answers and its clock is right. A kernel measures its processor's clock
-// when it boots, and where emulation is interrupted just then, as it is on a busy
-// host, its measure is up to forty times too small: all clones would live that
-// much too fast, and their deadlines pass before anything is done. A clone has
-// answered when it did so over its first connection.
+// Steady is the readiness check for templates. A VM may be saved when its agent answers and its clock is right. A
+// kernel measures its processor's clock rate at boot. If the emulation is interrupted then, as on a busy host, the
+// result is up to forty times too small. The clocks of all clones would run that much too fast, and deadlines would
+// expire at once. A clone must answer over its first connection.
 var Steady = template.Guest{
 	Ready: func(ctx context.Context, v hypervisor.VM) error {
 		return with(ctx, v, channel.Options{}, func(ctx context.Context, ask ping) error { return compareClock(ctx, ask, clockSpan) })
@@ -59,7 +55,7 @@ var Steady = template.Guest{
 // forever is longer than any context of a template lasts.
 const forever = 24 * time.Hour
 
-// with opens a session with the agent for as long as do takes.
+// with runs do with a session with the agent.
 func with(ctx context.Context, v hypervisor.VM, o channel.Options, do func(context.Context, ping) error) error {
 	session, err := channel.Dial(ctx, v.Connect, o)
 	if err != nil {
@@ -68,10 +64,8 @@ func with(ctx context.Context, v hypervisor.VM, o channel.Options, do func(conte
 	return errors.Join(do(ctx, agentv1.NewClient(session.Open).Ping), session.Close())
 }
 
-// compareClock has the guest's clock read twice, span apart. Between the answer
-// to the first and the question of the second no more time can have passed in the
-// guest than between the first question and the last answer here, and no less
-// than span.
+// compareClock reads the guest's clock twice, span apart. Between the two readings, at least span must have passed in
+// the guest, and at most the time from the first question to the last answer on the host.
 func compareClock(ctx context.Context, ask ping, span time.Duration) error {
 	asked := time.Now()
 	first, err := ask(ctx)

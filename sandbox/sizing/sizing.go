@@ -1,5 +1,4 @@
-// Package sizing says how large a machine must be for the containers of its pod.
-// Everything in it is pure.
+// Package sizing computes the size of a VM from the demands of its pod's containers. All its functions are pure.
 package sizing
 
 import (
@@ -12,14 +11,14 @@ import (
 // ErrTooLarge is matched by every *TooLargeError.
 var ErrTooLarge = errors.New("more than the host has")
 
-// TooLargeError is a pod that does not fit the host, or no longer its machine.
+// TooLargeError is returned for a pod that does not fit the host or its VM.
 type TooLargeError struct {
 	What       string // "CPUs", "MiB of memory"
 	Want, Have int64
-	Machine    bool // the bound is that of the VM that the pod has
+	Machine    bool // the bound is the VM's, not the host's
 }
 
-// Error names what is wanted and what there is.
+// Error names the demand and the bound.
 func (e *TooLargeError) Error() string {
 	if e.Machine {
 		return fmt.Sprintf("the pod needs %d %s, its VM was started for at most %d: state its resources when you start it, or lower its limits",
@@ -31,42 +30,40 @@ func (e *TooLargeError) Error() string {
 // Is matches ErrTooLarge.
 func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge }
 
-// Demand is what one container asks for, in the units of the OCI runtime
-// specification and of CRI. Zero, and a negative limit, is nothing asked.
+// Demand is the demand of one container, in the units of the OCI runtime specification and of the CRI. Zero and
+// negative limits mean no demand.
 type Demand struct {
-	Quota       int64  // microseconds of CPU time in each period; the limit
+	Quota       int64  // microseconds of CPU time per period; the limit
 	Period      uint64 // microseconds; 0 is 100000
-	Shares      uint64 // 1024 a CPU; the request
+	Shares      uint64 // 1024 per CPU; the request
 	MemoryLimit int64  // bytes
-	HugePages   int64  // bytes, which the memory does not count; of a pod only
-	// Unstated says that some of those that this stands for ask for no memory, and
-	// get what pods get that ask for nothing, on top.
+	HugePages   int64  // bytes, not included in the memory; of a pod only
+	// Unstated reports that this demand sums up several containers of which some state no memory. They get the default
+	// memory on top.
 	Unstated bool
 }
 
-// Defaults are what pods get that ask for nothing, and what the guest needs for
-// itself.
+// Defaults are the sizes for pods that state no demand, and the guest's own needs.
 type Defaults struct {
 	VCPUs       int // for pods without any CPU limit or request
 	MemoryMiB   int // shared by containers without a memory limit
-	MinimumMiB  int // of any machine
-	OverheadMiB int // kernel and agent, on top of what the containers ask for
+	MinimumMiB  int // of any VM
+	OverheadMiB int // kernel and agent, on top of the containers' demands
 }
 
-// Default is one virtual CPU, and a VM of 512 MiB for a pod that
-// states no limit. The overhead is measured: of 384 MiB the guest had 243
-// available after its start.
+// Default is one virtual CPU, and a VM of 512 MiB for a pod that states no limit. The overhead is measured: of 384 MiB,
+// the guest had 243 MiB available after its start.
 var Default = Defaults{VCPUs: 1, MemoryMiB: 352, MinimumMiB: 256, OverheadMiB: 160}
 
-// The memory of the VM of a pod that states no limit is half of the host's, within these bounds in MiB. Memory that
-// a guest never touches costs the host nothing.
+// The default memory of a VM is half of the host's, within these bounds in MiB. Memory that a guest never touches costs
+// the host nothing.
 const (
 	leastDefault = 512
 	mostDefault  = 2048
 )
 
-// DefaultsFor is Default on a host, with a memory of VMs in MiB and a number of virtual CPUs that somebody has
-// chosen; 0 is what fits the host.
+// DefaultsFor returns the defaults on a host. memoryMiB is a configured memory of VMs in MiB and vcpus a configured
+// number of virtual CPUs; 0 derives them from the host.
 func DefaultsFor(h Host, memoryMiB, vcpus int) Defaults {
 	d := Default
 	if memoryMiB == 0 {
@@ -82,35 +79,33 @@ func DefaultsFor(h Host, memoryMiB, vcpus int) Defaults {
 	return d
 }
 
-// Host is what the machines of a host share.
+// Host is the capacity that a host's VMs share.
 type Host struct {
 	CPUs      int
 	MemoryMiB int
 }
 
-// Size is what a pod's machine is made of.
+// Size is the size of a pod's VM.
 type Size struct {
 	VCPUs     int // a class: 1, 2, 4, 8, …
 	MemoryMiB int // a multiple of MemoryAlign
-	// Quota, in microseconds of each Period, is the pod's exact share of the
-	// CPUs for its cgroup on the host; 0 is no limit, because one container has none.
+	// Quota, in microseconds per Period, is the pod's exact share of the CPUs for its cgroup on the host. 0 is no
+	// limit, because one container has none.
 	Quota, Period int64
 }
 
-// MemoryAlign is the unit of machines' memory, in MiB: pods of similar size
-// share a template.
+// MemoryAlign is the unit of a VM's memory, in MiB: pods of similar size share a template.
 const MemoryAlign = 128
 
-// MaxVCPUClass is the largest machine.
+// MaxVCPUClass is the number of virtual CPUs of the largest VM.
 const MaxVCPUClass = 64
 
 const defaultPeriod = 100_000 // microseconds
 
-// SizeOf sizes a machine for a pod with containers. A pod that states its CPUs, or its memory, gets
-// what it states; one that does not gets the sum over its containers. CPUs are the sum of
-// quota/period, or shares/1024 of a container without a quota, rounded up
-// once and then up to a class; memory is the sum of limits and the
-// guest's overhead, aligned up. It returns a *TooLargeError for a pod that the host cannot hold.
+// SizeOf computes the size of a VM for a pod with its containers. If the pod states its CPUs or its memory, those
+// count; otherwise the sum over its containers does. A container's CPUs are quota/period, or shares/1024 without a
+// quota. Their sum is rounded up once, and then up to a class. Memory is the sum of limits plus the guest's overhead,
+// aligned up. SizeOf returns a *TooLargeError for a pod that does not fit the host.
 func SizeOf(pod Demand, containers []Demand, host Host, c Defaults) (Size, error) {
 	cpus, limit := sumCPU(pod.parts(containers, pod.StatesCPUs()))
 	want := max(ceil(cpus), 1)
@@ -137,13 +132,13 @@ func SizeOf(pod Demand, containers []Demand, host Host, c Defaults) (Size, error
 	return s, nil
 }
 
-// StatesCPUs reports whether the demand says how many CPUs there are to be, or that there is no limit.
+// StatesCPUs reports whether the demand states a number of CPUs, or that there is no limit.
 func (d Demand) StatesCPUs() bool { return d.Quota != 0 || d.Shares > minShares }
 
 // StatesMemory reports whether the demand limits the memory.
 func (d Demand) StatesMemory() bool { return d.memory() > 0 }
 
-// parts are the demands to sum up: the containers', unless the pod states its own or has none.
+// parts returns the demands to sum up: the containers', unless the pod states its own or has no containers.
 func (d Demand) parts(containers []Demand, states bool) []Demand {
 	if states || len(containers) == 0 {
 		return []Demand{d}
@@ -151,8 +146,8 @@ func (d Demand) parts(containers []Demand, states bool) []Demand {
 	return containers
 }
 
-// sumCPU adds up the CPUs, exactly: three thirds are one. It also tells whether every
-// container has a limit, so that their sum is one.
+// sumCPU adds up the CPUs exactly: three thirds are one. It also reports whether every container has a limit, which
+// makes the sum a limit.
 func sumCPU(demands []Demand) (*big.Rat, bool) {
 	sum, limited := new(big.Rat), true
 	for _, d := range demands {
@@ -166,13 +161,13 @@ func (d Demand) cpus() *big.Rat {
 	if d.Quota > 0 {
 		return new(big.Rat).SetFrac(big.NewInt(d.Quota), new(big.Int).SetUint64(d.period()))
 	}
-	if d.Shares > minShares { // what the kubelet writes for no request
+	if d.Shares > minShares { // the kubelet writes minShares for no request
 		return new(big.Rat).SetFrac(new(big.Int).SetUint64(d.Shares), big.NewInt(1024))
 	}
 	return new(big.Rat)
 }
 
-// sumMemory is the machine's memory in MiB. The pod's huge pages come on top.
+// sumMemory returns the VM's memory in MiB. The pod's huge pages come on top.
 func sumMemory(demands []Demand, hugePages int64, c Defaults) int64 {
 	sum, unstated := max(hugePages, 0), false
 	for _, d := range demands {
@@ -184,13 +179,12 @@ func sumMemory(demands []Demand, hugePages int64, c Defaults) int64 {
 		sum = saturate(sum, int64(c.MemoryMiB)<<20)
 	}
 	sum = saturate(sum, int64(c.OverheadMiB)<<20)
-	mib := (sum-1)>>20 + 1 // up: 512 bytes are not nothing
+	mib := (sum-1)>>20 + 1 // round up
 	mib = max(mib, int64(c.MinimumMiB))
 	return (mib + MemoryAlign - 1) / MemoryAlign * MemoryAlign
 }
 
-// unlimited is above every real limit; callers write "none" as the largest
-// multiple of the page size.
+// unlimited exceeds every real limit. Callers express "no limit" as the largest multiple of the page size.
 const unlimited = math.MaxInt64 >> 1
 
 func (d Demand) memory() int64 {
@@ -207,10 +201,10 @@ func (d Demand) period() uint64 {
 	return d.Period
 }
 
-// minShares is the kernel's least value of cpu.shares.
+// minShares is the kernel's minimum of cpu.shares.
 const minShares = 2
 
-// class is the smallest power of two that is at least n.
+// class returns the smallest power of two that is at least n.
 func class(n int) int {
 	c := 1
 	for c < n {
@@ -228,7 +222,7 @@ func ceil(r *big.Rat) int64 {
 	return n.Int64()
 }
 
-// saturate adds up to a bound that leaves room for rounding.
+// saturate adds, up to a bound that leaves room for rounding.
 func saturate(a, b int64) int64 {
 	const bound = math.MaxInt64 >> 2
 	return min(min(a, bound)+min(b, bound), bound)

@@ -8,9 +8,8 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// Release takes the volumes that no container uses out of their slots, and reports whether
-// there were any: the caller stores what is left then. One that cannot be unmounted stays, and
-// its error is returned; the next Release tries it again.
+// Release detaches the volumes that no container uses, and reports whether there were any, so that the caller can store
+// the change. A volume that cannot be unmounted stays, and its error is returned. The next Release tries again.
 func (s *Slots) Release(ctx context.Context, m Machine) (left bool, err error) {
 	for at, slot := range s.leave() {
 		left = true
@@ -19,7 +18,7 @@ func (s *Slots) Release(ctx context.Context, m Machine) (left bool, err error) {
 	return left, err
 }
 
-// DropVolumes has no container use a volume any more: none of them is there.
+// DropVolumes drops all containers' uses of volumes, after the containers were deleted.
 func (s *Slots) DropVolumes() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,7 +29,7 @@ func (s *Slots) DropVolumes() {
 	}
 }
 
-// leave marks the volumes that no container uses.
+// leave marks the volumes that no container uses, and returns them by their slots.
 func (s *Slots) leave() map[int]*slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +61,7 @@ func (s *Slots) release(ctx context.Context, m Machine, at int, leaving *slot) e
 		delete(s.used, at)
 		return nil
 	case unmounted:
-		leaving.name = "" // nobody may find it mounted
+		leaving.name = "" // no container may find it mounted
 	}
 	return fmt.Errorf("detach volume %s from its slot: %w", name, err)
 }

@@ -1,6 +1,5 @@
-// Package disks keeps account of a VM's disk slots: the first is the scratch disk's if
-// the VM has a writable one. The other writable ones hold volumes, the read-only ones images
-// and volumes.
+// Package disks manages a VM's disk slots. The first slot is the scratch disk's if the VM has a writable one. The other
+// writable slots hold volumes; the read-only slots hold images and volumes.
 package disks
 
 import (
@@ -19,28 +18,27 @@ var (
 	ErrNoDisk = errors.New("no disk was sent")
 )
 
-// Disk is what a slot can hold: an image, or a volume.
+// Disk is the content of a slot: an image or a volume.
 type Disk struct {
-	// Name is the disk's own in the VM.
+	// Name is the disk's name in the VM.
 	Name string
-	// FS is the file system on it; with none it is a device for containers.
+	// FS is the disk's file system. An empty FS makes it a device for containers.
 	FS       string
 	ReadOnly bool
-	// Volume says that it is no image: it leaves its slot with the last container that
-	// uses it, for somebody else may wait for it.
+	// Volume marks a volume. A volume leaves its slot with the last container that uses it, because another pod may
+	// wait for it.
 	Volume bool
 }
 
-// Image is the disk of an image.
+// Image returns the disk of an image.
 func Image(id string) Disk { return Disk{Name: id, FS: "erofs", ReadOnly: true} }
 
-// Ring is the disk for large answers of shared directories: no container's. It goes when its slot is needed, after the
-// images that no container uses.
+// Ring returns the disk for large answers of shared directories. No container uses it. Its slot is reused when needed,
+// after the slots of unused images.
 func Ring() Disk { return Disk{Name: agentv1.RingDisk, ReadOnly: true} }
 
-// Slots are those of one VM. An image that no container uses stays where it is until
-// its slot is needed: a restarted container finds it. The zero value has none; its
-// methods may be called at once.
+// Slots are the disk slots of one VM. An unused image stays until its slot is needed, so that a restarted container
+// finds it. The zero value has no slots. Methods are safe for concurrent use.
 type Slots struct {
 	mu      sync.Mutex
 	machine hypervisor.VMConfig
@@ -48,29 +46,29 @@ type Slots struct {
 }
 
 type slot struct {
-	name   string // empty for one that is unmounted, and not out of its slot yet
+	name   string // empty for a disk that is unmounted but still in its slot
 	volume bool
 	refs   int
-	ready  chan struct{} // closed when it is mounted, or err set
+	ready  chan struct{} // closed when the disk is mounted or err is set
 	err    error
-	left   chan struct{} // of a volume that is being taken out: closed after that
+	left   chan struct{} // of a volume that is being detached: closed after that
 }
 
-// Init empties all slots, which are those of m from now on.
+// Init sets the VM's slots, all of them empty.
 func (s *Slots) Init(m hypervisor.VMConfig) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.machine, s.used = m, map[int]*slot{}
 }
 
-// Reset empties all slots: the VM is gone.
+// Reset empties all slots after the VM's end.
 func (s *Slots) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.used = map[int]*slot{}
 }
 
-// Scratch is the scratch disk's slot.
+// Scratch returns the scratch disk's slot.
 func (s *Slots) Scratch() (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,8 +78,8 @@ func (s *Slots) Scratch() (int, error) {
 	return 0, nil
 }
 
-// Stored are the names of the disks by their slots, as they are stored: the images that are
-// mounted, and the volumes, and images that are not mounted yet, whose slots may be filled.
+// Stored returns the names of the disks by their slots, for the store: first the mounted images, then the volumes and
+// the images that are not mounted yet. The slots of the latter may already be filled.
 func (s *Slots) Stored() (images, volumes map[int]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,8 +94,8 @@ func (s *Slots) Stored() (images, volumes map[int]string) {
 	return images, volumes
 }
 
-// Restore notes the disks that a former shim has left, which no container uses yet. An image that it may
-// not have mounted leaves its slot as a volume does.
+// Restore records the disks that an earlier shim has left. No container uses them yet. An image that may not be mounted
+// leaves its slot like a volume.
 func (s *Slots) Restore(images, volumes map[int]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +109,7 @@ func (s *Slots) Restore(images, volumes map[int]string) {
 	}
 }
 
-// Retain notes one more container that uses a disk, if it is mounted.
+// Retain records one more container that uses a disk, if it is mounted.
 func (s *Slots) Retain(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +118,7 @@ func (s *Slots) Retain(name string) {
 	}
 }
 
-// Drop is the inverse of Use and Retain. A volume that nobody uses is taken out by Release.
+// Drop is the inverse of Use and Retain. Release detaches unused volumes.
 func (s *Slots) Drop(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +127,7 @@ func (s *Slots) Drop(name string) {
 	}
 }
 
-// Users is how many containers use a disk; ok is false for one that is in no slot.
+// Users returns the number of containers that use a disk; ok is false if the disk is in no slot.
 func (s *Slots) Users(name string) (n int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +137,7 @@ func (s *Slots) Users(name string) (n int, ok bool) {
 	return 0, false
 }
 
-// Writable is the slot of a volume that is mounted there; ok is false for one that is not.
+// Writable returns the slot of a mounted writable volume; ok is false if there is none of that name.
 func (s *Slots) Writable(name string) (at int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,8 +168,7 @@ func (s *Slots) find(name string) *slot {
 	return nil
 }
 
-// reserve puts a new slot for a disk where nothing is, or in place of an image that nobody
-// uses, which it returns. The caller holds mu.
+// reserve assigns a free slot to a disk, or the slot of an unused image, which it returns as old. The caller holds mu.
 func (s *Slots) reserve(d Disk) (at int, fresh, old *slot, err error) {
 	first, end, kind := s.machine.Scratch, s.machine.Slots, "read-only"
 	if !d.ReadOnly {
@@ -196,7 +193,7 @@ func (s *Slots) reserve(d Disk) (at int, fresh, old *slot, err error) {
 	return at, fresh, old, nil
 }
 
-// String names the disk in errors.
+// String returns the disk's name for errors.
 func (d Disk) String() string {
 	if d.Volume {
 		return "volume " + d.Name

@@ -13,19 +13,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
-// Machine is the VM that the slots are of.
+// Machine is the VM with the slots.
 type Machine struct {
 	VM    hypervisor.VM
 	Agent *agentv1.Client
-	// Undo bounds what is undone after a failure, when the caller's context may have
-	// ended.
+	// Undo bounds the cleanup after a failure, since the caller's context may have ended.
 	Undo time.Duration
-	// Store, if not nil, stores what Stored returns before a disk is put into its slot.
+	// Store, if not nil, stores the result of Stored before a disk is put into its slot.
 	Store func() error
 }
 
-// Use mounts a disk for one more container, from its file if it is not mounted yet, which
-// it then says: the caller stores it. What it succeeds in is undone by Drop.
+// Use adds a user to a disk, and mounts it from its file if it is not mounted yet. It then returns true, and the caller
+// stores the change. Drop undoes it.
 func (s *Slots) Use(ctx context.Context, m Machine, d Disk, file *os.File) (mounted bool, err error) {
 	for {
 		s.mu.Lock()
@@ -48,7 +47,7 @@ func (s *Slots) Use(ctx context.Context, m Machine, d Disk, file *os.File) (moun
 			}
 		}
 		if shared.volume && shared.refs == 0 {
-			// A former shim may have died in the middle of mounting it.
+			// An earlier shim may have died while mounting it.
 			s.mu.Unlock()
 			if _, err := s.Release(ctx, m); err != nil {
 				return false, err
@@ -62,7 +61,7 @@ func (s *Slots) Use(ctx context.Context, m Machine, d Disk, file *os.File) (moun
 			if shared.err == nil {
 				return false, nil
 			}
-			// Another's attempt failed; its reasons need not be ours.
+			// The other caller's attempt failed, maybe for reasons of its own.
 		case <-ctx.Done():
 			s.mu.Lock()
 			shared.refs--
@@ -72,7 +71,7 @@ func (s *Slots) Use(ctx context.Context, m Machine, d Disk, file *os.File) (moun
 	}
 }
 
-// fill mounts a disk in a slot that was reserved for it.
+// fill mounts a disk in the slot that is reserved for it.
 func (s *Slots) fill(ctx context.Context, m Machine, at int, fresh, old *slot, d Disk, file *os.File) error {
 	left, err := m.empty(ctx, at, old)
 	if err == nil && m.Store != nil {
@@ -94,14 +93,14 @@ func (s *Slots) fill(ctx context.Context, m Machine, at int, fresh, old *slot, d
 	return err
 }
 
-// remains is a slot with a disk in it that nobody may use any more: Release takes it out.
+// remains returns a slot with a disk that must not be used any more. Release detaches it.
 func remains() *slot {
 	ready := make(chan struct{})
 	close(ready)
 	return &slot{volume: true, ready: ready}
 }
 
-// empty takes an image that nobody uses out of its slot. With an error it returns what is left there.
+// empty detaches an unused image. With an error it returns the remaining content of the slot.
 func (m Machine) empty(ctx context.Context, at int, old *slot) (left *slot, err error) {
 	if old == nil {
 		return nil, nil
@@ -115,7 +114,7 @@ func (m Machine) empty(ctx context.Context, at int, old *slot) (left *slot, err 
 	return nil, nil
 }
 
-// mount puts a disk into an empty slot. With an error it returns what is left there.
+// mount puts a disk into an empty slot. With an error it returns the remaining content of the slot.
 func (m Machine) mount(ctx context.Context, at int, d Disk, file *os.File) (left *slot, err error) {
 	if file == nil {
 		return nil, fmt.Errorf("mount %s: %w", d, ErrNoDisk)
@@ -134,7 +133,7 @@ func (m Machine) mount(ctx context.Context, at int, d Disk, file *os.File) (left
 	return nil, err
 }
 
-// show has the guest mount what is in a slot.
+// show mounts the slot's disk in the guest.
 func (m Machine) show(ctx context.Context, at int, d Disk, file *os.File) (err error) {
 	if d.Volume {
 		fault.Point("volume.attached")
@@ -159,10 +158,10 @@ func (m Machine) show(ctx context.Context, at int, d Disk, file *os.File) (err e
 	return nil
 }
 
-// size is a volume's, in bytes, of which the guest is told if it has a writable disk. A guest
-// that has not heard of it, or whose disk is read-only, looks at the disk anew.
+// size returns a volume's size in bytes and, for a writable disk, tells the guest about it. For a read-only disk the
+// guest reads the size again.
 func (m Machine) size(ctx context.Context, at int, d Disk, file *os.File) (int64, error) {
-	size, err := file.Seek(0, io.SeekEnd) // of a block device too
+	size, err := file.Seek(0, io.SeekEnd) // works for block devices too
 	if err != nil {
 		return 0, fmt.Errorf("size: %w", err)
 	}

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Backoff spaces the attempts at an agent whose channel was cut. The zero value is
-// ready; it is used by one goroutine.
+// Backoff delays the attempts to reach an agent after its channel was cut. The zero value is ready for use by one
+// goroutine.
 type Backoff struct{ next time.Duration }
 
-// Wait returns true after the next pause, and false when ctx or the VM has ended.
+// Wait returns true after the next pause, or false if ctx or the VM has ended.
 func (b *Backoff) Wait(ctx context.Context, ended <-chan struct{}) bool {
 	b.next = min(max(2*b.next, 10*time.Millisecond), 2*time.Second)
 	t := time.NewTimer(b.next)

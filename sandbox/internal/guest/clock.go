@@ -8,19 +8,17 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// How the guest's clock is checked. Its kernel counts the time by what it measured
-// at its boot, which is wrong by seconds a day, and stands still when the host
-// does, as one whose lid is closed.
+// Checks of the guest's clock. The guest's kernel derives its clock rate from a measurement at boot, which is wrong by
+// seconds a day. The clock also stops while the host sleeps.
 const (
-	// ClockPeriod is how often CorrectClock is due.
+	// ClockPeriod is the interval between calls of CorrectClock.
 	ClockPeriod = time.Minute
-	// ClockSlack is what is left to the guest: less cannot be told from the
-	// time that an answer takes.
+	// ClockSlack is the tolerated difference. Smaller ones cannot be distinguished from the time that an answer takes.
 	ClockSlack = 20 * time.Millisecond
 )
 
-// CorrectClock sets the guest's clock to the host's, as far as the time that an
-// answer takes lets the guest's clock be known.
+// CorrectClock sets the guest's clock to the host's. Its precision is limited by the time that the agent's answer
+// takes.
 func CorrectClock(ctx context.Context, agent *agentv1.Client) error {
 	asked := time.Now().UTC()
 	pong, err := agent.Ping(ctx)

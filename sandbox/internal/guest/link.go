@@ -1,5 +1,5 @@
-// Package guest is the way from a sandbox to the agent in its VM: the session of the
-// channel, the pauses between attempts when it is cut, and the guest's clock.
+// Package guest connects a sandbox to the agent in its VM: it keeps the channel's session, the pauses between attempts
+// after a cut, and the guest's clock.
 package guest
 
 import (
@@ -14,9 +14,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// Link is the way to a VM's agent: the channel's session, and a new one
-// when it ends although the VM lives. A guest that breaks its sessions
-// again and again uses up the link.
+// Link is the connection to a VM's agent. It opens a new session of the channel when one ends although the VM lives. A
+// guest that breaks too many sessions uses up the link.
 type Link struct {
 	dial     func(context.Context) (net.Conn, error)
 	resume   bool // another host was connected before
@@ -28,7 +27,7 @@ type Link struct {
 	redials []time.Time
 }
 
-// The sessions that a guest may break within the window.
+// MaxRedials is the number of sessions that a guest may break within the window.
 const (
 	MaxRedials   = 8
 	redialWindow = time.Minute
@@ -36,16 +35,14 @@ const (
 
 var errLinkBroken = errors.New("the guest breaks the channel again and again")
 
-// NewLink returns a link to the agent to which dial connects. It opens no connection
-// yet. resume says that another host was connected before; patience is
-// channel.Options.Patience; broken is called with the
-// reason when the link is used up, by the guest's doing or because dial says
-// hypervisor.ErrSpent.
+// NewLink returns a link to the agent to which dial connects; it does not connect yet. resume tells that an earlier
+// shim was connected before. patience is channel.Options.Patience. The link calls broken with the reason when it is
+// used up: the guest broke too many sessions, or dial returned hypervisor.ErrSpent.
 func NewLink(dial func(context.Context) (net.Conn, error), resume bool, patience time.Duration, broken func(error)) *Link {
 	return &Link{dial: dial, resume: resume, patience: patience, broken: broken, sem: make(chan struct{}, 1)}
 }
 
-// Open opens a stream, on a new session if need be.
+// Open opens a stream, on a new session if necessary.
 func (l *Link) Open(ctx context.Context) (net.Conn, error) {
 	session, err := l.Connect(ctx)
 	if err != nil {
@@ -54,7 +51,7 @@ func (l *Link) Open(ctx context.Context) (net.Conn, error) {
 	return session.Open(ctx)
 }
 
-// Connect returns the session that is in use, or a new one.
+// Connect returns the current session, or a new one.
 func (l *Link) Connect(ctx context.Context) (*channel.Session, error) {
 	select {
 	case l.sem <- struct{}{}:
@@ -84,11 +81,11 @@ func (l *Link) Connect(ctx context.Context) (*channel.Session, error) {
 		session.Close()
 		return nil, fmt.Errorf("the agent speaks version %d of the protocol, not %d: %w", v, agentv1.Version, agentv1.ErrUnsupported)
 	}
-	l.session, l.patience = session, 0 // the next one is no clone's first
+	l.session, l.patience = session, 0 // only a clone's first session needs patience
 	return session, nil
 }
 
-// spend counts one more session that was broken.
+// spend counts one more broken session.
 func (l *Link) spend() error {
 	t := time.Now()
 	for len(l.redials) > 0 && t.Sub(l.redials[0]) > redialWindow {
@@ -103,7 +100,7 @@ func (l *Link) spend() error {
 	return nil
 }
 
-// Close ends the session, if there is one. Nothing uses the link any more.
+// Close ends the session, if there is one. The link must not be used afterwards.
 func (l *Link) Close() error {
 	l.sem <- struct{}{}
 	defer func() { <-l.sem }()

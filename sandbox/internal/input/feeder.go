@@ -1,4 +1,4 @@
-// Package input feeds a process's stdin over the channel, which may be cut.
+// Package input feeds a process's stdin over the channel, and resumes after the channel was cut.
 package input
 
 import (
@@ -13,12 +13,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/guest"
 )
 
-// ErrNoInput says that the process takes no more input.
+// ErrNoInput is returned when the process accepts no more input.
 var ErrNoInput = errors.New("the process has closed its stdin")
 
-// Pass sends what r yields until r, the process or ctx ends. A cut of the channel while r is silent is noticed
-// too: what was under way has to be sent again. A Read that goes on after
-// the process has had enough ends when r's owner closes it.
+// Pass sends the bytes from r until r, the process or ctx ends. It also notices a cut of the channel while r is silent,
+// and then sends the unacknowledged bytes again. If the process ends first, a blocked Read remains until r's owner
+// closes r.
 func (f *Feeder) Pass(ctx context.Context, r io.Reader) error {
 	type piece struct {
 		data []byte
@@ -26,7 +26,7 @@ func (f *Feeder) Pass(ctx context.Context, r io.Reader) error {
 	}
 	pieces := make(chan piece)
 	enough := make(chan struct{})
-	defer close(enough) // not the context, which the stream lives by
+	defer close(enough) // not ctx, which the stream depends on
 	go func() {
 		for {
 			buf := make([]byte, agentv1.MaxChunk)
@@ -66,7 +66,7 @@ func (f *Feeder) Pass(ctx context.Context, r io.Reader) error {
 	}
 }
 
-// renew replaces a stream that has ended, if that was the channel's doing.
+// renew opens a stream, or fails so that retry replaces a stream that has ended.
 func (f *Feeder) renew(ctx context.Context) error {
 	if f.stream == nil {
 		return f.open(ctx)
@@ -74,24 +74,23 @@ func (f *Feeder) renew(ctx context.Context) error {
 	return errors.New("the stream has ended")
 }
 
-// Feeder writes to a process's stdin, on a new stream when the channel is cut. Its
-// methods are called by one goroutine; Close is the last.
+// Feeder writes to a process's stdin, on a new stream after the channel was cut. One goroutine calls its methods; Close
+// is the last call.
 type Feeder struct {
 	Process agentv1.Process
 	Agent   *agentv1.Client
-	Link    *guest.Link     // that Agent speaks over
+	Link    *guest.Link     // the link that Agent uses
 	Gone    <-chan struct{} // closed when the VM has ended
-	Ended   <-chan struct{} // closed when the process has
+	Ended   <-chan struct{} // closed when the process has ended
 
 	session *channel.Session
 	stream  *agentv1.InputStream
 	sent    int64  // offset of the end of unacked
-	unacked []byte // at most MaxUnacked and one write
+	unacked []byte // at most MaxUnacked plus one write
 }
 
-// MaxUnacked is how much of a process's input is kept for a channel that is
-// cut: more is taken when the agent has acknowledged some. The channel's window
-// bounds only what the guest has not read.
+// MaxUnacked bounds the unacknowledged input, in bytes, that is kept for a repetition after a cut. The channel's window
+// bounds only the bytes that the guest has not read.
 const MaxUnacked = 1 << 20
 
 func (f *Feeder) open(ctx context.Context) (err error) {
@@ -113,7 +112,7 @@ func (f *Feeder) open(ctx context.Context) (err error) {
 	}
 	f.unacked = f.unacked[at-first:]
 	f.stream = stream
-	// A write that waits for a process that reads no more must end.
+	// Closing the stream unblocks a write to a process that has stopped reading.
 	go func() {
 		<-stream.Done()
 		stream.Close()
@@ -124,7 +123,7 @@ func (f *Feeder) open(ctx context.Context) (err error) {
 	return err
 }
 
-// write returns when data is on its way.
+// write returns when data is in the stream.
 func (f *Feeder) write(ctx context.Context, data []byte) error {
 	return f.retry(ctx, func() error {
 		if f.stream == nil {
@@ -139,7 +138,7 @@ func (f *Feeder) write(ctx context.Context, data []byte) error {
 			f.unacked = append(f.unacked, data...)
 			f.sent += int64(len(data))
 			now := data
-			data = nil // a retry sends what is not acknowledged
+			data = nil // a retry sends the unacknowledged bytes
 			_, err := f.stream.Write(now)
 			return err
 		}
@@ -147,7 +146,7 @@ func (f *Feeder) write(ctx context.Context, data []byte) error {
 	})
 }
 
-// CloseInput makes the process read end of file.
+// CloseInput sends end of file to the process.
 func (f *Feeder) CloseInput(ctx context.Context) error {
 	return f.retry(ctx, func() error {
 		if f.stream == nil {
@@ -159,7 +158,7 @@ func (f *Feeder) CloseInput(ctx context.Context) error {
 	})
 }
 
-// Drain waits for the agent to have passed everything on.
+// Drain waits until the agent has passed all input to the process.
 func (f *Feeder) Drain(ctx context.Context) {
 	if f.stream == nil {
 		return
@@ -171,7 +170,7 @@ func (f *Feeder) Drain(ctx context.Context) {
 	}
 }
 
-// retry repeats f on a new stream for as long as it is the channel that fails.
+// retry repeats try on a new stream as long as the channel is the cause of the failure.
 func (f *Feeder) retry(ctx context.Context, try func() error) error {
 	for b := (guest.Backoff{}); ; {
 		err := try()
@@ -186,7 +185,7 @@ func (f *Feeder) retry(ctx context.Context, try func() error) error {
 			return fmt.Errorf("%w: %w", ErrNoInput, err)
 		}
 		if f.session != nil && !f.session.Ended() {
-			return ErrNoInput // the agent has ended this stream alone
+			return ErrNoInput // the agent ended only this stream
 		}
 		f.Close()
 		if !b.Wait(ctx, f.Gone) {
@@ -195,7 +194,7 @@ func (f *Feeder) retry(ctx context.Context, try func() error) error {
 	}
 }
 
-// room waits until few enough bytes are unacknowledged.
+// room waits until at most MaxUnacked bytes are unacknowledged.
 func (f *Feeder) room(ctx context.Context) error {
 	for {
 		f.trim()
@@ -218,7 +217,7 @@ func (f *Feeder) trim() {
 	}
 }
 
-// Close lets go of the process's stdin, which stays open.
+// Close closes the stream. The process's stdin stays open.
 func (f *Feeder) Close() error {
 	if f.stream == nil {
 		return nil

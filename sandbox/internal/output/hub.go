@@ -1,5 +1,4 @@
-// Package output carries what a process writes from its agent to what keeps it, a log
-// or nobody, and to the clients that look at it.
+// Package output copies a process's output from its agent to its log, if it has one, and to its clients.
 package output
 
 import (
@@ -11,39 +10,37 @@ import (
 	"time"
 )
 
-// ErrSlowClient ends an attached stream whose reader took nothing for a while: a
-// container is not held up by who looks at it.
+// ErrSlowClient ends an attached stream if its reader falls behind. A slow client must not block the container.
 var ErrSlowClient = errors.New("attached client does not read")
 
-// clientChunks bounds what waits for a client, in chunks of at most
-// agentv1.MaxChunk.
+// clientChunks bounds a client's queue, in chunks of at most agentv1.MaxChunk.
 const clientChunks = 16
 
-// clientPatience is how long a client may take nothing before it is detached.
+// clientPatience is the time after which a client with a full queue is detached.
 const clientPatience = time.Second
 
-// Hub passes one stream of a process on to its clients. Only the stream's Pump calls
-// send; End is called once. It is made by NewHub; its methods may be called at once.
+// Hub distributes one stream of a process to its clients. Only the stream's Pump calls send. End is called once. NewHub
+// creates it; its methods are safe for concurrent use.
 type Hub struct {
 	mu      sync.Mutex
-	offset  int64 // of what comes next
+	offset  int64 // of the next byte
 	clients map[*Client]bool
 	ended   bool
 }
 
 // Client is one reader of a hub.
 type Client struct {
-	chunks  chan []byte   // closed at the stream's end, or when detached
+	chunks  chan []byte   // closed at the stream's end, or on detachment
 	gone    chan struct{} // closed by Leave
-	patient bool          // the stream waits for it
-	err     error         // why it was detached; set before chunks is closed
+	patient bool          // the stream waits for this client
+	err     error         // reason of the detachment; set before chunks is closed
 }
 
 // NewHub returns a hub without clients.
 func NewHub() *Hub { return &Hub{clients: map[*Client]bool{}} }
 
-// Join adds a client, which calls Leave in the end. The stream waits for a patient
-// one; another is detached when it lags and takes nothing.
+// Join adds a client, which must call Leave. The stream waits for a patient client. Others are detached if they fall
+// behind and stop reading.
 func (h *Hub) Join(patient bool) *Client {
 	c := &Client{chunks: make(chan []byte, clientChunks), gone: make(chan struct{}), patient: patient}
 	h.mu.Lock()
@@ -64,8 +61,7 @@ func (h *Hub) Leave(c *Client) {
 	close(c.gone)
 }
 
-// send passes on what of data has not been: after a cut the agent repeats what
-// the log lacks.
+// send distributes the new part of data: after a cut the agent repeats the bytes that the log lacks.
 func (h *Hub) send(ctx context.Context, offset int64, data []byte) {
 	h.mu.Lock()
 	end := offset + int64(len(data))
@@ -87,14 +83,14 @@ func (h *Hub) send(ctx context.Context, offset int64, data []byte) {
 	}
 }
 
-// skip has the stream begin at an offset.
+// skip starts the stream at an offset.
 func (h *Hub) skip(offset int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.offset = max(h.offset, offset)
 }
 
-// put returns false for a client that is too slow.
+// put returns false if the client is too slow.
 func (c *Client) put(ctx context.Context, data []byte) bool {
 	select {
 	case c.chunks <- data:
@@ -127,7 +123,7 @@ func (h *Hub) detach(c *Client, err error) {
 	}
 }
 
-// End tells every client that nothing follows.
+// End ends every client's stream.
 func (h *Hub) End() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,15 +134,15 @@ func (h *Hub) End() {
 	clear(h.clients)
 }
 
-// Clients is how many there are.
+// Clients returns the number of clients.
 func (h *Hub) Clients() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.clients)
 }
 
-// CopyTo writes what the hub sends until the stream's end (nil), until the client is
-// detached (ErrSlowClient), or until a write fails or ctx ends.
+// CopyTo writes the hub's output until the stream's end (nil), until the client is detached (ErrSlowClient), or until a
+// write fails or ctx ends.
 func (c *Client) CopyTo(ctx context.Context, w io.Writer) error {
 	for {
 		select {

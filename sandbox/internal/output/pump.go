@@ -12,26 +12,26 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
 
-// Pump carries one stream of a process.
+// Pump copies one stream of a process.
 type Pump struct {
 	Agent   *agentv1.Client
 	Ended   <-chan struct{} // closed when the VM has ended
 	Process agentv1.Process
 	Stream  logs.Stream
 	Hub     *Hub
-	// Log keeps the output; nil keeps none.
+	// Log stores the output; it may be nil.
 	Log *logs.Writer
-	// Resumed says that another shim has passed on what came first, if there is no log.
+	// Resumed tells, for a process without a log, that an earlier shim has copied the first part of the output.
 	Resumed bool
-	// Logger is for what no caller asked.
+	// Logger receives errors that cannot be returned to a caller.
 	Logger *slog.Logger
 }
 
-// errLost is output that cannot be had: the agent has skipped some.
+// errLost is returned if the agent has skipped some output.
 var errLost = errors.New("the guest has lost output")
 
-// Carry reads the stream until its end or the end of ctx, asks for it again when the
-// channel is cut, and then ends the hub.
+// Carry reads the stream until its end or the end of ctx, and then ends the hub. It reopens the stream after the
+// channel was cut.
 func (p *Pump) Carry(ctx context.Context) {
 	defer p.Hub.End()
 	sink := p.sink()
@@ -70,14 +70,14 @@ func (p *Pump) copy(ctx context.Context, to sink) error {
 		if errors.Is(err, io.EOF) {
 			end, err := p.keep(ctx, to.End)
 			if err == nil {
-				_ = stream.Ack(end) // the agent may be gone by now
+				_ = stream.Ack(end) // the agent may be gone already
 			}
 			return err
 		}
 		if err != nil {
 			return err
 		}
-		if offset > from { // what the guest skipped is not there to be had
+		if offset > from { // the skipped bytes are lost
 			return errLost
 		}
 		from = offset + int64(len(data))
@@ -95,12 +95,11 @@ func (p *Pump) copy(ctx context.Context, to sink) error {
 	}
 }
 
-// diskRetry is how often a log that cannot be written is tried again: a full
-// disk has no event to wait for.
+// diskRetry is the interval between attempts to write a log: a full disk sends no event when it has space again.
 const diskRetry = time.Second
 
-// keep writes to the log until it succeeds. While the log or the disk is full, output
-// stays in the guest and the container waits.
+// keep writes to the log until it succeeds. While the log or the disk is full, output stays in the guest and the
+// container waits.
 func (p *Pump) keep(ctx context.Context, write func() (int64, error)) (int64, error) {
 	for first := true; ; first = false {
 		var another <-chan struct{}
@@ -111,7 +110,7 @@ func (p *Pump) keep(ctx context.Context, write func() (int64, error)) (int64, er
 		if err == nil || errors.Is(err, logs.ErrGap) || errors.Is(err, logs.ErrClosed) {
 			return safe, err
 		}
-		if first && !errors.Is(err, logs.ErrFull) { // which a container can have as often as it likes
+		if first && !errors.Is(err, logs.ErrFull) { // a container can cause ErrFull at will
 			p.Logger.Error("cannot write the log; the container waits", "container", p.Process.Container, "error", err)
 		}
 		t := time.NewTimer(diskRetry)

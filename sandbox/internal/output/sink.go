@@ -2,13 +2,13 @@ package output
 
 import "github.com/bulkhead-project/bulkhead/sandbox/logs"
 
-// sink is what keeps output: the log, or nobody.
+// sink keeps output: the log, or the hub alone.
 type sink interface {
-	// Offset is where output is to be asked for.
+	// Offset is the offset from which output is still needed.
 	Offset() int64
-	// Write takes output and returns up to where it need not be kept.
+	// Write keeps output and returns the offset up to which the source may drop it.
 	Write(offset int64, data []byte) (int64, error)
-	// End takes what Write kept back.
+	// End keeps the output that Write held back.
 	End() (int64, error)
 }
 
@@ -30,7 +30,7 @@ func (l logSink) Write(offset int64, data []byte) (int64, error) {
 }
 func (l logSink) End() (int64, error) { return l.w.End(l.st) }
 
-// hubSink is a stream without a log: what the hub has sent is done with.
+// hubSink is the sink of a stream without a log: output is done once the hub has sent it.
 type hubSink struct{ h *Hub }
 
 func (d hubSink) Offset() int64 {

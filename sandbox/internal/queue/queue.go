@@ -1,5 +1,4 @@
-// Package queue passes things on in the order in which they were put, without ever
-// holding up who puts them.
+// Package queue delivers values in the order of Put, and never blocks Put.
 package queue
 
 import (
@@ -8,7 +7,7 @@ import (
 	"sync"
 )
 
-// Queue is made by New. Its methods may be called at once.
+// Queue is an unbounded queue. New creates it. Its methods are safe for concurrent use.
 type Queue[T any] struct {
 	mu      sync.Mutex
 	waiting []T
@@ -29,8 +28,8 @@ func (q *Queue[T]) Put(v T) {
 	}
 }
 
-// Deliver calls handle for each thing, one at a time, until ctx ends, and then for
-// what is left. One goroutine calls it.
+// Deliver calls handle for each value, one at a time, until ctx ends, and then for the remaining values. Only one
+// goroutine may call it.
 func (q *Queue[T]) Deliver(ctx context.Context, handle func(T)) {
 	for {
 		closing := false
