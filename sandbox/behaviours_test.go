@@ -30,23 +30,23 @@ var behaviours = []struct{ line, tests string }{
 	{"states ready, running, paused, stopped; an unexpected transition names both", "TestTransitionsNameBothStates"},
 	{"one exclusive flock per pod across processes", "TestLockedByAnotherProcess"},
 	{"config and state stored apart, per pod and per container; restored by any process", "TestStoredApart TestRestore"},
-	{"any watcher learns that the machine died", "TestMachineDiesUnderContainers"},
+	{"every watcher is notified of the VM's death", "TestVMDiesUnderContainers"},
 	{"containers may be added to a live pod later", "TestImagesShareSlots"},
 	{"started is awaited with a deadline; then the agent", "TestSlowStartEndsAtItsDeadline TestLife"},
 	{"memory is counted in MiB", "TestMemory"},
 	{
-		"not: a start deadline after which the machine is leaked; a start error dropped",
-		"TestSlowStartEndsAtItsDeadline TestLateMachineIsEnded TestFailedStartLeavesNothing",
+		"not: a start deadline that leaks the VM; a start error dropped",
+		"TestSlowStartEndsAtItsDeadline TestLateVMIsKilled TestFailedStartLeavesNothing",
 	},
 	{"not: failed start, then a stop that demands running", "TestFailedStartLeavesNothing"},
 	{"not: a passing error of restore deletes the configuration", "TestPassingErrorOfRestoreDeletesNothing"},
 	{"not: an unreadable state file read as ready", "TestDamagedFilesAreErrors"},
 	{
-		"not: delete that leaves the machine running; stop that skips it because the agent failed",
-		"TestDeleteEndsTheMachine TestStopDoesNotNeedTheAgent",
+		"not: delete that leaves the VM running; stop that skips it because the agent failed",
+		"TestDeleteKillsTheVM TestStopDoesNotNeedTheAgent",
 	},
 	{"not: calls that return nil and do nothing; validation that is always true", "TestInvalidContainers TestContainerCalls"},
-	{"not: containers in mixed states make the pod unstartable", "TestMachineDiesUnderContainers"},
+	{"not: containers in mixed states make the pod unstartable", "TestVMDiesUnderContainers"},
 	{"not: partial state writes; directories of mode 0; lock descriptors leaked; locks without a deadline",
 		"TestStoredApart TestLockedByAnotherProcess"},
 	{"not: the configuration, environment included, written to the log", "TestNothingSecretIsKept"},
@@ -77,7 +77,7 @@ func TestBehaviours(t *testing.T) {
 	for _, b := range behaviours {
 		for name := range strings.FieldsSeq(b.tests) {
 			if !parsed[name] {
-				t.Errorf("%q: there is no %s", b.line, name)
+				t.Errorf("%q: missing test %s", b.line, name)
 			}
 		}
 	}
@@ -102,7 +102,7 @@ func TestLockedByAnotherProcess(t *testing.T) {
 		t.Errorf("%d descriptors of the lock, %d before", after, before)
 	}
 	if err := (store{t.TempDir() + "/none"}).locked(func() error { return nil }); err == nil {
-		t.Error("a lock in no directory was taken")
+		t.Error("a lock in a missing directory was acquired")
 	}
 }
 
@@ -189,7 +189,7 @@ func TestNothingSecretIsKept(t *testing.T) {
 
 // A starter that does not heed its deadline brings a machine that nobody waits
 // for any more.
-func TestLateMachineIsEnded(t *testing.T) {
+func TestLateVMIsKilled(t *testing.T) {
 	t.Parallel()
 	h := prepare(t)
 	o := h.options()
@@ -207,7 +207,7 @@ func TestLateMachineIsEnded(t *testing.T) {
 		t.Errorf("start: %v", err)
 	}
 	if !vm.killed {
-		t.Error("the late machine lives on")
+		t.Error("the late VM still runs")
 	}
 }
 
@@ -223,6 +223,6 @@ func TestHostsOOMKiller(t *testing.T) {
 	}
 	m.setWhy(ReasonStopped, "")
 	if reason, _ := m.reason(); reason != ReasonStopped {
-		t.Errorf("asked for, and the reason is %q", reason)
+		t.Errorf("after a requested kill: reason %q", reason)
 	}
 }

@@ -136,7 +136,7 @@ func TestUndoReachesTheGuest(t *testing.T) {
 		t.Fatal("created without an answer")
 	}
 	if _, err := h.agent.proc(id); !errors.Is(err, agentv1.ErrNotFound) || h.agent.count(agentv1.OpDelete) != 1 {
-		t.Errorf("the guest has it still, after %d deletions: %v", h.agent.count(agentv1.OpDelete), err)
+		t.Errorf("the guest still has it after %d deletions: %v", h.agent.count(agentv1.OpDelete), err)
 	}
 }
 
@@ -165,10 +165,10 @@ func TestMemoryGrowsBeforeTheLimits(t *testing.T) {
 		}
 		h.vm().refuse("Grow", errors.New("boom"))
 		if err := tt.update(2048); err == nil {
-			t.Errorf("%s: limits are raised beyond the machine's memory", tt.name)
+			t.Errorf("%s: limits were raised beyond the VM's memory", tt.name)
 		}
 		if got = h.agent.resized(); !slices.Equal(got, []agentv1.Op{"grow 2048"}) {
-			t.Errorf("%s, that cannot grow: %q", tt.name, got)
+			t.Errorf("%s, without growth: %q", tt.name, got)
 		}
 		h.vm().refuse("Grow", nil)
 	}
@@ -188,7 +188,7 @@ func TestSlotOfAFailedContainerIsFree(t *testing.T) {
 	h.must(os.Remove(state))
 	h.must(os.Rename(state+".aside", state))
 	if users, ok := h.box.slots.Users("image-c"); ok || h.vm().attached() != 1 {
-		t.Errorf("%d users of the image, which is in a slot: %v", users, ok)
+		t.Errorf("the image has %d users, and a slot: %v", users, ok)
 	}
 }
 
@@ -206,14 +206,14 @@ func TestSlotThatStaysFilled(t *testing.T) {
 	h.agent.refuse(agentv1.OpMount, nil)
 	h.started("c").end(exited(0))
 	if n := h.vm().attached(); n != 3 {
-		t.Errorf("%d slots are filled, with one that was to be empty", n)
+		t.Errorf("%d slots are filled, one of them should be empty", n)
 	}
 	h.vm().refuse("Detach", nil)
 	h.wait(Process{Container: "c"})
 	_, err := h.box.DeleteProcess(h.ctx, Process{Container: "c"})
 	h.must(err)
 	if n := h.vm().attached(); n != 2 {
-		t.Errorf("%d slots are filled, of the scratch disk and the image", n)
+		t.Errorf("%d slots are filled, want the scratch disk and the image", n)
 	}
 }
 
@@ -308,11 +308,11 @@ func TestRingYields(t *testing.T) {
 }
 
 // TestRingIsNobodys: a container's record does not hold the disk for large answers, so that it yields after a restart too.
-func TestRingIsNobodys(t *testing.T) {
+func TestNoContainerHoldsTheRing(t *testing.T) {
 	t.Parallel()
 	c := containerRecord{Volumes: []Volume{{ID: "one"}, {ID: agentv1.RingDisk}}}
 	if got := c.disks(); !slices.Equal(got, []string{"one"}) {
-		t.Errorf("it holds %q", got)
+		t.Errorf("the record holds %q", got)
 	}
 }
 
@@ -349,7 +349,7 @@ func TestImagesShareSlots(t *testing.T) {
 	mounts := h.agent.count(agentv1.OpMount)
 	h.must(make_("a3", "a"))
 	if n := h.agent.count(agentv1.OpMount); n != mounts {
-		t.Error("an image was mounted again that was still there")
+		t.Error("a mounted image was mounted again")
 	}
 	remove("a3")
 	h.must(make_("c1", "c"))
@@ -414,7 +414,7 @@ func TestContainerCalls(t *testing.T) {
 	data, err := h.box.ReadFile(h.ctx, "c", "/dev/termination-log", 10)
 	h.must(err)
 	if len(data) != 10 { // the agent sends 100
-		t.Errorf("%d bytes of at most 10", len(data))
+		t.Errorf("%d bytes, want at most 10", len(data))
 	}
 	h.must(h.box.UpdateContainer(h.ctx, "c", []byte(`{}`), 768))
 	if got := h.box.Status().MemoryMiB; got != 768 {
@@ -422,7 +422,7 @@ func TestContainerCalls(t *testing.T) {
 	}
 	h.must(h.box.UpdateContainer(h.ctx, "c", []byte(`{}`), 0))
 	if got := h.box.Status().MemoryMiB; got != 768 {
-		t.Errorf("0 is no change, and it has %d MiB", got)
+		t.Errorf("0 must not change the memory: %d MiB", got)
 	}
 	h.must(h.box.UpdateContainer(h.ctx, "c", []byte(`{}`), 512))
 	if got := h.box.Status().MemoryMiB; got != 512 {
@@ -447,7 +447,7 @@ func TestContainerCalls(t *testing.T) {
 		t.Errorf("exit %+v", got)
 	}
 	if err := h.box.SignalProcess(h.ctx, id, unix.SIGTERM, false); !errors.Is(err, ErrNotFound) {
-		t.Errorf("signal to one that has ended: %v", err)
+		t.Errorf("signal to an ended container: %v", err)
 	}
 	conn, err := h.box.Forward(h.ctx, 80)
 	h.must(err)
@@ -486,7 +486,7 @@ func TestKillBeforeStart(t *testing.T) {
 		t.Errorf("exit %+v", exit)
 	}
 	if took := time.Since(began); took >= logPatience {
-		t.Errorf("output that never comes is waited for, %v", took)
+		t.Errorf("waited %v for output of a container that never ran", took)
 	}
 }
 
@@ -514,6 +514,6 @@ func TestAgentThatHangs(t *testing.T) {
 	asked(h.ctx, 2)
 	h.vm().die(nil)
 	if err := <-got; !errors.Is(err, ErrVMGone) {
-		t.Errorf("call that the machine's end interrupts: %v", err)
+		t.Errorf("call that the VM's end interrupts: %v", err)
 	}
 }

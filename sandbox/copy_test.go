@@ -45,11 +45,11 @@ func TestCopies(t *testing.T) {
 	}
 	h.must(h.box.Pause(h.ctx))
 	if _, err := h.box.Pack(h.ctx, "c", "/a"); !errors.Is(err, ErrState) {
-		t.Errorf("of a paused machine: %v", err)
+		t.Errorf("of a paused VM: %v", err)
 	}
 	h.must(h.box.Resume(h.ctx))
 	if _, err := h.box.Pack(h.ctx, "none", "/a"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("of no container: %v", err)
+		t.Errorf("of a missing container: %v", err)
 	}
 	h.must(h.box.SignalProcess(h.ctx, Process{Container: "c"}, unix.SIGKILL, false))
 	h.wait(Process{Container: "c"})

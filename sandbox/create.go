@@ -180,7 +180,7 @@ func (s *Sandbox) CreateExec(_ context.Context, e ExecConfig) error {
 		return fmt.Errorf("create %s: %w", subject(e.Process), described(err))
 	}
 	if !containerv1.ValidID(e.Exec) || !streams && !discards {
-		return fmt.Errorf("create %s: %w: it needs an id, and standard streams of type Stream or Discard, not %T", subject(e.Process), ErrInvalid, e.Stdio)
+		return fmt.Errorf("create %s: %w: it needs an id and a Stream or Discard, not %T", subject(e.Process), ErrInvalid, e.Stdio)
 	}
 	m, err := s.running("create a process in", Running)
 	if err != nil {

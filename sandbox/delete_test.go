@@ -79,7 +79,7 @@ func TestDeleteOfAnExec(t *testing.T) {
 	_, err := h.box.DeleteProcess(h.ctx, one)
 	h.must(err)
 	if _, err := h.agent.proc(one); !errors.Is(err, agentv1.ErrNotFound) {
-		t.Errorf("it is left in the guest: %v", err)
+		t.Errorf("the guest still has it: %v", err)
 	}
 	if _, err := h.agent.proc(two); err != nil {
 		t.Error(err)
@@ -157,7 +157,7 @@ func TestContainerFiles(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := c.Log.Stat(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("the log of no container is open: %v", err)
+		t.Errorf("the log of a container that was not created is open: %v", err)
 	}
 	boom, stuck := errors.New("boom"), errors.New("stuck")
 	for _, undo := range []error{nil, stuck} {
@@ -189,7 +189,7 @@ func TestCauseOf(t *testing.T) {
 		want string
 	}{{t.Context(), other, "other"}, {ended, cause, "cause"}, {ended, other, "cause (other)"}} {
 		if got := causeOf(row.ctx, row.err); got.Error() != row.want || !errors.Is(got, row.err) {
-			t.Errorf("%v is told as %v, not %s", row.err, got, row.want)
+			t.Errorf("%v becomes %v, want %s", row.err, got, row.want)
 		}
 	}
 }

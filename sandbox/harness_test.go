@@ -78,7 +78,7 @@ func (h *harness) options() Options {
 		Adopt: func(_ context.Context, r hypervisor.Record) (hypervisor.VM, error) {
 			vm := h.vm()
 			if r.Dir != vm.dir {
-				return nil, errors.New("record of another machine")
+				return nil, errors.New("record of another VM")
 			}
 			if err := vm.failing("Adopt"); err != nil {
 				return nil, err

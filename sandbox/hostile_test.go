@@ -51,7 +51,7 @@ func TestHostileOutput(t *testing.T) {
 			p := h.started("c")
 			for h.agent.count(agentv1.OpOutput) < 2 {
 				if h.ctx.Err() != nil {
-					t.Fatal("output was not asked for")
+					t.Fatal("the output was not requested")
 				}
 			}
 			info, err := os.Stat(h.logPath("c"))
@@ -79,15 +79,15 @@ func TestHostileReplies(t *testing.T) {
 	}
 	set(agentv1.OpStats, `{"cpuUsec":-1}`)
 	if _, err := h.box.ContainerStats(h.ctx, "c"); err == nil {
-		t.Error("negative figures were taken")
+		t.Error("negative statistics were accepted")
 	}
 	set(agentv1.OpReadFile, `{"data":"`+strings.Repeat("QUFB", 1000)+`"}`)
 	if data, err := h.box.ReadFile(h.ctx, "c", "/x", 16); err != nil || len(data) != 16 {
-		t.Errorf("%d bytes of at most 16, %v", len(data), err)
+		t.Errorf("%d bytes, want at most 16: %v", len(data), err)
 	}
 	set(agentv1.OpPids, `{"pids":"all"}`)
 	if _, err := h.box.Pids(h.ctx, "c"); err == nil {
-		t.Error("a list that is none was taken")
+		t.Error("an invalid list was accepted")
 	}
 	h.agent.mu.Lock()
 	h.agent.raw[agentv1.OpMemory] = func(c net.Conn) {
@@ -139,7 +139,7 @@ func TestGuestThatBreaksTheChannel(t *testing.T) {
 	reason, err := h.box.WaitStopped(h.ctx)
 	h.must(err)
 	if reason != ReasonVMKilled || !strings.Contains(h.box.Status().ExitReason, "again and again") {
-		t.Errorf("ended for %q", h.box.Status().ExitReason)
+		t.Errorf("exit reason %q", h.box.Status().ExitReason)
 	}
 }
 
@@ -162,6 +162,6 @@ func TestHostileExecs(t *testing.T) {
 	}
 	last := ExecConfig{Process: Process{Container: "c", Exec: "last"}, Spec: []byte(`{}`), Stdio: containerv1.Discard{}}
 	if err := h.box.CreateExec(h.ctx, last); err != nil {
-		t.Errorf("after one has gone: %v", err)
+		t.Errorf("after one was deleted: %v", err)
 	}
 }

@@ -70,17 +70,17 @@ func TestLife(t *testing.T) {
 }
 
 // Two machines are told different secrets.
-func TestTwoMachinesAreNotTwins(t *testing.T) {
+func TestTwoVMsAreNotTwins(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.must(h.box.Stop(h.ctx))
 	h.must(h.box.Start(h.ctx))
 	a, b := h.agent.configured[0], h.agent.configured[1]
 	if string(a.Entropy) == string(b.Entropy) || a.MachineID == b.MachineID {
-		t.Error("both machines were told the same")
+		t.Error("both VMs got the same secrets")
 	}
 	if len(h.vms) != 2 {
-		t.Errorf("%d machines for two starts", len(h.vms))
+		t.Errorf("%d VMs for two starts", len(h.vms))
 	}
 }
 
@@ -190,15 +190,15 @@ func TestTheClockIsKept(t *testing.T) {
 	}
 	for _, ahead := range []time.Duration{time.Hour, -3 * time.Second} {
 		if left := keep(ahead); left.Abs() > time.Second {
-			t.Errorf("of %v %v are left", ahead, left)
+			t.Errorf("a deviation of %v is corrected to %v", ahead, left)
 		}
 	}
 	if left := keep(guest.ClockSlack / 2); left != guest.ClockSlack/2 {
-		t.Errorf("what cannot be told was changed to %v", left)
+		t.Errorf("a deviation within the precision was changed to %v", left)
 	}
 	h.must(h.box.Pause(h.ctx))
 	if left := keep(time.Hour); left != time.Hour {
-		t.Errorf("the clock of a machine that stands still was changed to %v", left)
+		t.Errorf("the clock of a paused VM was changed to %v", left)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 			}
 			for _, vm := range h.vms {
 				if !vm.killed {
-					t.Error("the machine lives on")
+					t.Error("the VM still runs")
 				}
 			}
 			h.must(box.Stop(h.ctx))
@@ -315,7 +315,7 @@ func TestStopDoesNotNeedTheAgent(t *testing.T) {
 	h.agent.refuse(agentv1.OpFlush, errors.New("no"))
 	h.must(h.box.Stop(h.ctx))
 	if !h.vm().killed {
-		t.Error("the machine lives on")
+		t.Error("the VM still runs")
 	}
 	h.must(h.box.Stop(h.ctx)) // idempotent
 	if n := h.agent.count(agentv1.OpFlush); n != 1 {
@@ -331,21 +331,21 @@ func TestStopThatFailsIsTriedAgain(t *testing.T) {
 		t.Fatalf("stop: %v, %s", err, h.box.Status().State)
 	}
 	if err := h.box.Delete(h.ctx, true); err == nil {
-		t.Fatal("deleted over a living machine")
+		t.Fatal("deleted although the VM runs")
 	}
 	h.vm().refuse("Kill", nil)
 	h.must(h.box.Delete(h.ctx, true))
 }
 
 // behaviours 1: delete that leaves the VM running.
-func TestDeleteEndsTheMachine(t *testing.T) {
+func TestDeleteKillsTheVM(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	h.must(h.box.WaitBooted(h.ctx))
 	h.must(h.box.Create(h.ctx, h.config(), Files{Scratch: h.scratch()}))
 	h.must(h.box.Delete(h.ctx, false))
 	if !h.vm().killed {
-		t.Error("the machine of a ready sandbox lives on")
+		t.Error("the VM of a ready sandbox still runs")
 	}
 	if entries, _ := os.ReadDir(h.dir); len(entries) != 0 {
 		t.Errorf("left behind: %v", entries)
@@ -365,7 +365,7 @@ func TestCreateOnce(t *testing.T) {
 }
 
 // A machine's death is an event, and no process of it is ever Completed.
-func TestMachineDiesUnderContainers(t *testing.T) {
+func TestVMDiesUnderContainers(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	p := h.started("c")
@@ -395,6 +395,6 @@ func TestMachineDiesUnderContainers(t *testing.T) {
 	h.must(err)
 	h.must(h.box.Start(h.ctx))
 	if _, err := h.box.StartProcess(h.ctx, Process{Container: "waiting"}); !errors.Is(err, ErrState) {
-		t.Errorf("container of the former machine: %v", err)
+		t.Errorf("container of the earlier VM: %v", err)
 	}
 }

@@ -40,7 +40,7 @@ func TestFault(t *testing.T) {
 
 // TestMachineKilledForMemory: a container whose VM the host has killed for want of
 // memory says so.
-func TestMachineKilledForMemory(t *testing.T) {
+func TestVMKilledForMemory(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.started("c")
@@ -77,7 +77,7 @@ func TestDrain(t *testing.T) {
 	began := time.Now()
 	h.box.drain()
 	if took := time.Since(began); !read || took >= drainTimeout {
-		t.Errorf("it ends after %v, and the output was read: %v", took, read)
+		t.Errorf("drain ended after %v, output was read: %v", took, read)
 	}
 	h.box.mu.Lock()
 	clear(h.box.procs)
@@ -98,21 +98,21 @@ func TestLogIf(t *testing.T) {
 }
 
 // TestStopWithoutAMachine: a VM that has ended is not ended again.
-func TestStopWithoutAMachine(t *testing.T) {
+func TestStopWithoutAVM(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.vm().die(nil)
 	_, err := h.box.WaitStopped(h.ctx)
 	h.must(err)
-	h.vm().refuse("Kill", errors.New("it is asked to end"))
+	h.vm().refuse("Kill", errors.New("Kill was called"))
 	h.must(h.box.Stop(h.ctx))
 	if st := h.box.Status(); !strings.HasPrefix(st.ExitReason, ReasonVMKilled) {
-		t.Errorf("it has ended because of %s", st.ExitReason)
+		t.Errorf("exit reason %s", st.ExitReason)
 	}
 }
 
 // TestStopOfALateMachine: a sandbox that is stopped while its VM is on its way has none.
-func TestStopOfALateMachine(t *testing.T) {
+func TestStopOfALateVM(t *testing.T) {
 	t.Parallel()
 	h := prepare(t)
 	o := h.options()
@@ -127,7 +127,7 @@ func TestStopOfALateMachine(t *testing.T) {
 	h.must(box.Create(h.ctx, h.config(), Files{}))
 	h.must(box.Stop(h.ctx))
 	if !vm.killed || box.Status().State != Stopped {
-		t.Errorf("its VM is ended: %v, and it is %s", vm.killed, box.Status().State)
+		t.Errorf("the VM was killed: %v, state %s", vm.killed, box.Status().State)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestStopFlushesOnce(t *testing.T) {
 }
 
 // TestResumeTellsOfTheClock: a VM that goes on with a wrong clock does go on.
-func TestResumeTellsOfTheClock(t *testing.T) {
+func TestResumeReportsTheClock(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.must(h.box.Pause(h.ctx))
@@ -193,7 +193,7 @@ func TestMemoryThatIsNotReached(t *testing.T) {
 	h.must(h.box.Resize(h.ctx, agentv1.PodLimits{}, 512))
 	h.must(h.box.Resize(h.ctx, agentv1.PodLimits{}, 0))
 	if calls := h.agent.resized(); len(calls) != 2 {
-		t.Errorf("no change is made by %v", calls)
+		t.Errorf("no change of memory, but calls %v", calls)
 	}
 	h.vm().refuse("Grow", errors.New("boom"))
 	h.vm().mu.Lock()
@@ -217,9 +217,9 @@ func TestConfigIsChecked(t *testing.T) {
 		ok   bool
 	}{
 		"its own":       {podID, func(*Config) {}, true},
-		"of nobody":     {"", func(*Config) {}, true},
+		"for any pod":   {"", func(*Config) {}, true},
 		"another's":     {podID, func(c *Config) { c.ID = "other" }, false},
-		"nobody's":      {podID, func(c *Config) { c.ID = "" }, false},
+		"an empty id":   {podID, func(c *Config) { c.ID = "" }, false},
 		"without an id": {"", func(c *Config) { c.ID = "" }, false},
 		"of the future": {podID, func(c *Config) { c.Version++ }, false},
 	} {
@@ -282,7 +282,7 @@ func TestRehearseRefuses(t *testing.T) {
 
 // TestRestoreEndsWhatNoPodOwns: the VM of a sandbox that never got its pod ends when
 // its shim has died.
-func TestRestoreEndsWhatNoPodOwns(t *testing.T) {
+func TestRestoreKillsVMWithoutPod(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	h.must(h.box.WaitBooted(h.ctx))
@@ -292,7 +292,7 @@ func TestRestoreEndsWhatNoPodOwns(t *testing.T) {
 	reason, err := h.box.WaitStopped(h.ctx)
 	h.must(err)
 	if n := h.agent.count(agentv1.OpList); reason != ReasonStartFailed || n != 0 {
-		t.Errorf("reason %q, its guest is asked %d times", reason, n)
+		t.Errorf("reason %q, %d calls to the guest", reason, n)
 	}
 	h.box.Close()
 	if _, err := scratch.Stat(); !errors.Is(err, os.ErrClosed) {

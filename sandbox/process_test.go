@@ -61,7 +61,7 @@ func TestStoredByAge(t *testing.T) {
 	h.box.store.dir = "/none"
 	id := Process{Container: "c", Exec: "late"}
 	if err := h.box.CreateExec(h.ctx, ExecConfig{Process: id, Stdio: containerv1.Discard{}}); err == nil {
-		t.Error("an exec is made that is not stored")
+		t.Error("an exec was created without a stored state")
 	}
 	if _, err := h.box.ProcessStatus(id); !errors.Is(err, ErrNotFound) {
 		t.Errorf("it is there: %v", err)
@@ -72,7 +72,7 @@ func TestStoredByAge(t *testing.T) {
 	h.box.store.dir = dir
 	h.box.mu.Unlock()
 	if n := strings.Count(h.log.String(), "state not stored"); n != 2 {
-		t.Errorf("told %d times, of 2:\n%s", n, h.log)
+		t.Errorf("logged %d times, want 2:\n%s", n, h.log)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestDeleteOfAFormerVM(t *testing.T) {
 	_, err := h.box.DeleteProcess(h.ctx, Process{Container: "former"})
 	h.must(err)
 	if n := h.agent.count(agentv1.OpDelete); n != 0 {
-		t.Errorf("the guest is asked %d times", n)
+		t.Errorf("%d calls to the guest", n)
 	}
 	if n, ok := h.box.slots.Users("image-former"); n != 1 || !ok {
 		t.Errorf("the image has %d users, and a slot: %v", n, ok)
@@ -151,7 +151,7 @@ func TestDeleteOfAFormerVM(t *testing.T) {
 
 // TestKillOfWhatTheGuestDoesNotKnow: an exec before its start, and a container whose
 // command cannot run, end without the guest's doing.
-func TestKillOfWhatTheGuestDoesNotKnow(t *testing.T) {
+func TestKillOfProcessUnknownToTheGuest(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.started("c")
@@ -166,7 +166,7 @@ func TestKillOfWhatTheGuestDoesNotKnow(t *testing.T) {
 		}
 	}
 	if n := h.agent.count(agentv1.OpSignal); n != 0 {
-		t.Errorf("the guest gets %d signals", n)
+		t.Errorf("the guest got %d signals", n)
 	}
 	h.agent.refuse(agentv1.OpCreate, nil)
 	h.must(h.box.CreateContainer(h.ctx, h.container("ready")))
@@ -191,7 +191,7 @@ func TestKillOfWhatTheGuestDoesNotKnow(t *testing.T) {
 
 // TestWhoseStdinCloses: the stdin of an exec ends with its client's, and a container's
 // when it is fed once or when somebody has asked for it.
-func TestWhoseStdinCloses(t *testing.T) {
+func TestUnfeedClosesStdin(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	for _, row := range []struct {
@@ -228,7 +228,7 @@ func TestCloseInput(t *testing.T) {
 		}
 	}
 	if _, err := h.box.Attach(h.ctx, Process{Container: "deaf"}, Streams{Stdin: strings.NewReader("x")}); !errors.Is(err, ErrInvalid) {
-		t.Errorf("attached to no stdin: %v", err)
+		t.Errorf("attached to a missing stdin: %v", err)
 	}
 	p := h.started("c")
 	id := Process{Container: "c"}
@@ -260,7 +260,7 @@ func TestFeedOnly(t *testing.T) {
 	fed := h.attach(Process{Container: "c"}, Streams{Stdin: r})
 	select {
 	case err := <-fed:
-		t.Fatalf("its client is gone: %v", err)
+		t.Fatalf("its client ended: %v", err)
 	case <-time.After(5 * h.box.patience):
 	}
 	if _, err := io.WriteString(w, "x"); err != nil {
@@ -320,8 +320,8 @@ func TestResume(t *testing.T) {
 		"an exec that had not started":  {exec, Ready, known(), Stopped, ReasonNeverStarted, 0},
 		"a container that is not there": {own, Ready, known(), Stopped, ReasonError, 0},
 		"an exec that is not there":     {exec, Running, known(), Stopped, ReasonError, 0},
-		"an exec, nobody was asked":     {exec, Ready, nil, Ready, "", 0},
-		"a container, nobody was asked": {own, Ready, nil, Ready, "", 0},
+		"an exec, guest not asked":      {exec, Ready, nil, Ready, "", 0},
+		"a container, guest not asked":  {own, Ready, nil, Ready, "", 0},
 		"a container that is made":      {own, Ready, known(agentv1.Status{Process: own, PID: 5, Created: true}), Ready, "", 5},
 		"a container that was started":  {own, Ready, known(agentv1.Status{Process: own, PID: 5}), Running, "", 5},
 	} {

@@ -41,7 +41,7 @@ func TestRehearse(t *testing.T) {
 	h.must(h.rehearse())
 	for _, p := range <-ended {
 		if p.out["stdout"].acked != execOutput {
-			t.Errorf("of its output %d bytes are taken", p.out["stdout"].acked)
+			t.Errorf("%d bytes of its output are acknowledged", p.out["stdout"].acked)
 		}
 	}
 	if n := h.agent.count(agentv1.OpCreate); n != rounds {
@@ -59,7 +59,7 @@ func TestRehearse(t *testing.T) {
 		t.Errorf("configured with %+v", c)
 	}
 	if n := h.agent.count(agentv1.OpMount); n != 2 {
-		t.Errorf("%d mounts, of the scratch disk and the image", n)
+		t.Errorf("%d mounts, want the scratch disk and the image", n)
 	}
 	if err := h.rehearse(); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a second rehearsal: %v", err)

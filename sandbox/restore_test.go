@@ -73,7 +73,7 @@ func TestRestore(t *testing.T) {
 		t.Error(diff)
 	}
 	if got := h.wait(Process{Container: "gone"}); got.Code != 5 {
-		t.Errorf("exit of before: %+v", got)
+		t.Errorf("exit before the restore: %+v", got)
 	}
 	_, err = h.box.StartProcess(h.ctx, Process{Container: "waiting"})
 	h.must(err)
@@ -104,7 +104,7 @@ func TestRestore(t *testing.T) {
 	h.must(err)
 	h.must(h.box.Stop(h.ctx))
 	if !h.vm().killed {
-		t.Error("the machine lives on")
+		t.Error("the VM still runs")
 	}
 }
 
@@ -142,7 +142,7 @@ func TestRestoreHalfMounted(t *testing.T) {
 }
 
 // What happened while no shim was there is learned from the agent.
-func TestRestoreLearnsWhatHappened(t *testing.T) {
+func TestRestoreUpdatesProcesses(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	ended := h.started("ended")
@@ -185,7 +185,7 @@ func TestRestoreOfAPausedSandbox(t *testing.T) {
 		t.Fatalf("state %s", st)
 	}
 	if n := h.agent.count(agentv1.OpList); n != 0 {
-		t.Errorf("a guest that stands still is asked %d times", n)
+		t.Errorf("%d calls to the guest of a paused VM", n)
 	}
 	h.must(h.box.Resume(h.ctx))
 	p.end(exited(1))
@@ -194,7 +194,7 @@ func TestRestoreOfAPausedSandbox(t *testing.T) {
 	}
 }
 
-func TestRestoreOfADeadMachine(t *testing.T) {
+func TestRestoreOfADeadVM(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.started("c")
@@ -234,7 +234,7 @@ func TestRestoreWithoutALogKeepsOutput(t *testing.T) {
 
 // TestRestoreTakesWhatNobodyKeeps: processes without a log, of whose output a part
 // was taken under the shim before, are not held up by the rest.
-func TestRestoreTakesWhatNobodyKeeps(t *testing.T) {
+func TestRestoreReadsOutputWithoutALog(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.started("c")
@@ -300,7 +300,7 @@ func TestPassingErrorOfRestoreDeletesNothing(t *testing.T) {
 				t.Errorf("changed on disk: %s", diff)
 			}
 			if h.vm().killed {
-				t.Error("the machine was ended")
+				t.Error("the VM was killed")
 			}
 			h.must(h.restore(h.logFiles("c")))
 			p.end(exited(0))
@@ -359,13 +359,13 @@ func TestDamagedFilesAreErrors(t *testing.T) {
 				t.Errorf("restore: %v", err)
 			}
 			if h.vm().killed {
-				t.Error("the machine was ended")
+				t.Error("the VM was killed")
 			}
 		})
 	}
 	h := prepare(t)
 	if err := h.restore(RestoreFiles{}); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("restore of nothing: %v", err)
+		t.Errorf("restore from an empty directory: %v", err)
 	}
 }
 

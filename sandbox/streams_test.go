@@ -107,7 +107,7 @@ func TestClientOfStdinAlone(t *testing.T) {
 		h.box.mu.Unlock()
 		select {
 		case <-attached:
-			t.Error("the output flows, and nobody reads it")
+			t.Error("the output was read without a client")
 		default:
 		}
 		h.say(p, stream, "early")
@@ -153,7 +153,7 @@ func TestExecOutputIsHeldBack(t *testing.T) {
 	}()
 	select {
 	case err := <-wrote:
-		t.Fatalf("the process wrote %d bytes that nobody read: %v", total, err)
+		t.Fatalf("the process wrote %d unread bytes: %v", total, err)
 	case <-time.After(1500 * time.Millisecond): // longer than the patience with a log's client
 	}
 	got := make(chan int64, 1)
@@ -193,7 +193,7 @@ func TestInputIsHeldBack(t *testing.T) {
 	h.must(p.until(h.ctx, func() bool { return len(p.input) > input.MaxUnacked }))
 	time.Sleep(300 * time.Millisecond)
 	if n := taken.Load(); n > input.MaxUnacked+256<<10 {
-		t.Errorf("%d bytes were taken of which none is acknowledged", n)
+		t.Errorf("%d unacknowledged bytes were read", n)
 	}
 	p.end(exited(0))
 	h.wait(id)
@@ -231,7 +231,7 @@ func TestClientThatLeavesDoesNotBlockTheProcess(t *testing.T) {
 
 // TestAttachTellsTheExitOfADeletedProcess has a client read the last output when
 // the process is deleted already.
-func TestAttachTellsTheExitOfADeletedProcess(t *testing.T) {
+func TestAttachReturnsTheExitOfADeletedProcess(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.started("c")
@@ -305,7 +305,7 @@ func TestAttachWaitsForACommand(t *testing.T) {
 	h.must(w.Close())
 	h.must(p.until(h.ctx, func() bool { return p.inEOF }))
 	if string(p.input) != "inputinput" {
-		t.Errorf("it read %q", p.input)
+		t.Errorf("the command read %q", p.input)
 	}
 	p.end(exited(3))
 	if exit := <-done; exit.Code != 3 {
@@ -459,7 +459,7 @@ func TestLogsAreReopened(t *testing.T) {
 		t.Error(diff)
 	}
 	if err := h.box.ReopenLog(h.ctx, "none", h.openLog("x")); !errors.Is(err, ErrNotFound) {
-		t.Errorf("log of no container: %v", err)
+		t.Errorf("log of a missing container: %v", err)
 	}
 }
 
@@ -490,13 +490,13 @@ func TestFullLogHoldsTheContainerUp(t *testing.T) {
 			before = size()
 		}
 		if n := size(); n > limit || n < limit/4 {
-			t.Errorf("a full log of %d bytes, its limit is %d", n, limit)
+			t.Errorf("a full log of %d bytes, limit %d", n, limit)
 		}
 	}
 	stuck("c")
 	select {
 	case err := <-wrote:
-		t.Fatalf("the container is not held up: %v", err)
+		t.Fatalf("the container does not wait: %v", err)
 	default:
 	}
 	h.crash()

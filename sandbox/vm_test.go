@@ -30,9 +30,9 @@ import (
 const vmPatience = 90 * time.Second
 
 // TestMachine takes one sandbox of a real machine through its life.
-func TestMachine(t *testing.T) {
+func TestVM(t *testing.T) {
 	if testing.Short() {
-		t.Skip("boots a machine: not with -short")
+		t.Skip("boots a VM: not with -short")
 	}
 	t.Parallel()
 	dir := hypervisortest.Bundle(t)
@@ -155,7 +155,7 @@ func TestMachine(t *testing.T) {
 	reason, err := h.box.WaitStopped(h.ctx)
 	h.must(err)
 	if got := h.wait(Process{Container: "last"}); reason != ReasonVMKilled || got.Code != 137 || got.Reason != ReasonVMKilled {
-		t.Errorf("machine killed: %q, %+v", reason, got)
+		t.Errorf("VM killed: %q, %+v", reason, got)
 	}
 	h.must(h.box.Delete(h.ctx, false))
 }

@@ -64,7 +64,7 @@ func TestJournal(t *testing.T) {
 		t.Error(diff)
 	}
 	if err := j.Remove(t.Context()); !errors.Is(err, ErrPending) {
-		t.Errorf("removed with entries: %v", err)
+		t.Errorf("a journal with entries was removed: %v", err)
 	}
 }
 

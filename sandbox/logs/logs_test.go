@@ -353,7 +353,7 @@ func TestLimit(t *testing.T) {
 	anew := 0
 	for at := int64(0); at < int64(len(output)); {
 		if anew > 50 {
-			t.Fatalf("begun anew %d times, and %d bytes are logged", anew, at)
+			t.Fatalf("rotated %d times, and %d bytes are logged", anew, at)
 		}
 		another := w.Another()
 		at, err = w.Write(Stdout, at, output[at:min(at+10, int64(len(output)))])
@@ -368,7 +368,7 @@ func TestLimit(t *testing.T) {
 		}
 		select {
 		case <-another:
-			t.Fatal("the log is another, and it was not begun anew")
+			t.Fatal("Another reports a rotation before Reopen")
 		default:
 		}
 		logged = append(logged, p.lines()...)
@@ -382,7 +382,7 @@ func TestLimit(t *testing.T) {
 		anew++
 	}
 	if logged = append(logged, p.lines()...); len(logged) != len(output) || anew < 5 {
-		t.Errorf("%d lines of %d, begun anew %d times", len(logged), len(output), anew)
+		t.Errorf("%d lines of %d, rotated %d times", len(logged), len(output), anew)
 	}
 }
 

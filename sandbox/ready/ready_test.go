@@ -40,7 +40,7 @@ func TestCompareClock(t *testing.T) {
 					return agentv1.Pong{Uptime: time.Duration(float64(now) * c.rate)}, nil
 				}, clockSpan)
 				if errors.Is(err, ErrClock) != c.wrong || err != nil && !c.wrong {
-					t.Errorf("error %v, wrong is to be %v", err, c.wrong)
+					t.Errorf("error %v, want an error: %v", err, c.wrong)
 				}
 			})
 		})
@@ -48,6 +48,6 @@ func TestCompareClock(t *testing.T) {
 	lost := errors.New("lost")
 	silent := func(context.Context) (agentv1.Pong, error) { return agentv1.Pong{}, lost }
 	if err := compareClock(t.Context(), silent, 0); !errors.Is(err, lost) {
-		t.Errorf("error %v of a guest that does not answer", err)
+		t.Errorf("a guest that does not answer: %v", err)
 	}
 }

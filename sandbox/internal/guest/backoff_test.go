@@ -35,7 +35,7 @@ func TestBackoffEnds(t *testing.T) {
 		ended := make(chan struct{})
 		close(ended)
 		if (&Backoff{}).Wait(t.Context(), ended) {
-			t.Error("another attempt at a VM that has ended")
+			t.Error("another attempt after the VM's end")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -19,7 +19,7 @@ func TestLinkWithoutConnections(t *testing.T) {
 		broken bool
 	}{
 		{name: "no connection is left", err: fmt.Errorf("connect: %w", hypervisor.ErrSpent), broken: true},
-		{name: "nobody listens", err: errors.New("refused")},
+		{name: "connection refused", err: errors.New("refused")},
 	} {
 		var broken error
 		l := NewLink(func(context.Context) (net.Conn, error) { return nil, tc.err }, false, 0, func(err error) { broken = err })

@@ -102,12 +102,12 @@ func TestLinkSession(t *testing.T) {
 		l := NewLink(g.dial, resume, 0, func(err error) { t.Error(err) })
 		first := connect(t, l)
 		if connect(t, l) != first {
-			t.Error("a second session beside the first")
+			t.Error("a second session while the first one lives")
 		}
 		g.hangUp(first)
 		second := connect(t, l)
 		if second == first {
-			t.Error("the session that has ended once more")
+			t.Error("the ended session was returned again")
 		}
 		conn, err := l.Open(t.Context())
 		if err != nil {

@@ -59,7 +59,7 @@ func TestHubClients(t *testing.T) {
 		}
 	}
 	if got := string(<-one.chunks); got != "both" || len(one.chunks) != 0 {
-		t.Errorf("%q and %d chunks more for who left", got, len(one.chunks))
+		t.Errorf("the client that left has %q and %d more chunks", got, len(one.chunks))
 	}
 }
 

@@ -17,7 +17,7 @@ func TestHubRepeats(t *testing.T) {
 	got := ""
 	for data := range c.chunks {
 		if len(data) == 0 {
-			t.Error("a chunk of nothing")
+			t.Error("an empty chunk")
 		}
 		got += string(data)
 	}

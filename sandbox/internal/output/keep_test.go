@@ -52,7 +52,7 @@ func TestKeep(t *testing.T) {
 				t.Errorf("%s: it took %v, want %d pauses", tc.name, took, tc.pauses)
 			}
 			if n := strings.Count(told.String(), "\n"); n != tc.told {
-				t.Errorf("%s: told %d times, want %d: %s", tc.name, n, tc.told, &told)
+				t.Errorf("%s: logged %d times, want %d: %s", tc.name, n, tc.told, &told)
 			}
 		})
 	}

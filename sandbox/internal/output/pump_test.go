@@ -124,7 +124,7 @@ func TestCarry(t *testing.T) {
 			want: "ab", asked: []int64{0, 2}, acked: []int64{2}, early: errLost.Error(),
 		},
 		{
-			name: "passed on before", answers: []answer{{at: 5, chunks: []string{"ab"}}, {at: 7, chunks: []string{"c", ""}}}, resumed: true,
+			name: "copied by an earlier shim", answers: []answer{{at: 5, chunks: []string{"ab"}}, {at: 7, chunks: []string{"c", ""}}}, resumed: true,
 			want: "abc", asked: []int64{0, 7}, acked: []int64{7, 8, 8},
 		},
 		{
@@ -166,7 +166,7 @@ func TestCarry(t *testing.T) {
 				t.Errorf("%s: asked for %v, want %v; acknowledged %v, want %v", tc.name, s.asked, tc.asked, s.acked, tc.acked)
 			}
 			if (told.Len() > 0) != (tc.early != "") || !strings.Contains(told.String(), tc.early) {
-				t.Errorf("%s: told %q, want %q", tc.name, &told, tc.early)
+				t.Errorf("%s: logged %q, want %q", tc.name, &told, tc.early)
 			}
 			if p.Log != nil {
 				if text := messages(t, path); text != strings.TrimSuffix(tc.want, "\n") {
@@ -226,7 +226,7 @@ func TestCarryStops(t *testing.T) {
 		defer cancel()
 		p.Carry(ctx)
 		if err := c.CopyTo(t.Context(), io.Discard); err != nil || told.Len() > 0 {
-			t.Errorf("%v, told %q", err, &told)
+			t.Errorf("%v, logged %q", err, &told)
 		}
 	})
 }
