@@ -21,9 +21,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hostoom"
 )
 
-// behaviours are what the ancestors of this package did, and did wrong, with
-// the tests that hold ours to it. A line without a test here is another
-// package's, which it names.
+// behaviours are requirements, and mistakes of earlier projects, each with the tests that cover it. A line names tests
+// of this package or of its subpackages.
 var behaviours = []struct{ line, tests string }{
 	{"an id, a hypervisor, an agent, containers, a state, a lock; created, started, stopped, paused, resumed, deleted, restored",
 		"TestLife TestPauseAndResumeSetTheClock TestRestore"},
@@ -52,7 +51,7 @@ var behaviours = []struct{ line, tests string }{
 	{"not: the configuration, environment included, written to the log", "TestNothingSecretIsKept"},
 }
 
-// Every test that is named exists.
+// TestBehaviours checks that every named test exists.
 func TestBehaviours(t *testing.T) {
 	parsed := map[string]bool{}
 	var files []string
@@ -87,7 +86,7 @@ func TestLockedByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	before := descriptors(t, filepath.Join(h.dir, "lock"))
-	other, err := flock.Acquire(h.ctx, filepath.Join(h.dir, "lock")) // a description of its own excludes as a process does
+	other, err := flock.Acquire(h.ctx, filepath.Join(h.dir, "lock")) // a second open file description excludes like another process
 	h.must(err)
 	done := make(chan error, 1)
 	go func() { done <- h.box.CreateContainer(h.ctx, h.container("c")) }()
@@ -106,7 +105,7 @@ func TestLockedByAnotherProcess(t *testing.T) {
 	}
 }
 
-// descriptors counts this process's open ones of a path.
+// descriptors counts the descriptors that this process has open for a path.
 func descriptors(t *testing.T, path string) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -187,8 +186,7 @@ func TestNothingSecretIsKept(t *testing.T) {
 	}
 }
 
-// A starter that does not heed its deadline brings a machine that nobody waits
-// for any more.
+// TestLateVMIsKilled covers a starter that ignores its deadline: its VM is killed.
 func TestLateVMIsKilled(t *testing.T) {
 	t.Parallel()
 	h := prepare(t)

@@ -11,7 +11,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// taps are as many files.
+// taps returns one open file per name.
 func (h *harness) taps(names ...string) (files []*os.File) {
 	h.t.Helper()
 	dir := h.t.TempDir()
@@ -32,8 +32,8 @@ func (h *harness) closed(files []*os.File) {
 	}
 }
 
-// TestCards: a VM is given the cards of its pod's further interfaces before its agent is
-// configured, once, and nobody keeps the taps.
+// TestCards: a VM gets the cards of its pod's further interfaces once, before its agent is configured. The taps are
+// closed.
 func TestCards(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
@@ -58,8 +58,8 @@ func TestCards(t *testing.T) {
 	}
 }
 
-// TestCardsFail: a VM without one of its cards is none, and no tap stays open of a sandbox that
-// is not made, not started or not wanted any more.
+// TestCardsFail: a VM without one of its cards does not start. A sandbox that is not created, not started or deleted
+// closes its taps.
 func TestCardsFail(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)

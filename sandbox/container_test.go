@@ -120,13 +120,12 @@ func TestFailedContainerLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestUndoReachesTheGuest: what the guest may have made of a container that could not be
-// created is deleted there.
+// TestUndoReachesTheGuest: a failed creation is undone in the guest, which may have created the container.
 func TestUndoReachesTheGuest(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	id := Process{Container: "c"}
-	h.agent.raw[agentv1.OpCreate] = func(conn net.Conn) { // it is made, and the answer is lost
+	h.agent.raw[agentv1.OpCreate] = func(conn net.Conn) { // it is created, and the answer is lost
 		h.agent.mu.Lock()
 		h.agent.procs[id] = newFakeProc(false)
 		h.agent.mu.Unlock()
@@ -140,8 +139,7 @@ func TestUndoReachesTheGuest(t *testing.T) {
 	}
 }
 
-// TestMemoryGrowsBeforeTheLimits: a limit that is raised finds the machine large enough,
-// and one that is lowered is lowered before the machine becomes small.
+// TestMemoryGrowsBeforeTheLimits: the VM grows before a limit is raised and shrinks after it is lowered.
 func TestMemoryGrowsBeforeTheLimits(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -174,14 +172,13 @@ func TestMemoryGrowsBeforeTheLimits(t *testing.T) {
 	}
 }
 
-// TestSlotOfAFailedContainerIsFree: a container that fails because the state could
-// not be stored holds no image.
+// TestSlotOfAFailedContainerIsFree: a container that fails because its state cannot be stored releases its image.
 func TestSlotOfAFailedContainerIsFree(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	state := filepath.Join(h.dir, "state.json")
 	h.must(os.Rename(state, state+".aside"))
-	h.must(os.Mkdir(state, 0o700)) // in whose place no file is put
+	h.must(os.Mkdir(state, 0o700)) // blocks the file of that name
 	if err := h.box.CreateContainer(h.ctx, h.container("c")); err == nil {
 		t.Error("created without a stored state")
 	}
@@ -192,8 +189,8 @@ func TestSlotOfAFailedContainerIsFree(t *testing.T) {
 	}
 }
 
-// TestSlotThatStaysFilled: a slot whose disk cannot be taken out is not counted empty, and is emptied
-// with the next container that goes.
+// TestSlotThatStaysFilled: a slot with a disk that cannot be detached does not count as empty. The deletion of the next
+// container empties it.
 func TestSlotThatStaysFilled(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -262,8 +259,8 @@ func TestInvalidContainers(t *testing.T) {
 	}
 }
 
-// TestRingYields: the disk for large answers takes a slot that is free, stays when its container goes, and goes when an image
-// needs its slot, after images that no container uses. Without a free slot a container is made without it.
+// TestRingYields: the disk for large answers takes a free slot and stays when its container is deleted. It is detached
+// when an image needs its slot, after unused images. Without a free slot, a container is created without it.
 func TestRingYields(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
@@ -307,7 +304,8 @@ func TestRingYields(t *testing.T) {
 	has("images give way", "of-d", agentv1.RingDisk)
 }
 
-// TestRingIsNobodys: a container's record does not hold the disk for large answers, so that it yields after a restart too.
+// TestNoContainerHoldsTheRing: a container's record omits the disk for large answers, so the disk yields after a
+// restart too.
 func TestNoContainerHoldsTheRing(t *testing.T) {
 	t.Parallel()
 	c := containerRecord{Volumes: []Volume{{ID: "one"}, {ID: agentv1.RingDisk}}}
@@ -475,7 +473,7 @@ func TestNeverStartedIsNeverCompleted(t *testing.T) {
 	}
 }
 
-// A created container that is killed before its start has ended.
+// TestKillBeforeStart: a created container that is killed before its start has ended.
 func TestKillBeforeStart(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -490,7 +488,7 @@ func TestKillBeforeStart(t *testing.T) {
 	}
 }
 
-// A call that its caller gives up is an error and does no harm.
+// TestAgentThatHangs: a call that its caller cancels is an error and does no harm.
 func TestAgentThatHangs(t *testing.T) {
 	t.Parallel()
 	h := running(t)

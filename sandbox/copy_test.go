@@ -11,8 +11,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// A tree comes from a container that runs or has ended, and goes to one; not
-// while the machine stands still.
+// TestCopies: trees are copied from and to containers that run or have ended, but not while the VM is paused.
 func TestCopies(t *testing.T) {
 	t.Parallel()
 	h := running(t)

@@ -12,15 +12,15 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
-// TestDeleteWhatRuns: what runs in the guest although its start is not known is killed
-// before it is deleted: a container with all that it has left, an exec alone.
+// TestDeleteWhatRuns: a process that runs in the guest although its start was not recorded is killed before it is
+// deleted. A container is killed with all its processes, an exec alone.
 func TestDeleteWhatRuns(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
 	for name, row := range map[string]struct {
 		exec   bool
 		spoil  func(*harness, *fakeProc)
-		signal bool // it gets one
+		signal bool // the process gets a signal
 		want   string
 	}{
 		"a container":            {false, nil, true, ""},
@@ -63,7 +63,7 @@ func TestDeleteWhatRuns(t *testing.T) {
 	}
 }
 
-// TestDeleteOfAnExec: an exec goes alone.
+// TestDeleteOfAnExec: deleting an exec leaves its container and other execs.
 func TestDeleteOfAnExec(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -89,8 +89,7 @@ func TestDeleteOfAnExec(t *testing.T) {
 	}
 }
 
-// TestDeleteThatLeavesFiles: a container whose files cannot be removed is gone, and the
-// error tells of them.
+// TestDeleteThatLeavesFiles: a container with files that cannot be removed is deleted, and the error names them.
 func TestDeleteThatLeavesFiles(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -103,7 +102,7 @@ func TestDeleteThatLeavesFiles(t *testing.T) {
 	}
 }
 
-// TestFilesOfNoVM: without a VM there is no volume to write to.
+// TestFilesOfNoVM: without a VM, files cannot be written to a volume.
 func TestFilesOfNoVM(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
@@ -112,7 +111,7 @@ func TestFilesOfNoVM(t *testing.T) {
 	}
 }
 
-// TestExecsAreChecked: an exec is of a running container, and has an id of its own.
+// TestExecsAreChecked: an exec needs a running container and an unused id.
 func TestExecsAreChecked(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -132,8 +131,8 @@ func TestExecsAreChecked(t *testing.T) {
 	}
 }
 
-// TestContainerFiles: a container's descriptors are closed, its log's when it is not
-// made; the guest is told what becomes of its stdin.
+// TestContainerFiles: a container's descriptors are closed, its log's only if the creation fails. The guest is told how
+// to handle its stdin.
 func TestContainerFiles(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -194,7 +193,7 @@ func TestCauseOf(t *testing.T) {
 	}
 }
 
-// TestDefaults: what is not given has its default, and what is given stays.
+// TestDefaults: unset options get their defaults, and set options stay.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	o := Options{}.withDefaults()

@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// The shim is small and reads bytes of guests: what it imports is watched.
+// TestImports keeps the shim small: it parses bytes from guests.
 func TestImports(t *testing.T) {
 	out, err := testgo.Command(t.Context(), "list", "-deps", "./...").Output()
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// TestExitIsAskedForAgain: one refusal to tell an exit may be the guest's last word as it
-// dies; a second one is believed.
+// TestExitIsAskedForAgain: a first refusal to report an exit may come from a dying guest; a second one is believed.
 func TestExitIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	for _, refusals := range []int{1, 2} {
@@ -32,7 +31,7 @@ func TestExitIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// TestExitsAreBounded: a guest's word is taken within its bounds.
+// TestExitsAreBounded: implausible exits of a guest are corrected.
 func TestExitsAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ code, signal, wantCode, wantSignal int }{

@@ -15,8 +15,8 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// fakeAgent answers as the guest's agent does, with processes that a test
-// plays. It outlives sessions, as the real one does.
+// fakeAgent answers like the guest's agent, with processes that a test controls. It outlives sessions, like the real
+// one.
 type fakeAgent struct {
 	version int
 
@@ -34,7 +34,7 @@ type fakeAgent struct {
 	raw map[agentv1.Op]func(conn net.Conn)
 }
 
-// outputBound is what the agent keeps of a stream that is not acknowledged.
+// outputBound bounds the unacknowledged bytes of a stream that the agent keeps.
 const outputBound = 64 << 10
 
 type fakeProc struct {
@@ -42,14 +42,14 @@ type fakeProc struct {
 	changed chan struct{} // closed and replaced at every change
 	out     map[string]*fakeStream
 	input   []byte
-	feeder  int // number of the newest Input, which ends the older ones
+	feeder  int // number of the latest Input, which ends earlier ones
 	inEOF   bool
 	running bool
 	exit    *agentv1.Exit
 	signals []int
 	all     bool // the last signal was for all of its container
 	stdin   bool
-	noAcks  bool // input is taken and never acknowledged
+	noAcks  bool // input is read and never acknowledged
 	size    [2]uint16
 }
 
@@ -74,7 +74,7 @@ func newFakeProc(stdin bool) *fakeProc {
 	}
 }
 
-// update changes the process under its lock and wakes who waits.
+// update changes the process under its lock and wakes waiters.
 func (p *fakeProc) update(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +83,7 @@ func (p *fakeProc) update(f func()) {
 	p.changed = make(chan struct{})
 }
 
-// until waits for a condition, which is checked under the lock.
+// until waits for a condition, which it checks under the lock.
 func (p *fakeProc) until(ctx context.Context, cond func() bool) error {
 	for {
 		p.mu.Lock()
@@ -100,7 +100,7 @@ func (p *fakeProc) until(ctx context.Context, cond func() bool) error {
 	}
 }
 
-// write is the process writing: it blocks while the bound is reached.
+// write writes output as the process; it blocks while the bound is reached.
 func (p *fakeProc) write(ctx context.Context, stream string, data []byte) error {
 	for len(data) > 0 {
 		if err := p.until(ctx, func() bool { return len(p.out[stream].data) < outputBound }); err != nil {
@@ -116,7 +116,7 @@ func (p *fakeProc) write(ctx context.Context, stream string, data []byte) error 
 	return nil
 }
 
-// end is the process ending.
+// end ends the process.
 func (p *fakeProc) end(exit agentv1.Exit) {
 	p.update(func() {
 		if p.exit == nil {
@@ -137,14 +137,14 @@ func (a *fakeAgent) proc(id agentv1.Process) (*fakeProc, error) {
 	return nil, fmt.Errorf("%s/%s: %w", id.Container, id.Exec, agentv1.ErrNotFound)
 }
 
-// note puts what the host does to the machine among the calls.
+// note adds an action of the host on the VM to the calls.
 func (a *fakeAgent) note(what string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.calls = append(a.calls, agentv1.Op(what))
 }
 
-// resized takes what has been done to the machine's memory and to limits, in its order.
+// resized returns and clears the changes of the VM's memory and of limits, in order.
 func (a *fakeAgent) resized() (calls []agentv1.Op) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

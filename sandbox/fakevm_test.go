@@ -15,8 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// fakeVM is a machine without a process: a socket behind which a fake agent
-// answers until the machine is killed.
+// fakeVM is a VM without a process. A fake agent answers on its socket until the VM is killed.
 type fakeVM struct {
 	dir    string
 	agent  *fakeAgent
@@ -30,7 +29,7 @@ type fakeVM struct {
 	exit    error
 	paused  bool
 	grown   int
-	slots   map[int]string // what is attached, by its file's name
+	slots   map[int]string // attached disks, by the names of their files
 	conns   []net.Conn
 	fail    map[string]error // by method
 	killed  bool
@@ -38,7 +37,7 @@ type fakeVM struct {
 
 func newFakeVM(t *testing.T, agent *fakeAgent) *fakeVM {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "vm") // a short path, for the socket's sake
+	dir, err := os.MkdirTemp("", "vm") // sockets need a short path
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +56,7 @@ func newFakeVM(t *testing.T, agent *fakeAgent) *fakeVM {
 	return v
 }
 
-// accept serves one host at a time, as a chardev does.
+// accept serves one connection at a time, like a chardev.
 func (v *fakeVM) accept(ctx context.Context) {
 	for {
 		conn, err := v.listen.Accept()
@@ -75,7 +74,7 @@ func (v *fakeVM) accept(ctx context.Context) {
 	}
 }
 
-// cut breaks the host's connections; the machine lives on.
+// cut breaks the host's connections; the VM lives on.
 func (v *fakeVM) cut() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -85,7 +84,7 @@ func (v *fakeVM) cut() {
 	v.conns = nil
 }
 
-// die ends the machine.
+// die ends the VM.
 func (v *fakeVM) die(exit error) {
 	v.mu.Lock()
 	if v.killed {

@@ -28,7 +28,7 @@ type harness struct {
 	dir   string
 	agent *fakeAgent
 	box   *Sandbox
-	log   *buffer // the sandbox's own
+	log   *buffer // the sandbox's log
 
 	mu     sync.Mutex
 	vms    []*fakeVM
@@ -181,7 +181,7 @@ func (h *harness) container(id string) ContainerConfig {
 	}
 }
 
-// started makes a container and starts it.
+// started creates a container and starts it.
 func (h *harness) started(id string) *fakeProc {
 	h.t.Helper()
 	h.must(h.box.CreateContainer(h.ctx, h.container(id)))
@@ -209,7 +209,7 @@ func (h *harness) wait(id Process) Exit {
 	return exit
 }
 
-// logged are the texts of a log's lines, with their stream and tag.
+// logged returns the texts of a log's lines, with their stream and tag.
 func (h *harness) logged(id string) []string {
 	h.t.Helper()
 	data, err := os.ReadFile(h.logPath(id))

@@ -15,13 +15,13 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
-// reply answers a call as a hostile agent likes.
+// reply sends a hostile agent's answer.
 func reply(conn net.Conn, body string) {
 	agentv1.WriteFrame(conn, agentv1.Reply{Body: json.RawMessage(body)}, agentv1.MaxReply)
 }
 
-// A hostile guest harms its own pod: the sandbox stays usable and can be
-// stopped, and what it says ends up in bounds.
+// TestHostileOutput: a hostile guest harms only its own pod. The sandbox stays usable and can be stopped, and the
+// guest's values are corrected.
 func TestHostileOutput(t *testing.T) {
 	t.Parallel()
 	chunk := func(conn net.Conn, n uint32, data string) {
@@ -98,7 +98,7 @@ func TestHostileReplies(t *testing.T) {
 	if _, err := h.box.Memory(h.ctx); err == nil || len(err.Error()) > 64<<10 {
 		t.Errorf("an error of %d bytes", len(err.Error()))
 	}
-	// An exit of another process is not this one's.
+	// The exit of another process does not count for this one.
 	h.must(h.box.CreateContainer(h.ctx, h.container("other")))
 	p.end(exited(4))
 	if got := h.wait(Process{Container: "c"}); got.Code != 4 {
@@ -109,7 +109,7 @@ func TestHostileReplies(t *testing.T) {
 	}
 }
 
-// A List with processes that were never made, or made twice, adds none.
+// TestHostileList: a List with unknown or duplicate processes adds none.
 func TestHostileList(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -127,7 +127,7 @@ func TestHostileList(t *testing.T) {
 	}
 }
 
-// A guest that breaks its channel again and again is ended.
+// TestGuestThatBreaksTheChannel: the VM of a guest that breaks its channel too often is killed.
 func TestGuestThatBreaksTheChannel(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -143,7 +143,7 @@ func TestGuestThatBreaksTheChannel(t *testing.T) {
 	}
 }
 
-// A guest that lets no exec be deleted does not make the shim keep ever more.
+// TestHostileExecs: a guest that refuses to delete execs cannot fill the shim's memory.
 func TestHostileExecs(t *testing.T) {
 	t.Parallel()
 	h := running(t)

@@ -69,7 +69,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// Two machines are told different secrets.
+// TestTwoVMsAreNotTwins: two VMs get different secrets.
 func TestTwoVMsAreNotTwins(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -84,8 +84,7 @@ func TestTwoVMsAreNotTwins(t *testing.T) {
 	}
 }
 
-// behaviours 1: transitions name the state they expect, and an unexpected one
-// is an error that names both.
+// TestTransitionsNameBothStates: an unexpected transition is an error that names both states.
 func TestTransitionsNameBothStates(t *testing.T) {
 	t.Parallel()
 	type action struct {
@@ -137,7 +136,7 @@ func TestTransitionsNameBothStates(t *testing.T) {
 					return
 				}
 				if state == Running && errors.Is(err, ErrNotFound) {
-					return // no such container: the sandbox's state was right
+					return // no such container: the sandbox's state was accepted
 				}
 				var se *StateError
 				if !errors.As(err, &se) || !errors.Is(err, ErrState) {
@@ -170,11 +169,10 @@ func TestPauseAndResumeSetTheClock(t *testing.T) {
 		t.Errorf("failed pause: %v, %s", err, h.box.Status().State)
 	}
 	h.must(h.box.Pause(h.ctx2(func() { h.vm().refuse("Pause", nil) })))
-	h.must(h.box.Stop(h.ctx)) // a paused machine is stopped all the same
+	h.must(h.box.Stop(h.ctx)) // a paused VM can be stopped
 }
 
-// TestTheClockIsKept: a clock that is wrong by more than can be told is corrected,
-// on and back, and not while the machine stands still.
+// TestTheClockIsKept: a clock that is measurably wrong is corrected in both directions, but not while the VM is paused.
 func TestTheClockIsKept(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -204,8 +202,7 @@ func TestTheClockIsKept(t *testing.T) {
 
 func (h *harness) ctx2(f func()) context.Context { f(); return h.ctx }
 
-// behaviours 1: failed start → stop → which demands running → so nothing is
-// stopped; a start error dropped on the floor; the VM leaked.
+// TestFailedStartLeavesNothing: a failed start returns its error, stops the sandbox and kills the VM.
 func TestFailedStartLeavesNothing(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
@@ -247,7 +244,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 				}
 			}
 			h.must(box.Stop(h.ctx))
-			// And it may be started again.
+			// It can be started again.
 			h.start = nil
 			h.agent.refuse(agentv1.OpConfigure, nil)
 			h.agent.refuse(agentv1.OpMount, nil)
@@ -257,8 +254,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 	}
 }
 
-// behaviours 1: a fixed 1 s deadline for VM start, after which goroutine and VM
-// are leaked.
+// TestSlowStartEndsAtItsDeadline: a start that exceeds its deadline leaks neither goroutine nor VM.
 func TestSlowStartEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	h := prepare(t)
@@ -308,7 +304,7 @@ func TestStopInterruptsStart(t *testing.T) {
 	}
 }
 
-// behaviours 1: stop that skips the VM because the agent failed.
+// TestStopDoesNotNeedTheAgent: Stop kills the VM even if the agent fails.
 func TestStopDoesNotNeedTheAgent(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -337,7 +333,7 @@ func TestStopThatFailsIsTriedAgain(t *testing.T) {
 	h.must(h.box.Delete(h.ctx, true))
 }
 
-// behaviours 1: delete that leaves the VM running.
+// TestDeleteKillsTheVM: Delete kills a running VM.
 func TestDeleteKillsTheVM(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
@@ -364,7 +360,7 @@ func TestCreateOnce(t *testing.T) {
 	}
 }
 
-// A machine's death is an event, and no process of it is ever Completed.
+// TestVMDiesUnderContainers: a VM's death is an event, and none of its processes is Completed.
 func TestVMDiesUnderContainers(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -390,7 +386,7 @@ func TestVMDiesUnderContainers(t *testing.T) {
 	if e := h.event(SandboxStopped); !strings.Contains(e.Message, "bad things") {
 		t.Errorf("event %+v", e)
 	}
-	// Containers of the dead machine are deleted without it.
+	// Containers of the dead VM are deleted without it.
 	_, err = h.box.DeleteProcess(h.ctx, Process{Container: "c"})
 	h.must(err)
 	h.must(h.box.Start(h.ctx))

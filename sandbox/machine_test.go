@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// TestFault: of a call's error only one that the VM's end may have caused is told as
-// that; what the agent or the caller has said stays as it is.
+// TestFault: only an error that the VM's end may have caused is converted. Errors of the agent and the caller stay
+// unchanged.
 func TestFault(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -38,8 +38,7 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// TestMachineKilledForMemory: a container whose VM the host has killed for want of
-// memory says so.
+// TestVMKilledForMemory: the exit of a container reports that the host killed its VM for lack of memory.
 func TestVMKilledForMemory(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -51,7 +50,7 @@ func TestVMKilledForMemory(t *testing.T) {
 	h.event(OOM)
 }
 
-// TestDrain: the output of what was alive, and is logged, is waited for; no other is.
+// TestDrain: drain waits only for logged output of running processes.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
@@ -84,7 +83,7 @@ func TestDrain(t *testing.T) {
 	h.box.mu.Unlock()
 }
 
-// TestLogIf: errors are told, and not those of a sandbox that is let go.
+// TestLogIf: errors are logged until the sandbox is closed.
 func TestLogIf(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
@@ -97,7 +96,7 @@ func TestLogIf(t *testing.T) {
 	}
 }
 
-// TestStopWithoutAMachine: a VM that has ended is not ended again.
+// TestStopWithoutAVM: a VM that has ended is not killed again.
 func TestStopWithoutAVM(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -111,7 +110,7 @@ func TestStopWithoutAVM(t *testing.T) {
 	}
 }
 
-// TestStopOfALateMachine: a sandbox that is stopped while its VM is on its way has none.
+// TestStopOfALateVM: stopping a sandbox during its VM's start kills the VM.
 func TestStopOfALateVM(t *testing.T) {
 	t.Parallel()
 	h := prepare(t)
@@ -131,8 +130,7 @@ func TestStopOfALateVM(t *testing.T) {
 	}
 }
 
-// TestStopFlushesOnce: a guest that stands still cannot flush, and for one that is
-// deleted there is nothing to keep.
+// TestStopFlushesOnce: Stop does not flush a paused guest, and Delete does not flush at all.
 func TestStopFlushesOnce(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*harness) error{
@@ -147,7 +145,7 @@ func TestStopFlushesOnce(t *testing.T) {
 	}
 }
 
-// TestResumeTellsOfTheClock: a VM that goes on with a wrong clock does go on.
+// TestResumeReportsTheClock: a VM resumes even if its clock cannot be set.
 func TestResumeReportsTheClock(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -159,7 +157,7 @@ func TestResumeReportsTheClock(t *testing.T) {
 	}
 }
 
-// TestNewRefuses: without a starter or a directory there is no sandbox.
+// TestNewRefuses: New needs a starter and a directory.
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	for _, edit := range []func(*Options){func(o *Options) { o.Machine = nil }, func(o *Options) { o.StateDir = "" }} {
@@ -171,7 +169,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestStopFlushes: a guest that cannot flush its disks is told of, and no other.
+// TestStopFlushes: only a failed flush is logged.
 func TestStopFlushes(t *testing.T) {
 	t.Parallel()
 	for _, failure := range []error{nil, errors.New("no")} {
@@ -184,8 +182,7 @@ func TestStopFlushes(t *testing.T) {
 	}
 }
 
-// TestMemoryThatIsNotReached: a VM has as much memory as before when the hypervisor
-// cannot say how much it has.
+// TestMemoryThatIsNotReached: the recorded memory stays the same if the hypervisor cannot report the new one.
 func TestMemoryThatIsNotReached(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -208,7 +205,7 @@ func TestMemoryThatIsNotReached(t *testing.T) {
 	}
 }
 
-// TestConfigIsChecked: a sandbox is made for its own pod, and one without an id for any.
+// TestConfigIsChecked: a sandbox with an id accepts only its own pod; one without an id accepts any pod.
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -251,8 +248,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// TestRehearseRefuses: only a machine without a pod rehearses; the image's disk is closed when
-// it does not.
+// TestRehearseRefuses: only a sandbox without a pod rehearses. On refusal, the image's disk is closed.
 func TestRehearseRefuses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -280,8 +276,7 @@ func TestRehearseRefuses(t *testing.T) {
 	}
 }
 
-// TestRestoreEndsWhatNoPodOwns: the VM of a sandbox that never got its pod ends when
-// its shim has died.
+// TestRestoreKillsVMWithoutPod: Restore kills a VM if its sandbox never got a pod.
 func TestRestoreKillsVMWithoutPod(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
@@ -300,8 +295,7 @@ func TestRestoreKillsVMWithoutPod(t *testing.T) {
 	}
 }
 
-// TestRestoreFailsClosed: a sandbox that cannot be restored keeps none of the files
-// that were sent for it.
+// TestRestoreFailsClosed: a failed Restore closes all files that were sent for it.
 func TestRestoreFailsClosed(t *testing.T) {
 	t.Parallel()
 	h := running(t)

@@ -30,8 +30,8 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// TestStoredByAge: a container's own process is stored first, and its execs after it by
-// their age; that nothing could be stored refuses an exec.
+// TestStoredByAge: a container's own process is stored first, then its execs by age. An exec that cannot be stored is
+// refused.
 func TestStoredByAge(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -41,7 +41,7 @@ func TestStoredByAge(t *testing.T) {
 	for i, name := range []string{"e3", "e1", "e4", "e0", "e2"} {
 		id := h.exec(name, false)
 		h.box.mu.Lock()
-		h.box.procs[id].createdAt = began.Add(-time.Duration(i) * time.Hour) // before the container's own
+		h.box.procs[id].createdAt = began.Add(-time.Duration(i) * time.Hour) // older than the container's own process
 		h.box.mu.Unlock()
 	}
 	h.box.mu.Lock()
@@ -76,8 +76,7 @@ func TestStoredByAge(t *testing.T) {
 	}
 }
 
-// TestStoreNothing: nothing is stored of a container that is not there, nor of a sandbox
-// that was deleted.
+// TestStoreNothing: a missing container and a deleted sandbox are not stored.
 func TestStoreNothing(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -96,8 +95,7 @@ func TestStoreNothing(t *testing.T) {
 	}
 }
 
-// TestDeleteTakesItsOwnExecs: with a container its execs go from the guest, and no
-// other container's.
+// TestDeleteTakesItsOwnExecs: deleting a container deletes its own execs in the guest, and no others.
 func TestDeleteTakesItsOwnExecs(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -128,8 +126,7 @@ func TestDeleteTakesItsOwnExecs(t *testing.T) {
 	}
 }
 
-// TestDeleteOfAFormerVM: a container that its VM has taken along lets go of no image of
-// the next VM.
+// TestDeleteOfAFormerVM: deleting a container of an earlier VM releases no image of the current VM.
 func TestDeleteOfAFormerVM(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -149,8 +146,8 @@ func TestDeleteOfAFormerVM(t *testing.T) {
 	}
 }
 
-// TestKillOfWhatTheGuestDoesNotKnow: an exec before its start, and a container whose
-// command cannot run, end without the guest's doing.
+// TestKillOfProcessUnknownToTheGuest: an exec before its start, and a container with a command that cannot run, are
+// ended without the guest.
 func TestKillOfProcessUnknownToTheGuest(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -189,8 +186,8 @@ func TestKillOfProcessUnknownToTheGuest(t *testing.T) {
 	}
 }
 
-// TestWhoseStdinCloses: the stdin of an exec ends with its client's, and a container's
-// when it is fed once or when somebody has asked for it.
+// TestUnfeedClosesStdin: an exec's stdin closes with its client. A container's closes if it has StdinOnce or if
+// CloseInput was called.
 func TestUnfeedClosesStdin(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
@@ -213,8 +210,7 @@ func TestUnfeedClosesStdin(t *testing.T) {
 	}
 }
 
-// TestCloseInput: what has no stdin, or does not run, has none to close; while a client
-// feeds one it stays open.
+// TestCloseInput: closing the stdin fails for a process that has none or does not run. It waits for an attached client.
 func TestCloseInput(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -249,8 +245,7 @@ func TestCloseInput(t *testing.T) {
 	h.must(<-fed)
 }
 
-// TestFeedOnly: who feeds a container and reads nothing may take any time, and leaves the
-// stdin open for the next.
+// TestFeedOnly: a client that only feeds a container can stay for any time and leaves the stdin open.
 func TestFeedOnly(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -276,8 +271,8 @@ func TestFeedOnly(t *testing.T) {
 	}
 }
 
-// TestEveryLogIsRestored: a process without a log keeps no other from its own, and each
-// has the standard streams that it had.
+// TestEveryLogIsRestored: each restored process has its own log and standard streams; a process without a log does not
+// prevent that.
 func TestEveryLogIsRestored(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -297,8 +292,7 @@ func TestEveryLogIsRestored(t *testing.T) {
 	}
 }
 
-// TestResume: what a restored sandbox makes of its processes follows from what the
-// guest says of them, if it was asked.
+// TestResume: a restored process's state follows from the guest's report, if there is one.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	own, exec := Process{Container: "c"}, Process{Container: "c", Exec: "e"}

@@ -10,14 +10,14 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// execOutput is what the rehearsal's process writes: more than one message holds.
+// execOutput is the size of the rehearsal process's output: more than one message holds.
 const execOutput = agentv1.MaxChunk + 1
 
 func (h *harness) rehearse() error {
 	return h.box.Rehearse(h.ctx, Rehearsal{Container: []byte(`{}`), Exec: []byte(`{}`)}, h.scratch(), h.disk("image"))
 }
 
-// endExecs ends the rehearsal's processes as soon as there are, and returns them.
+// endExecs ends the rehearsal's processes as soon as they start, and returns them.
 func (h *harness) endExecs() (all []*fakeProc) {
 	for h.ctx.Err() == nil && len(all) < rounds {
 		p, err := h.agent.proc(agentv1.Process{Container: rehearsalName, Exec: rehearsalName})
@@ -31,8 +31,8 @@ func (h *harness) endExecs() (all []*fakeProc) {
 	return all
 }
 
-// TestRehearse: a whole rehearsal leaves nothing in the machine but its disk; it gets no pod and
-// rehearses no more.
+// TestRehearse: a rehearsal leaves only the scratch disk in the VM. Afterwards the sandbox accepts neither a pod nor
+// another rehearsal.
 func TestRehearse(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
@@ -69,7 +69,7 @@ func TestRehearse(t *testing.T) {
 	}
 }
 
-// TestRehearsalThatFails: each failed step is told, and the rest is undone.
+// TestRehearsalThatFails: the error of each failed step is returned, and the rest is undone.
 func TestRehearsalThatFails(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")

@@ -19,11 +19,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// crash lets go of the sandbox as kill -9 would: nothing more is written.
+// crash closes the sandbox like kill -9: it writes nothing more.
 func (h *harness) crash() {
 	h.t.Helper()
 	h.box.mu.Lock()
-	h.box.deleted = true // save does nothing any more
+	h.box.deleted = true // disables save
 	h.box.mu.Unlock()
 	h.box.Close()
 }
@@ -45,8 +45,7 @@ func (h *harness) logFiles(ids ...string) RestoreFiles {
 	return f
 }
 
-// behaviours 1: a pod is restored from config and state by any process; logs
-// exactly once.
+// TestRestore: any process can restore a pod from its config and state; output is logged exactly once.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -108,8 +107,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestRestoreHalfMounted: an image whose mount the shim did not live to see leaves its slot, and the
-// next container has it mounted anew.
+// TestRestoreHalfMounted: if the shim died while mounting an image, the image leaves its slot and the next container
+// mounts it again.
 func TestRestoreHalfMounted(t *testing.T) {
 	t.Parallel()
 	for _, mounted := range []bool{false, true} {
@@ -132,7 +131,7 @@ func TestRestoreHalfMounted(t *testing.T) {
 		h.crash()
 		h.vm().refuse("Detach", nil)
 		delete(h.agent.raw, agentv1.OpMount)
-		h.must(os.RemoveAll(h.dir + "/containers/c")) // a shim that is dead leaves nothing that counts
+		h.must(os.RemoveAll(h.dir + "/containers/c")) // a dead shim leaves no state of it
 		h.must(h.restore(h.logFiles()))
 		h.started("c")
 		if n := h.vm().attached(); n != 2 {
@@ -141,7 +140,7 @@ func TestRestoreHalfMounted(t *testing.T) {
 	}
 }
 
-// What happened while no shim was there is learned from the agent.
+// TestRestoreUpdatesProcesses: Restore learns from the agent what happened while no shim ran.
 func TestRestoreUpdatesProcesses(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -214,7 +213,7 @@ func TestRestoreOfADeadVM(t *testing.T) {
 	}
 	_, err = h.box.DeleteProcess(h.ctx, id)
 	h.must(err)
-	h.must(h.box.Start(h.ctx)) // on a new machine
+	h.must(h.box.Start(h.ctx)) // on a new VM
 }
 
 func TestRestoreWithoutALogKeepsOutput(t *testing.T) {
@@ -232,8 +231,8 @@ func TestRestoreWithoutALogKeepsOutput(t *testing.T) {
 	}
 }
 
-// TestRestoreTakesWhatNobodyKeeps: processes without a log, of whose output a part
-// was taken under the shim before, are not held up by the rest.
+// TestRestoreReadsOutputWithoutALog: a process without a log is not blocked by output that the earlier shim had partly
+// read.
 func TestRestoreReadsOutputWithoutALog(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -246,7 +245,7 @@ func TestRestoreReadsOutputWithoutALog(t *testing.T) {
 	h.must(err)
 	id := h.exec("e", false)
 	out := newBuffer()
-	h.attach(id, Streams{Stdout: out}) // which the crash ends
+	h.attach(id, Streams{Stdout: out}) // the crash ends it
 	_, err = h.box.StartProcess(h.ctx, id)
 	h.must(err)
 	procs := map[Process]*fakeProc{id: h.fake(id), {Container: "quiet"}: h.fake(Process{Container: "quiet"})}
@@ -265,8 +264,7 @@ func TestRestoreReadsOutputWithoutALog(t *testing.T) {
 	}
 }
 
-// behaviours 1: restoring by calling create, so that a passing error deletes a
-// live pod's stored configuration.
+// TestPassingErrorOfRestoreDeletesNothing: a temporary error of Restore must not delete a live pod's configuration.
 func TestPassingErrorOfRestoreDeletesNothing(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
@@ -309,7 +307,7 @@ func TestPassingErrorOfRestoreDeletesNothing(t *testing.T) {
 	}
 }
 
-// files are the contents of the sandbox's own files.
+// files returns the contents of the sandbox's own files.
 func (h *harness) files() map[string]string {
 	h.t.Helper()
 	files := map[string]string{}
@@ -321,7 +319,7 @@ func (h *harness) files() map[string]string {
 	return files
 }
 
-// behaviours 1: an unreadable state file silently read as ready.
+// TestDamagedFilesAreErrors: an unreadable state file is an error.
 func TestDamagedFilesAreErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ file, from, to string }{
@@ -388,7 +386,7 @@ func TestRestoreLeavesAnotherShimsSandbox(t *testing.T) {
 	}
 }
 
-// A machine that was being started when the shim died is ended.
+// TestRestoreOfAHalfStartedSandbox: a VM that was being started when the shim died is killed.
 func TestRestoreOfAHalfStartedSandbox(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -405,8 +403,7 @@ func TestRestoreOfAHalfStartedSandbox(t *testing.T) {
 	}
 }
 
-// What is stored of standard streams is read back, and of containers that a former
-// version has stored as well.
+// TestStdioIsWhatWasStored: stored standard streams are read back, also from containers that an earlier version stored.
 func TestStdioIsWhatWasStored(t *testing.T) {
 	t.Parallel()
 	for _, want := range []containerv1.Stdio{

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// TestStoppedProcess: a call to a machine whose process was stopped fails within
-// seconds and says why; one to an agent that is only slow goes on.
+// TestStoppedProcess: a call fails within seconds if the VM's process is stopped, and says why. A call to a slow agent
+// continues.
 func TestStoppedProcess(t *testing.T) {
 	t.Parallel()
 	h := running(t)

@@ -86,8 +86,7 @@ func TestExecAttachedBeforeStartMissesNothing(t *testing.T) {
 	h.must(err)
 }
 
-// TestClientOfStdinAlone: output waits for a client that reads some, and whoever feeds
-// the process does not.
+// TestClientOfStdinAlone: output waits for a client that reads; a client that only feeds the process does not count.
 func TestClientOfStdinAlone(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []string{"stdout", "stderr"} {
@@ -125,8 +124,8 @@ func TestClientOfStdinAlone(t *testing.T) {
 	}
 }
 
-// Output of an exec'd process is held back by its client, end to end: nothing
-// between keeps more than its bound.
+// TestExecOutputIsHeldBack: the client of an exec'd process controls the flow of its output end to end, and every
+// buffer is bounded.
 func TestExecOutputIsHeldBack(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -135,7 +134,7 @@ func TestExecOutputIsHeldBack(t *testing.T) {
 	_, err := h.box.StartProcess(h.ctx, id)
 	h.must(err)
 	p := h.fake(id)
-	// Without a client nothing is taken.
+	// Without a client no output is read.
 	h.say(p, "stdout", strings.Repeat("x", outputBound))
 	r, w := io.Pipe()
 	done := h.attach(id, Streams{Stdout: w})
@@ -154,7 +153,7 @@ func TestExecOutputIsHeldBack(t *testing.T) {
 	select {
 	case err := <-wrote:
 		t.Fatalf("the process wrote %d unread bytes: %v", total, err)
-	case <-time.After(1500 * time.Millisecond): // longer than the patience with a log's client
+	case <-time.After(1500 * time.Millisecond): // longer than the patience with a client of a log
 	}
 	got := make(chan int64, 1)
 	go func() { n, _ := io.Copy(io.Discard, r); got <- n }()
@@ -166,8 +165,7 @@ func TestExecOutputIsHeldBack(t *testing.T) {
 	}
 }
 
-// A guest that takes input and acknowledges none of it has the host keep no more
-// than a bounded part.
+// TestInputIsHeldBack: the host keeps a bounded amount of input that the guest does not acknowledge.
 func TestInputIsHeldBack(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -229,8 +227,7 @@ func TestClientThatLeavesDoesNotBlockTheProcess(t *testing.T) {
 	h.wait(id)
 }
 
-// TestAttachTellsTheExitOfADeletedProcess has a client read the last output when
-// the process is deleted already.
+// TestAttachReturnsTheExitOfADeletedProcess: a client can read the last output after the process was deleted.
 func TestAttachReturnsTheExitOfADeletedProcess(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -264,9 +261,8 @@ func TestAttachReturnsTheExitOfADeletedProcess(t *testing.T) {
 	}
 }
 
-// TestAttachWaitsForACommand that has closed its output and goes on, as one does
-// whose output goes to a file: its input goes on, and its exit is told, however
-// long that takes. Whoever looks at a container in which nothing writes any more is told so.
+// TestAttachWaitsForACommand: a command that has closed its output keeps its input, and Attach returns its exit,
+// however long that takes. For a container without writers, Attach returns an error.
 func TestAttachWaitsForACommand(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -297,7 +293,7 @@ func TestAttachWaitsForACommand(t *testing.T) {
 	if _, err := h.box.Attach(h.ctx, Process{Container: "c"}, Streams{Stdout: io.Discard}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("attached to the container: %v", err)
 	}
-	for range 2 { // what is written after the end of the output was noticed, too
+	for range 2 { // also notices input after the end of the output
 		if _, err := io.WriteString(w, "input"); err != nil {
 			t.Fatal(err)
 		}
@@ -327,10 +323,10 @@ func TestAttachToAContainer(t *testing.T) {
 	_, err := h.box.StartProcess(h.ctx, id)
 	h.must(err)
 	p := h.fake(id)
-	h.say(p, "stdout", "prompt> ") // not in the log yet, but to be seen
+	h.say(p, "stdout", "prompt> ") // not in the log yet, but visible to clients
 	a.until(h, "prompt> ")
 	b.until(h, "prompt> ")
-	// stdin is one client's.
+	// Only one client may feed the stdin.
 	r, w := io.Pipe()
 	third := h.attach(id, Streams{Stdin: r})
 	_, err = io.WriteString(w, "x")
@@ -357,7 +353,7 @@ func TestAttachToAContainer(t *testing.T) {
 	}
 }
 
-// A slow client of a container with a log is detached; the container goes on.
+// TestSlowClientIsDetached: a slow client of a container with a log is detached; the container continues.
 func TestSlowClientIsDetached(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -394,8 +390,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// The channel is cut in the middle; output is in the log once, and input at
-// the process once.
+// TestChannelIsCut: after a cut of the channel, output is in the log once, and input reaches the process once.
 func TestChannelIsCut(t *testing.T) {
 	t.Parallel()
 	h := running(t)
@@ -408,7 +403,7 @@ func TestChannelIsCut(t *testing.T) {
 	attached := h.box.procs[id].attached
 	h.box.mu.Unlock()
 	select {
-	case <-attached: // what is written before is not the client's
+	case <-attached: // earlier output is not for the client
 	case <-h.ctx.Done():
 		t.Fatal("not attached")
 	}
@@ -463,8 +458,8 @@ func TestLogsAreReopened(t *testing.T) {
 	}
 }
 
-// A log that is full holds its container up, under the next shim as well, until it is
-// begun anew: nothing of the output is lost, and the file stays within its bound.
+// TestFullLogHoldsTheContainerUp: a full log blocks the container until it is rotated, also under the next shim. No
+// output is lost, and the file stays within its bound.
 func TestFullLogHoldsTheContainerUp(t *testing.T) {
 	t.Parallel()
 	const limit, lines = 1 << 20, 100_000
@@ -475,7 +470,7 @@ func TestFullLogHoldsTheContainerUp(t *testing.T) {
 	h.must(h.box.Start(h.ctx))
 	p := h.started("c")
 	wrote := make(chan error, 1)
-	go func() { // "yes ''": a byte becomes a line of 43
+	go func() { // "yes ''": each byte becomes a line of 43 bytes
 		wrote <- p.write(h.ctx, "stdout", bytes.Repeat([]byte("\n"), lines))
 	}()
 	stuck := func(id string) {
@@ -526,7 +521,7 @@ func TestFullLogHoldsTheContainerUp(t *testing.T) {
 	}
 }
 
-// done is closed when the container has ended.
+// done returns a channel that is closed when the container has ended.
 func (h *harness) done(id string) <-chan struct{} {
 	h.box.mu.Lock()
 	defer h.box.mu.Unlock()

@@ -26,10 +26,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// vmPatience is for one call under emulation on a busy machine.
+// vmPatience bounds one call under emulation on a busy host.
 const vmPatience = 90 * time.Second
 
-// TestMachine takes one sandbox of a real machine through its life.
+// TestVM runs a sandbox with a real VM through its life.
 func TestVM(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a VM: not with -short")
@@ -105,7 +105,7 @@ func TestVM(t *testing.T) {
 		t.Errorf("missing command: %+v", got)
 	}
 
-	// A counter, so that every line is known, and a new shim in its middle.
+	// The container counts, so that every line is known. The shim is replaced in the middle.
 	h.must(launch("count", "sh", "-c", "i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done; cat"))
 	id := Process{Container: "count", Exec: "e"}
 	stdio := containerv1.Stream{Stdin: containerv1.OpenStdin}
@@ -174,7 +174,7 @@ func scratchDisk(t *testing.T) *os.File {
 	return f
 }
 
-// busyboxDisk is an image of Debian's busybox.
+// busyboxDisk returns the path of an image of Debian's busybox.
 func busyboxDisk(t *testing.T) string {
 	t.Helper()
 	root, disk := t.TempDir(), filepath.Join(t.TempDir(), "disk")

@@ -68,8 +68,7 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// Undos run newest first; what fails stays and is tried again, and keeps no
-// other from being undone.
+// TestUndo: undos run newest first. A failed one stays for the next attempt and does not stop the others.
 func TestUndo(t *testing.T) {
 	j := newJournal(t)
 	for _, e := range [][2]string{{"a", "/1"}, {"b", "/2"}, {"a", "/3"}, {"strange", "/4"}} {
@@ -118,7 +117,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// The journal cut at every byte: the entries before the cut are there, and new ones can be added.
+// TestTornLine: after a cut at any byte, the entries before the cut are there, and new ones can be added.
 func TestTornLine(t *testing.T) {
 	j := newJournal(t)
 	j.add(t, "first", "/1")
@@ -142,7 +141,7 @@ func TestTornLine(t *testing.T) {
 			t.Fatalf("cut at %d and added to: %s", n, diff)
 		}
 	}
-	// A tail of zeros is what a power failure leaves of a file that was growing.
+	// A power failure can leave a tail of zeros in a growing file.
 	os.WriteFile(j.path, append(append([]byte{}, whole[:first]...), make([]byte, 4096)...), 0o600)
 	if diff := cmp.Diff([]string{"first"}, j.kinds(t)); diff != "" {
 		t.Error(diff)
@@ -209,9 +208,9 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestFullToTheByte: a journal takes entries until its bound, and only then no more.
+// TestFullToTheByte: a journal accepts entries exactly up to its bound.
 func TestFullToTheByte(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // all times are as long
+	synctest.Test(t, func(t *testing.T) { // so that all timestamps have the same length
 		j := newJournal(t)
 		size := func() int {
 			info, err := os.Stat(j.path)
@@ -237,9 +236,7 @@ func TestFullToTheByte(t *testing.T) {
 	})
 }
 
-// Undo on a context that ends stops, and forgets nothing.
-// TestUndoTogether: entries of some kinds are undone at once, after what is newer and before
-// what is older than all of them, and what fails of them stays.
+// TestUndoTogether: entries of some kinds are undone together, after newer and before older entries. Failed ones stay.
 func TestUndoTogether(t *testing.T) {
 	j := newJournal(t)
 	for i, kind := range []string{"first", "a", "between", "b", "last"} {
@@ -277,6 +274,7 @@ func TestUndoTogether(t *testing.T) {
 	}
 }
 
+// TestUndoInterrupted: Undo stops when its context ends, and keeps the other entries.
 func TestUndoInterrupted(t *testing.T) {
 	j := newJournal(t)
 	j.add(t, "k", "/1")

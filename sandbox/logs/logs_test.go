@@ -110,11 +110,11 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// What the kubelet reads, it reads by this.
+// kubeletLine is the format that the kubelet parses.
 var kubeletLine = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(Z|[+-]\d\d:\d\d) (stdout|stderr) [PF] `)
 
-// A writer that is killed at any moment, and one that follows it, log
-// everything once, whatever the pieces and the place of the kill.
+// TestExactlyOnceAcrossKills: a killed writer and its successor log everything once, whatever the chunks and the moment
+// of the kill.
 func TestExactlyOnceAcrossKills(t *testing.T) {
 	for seed := range uint64(60) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -201,8 +201,8 @@ func TestRepeatsAndGaps(t *testing.T) {
 	}
 }
 
-// A disk that is full loses nothing: the write fails whole, and can be made
-// again. That the log could not be cut back either, as /dev/full cannot, is told too.
+// TestFullDisk: a full disk loses nothing. The write fails as a whole and can be repeated. The error also mentions a
+// log that could not be truncated, like /dev/full.
 func TestFullDisk(t *testing.T) {
 	p := newPlace(t)
 	w := p.open()
@@ -242,7 +242,7 @@ func TestRotation(t *testing.T) {
 	}
 	w.Write(Stdout, 7, []byte("f\n"))
 	w.Close()
-	w = p.open() // the record is of the new file
+	w = p.open() // the record now describes the new file
 	if w.Offset(Stdout) != 9 {
 		t.Errorf("offset %d", w.Offset(Stdout))
 	}
@@ -258,7 +258,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// Rotated while no shim was there: the new file is not cut.
+// TestRotatedWhileDown: a log that was rotated while no shim ran is not truncated.
 func TestRotatedWhileDown(t *testing.T) {
 	p := newPlace(t)
 	w := p.open()
@@ -286,7 +286,7 @@ func TestDamagedRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Damage in the newer one of the two leaves the older.
+	// If the newer record is damaged, the older one counts.
 	newer := int(w.rec.seq%2) * recordSize
 	one := append([]byte(nil), data...)
 	one[newer+20] ^= 1
@@ -320,7 +320,7 @@ func FuzzWrite(f *testing.F) {
 	})
 }
 
-// TestFirstLog: a writer without a log refuses output until it is given one.
+// TestFirstLog: a writer without a log refuses output until it gets one.
 func TestFirstLog(t *testing.T) {
 	p := newPlace(t)
 	w, err := Open(p.record, nil, 0)
@@ -339,7 +339,7 @@ func TestFirstLog(t *testing.T) {
 	}
 }
 
-// A log at its limit takes nothing, loses nothing, and goes on when it is begun anew.
+// TestLimit: a log at its limit accepts and loses nothing, and continues after its rotation.
 func TestLimit(t *testing.T) {
 	const limit = 3000
 	p := newPlace(t)
@@ -348,7 +348,7 @@ func TestLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	output := []byte(strings.Repeat("\n", 500)) // a byte becomes a line of 43
+	output := []byte(strings.Repeat("\n", 500)) // each byte becomes a line of 43 bytes
 	var logged []string
 	anew := 0
 	for at := int64(0); at < int64(len(output)); {
@@ -386,7 +386,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestLimitToTheByte: a log may become as long as its limit.
+// TestLimitToTheByte: a log can grow exactly to its limit.
 func TestLimitToTheByte(t *testing.T) {
 	line := int64(len(stamp + " stdout F x\n"))
 	for limit, want := range map[int64]error{2*line - 1: ErrFull, 2 * line: nil} {
@@ -405,7 +405,7 @@ func TestLimitToTheByte(t *testing.T) {
 	}
 }
 
-// What one line makes always fits into an empty log: a container cannot be stuck.
+// TestLimitLeavesRoomForALine: an empty log always has room for one line, so that a container cannot get stuck.
 func TestLimitLeavesRoomForALine(t *testing.T) {
 	p := newPlace(t)
 	w, err := Open(p.record, p.file(), 10)

@@ -10,8 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
 
-// TestNewestRecord: of two records the newer one that is whole counts, wherever it stands;
-// without one the file is damaged.
+// TestNewestRecord: the newer valid record counts, in either position. Without a valid record the file is damaged.
 func TestNewestRecord(t *testing.T) {
 	of := func(seq uint64, out, err, length int64) []byte {
 		return record{seq: seq, logged: [streams]int64{out, err}, length: length}.encode()

@@ -10,8 +10,8 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// TestCompareClock: a guest's clock that is far too fast, or too slow, is found
-// out, however long its answers take; one that is right is not.
+// TestCompareClock: a clock that is far too fast or too slow is detected, however long the answers take. A right one is
+// accepted.
 func TestCompareClock(t *testing.T) {
 	for _, c := range []struct {
 		name  string

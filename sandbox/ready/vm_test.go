@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/template"
 )
 
-// fakeVM is a VM of which only the connection to its guest is used.
+// fakeVM is a VM with nothing but a connection to its guest.
 type fakeVM struct {
 	hypervisor.VM
 	connect func() (net.Conn, error)
@@ -23,14 +23,14 @@ type fakeVM struct {
 
 func (v fakeVM) Connect(context.Context) (net.Conn, error) { return v.connect() }
 
-// newVM returns a VM whose agent answers pings so.
+// newVM returns a VM with an agent that answers pings with pong.
 func newVM(t *testing.T, pong func() (agentv1.Pong, error)) fakeVM {
 	handlers := agentv1.Handlers{
 		agentv1.OpPing: agentv1.Unary(func(context.Context, struct{}) (agentv1.Pong, error) { return pong() }),
 	}
 	return fakeVM{connect: func() (net.Conn, error) {
 		near, far := net.Pipe()
-		r, w := io.Pipe() // leaves room for one frame: neither side waits for the other's read while both write
+		r, w := io.Pipe() // buffers one frame, so that both sides can write at the same time
 		go io.Copy(far, r)
 		t.Cleanup(func() { w.Close() })
 		port := struct {
@@ -42,8 +42,7 @@ func newVM(t *testing.T, pong func() (agentv1.Pong, error)) fakeVM {
 	}}
 }
 
-// TestReady: a VM is ready for each use if its agent answers; before it is saved its
-// clock must be right as well.
+// TestReady: a VM is ready when its agent answers; to be saved, its clock must be right too.
 func TestReady(t *testing.T) {
 	t.Parallel()
 	boot := time.Now()
@@ -74,8 +73,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// TestPatience: a clone answers over its first connection or not at all; another VM gets
-// further connections.
+// TestPatience: a clone must answer over its first connection; other VMs get further connections.
 func TestPatience(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -103,8 +101,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestCompareClockEnds: the comparison ends with its context, and with the agent's
-// failure to answer again.
+// TestCompareClockEnds: the comparison ends with its context, or when the agent fails to answer again.
 func TestCompareClockEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := func(context.Context) (agentv1.Pong, error) { return agentv1.Pong{}, nil }

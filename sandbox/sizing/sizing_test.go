@@ -60,7 +60,7 @@ func TestMemory(t *testing.T) {
 		in   []Demand
 		want int
 	}{
-		// 160 MiB are the guest's own.
+		// 160 MiB are the guest's overhead.
 		{"nothing asked", []Demand{{}}, 512},
 		{"no container", nil, 512},
 		{"512 bytes are not 512 MiB", []Demand{memory(512)}, 256},
@@ -88,8 +88,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestWholeHost: a pod may ask for all that the host has, and of a host of which nothing is
-// known for anything.
+// TestWholeHost: a pod may demand the whole host, and any size if the host's capacity is unknown.
 func TestWholeHost(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -112,7 +111,7 @@ func TestWholeHost(t *testing.T) {
 	}
 }
 
-// "more memory or CPU than the host has": both numbers are in the error.
+// TestTooLarge: the error for more memory or CPU than the host has names both numbers.
 func TestTooLarge(t *testing.T) {
 	host := Host{CPUs: 2, MemoryMiB: 1024}
 	for _, tt := range []struct {
@@ -155,7 +154,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestPodAndContainers: a pod that states a resource has it, whatever its containers ask for.
+// TestPodAndContainers: a resource that the pod states counts, whatever its containers demand.
 func TestPodAndContainers(t *testing.T) {
 	host := Host{CPUs: 64, MemoryMiB: 1 << 20}
 	large := []Demand{
@@ -181,8 +180,7 @@ func TestPodAndContainers(t *testing.T) {
 	}
 }
 
-// TestDefaultsFor: the memory of a pod that states no limit is half of the host's within bounds, unless
-// somebody has chosen it.
+// TestDefaultsFor: the default memory is half of the host's, within bounds, unless it is configured.
 func TestDefaultsFor(t *testing.T) {
 	for _, tt := range []struct{ host, chosen, want int }{
 		{host: 24105, want: 2048},

@@ -27,8 +27,7 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// TestBackoffEnds: no attempt follows the end of the VM or of the context, and the pause
-// ends with either.
+// TestBackoffEnds: the end of the VM or of the context ends the pause, and no attempt follows.
 func TestBackoffEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -20,14 +20,13 @@ func agentOf(t *testing.T, handlers agentv1.Handlers) *agentv1.Client {
 	})
 }
 
-// TestCorrectClock: a guest's clock is set to the host's if it is wrong by more than can
-// be due to the answer's way, and left alone otherwise.
+// TestCorrectClock: a guest's clock is set to the host's if the deviation exceeds the precision of the measurement.
 func TestCorrectClock(t *testing.T) {
 	const slack = 20 * time.Millisecond
 	for _, tc := range []struct {
 		name  string
 		ahead time.Duration // of the host's clock
-		way   time.Duration // of the question, and as much of the answer
+		way   time.Duration // of the question, and the same for the answer
 		want  time.Duration // the correction; 0 is none
 	}{
 		{name: "right"},
@@ -61,8 +60,7 @@ func TestCorrectClock(t *testing.T) {
 	}
 }
 
-// TestCorrectClockFails: an agent that does not tell the time, or does not adjust its
-// clock, is an error.
+// TestCorrectClockFails: an agent that fails to report its time or to adjust its clock is an error.
 func TestCorrectClockFails(t *testing.T) {
 	early := agentv1.Unary(func(context.Context, struct{}) (agentv1.Pong, error) { return agentv1.Pong{}, nil })
 	adjusts := agentv1.Unary(func(context.Context, agentv1.AdjustTime) (struct{}, error) { return struct{}{}, nil })

@@ -18,7 +18,7 @@ import (
 // guest that breaks too many sessions uses up the link.
 type Link struct {
 	dial     func(context.Context) (net.Conn, error)
-	resume   bool // another host was connected before
+	resume   bool // an earlier shim was connected before
 	patience time.Duration
 	broken   func(error)
 

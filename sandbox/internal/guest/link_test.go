@@ -10,8 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// TestLinkWithoutConnections: a link that gets no more connections is used up; one
-// that could not be made this once is not.
+// TestLinkWithoutConnections: ErrSpent uses up a link; any other error of one connection does not.
 func TestLinkWithoutConnections(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

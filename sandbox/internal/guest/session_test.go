@@ -14,11 +14,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/channel"
 )
 
-// fakeGuest is the guest's end of the connections that a link makes.
+// fakeGuest is the guest's end of a link's connections.
 type fakeGuest struct {
 	t       *testing.T
 	version int
-	deaf    bool // it answers no hello
+	deaf    bool // it never answers a hello
 	conns   []*sniffed
 }
 
@@ -35,8 +35,7 @@ func (g *fakeGuest) dial(context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// port is the guest's side of a pipe, with room for one frame: neither side waits for
-// the other's read while both write.
+// port is the guest's side of a pipe that buffers one frame, so that both sides can write at the same time.
 type port struct {
 	net.Conn
 	out *io.PipeWriter
@@ -61,8 +60,7 @@ func (g *fakeGuest) hangUp(s *channel.Session) {
 	<-s.Done()
 }
 
-// resumed tells of each connection whether its hello ends half a frame of another
-// host's, by zeros before it.
+// resumed reports for each connection whether zeros precede its hello. They end half a frame of an earlier shim.
 func (g *fakeGuest) resumed() []bool {
 	var all []bool
 	for _, c := range g.conns {
@@ -71,7 +69,7 @@ func (g *fakeGuest) resumed() []bool {
 	return all
 }
 
-// sniffed remembers the first byte that is written to a connection.
+// sniffed records the first byte that is written to a connection.
 type sniffed struct {
 	net.Conn
 	wrote bool
@@ -94,8 +92,8 @@ func connect(t *testing.T, l *Link) *channel.Session {
 	return s
 }
 
-// TestLinkSession: a link has one session as long as that lives, and then another, which
-// counts with the half frame of the one before.
+// TestLinkSession: a link keeps one session while it lives, and then opens another, which resumes after the earlier
+// one.
 func TestLinkSession(t *testing.T) {
 	for _, resume := range []bool{false, true} {
 		g := &fakeGuest{t: t, version: agentv1.Version}
@@ -144,8 +142,7 @@ func TestLinkVersion(t *testing.T) {
 	}
 }
 
-// TestLinkUsedUp: a guest that breaks more sessions within a minute than it may gets no
-// further one. Those that it broke earlier do not count.
+// TestLinkUsedUp: a guest that breaks too many sessions within a minute gets no further one. Earlier ones do not count.
 func TestLinkUsedUp(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -180,7 +177,7 @@ func TestLinkUsedUp(t *testing.T) {
 	}
 }
 
-// TestLinkPatience: the patience of a clone is for its first session alone.
+// TestLinkPatience: the patience for a clone applies only to its first session.
 func TestLinkPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &fakeGuest{t: t, version: agentv1.Version}
@@ -205,7 +202,7 @@ func TestLinkPatience(t *testing.T) {
 	})
 }
 
-// TestLinkInUse: whoever waits for another's session waits no longer than its context.
+// TestLinkInUse: a caller waits for another caller's connection only until its context ends.
 func TestLinkInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &fakeGuest{t: t, deaf: true}

@@ -18,10 +18,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/guest"
 )
 
-// agent takes the input of one process, over any number of sessions.
+// agent reads the input of one process, over any number of sessions.
 type agent struct {
 	listen net.Listener
-	conns  []*torn       // of the host, in their order
+	conns  []*torn       // of the host, in order
 	first  chan struct{} // closed when the first bytes have come
 
 	mu     sync.Mutex
@@ -99,8 +99,8 @@ func (a *agent) feeder(t *testing.T) *Feeder {
 	return &Feeder{Agent: agentv1.NewClient(link.Open), Link: link}
 }
 
-// torn is a connection whose writes fail once it is cut. Its reads tell of that only
-// when the session that uses it is closed.
+// torn is a connection with writes that fail once it is cut. Its reads fail only when the session that uses it is
+// closed.
 type torn struct {
 	net.Conn
 	mu    sync.Mutex
@@ -135,14 +135,13 @@ func (c *torn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// SetWriteDeadline begins the end of a session.
+// SetWriteDeadline starts the end of a session.
 func (c *torn) SetWriteDeadline(at time.Time) error {
 	c.once.Do(func() { close(c.given) })
 	return c.Conn.SetWriteDeadline(at)
 }
 
-// TestCutIsNoticedLate: input goes on over a new session although the old one's end
-// takes longer than the failure of its streams.
+// TestCutIsNoticedLate: input continues on a new session even if the old session ends later than its streams.
 func TestCutIsNoticedLate(t *testing.T) {
 	a := newAgent(t)
 	f := a.feeder(t)
@@ -175,7 +174,7 @@ func TestCutIsNoticedLate(t *testing.T) {
 	}
 }
 
-// TestStreamEndsAlone: a process that closes its stdin gets no other stream.
+// TestStreamEndsAlone: a process that closes its stdin gets no new stream.
 func TestStreamEndsAlone(t *testing.T) {
 	a := newAgent(t)
 	a.enough = 3

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// send sends chunks one after another, as a stream's pump does.
+// send sends chunks like a stream's pump.
 func send(t *testing.T, h *Hub, chunks int) {
 	for range chunks {
 		h.send(t.Context(), h.offset, []byte("x"))
 	}
 }
 
-// TestHubSkips: a stream that begins at an offset sends nothing of what was before it.
+// TestHubSkips: a stream that starts at an offset sends nothing before it.
 func TestHubSkips(t *testing.T) {
 	t.Parallel()
 	h := NewHub()
@@ -32,8 +32,7 @@ func TestHubSkips(t *testing.T) {
 	}
 }
 
-// TestHubClients: each client has what was sent between its Join and its Leave, and the
-// data is its own.
+// TestHubClients: each client receives its own copy of the data sent between its Join and its Leave.
 func TestHubClients(t *testing.T) {
 	t.Parallel()
 	h := NewHub()
@@ -63,8 +62,8 @@ func TestHubClients(t *testing.T) {
 	}
 }
 
-// TestSlowClient: a client that takes nothing for its patience is detached with
-// ErrSlowClient, after it has what was sent to it; the others lack nothing.
+// TestSlowClient: a client that reads nothing during its patience is detached with ErrSlowClient, after it has received
+// the sent data. The others miss nothing.
 func TestSlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := NewHub()
@@ -97,8 +96,8 @@ func TestSlowClient(t *testing.T) {
 	})
 }
 
-// TestPatientClient: the stream waits for a patient client until it takes more, leaves, or
-// the stream's context ends; and for another no longer than it lags.
+// TestPatientClient: the stream waits for a patient client until it reads, leaves or the context ends. It waits for
+// other clients only while they lag.
 func TestPatientClient(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -131,7 +130,7 @@ func TestPatientClient(t *testing.T) {
 	}
 }
 
-// TestCopyToFails: a client ends with its writer's error, and with its context.
+// TestCopyToFails: CopyTo returns its writer's error and its context's cause.
 func TestCopyToFails(t *testing.T) {
 	t.Parallel()
 	h := NewHub()

@@ -2,8 +2,7 @@ package output
 
 import "testing"
 
-// What the agent repeats after a cut a client has once, however often it is
-// repeated, and with more each time.
+// TestHubRepeats: a client receives each byte once, even if the agent repeats output after cuts.
 func TestHubRepeats(t *testing.T) {
 	t.Parallel()
 	h := NewHub()

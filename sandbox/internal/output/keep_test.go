@@ -15,9 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
 
-// TestKeep: a write that fails is made again each second until it succeeds, and told of
-// once, unless the log is merely full. A log that is closed, or that lacks output, takes
-// no further attempt.
+// TestKeep: a failed write is repeated every second until it succeeds. It is logged once, unless the log is full. A
+// closed log and a gap end the attempts.
 func TestKeep(t *testing.T) {
 	disk := errors.New("disk")
 	for _, tc := range []struct {
@@ -58,8 +57,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestKeepEnds: output waits for a log no longer than the context lasts, and not at all
-// once there is another log.
+// TestKeepEnds: output waits for a log until the context ends, or until the log is replaced.
 func TestKeepEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "log")

@@ -20,15 +20,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
 
-// answer is what the agent does with one request for output.
+// answer is the agent's answer to one request for output.
 type answer struct {
-	at     int64 // where the output begins
+	at     int64 // offset of the output
 	refuse error
 	chunks []string // "" is the stream's end; a stream without one is cut
 }
 
-// script is an agent that gives its answers one after another, and cuts every stream
-// beyond them.
+// script is an agent that gives its answers in order and cuts every later stream.
 type script struct {
 	t       *testing.T
 	answers []answer
@@ -76,7 +75,7 @@ func (s *script) output(c *agentv1.Stream, a answer) error {
 		if agentv1.WriteChunk(c, []byte(chunk)) != nil {
 			break
 		}
-		time.Sleep(time.Millisecond) // until all that can be is acknowledged: the clock is the bubble's
+		time.Sleep(time.Millisecond) // until everything is acknowledged: the clock is the bubble's
 	}
 	if n := len(a.chunks); n == 0 || a.chunks[n-1] != "" {
 		c.Close()
@@ -85,19 +84,19 @@ func (s *script) output(c *agentv1.Stream, a answer) error {
 	return nil
 }
 
-// TestCarry: a stream is asked for again, from what is safe, after each cut, until it has
-// ended. What the agent refuses or has lost ends it early, which the log tells.
+// TestCarry: after each cut the stream is reopened at the last safe offset, until its end. A refusal or lost output
+// ends it early, with a warning.
 func TestCarry(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		answers []answer
 		logged  bool // the process has a log
 		resumed bool
-		ended   bool // the VM has, at the first cut
+		ended   bool // the VM has ended, at the first cut
 		want    string
 		asked   []int64
 		acked   []int64
-		early   string // what the warning says
+		early   string // the warning
 	}{
 		{
 			name: "whole", answers: []answer{{chunks: []string{"ab", "c", ""}}},
@@ -197,7 +196,7 @@ func openLog(t *testing.T, path string) *os.File {
 	return f
 }
 
-// messages are what a log says was written, without the last line's end.
+// messages returns the texts in a log, without the last newline.
 func messages(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -215,7 +214,7 @@ func messages(t *testing.T, path string) string {
 	return strings.TrimSuffix(all.String(), "\n")
 }
 
-// TestCarryStops: the end of the context ends a stream, and its clients, without a word.
+// TestCarryStops: the end of the context ends a stream and its clients silently.
 func TestCarryStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told bytes.Buffer

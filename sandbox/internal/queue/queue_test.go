@@ -20,7 +20,7 @@ func TestDeliver(t *testing.T) {
 			q.Put(10) // a handler may put more
 		case 10:
 			q.Put(11)
-			cancel() // what is left is delivered still
+			cancel() // the rest is still delivered
 		}
 	})
 	for i, n := range got {
