@@ -17,11 +17,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 )
 
-// killWait bounds the wait for what got KILL.
+// killWait bounds the wait for processes after SIGKILL.
 const killWait = 20 * time.Second
 
-// StartContainer starts a created container. A container whose command cannot
-// be run has ended then, with code 126 or 127, and the error says why.
+// StartContainer starts a created container. If the command cannot be run, the container has ended with code 126 or
+// 127, and the error says why.
 func (e *Engine) StartContainer(ctx context.Context, id string) error {
 	c, err := e.findContainer(id)
 	if err != nil {
@@ -42,7 +42,7 @@ func (c *container) start(ctx context.Context) error {
 	if state != ContainerCreated {
 		return failure.New(codes.FailedPrecondition, "it is %s, not created", state)
 	}
-	// Not when the shim has answered: a short command has ended by then.
+	// The start time is taken before the call: a short command has ended before the shim answers.
 	var began time.Time
 	for started := false; !started; {
 		began = time.Now()
@@ -59,7 +59,7 @@ func (c *container) start(ctx context.Context) error {
 			continue
 		}
 		if err != nil {
-			// How it ended is the shim's to tell.
+			// The shim reports how the container ended.
 			if recErr := c.pod.reconcile(ctx, shim); recErr != nil {
 				c.pod.e.log.Debug("ask about a container that failed to start", "container", c.ID, "error", recErr)
 			}
@@ -72,7 +72,7 @@ func (c *container) start(ctx context.Context) error {
 	return nil
 }
 
-// startedBefore asks the shim that comes after one that was lost.
+// startedBefore asks the next shim, after one was lost, whether the container has been started.
 func (c *container) startedBefore(ctx context.Context) (bool, error) {
 	next, err := c.pod.live(ctx)
 	if err != nil {
@@ -86,9 +86,8 @@ func (c *container) startedBefore(ctx context.Context) (bool, error) {
 	return c.state() != ContainerCreated, nil
 }
 
-// StopContainer asks a container to end with its stop signal, and after
-// grace kills it; with 0 it kills at once. It returns when the
-// container has ended, and succeeds for one that has already or is not there.
+// StopContainer sends a container its stop signal, and kills it after grace. With grace 0 it kills at once. It
+// returns when the container has ended. It succeeds if the container has ended or does not exist.
 func (e *Engine) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	c, err := e.findContainer(id)
 	if failure.NotFound(err) {
@@ -97,7 +96,7 @@ func (e *Engine) StopContainer(ctx context.Context, id string, grace time.Durati
 	if err != nil {
 		return err
 	}
-	// A stop with less patience must not wait for one with more.
+	// A stop with a shorter grace must not wait for one with a longer grace.
 	grace = max(grace, 0)
 	key := fmt.Sprintf("stop %s within %v", c.ID, grace)
 	_, err = e.do(ctx, key, func(ctx context.Context) (string, error) {
@@ -123,7 +122,7 @@ func (c *container) stop(ctx context.Context, grace time.Duration) error {
 		return err
 	}
 	if paused {
-		// A machine that stands still delivers no signal.
+		// A paused VM delivers no signals.
 		if err := c.pod.resume(ctx, shim); err != nil {
 			return err
 		}
@@ -141,8 +140,7 @@ func (c *container) stop(ctx context.Context, grace time.Duration) error {
 	return err
 }
 
-// signal sends a signal and reports whether the container ended within wait;
-// if so, its end is stored.
+// signal sends a signal and reports whether the container ended within wait. If so, the exit is stored.
 func (c *container) signal(ctx context.Context, shim *link.Conn, sig uint32, all bool, wait time.Duration) (bool, error) {
 	callCtx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	err := kill(callCtx, shim, c.ID, sig, all)
@@ -156,7 +154,7 @@ func (c *container) signal(ctx context.Context, shim *link.Conn, sig uint32, all
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
-		// The shim has the same deadline and may be the first to see it.
+		// The shim has the same deadline and may report it first.
 		if waitCtx.Err() != nil || failure.Code(err) == codes.DeadlineExceeded {
 			return false, nil
 		}
@@ -197,8 +195,7 @@ func deleteTask(ctx context.Context, c *link.Conn, id string) error {
 	return err
 }
 
-// RemoveContainer removes a container, killing it first. It succeeds for one
-// that is not there. The container's log stays.
+// RemoveContainer kills and removes a container. It succeeds if the container does not exist. The log stays.
 func (e *Engine) RemoveContainer(ctx context.Context, id string) error {
 	c, err := e.findContainer(id)
 	if failure.NotFound(err) {
@@ -241,8 +238,8 @@ func (c *container) remove(ctx context.Context) error {
 	return nil
 }
 
-// drop removes what the host has of a container without a task. The record goes last: until
-// then a crash leaves something to find.
+// drop removes the host's files of a container without a task. It removes the record last, so that Reap finds the
+// rest after a crash.
 func (c *container) drop() error {
 	p := c.pod
 	if err := bundle.Remove(p.e.store.StateDir(p.id), c.ID); err != nil {
@@ -257,8 +254,7 @@ func (c *container) drop() error {
 	return nil
 }
 
-// ReopenLog lets a running container's log go on in a new file at its
-// path, after the old one was moved away.
+// ReopenLog continues a running container's log in a new file at its path, after the old one was moved away.
 func (e *Engine) ReopenLog(ctx context.Context, id string) (err error) {
 	c, err := e.findContainer(id)
 	if err != nil {

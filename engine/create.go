@@ -26,13 +26,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// createTimeout bounds the creation of a container: under emulation the first one
-// of a VM takes its time.
+// createTimeout bounds the creation of a container. Under emulation the first one of a VM is slow.
 const createTimeout = 2 * time.Minute
 
-// CreateContainer makes a container in a ready pod and returns its id. A request
-// for a key that is being created, or is created and not started, gets that
-// container's id. The end of ctx ends the wait only.
+// CreateContainer creates a container in a ready pod and returns its id. If a container with the key is being
+// created, or is created and not started, it returns that container's id. When ctx ends, only the wait ends.
 func (e *Engine) CreateContainer(ctx context.Context, podID string, r ContainerRequest) (string, error) {
 	p, err := e.find(podID)
 	if err != nil {
@@ -52,13 +50,13 @@ func (e *Engine) CreateContainer(ctx context.Context, podID string, r ContainerR
 		defer cancel()
 		id, err := p.create(ctx, r, mounts)
 		if lost(err) {
-			id, err = p.create(ctx, r, mounts) // by the next shim, and once more only
+			id, err = p.create(ctx, r, mounts) // by the next shim, once
 		}
 		return id, failure.Wrap(err, "create container %s", r.Name)
 	})
 }
 
-// create makes the container, with those mounts of its specification that check returned.
+// create creates the container. mounts are the results of check.
 func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []containerv1.Mount) (id string, err error) {
 	if id, err := p.existing(r.Key); id != "" || err != nil {
 		return id, err
@@ -119,7 +117,7 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 			return "", err
 		}
 	}
-	// Pinned until the pod goes: its VM may keep the disk in a slot.
+	// The images stay pinned as long as the pod exists: its VM may keep the disk in a slot.
 	disks := disksOf(r.Root, mounts)
 	for _, id := range disks {
 		if err := p.e.images.Pin(ctx, id, p.id); err != nil {
@@ -140,7 +138,7 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 		return "", err
 	}
 	rollback.Push("task", func(ctx context.Context) error {
-		c, err := p.live(ctx) // another one, if this one dies of it
+		c, err := p.live(ctx) // a new shim, if this one dies
 		if err != nil {
 			return nil //nolint:nilerr // the pod has ended, and all its tasks
 		}
@@ -172,7 +170,7 @@ func newContainer(p *pod, id string, r ContainerRequest) *container {
 	return ctr
 }
 
-// askUser asks who a container's first process is. Without an answer the next word on it tells.
+// askUser asks the shim for the user of a container's first process. If that fails, the next reconcile sets it.
 func (p *pod) askUser(ctx context.Context, c *link.Conn, ctr *container) {
 	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()
@@ -187,7 +185,7 @@ func (p *pod) askUser(ctx context.Context, c *link.Conn, ctr *container) {
 	}
 }
 
-// existing is the id of a container with that key which waits for its start.
+// existing returns the id of a container with that key that is created and not started.
 func (p *pod) existing(key string) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -203,8 +201,8 @@ func (p *pod) existing(key string) (string, error) {
 	return "", nil
 }
 
-// make has a shim that takes over from here on know the container, until made is
-// called: the one that is asked for it may die before it can be seen.
+// make registers the container for a new shim until the caller calls made. The present shim may die before the
+// container is visible.
 func (p *pod) make(ctr *container) (made func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,7 +214,7 @@ func (p *pod) make(ctr *container) (made func()) {
 	}
 }
 
-// show lets the container be seen, unless the pod has been stopped meanwhile.
+// show makes the container visible, unless the pod has been stopped meanwhile.
 func (p *pod) show(ctr *container) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -227,12 +225,12 @@ func (p *pod) show(ctr *container) error {
 	return nil
 }
 
-// createTask opens what the container needs and has the shim make it; disks are
-// the ids of the images whose disks it gets, the root's first.
+// createTask opens the files of the container and asks the shim to create its task. disks are the ids of the images
+// that it gets as disks, the root's first.
 func (p *pod) createTask(
 	ctx context.Context, c *link.Conn, ctr *container, r ContainerRequest, disks []string, dir string,
 ) (err error) {
-	// Who cannot have one of its block devices has locked none of the others for long.
+	// If one block device is not available, the locks of the others are released soon.
 	devices, err := p.blocks.Parts(ctx, ctr.ID, ctr.Blocks)
 	if err != nil {
 		return err
@@ -265,7 +263,7 @@ func (p *pod) createTask(
 		return err
 	}
 	if _, ok := r.Root.(containerv1.Block); ok {
-		parts = append(sent, parts...) // the root's is the first of them
+		parts = append(sent, parts...) // the root's is the first of sent
 	} else {
 		parts = append(parts, sent...)
 	}
@@ -298,7 +296,7 @@ func (p *pod) createTask(
 	return p.fillVolumes(ctx, c, ctr.Blocks)
 }
 
-// sendDisk gives the shim an image's disk.
+// sendDisk sends an image's disk to the shim.
 func (p *pod) sendDisk(ctx context.Context, c *link.Conn, name, id string) error {
 	disk, err := p.e.images.OpenDisk(id)
 	if err != nil {
@@ -311,7 +309,7 @@ func (p *pod) sendDisk(ctx context.Context, c *link.Conn, name, id string) error
 	return nil
 }
 
-// sendRing gives the shim the memory for large answers of shared directories, to be read only.
+// sendRing sends the shim the memory for large answers of shared directories, read-only.
 func (p *pod) sendRing(ctx context.Context, c *link.Conn, name string, ring *os.File) error {
 	disk, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", ring.Fd()))
 	if err != nil {
@@ -324,8 +322,8 @@ func (p *pod) sendRing(ctx context.Context, c *link.Conn, name string, ring *os.
 	return nil
 }
 
-// openNewLog opens a log file; one that was not there goes again if the operation
-// fails, so that a rotation can be tried again.
+// openNewLog opens a log file. If the operation fails, rollback removes a file that was created here, so that the
+// rotation can be retried.
 func (e *Engine) openNewLog(path string, rollback *undo.Stack) (*os.File, error) {
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 		rollback.Push("log file", func(context.Context) error { return os.Remove(path) })

@@ -1,21 +1,18 @@
-// Package engine makes, adopts, reaps and removes the pod machines of this host:
-// each pod is a VM of its own, with one shim. It speaks no client's language. A
-// door asks for a pod and its containers with the requests of this package, and
-// gives what it wants to find again as bytes that the engine keeps and never reads.
+// Package engine starts, adopts, reaps and removes the pods of this host. Each pod is a VM with its own shim. The
+// engine knows no client's protocol. A door asks for a pod and its containers with the requests of this package. It
+// passes bytes of its own along, which the engine keeps and never reads.
 //
-// The engine keeps nothing in memory that it cannot rebuild. What it owns lies in
-// three places:
+// The engine keeps nothing in memory that it cannot rebuild. Its state lies in three places:
 //
-//	$DATA/names/<instance>/     one file a reserved name, which says whose id it is;
-//	                            first made, last removed
+//	$DATA/names/<instance>/     one file for each reserved name, with the pod's id;
+//	                            created first, removed last
 //	$DATA/sandboxes/<id>/       pod.json, containers/<cid>/{container,exit}.json,
 //	                            and vm/, which belongs to the shim
 //	$STATE/<instance>/<id>/     the shim's sockets and the containers' bundles
 //
-// A pod's life: reserve → store (phase "starting") → network and shim →
-// CreateSandbox, StartSandbox → publish → phase "ready", which is when others see
-// it. A crash in between leaves a name and a phase from which Reap undoes whatever
-// was done. A stopped pod has no process; its containers' ends are on disk.
+// The life of a pod: reserve → store (phase "starting") → network and shim → CreateSandbox, StartSandbox → publish
+// → phase "ready". From then on clients see it. A crash in between leaves a name and a phase, from which Reap
+// undoes the steps. A stopped pod has no process; its containers' exits are on disk.
 //
 // Errors carry a gRPC status code (package failure).
 package engine
@@ -65,68 +62,66 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 
-// Options say what an engine works with. Roots and Instance are required.
+// Options configure an engine. Roots and Instance are required.
 type Options struct {
 	Roots    dirs.Roots
 	Instance string // "run", "cri", "node": lower-case letters, digits and '-'
-	// HostPaths are the directories below which the paths lie that clients name:
-	// of log directories and of the sources of mounts. They exist. A path
-	// elsewhere is refused, and no link leads out of them.
+	// HostPaths are the directories for the paths that clients name: log directories and sources of mounts. They
+	// must exist. The engine refuses a path outside them, and follows no link out of them.
 	HostPaths []string
-	// LogBytes is what a container's log file may hold until ReopenLog, 0 is no limit.
-	// Until then the container whose log is full waits.
+	// LogBytes is the size limit of a container's log file until ReopenLog; 0 means no limit. A container with a
+	// full log waits.
 	LogBytes int64
-	// Building, if set, is called when the template that a pod, named by its
-	// Identity's UID, is to be cloned from has to be built first. It must not
-	// block.
+	// Building, if set, is called before the engine builds the template for a pod. podUID is the UID in the pod's
+	// Identity. Building must not block.
 	Building func(podUID string)
-	// Observer is told what the engine does; nil is nobody.
+	// Observer receives the engine's measurements; it may be nil.
 	Observer measure.Observer
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
 
-	// Shim and Share are the paths of bulkhead-shim and bulkhead-share; empty finds them
-	// beside the executable.
+	// Shim and Share are the paths of bulkhead-shim and bulkhead-share. If empty, the engine finds them beside the
+	// executable.
 	Shim, Share string
-	// Guest is what VMs boot; its zero value is the installed one.
+	// Guest is the guest bundle of the VMs; the zero value means the installed one.
 	Guest guest.Bundle
-	// Users is the directory in which pods' users are leased; empty is the one that
-	// root's engines of this host share.
+	// Users is the directory with the leases of pods' users. If empty, it is the directory that all of root's
+	// engines on this host share.
 	Users string
-	// Images are the instance's; nil opens them in Roots.
+	// Images is the instance's image store; nil opens the one in Roots.
 	Images *image.Store
-	// Network gives the provider of a kind, called once a kind; nil is
-	// bulkhead's own networks.
+	// Network returns the provider of a kind. The engine calls it once for each kind. Nil selects bulkhead's own
+	// networks.
 	Network func(kind network.Kind) (network.Provider, error)
-	// Shims and Machines are real processes if nil, and Groups the host's.
+	// Shims and Machines default to real processes, Groups to the host's cgroups.
 	Shims    link.Shims
 	Machines machines.Source
 	Groups   *group.Groups
-	// Parents are what VMs are forked of; nil are those of Machines, if that is nil too.
+	// Parents forks VMs. If it and Machines are nil, the engine opens both.
 	Parents Parents
-	// Warm is the path of bulkhead-warm.so; empty finds it beside the executable.
+	// Warm is the path of bulkhead-warm.so. If empty, the engine finds it beside the executable.
 	Warm string
-	// CNI says where a node's network plugins are; with it, pods that ask for no network get
-	// theirs. Of what it leaves out, Dir and Logger are the engine's.
+	// CNI locates the node's network plugins. With it, pods that choose no network get a CNI network. The engine
+	// fills in Dir and Logger.
 	CNI *cni.Options
-	// NoForks has every VM be a clone.
+	// NoForks turns forks off: every VM is a clone or boots.
 	NoForks bool
-	// Tenant tells who a pod belongs to: VMs of different tenants' pods are never forks of
-	// one warm VM. Nil is one tenant for all.
+	// Tenant returns the owner of a pod. Pods of different tenants never share a parent. Nil means that all pods
+	// have one tenant.
 	Tenant func(Identity) string
-	// ForksPerParent is how many VMs are forked of one warm VM before there is another; 0
-	// is what package parents thinks best.
+	// ForksPerParent is the number of forks after which a parent is replaced; 0 selects the default of package
+	// parents.
 	ForksPerParent int
-	// DefaultMemory and DefaultVCPUs are the size of a VM, in MiB, whose pod states no limit; 0 is what fits the
-	// host (sizing.DefaultsFor).
+	// DefaultMemory (in MiB) and DefaultVCPUs are the size of a VM for a pod without limits; 0 selects a size that
+	// fits the host (sizing.DefaultsFor).
 	DefaultMemory, DefaultVCPUs int
-	// ReapEvery is after what time what could not be undone is tried again; 0 is a minute.
+	// ReapEvery is the interval of Reap; 0 means a minute.
 	ReapEvery time.Duration
 
-	networks *networks.Networks // of Network
+	networks *networks.Networks // from Network
 }
 
-// Engine makes the pods of an instance. Its methods may be called at once.
+// Engine runs the pods of an instance. Its methods are safe for concurrent use.
 type Engine struct {
 	o        Options
 	log      *slog.Logger
@@ -142,8 +137,8 @@ type Engine struct {
 	defaults sizing.Defaults
 	groups   *group.Groups
 	networks *networks.Networks
-	missing  error        // of the walls around VMs on this kernel
-	unlock   func() error // what lock has locked
+	missing  error        // the kernel lacks these walls around VMs
+	unlock   func() error // releases the locks of lock
 	found    Reaped       // by Open
 
 	// ctx ends with Close; wg counts every goroutine. Both belong to spawn.
@@ -158,19 +153,18 @@ type Engine struct {
 
 	mu      sync.Mutex
 	closed  bool
-	pods    map[string]*pod // those that may be seen, by id
-	working map[string]bool // ids that are being made
+	pods    map[string]*pod // visible pods by id
+	working map[string]bool // ids of pods that are being started
 }
 
 var errClosed = failure.New(codes.Unavailable, "the engine is closed")
 
-// lockWait bounds the wait for an engine of the same instance to end.
+// lockWait bounds the wait for another engine of the same instance to exit.
 const lockWait = 5 * time.Second
 
-// Open makes the engine of an instance, with all that it works with, and adopts
-// the pods that an earlier one left. There is one engine an instance at a time:
-// while another runs, Open fails with an error that matches flock.ErrLocked. What
-// could not be adopted or undone is logged and left for Reap.
+// Open opens the engine of an instance and adopts the pods of its predecessor. An instance has one engine at a
+// time: while another one runs, Open returns an error that matches flock.ErrLocked. Open logs pods that it cannot
+// adopt or undo, and leaves them to Reap.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	e, err := open(ctx, o)
 	if err != nil {
@@ -191,7 +185,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, errors.Join(err, o.Machines.Close())
 	}
-	// An engine that was killed has left its warm VMs' sockets: they ended with it.
+	// A killed engine leaves the sockets of its parents; those ended with it.
 	if err := os.RemoveAll(o.warmDir()); err != nil {
 		return nil, errors.Join(err, unlock(), o.Machines.Close())
 	}
@@ -212,8 +206,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// lock makes this process the one engine of the instance, in its state directory and for
-// its data.
+// lock takes the locks of the instance's state directory and data. Only one process can hold them.
 func lock(ctx context.Context, r dirs.Roots, st *store.Store) (unlock func() error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
@@ -228,7 +221,7 @@ func lock(ctx context.Context, r dirs.Roots, st *store.Store) (unlock func() err
 	return func() error { return errors.Join(data.Unlock(), state.Unlock()) }, nil
 }
 
-// complete opens what the options leave out.
+// complete fills in the options that are not set.
 func (o *Options) complete() (err error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -280,13 +273,13 @@ func (o *Options) complete() (err error) {
 	return nil
 }
 
-// own are the directories that no pod gets of the host.
+// own are Bulkhead's own directories. No pod may mount them.
 func (o *Options) own() []string { return []string{o.Roots.Data, o.Roots.State, o.Users} }
 
-// Places says what of the host no pod gets.
+// Places returns the rules for paths of the host that no pod may have.
 func (e *Engine) Places() place.Rules { return place.Rules{Own: e.o.own()} }
 
-// plugins are the node's, nil if pods have none.
+// plugins returns the options of the node's network plugins, nil without CNI.
 func (o *Options) plugins() *cni.Options {
 	if o.CNI == nil {
 		return nil
@@ -296,7 +289,7 @@ func (o *Options) plugins() *cni.Options {
 	return &own
 }
 
-// defaultNetwork is that of pods that ask for none.
+// defaultNetwork is the kind of network for pods that choose none.
 func (o *Options) defaultNetwork() network.Kind {
 	if o.CNI != nil {
 		return network.KindCNI
@@ -304,9 +297,8 @@ func (o *Options) defaultNetwork() network.Kind {
 	return network.KindUser
 }
 
-// completeUsers finds the directory of the leases, and takes the leases there that an
-// earlier version kept among its data. An engine that is not root leases nothing,
-// and has a directory that is not there.
+// completeUsers finds the directory of the leases. It migrates the leases that an earlier version kept in the data
+// directory. An engine without root leases nothing; its directory does not exist.
 func (o *Options) completeUsers() error {
 	own := filepath.Join(o.Roots.Data, "uids")
 	switch {
@@ -322,7 +314,7 @@ func (o *Options) completeUsers() error {
 	return uids.Migrate(o.Users, own)
 }
 
-// hostOf is what this host has for its VMs.
+// hostOf returns the size of this host.
 func hostOf() sizing.Host {
 	h := sizing.Host{CPUs: runtime.NumCPU()}
 	var info unix.Sysinfo_t
@@ -332,8 +324,8 @@ func hostOf() sizing.Host {
 	return h
 }
 
-// enter counts a goroutine that Close waits for, unless the engine is closed. The
-// goroutine calls wg.Done at its end.
+// enter counts a goroutine that Close waits for. It returns false if the engine is closed. The goroutine must call
+// wg.Done when it returns.
 func (e *Engine) enter() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -344,7 +336,7 @@ func (e *Engine) enter() bool {
 	return true
 }
 
-// spawn runs f in a goroutine that Close waits for, unless the engine is closed.
+// spawn runs f in a goroutine that Close waits for. It returns false if the engine is closed.
 func (e *Engine) spawn(f func()) bool {
 	if !e.enter() {
 		return false
@@ -356,9 +348,8 @@ func (e *Engine) spawn(f func()) bool {
 	return true
 }
 
-// do joins the operation of key or starts f with the engine's context, and returns
-// its result, or ctx's error. The operation belongs to what it is about and not to
-// who asked: a request that goes away leaves it running.
+// do joins the running operation of key, or starts f with the engine's context. It returns the result, or ctx's
+// error. An operation continues when its request is cancelled.
 func (e *Engine) do(ctx context.Context, key string, f func(context.Context) (string, error)) (string, error) {
 	result := e.flights.DoChan(key, func() (any, error) {
 		if !e.enter() {
@@ -376,13 +367,12 @@ func (e *Engine) do(ctx context.Context, key string, f func(context.Context) (st
 	}
 }
 
-// startsPerCPU is how many pods and containers are made at once for each of the
-// host's processors. More would take no less time in all, and each so long that
-// its steps miss their deadlines.
+// startsPerCPU is how many pods and containers are created concurrently for each CPU of the host. More would not be
+// faster in total, and single steps would miss their deadlines.
 const startsPerCPU = 4
 
-// admit waits for the caller's turn to make a pod or a container, in the order of
-// the calls. The end of ctx, or of the engine, ends the wait.
+// admit waits for the caller's turn to create a pod or a container, in the order of the calls. It also returns when
+// ctx or the engine ends.
 func (e *Engine) admit(ctx context.Context) (done func(), err error) {
 	select {
 	case e.turns <- struct{}{}:
@@ -392,22 +382,21 @@ func (e *Engine) admit(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// Images are the instance's.
+// Images returns the instance's image store.
 func (e *Engine) Images() *image.Store { return e.images }
 
-// Volumes are those with names, of all instances.
+// Volumes returns the store of named volumes, which all instances share.
 func (e *Engine) Volumes() *named.Store { return e.named }
 
-// Guest is what VMs boot.
+// Guest returns the guest bundle of the VMs.
 func (e *Engine) Guest() guest.Bundle { return e.o.Guest }
 
-// HostPaths are the directories below which clients' paths lie.
+// HostPaths returns the directories for clients' paths.
 func (e *Engine) HostPaths() hostpath.Dirs { return e.paths }
 
-// Close ends the warm VMs and lets go of the pods, which run on. Operations under way
-// fail and are undone. It returns when no goroutine of the engine runs any more;
-// ctx is not obeyed in that, as each is bounded by itself. Networks that no pod
-// uses are taken down.
+// Close ends the parents and detaches from the pods, which keep running. Operations under way fail and are undone.
+// Close waits for all goroutines of the engine and ignores the end of ctx meanwhile; each goroutine is bounded by
+// itself. Networks without pods are removed.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	if e.closed {
@@ -446,8 +435,8 @@ func (e *Engine) Close(ctx context.Context) error {
 	return nil
 }
 
-// livePods tells whether a pod on disk may have a VM: the engine need not hold it, as
-// one whose removal has failed. What cannot be read may be one.
+// livePods reports whether a pod on disk may have a VM, even one that the engine does not hold after a failed
+// removal. An unreadable record counts as a VM.
 func (e *Engine) livePods() (bool, error) {
 	pods, damaged, err := e.store.Pods()
 	live := slices.ContainsFunc(pods, func(p *store.Pod) bool { return p.Phase != store.Stopped })

@@ -29,36 +29,35 @@ import (
 // maxOutput bounds each stream of ExecSync, in bytes, as other runtimes do.
 const maxOutput = 16 << 20
 
-// ExitError is returned by ExecSync for a command that ran and ended with
-// another code than 0. It has the methods of k8s.io/utils/exec.ExitError.
+// ExitError is returned by ExecSync for a command that ran and exited with another code than 0. It has the methods
+// of k8s.io/utils/exec.ExitError.
 type ExitError struct{ Code int }
 
-// Error is one line.
+// Error returns one line.
 func (e *ExitError) Error() string { return fmt.Sprintf("command ended with exit code %d", e.Code) }
 
-// String is Error's.
+// String returns the same as Error.
 func (e *ExitError) String() string { return e.Error() }
 
-// Exited is always true.
+// Exited returns true.
 func (e *ExitError) Exited() bool { return true }
 
-// ExitStatus is Code.
+// ExitStatus returns Code.
 func (e *ExitError) ExitStatus() int { return e.Code }
 
-// ErrOutput is matched by the error of an ExecSync whose command wrote more
-// than 16 MiB to one stream. The command has been killed.
+// ErrOutput is matched by the error of ExecSync if the command wrote more than 16 MiB to one stream. The command
+// has been killed.
 var ErrOutput = errors.New("the command writes too much")
 
-// ExecSync runs a command in a running container and returns what it wrote. A
-// command that is missing or cannot be run, and one that ends with another
-// code than 0, is an *ExitError (127, 126). After timeout, if it is more than
-// 0, the command is killed, and the error's code is codes.DeadlineExceeded.
+// ExecSync runs a command in a running container and returns its output. The error is an *ExitError if the command
+// exits with another code than 0, does not exist (127) or cannot be run (126). After a timeout above 0 the command
+// is killed, and the error's code is codes.DeadlineExceeded.
 func (e *Engine) ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (stdout, stderr []byte, err error) {
 	return e.execSync(ctx, id, cmd, timeout, func() output { return &bounded{} })
 }
 
-// ExecSyncClipped is ExecSync for who wants the first limit bytes of each stream
-// only: the rest is thrown away, and no error.
+// ExecSyncClipped is like ExecSync, but keeps only the first limit bytes of each stream. It discards the rest
+// without an error.
 func (e *Engine) ExecSyncClipped(
 	ctx context.Context,
 	id string,
@@ -69,14 +68,14 @@ func (e *Engine) ExecSyncClipped(
 	return e.execSync(ctx, id, cmd, timeout, func() output { return &clipped{limit: limit} })
 }
 
-// output takes what a command writes to one stream.
+// output collects the output of a command on one stream.
 type output interface {
 	io.Writer
 	Bytes() []byte
 }
 
-// execSync counts timeout from the moment at which the command runs: how long this
-// host takes to start it says nothing about the container.
+// execSync counts the timeout from the moment at which the command runs. The time that this host takes to start it
+// says nothing about the container.
 func (e *Engine) execSync(
 	ctx context.Context,
 	id string,
@@ -115,7 +114,7 @@ func (e *Engine) execSync(
 	}()
 	if err := exec.start(starting); err != nil {
 		carrier.Close()
-		<-result //nolint:errcheck // that it has ended is what counts
+		<-result //nolint:errcheck // only its end matters
 		if exit := exec.failed(ctx); exit != 0 {
 			return nil, []byte(failure.Message(err) + "\n"), &ExitError{exit}
 		}
@@ -156,7 +155,7 @@ func (c *clipped) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// running returns a container that runs, and its shim.
+// running returns a running container and its shim.
 func (e *Engine) running(id string) (*container, *link.Conn, error) {
 	c, err := e.findContainer(id)
 	if err != nil {
@@ -172,14 +171,14 @@ func (e *Engine) running(id string) (*container, *link.Conn, error) {
 	return c, shim, err
 }
 
-// execution is one more process of a container.
+// execution is an additional process of a container.
 type execution struct {
 	c    *container
 	shim *link.Conn
 	id   string
 }
 
-// newExec registers a process with the shim; nothing runs yet.
+// newExec registers a process with the shim. The process does not run yet.
 func (c *container) newExec(ctx context.Context, shim *link.Conn, r ExecRequest) (*execution, error) {
 	spec, err := bundle.Read(c.pod.e.store.StateDir(c.pod.id), c.ID)
 	if err != nil {
@@ -216,7 +215,8 @@ func (c *container) newExec(ctx context.Context, shim *link.Conn, r ExecRequest)
 	return e, err
 }
 
-// alone keeps a user who is given with a group from the groups of the image's /etc/group, as podman does.
+// alone prevents a user that is given with a group from getting the groups of the image's /etc/group, as podman
+// does.
 func alone(given, username string) string {
 	if _, group, _ := strings.Cut(given, ":"); group != "" {
 		return given + ":" + agentv1.StrictGroups
@@ -235,8 +235,7 @@ func (e *execution) open(stdin, stdout, stderr bool) *shimv1.OpenRequest {
 	}
 }
 
-// failed is the code of a command that could not be run, 0 for a process that
-// has not ended.
+// failed returns the exit code of a command that could not be run, or 0 for a process that has not ended.
 func (e *execution) failed(ctx context.Context) int {
 	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()
@@ -247,8 +246,7 @@ func (e *execution) failed(ctx context.Context) int {
 	return int(state.GetExitStatus())
 }
 
-// end kills the process, if it still runs, and forgets it. It works when ctx
-// has ended.
+// end kills the process if it still runs, and deletes it. It works even if ctx has ended.
 func (e *execution) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), link.CallTimeout)
 	defer cancel()
@@ -273,21 +271,20 @@ func (e *execution) end(ctx context.Context) {
 // TerminalSize is the size of a terminal.
 type TerminalSize = stream.Size
 
-// ExecRequest asks for one more process of a running container.
+// ExecRequest asks for an additional process of a running container.
 type ExecRequest struct {
-	Container             string // id, or an unambiguous prefix
+	Container             string // id, or a unique prefix
 	Command               []string
 	TTY                   bool
-	Stdin, Stdout, Stderr bool // which of them are wanted: one at least
-	// Size is the terminal's when the command starts; zero is not known.
+	Stdin, Stdout, Stderr bool // the wanted streams, at least one
+	// Size is the size of the terminal when the command starts; zero means unknown.
 	Size TerminalSize
 	oci.Override
 }
 
-// Exec prepares a command in a running container and returns its streams. It runs when
-// they are connected to, and never if that takes longer than a minute. A command
-// that cannot be run is told over the streams, with exit code 126 or 127. The process is
-// forgotten with its end, or with its container.
+// Exec prepares a command in a running container and returns its streams. The command runs when a client connects
+// to them, unless that takes longer than a minute. If the command cannot be run, the streams report exit code 126
+// or 127. The process is deleted after its exit or with its container.
 func (e *Engine) Exec(ctx context.Context, r ExecRequest) (Stream, error) {
 	c, shim, err := e.running(r.Container)
 	if err != nil {

@@ -15,42 +15,40 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// Facts are about a pod's machine.
+// Facts describe a pod's VM.
 type Facts struct {
 	ID        string  `json:"id"`
 	State     string  `json:"state"` // ready, running, paused, stopped
 	Accel     string  `json:"accel"`
-	AccelNote string  `json:"accelNote,omitempty"` // why not a better one
+	AccelNote string  `json:"accelNote,omitempty"` // why no better one
 	Network   string  `json:"network"`             // user, restricted, none
 	NetNote   string  `json:"networkNote,omitempty"`
-	Clone     bool    `json:"clone"`              // of a template; else a cold boot
-	Forked    bool    `json:"forked"`             // of a warm VM; else started by itself
+	Clone     bool    `json:"clone"`              // from a template; else
+	Forked    bool    `json:"forked"`             // from a parent; else
 	ForkNote  string  `json:"forkNote,omitempty"` // why a clone was not forked
 	Template  string  `json:"template,omitempty"`
 	VMPID     int     `json:"vmPID,omitempty"`
 	ShimPID   int     `json:"shimPID,omitempty"`
 	VCPUs     int     `json:"vcpus"`
 	MemoryMiB int64   `json:"memoryMiB"`
-	Phases    []Phase `json:"phases,omitempty"` // of the start and the stop: the engine's, then the machine's
-	Exit      string  `json:"exit,omitempty"`   // why the machine ended
-	// Console and ShimLog are files on the host, bounded; their content is
-	// hostile.
+	Phases    []Phase `json:"phases,omitempty"` // of the start and the stop, first the engine's, then the VM's
+	Exit      string  `json:"exit,omitempty"`   // why the VM ended
+	// Console and ShimLog are files on the host with a bounded size. Their content is untrusted.
 	Console string `json:"console,omitempty"`
 	ShimLog string `json:"shimLog,omitempty"`
 	Ports   []Port `json:"ports,omitempty"`
-	// WallsNote says what the host's kernel cannot refuse a machine that was taken over;
-	// empty where it has all walls.
+	// WallsNote names the walls around VMs that the host's kernel lacks; it is empty if none is missing.
 	WallsNote string `json:"wallsNote,omitempty"`
-	// Cgroup is the pod's on the host, around its machine and shim.
+	// Cgroup is the pod's cgroup on the host, around its VM and shim.
 	Cgroup Cgroup `json:"cgroup"`
 }
 
-// Cgroup is what holds a pod to its size on the host.
+// Cgroup limits a pod to its size on the host.
 type Cgroup struct {
-	Dirs   []string `json:"dirs,omitempty"`   // none: there is no group
-	Memory int64    `json:"memory,omitempty"` // bytes, the machine's own needs included
-	CPUs   float64  `json:"cpus,omitempty"`   // likewise; 0 is as many as the machine has
-	// Note says why there is none, or not all of it.
+	Dirs   []string `json:"dirs,omitempty"`   // empty without a cgroup
+	Memory int64    `json:"memory,omitempty"` // bytes, with the VM's overhead
+	CPUs   float64  `json:"cpus,omitempty"`   // likewise; 0 means all CPUs of the host
+	// Note says why limits are missing.
 	Note string `json:"note,omitempty"`
 }
 
@@ -68,7 +66,7 @@ type Port struct {
 	Protocol string `json:"protocol,omitempty"` // "udp", or empty for TCP
 }
 
-// PausePod stops a pod's machine. It is idempotent.
+// PausePod pauses a pod's VM. It is idempotent.
 func (e *Engine) PausePod(ctx context.Context, id string) error {
 	p, c, err := e.live(id)
 	if err != nil {
@@ -82,7 +80,7 @@ func (e *Engine) PausePod(ctx context.Context, id string) error {
 		return nil
 	}
 	p.mu.Lock()
-	p.pauses++ // whatever becomes of it: it may be standing still from now on
+	p.pauses++ // even if the call fails, the VM may be paused from now on
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()
@@ -93,7 +91,7 @@ func (e *Engine) PausePod(ctx context.Context, id string) error {
 	return nil
 }
 
-// ResumePod lets a paused machine go on. It is idempotent.
+// ResumePod resumes a paused VM. It is idempotent.
 func (e *Engine) ResumePod(ctx context.Context, id string) error {
 	p, c, err := e.live(id)
 	if err != nil {
@@ -125,9 +123,8 @@ func (p *pod) isPaused() bool {
 	return p.paused
 }
 
-// Pauses tells how often a pod's machine has been paused while this engine
-// runs, and whether it is now. It asks nobody, and says 0 and false of a pod that
-// is not there.
+// Pauses returns how often this engine has paused a pod's VM, and whether it is paused now. It makes no calls. For
+// an unknown pod it returns 0 and false.
 func (e *Engine) Pauses(id string) (times uint64, now bool) {
 	p, err := e.find(id)
 	if err != nil {
@@ -144,7 +141,7 @@ func (p *pod) setPaused(paused bool) {
 	p.paused = paused
 }
 
-// Facts tells about the pod's machine. For a stopped pod it tells what was.
+// Facts returns the facts about the pod's VM. For a stopped pod they describe its last state.
 func (e *Engine) Facts(ctx context.Context, id string) (*Facts, error) {
 	p, err := e.find(id)
 	if err != nil {
@@ -193,14 +190,14 @@ func (p *pod) facts(ctx context.Context) *Facts {
 	return f
 }
 
-// Dir is where a pod's records and its disk lie.
+// Dir returns the directory with a pod's records and disk.
 func (e *Engine) Dir(id string) string { return e.store.Dir(id) }
 
-// StateDir is where the sockets of a pod's shim lie (package shim/layout).
+// StateDir returns the directory with the sockets of a pod's shim (package shim/layout).
 func (e *Engine) StateDir(id string) string { return e.store.StateDir(id) }
 
-// Network tells what network pods get that do not choose, and why not a better one.
-// Its error says why they cannot be attached to it now.
+// Network returns the kind of network for pods that choose none, with a note if a better kind is unavailable. Its
+// error says why pods cannot be attached now.
 func (e *Engine) Network(ctx context.Context) (kind network.Kind, note string, err error) {
 	p, err := e.networks.Get(e.o.defaultNetwork())
 	if err != nil {
@@ -210,7 +207,7 @@ func (e *Engine) Network(ctx context.Context) (kind network.Kind, note string, e
 	return kind, note, p.Status(ctx)
 }
 
-// Accel tells what accelerator pods get that do not choose, and why not a better one.
+// Accel returns the accelerator for pods that choose none, with a note if a better one is unavailable.
 func (e *Engine) Accel(ctx context.Context) (accel hypervisor.Accel, note string, err error) {
 	return e.machines.Accel(ctx, hypervisor.Auto)
 }
@@ -223,5 +220,5 @@ func portsOf(r *store.Pod) []Port {
 	return out
 }
 
-// Resolver is the DNS configuration that pods of a kind of network have which give none.
+// Resolver returns the DNS configuration of a kind of network, for pods without their own.
 func Resolver(kind string) network.DNS { return network.Resolver(network.Kind(kind)) }

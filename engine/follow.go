@@ -19,14 +19,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// Adoption is tried again after these times, the last for as long as it takes.
+// Adoption is retried after firstRetry. The wait doubles up to lastRetry.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 30 * time.Second
 )
 
-// follow takes over what the shim tells until the pod is stopped or the engine
-// closed. When the shim dies, another is started.
+// follow handles the shim's events until the pod is stopped or the engine is closed. It replaces a dead shim.
 func (p *pod) follow() {
 	ctx := p.e.ctx
 	p.volumes.Resume(p.files())
@@ -62,7 +61,7 @@ func (p *pod) follow() {
 	}
 }
 
-// hostPorts publishes what a pod of the host's network listens on, until stop is called.
+// hostPorts publishes the ports that a pod of the host's network listens on, until stop is called.
 func (p *pod) hostPorts(ctx context.Context, c *link.Conn) (stop func()) {
 	if !p.snapshot().HostPorts {
 		return func() {}
@@ -82,7 +81,7 @@ func (p *pod) hostPorts(ctx context.Context, c *link.Conn) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// portsPod is a pod and its present shim.
+// portsPod is a pod and its current shim.
 type portsPod struct {
 	p *pod
 	c *link.Conn
@@ -124,7 +123,7 @@ func (h portsPod) Unpublish(ctx context.Context, p store.Port) error {
 	return err
 }
 
-// files are the volumes of files that the pod's containers mount.
+// files returns the volumes of files that the pod's containers mount.
 func (p *pod) files() []store.Files {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +134,7 @@ func (p *pod) files() []store.Files {
 	return all
 }
 
-// shared are the directories of the host that the pod's containers mount.
+// shared returns the directories of the host that the pod's containers mount.
 func (p *pod) shared() []store.Share {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,8 +145,7 @@ func (p *pod) shared() []store.Share {
 	return all
 }
 
-// listen reconciles after each event, and returns when the machine has ended
-// (nil) or the stream has.
+// listen reconciles after each event. It returns nil when the VM has ended, or the stream's error.
 func (p *pod) listen(ctx context.Context, c *link.Conn) error {
 	stream, err := c.Ext.Events(ctx, &shimv1.EventsRequest{})
 	if err != nil {
@@ -173,7 +171,7 @@ func (p *pod) listen(ctx context.Context, c *link.Conn) error {
 	}
 }
 
-// concerns leaves out what changes no container's state.
+// concerns reports whether an event changes the state of a container.
 func concerns(e *shimv1.Event) bool {
 	switch e.GetTopic() {
 	case shimevents.TopicExecAdded, shimevents.TopicExecStarted, shimevents.TopicCreate, shimevents.TopicDelete,
@@ -182,14 +180,13 @@ func concerns(e *shimv1.Event) bool {
 	case shimevents.TopicExit:
 		var exit events.TaskExit
 		if proto.Unmarshal(e.GetEvent().GetValue(), &exit) == nil && exit.ID != exit.ContainerID {
-			return false // of an exec'd process
+			return false // of an exec process
 		}
 	}
 	return true
 }
 
-// end stops a pod whose machine has ended by itself, or whose stop failed half
-// way, and tries until that succeeds.
+// end stops a pod after its VM ended by itself or a stop failed. It retries until the stop succeeds.
 func (p *pod) end(ctx context.Context) {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		stopCtx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
@@ -207,7 +204,7 @@ func (p *pod) end(ctx context.Context) {
 	}
 }
 
-// adopt connects to the pod's shim, starting another if it has died.
+// adopt connects to the pod's shim, and starts a new one if it has died.
 func (p *pod) adopt(ctx context.Context, lost error) error {
 	if err := p.acquire(ctx); err != nil {
 		return err
@@ -224,12 +221,12 @@ func (p *pod) adopt(ctx context.Context, lost error) error {
 	return err
 }
 
-// republish opens the ports again whose listeners died with the old shim.
+// republish opens the ports whose listeners died with the old shim.
 func (p *pod) republish(ctx context.Context, c *link.Conn) error {
 	var errs []error
 	for _, port := range p.snapshot().Ports {
 		if port.Protocol == hostports.UDP {
-			continue // their sockets are the engine's
+			continue // the engine has their sockets
 		}
 		ls, err := network.Listen([]network.Port{network.Port(port)})
 		for _, l := range ls {
@@ -253,7 +250,7 @@ func (p *pod) openDatagrams(ctx context.Context) (net.Conn, error) {
 	return stream.Dial(ctx, s.Socket, s.Token)
 }
 
-// publishDatagrams takes the sockets of UDP over.
+// publishDatagrams takes over UDP sockets.
 func (p *pod) publishDatagrams(listeners []network.Listener) {
 	for _, l := range listeners {
 		if l.UDP == nil {
@@ -265,7 +262,7 @@ func (p *pod) publishDatagrams(listeners []network.Listener) {
 	}
 }
 
-// resumeDatagrams opens the UDP ports again whose sockets ended with an earlier engine.
+// resumeDatagrams opens the UDP ports whose sockets ended with an earlier engine.
 func (p *pod) resumeDatagrams() {
 	for _, port := range p.snapshot().Ports {
 		if port.Protocol != hostports.UDP {

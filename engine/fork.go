@@ -22,21 +22,19 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// Parents gives forks of warm VMs; *parents.Parents is the one of an engine, tests have
-// others.
+// Parents forks parents. The engine uses *parents.Parents; tests have fakes.
 type Parents interface {
 	Fork(ctx context.Context, key parents.Key, c parents.Child) (hypervisor.Record, error)
-	// Want tells that pods with a key are started.
+	// Want announces starts of pods with a key.
 	Want(key parents.Key)
-	// Ready waits until pods with a key are forked.
+	// Ready waits until a parent for the key can be forked.
 	Ready(ctx context.Context, key parents.Key) error
-	// Failed tells that a fork of a key's parent, made before that time, was not up where a
-	// clone was.
+	// Failed reports that a fork made at forked did not come up although a clone did.
 	Failed(key parents.Key, forked time.Time)
 	Close() error
 }
 
-// completeMachines opens templates, and what keeps clones of them warm.
+// completeMachines opens the templates and the parents.
 func (o *Options) completeMachines() error {
 	templates, err := machines.Open(o.Roots, o.Guest, o.Logger, o.Observer)
 	if err != nil {
@@ -66,10 +64,10 @@ func (o *Options) completeMachines() error {
 	return nil
 }
 
-// warmDir is where the sockets of warm VMs lie.
+// warmDir is the directory with the sockets of parents.
 func (o *Options) warmDir() string { return filepath.Join(o.Roots.Instance(o.Instance), "warm") }
 
-// rehearsalNetwork is what a guest sets up that is nobody's yet.
+// rehearsalNetwork returns the network configuration that a parent sets up before it has a pod.
 func (o *Options) rehearsalNetwork(_ context.Context, m hypervisor.VMConfig) (*agentv1.Network, error) {
 	p, err := o.networks.Of(networks.KindOf(m))
 	if err != nil {
@@ -78,8 +76,8 @@ func (o *Options) rehearsalNetwork(_ context.Context, m hypervisor.VMConfig) (*a
 	return guestNetwork(store.NewID(), network.Attachment{Guest: p.Example()}), nil
 }
 
-// Warm has VMs of a kind and a tenant be forked from now on, as they are some time after
-// the first such by themselves, and returns when they are.
+// Warm prepares a parent for VMs of a kind and a tenant, and returns when it can be forked. Without Warm, the
+// engine prepares one some time after the first such start.
 func (e *Engine) Warm(ctx context.Context, r TemplateRequest) error {
 	m, err := e.machineOf(ctx, r)
 	if err == nil && e.parents == nil {
@@ -91,8 +89,7 @@ func (e *Engine) Warm(ctx context.Context, r TemplateRequest) error {
 	return failure.Wrap(err, "keep a VM warm")
 }
 
-// whyNoFork is why the pod is not to be forked, empty if it may be: a fork has a disk, which
-// is empty and of the default size.
+// whyNoFork returns why the pod must not be forked, or "". A fork has an empty disk of the default size.
 func (b *building) whyNoFork() (measure.NotForked, string) {
 	switch {
 	case b.e.parents == nil:
@@ -109,7 +106,7 @@ func (b *building) whyNoFork() (measure.NotForked, string) {
 	return "", ""
 }
 
-// observe tells of the start, which has ended.
+// observe reports the finished start to the Observer.
 func (b *building) observe(err error) {
 	s := measure.Start{VM: measure.Clone, NotForked: b.notForked, Took: time.Since(b.begun), Failed: err != nil}
 	switch {
@@ -126,7 +123,7 @@ func (b *building) observe(err error) {
 	b.e.o.Observer.Started(s)
 }
 
-// copyOf makes the VM of the pod as a fork, with its disk, confined as one that its shim starts.
+// copyOf returns the function that forks the pod's VM and its disk, confined like a VM that the shim starts.
 func (b *building) copyOf(memory *os.File) func(context.Context, string) (hypervisor.Record, error) {
 	return func(ctx context.Context, dir string) (hypervisor.Record, error) {
 		made, err := b.fork(ctx, memory, dir)

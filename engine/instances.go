@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// Instances are the names of this user's other instances.
+// Instances returns the names of this user's other instances.
 func (e *Engine) Instances() ([]string, error) {
 	all, err := store.Instances(e.o.Roots)
 	var others []string
@@ -23,22 +23,20 @@ func (e *Engine) Instances() ([]string, error) {
 	return others, err
 }
 
-// Record is what another instance has written of a pod: of what goes on inside it only
-// its own engine knows.
+// Record is the record of a pod of another instance. Only that instance's engine knows the pod's containers.
 type Record struct {
 	ID      string
 	Record  json.RawMessage // its door's
 	Created time.Time
 	Accel   string
-	Phase   string // as the engine calls it
-	// Starting and Ended tell whether it is not yet, or no more, a running pod.
+	Phase   string // the engine's name for it
+	// Starting and Ended report whether the pod is not yet, or no longer, running.
 	Starting, Ended bool
 	IPs             []string
 	Ports           []Port
 }
 
-// Records are those of another instance's pods. What cannot be read is in damaged, by
-// its pod's id.
+// Records returns the records of another instance's pods. damaged has the errors of unreadable records by pod id.
 func (e *Engine) Records(instance string) (pods []Record, damaged map[string]error, err error) {
 	st, err := store.Open(e.o.Roots, instance)
 	if err != nil {
@@ -55,8 +53,8 @@ func (e *Engine) Records(instance string) (pods []Record, damaged map[string]err
 	return pods, damaged, err
 }
 
-// ReapInstance does for another instance what its own engine does when it starts.
-// While that engine runs, which does so itself, the error matches flock.ErrLocked.
+// ReapInstance reaps for another instance, as its engine does at its start. While that engine runs, the error
+// matches flock.ErrLocked.
 func (e *Engine) ReapInstance(ctx context.Context, instance string) (Reaped, error) {
 	st, err := store.Open(e.o.Roots, instance)
 	if err != nil {
@@ -66,14 +64,14 @@ func (e *Engine) ReapInstance(ctx context.Context, instance string) (Reaped, err
 	if err != nil {
 		return Reaped{}, err
 	}
-	if err := lock.Unlock(); err != nil { // Open takes it
+	if err := lock.Unlock(); err != nil { // Open locks it again
 		return Reaped{}, err
 	}
 	other, err := Open(ctx, Options{
 		Roots: e.o.Roots, Instance: instance, Guest: e.o.Guest, Shim: e.o.Shim, NoForks: true,
 		Logger:    e.log.With("instance", instance),
-		HostPaths: []string{"/"}, // what its records name was checked by its own engine
-		// It starts no pod, and user networks keep nothing for a single one.
+		HostPaths: []string{"/"}, // its own engine has checked the paths in its records
+		// It starts no pod, so no user network is needed.
 		Network: func(network.Kind) (network.Provider, error) { return network.None{}, nil },
 	})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
-// plan is all that can be decided about a pod before anything is made.
+// plan holds the decisions about a pod that can be made before its start.
 type plan struct {
 	PodRequest
 	provider network.Provider
@@ -27,16 +27,16 @@ type plan struct {
 	tenant   string
 }
 
-// scratchSize is that of the pod's disk.
+// scratchSize is the size of the pod's scratch disk, in bytes.
 func (p *plan) scratchSize() int64 { return max(p.ScratchBytes, disks.Default) }
 
-// key says which parent the pod's VM may be a fork of.
+// key returns the key of the parents that the pod's VM may be forked from.
 func (p *plan) key() parents.Key { return parents.Key{Machine: p.machine, Tenant: p.tenant} }
 
 // MaxScratch is the size of a VM's disk slot, in bytes.
 const MaxScratch = 64 << 30
 
-// check refuses what no pod of this engine can be.
+// check refuses requests that this engine cannot serve.
 func (e *Engine) check(r *PodRequest) error {
 	switch {
 	case r.Key == "":
@@ -51,7 +51,7 @@ func (e *Engine) check(r *PodRequest) error {
 	return failure.Wrap(e.paths.Check(r.LogDirectory), "log directory")
 }
 
-// plan decides about a pod. It changes nothing.
+// plan decides about a pod. It has no side effects.
 func (e *Engine) plan(ctx context.Context, r PodRequest) (*plan, error) {
 	p := &plan{PodRequest: r}
 	if e.o.Tenant != nil {
@@ -92,7 +92,7 @@ func (e *Engine) sizeOf(pod sizing.Demand, containers []sizing.Demand) (sizing.S
 	return sizing.SizeOf(pod, containers, e.host, e.defaults)
 }
 
-// quota is a pod's share of the CPUs where its VM has more of them; 0 is none.
+// quota returns a pod's share of the CPUs if its VM has more of them, else 0.
 func quota(size sizing.Size) int64 {
 	if size.Quota <= 0 || size.Quota >= int64(size.VCPUs)*size.Period {
 		return 0
@@ -100,8 +100,7 @@ func quota(size sizing.Size) int64 {
 	return size.Quota
 }
 
-// machineFor is the machine of a pod with so many virtual CPUs and so much memory,
-// in MiB.
+// machineFor returns the configuration of a VM with that many virtual CPUs and that much memory, in MiB.
 func (e *Engine) machineFor(
 	ctx context.Context,
 	vcpus, memory int,

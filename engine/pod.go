@@ -32,14 +32,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// pod is a pod as the engine holds it: its record, its connection to the shim
-// and its containers, all of which can be read again from disk and shim.
+// pod is the engine's state of a pod: its record, its connection to the shim and its containers. All of it can be
+// read again from disk and shim.
 type pod struct {
 	e  *Engine
 	id string
 
-	// op is held by who changes the pod's phase or its set of containers. It
-	// is a channel so that who waits for it can give up.
+	// op is held to change the pod's phase or its set of containers. It is a channel so that a waiting caller can
+	// give up.
 	op chan struct{}
 
 	volumes   *volumes.Set     // of files
@@ -47,35 +47,34 @@ type pod struct {
 	blocks    *blocks.Set      // and its block devices
 	datagrams *datagrams.Relay // of published UDP ports
 
-	// pace holds back what a guest or a shim can have the engine do without an end.
+	// pace limits the rate of work that a guest or a shim can cause.
 	pace *rate.Limiter
 
-	// reconcile is held while the shim's word is taken over.
+	// reconciling is held by reconcile.
 	reconciling sync.Mutex
 
 	mu         sync.Mutex
 	record     store.Pod
 	conn       *link.Conn    // nil when there is no shim
-	renewed    chan struct{} // closed, and another made, when conn, stuck or record change
-	stuck      error         // why the shim could not be replaced when last tried
+	renewed    chan struct{} // closed and replaced when conn, stuck or record change
+	stuck      error         // the last error of starting a new shim
 	paused     bool
-	pauses     uint64 // how often it was
+	pauses     uint64 // how often the VM was paused
 	containers map[string]*container
-	making     map[string]*container // which the shim may have, and nobody sees yet
-	ending     bool                  // its machine has begun to be ended: another shim is of no use
-	gone       bool                  // removed: for who found it before
+	making     map[string]*container // containers that the shim may have and clients do not see yet
+	ending     bool                  // the VM is being ended: it needs no new shim
+	gone       bool                  // removed: for callers that found it before
 }
 
-// container is a container as the engine holds it. Its record is guarded by the
-// pod's mu, but for what never changes: ID, Key, Name, ImageID, Log, Files,
-// StopSignal and Termination.
+// container is the engine's state of a container. The pod's mu guards the record except ID, Key, Name, ImageID,
+// Log, Files, StopSignal and Termination, which never change.
 type container struct {
 	pod *pod
 	store.Stored
-	loaded bool // an earlier engine's, and no shim has told of it yet
+	loaded bool // from an earlier engine, and not yet reported by a shim
 }
 
-// What a guest or a shim tells the engine is taken over so many times a second, and some more at once.
+// The engine handles this many messages of a guest or a shim per second, and this many more in a burst.
 const (
 	guestRate  = 20
 	guestBurst = 200
@@ -97,7 +96,7 @@ func newPod(e *Engine, record *store.Pod) *pod {
 	return p
 }
 
-// volumePod is a pod as its volumes see it.
+// volumePod implements volumes.Pod.
 type volumePod struct{ *pod }
 
 // Up implements volumes.Pod.
@@ -123,7 +122,7 @@ func (p volumePod) Spawn(f func(context.Context)) error {
 	return nil
 }
 
-// sharesPod is a pod as the directories of the host see it that it has.
+// sharesPod implements shares.Pod.
 type sharesPod struct{ *pod }
 
 // Record implements shares.Pod.
@@ -135,7 +134,7 @@ func (p sharesPod) Up() bool {
 	return up && !p.ended()
 }
 
-// Serving implements shares.Pod. A pod that ends has begun to end its server, or has no record any more.
+// Serving implements shares.Pod. It fails if the pod ends: the server may then be ended already, or have no record.
 func (p sharesPod) Serving(process procid.ID) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,7 +153,7 @@ func (p sharesPod) Journal(ctx context.Context) error {
 // Spawn implements shares.Pod.
 func (p sharesPod) Spawn(f func(context.Context)) error { return volumePod(p).Spawn(f) }
 
-// blocksPod is a pod as the block devices of the host see it that it has.
+// blocksPod implements blocks.Pod.
 type blocksPod struct{ *pod }
 
 // Blocks implements blocks.Pod.
@@ -190,7 +189,7 @@ func (p blocksPod) Release(ctx context.Context) error {
 	return err
 }
 
-// acquire takes op, or gives up with ctx.
+// acquire takes op, or returns when ctx ends.
 func (p *pod) acquire(ctx context.Context) error {
 	select {
 	case p.op <- struct{}{}:
@@ -202,15 +201,14 @@ func (p *pod) acquire(ctx context.Context) error {
 
 func (p *pod) done() { <-p.op }
 
-// snapshot is the record as it is now.
+// snapshot returns a copy of the record.
 func (p *pod) snapshot() store.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.record
 }
 
-// ended reports whether the pod's machine has ended, or begun to be ended:
-// what is left is to stop the pod.
+// ended reports whether the pod's VM has ended or is being ended. The pod then only has to be stopped.
 func (p *pod) ended() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -231,8 +229,7 @@ func (p *pod) update(change func(*store.Pod)) error {
 	return nil
 }
 
-// assume is update for what has happened whether or not it can be stored: only
-// the storing fails.
+// assume is like update, but changes the record even if it cannot be stored. The error concerns the storing only.
 func (p *pod) assume(change func(*store.Pod)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -246,14 +243,13 @@ func (p *pod) assumeLocked(change func(*store.Pod)) error {
 	return p.e.store.PutPod(&p.record)
 }
 
-// wake tells those that wait for a change of conn or record; the caller holds mu.
+// wake notifies the goroutines that wait for a change of conn or record; the caller holds mu.
 func (p *pod) wake() {
 	close(p.renewed)
 	p.renewed = make(chan struct{})
 }
 
-// shim returns the connection to the pod's shim, or an error for a pod that
-// has none.
+// shim returns the connection to the pod's shim. It returns an error if there is none.
 func (p *pod) shim() (*link.Conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -278,8 +274,7 @@ func (p *pod) notReady() error {
 	return failure.New(codes.FailedPrecondition, "pod %s is not ready: %s", shortid.Of(p.id), why)
 }
 
-// live returns the connection to the pod's shim. While a shim that has died is
-// being replaced, it waits for the next one.
+// live returns the connection to the pod's shim. It waits while a dead shim is being replaced.
 func (p *pod) live(ctx context.Context) (*link.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()
@@ -308,15 +303,14 @@ func (p *pod) live(ctx context.Context) (*link.Conn, error) {
 	}
 }
 
-// lost says of a failed call that its shim has died, or been let go of, and
-// nobody knows what it did before.
+// lost reports whether a call failed because its shim died or was released. The caller cannot know whether the call
+// took effect.
 func lost(err error) bool {
 	return errors.Is(err, ttrpc.ErrClosed) || errors.Is(err, shim.ErrNotRunning)
 }
 
-// adoptOptions are what another shim is started with: the files that it cannot
-// open itself, and its place in the network. The caller calls closeFiles when it
-// is.
+// adoptOptions returns the options for a new shim: the files that it cannot open itself, and its place in the
+// network. The caller must call closeFiles after the start of the shim.
 func (p *pod) adoptOptions(ctx context.Context) (o shim.Options, closeFiles func(), err error) {
 	r := p.snapshot()
 	o = p.e.shimOptions(&r)
@@ -354,7 +348,7 @@ func (p *pod) adoptOptions(ctx context.Context) (o shim.Options, closeFiles func
 	}, nil
 }
 
-// place is how processes are started in the network that a pod has already.
+// place returns how to start processes in the pod's network.
 func (e *Engine) place(ctx context.Context, r *store.Pod) (func(*exec.Cmd) error, error) {
 	p, err := e.networks.Of(networks.KindOf(r.Machine))
 	if err != nil {
@@ -364,8 +358,8 @@ func (e *Engine) place(ctx context.Context, r *store.Pod) (func(*exec.Cmd) error
 	return a.Start, err
 }
 
-// hasState reports whether a shim could take the pod over: what the machine is
-// made from and how far the sandbox is. The latter goes first when it ends.
+// hasState reports whether a shim could take over the pod. It needs the VM's configuration and the sandbox's state;
+// the latter is removed first at the end.
 func (e *Engine) hasState(id string) bool {
 	for _, name := range []string{layout.Machine, layout.Sandbox} {
 		if _, err := os.Lstat(filepath.Join(e.store.StateDir(id), name)); errors.Is(err, os.ErrNotExist) {
@@ -382,7 +376,7 @@ func (e *Engine) shimOptions(r *store.Pod) shim.Options {
 	}
 }
 
-// release lets go of the pod, which runs on.
+// release closes the connection to the shim. The pod keeps running.
 func (p *pod) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -392,7 +386,7 @@ func (p *pod) release() {
 	}
 }
 
-// find returns the pod that id, or an unambiguous prefix of one, names.
+// find returns the pod with this id, or with an id of which it is a unique prefix.
 func (e *Engine) find(id string) (*pod, error) {
 	if id == "" {
 		return nil, failure.Invalid("no pod sandbox id is given")
@@ -418,7 +412,7 @@ func (e *Engine) find(id string) (*pod, error) {
 	return found, nil
 }
 
-// findContainer returns the container that id, or an unambiguous prefix, names.
+// findContainer returns the container with this id, or with an id of which it is a unique prefix.
 func (e *Engine) findContainer(id string) (*container, error) {
 	if id == "" {
 		return nil, failure.Invalid("no container id is given")
@@ -447,7 +441,7 @@ func (e *Engine) findContainer(id string) (*container, error) {
 	return found, nil
 }
 
-// all returns the pods that may be seen.
+// all returns the visible pods.
 func (e *Engine) all() []*pod {
 	e.mu.Lock()
 	defer e.mu.Unlock()

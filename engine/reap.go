@@ -22,18 +22,17 @@ import (
 
 // Reaped counts what a reap did.
 type Reaped struct {
-	Adopted int      // pods whose shim had died and that have a new one
-	Removed int      // half-made and leftover sandboxes
-	Failed  []string // what could not be undone, to be tried again
+	Adopted int      // pods with a new shim after theirs died
+	Removed int      // unfinished and leftover pods
+	Failed  []string // failures, to be retried
 }
 
-// Found is what Open has done by a Reap of its own.
+// Found returns the result of Open's own Reap.
 func (e *Engine) Found() Reaped { return e.found }
 
-// Reap adopts pods without a shim and undoes what crashes left, of this
-// engine's instance only. It may be called at any time, and Open calls it: what
-// is being made or removed just then is left alone. Its error is of the store
-// as a whole; what failed for one pod is in Reaped.
+// Reap adopts pods without a shim and undoes what crashes left, in this engine's instance only. It may be called at
+// any time, and Open calls it. It skips pods that are being created or removed. Its error concerns the store as a
+// whole; errors of single pods are in Reaped.
 func (e *Engine) Reap(ctx context.Context) (Reaped, error) {
 	var r Reaped
 	names, err := e.store.Names()
@@ -72,8 +71,7 @@ func (e *Engine) Reap(ctx context.Context) (Reaped, error) {
 	}
 	all.Wait()
 	for _, name := range names {
-		// A name without a record: a crash before the first record, or
-		// after the last.
+		// A name without a record is left by a crash before the first record or after the last.
 		if held[name.ID] || e.busy(name.ID) {
 			continue
 		}
@@ -100,8 +98,8 @@ func (e *Engine) Reap(ctx context.Context) (Reaped, error) {
 	return r, nil
 }
 
-// reapAgain reaps for as long as the engine is open, and has the network collect what no pod has:
-// once, and after each reap that has removed something.
+// reapAgain reaps for as long as the engine is open. It also makes the network collect the resources of removed
+// pods, once at first and after each reap that removed something.
 func (e *Engine) reapAgain() {
 	tick := time.NewTicker(cmp.Or(e.o.ReapEvery, time.Minute))
 	defer tick.Stop()
@@ -122,8 +120,7 @@ func (e *Engine) reapAgain() {
 	}
 }
 
-// collect has the pods' network free what no pod has, and tells whether that is to be tried
-// again.
+// collect makes the pods' network free the resources of removed pods. It reports whether to try again.
 func (e *Engine) collect() (again bool) {
 	if e.o.CNI == nil {
 		return false
@@ -141,27 +138,26 @@ func (e *Engine) collect() (again bool) {
 	return err != nil
 }
 
-// reapAtOnce is how many pods are reaped at once, so that one that hangs does not
-// hold up all others.
+// reapAtOnce is how many pods are reaped concurrently, so that one that hangs does not hold up the others.
 const reapAtOnce = 16
 
 type reaped int
 
 const (
 	nothing reaped = iota
-	found          // a pod that goes on
-	adopted        // one with a new shim
+	found          // a pod that keeps running
+	adopted        // a pod with a new shim
 	removed
 )
 
-// reapPod deals with one pod of the disk that the engine does not hold.
+// reapPod reaps one pod on disk that the engine does not hold.
 func (e *Engine) reapPod(ctx context.Context, id string) (reaped, error) {
 	record, err := e.store.Pod(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nothing, nil // removed meanwhile
 	}
 	if err != nil {
-		// Nobody can tell any more what it was: it is ended.
+		// The record no longer says in which state the pod is, so the pod is ended.
 		e.log.Warn("a pod's record is damaged; the pod is removed", "pod", id, "error", err)
 		return removed, e.discard(ctx, id, "")
 	}
@@ -180,17 +176,16 @@ func (e *Engine) reapPod(ctx context.Context, id string) (reaped, error) {
 	return e.adoptPod(ctx, p)
 }
 
-// adoptPod connects to a ready pod's shim, or starts another; a pod whose
-// machine is gone is stopped.
+// adoptPod connects to a ready pod's shim, or starts a new one. It stops a pod without a VM.
 func (e *Engine) adoptPod(ctx context.Context, p *pod) (reaped, error) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	fresh, err := p.connect(ctx)
-	// Seen in any case: it is tried again for as long as the engine lives.
+	// Clients see the pod in any case: the engine keeps trying as long as it lives.
 	e.hold(p)
 	p.resumeDatagrams()
 	e.spawn(p.follow)
-	e.spawn(func() { // which sees to the network again, for as long as the pod is in it
+	e.spawn(func() { // restores the pod's network, and retries as long as the pod is in it
 		if _, err := e.networks.Of(networks.KindOf(p.snapshot().Machine)); err != nil {
 			e.log.Warn("see to a pod's network", "pod", p.id, "error", err)
 		}
@@ -201,13 +196,12 @@ func (e *Engine) adoptPod(ctx context.Context, p *pod) (reaped, error) {
 	return adopted, nil
 }
 
-// connect connects a ready pod to its shim and takes over the shim's word. It
-// reports whether the shim is another one.
+// connect connects a ready pod to its shim and reconciles with it. It reports whether the shim is a new one.
 func (p *pod) connect(ctx context.Context) (fresh bool, err error) {
 	for {
 		c, fresh, err := p.e.reach(ctx, p)
 		if err != nil || c == nil {
-			return false, err // without an error the pod has ended, as its record says now
+			return false, err // without an error the pod has ended, and its record says so
 		}
 		if err = p.reconcile(ctx, c); err == nil {
 			if fresh {
@@ -221,7 +215,7 @@ func (p *pod) connect(ctx context.Context) (fresh bool, err error) {
 			p.mu.Unlock()
 			return fresh, nil
 		}
-		// A shim that was killed just now still takes connections for a moment.
+		// A shim that was just killed still accepts connections for a moment.
 		_ = c.Close()
 		if fresh || !lost(err) || ctx.Err() != nil {
 			return false, err
@@ -233,9 +227,8 @@ func (p *pod) connect(ctx context.Context) (fresh bool, err error) {
 	}
 }
 
-// reach connects to the shim of a ready pod, starting another (fresh) if it
-// has died. A pod that has no state any more, as after a reboot, has ended:
-// there is no connection then, and no error.
+// reach connects to the shim of a ready pod. It starts a new one (fresh) if the shim has died. A pod without state,
+// as after a reboot, has ended: reach then returns no connection and no error.
 func (e *Engine) reach(ctx context.Context, p *pod) (c *link.Conn, fresh bool, err error) {
 	dir := e.store.StateDir(p.id)
 	c, err = e.shims.Connect(ctx, dir)
@@ -259,7 +252,7 @@ func (e *Engine) reach(ctx context.Context, p *pod) (c *link.Conn, fresh bool, e
 	return c, err == nil, err
 }
 
-// discard undoes a pod that nobody has seen, or that cannot be kept.
+// discard undoes a pod that clients have not seen, or that cannot be kept.
 func (e *Engine) discard(ctx context.Context, id, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
 	defer cancel()
@@ -278,8 +271,7 @@ func (e *Engine) discard(ctx context.Context, id, key string) error {
 	return err
 }
 
-// load reads the pod's containers. One without a whole record was never seen
-// and goes.
+// load reads the pod's containers. It drops a container without a complete record: clients have never seen it.
 func (p *pod) load() error {
 	stored, broken, err := p.e.store.Containers(p.id)
 	if err != nil {
@@ -299,21 +291,21 @@ func (p *pod) load() error {
 	return nil
 }
 
-// hold lets a pod be seen.
+// hold makes a pod visible to clients.
 func (e *Engine) hold(p *pod) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.pods[p.id] = p
 }
 
-// busy reports whether the engine holds the pod or is at work on it.
+// busy reports whether the engine holds the pod or works on it.
 func (e *Engine) busy(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.pods[id] != nil || e.working[id]
 }
 
-// work marks an id as being made, or as made no more.
+// work sets whether the pod with this id is being created.
 func (e *Engine) work(id string, on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -16,14 +16,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox"
 )
 
-// maxTermination is what the kubelet takes of a termination message, in bytes.
+// maxTermination is the limit of the kubelet for a termination message, in bytes.
 const maxTermination = 4096
 
-// exitCode is that of a container whose machine ended under it.
+// exitKilled is the exit code of a container that ended with its VM.
 const exitKilled = 137
 
-// reconcile takes over the shim's word on all containers: starts and ends that
-// the engine does not know yet are stored and told.
+// reconcile takes over the shim's status of all containers. It stores and publishes starts and exits that the
+// engine does not know yet.
 func (p *pod) reconcile(ctx context.Context, c *link.Conn) error {
 	p.reconciling.Lock()
 	defer p.reconciling.Unlock()
@@ -38,8 +38,8 @@ func (p *pod) reconcile(ctx context.Context, c *link.Conn) error {
 		if reason == "" {
 			reason = "the machine has ended"
 		}
-		// Before its containers end: who sees that must not try to start them
-		// again in this machine.
+		// This comes before the exits of its containers: a client that sees an exit must not try to restart the
+		// container in this VM.
 		err = p.update(func(r *store.Pod) {
 			if r.Exit == "" {
 				r.Exit = reason
@@ -68,8 +68,8 @@ func (p *pod) reconcile(ctx context.Context, c *link.Conn) error {
 	return err
 }
 
-// dropHalfMade drops the containers that an earlier engine was making when it was killed: they
-// have a record, and known, all that the shim has, is without them.
+// dropHalfMade drops the containers that an earlier engine was creating when it was killed. They have a record, but
+// are not in known, the containers of the shim.
 func (p *pod) dropHalfMade(known map[string]bool) error {
 	p.mu.Lock()
 	var lost []*container
@@ -88,7 +88,7 @@ func (p *pod) dropHalfMade(known map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// take takes over the word on one container.
+// take takes over the status of one container.
 func (p *pod) take(ctx context.Context, c *link.Conn, ctr *container, word *shimv1.ContainerStatus) {
 	state := sandbox.State(word.GetState())
 	started := time.Time{}
@@ -121,7 +121,7 @@ func (p *pod) take(ctx context.Context, c *link.Conn, ctr *container, word *shim
 	if ctr.Termination != nil {
 		err := p.lastWords(ctx, c, ctr)
 		if errors.Is(ctx.Err(), context.Canceled) {
-			return // the engine ends; the next one asks again
+			return // the engine closes; the next one asks again
 		}
 		if err != nil {
 			p.e.log.Warn("copy a container's termination message", "container", ctr.ID, "error", err)
@@ -130,7 +130,7 @@ func (p *pod) take(ctx context.Context, c *link.Conn, ctr *container, word *shim
 	p.setExit(ctr, exit)
 }
 
-// outOfMemory names the limit that a container has met.
+// outOfMemory describes the limit that a container exceeded.
 func (p *pod) outOfMemory(ctr *container) string {
 	own, r := ctr.demand(), p.snapshot()
 	switch {
@@ -143,7 +143,7 @@ func (p *pod) outOfMemory(ctr *container) string {
 		"or set another default (BULKHEAD_DEFAULT_MEMORY, default-memory)", r.MemoryMiB)
 }
 
-// lastWords copies the container's termination message to the host's file.
+// lastWords copies the container's termination message to its file on the host.
 func (p *pod) lastWords(ctx context.Context, c *link.Conn, ctr *container) error {
 	file, err := c.Ext.ReadFile(ctx, &shimv1.ReadFileRequest{
 		ContainerId: ctr.ID, Path: ctr.Termination.Container, Limit: maxTermination,
@@ -169,7 +169,7 @@ func (p *pod) lastWords(ctx context.Context, c *link.Conn, ctr *container) error
 	return err
 }
 
-// setUser takes over who a container's first process is, once.
+// setUser sets the user of a container's first process, once.
 func (p *pod) setUser(ctr *container, u *shimv1.User) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,7 +178,7 @@ func (p *pod) setUser(ctr *container, u *shimv1.User) {
 	}
 }
 
-// setStarted stores and tells that a container has started, once.
+// setStarted stores and publishes the start of a container, once.
 func (p *pod) setStarted(ctr *container, at time.Time) {
 	p.mu.Lock()
 	first := ctr.Started.IsZero()
@@ -194,7 +194,7 @@ func (p *pod) setStarted(ctr *container, at time.Time) {
 	}
 }
 
-// setExit stores and tells that a container has ended, once.
+// setExit stores and publishes the exit of a container, once.
 func (p *pod) setExit(ctr *container, exit store.Exit) {
 	p.mu.Lock()
 	first := ctr.Exit == nil
@@ -210,9 +210,9 @@ func (p *pod) setExit(ctr *container, exit store.Exit) {
 	}
 }
 
-// settle ends every container that has no end yet: its machine is no more.
+// settle records an exit for every container without one, because its VM has ended.
 func (p *pod) settle(at time.Time, reason, message string) {
-	open := map[*container]time.Time{} // when they started
+	open := map[*container]time.Time{} // start times
 	p.mu.Lock()
 	for _, ctr := range p.containers {
 		if ctr.Exit == nil {
@@ -225,7 +225,7 @@ func (p *pod) settle(at time.Time, reason, message string) {
 	}
 }
 
-// container returns the pod's container of that id, or nil.
+// container returns the pod's container with that id, or nil.
 func (p *pod) container(id string) *container {
 	p.mu.Lock()
 	defer p.mu.Unlock()

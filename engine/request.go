@@ -15,84 +15,81 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// PodRequest asks for a pod machine.
+// PodRequest asks for a pod.
 type PodRequest struct {
-	// Key is the name that one pod of the instance at a time has.
+	// Key is unique among the pods of the instance.
 	Key      string
 	Identity Identity
-	// Record is the door's own, JSON, for it to find again.
+	// Record is JSON that the door keeps with the pod or container.
 	Record json.RawMessage
 	Size   Size
-	// Overhead is what the VM may take on the host beside the pod's own.
+	// Overhead is the memory and CPU that the VM may use on the host beyond the pod's own.
 	Overhead store.Overhead
-	// CgroupParent is the group of another's that the pod's on the host is to be in, named from
-	// the top of the hierarchies; empty is one of the engine's own.
+	// CgroupParent is an existing cgroup for the pod's cgroup on the host, as a path from the top of the hierarchy.
+	// Empty means one of the engine's own.
 	CgroupParent string
 
 	Hostname string
 	Sysctls  map[string]string
-	// Network is the kind of network; empty is NetworkUser. What the pod asks of it
-	// follows: ports to publish, its own DNS (nil is the network's), a bandwidth.
+	// Network is the kind of network; empty means NetworkUser. Ports are published, DNS replaces the network's if
+	// it is not nil, and Bandwidth limits the traffic.
 	Network   network.Kind
 	Ports     []network.Port
 	DNS       *network.DNS
 	Bandwidth network.Bandwidth
-	// Accel is the accelerator; empty and Auto are probed.
+	// Accel is the accelerator; the engine probes if it is empty or Auto.
 	Accel hypervisor.Accel
-	// Cold asks for a boot of its own instead of a clone, NoFork for a clone that shares
-	// nothing of its host's process with other pods.
+	// Cold asks for a boot instead of a clone. NoFork asks for a clone that shares no QEMU process memory with
+	// other pods.
 	Cold, NoFork bool
-	// ScratchBytes is what the pod may write to its disk; 0 is the default size.
+	// ScratchBytes is the size of the pod's scratch disk; 0 means the default.
 	ScratchBytes int64
-	// LogDirectory is made for the containers' logs; empty is none.
+	// LogDirectory is created for the containers' logs; it may be empty.
 	LogDirectory string
-	// GiveUp has the start be undone when who asked for it has cancelled that. Nobody else asks for
-	// the same pod then.
+	// GiveUp undoes the start when the client cancels its request. No other client may then ask for the same pod.
 	GiveUp bool
 }
 
-// Identity is what others call the pod. Its Annotations are the user's: the
-// engine's own win over them in what the shim is told.
+// Identity is the pod's identity for clients. Annotations are the user's; the shim gets them together with the
+// engine's own, which take precedence.
 type Identity struct {
 	Name, Namespace, UID string
 	Attempt              uint32
 	Labels, Annotations  map[string]string
 }
 
-// Size is what a pod asks for.
+// Size is the size that a pod asks for.
 type Size = store.Size
 
 // ContainerRequest asks for a container in a pod.
 type ContainerRequest struct {
-	// Key is the name that one container of the pod at a time has, Name what
-	// messages call it.
+	// Key is unique among the containers of the pod. Messages use Name.
 	Key, Name string
-	// Record is the door's own, JSON, for it to find again.
+	// Record is JSON that the door keeps with the pod or container.
 	Record json.RawMessage
-	// Spec is for the guest's runtime; the engine names its cgroup. Its mounts that
-	// are the project's own are those of package containerv1.
+	// Spec is for the guest's runtime; the engine names its cgroup. Mounts of the project's own types are those of
+	// package containerv1.
 	Spec *specs.Spec
-	// Adjust, if not nil, gives the specification of the container that gets this id, in the
-	// place of Spec, whose mounts it has. It may be called again, with another id, for a
-	// container that had to be made again; undo is called if the container is not made.
+	// Adjust, if not nil, returns the specification to use instead of Spec for the container with this id. It must
+	// have Spec's mounts. The engine calls it again, with another id, if it must create the container again. The
+	// engine calls undo if the container is not created.
 	Adjust func(ctx context.Context, id string) (spec *specs.Spec, undo func(), err error)
 	Root   containerv1.Root
-	// Files say where on the host the files lie of the mounts whose source is
-	// containerv1.Files.
+	// Files locate on the host the files for mounts with source containerv1.Files.
 	Files []store.Files
-	// Stdio is where the standard streams lead; a Log's File is a path of the host.
+	// Stdio is the destination of the standard streams. The File of a Log is a path of the host.
 	Stdio containerv1.Stdio
-	// Hooks are run by the engine and not by the guest's runtime: Spec has none.
+	// Hooks are run by the engine, not by the guest's runtime: Spec must have none.
 	Hooks containerv1.Hooks
-	// TTY gives it a terminal.
+	// TTY gives the container a terminal.
 	TTY        bool
 	StopSignal int
-	// Termination is where its last words are and where they go; nil for none.
+	// Termination is the termination message file in the container and on the host; it may be nil.
 	Termination *store.Termination
 }
 
-// check refuses what no container can be, and what does not work yet. It returns the
-// mounts of the specification that are the project's own.
+// check refuses invalid requests and features that do not work yet. It returns the mounts of the specification that
+// are the project's own.
 func (r *ContainerRequest) check() ([]containerv1.Mount, error) {
 	if r.Key == "" || r.Spec == nil || r.Root == nil {
 		return nil, failure.Invalid("a container needs a key, a specification and a root")
@@ -113,7 +110,7 @@ func (r *ContainerRequest) check() ([]containerv1.Mount, error) {
 	return mounts, containerv1.Check(containerv1.Container{Root: r.Root, Mounts: mounts, Stdio: r.Stdio, Hooks: r.Hooks})
 }
 
-// disksOf are the ids of the images whose disks a container gets, the root's first.
+// disksOf returns the ids of the images that a container gets as disks, the root's first.
 func disksOf(root containerv1.Root, mounts []containerv1.Mount) (ids []string) {
 	if root, ok := root.(containerv1.Image); ok {
 		ids = append(ids, root.ID)
@@ -126,7 +123,7 @@ func disksOf(root containerv1.Root, mounts []containerv1.Mount) (ids []string) {
 	return ids
 }
 
-// hasEmptyDirs tells whether one of the mounts lies on the pod's disk.
+// hasEmptyDirs reports whether one of the mounts lies on the pod's scratch disk.
 func hasEmptyDirs(mounts []containerv1.Mount) bool {
 	return slices.ContainsFunc(mounts, func(m containerv1.Mount) bool {
 		dir, ok := m.Source.(containerv1.Dir)
@@ -141,7 +138,7 @@ const (
 	NetworkHostLoopback = network.KindHostLoopback
 )
 
-// ReadPorts reads published ports as network.ParsePorts has them. A host port of 0 is one that is to be chosen.
+// ReadPorts parses published ports like network.ParsePorts. Host port 0 means that the engine chooses one.
 func ReadPorts(texts []string) ([]network.Port, error) {
 	var ports []network.Port
 	for _, text := range texts {
@@ -154,8 +151,8 @@ func ReadPorts(texts []string) ([]network.Port, error) {
 	return ports, nil
 }
 
-// ParsePorts is ReadPorts, in the same order. A host port of 0 becomes a free one at
-// once, so that the pod keeps it when its VM is replaced.
+// ParsePorts is like ReadPorts but chooses a free port for each host port 0. The pod keeps that port when its VM is
+// replaced.
 func ParsePorts(texts []string) ([]network.Port, error) {
 	ports, err := ReadPorts(texts)
 	if err != nil {
@@ -164,16 +161,16 @@ func ParsePorts(texts []string) ([]network.Port, error) {
 	return network.ChooseFree(ports)
 }
 
-// doorPrefix begins the keys of pods that a door in another process has asked for. No
-// Kubernetes namespace, with which other keys begin, has a colon.
+// doorPrefix begins the keys of pods for doors in other processes. Other keys begin with a Kubernetes namespace,
+// which contains no colon.
 const doorPrefix = "door:"
 
-// DoorKey is the key of the pod that a door in another process calls key. A door's
-// name has no slash.
+// DoorKey returns the engine's key of a pod that a door in another process calls key. A door's name must not
+// contain a slash.
 func DoorKey(door, key string) string { return doorPrefix + door + "/" + key }
 
-// Door is the name of the door in another process that has asked for the pod, and the
-// key that it calls the pod by. Both are empty for a pod of the engine's own process.
+// Door returns the name of the door in another process that asked for the pod, and its key there. Both are empty
+// for a pod of the engine's own process.
 func (p *Pod) Door() (door, key string) {
 	rest, ok := strings.CutPrefix(p.Key, doorPrefix)
 	if !ok {

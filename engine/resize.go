@@ -27,11 +27,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// ResizePod resizes a running pod: its VM's memory, what the host lets it have, and
-// what holds for its containers together. The containers' own limits are updated
-// one by one: after this where they grow, before it where they shrink. More CPUs or more
-// memory than the VM can be grown to is refused (ResourceExhausted), and nothing is
-// changed. A nil overhead stays as it is.
+// ResizePod resizes a running pod: its VM's memory, its limits on the host, and the limits of its containers
+// together. The caller updates the containers' own limits one by one: after this where they grow, before it where
+// they shrink. ResizePod refuses sizes that the VM cannot grow to (ResourceExhausted), and changes nothing then. A
+// nil overhead keeps the old one.
 func (e *Engine) ResizePod(ctx context.Context, id string, s Size, overhead *store.Overhead) error {
 	p, err := e.find(id)
 	if err != nil {
@@ -60,13 +59,13 @@ func (p *pod) resize(ctx context.Context, s Size, overhead *store.Overhead) erro
 	return p.become(ctx, &r, size)
 }
 
-// within raises a size to what a VM was started with. It returns a *sizing.TooLargeError for more than
-// the VM can be grown to.
+// within raises a size to the size that a VM started with. It returns a *sizing.TooLargeError if the VM cannot grow
+// to the size.
 func within(size *sizing.Size, m hypervisor.VMConfig) error {
 	if most := m.CanHave(); size.VCPUs > most {
 		return &sizing.TooLargeError{What: "CPUs", Want: int64(size.VCPUs), Have: int64(most), Machine: true}
 	}
-	// A VM that was made with more CPUs than it would be now is held to its share of them.
+	// A VM with more CPUs than the size needs is limited to its share of them.
 	size.VCPUs = max(size.VCPUs, m.VCPUs)
 	size.MemoryMiB = max(size.MemoryMiB, m.Memory)
 	if size.MemoryMiB > m.MaxMem {
@@ -75,8 +74,8 @@ func within(size *sizing.Size, m hypervisor.VMConfig) error {
 	return nil
 }
 
-// become gives the VM and its group on the host a size, and stores next with it. The host allows more before
-// the VM grows, and less after it has shrunk. The caller holds op.
+// become resizes the VM and its cgroup on the host, and stores next with the size. It raises the host's limits
+// before the VM grows, and lowers them after the VM has shrunk. The caller holds op.
 func (p *pod) become(ctx context.Context, next *store.Pod, size sizing.Size) error {
 	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()
@@ -93,7 +92,7 @@ func (p *pod) become(ctx context.Context, next *store.Pod, size sizing.Size) err
 	limits := next.Asked.Limits
 	limits.VCPUs = size.VCPUs
 	if err := resizeMachine(ctx, c, limits, size.MemoryMiB); err != nil {
-		return err // a host that allows more than there is does no harm
+		return err // a higher limit on the host is harmless
 	}
 	if !grows {
 		p.e.groups.Limit(next, memory)
@@ -117,9 +116,9 @@ func resizeMachine(ctx context.Context, c *link.Conn, limits agentv1.PodLimits, 
 	return err
 }
 
-// UpdateContainer changes the limits of a running container, and with them the door's record of it. What is
-// absent in resources stays as it is. The pod grows before its container does, and shrinks after it. An
-// update that needs more than the VM can be grown to is refused (ResourceExhausted), and nothing is changed.
+// UpdateContainer changes the limits of a running container and the door's record of it. Limits that are absent in
+// resources stay. The pod grows before its container and shrinks after it. UpdateContainer refuses sizes that the
+// VM cannot grow to (ResourceExhausted), and changes nothing then.
 func (e *Engine) UpdateContainer(ctx context.Context, id string, resources *specs.LinuxResources, record json.RawMessage) error {
 	c, err := e.findContainer(id)
 	if err != nil {
@@ -162,9 +161,9 @@ func (c *container) update(ctx context.Context, resources *specs.LinuxResources,
 	return errors.Join(err, p.fit(ctx, true))
 }
 
-// fit grows the pod to what its containers need that have not ended, or shrinks it to that if it may. A pod
-// that states a resource is not the sum of its containers, and one that was resized as a whole stays as it
-// is. It returns a *sizing.TooLargeError for more than the VM can be grown to. The caller holds op.
+// fit grows the pod to the needs of its running and created containers, and shrinks it if shrink is set. A pod with
+// stated resources is not sized by the sum of its containers. A pod that was resized as a whole keeps its size. fit
+// returns a *sizing.TooLargeError if the VM cannot grow to the size. The caller holds op.
 func (p *pod) fit(ctx context.Context, shrink bool) error {
 	r := p.snapshot()
 	if r.Asked == nil || r.Sized {
@@ -196,7 +195,7 @@ func (p *pod) fit(ctx context.Context, shrink bool) error {
 	return p.assume(func(record *store.Pod) { record.Cgroup = r.Cgroup })
 }
 
-// grow grows the pod for a container that is being made.
+// grow grows the pod for a container that is being created.
 func (p *pod) grow(ctx context.Context) error {
 	if err := p.acquire(ctx); err != nil {
 		return err
@@ -205,7 +204,7 @@ func (p *pod) grow(ctx context.Context) error {
 	return p.fit(ctx, false)
 }
 
-// refit lets the pod shrink when one of its containers is gone. One that stays as large as it is does no harm.
+// refit shrinks the pod after the removal of a container. A failure is harmless.
 func (p *pod) refit(ctx context.Context) {
 	if up, _ := (volumePod{p}).Up(); !up || p.ended() {
 		return
@@ -220,7 +219,7 @@ func (p *pod) refit(ctx context.Context) {
 	}
 }
 
-// demands are those of the containers that have not ended.
+// demands returns the demands of the containers that have not ended.
 func (p *pod) demands() (all []sizing.Demand) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -243,7 +242,7 @@ func (c *container) demand() sizing.Demand {
 	return c.Demand()
 }
 
-// ask changes what the container asks for, and the pod's own demand by as much, until restore is called.
+// ask changes the demand of the container and of its pod, until restore is called.
 func (c *container) ask(now sizing.Demand) (restore func()) {
 	p := c.pod
 	p.mu.Lock()
@@ -262,9 +261,8 @@ func (c *container) ask(now sizing.Demand) (restore func()) {
 	}
 }
 
-// GrowVolume makes a named volume larger, also while a running pod has it, whose file system grows
-// with it then. It never shrinks. The error of a volume that a pod has which does not run matches
-// named.ErrInUse.
+// GrowVolume grows a named volume. If a running pod has the volume, its file system grows too. Volumes never
+// shrink. The error matches named.ErrInUse if a pod that does not run has the volume.
 func (e *Engine) GrowVolume(ctx context.Context, name string, bytes int64) (named.Volume, error) {
 	v, err := e.named.Grow(ctx, name, bytes)
 	if !errors.Is(err, named.ErrInUse) {
@@ -285,7 +283,7 @@ func (e *Engine) GrowVolume(ctx context.Context, name string, bytes int64) (name
 		return v, err
 	}
 	defer done()
-	// Another may have grown it while this one waited.
+	// Another call may have grown the volume while this one waited.
 	if _, err := e.named.Growable(name, bytes); err != nil {
 		return v, err
 	}
@@ -299,7 +297,7 @@ func (e *Engine) GrowVolume(ctx context.Context, name string, bytes int64) (name
 	return e.named.Get(name)
 }
 
-// holder is a running pod that has the block device at a path, but for one of them.
+// holder returns a running pod other than but that has the block device at path.
 func (e *Engine) holder(path string, but *pod) (*pod, store.Block) {
 	for _, p := range e.all() {
 		if up, _ := (volumePod{p}).Up(); p == but || !up {
@@ -314,8 +312,8 @@ func (e *Engine) holder(path string, but *pod) (*pod, store.Block) {
 	return nil, store.Block{}
 }
 
-// fillVolumes has the file systems of named volumes be as large as their disks: these may have
-// grown since they were mounted last.
+// fillVolumes grows the file systems of named volumes to the size of their disks, which may have grown since the
+// last mount.
 func (p *pod) fillVolumes(ctx context.Context, c *link.Conn, all []store.Block) error {
 	for _, b := range all {
 		volume, ok := containerv1.VolumeOf(b.Asked)

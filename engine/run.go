@@ -21,14 +21,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// startTimeout bounds the start of a pod, the building of a template and a
-// cold boot under emulation included.
+// startTimeout bounds the start of a pod, including the building of a template and a cold boot under emulation.
 const startTimeout = 5 * time.Minute
 
-// StartPod makes and starts a pod and returns its id. The pod is seen by nobody
-// before it is ready, and nothing is left of one that fails. A request for a key
-// that is being started joins that start; for one that is ready it returns its id.
-// The end of ctx ends the wait and not the start, unless r.GiveUp asks for that.
+// StartPod creates and starts a pod and returns its id. Clients see the pod when it is ready; a failed start leaves
+// nothing. A request for a key that is being started joins that start. For a ready pod StartPod returns its id.
+// When ctx ends, the start continues unless r.GiveUp is set.
 func (e *Engine) StartPod(ctx context.Context, r PodRequest) (string, error) {
 	if err := e.check(&r); err != nil {
 		return "", failure.Wrap(err, "pod %s", r.Identity.Name)
@@ -53,7 +51,7 @@ func (e *Engine) StartPod(ctx context.Context, r PodRequest) (string, error) {
 	if err == nil || !r.GiveUp || !givenUp(ctx) {
 		return id, err
 	}
-	// It is over when all has been undone, or it was too late for that.
+	// This returns after the undo, or returns the id if the pod is ready already.
 	return e.do(context.WithoutCancel(ctx), "pod "+r.Key, func(context.Context) (string, error) {
 		if id, err := e.existing(r.Key); id != "" {
 			return id, err
@@ -62,7 +60,7 @@ func (e *Engine) StartPod(ctx context.Context, r PodRequest) (string, error) {
 	})
 }
 
-// givenUp tells whether somebody has cancelled what ctx is of, whose time may also just be up.
+// givenUp reports whether ctx was cancelled. A deadline is no cancellation.
 func givenUp(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
@@ -76,7 +74,7 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 	begun := time.Now()
 	b := &building{e: e, plan: p, begun: begun, mark: begun}
 	made, err := b.build(ctx)
-	var fork *building // that has failed
+	var fork *building // the failed fork
 	for tries := 1; tries < startTries && ctx.Err() == nil && b.mayRetry(err); tries++ {
 		e.log.Warn("a VM failed its pod, which gets another", "pod", r.Key, "forked", b.record.Forked, "error", err)
 		if b.record.Forked {
@@ -101,7 +99,7 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 	e.log.Info("pod started", "pod", r.Key, "id", made.id, "took", time.Since(b.begun))
 	e.emit(Started, made, made.id)
 	e.spawn(made.follow)
-	if fork != nil { // a pod that no VM starts is at fault itself
+	if fork != nil { // the fork is at fault only if another VM can start the pod
 		e.parents.Failed(p.key(), fork.cloned)
 	}
 	if !p.Cold && !p.NoFork && e.parents != nil {
@@ -110,17 +108,16 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 	return made.id, nil
 }
 
-// startTries is how many VMs a pod gets. The third is of another template, if two
-// clones have failed.
+// startTries is how many VMs a start may try. After two failed clones, the third comes from another template.
 const startTries = 3
 
-// mayRetry says of a failed start that another VM may do: a clone where a fork has failed,
-// another where a clone never answers.
+// mayRetry reports whether another VM may succeed: a clone after a failed fork, or another clone if one never
+// answers.
 func (b *building) mayRetry(err error) bool {
 	return err != nil && (b.record.Forked || !b.plan.Cold && failure.Code(err) == codes.DeadlineExceeded)
 }
 
-// existing is the id of the ready pod that has the key already.
+// existing returns the id of the ready pod with the key.
 func (e *Engine) existing(key string) (string, error) {
 	for _, p := range e.all() {
 		r := p.snapshot()
@@ -136,7 +133,7 @@ func (e *Engine) existing(key string) (string, error) {
 	return "", nil
 }
 
-// building is a pod that is being made.
+// building is a pod during its start.
 type building struct {
 	e    *Engine
 	plan *plan
@@ -145,7 +142,7 @@ type building struct {
 	record   store.Pod
 	conn     *link.Conn
 	attached network.Attachment
-	console  string // its last lines, when a step failed
+	console  string // the last lines of the console, after a failed step
 	alone    bool   // not a fork
 
 	notForked measure.NotForked
@@ -153,11 +150,10 @@ type building struct {
 	from *pod // the stopped pod whose disk this one takes over, or nil
 
 	begun, mark time.Time
-	cloned      time.Time // when its VM had been begun
+	cloned      time.Time // when the start of its VM had begun
 }
 
-// build goes through all steps; each registers its undo, on the stack or in
-// the pod's journal, before it is done.
+// build runs all steps. Each registers its undo first, on the stack or in the pod's journal.
 func (b *building) build(ctx context.Context) (made *pod, err error) {
 	defer func() {
 		if err != nil {
@@ -215,7 +211,7 @@ func (b *building) reserve(context.Context) error {
 	return failure.Wrap(err, "reserve")
 }
 
-// closeNetwork closes the engine's copies: shim and machine have their own.
+// closeNetwork closes the engine's copies. The shim and the VM have their own.
 func (b *building) closeNetwork() error {
 	var errs []error
 	for _, l := range b.attached.Listeners {
@@ -231,7 +227,7 @@ func (b *building) closeNetwork() error {
 	return errors.Join(errs...)
 }
 
-// store makes the pod's place on disk and writes what it is to be.
+// store creates the pod's directory and writes its record.
 func (b *building) store(ctx context.Context) error {
 	b.undo.Push("sandbox", func(ctx context.Context) error { return b.e.unwind(ctx, b.record.ID) })
 	if err := b.e.store.MakePod(b.record.ID); err != nil {
@@ -254,9 +250,8 @@ func (b *building) store(ctx context.Context) error {
 	return b.logDirectory()
 }
 
-// predecessor is the newest stopped pod of the plan's UID that has a disk with
-// emptyDirs. It is nil
-// while another pod of the UID is not stopped.
+// predecessor returns the newest stopped pod with the plan's UID and a disk with emptyDirs. It returns nil if
+// another pod of the UID is not stopped.
 func (e *Engine) predecessor(next *plan) *pod {
 	if next.Identity.UID == "" {
 		return nil
@@ -278,8 +273,8 @@ func (e *Engine) predecessor(next *plan) *pod {
 	return last
 }
 
-// inherit takes the predecessor's disk over, with the emptyDirs on it. It comes before
-// the shim, so that a failed start gives the disk back after its VM has ended.
+// inherit takes over the predecessor's disk with its emptyDirs. It runs before the start of the shim, so that a
+// failed start returns the disk after its VM has ended.
 func (b *building) inherit(ctx context.Context) error {
 	if b.from == nil {
 		return nil
@@ -297,8 +292,8 @@ func (b *building) inherit(ctx context.Context) error {
 	return failure.Wrap(err, "take the scratch disk over")
 }
 
-// logDirectory makes the directory of the containers' logs; one that was made
-// and is empty goes with a pod that fails.
+// logDirectory creates the directory of the containers' logs. If the start fails, an empty directory is removed
+// again.
 func (b *building) logDirectory() error {
 	dir := b.plan.LogDirectory
 	if dir == "" {
@@ -306,7 +301,7 @@ func (b *building) logDirectory() error {
 	}
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		b.undo.Push("log directory", func(context.Context) error {
-			// Not empty any more, or gone: somebody else's business.
+			// It may be in use or removed by now.
 			_ = os.Remove(filepath.Clean(dir))
 			return nil
 		})
@@ -319,10 +314,10 @@ func (b *building) logDirectory() error {
 	return failure.Wrap(root.MkdirAll(name, 0o755), "make the log directory")
 }
 
-// totalPhase is all phases together.
+// totalPhase is the sum of all phases.
 const totalPhase = "total"
 
-// finish makes the pod whole.
+// finish stores the pod as ready.
 func (b *building) finish() (*pod, error) {
 	b.record.Phase = store.Ready
 	b.record.Phases = append(b.record.Phases, store.Timing{Name: totalPhase, Took: time.Since(b.begun)})

@@ -34,7 +34,7 @@ import (
 // consoleTail is how many bytes of the console an error carries.
 const consoleTail = 4096
 
-// attach readies the pod's network.
+// attach prepares the pod's network.
 func (b *building) attach(ctx context.Context) (err error) {
 	b.undo.Push("network", func(context.Context) error { return b.closeNetwork() })
 	who := b.plan.Identity
@@ -46,8 +46,7 @@ func (b *building) attach(ctx context.Context) (err error) {
 	return failure.Wrap(err, "network")
 }
 
-// start starts the shim, and with it the machine, which comes up while the
-// rest is made ready.
+// start starts the shim and with it the VM. The VM comes up during the next steps.
 func (b *building) start(ctx context.Context) (err error) {
 	reason, why := b.whyNoFork()
 	b.notForked = reason
@@ -59,7 +58,7 @@ func (b *building) start(ctx context.Context) (err error) {
 	return failure.Wrap(err, "start the shim")
 }
 
-// address waits for the pod's addresses, which its machine did not have to wait for.
+// address waits for the pod's addresses. The VM starts without them.
 func (b *building) address(ctx context.Context) error {
 	if b.attached.Complete == nil {
 		return nil
@@ -67,7 +66,7 @@ func (b *building) address(ctx context.Context) error {
 	return failure.Wrap(b.attached.Complete(ctx, &b.attached), "network")
 }
 
-// create tells the shim what the pod is.
+// create sends the pod's configuration to the shim.
 func (b *building) create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()
@@ -89,8 +88,7 @@ func (b *building) create(ctx context.Context) error {
 	return failure.Wrap(err, "create the sandbox")
 }
 
-// sendScratch gives a pod's scratch disk to its shim, and makes it first if the pod
-// has taken none over.
+// sendScratch sends the scratch disk to the pod's shim. It creates the disk if the pod has none from a predecessor.
 func (e *Engine) sendScratch(ctx context.Context, id string, c *link.Conn, size int64) error {
 	disk, err := e.disks.Make(ctx, id, size)
 	if err != nil {
@@ -101,8 +99,7 @@ func (e *Engine) sendScratch(ctx context.Context, id string, c *link.Conn, size 
 	return failure.Wrap(c.SendFile(ctx, layout.Scratch, disk), "scratch disk")
 }
 
-// boot waits for the machine to be up and its agent to have taken the pod's
-// configuration.
+// boot waits until the VM is up and its agent has accepted the pod's configuration.
 func (b *building) boot(ctx context.Context) error {
 	_, err := b.conn.StartSandbox(ctx, &sandboxv1.StartSandboxRequest{SandboxID: b.record.ID})
 	if err == nil {
@@ -114,7 +111,7 @@ func (b *building) boot(ctx context.Context) error {
 	return failure.Wrap(err, "start the machine")
 }
 
-// forward hands the published ports' listeners to the shim. Sockets of UDP stay with the engine.
+// forward passes the listeners of published ports to the shim. UDP sockets stay in the engine.
 func (b *building) forward(ctx context.Context) error {
 	for _, l := range b.attached.Listeners {
 		entry := store.Port{HostIP: l.HostIP, HostPort: l.HostPort, PodPort: l.PodPort}
@@ -148,11 +145,10 @@ func publishPort(ctx context.Context, c *link.Conn, l network.Listener) error {
 	return err
 }
 
-// portFile is what a published port's socket is called among the files that a shim is sent.
+// portFile is the name of a published port's socket among the files for a shim.
 func portFile(port int) string { return fmt.Sprintf("port-%d", port) }
 
-// config is the sandbox's configuration. The engine's own annotations win over
-// the user's.
+// config returns the sandbox's configuration. The engine's own annotations take precedence over the user's.
 func (b *building) config() sandbox.Config {
 	who := b.plan.Identity
 	all := maps.Clone(who.Annotations)
@@ -184,7 +180,7 @@ func (b *building) config() sandbox.Config {
 	}
 }
 
-// guestNetwork is how the guest sets up its interface, nil if it has none.
+// guestNetwork returns the configuration of the guest's interface, nil if it has none.
 func guestNetwork(id string, a network.Attachment) *agentv1.Network {
 	if a.Guest == nil {
 		return nil
@@ -205,15 +201,14 @@ func (e *Engine) attach(ctx context.Context, p network.Provider, r network.Reque
 	return p.Attach(ctx, r)
 }
 
-// template tells whoever waits for the pod that its template is built first.
+// template announces to the client that the pod's template must be built first.
 func (b *building) template() {
 	if b.e.o.Building != nil {
 		b.e.o.Building(b.plan.Identity.UID)
 	}
 }
 
-// startShim journals and starts the pod's shim, which clones its VM if that is neither to
-// be booted nor can be forked.
+// startShim writes the journal and starts the pod's shim. The shim clones its VM unless it boots or is forked.
 func (b *building) startShim(ctx context.Context, fork bool) (*link.Conn, error) {
 	e, r := b.e, &b.record
 	o := e.shimOptions(r)
@@ -223,7 +218,7 @@ func (b *building) startShim(ctx context.Context, fork bool) (*link.Conn, error)
 		if err != nil {
 			return nil, err
 		}
-		defer t.Release() // the shim has its own descriptors then
+		defer t.Release() // the shim has its own descriptors by then
 		o.Memory, o.State, o.Patience, r.Template = t.Memory, t.State, t.Patience, t.Key
 	}
 	if err := e.groups.Make(ctx, e.store.Journal(r.ID), r, b.plan.Size.MemoryLimit); err != nil {
@@ -242,7 +237,7 @@ func (b *building) startShim(ctx context.Context, fork bool) (*link.Conn, error)
 		r.Owner = &shim.Owner{UID: uid, GID: uid}
 		o.Owner = r.Owner
 	}
-	// Before the shim can exist, the record says how to find and end it.
+	// The record says how to find and end the shim before it can exist.
 	if err := e.store.PutPod(r); err != nil {
 		return nil, err
 	}
@@ -253,8 +248,8 @@ func (b *building) startShim(ctx context.Context, fork bool) (*link.Conn, error)
 	return e.shims.Start(ctx, o)
 }
 
-// consoleTail is the end of the guest's console, for an error. The file
-// belongs to the pod's user, so nothing about it is believed.
+// consoleTail returns the end of the guest's console, for an error. The pod's user owns the file, so its type is
+// checked.
 func (e *Engine) consoleTail(id string) string {
 	if id == "" {
 		return ""

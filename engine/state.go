@@ -13,21 +13,20 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox"
 )
 
-// Pod is a pod as it is at one moment. All of it is the caller's own but Record,
-// which must not be changed.
+// Pod is a snapshot of a pod. The caller owns all of it except Record, which must not be changed.
 type Pod struct {
 	ID, Key string
 	Record  json.RawMessage
 	Created time.Time
-	// Ready says that its VM runs and can be given containers.
+	// Ready reports that its VM runs and accepts containers.
 	Ready bool
 	IPs   []string
 	Ports []Port // published
-	// Containers are oldest first.
+	// Containers are sorted by age, oldest first.
 	Containers []Container
 }
 
-// State is how far a container has come.
+// State is the state of a container.
 type State string
 
 // The states of a container.
@@ -37,7 +36,7 @@ const (
 	ContainerExited  State = "exited"
 )
 
-// Container is a container as it is at one moment. Record must not be changed.
+// Container is a snapshot of a container. Record must not be changed.
 type Container struct {
 	ID, PodID        string
 	Key, Name        string
@@ -45,28 +44,27 @@ type Container struct {
 	ImageID          string
 	State            State
 	Created, Started time.Time
-	Exit             *Exit // nil: it has not ended
+	Exit             *Exit // nil if it has not ended
 	StopSignal       int
 	Log              string      // path, empty for none
-	User             *store.User // of its first process; nil while it is not known
+	User             *store.User // of its first process; nil if unknown
 }
 
-// ReasonCannotRun is an Exit's of a container whose command could not be started. Its code
-// is what a shell would give: 127 for a command that is not there, 126 for one that
-// cannot be executed.
+// ReasonCannotRun is the reason of an Exit if the command could not be started. The code is the shell's: 127 if the
+// command does not exist, 126 if it cannot be executed.
 const ReasonCannotRun = sandbox.ReasonCannotRun
 
-// Exit is how a container ended.
+// Exit describes how a container ended.
 type Exit struct {
 	Code            int
-	Reason, Message string // printable; of hostile origin
+	Reason, Message string // printable; untrusted
 	At              time.Time
 }
 
-// EventKind says what happened.
+// EventKind is the kind of an Event.
 type EventKind int
 
-// What happens to pods and containers.
+// The events of pods and containers.
 const (
 	Created EventKind = iota
 	Started
@@ -74,8 +72,7 @@ const (
 	Deleted
 )
 
-// Event tells that something happened to a container, or to the pod itself when ID
-// is its own. Pod is as it was then.
+// Event reports a change of a container, or of the pod itself if ID is the pod's. Pod is its state at that time.
 type Event struct {
 	Kind EventKind
 	ID   string
@@ -83,8 +80,8 @@ type Event struct {
 	Pod  Pod
 }
 
-// Subscribe tells of every event from now on, to a receiver that may be backlog
-// events behind. The caller closes the subscription.
+// Subscribe returns a subscription to all events from now on. Up to backlog events are buffered. The caller must
+// close it.
 func (e *Engine) Subscribe(backlog int) (*hub.Subscription[Event], error) {
 	sub, err := e.events.Subscribe(backlog)
 	if err != nil {
@@ -97,7 +94,7 @@ func (e *Engine) emit(kind EventKind, p *pod, id string) {
 	e.events.Publish(func() Event { return Event{Kind: kind, ID: id, At: time.Now(), Pod: p.state()} })
 }
 
-// Pods are all pods that may be seen, in no order.
+// Pods returns all visible pods in no particular order.
 func (e *Engine) Pods() []Pod {
 	all := e.all()
 	out := make([]Pod, 0, len(all))
@@ -107,7 +104,7 @@ func (e *Engine) Pods() []Pod {
 	return out
 }
 
-// Pod returns the pod that id, or an unambiguous prefix of one, names.
+// Pod returns the pod with this id, or with an id of which it is a unique prefix.
 func (e *Engine) Pod(id string) (Pod, error) {
 	p, err := e.find(id)
 	if err != nil {
@@ -116,7 +113,7 @@ func (e *Engine) Pod(id string) (Pod, error) {
 	return p.state(), nil
 }
 
-// Container returns the container that id, or an unambiguous prefix of one, names.
+// Container returns the container with this id, or with an id of which it is a unique prefix.
 func (e *Engine) Container(id string) (Container, error) {
 	c, err := e.findContainer(id)
 	if err != nil {
@@ -138,7 +135,7 @@ func (e *Engine) SetContainerRecord(id string, record json.RawMessage) error {
 	return failure.Wrap(c.store(func(r *store.Container) { r.Record = record }), "store container %s", shortid.Of(c.ID))
 }
 
-// state is the pod's with its containers'.
+// state returns a snapshot of the pod and its containers.
 func (p *pod) state() Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,7 +185,7 @@ func (c *container) store(change func(*store.Container)) error {
 	if err := c.pod.e.store.PutContainer(c.pod.id, &next); err != nil {
 		return err
 	}
-	// What never changes is read without the lock, and so not written.
+	// The constant fields are read without the lock, so they must not be written here.
 	c.Record, c.Started = next.Record, next.Started
 	c.SetDemand(next.Demand())
 	return nil

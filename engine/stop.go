@@ -19,9 +19,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/journal"
 )
 
-// StopPod ends a pod's machine, with whatever runs in it, its shim and
-// its network. It succeeds for a pod that is stopped or not there. The end of
-// ctx ends the wait and not the stop.
+// StopPod ends a pod's VM with its containers, its shim and its network. It succeeds if the pod is stopped or does
+// not exist. When ctx ends, StopPod returns and the stop continues.
 func (e *Engine) StopPod(ctx context.Context, id string) error {
 	p, err := e.find(id)
 	if failure.NotFound(err) {
@@ -38,8 +37,7 @@ func (e *Engine) StopPod(ctx context.Context, id string) error {
 	return err
 }
 
-// RemovePod removes a pod and all that it has on disk, stopping it
-// first. It succeeds for one that is not there.
+// RemovePod removes a pod and its data on disk, and stops it first. It succeeds if the pod does not exist.
 func (e *Engine) RemovePod(ctx context.Context, id string) error {
 	p, err := e.find(id)
 	if failure.NotFound(err) {
@@ -56,8 +54,7 @@ func (e *Engine) RemovePod(ctx context.Context, id string) error {
 	return err
 }
 
-// stop makes the pod's phase Stopped. What its containers have written to
-// emptyDirs is on the pod's disk then.
+// stop brings the pod to phase Stopped. Data that containers wrote to emptyDirs is on the scratch disk afterwards.
 func (p *pod) stop(ctx context.Context) error {
 	if err := p.acquire(ctx); err != nil {
 		return err
@@ -66,8 +63,8 @@ func (p *pod) stop(ctx context.Context) error {
 	return p.stopLocked(ctx, true)
 }
 
-// stopLocked is called with op held. With flush the guest writes its caches to a disk
-// that has emptyDirs. Block devices outlive the pod: it unmounts those in any case.
+// stopLocked is called with op held. With flush, the guest writes its caches to a disk with emptyDirs. The guest
+// unmounts block devices in any case, because they outlive the pod.
 func (p *pod) stopLocked(ctx context.Context, flush bool) error {
 	if p.snapshot().Phase != store.Ready {
 		return nil
@@ -96,7 +93,7 @@ func (p *pod) stopLocked(ctx context.Context, flush bool) error {
 	if err := p.assume(func(r *store.Pod) {
 		r.Phase, r.Stopped, r.Phases = store.Stopped, time.Now(), append(r.Phases, parts.took...)
 	}); err != nil {
-		// Whoever reads the old record finds no machine, and stops it again.
+		// A reader of the old record finds no VM, and stops the pod again.
 		p.e.log.Warn("that a pod has stopped could not be written down", "pod", p.id, "error", err)
 	}
 	fault.Point("stop.recorded")
@@ -107,13 +104,13 @@ func (p *pod) stopLocked(ctx context.Context, flush bool) error {
 	return nil
 }
 
-// phases are what the parts of a stop take.
+// phases records the durations of the parts of a stop.
 type phases struct {
 	mu   sync.Mutex
 	took []store.Timing
 }
 
-// begun returns what ends a part of that name.
+// begun starts a part and returns the function that ends it.
 func (p *phases) begun(name string) func() {
 	at := time.Now()
 	return func() {
@@ -123,10 +120,10 @@ func (p *phases) begun(name string) func() {
 	}
 }
 
-// stopPrefix tells the parts of a stop from the phases of the start before it.
+// stopPrefix distinguishes the parts of a stop from the phases of the start.
 const stopPrefix = "stop: "
 
-// measured are the parts as an observer is told of them.
+// measured returns the parts for an Observer.
 func (p *phases) measured() (out []measure.Phase) {
 	for _, t := range p.took {
 		out = append(out, measure.Phase{Name: strings.TrimPrefix(t.Name, stopPrefix), Took: t.Took})
@@ -134,7 +131,7 @@ func (p *phases) measured() (out []measure.Phase) {
 	return out
 }
 
-// timed has each handler be a part.
+// timed wraps each handler as a part of the stop.
 func (p *phases) timed(all journal.Handlers) journal.Handlers {
 	for kind, undo := range all {
 		all[kind] = func(ctx context.Context, args json.RawMessage) error {
@@ -145,11 +142,10 @@ func (p *phases) timed(all journal.Handlers) journal.Handlers {
 	return all
 }
 
-// flushWait is what a guest has to write its caches to its disk.
+// flushWait is the time for a guest to write its caches to its disk.
 const flushWait = 10 * time.Second
 
-// flush ends the machine after its guest has written its caches to its disk. Its
-// failure is no reason not to end the machine.
+// flush asks the guest to write its caches to its disk and end the VM. If it fails, the stop continues.
 func (p *pod) flush(ctx context.Context) {
 	c, err := p.shim()
 	if err != nil {
@@ -162,8 +158,8 @@ func (p *pod) flush(ctx context.Context) {
 	}
 }
 
-// endContainers kills what still runs while there is somebody to tell how it
-// ended. Its failure is no reason not to end the machine.
+// endContainers kills the running containers while the shim can still report their exits. If it fails, the stop
+// continues.
 func (p *pod) endContainers(ctx context.Context) {
 	c, err := p.shim()
 	if err != nil {
@@ -211,7 +207,7 @@ func (p *pod) remove(ctx context.Context) error {
 	}
 	key := p.snapshot().Key
 	if err := p.assume(markRemoving); err != nil {
-		// On a full disk, which this may empty.
+		// The disk may be full, and the removal may free space.
 		p.e.log.Warn("that a pod is being removed could not be written down", "pod", p.id, "error", err)
 	}
 	fault.Point("remove.marked")

@@ -15,14 +15,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// Stream is where the bytes of an exec, an attach, a copy, a port or a console go:
-// package shim/stream dials Socket, with Token, once.
+// Stream identifies the byte stream of an exec, an attach, a copy, a port or a console. Package shim/stream dials
+// Socket once, with Token.
 type Stream struct{ Socket, Token string }
 
-// Scheme is that of streams' URLs.
+// Scheme is the scheme of streams' URLs.
 const Scheme = "bulkhead+unix"
 
-// URL is the stream for a client in another process: "bulkhead+unix://PATH?token=TOKEN".
+// URL returns the stream's URL for a client in another process: "bulkhead+unix://PATH?token=TOKEN".
 func (s Stream) URL() string {
 	u := url.URL{Scheme: Scheme, Path: s.Socket, RawQuery: url.Values{"token": {s.Token}}.Encode()}
 	return u.String()
@@ -40,7 +40,7 @@ func openStream(ctx context.Context, c *link.Conn, req *shimv1.OpenRequest) (Str
 
 // AttachRequest asks for the streams of a running container's own process.
 type AttachRequest struct {
-	Container             string // id, or an unambiguous prefix
+	Container             string // id, or a unique prefix
 	Stdin, Stdout, Stderr bool
 }
 
@@ -56,8 +56,7 @@ func (e *Engine) Attach(ctx context.Context, r AttachRequest) (Stream, error) {
 	return s, failure.Wrap(err, "attach to container %s", c.Name)
 }
 
-// PortForward returns the stream of one connection to a port of the pod: raw bytes,
-// with half close.
+// PortForward returns the stream of one connection to a port of the pod. It carries raw bytes with half close.
 func (e *Engine) PortForward(ctx context.Context, id string, port int) (Stream, error) {
 	p, shim, err := e.live(id)
 	if err != nil {
@@ -70,8 +69,8 @@ func (e *Engine) PortForward(ctx context.Context, id string, port int) (Stream, 
 	return s, failure.Wrap(err, "port-forward to pod %s", shortid.Of(p.id))
 }
 
-// Console returns the stream of the guest's console, from its start and following. A
-// stopped pod's console is the file that Facts names.
+// Console returns the stream of the guest's console from its start; it follows the output. For a stopped pod, read
+// the file in Facts.
 func (e *Engine) Console(ctx context.Context, id string) (Stream, error) {
 	p, c, err := e.live(id)
 	if err != nil {
@@ -81,21 +80,19 @@ func (e *Engine) Console(ctx context.Context, id string) (Stream, error) {
 	return s, failure.Wrap(err, "console of pod %s", shortid.Of(p.id))
 }
 
-// CopyRequest names a place in a container. The container may have ended, as long as
-// its pod's VM runs.
+// CopyRequest names a path in a container. The container may have ended, but its pod's VM must run.
 type CopyRequest struct {
 	ContainerID string
 	Path        string
-	// In takes a tar stream; else one is sent.
+	// In copies a tar stream into the container; otherwise one is sent.
 	In bool
-	// Into says that Path is a directory that takes whatever comes; else the
-	// stream is one tree, which becomes Path where that is no directory.
+	// Into means that Path is a directory for any content of the stream. Otherwise the stream is one tree, which
+	// becomes Path unless that is a directory.
 	Into bool
 }
 
-// Copy returns the stream of a copy. It is framed as a process's: a tar stream is
-// its stdin or stdout, its stderr tells what was left out, and it ends with exit
-// code 0 or with an error.
+// Copy returns the stream of a copy, framed like a process's. The tar stream is its stdin or stdout, and its stderr
+// lists skipped files. It ends with exit code 0 or with an error.
 func (e *Engine) Copy(ctx context.Context, r CopyRequest) (Stream, error) {
 	c, err := e.findContainer(r.ContainerID)
 	if err != nil {
@@ -113,7 +110,7 @@ func (e *Engine) Copy(ctx context.Context, r CopyRequest) (Stream, error) {
 	return s, failure.Wrap(err, "copy of container %s", c.Name)
 }
 
-// live returns a pod that has a shim.
+// live returns a pod and its shim.
 func (e *Engine) live(id string) (*pod, *link.Conn, error) {
 	p, err := e.find(id)
 	if err != nil {
@@ -123,13 +120,10 @@ func (e *Engine) live(id string) (*pod, *link.Conn, error) {
 	return p, shim, err
 }
 
-// DialPort connects to a TCP port of a running pod: on its loopback, or on its
-// address where nothing listens there. The connection can be closed by halves
-// (CloseWrite); ctx bounds the connecting only. Before a byte has been sent,
-// errors are told apart: one that matches syscall.ECONNREFUSED says that nothing
-// listens, one that matches stream.ErrRefused that the connection was tried in
-// vain; with the codes Unavailable, FailedPrecondition and NotFound nobody in the
-// pod could be asked.
+// DialPort connects to a TCP port of a running pod: on its loopback, or on its address if the loopback has no
+// listener. The connection supports half close (CloseWrite); ctx bounds only the connecting. The error matches
+// syscall.ECONNREFUSED if the port has no listener, and stream.ErrRefused if the connection failed otherwise. With
+// the codes Unavailable, FailedPrecondition and NotFound the pod could not be asked.
 func (e *Engine) DialPort(ctx context.Context, id string, port int) (net.Conn, error) {
 	if port < 1 || port > 65535 {
 		return nil, failure.Invalid("connect to port %d of pod %s: not from 1 to 65535", port, shortid.Of(id))
@@ -148,7 +142,7 @@ func (e *Engine) DialPort(ctx context.Context, id string, port int) (net.Conn, e
 func (p *pod) dialPort(ctx context.Context, port uint32) (net.Conn, error) {
 	shim, err := p.live(ctx)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		// Not its code: that would be the pod's, which was not asked.
+		// Not the code of err: it would mean the pod, which was not asked.
 		return nil, failure.New(codes.Unavailable, "%s", failure.Message(err))
 	}
 	if err != nil {
@@ -167,6 +161,6 @@ func (p *pod) dialPort(ctx context.Context, port uint32) (net.Conn, error) {
 	case errors.Is(err, stream.ErrRefused), callCtx.Err() != nil:
 		return nil, err
 	}
-	// Not its cause: a shim that is gone refuses connections too.
+	// Not the cause: a dead shim also refuses connections.
 	return nil, failure.New(codes.Unavailable, "%s", failure.Message(err))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
-// Template is a saved VM on disk, that pods are cloned from.
+// Template is a saved VM on disk. Pods are cloned from it.
 type Template struct {
 	Key              string
 	Bytes            int64 // on disk
@@ -20,12 +20,11 @@ type Template struct {
 	Reason           string // why it was built
 	VCPUs, MemoryMiB int
 	Accel, Network   string
-	// Old says that no pod will be cloned from it any more: the guest, QEMU or the
-	// format is another.
+	// Old reports that no pod will be cloned from it any more: the guest, QEMU or the format has changed.
 	Old bool
 }
 
-// Templates are those on disk.
+// Templates returns the templates on disk.
 func (e *Engine) Templates(ctx context.Context) ([]Template, error) {
 	saved, err := e.machines.List(ctx)
 	if err != nil {
@@ -44,16 +43,15 @@ func (e *Engine) Templates(ctx context.Context) ([]Template, error) {
 	return out, nil
 }
 
-// TemplateRequest asks for the template of the VMs of some pods. Empty is what a pod gets
-// that does not choose.
+// TemplateRequest asks for the template of some pods' VMs. Empty fields select the defaults of a pod.
 type TemplateRequest struct {
 	VCPUs, MemoryMiB int
 	Accel, Network   string
-	// Tenant is whose pods Warm is about. A template is for all.
+	// Tenant is the owner of the pods, for Warm. Templates are shared by all tenants.
 	Tenant string
 }
 
-// EnsureTemplate builds a template, unless it is there, and returns its key.
+// EnsureTemplate builds a template unless it exists, and returns its key.
 func (e *Engine) EnsureTemplate(ctx context.Context, r TemplateRequest) (string, error) {
 	key, err := e.ensureTemplate(ctx, r)
 	if err != nil {
@@ -75,7 +73,7 @@ func (e *Engine) ensureTemplate(ctx context.Context, r TemplateRequest) (string,
 	return t.Key, nil
 }
 
-// machineOf is the machine of the pods that a request is about.
+// machineOf returns the configuration of the VMs of a request's pods.
 func (e *Engine) machineOf(ctx context.Context, r TemplateRequest) (m hypervisor.VMConfig, err error) {
 	kind := network.Kind(r.Network)
 	if kind == "" {
@@ -100,8 +98,7 @@ func (e *Engine) machineOf(ctx context.Context, r TemplateRequest) (m hypervisor
 // removeWait bounds the wait for a template that is being built or opened.
 const removeWait = 2 * time.Minute
 
-// RemoveTemplate removes the template with that key. VMs that were cloned from it
-// run on.
+// RemoveTemplate removes the template with that key. VMs cloned from it keep running.
 func (e *Engine) RemoveTemplate(ctx context.Context, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, removeWait)
 	defer cancel()

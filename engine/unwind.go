@@ -35,15 +35,15 @@ const (
 	undoShares  = "shares"
 )
 
-// networkUndo is what a network is detached with.
+// networkUndo records the network to detach from.
 type networkUndo struct {
 	Kind network.Kind `json:"kind"`
 }
 
-// stopTimeout bounds the end of one machine and its shim.
+// stopTimeout bounds the end of one VM and its shim.
 const stopTimeout = 60 * time.Second
 
-// handlers undo what a pod's journal names. Each is idempotent.
+// handlers returns the functions that undo the entries of a pod's journal. Each is idempotent.
 func (e *Engine) handlers(id string) journal.Handlers {
 	return journal.Handlers{
 		undoNetwork: func(ctx context.Context, args json.RawMessage) error {
@@ -68,11 +68,11 @@ func (e *Engine) handlers(id string) journal.Handlers {
 	}
 }
 
-// endShares ends the process that serves the host's directories.
+// endShares ends the process that serves the host's directories to the pod.
 func (e *Engine) endShares(ctx context.Context, id string) error {
 	r, err := e.store.Pod(id)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // there never was one: it begins when it is on record
+		return nil // no server started: it starts only after the record exists
 	}
 	if err != nil {
 		return err
@@ -82,8 +82,7 @@ func (e *Engine) endShares(ctx context.Context, id string) error {
 	return shares.End(ctx, r.ShareServer)
 }
 
-// endGroup ends a pod's cgroup. One whose last process waits in the kernel for its end is left to a
-// later Reap.
+// endGroup removes a pod's cgroup. If its last process hangs in the kernel, a later Reap removes it.
 func (e *Engine) endGroup(ctx context.Context, id string, args json.RawMessage) error {
 	err := group.End(ctx, args)
 	if errors.Is(err, group.ErrDying) {
@@ -93,8 +92,8 @@ func (e *Engine) endGroup(ctx context.Context, id string, args json.RawMessage) 
 	return err
 }
 
-// giveBack undoes that a pod has taken its predecessor's disk over. While the end of
-// its VM has failed, that may still write to the disk.
+// giveBack returns the disk to the pod's predecessor. It refuses while the pod's VM may still run and write to the
+// disk.
 func (e *Engine) giveBack(ctx context.Context, id string, args json.RawMessage) error {
 	loan, err := disks.LoanOf(args)
 	if err != nil {
@@ -110,7 +109,7 @@ func (e *Engine) giveBack(ctx context.Context, id string, args json.RawMessage) 
 	e.mu.Lock()
 	from := e.pods[loan.From]
 	e.mu.Unlock()
-	if from != nil { // it may be removed just now
+	if from != nil { // a removal may be under way
 		if err := from.acquire(ctx); err != nil {
 			return err
 		}
@@ -124,13 +123,12 @@ func namesShim(pending []journal.Entry) bool {
 	return slices.ContainsFunc(pending, func(entry journal.Entry) bool { return entry.Kind == undoShim })
 }
 
-// endShim asks a pod's shim to end the machine and itself, or ends the machine
-// if there is no shim.
+// endShim asks a pod's shim to end the VM and itself. Without a shim it ends the VM directly.
 func (e *Engine) endShim(ctx context.Context, id string) error {
 	dir := e.store.StateDir(id)
 	c, err := e.shims.Connect(ctx, dir)
 	if errors.Is(err, shim.ErrNotRunning) {
-		// Its machine may live on, whether or not anything tells of it.
+		// The VM may still run, recorded or not.
 		return e.machines.End(ctx, filepath.Join(dir, layout.VM))
 	}
 	if err != nil {
@@ -140,18 +138,18 @@ func (e *Engine) endShim(ctx context.Context, id string) error {
 	_, err = c.ShutdownSandbox(ctx, &sandboxv1.ShutdownSandboxRequest{SandboxID: id})
 	if err != nil {
 		select {
-		case <-c.Done: // it was dying, or did not live to answer
+		case <-c.Done: // the shim died before it answered
 			return e.machines.End(ctx, filepath.Join(dir, layout.VM))
 		default:
 		}
 		return failure.Wrap(err, "end the machine of pod %s", shortid.Of(id))
 	}
-	_ = c.Close() // which is what the shim waits for, that has answered
+	_ = c.Close() // the shim waits for this after its answer
 	return failure.Wrap(c.Ended(ctx), "wait for the end of the shim of pod %s", shortid.Of(id))
 }
 
-// unwind undoes all there is of a pod but its name. What fails stays in the
-// journal, and the pod's directory with it, for the next Reap.
+// unwind undoes everything of a pod but its name. A failed step stays in the journal, and the pod's directory
+// stays, for the next Reap.
 func (e *Engine) unwind(ctx context.Context, id string) error {
 	j := e.store.Journal(id)
 	pending, err := j.Pending(ctx)
@@ -160,7 +158,7 @@ func (e *Engine) unwind(ctx context.Context, id string) error {
 	}
 	undo := e.handlers(id)
 	if !namesShim(pending) {
-		// A damaged journal may have lost the entry, and what a process still uses is not freed.
+		// A damaged journal may have lost the entry. Resources that a process still uses must not be freed.
 		if err := undo[undoShim](ctx, nil); err != nil {
 			return err
 		}
@@ -173,7 +171,7 @@ func (e *Engine) unwind(ctx context.Context, id string) error {
 		return err
 	}
 	fault.Point("unwind.unpinned")
-	// Asked for by the pod's id: a crash may have come before the record.
+	// The leases are found by the pod's id, because a crash may have come before the record.
 	if err := uids.ReleaseAll(e.o.Users, id); err != nil {
 		return err
 	}
@@ -185,20 +183,18 @@ func (e *Engine) unwind(ctx context.Context, id string) error {
 	return e.store.DropPod(id)
 }
 
-// markRemoving is written before a pod's end, so that a crash in the middle
-// ends in its removal.
+// markRemoving marks a pod before its end, so that Reap completes the removal after a crash.
 func markRemoving(r *store.Pod) { r.Phase = store.Removing }
 
 const (
-	// shimPatience is what a shim has to end its pod by itself.
+	// shimPatience is the time for a shim to end its pod by itself.
 	shimPatience = 20 * time.Second
-	// killPatience is for the end of what was killed.
+	// killPatience is the time for killed processes to exit.
 	killPatience = 15 * time.Second
 )
 
-// endPod ends a pod's shim and machine: it asks the shim, and then, whatever
-// that has said or not said, kills what is left of the pod. Its directory is
-// its own user's, so what that tells of an end is not believed.
+// endPod ends a pod's shim and VM. It asks the shim first, and then kills the remaining processes of the pod,
+// whatever the shim answered. The shim's directory belongs to the pod's user, so endPod does not trust files in it.
 func (e *Engine) endPod(ctx context.Context, id string) error {
 	askCtx, cancel := context.WithTimeout(ctx, shimPatience)
 	asked := e.endShim(askCtx, id)
@@ -218,7 +214,7 @@ func (e *Engine) endPod(ctx context.Context, id string) error {
 	}
 	e.log.Warn("a pod did not end by itself", "pod", id, "killed", killed, "error", asked)
 	if killed == 0 && len(owned) == 0 {
-		return asked // nobody knows what became of it
+		return asked // the VM may still run
 	}
 	if err := e.machines.End(killCtx, filepath.Join(e.store.StateDir(id), layout.VM)); err != nil {
 		e.log.Warn("clear up after a machine that was killed", "pod", id, "error", err)
@@ -226,15 +222,14 @@ func (e *Engine) endPod(ctx context.Context, id string) error {
 	return nil
 }
 
-// podUsers are the pod's own users, of which nobody else's process is; none
-// where pods run as the engine's user. They are asked for by the pod's id: a
-// crash may have come before the record.
+// podUsers returns the users that only this pod's processes have. There are none where pods run as the engine's
+// user. They are found by the pod's id, because a crash may have come before the record.
 func (e *Engine) podUsers(id string) ([]int, error) {
 	return uids.Held(e.o.Users, id)
 }
 
-// processOf tells the processes of a pod: all of its own users, or those of the engine's
-// user that say so. A server of the host's directories that can only wait for its end is none.
+// processOf returns a function that recognises the processes of a pod. These are all processes of its users, or
+// those of the engine's user that name the pod. A dying share server does not count.
 func processOf(id string, owned []int) func(pid int) bool {
 	if len(owned) == 0 {
 		return func(pid int) bool { return procid.RunsAs(pid, os.Geteuid()) && saysIt(procid.Args(pid), id) }
@@ -244,8 +239,8 @@ func processOf(id string, owned []int) func(pid int) bool {
 	}
 }
 
-// saysIt reports whether a process of these arguments says that it is the
-// pod's shim or machine. It can lie about nobody but itself.
+// saysIt reports whether the arguments of a process name it as the pod's shim or VM. A process can lie only about
+// itself.
 func saysIt(args []string, id string) bool {
 	if len(args) > 2 && args[0] == "bulkhead-shim" && args[2] == id {
 		return true

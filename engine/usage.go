@@ -17,44 +17,44 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
-// Usage is what a pod's VM and its containers use, live. A guest tells it; numbers
-// are bounded so that sums of them are no negative ones.
+// Usage is the current usage of a pod's VM and containers. The guest reports the numbers; they are capped so that
+// sums do not overflow.
 type Usage struct {
 	At time.Time
-	// MemoryTotal is the VM's, in bytes, and MemoryAvailable what the guest says
-	// that more could be had of it.
+	// MemoryTotal is the VM's memory, and MemoryAvailable the part that the guest reports as available, both in
+	// bytes.
 	MemoryTotal, MemoryAvailable int64
-	Network                      *NetworkUsage // nil: the pod has no interface
-	Cards                        []CardUsage   // of its further interfaces
+	Network                      *NetworkUsage // nil if the pod has no interface
+	Cards                        []CardUsage   // of additional interfaces
 	DiskRead, DiskWritten        uint64        // bytes since the VM's start
-	Volumes                      []VolumeUsage // of the emptyDirs that have been mounted
+	Volumes                      []VolumeUsage // of the mounted emptyDirs
 	Containers                   []ContainerUsage
 }
 
-// NetworkUsage are bytes since the VM's start.
+// NetworkUsage counts bytes since the VM's start.
 type NetworkUsage struct{ Rx, Tx uint64 }
 
-// CardUsage is that of a further interface.
+// CardUsage is the usage of an additional interface.
 type CardUsage struct {
 	Name string
 	NetworkUsage
 }
 
-// VolumeUsage is what lies in an emptyDir, in bytes, and what it may hold: without a limit of its own as much as what it
-// lies on.
+// VolumeUsage is the usage and the capacity of an emptyDir, in bytes. Without a limit of its own, its capacity is
+// the capacity of its file system.
 type VolumeUsage struct {
 	Name                              string
 	Used, Inodes, Capacity, Available uint64
 }
 
-// ContainerUsage is one running container's.
+// ContainerUsage is the usage of one running container.
 type ContainerUsage struct {
 	ID, Name                    string
 	At                          time.Time
-	CPU                         time.Duration // that it has used
-	Memory, WorkingSet, RSS     uint64        // bytes; the working set cannot be had back easily
+	CPU                         time.Duration // in total
+	Memory, WorkingSet, RSS     uint64        // in bytes; the working set cannot be reclaimed easily
 	PageFaults, MajorPageFaults uint64
-	Writable, WritableInodes    uint64 // of its writable layer; the first in bytes
+	Writable, WritableInodes    uint64 // of its writable layer; Writable in bytes
 	Pids                        uint64
 }
 
@@ -63,8 +63,7 @@ const (
 	maxPids    = 1 << 22 // the kernel's bound
 )
 
-// Usage returns what a pod uses. A pod that is paused, or does not run, uses nothing
-// (nil).
+// Usage returns the usage of a pod, or nil if the pod is paused or does not run.
 func (e *Engine) Usage(ctx context.Context, id string) (*Usage, error) {
 	p, err := e.find(id)
 	if err != nil {
@@ -74,12 +73,11 @@ func (e *Engine) Usage(ctx context.Context, id string) (*Usage, error) {
 	return u, failure.Wrap(err, "usage of pod %s", shortid.Of(p.id))
 }
 
-// usageWait bounds the wait for one pod's figures among those of others, whom a
-// guest that does not answer must not keep from being seen.
+// usageWait bounds the wait for each pod in Usages, so that a hanging guest does not hide the others.
 const usageWait = 3 * time.Second
 
-// Usages returns what pods use, by their ids: nil for one that uses nothing. One that
-// does not answer in 3 seconds is left out.
+// Usages returns the usage of pods by id: nil for a pod that is paused or does not run. A pod without an answer
+// within 3 seconds is left out.
 func (e *Engine) Usages(ctx context.Context, ids []string) map[string]*Usage {
 	ctx, cancel := context.WithTimeout(ctx, usageWait)
 	defer cancel()
@@ -102,12 +100,11 @@ func (e *Engine) Usages(ctx context.Context, ids []string) map[string]*Usage {
 	return out
 }
 
-// Memory is what the VMs of pods that are ready have been given, and what they and their
-// shims take of the host's for it, in bytes.
+// Memory is the memory given to the VMs of ready pods, and the host memory that they and their shims use for it, in
+// bytes.
 type Memory struct{ Given, Taken int64 }
 
-// Memory sums up over the pods. It asks no guest. Where the host counts nothing, nothing is
-// taken.
+// Memory sums up over the pods. It calls no guest. Taken is 0 if the host counts nothing.
 func (e *Engine) Memory() (m Memory) {
 	for _, p := range e.all() {
 		r := p.snapshot()
@@ -121,9 +118,9 @@ func (e *Engine) Memory() (m Memory) {
 	return m
 }
 
-// HeldMemory is what of the host's memory ends with a pod's VM, in bytes, as the host counts it: its guest has no say in
-// it. Memory that a fork has of its parent, and has not changed, is not among it. It is false for a pod that has no VM, and where
-// the host does not count.
+// HeldMemory returns the host memory that ends with a pod's VM, in bytes. The host counts it; the guest cannot
+// change the number. Memory that a fork shares with its parent does not count. It returns false if the pod has no
+// VM, or if the host counts nothing.
 func (e *Engine) HeldMemory(id string) (bytes int64, known bool) {
 	p, err := e.find(id)
 	if err != nil {
@@ -136,8 +133,8 @@ func (e *Engine) HeldMemory(id string) (bytes int64, known bool) {
 	return hostcgroup.At(r.Cgroup.Dirs).HeldMemory()
 }
 
-// HostMemory is what a running pod's VM and shim take of the host's memory, in bytes: what ends with them as
-// the host's cgroups count it, or their proportional share where these count nothing. It is 0 if neither is known.
+// HostMemory returns the host memory of a running pod's VM and shim, in bytes. It is the memory that ends with
+// them, or their proportional share if the host's cgroups count nothing. It is 0 if neither is known.
 func (e *Engine) HostMemory(ctx context.Context, id string) (sum int64) {
 	if held, known := e.HeldMemory(id); known {
 		return held
@@ -155,8 +152,8 @@ func (e *Engine) HostMemory(ctx context.Context, id string) (sum int64) {
 	return sum
 }
 
-// HeldDisk is what of the host's disk ends with a pod, in bytes, as the host counts it: what its VM has written, which it may have
-// removed since. Its guest has no say in it. It is 0 for a pod that is not there.
+// HeldDisk returns the host's disk space that ends with a pod, in bytes. It includes files that the VM has removed.
+// The host counts it; the guest cannot change the number. It is 0 for an unknown pod.
 func (e *Engine) HeldDisk(id string) int64 {
 	if _, err := e.find(id); err != nil {
 		return 0
@@ -167,7 +164,7 @@ func (e *Engine) HeldDisk(id string) int64 {
 func (p *pod) usage(ctx context.Context) (*Usage, error) {
 	c, err := p.shim()
 	if err != nil || p.isPaused() {
-		return nil, nil // what has no shim does not run
+		return nil, nil // a pod without a shim does not run
 	}
 	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()
@@ -186,7 +183,7 @@ func (p *pod) usage(ctx context.Context) (*Usage, error) {
 		used := networkUsage(n)
 		u.Network = &used
 	}
-	for _, name := range p.snapshot().Cards { // whatever others the guest tells of
+	for _, name := range p.snapshot().Cards { // the guest may report others
 		at := slices.IndexFunc(res.GetCards(), func(n *shimv1.NetworkStats) bool { return n.GetName() == name })
 		if at >= 0 {
 			u.Cards = append(u.Cards, CardUsage{name, networkUsage(res.GetCards()[at])})

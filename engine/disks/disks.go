@@ -1,7 +1,6 @@
-// Package disks has the pods' scratch disks, which hold the containers' writes and
-// the emptyDirs. A disk lives as long as its pod: the pod's next VM takes it over
-// from the last one, which has ended. What is on a disk is its guest's, and nothing
-// here reads it.
+// Package disks manages the pods' scratch disks, which hold the containers' writes and the emptyDirs. A disk lives
+// as long as its pod: each VM of the pod takes it over from the previous one, which has ended. The guest owns the
+// content of a disk; this package never reads it.
 package disks
 
 import (
@@ -20,22 +19,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
-// Default is the size of the disk of a pod that sets no limit, in bytes.
+// Default is the size of the disk of a pod without a limit, in bytes.
 const Default = 10 << 30
 
-// Undo is the kind of the journal's entries that GiveBack is for.
+// Undo is the kind of the journal's entries for GiveBack.
 const Undo = "scratch"
 
-// Loan is what GiveBack is given.
+// Loan is the argument of GiveBack.
 type Loan struct {
 	From string `json:"from"` // the id of the pod that had the disk
 }
 
-// ErrSize is returned where the disk is of another size than the next one has to be.
+// ErrSize is returned if the disk's size differs from the size that the next pod needs.
 var ErrSize = errors.New("the disk is of another size")
 
-// Disks are those of a store's pods. Calls about one pod are the caller's to put in
-// order.
+// Disks manages the disks of a store's pods. Callers must serialise calls for one pod.
 type Disks struct {
 	Store *store.Store
 	Maker scratch.Maker
@@ -49,10 +47,10 @@ func (d Disks) Has(id string) bool {
 	return err == nil
 }
 
-// Open opens the pod's disk: fs.ErrNotExist.
+// Open opens the pod's disk. The error matches fs.ErrNotExist if there is none.
 func (d Disks) Open(id string) (*os.File, error) { return os.OpenFile(d.path(id), os.O_RDWR, 0) }
 
-// Make opens the disk that the pod has taken over, or makes one of size bytes.
+// Make opens the disk that the pod has taken over, or creates one of size bytes.
 func (d Disks) Make(ctx context.Context, id string, size int64) (*os.File, error) {
 	if !d.Has(id) {
 		if err := d.Maker.Create(ctx, d.path(id), size); err != nil {
@@ -62,7 +60,7 @@ func (d Disks) Make(ctx context.Context, id string, size int64) (*os.File, error
 	return d.Open(id)
 }
 
-// Copy makes the pod's disk as a copy of one whose VM stands still, and opens it.
+// Copy creates the pod's disk as a copy of the disk of a paused VM, and opens it.
 func (d Disks) Copy(id string, from *os.File) (*os.File, error) {
 	if err := scratch.Copy(d.path(id), from); err != nil {
 		return nil, err
@@ -80,9 +78,9 @@ func (d Disks) Drop(id string) error {
 	return err
 }
 
-// Take moves the disk of the pod from, whose VM has ended, to the pod id, which is
-// being started, for size bytes. The journal of id says how to undo it, until id is
-// ready. A disk that has gone is left alone, and so is one of another size: ErrSize.
+// Take moves the disk of the pod from to the pod id, which is being started and needs size bytes. The VM of from
+// must have ended. The journal of id says how to undo it until id is ready. Take does nothing if there is no disk.
+// It returns ErrSize if the size differs.
 func (d Disks) Take(ctx context.Context, from, id string, size int64) error {
 	info, err := os.Lstat(d.path(from))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,7 +102,7 @@ func (d Disks) Take(ctx context.Context, from, id string, size int64) error {
 	return nil
 }
 
-// LoanOf reads the arguments of a journal's entry.
+// LoanOf decodes the arguments of a journal's entry.
 func LoanOf(args json.RawMessage) (l Loan, err error) {
 	if err = json.Unmarshal(args, &l); err == nil && !store.ValidID(l.From) {
 		err = fmt.Errorf("a disk from pod %.80q: not an id", l.From)
@@ -112,8 +110,8 @@ func LoanOf(args json.RawMessage) (l Loan, err error) {
 	return l, err
 }
 
-// GiveBack undoes Take for a pod that was never ready, whose VM has ended. One that
-// was ready keeps its disk. The pod that had it may be gone.
+// GiveBack undoes Take for a pod that was never ready. Its VM must have ended. A pod that was ready keeps its disk.
+// The previous pod may be gone.
 func (d Disks) GiveBack(id string, l Loan) error {
 	if r, err := d.Store.Pod(id); err == nil && r.Phase != store.Starting {
 		return nil

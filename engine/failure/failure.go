@@ -1,6 +1,5 @@
-// Package failure holds the errors of an engine and of what translates for it:
-// one line of text, a gRPC status code for whoever is on the other side of a
-// socket, and the cause for errors.Is.
+// Package failure defines the errors of an engine and its doors: one line of text, a gRPC status code for clients,
+// and the cause for errors.Is.
 package failure
 
 import (
@@ -21,17 +20,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
-// Error is how methods of the engine fail.
+// Error is the error type of the engine's methods.
 type Error struct {
 	Code codes.Code
-	// Text is the part of the message before the cause's.
+	// Text is the part of the message before the cause's message.
 	Text string
 	Err  error
-	// More is for who asks: the last lines of the guest's console.
+	// More is optional detail: the last lines of the guest's console.
 	More string
 }
 
-// Error is one line.
+// Error returns one line.
 func (e *Error) Error() string {
 	switch {
 	case e.Err == nil:
@@ -42,13 +41,13 @@ func (e *Error) Error() string {
 	return e.Text + ": " + Message(e.Err)
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// GRPCStatus is what package status makes of the error.
+// GRPCStatus returns the error as a gRPC status, for package status.
 func (e *Error) GRPCStatus() *status.Status { return status.New(e.Code, e.Error()) }
 
-// Detail is for a user who asks for more than one line.
+// Detail returns more than one line, for users who ask for it.
 func (e *Error) Detail() string {
 	if d, ok := errors.AsType[interface {
 		error
@@ -59,7 +58,7 @@ func (e *Error) Detail() string {
 	return e.More
 }
 
-// Message is the text of err. It leaves out the "rpc error: code = …" that a status prints.
+// Message returns the text of err without the "rpc error: code = …" that a status prints.
 func Message(err error) string {
 	switch e := err.(type) { //nolint:errorlint // the outermost error alone decides how it prints
 	case *Error:
@@ -71,7 +70,7 @@ func Message(err error) string {
 	}
 }
 
-// codeOf lists the codes of causes; the first match counts.
+// codeOf maps causes to codes; the first match counts.
 var codeOf = []struct {
 	err  error
 	code codes.Code
@@ -105,7 +104,7 @@ var codeOf = []struct {
 	{context.Canceled, codes.Canceled},
 }
 
-// Wrap says what failed, with the code of the cause. Nil stays nil.
+// Wrap adds the failed operation to an error and keeps the code of the cause. It returns nil for nil.
 func Wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -113,23 +112,22 @@ func Wrap(err error, format string, args ...any) error {
 	return &Error{Code: Code(err), Text: fmt.Sprintf(format, args...), Err: err}
 }
 
-// New is an error without a cause.
+// New returns an error without a cause.
 func New(c codes.Code, format string, args ...any) error {
 	return &Error{Code: c, Text: fmt.Sprintf(format, args...)}
 }
 
-// Invalid is an error for a request that cannot be right.
+// Invalid returns an error for an invalid request.
 func Invalid(format string, args ...any) error {
 	return New(codes.InvalidArgument, format, args...)
 }
 
-// Unsupported is an error for what a client may ask for and pods in VMs do not
-// have, or not yet.
+// Unsupported returns an error for a feature that clients may ask for, but that pods in VMs lack.
 func Unsupported(format string, args ...any) error {
 	return New(codes.Unimplemented, format, args...)
 }
 
-// Code is the gRPC code of err: that of the first cause with one.
+// Code returns the gRPC code of err: the code of the first cause with one.
 func Code(err error) codes.Code {
 	for _, c := range codeOf {
 		if errors.Is(err, c.err) {
@@ -145,5 +143,5 @@ func Code(err error) codes.Code {
 	return codes.Unknown
 }
 
-// NotFound reports whether err says that what was named is not there.
+// NotFound reports whether err means that the object does not exist.
 func NotFound(err error) bool { return err != nil && Code(err) == codes.NotFound }

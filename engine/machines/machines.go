@@ -1,5 +1,4 @@
-// Package machines decides how the VMs of an engine run, and holds the templates
-// that they are cloned from.
+// Package machines chooses the configuration of an engine's VMs, and holds their templates.
 package machines
 
 import (
@@ -12,66 +11,61 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
-// Source gives VMs; *Templates is the one of an engine, tests have others. Its
-// methods may be called at once.
+// Source provides accelerators and templates. The engine uses *Templates; tests have fakes. Its methods are safe
+// for concurrent use.
 type Source interface {
-	// Accel resolves what is wanted; note says why it is not better.
+	// Accel resolves the requested accelerator; note says why no better one is available.
 	Accel(ctx context.Context, want hypervisor.Accel) (accel hypervisor.Accel, note string, err error)
-	// Template returns the template of a machine, built if it is missing:
-	// building, if not nil, is called before that. The files are shared and stay
-	// open until the caller releases them.
+	// Template returns the template of a VM, and builds it if it is missing. It calls building, if not nil, before
+	// that. The files are shared and stay open until the caller releases them.
 	Template(ctx context.Context, m hypervisor.VMConfig, building func()) (*Template, error)
-	// Answered tells that a clone of m's template was up after a time.
+	// Answered reports that a clone of m's template was up after took.
 	Answered(m hypervisor.VMConfig, took time.Duration)
-	// Failed tells that a clone of the template with that key, m's, was never up.
-	// A template of which two clones in a row fail is condemned: the next Template
-	// builds another.
+	// Failed reports that a clone of m's template with that key did not come up. After two failures in a row, the
+	// template is condemned, and the next Template builds another one.
 	Failed(ctx context.Context, m hypervisor.VMConfig, key string, why error)
-	// End ends the VM whose sockets lie in dir, if there is one.
+	// End ends the VM with its sockets in dir, if there is one.
 	End(ctx context.Context, dir string) error
-	// List tells of the templates on disk.
+	// List returns the templates on disk.
 	List(ctx context.Context) ([]Saved, error)
 	// Remove removes the template with that key.
 	Remove(ctx context.Context, key string) error
-	// Reap clears up after builders of templates that were killed.
+	// Reap removes what killed builders of templates left.
 	Reap(ctx context.Context) error
-	// Close gives the templates' memory back; clones keep theirs.
+	// Close releases the templates' memory; clones keep theirs.
 	Close() error
 }
 
-// Template is a saved VM as a shim clones it. Its files are valid until Release.
+// Template is a saved VM for a shim to clone. Its files are valid until Release.
 type Template struct {
 	Key           string
 	Memory, State *os.File
-	// Patience is what the first answer of a healthy clone may take on this host
-	// now, as shim.Options have it.
+	// Patience is how long the first answer of a healthy clone may take on this host now (shim.Options).
 	Patience time.Duration
-	// Release says that no clone is started from this any more. More calls of it do
-	// nothing.
+	// Release reports that no clone is started from the template any more. Further calls have no effect.
 	Release func()
 }
 
-// What VMs boot with, in MiB: the size of a pod that states no limit, so that the
-// common one need not be grown; a smaller pod gets the next of bootMemory. They can grow to
-// maxMemory, or to the host's memory if their pod is larger: what QEMU keeps for
-// each page that might come weighs 3 MB a VM otherwise.
+// Boot memory and the limit of its growth, in MiB. A pod without limits boots with the first size, so that its VM
+// need not grow. A smaller pod boots with the next one. A VM can grow to maxMemory, or to the host's memory for a
+// larger pod. The limit matters because QEMU's data for pages that may be added takes 3 MB per VM without it.
 var (
 	bootMemory = []int{512, 256}
 	maxMemory  = 4096
 )
 
-// maxVCPUs is how many CPUs a VM can be grown to on a host that has as many, if it is not
-// made with more: each is a thread of QEMU's, also while it is offline.
+// maxVCPUs is how many CPUs a VM can grow to, if it does not start with more and the host has as many. Each is a
+// thread of QEMU, even while it is offline.
 const maxVCPUs = 4
 
-// What every VM of the engine has, whatever its pod: templates are kept for each
-// combination of the rest.
+// All VMs of the engine have the same numbers of slots. There is a template for each combination of the rest.
 const (
-	diskSlots = 12 // images of one pod, and what is writable
+	diskSlots = 12 // images of one pod, and writable disks
 	rwSlots   = 5  // the scratch disk, and block devices
 )
 
-// Of is the machine of a pod of that size; common is the memory of a pod that states no limit, in MiB.
+// Of returns the configuration of a VM for a pod of that size. common is the memory of a pod without limits, in
+// MiB.
 func Of(
 	b guest.Bundle, h sizing.Host, vcpus, memory, common int, accel hypervisor.Accel, net hypervisor.Network,
 ) hypervisor.VMConfig {
@@ -83,8 +77,7 @@ func Of(
 	}
 }
 
-// memoryClass is what the VM of a pod of that size boots with, and what it can be
-// grown to.
+// memoryClass returns the boot memory of a VM for a pod of that size, and the memory that it can grow to.
 func memoryClass(memory, common int, h sizing.Host) (boot, most int) {
 	boot = bootMemory[len(bootMemory)-1]
 	for _, m := range append([]int{common}, bootMemory...) {

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/probe"
 )
 
-// prober has one probe at a time: all pods that start meanwhile share its verdict.
+// prober runs one probe at a time. All pods that start meanwhile share its result.
 type prober struct {
 	probe.Prober
 	mu sync.Mutex

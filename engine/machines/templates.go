@@ -21,12 +21,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/ready"
 )
 
-// buildTimeout bounds the building of a template: a cold boot, under emulation
-// and beside others.
+// buildTimeout bounds the building of a template: a cold boot under emulation on a busy host.
 const buildTimeout = 2 * time.Minute
 
-// Templates are the templates of this host, which QEMU clones. The memory of each is
-// held until Close, or until it is removed and no clone is being started from it.
+// Templates holds the templates of this host, which QEMU clones. The memory of a template is held until Close, or
+// until it is removed and no clone is being started from it.
 type Templates struct {
 	qemu   qemu.Driver
 	driver hypervisor.Driver
@@ -36,25 +35,25 @@ type Templates struct {
 	log    *slog.Logger
 	told   measure.Observer
 
-	// build is held while a template is opened or built, so that pods that
-	// need the same one do not hash and build it at once.
+	// build is held while a template is opened or built, so that concurrent pods do not hash and build the same
+	// one.
 	build sync.Mutex
 
 	mu   sync.Mutex
 	open map[hypervisor.VMConfig]*heldTemplate
 }
 
-// heldTemplate is a template that is open.
+// heldTemplate is an open template.
 type heldTemplate struct {
 	*template.Template
 	memory   *os.File
-	pace     pace.Pace // of clones, from their start to their being up
-	failures int       // of clones since the last one that was up; guarded by mu
-	users    int       // starts that have its files; guarded by mu
-	dropped  bool      // closed with the last user; guarded by mu
+	pace     pace.Pace // of clones, from their start until they are up
+	failures int       // failed clones since the last good one; guarded by mu
+	users    int       // starts that use its files; guarded by mu
+	dropped  bool      // close after the last user; guarded by mu
 }
 
-// Open finds QEMU and the templates in roots. The guest is what they boot.
+// Open finds QEMU and the templates in roots. b is the guest bundle of the templates.
 func Open(roots dirs.Roots, b guest.Bundle, log *slog.Logger, o measure.Observer) (*Templates, error) {
 	driver, err := qemu.New()
 	if err != nil {
@@ -83,10 +82,10 @@ func Open(roots dirs.Roots, b guest.Bundle, log *slog.Logger, o measure.Observer
 	return h, nil
 }
 
-// QEMU is what clones the templates.
+// QEMU returns the driver that clones the templates.
 func (h *Templates) QEMU() qemu.Driver { return h.qemu }
 
-// Accel resolves a wish by the probe.
+// Accel resolves the requested accelerator by a probe.
 func (h *Templates) Accel(ctx context.Context, wish hypervisor.Accel) (hypervisor.Accel, string, error) {
 	accel, verdict, err := h.prober.resolve(ctx, wish)
 	if err != nil {
@@ -99,7 +98,7 @@ func (h *Templates) Accel(ctx context.Context, wish hypervisor.Accel) (hyperviso
 	return accel, note, nil
 }
 
-// Template opens or builds a template. A miss is logged with its reason.
+// Template opens or builds a template. It logs why a template was missing.
 func (h *Templates) Template(ctx context.Context, m hypervisor.VMConfig, building func()) (*Template, error) {
 	t, built, err := h.template(ctx, m, building)
 	switch {
@@ -150,16 +149,15 @@ func (h *Templates) template(ctx context.Context, m hypervisor.VMConfig, buildin
 	return h.out(held), why != nil, nil
 }
 
-// Of the first answer of a clone: how many times what is expected it may take, and
-// the bounds of that. It may be tight: who is given up too early gets another
-// clone, which has twice the time.
+// The patience for the first answer of a clone is a multiple of the expected time, within bounds. It may be tight:
+// a clone that is given up early is replaced by another one, with twice the time.
 const (
 	patienceTimes = 3
 	leastPatience = 1500 * time.Millisecond
 	mostPatience  = 4 * time.Second
 )
 
-// out is what a clone is made of. It is called with mu held.
+// out returns the parts of a clone. It is called with mu held.
 func (h *Templates) out(t *heldTemplate) *Template {
 	patience := min(max(patienceTimes*t.pace.Expect(pace.Load()), pace.Stretch(leastPatience)), pace.Stretch(mostPatience))
 	t.users++
@@ -174,8 +172,8 @@ func (h *Templates) out(t *heldTemplate) *Template {
 	}
 }
 
-// drop has no more clones be started from m's template. A start that has just taken it
-// goes on with it. It is called with mu held.
+// drop makes sure that no more clones start from m's template. A start that already uses it continues. It is called
+// with mu held.
 func (h *Templates) drop(m hypervisor.VMConfig, t *heldTemplate) {
 	delete(h.open, m)
 	t.dropped = true
@@ -202,8 +200,7 @@ func (h *Templates) Answered(m hypervisor.VMConfig, took time.Duration) {
 	}
 }
 
-// mostFailures is how many clones in a row may fail before their template is
-// condemned.
+// mostFailures is how many clones in a row may fail before their template is condemned.
 const mostFailures = 2
 
 // Failed implements Source.
@@ -231,7 +228,7 @@ func (h *Templates) Failed(ctx context.Context, m hypervisor.VMConfig, key strin
 	h.log.Warn("template condemned, the next start builds another", "key", key, "condemned", n, "error", why)
 }
 
-// held is the open template of m, until somebody removes it from the store.
+// held returns the open template of m, unless it was removed from the store.
 func (h *Templates) held(m hypervisor.VMConfig) *Template {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -246,7 +243,7 @@ func (h *Templates) held(m hypervisor.VMConfig) *Template {
 	return h.out(t)
 }
 
-// End ends whatever machine has its sockets in dir.
+// End ends the VM with its sockets in dir.
 func (h *Templates) End(ctx context.Context, dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -254,18 +251,17 @@ func (h *Templates) End(ctx context.Context, dir string) error {
 	return h.driver.End(ctx, dir)
 }
 
-// Reap clears up after builders of templates that were killed.
+// Reap removes what killed builders of templates left.
 func (h *Templates) Reap(ctx context.Context) error { return h.store.Reap(ctx) }
 
 // Saved is a template on disk.
 type Saved struct {
 	template.Info
-	// Old says that no VM will be cloned from it any more: the guest, QEMU or the
-	// format is another.
+	// Old reports that no VM will be cloned from it any more: the guest, QEMU or the format has changed.
 	Old bool
 }
 
-// List tells of the templates on disk.
+// List returns the templates on disk.
 func (h *Templates) List(ctx context.Context) ([]Saved, error) {
 	infos, err := h.store.List()
 	if err != nil {
@@ -279,7 +275,7 @@ func (h *Templates) List(ctx context.Context) ([]Saved, error) {
 	return list, nil
 }
 
-// Remove removes the template with that key. VMs that were cloned from it run on.
+// Remove removes the template with that key. VMs cloned from it keep running.
 func (h *Templates) Remove(ctx context.Context, key string) error {
 	err := h.store.Remove(ctx, key)
 	h.mu.Lock()
@@ -292,8 +288,7 @@ func (h *Templates) Remove(ctx context.Context, key string) error {
 	return err
 }
 
-// Close gives the templates' memory back, that of one in use when it is released;
-// clones keep theirs.
+// Close releases the templates' memory, or lets the last user release it. Clones keep theirs.
 func (h *Templates) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

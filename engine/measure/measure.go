@@ -1,65 +1,64 @@
-// Package measure is what an engine tells whoever counts what it does.
+// Package measure defines the events that an engine reports for metrics.
 package measure
 
 import "time"
 
-// Observer counts. Its methods are called at once, and from the midst of starts: they
-// must not block.
+// Observer receives the engine's measurements. Its methods are called concurrently, also during starts, and must
+// not block.
 type Observer interface {
-	// Started tells of a pod's start that has ended, well or not.
+	// Started reports the end of a pod's start, successful or not.
 	Started(s Start)
-	// Stopped tells what the parts of a pod's stop took, of which some run at once.
+	// Stopped reports the durations of the parts of a pod's stop. Some parts run concurrently.
 	Stopped(parts []Phase)
-	// Count tells that something has happened n times.
+	// Count reports that an event has happened n times.
 	Count(e Event, n int)
 }
 
-// VM is how a pod's VM was made.
+// VM is the way in which a pod's VM was started.
 type VM string
 
-// The ways of making VMs.
+// The ways of starting VMs.
 const (
 	Fork  VM = "fork"
 	Clone VM = "clone"
 	Boot  VM = "boot"
 )
 
-// Start is the start of a pod. It may have taken several VMs, of which it tells the last.
+// Start describes the start of a pod. If it took several VMs, it describes the last one.
 type Start struct {
 	VM VM
-	// NotForked is empty for a fork, and for a VM that was to be booted.
+	// NotForked is empty for a fork and for a boot on request.
 	NotForked NotForked
 	Took      time.Duration
-	// Phases are those that were done, in their order.
+	// Phases are the completed phases, in order.
 	Phases []Phase
 	Failed bool
 }
 
-// Phase is one step of a start or a stop, and what it cost.
+// Phase is one step of a start or a stop, and its duration.
 type Phase struct {
 	Name string
 	Took time.Duration
 }
 
-// NotForked is why a VM was no fork.
+// NotForked is the reason why a VM is not a fork.
 type NotForked string
 
 // The reasons.
 const (
-	Off      NotForked = "off"       // the engine keeps no VM warm
+	Off      NotForked = "off"       // the engine keeps no parents
 	Asked    NotForked = "asked"     // the pod asks for a clone
-	Retry    NotForked = "retry"     // another VM has failed the pod
-	Disk     NotForked = "disk"      // the pod has a disk that no fork can have
-	NoParent NotForked = "no-parent" // no VM of its kind is warm
-	Broken   NotForked = "broken"    // the fork has failed
+	Retry    NotForked = "retry"     // another VM failed in this start
+	Disk     NotForked = "disk"      // the pod's disk cannot be a fork's
+	NoParent NotForked = "no-parent" // there is no parent for the pod
+	Broken   NotForked = "broken"    // the fork failed
 )
 
-// Event is something that an engine counts.
+// Event is an event that the engine counts.
 type Event int
 
-// What an engine counts. A template that is asked for is there (hit), or is built, or
-// neither. A warm VM that is renewed has taken the place of another one. A leak is what a
-// process that was killed has left behind.
+// The events. For each request, a template exists (hit), is built, or fails. A renewed parent has replaced another
+// one. A leak is what a killed process left behind.
 const (
 	TemplateHit Event = iota
 	TemplateBuilt
@@ -71,10 +70,10 @@ const (
 	LeakAdopted
 	LeakRemoved
 	LeakFailed
-	Events // how many there are
+	Events // the number of events
 )
 
-// Nobody counts nothing.
+// Nobody ignores all measurements.
 type Nobody struct{}
 
 // Started implements Observer.
