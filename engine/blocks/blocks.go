@@ -1,7 +1,6 @@
-// Package blocks has block devices of the host, and files that stand for them, in the disk slots
-// of a pod's VM. The host never mounts one, and reads nothing of it. Whoever has one holds a lock
-// on its open file, which the VM's process has too: the lock lives as long as the VM has the
-// disk, whoever else dies.
+// Package blocks attaches block devices of the host, and files used as such, to the disk slots of a pod's VM. The
+// host neither mounts nor reads them. Each open file holds a lock. The VM's process shares the open file, so the
+// lock lives as long as the VM has the disk, even if other processes die.
 package blocks
 
 import (
@@ -23,18 +22,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
-// Pod is what block devices are a pod's.
+// Pod is the interface to the pod.
 type Pod interface {
-	// Blocks are the block devices of all its containers but one.
+	// Blocks returns the block devices of all its containers but one.
 	Blocks(but string) []store.Block
-	// Holder is another pod that runs and has the block device at a path, NAMESPACE/NAME; empty for
-	// none that is known.
+	// Holder returns the NAMESPACE/NAME of another running pod that has the block device at path, or "" if unknown.
 	Holder(path string) string
-	// Release has the pod's VM let go of the block devices that none of its containers uses.
+	// Release asks the pod's VM to release the block devices that no container uses.
 	Release(ctx context.Context) error
 }
 
-// Set is the block devices of one pod. Its methods may be called at once.
+// Set manages the block devices of one pod. Its methods are safe for concurrent use.
 type Set struct {
 	pod     Pod
 	volumes *named.Store
@@ -42,14 +40,14 @@ type Set struct {
 	turn    chan struct{}
 }
 
-// New returns the block devices of a pod, some of which may be volumes with names. By their paths
-// no pod gets these, nor what else is Bulkhead's own by the rules.
+// New returns the block devices of a pod, which may include named volumes. The rules refuse paths of named volumes
+// and of other directories of Bulkhead.
 func New(pod Pod, volumes *named.Store, rules place.Rules) *Set {
 	return &Set{pod: pod, volumes: volumes, rules: rules, turn: make(chan struct{}, 1)}
 }
 
-// Turn waits until no other container with block devices is being made or removed: a device that
-// one of them lets go of must not be counted on by the next. Done lets the next one begin.
+// Turn waits until no other container with block devices is being created or removed, because a new container must
+// not count on a device that a removal releases. done ends the turn.
 func (s *Set) Turn(ctx context.Context, all []store.Block) (done func(), err error) {
 	if len(all) == 0 {
 		return func() {}, nil
@@ -62,8 +60,7 @@ func (s *Set) Turn(ctx context.Context, all []store.Block) (done func(), err err
 	}
 }
 
-// Of are the block devices that a root and mounts are of, without repetition, each by the path
-// where it is. The root's comes first.
+// Of returns the block devices of root and mounts by path, without duplicates. The root's comes first.
 func (s *Set) Of(ctx context.Context, root containerv1.Root, mounts []containerv1.Mount) (all []store.Block, err error) {
 	if source, ok := root.(containerv1.Block); ok {
 		mounts = append([]containerv1.Mount{{Destination: "/", Source: source}}, mounts...)
@@ -86,19 +83,19 @@ func (s *Set) Of(ctx context.Context, root containerv1.Root, mounts []containerv
 			return nil, failure.Invalid("mount at %s: block device %.200q is mounted with its file system, and without", m.Destination, path)
 		default:
 			all[at].ReadOnly = all[at].ReadOnly && one.ReadOnly
-			all[at].Device = max(all[at].Device, one.Device) // find has them equal, where both are said
+			all[at].Device = max(all[at].Device, one.Device) // equal by find if both are set
 		}
 	}
 	return all, nil
 }
 
-// Name is what a block device is called in the VM.
+// Name returns the name of a block device in the VM.
 func Name(b store.Block) string {
 	sum := sha256.Sum256([]byte(b.Path))
 	return "volume-" + hex.EncodeToString(sum[:8])
 }
 
-// find is the path without links of a block device, or of the disk of a volume.
+// find returns the path of a block device or of a volume's disk, without links.
 func (s *Set) find(ctx context.Context, source containerv1.Block) (string, error) {
 	volume, ok := containerv1.VolumeOf(source.Name)
 	if !ok {
@@ -122,8 +119,8 @@ func (s *Set) find(ctx context.Context, source containerv1.Block) (string, error
 	return filepath.EvalSymlinks(s.volumes.Image(volume))
 }
 
-// Named is a specification whose mounts of block devices have the VM's names for them. What is
-// to be read only cannot be written, also where the VM has the disk writable.
+// Named returns the specification with the VM's names for block devices. A read-only mount cannot be written, even
+// if the VM's disk is writable.
 func (s *Set) Named(ctx context.Context, spec *specs.Spec, all []store.Block) (*specs.Spec, error) {
 	if len(all) == 0 {
 		return spec, nil
@@ -159,7 +156,7 @@ func readOnly(m *containerv1.Mount, block *containerv1.Block) {
 	m.Options = append(slices.DeleteFunc(m.Options, func(o string) bool { return o == "rw" }), "ro")
 }
 
-// heldBy has an error that matches ErrInUse tell which pod has the block device.
+// heldBy adds the pod that has the block device to an error that matches ErrInUse.
 func (s *Set) heldBy(err error, b store.Block) error {
 	if !errors.Is(err, ErrInUse) {
 		return err

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
-// find is the path without links of a disk, which is there: the block device with that number,
-// or any disk for 0.
+// find returns the path of an existing disk, without links. It must be the block device with that number, or any
+// disk for 0.
 func find(ctx context.Context, path string, device uint64) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", failure.Invalid("volume %.200q is not an absolute path", path)
@@ -35,8 +35,8 @@ func find(ctx context.Context, path string, device uint64) (string, error) {
 	return n.Path, nil
 }
 
-// nodeOf is the kernel's own node of a block device, or the one at path where the caller cannot have that one:
-// a lock on another node of the same device would keep nobody from it.
+// nodeOf returns the kernel's own node of a block device, or path if the caller cannot open that. Locks on
+// different nodes of a device do not exclude each other.
 func nodeOf(number uint64, path string) string {
 	at := fmt.Sprintf("/sys/dev/block/%d:%d/uevent", unix.Major(number), unix.Minor(number))
 	data, err := os.ReadFile(at)
@@ -58,7 +58,7 @@ func nodeOf(number uint64, path string) string {
 	return path
 }
 
-// judge reports whether a path is that of a block device, and refuses what is no disk.
+// judge reports whether path is a block device, and refuses files that are not disks.
 func judge(path string, number uint64) (device bool, err error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -76,7 +76,7 @@ func kindOf(fd int, path string, number uint64) (device bool, err error) {
 	return isDisk(st.Mode, st.Rdev, path, number)
 }
 
-// isDisk refuses what is no disk, or not the block device with the number that was asked for.
+// isDisk refuses files that are not disks, and block devices with another number than the requested one.
 func isDisk(mode uint32, rdev uint64, path string, number uint64) (device bool, err error) {
 	switch kind := mode & unix.S_IFMT; {
 	case number != 0 && (kind != unix.S_IFBLK || rdev != number):

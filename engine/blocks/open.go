@@ -15,37 +15,33 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
-// ErrInUse is matched by the errors of a block device that somebody else has: another pod, or
-// the host, which has mounted it.
+// ErrInUse is matched if another pod has the block device, or if the host has mounted it.
 var ErrInUse = errors.New("in use")
 
 func inUse(path, by string) error {
 	return &failure.Error{Code: codes.FailedPrecondition, Text: fmt.Sprintf("volume %.200q: %s", path, by), Err: ErrInUse}
 }
 
-// sector is what the length of a disk is a multiple of, in bytes.
+// sector is the unit of a disk's length, in bytes.
 const sector = 512
 
 const (
-	// lastWait is how long a disk is waited for: a VM that had it may be about to end.
+	// lastWait bounds the wait for a disk, because the VM that has it may be ending.
 	lastWait = 3 * time.Second
-	// retry is how often it is tried again meanwhile. The end of a lock that may never end
-	// has no event.
+	// retry is the interval between attempts. There is no event for the end of a lock.
 	retry = 10 * time.Millisecond
 )
 
-// Disk is an open block device, or a file that stands for one, with a lock on it: an exclusive
-// one, or with others that only read. A block device that is open to be written cannot be mounted
-// by the host, and one that the host has mounted is not opened. One that is only read can be
-// mounted later.
+// Disk is an open block device, or a file used as one, with an exclusive or a shared (read-only) lock. The host
+// cannot mount a block device that is open for writing, and a mounted one is not opened. The host can still mount
+// one that is open for reading.
 type Disk struct{ *os.File }
 
-// errMoved says that a path names another file than the one that was opened and locked.
+// errMoved means that a path names another file than the opened one.
 var errMoved = errors.New("somebody has put another file there")
 
-// Open opens and locks a disk by a path without links: the block device with that number, as
-// stat(2) has it, or whatever disk is there for 0. It waits a moment for one that is taken; an
-// error matches ErrInUse then.
+// Open opens and locks a disk by a path without links. It must be the block device with that number, as in stat(2),
+// or any disk for 0. Open waits up to lastWait for a disk in use; its error then matches ErrInUse.
 func Open(ctx context.Context, path string, device uint64, readOnly bool) (*Disk, error) {
 	until := time.Now().Add(lastWait)
 	for {
@@ -67,7 +63,7 @@ func open(path string, device uint64, readOnly bool) (_ *Disk, err error) {
 	if readOnly {
 		how.Flags, lock = unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, unix.LOCK_SH
 	}
-	// What it is comes first: to open a FIFO or a terminal does something.
+	// The kind is checked first, because opening a FIFO or a terminal has side effects.
 	isDevice, err := judge(path, device)
 	if err != nil {
 		return nil, err
@@ -108,8 +104,8 @@ func open(path string, device uint64, readOnly bool) (_ *Disk, err error) {
 	return d, nil
 }
 
-// there finds that the file is still the one of its path: a lock on a file that was removed
-// meanwhile, or replaced, keeps nobody from the one that is there now.
+// there checks that the file is still the one at its path. A lock on a removed or replaced file does not protect
+// the present one.
 func (d *Disk) there() error {
 	var own, now unix.Stat_t
 	if err := unix.Lstat(d.Name(), &now); err != nil {
@@ -124,9 +120,9 @@ func (d *Disk) there() error {
 	return nil
 }
 
-// unclaimed finds that nobody has a block device for himself that is open to be read: the host,
-// which has mounted it or a part of it. The claim that tells is given up at once, since it would
-// keep others from reading; of two who look at one moment the second looks again.
+// unclaimed checks that the host has not mounted a block device that is open for reading, or a part of it. It
+// releases its own exclusive claim at once, which would exclude other readers. If two pods check at the same time,
+// the second one retries.
 func (d *Disk) unclaimed() error {
 	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(int(d.Fd())), unix.O_RDONLY|unix.O_EXCL|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EBUSY) {
@@ -138,7 +134,7 @@ func (d *Disk) unclaimed() error {
 	return unix.Close(fd)
 }
 
-// check looks at what is open: it is not what judge has seen where somebody has swapped it.
+// check checks the open file, which may have been replaced after judge.
 func (d *Disk) check(number uint64, readOnly bool) (device bool, err error) {
 	if device, err = kindOf(int(d.Fd()), d.Name(), number); err != nil {
 		return false, err

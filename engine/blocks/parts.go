@@ -13,16 +13,16 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// Parts are the block devices of a container that is being made: open and locked, but for those
-// that the pod's VM has already.
+// Parts are the block devices of a container that is being created. They are open and locked, except those that the
+// pod's VM already has.
 type Parts struct {
 	parts []layout.Part
-	disks []*Disk // nil where the VM has it
+	disks []*Disk // nil if the VM has it
 	sent  []string
 }
 
-// Parts opens and locks the block devices of a container, all or none. The caller closes them. An error
-// matches ErrInUse where somebody else has one.
+// Parts opens and locks the block devices of a container, all or none. The caller must close them. The error
+// matches ErrInUse if one is in use.
 func (s *Set) Parts(ctx context.Context, id string, all []store.Block) (*Parts, error) {
 	p := &Parts{}
 	for _, b := range all {
@@ -36,8 +36,8 @@ func (s *Set) Parts(ctx context.Context, id string, all []store.Block) (*Parts, 
 	return p, nil
 }
 
-// Send gives the shim what is open by send, under names that begin with prefix, and returns what the shim
-// is to be told.
+// Send sends the open files to the shim, under names that begin with prefix, and returns the parts for the shim's
+// request.
 func (p *Parts) Send(
 	ctx context.Context, prefix string, send func(ctx context.Context, name string, f *os.File) error,
 ) ([]layout.Part, error) {
@@ -46,7 +46,7 @@ func (p *Parts) Send(
 			continue
 		}
 		name := fmt.Sprintf("%s-%d", prefix, i)
-		p.sent = append(p.sent, name) // a send that fails may have arrived
+		p.sent = append(p.sent, name) // even a failed send may have arrived
 		if err := send(ctx, name, disk.File); err != nil {
 			return nil, fmt.Errorf("send a block device: %w", err)
 		}
@@ -55,20 +55,20 @@ func (p *Parts) Send(
 	return p.parts, nil
 }
 
-// takeBackWait bounds what is done about a shim that does not answer.
+// takeBackWait bounds the calls to a shim that does not answer.
 const takeBackWait = 2 * time.Second
 
-// TakeBack has the shim close what it was sent and has not taken, with its locks. It works when ctx
-// has ended. A shim that cannot be asked closes it by itself, within a minute or at its end.
+// TakeBack asks the shim to close the sent files that it has not used, with their locks. It works even if ctx has
+// ended. An unreachable shim closes them within a minute, or when it exits.
 func (p *Parts) TakeBack(ctx context.Context, send func(ctx context.Context, name string, f *os.File) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackWait)
 	defer cancel()
 	for _, name := range p.sent {
-		_ = send(ctx, name, nil) // as said
+		_ = send(ctx, name, nil) // best effort
 	}
 }
 
-// Close closes what is open: the lock lives on in whoever was sent it.
+// Close closes the files. The receivers keep the locks.
 func (p *Parts) Close() {
 	for _, disk := range p.disks {
 		if disk != nil {
@@ -77,8 +77,8 @@ func (p *Parts) Close() {
 	}
 }
 
-// part is a block device as the pod's shim is told of it, and the file to be sent with it, which is
-// locked; nil where the pod has the device already. But is the container that it is for.
+// part returns a block device in the form for the pod's shim, and its open and locked file, or nil if the pod
+// already has the device. but is the id of the container.
 func (s *Set) part(ctx context.Context, but string, b store.Block) (layout.Part, *Disk, error) {
 	part := layout.Part{Of: containerv1.Block{Name: Name(b), FS: containerv1.FS(b.FS), ReadOnly: b.ReadOnly}}
 	var have *store.Block
@@ -99,8 +99,8 @@ func (s *Set) part(ctx context.Context, but string, b store.Block) (layout.Part,
 	return part, nil, nil
 }
 
-// open opens and locks a block device that no container of the pod has. The pod's own VM may have it
-// still, which could not let go of it when its last container was removed: then it is asked again.
+// open opens and locks a block device that no container of the pod has. The pod's own VM may still have it, if a
+// release failed at the removal of its last container. Then open asks the VM again.
 func (s *Set) open(ctx context.Context, b store.Block) (*Disk, error) {
 	disk, err := open(b.Path, b.Device, b.ReadOnly)
 	if !errors.Is(err, ErrInUse) {

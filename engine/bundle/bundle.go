@@ -1,5 +1,5 @@
-// Package bundle keeps the OCI specification of a container where its shim finds it. The
-// directory around it belongs to the pod's user: no link in it is followed.
+// Package bundle stores the OCI specification of a container for its shim. The pod's user owns the directory, so no
+// link in it is followed.
 package bundle
 
 import (
@@ -69,8 +69,8 @@ func Remove(stateDir, id string) error {
 	return root.RemoveAll(id)
 }
 
-// Read reads a container's specification. The pod's user gains nothing by changing it:
-// it is said to the pod's own guest only.
+// Read reads a container's specification. The pod's user cannot gain anything by changing it: only the pod's own
+// guest uses it.
 func Read(stateDir, id string) (*specs.Spec, error) {
 	spec, err := read(stateDir, id)
 	if err != nil {

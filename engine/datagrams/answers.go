@@ -14,8 +14,8 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// receive gives the guest's answers to the flows' clients, until the stream ends. What is of no
-// flow goes nowhere.
+// receive forwards the guest's answers to the flows' clients until the stream ends. It drops answers without a
+// flow.
 func (r *Relay) receive(g *guest) {
 	defer func() {
 		g.conn.Close()
@@ -39,12 +39,12 @@ func (r *Relay) receive(g *guest) {
 		}
 		c := g.used(e).client
 		r.mu.Unlock()
-		// A client that cannot be reached misses its answer, as on any way.
+		// As in any network, an unreachable client loses its answer.
 		_, _, _ = c.socket.WriteMsgUDPAddrPort(d.Data, []byte(c.to), c.from)
 	}
 }
 
-// expire ends flows that nobody uses, and the stream with the last of them.
+// expire ends idle flows, and the stream with the last flow.
 func (r *Relay) expire(g *guest) {
 	tick := time.NewTicker(r.idle / 8)
 	defer tick.Stop()
@@ -65,8 +65,7 @@ func (r *Relay) expire(g *guest) {
 	}
 }
 
-// over forgets the flows that are idle or whose socket is closed, and tells whether there is none
-// left, or no stream.
+// over removes idle flows and those with a closed socket. It reports whether the stream has ended or has no flows.
 func (r *Relay) over(g *guest) (ids []uint32, ended bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,8 +85,8 @@ func (r *Relay) over(g *guest) (ids []uint32, ended bool) {
 	return ids, r.guest == nil
 }
 
-// tellDestination has the kernel tell with each datagram which of the host's addresses it was
-// sent to: the answer has to come from there.
+// tellDestination makes the kernel report the destination address of each datagram, because the answer must come
+// from there.
 func tellDestination(conn *net.UDPConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -108,8 +107,8 @@ func tellDestination(conn *net.UDPConn) error {
 	return nil
 }
 
-// source makes of the control message of a datagram the one that has an answer come from where
-// that was sent to. The interface counts only for addresses of a link.
+// source converts the control message of a datagram to the one that sends the answer from the same address. The
+// interface matters only for link-local addresses.
 func source(control []byte) string {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {

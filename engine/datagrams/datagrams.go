@@ -1,5 +1,5 @@
-// Package datagrams publishes UDP ports of a pod on the host. Sockets and clients' addresses stay
-// with the engine: who carries a datagram into the guest, the shim, can send to nobody.
+// Package datagrams publishes UDP ports of a pod on the host. The engine keeps the sockets and the clients'
+// addresses: the shim, which carries datagrams into the guest, cannot send to other hosts.
 package datagrams
 
 import (
@@ -15,17 +15,17 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// idle is how long a flow is remembered after its last datagram, of either direction: no less
-// than a translator of addresses may (RFC 4787).
+// idle is how long a flow lives after its last datagram in either direction, at least the minimum of RFC 4787 for
+// NATs.
 const idle = 2 * time.Minute
 
-// openTimeout bounds the opening of a stream; what fails is tried again after retry.
+// openTimeout bounds the opening of a stream. A failed opening is retried after retry.
 const (
 	openTimeout = 10 * time.Second
 	retry       = time.Second
 )
 
-// Relay carries the datagrams of one pod. Its methods may be called at once.
+// Relay carries the datagrams of one pod. Its methods are safe for concurrent use.
 type Relay struct {
 	open func(context.Context) (net.Conn, error)
 	log  *slog.Logger
@@ -55,18 +55,18 @@ type guest struct {
 	conn net.Conn
 	out  sync.Mutex // held while a datagram is written
 
-	// What follows is guarded by the relay's mu.
+	// The relay's mu guards the fields below.
 	last  uint32
 	flows map[uint32]*list.Element
 	by    map[client]*list.Element
-	order *list.List // of *flow, the one that was used last at the end
+	order *list.List // of *flow, the most recently used one last
 }
 
-// client is who sends, to which address.
+// client is the sender of datagrams to one address.
 type client struct {
 	socket *socket
 	from   netip.AddrPort
-	to     string // control message that has an answer come from there
+	to     string // control message that sends answers from there
 }
 
 type flow struct {
@@ -75,15 +75,15 @@ type flow struct {
 	used time.Time
 }
 
-// New makes a relay that publishes nothing yet. A stream of the pod's datagrams (agentv1.Datagram)
-// is opened for the first of them, and closed when there is no flow any more.
+// New returns a relay without ports. It calls open for the first datagram of the pod (agentv1.Datagram), and closes
+// the stream when there are no flows.
 func New(open func(context.Context) (net.Conn, error), log *slog.Logger) *Relay {
 	r := &Relay{open: open, log: log, idle: idle, sockets: map[*socket]bool{}}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
 
-// Publish carries what comes at conn, which it owns from then on, to a port of the pod.
+// Publish forwards datagrams that arrive at conn to a port of the pod. The relay owns conn.
 func (r *Relay) Publish(conn *net.UDPConn, port uint16) error {
 	if err := tellDestination(conn); err != nil {
 		conn.Close()
@@ -101,7 +101,7 @@ func (r *Relay) Publish(conn *net.UDPConn, port uint16) error {
 	return nil
 }
 
-// Unpublish ends that for the socket with a local port. Its flows end with it.
+// Unpublish closes the socket with a local port and ends its flows.
 func (r *Relay) Unpublish(local int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +113,7 @@ func (r *Relay) Unpublish(local int) {
 	}
 }
 
-// Close ends all, and waits for that.
+// Close closes all sockets and streams, and waits for that.
 func (r *Relay) Close() {
 	r.cancel()
 	r.mu.Lock()
@@ -128,7 +128,7 @@ func (r *Relay) Close() {
 	r.wg.Wait()
 }
 
-// serve takes what clients send until the socket is closed.
+// serve reads datagrams of clients until the socket is closed.
 func (r *Relay) serve(s *socket) {
 	buf := make([]byte, agentv1.DatagramHeader+agentv1.MaxDatagram)
 	control := make([]byte, 128)
@@ -137,7 +137,7 @@ func (r *Relay) serve(s *socket) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // of a datagram before: its client is gone, or out of reach
+		if err != nil { // for an earlier datagram: its client is gone or out of reach
 			continue
 		}
 		g := r.stream()
@@ -152,7 +152,7 @@ func (r *Relay) serve(s *socket) {
 	}
 }
 
-// stream returns the stream to the guest, nil where there is none.
+// stream returns the stream to the guest, or nil if it cannot be opened.
 func (r *Relay) stream() *guest {
 	r.opening.Lock()
 	defer r.opening.Unlock()
@@ -183,8 +183,7 @@ func (r *Relay) stream() *guest {
 	return g
 }
 
-// flowOf finds or makes the flow of a client. The one that was used the longest time ago makes
-// room for another.
+// flowOf finds or creates the flow of a client. If there are too many, it evicts the least recently used one.
 func (r *Relay) flowOf(g *guest, c client) (id, evicted uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -215,8 +214,7 @@ func (g *guest) forget(e *list.Element) (id uint32) {
 	return f.id
 }
 
-// write sends a datagram whose data follow the header's place in buf. A stream that fails is seen
-// by receive.
+// write sends a datagram. Its data follow the place of the header in buf. receive notices a failed stream.
 func (g *guest) write(buf []byte, id uint32, port uint16, size int) {
 	agentv1.PutDatagram(buf, id, port, size)
 	g.out.Lock()

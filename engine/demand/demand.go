@@ -1,4 +1,4 @@
-// Package demand says what containers ask for, and pods with them.
+// Package demand computes the resource demands of containers and their pods.
 package demand
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
-// Changed is a pod's demand after an update of one of its containers. What the pod states is the sum over its
-// containers, unless it is a limit of the pod as a whole.
+// Changed returns a pod's demand after an update of one of its containers. The pod's demand is the sum over its
+// containers, except for limits of the pod as a whole.
 func Changed(pod store.Size, was, now sizing.Demand) store.Size {
 	whole := scale(pod.Quota, int64(pod.Period), defaultPeriod)
 	switch {
@@ -37,10 +37,10 @@ func Changed(pod store.Size, was, now sizing.Demand) store.Size {
 	return pod
 }
 
-// defaultPeriod is the kernel's, in microseconds.
+// defaultPeriod is the kernel's default, in microseconds.
 const defaultPeriod = 100_000
 
-// scale is a quota of one period as a quota of another.
+// scale converts a quota to another period.
 func scale(quota, own, period int64) int64 {
 	if own <= 0 {
 		own = defaultPeriod
@@ -48,7 +48,7 @@ func scale(quota, own, period int64) int64 {
 	return quota * period / own
 }
 
-// Of is a container's demand with the resources that r states. A negative limit is none.
+// Of returns a container's demand after an update with r. A negative limit means no limit.
 func Of(r *specs.LinuxResources, d sizing.Demand) sizing.Demand {
 	if r == nil {
 		return d

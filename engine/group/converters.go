@@ -11,11 +11,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/journal"
 )
 
-// convertersName is the group's name among those of pods, whose ids are longer.
+// convertersName is the cgroup's name among the pods' cgroups. Their names, the ids, are longer.
 const convertersName = "converters"
 
-// converters is the group that all converters of images of an instance share. It is
-// made with the first of them, and removed with the last.
+// converters is the cgroup of all image converters of an instance. It is created with the first converter and
+// removed with the last one.
 type converters struct {
 	host    *hostcgroup.Host
 	journal journal.Journal
@@ -24,11 +24,10 @@ type converters struct {
 
 	mu    sync.Mutex
 	users int
-	group *hostcgroup.Group // nil where it could not be made
+	group *hostcgroup.Group // nil if it could not be created
 }
 
-// Converters implements image.Group. Without a group converters run in the engine's,
-// which is logged once.
+// Converters implements image.Group. Without a cgroup, converters run in the engine's; this is logged once.
 func (g *Groups) Converters(ctx context.Context, memory int64) (_ *hostcgroup.Group, leave func()) {
 	c := &g.converters
 	c.mu.Lock()
@@ -44,7 +43,7 @@ func (g *Groups) Converters(ctx context.Context, memory int64) (_ *hostcgroup.Gr
 	return c.group, sync.OnceFunc(c.leave)
 }
 
-// make journals and makes the group.
+// make journals and creates the cgroup.
 func (c *converters) make(ctx context.Context, memory int64) (err error) {
 	if s := c.host.Support(); !s.Has("memory") {
 		return errors.New(s.Missing)
@@ -69,7 +68,7 @@ func (c *converters) leave() {
 	}
 }
 
-// reap ends what an engine that was killed has left.
+// reap ends what a killed engine left.
 func (c *converters) reap(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +78,7 @@ func (c *converters) reap(ctx context.Context) error {
 	return c.end(ctx)
 }
 
-// end ends the groups that the journal names. The lock is held.
+// end ends the cgroups that the journal names. The lock is held.
 func (c *converters) end(ctx context.Context) error {
 	if err := c.journal.Undo(ctx, journal.Handlers{Undo: End}); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package group holds each pod to its size on the host: a cgroup around its VM and
-// its shim, which both are in from their first instruction.
+// Package group limits each pod to its size on the host, with a cgroup around its VM and its shim. Both are in the
+// cgroup from their first instruction.
 package group
 
 import (
@@ -25,51 +25,50 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/journal"
 )
 
-// What a VM and its shim take on the host beyond what the pod may.
+// The overhead of a VM and its shim on the host beyond the pod's own.
 const (
-	// overheadMemory, in bytes, was measured under load of CPU, memory and disk, with the
-	// containers at their limits of 64 and 256 MiB: 54 and 56 MiB for a fork, 99 for a clone, beside
-	// the page cache of its disks, which the host takes back.
+	// overheadMemory is in bytes. Measured under load of CPU, memory and disk, with containers at their limits of
+	// 64 and 256 MiB: 54 and 56 MiB for a fork, 99 MiB for a clone. The reclaimable page cache of the disks comes
+	// on top.
 	overheadMemory = 192 << 20
-	// overheadCPU, a part of each CPU's time, is for the agent, for the VM's
-	// devices and for the shim: without it a pod of a few hundredths of a CPU
-	// would be too slow to be asked anything.
+	// overheadCPU is a share of each CPU's time for the agent, the VM's devices and the shim. Without it a pod of a
+	// few hundredths of a CPU would be too slow to answer.
 	overheadCPU = 0.25
-	groupPIDs   = 512 // a VM's worker threads are 64 for each kind of I/O
+	groupPIDs   = 512 // a VM has up to 64 worker threads for each kind of I/O
 )
 
-// endTimeout bounds the end of what is left in a pod's group.
+// endTimeout bounds the end of a pod's cgroup.
 const endTimeout = 10 * time.Second
 
-// Undo is the journal's entry for a pod's group; End is its handler.
+// Undo is the journal's entry for a pod's cgroup; End is its handler.
 const Undo = "cgroup"
 
 type undoArgs struct {
 	Dirs []string `json:"dirs"`
-	// Below says that they lie in another's group, in which nothing of ours is to stay.
+	// Below reports that Dirs lie in another's cgroup, so that their parent directory must be removed too.
 	Below bool `json:"below,omitempty"`
 }
 
-// Groups are those of an instance's pods. A host without cgroups has none: pods go
-// on, and their records say why.
+// Groups manages the cgroups of an instance's pods. On a host without cgroups, pods run without limits, and their
+// records say why.
 type Groups struct {
 	host       *hostcgroup.Host
 	log        *slog.Logger
 	converters converters
 }
 
-// Find finds where the groups of an instance lie.
+// Find finds the place of an instance's cgroups.
 func Find(roots dirs.Roots, instance string, log *slog.Logger) *Groups {
 	return New(hostcgroup.Find(Name(roots, instance)), roots.Instance(instance), log)
 }
 
-// Name is the name of the cgroup around an instance's, unique for its roots.
+// Name returns the name of the cgroup around an instance's cgroups. It is unique for the roots.
 func Name(roots dirs.Roots, instance string) string {
 	sum := sha256.Sum256([]byte(roots.Data + "\x00" + roots.State))
 	return "bulkhead-" + instance + "-" + hex.EncodeToString(sum[:4])
 }
 
-// New takes the groups of host. state is the directory of the instance's state.
+// New returns the groups below host. state is the directory of the instance's state.
 func New(host *hostcgroup.Host, state string, log *slog.Logger) *Groups {
 	g := &Groups{host: host, log: log}
 	g.converters.host, g.converters.log = host, log
@@ -77,27 +76,27 @@ func New(host *hostcgroup.Host, state string, log *slog.Logger) *Groups {
 	return g
 }
 
-// Overhead is what each pod's VM and shim may take on the host beyond what the pod may.
+// Overhead returns the host's overhead of each pod's VM and shim beyond the pod's own.
 func Overhead() store.Overhead { return atLeast(store.Overhead{}) }
 
-// atLeast is o, and no less than what Bulkhead knows that a VM takes.
+// atLeast returns o, raised to Bulkhead's own values.
 func atLeast(o store.Overhead) store.Overhead {
 	return store.Overhead{Memory: max(overheadMemory, o.Memory), CPU: max(overheadCPU, o.CPU)}
 }
 
-// startWeight is the weight of a VM that is being started, or kept in the pool, in
-// percent of a running pod's: probes of running pods do not wait behind starts.
+// startWeight is the weight of a VM during its start, and of a parent, in percent of a running pod's weight: probes
+// of running pods do not wait behind starts.
 const startWeight = 25
 
-// MemoryLimits are those of a VM that grows to a size and is being started. The
-// share of the CPUs comes when it is up, since starting it is no work of the pod's.
+// MemoryLimits returns the limits for the start of a VM that can grow to a size. The CPU limit is set when the VM
+// is up, because the start is not the pod's own work.
 func MemoryLimits(memoryMiB int, o store.Overhead) hostcgroup.Limits {
 	return hostcgroup.Limits{Memory: int64(memoryMiB)<<20 + atLeast(o).Memory, PIDs: groupPIDs, Weight: startWeight}
 }
 
-// Make journals and makes the group of a pod that may use so many bytes of memory, 0 for no
-// limit: in r.Cgroup.Parent, which is made if it is missing. Where that has no room for pod and
-// VM the group is among the engine's own. The record says which.
+// Make journals and creates the cgroup of a pod that may use so many bytes of memory; 0 means no limit. It lies in
+// r.Cgroup.Parent, which is created if it is missing. If that has no room for the pod and its VM, the cgroup lies
+// among the engine's own. The record says which.
 func (g *Groups) Make(ctx context.Context, j journal.Journal, r *store.Pod, memory int64) error {
 	r.Cgroup.Note = g.host.Support().Missing
 	l := MemoryLimits(max(r.MemoryMiB, r.Machine.Memory), r.Overhead)
@@ -126,7 +125,7 @@ func (g *Groups) Make(ctx context.Context, j journal.Journal, r *store.Pod, memo
 	return nil
 }
 
-// of is where a pod's group is made: among the engine's own with an error.
+// of returns the host cgroup for a pod's cgroup. With an error it is the engine's own.
 func (g *Groups) of(r *store.Pod, memory int64) (*hostcgroup.Host, error) {
 	if r.Cgroup.Parent == "" {
 		return g.host, nil
@@ -138,7 +137,7 @@ func (g *Groups) of(r *store.Pod, memory int64) (*hostcgroup.Host, error) {
 	return below, nil
 }
 
-// Limit gives a pod's group other limits.
+// Limit changes the limits of a pod's cgroup.
 func (g *Groups) Limit(r *store.Pod, l hostcgroup.Limits) {
 	if len(r.Cgroup.Dirs) == 0 || r.Cgroup.Limits == l {
 		return
@@ -151,7 +150,7 @@ func (g *Groups) Limit(r *store.Pod, l hostcgroup.Limits) {
 	r.Cgroup.Limits = l
 }
 
-// HoldCPU gives a running pod's group its share of the CPUs; a quota of 0 is no limit.
+// HoldCPU limits the CPU time of a running pod's cgroup; a quota of 0 means no limit.
 func (g *Groups) HoldCPU(r *store.Pod, quota, period int64, o store.Overhead) {
 	l := r.Cgroup.Limits
 	l.Quota, l.Period, l.Weight = 0, 0, 0
@@ -161,7 +160,7 @@ func (g *Groups) HoldCPU(r *store.Pod, quota, period int64, o store.Overhead) {
 	g.Limit(r, l)
 }
 
-// Remake makes a pod's group again if somebody has removed it.
+// Remake creates a pod's cgroup again if it was removed.
 func (g *Groups) Remake(r *store.Pod) {
 	host, err := g.of(r, 0)
 	if err == nil {
@@ -175,8 +174,8 @@ func (g *Groups) Remake(r *store.Pod) {
 	}
 }
 
-// In is start for a process of the pod's, which is then born in the pod's group. A
-// nil start is (*exec.Cmd).Start.
+// In returns a start function for processes of the pod, which start in the pod's cgroup. A nil start means
+// (*exec.Cmd).Start.
 func In(r *store.Pod, start func(*exec.Cmd) error) func(*exec.Cmd) error {
 	if len(r.Cgroup.Dirs) == 0 {
 		return start
@@ -188,12 +187,11 @@ func In(r *store.Pod, start func(*exec.Cmd) error) func(*exec.Cmd) error {
 	return func(cmd *exec.Cmd) error { return g.Start(cmd, start) }
 }
 
-// ErrDying is matched where all that is left in a group was killed, and waits in the kernel for a
-// file system that does not answer.
+// ErrDying is matched if the remaining processes of a cgroup were killed, and wait in the kernel for a file system
+// that does not answer.
 var ErrDying = errors.New("its processes cannot end yet")
 
-// End kills whatever is still in the pod's group, whether or not anything else
-// knows of it, and removes it. It is idempotent.
+// End kills all processes in the pod's cgroup, recorded or not, and removes it. It is idempotent.
 func End(ctx context.Context, args json.RawMessage) error {
 	var u undoArgs
 	if err := json.Unmarshal(args, &u); err != nil {
@@ -210,13 +208,13 @@ func End(ctx context.Context, args json.RawMessage) error {
 	}
 	if u.Below {
 		for _, dir := range u.Dirs {
-			_ = os.Remove(filepath.Dir(dir)) // the kernel refuses while there is another group
+			_ = os.Remove(filepath.Dir(dir)) // the kernel refuses while there is another cgroup
 		}
 	}
 	return nil
 }
 
-// dying tells whether there are processes in a group, and all of them were killed.
+// dying reports whether all processes of a cgroup were killed, and there are some left.
 func dying(g *hostcgroup.Group) bool {
 	pids, err := g.PIDs()
 	for _, pid := range pids {
@@ -227,13 +225,13 @@ func dying(g *hostcgroup.Group) bool {
 	return err == nil && len(pids) > 0
 }
 
-// Reap ends the groups of this instance that are of no pod and no converter any more; keep tells of
-// a pod's id whether it is known.
+// Reap ends the cgroups of this instance that belong to no pod and no converter any more. keep reports whether a
+// pod's id is known.
 func (g *Groups) Reap(ctx context.Context, keep func(id string) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
 	return errors.Join(g.converters.reap(ctx), g.host.Reap(ctx, func(name string) bool { return name == convertersName || keep(name) }))
 }
 
-// Tidy removes the directory around the groups if none is left.
+// Tidy removes the directory around the cgroups if it is empty.
 func (g *Groups) Tidy() { g.host.Tidy() }

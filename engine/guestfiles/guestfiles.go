@@ -1,4 +1,4 @@
-// Package guestfiles makes what a pod's guest is told of its names and addresses.
+// Package guestfiles generates a guest's files and settings for its names and addresses.
 package guestfiles
 
 import (
@@ -9,10 +9,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// maxHostname is the kernel's bound.
+// maxHostname is the kernel's limit.
 const maxHostname = 63
 
-// Hostname is the one that the pod wants, or its name, cut to what the kernel takes.
+// Hostname returns the requested host name or the pod's name, cut to the kernel's limit.
 func Hostname(name, podName string) string {
 	if name == "" {
 		name = podName
@@ -23,7 +23,7 @@ func Hostname(name, podName string) string {
 	return name
 }
 
-// Hosts is the content of /etc/hosts.
+// Hosts returns the content of /etc/hosts.
 func Hosts(hostname string, ips []string) string {
 	var b strings.Builder
 	b.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n")
@@ -36,7 +36,7 @@ func Hosts(hostname string, ips []string) string {
 	return b.String()
 }
 
-// Resolv is the content of /etc/resolv.conf.
+// Resolv returns the content of /etc/resolv.conf.
 func Resolv(dns network.DNS) string {
 	var b strings.Builder
 	if len(dns.Searches) > 0 {
@@ -51,8 +51,8 @@ func Resolv(dns network.DNS) string {
 	return b.String()
 }
 
-// MAC is a hardware address that is the pod's alone: locally administered,
-// unicast, the rest from its random id.
+// MAC returns a hardware address that is unique to the pod: locally administered, unicast, the rest from its random
+// id.
 func MAC(id string) string {
 	raw, err := hex.DecodeString(id[:10])
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package hostports publishes on the host what a pod of the host's network listens on, for as
-// long as it does.
+// Package hostports publishes on the host the ports that a pod of the host's network listens on.
 package hostports
 
 import (
@@ -14,34 +13,33 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// most is how many ports of a pod and of a kind are published: what a guest tells of is its own
-// word.
+// most bounds the published ports of a pod for each protocol, because the guest reports them.
 const most = 256
 
-// Port is one that a process of the pod listens on.
+// Port is a port that a process of the pod listens on.
 type Port struct {
 	Number    int
-	Loopback  bool // only who is inside reaches it
-	Datagrams bool // of UDP
+	Loopback  bool // reachable from inside only
+	Datagrams bool // UDP
 }
 
-// UDP is the protocol of published ports of UDP, as their records have it.
+// UDP is the protocol of UDP ports in the records of published ports.
 const UDP = "udp"
 
-// Pod is the pod.
+// Pod is the interface to a pod.
 type Pod interface {
-	// Listening returns the ports when they are others than known. The word is the guest's.
+	// Listening waits until the ports differ from known, and returns them. The guest reports them.
 	Listening(ctx context.Context, known []Port) ([]Port, error)
-	// Ports are those that are published, and SetPorts writes down which are.
+	// Ports returns the published ports, and SetPorts records them.
 	Ports() []store.Port
 	SetPorts(ports []store.Port) error
-	// Publish forwards what l accepts, which it closes; Unpublish ends that.
+	// Publish forwards connections to l, and closes l. Unpublish ends that.
 	Publish(ctx context.Context, l network.Listener) error
 	Unpublish(ctx context.Context, p store.Port) error
 }
 
-// Follow publishes until Listening fails, whose error it returns. A port that another program
-// of the host has is left out, and logged. Each word of the guest's takes a token of pace.
+// Follow publishes ports until Listening fails, and returns that error. It skips and logs a port that another
+// program of the host has. Each report of the guest takes a token of pace.
 func Follow(ctx context.Context, p Pod, pace *rate.Limiter, log *slog.Logger) error {
 	known := of(p.Ports())
 	for {
@@ -61,7 +59,7 @@ func Follow(ctx context.Context, p Pod, pace *rate.Limiter, log *slog.Logger) er
 	}
 }
 
-// bounded leaves out what is beyond the most of each kind.
+// bounded drops the ports beyond most of each protocol.
 func bounded(all []Port) []Port {
 	count := map[bool]int{}
 	return slices.DeleteFunc(all, func(p Port) bool {
@@ -70,8 +68,8 @@ func bounded(all []Port) []Port {
 	})
 }
 
-// adapt publishes what is new and ends what is gone. What is published is written down after
-// each step, so that another engine goes on from there.
+// adapt publishes new ports and ends the publication of old ones. It records each step, so that another engine can
+// continue.
 func adapt(ctx context.Context, p Pod, now []Port, log *slog.Logger) error {
 	published := p.Ports()
 	for _, old := range slices.Clone(published) {
@@ -114,7 +112,7 @@ func publish(ctx context.Context, p Pod, port store.Port) error {
 	return p.Publish(ctx, listeners[0])
 }
 
-// hostIP is where a port is published: on all addresses, or on the loopback.
+// hostIP is the address for the published port: all addresses, or the loopback.
 func hostIP(p Port) string {
 	if p.Loopback {
 		return "127.0.0.1"
@@ -122,14 +120,14 @@ func hostIP(p Port) string {
 	return "::"
 }
 
-// of are published ports as a guest tells of them.
+// of converts published ports to the guest's form.
 func of(ports []store.Port) (out []Port) {
 	for _, p := range ports {
 		out = append(out, Port{
 			Number: p.PodPort, Loopback: p.HostIP == hostIP(Port{Loopback: true}), Datagrams: p.Protocol == UDP,
 		})
 	}
-	slices.SortFunc(out, func(a, b Port) int { // as a guest does
+	slices.SortFunc(out, func(a, b Port) int { // the guest's order
 		if a.Datagrams != b.Datagrams {
 			return map[bool]int{false: -1, true: 1}[a.Datagrams]
 		}

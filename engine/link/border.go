@@ -11,8 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/printable"
 )
 
-// Bounds of what a shim says: it is as hostile as the guest whose bytes it
-// reads.
+// Bounds for the answers of a shim, which is as untrusted as the guest that it serves.
 const (
 	maxWord   = 1 << 10 // bytes of a text
 	maxPhases = 64
@@ -20,8 +19,7 @@ const (
 	maxAhead  = 24 * time.Hour // of a time, from now
 )
 
-// border is where a shim's word comes in: texts are printable and short, times
-// such as there are. Numbers mean nothing but themselves.
+// border checks a shim's answers: texts become printable and short, and times plausible. Numbers need no check.
 type border struct{ shimv1.ExtensionClient }
 
 func (b border) Status(ctx context.Context, r *shimv1.StatusRequest) (*shimv1.StatusResponse, error) {
@@ -56,16 +54,16 @@ func (b border) Stats(ctx context.Context, r *shimv1.StatsRequest) (*shimv1.Stat
 	return res, nil
 }
 
-// text is at most maxWord bytes without control characters but for new lines
-// and tabs, word one line of it.
+// text returns at most maxWord bytes without control characters, except for new lines and tabs. word is one line of
+// it.
 func text(s string) string {
 	return printable.Text(s[:min(len(s), maxWord)])
 }
 
 func word(s string) string { return strings.NewReplacer("\n", " ", "\t", " ").Replace(text(s)) }
 
-// when is a time as it may be: not before 1970, which every form can write
-// down, and not far ahead of now. Nil stays nil.
+// when returns a plausible time: not before 1970, which every format can represent, and not far ahead of now. Nil
+// stays nil.
 func when(t *timestamppb.Timestamp, now time.Time) *timestamppb.Timestamp {
 	if t == nil {
 		return nil

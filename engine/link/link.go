@@ -1,5 +1,5 @@
-// Package link connects an engine to the shims of its pods. A shim is as hostile
-// as the guest whose bytes it reads: what it tells passes bounds here.
+// Package link connects an engine to the shims of its pods. A shim is as untrusted as the guest that it serves:
+// this package bounds its answers.
 package link
 
 import (
@@ -14,18 +14,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim"
 )
 
-// CallTimeout bounds a call to a shim that does not wait for a process or for
-// a VM's start: the shim bounds its calls to the agent by less.
+// CallTimeout bounds a call to a shim, except waits for a process or for a VM's start. The shim's own bounds for
+// calls to the agent are shorter.
 const CallTimeout = 45 * time.Second
 
-// Shims starts and finds shims; tests have another one.
+// Shims starts and finds shims; tests have a fake.
 type Shims interface {
 	// Start starts a pod's first shim, and with it the VM.
 	Start(ctx context.Context, o shim.Options) (*Conn, error)
-	// Connect returns an error that matches shim.ErrNotRunning if nobody
-	// serves dir.
+	// Connect connects to the shim of dir. The error matches shim.ErrNotRunning if there is none.
 	Connect(ctx context.Context, dir string) (*Conn, error)
-	// Adopt starts another shim for a VM that lives.
+	// Adopt starts a new shim for a running VM.
 	Adopt(ctx context.Context, o shim.Options) (*Conn, error)
 }
 
@@ -35,14 +34,14 @@ type Conn struct {
 	Task     taskv3.TTRPCTaskService
 	Ext      shimv1.ExtensionClient
 	SendFile func(ctx context.Context, name string, f *os.File) error
-	// Done is closed when the connection is.
+	// Done is closed with the connection.
 	Done <-chan struct{}
-	// Close lets go of the shim, which goes on.
+	// Close closes the connection. The shim keeps running.
 	Close func() error
-	// Ended waits for the shim's end.
+	// Ended waits for the shim's exit.
 	Ended   func(ctx context.Context) error
 	PID     int
-	Streams string // path of the socket of its streams
+	Streams string // socket of its streams
 }
 
 // Processes are real shims.

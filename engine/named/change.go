@@ -20,10 +20,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
-// turnWait bounds the wait for who else makes or removes a volume.
+// turnWait bounds the wait for another process that creates or removes a volume.
 const turnWait = time.Minute
 
-// turn has the caller alone make, remove or grow volumes, until done.
+// turn locks the store for creating, removing or growing volumes, until done.
 func (s *Store) turn(ctx context.Context) (done func() error, err error) {
 	if err := dirs.Ensure(s.dir, 0o700); err != nil {
 		return nil, err
@@ -37,9 +37,8 @@ func (s *Store) turn(ctx context.Context) (done func() error, err error) {
 	return lock.Unlock, nil
 }
 
-// Create makes a volume, with DefaultSize if it says none. One that is there already is
-// returned with ErrExists; who asks for the same one at once gets it. ErrName, ErrSize, ErrInvalid,
-// scratch.ErrNoMkfs.
+// Create creates a volume, with DefaultSize if v.Bytes is 0. It returns an existing volume with ErrExists. Other
+// errors: ErrName, ErrSize, ErrInvalid, scratch.ErrNoMkfs.
 func (s *Store) Create(ctx context.Context, v Volume) (made Volume, err error) {
 	if err := v.check(); err != nil {
 		return Volume{}, err
@@ -65,7 +64,7 @@ func (s *Store) Create(ctx context.Context, v Volume) (made Volume, err error) {
 
 func (s *Store) make(ctx context.Context, v Volume) error {
 	dir := s.Dir(makingDir)
-	if err := os.RemoveAll(dir); err != nil { // what a killed process has left
+	if err := os.RemoveAll(dir); err != nil { // left by a killed process
 		return err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -86,7 +85,7 @@ func (s *Store) make(ctx context.Context, v Volume) error {
 	return atomicfile.SyncDir(s.dir)
 }
 
-// fill makes what the volume stores in.
+// fill creates the volume's directory or disk.
 func fill(ctx context.Context, dir string, v Volume) error {
 	switch v.Kind {
 	case Shared:
@@ -94,7 +93,7 @@ func fill(ctx context.Context, dir string, v Volume) error {
 		if err := os.Mkdir(files, 0o700); err != nil {
 			return err
 		}
-		return os.Chmod(files, 0o777) // as an emptyDir, for whatever users a pod has
+		return os.Chmod(files, 0o777) // like an emptyDir, for all users of a pod
 	case Disk:
 		return scratch.CreateVolume(ctx, filepath.Join(dir, diskFile), v.Bytes)
 	}
@@ -105,10 +104,9 @@ func fill(ctx context.Context, dir string, v Volume) error {
 	return errors.Join(f.Truncate(v.Bytes), f.Sync(), f.Close())
 }
 
-// Remove removes a volume: ErrNotFound, and ErrInUse of one whose disk a pod's machine has. Of a
-// Shared one the caller has to know whether a pod uses it. The volume is gone then; rest, which the
-// caller calls, deletes what was in it, however long that takes, until its ctx ends. Reap deletes what
-// rest does not.
+// Remove removes a volume: ErrNotFound, and ErrInUse if a VM has its disk. For a Shared volume the caller must know
+// whether a pod uses it. When Remove returns, the volume is gone. The caller then calls rest to delete the content,
+// which may take long and ends with its ctx. Reap deletes what rest does not.
 func (s *Store) Remove(ctx context.Context, name string) (rest func(ctx context.Context) error, err error) {
 	gone, err := s.setAside(ctx, name)
 	if err != nil {
@@ -122,7 +120,7 @@ func (s *Store) Remove(ctx context.Context, name string) (rest func(ctx context.
 	}, nil
 }
 
-// setAside takes a volume's name away, and returns where the rest lies.
+// setAside renames a volume to a nameless directory, which it returns.
 func (s *Store) setAside(ctx context.Context, name string) (gone string, err error) {
 	if err := Check(name); err != nil {
 		return "", err
@@ -156,8 +154,8 @@ func (s *Store) setAside(ctx context.Context, name string) (gone string, err err
 	return parent, nil
 }
 
-// hold locks a volume's disk, until the file is closed, so that no machine gets it: ErrInUse.
-// It is nil for a volume without one.
+// hold locks a volume's disk until the file is closed, so that no VM gets it: ErrInUse. It returns nil for a volume
+// without a disk.
 func (s *Store) hold(name string) (*os.File, error) {
 	f, err := os.OpenFile(s.Image(name), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) {
@@ -176,8 +174,8 @@ func (s *Store) hold(name string) (*os.File, error) {
 	return f, nil
 }
 
-// Grow makes a volume larger, which no machine has; its file system follows when the next one
-// mounts it. It never shrinks: ErrSize. ErrNotFound, ErrInUse.
+// Grow grows a volume that no VM has. Its file system grows at the next mount. Volumes never shrink: ErrSize. Other
+// errors: ErrNotFound, ErrInUse.
 func (s *Store) Grow(ctx context.Context, name string, bytes int64) (v Volume, err error) {
 	done, err := s.turn(ctx)
 	if err != nil {
@@ -203,7 +201,7 @@ func (s *Store) Grow(ctx context.Context, name string, bytes int64) (v Volume, e
 	return v, nil
 }
 
-// Growable is a volume that may become so large: ErrNotFound, ErrSize, ErrInvalid.
+// Growable returns the volume if it may grow to this size: ErrNotFound, ErrSize, ErrInvalid.
 func (s *Store) Growable(name string, bytes int64) (Volume, error) {
 	v, err := s.Get(name)
 	switch {
@@ -219,8 +217,8 @@ func (s *Store) Growable(name string, bytes int64) (Volume, error) {
 	return v, nil
 }
 
-// Reap deletes what processes have left that were killed while they made or removed volumes. It
-// leaves that to the next call while another process has its turn, and what is left when ctx ends.
+// Reap deletes what killed processes left while they created or removed volumes. It does nothing while another
+// process has the lock, and stops when ctx ends.
 func (s *Store) Reap(ctx context.Context) error {
 	if _, err := os.Lstat(s.dir); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -10,16 +10,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
-// giveWait bounds how long the start of a pod waits for the files of a volume to be given.
+// giveWait bounds the wait of a pod's start for Give.
 const giveWait = time.Minute
 
-// Give makes all files of a Shared volume a group's, as a kubelet does for a pod's fsGroup: its
-// members may read and write what the owner may, and what is made in a directory is the group's
-// too. It does nothing if the top is so already, nor for an engine that is not root, whose pods know
-// no other group. No link that a pod has put there leads out of the volume, and no file is set-id after
-// it. ErrInvalid of a volume with more than guesttree.MaxLevels directories in each other, or with
-// more files than a minute suffices for: what lies within is given, and the next call begins anew. A file that nobody may
-// change stays as it is.
+// Give changes the group of all files of a Shared volume, as a kubelet does for a pod's fsGroup. Members of the
+// group get the owner's read and write permissions, and new files in the directories get the group too. Give does
+// nothing if the top directory is already set, or if the engine is not root. It follows no link out of the volume,
+// and clears set-id bits. It returns ErrInvalid if directories are nested deeper than guesttree.MaxLevels, or if a
+// minute is not enough; the next call starts again. It skips files that cannot be changed.
 func (s *Store) Give(ctx context.Context, name string, group int) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -35,7 +33,7 @@ func give(ctx context.Context, path string, group int) error {
 	defer cancel()
 	err := guesttree.Give(within, path, group)
 	switch {
-	case errors.Is(err, guesttree.ErrKept): // as with a kubelet the pod goes on
+	case errors.Is(err, guesttree.ErrKept): // the pod continues, as with a kubelet
 		return nil
 	case errors.Is(err, guesttree.ErrBounds):
 		return fmt.Errorf("%w: more than %d directories lie in each other", ErrInvalid, guesttree.MaxLevels)

@@ -1,13 +1,13 @@
-// Package named keeps named volumes: what outlives the pods that store it, every engine and
-// every boot, until somebody removes it.
+// Package named manages named volumes. They outlive the pods, the engines and the boots of the host, until a user
+// removes them.
 //
-//	$DATA/volumes/NAME/volume.json   what it is
-//	$DATA/volumes/NAME/files/        the directory of a Shared one
-//	$DATA/volumes/NAME/disk.img      the disk of the others, sparse, as long as the volume is large
+//	$DATA/volumes/NAME/volume.json   the record
+//	$DATA/volumes/NAME/files/        the directory of a Shared volume
+//	$DATA/volumes/NAME/disk.img      the sparse disk of the others; its length is the volume's size
 //
-// A volume is made under another name, synced, and renamed; it is renamed before it is removed.
-// A crash leaves it whole or not at all, and something nameless for Reap. Who makes, removes
-// and grows volumes takes turns, across processes; who reads needs no turn.
+// A volume is created under another name, synced, and renamed. It is renamed before its removal. After a crash it
+// is complete or absent; Reap removes the rest. Processes that create, remove or grow volumes take turns. Readers
+// do not.
 package named
 
 import (
@@ -25,17 +25,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
 
-// Kind is what a volume is.
+// Kind is the kind of a volume.
 type Kind string
 
 // The kinds.
 const (
-	Disk   Kind = "disk"   // an ext4 of its size, with one pod at a time
-	Shared Kind = "shared" // a directory of the host's, for any number of pods
-	Block  Kind = "block"  // a bare disk, with one pod at a time
+	Disk   Kind = "disk"   // an ext4 of its size, for one pod at a time
+	Shared Kind = "shared" // a directory of the host, for any number of pods
+	Block  Kind = "block"  // a raw disk, for one pod at a time
 )
 
-// DefaultSize is that of a volume for which nobody says one, in bytes.
+// DefaultSize is the size of a volume without a stated size, in bytes.
 const DefaultSize = 10 << 30
 
 // The errors of this package, matched with errors.Is.
@@ -48,20 +48,19 @@ var (
 	ErrInvalid  = errors.New("impossible volume")
 )
 
-// Volume is what is known of one. It is the caller's own.
+// Volume describes a volume. The caller owns it.
 type Volume struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
-	// Bytes is its size, which a Shared one only promises.
+	// Bytes is the size; for a Shared volume it is not enforced.
 	Bytes   int64             `json:"bytes"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Created time.Time         `json:"created"`
-	// Claim is NAMESPACE/NAME of the claim that it was made for, empty for none, and Modes
-	// that claim's access modes.
+	// Claim is the NAMESPACE/NAME of the claim for which the volume was created, or empty. Modes are that claim's
+	// access modes.
 	Claim string   `json:"claim,omitempty"`
 	Modes []string `json:"modes,omitempty"`
-	// Damage says why the volume cannot be used, as nobody can tell what it is. It can be
-	// removed. Empty is none.
+	// Damage says why the volume cannot be used, or is empty. A damaged volume can be removed.
 	Damage string `json:"-"`
 }
 
@@ -69,8 +68,8 @@ const (
 	recordFile = "volume.json"
 	filesDir   = "files"
 	diskFile   = "disk.img"
-	// makingDir is where one is made; there is one at a time. What has been renamed to be
-	// removed begins with gonePrefix. Neither is a volume's name.
+	// makingDir is the directory of the one volume that is being created. Names with gonePrefix are volumes that
+	// are being removed. Neither is a valid volume name.
 	makingDir  = ".making"
 	gonePrefix = ".gone-"
 	lockFile   = ".lock"
@@ -79,24 +78,24 @@ const (
 // maxLabels bounds the labels of a volume, in bytes.
 const maxLabels = 64 << 10
 
-// Store is the volumes of a directory. Its methods may be called at once, by many processes.
+// Store manages the volumes of a directory. Its methods are safe for concurrent use, also by several processes.
 type Store struct{ dir string }
 
-// In is the store below a data directory, which exists. Nothing is made yet.
+// In returns the store below an existing data directory. It creates nothing yet.
 func In(data string) *Store { return &Store{dir: filepath.Join(data, "volumes")} }
 
-// Dir is where the volume is, whether there is one or not; its name is one that Check knows.
+// Dir returns the directory of a volume, existing or not. The name must pass Check.
 func (s *Store) Dir(name string) string { return filepath.Join(s.dir, name) }
 
-// Files is the directory of a Shared volume.
+// Files returns the directory of a Shared volume.
 func (s *Store) Files(name string) string { return filepath.Join(s.dir, name, filesDir) }
 
-// Image is the file of a Disk or a Block volume.
+// Image returns the file of a Disk or a Block volume.
 func (s *Store) Image(name string) string { return filepath.Join(s.dir, name, diskFile) }
 
 var nameForm = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}$`)
 
-// Check refuses what no volume is called: ErrName.
+// Check refuses invalid names of volumes: ErrName.
 func Check(name string) error {
 	if !nameForm.MatchString(name) {
 		return fmt.Errorf("%.300q: %w", name, ErrName)
@@ -104,7 +103,7 @@ func Check(name string) error {
 	return nil
 }
 
-// check completes a volume that is to be made.
+// check validates a volume that is to be created, and fills in defaults.
 func (v *Volume) check() error {
 	if err := Check(v.Name); err != nil {
 		return err
@@ -130,7 +129,7 @@ func (v *Volume) check() error {
 	return nil
 }
 
-// Get reads a volume: ErrName, ErrNotFound. Of one that is damaged it tells what it can.
+// Get reads a volume: ErrName, ErrNotFound. For a damaged volume it returns the known fields.
 func (s *Store) Get(name string) (Volume, error) {
 	if err := Check(name); err != nil {
 		return Volume{}, err
@@ -156,8 +155,8 @@ func (s *Store) Get(name string) (Volume, error) {
 	return v, nil
 }
 
-// measure checks a record against what lies beside it. The length of a disk is its size: a
-// crash in the middle of its growth leaves nothing to mend.
+// measure checks a record against the volume's files. The length of a disk is its size, so a crash during its
+// growth needs no repair.
 func (s *Store) measure(name string, v *Volume) error {
 	if v.Name != name {
 		return fmt.Errorf("the record of volume %s: %w", name, atomicfile.ErrCorrupt)
@@ -179,7 +178,7 @@ func (s *Store) measure(name string, v *Volume) error {
 	return fmt.Errorf("volume %s: %w: it is no %.64q", name, atomicfile.ErrCorrupt, v.Kind)
 }
 
-// List reads all volumes, by their names.
+// List returns all volumes, sorted by name.
 func (s *Store) List() (all []Volume, err error) {
 	entries, err := os.ReadDir(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {

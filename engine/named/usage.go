@@ -11,16 +11,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
-// What Used looks at of a volume.
+// The bounds of Used.
 const (
 	usedEntries = 1 << 20
 	usedWait    = 5 * time.Second
 )
 
-// Used is what the volume takes of the host's disk, in bytes; of a Shared one it is at least that: files
-// in more than guesttree.MaxLevels directories in each other are not counted, nor more than 2^20 files,
-// nor what 5 s or ctx do not suffice for. Of what changes meanwhile it counts some; of a volume that
-// cannot be read, nothing.
+// Used returns the volume's usage of the host's disk, in bytes, or 0 if it cannot be read. For a Shared volume it
+// is a lower bound: Used does not count below guesttree.MaxLevels nested directories, beyond 2^20 files, or after 5
+// s or the end of ctx. Concurrent changes may or may not count.
 func (s *Store) Used(ctx context.Context, v Volume) (bytes int64) {
 	if v.Kind != Shared {
 		info, err := os.Lstat(s.Image(v.Name))

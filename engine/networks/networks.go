@@ -1,4 +1,4 @@
-// Package networks holds the network providers of an engine, one a kind.
+// Package networks holds the network providers of an engine, one for each kind.
 package networks
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/network/cni"
 )
 
-// DeviceOf is the network device of VMs in a network of that kind. The hypervisor has a
-// device for each, so that no VM made for one kind is ever another pod's.
+// DeviceOf returns the network device of VMs in a network of that kind. Each kind has its own device, so that a VM
+// of one kind never serves a pod of another.
 func DeviceOf(kind network.Kind) hypervisor.Network {
 	if kind == network.KindCNI {
 		return hypervisor.NetworkTap
@@ -24,7 +24,7 @@ func DeviceOf(kind network.Kind) hypervisor.Network {
 	return hypervisor.Network(kind)
 }
 
-// asked is the kind of which kind may be a reduced form.
+// asked returns the requested kind, of which kind may be a reduced form.
 func asked(kind network.Kind) network.Kind {
 	if kind == network.KindRestricted {
 		return network.KindUser
@@ -32,7 +32,7 @@ func asked(kind network.Kind) network.Kind {
 	return kind
 }
 
-// KindOf is the kind of network that a VM has.
+// KindOf returns the kind of network of a VM.
 func KindOf(m hypervisor.VMConfig) network.Kind {
 	if m.Network == hypervisor.NetworkTap {
 		return network.KindCNI
@@ -40,26 +40,25 @@ func KindOf(m hypervisor.VMConfig) network.Kind {
 	return network.Kind(m.Network)
 }
 
-// Networks are the providers of an engine. Its methods may be called at once. To make
-// the first of a kind takes a while.
+// Networks holds the providers of an engine. Its methods are safe for concurrent use. Creating the first provider
+// of a kind takes a while.
 type Networks struct {
 	open func(network.Kind) (network.Provider, error)
 
-	mu        sync.Mutex // held while one is made
+	mu        sync.Mutex // held while a provider is created
 	providers map[network.Kind]provider
 	replaced  []network.Provider // by better ones
 }
 
 type provider struct {
 	network.Provider
-	retry time.Time // when a better one is to be tried for; zero is never
+	retry time.Time // when to probe for a better one; zero means never
 }
 
-// networkRetry is how long pods may start with a reduced network before the next
-// start probes again.
+// networkRetry is how long pods may start with a reduced network before the next start probes again.
 const networkRetry = time.Minute
 
-// New holds providers that open makes, once a kind.
+// New returns Networks with providers from open, which is called once for each kind.
 func New(open func(network.Kind) (network.Provider, error)) *Networks {
 	return &Networks{open: open, providers: map[network.Kind]provider{}}
 }
@@ -87,18 +86,17 @@ func (n *Networks) Get(kind network.Kind) (network.Provider, error) {
 	return p, nil
 }
 
-// Of returns the provider of a VM that has a network of that kind, which may be a
-// reduced form of what was asked for.
+// Of returns the provider for a VM's kind of network, which may be a reduced form of the requested kind.
 func (n *Networks) Of(kind network.Kind) (network.Provider, error) {
 	return n.Get(asked(kind))
 }
 
-// Collector is a network that can free what no pod has, as exists tells.
+// Collector is a network that can free the resources of removed pods. exists reports whether there is a pod.
 type Collector interface {
 	Collect(ctx context.Context, exists func(id string) bool) error
 }
 
-// Collect frees what no pod has in the network of a kind, where that can be done.
+// Collect frees the resources of removed pods in the network of a kind, if the network supports it.
 func (n *Networks) Collect(ctx context.Context, kind network.Kind, exists func(id string) bool) error {
 	p, err := n.Get(kind)
 	if c, ok := p.(Collector); err == nil && ok {
@@ -107,7 +105,7 @@ func (n *Networks) Collect(ctx context.Context, kind network.Kind, exists func(i
 	return err
 }
 
-// Close ends what providers do in this process.
+// Close stops the providers' work in this process.
 func (n *Networks) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -119,7 +117,7 @@ func (n *Networks) Close() {
 	}
 }
 
-// Release frees what pods share, when none is left.
+// Release frees the pods' shared resources when there are no pods left.
 func (n *Networks) Release(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -133,8 +131,7 @@ func (n *Networks) Release(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Own opens the networks of an instance that keeps their state below dir; plugins is nil for
-// an instance that has none.
+// Own returns a function that opens the networks of an instance, with their state below dir. plugins may be nil.
 func Own(dir string, plugins *cni.Options) func(network.Kind) (network.Provider, error) {
 	return func(kind network.Kind) (network.Provider, error) {
 		switch kind {

@@ -10,15 +10,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// Key is what pods have in common whose VMs are forked of one parent.
+// Key identifies the pods that can be forked from one parent.
 type Key struct {
 	Machine hypervisor.VMConfig
-	// Tenant is who the pods belong to. Pods of different tenants are never forks of one
-	// parent.
+	// Tenant is the owner of the pods. Pods of different tenants never share a parent.
 	Tenant string
 }
 
-// check tells why no VM is ever forked for a key, with an error that matches ErrNone.
+// check returns why pods with a key are never forked, with an error that matches ErrNone.
 func (k Key) check() error {
 	if k.Machine.Accel != hypervisor.TCG {
 		return fmt.Errorf("%w: the accelerator is %s", ErrNone, k.Machine.Accel)
@@ -26,31 +25,30 @@ func (k Key) check() error {
 	return nil
 }
 
-// kind is all about the parents of one key. It is guarded by Parents.mu.
+// kind holds the state of the parents of one key. Parents.mu guards it.
 type kind struct {
 	Key
 	current  *parent
-	making   chan struct{} // closed when the one that is being made is ready, or is not; nil when none is
-	missed   time.Time     // when a pod had to do without
-	wanted   *time.Timer   // until one is made for the next pods
-	failures int           // of making one, and of what was made
-	paused   time.Time     // until when none is made; since the last failure if that was no reason
-	why      error         // of there being none, until one is made
+	making   chan struct{} // closed when the current start has ended; nil if there is none
+	missed   time.Time     // when a pod found no parent
+	wanted   *time.Timer   // starts a parent for the next pods
+	failures int           // failed starts and failed parents
+	paused   time.Time     // no start until then; otherwise the time of the last failure
+	why      error         // why there is no parent
 }
 
-// mostParents is how many kinds have a parent, or one being made, at once. An idle parent
-// takes 111 MiB of memory (PSS), so that all together stay below 1 GiB.
+// mostParents bounds the kinds that have a parent, or are starting one. An idle parent takes 111 MiB of memory
+// (PSS), so that all together stay below 1 GiB.
 const mostParents = 8
 
-// busy is how long after its last fork, or after it was made, a parent is not dropped for
-// another kind's. More kinds than there may be parents would else have one made for each
-// pod: that costs more than a clone.
+// busy is how long a parent is protected after its last fork or its start. Otherwise, with too many kinds, each pod
+// would replace a parent, which costs more than a clone.
 const busy = time.Minute
 
 var errBusy = errors.New("as many VMs are warm as may be, and all are in use")
 
-// room drops another kind's parent if k can have none beside it: the one that nobody has
-// forked for the longest time. It fails if that one is busy. It is called with mu held.
+// room drops the parent of another kind if there are too many, namely the least recently used. It returns false if
+// that one is busy. It is called with mu held.
 func (p *Parents) room(k *kind) bool {
 	others, eldest := 0, (*parent)(nil)
 	for _, other := range p.kinds {
@@ -73,8 +71,8 @@ func (p *Parents) room(k *kind) bool {
 	return true
 }
 
-// kind is the one of a key. Others that are as if nobody had ever asked for them are
-// forgotten when a new one comes. It is called with mu held.
+// kind returns the state of a key. When it adds a key, it forgets those that do not matter any more. It is called
+// with mu held.
 func (p *Parents) kind(key Key) *kind {
 	k := p.kinds[key]
 	if k == nil {
@@ -85,13 +83,13 @@ func (p *Parents) kind(key Key) *kind {
 	return k
 }
 
-// past tells that nothing of what is known of a kind matters any more.
+// past reports whether the state of a kind does not matter any more.
 func (k *kind) past() bool {
 	return k.current == nil && k.making == nil && k.wanted == nil &&
 		time.Since(k.missed) >= burst && time.Since(k.paused) > calm
 }
 
-// none says why there is none. It is called with mu held.
+// none returns why there is no parent. It is called with mu held.
 func (k *kind) none() error {
 	if k.why == nil {
 		return ErrNone

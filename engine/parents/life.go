@@ -15,54 +15,53 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
-// Of the life of a parent. All its children share what its address space looks like: who
-// has learned that in one of them, knows it for the others. So it does not get old.
+// Bounds of the life of a parent. All its children have the same address space layout. An attacker who learns it in
+// one child knows it for the others, so a parent must not get old.
 const (
 	mostForks = 256
 	mostAge   = time.Hour
-	// idle is after what time without a fork a parent is dropped.
+	// idle is the time without a fork after which a parent is dropped.
 	idle = 10 * time.Minute
 	// endTimeout bounds the end of a parent.
 	endTimeout = 20 * time.Second
 )
 
-// After mostFailures of a kind none is made for a pause, which is doubled with each
-// further failure, six times at most. When all has been well for a while they are forgotten.
+// After mostFailures of a kind, no parent is started for a pause. The pause doubles with each further failure, up
+// to six times. Failures are forgotten after a calm period.
 const (
 	mostFailures = 3
 	pause        = time.Minute
 	calm         = 10 * time.Minute
 )
 
-// parent is one, in the hands of Parents. What changes is guarded by Parents.mu.
+// parent is a parent in Parents. Parents.mu guards its changes.
 type parent struct {
 	process
 	kind   *kind
 	dir    string
-	walls  confine.Walls // of its children
-	memory *os.File      // of the template that it was cloned from, which closes it
+	walls  confine.Walls // for its children
+	memory *os.File      // the memory of its template, which closes it
 	disk   *os.File      // its scratch disk
-	holes  []int         // where its process has that
-	cards  []int         // where it has its tap
+	holes  []int         // its process's descriptors of the disk
+	cards  []int         // its process's descriptors of the tap
 	over   chan struct{}
 
 	made  time.Time
-	used  time.Time // when it was made, or forked last
+	used  time.Time // the time of its start or its last fork
 	forks int
-	users int // who are forking it
+	users int // concurrent forks
 	idle  *time.Timer
-	ended bool // it gets no more users, and is closed when it has none
+	ended bool // retired: no more forks, and closed when unused
 }
 
-// process is a *warm.Parent that is parked.
+// process is a parked *warm.Parent.
 type process interface {
 	Fork(ctx context.Context, c warm.Child) (hypervisor.Record, warm.Answer, error)
 	Done() <-chan struct{}
 	Close(ctx context.Context) error
 }
 
-// begin has a parent of a kind made in the background, which then takes the place of the
-// one that there is. It is called with mu held.
+// begin starts a parent of a kind in the background. It then replaces the current one. It is called with mu held.
 func (p *Parents) begin(k *kind) {
 	if p.closed || k.making != nil || time.Now().Before(k.paused) {
 		return
@@ -100,7 +99,7 @@ func (p *Parents) begin(k *kind) {
 	})
 }
 
-// watch notices the end of a parent that nobody has ended.
+// watch notices that a parent has ended by itself.
 func (p *Parents) watch(made *parent) {
 	select {
 	case <-made.over:
@@ -113,7 +112,7 @@ func (p *Parents) watch(made *parent) {
 
 var errEnded = errors.New("a warm VM ended by itself")
 
-// fail takes note of a kind's failure. It is called with mu held.
+// fail records a failure of a kind. It is called with mu held.
 func (p *Parents) fail(k *kind, why error) {
 	now := time.Now()
 	if now.Sub(k.paused) > calm {
@@ -128,7 +127,7 @@ func (p *Parents) fail(k *kind, why error) {
 	p.o.Logger.Warn("no VM is warm", "tenant", k.Tenant, "failures", k.failures, "pause", k.paused.Sub(now), "error", why)
 }
 
-// drop ends a parent, if it is in use.
+// drop ends a parent if it is still current.
 func (p *Parents) drop(old *parent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,8 +137,7 @@ func (p *Parents) drop(old *parent) {
 	}
 }
 
-// retire ends a kind's parent, if there is one, when nobody forks it any more. It is
-// called with mu held.
+// retire ends a kind's parent, if any, as soon as it is unused. It is called with mu held.
 func (p *Parents) retire(k *kind) {
 	old := k.current
 	if old == nil {
@@ -166,8 +164,8 @@ func (p *Parents) end(old *parent) {
 	}
 }
 
-// forked takes note of a fork, or of a failed one. A parent that has failed is believed no
-// more. One that is old serves until there is another.
+// forked records a fork and its result. A failed parent is replaced. An old parent serves until its replacement is
+// ready.
 func (p *Parents) forked(from *parent, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,8 +185,8 @@ func (p *Parents) forked(from *parent, err error) {
 	}
 }
 
-// Failed tells that a fork of a key's parent, made before that time, was not up where a clone
-// was. A parent that was made since is not meant.
+// Failed reports that a fork of the key's parent did not come up although a clone did. It has no effect on a parent
+// that was started after forked.
 func (p *Parents) Failed(key Key, forked time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,7 +195,7 @@ func (p *Parents) Failed(key Key, forked time.Time) {
 	}
 }
 
-// replace ends a parent that is not to be forked again. It is called with mu held.
+// replace ends a parent and starts another. It is called with mu held.
 func (p *Parents) replace(old *parent, why error) {
 	if k := old.kind; k.current == old {
 		p.fail(k, why)
@@ -206,9 +204,8 @@ func (p *Parents) replace(old *parent, why error) {
 	}
 }
 
-// reap takes the exit status of a child. A child that did not end by itself, and was not
-// killed as VMs are, may have been probed by who wants to know what its siblings share.
-// The goroutine lives as long as the child and this process do.
+// reap waits for the exit of a child. A child that died of another signal than those that end VMs may have been
+// attacked, to learn about its siblings. Its parent is replaced. The goroutine ends with the child or this process.
 func (p *Parents) reap(from *parent, pid int) {
 	go func() {
 		status, err := p.reaper(pid)

@@ -26,11 +26,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/policy"
 )
 
-// makeTimeout bounds the making of a parent; with a template that is there it takes some
-// two seconds of a processor.
+// makeTimeout bounds the start of a parent. With an existing template it takes about two seconds of CPU time.
 const makeTimeout = 3 * time.Minute
 
-// make makes a parent and proves it.
+// make starts a parent and tests it with a fork.
 func (p *Parents) make(ctx context.Context, k *kind) (_ *parent, err error) {
 	ctx, cancel := context.WithTimeout(ctx, makeTimeout)
 	defer cancel()
@@ -81,8 +80,7 @@ func (p *Parents) make(ctx context.Context, k *kind) (_ *parent, err error) {
 	return made, nil
 }
 
-// rehearse starts the parent and has it go through a pod's life, of which nothing is left
-// in it.
+// rehearse starts the parent and runs a container in it, of which nothing remains.
 func (p *Parents) rehearse(
 	ctx context.Context,
 	made *parent,
@@ -134,7 +132,7 @@ func (p *Parents) rehearse(
 	return vm, errors.Join(err, box.Close())
 }
 
-// scratch is the disk that the parent's guest mounts.
+// scratch creates and opens the disk that the parent's guest mounts.
 func (p *Parents) scratch(ctx context.Context, dir string) (*os.File, error) {
 	path := filepath.Join(dir, "scratch.img")
 	if err := p.o.Scratch(ctx, path); err != nil {
@@ -143,10 +141,10 @@ func (p *Parents) scratch(ctx context.Context, dir string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR, 0)
 }
 
-// errDisk is matched by a failed fork that is no fault of its parent's.
+// errDisk is matched by a failed fork if the parent is not at fault.
 var errDisk = errors.New("its disk")
 
-// taps are where a process has its network card.
+// taps returns a process's descriptors of its network card.
 func taps(id procid.ID) ([]int, error) {
 	node, err := os.Open(tap.Node)
 	if err != nil {
@@ -156,7 +154,7 @@ func taps(id procid.ID) ([]int, error) {
 	return id.Files(node)
 }
 
-// fork makes a child, with a disk and a card of its own in the place of the parent's.
+// fork forks a child with its own disk and card in place of the parent's.
 func (from *parent) fork(
 	ctx context.Context, c warm.Child, disk func(*os.File) (*os.File, error), card *os.File,
 ) (hypervisor.Record, error) {
@@ -175,14 +173,14 @@ func (from *parent) fork(
 	return r, err
 }
 
-// kept is a VM that its sandbox lets go of, and that is not let go.
+// kept is a VM that stays open when its sandbox closes it.
 type kept struct{ hypervisor.VM }
 
 // Close does nothing.
 func (kept) Close() error { return nil }
 
-// prove forks the parent and waits for the fork's agent: whatever it is that this host
-// or this QEMU does otherwise, is then found before there is a pod.
+// prove forks the parent and waits for the fork's agent. It detects incompatibilities of this host or QEMU before
+// there is a pod.
 func (p *Parents) prove(ctx context.Context, made *parent) error {
 	dir := filepath.Join(made.dir, "proof")
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -1,9 +1,7 @@
-// Package parents keeps warm parents: stopped VMs in which no pod has ever run, and of
-// which pods' VMs are forked (package hypervisor/warm). There is one for each kind of
-// VM and each tenant that was wanted of late, and at most mostParents. It is made in the
-// background, of a clone that rehearses a pod, and proven by a fork; another takes its
-// place when it is old, when many were forked of it, and when one of its children died as
-// no child should. One that nobody has forked for a while is dropped.
+// Package parents keeps parents: paused VMs that have never run a pod, and from which the VMs of pods are forked
+// (package hypervisor/warm). There is one for each kind of VM and tenant in recent use, at most mostParents. It
+// starts in the background as a clone that rehearses a pod, and is tested by a fork. A parent is replaced when it
+// is old, after many forks, or after a suspicious death of a child. It is dropped when it is idle.
 package parents
 
 import (
@@ -29,37 +27,37 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// ErrNone is matched when there is no parent to fork: the pod gets a clone.
+// ErrNone is matched if there is no parent to fork. The pod then gets a clone.
 var ErrNone = errors.New("no warm VM")
 
-// Options say what parents are made with. All but MostForks, Observer and Logger are required.
+// Options configure parents. All but MostForks, Observer and Logger are required.
 type Options struct {
-	// Dir is a directory for the parents' sockets, made with the first and removed by
-	// Close. Its own directory is there by then.
+	// Dir is the directory for the parents' sockets. It is created with the first parent and removed by Close. Its
+	// parent directory must exist.
 	Dir string
 	// Library is the path of bulkhead-warm.so.
 	Library string
 	Driver  qemu.Driver
-	// Template gives what parents are cloned from.
+	// Template returns the template of a parent.
 	Template func(ctx context.Context, m hypervisor.VMConfig) (*machines.Template, error)
-	// Network is what the guest of a machine sets up when it rehearses.
+	// Network returns the network configuration for the rehearsal of a VM.
 	Network func(ctx context.Context, m hypervisor.VMConfig) (*agentv1.Network, error)
-	// Scratch makes the disk that a guest rehearses with.
+	// Scratch creates the disk for the rehearsal.
 	Scratch func(ctx context.Context, path string) error
-	// MostForks is how many forks of a parent have it renewed; 0 is 256.
+	// MostForks is the number of forks after which a parent is replaced; 0 means 256.
 	MostForks int
-	// Observer is told what becomes of parents; nil is nobody.
+	// Observer receives events of parents; it may be nil.
 	Observer measure.Observer
 	Logger   *slog.Logger
 }
 
-// Parents are those of one engine. Its methods may be called at once.
+// Parents manages the parents of one engine. Its methods are safe for concurrent use.
 type Parents struct {
 	o      Options
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // what is made, forked, watched and ended
-	// maker is make, reaper procid.Reap, but for tests.
+	wg     sync.WaitGroup // starts, forks, watches and ends
+	// maker is make and reaper is procid.Reap, except in tests.
 	maker  func(ctx context.Context, k *kind) (*parent, error)
 	reaper func(pid int) (unix.WaitStatus, error)
 
@@ -68,7 +66,7 @@ type Parents struct {
 	kinds  map[Key]*kind
 }
 
-// New makes no parent yet. Dir must not be there.
+// New returns Parents without any parent. Dir must not exist.
 func New(o Options) *Parents {
 	if o.MostForks == 0 {
 		o.MostForks = mostForks
@@ -82,33 +80,29 @@ func New(o Options) *Parents {
 	return p
 }
 
-// Child is what a pod's VM is to be.
+// Child describes a pod's VM.
 type Child struct {
-	ID     string      // the pod's
-	Dir    string      // for its sockets, its owner's
-	Owner  *shim.Owner // nil is the engine's own user
-	Groups []*os.File  // as warm.Confinement has them
+	ID     string      // of the pod
+	Dir    string      // for its sockets; its owner owns it
+	Owner  *shim.Owner // nil means the engine's own user
+	Groups []*os.File  // as in warm.Confinement
 	Place  network.Place
-	Tap    *os.File // its card, which the caller closes, nil where it needs none
-	// Memory is that of the template that the pod would be cloned from. A parent of another
-	// one is replaced.
+	Tap    *os.File // its network card; may be nil; the caller closes it
+	// Memory is the memory of the pod's template. A parent with another memory is replaced.
 	Memory *os.File
-	// Disk makes the pod's scratch disk as a copy of the parent's, which its guest has
-	// mounted. Fork closes it.
+	// Disk creates the pod's scratch disk as a copy of the parent's, which its guest has mounted. Fork closes it.
 	Disk func(from *os.File) (*os.File, error)
 }
 
-// burst is within which time a second pod that finds no parent waits for one, instead of
-// doing what the parent has to do as well.
+// burst is the time within which a second pod without a parent waits for one, instead of doing the same work.
 const burst = 3 * time.Second
 
-// mostWait is how long a pod waits for a parent.
+// mostWait bounds a pod's wait for a parent.
 const mostWait = 20 * time.Second
 
-// Fork makes a pod's VM, which stands still. It waits for a parent that is being made.
-// Once a parent has been asked, the end of ctx ends nothing: it would end that for all.
-// Where there is none, and where the fork fails, the error matches ErrNone or
-// warm.ErrFork, and the pod is as well off with a clone.
+// Fork forks a pod's VM, which stays paused. It waits for a parent that is being started. Once a parent has been
+// asked, the end of ctx has no effect, because it would affect all forks. The error matches ErrNone if there is no
+// parent, or warm.ErrFork if the fork failed; a clone may then succeed.
 func (p *Parents) Fork(ctx context.Context, key Key, c Child) (hypervisor.Record, error) {
 	if !p.enter() {
 		return hypervisor.Record{}, errClosed
@@ -144,7 +138,7 @@ const forkTimeout = 15 * time.Second
 
 var errClosed = fmt.Errorf("%w: the engine is closed", ErrNone)
 
-// enter has Close wait for the caller, until it calls wg.Done. It fails after Close.
+// enter counts a caller that Close waits for, until it calls wg.Done. It returns false after Close.
 func (p *Parents) enter() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,7 +148,7 @@ func (p *Parents) enter() bool {
 	return !p.closed
 }
 
-// take counts the caller among those who fork a key's parent.
+// take returns a key's parent and counts the caller as its user.
 func (p *Parents) take(ctx context.Context, key Key, memory *os.File) (*parent, error) {
 	if err := key.check(); err != nil {
 		return nil, err
@@ -165,7 +159,7 @@ func (p *Parents) take(ctx context.Context, key Key, memory *os.File) (*parent, 
 		p.mu.Lock()
 		k := p.kind(key)
 		if k.current != nil && k.current.memory != memory {
-			p.retire(k) // its template was removed, or condemned
+			p.retire(k) // its template was removed or condemned
 			p.begin(k)
 		}
 		if k.current != nil {
@@ -191,11 +185,10 @@ func (p *Parents) take(ctx context.Context, key Key, memory *os.File) (*parent, 
 	}
 }
 
-// quiet is how long a pod that was just started is left the host's processors, before a
-// parent is made for the next ones.
+// quiet is the delay after a pod's start before a parent for the next ones uses the host's CPUs.
 const quiet = time.Second
 
-// Want has a parent for a key made in a while, if there is none then.
+// Want starts a parent for a key after a delay, if there is none then.
 func (p *Parents) Want(key Key) {
 	if key.check() != nil {
 		return
@@ -215,8 +208,7 @@ func (p *Parents) Want(key Key) {
 	})
 }
 
-// Ready has a parent for a key made at once, if there is none, and returns when pods are
-// forked of it.
+// Ready starts a parent for a key if there is none, and returns when pods can be forked from it.
 func (p *Parents) Ready(ctx context.Context, key Key) error {
 	if err := key.check(); err != nil {
 		return err
@@ -243,8 +235,7 @@ func (p *Parents) Ready(ctx context.Context, key Key) error {
 	return nil
 }
 
-// Close ends the parents and returns when nothing of them is left; their children live
-// on.
+// Close ends the parents and waits for that. Their children keep running.
 func (p *Parents) Close() error {
 	p.mu.Lock()
 	p.closed = true

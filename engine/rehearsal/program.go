@@ -5,9 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// code is the whole program. It has pages of its file and one of its own made
-// available to it as programs do, and then waits for a signal if it has an
-// argument, or else writes a line and ends.
+// code is the whole program. Like other programs it touches the pages of its file, and
+// allocates one. With an argument it then waits for a signal; otherwise it writes a line and exits.
 //
 //	  lea  rsi, start[rip]
 //	  mov  ecx, 15
@@ -52,8 +51,8 @@ var code = []byte{
 	0x79, 0x0a,
 }
 
-// Where the program lies in memory, how large its file is, so that it is read
-// from the disk as others are, and the sizes of an ELF file's headers.
+// The load address, the size of the file (so that it is read from disk like others), and the sizes of the headers
+// of an ELF file.
 const (
 	base       = 0x400000
 	fileSize   = 64 << 10
@@ -61,7 +60,7 @@ const (
 	programs   = 56
 )
 
-// program is the code as a static executable of one segment.
+// program returns the code as a static executable of one segment.
 func program() []byte {
 	le := binary.LittleEndian
 	h := make([]byte, headerSize+programs)

@@ -1,8 +1,6 @@
-// Package rehearsal makes the pod that warm machines rehearse with: an
-// image of one small program, and a container's specification as the pods of
-// users have it. Under emulation the code that such a container runs through,
-// in the guest's kernel, its agent and crun, is then translated already when
-// the pod's own comes.
+// Package rehearsal provides the pod for the rehearsal of parents: an image with one small program, and a typical
+// container specification. Under emulation, QEMU then has already translated the code that a container runs in the
+// guest's kernel, the agent and crun.
 package rehearsal
 
 import (
@@ -20,11 +18,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox"
 )
 
-// name is the program's, in the root of the image.
+// name is the name of the program in the root of the image.
 const name = "rehearse"
 
-// Image makes the image's disk, sealed in memory and open for reading only. It
-// is the caller's.
+// Image creates the image's disk in memory, sealed and read-only. The caller must close it.
 func Image() (*os.File, error) {
 	f, err := memfd.Create("bulkhead-rehearsal")
 	if err == nil {
@@ -58,7 +55,7 @@ func write(f *os.File) error {
 	return memfd.Seal(f, memfd.Constant)
 }
 
-// Script is the container and the process that Image is for.
+// Script returns the container and the process for Image.
 func Script() (r sandbox.Rehearsal, err error) {
 	spec, err := oci.New(name, "/"+name, "wait")
 	if err != nil {

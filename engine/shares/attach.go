@@ -24,12 +24,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/attach"
 )
 
-// othersPatience is how long directories that nobody asks for now have to be opened.
+// othersPatience is the time to open directories that no container is waiting for.
 const othersPatience = 3 * time.Second
 
-// attach gives a server those directories that it lacks: the ones asked for, of which each must be
-// there, or with nil all. Of these, one that is not there any more, or does not answer, holds the
-// others up no further.
+// attach passes missing directories to a server: the asked ones, or all if asked is nil. Each asked directory must
+// exist. Of all directories, attach skips those that are gone or do not answer in time.
 func (s *Set) attach(ctx context.Context, server procid.ID, asked []store.Share) error {
 	var missing []store.Share
 	wanted := map[string]bool{}
@@ -68,8 +67,7 @@ func (s *Set) attach(ctx context.Context, server procid.ID, asked []store.Share)
 	return nil
 }
 
-// rest gives the server that runs what it lacks when that can be opened again, which is asked ever more seldom, until it lacks
-// nothing, or ends.
+// rest retries the server's missing directories with growing pauses, until it has all of them or ends.
 func (s *Set) rest(ctx context.Context) {
 	s.mu.Lock()
 	server := s.server
@@ -88,10 +86,10 @@ func (s *Set) rest(ctx context.Context) {
 	}
 }
 
-// firstRest is the first pause before a server is given what it lacks.
+// firstRest is the first pause of rest.
 const firstRest = time.Second
 
-// lacks tells whether that is the server, and has not all directories.
+// lacks reports whether server is the current one and lacks directories.
 func (s *Set) lacks(server procid.ID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,8 +104,8 @@ func (s *Set) lacks(server procid.ID) bool {
 	return false
 }
 
-// openAll opens directories again by their paths, in which no link may be: whoever has a directory
-// above one can put it there. Where not all must be opened, what was opened in time is returned.
+// openAll opens directories again by their paths. The paths must contain no links, because the owner of a parent
+// directory could place one. If must is false, openAll returns the directories that it opened in time.
 func (s *Set) openAll(ctx context.Context, all []store.Share, must bool) (map[store.Share]*place.Place, error) {
 	if !must {
 		var cancel context.CancelFunc
@@ -139,7 +137,7 @@ func (s *Set) openAll(ctx context.Context, all []store.Share, must bool) (map[st
 	return opened, failed
 }
 
-// missing says, once, that a directory cannot be opened.
+// missing logs that a directory cannot be opened, as a warning only once.
 func (s *Set) missing(one store.Share, err error) {
 	s.mu.Lock()
 	level := slog.LevelWarn
@@ -151,7 +149,7 @@ func (s *Set) missing(one store.Share, err error) {
 	s.host.Logger.Log(context.Background(), level, "a directory of the host is not served any more", "error", err)
 }
 
-// attach has a helper put directories into a server's namespace.
+// attach runs a helper that puts directories into a server's namespace.
 func (h Host) attach(ctx context.Context, server procid.ID, opened map[store.Share]*place.Place) error {
 	at := "/proc/" + strconv.Itoa(server.PID) + "/ns/"
 	mounts, err := os.Open(at + "mnt")
@@ -159,7 +157,7 @@ func (h Host) attach(ctx context.Context, server procid.ID, opened map[store.Sha
 		return fmt.Errorf("find the server's mounts: %w", err)
 	}
 	defer mounts.Close()
-	if !server.Alive() { // the descriptor may be another's
+	if !server.Alive() { // the descriptor may belong to another process
 		return procid.ErrGone
 	}
 	const first = 3
@@ -173,7 +171,7 @@ func (h Host) attach(ctx context.Context, server procid.ID, opened map[store.Sha
 		})
 	}
 	if r.Unshare {
-		// A process with threads, as every Go program is, cannot join a user namespace.
+		// A process with threads, such as a Go program, cannot join a user namespace.
 		nsenter, err := exec.LookPath("nsenter")
 		if err != nil {
 			return err
@@ -189,11 +187,11 @@ func (h Host) attach(ctx context.Context, server procid.ID, opened map[store.Sha
 	return run(ctx, cmd, slices.Collect(maps.Keys(opened)))
 }
 
-// run runs a helper to its end, or kills it. One that waits for a file system which does not
-// answer cannot be killed; then it is left to end when it can.
+// run runs a helper to its end, or kills it. A helper that waits for a hanging file system cannot be killed; it
+// ends when it can.
 func run(ctx context.Context, cmd *exec.Cmd, what []store.Share) error {
 	var said bytes.Buffer
-	cmd.Stderr, cmd.WaitDelay = &said, time.Second // of nsenter's child, which has its pipes
+	cmd.Stderr, cmd.WaitDelay = &said, time.Second // for nsenter's child, which has its pipes
 	if err := cmd.Start(); err != nil {
 		return err
 	}

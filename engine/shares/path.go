@@ -16,18 +16,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
-// open opens what a client has named. Its errors have codes; the caller closes it.
+// open opens a path from a client. Its errors have codes; the caller must close the result.
 func (h Host) open(ctx context.Context, path string, how place.How) (*place.Place, error) {
 	return h.openIn(ctx, path, path, how)
 }
 
-// reopen opens again what open has found by its path, to which no link leads, and not what lies below a file system that has gone.
+// reopen opens a share again by its path. It follows no link, and fails if the share's file system was unmounted.
 func (h Host) reopen(ctx context.Context, one store.Share) (*place.Place, error) {
 	return h.openIn(ctx, one.Asked, one.Path, place.How{Exact: true, Mount: one.Mount})
 }
 
-// openIn opens a path for who has asked for that, or for a named volume, to which the path
-// belongs then, or is the name of which.
+// openIn opens a path for asked, which is the path that the client named, or a named volume. path may be the
+// volume's name or a path in it.
 func (h Host) openIn(ctx context.Context, asked, path string, how place.How) (*place.Place, error) {
 	rules := h.Rules
 	if volume, ok := containerv1.VolumeOf(asked); ok && h.Volumes != nil {
@@ -47,7 +47,7 @@ func (h Host) openIn(ctx context.Context, asked, path string, how place.How) (*p
 	return p, nil
 }
 
-// filesOf is the directory of a named volume, without links in its path.
+// filesOf returns the directory of a named volume, without links in its path.
 func (h Host) filesOf(volume string) (string, error) {
 	v, err := h.Volumes.Get(volume)
 	if err != nil {
@@ -59,7 +59,7 @@ func (h Host) filesOf(volume string) (string, error) {
 	return filepath.EvalSymlinks(h.Volumes.Files(volume))
 }
 
-// pathCodes are the codes of what can be wrong with a path; the first match counts.
+// pathCodes maps errors of paths to codes; the first match counts.
 var pathCodes = []struct {
 	err  error
 	code codes.Code
@@ -72,7 +72,7 @@ var pathCodes = []struct {
 	{place.ErrKernel, codes.Unimplemented},
 	{place.ErrKind, codes.Unimplemented},
 	{place.ErrSilent, codes.DeadlineExceeded},
-	{unix.EXDEV, codes.InvalidArgument}, // a part that leads out
+	{unix.EXDEV, codes.InvalidArgument}, // a subpath that leads outside
 	{unix.ELOOP, codes.InvalidArgument},
 	{unix.ENAMETOOLONG, codes.InvalidArgument},
 	{unix.ENOTDIR, codes.NotFound},

@@ -12,14 +12,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/share"
 )
 
-// Ring is the memory through which the pod's server answers large reads, nil for none. It stays the set's.
+// Ring returns the memory through which the pod's server answers large reads, or nil. The set owns it.
 func (s *Set) Ring() *os.File {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ring
 }
 
-// Close gives up the ring, for good: of a pod that has no VM any more, or of a server that may still write to it.
+// Close closes the ring for good. It is for pods without a VM, or when a killed server may still write to the ring.
 func (s *Set) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,10 +29,10 @@ func (s *Set) Close() {
 	}
 }
 
-// ringFor is the ring for the next server of a pod: the one that its VM has as a disk, since it is the first server's. It
-// is nil where that is lost, with a former engine and its server, and where a former server may still write to it: one
-// that was killed while it waits for a file system that does not answer. The set gives the ring up then, since a later
-// server would use it while the former one's read may still land in it.
+// ringFor returns the ring for the next server of a pod. The pod's VM has it as a disk since the first server. The
+// ring is nil if it was lost with a former engine and its server. It is also nil if a killed server still waits for
+// a file system and may write to it. ringFor then closes the ring, because a later server's answers could be
+// overwritten.
 func (s *Set) ringFor(pod store.Pod) (*os.File, error) {
 	if last := pod.ShareServer.PID; last != 0 {
 		if !ended(last) {
@@ -54,15 +54,15 @@ func (s *Set) ringFor(pod store.Pod) (*os.File, error) {
 	return ring, nil
 }
 
-// ended tells of a process that is not alive whether its last thread has ended, too. Another that has its number by now
-// is taken for it.
+// ended reports whether the last thread of a dead process has ended too. It does not detect that another process
+// has the number by now.
 func ended(pid int) bool {
 	threads, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
 	return err != nil || len(threads) <= 1
 }
 
-// findRing has the ring that a former engine made from the server that it has started. What is there the server may have put
-// there: it is checked, and good for nothing but the next server.
+// findRing gets the former engine's ring from the server. The server may have replaced it, so it is checked, and
+// used only for the next server.
 func (s *Set) findRing(server procid.ID) {
 	if s.Ring() != nil || !s.pod.Record().Ring {
 		return
@@ -82,5 +82,5 @@ func (s *Set) findRing(server procid.ID) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ring = os.NewFile(uintptr(fd), "share-ring") // the caller has the turn
+	s.ring = os.NewFile(uintptr(fd), "share-ring") // the caller holds turn
 }

@@ -27,9 +27,9 @@ import (
 
 const socketName = hypervisor.ShareSocket
 
-// start starts a server of all directories that there are still. The caller has the turn.
+// start starts a server for all directories that still exist. The caller holds turn.
 func (s *Set) start(ctx context.Context) (id procid.ID, err error) {
-	if !s.journaled { // once: how often a server ends is up to the guest
+	if !s.journaled { // once, because the guest controls how often a server ends
 		if err := s.pod.Journal(ctx); err != nil {
 			return id, err
 		}
@@ -91,7 +91,7 @@ func (s *Set) start(ctx context.Context) (id procid.ID, err error) {
 	if id, err = procid.Of(cmd.Process.Pid); err != nil {
 		return id, err
 	}
-	// It begins when it can be found again: without this it ends by itself.
+	// The server starts work when its record exists; without it the server exits by itself.
 	if err := s.pod.Serving(id); err != nil {
 		return id, err
 	}
@@ -111,7 +111,7 @@ func (s *Set) start(ctx context.Context) (id procid.ID, err error) {
 	return id, nil
 }
 
-// ownerOf is the user that a pod's server becomes, empty for who this engine is.
+// ownerOf returns the user for a pod's server, empty for the engine's own.
 func ownerOf(r store.Pod) string {
 	if r.Owner == nil {
 		return ""
@@ -119,7 +119,7 @@ func ownerOf(r store.Pod) string {
 	return strconv.Itoa(r.Owner.UID)
 }
 
-// awaitReady reads what a server says.
+// awaitReady waits for a server's first line.
 func awaitReady(ctx context.Context, says *os.File) error {
 	stop := context.AfterFunc(ctx, func() { _ = says.SetReadDeadline(time.Now()) })
 	defer stop()
@@ -136,7 +136,8 @@ func awaitReady(ctx context.Context, says *os.File) error {
 	return fmt.Errorf("the server does not begin: %w", err)
 }
 
-// reap collects a server that was this process's child, and says how it ended. That of another engine is not told of.
+// reap reaps a server that was this process's child, and describes its exit. It cannot describe the exit of another
+// engine's server.
 func reap(id procid.ID) string {
 	var status unix.WaitStatus
 	switch pid, err := unix.Wait4(id.PID, &status, unix.WNOHANG, nil); {
@@ -149,11 +150,11 @@ func reap(id procid.ID) string {
 	}
 }
 
-// dyingPatience is what a server has to end that was killed.
+// dyingPatience is the time for a killed server to exit.
 const dyingPatience = 3 * time.Second
 
-// End kills a server, and returns when it has ended, or waits in the kernel for a file system that
-// does not answer: then it does nothing any more, and ends when that answers.
+// End kills a server and returns when it has exited, or waits in the kernel for a hanging file system. In that case
+// it has no effect any more, and exits when the file system answers.
 func End(ctx context.Context, id procid.ID) error {
 	if id.PID == 0 {
 		return nil
@@ -174,10 +175,10 @@ func End(ctx context.Context, id procid.ID) error {
 	return nil
 }
 
-// dying tells of a process that was killed whether it only waits for its end.
+// dying reports whether a killed process only waits for its exit.
 func dying(id procid.ID) bool { return !id.Alive() || id.Dying() }
 
-// Dying tells of a process whether it is a server that was killed and waits as End says.
+// Dying reports whether a process is a killed server that waits in the kernel (End).
 func Dying(pid int) bool {
 	name, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
 	if err != nil || strings.TrimSpace(string(name)) != share.Program {

@@ -1,5 +1,5 @@
-// Package shares has directories of the host served to a pod, by a process of the pod's own
-// (package share), which it starts, finds again and starts anew.
+// Package shares serves directories of the host to a pod. It starts, finds and restarts the pod's own server
+// process (package share).
 package shares
 
 import (
@@ -24,50 +24,49 @@ import (
 	"github.com/bulkhead-project/bulkhead/share"
 )
 
-// Pod is what directories are served to.
+// Pod is the interface to the pod.
 type Pod interface {
-	// Record is the pod's as it is now, Up whether its machine runs.
+	// Record returns the pod's current record. Up reports whether its VM runs.
 	Record() store.Pod
 	Up() bool
-	// Serving notes which process serves it.
+	// Serving records the process that serves the pod.
 	Serving(process procid.ID) error
-	// Journal notes, before there is a process, that there may be one.
+	// Journal records that there may be a server, before it starts.
 	Journal(ctx context.Context) error
-	// Spawn runs f beside its caller. Its context ends with the engine; an error says
-	// that it has ended already.
+	// Spawn runs f in a goroutine. Its context ends with the engine; it returns an error if that has ended already.
 	Spawn(f func(ctx context.Context)) error
 }
 
-// Host is where the directories lie, and who serves them.
+// Host describes the host's side of the directories.
 type Host struct {
 	Program  string // of package share
 	StateDir string // of the pod
 	Rules    place.Rules
-	// Volumes are those with names, which lie among what is Bulkhead's own.
+	// Volumes are the named volumes, which lie among Bulkhead's own directories.
 	Volumes *named.Store
 	Logger  *slog.Logger
 }
 
-// Set is the shared directories of one pod. Its methods may be called at once.
+// Set manages the shared directories of one pod. Its methods are safe for concurrent use.
 type Set struct {
 	pod  Pod
 	host Host
 
-	turn chan struct{} // has room for who starts a server and has it watched
-	// journaled tells that the pod's journal has the entry that ends a server; the turn's.
+	turn chan struct{} // a semaphore for starting a server and its watch
+	// journaled reports that the pod's journal has the entry that ends a server; guarded by turn.
 	journaled bool
 
-	mu      sync.Mutex // of what follows; nobody waits for anything while it is held
+	mu      sync.Mutex // guards the fields below; no waiting while it is held
 	all     map[string]store.Share
 	server  procid.ID
-	placed  map[string]bool // what this engine has given the server
-	warned  map[string]bool // what could not be given
+	placed  map[string]bool // directories that this engine has passed to the server
+	warned  map[string]bool // directories with a logged failure
 	watched procid.ID
-	ring    *os.File      // through which servers answer large reads, nil for none
-	pause   time.Duration // before the last start of another server
+	ring    *os.File      // for servers' large answers; may be nil
+	pause   time.Duration // before the last restart
 }
 
-// New returns the shared directories of a pod: none as yet.
+// New returns the shared directories of a pod, none at first.
 func New(pod Pod, host Host) *Set {
 	return &Set{
 		pod: pod, host: host, turn: make(chan struct{}, 1),
@@ -75,12 +74,12 @@ func New(pod Pod, host Host) *Set {
 	}
 }
 
-// Of are the shared directories that mounts are of, without repetition, each by its path. One
-// that is missing is made, unless it is the root or has to be present. Its errors have the codes of what is wrong with a path.
+// Of returns the shared directories of mounts by path, without duplicates. It creates a missing one, unless it is
+// the root or must exist. Its errors have the codes of path errors.
 func (s *Set) Of(ctx context.Context, root containerv1.Root, mounts []containerv1.Mount) (all []store.Share, err error) {
 	add := func(source containerv1.Share, m containerv1.Mount) error {
 		how := place.How{Part: m.SubPath, Missing: place.MakeDir}
-		if m.Destination == "" || source.Present { // a root has to be there
+		if m.Destination == "" || source.Present { // a root must exist
 			how.Missing = place.Fail
 		}
 		cache, err := share.ParseCache(source.Cache)
@@ -120,7 +119,7 @@ func (s *Set) Of(ctx context.Context, root containerv1.Root, mounts []containerv
 	return all, nil
 }
 
-// asked is how a mount has its directory, without where that is found.
+// asked returns a mount's share without the fields for its path.
 func asked(source containerv1.Share, m containerv1.Mount, c share.Cache) store.Share {
 	has := func(options ...string) bool {
 		return slices.ContainsFunc(m.Options, func(o string) bool { return slices.Contains(options, o) })
@@ -130,12 +129,12 @@ func asked(source containerv1.Share, m containerv1.Mount, c share.Cache) store.S
 	}
 }
 
-// Name is what a shared directory is called in the guest.
+// Name returns the name of a shared directory in the guest.
 func Name(s store.Share) string {
 	return share.Name(s.Path, s.ReadOnly, s.Follow, s.SetID, share.Cache(s.Cache))
 }
 
-// Named is a specification whose mounts of shared directories have the guest's names for them.
+// Named returns the specification with the guest's names for shared directories.
 func Named(spec *specs.Spec, all []store.Share) (*specs.Spec, error) {
 	if len(all) == 0 {
 		return spec, nil
@@ -163,7 +162,7 @@ func Named(spec *specs.Spec, all []store.Share) (*specs.Spec, error) {
 	return &named, nil
 }
 
-// RootName is the guest's name for a shared directory that is a container's root.
+// RootName returns the guest's name of a shared directory that is a container's root.
 func RootName(root containerv1.Share, all []store.Share) (string, error) {
 	cache, err := share.ParseCache(root.Cache)
 	want := asked(root, containerv1.Mount{}, cache)
@@ -178,7 +177,7 @@ func RootName(root containerv1.Share, all []store.Share) (string, error) {
 	return Name(all[at]), nil
 }
 
-// Ensure returns when the guest can have those directories.
+// Ensure returns when the guest can use the directories.
 func (s *Set) Ensure(ctx context.Context, all []store.Share) error {
 	if len(all) == 0 {
 		return nil
@@ -191,7 +190,7 @@ func (s *Set) Ensure(ctx context.Context, all []store.Share) error {
 	return s.serve(ctx, all)
 }
 
-// Resume goes on where an earlier engine stopped, whose pod has those directories.
+// Resume serves the directories that a pod has from an earlier engine.
 func (s *Set) Resume(all []store.Share) {
 	if len(all) == 0 {
 		return
@@ -207,7 +206,7 @@ func (s *Set) Resume(all []store.Share) {
 	}
 }
 
-// serve has a server run that has those directories, or with nil all that there are.
+// serve makes sure that a server has the asked directories, or all if asked is nil.
 func (s *Set) serve(ctx context.Context, asked []store.Share) error {
 	ctx, cancel := context.WithTimeout(ctx, serveTimeout)
 	defer cancel()
@@ -218,7 +217,7 @@ func (s *Set) serve(ctx context.Context, asked []store.Share) error {
 	return failure.Wrap(err, "serve the host's directories")
 }
 
-// running is the server that runs, or is started with all that there is.
+// running returns the running server, or starts one with all directories.
 func (s *Set) running(ctx context.Context) (server procid.ID, started bool, err error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -237,18 +236,18 @@ func (s *Set) running(ctx context.Context) (server procid.ID, started bool, err 
 	return server, started, s.watch(server)
 }
 
-// serveTimeout bounds the start of a server, on a host that is busy with other VMs' starts.
+// serveTimeout bounds the start of a server on a host that is busy with starts of VMs.
 const serveTimeout = 30 * time.Second
 
-// A server that ends is started again after these times.
+// A server is restarted after firstRetry. The pause doubles up to lastRetry.
 const (
 	firstRetry = 50 * time.Millisecond
 	lastRetry  = 30 * time.Second
-	// steady is how long one serves after which the first of them is next.
+	// steady is the uptime of a server that resets the pause.
 	steady = 10 * time.Second
 )
 
-// watch starts another server when this one has ended, for as long as the pod has a machine.
+// watch restarts a server after its exit, as long as the pod has a VM.
 func (s *Set) watch(server procid.ID) error {
 	s.mu.Lock()
 	known := s.watched == server
@@ -271,8 +270,7 @@ func (s *Set) watch(server procid.ID) error {
 	})
 }
 
-// again serves until it succeeds, or the pod or the engine ends, after a server that has served
-// for so long.
+// again retries until the server runs, or the pod or the engine ends. served is the previous server's uptime.
 func (s *Set) again(ctx context.Context, served time.Duration) {
 	for ; ; served = 0 {
 		select {
@@ -292,8 +290,8 @@ func (s *Set) again(ctx context.Context, served time.Duration) {
 	}
 }
 
-// next is the pause before another start. It grows with each, also with those that succeed: a
-// guest can end its server as soon as that serves.
+// next returns the pause before another start. It grows with each start, even a successful one, because a guest can
+// end its server at once.
 func (s *Set) next(served time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,5 +302,5 @@ func (s *Set) next(served time.Duration) time.Duration {
 	return s.pause
 }
 
-// socket is where a machine listens for its server.
+// socket returns the socket on which the VM listens for its server.
 func (s *Set) socket() (dir, name string) { return s.host.StateDir, filepath.Join("vm", socketName) }

@@ -26,12 +26,12 @@ func (s *Store) PutContainer(pod string, c *Container) error {
 	return atomicfile.WriteJSON(filepath.Join(dir, containerFile), c, 0o600, atomicfile.Volatile)
 }
 
-// PutExit stores how a container ended.
+// PutExit stores the exit of a container.
 func (s *Store) PutExit(pod, id string, e *Exit) error {
 	return atomicfile.WriteJSON(filepath.Join(s.containerDir(pod, id), exitFile), e, 0o600, atomicfile.Volatile)
 }
 
-// DropContainer removes a container's records; it succeeds if there are none.
+// DropContainer removes a container's records. It succeeds if there are none.
 func (s *Store) DropContainer(pod, id string) error {
 	if !ValidID(id) {
 		return fmt.Errorf("remove container %.80q: not an id", id)
@@ -42,16 +42,14 @@ func (s *Store) DropContainer(pod, id string) error {
 	return nil
 }
 
-// Stored is a container as the disk knows it; Exit is nil for one that has not
-// ended.
+// Stored is a container as stored on disk. Exit is nil if it has not ended.
 type Stored struct {
 	Container
 	Exit *Exit
 }
 
-// Containers are the pod's, in no order. One whose record is damaged or
-// missing was never seen by anybody, or cannot be told from that: it is in
-// broken, by id with what is wrong.
+// Containers returns the pod's containers in no particular order. A container with a damaged or missing record is
+// in broken, by id, with its error; clients may never have seen it.
 func (s *Store) Containers(pod string) (whole []Stored, broken map[string]error, err error) {
 	entries, err := os.ReadDir(filepath.Join(s.Dir(pod), containersDir))
 	if errors.Is(err, os.ErrNotExist) {
@@ -89,7 +87,7 @@ func (s *Store) container(pod, id string) (Stored, error) {
 	if err == nil {
 		c.Exit = &exit
 	} else if !errors.Is(err, os.ErrNotExist) {
-		// That it ended is certain, how is lost: never taken for success.
+		// The container has ended, but how is unknown: never report success.
 		c.Exit = &Exit{Code: 255, Reason: "Unknown", Message: "the record of its end is damaged"}
 	}
 	return c, nil

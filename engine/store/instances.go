@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// Instances are the names of all instances that have kept anything in roots.
+// Instances returns the names of all instances with data in roots.
 func Instances(roots dirs.Roots) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(roots.Data, "names"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -25,8 +25,7 @@ func Instances(roots dirs.Roots) ([]string, error) {
 	return names, nil
 }
 
-// Pods are the records of all pods of the instance. One that cannot be read is
-// in damaged, by its id.
+// Pods returns the records of all pods of the instance. damaged has the errors of unreadable records by id.
 func (s *Store) Pods() (pods []*Pod, damaged map[string]error, err error) {
 	ids, err := s.PodIDs()
 	if err != nil {

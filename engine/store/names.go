@@ -13,13 +13,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
 
-// Name is a reserved name: whose id it is.
+// Name is a reserved name and the id of its pod.
 type Name struct {
 	ID  string `json:"id"`
 	Key string `json:"key"`
 }
 
-// ReservedError is returned by Reserve for a name that is taken.
+// ReservedError is returned by Reserve if the name is taken.
 type ReservedError struct{ Name }
 
 // Error names the pod that has the name.
@@ -37,18 +37,18 @@ func NewID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// ValidID reports whether id has the form of NewID's.
+// ValidID reports whether id has the form of NewID's result.
 func ValidID(id string) bool {
 	return len(id) == 64 && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-// Reserve gives the name key to the pod id, or returns a *ReservedError. It is
-// exclusive between processes, and the name is never seen without its id.
+// Reserve reserves the name key for the pod id, or returns a *ReservedError. It is exclusive between processes, and
+// a name never exists without its id.
 func (s *Store) Reserve(key, id string) error {
 	s.reserving.RLock()
 	defer s.reserving.RUnlock()
 	path := s.namePath(key)
-	// Written whole under another name first: link(2) fails where a name exists.
+	// The file is complete before link(2) gives it the name; link fails if the name exists.
 	tmp := filepath.Join(s.names(), "."+id)
 	if err := atomicfile.WriteJSON(tmp, Name{ID: id, Key: key}, 0o600, atomicfile.Volatile); err != nil {
 		return fmt.Errorf("reserve the name %q: %w", key, err)
@@ -68,7 +68,7 @@ func (s *Store) Reserve(key, id string) error {
 	return nil
 }
 
-// Release gives up key if id holds it; it succeeds if not.
+// Release releases key if id holds it; otherwise it does nothing and succeeds.
 func (s *Store) Release(key, id string) error {
 	var holder Name
 	err := atomicfile.ReadJSON(s.namePath(key), &holder)
@@ -84,8 +84,8 @@ func (s *Store) Release(key, id string) error {
 	return nil
 }
 
-// Names are all reserved names of the instance. A damaged one holds nobody's
-// pod and is removed. Names may be released meanwhile.
+// Names returns all reserved names of the instance. It removes damaged ones, which belong to no pod. Names may be
+// released meanwhile.
 func (s *Store) Names() ([]Name, error) {
 	s.reserving.Lock()
 	defer s.reserving.Unlock()
@@ -97,8 +97,8 @@ func (s *Store) Names() ([]Name, error) {
 	for _, e := range entries {
 		path := filepath.Join(s.names(), e.Name())
 		if strings.HasPrefix(e.Name(), ".") {
-			// What a crash left of Reserve: by the engine's lock no other process,
-			// and by reserving nobody here, is at it now.
+			// Left by a crash of Reserve. The engine's lock excludes other processes, and s.reserving excludes this
+			// one.
 			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return nil, fmt.Errorf("list names: %w", err)
 			}
@@ -123,7 +123,7 @@ func (s *Store) Names() ([]Name, error) {
 	return names, nil
 }
 
-// owns reports whether one of the instance's names is id's.
+// owns reports whether id has one of the instance's names.
 func (s *Store) owns(id string) bool {
 	names, err := s.Names()
 	for _, n := range names {
@@ -134,7 +134,7 @@ func (s *Store) owns(id string) bool {
 	return false
 }
 
-// namePath hashes the key: names hold any byte and are longer than a file's.
+// namePath hashes the key, because names may contain any byte and exceed the length limit of file names.
 func (s *Store) namePath(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return filepath.Join(s.names(), hex.EncodeToString(sum[:]))

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim"
 )
 
-// Version is that of the records' stored form.
+// Version is the version of the records' format.
 const Version = 2
 
 const (
@@ -23,11 +23,10 @@ const (
 	containersDir = "containers"
 )
 
-// Phase is how far a pod has come, as the engine sees it.
+// Phase is the engine's phase of a pod.
 type Phase string
 
-// The phases. Starting pods are seen by nobody; a Stopped one has no process and no
-// network any more.
+// The phases. Clients do not see Starting pods. A Stopped pod has no process and no network.
 const (
 	Starting Phase = "starting"
 	Ready    Phase = "ready"
@@ -48,13 +47,12 @@ type Pod struct {
 	Version  int    `json:"version"`
 	ID       string `json:"id"`
 	Instance string `json:"instance"`
-	Key      string `json:"key"` // of its name
-	// UID is what the pod has in common with its successors, which take its disk
-	// over; empty for none.
+	Key      string `json:"key"` // unique in the instance
+	// UID is shared by the pod and its successors, which take over its disk; it may be empty.
 	UID string `json:"uid,omitempty"`
 	// Title is NAMESPACE/NAME, for messages.
 	Title string `json:"title,omitempty"`
-	// Volumes says that emptyDirs may lie on the disk, which nothing else outlives.
+	// Volumes reports that the disk may contain emptyDirs, which must survive the VM.
 	Volumes bool  `json:"volumes,omitempty"`
 	Phase   Phase `json:"phase"`
 	// Record is the door's own, which the engine never reads.
@@ -65,46 +63,44 @@ type Pod struct {
 	AccelNote string              `json:"accelNote,omitempty"`
 	Template  string              `json:"template,omitempty"` // key; absent for a cold boot
 	MemoryMiB int                 `json:"memoryMiB"`
-	VCPUs     int                 `json:"vcpus,omitempty"` // since it was resized; 0 is as its machine was made
+	VCPUs     int                 `json:"vcpus,omitempty"` // since a resize; 0 means the number at the start
 	Owner     *shim.Owner         `json:"owner,omitempty"`
-	// Forked says that the VM is a fork, ForkNote why a clone is none.
+	// Forked reports that the VM is a fork. ForkNote says why a clone is not a fork.
 	Forked   bool   `json:"forked,omitempty"`
 	ForkNote string `json:"forkNote,omitempty"`
-	// Overhead is what the VM may take on the host beside the pod's own.
+	// Overhead is what the VM may use on the host beyond the pod's own.
 	Overhead Overhead `json:"overhead,omitzero"`
-	// Asked is the size that the pod was asked for; nil in a record of an earlier version.
+	// Asked is the requested size; nil in a record of an earlier version.
 	Asked *Size `json:"asked,omitempty"`
-	// Sized says that the pod's resources have been told since its start, beside
-	// those of its containers.
+	// Sized reports that the pod's resources were set as a whole since its start.
 	Sized bool `json:"sized,omitempty"`
 
 	NetNote string   `json:"networkNote,omitempty"`
 	IPs     []string `json:"ips,omitempty"`
-	Cards   []string `json:"cards,omitempty"` // the names of its further interfaces
+	Cards   []string `json:"cards,omitempty"` // names of additional interfaces
 	Ports   []Port   `json:"ports,omitempty"`
 	Phases  []Timing `json:"phases,omitempty"`
-	// HostPorts says that Ports are all that its processes listen on.
+	// HostPorts reports that Ports follow the ports that its processes listen on.
 	HostPorts bool `json:"hostPorts,omitempty"`
-	// Cgroup is the pod's on the host.
+	// Cgroup is the pod's cgroup on the host.
 	Cgroup Cgroup `json:"cgroup,omitzero"`
-	// ShareServer is the process that serves the host's directories, once there is one.
+	// ShareServer is the process that serves the host's directories, if any.
 	ShareServer procid.ID `json:"shareServer,omitzero"`
-	// Ring says that its shim knows the disk for large answers of shared directories.
+	// Ring reports that its shim supports the disk for large answers of shared directories.
 	Ring bool `json:"ring,omitempty"`
-	// Exit says why the machine ended, once it has.
+	// Exit says why the VM ended, or is empty.
 	Exit    string    `json:"exit,omitempty"`
 	Stopped time.Time `json:"stopped,omitzero"`
 }
 
-// Size is what a pod asks for.
+// Size is the requested size of a pod.
 type Size struct {
 	sizing.Demand `json:"demand"`
-	// Limits hold for the pod as a whole and not only as the sum of its
-	// containers'.
+	// Limits apply to the pod as a whole.
 	Limits agentv1.PodLimits `json:"limits,omitzero"`
 }
 
-// Port is a published port; HostPort is the one that it got.
+// Port is a published port; HostPort is the port that was chosen.
 type Port struct {
 	HostIP   string `json:"hostIP"`
 	HostPort int    `json:"hostPort"`
@@ -112,52 +108,49 @@ type Port struct {
 	Protocol string `json:"protocol,omitempty"` // "udp", or empty for TCP
 }
 
-// Cgroup is a group of the host's; without Dirs there is none.
+// Cgroup is a cgroup on the host; without Dirs there is none.
 type Cgroup struct {
 	Dirs   []string          `json:"dirs,omitempty"`
 	Limits hostcgroup.Limits `json:"limits,omitzero"`
-	Note   string            `json:"note,omitempty"` // why there is none, or not all of it
-	// Parent is the group of another's that it is in, empty where it is among the engine's own.
+	Note   string            `json:"note,omitempty"` // why it is missing or incomplete
+	// Parent is the existing cgroup around it; empty if it is among the engine's own.
 	Parent string `json:"parent,omitempty"`
 }
 
-// Overhead is what a pod's VM may take on the host beside the pod's own; 0 is what
-// the engine knows that it takes.
+// Overhead is what a pod's VM may use on the host beyond the pod's own; 0 selects the engine's default.
 type Overhead struct {
 	Memory int64   `json:"memory,omitempty"` // bytes
-	CPU    float64 `json:"cpu,omitempty"`    // a part of each CPU's time
+	CPU    float64 `json:"cpu,omitempty"`    // a share of each CPU's time
 }
 
-// Files is a volume whose files lie in a directory of the host and are copied into
-// the guest.
+// Files is a volume of files. They lie in a directory of the host and are copied into the guest.
 type Files struct {
 	Name  string `json:"name"` // of the volume, in the guest
 	Dir   string `json:"dir"`
-	Group int    `json:"group,omitempty"` // that the copies belong to; 0 is the files' own
+	Group int    `json:"group,omitempty"` // of the copies; 0 keeps the files' own
 }
 
 // Share is a directory or a file of the host that a container mounts.
 type Share struct {
-	Asked   string `json:"asked"` // as it was named
+	Asked   string `json:"asked"` // as requested
 	SubPath string `json:"subPath,omitempty"`
-	Path    string `json:"path"` // as it was found, without links
-	// Mount is where its file system was mounted then, empty for not known.
+	Path    string `json:"path"` // without links
+	// Mount is the mount point of its file system at that time; empty if unknown.
 	Mount    string `json:"mount,omitempty"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
-	Follow   bool   `json:"follow,omitempty"` // mounts that come below it later
+	Follow   bool   `json:"follow,omitempty"` // mounts that appear below it later
 	Cache    string `json:"cache"`
-	// SetID is of a container's root: what it makes there may be set-user-id.
+	// SetID is set for a container's root: the container may create set-user-id files there.
 	SetID bool `json:"setID,omitempty"`
 }
 
-// Block is a block device of the host, or a file that stands for one, that a container has.
+// Block is a block device of the host, or a file used as one, that a container has.
 type Block struct {
-	Asked    string `json:"asked"` // as it was named
-	Path     string `json:"path"`  // as it was found, without links
+	Asked    string `json:"asked"` // as requested
+	Path     string `json:"path"`  // without links
 	FS       string `json:"fs,omitempty"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
-	// Device is the number of the block device that is there and no other, as stat(2) has it; 0 is
-	// any, or a file.
+	// Device is the required device number as in stat(2); 0 accepts any device, or a file.
 	Device uint64 `json:"device,omitempty"`
 }
 
@@ -171,18 +164,18 @@ type Timing struct {
 type Container struct {
 	Version int    `json:"version"`
 	ID      string `json:"id"`
-	Key     string `json:"key"`  // its name's, of which there is one at a time in a pod
-	Name    string `json:"name"` // as messages have it
+	Key     string `json:"key"`  // unique among the pod's containers
+	Name    string `json:"name"` // for messages
 	// Record is the door's own, which the engine never reads.
 	Record  json.RawMessage `json:"record,omitempty"`
 	ImageID string          `json:"imageID"`
-	// Log is the path of its log on the host; empty is none.
+	// Log is the path of its log on the host; it may be empty.
 	Log string `json:"log,omitempty"`
-	// Quota and Period are its share of the CPUs: negative is no limit, 0 is not
-	// stated.
+	// Quota and Period are its CPU limit. A negative quota means no limit, 0 means not stated.
 	Quota  int64 `json:"quota,omitempty"`
 	Period int64 `json:"period,omitempty"`
-	// CPUShares are its weight, 1024 a CPU, and Memory is its limit in bytes. Their zeros are as in sizing.Demand.
+	// CPUShares is its CPU weight, 1024 for each CPU. Memory is its limit in bytes. Zero values are as in
+	// sizing.Demand.
 	CPUShares uint64 `json:"cpuShares,omitempty"`
 	Memory    int64  `json:"memory,omitempty"`
 	// Files are the volumes of files that it mounts.
@@ -193,15 +186,15 @@ type Container struct {
 	Blocks  []Block   `json:"blocks,omitempty"`
 	Created time.Time `json:"created"`
 	Started time.Time `json:"started,omitzero"`
-	// StopSignal is the number of the signal that asks it to end.
+	// StopSignal is the number of its stop signal.
 	StopSignal int `json:"stopSignal"`
-	// Termination is where its last words are and where they go.
+	// Termination locates its termination message.
 	Termination *Termination `json:"termination,omitempty"`
-	// User is who its first process is; nil while that is not known.
+	// User is the user of its first process; nil if unknown.
 	User *User `json:"user,omitempty"`
 }
 
-// Demand is what the container asks for.
+// Demand returns the resources that the container asks for.
 func (c *Container) Demand() sizing.Demand {
 	return sizing.Demand{Quota: c.Quota, Period: uint64(max(c.Period, 0)), Shares: c.CPUShares, MemoryLimit: c.Memory}
 }
@@ -211,21 +204,21 @@ func (c *Container) SetDemand(d sizing.Demand) {
 	c.Quota, c.Period, c.CPUShares, c.Memory = d.Quota, int64(min(d.Period, math.MaxInt64)), d.Shares, d.MemoryLimit
 }
 
-// User is who a container's first process is, as its guest tells it.
+// User is the user of a container's first process, as reported by the guest.
 type User struct {
 	UID    uint32   `json:"uid"`
 	GID    uint32   `json:"gid"`
 	Groups []uint32 `json:"groups,omitempty"`
 }
 
-// Termination says which file of the container is copied, when it has ended,
-// to which file of the host.
+// Termination names a file of the container and a file of the host. The first is copied to the second after the
+// exit.
 type Termination struct {
 	Container string `json:"container"`
 	Host      string `json:"host"`
 }
 
-// Exit is how a container ended.
+// Exit describes how a container ended.
 type Exit struct {
 	Code    int       `json:"code"`
 	Reason  string    `json:"reason"`

@@ -1,10 +1,8 @@
-// Package store keeps what an engine knows of its pods and containers on disk:
-// names, records and the ends of containers. It holds no environment and no
-// secret of a container.
+// Package store keeps an engine's state of its pods and containers on disk: names, records and exits. It stores no
+// environment and no secret of a container.
 //
-// Every directory here belongs to the engine's user; what belongs to a pod's
-// user lies in directories of its own below, in which nothing here is read or
-// written.
+// The engine's user owns every directory of the store. A pod's user owns separate directories below, which this
+// package neither reads nor writes.
 package store
 
 import (
@@ -24,24 +22,24 @@ import (
 
 // Errors of this package, matched with errors.Is.
 var (
-	// ErrReserved: another pod has the name; a *ReservedError says which.
+	// ErrReserved means that another pod has the name; a *ReservedError says which.
 	ErrReserved = errors.New("name is reserved")
-	// ErrForeign: the sandbox belongs to another instance.
+	// ErrForeign means that the pod belongs to another instance.
 	ErrForeign = errors.New("sandbox belongs to another instance")
 )
 
-// Store is one instance's part of the roots. Its methods may be called at
-// once; two calls about one pod are the caller's to put in order.
+// Store is one instance's part of the roots. Its methods are safe for concurrent use, but callers must serialise
+// calls for one pod.
 type Store struct {
 	roots    dirs.Roots
 	instance string
-	// reserving is held while Reserve has a file that is no name yet.
+	// reserving is held while Reserve has a temporary file.
 	reserving sync.RWMutex
 }
 
 var instanceName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
-// Open makes the directories of the instance, if they are missing.
+// Open opens the store of an instance, and creates its directories.
 func Open(roots dirs.Roots, instance string) (*Store, error) {
 	if !instanceName.MatchString(instance) {
 		return nil, fmt.Errorf("open the store of instance %q: not a name of lower-case letters, digits and '-'", instance)
@@ -50,7 +48,7 @@ func Open(roots dirs.Roots, instance string) (*Store, error) {
 	if err := roots.Ensure(); err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
-	// 0711: the pods' users pass through to what is theirs.
+	// Mode 0711 lets the pods' users pass through to their own directories.
 	for _, dir := range []string{roots.Instance(instance), s.names()} {
 		if err := dirs.Ensure(dir, 0o711); err != nil {
 			return nil, fmt.Errorf("open the store: %w", err)
@@ -59,34 +57,33 @@ func Open(roots dirs.Roots, instance string) (*Store, error) {
 	return s, nil
 }
 
-// Instance is the store's own.
+// Instance returns the name of the store's instance.
 func (s *Store) Instance() string { return s.instance }
 
-// Dir is where a pod's records lie.
+// Dir returns the directory of a pod's records.
 func (s *Store) Dir(id string) string { return filepath.Join(s.roots.Sandboxes(), id) }
 
 // DataDir is the part of Dir that belongs to the pod's user.
 func (s *Store) DataDir(id string) string { return filepath.Join(s.Dir(id), "vm") }
 
-// StateDir is where a pod's sockets and bundles lie; it belongs to the pod's
-// user.
+// StateDir returns the directory of a pod's sockets and bundles. The pod's user owns it.
 func (s *Store) StateDir(id string) string {
 	return filepath.Join(s.roots.Instance(s.instance), id)
 }
 
-// Journal is the pod's journal of the engine's undos.
+// Journal returns the pod's journal of undos.
 func (s *Store) Journal(id string) journal.Journal {
 	return journal.At(filepath.Join(s.Dir(id), "journal"))
 }
 
-// LockPath is the file that the one engine of the instance locks.
+// LockPath returns the file that the engine of the instance locks.
 func (s *Store) LockPath() string {
 	return filepath.Join(s.roots.Instance(s.instance), "engine.lock")
 }
 
 func (s *Store) names() string { return filepath.Join(s.roots.Data, "names", s.instance) }
 
-// MakePod makes the pod's directory. It fails if it exists.
+// MakePod creates the pod's directory. It fails if the directory exists.
 func (s *Store) MakePod(id string) error {
 	if err := os.Mkdir(s.Dir(id), 0o711); err != nil {
 		return fmt.Errorf("make the pod's directory: %w", err)
@@ -94,12 +91,12 @@ func (s *Store) MakePod(id string) error {
 	return nil
 }
 
-// DropPod removes all directories of a pod; it succeeds if there are none.
+// DropPod removes all directories of a pod. It succeeds if there are none.
 func (s *Store) DropPod(id string) error {
 	if !ValidID(id) {
 		return fmt.Errorf("remove pod %.80q: not an id", id)
 	}
-	// The journal must outlive what it may still name: state first.
+	// The journal must outlive the state that it names, so the state is removed first.
 	err := os.RemoveAll(s.StateDir(id))
 	if err == nil {
 		fault.Point("unwind.state")
@@ -117,8 +114,7 @@ func (s *Store) PutPod(p *Pod) error {
 	return atomicfile.WriteJSON(filepath.Join(s.Dir(p.ID), podFile), p, 0o600, atomicfile.Volatile)
 }
 
-// Pod reads a pod's record: fs.ErrNotExist, ErrForeign or
-// atomicfile.ErrCorrupt if it is not there, not ours or not whole.
+// Pod reads a pod's record. The error matches fs.ErrNotExist, ErrForeign or atomicfile.ErrCorrupt.
 func (s *Store) Pod(id string) (*Pod, error) {
 	p := new(Pod)
 	if err := atomicfile.ReadJSON(filepath.Join(s.Dir(id), podFile), p); err != nil {
@@ -133,7 +129,7 @@ func (s *Store) Pod(id string) (*Pod, error) {
 	return p, nil
 }
 
-// PodIDs are the pods of this instance, by their records.
+// PodIDs returns the ids of the pods of this instance, by their records.
 func (s *Store) PodIDs() ([]string, error) {
 	entries, err := os.ReadDir(s.roots.Sandboxes())
 	if err != nil {
@@ -148,7 +144,7 @@ func (s *Store) PodIDs() ([]string, error) {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrForeign) {
 			continue
 		}
-		// A damaged record still is somebody's: its name will tell whose.
+		// A damaged record still belongs to a pod: its name shows whose.
 		if err != nil && !s.owns(e.Name()) {
 			continue
 		}

@@ -1,5 +1,4 @@
-// Package volumes copies volumes of files into a pod, and again whenever the host's files
-// are replaced.
+// Package volumes copies volumes of files into a pod, and again whenever the host's files are replaced.
 package volumes
 
 import (
@@ -29,42 +28,40 @@ import (
 // Limits bound the files of one volume, which the guest holds in memory.
 var Limits = atomicdir.Limits{Bytes: 16 << 20, Files: 8192}
 
-// Piece is how much of a volume goes over in one call, in bytes.
+// Piece is the size of a volume's part in one call, in bytes.
 const Piece = 1 << 20
 
-// A volume is tried again after these times, the last for as long as it takes.
+// A volume is retried after firstRetry. The wait doubles up to lastRetry.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 30 * time.Second
 )
 
-// Replaced says of an event in a volume's directory that its files have been
-// replaced, which is by their link's renaming.
+// Replaced reports whether an event in a volume's directory means that its files were replaced, by renaming their
+// link.
 func Replaced(e fsnotify.Event) bool {
 	return filepath.Base(e.Name) == atomicdir.Data && e.Has(fsnotify.Create)
 }
 
-// Pod is what volumes are copied into.
+// Pod is the interface to the pod.
 type Pod interface {
-	// Up tells whether the pod runs, and of the next change of that.
+	// Up reports whether the pod runs. changed is closed at the next change.
 	Up() (up bool, changed <-chan struct{})
-	// Live is the connection to the pod's shim.
+	// Live returns the connection to the pod's shim.
 	Live(ctx context.Context) (*link.Conn, error)
-	// Watch tells of events in a directory that Replaced matches, as dirwatch.Watches.Add
-	// does.
+	// Watch reports events in a directory that Replaced matches, like dirwatch.Watches.Add.
 	Watch(dir string) (changed <-chan struct{}, stop func(), err error)
-	// Spawn runs f beside its caller. Its context ends with the engine; an error says
-	// that it has ended already.
+	// Spawn runs f in a goroutine. Its context ends with the engine; it returns an error if that has ended already.
 	Spawn(f func(ctx context.Context)) error
 }
 
-// Host is where the files lie.
+// Host describes the host's side of the volumes.
 type Host struct {
 	Paths  hostpath.Dirs
 	Logger *slog.Logger // has the pod's id
 }
 
-// Set is the volumes of one pod. Its methods may be called at once.
+// Set manages the volumes of one pod. Its methods are safe for concurrent use.
 type Set struct {
 	pod  Pod
 	host Host
@@ -73,10 +70,10 @@ type Set struct {
 	byDir map[string]*files
 }
 
-// New returns the volumes of a pod: none as yet.
+// New returns the volumes of a pod, none at first.
 func New(pod Pod, host Host) *Set { return &Set{pod: pod, host: host, byDir: map[string]*files{}} }
 
-// Ensure returns when those files are in the pod, which from then on follow the host's.
+// Ensure copies the files into the pod, and from then on follows changes of the host's files.
 func (s *Set) Ensure(ctx context.Context, all []store.Files) error {
 	for _, f := range all {
 		if err := s.of(f).ensure(ctx); err != nil {
@@ -86,11 +83,10 @@ func (s *Set) Ensure(ctx context.Context, all []store.Files) error {
 	return nil
 }
 
-// Resume watches again what an earlier engine has watched, and sends what has changed
-// since.
+// Resume watches the volumes of an earlier engine again, and sends changes.
 func (s *Set) Resume(all []store.Files) {
 	for _, f := range all {
-		_ = s.pod.Spawn(s.of(f).resume) // an engine that has ended resumes nothing
+		_ = s.pod.Spawn(s.of(f).resume) // no need after the engine's end
 	}
 }
 
@@ -105,9 +101,8 @@ func (s *Set) of(f store.Files) *files {
 	return v
 }
 
-// files is a volume whose files lie on the host, where a kubelet or package
-// volume has written them, and are copied into the pod. When they change, so
-// does the copy.
+// files is a volume with files on the host, written by a kubelet or package volume, and a copy in the pod. The copy
+// follows changes.
 type files struct {
 	*Set
 	store.Files
@@ -118,15 +113,14 @@ type files struct {
 
 // ensure returns when the files are in the pod.
 func (v *files) ensure(ctx context.Context) error {
-	// First, so that nothing is missed.
+	// The watch starts first, so that no change is missed.
 	if err := v.follow(false); err != nil {
 		return err
 	}
 	return v.send(ctx)
 }
 
-// resume is follow for what an earlier engine has watched: nobody asks for it
-// again, so it is tried until it succeeds.
+// resume is like follow for a volume of an earlier engine, but retries until it succeeds.
 func (v *files) resume(ctx context.Context) {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		if up, _ := v.pod.Up(); !up || ctx.Err() != nil {
@@ -145,8 +139,8 @@ func (v *files) resume(ctx context.Context) {
 	}
 }
 
-// follow begins to watch the directory, once. With again, what it holds is sent
-// at first: it may have changed while nobody watched.
+// follow begins to watch the directory, once. If again is set, it sends the files first, because they may have
+// changed without a watch.
 func (v *files) follow(again bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -172,8 +166,7 @@ func (v *files) follow(again bool) error {
 	return nil
 }
 
-// watch sends the files whenever the host's have been replaced, until the pod is
-// not up any more.
+// watch sends the files when the host's have been replaced, until the pod ends.
 func (v *files) watch(ctx context.Context, replaced <-chan struct{}, changed bool) {
 	wait := firstRetry
 	for {
@@ -203,7 +196,7 @@ func (v *files) watch(ctx context.Context, replaced <-chan struct{}, changed boo
 	}
 }
 
-// send copies the files into the pod, unless it has the very same.
+// send copies the files into the pod, unless its copy is up to date.
 func (v *files) send(ctx context.Context) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -225,8 +218,8 @@ func (v *files) send(ctx context.Context) error {
 	return v.transfer(ctx, c, set, digest)
 }
 
-// read reads the host's files. Where the engine is an ordinary user's, all are
-// that user's, and mean root's.
+// read reads the host's files. If the engine is not root, the files belong to its user, and become root's in the
+// guest.
 func (v *files) read() ([]atomicdir.File, error) {
 	parent, name, err := v.host.Paths.Open(v.Dir)
 	if err != nil {
@@ -253,11 +246,11 @@ func (v *files) read() ([]atomicdir.File, error) {
 	return set, nil
 }
 
-// digestOf names a set of files.
+// digestOf returns the digest of a set of files.
 func digestOf(set []atomicdir.File, group int) string {
 	slices.SortFunc(set, func(a, b atomicdir.File) int { return strings.Compare(a.Path, b.Path) })
 	h := sha256.New()
-	number := func(n int) { _ = binary.Write(h, binary.LittleEndian, int64(n)) } // a hash takes all
+	number := func(n int) { _ = binary.Write(h, binary.LittleEndian, int64(n)) } // a hash never fails
 	number(group)
 	for _, f := range set {
 		number(len(f.Path))
