@@ -14,8 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestBehaviours: what the CRI says of each call, over the socket and in VMs. The tests share
-// a node, whose pods are forks of one VM.
+// TestBehaviours tests each call of the CRI over the socket and in VMs. The tests share a node with forks of one VM.
 func TestBehaviours(t *testing.T) {
 	n := newNode(t, enginetest.Forks)
 	n.serve(t)
@@ -57,7 +56,7 @@ func TestBehaviours(t *testing.T) {
 	n.nothingLeft(t)
 }
 
-// podOf runs a pod that is removed with the test.
+// podOf runs a pod until the test's end.
 func (n *node) podOf(ctx context.Context, t *testing.T, config *runtimeapi.PodSandboxConfig) string {
 	t.Helper()
 	if config.LogDirectory == "" {
@@ -68,7 +67,7 @@ func (n *node) podOf(ctx context.Context, t *testing.T, config *runtimeapi.PodSa
 	return id
 }
 
-// sleeper starts a container that sleeps, and is as change has it, which may be nil.
+// sleeper starts a container that sleeps. change, if not nil, changes its configuration.
 func (n *node) sleeper(
 	ctx context.Context, t *testing.T, pod, name string, config *runtimeapi.PodSandboxConfig, change func(*runtimeapi.ContainerConfig),
 ) string {
@@ -80,7 +79,7 @@ func (n *node) sleeper(
 	return n.Start(ctx, t, pod, c, config)
 }
 
-// containerOf is a container's status.
+// containerOf returns a container's status.
 func (n *node) containerOf(ctx context.Context, t *testing.T, id string) *runtimeapi.ContainerStatus {
 	t.Helper()
 	res, err := n.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
@@ -101,7 +100,7 @@ func (n *node) ended(ctx context.Context, t *testing.T, id string) *runtimeapi.C
 	}
 }
 
-// pause waits between two looks at what tells nobody by itself.
+// pause waits between two checks of a state that sends no notifications.
 func pause(ctx context.Context, t *testing.T) {
 	t.Helper()
 	select {
@@ -111,7 +110,7 @@ func pause(ctx context.Context, t *testing.T) {
 	}
 }
 
-// expect compares an error's code.
+// expect checks an error's code.
 func expect(t *testing.T, what string, err error, want codes.Code) {
 	t.Helper()
 	if status.Code(err) != want {

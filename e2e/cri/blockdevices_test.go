@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/cri/critest"
 )
 
-// loopDevice is a block device of the host, of so many bytes, with that text at its beginning.
+// loopDevice returns a block device of the host with a size, in bytes, and text at its beginning.
 func loopDevice(t *testing.T, size int64, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "disk")
@@ -37,9 +37,9 @@ func loopDevice(t *testing.T, size int64, text string) string {
 	return loop
 }
 
-// blockDevices: a block device of the host is the container's that names it, by a link as the
-// kubelet does, with what it may do with it, also when it is started again; another
-// pod is refused it meanwhile. As a mount it is a node that only a privileged container opens.
+// blockDevices: a container can use a block device of the host that it names by a link, as the kubelet does, with the
+// requested permissions and also after a restart. Another pod is refused meanwhile. As a mount, the device can be
+// opened only by a privileged container.
 func blockDevices(ctx context.Context, t *testing.T, n *node) {
 	const size = 64 << 20
 	loop, link := loopDevice(t, size, "written"), filepath.Join(t.TempDir(), "link")

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestCollect: a server that starts has the node's plugins free what no pod of it has, and
-// detaches pods that are there no more.
+// TestCollect: a starting server asks the node's plugins to release resources without a pod, and detaches pods that no
+// longer exist.
 func TestCollect(t *testing.T) {
 	n := newNode(t, enginetest.Clones)
 	bin, told := t.TempDir(), filepath.Join(t.TempDir(), "told")

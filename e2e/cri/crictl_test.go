@@ -15,15 +15,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
-// typed is a command of crictl and what it answers.
+// typed is a crictl command and its expected answer.
 type typed struct {
 	line  string // IMAGE, POD and ID stand for the test's
-	want  string // an expression that the answer matches
+	want  string // a regular expression for the answer
 	fails bool
 	stdin string
 }
 
-// TestCrictl types what people type who look after a node.
+// TestCrictl types the commands of people who run a node.
 func TestCrictl(t *testing.T) {
 	registries(t)
 	n := newNode(t, enginetest.Forks)
@@ -113,8 +113,7 @@ func TestCrictl(t *testing.T) {
 	n.nothingLeft(t)
 }
 
-// session types lines, of which each ends as expected and prints what is wanted: one that
-// fails, on stderr.
+// session runs commands. Each must end and print as expected. A failing command prints to stderr.
 func (c crictl) session(ctx context.Context, t *testing.T, names *strings.Replacer, lines []typed) {
 	t.Helper()
 	for _, l := range lines {
@@ -129,7 +128,7 @@ func (c crictl) session(ctx context.Context, t *testing.T, names *strings.Replac
 	}
 }
 
-// follow begins a command that goes on until the test's end, and returns what it prints.
+// follow starts a command that runs until the test's end, and returns its output.
 func (c crictl) follow(ctx context.Context, t *testing.T, stdin string, args ...string) *bufio.Reader {
 	t.Helper()
 	cmd := c.command(ctx, args...)
@@ -148,7 +147,7 @@ func (c crictl) follow(ctx context.Context, t *testing.T, stdin string, args ...
 	return bufio.NewReader(out)
 }
 
-// until reads lines until one matches, and returns what does.
+// until reads lines until one matches, and returns the match.
 func until(t *testing.T, from *bufio.Reader, want string) string {
 	t.Helper()
 	for {

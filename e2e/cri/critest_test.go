@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// apart are the specs of critest that are not run, or skip themselves.
+// apart are the specs of critest that are not run or skip themselves.
 var apart = []struct{ specs, why string }{
 	{"HostPID|HostIpc is true", "a VM has processes and shared memory of its own: such pods are refused"},
 	{"HostNetwork is true", "the guest's kernel has no sockets of the host, which the spec lists in the container"},
@@ -31,7 +31,7 @@ var apart = []struct{ specs, why string }{
 	{"benchmark", "no test"},
 }
 
-// report is what is read of ginkgo's JSON.
+// report is the part of ginkgo's JSON report that the test needs.
 type report []struct {
 	SpecReports []struct {
 		ContainerHierarchyTexts []string
@@ -41,16 +41,16 @@ type report []struct {
 	}
 }
 
-// TestCritest runs the CRI's own suite.
+// TestCritest runs the CRI's own test suite.
 func TestCritest(t *testing.T) {
 	testturn.Take(t, 0, 2)
-	// Before its images are made.
+	// before its images are made
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}
 	critestImages(t)
 	n := newNode(t, enginetest.Forks)
-	tmp := filepath.Join(n.o.Roots.Data, "seccomp") // where the kubelet has profiles
+	tmp := filepath.Join(n.o.Roots.Data, "seccomp") // the directory of the kubelet's profiles
 	if err := os.MkdirAll(tmp, 0o755); err != nil {
 		t.Fatal(err)
 	}

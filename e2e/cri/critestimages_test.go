@@ -18,8 +18,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
-// brctl stands in for busybox's, which needs a kernel with bridges: critest asks it for something that takes
-// the right to manage a network.
+// brctl replaces busybox's, which needs a kernel with bridges. critest runs it as a command that needs the right to
+// manage networks.
 const brctl = "#!/bin/sh\nexec ip addr add 127.0.0.2/8 dev lo\n"
 
 const nginxConf = `worker_processes 1;
@@ -28,8 +28,7 @@ events {}
 http { access_log off; server { listen PORT; root /www; } }
 `
 
-// critestImages serves stand-ins for the images that critest pulls, and has their registries
-// be asked for there.
+// critestImages serves stand-ins for the images that critest pulls, and redirects their registries to them.
 func critestImages(t *testing.T) {
 	t.Helper()
 	r := testimage.Registry(t)
@@ -38,7 +37,7 @@ func critestImages(t *testing.T) {
 		conf += "[[registry]]\nprefix = \"" + host + "\"\nlocation = \"" + r.Host + "/" + host + "\"\ninsecure = true\n"
 	}
 	t.Setenv("CONTAINERS_REGISTRIES_CONF", write(t, t.TempDir(), "registries.conf", conf))
-	box, err := busybox.Image(t.Context(), "../../"+busybox.Built) // which has pgrep and ipcs
+	box, err := busybox.Image(t.Context(), "../../"+busybox.Built) // with pgrep and ipcs
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +74,7 @@ func critestImages(t *testing.T) {
 	}
 }
 
-// with is an image with other files on top, that runs as config has it.
+// with returns an image with additional files and a configuration.
 func with(t *testing.T, img v1.Image, config v1.Config, files ...ociimage.Entry) v1.Image {
 	t.Helper()
 	layer, err := ociimage.Layer(files)
@@ -91,13 +90,13 @@ func with(t *testing.T, img v1.Image, config v1.Config, files ...ociimage.Entry)
 	return img
 }
 
-// marked is an image of its own.
+// marked returns an image that differs by its mark.
 func marked(t *testing.T, img v1.Image, mark string) v1.Image {
 	t.Helper()
 	return with(t, img, v1.Config{Cmd: []string{"sh"}}, ociimage.File("mark", 0o644, mark))
 }
 
-// nginx is Debian's, with a shell.
+// nginx returns Debian's nginx with a shell.
 func nginx(t *testing.T) v1.Image {
 	t.Helper()
 	archive, err := tarball.ImageFromPath("../../build/images/nginx.tar", nil)
@@ -112,7 +111,7 @@ func nginx(t *testing.T) v1.Image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range layers { // docker's, and no image has layers of two kinds
+	for _, l := range layers { // Docker's media type: an image cannot mix types of layers
 		l, err = tarball.LayerFromOpener(l.Uncompressed, tarball.WithMediaType(types.OCILayer))
 		if err == nil {
 			img, err = mutate.AppendLayers(img, l)
@@ -132,7 +131,7 @@ func nginx(t *testing.T) v1.Image {
 	return with(t, img, v1.Config{}, files...)
 }
 
-// listening is the web server on a port.
+// listening returns the image of a web server on a port.
 func listening(t *testing.T, img v1.Image, port string) v1.Image {
 	t.Helper()
 	return with(t, img, v1.Config{Cmd: []string{"nginx", "-g", "daemon off;"}},
@@ -141,7 +140,7 @@ func listening(t *testing.T, img v1.Image, port string) v1.Image {
 
 func page() ociimage.Entry { return ociimage.File("www/index.html", 0o644, "hello\n") }
 
-// setuid is a program that says who it is, and is root's whoever calls it.
+// setuid returns a set-user-ID program of root that prints its user.
 func setuid(t *testing.T) ociimage.Entry {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "nnp")

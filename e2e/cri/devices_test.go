@@ -13,20 +13,19 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/cri/critest"
 )
 
-// vendors is a node's specification of devices.
+// vendors is a node's CDI specification.
 const vendors = `{"cdiVersion": "0.7.0", "kind": "example.com/card", "containerEdits": {"env": ["CARDS=1"]}, "devices": [
   {"name": "soft", "containerEdits": {"env": ["MODEL=soft"], "additionalGids": [77], "deviceNodes": [
     {"path": "/dev/card", "hostPath": "/dev/fuse"}]}},
   {"name": "hard", "containerEdits": {"deviceNodes": [{"path": "/dev/card0", "type": "c", "major": 1, "minor": 1}]}},
   {"name": "files", "containerEdits": {"mounts": [{"hostPath": "/usr/lib/card", "containerPath": "/usr/lib/card"}]}}]}`
 
-// devices: those of the host that a VM has as well, by their paths and by CDI. Others are refused
-// by name.
+// devices: a pod can have those host devices that a VM also has, by path and by CDI. Others are refused by name.
 func devices(ctx context.Context, t *testing.T, n *node) {
 	const dir = "/etc/cdi"
 	_, err := os.Stat(dir)
 	if err == nil {
-		err = unix.Mount("tmpfs", dir, "tmpfs", 0, "") // the tests have mounts of their own
+		err = unix.Mount("tmpfs", dir, "tmpfs", 0, "") // the tests have their own mount namespace
 	} else {
 		err = os.Mkdir(dir, 0o755)
 		defer os.RemoveAll(dir)

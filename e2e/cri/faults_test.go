@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testnet"
 )
 
-// killedVM: the end of a VM is told within a second, with its reason.
+// killedVM: the end of a VM is reported within a second, with its reason.
 func killedVM(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("victim")
 	pod := n.podOf(ctx, t, config)
@@ -66,7 +66,7 @@ func killedVM(ctx context.Context, t *testing.T, n *node) {
 	expect(t, "a command in a VM that is dead", err, codes.FailedPrecondition)
 }
 
-// faulty writes a network whose last plugin does as the file mode says: fail, hang or fail-del.
+// faulty adds a network with a last plugin that behaves as the file mode says: fail, hang or fail-del.
 func (n *node) faulty(t *testing.T) (mode string) {
 	t.Helper()
 	cni := n.o.Engine.CNI
@@ -98,8 +98,8 @@ exit 0`
 	return mode
 }
 
-// TestFaultyNetwork: a plugin that fails, hangs, or fails to take back is told by the calls'
-// errors, and nothing is left after the retry.
+// TestFaultyNetwork: the calls' errors report a plugin that fails, hangs, or fails to release. After the retry nothing
+// is left.
 func TestFaultyNetwork(t *testing.T) {
 	n := newNode(t, enginetest.Forks)
 	mode := n.faulty(t)
@@ -132,7 +132,7 @@ func TestFaultyNetwork(t *testing.T) {
 	cancel()
 	expect(t, "a plugin that hangs", err, codes.DeadlineExceeded)
 	set("")
-	pod := n.Run(ctx, t, config) // joins
+	pod := n.Run(ctx, t, config) // joins the first start
 
 	set("fail-del")
 	_, err = n.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: pod})
@@ -148,7 +148,7 @@ func TestFaultyNetwork(t *testing.T) {
 	n.nothingLeft(t)
 }
 
-// TestStatus: what a node's client sees before its first pod, and why pods have no network.
+// TestStatus: the status that a node's client sees before the first pod, and why pods have no network.
 func TestStatus(t *testing.T) {
 	n := newNode(t, enginetest.Clones)
 	n.serve(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/cri/critest"
 )
 
-// events: everything that happens to a pod and its container is told once, in its order.
+// events: each event of a pod and its container is sent once, in order.
 func events(ctx context.Context, t *testing.T, n *node) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -53,7 +53,7 @@ func events(ctx context.Context, t *testing.T, n *node) {
 	}
 }
 
-// stats: the figures of pods and containers, one and by filters.
+// stats: the statistics of pods and containers, single and filtered.
 func stats(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("stats")
 	config.Labels = map[string]string{"suite": "stats"}
@@ -105,7 +105,7 @@ func stats(ctx context.Context, t *testing.T, n *node) {
 	}
 }
 
-// metrics: each figure of a pod and of a container has a descriptor, whose labels it has.
+// metrics: each metric of a pod and of a container has a descriptor and its labels.
 func metrics(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("metrics")
 	pod := n.podOf(ctx, t, config)

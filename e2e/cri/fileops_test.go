@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// fileOps: a program that makes one of every change to files gets from a directory of the host, behind
-// all walls, what it gets on the host itself.
+// fileOps: a program with one of every file operation gets the same results in a shared host directory as on the host
+// itself.
 func fileOps(ctx context.Context, t *testing.T, n *node) {
 	tools, here, there := t.TempDir(), t.TempDir(), t.TempDir()
 	program := filepath.Join(tools, "fileops")
@@ -29,7 +29,7 @@ func fileOps(ctx context.Context, t *testing.T, n *node) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A guest makes no devices, and no program of set-user-id.
+	// A guest cannot create devices or set-user-ID programs.
 	want := strings.NewReplacer("device: false", "device: true", " 104755 ", " 100755 ").Replace(string(out))
 	config := critest.Pod("fileops")
 	id := n.sleeper(ctx, t, n.podOf(ctx, t, config), "c", config, mounting(

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestHostNetwork: what a pod of the host's network listens on is there on the host while it
-// listens, whether or not a door is there, and its packets leave by the host.
+// TestHostNetwork: the ports of a pod with host network are open on the host while the pod listens, with or without a
+// door. Its packets leave through the host.
 func TestHostNetwork(t *testing.T) {
 	n := newNode(t, enginetest.Clones)
 	end := n.serve(t)
@@ -27,7 +27,7 @@ func TestHostNetwork(t *testing.T) {
 	config.Linux.SecurityContext = &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
 	}
-	config.PortMappings = []*runtimeapi.PortMapping{{HostPort: 8081, ContainerPort: 8081}} // as a kubelet has them
+	config.PortMappings = []*runtimeapi.PortMapping{{HostPort: 8081, ContainerPort: 8081}} // as a kubelet sends them
 	pod := n.Run(ctx, t, config)
 	web := `hostname > /tmp/index.html; httpd -p 8081 -h /tmp; httpd -p 127.0.0.1:8082 -h /tmp; exec sleep 1000`
 	container := critest.Container("c", "sh", "-c", web)
@@ -84,7 +84,7 @@ func TestHostNetwork(t *testing.T) {
 	n.nothingLeft(t)
 }
 
-// closed waits until nobody listens at an address.
+// closed waits until an address has no listener.
 func closed(ctx context.Context, t *testing.T, address string) {
 	t.Helper()
 	for {
@@ -94,7 +94,7 @@ func closed(ctx context.Context, t *testing.T, address string) {
 		}
 		conn.Close()
 		select {
-		case <-time.After(10 * time.Millisecond): // nothing tells of it
+		case <-time.After(10 * time.Millisecond): // there is no notification
 		case <-ctx.Done():
 			t.Fatalf("%s: %v", address, ctx.Err())
 		}

@@ -16,13 +16,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// mounting gives a container directories of the host.
+// mounting adds mounts of host directories to a container.
 func mounting(mounts ...*runtimeapi.Mount) func(*runtimeapi.ContainerConfig) {
 	return func(c *runtimeapi.ContainerConfig) { c.Mounts = append(c.Mounts, mounts...) }
 }
 
-// hostPaths: directories and files of the host are the pod's, as they are mounted, and two
-// pods have the same ones.
+// hostPaths: a pod has the mounted directories and files of the host, and two pods can share them.
 func hostPaths(ctx context.Context, t *testing.T, n *node) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "sub"), 0o750); err != nil {
@@ -60,7 +59,7 @@ func hostPaths(ctx context.Context, t *testing.T, n *node) {
 	if text, err := os.ReadFile(filepath.Join(dir, "d/moved")); err != nil || string(text) != "changed\n" {
 		t.Errorf("on the host: %q, %v", text, err)
 	}
-	// Another container of the pod has another directory, another pod the same one.
+	// Another container has another directory, and another pod has the same one.
 	other := t.TempDir()
 	second := n.sleeper(ctx, t, pod, "second", config, mounting(&runtimeapi.Mount{ContainerPath: "/other", HostPath: other}))
 	n.Sh(ctx, t, second, "echo second >/other/second")
@@ -70,7 +69,7 @@ func hostPaths(ctx context.Context, t *testing.T, n *node) {
 	if got := n.Sh(ctx, t, first, "cat /host/third"); got != "third\n" {
 		t.Errorf("the other pod's file: %q", got)
 	}
-	// What changes on the host is seen.
+	// Changes on the host are visible.
 	if err := os.WriteFile(filepath.Join(dir, "sub/greeting"), []byte("good day"), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +80,7 @@ func hostPaths(ctx context.Context, t *testing.T, n *node) {
 	n.serverKilled(ctx, t, first)
 }
 
-// serverKilled: the server of the host's directories is started again, and the mounts go on.
+// serverKilled: the file server of the pods' host directories is restarted, and the mounts keep working.
 func (n *node) serverKilled(ctx context.Context, t *testing.T, container string) {
 	t.Helper()
 	servers := processes(t, "bulkhead-share")
@@ -93,14 +92,14 @@ func (n *node) serverKilled(ctx context.Context, t *testing.T, container string)
 			t.Error(err)
 		}
 	}
-	// What was asked when it ended fails, what is asked then waits.
+	// Requests that were running when it ended fail. Later requests wait.
 	const script = "until cat /host/sub/greeting /one >/dev/null 2>&1; do :; done; cat /host/sub/greeting /one"
 	if got := n.Sh(ctx, t, container, script); got != "good daya file" {
 		t.Errorf("after the server's end: %q", got)
 	}
 }
 
-// hostPathsRefused: what no pod can have is refused by name.
+// hostPathsRefused: forbidden paths are refused by name.
 func hostPathsRefused(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("nothing-shared")
 	pod := n.podOf(ctx, t, config)
@@ -109,7 +108,7 @@ func hostPathsRefused(ctx context.Context, t *testing.T, n *node) {
 		"/sys":                     codes.Unimplemented,
 		"/dev/null":                codes.Unimplemented,
 		n.o.Roots.Data:             codes.PermissionDenied,
-		n.o.Roots.State + "/../x/": codes.OK, // which is made
+		n.o.Roots.State + "/../x/": codes.OK, // the server creates it
 	} {
 		c := critest.Container("refused", "true")
 		c.Mounts = []*runtimeapi.Mount{{ContainerPath: "/x", HostPath: path}}
@@ -123,7 +122,7 @@ func hostPathsRefused(ctx context.Context, t *testing.T, n *node) {
 	}
 }
 
-// processes are those of that program that this test's engines have started.
+// processes returns the processes of a program that this test's engines started.
 func processes(t *testing.T, program string) (pids []int) {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")

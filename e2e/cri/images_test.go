@@ -23,7 +23,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
-// registries has the test's registries be asked by plain HTTP.
+// registries configures plain HTTP for the test's registries.
 func registries(t *testing.T) {
 	t.Helper()
 	conf := filepath.Join(t.TempDir(), "registries.conf")
@@ -35,7 +35,7 @@ func registries(t *testing.T) {
 	t.Setenv("REGISTRY_AUTH_FILE", filepath.Join(t.TempDir(), "auth.json"))
 }
 
-// images: pulled, found by every name, and removed.
+// images: images are pulled, found by every name, and removed.
 func images(ctx context.Context, t *testing.T, n *node) {
 	registries(t)
 	r := testimage.Registry(t, testimage.BasicAuth("me", "secret"))
@@ -103,7 +103,7 @@ func images(ctx context.Context, t *testing.T, n *node) {
 	again, _ := r.Push(t, "other/image:2", img)
 	_, err = n.Images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: again}, Auth: auth})
 	expect(t, "another name", err, codes.OK)
-	for range 2 { // by one name, with the other one
+	for range 2 { // by one name, together with the other
 		_, err := n.Images.RemoveImage(ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: again}})
 		expect(t, "RemoveImage", err, codes.OK)
 	}
@@ -113,8 +113,8 @@ func images(ctx context.Context, t *testing.T, n *node) {
 	}
 }
 
-// stalled: a registry that sends half of a layer and no more costs its caller the time that
-// that one gives, and nobody else anything.
+// stalled: a registry that stops in the middle of a layer delays its caller only until the caller's deadline, and does
+// not delay others.
 func stalled(ctx context.Context, t *testing.T, n *node) {
 	registries(t)
 	var stall atomic.Bool
@@ -153,7 +153,7 @@ func stalled(ctx context.Context, t *testing.T, n *node) {
 	expect(t, "a registry that has recovered", pull(ctx), codes.OK)
 }
 
-// foreign is an image of another architecture.
+// foreign returns the image with another architecture.
 func foreign(t *testing.T, img v1.Image) v1.Image {
 	t.Helper()
 	config, err := img.ConfigFile()

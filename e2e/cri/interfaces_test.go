@@ -20,8 +20,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testnet"
 )
 
-// more is a plugin that has the plugin bridge make two interfaces beside eth0, as a plugin of
-// several networks does. The names are those that a guest's kernel would give, the other way round.
+// more is a plugin that adds two interfaces with the bridge plugin, like a plugin for several networks. The names are
+// those of the guest's kernel, swapped.
 const more = `#!/bin/sh
 cd /
 link() { CNI_IFNAME=$1 PLUGINS/bridge >/dev/null; }
@@ -37,7 +37,7 @@ ADD|DEL)
 esac
 `
 
-// serveMore serves a node whose pods have three interfaces.
+// serveMore serves a node with three interfaces for each pod.
 func serveMore(t *testing.T, forks bool) *node {
 	t.Helper()
 	n := newNode(t, forks)
@@ -59,9 +59,8 @@ func serveMore(t *testing.T, forks bool) *node {
 	return n
 }
 
-// TestInterfaces: all interfaces that plugins have made are the guest's, with their names,
-// addresses, routes and MTU, and packets pass each in both directions, also when the server is
-// another one.
+// TestInterfaces: the guest has all interfaces of the plugins with their names, addresses, routes and MTU. Packets pass
+// in both directions, also after the server was replaced.
 func TestInterfaces(t *testing.T) {
 	for name, forks := range map[string]bool{"clones": enginetest.Clones, "forks": enginetest.Forks} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +70,7 @@ func TestInterfaces(t *testing.T) {
 			config := critest.Pod("several")
 			config.LogDirectory = n.logs
 			pod := n.Run(ctx, t, config)
-			n.addresses(ctx, t, pod) // those of eth0 alone
+			n.addresses(ctx, t, pod) // only those of eth0
 			web := "head -c 4000000 /dev/zero > /tmp/data; echo here > /tmp/index.html; " +
 				"httpd -p 80 -h /tmp; httpd -p [::]:81 -h /tmp; exec sleep 1000"
 			container := n.Start(ctx, t, pod, critest.Container("web", "sh", "-c", web), config)
@@ -101,7 +100,7 @@ func TestInterfaces(t *testing.T) {
 				if got := len(get(ctx, t, "http://10.89.0.2:80/data")); got != 4000000 {
 					t.Errorf("%d bytes", got)
 				}
-				// The guest counts a packet when its card has let go of it, the last ones later.
+				// The guest counts a packet when its card has sent it, so the last ones are counted later.
 				if passed := n.sent(ctx, t, pod) - before; passed < 2000000 {
 					t.Errorf("%d bytes have passed eth2", passed)
 				}
@@ -119,7 +118,7 @@ func TestInterfaces(t *testing.T) {
 	}
 }
 
-// sent is how much has left a pod by eth2, in bytes, as its statistics have it.
+// sent returns the number of bytes that a pod has sent on eth2, according to its statistics.
 func (n *node) sent(ctx context.Context, t *testing.T, pod string) int {
 	t.Helper()
 	res, err := n.PodSandboxStats(ctx, &runtimeapi.PodSandboxStatsRequest{PodSandboxId: pod})
@@ -135,7 +134,7 @@ func (n *node) sent(ctx context.Context, t *testing.T, pod string) int {
 	return int(all[at].GetTxBytes().GetValue())
 }
 
-// serveNode serves a word at one of the node's addresses, until the end of the test.
+// serveNode serves a web page at one of the node's addresses until the end of the test.
 func serveNode(t *testing.T, address string) (url string) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address+":0")

@@ -28,7 +28,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// killPoints are those of each call, in the order in which they come.
+// killPoints are the fault points of each call, in order.
 var killPoints = []struct {
 	call   string
 	points []string
@@ -50,11 +50,11 @@ var killPoints = []struct {
 	{"RemovePodSandbox", []string{"remove.marked", "unwind.undone", "unwind.state", "remove.unwound", "remove.released"}},
 }
 
-// killParts is in how many days each cell's turn comes.
+// killParts is the number of days in which every cell is tested once.
 const killParts = 5
 
-// TestKill: the server is killed at a step of a call. The next one has the pod as it was or as
-// it was to be, the call can be made again, and nothing is left once the pod is removed.
+// TestKill kills the server at a step of a call. The next server has the pod in its old or new state, the call can be
+// repeated, and nothing is left after the pod is removed.
 func TestKill(t *testing.T) {
 	n := newKilled(t)
 	cell := 0
@@ -70,7 +70,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// killed is a node whose server is a process of its own.
+// killed is a node with a server in a process of its own.
 type killed struct {
 	*node
 	faults *testfaults.Faults
@@ -175,7 +175,7 @@ func (n *killed) kill(t *testing.T, call, point string) {
 	n.noProcess(t, pod)
 }
 
-// strike makes a call and kills the server at a point of it.
+// strike makes a call and kills the server at a fault point.
 func (n *killed) strike(ctx context.Context, t *testing.T, point string, call func(context.Context) error) {
 	t.Helper()
 	pid := n.server.Process.Pid
@@ -193,7 +193,7 @@ func (n *killed) strike(ctx context.Context, t *testing.T, point string, call fu
 	}
 }
 
-// consistent: what the server lists has a status, and lists twice as once.
+// consistent: everything that the server lists has a status and is listed once.
 func (n *killed) consistent(ctx context.Context, t *testing.T) {
 	t.Helper()
 	pods, err := n.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
@@ -216,7 +216,7 @@ func (n *killed) consistent(ctx context.Context, t *testing.T) {
 	}
 }
 
-// noProcess looks for a shim or a VM of this node, or what has served the pod.
+// noProcess checks that no shim, VM or helper process of the pod is left.
 func (n *killed) noProcess(t *testing.T, pod string) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -228,7 +228,7 @@ func (n *killed) noProcess(t *testing.T, pod string) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		// Its environment tells whose it is.
+		// Its environment or arguments show its owner.
 		env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		if strings.Contains(string(env), n.faults.Path) || slices.Contains(procid.Args(pid), filepath.Join(n.o.Roots.Instance("cri"), pod)) {
 			t.Errorf("process %d is left: %q", pid, procid.Args(pid))

@@ -18,9 +18,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestPodNetwork: pods have the addresses that the node's plugins give, of both kinds, are
-// reached at them by the node and by each other, and give them back. It holds for clones and
-// for forks.
+// TestPodNetwork: pods have the IPv4 and IPv6 addresses from the node's plugins. The node and other pods reach them
+// there. The addresses are released with the pods. The test runs with clones and with forks.
 func TestPodNetwork(t *testing.T) {
 	for name, forks := range map[string]bool{"clones": enginetest.Clones, "forks": enginetest.Forks} {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +57,7 @@ func TestPodNetwork(t *testing.T) {
 	}
 }
 
-// addresses are a pod's, as its status has them.
+// addresses returns a pod's addresses according to its status.
 func (n *node) addresses(ctx context.Context, t *testing.T, pod string) []string {
 	t.Helper()
 	st, err := n.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: pod})
@@ -76,7 +75,7 @@ func (n *node) addresses(ctx context.Context, t *testing.T, pod string) []string
 	return out
 }
 
-// get asks a server, again while it does not listen yet.
+// get queries a server, and retries until the server listens.
 func get(ctx context.Context, t *testing.T, url string) string {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

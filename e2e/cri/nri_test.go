@@ -18,8 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// adjuster is a plugin of NRI that gives each container a variable and a limit, and one a mount
-// of the host's.
+// adjuster is an NRI plugin that gives each container a variable and a limit, and one container a host mount.
 type adjuster struct{ synced, heard chan string }
 
 func (a adjuster) Synchronize(_ context.Context, pods []*api.PodSandbox, all []*api.Container) ([]*api.ContainerUpdate, error) {
@@ -53,7 +52,7 @@ func (a adjuster) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error
 	return nil
 }
 
-// join registers the plugin, and returns what it was told of first.
+// join registers the plugin and returns the pods and containers of its first synchronisation.
 func (a adjuster) join(ctx context.Context, t *testing.T, socket string) (told string) {
 	t.Helper()
 	s, err := stub.New(a, stub.WithPluginName("adjuster"), stub.WithPluginIdx("10"), stub.WithSocketPath(socket), stub.WithOnClose(func() {}))
@@ -78,8 +77,8 @@ func (a adjuster) next(ctx context.Context, t *testing.T, from chan string) stri
 	return ""
 }
 
-// TestPlugins: a plugin of NRI adjusts containers of VMs, what it wants of the host is refused by
-// name, and it is told of what there is by each server.
+// TestPlugins: an NRI plugin adjusts containers in VMs. Adjustments that need the host are refused by name. Each server
+// synchronises the plugin.
 func TestPlugins(t *testing.T) {
 	n := newNode(t, enginetest.Clones)
 	dir := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/cri/critest"
 )
 
-// repeatedEnds: what ends something succeeds where there is nothing to end.
+// repeatedEnds: calls that stop or remove something also succeed if there is nothing left to do.
 func repeatedEnds(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("ends")
 	pod := n.podOf(ctx, t, config)
@@ -42,7 +42,7 @@ func repeatedEnds(ctx context.Context, t *testing.T, n *node) {
 	expect(t, "the status of a removed pod", err, codes.NotFound)
 }
 
-// lists: filters of lists hold together, and ids may be cut short.
+// lists: several filters apply together, and IDs may be abbreviated.
 func lists(ctx context.Context, t *testing.T, n *node) {
 	pods, containers := map[string]string{}, map[string]string{}
 	for _, name := range []string{"red", "blue"} {
@@ -110,7 +110,7 @@ func lists(ctx context.Context, t *testing.T, n *node) {
 	}
 }
 
-// attempts: a pod's next attempt is another pod beside the one that has stopped.
+// attempts: a pod's next attempt is a new pod beside the stopped one.
 func attempts(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("tries")
 	first := n.podOf(ctx, t, config)
@@ -140,7 +140,7 @@ func attempts(ctx context.Context, t *testing.T, n *node) {
 	}
 }
 
-// joined: requests for one pod are one start, which no request's end ends.
+// joined: concurrent requests for one pod share one start, which does not end with a request.
 func joined(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("joined")
 	config.LogDirectory = n.logs + "/joined"
@@ -173,7 +173,7 @@ func joined(ctx context.Context, t *testing.T, n *node) {
 	n.Remove(ctx, t, ids[0])
 }
 
-// verbose: what only a verbose status tells.
+// verbose: the additional fields of a verbose status.
 func verbose(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("verbose")
 	config.Annotations = map[string]string{"example.org/a": "b"}

@@ -23,8 +23,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
-// portForward: a client's connections reach listeners of the pod, also those of its own
-// loopback.
+// portForward: a client's connections reach listeners in the pod, also those on its loopback.
 func portForward(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("forward")
 	pod := n.podOf(ctx, t, config)
@@ -46,8 +45,8 @@ func portForward(ctx context.Context, t *testing.T, n *node) {
 	expect(t, "port-forward to nobody", err, codes.NotFound)
 }
 
-// hostPorts: the plugin portmap publishes a pod's ports, of TCP and of UDP, at the node's
-// addresses, and takes them back.
+// hostPorts: the portmap plugin publishes a pod's TCP and UDP ports at the node's addresses, and removes them with the
+// pod.
 func hostPorts(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("ports")
 	config.PortMappings = []*runtimeapi.PortMapping{
@@ -60,7 +59,7 @@ func hostPorts(ctx context.Context, t *testing.T, n *node) {
 	if got := get(ctx, t, "http://10.88.0.1:18080/a"); got != "web\n" {
 		t.Errorf("the published port says %q", got)
 	}
-	// Nobody listens there, which the pod's own kernel counts.
+	// The pod's kernel counts datagrams to a port without a listener.
 	const unheard = "awk '/^Udp:/{n = $3} END {print n}' /proc/net/snmp"
 	before := n.Sh(ctx, t, c, unheard)
 	send(ctx, t, "10.88.0.1:18053", "words")
@@ -74,7 +73,7 @@ func hostPorts(ctx context.Context, t *testing.T, n *node) {
 	}
 }
 
-// TestOwnPorts: where the node's plugins publish no ports, these are published as well.
+// TestOwnPorts: if the node's plugins do not publish ports, the door does.
 func TestOwnPorts(t *testing.T) {
 	n := newNode(t, enginetest.Clones)
 	conf := filepath.Join(n.o.Engine.CNI.Conf, "10-bridge.conflist")
@@ -123,7 +122,7 @@ func TestOwnPorts(t *testing.T) {
 	n.nothingLeft(t)
 }
 
-// echo has whoever listens say datagrams back, up to the largest, again while nobody listens.
+// echo checks that a listener returns datagrams up to the largest size. It retries until the listener is there.
 func echo(ctx context.Context, t *testing.T, address string) {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "udp", address)
@@ -148,7 +147,7 @@ func echo(ctx context.Context, t *testing.T, address string) {
 	}
 }
 
-// echoes is a container that says datagrams back at UDP addresses, until one is "end".
+// echoes returns a container that returns datagrams at UDP addresses until one is "end".
 func (n *node) echoes(t *testing.T, addresses ...string) *runtimeapi.ContainerConfig {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "udpecho")

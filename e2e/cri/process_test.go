@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/cri/critest"
 )
 
-// logs: a log goes on in a new file when the old one was moved away.
+// logs: a log continues in a new file after the old one was moved away.
 func logs(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("logs")
 	pod := n.podOf(ctx, t, config)
@@ -56,7 +56,7 @@ func logs(ctx context.Context, t *testing.T, n *node) {
 	expect(t, "the log of nobody", err, codes.NotFound)
 }
 
-// resources: a container's limits change while it runs, and its status tells them.
+// resources: a container's limits change while it runs, and its status shows them.
 func resources(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("resources")
 	pod := n.podOf(ctx, t, config)
@@ -86,8 +86,8 @@ func resources(ctx context.Context, t *testing.T, n *node) {
 	expect(t, "an update of no pod", err, codes.NotFound)
 }
 
-// grown: in a pod that was started without resources, a container that is made or updated can use all that
-// its limits say, and one that wants more than the VM can have is refused.
+// grown: in a pod that was started without resources, a new or updated container can use all of its limits. More than
+// the VM can have is refused.
 func (n *node) grown(ctx context.Context, t *testing.T, pod, container string, config *runtimeapi.PodSandboxConfig) {
 	t.Helper()
 	update := func(memory, cpus int64) error {
@@ -95,7 +95,7 @@ func (n *node) grown(ctx context.Context, t *testing.T, pod, container string, c
 		_, err := n.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{ContainerId: container, Linux: next})
 		return err
 	}
-	// Memory that is there and can be used: the VM had 512 MiB.
+	// Check that the memory exists and can be used. The VM had 512 MiB.
 	has := "dd if=/dev/zero of=/dev/null bs=500M count=1 2>/dev/null && awk '/MemAvailable/ { print ($2 > %d) }' /proc/meminfo && nproc"
 	if err := update(700<<20, 1); err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func (n *node) grown(ctx context.Context, t *testing.T, pod, container string, c
 	expect(t, "a container that is larger than the VM can be", err, codes.ResourceExhausted)
 }
 
-// execs: a command's output, code, deadline and bound.
+// execs: the output, exit code, timeout and output limit of commands.
 func execs(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("execs")
 	pod := n.podOf(ctx, t, config)
@@ -151,7 +151,7 @@ func execs(ctx context.Context, t *testing.T, n *node) {
 	expect(t, "a command in a container that has ended", err, codes.FailedPrecondition)
 }
 
-// exits: how containers end, and what they leave as their last words.
+// exits: how containers end, and their termination messages.
 func exits(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("exits")
 	pod := n.podOf(ctx, t, config)

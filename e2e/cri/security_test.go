@@ -16,7 +16,7 @@ import (
 
 type security = runtimeapi.LinuxContainerSecurityContext
 
-// look is a container of a security context, and what a script says in it.
+// look is a container with a security context, and the expected output of a script in it.
 type look struct {
 	name     string
 	security *security
@@ -24,7 +24,7 @@ type look struct {
 	want     string
 }
 
-// looks runs the scripts, each in a container of its own.
+// looks runs each script in a container of its own.
 func (n *node) looks(
 	ctx context.Context, t *testing.T, pod string, config *runtimeapi.PodSandboxConfig, all []look, also ...func(l look, id string),
 ) {
@@ -50,7 +50,7 @@ func (n *node) looks(
 
 func number(n int64) *runtimeapi.Int64Value { return &runtimeapi.Int64Value{Value: n} }
 
-// users: who a container's processes are.
+// users: the users and groups of a container's processes.
 func users(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("users")
 	pod := n.podOf(ctx, t, config)
@@ -84,7 +84,7 @@ func users(ctx context.Context, t *testing.T, n *node) {
 	}
 }
 
-// privileges: capabilities, no_new_privs, and what is masked and read-only.
+// privileges: capabilities, no_new_privs, masked and read-only paths.
 func privileges(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("privileges")
 	pod := n.podOf(ctx, t, config)
@@ -110,7 +110,7 @@ func privileges(ctx context.Context, t *testing.T, n *node) {
 	})
 }
 
-// seccomp: the profiles of a container.
+// seccomp: the seccomp profiles of a container.
 func seccomp(ctx context.Context, t *testing.T, n *node) {
 	dir := n.o.Roots.Seccomp()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -140,7 +140,7 @@ func seccomp(ctx context.Context, t *testing.T, n *node) {
 	}
 }
 
-// refused: what a VM cannot do is refused with a reason, and nothing is left of it.
+// refused: unsupported features are refused with a reason, and nothing is left of the container.
 func refused(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("refused")
 	pod := n.podOf(ctx, t, config)
@@ -206,7 +206,7 @@ func refused(ctx context.Context, t *testing.T, n *node) {
 	}
 }
 
-// sysctls: a pod's own are set in its VM, and none by which it would leave that.
+// sysctls: a pod's sysctls are set in its VM. Unsafe ones are refused.
 func sysctls(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("sysctls")
 	config.Linux.Sysctls = map[string]string{"net.core.somaxconn": "777", "kernel.shm_rmid_forced": "1", "vm.max_map_count": "99999"}

@@ -29,7 +29,7 @@ func (c crictl) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run returns what a command prints on either stream.
+// run returns the output of a command on both streams.
 func (c crictl) run(ctx context.Context, stdin string, args ...string) (stdout, stderr string, err error) {
 	cmd := c.command(ctx, args...)
 	var out, errs strings.Builder
@@ -38,7 +38,7 @@ func (c crictl) run(ctx context.Context, stdin string, args ...string) (stdout, 
 	return out.String(), errs.String(), err
 }
 
-// id returns the last word that a command prints, the id of what it has made.
+// id returns the last word of a command's output, the ID of a created object.
 func (c crictl) id(ctx context.Context, t *testing.T, args ...string) string {
 	t.Helper()
 	stdout, stderr, err := c.run(ctx, "", args...)
@@ -59,7 +59,7 @@ func write(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// document is a message as crictl reads it.
+// document returns a message in crictl's format.
 func document(t *testing.T, m proto.Message) string {
 	t.Helper()
 	text, err := protojson.MarshalOptions{UseProtoNames: true, UseEnumNumbers: true}.Marshal(m)

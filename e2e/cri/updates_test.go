@@ -19,8 +19,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/atomicdir"
 )
 
-// updates: a secret that the kubelet writes anew is the new one in the container within two
-// seconds, and a program that watches it is told.
+// updates: a Secret that the kubelet rewrites appears in the container within two seconds, and a program that watches
+// it is notified.
 func updates(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("updates")
 	dir := filepath.Join(n.o.Kubelet, "pods", config.Metadata.Uid, "volumes", "kubernetes.io~secret", "s")
@@ -47,7 +47,7 @@ func updates(ctx context.Context, t *testing.T, n *node) {
 		Mounts: []*runtimeapi.Mount{{ContainerPath: "/s", HostPath: dir, Readonly: true}},
 		Linux:  &runtimeapi.LinuxContainerConfig{},
 	}, config)
-	// One whose processes outlive the watcher's.
+	// This container outlives the watcher.
 	reader := n.sleeper(ctx, t, pod, "reader", config, func(c *runtimeapi.ContainerConfig) {
 		c.Mounts = []*runtimeapi.Mount{{ContainerPath: "/s", HostPath: dir, Readonly: true}}
 	})
@@ -75,7 +75,7 @@ func updates(ctx context.Context, t *testing.T, n *node) {
 	}
 }
 
-// watcher is the name of a pulled image with testdata/watch.
+// watcher pulls an image with testdata/watch and returns its name.
 func (n *node) watcher(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	registries(t)

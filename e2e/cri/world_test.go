@@ -1,5 +1,4 @@
-// Package cri tests the CRI's door as a node has it: over a bridge of CNI, in a network of
-// the tests' own.
+// Package cri tests the door for kubelets on a node with a CNI bridge, in a network namespace of the tests' own.
 package cri
 
 import (
@@ -20,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testnet.Alone(m)) }
 
-// node is a machine with a bridge and a door.
+// node is a host with a bridge and a door.
 type node struct {
 	critest.Client
 	o    door.Options
@@ -43,7 +42,7 @@ func newNode(t *testing.T, forks bool) *node {
 	return n
 }
 
-// serve runs a door until the end of the test or the call of what it returns.
+// serve runs a door until the end of the test or a call of the returned function.
 func (n *node) serve(t *testing.T) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -74,7 +73,7 @@ func (n *node) serve(t *testing.T) (end func()) {
 	return end
 }
 
-// nothingLeft counts what pods may leave.
+// nothingLeft checks that pods have left nothing.
 func (n *node) nothingLeft(t *testing.T) {
 	t.Helper()
 	if leases := testnet.Leases(t, n.data); len(leases) > 0 {

@@ -19,13 +19,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// conformanceTogether is how many specifications run at the same time: most of them wait.
+// conformanceTogether is the number of concurrent specifications. Most of them wait most of the time.
 const conformanceTogether = 5
 
-// conformanceParts is in how many days each specification's turn comes.
+// conformanceParts is the number of days in which every specification is run once.
 const conformanceParts = 12
 
-// unconformed are the specifications that are not run, each with its reason.
+// unconformed are the specifications that are not run, with the reasons.
 var unconformed = []struct {
 	*regexp.Regexp
 	reason string
@@ -35,7 +35,7 @@ var unconformed = []struct {
 	{regexp.MustCompile(`Probing |report node status infrequently`), "takes minutes"},
 }
 
-// specification is one in ginkgo's report.
+// specification is an entry of ginkgo's report.
 type specification struct {
 	ContainerHierarchyTexts    []string
 	LeafNodeText, State        string
@@ -48,13 +48,13 @@ func (s *specification) name() string {
 	return strings.Join(append(slices.Clone(s.ContainerHierarchyTexts), s.LeafNodeText), " ")
 }
 
-// conformance runs the specifications of Kubernetes' own suite.
+// conformance runs specifications of Kubernetes' conformance suite.
 type conformance struct {
 	*world
 	program, repositories string
 }
 
-// testConformance: what Kubernetes' own suite says of a node, and is quick to see, holds.
+// testConformance runs the fast node specifications of Kubernetes' conformance suite.
 func (w *world) testConformance(t *testing.T) {
 	c := &conformance{world: w, program: testkube.Program(t, "conformance")}
 	c.push(t)
@@ -86,7 +86,7 @@ func (w *world) testConformance(t *testing.T) {
 	}
 }
 
-// names are the specifications whose turn it is.
+// names returns today's specifications.
 func (c *conformance) names(t *testing.T) (names []string) {
 	all, err := c.run(t.Context(), "--ginkgo.dry-run", "--ginkgo.label-filter=NodeConformance && !Slow && !Serial && !Flaky")
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *conformance) one(t *testing.T, name string) *specification {
 	return failed
 }
 
-// run runs the program, and returns its report.
+// run runs the program and returns its report.
 func (c *conformance) run(ctx context.Context, args ...string) ([]specification, error) {
 	file, err := os.CreateTemp(c.Dir, "report")
 	if err != nil {
@@ -138,7 +138,7 @@ func (c *conformance) run(ctx context.Context, args ...string) ([]specification,
 	cmd := exec.CommandContext(ctx, c.program, append(args, "--kubeconfig="+c.Kubeconfig(), "--provider=skeleton",
 		"--num-nodes=1", "--dump-logs-on-failure=false", "--ginkgo.no-color", "--ginkgo.json-report="+file.Name())...)
 	cmd.Dir, cmd.Env = c.Dir, append(os.Environ(), "HOME="+c.Dir, "KUBE_TEST_REPO_LIST="+c.repositories)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it reports how far it has come
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it writes a partial report
 	cmd.WaitDelay = 40 * time.Second
 	out, err := cmd.CombinedOutput()
 	var suites []struct{ SpecReports []specification }

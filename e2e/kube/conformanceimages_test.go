@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
-// push gives the registry stand-ins for the suite's images, by the names and versions that the suite has.
+// push pushes stand-ins for the suite's images to the registry, by the suite's names and versions.
 func (c *conformance) push(t *testing.T) {
 	t.Helper()
 	c.repositories = filepath.Join(c.Dir, "repositories.yaml")
@@ -44,19 +44,20 @@ func (c *conformance) push(t *testing.T) {
 	}
 }
 
-// curl is what the specifications want of curl.
+// curl implements the part of curl that the specifications need.
 const curl = `#!/bin/sh
 for url; do :; done
 exec wget -q -O - "$url"
 `
 
-// pause ends as soon as it is asked, and takes no time to come to that: as a pod's first process it would be deaf until then.
+// pause ends at once on a signal. A pod's first process ignores a signal until its trap is set, so the script starts
+// fast.
 const pause = "trap 'exit 0' TERM INT; while :; do sleep 1000 & wait; done"
 
-// standIns are images that have what the specifications look for.
+// standIns returns images with the contents that the specifications expect.
 func standIns(t *testing.T) map[string]v1.Image {
 	t.Helper()
-	busybox := over(t, testimage.BusyboxImage(t), func(*v1.Config) {}, ociimage.Symlink("bin/sysctl", "busybox")) // where it is expected
+	busybox := over(t, testimage.BusyboxImage(t), func(*v1.Config) {}, ociimage.Symlink("bin/sysctl", "busybox")) // at the expected path
 	cert, key := certificate(t)
 	agnhost := over(t, busybox, func(c *v1.Config) { c.Entrypoint, c.Cmd = []string{"/agnhost"}, []string{"pause"} },
 		program(t, "agnhost", "agnhost", 0o755), ociimage.Symlink("agnhost-2", "agnhost"), ociimage.File("usr/bin/curl", 0o755, curl),
@@ -71,7 +72,7 @@ func standIns(t *testing.T) map[string]v1.Image {
 	}
 }
 
-// certificate is one that nobody verifies, and its key.
+// certificate returns a certificate that is never verified, and its key.
 func certificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	server := httptest.NewTLSServer(nil)
@@ -85,7 +86,7 @@ func certificate(t *testing.T) (cert, key string) {
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// program is one of a module's programs as an image has it.
+// program returns a program of a module as a file of an image.
 func program(t *testing.T, name, path string, mode int64) ociimage.Entry {
 	t.Helper()
 	body, err := os.ReadFile(testkube.Program(t, name))
@@ -95,7 +96,7 @@ func program(t *testing.T, name, path string, mode int64) ociimage.Entry {
 	return ociimage.Entry{Header: tar.Header{Typeflag: tar.TypeReg, Name: path, Mode: mode}, Body: body}
 }
 
-// over is an image with another layer.
+// over returns an image with an additional layer.
 func over(t *testing.T, base v1.Image, config func(*v1.Config), entries ...ociimage.Entry) v1.Image {
 	t.Helper()
 	layer, err := ociimage.Layer(entries)

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube/testcsi"
 )
 
-// testCSI: what a CSI driver mounts on the node is in the pod, with the group that owns it and
-// parts of it; the successor finds it; a read-only one is read-only; one that lives with its pod too.
+// testCSI: a pod has the volume that a CSI driver mounts on the node, with fsGroup and subPaths. The next pod finds its
+// data. Read-only and ephemeral volumes work too.
 func (w *world) testCSI(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 2*time.Minute)
@@ -59,7 +59,7 @@ func (w *world) testCSI(t *testing.T) {
 	w.Wait(ctx, t, "the volume to be unmounted", func(context.Context) error { return driver.Unmounted() })
 }
 
-// blockVolume: a volume without a file system is a device in the pod, and the successor finds what was written to it.
+// blockVolume: a volume in block mode is a device in the pod. The next pod finds the data that was written to it.
 func (w *world) blockVolume(ctx context.Context, t *testing.T) {
 	t.Helper()
 	source := corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: testcsi.Name, VolumeHandle: "raw"}}
@@ -80,7 +80,7 @@ func (w *world) blockVolume(ctx context.Context, t *testing.T) {
 	}
 }
 
-// csiDriver tells the cluster of the driver.
+// csiDriver registers the driver in the cluster.
 func (w *world) csiDriver(ctx context.Context, t *testing.T) {
 	t.Helper()
 	attached, policy := false, storagev1.FileFSGroupPolicy

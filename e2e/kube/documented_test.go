@@ -25,8 +25,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testproc"
 )
 
-// TestDocumented types the commands of docs/kubernetes.md, as they stand, on a node that has
-// nothing yet.
+// TestDocumented types the commands of docs/kubernetes.md exactly as written, on a clean node.
 func TestDocumented(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
@@ -78,7 +77,7 @@ func TestDocumented(t *testing.T) {
 	})
 }
 
-// empty hides what this machine has in directories, until the test's end.
+// empty hides the contents of directories on this host until the test's end.
 func empty(t *testing.T, dirs ...string) {
 	t.Helper()
 	for _, dir := range dirs {
@@ -89,7 +88,7 @@ func empty(t *testing.T, dirs ...string) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			// That of the kubelet may be unmounted with all that is in it.
+			// The kubelet's directory may already be unmounted.
 			if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
 				t.Errorf("unmount %s: %v", dir, err)
 			}
@@ -97,8 +96,7 @@ func empty(t *testing.T, dirs ...string) {
 	}
 }
 
-// serviceAccount waits for what the namespace's pods need, which a cluster that has just
-// begun makes.
+// serviceAccount waits for the namespace's service account. Pods need it, and a new cluster creates it late.
 func serviceAccount(t *testing.T, c *testkube.Cluster) {
 	t.Helper()
 	c.Wait(testdeadline.Context(t, time.Minute), t, "the namespace's service account", func(ctx context.Context) error {
@@ -107,7 +105,7 @@ func serviceAccount(t *testing.T, c *testkube.Cluster) {
 	})
 }
 
-// blocks are the commands of a document.
+// blocks returns the command blocks of a document.
 func blocks(text string) (out []string) {
 	for _, part := range strings.Split(text, "\n```sh\n")[1:] {
 		block, _, _ := strings.Cut(part, "\n```\n")
@@ -116,7 +114,7 @@ func blocks(text string) (out []string) {
 	return out
 }
 
-// shell is one that commands are typed into.
+// shell is a shell that runs typed commands.
 type shell struct {
 	kubelet *testkube.Process
 	in      io.Writer
@@ -143,17 +141,17 @@ func newShell(t *testing.T, env ...string) *shell {
 	}
 	w.Close()
 	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // with what it has started
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // with its children
 		_ = wait()
 		out.Close()
 	})
 	return &shell{in: in, lines: bufio.NewScanner(out)}
 }
 
-// done is what a shell says after a block.
+// done is the marker that the shell prints after a block.
 const done = "--- done ---"
 
-// run types a block, and returns what it says. Its failure is the test's.
+// run types a block and returns its output. It fails the test if the block fails.
 func (s *shell) run(t *testing.T, block string) string {
 	t.Helper()
 	if _, err := io.WriteString(s.in, block+"\necho '"+done+"'\n"); err != nil {

@@ -25,7 +25,7 @@ import (
 // ns is the namespace of all pods.
 const ns = "default"
 
-// runtime is another client of the CRI beside the kubelet.
+// runtime returns another CRI client besides the kubelet.
 func (w *world) runtime(t testing.TB) runtimeapi.RuntimeServiceClient {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///cri", grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -39,7 +39,7 @@ func (w *world) runtime(t testing.TB) runtimeapi.RuntimeServiceClient {
 	return runtimeapi.NewRuntimeServiceClient(conn)
 }
 
-// decode reads a manifest.
+// decode parses a manifest.
 func decode[T any](t testing.TB, manifest string) *T {
 	t.Helper()
 	object := new(T)
@@ -49,7 +49,7 @@ func decode[T any](t testing.TB, manifest string) *T {
 	return object
 }
 
-// pod makes a pod of a specification, and removes it at the test's end.
+// pod creates a pod with a specification, and deletes it at the test's end.
 func (w *world) pod(ctx context.Context, t testing.TB, name, spec string) {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *decode[corev1.PodSpec](t, spec)}
@@ -84,7 +84,7 @@ func (w *world) ready(ctx context.Context, t testing.TB, name string) *corev1.Po
 	})
 }
 
-// until waits until a pod is as is wanted.
+// until waits until a pod satisfies is.
 func (w *world) until(ctx context.Context, t testing.TB, name, what string, is func(*corev1.Pod) bool) (pod *corev1.Pod) {
 	t.Helper()
 	w.Wait(ctx, t, fmt.Sprintf("pod %s to be %s", name, what), func(ctx context.Context) (err error) {
@@ -99,7 +99,7 @@ func (w *world) until(ctx context.Context, t testing.TB, name, what string, is f
 	return pod
 }
 
-// logs are those of a container so far.
+// logs returns a container's log so far.
 func (w *world) logs(ctx context.Context, t testing.TB, pod string, o corev1.PodLogOptions) string {
 	t.Helper()
 	out, err := w.Client.CoreV1().Pods(ns).GetLogs(pod, &o).DoRaw(ctx)
@@ -109,7 +109,7 @@ func (w *world) logs(ctx context.Context, t testing.TB, pod string, o corev1.Pod
 	return string(out)
 }
 
-// says waits until a container has logged just that.
+// says waits until a container has logged exactly words.
 func (w *world) says(ctx context.Context, t testing.TB, pod string, o corev1.PodLogOptions, words string) {
 	t.Helper()
 	w.Wait(ctx, t, "the words of "+pod, func(ctx context.Context) error {
@@ -134,13 +134,13 @@ func (w *world) exec(ctx context.Context, pod string, o corev1.PodExecOptions, i
 	return out.String(), errs.String(), err
 }
 
-// typed runs a command of a user's, which is to succeed, and returns what it says.
+// typed runs a user's command, which must succeed, and returns its output.
 func (w *world) typed(ctx context.Context, t testing.TB, in string, args ...string) string {
 	t.Helper()
 	return w.user.Typed(ctx, t, in, args...)
 }
 
-// events are a pod's warnings, or all there are, a line each.
+// events returns the warnings about a pod, or about all if pod is empty, one per line.
 func (w *world) events(ctx context.Context, pod string) (string, error) {
 	o := metav1.ListOptions{FieldSelector: "type=" + corev1.EventTypeWarning}
 	if pod != "" {
@@ -154,7 +154,7 @@ func (w *world) events(ctx context.Context, pod string) (string, error) {
 	return out.String(), err
 }
 
-// sorted is a text with its lines in order.
+// sorted returns a text with sorted lines.
 func sorted(text string) string {
 	lines := strings.Split(text, "\n")
 	slices.Sort(lines)

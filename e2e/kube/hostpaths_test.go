@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// testHostPaths: hostPaths of a kubelet's, parts of them, and a claim that a local volume is
-// bound to, are directories of the node; what a pod leaves there its successor finds.
+// testHostPaths: hostPaths, subPaths of them, and the claim of a local volume are directories of the node. A pod finds
+// its predecessor's files there.
 func (w *world) testHostPaths(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)
@@ -58,13 +58,13 @@ func (w *world) testHostPaths(t *testing.T) {
 	}
 }
 
-// local makes a volume of a directory of the node, and a claim that is bound to it.
+// local creates a volume with a directory of the node, and a bound claim.
 func (w *world) local(ctx context.Context, t *testing.T, name, path string) {
 	t.Helper()
 	w.volume(ctx, t, name, corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}})
 }
 
-// volume makes a volume that is the node's, and a claim that is bound to it.
+// volume creates a volume of the node, and a bound claim.
 func (w *world) volume(ctx context.Context, t *testing.T, name string, source corev1.PersistentVolumeSource,
 	changes ...func(*corev1.PersistentVolume),
 ) {

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// TestKubelet: what a cluster does with pods, it does with bulkhead's. What is a kubelet's work for the most part takes
-// turns, and the workloads of e2e/node as well. All of it takes turns with TestCritest of e2e/cri.
+// TestKubelet: a cluster can manage Bulkhead's pods like any others. Tests of mainly the kubelet's work, and those that
+// e2e/node shares, take turns. The whole test takes turns with TestCritest of e2e/cri.
 func TestKubelet(t *testing.T) {
 	testturn.Take(t, 1, 2)
 	w := newWorld(t)
@@ -44,7 +44,7 @@ func TestKubelet(t *testing.T) {
 	w.report(t)
 }
 
-// report shows the warnings that the kubelet has written, of which none tells of an eviction but that of one pod.
+// report logs the kubelet's warnings, and fails the test if they mention the eviction of an unexpected pod.
 func (w *world) report(t *testing.T) {
 	events, err := w.events(testdeadline.Context(t, 10*time.Second), "")
 	if err != nil || strings.Count(events, ": Evicted: ") != strings.Count(events, evicted+": Evicted: ") {
@@ -53,7 +53,7 @@ func (w *world) report(t *testing.T) {
 	t.Logf("warnings:\n%s", events)
 }
 
-// testPod: a pod runs, has logs, and answers commands.
+// testPod: a pod runs, has logs, and executes commands.
 func (w *world) testPod(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.pod(ctx, t, "one", `{containers: [{name: c, command: [sh, -c, "echo words; exec sleep 1000"]}]}`)

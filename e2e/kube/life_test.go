@@ -15,8 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// testResize: a running pod gets other limits in place, which its container sees, as it does
-// the CPU that its machine was made without.
+// testResize: the limits of a running pod change in place. Its container sees them and the added CPU.
 func (w *world) testResize(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)
@@ -43,8 +42,7 @@ func (w *world) testResize(t *testing.T) {
 	}
 }
 
-// testDelete: a pod that does as it is asked is gone at once, and another one when its
-// grace period is over.
+// testDelete: a pod that handles the signal is gone at once. Another one is gone when its grace is over.
 func (w *world) testDelete(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -71,8 +69,7 @@ func (w *world) testDelete(t *testing.T) {
 	}
 }
 
-// testRestart kills the server while pods run: they run on, and what has become of them
-// meanwhile is found.
+// testRestart kills the server while pods run. They run on, and the next server finds what has changed.
 func (w *world) testRestart(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.pod(ctx, t, "counts", `{containers: [{name: c, command: [sh, -c, "i=0; while :; do i=$((i+1)); echo $i; sleep 0.2; done"]}]}`)
@@ -85,7 +82,7 @@ func (w *world) testRestart(t *testing.T) {
 	}
 	w.cri.Kill()
 	select {
-	case <-time.After(4 * time.Second): // in which the container ends
+	case <-time.After(4 * time.Second): // the container ends in this time
 	case <-ctx.Done():
 	}
 	w.serveCRI(t)
@@ -110,8 +107,8 @@ func (w *world) testRestart(t *testing.T) {
 	}
 }
 
-// testReboot takes from the node what a reboot takes: every process, and the state directory.
-// Pods run again, and what they have on their disks and in their logs is there.
+// testReboot simulates a reboot of the node: it kills every process and removes the state directory. Pods run again
+// with their disks and logs.
 func (w *world) testReboot(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.pod(ctx, t, "reboot", `{volumes: [{name: v, emptyDir: {}}], containers: [{name: c,

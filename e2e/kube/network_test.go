@@ -22,8 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
-// testNetwork: pods have addresses at which the node and other pods reach them, and ports of
-// the node's.
+// testNetwork: the node and other pods reach a pod at its address and at its host ports.
 func (w *world) testNetwork(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)
@@ -44,8 +43,7 @@ func (w *world) testNetwork(t *testing.T) {
 	}
 }
 
-// testHostNetwork: a pod of the host's network has the node's address, and its ports are the
-// node's.
+// testHostNetwork: a pod with host network has the node's address and ports.
 func (w *world) testHostNetwork(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)
@@ -74,8 +72,8 @@ func get(ctx context.Context, url string) (string, error) {
 	return string(body), err
 }
 
-// testToken: a pod finds the API server by its environment, and is its service account by
-// the token that the kubelet has given it.
+// testToken: a pod finds the API server through its environment, and authenticates as its service account with the
+// token from the kubelet.
 func (w *world) testToken(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)
@@ -104,7 +102,7 @@ func (w *world) testToken(t *testing.T) {
 	}
 }
 
-// testSecurity: a pod's user and groups are its containers', and its volumes are theirs.
+// testSecurity: a pod's user and groups apply to its containers and volumes.
 func (w *world) testSecurity(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)
@@ -124,7 +122,7 @@ grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status | tr -d '\t'; cat /pro
 	}
 }
 
-// testRefused: what a VM cannot give is refused, and the pod's events say why.
+// testRefused: features that a VM cannot provide are refused, and the pod's events say why.
 func (w *world) testRefused(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)

@@ -18,10 +18,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
-// used are figures of a file system.
+// used is the usage of a file system.
 type used struct{ UsedBytes, CapacityBytes, AvailableBytes uint64 }
 
-// summary is what is read of the kubelet's figures.
+// summary is the part of the kubelet's summary that the tests need.
 type summary struct {
 	Node struct {
 		FS      used
@@ -42,7 +42,7 @@ type podSummary struct {
 	}
 }
 
-// raw reads something of the node's kubelet's.
+// raw reads a path of the node's kubelet.
 func (w *world) raw(ctx context.Context, t testing.TB, path string) string {
 	t.Helper()
 	return w.typed(ctx, t, "", "get", "--raw", "/api/v1/nodes/"+testkube.NodeName+"/proxy"+path)
@@ -56,7 +56,7 @@ func (w *world) summary(ctx context.Context, t testing.TB) (s summary) {
 	return s
 }
 
-// testStats: the kubelet has figures of the node, of a pod and of its container.
+// testStats: the kubelet has statistics of the node, of a pod and of its container.
 func (w *world) testStats(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)
@@ -80,8 +80,8 @@ func (w *world) testStats(t *testing.T) {
 	t.Run("disks", func(t *testing.T) { w.testDisks(ctx, t) })
 }
 
-// testTop reads what kubectl top shows: metrics-server takes memory, and the difference of two readings of the time
-// of processors, from here.
+// testTop reads the values for kubectl top: metrics-server reads memory, and the difference of two readings of the CPU
+// time, from this page.
 func (w *world) testTop(ctx context.Context, t *testing.T) {
 	const pod = `namespace="default",pod="stats"}`
 	figures := map[string]float64{
@@ -112,7 +112,7 @@ func (w *world) testTop(ctx context.Context, t *testing.T) {
 	})
 }
 
-// testDisks: the sizes of the disks, by which the kubelet removes images and evicts pods, are those that they have.
+// testDisks: the disk sizes are correct. The kubelet uses them to remove images and evict pods.
 func (w *world) testDisks(ctx context.Context, t *testing.T) {
 	s := w.summary(ctx, t)
 	var disk unix.Statfs_t
@@ -149,5 +149,5 @@ func (w *world) testEviction(t *testing.T) {
 	}
 }
 
-// evicted is the pod that exceeds its limit.
+// evicted is the name of the pod that exceeds its limit.
 const evicted = "evicted"

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
-// testStreams types what users type of a running pod: what streams through the kubelet, and debug.
+// testStreams tests the commands that users type for a running pod: streams through the kubelet, and debug.
 func (w *world) testStreams(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)
@@ -19,7 +19,7 @@ func (w *world) testStreams(t *testing.T) {
 	t.Run("debug", func(t *testing.T) { w.testDebug(ctx, t) })
 }
 
-// testDebug looks at a container's processes and files from an ephemeral one.
+// testDebug inspects a container's processes and files from an ephemeral container.
 func (w *world) testDebug(ctx context.Context, t *testing.T) {
 	out := w.typed(ctx, t, `tr '\0' ' ' </proc/1/cmdline; echo; cat /proc/1/root`+testkube.Copied+` | wc -c; exit`+"\n",
 		"debug", "-q", "-i", "streams", "--image="+w.image, "--target=c", "-c", "look", "--", "sh")

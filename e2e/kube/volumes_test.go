@@ -15,10 +15,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// updated is how long after the kubelet has written a file it may be the old one in the pod.
+// updated is the longest delay between the kubelet's write of a file and its appearance in the pod.
 const updated = 2 * time.Second
 
-// testVolumes: the files of a ConfigMap and of a Secret follow the kubelet's.
+// testVolumes: files of ConfigMaps and Secrets are updated in the pod.
 func (w *world) testVolumes(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)
@@ -73,7 +73,7 @@ func (w *world) testVolumes(t *testing.T) {
 	}
 }
 
-// is compares what get returns.
+// is checks that get returns want.
 func is(want string, get func() (string, error)) error {
 	got, err := get()
 	if err == nil && got != want {

@@ -19,8 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
-// testDeployment: a Deployment has its pods, and another one in place of one that is
-// deleted.
+// testDeployment: a Deployment has its pods, and replaces a deleted one.
 func (w *world) testDeployment(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)
@@ -55,7 +54,7 @@ func (w *world) testDeployment(t *testing.T) {
 	})
 }
 
-// list are the pods with a label.
+// list returns the pods with a label.
 func (w *world) list(ctx context.Context, t testing.TB, selector string) []corev1.Pod {
 	t.Helper()
 	pods, err := w.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{LabelSelector: selector})
@@ -65,7 +64,7 @@ func (w *world) list(ctx context.Context, t testing.TB, selector string) []corev
 	return pods.Items
 }
 
-// delete deletes a pod, and waits until it is gone.
+// delete deletes a pod and waits until it is gone.
 func (w *world) delete(ctx context.Context, t testing.TB, name string) {
 	t.Helper()
 	if err := w.Client.CoreV1().Pods(ns).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
@@ -74,7 +73,7 @@ func (w *world) delete(ctx context.Context, t testing.TB, name string) {
 	w.gone(ctx, t, name)
 }
 
-// gone waits until there is no pod of that name.
+// gone waits until no pod has that name.
 func (w *world) gone(ctx context.Context, t testing.TB, name string) {
 	t.Helper()
 	w.Wait(ctx, t, "pod "+name+" to be gone", func(ctx context.Context) error {
@@ -89,8 +88,7 @@ func (w *world) gone(ctx context.Context, t testing.TB, name string) {
 	})
 }
 
-// testStatic: a static pod runs from its manifest, shows in the API, and ends when the
-// manifest goes.
+// testStatic: a static pod runs from its manifest, appears in the API, and ends when the manifest is removed.
 func (w *world) testStatic(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)
@@ -111,8 +109,7 @@ spec: {terminationGracePeriodSeconds: 1, containers: [{name: c, image: %q, comma
 	w.gone(ctx, t, mirror)
 }
 
-// testShared: two containers of a pod have an emptyDir, the loopback and the host name
-// in common.
+// testShared: two containers of a pod share an emptyDir, the loopback and the host name.
 func (w *world) testShared(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)
@@ -136,12 +133,12 @@ func (w *world) testShared(t *testing.T) {
 	}
 }
 
-// testJob: a Job's pod is tried again after it has failed, and then is complete.
+// testJob: a Job's failed pod is retried, and then the Job completes.
 func (w *world) testJob(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)
 	api := w.Client.BatchV1().Jobs(ns)
-	// The second try finds what the first has left in the volume.
+	// The second try finds the first one's file in the volume.
 	job := decode[batchv1.Job](t, `{metadata: {name: job}, spec: {template: {spec: {restartPolicy: OnFailure,
   volumes: [{name: v, emptyDir: {}}],
   containers: [{name: c, image: "`+w.image+`", volumeMounts: [{name: v, mountPath: /v}],
@@ -170,8 +167,7 @@ func (w *world) testJob(t *testing.T) {
 	}
 }
 
-// testInit: containers of the start run one after another, a sidecar before the others and
-// until they have ended.
+// testInit: init containers run one after another. A sidecar starts before the others and ends after them.
 func (w *world) testInit(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)
@@ -196,7 +192,7 @@ func (w *world) testInit(t *testing.T) {
 	}
 }
 
-// testLiveness: a container that fails its liveness probe is started anew, and the pod stays.
+// testLiveness: a container that fails its liveness probe is restarted, and the pod stays.
 func (w *world) testLiveness(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, time.Minute)

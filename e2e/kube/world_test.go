@@ -1,5 +1,5 @@
-// Package kube tests `bulkhead cri` with a kubelet and a control plane as they are released:
-// one cluster of one node serves all tests.
+// Package kube tests `bulkhead cri` with a released kubelet and control plane. All tests share one cluster with one
+// node.
 package kube
 
 import (
@@ -23,17 +23,17 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testnet.Alone(m)) }
 
-// world is a cluster whose node is run by bulkhead.
+// world is a cluster with a node that uses Bulkhead.
 type world struct {
 	*testkube.Cluster
-	top          *testing.T // whose end is the world's
+	top          *testing.T // the world ends with this test
 	registry     *testimage.Server
 	image        string // busybox
 	user         testkube.User
 	cri, kubelet *testkube.Process
 }
 
-// newWorld starts everything, and returns when the node is ready.
+// newWorld starts the cluster and waits until the node is ready.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	if testing.Short() {
@@ -69,7 +69,7 @@ func (w *world) networks() string   { return filepath.Join(w.Dir, "n") }
 func (w *world) state() string      { return filepath.Join(w.Dir, "s") }
 func (w *world) socket() string     { return filepath.Join(w.Dir, "c.sock") }
 
-// bin is where make has put the programs.
+// bin returns the directory of the built programs.
 func bin() string {
 	if dir := os.Getenv("BULKHEAD_LIBEXEC"); dir != "" {
 		return dir
@@ -78,7 +78,7 @@ func bin() string {
 	return dir
 }
 
-// serveCRI starts the server, and returns when it answers.
+// serveCRI starts the server and waits until it answers.
 func (w *world) serveCRI(t *testing.T) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(bin(), "bulkhead"), "cri", "--listen", "unix://"+w.socket(),
@@ -101,11 +101,11 @@ func (w *world) serveCRI(t *testing.T) {
 	})
 }
 
-// end removes all pods, and ends the server. The kubelet has ended.
+// end removes all pods and stops the server, after the kubelet has ended.
 func (w *world) end() {
 	t := w.top
 	if w.cri == nil {
-		return // it was another one's end
+		return // another call has ended it
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(time.Minute))
 	defer cancel()

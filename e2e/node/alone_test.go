@@ -20,10 +20,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
-// newAlone is a world without a control plane.
+// newAlone returns a world without a control plane.
 func newAlone(t *testing.T) *world {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "n") // short: sockets lie below it
+	dir, err := os.MkdirTemp("", "n") // short, because paths of sockets are below it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func newAlone(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	if err := os.Chmod(dir, 0o755); err != nil { // shims have users of their own
+	if err := os.Chmod(dir, 0o755); err != nil { // shims run as users of their own
 		t.Fatal(err)
 	}
 	w := &world{Cluster: &testkube.Cluster{Dir: dir}, top: t, libexec: bin()}
@@ -40,7 +40,7 @@ func newAlone(t *testing.T) *world {
 	return w
 }
 
-// ask asks the node's API, on its socket.
+// ask sends a request to the node's API on its socket.
 func (w *world) ask(ctx context.Context, path string) (string, error) {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -64,7 +64,7 @@ func (w *world) ask(ctx context.Context, path string) (string, error) {
 	return string(text), err
 }
 
-// untilAlone waits until the pod of that name is as is wanted.
+// untilAlone waits until the pod with that name satisfies is.
 func (w *world) untilAlone(ctx context.Context, t *testing.T, name, what string, is func(*corev1.Pod) bool) (found *corev1.Pod) {
 	t.Helper()
 	w.Wait(ctx, t, name+" to be "+what, func(ctx context.Context) error {
@@ -87,7 +87,7 @@ func (w *world) untilAlone(ctx context.Context, t *testing.T, name, what string,
 	return found
 }
 
-// saysAlone waits until a pod's container has logged just that.
+// saysAlone waits until a pod's container has logged exactly words.
 func (w *world) saysAlone(ctx context.Context, t *testing.T, name, words string) {
 	t.Helper()
 	w.Wait(ctx, t, "the words of "+name, func(ctx context.Context) error {
@@ -99,7 +99,7 @@ func (w *world) saysAlone(ctx context.Context, t *testing.T, name, words string)
 	})
 }
 
-// curl asks the node's API as docs/node.md says, of a pod whose container is called c.
+// curl queries the node's API about a pod with a container called c, as docs/node.md describes.
 func (w *world) curl(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	here := strings.NewReplacer("/run/bulkhead/node/api.sock", filepath.Join(w.Dir, "s", "node", "api.sock"), "web-NODENAME/nginx", name+"/c")
@@ -118,8 +118,8 @@ func (w *world) curl(ctx context.Context, t *testing.T, name string) {
 
 func isReady(p *corev1.Pod) bool { return condition(p, corev1.PodReady).Status == corev1.ConditionTrue }
 
-// TestManifestsAlone: a directory of files is all that a node needs: its pods run, are probed, restarted,
-// replaced when their files change, outlive the node, and end with their files.
+// TestManifestsAlone: a node needs only a directory of files. Its pods run, are probed, restarted, and replaced when
+// their files change. They outlive the node, and end when their files are removed.
 func TestManifestsAlone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")

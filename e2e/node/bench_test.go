@@ -38,7 +38,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// fake is a runtime without machines and streams.
+// fake is a runtime without VMs and streams.
 type fake struct{ *testcri.Runtime }
 
 func (f fake) Backend() runner.Backend { return runner.Backend{Runtime: f.Runtime, Images: f.Runtime} }
@@ -53,7 +53,7 @@ func (fake) PortForward(http.ResponseWriter, *http.Request, *runtimeapi.PortForw
 	return http.ErrNotSupported
 }
 
-// counts are requests to the API server, by what they do.
+// counts counts requests to the API server by verb and resource.
 type counts struct {
 	next http.RoundTripper
 	mu   sync.Mutex
@@ -77,7 +77,7 @@ func (c *counts) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// told are the requests that write, without those that tell events, these, and a table of all requests.
+// told returns the number of writing requests except events, the number of events, and a table of all requests.
 func (c *counts) told(pods int) (writes, events int, table string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,8 +93,7 @@ func (c *counts) told(pods int) (writes, events int, table string) {
 	return writes, events, table
 }
 
-// What is aimed at when many pods come at once: how many come to run in a second, for how many requests that write, a pod, and in
-// how many MiB.
+// The goals for many pods at once: pods started per second, writing requests per pod, and memory in MiB.
 const (
 	manyPods    = 1000
 	manyASecond = 200
@@ -102,15 +101,15 @@ const (
 	manyMemory  = 60 // MiB
 )
 
-// Of few pods: how many requests that write each takes. Each has two patches and three events; how many of the events have been
-// told when the last pod runs is chance.
+// For few pods: writing requests per pod. Each pod has two patches and three events. How many events are sent when the
+// last pod runs varies.
 const (
 	fewWrites = 6
-	mostOwn   = 3 // without events, of many as well
+	mostOwn   = 3 // without events; also the limit for many pods
 )
 
-// TestBench measures pods that are bound at once: a thousand over a runtime that answers after 10 ms, and fifty
-// in machines: `make bench-node`. With fewer pods it is a test like others.
+// TestBench measures pods that are bound at once: a thousand over a runtime that answers after 10 ms, and fifty in VMs.
+// `make bench-node` runs it. With fewer pods it is an ordinary test.
 func TestBench(t *testing.T) {
 	testturn.Take(t, 0, 2)
 	n, machines := 30, 3
@@ -126,10 +125,10 @@ func TestBench(t *testing.T) {
 	t.Run("Machines", func(t *testing.T) { b.machines(t, machines) })
 }
 
-// burst is many pods at once.
+// burst creates many pods at once.
 type burst struct {
 	*world
-	client kubernetes.Interface // whose own work is little
+	client kubernetes.Interface // uses little CPU itself
 }
 
 func newBurst(t *testing.T, w *world) *burst {
@@ -143,7 +142,7 @@ func newBurst(t *testing.T, w *world) *burst {
 	return &burst{w, client}
 }
 
-// fake measures a node over a runtime without machines, and removes its pods.
+// fake measures a node over a runtime without VMs, and removes its pods.
 func (b *burst) fake(t *testing.T, n int) {
 	ctx, cancel := context.WithCancel(testdeadline.Context(t, 5*time.Minute))
 	defer cancel()
@@ -158,7 +157,7 @@ func (b *burst) fake(t *testing.T, n int) {
 		_, err := b.client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
-	// They are bound before there is a node, and so come at once.
+	// They are bound before the node exists, so they arrive at once.
 	b.bind(ctx, t, n, "here:1")
 	running := b.running(ctx, t)
 	if os.Getenv("GOGC") == "" {
@@ -180,7 +179,7 @@ func (b *burst) fake(t *testing.T, n int) {
 	if writes > mostOwn*n || writes+events > most*n {
 		t.Errorf("%d requests that write for %d pods, and %d events", writes, n, events)
 	}
-	if n >= manyPods { // of which the machine decides
+	if n >= manyPods { // depends on the host
 		t.Logf("the aims are %d a second and %d MB", manyASecond, manyMemory)
 	}
 	b.unbind(ctx, t)
@@ -190,7 +189,7 @@ func (b *burst) fake(t *testing.T, n int) {
 	}
 }
 
-// start starts a node over a fake runtime, whose end the channel tells.
+// start starts a node over a fake runtime. The channel receives its result.
 func (b *burst) start(ctx context.Context, t *testing.T, config *rest.Config, n int) <-chan error {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -207,11 +206,11 @@ func (b *burst) start(ctx context.Context, t *testing.T, config *rest.Config, n 
 	return ended
 }
 
-// machines measures a node's pods in machines.
+// machines measures a node's pods in VMs.
 func (b *burst) machines(t *testing.T, n int) {
 	ctx := testdeadline.Context(t, time.Minute+time.Duration(n)*2*time.Second)
 	running := b.running(ctx, t)
-	b.bind(ctx, t, 1, b.image) // which has the image pulled and the template made
+	b.bind(ctx, t, 1, b.image) // pulls the image and makes the template
 	running(1)
 	b.unbind(ctx, t)
 	running = b.running(ctx, t)
@@ -224,7 +223,7 @@ func (b *burst) machines(t *testing.T, n int) {
 		bound.Round(time.Millisecond), float64(n)/took.Seconds())
 }
 
-// bind makes pods that are bound to the node.
+// bind creates pods that are bound to the node.
 func (b *burst) bind(ctx context.Context, t *testing.T, n int, image string) {
 	t.Helper()
 	var next atomic.Int64
@@ -246,8 +245,8 @@ func (b *burst) bind(ctx context.Context, t *testing.T, n int, image string) {
 	makers.Wait()
 }
 
-// running has the pods watched that run from now on, of which the function waits for n. A watch costs the machine
-// less than asking again and again.
+// running watches the pods from now on. The returned function waits until n pods run. A watch costs less CPU than
+// polling.
 func (b *burst) running(ctx context.Context, t *testing.T) func(n int) {
 	t.Helper()
 	pods := b.client.CoreV1().Pods(ns)
@@ -279,7 +278,7 @@ func (b *burst) running(ctx context.Context, t *testing.T) func(n int) {
 	}
 }
 
-// unbind removes all pods, and returns when they are gone.
+// unbind removes all pods and waits until they are gone.
 func (b *burst) unbind(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if err := b.client.CoreV1().Pods(ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
@@ -294,7 +293,7 @@ func (b *burst) unbind(ctx context.Context, t *testing.T) {
 	})
 }
 
-// processor is how long this process has had one.
+// processor returns the CPU time of this process.
 func processor(t *testing.T) time.Duration {
 	t.Helper()
 	var used unix.Rusage
@@ -304,7 +303,7 @@ func processor(t *testing.T) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// heap is what this process uses, in bytes.
+// heap returns the memory use of this process, in bytes.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -19,8 +19,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
-// TestCertificates: a node without a kubeconfig asks for its certificates, which the stock controllers and an administrator
-// approve as docs/node.md says, and renews the one that it is a client by.
+// TestCertificates: a node without a kubeconfig requests its certificates. The standard controllers and an
+// administrator approve them as docs/node.md describes. The node renews its client certificate.
 func TestCertificates(t *testing.T) {
 	w := newControlPlane(t)
 	ctx := testdeadline.Context(t, 3*time.Minute)
@@ -101,8 +101,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// documented are the commands of docs/node.md for certificates: those that grant, those that show a request, and the one that
-// approves it.
+// documented returns the commands of docs/node.md for certificates: those that grant rights, those that show a request,
+// and the one that approves it.
 func documented(t *testing.T) (grants, looks []string, approve string) {
 	t.Helper()
 	grants, looks = lines(t, "kubectl create clusterrolebinding"), lines(t, "kubectl get csr")
@@ -113,7 +113,7 @@ func documented(t *testing.T) (grants, looks []string, approve string) {
 	return grants, looks, approves[0]
 }
 
-// request is the name of the only request to a signer.
+// request returns the name of the only request to a signer.
 func (w *world) request(ctx context.Context, t *testing.T, signer string) string {
 	t.Helper()
 	of := metav1.ListOptions{FieldSelector: "spec.signerName=" + signer}
@@ -124,8 +124,8 @@ func (w *world) request(ctx context.Context, t *testing.T, signer string) string
 	return list.Items[0].Name
 }
 
-// answers waits until the API server has an answer of the node's: it takes no certificate but of the cluster's
-// authority.
+// answers waits until the API server gets an answer from the node. The API server accepts only certificates of the
+// cluster's authority.
 func (w *world) answers(ctx context.Context, t *testing.T) {
 	t.Helper()
 	w.Wait(ctx, t, "the node's API", func(ctx context.Context) error {
@@ -137,7 +137,7 @@ func (w *world) answers(ctx context.Context, t *testing.T) {
 	})
 }
 
-// shell runs a line of a user's, and returns what it prints.
+// shell runs a user's command line and returns its output.
 func (w *world) shell(ctx context.Context, t *testing.T, line string) string {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, "sh", "-ec", line)

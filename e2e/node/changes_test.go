@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
-// testServices: a pod has the variables of the Services of its namespace, and one that wants none those of the API
-// server.
+// testServices: a pod has the variables of the Services in its namespace. A pod without service links has only the API
+// server's.
 func (w *world) testServices(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "my-web"}}
@@ -39,8 +39,8 @@ func (w *world) testServices(t *testing.T) {
 	}
 }
 
-// testChanges changes a pod that runs: its labels and annotations are seen in its volume, a container is started anew with
-// another image, and gets other resources while it runs.
+// testChanges changes a running pod. Its labels and annotations change in its volume, a container is restarted with
+// another image, and its resources change in place.
 func (w *world) testChanges(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.pod(ctx, t, "changing", `{volumes: [{name: v, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}},
@@ -75,7 +75,7 @@ containers: [{name: c, command: [sleep, "1000"], volumeMounts: [{name: v, mountP
 		t.Errorf("it was started anew %d times", n)
 	}
 	sees("the limit", []string{"cat", "/sys/fs/cgroup/memory.max"}, "201326592")
-	// Another pod has nearly all of the node: what does not fit beside it waits for its end.
+	// Another pod uses nearly all of the node, so a larger resize must wait for its end.
 	node, err := w.Client.CoreV1().Nodes().Get(ctx, testkube.NodeName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -108,8 +108,8 @@ containers: [{name: c, command: [sleep, "1000"], volumeMounts: [{name: v, mountP
 	w.typed(ctx, t, "", "delete", "pod", "changing", "--grace-period=1")
 }
 
-// testReadinessGates: a pod is ready when others say so of its gates, and not before. What others say of it stays while the node
-// tells of the pod, also of no gate.
+// testReadinessGates: a pod becomes ready only when another client sets its gates' conditions. The node's reports do
+// not remove conditions of other clients, with or without a gate.
 func (w *world) testReadinessGates(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	const gate, other = "example.com/gate", "example.com/other"
@@ -153,7 +153,7 @@ func (w *world) testReadinessGates(t *testing.T) {
 	has(w.until(ctx, t, "gated", "held back by its gate", unready), other)
 }
 
-// testEviction: a pod that writes more than its limit of ephemeral storage is evicted, and says so; what is beside it runs on.
+// testEviction: a pod that exceeds its limit of ephemeral storage is evicted with a message. Its neighbour runs on.
 func (w *world) testEviction(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.pod(ctx, t, "modest", `{containers: [{name: c, command: [sh, -c, "head -c 1048576 /dev/zero >/f; exec sleep 1000"],
@@ -167,7 +167,7 @@ func (w *world) testEviction(t *testing.T) {
 		pod := w.until(ctx, t, name, "evicted", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
 		const why = "Pod ephemeral local storage usage exceeds the total limit of containers 8Mi. "
 		if c := condition(pod, corev1.DisruptionTarget); pod.Status.Reason != "Evicted" || c.Status == corev1.ConditionTrue ||
-			!strings.Contains(pod.Status.Message, why) { // a limit of its own is no disruption
+			!strings.Contains(pod.Status.Message, why) { // a pod's own limit is no disruption
 			t.Errorf("%s: %s: %s, %+v", name, pod.Status.Reason, pod.Status.Message, c)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
-// documentedClaims are the manifests of docs/node.md: the class, whose claims are bound when a pod wants them, and a
-// local PersistentVolume of the name and the path, with what else its specification says.
+// documentedClaims returns the manifests of docs/node.md: a class that binds claims when a pod needs them, and a local
+// PersistentVolume. volume fills in its name, path and further fields.
 func documentedClaims(t testing.TB) (class string, volume func(name, path, more string) string) {
 	t.Helper()
 	class, of, found := strings.Cut(heredoc(t, "kubectl apply -f -"), "---\n")
@@ -38,12 +38,12 @@ func documentedClaims(t testing.TB) (class string, volume func(name, path, more 
 	}
 }
 
-// claimOf is the specification of a claim of that class and size.
+// claimOf returns the specification of a claim of that class with a size.
 func claimOf(size, more string) string {
 	return fmt.Sprintf(`{storageClassName: local, accessModes: [ReadWriteOnce], resources: {requests: {storage: %s}}%s}`, size, more)
 }
 
-// place makes a directory for a volume.
+// place creates a directory for a volume.
 func (w *world) place(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(w.Dir, "v", name)
@@ -53,7 +53,7 @@ func (w *world) place(t *testing.T, name string) string {
 	return dir
 }
 
-// loop makes a block device of 16 MiB, and its file.
+// loop creates a block device of 16 MiB, and returns it with its file.
 func (w *world) loop(t *testing.T, name string) (device, file string) {
 	t.Helper()
 	file = filepath.Join(w.place(t, "disks"), name)
@@ -73,8 +73,8 @@ func (w *world) loop(t *testing.T, name string) (device, file string) {
 	return device, file
 }
 
-// testClaims: the volumes of claims are what the scheduler and the controllers have bound them to, and their data outlive
-// pods. A pod whose claim is not bound waits for it.
+// testClaims: pods get the volumes that the scheduler and controllers bound to their claims. The data outlive the pods.
+// A pod with an unbound claim waits.
 func (w *world) testClaims(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.quiet(ctx, t)
@@ -85,7 +85,7 @@ func (w *world) testClaims(t *testing.T) {
 		volume("pv-block", bare, ", volumeMode: Block")+volume("pv-disk", blank, "")+fmt.Sprintf(`---
 {apiVersion: v1, kind: PersistentVolume, metadata: {name: pv-host}, spec: {capacity: {storage: 1Gi}, storageClassName: "",
   accessModes: [ReadWriteMany], claimRef: {namespace: default, name: host}, hostPath: {path: %s, type: Directory}}}`, w.place(t, "host")))
-	t.Cleanup(func() { // before the volumes, which are kept as long as they are bound
+	t.Cleanup(func() { // before the volumes, which exist while they are bound
 		ctx := testdeadline.Context(t, time.Minute)
 		w.typed(context.WithoutCancel(ctx), t, "", "delete", "pvc", "--ignore-not-found", "host", "block", "disk")
 	})
@@ -94,7 +94,7 @@ func (w *world) testClaims(t *testing.T) {
 	t.Run("set", w.testClaimsOfSet)
 }
 
-// testLateClaim: an event tells what the pod waits for, and it runs when that is there.
+// testLateClaim: an event says that the pod waits for its claim. The pod runs once the claim exists.
 func (w *world) testLateClaim(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.pod(ctx, t, "late", `{nodeName: node, volumes: [{name: v, persistentVolumeClaim: {claimName: host}}],
@@ -112,14 +112,14 @@ func (w *world) testLateClaim(t *testing.T) {
 	}
 }
 
-// claim makes a claim, which the caller removes.
+// claim creates a claim. The caller removes it.
 func (w *world) claim(ctx context.Context, t *testing.T, name, spec string) {
 	t.Helper()
 	manifest := fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: %s}, spec: %s}`, name, spec)
 	w.typed(ctx, t, manifest, "apply", "-f", "-")
 }
 
-// messages are those of a pod's events of a reason.
+// messages returns the messages of a pod's events with a reason.
 func (w *world) messages(ctx context.Context, t *testing.T, pod, reason string) string {
 	t.Helper()
 	list, err := w.Client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod + ",reason=" + reason})
@@ -134,8 +134,8 @@ func (w *world) messages(ctx context.Context, t *testing.T, pod, reason string) 
 	return strings.Join(all, "\n")
 }
 
-// testClaimKinds: one pod has a hostPath, to write and to read, a volume of its own, a block device, and the file system of
-// another, which is made. With the pod goes the claim of its own.
+// testClaimKinds: one pod uses a hostPath for writing and for reading, an ephemeral volume, a block device, and a block
+// device that is formatted first. The ephemeral volume's claim is removed with the pod.
 func (w *world) testClaimKinds(t *testing.T, disk string) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.claim(ctx, t, "block", claimOf("1Gi", ", volumeMode: Block"))
@@ -176,7 +176,7 @@ func (w *world) testClaimKinds(t *testing.T, disk string) {
 	})
 }
 
-// testClaimsOfSet: a StatefulSet's pod has the data of the one before it.
+// testClaimsOfSet: a StatefulSet's pod finds the data of its predecessor.
 func (w *world) testClaimsOfSet(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.apply(ctx, t, `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: data}, spec: {replicas: 1, serviceName: data,

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
-// testRuntimeClasses: the node tells which handlers it has; a pod of each documented class runs, beside the overhead that the class
-// declares, and one of a class whose handler the node has not waits, and says why.
+// testRuntimeClasses: the Node lists its handlers. A pod of each documented class runs with the class's overhead. A pod
+// with an unknown handler waits, and an event says why.
 func (w *world) testRuntimeClasses(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	documented, err := os.ReadFile("../../deploy/kubernetes/runtimeclass.yaml")
@@ -58,7 +58,7 @@ func (w *world) testRuntimeClasses(t *testing.T) {
 	}
 }
 
-// testPriorityClasses: a critical pod for which there is no room is given that of another pod, which fails as a kubelet's would.
+// testPriorityClasses: a critical pod replaces another pod if there is no room. That pod fails as with a kubelet.
 func (w *world) testPriorityClasses(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.quiet(ctx, t)

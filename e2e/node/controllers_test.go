@@ -22,8 +22,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
-// testRollout: a Deployment whose template changes is replaced pod by pod, with never less ready ones than it
-// says, and goes back to what it was.
+// testRollout: a Deployment with a new template is replaced pod by pod, with enough ready pods at all times, and can be
+// rolled back.
 func (w *world) testRollout(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.apply(ctx, t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: r}, spec: {replicas: 3, selector: {matchLabels: {app: r}},
@@ -44,7 +44,7 @@ func (w *world) testRollout(t *testing.T) {
 	w.saysAll(ctx, t, "app=r", "one\n")
 }
 
-// leastReady watches pods until what it returns is called, which says how many were ready at the least.
+// leastReady watches pods until the returned function is called, which returns the smallest number of ready pods.
 func (w *world) leastReady(ctx context.Context, t *testing.T, labels string) func() int {
 	t.Helper()
 	pods := w.Client.CoreV1().Pods(ns)
@@ -84,7 +84,7 @@ func (w *world) leastReady(ctx context.Context, t *testing.T, labels string) fun
 	return func() int { stop(); changes.Stop(); return <-least }
 }
 
-// saysAll waits until all pods of labels that are not being deleted have logged just that.
+// saysAll waits until all pods with labels, except those being deleted, have logged exactly words.
 func (w *world) saysAll(ctx context.Context, t *testing.T, labels, words string) {
 	t.Helper()
 	list, err := w.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{LabelSelector: labels})
@@ -98,8 +98,8 @@ func (w *world) saysAll(ctx context.Context, t *testing.T, labels, words string)
 	}
 }
 
-// testStatefulSet: a pod keeps its name and host name when its VM is killed, and its neighbour runs on; deleted, it
-// comes again under its name.
+// testStatefulSet: a pod keeps its name and host name when its VM is killed, and its neighbour runs on. After a
+// deletion, a pod with the same name is created.
 func (w *world) testStatefulSet(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.apply(ctx, t, `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: ss}, spec: {replicas: 2, serviceName: ss,
@@ -117,7 +117,7 @@ func (w *world) testStatefulSet(t *testing.T) {
 	if again.UID != second.UID {
 		t.Error("after its VM's end it is another pod")
 	}
-	w.says(ctx, t, "ss-1", corev1.PodLogOptions{}, "ss-1\nss-1\n") // its volume, too
+	w.says(ctx, t, "ss-1", corev1.PodLogOptions{}, "ss-1\nss-1\n") // and its volume
 	if now := w.ready(ctx, t, "ss-0"); now.UID != first.UID || now.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("its neighbour: %s", &now.Status)
 	}
@@ -153,7 +153,7 @@ func (w *world) crash(t *testing.T, pod *corev1.Pod) {
 	t.Fatalf("no VM of pod %s, among %d records", pod.Name, len(records))
 }
 
-// neighbours are the processes in the cgroup of a sandbox's shim.
+// neighbours returns the processes in the cgroup of a sandbox's shim.
 func neighbours(t *testing.T, sandbox string) (pids []int) {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -180,8 +180,8 @@ func neighbours(t *testing.T, sandbox string) (pids []int) {
 	return pids
 }
 
-// testDrain: a drain evicts what may be evicted, waits for what a budget holds, leaves a DaemonSet's, and what the
-// drain's end brings back runs.
+// testDrain: a drain evicts pods, waits for a disruption budget, and skips the DaemonSet's pod. Pods that come back
+// after the drain run.
 func (w *world) testDrain(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.quiet(ctx, t)
@@ -204,7 +204,7 @@ func (w *world) testDrain(t *testing.T) {
 	w.typed(ctx, t, "", "rollout", "status", "deployment/drained", "--timeout=100s")
 }
 
-// budget makes one of so many pods at the least, and waits until it holds for as many.
+// budget creates a disruption budget with a minimum of least pods, and waits until it applies to that many.
 func (w *world) budget(ctx context.Context, t *testing.T, app string, least int32) {
 	t.Helper()
 	n := intstr.FromInt32(least)
@@ -230,7 +230,7 @@ func (w *world) budget(ctx context.Context, t *testing.T, app string, least int3
 	})
 }
 
-// startCronJob makes a CronJob of each minute, whose first Job testCronJob waits for.
+// startCronJob creates a CronJob for every minute. testCronJob waits for its first Job.
 func (w *world) startCronJob(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	manifest := `{apiVersion: batch/v1, kind: CronJob, metadata: {name: cron}, spec: {schedule: "* * * * *", concurrencyPolicy: Forbid,
@@ -238,7 +238,7 @@ func (w *world) startCronJob(t *testing.T) {
 	w.typed(ctx, t, strings.ReplaceAll(manifest, "IMAGE", w.image), "apply", "-f", "-")
 }
 
-// testCronJob: the Job of a CronJob has run.
+// testCronJob: a Job of the CronJob completes.
 func (w *world) testCronJob(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.Wait(ctx, t, "a Job of the CronJob to complete", func(ctx context.Context) error {

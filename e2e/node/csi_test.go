@@ -24,8 +24,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube/testcsi"
 )
 
-// testCSI: a driver of the host is told of, and what it mounts is in pods: a file system with the group that owns it and parts
-// of it, for two pods at once; read only; a device; one that lives with its pod. When they are gone nothing is left.
+// testCSI: the node registers a CSI driver, and pods use its volumes: a file system with fsGroup and subPaths in two
+// pods at once, a read-only one, a block device, and an ephemeral one. Afterwards nothing is left.
 func (w *world) testCSI(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	driver := w.csiDisks(ctx, t, "csi")
@@ -38,7 +38,7 @@ func (w *world) testCSI(t *testing.T) {
 	w.csiLeft(ctx, t, driver)
 }
 
-// csiDisks has a driver of disks serve until the test's end, with one volume and a claim of that name.
+// csiDisks serves a CSI driver until the test's end, with one volume and a claim of that name.
 func (w *world) csiDisks(ctx context.Context, t *testing.T, name string) *testcsi.Driver {
 	t.Helper()
 	driver := testcsi.Start(t, w.KubeletRoot(), testkube.NodeName)
@@ -50,13 +50,13 @@ func (w *world) csiDisks(ctx context.Context, t *testing.T, name string) *testcs
 	return driver
 }
 
-// csiSpec is a pod that has a claim.
+// csiSpec returns the specification of a pod with a claim.
 func csiSpec(claim string) string {
 	return `{volumes: [{name: v, persistentVolumeClaim: {claimName: ` + claim + `}}],
   containers: [{name: c, command: [sleep, "1000"], volumeMounts: [{name: v, mountPath: /v}]}]}`
 }
 
-// csiTold: the CSINode has the driver, and the Node says that controllers may attach volumes.
+// csiTold: the CSINode lists the driver, and the Node says that controllers may attach volumes.
 func (w *world) csiTold(ctx context.Context, t *testing.T) {
 	t.Helper()
 	info, err := w.Client.StorageV1().CSINodes().Get(ctx, testkube.NodeName, metav1.GetOptions{})
@@ -70,7 +70,7 @@ func (w *world) csiTold(ctx context.Context, t *testing.T) {
 	}
 }
 
-// csiFiles: two pods have one volume, then one finds what they wrote and may not write.
+// csiFiles: two pods share one volume. Then another pod finds their files and cannot write.
 func (w *world) csiFiles(ctx context.Context, t *testing.T) {
 	t.Helper()
 	spec := func(readOnly string) string {
@@ -109,7 +109,7 @@ func (w *world) csiFiles(ctx context.Context, t *testing.T) {
 	w.csiDelete(ctx, t, "csi-reader")
 }
 
-// csiDevice: a volume without a file system is a device, and the next pod finds what was written to it.
+// csiDevice: a volume in block mode is a device. The next pod finds the data that was written to it.
 func (w *world) csiDevice(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, c := range []struct{ pod, script, want string }{
@@ -127,8 +127,7 @@ func (w *world) csiDevice(ctx context.Context, t *testing.T) {
 	}
 }
 
-// csiKilled: a pod of which the node hears only after it was killed that it is deleted leaves nothing either, and one that
-// goes on keeps its volume.
+// csiKilled: a pod that was deleted while the node was killed leaves nothing. Another pod keeps its volume.
 func (w *world) csiKilled(ctx context.Context, t *testing.T, driver *testcsi.Driver) {
 	t.Helper()
 	for _, name := range []string{"csi-stays", "csi-goes"} {
@@ -153,8 +152,9 @@ func (w *world) csiKilled(ctx context.Context, t *testing.T, driver *testcsi.Dri
 	w.csiDelete(ctx, t, "csi-stays")
 }
 
-// csiAttached: a volume of a driver whose volumes are attached is mounted when it is, by the cluster's controller and an
-// attacher, whose part the test has; the node tells that it uses it from before until it is unmounted, and then it is detached.
+// csiAttached: a volume that needs attachment is mounted after the cluster's controller and an attacher, played by the
+// test, attached it. The Node lists the volume as in use from before the mount until the unmount. Then the volume is
+// detached.
 func (w *world) csiAttached(ctx context.Context, t *testing.T, driver *testcsi.Driver) {
 	t.Helper()
 	drivers := w.Client.StorageV1().CSIDrivers()
@@ -226,10 +226,10 @@ func (w *world) csiAttached(ctx context.Context, t *testing.T, driver *testcsi.D
 	})
 }
 
-// csiGrow has a volume be larger for all but the node.
+// csiGrow gives a volume a larger size in all API objects. The node does not know that yet.
 func (w *world) csiGrow(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
-	size := []byte(`{"spec": {"capacity": {"storage": "32Mi"}}}`) // a patch, for the controller that binds it changes it as well
+	size := []byte(`{"spec": {"capacity": {"storage": "32Mi"}}}`) // a patch, because the binding controller changes the object too
 	_, err := w.Client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, size, metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -251,7 +251,7 @@ func (w *world) csiGrow(ctx context.Context, t *testing.T, name string) {
 	})
 }
 
-// csiLeft: no mount, no device and no directory of a pod is left.
+// csiLeft: no mount, device or directory of a pod is left.
 func (w *world) csiLeft(ctx context.Context, t *testing.T, driver *testcsi.Driver) {
 	t.Helper()
 	w.Wait(ctx, t, "the volumes to be unmounted", func(context.Context) error { return driver.Unmounted() })
@@ -297,7 +297,7 @@ func (w *world) sh(ctx context.Context, pod, script string) (string, error) {
 	return out + errs, err
 }
 
-// csiDriver tells the cluster of the driver.
+// csiDriver registers the driver in the cluster.
 func (w *world) csiDriver(ctx context.Context, t *testing.T, attached bool) {
 	t.Helper()
 	policy := storagev1.FileFSGroupPolicy
@@ -316,7 +316,7 @@ func (w *world) csiDriver(ctx context.Context, t *testing.T, attached bool) {
 	})
 }
 
-// csiVolume makes a volume of the driver's, and a claim of the same name that has it.
+// csiVolume creates a volume of the driver and a bound claim of the same name.
 func (w *world) csiVolume(ctx context.Context, t *testing.T, name string, change func(*corev1.PersistentVolume)) {
 	t.Helper()
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("16Mi")}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// document is docs/node.md.
+// document returns docs/node.md.
 func document(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "node.md"))
@@ -17,7 +17,7 @@ func document(t testing.TB) string {
 	return string(text)
 }
 
-// heredoc is what docs/node.md has a user give to a command.
+// heredoc returns the input that docs/node.md gives to a command.
 func heredoc(t testing.TB, command string) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(document(t), "\n    "+command+" <<EOF\n")
@@ -32,7 +32,7 @@ func heredoc(t testing.TB, command string) string {
 	return out.String()
 }
 
-// lines are those of docs/node.md that are commands and begin with that word.
+// lines returns the commands of docs/node.md with that prefix.
 func lines(t testing.TB, command string) (out []string) {
 	t.Helper()
 	for line := range strings.Lines(document(t)) {
@@ -43,8 +43,8 @@ func lines(t testing.TB, command string) (out []string) {
 	return out
 }
 
-// documentedNode are the flags of the command of docs/node.md that has this one, with a kubeconfig and this world's files in
-// the places of those that the document names.
+// documentedNode returns the flags of the command in docs/node.md that has the given flag. It replaces the document's
+// paths with a kubeconfig and this world's files.
 func (w *world) documentedNode(t testing.TB, flag, kubeconfig string) []string {
 	t.Helper()
 	here := strings.NewReplacer("/etc/bulkhead/node.conf", kubeconfig, "/etc/bulkhead/manifests", w.Manifests(),
@@ -58,7 +58,7 @@ func (w *world) documentedNode(t testing.TB, flag, kubeconfig string) []string {
 	return nil
 }
 
-// bootstrap is the file by which a first certificate is asked for, empty without a control plane.
+// bootstrap returns the file for requesting the first certificate, or "" without a control plane.
 func (w *world) bootstrap() string {
 	if w.Client == nil {
 		return ""

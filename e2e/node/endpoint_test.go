@@ -27,7 +27,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// startContainerd starts Debian's containerd with runc, and counts at the end what it has left.
+// startContainerd starts Debian's containerd with runc, and checks at the end that no pods are left.
 func (w *world) startContainerd(ctx context.Context, t *testing.T) {
 	t.Helper()
 	dir := filepath.Join(w.Dir, "c")
@@ -56,7 +56,7 @@ func (w *world) startContainerd(ctx context.Context, t *testing.T) {
 	w.containerd = filepath.Join(dir, "c.sock")
 }
 
-// sandboxes is how many pods containerd has.
+// sandboxes returns the number of containerd's pods.
 func (w *world) sandboxes(t testing.TB) int {
 	t.Helper()
 	out, err := exec.Command("ctr", "--address", w.containerd, "--namespace", "k8s.io", "containers", "list", "-q",
@@ -67,7 +67,7 @@ func (w *world) sandboxes(t testing.TB) int {
 	return len(strings.Fields(string(out)))
 }
 
-// TestNodeOnContainerd: with a control plane as well, a node's pods run on another runtime as on its own.
+// TestNodeOnContainerd: with a control plane, a node's pods run on containerd as on the node's own runtime.
 func TestNodeOnContainerd(t *testing.T) {
 	testturn.Take(t, 1, 2)
 	if testing.Short() {
@@ -84,7 +84,7 @@ func TestNodeOnContainerd(t *testing.T) {
 	t.Run("restart", w.testRestart)
 }
 
-// port is a TCP port of the loopback that leads to the node's API, for clients who know no sockets.
+// port returns a TCP port on loopback that forwards to the node's API, for clients without unix sockets.
 func (w *world) port(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -107,7 +107,7 @@ func (w *world) port(ctx context.Context, t *testing.T) string {
 			}
 			for _, way := range [][2]net.Conn{{from, to}, {to, from}} {
 				all.Go(func() {
-					_, _ = io.Copy(way[0], way[1]) // what either end does ends it
+					_, _ = io.Copy(way[0], way[1]) // the end of either direction ends both
 					_, _ = way[0].Close(), way[1].Close()
 				})
 			}
@@ -116,7 +116,7 @@ func (w *world) port(ctx context.Context, t *testing.T) string {
 	return l.Addr().String()
 }
 
-// execAlone runs a command in a pod's container by the port that leads to the node's API, and returns what it says.
+// execAlone runs a command in a pod's container through port and returns its output.
 func execAlone(ctx context.Context, at, pod string, command ...string) (string, error) {
 	u := &url.URL{Scheme: "http", Host: at, Path: "/exec/default/" + pod + "/c", RawQuery: url.Values{
 		corev1.ExecCommandParam: command, corev1.ExecStdoutParam: {"1"}, corev1.ExecStderrParam: {"1"},
@@ -130,7 +130,7 @@ func execAlone(ctx context.Context, at, pod string, command ...string) (string, 
 	return out.String() + errs.String(), err
 }
 
-// TestEndpoint: the node's pods run on another runtime over the CRI as on its own.
+// TestEndpoint: the node's pods run on containerd, as another CRI runtime, as on the node's own runtime.
 func TestEndpoint(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts containerd; make test runs it in its second pass")

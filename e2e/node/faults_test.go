@@ -33,7 +33,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// requests are the kinds that a node makes of an API server, and what they are.
+// requests maps kinds of requests that a node sends to the API server to their verbs and resources.
 var requests = map[string][]string{
 	"status":    {"PATCH pods/status"},
 	"deletion":  {"DELETE pods"},
@@ -50,7 +50,7 @@ var requests = map[string][]string{
 	"all":       nil,
 }
 
-// illnesses are those that are tried with a kind.
+// illnesses returns the faults that are tried with a kind.
 func illnesses(kind string) []string {
 	if slices.ContainsFunc(requests[kind], func(what string) bool { return strings.HasPrefix(what, "WATCH ") }) {
 		return []string{busy, broken, silent, away, ends, expires}
@@ -58,10 +58,10 @@ func illnesses(kind string) []string {
 	return []string{conflicts, busy, broken, silent, away}
 }
 
-// illFor is how long the API server is ill, and mostRequests how many requests of one kind there may be meanwhile: a
-// handful at once, and then ever fewer.
+// illFor is the duration of the API server's fault. mostRequests is the limit of requests of one kind during it: a few
+// at first, then at growing intervals.
 func illFor(kind string) time.Duration {
-	if testturn.Long() || kind == "node" || kind == "lease" { // what is asked for every ten seconds
+	if testturn.Long() || kind == "node" || kind == "lease" { // requested every ten seconds
 		return 15 * time.Second
 	}
 	return 4 * time.Second
@@ -69,8 +69,8 @@ func illFor(kind string) time.Duration {
 
 const mostRequests = 40
 
-// most is how many requests of one kind there may be while the API server is ill. The same is watched twice a second at
-// most, after the first ten, and a pod here refers to two ConfigMaps.
+// most returns the limit of requests of one kind during a fault. After its first ten tries, a watch is retried at most
+// twice a second. A pod here refers to two ConfigMaps.
 func most(kind, which string) int {
 	if strings.HasPrefix(which, "WATCH ") {
 		return 2 * (10 + 2*int(illFor(kind)/time.Second) + 1)
@@ -78,11 +78,11 @@ func most(kind, which string) int {
 	return mostRequests
 }
 
-// always are the illnesses that are tried each time, by kinds.
+// always maps kinds to a fault that is tried in every run.
 var always = map[string]string{"pods": away, "status": conflicts}
 
-// today are the illnesses of a kind whose turn it is: two a day, of the slow kinds one, and those of always; all of them where the
-// whole table is asked for.
+// today returns today's faults of a kind: two a day, one a day for slow kinds, and those in always. If the whole table
+// is requested, it returns all.
 func today(i int, kind string) (out []string) {
 	day, all := testturn.Day(), illnesses(kind)
 	if testturn.Long() || strings.Contains(strings.Join(os.Args, " "), "TestFaults/") {
@@ -98,8 +98,8 @@ func today(i int, kind string) (out []string) {
 	return out
 }
 
-// TestFaults: while the API server is ill for one kind of request, or for all, a node's pods run on, it does not ask again
-// and again, and when the server is well all is caught up: nothing runs twice, and no end is lost.
+// TestFaults: while the API server fails for one kind of request or for all, a node's pods run on and its requests
+// become rare. After recovery, the node catches up: no pod runs twice and no end is lost.
 func TestFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane; make test runs it in its second pass")
@@ -129,14 +129,14 @@ func TestFaults(t *testing.T) {
 	all.Wait()
 }
 
-// counted is a runtime that knows how often each pod was made.
+// counted is a runtime that counts how often each pod was created.
 type counted struct {
 	*testcri.Runtime
 	mu   sync.Mutex
 	made map[string]int // by UID
 }
 
-// RunPodSandbox counts.
+// RunPodSandbox counts the created pods.
 func (c *counted) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
 	c.mu.Lock()
 	c.made[config.Metadata.Uid]++
@@ -144,7 +144,7 @@ func (c *counted) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandb
 	return c.Runtime.RunPodSandbox(ctx, config, handler)
 }
 
-// counting is a door's runtime of one that is counted.
+// counting is a door's runtime over a counted one.
 type counting struct {
 	fake
 	of *counted
@@ -153,12 +153,12 @@ type counting struct {
 // Backend implements door.Runtime.
 func (c counting) Backend() runner.Backend { return runner.Backend{Runtime: c.of, Images: c.of} }
 
-// illNode is a node whose API server can be made ill, on a runtime without machines.
+// illNode is a node without VMs behind an API server with injected faults.
 type illNode struct {
 	*testkube.Cluster
 	name    string
-	dir     string // below the cluster's; empty is name
-	boot    string // what the machine tells of its boot; empty is the truth
+	dir     string // below the cluster's; "" means name
+	boot    string // the reported boot ID; "" means the real one
 	api     *ill
 	runtime *counted
 }
@@ -168,7 +168,7 @@ func newIllNode(c *testkube.Cluster, name string) *illNode {
 		runtime: &counted{Runtime: testcri.New(time.Millisecond), made: map[string]int{}}}
 }
 
-// start starts the node, which ends with ctx, and returns when it is registered.
+// start starts the node, which ends with ctx, and waits until it is registered.
 func (n *illNode) start(ctx context.Context, t *testing.T) (ended <-chan error) {
 	t.Helper()
 	config := rest.CopyConfig(n.Config)
@@ -201,7 +201,7 @@ func (n *illNode) start(ctx context.Context, t *testing.T) (ended <-chan error) 
 	return done
 }
 
-// pod has a pod bound to the node, with all that a node asks the API server for.
+// pod creates a pod that is bound to the node and needs every kind of API request.
 func (n *illNode) pod(ctx context.Context, t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: n.name + "-" + name}}
@@ -221,7 +221,7 @@ func (n *illNode) pod(ctx context.Context, t *testing.T, name string) *corev1.Po
 	return made
 }
 
-// ready waits until a pod is.
+// ready waits until a pod is ready.
 func (n *illNode) ready(ctx context.Context, t *testing.T, p *corev1.Pod) (now *corev1.Pod) {
 	t.Helper()
 	n.Wait(ctx, t, p.Name+" to be ready", func(ctx context.Context) (err error) {
@@ -234,7 +234,7 @@ func (n *illNode) ready(ctx context.Context, t *testing.T, p *corev1.Pod) (now *
 	return now
 }
 
-// theFault tries one illness with the requests of one kind, on a node of its own.
+// theFault tries one fault for one kind of request, on a node of its own.
 func theFault(ctx context.Context, t *testing.T, c *testkube.Cluster, kind, fault string) {
 	ctx, cancel := within(ctx, t)
 	defer cancel()
@@ -259,7 +259,7 @@ func theFault(ctx context.Context, t *testing.T, c *testkube.Cluster, kind, faul
 	}
 }
 
-// within is ctx with the deadline of one illness.
+// within returns ctx with the deadline of one fault.
 func within(ctx context.Context, t *testing.T) (context.Context, context.CancelFunc) {
 	t.Helper()
 	own, cancel := context.WithCancel(testdeadline.Context(t, time.Minute))
@@ -267,7 +267,7 @@ func within(ctx context.Context, t *testing.T) (context.Context, context.CancelF
 	return own, func() { stop(); cancel() }
 }
 
-// falls has the API server fall ill. Meanwhile one pod comes and another one goes.
+// falls injects the fault. Meanwhile one pod is created and another one is deleted.
 func (n *illNode) falls(ctx context.Context, t *testing.T, kind, fault string) {
 	t.Helper()
 	pods := n.Client.CoreV1().Pods(ns)
@@ -341,8 +341,8 @@ func (n *illNode) falls(ctx context.Context, t *testing.T, kind, fault string) {
 	}
 }
 
-// twoOfOneName: of two machines that are nodes of one name each tells of the other one, by an event of the Node; a
-// node that is started again tells nothing.
+// twoOfOneName: two hosts with the same node name each report the other by an event of the Node. A restarted node
+// reports nothing.
 func twoOfOneName(ctx context.Context, t *testing.T, c *testkube.Cluster) {
 	ctx, cancel := within(ctx, t)
 	defer cancel()
@@ -359,7 +359,7 @@ func twoOfOneName(ctx context.Context, t *testing.T, c *testkube.Cluster) {
 		}
 		return n
 	}
-	once := func() { // the second time it is the next process of the same machine
+	once := func() { // the second time it is the next process of the same host
 		alone, end := context.WithCancel(ctx)
 		defer end()
 		ended := newIllNode(c, "twin").start(alone, t)

@@ -19,8 +19,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
-// testGuard: the node's API knows who asks by the API server, and what he may: nobody in particular is refused, a service account has
-// what its roles say, and nothing beside.
+// testGuard: the node's API asks the API server who a client is and what it may do. An anonymous client is refused. A
+// service account gets exactly its roles' rights.
 func (w *world) testGuard(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	node, err := w.Client.CoreV1().Nodes().Get(ctx, testkube.NodeName, metav1.GetOptions{})
@@ -28,7 +28,7 @@ func (w *world) testGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := "https://" + testkube.NodeIP + ":" + strconv.Itoa(int(node.Status.DaemonEndpoints.KubeletEndpoint.Port))
-	anyone := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // whose certificate it is does not matter here
+	anyone := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the certificate does not matter here
 	transport := &http.Transport{TLSClientConfig: anyone}
 	defer transport.CloseIdleConnections()
 	ask := func(ctx context.Context, method, path, token string) (int, error) {

@@ -22,7 +22,7 @@ import (
 // ns is the namespace of all pods.
 const ns = "default"
 
-// pod makes a pod of a specification, and removes it at the test's end.
+// pod creates a pod with a specification, and deletes it at the test's end.
 func (w *world) pod(ctx context.Context, t testing.TB, name, spec string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -51,7 +51,7 @@ func (w *world) pod(ctx context.Context, t testing.TB, name, spec string) *corev
 	return made
 }
 
-// condition is one of a pod's, empty for none.
+// condition returns a pod's condition, or an empty one.
 func condition(pod *corev1.Pod, kind corev1.PodConditionType) corev1.PodCondition {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == kind {
@@ -69,7 +69,7 @@ func (w *world) ready(ctx context.Context, t testing.TB, name string) *corev1.Po
 	})
 }
 
-// until waits until a pod is as is wanted.
+// until waits until a pod satisfies is.
 func (w *world) until(ctx context.Context, t testing.TB, name, what string, is func(*corev1.Pod) bool) (pod *corev1.Pod) {
 	t.Helper()
 	w.Wait(ctx, t, fmt.Sprintf("pod %s to be %s", name, what), func(ctx context.Context) (err error) {
@@ -84,7 +84,7 @@ func (w *world) until(ctx context.Context, t testing.TB, name, what string, is f
 	return pod
 }
 
-// says waits until a container has logged just that.
+// says waits until a container has logged exactly words.
 func (w *world) says(ctx context.Context, t testing.TB, pod string, o corev1.PodLogOptions, words string) {
 	t.Helper()
 	w.Wait(ctx, t, "the words of "+pod, func(ctx context.Context) error {
@@ -110,18 +110,18 @@ func (w *world) exec(ctx context.Context, pod string, o corev1.PodExecOptions, i
 	return out.String(), errs.String(), err
 }
 
-// kubectl is a command of a user's.
+// kubectl returns a command that runs kubectl as the user.
 func (w *world) kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	return w.user.Kubectl(ctx, args...)
 }
 
-// typed runs a command of a user's, which is to succeed, and returns what it says.
+// typed runs a user's command, which must succeed, and returns its output.
 func (w *world) typed(ctx context.Context, t testing.TB, in string, args ...string) string {
 	t.Helper()
 	return w.user.Typed(ctx, t, in, args...)
 }
 
-// reasons are the reasons of a pod's events.
+// reasons returns the reasons of a pod's events.
 func (w *world) reasons(ctx context.Context, t testing.TB, pod string) (all []string) {
 	t.Helper()
 	list, err := w.Client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod})
@@ -135,7 +135,7 @@ func (w *world) reasons(ctx context.Context, t testing.TB, pod string) (all []st
 	return all
 }
 
-// vms is how many pods the machine has.
+// vms returns the number of VMs on the host.
 func (w *world) vms(t testing.TB) int {
 	t.Helper()
 	if w.containerd != "" {

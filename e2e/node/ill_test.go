@@ -12,30 +12,30 @@ import (
 	"sync"
 )
 
-// The ways in which an API server is ill.
+// Faults of an API server.
 const (
 	conflicts = "409"
 	busy      = "429"
 	broken    = "500"
-	silent    = "silent"  // takes a request, and says nothing until it is well again
-	away      = "away"    // nobody is there
-	ends      = "ends"    // a watch is over as soon as it has begun
-	expires   = "expires" // a watch is told that its version is too old
+	silent    = "silent"  // accepts a request, and answers only after recovery
+	away      = "away"    // the server is down
+	ends      = "ends"    // a watch ends as soon as it has started
+	expires   = "expires" // a watch gets the error that its version is too old
 )
 
-// ill is an API server that is ill for some requests, and counts all of them. Its methods may be called at once.
+// ill is an API server that fails some requests and counts all. It is safe for concurrent use.
 type ill struct {
 	next http.RoundTripper
 
 	mu     sync.Mutex
-	fault  string          // empty is well
-	of     []string        // what requests, none is all
-	well   chan struct{}   // closed when it is well again
-	counts map[string]int  // since it fell ill
-	open   map[*cut]string // watches
+	fault  string          // "" means healthy
+	of     []string        // the failing kinds of requests; empty means all
+	well   chan struct{}   // closed on recovery
+	counts map[string]int  // since the fault started
+	open   map[*cut]string // open watches
 }
 
-// what a request does, to which resource: "PATCH pods/status", "WATCH nodes".
+// what returns a request's verb and resource: "PATCH pods/status", "WATCH nodes".
 func what(r *http.Request) string {
 	words := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	words = words[min(len(words), map[string]int{"api": 2, "apis": 3}[words[0]]):]
@@ -52,19 +52,19 @@ func what(r *http.Request) string {
 	return r.Method + " " + resource
 }
 
-// fall makes the server ill. Watches that are open end.
+// fall starts a fault. Open watches end.
 func (s *ill) fall(fault string, of ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault, s.of, s.well, s.counts = fault, of, make(chan struct{}), map[string]int{}
 	for c, which := range s.open {
 		if len(of) == 0 || slices.Contains(of, which) {
-			_ = c.ReadCloser.Close() // whoever reads it finds out
+			_ = c.ReadCloser.Close() // the reader gets an error
 		}
 	}
 }
 
-// recover makes it well, and returns how many requests of those kinds there were meanwhile, by what they do.
+// recover ends the fault, and returns the number of requests of the failing kinds by verb and resource.
 func (s *ill) recover() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *ill) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errAway
 	case ends, expires:
 		if !strings.HasPrefix(which, "WATCH ") {
-			break // a list is answered
+			break // lists are answered
 		}
 		text := ""
 		if fault == expires {
@@ -145,7 +145,7 @@ func (c *cut) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// said is a refusal as an API server's.
+// said returns an error in an API server's format.
 func said(r *http.Request, code int, reason string, header http.Header) *http.Response {
 	h := http.Header{"Content-Type": {"application/json"}}
 	maps.Copy(h, header)

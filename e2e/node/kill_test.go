@@ -21,7 +21,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// killPoints are those of a pod's start and of its end on a node, in the order in which they come.
+// killPoints are the fault points of a pod's start and end on a node, in order.
 var killPoints = map[string][]string{
 	"start": {
 		"pod.saved", "claims.recorded", "claims.mounted", "run.reserve", "run.store", "journal.network", "cni.recorded", "cni.added",
@@ -34,21 +34,21 @@ var killPoints = map[string][]string{
 	},
 	"volume's start": {"csi.staging", "csi.staged", "csi.publishing", "csi.published"},
 	"volume's end":   {"csi.unpublishing", "csi.unpublished", "csi.unstaging", "csi.unstaged"},
-	// Of a static pod.
+	// Points of a static pod.
 	"file": {"pod.saved", "run.shim", "container.started", "mirror.making", "mirror.made", "node.telling", "node.told"},
 	"no file": {
 		"stop.killed", "pod.ended", "remove.marked", "pod.deleted", "mirror.deleting", "mirror.deleted",
 	},
 }
 
-// killParts is in how many days each cell's turn comes. The turn of those of killAlways comes each time: a VM that is there
-// and not told of, a status that is being told, and an object that is about to go.
+// killParts is the number of days in which every cell is tested once. The cells in killAlways are tested every time: an
+// unreported VM, a status that is being reported, and an object that is about to be deleted.
 const killParts = 7
 
 var killAlways = []string{"start/run.shim", "start/node.telling", "end/node.deleting"}
 
-// testKill kills the node at a step of a pod's start or end. The next one brings the pod to where it was to be, with
-// one VM or with none.
+// testKill kills the node at a step of a pod's start or end. The next node completes the start or end, with exactly one
+// VM or none.
 func (w *world) testKill(t *testing.T) {
 	bin, err := testfaults.Programs()
 	if err != nil {
@@ -81,13 +81,13 @@ func (w *world) testKill(t *testing.T) {
 			})
 		}
 	}
-	ctx := testdeadline.Context(t, time.Minute) // and the last one serves on
+	ctx := testdeadline.Context(t, time.Minute) // and the last node keeps running
 	w.pod(ctx, t, "after", `{containers: [{name: c, command: [sleep, "1000"]}]}`)
 	w.ready(ctx, t, "after")
 	w.csiLeft(ctx, t, driver)
 }
 
-// strike does something, kills the node when it comes to a point, and starts the next one.
+// strike runs do, kills the node at a fault point, and starts the next one.
 func (w *world) strike(ctx context.Context, t *testing.T, point string, do func()) {
 	t.Helper()
 	pid := w.node.PID()
@@ -104,8 +104,8 @@ func (w *world) strike(ctx context.Context, t *testing.T, point string, do func(
 	}
 }
 
-// killStatic kills the node at a step of the start or the end of a static pod, whose file comes or goes. The next one has
-// it run once and shown by one mirror, or gone with that.
+// killStatic kills the node at a step of a static pod's start or end, when its file is added or removed. The next node
+// runs the pod once with one mirror, or removes both.
 func (w *world) killStatic(t *testing.T, stage, point string) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.quiet(ctx, t)

@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// gone waits until the API server has no pod of that name, and the machine has n.
+// gone waits until the API server has no pod with that name, and the host has n VMs.
 func (w *world) gone(ctx context.Context, t *testing.T, name string, n int) {
 	t.Helper()
 	w.Wait(ctx, t, "the end of pod "+name, func(ctx context.Context) error {
@@ -35,7 +35,7 @@ func (w *world) gone(ctx context.Context, t *testing.T, name string, n int) {
 	})
 }
 
-// quiet waits until the machine has none of the pods of the tests before.
+// quiet waits until the host has no VMs of earlier tests.
 func (w *world) quiet(ctx context.Context, t *testing.T) {
 	t.Helper()
 	w.Wait(ctx, t, "the end of the pods before", func(context.Context) error {
@@ -46,8 +46,8 @@ func (w *world) quiet(ctx context.Context, t *testing.T) {
 	})
 }
 
-// testRestart kills the node while pods run: they run on, and what has become of them meanwhile is
-// found, and told. What was deleted meanwhile is ended.
+// testRestart kills the node while pods run. They run on, and the next node finds and reports changes. It ends pods
+// that were deleted meanwhile.
 func (w *world) testRestart(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.quiet(ctx, t)
@@ -71,7 +71,7 @@ func (w *world) testRestart(t *testing.T) {
 		t.Error(err)
 	}
 	select {
-	case <-time.After(4 * time.Second): // in which the container ends
+	case <-time.After(4 * time.Second): // the container ends in this time
 	case <-ctx.Done():
 	}
 	w.serve()
@@ -99,8 +99,7 @@ func (w *world) testRestart(t *testing.T) {
 	}
 }
 
-// testSameName: a pod that is made again under its name at once is another one: it runs, and the one before
-// ends.
+// testSameName: a pod that is deleted and created again under its name is a new pod. It runs, and the old one ends.
 func (w *world) testSameName(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	const spec = `{containers: [{name: c, command: [sleep, "1000"]}]}`
@@ -134,10 +133,10 @@ func (w *world) testDeletedWhileStarting(t *testing.T) {
 	w.gone(ctx, t, "brief", 0)
 }
 
-// testDeletedWhileInitialising: a pod that is deleted while its initial container runs ends as soon as that does, without
-// its other containers. Its object goes when its VM is gone.
+// testDeletedWhileInitialising: a pod that is deleted while its init container runs ends with that container, and its
+// other containers do not start. Its object is deleted after its VM is gone.
 func (w *world) testDeletedWhileInitialising(t *testing.T) {
-	ctx := testdeadline.Context(t, 20*time.Second) // of two minutes of grace
+	ctx := testdeadline.Context(t, 20*time.Second) // the grace is two minutes
 	w.quiet(ctx, t)
 	w.pod(ctx, t, "initial", `{terminationGracePeriodSeconds: 120, containers: [{name: c, command: [sleep, "1000"]}],
   initContainers: [{name: i, command: [sh, -c, "trap 'exit 0' TERM; echo waits; while :; do sleep 0.1; done"]}]}`)
@@ -145,9 +144,9 @@ func (w *world) testDeletedWhileInitialising(t *testing.T) {
 		all := pod.Status.InitContainerStatuses
 		return len(all) == 1 && all[0].State.Running != nil
 	})
-	w.says(ctx, t, "initial", corev1.PodLogOptions{Container: "i"}, "waits\n") // it heeds the signal from now on
+	w.says(ctx, t, "initial", corev1.PodLogOptions{Container: "i"}, "waits\n") // it handles the signal from now on
 	pods := w.Client.CoreV1().Pods(ns)
-	t.Cleanup(func() { // nobody waits for the rest of its grace
+	t.Cleanup(func() { // do not wait for the rest of its grace
 		err := pods.Delete(context.WithoutCancel(ctx), "initial", *metav1.NewDeleteOptions(1))
 		if err != nil && !errors.IsNotFound(err) {
 			t.Error(err)
@@ -181,7 +180,7 @@ func (w *world) testDeletedWhileInitialising(t *testing.T) {
 	t.Errorf("it did not end in time: %v", context.Cause(ctx))
 }
 
-// testLateSecret: pods wait for a Secret that they need, as a volume and as a variable, and go on when that comes.
+// testLateSecret: pods wait for a missing Secret, as a volume and as a variable, and start once it exists.
 func (w *world) testLateSecret(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.pod(ctx, t, "late", `{volumes: [{name: v, secret: {secretName: late}}],
@@ -218,7 +217,7 @@ func (w *world) testLateSecret(t *testing.T) {
 	})
 }
 
-// absence is how long the API server is away. After a longer one the node waits longer before it asks again.
+// absence returns how long the API server is down. If it is down longer, the node retries at longer intervals.
 func absence() time.Duration {
 	if testturn.Long() {
 		return time.Minute
@@ -226,9 +225,9 @@ func absence() time.Duration {
 	return 20 * time.Second
 }
 
-// startSilence has a command run that says nothing for longer than half a minute, which testSilence waits for.
+// startSilence runs a command without output for more than half a minute. testSilence waits for it.
 func (w *world) startSilence(t *testing.T) {
-	ctx := testdeadline.Context(w.top, 5*time.Minute) // it outlives this part of the test
+	ctx := testdeadline.Context(w.top, 5*time.Minute) // it outlives this subtest
 	w.typed(ctx, t, "", "run", "silent", "--image", w.image, "--restart=Never", "--command", "--", "sleep", "1000")
 	w.ready(ctx, t, "silent")
 	said := make(chan string, 1)
@@ -236,9 +235,9 @@ func (w *world) startSilence(t *testing.T) {
 	go func() { said <- w.typed(ctx, w.top, "", "exec", "silent", "--", "sh", "-c", "sleep 40; echo words") }()
 }
 
-// testSilence: a command that says nothing for longer than half a minute is not given up.
+// testSilence: a command without output for more than half a minute is not cut off.
 func (w *world) testSilence(t *testing.T) {
-	if got := <-w.silence; got != "words\n" { // its own context bounds it
+	if got := <-w.silence; got != "words\n" { // bounded by its own context
 		t.Errorf("it has said %q", got)
 	}
 	if err := w.Client.CoreV1().Pods(ns).Delete(t.Context(), "silent", *metav1.NewDeleteOptions(1)); err != nil {
@@ -246,7 +245,7 @@ func (w *world) testSilence(t *testing.T) {
 	}
 }
 
-// testWithoutAPI: while the API server is away pods run on and are restarted, and it is told later.
+// testWithoutAPI: while the API server is down, pods run and are restarted. The node reports it later.
 func (w *world) testWithoutAPI(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.pod(ctx, t, "alone", `{containers: [{name: c, command: [sh, -c, "while [ ! -e /tmp/go ]; do sleep 0.1; done; sleep 4; exit 1"]}]}`)
@@ -256,7 +255,7 @@ func (w *world) testWithoutAPI(t *testing.T) {
 	}
 	w.StopAPI()
 	select {
-	case <-time.After(absence()): // in which the container ends, and is started again
+	case <-time.After(absence()): // the container ends and is restarted in this time
 	case <-ctx.Done():
 	}
 	w.StartAPI(w.top)
@@ -269,8 +268,8 @@ func (w *world) testWithoutAPI(t *testing.T) {
 	w.WaitNode(ctx, t)
 }
 
-// testBlindStart: a node that is started while the API server is away takes its pods over, ends none, and tells of them when
-// it is there again.
+// testBlindStart: a node that starts while the API server is down takes over its pods and ends none. It reports them
+// when the server is back.
 func (w *world) testBlindStart(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.quiet(ctx, t)
@@ -281,7 +280,7 @@ func (w *world) testBlindStart(t *testing.T) {
 	w.node.Kill()
 	w.serve()
 	select {
-	case <-time.After(10 * time.Second): // longer than what lies between two sightings of an orphan
+	case <-time.After(10 * time.Second): // longer than the time between two checks of an orphan
 	case <-ctx.Done():
 	}
 	if n := w.vms(t); n != 1 {
@@ -302,7 +301,7 @@ func (w *world) testBlindStart(t *testing.T) {
 	}
 }
 
-// testNodeDeleted: a Node that is deleted is made again.
+// testNodeDeleted: a deleted Node is created again.
 func (w *world) testNodeDeleted(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	nodes := w.Client.CoreV1().Nodes()
@@ -321,7 +320,7 @@ func (w *world) testNodeDeleted(t *testing.T) {
 	registered(t, after)
 }
 
-// testTwice: a second process on one machine refuses to be a node.
+// testTwice: a second node process on the same host refuses to start.
 func (w *world) testTwice(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	first := w.command("")

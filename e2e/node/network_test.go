@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
-// testNetwork: a pod is reached at its address, from the node and from another pod, and at its ports of the node's; it knows
-// its name in the cluster, and the cluster's name servers. One of the host's network has the node's address and ports.
+// testNetwork: a pod is reachable at its address from the node and from another pod, and at its host ports. It knows
+// its name in the cluster and the cluster's name servers. A pod with host network has the node's address and ports.
 func (w *world) testNetwork(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.pod(ctx, t, "server", `{hostname: web, subdomain: site, containers: [{name: c, command: [httpd, -f, -p, "8080", -h, /etc],

@@ -17,8 +17,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// TestNode: what a cluster does with the pods of a node, it does with those of one without a kubelet. Workloads that
-// TestKubelet of e2e/kube has too take turns with it.
+// TestNode: a cluster can manage the pods of this node as those of a node with a kubelet. Workloads that TestKubelet of
+// e2e/kube also has take turns with it.
 func TestNode(t *testing.T) {
 	w := newWorld(t)
 	t.Run("node", w.testObject)
@@ -30,7 +30,7 @@ func TestNode(t *testing.T) {
 	t.Run("deleted while initialising", w.testDeletedWhileInitialising)
 	t.Run("late secret", w.testLateSecret)
 	t.Run("readiness gates", w.testReadinessGates)
-	t.Run("silence begun", w.startSilence) // whose pod stays, and others count pods
+	t.Run("silence begun", w.startSilence) // its pod stays, so count pods before
 	t.Run("streams", w.testStreams)
 	t.Run("debug", w.testDebug)
 	t.Run("services", w.testServices)
@@ -48,7 +48,7 @@ func TestNode(t *testing.T) {
 	t.Run("deployment", testturn.In(0, 2, w.testDeployment))
 	t.Run("job", testturn.In(1, 2, w.testJob))
 	t.Run("daemonset", w.testDaemonSet)
-	t.Run("cronjob begun", w.startCronJob) // whose pods stay, and others count them
+	t.Run("cronjob begun", w.startCronJob) // its pods stay, so count pods before
 	t.Run("rollout", testturn.In(1, 2, w.testRollout))
 	t.Run("statefulset", testturn.In(0, 2, w.testStatefulSet))
 	t.Run("cronjob", w.testCronJob)
@@ -61,7 +61,7 @@ func TestNode(t *testing.T) {
 	t.Run("kill", w.testKill)
 }
 
-// testObject: the node is registered as a kubelet's is, and its lease is renewed.
+// testObject: the node registers like a kubelet, and its lease is renewed.
 func (w *world) testObject(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	node, err := w.Client.CoreV1().Nodes().Get(ctx, testkube.NodeName, metav1.GetOptions{})
@@ -90,7 +90,7 @@ func (w *world) testObject(t *testing.T) {
 	}
 }
 
-// registered: a Node has the labels and the taint of the flags.
+// registered: a Node has the labels and the taint from the flags.
 func registered(t *testing.T, node *corev1.Node) {
 	t.Helper()
 	if node.Labels["test"] != "yes" || node.Labels["disk"] != "ssd" {
@@ -102,8 +102,8 @@ func registered(t *testing.T, node *corev1.Node) {
 	}
 }
 
-// testPod: a pod that the scheduler has bound runs, is told of, has logs and answers commands; when
-// it is deleted its VM goes, and then its object.
+// testPod: a pod that the scheduler has bound runs, is reported, has logs and executes commands. When it is deleted,
+// first its VM is removed and then its object.
 func (w *world) testPod(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.pod(ctx, t, "one", `{containers: [{name: c, command: [sh, -c, "echo words; exec sleep 1000"], resources: {requests: {cpu: 10m}}}]}`)

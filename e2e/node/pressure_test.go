@@ -29,18 +29,18 @@ import (
 // sleeps is a container that does nothing.
 const sleeps = `containers: [{name: c, command: [sleep, "1000"]}]`
 
-// fills is one that holds 200 MiB of memory.
+// fills is a container that uses 200 MiB of memory.
 const fills = `volumes: [{name: m, emptyDir: {medium: Memory}}], containers: [{name: c, volumeMounts: [{name: m, mountPath: /m}],
   command: [sh, -c, "head -c 209715200 /dev/zero >/m/f; echo full; exec sleep 1000"]}]`
 
-// TestPressure: a node whose machine runs out of memory, processes or disk says so, takes no more pods of those that would
-// make it worse, and ends the right ones; and one whose machine goes down ends all of them before.
+// TestPressure: a node that runs out of memory, processes or disk reports it, rejects pods that would make it worse,
+// and evicts the right pods. A node that shuts down ends its pods first.
 func TestPressure(t *testing.T) {
 	testturn.Take(t, 2, 3)
 	newPressed(t).testMemory(t)
 }
 
-// TestDiskPressure: the same for what lies on the disk, and for the node's end.
+// TestDiskPressure: the same for disk space and for the shutdown.
 func TestDiskPressure(t *testing.T) {
 	testturn.Take(t, 0, 3)
 	w := newPressed(t)
@@ -49,7 +49,7 @@ func TestDiskPressure(t *testing.T) {
 	t.Run("shutdown", w.testShutdown)
 }
 
-// newPressed is a node whose data is on a small file system.
+// newPressed returns a node with its data on a small file system.
 func newPressed(t *testing.T) *world {
 	t.Helper()
 	w := newControlPlane(t)
@@ -62,7 +62,7 @@ func newPressed(t *testing.T) *world {
 	return w
 }
 
-// room has the node's data be on a file system of its own, which goes with the test.
+// room mounts a file system for the node's data until the test's end.
 func (w *world) room(t *testing.T, size int64) {
 	t.Helper()
 	file := filepath.Join(w.Dir, "disk")
@@ -75,13 +75,13 @@ func (w *world) room(t *testing.T, size int64) {
 		}
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(w.data(), unix.MNT_DETACH); err != nil { // the loop device goes with it
+		if err := unix.Unmount(w.data(), unix.MNT_DETACH); err != nil { // the loop device is removed with it
 			t.Error(err)
 		}
 	})
 }
 
-// again ends the node and starts it with other thresholds and flags. Its pods run on.
+// again restarts the node with other thresholds and flags. Its pods run on.
 func (w *world) again(ctx context.Context, t *testing.T, thresholds []string, flags ...string) {
 	t.Helper()
 	w.node.Stop(t)
@@ -93,7 +93,7 @@ func (w *world) again(ctx context.Context, t *testing.T, thresholds []string, fl
 	w.WaitNode(ctx, t)
 }
 
-// untilNode waits until the Node is as is wanted.
+// untilNode waits until the Node satisfies is.
 func (w *world) untilNode(ctx context.Context, t *testing.T, what string, is func(*corev1.Node) error) {
 	t.Helper()
 	w.Wait(ctx, t, "the node to be "+what, func(ctx context.Context) error {
@@ -105,7 +105,7 @@ func (w *world) untilNode(ctx context.Context, t *testing.T, what string, is fun
 	})
 }
 
-// under waits until the node tells of a pressure, and the stock controllers keep pods away for it.
+// under waits until the node reports a pressure and the standard controllers have set its taint.
 func (w *world) under(ctx context.Context, t *testing.T, kind corev1.NodeConditionType, taint string) {
 	t.Helper()
 	w.untilNode(ctx, t, "under "+string(kind), func(n *corev1.Node) error {
@@ -122,7 +122,7 @@ func (w *world) under(ctx context.Context, t *testing.T, kind corev1.NodeConditi
 	})
 }
 
-// evicted waits until a pod was, for want of what its message says, and the event that tells it.
+// evicted waits until a pod is evicted with that message, and for the event about it.
 func (w *world) evicted(ctx context.Context, t *testing.T, name, why string) *corev1.Pod {
 	t.Helper()
 	pod := w.until(ctx, t, name, "evicted", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
@@ -139,7 +139,7 @@ func (w *world) evicted(ctx context.Context, t *testing.T, name, why string) *co
 	return pod
 }
 
-// run fails the test for pods that do not run as they did.
+// run fails the test if one of the pods was restarted or no longer runs.
 func (w *world) run(ctx context.Context, t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
 	for _, p := range pods {
@@ -150,8 +150,8 @@ func (w *world) run(ctx context.Context, t *testing.T, pods ...*corev1.Pod) {
 	}
 }
 
-// testMemory: for want of memory those are evicted first that use more than they request, of these the less important ones;
-// then the others; for want of processes any; and critical ones, by priority and as files, never.
+// testMemory: if memory is short, pods above their requests are evicted first, less important ones before others, then
+// the rest. If processes are short, any pod is evicted. Critical and static pods never are.
 func (w *world) testMemory(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.pod(ctx, t, "greedy", "{"+fills+"}")
@@ -201,12 +201,12 @@ func (w *world) testMemory(t *testing.T) {
 	w.run(ctx, t, critical, fixed)
 }
 
-// at is when a pod was evicted.
+// at returns the time of a pod's eviction.
 func at(pod *corev1.Pod) time.Time {
 	return condition(pod, corev1.DisruptionTarget).LastTransitionTime.Time
 }
 
-// left is what the node's disk has left.
+// left returns the free space of the node's disk, in bytes.
 func (w *world) left(t *testing.T) uint64 {
 	t.Helper()
 	disk, err := machine.DiskOf(w.data())
@@ -216,8 +216,8 @@ func (w *world) left(t *testing.T) uint64 {
 	return disk.Available
 }
 
-// testDisk: for want of disk an image goes that nobody uses, and then the pod that has written most, whose disk is free
-// then, so that the other one stays.
+// testDisk: if disk space is short, an unused image is removed first. Then the pod that has written most is evicted.
+// Its disk space is freed, so the other pod stays.
 func (w *world) testDisk(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	const written = 200 << 20
@@ -246,14 +246,14 @@ func (w *world) testDisk(t *testing.T) {
 	w.says(ctx, t, "filler", corev1.PodLogOptions{}, "done\n") // its log stays
 }
 
-// unused has the node have an image that nobody uses.
+// unused adds an unused image to the node.
 func (w *world) unused(ctx context.Context, t *testing.T) (image string) {
 	t.Helper()
 	config, err := testimage.BusyboxImage(t).ConfigFile()
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Config.Labels = map[string]string{"another": "one"} // than that of the other pods
+	config.Config.Labels = map[string]string{"another": "one"} // different from the other pods' image
 	other, err := mutate.Config(testimage.BusyboxImage(t), config.Config)
 	if err != nil {
 		t.Fatal(err)
@@ -265,12 +265,12 @@ func (w *world) unused(ctx context.Context, t *testing.T) (image string) {
 	return image
 }
 
-// tells tells whether a Node has an image.
+// tells reports whether a Node lists an image.
 func tells(n *corev1.Node, image string) bool {
 	return slices.ContainsFunc(n.Status.Images, func(i corev1.ContainerImage) bool { return slices.Contains(i.Names, image) })
 }
 
-// without waits until the node has removed an image, and tells of that of the other pods and not of this one.
+// without waits until the node has removed the image, and lists the other pods' image but not this one.
 func (w *world) without(ctx context.Context, t *testing.T, image string) {
 	t.Helper()
 	w.Wait(ctx, t, "the image to be removed", func(context.Context) error {
@@ -293,7 +293,7 @@ func (w *world) without(ctx context.Context, t *testing.T, image string) {
 	})
 }
 
-// testImages: an image that nobody uses goes when the disk is fuller than it may be, without any pressure.
+// testImages: an unused image is removed when the disk is fuller than allowed, even without pressure.
 func (w *world) testImages(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.again(ctx, t, nil)
@@ -305,8 +305,8 @@ func (w *world) testImages(t *testing.T) {
 	w.run(ctx, t, uses)
 }
 
-// testShutdown: before the machine goes down its pods are ended, the critical one last, and told of as such; new ones are
-// not taken. When it does not go down after all, they are again.
+// testShutdown: before the host shuts down, its pods are ended, critical ones last, and reported as such. New pods are
+// rejected. After the shutdown is cancelled, pods are accepted again.
 func (w *world) testShutdown(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	address := testlogind.Bus(t)

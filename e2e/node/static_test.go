@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
-// manifest puts a file with a pod in its place at once: name, and what its container says before it sleeps.
+// manifest atomically writes the file of a pod with that name. Its container prints words and then sleeps.
 func (w *world) manifest(t *testing.T, name, words, more string) {
 	t.Helper()
 	text := fmt.Sprintf(`apiVersion: v1
@@ -37,7 +37,7 @@ spec:
 	}
 }
 
-// removeManifests has all static pods go.
+// removeManifests removes all static pods.
 func (w *world) removeManifests(t *testing.T) {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(w.Manifests(), "*"))
@@ -51,8 +51,8 @@ func (w *world) removeManifests(t *testing.T) {
 	}
 }
 
-// testStatic: a file is a pod of the node's, the API server is shown it, and kubectl reaches it; its mirror is made
-// again, is another one's when the file is, and goes with it.
+// testStatic: a file becomes a static pod with a mirror in the API server, and kubectl reaches it. The mirror is
+// created again after a deletion, replaced when the file changes, and removed with the file.
 func (w *world) testStatic(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.quiet(ctx, t)
@@ -103,7 +103,7 @@ func (w *world) testStatic(t *testing.T) {
 	w.testInvalid(ctx, t)
 }
 
-// testInvalid: a file that is no static pod is told of by an event of the Node.
+// testInvalid: an event of the Node reports a file that is not a valid static pod.
 func (w *world) testInvalid(ctx context.Context, t *testing.T) {
 	t.Helper()
 	w.manifest(t, "refers", "never", ", envFrom: [{secretRef: {name: s}}]")

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
-// apply has a user apply a manifest, which goes at the test's end.
+// apply applies a manifest as a user, and deletes it at the test's end.
 func (w *world) apply(ctx context.Context, t *testing.T, manifest string) {
 	t.Helper()
 	manifest = strings.ReplaceAll(manifest, "IMAGE", w.image)
@@ -27,7 +27,7 @@ func (w *world) apply(ctx context.Context, t *testing.T, manifest string) {
 	})
 }
 
-// testDeployment: replicas come and go with their number.
+// testDeployment: pods are created and deleted with the number of replicas.
 func (w *world) testDeployment(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.apply(ctx, t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 0, selector: {matchLabels: {app: d}},
@@ -41,14 +41,14 @@ func (w *world) testDeployment(t *testing.T) {
 	w.typed(ctx, t, "", "scale", "deployment/d", "--replicas=0")
 	w.Wait(ctx, t, "the replicas' end", func(ctx context.Context) error {
 		list, err := w.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{LabelSelector: "app=d"})
-		if n := w.vms(t); err == nil && len(list.Items)+n > 0 { // those of the tests before have been deleted
+		if n := w.vms(t); err == nil && len(list.Items)+n > 0 { // those of earlier tests have been deleted
 			err = fmt.Errorf("%d pods and %d machines are left", len(list.Items), n)
 		}
 		return err
 	})
 }
 
-// testJob: a Job that fails is tried again as often as it says, and one that succeeds completes.
+// testJob: a failing Job is retried up to its limit, and a successful one completes.
 func (w *world) testJob(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.apply(ctx, t, `{apiVersion: batch/v1, kind: Job, metadata: {name: good}, spec: {completions: 2, parallelism: 2,
@@ -59,7 +59,7 @@ func (w *world) testJob(t *testing.T) {
 	w.typed(ctx, t, "", "wait", "job/bad", "--for=condition=Failed", "--timeout=100s")
 }
 
-// testDaemonSet: a DaemonSet has a pod on the node, with initial containers before it.
+// testDaemonSet: a DaemonSet has a pod on the node, with an init container.
 func (w *world) testDaemonSet(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.apply(ctx, t, `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: ds}, spec: {selector: {matchLabels: {app: ds}},
@@ -75,7 +75,7 @@ func (w *world) testDaemonSet(t *testing.T) {
 	})
 }
 
-// testAdmission: what the node cannot have, or no pod of it, fails with a kubelet's reason.
+// testAdmission: a pod that the node cannot run fails with the kubelet's reason.
 func (w *world) testAdmission(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	for name, tt := range map[string]struct{ spec, reason string }{
@@ -93,7 +93,7 @@ func (w *world) testAdmission(t *testing.T) {
 	}
 }
 
-// testStreams: what users type of a running pod that streams.
+// testStreams tests the streaming commands that users type for a running pod.
 func (w *world) testStreams(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.pod(ctx, t, "streams", testkube.StreamsPod)
@@ -101,7 +101,7 @@ func (w *world) testStreams(t *testing.T) {
 	w.user.Streams(ctx, t, "streams")
 }
 
-// testFigures: what pods use is told through the API server, as metrics-server asks for it.
+// testFigures: the usage of pods is available through the API server, as metrics-server requests it.
 func (w *world) testFigures(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.pod(ctx, t, "busy", `{containers: [{name: c, command: [sh, -c, "while :; do :; done"], resources: {limits: {cpu: 100m}},
@@ -131,7 +131,7 @@ func (w *world) testFigures(t *testing.T) {
 	}
 }
 
-// testTop: kubectl top has what a pod and the node use from metrics-server, which asks the node.
+// testTop: kubectl top shows the usage of a pod and the node from metrics-server, which queries the node.
 func (w *world) testTop(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	w.pod(ctx, t, "burning", `{containers: [{name: c, resources: {limits: {cpu: 100m}},
@@ -156,7 +156,7 @@ func (w *world) testTop(t *testing.T) {
 	}
 }
 
-// testDebug: kubectl debug adds a container to a running pod, which sees the processes of another one.
+// testDebug: kubectl debug adds a container to a running pod. It sees the processes of another container.
 func (w *world) testDebug(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.pod(ctx, t, "looked-at", `{containers: [{name: c, command: [sleep, "1000"]}]}`)

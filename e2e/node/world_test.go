@@ -1,5 +1,5 @@
-// Package node tests `bulkhead node` with a control plane as it is released: one cluster, whose one
-// node has no kubelet, serves all tests.
+// Package node tests `bulkhead node` with a released control plane. All tests share one cluster with one node, which
+// has no kubelet.
 package node
 
 import (
@@ -26,30 +26,30 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testnet.Alone(m)) }
 
-// world is a cluster whose node is bulkhead's.
+// world is a cluster with a Bulkhead node.
 type world struct {
 	*testkube.Cluster
-	top    *testing.T // whose end is the world's
+	top    *testing.T // the world ends with this test
 	image  string     // busybox
-	second string     // the same by another name
+	second string     // the same image by another name
 	user   testkube.User
-	// registry has those images.
+	// registry serves those images.
 	registry *testimage.Server
 	node     *testkube.Process
-	// silence has what the command of startSilence says.
+	// silence receives the output of the command of startSilence.
 	silence <-chan string
-	// containerd is the socket of the runtime that pods run on; empty is the node's own.
+	// containerd is the socket of the pods' runtime, or "" for the node's own.
 	containerd string
-	// thresholds are those of evictions, none is those that no machine falls below; bus is the address of the system's
-	// message bus, empty for the machine's own.
+	// thresholds are the eviction thresholds. If there are none, the node gets thresholds that no host reaches. bus is the
+	// address of the system message bus, or "" for the host's.
 	thresholds []string
 	bus        string
-	// libexec is where the programs are, and faults hears of their points, if they have any.
+	// libexec is the directory of the programs. faults receives their fault points, if they have any.
 	libexec string
 	faults  *testfaults.Faults
 }
 
-// newWorld starts everything, and returns when the node is ready.
+// newWorld starts the cluster and the node, and waits until the node is ready.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := newControlPlane(t)
@@ -57,7 +57,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// newControlPlane starts all but the node.
+// newControlPlane starts the cluster without the node.
 func newControlPlane(t *testing.T) *world {
 	t.Helper()
 	if testing.Short() {
@@ -69,7 +69,7 @@ func newControlPlane(t *testing.T) *world {
 	return w
 }
 
-// begin starts the node, and returns when it is ready.
+// begin starts the node and waits until it is ready.
 func (w *world) begin(t *testing.T) {
 	t.Helper()
 	testtemplate.Share(w.top, w.Dir, dirs.Roots{Data: w.data(), State: filepath.Join(w.Dir, "s")})
@@ -77,7 +77,7 @@ func (w *world) begin(t *testing.T) {
 	w.up(testdeadline.Context(t, time.Minute), t)
 }
 
-// up waits until the node is ready and pods can be made.
+// up waits until the node is ready and pods can be created.
 func (w *world) up(ctx context.Context, t *testing.T) {
 	t.Helper()
 	w.WaitNode(ctx, t)
@@ -87,7 +87,7 @@ func (w *world) up(ctx context.Context, t *testing.T) {
 	})
 }
 
-// prepare makes what a node needs beside its API server.
+// prepare creates the node's files and directories.
 func (w *world) prepare(t *testing.T) {
 	t.Helper()
 	registry := testimage.Registry(t)
@@ -110,7 +110,7 @@ func (w *world) registries() string { return filepath.Join(w.Dir, "registries.co
 func (w *world) networks() string   { return filepath.Join(w.Dir, "n") }
 func (w *world) data() string       { return filepath.Join(w.Dir, "d") }
 
-// bin is where make has put the programs.
+// bin returns the directory of the built programs.
 func bin() string {
 	if dir := os.Getenv("BULKHEAD_LIBEXEC"); dir != "" {
 		return dir
@@ -124,13 +124,13 @@ func (w *world) serve() {
 	w.serveAs(w.command(""))
 }
 
-// serveAs starts the node with a command of the test's.
+// serveAs starts the node with a given command.
 func (w *world) serveAs(cmd *exec.Cmd) {
 	w.node = w.Run(w.top, "node", cmd)
 	w.top.Cleanup(w.end) // before it is killed
 }
 
-// command is one that is the node; with name it is another one's.
+// command returns the command of the node, or of another node with that name.
 func (w *world) command(name string) *exec.Cmd {
 	kubeconfig, cert, key := w.Node()
 	if name == "" {
@@ -144,17 +144,17 @@ func (w *world) command(name string) *exec.Cmd {
 	return w.with(name, append(flags, "--tls-cert-file", cert, "--tls-private-key-file", key)...)
 }
 
-// with is a command that is a node by the flags that say how it finds the API and is found.
+// with returns the command of a node with the flags for its API access and addresses.
 func (w *world) with(name string, flags ...string) *exec.Cmd {
 	return w.program(append([]string{"--node-name", name, "--node-ip", testkube.NodeIP,
 		"--node-label", "test=yes", "--node-label", "disk=ssd", "--register-with-taint", "vm=only:PreferNoSchedule"}, flags...)...)
 }
 
-// program is the command with those flags, and those that each node has.
+// program returns the command with those flags and the flags that every node needs.
 func (w *world) program(flags ...string) *exec.Cmd {
 	args := append([]string{"node", "--cni-conf-dir", w.networks(), "--manifests", w.Manifests(), "--root-dir", w.KubeletRoot()}, flags...)
 	if w.thresholds == nil {
-		args = append(args, "--eviction-hard", "memory.available<1Mi") // whatever the machine has left
+		args = append(args, "--eviction-hard", "memory.available<1Mi") // however little the host has left
 	}
 	for _, one := range w.thresholds {
 		args = append(args, "--eviction-hard", one)
@@ -178,11 +178,11 @@ func (w *world) program(flags ...string) *exec.Cmd {
 	return cmd
 }
 
-// end has all pods go, ends the node, and counts what is left.
+// end deletes all pods, stops the node, and checks that nothing is left.
 func (w *world) end() {
 	t := w.top
 	if w.node == nil {
-		return // it was another one's end
+		return // another call has ended it
 	}
 	defer func() { w.node = nil }()
 	ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(time.Minute))
@@ -203,7 +203,7 @@ func (w *world) end() {
 	w.count(t)
 }
 
-// count fails the test for what is left of pods.
+// count fails the test if pods have left anything.
 func (w *world) count(t *testing.T) {
 	t.Helper()
 	all := []string{"sandboxes", "node/pods", "names/node"}

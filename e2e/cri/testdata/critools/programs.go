@@ -1,5 +1,5 @@
-// Package critools names the programs of cri-tools that tests run, crictl and critest. It is a
-// module of its own, so that none of this is a dependency of Bulkhead's.
+// Package critools names the programs of cri-tools that tests run, crictl and critest. It is a module of its own, so
+// that Bulkhead does not depend on theirs.
 package critools
 
 import (

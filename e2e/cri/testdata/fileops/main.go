@@ -1,5 +1,4 @@
-// Command fileops makes one of every change to files in the directory that it is given, and prints what
-// came of each.
+// Command fileops makes one of every file operation in the directory given as its argument, and prints each result.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command nnp tells its user, as the image nonewprivs of Kubernetes' tests does.
+// Command nnp prints its user ID like the image nonewprivs of Kubernetes' tests.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Udpecho says back what comes at UDP ports, by its arguments, until a datagram is "end".
+// Udpecho returns datagrams at the UDP addresses in its arguments until one is "end".
 package main
 
 import (

@@ -1,6 +1,5 @@
-// Watch waits until another file or directory takes the place of a name in a directory, as
-// programs do that read their configuration anew: watch DIRECTORY NAME. It says "watching"
-// before and "moved" after.
+// Watch waits until a name in a directory is replaced, as programs do that reload their configuration: watch DIRECTORY
+// NAME. It prints "watching" before and "moved" after.
 package main
 
 import (

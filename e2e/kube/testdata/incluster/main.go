@@ -1,5 +1,5 @@
-// Command incluster asks the API server who it is, by what its pod tells it: the
-// environment, the service account's token and the cluster's certificate.
+// Command incluster asks the API server for its own identity, with the environment, the service account token and the
+// cluster certificate of its pod.
 package main
 
 import (
