@@ -209,16 +209,3 @@ func TestHelp(t *testing.T) {
 		t.Errorf("%d commands", seen)
 	}
 }
-
-// TestReadme: the README's table has every command.
-func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, cmd := range newRoot(&app.App{}).Commands() {
-		if name := cmd.Name(); !strings.Contains(string(readme), "`"+name) {
-			t.Errorf("bulkhead %s is not in the README", name)
-		}
-	}
-}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 // example is one file of examples/: how it is run, and what it has to do.
@@ -44,6 +45,7 @@ var examples = map[string]example{
 // ports of the host, which other tests may use.
 func TestExamples(t *testing.T) {
 	t.Parallel()
+	testturn.Take(t, 1, 2)
 	w := newForkingWorld(t)
 	for name, file := range map[string]string{
 		"localhost/busybox:demo": "oci-archive:busybox.tar", "docker.io/library/nginx:1.27": "docker-archive:images/nginx.tar",
