@@ -15,7 +15,7 @@ import (
 // The classes of Debug's errors, matched with errors.Is.
 var (
 	// ErrName: the pod has a container of that name.
-	ErrName = errors.New("is there already")
+	ErrName = errors.New("already exists")
 	// ErrTarget: the pod has no container of the name of the target.
 	ErrTarget = errors.New("no such target container")
 	// ErrEnded: the pod has ended.

@@ -78,7 +78,7 @@ func (p *Pod) Clear(ctx context.Context) (sandbox string, err error) { return p.
 // stay. It must not be called while Run runs.
 func (p *Pod) Free(ctx context.Context) error {
 	if _, err := p.remove(ctx, false); err != nil {
-		return fmt.Errorf("free what pod %s holds: %w", p.pod.Name, err)
+		return fmt.Errorf("free the disk space of pod %s: %w", p.pod.Name, err)
 	}
 	return nil
 }

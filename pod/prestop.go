@@ -77,7 +77,7 @@ func (r *run) wake(ctx context.Context, victims ...*victim) {
 	ctx, cancel := context.WithTimeout(ctx, wakePatience)
 	defer cancel()
 	if err := r.o.Resume(ctx, sandbox); err != nil && ctx.Err() == nil {
-		r.p.log.Warn("a paused pod that is to end could not go on", "sandbox", sandbox, "error", err)
+		r.p.log.Warn("cannot resume the VM of a paused pod that must end", "sandbox", sandbox, "error", err)
 	}
 }
 
@@ -92,7 +92,7 @@ func (v *victim) awaitHook(ctx, turn context.Context, grace time.Duration) {
 	if ctx.Err() != nil {
 		return
 	}
-	v.hook.cut(fmt.Errorf("it has not ended within the grace period of %v", grace))
+	v.hook.cut(fmt.Errorf("it did not end within the grace period of %v", grace))
 	select {
 	case <-v.hook.done:
 	case <-ctx.Done():

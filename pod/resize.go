@@ -23,9 +23,9 @@ var ErrResize = errors.New("cannot be resized")
 
 // keepClass says what can be done, by the class that a pod has.
 var keepClass = map[corev1.PodQOSClass]string{
-	corev1.PodQOSBestEffort: "give it limits when it is made, by its file or run's --memory and --cpus, and change those",
-	corev1.PodQOSBurstable:  "leave a request below its limit, or a limit out",
-	corev1.PodQOSGuaranteed: "change the request and the limit alike",
+	corev1.PodQOSBestEffort: "set limits at creation, in its file or with run's --memory and --cpus, and resize those",
+	corev1.PodQOSBurstable:  "keep a request below its limit, or leave a limit out",
+	corev1.PodQOSGuaranteed: "change the request and the limit equally",
 }
 
 // Resize gives a container of the pod other resources while it runs, where its
@@ -68,7 +68,7 @@ func (p *Pod) resized(name string, next corev1.ResourceRequirements) (*corev1.Po
 	wanted = wanted.DeepCopy()
 	container := resize.Container(&wanted.Spec, name)
 	if container == nil {
-		return nil, fmt.Errorf("pod %s: container %q %w: it is none of the pod's containers or sidecars", p.pod.Name, name, ErrResize)
+		return nil, fmt.Errorf("pod %s: container %q %w: the pod has no such container or sidecar", p.pod.Name, name, ErrResize)
 	}
 	before := podspec.QOS(wanted)
 	if err := resize.Check(container.Resources, next); err != nil {
@@ -195,7 +195,7 @@ func (r *run) resized(ctx context.Context, plan *resize.Plan, anew []change, err
 		for _, one := range anew {
 			if one.c.newest.ID() == one.ID && r.running(one.c) {
 				one.c.replaced = one.ID
-				r.kill(ctx, one.c, r.p.grace(), "its resources have changed, and its resizePolicy wants it started anew")
+				r.kill(ctx, one.c, r.p.grace(), "its resources changed, and its resizePolicy requires a restart")
 			}
 		}
 		r.at(time.Now()) // what the runtime says now is looked at

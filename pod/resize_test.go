@@ -251,8 +251,8 @@ func TestResizeRefuses(t *testing.T) {
 		to        corev1.ResourceRequirements
 		want      string
 	}{
-		"nobody":            {container: "c", to: limited("cpu=1"), want: "none of the pod's containers"},
-		"an init container": {container: "first", to: limited("cpu=1"), want: "none of the pod's containers"},
+		"unknown":           {container: "c", to: limited("cpu=1"), want: "no such container or sidecar"},
+		"an init container": {container: "first", to: limited("cpu=1"), want: "no such container or sidecar"},
 		"storage":           {container: "a", to: limited("cpu=500m", "memory=64Mi", "ephemeral-storage=2Gi"), want: "only cpu and memory"},
 		"a new resource":    {container: "b", to: limited("cpu=500m", "memory=64Mi", "hugepages-2Mi=2Mi"), want: "only cpu and memory"},
 		"a limit goes": {container: "b", to: corev1.ResourceRequirements{Limits: testpod.Resources("cpu=1"),
@@ -264,7 +264,7 @@ func TestResizeRefuses(t *testing.T) {
 			Requests: testpod.Resources("cpu=2", "memory=64Mi")}, want: "more than the limit"},
 		"guaranteed no more": {container: "b", to: corev1.ResourceRequirements{Limits: testpod.Resources("cpu=1", "memory=64Mi"),
 			Requests: testpod.Resources("cpu=500m", "memory=64Mi")},
-			want: "QoS class would change from Guaranteed to Burstable: change the request and the limit alike"},
+			want: "QoS class would change from Guaranteed to Burstable: change the request and the limit equally"},
 	} {
 		if _, err := p.Resize(test.container, test.to); !errors.Is(err, ErrResize) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)

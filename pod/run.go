@@ -167,7 +167,7 @@ func (r *run) subscribe(ctx context.Context) (events <-chan struct{}, leave func
 		if ctx.Err() != nil || r.p.failsFast() {
 			return nil, nil, err
 		}
-		r.p.log.Warn("the runtime is asked again", "error", err)
+		r.p.log.Warn("cannot subscribe to container events, retrying", "error", err)
 		timer := time.NewTimer(retryDelay)
 		select {
 		case <-timer.C:

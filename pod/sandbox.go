@@ -49,7 +49,7 @@ func (r *run) settle(ctx context.Context) bool {
 				}
 				return
 			}
-			r.p.log.Warn("cannot stop a sandbox that has died", "sandbox", id, "error", err)
+			r.p.log.Warn("cannot stop a dead sandbox", "sandbox", id, "error", err)
 			r.busy = true
 			r.beside(ctx, func() func() { watch.Pause(ctx, retryDelay); return func() { r.busy = false } })
 		}
@@ -110,7 +110,7 @@ func (r *run) ensureSandbox(ctx context.Context) bool {
 func (r *run) makeSandbox(ctx context.Context, sandbox *runtimeapi.PodSandboxConfig) error {
 	if r.o.LogDir != "" {
 		if err := os.MkdirAll(r.o.LogDir, 0o755); err != nil {
-			return fmt.Errorf("make the pod's log directory: %w", err)
+			return fmt.Errorf("create the pod's log directory: %w", err)
 		}
 	}
 	handler, err := r.runtimeHandler(ctx)

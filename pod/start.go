@@ -145,7 +145,7 @@ func (r *run) targetOf(c *container) (string, error) {
 			return other.newest.ID(), nil
 		}
 	}
-	return "", fmt.Errorf("target container %q does not run", c.target)
+	return "", fmt.Errorf("target container %q is not running", c.target)
 }
 
 // failed records why c could not be started; it is tried again later.

@@ -44,7 +44,7 @@ func (r *run) terminate(ctx context.Context, stop *stopRequest) {
 	r.stops++
 	victims := r.victims(ctx, stop.grace)
 	if r.fatal != nil && len(victims) > 0 {
-		r.event(nil, true, "Killing", "stopping the pod's other containers, which failed nothing")
+		r.event(nil, true, "Killing", "Stopping the pod's other containers after the failure")
 	}
 	stopCtx, cancel := context.WithCancel(ctx)
 	r.hurry = cancel
@@ -189,7 +189,7 @@ func (r *run) kill(ctx context.Context, c *container, grace time.Duration, why s
 		if err == nil || ctx.Err() != nil {
 			return func() {}
 		}
-		r.p.log.Warn("a container could not be ended", "container", v.c.spec.Name, "error", err)
+		r.p.log.Warn("cannot stop a container", "container", v.c.spec.Name, "error", err)
 		watch.Pause(ctx, retryDelay)
 		return func() {
 			if c.killing == id {
