@@ -13,41 +13,40 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
-// container is one container of the pod with its instances.
+// container is one container of the pod, with its instances.
 type container struct {
 	kind     podspec.Kind
 	spec     *corev1.Container
-	target   string         // of an ephemeral one: whose processes it is to see
-	size     runtimev1.Size // of its terminal at the start; zero is the pod's
+	target   string         // the name of the container in which an ephemeral one sees the processes
+	size     runtimev1.Size // size of its terminal at the start; zero is the pod's size
 	image    imageState
 	newest   *instance.Instance
 	previous *instance.Instance
 	restart  backoff.Backoff
 	end      sighting
-	resumed  bool // restart was rebuilt from what was taken over
-	tried    bool // the first attempt to start it has been made
+	resumed  bool // restart was restored from the instances that existed before this Run
+	tried    bool // a first start was attempted
 	failure  *failure
 	retry    backoff.Backoff
 
-	hook    *hookRun // the postStart hook that runs, nil for none
-	killing string   // the id of the instance that is being ended
-	ours    string   // the id of the instance that was started here, and not taken over
-	failing string   // the id of the instance that a probe wants ended, or an earlier Run
-	preStop *preStop // the last preStop hook, nil for none
+	hook    *hookRun // the running postStart hook; nil for none
+	killing string   // id of the instance that is being stopped
+	ours    string   // id of the instance that this Run started itself
+	failing string   // id of the instance that must end because of a probe or an earlier Run
+	preStop *preStop // the last preStop hook; nil for none
 
-	has      *corev1.ResourceRequirements // what it really has; nil while that is what spec says
-	replaced string                       // the id of the instance that is ended for a resize
+	has      *corev1.ResourceRequirements // its actual resources; nil while they equal spec
+	replaced string                       // id of the instance that is being stopped for a resize or a new image
 }
 
-// sighting is when an instance has ended, in the time that no setting of the
-// clock moves.
+// sighting is the end of an instance on the monotonic clock, which clock changes do not move.
 type sighting struct {
 	id string
 	at time.Time
 }
 
-// endedAt is when c's newest instance has ended, which is seen for the first time
-// at now or was before: a clock that is set back must not put off its restart.
+// endedAt returns when c's newest instance ended. The first call for an instance computes the time, relative to now,
+// and later calls return the same one. So a clock that is set back does not delay the restart.
 func (c *container) endedAt(now time.Time) time.Time {
 	if id := c.newest.ID(); c.end.id != id {
 		ago := now.Sub(instance.Time(c.newest.Status.GetFinishedAt()))
@@ -56,7 +55,7 @@ func (c *container) endedAt(now time.Time) time.Time {
 	return c.end.at
 }
 
-// containersOf are the pod's containers in the order in which they are started.
+// containersOf returns the pod's containers in their start order.
 func containersOf(pod *corev1.Pod) []*container {
 	var out []*container
 	for spec, kind := range podspec.All(&pod.Spec) {
@@ -73,7 +72,7 @@ func newEphemeral(spec *corev1.EphemeralContainer) *container {
 	return &container{kind: podspec.Ephemeral, spec: &common, target: spec.TargetContainerName}
 }
 
-// of are the containers of these kinds, in their order.
+// of returns the containers of these kinds, in order.
 func (r *run) of(kinds ...podspec.Kind) []*container {
 	var out []*container
 	for _, c := range r.containers {
@@ -86,29 +85,29 @@ func (r *run) of(kinds ...podspec.Kind) []*container {
 	return out
 }
 
-// running tells whether c runs in the pod's sandbox.
+// running reports whether c runs in the pod's current sandbox.
 func (r *run) running(c *container) bool {
 	return r.begun(c) && c.newest.Status.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
 }
 
-// begun tells whether c has an instance in the sandbox that is up.
+// begun reports whether c has an instance in the current sandbox.
 func (r *run) begun(c *container) bool {
 	return c.newest != nil && r.ready() && c.newest.Sandbox == r.sandbox.GetId()
 }
 
-// ready tells whether the pod's sandbox is up.
+// ready reports whether the pod's sandbox is up.
 func (r *run) ready() bool {
 	return r.sandbox != nil && r.sandbox.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY
 }
 
-// outcome is how c's newest instance ended. What is neither here nor known to
-// have ended has failed.
+// outcome returns the exit code of c's newest instance. An instance that neither runs nor has a known end counts as
+// failed.
 func (r *run) outcome(c *container) (code int32, ended bool) {
 	switch {
 	case c.newest == nil || c.newest.Created() || r.running(c):
 		return 0, false
 	case c.newest.Exited() && c.newest.Status.GetExitCode() == 0 && c.failing == c.newest.ID():
-		return podstatus.CodeLost, true // it obeyed, and is not done
+		return podstatus.CodeLost, true // it stopped because a probe failed, so it is not done
 	case c.newest.Exited():
 		return c.newest.Status.GetExitCode(), true
 	}

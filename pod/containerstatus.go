@@ -73,7 +73,7 @@ func (r *run) terminated(i *instance.Instance) *corev1.ContainerStateTerminated 
 		}
 	}
 	message := status.GetMessage()
-	// What never ran has left no words.
+	// A container that never ran has no last words.
 	if words := r.words[i.ID()]; words != "" && reason != runtimev1.ReasonStart {
 		if message != "" {
 			message += ": "
@@ -90,8 +90,7 @@ func (r *run) terminated(i *instance.Instance) *corev1.ContainerStateTerminated 
 	}
 }
 
-// stopSignalOf is the signal that asks the container to end, as the runtime
-// tells it; nil where it does not.
+// stopSignalOf returns the container's stop signal, nil if the runtime does not report it.
 func stopSignalOf(status *runtimeapi.ContainerStatus) *corev1.Signal {
 	if status.GetStopSignal() == runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT {
 		return nil
@@ -99,7 +98,7 @@ func stopSignalOf(status *runtimeapi.ContainerStatus) *corev1.Signal {
 	return new(config.Signal(status.GetStopSignal()))
 }
 
-// userOf is who the container's first process is, as the runtime tells it; nil where it does not.
+// userOf returns the user of the container's first process, nil if the runtime does not report it.
 func userOf(status *runtimeapi.ContainerStatus) *corev1.ContainerUser {
 	user := status.GetUser().GetLinux()
 	if user == nil {

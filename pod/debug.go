@@ -12,20 +12,20 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
-// The classes of Debug's errors, matched with errors.Is.
+// Errors that Debug's errors match with errors.Is.
 var (
-	// ErrName: the pod has a container of that name.
+	// ErrName: the pod already has a container with that name.
 	ErrName = errors.New("already exists")
-	// ErrTarget: the pod has no container of the name of the target.
+	// ErrTarget: the pod has no container with the target's name.
 	ErrTarget = errors.New("no such target container")
 	// ErrEnded: the pod has ended.
 	ErrEnded = errors.New("the pod has ended")
 )
 
-// Debug adds an ephemeral container, defaulted and validated, to a pod that
-// runs, and returns when it has started or ended, or with the error of its first
-// attempt to start: it is tried again until the pod ends. It is not kept across
-// a Run that ends early: who starts the next one adds it to Options.Pod. The size is the one of its terminal at the start.
+// Debug adds an ephemeral container to a running pod. spec must be defaulted and validated. size is the initial size of
+// its terminal. Debug returns when the container has started or ended, or with the error of the first attempt to start
+// it. Later attempts go on until the pod ends. A Run that returns early forgets the container; the caller of the next
+// one adds it to Options.Pod.
 func (p *Pod) Debug(ctx context.Context, spec corev1.EphemeralContainer, size runtimev1.Size) error {
 	if err := p.CanDebug(spec); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (p *Pod) Debug(ctx context.Context, spec corev1.EphemeralContainer, size ru
 	}
 }
 
-// CanDebug tells what Debug would refuse at once.
+// CanDebug returns the error with which Debug would reject spec immediately, else nil.
 func (p *Pod) CanDebug(spec corev1.EphemeralContainer) error {
 	status := p.Status()
 	if status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed {
@@ -85,7 +85,7 @@ func (p *Pod) CanDebug(spec corev1.EphemeralContainer) error {
 	return nil
 }
 
-// adopt takes in the ephemeral containers that were added meanwhile.
+// adopt adds the ephemeral containers that Debug has added since the last call.
 func (r *run) adopt() {
 	r.takeWanted()
 	r.p.mu.Lock()

@@ -19,10 +19,9 @@ type stopRequest struct {
 	grace time.Duration
 }
 
-// Stop asks for the pod's end: TERM (or the image's stop signal) to every
-// container, KILL after grace; a negative grace is the pod's own. It returns
-// when Run has ended the pod or with ctx's error; the request stands. A later
-// Stop can only shorten the grace. It needs a Run.
+// Stop ends the pod. Every container gets TERM (or its image's stop signal), and KILL after grace; a negative grace is
+// the pod's own. Stop needs a Run. It returns when Run has ended the pod, or with ctx's error; the request then remains
+// in force. A later Stop can only shorten the grace.
 func (p *Pod) Stop(ctx context.Context, grace time.Duration) error {
 	if grace < 0 {
 		grace = p.grace()
@@ -62,20 +61,20 @@ func (p *Pod) stopping() *stopRequest {
 	return p.stop
 }
 
-// Delete removes the pod's containers, sandboxes, volumes and logs. What is gone already
-// is no error. It must not be called while Run runs.
+// Delete removes the pod's containers, sandboxes, volumes and logs. It ignores those that do not exist. It must not be
+// called during Run.
 func (p *Pod) Delete(ctx context.Context) error {
 	_, err := p.delete(ctx, false)
 	return err
 }
 
-// Clear is Delete for a pod that is to run again: its newest sandbox, if it has any,
-// stays, stopped, and its logs become the beginning of its next run's. The runtime keeps the pod's emptyDirs with it for the next one.
-// The next run's Options.Earlier is the sandbox that Clear returns.
+// Clear is Delete for a pod that will run again. Its newest sandbox, if any, stays, stopped, and with it the pod's
+// emptyDirs for the next sandbox. The logs become the beginning of the next run's logs. The next run's Options.Earlier
+// is the sandbox that Clear returns.
 func (p *Pod) Clear(ctx context.Context) (sandbox string, err error) { return p.delete(ctx, true) }
 
-// Free removes the pod's containers and sandboxes, with all the disk that they hold; its volumes of files and its logs
-// stay. It must not be called while Run runs.
+// Free removes the pod's containers and sandboxes with the disk space that they use. The volumes of files and the logs
+// stay. It must not be called during Run.
 func (p *Pod) Free(ctx context.Context) error {
 	if _, err := p.remove(ctx, false); err != nil {
 		return fmt.Errorf("free the disk space of pod %s: %w", p.pod.Name, err)
@@ -101,7 +100,7 @@ func (p *Pod) delete(ctx context.Context, keep bool) (kept string, err error) {
 	return kept, nil
 }
 
-// remove removes the containers and the sandboxes, but for the newest one with keep.
+// remove removes the containers and sandboxes; with keep, all sandboxes but the newest.
 func (p *Pod) remove(ctx context.Context, keep bool) (kept string, err error) {
 	sandboxes, err := instance.Sandboxes(ctx, p.options.Runtime, p.pod.UID)
 	if err != nil {

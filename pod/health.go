@@ -15,14 +15,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
 
-// probes are the health of a pod's containers as their probes have it. Only the
-// goroutine of Run uses it; the probers run beside.
+// probes holds the probers of a pod's containers. Only the goroutine of Run uses it; the probers run on their own.
 type probes struct {
 	r       *run
 	watched map[*container]*watched
 }
 
-// watched is the prober of one run of a container.
+// watched is the prober of one instance of a container.
 type watched struct {
 	*probe.Prober
 	id     string
@@ -31,7 +30,7 @@ type watched struct {
 
 func newProbes(r *run) *probes { return &probes{r: r, watched: make(map[*container]*watched)} }
 
-// of is the prober of c's newest instance, nil for one that has none (yet).
+// of returns the prober of c's newest instance, nil if it has none (yet).
 func (p *probes) of(c *container) *watched {
 	if w := p.watched[c]; w != nil && w.id == c.newest.ID() {
 		return w
@@ -79,9 +78,8 @@ func (p *probes) sick(c *container) (why string, grace time.Duration, yes bool) 
 	return why, grace, true
 }
 
-// follow has every container probed that runs and has probes, and ends the
-// probers of those that do not run any more. A pod that is being stopped is not
-// asked whether it lives.
+// follow starts a prober for each running container with probes, and ends the probers of containers that no longer run.
+// Liveness probes pause while a pod or container is being stopped.
 func (p *probes) follow(ctx context.Context) {
 	for _, c := range p.r.containers {
 		running := p.r.running(c)
@@ -98,13 +96,13 @@ func (p *probes) follow(ctx context.Context) {
 	}
 }
 
-// watch begins to probe c's newest instance.
+// watch starts to probe c's newest instance.
 func (p *probes) watch(runCtx context.Context, c *container) *watched {
 	ctx, cancel := context.WithCancel(runCtx)
 	id := c.newest.ID()
 	began := instance.Time(c.newest.Status.GetStartedAt())
 	if now := time.Now(); began.IsZero() || began.After(now) {
-		began = now // the machine's clock is not this one
+		began = now // the runtime's clock may differ from ours
 	}
 	sandbox, target := c.newest.Sandbox, p.r.target(c)
 	options := probe.Options{
@@ -128,14 +126,12 @@ func (p *probes) watch(runCtx context.Context, c *container) *watched {
 	return w
 }
 
-// started tells whether c runs, its postStart hook has ended well and its
-// startup probe has succeeded.
+// started reports whether c runs, its postStart hook has succeeded and its startup probe has succeeded.
 func (r *run) started(c *container) bool {
 	return r.running(c) && c.hook == nil && c.killing != c.newest.ID() && r.probes.started(c)
 }
 
-// isReady tells whether c is ready: an initial container when it has succeeded,
-// any other when it serves.
+// isReady reports whether c is ready. An initial container is ready when it has succeeded, any other when it serves.
 func (r *run) isReady(c *container) bool {
 	switch c.kind {
 	case podspec.Initial:
@@ -146,7 +142,7 @@ func (r *run) isReady(c *container) bool {
 	return r.started(c) && r.probes.ready(c)
 }
 
-// checkHealth ends what is sick, and the hooks of what has ended.
+// checkHealth stops containers that failed a probe, and the hooks of containers that have ended.
 func (r *run) checkHealth(ctx context.Context) {
 	for _, c := range r.containers {
 		if !r.running(c) {
@@ -159,8 +155,7 @@ func (r *run) checkHealth(ctx context.Context) {
 	}
 }
 
-// Remembers tells whether a pod has something to tell that is not read back from
-// the CRI: by its probes, or by who wants to be started anew for a resize.
+// Remembers reports whether a pod has state that the CRI does not hold: results of probes, or restarts for a resize.
 func Remembers(pod *corev1.Pod) bool {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
@@ -180,12 +175,11 @@ func isAnew(policy corev1.ContainerResizePolicy) bool {
 	return policy.RestartPolicy == corev1.RestartContainer
 }
 
-// Remembers is Remembers of the pod itself.
+// Remembers is Remembers for the pod itself.
 func (p *Pod) Remembers() bool { return Remembers(p.pod) }
 
-// Verdicts are what the probes of the containers that run have found, and which
-// are ended in order to be started anew, by their CRI ids: what Options.Last wants
-// when the pod is taken over. They change with the status.
+// Verdicts returns the probe results of the running containers, and marks those that are being stopped for a restart.
+// The keys are CRI ids. Options.Last takes it when the next Run adopts the pod. The verdicts change with the status.
 func (p *Pod) Verdicts() map[string]probe.Verdict {
 	p.mu.Lock()
 	defer p.mu.Unlock()

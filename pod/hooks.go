@@ -9,18 +9,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
 
-// hookRun is a postStart hook under way.
+// hookRun is a running postStart hook.
 type hookRun struct{ cancel context.CancelFunc }
 
-// stop ends the hook; of none it does nothing.
+// stop cancels the hook; a nil hook is fine.
 func (h *hookRun) stop() {
 	if h != nil {
 		h.cancel()
 	}
 }
 
-// hooked tells whether a postStart hook runs: until it has ended nothing else of
-// the pod is started.
+// hooked reports whether a postStart hook runs. Until it ends, no other container of the pod is started.
 func (r *run) hooked() bool {
 	for _, c := range r.containers {
 		if c.hook != nil {
@@ -30,9 +29,8 @@ func (r *run) hooked() bool {
 	return false
 }
 
-// postStart runs the hook of c, which has just started, beside the loop. When
-// the hook fails the container is ended, and what follows is its restart
-// policy's.
+// postStart runs the hook of c, which has just started, beside the loop. If the hook fails, the container is stopped,
+// and its restart policy decides what follows.
 func (r *run) postStart(ctx context.Context, c *container) {
 	if c.spec.Lifecycle == nil || c.spec.Lifecycle.PostStart == nil {
 		return
@@ -59,7 +57,7 @@ func (r *run) postStart(ctx context.Context, c *container) {
 	})
 }
 
-// target is c's newest instance, as probes and hooks go there.
+// target returns c's newest instance as the target of probes and hooks.
 func (r *run) target(c *container) *probe.Target {
 	ip := ""
 	if ips := r.ips(); len(ips) > 0 {

@@ -13,22 +13,20 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// imageState is where a container's image stands, anew for each of its starts.
+// imageState is the state of a container's image. Each start begins with a new one.
 type imageState struct {
 	pulling bool
-	image   *images.Image // nil until it is there
+	image   *images.Image // nil until the image is present
 	failure *failure
 	retry   backoff.Backoff
 }
 
-// ensureImage tells whether c's image is there, and has it fetched if it is
-// neither there nor on its way nor failed a moment ago.
+// ensureImage reports whether c's image is present. If not, it starts a pull, unless one is running or has just failed.
 func (r *run) ensureImage(ctx context.Context, c *container) bool {
 	return r.ensurePull(ctx, pull{c: c, state: &c.image, name: c.spec.Image, policy: c.spec.ImagePullPolicy})
 }
 
-// forgetImages has the images that c is made from looked up again before it is
-// tried again: somebody may have removed one since.
+// forgetImages forgets the images that c needs. The next start looks them up again, because they may have been removed.
 func (r *run) forgetImages(c *container) {
 	c.image = imageState{}
 	for _, mount := range c.spec.VolumeMounts {
@@ -38,7 +36,7 @@ func (r *run) forgetImages(c *container) {
 	}
 }
 
-// pull is an image that somebody wants: a container, or with none a volume.
+// pull is a wanted image, for a container or (c is nil) a volume.
 type pull struct {
 	c      *container
 	state  *imageState
@@ -73,7 +71,7 @@ func (r *run) ensurePull(ctx context.Context, p pull) bool {
 		at := time.Now()
 		return func() {
 			if p.c != nil && p.c.spec.Image != p.name {
-				return // another one is wanted meanwhile, and may be on its way
+				return // another image is wanted by now, and may be on its way
 			}
 			state.pulling = false
 			if failed != nil {
@@ -92,7 +90,7 @@ func (r *run) ensurePull(ctx context.Context, p pull) bool {
 	return false
 }
 
-// await has an image that was not there, and could not be pulled, be taken as soon as it has come otherwise.
+// await clears the failure of a pull when another client has pulled the image.
 func (r *run) await(ctx context.Context, p pull) {
 	failed := p.state.failure
 	absent := failed.reason == images.ReasonPull && p.policy != corev1.PullAlways || failed.reason == images.ReasonNeverPull

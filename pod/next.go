@@ -9,13 +9,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// wants tells whether c is to be started, if not now then when its turn comes.
+// wants reports whether c is to be started, now or when its turn comes.
 func (r *run) wants(c *container) bool {
 	if r.running(c) {
 		return false
 	}
 	if c.outgoing() {
-		return true // its end was not its own
+		return true // it was stopped for a restart
 	}
 	code, ended := r.outcome(c)
 	switch c.kind {
@@ -27,7 +27,7 @@ func (r *run) wants(c *container) bool {
 		if r.initialised() {
 			return false
 		}
-		// A machine that is new is initialised anew.
+		// Initial containers run again in a new VM.
 		if !ended || code == 0 && !r.begun(c) {
 			return true
 		}
@@ -39,8 +39,7 @@ func (r *run) wants(c *container) bool {
 	return podspec.Restarts(r.pod, c.kind, c.spec, code, r.restarts())
 }
 
-// finished tells whether the start may go on to what comes after c, which is
-// an initial container or a sidecar.
+// finished reports whether containers after c, an initial container or a sidecar, may start.
 func (r *run) finished(c *container) bool {
 	if c.kind == podspec.Sidecar {
 		return r.started(c)
@@ -49,8 +48,8 @@ func (r *run) finished(c *container) bool {
 	return ended && code == 0 && r.begun(c)
 }
 
-// initialised tells whether the sandbox has seen all initial containers end and
-// all sidecars start: from then on it stays initialised.
+// initialised reports whether all initial containers have succeeded and all sidecars have started in this sandbox. The
+// sandbox then stays initialised.
 func (r *run) initialised() bool {
 	inits := r.of(podspec.Initial, podspec.Sidecar)
 	if len(inits) == 0 || slices.ContainsFunc(r.of(podspec.Regular), r.begun) {
@@ -59,9 +58,8 @@ func (r *run) initialised() bool {
 	return !slices.ContainsFunc(inits, func(c *container) bool { return !r.finished(c) })
 }
 
-// next are the containers that are to run now and do not, in the order in which
-// they are started. A sidecar that falls while later ones are being initialised
-// is started again beside them.
+// next returns the containers that must be started now, in order. A sidecar that ends during the initialisation is
+// started again beside later initial containers.
 func (r *run) next() []*container {
 	var out []*container
 	if !r.initialised() {
@@ -92,8 +90,7 @@ func (r *run) next() []*container {
 	return out
 }
 
-// over tells whether the pod has run to its end: an initial container has failed
-// for good, or no regular one has anything left to do.
+// over reports whether the pod is done: an initial container has failed for good, or no regular container runs or will.
 func (r *run) over() bool {
 	if r.exhausted() {
 		return true
@@ -111,8 +108,7 @@ func (r *run) over() bool {
 	return true
 }
 
-// restarts is how often the pod's initial and regular containers were started
-// again.
+// restarts returns how often the pod's initial and regular containers have been restarted.
 func (r *run) restarts() (n int32) {
 	for _, c := range r.of(podspec.Initial, podspec.Regular) {
 		if c.newest != nil {
@@ -122,15 +118,14 @@ func (r *run) restarts() (n int32) {
 	return n
 }
 
-// The Job controller's words for a Job whose pods have failed too often.
+// The Job controller's texts for a Job with too many failed pods.
 const (
-	// ReasonBackoffLimit is that of a pod's status.
+	// ReasonBackoffLimit is the reason in the pod's status.
 	ReasonBackoffLimit  = "BackoffLimitExceeded"
 	messageBackoffLimit = "Job has reached the specified backoff limit"
 )
 
-// exhausted tells whether a container of a Job's pod has failed and may not be
-// tried again: then the others end too.
+// exhausted reports whether a container of a Job's pod has failed and may not be retried. The others end too.
 func (r *run) exhausted() bool {
 	if _, limited := podspec.BackoffLimit(r.pod); !limited {
 		return false
@@ -141,8 +136,7 @@ func (r *run) exhausted() bool {
 	})
 }
 
-// spent tells whether a pod that is never restarted has lost its machine: what
-// has not been started by then is not started any more.
+// spent reports whether a pod that is never restarted has lost its VM. Containers that have not started never will.
 func (r *run) spent() bool {
 	if _, limited := podspec.BackoffLimit(r.pod); limited || r.pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
 		return false
@@ -153,16 +147,16 @@ func (r *run) spent() bool {
 	return slices.ContainsFunc(r.containers, func(c *container) bool { return c.newest != nil })
 }
 
-// The kubelet's words for a pod that has been active for too long.
+// The kubelet's texts for a pod that has been active for too long.
 const (
-	// ReasonDeadline is that of a pod's status.
+	// ReasonDeadline is the reason in the pod's status.
 	ReasonDeadline  = "DeadlineExceeded"
 	messageDeadline = "Pod was active on the node longer than the specified deadline"
-	// messageJobDeadline is of a pod that never began.
+	// messageJobDeadline is for a pod that never began.
 	messageJobDeadline = "Job was active longer than specified deadline"
 )
 
-// overdue is what is said of a pod whose deadline has passed.
+// overdue returns the status message of a pod past its deadline.
 func (r *run) overdue() string {
 	if r.turn.awaited {
 		return messageJobDeadline
@@ -170,7 +164,7 @@ func (r *run) overdue() string {
 	return messageDeadline
 }
 
-// checkDeadline sees to it that a pod ends when its active deadline passes.
+// checkDeadline marks the pod as expired when its active deadline has passed.
 func (r *run) checkDeadline() {
 	due := r.deadline()
 	if due.IsZero() || r.expired || r.stopping != nil {
@@ -183,14 +177,12 @@ func (r *run) checkDeadline() {
 		r.at(due)
 		return
 	}
-	// Also of one that has ended after it, under no engine or one that did
-	// not live to tell.
+	// This includes a pod that has ended after its deadline while no engine ran, or before the engine could report it.
 	r.expired = true
 	r.event(nil, false, ReasonDeadline, r.overdue())
 }
 
-// lastFinish is when the last of the containers that the pod is for has ended,
-// and of those that initialise it.
+// lastFinish returns when the last initial or regular container ended.
 func (r *run) lastFinish() time.Time {
 	var last time.Time
 	now := time.Now()

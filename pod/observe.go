@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/logs"
 )
 
-// observe reads back from the CRI what there is of the pod. It is all that the loop waits for.
+// observe reads back the pod's state from the CRI. The loop waits for no other call.
 func (r *run) observe(runCtx context.Context) error {
 	ctx, cancel := context.WithTimeout(runCtx, observeDeadline)
 	defer cancel()
@@ -26,7 +26,7 @@ func (r *run) observe(runCtx context.Context) error {
 	r.old = nil
 	for _, c := range r.containers {
 		if r.isStarting(c) {
-			c.keep(known) // launched takes over the new instance
+			c.keep(known) // launched records the new instance
 			continue
 		}
 		if err := r.observeContainer(ctx, c, listed, known); err != nil {
@@ -34,8 +34,7 @@ func (r *run) observe(runCtx context.Context) error {
 		}
 	}
 	r.exits = known
-	// After its containers: what has ended with a machine must not be started
-	// again in it.
+	// Read the sandbox after its containers: containers that ended with a VM must not be restarted in it.
 	r.sandbox, r.attempt = nil, 0
 	if len(sandboxes) > 0 {
 		r.attempt = sandboxes[0].GetMetadata().GetAttempt() + 1
@@ -54,7 +53,7 @@ func (r *run) observe(runCtx context.Context) error {
 	return nil
 }
 
-// hear takes down what those have said last that have ended since.
+// hear reads the last words of containers that have ended.
 func (r *run) hear() {
 	words := make(map[string]string)
 	for _, c := range r.containers {
@@ -72,7 +71,7 @@ func (r *run) hear() {
 	r.words = words
 }
 
-// observeContainer finds the newest instances of c. Those older than the last but one are for sweep.
+// observeContainer finds the newest instances of c. It leaves all but the newest two to sweep.
 func (r *run) observeContainer(
 	ctx context.Context, c *container, listed []*runtimeapi.Container, known map[string]*runtimeapi.ContainerStatus,
 ) error {
@@ -86,7 +85,7 @@ func (r *run) observeContainer(
 		}
 	}
 	if len(instances) == 0 {
-		// What was removed behind our back still counts as a restart.
+		// An instance that others removed still counts for restarts.
 		if c.newest != nil && c.newest.Status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
 			return nil
 		}
@@ -110,7 +109,7 @@ func (r *run) observeContainer(
 	return nil
 }
 
-// keep adds to known what is known of c's instances.
+// keep adds the exits of c's instances to known.
 func (c *container) keep(known map[string]*runtimeapi.ContainerStatus) {
 	for _, i := range []*instance.Instance{c.newest, c.previous} {
 		if i.Exited() {

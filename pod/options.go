@@ -16,81 +16,72 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// Options describe one pod and how it is run. They are not changed, and the pod
-// they name must not be changed while it is in use.
+// Options describe one pod and how to run it. Neither they nor the pod may be changed while in use.
 type Options struct {
 	config.Options
 
 	Runtime internalapi.RuntimeService
 	Images  internalapi.ImageManagerService
-	// Arrival, if set, waits until an image is in the store of Images, which others pull into as well, and is false when ctx
-	// has ended before: a pod whose pull has failed takes it then.
+	// Arrival, if set, waits until an image is in the store of Images, into which others pull as well. It returns false
+	// if ctx ends first. A pod uses it after a failed pull.
 	Arrival func(ctx context.Context, image string) bool
-	// Watch tells of the events of Runtime, which pods share; nil is one of the pod's own.
+	// Watch delivers the events of Runtime. Pods share it; if nil, the pod makes its own.
 	Watch *watch.Watch
-	// Claims, if set, are the pod's volumes that are claims or a driver's. Mount is called before each sandbox is
-	// made, and again with growing pauses while it fails. Unmount is called when the last sandbox has stopped, and by
-	// Delete, whose error its own is; what fails at the end of Run is left to Release.
+	// Claims, if set, are the pod's volumes from claims or drivers. Mount is called before each sandbox is created, and
+	// again with growing pauses while it fails. Unmount is called when the last sandbox has stopped. If it fails then,
+	// Release is called; if it fails in Delete, Delete returns the error.
 	Claims volume.Claims
-	// Allocatable, if set, tells what a container of that sandbox has that sets
-	// no limit, for resourceFieldRef.
+	// Allocatable, if set, returns the resources of a container without limits in that sandbox, for resourceFieldRef.
 	Allocatable func(ctx context.Context, sandbox string) (corev1.ResourceList, error)
 
-	// Handler, if set, looks up the runtime handler of the pod's RuntimeClass, and is asked for each sandbox. Its error
-	// matches volume.ErrNotFound where there is no such class: Objects tell when there is. Nil takes the name for the handler.
+	// Handler, if set, looks up the runtime handler of the pod's RuntimeClass, for each sandbox. Its error matches
+	// volume.ErrNotFound if the class does not exist; Objects reports when it does. If nil, the class's name is the
+	// handler.
 	Handler func(ctx context.Context) (string, error)
 
-	// Dial connects to a port of the pod whose sandbox it is given, for probes and
-	// hooks; nil dials the pod's address. An error that matches
-	// syscall.ECONNREFUSED says that nothing listens, one with the code
-	// Unavailable, FailedPrecondition or NotFound nothing about the pod.
+	// Dial connects to a port of the pod in a sandbox, for probes and hooks; if nil, they dial the pod's address. An
+	// error that matches syscall.ECONNREFUSED means that no process listens. The codes Unavailable, FailedPrecondition
+	// and NotFound mean that the pod's state is unknown.
 	Dial func(ctx context.Context, sandbox string, port int) (net.Conn, error)
-	// Pauses tells how often the machine of a sandbox has been paused, and whether
-	// it is now: probes do not count what happens across that. Nil is never. It
-	// must not block.
+	// Pauses returns how often a sandbox's VM has been paused, and whether it is paused now. Probes ignore results
+	// across a pause. Nil means that VMs are never paused. It must not block.
 	Pauses func(sandbox string) (times uint64, now bool)
-	// Resume, if set, lets the machine of a sandbox go on that is paused, and does
-	// nothing to another: what is to end, by its preStop hook or a signal, runs.
+	// Resume, if set, resumes a sandbox's VM if it is paused, so that preStop hooks and signals reach its containers.
 	Resume func(ctx context.Context, sandbox string) error
-	// Last is what an earlier Run's Verdicts returned, by the containers' CRI ids.
-	// A container that still runs starts with the verdict it had, until its probes
-	// say otherwise. One that was being ended for a restart still is. Containers
-	// missing from Last start with no verdict.
+	// Last is the result of an earlier Run's Verdicts, by CRI container id. A container that still runs keeps its
+	// verdict until its probes return another one, and its restart if it was being stopped for one. Containers missing
+	// from Last start without a verdict.
 	Last map[string]probe.Verdict
-	// Before are the conditions of an earlier Run's status. One that still has its status keeps its LastTransitionTime.
+	// Before are the conditions of an earlier Run's status. A condition with the same status keeps its
+	// LastTransitionTime.
 	Before []corev1.PodCondition
-	// Conditions, if set, are those that others set on the pod, for its readiness
-	// gates. It is asked on the goroutine of Run and must not block; Changed
-	// says that its answer has changed.
+	// Conditions, if set, returns conditions that others set on the pod, for its readiness gates. It is called on the
+	// goroutine of Run and must not block. Changed reports a new result.
 	Conditions func() []corev1.PodCondition
 
-	// Turn, if set, tells whether the pod may begin. Until it says TurnNow the pod is
-	// Pending, with neither a sandbox nor an image pulled for it; from then on it is
-	// not asked again. It is asked on the goroutine of Run and must not block; Changed
-	// has it asked again.
+	// Turn, if set, returns whether the pod may begin. Until it returns TurnNow, the pod is Pending, without a sandbox
+	// and without pulled images. Afterwards it is not called. It is called on the goroutine of Run and must not block.
+	// Call Changed to have it called again.
 	Turn func() Turn
-	// Unread, if set, tells of a container's log that somebody is to miss nothing of whether he has come so
-	// far that it can be begun anew (logs.Rotator). It may be asked from any goroutine.
+	// Unread, if set, reports whether the reader of a log, who must not miss data, has read enough for a rotation
+	// (logs.Rotator). It may be called from any goroutine.
 	Unread func(log string) bool
-	// Deadline, if set, is when the pod ends at the latest, whether its turn has come
-	// or not.
+	// Deadline, if set, is the latest time for the pod's end, even if its turn has not come.
 	Deadline time.Time
 
-	// Earlier is the sandbox that Clear left of an earlier Run, if any: it is none of
-	// this run's.
+	// Earlier is the sandbox that Clear kept from an earlier Run, if any. It does not belong to this run.
 	Earlier string
 
-	// FailFast ends Run with an error at the first image, sandbox or container
-	// that cannot be had, instead of trying again for ever.
+	// FailFast ends Run with an error at the first image, sandbox or container that fails, instead of retrying for
+	// ever.
 	FailFast bool
 
-	// Published, if set, is called when Status has changed, and once when Observed is closed, from the goroutine of
-	// Run; it must not block.
+	// Published, if set, is called when Status has changed, and once when Observed is closed, on the goroutine of Run.
+	// It must not block.
 	Published func()
-	// Event, if set, is told what happens, in order, from the goroutine of Run;
-	// it must not block.
+	// Event, if set, is called with each event, in order, on the goroutine of Run. It must not block.
 	Event func(Event)
-	// Probed, if set, is told of each probe of a container, from any goroutine; it must not block.
+	// Probed, if set, is called for each probe of a container, from any goroutine. It must not block.
 	Probed func(container string, kind probe.Kind, result probe.Result, took time.Duration)
 	Logger *slog.Logger
 }
@@ -104,9 +95,9 @@ type Event struct {
 	Message   string
 }
 
-// The classes of Run's errors, matched with errors.Is.
+// Errors that Run's errors match with errors.Is.
 var (
-	// ErrImage: FailFast is set and an image cannot be had.
+	// ErrImage: FailFast is set and an image is not available.
 	ErrImage = errors.New("no image")
 	// ErrStart: FailFast is set and the sandbox or a container cannot be started.
 	ErrStart = errors.New("cannot be started")

@@ -1,11 +1,9 @@
-// Package pod supervises one Kubernetes pod over the CRI, as a kubelet does:
-// it pulls the images, makes the sandbox, starts the containers, restarts them
-// by the pod's policy, and tells the pod's status.
+// Package pod supervises one Kubernetes pod over the CRI, as a kubelet does: it pulls the images, creates the sandbox,
+// starts the containers, restarts them by the pod's policy, and reports the pod's status.
 //
-// It uses the interfaces RuntimeService and ImageManagerService of k8s.io/cri-api
-// and nothing else, so it works over any CRI implementation. All it knows it
-// can read back from the CRI: labels and annotations are the kubelet's, and a
-// Pod that is run where a sandbox of the same UID exists takes that over.
+// It uses only the interfaces RuntimeService and ImageManagerService of k8s.io/cri-api, so it works over any CRI
+// implementation. All its state can be read back from the CRI: labels and annotations are the kubelet's. If a sandbox
+// of the pod's UID exists, Run adopts it.
 package pod
 
 import (
@@ -24,9 +22,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// Pod is one supervised pod. The protocol: New; one Run, which lasts until the
-// pod has ended; any number of Status, Stop and Kill from any goroutine; after
-// Run has returned, Delete.
+// Pod is one supervised pod. The protocol: New; one Run, which lasts until the pod has ended; any number of Status,
+// Stop and Kill from any goroutine; Delete after Run has returned.
 type Pod struct {
 	options Options
 	pod     *corev1.Pod
@@ -36,24 +33,24 @@ type Pod struct {
 	status  corev1.PodStatus
 	changed chan struct{} // closed at the next change of status
 	stop    *stopRequest
-	wake    chan struct{} // has room for one; Run looks at stop
+	wake    chan struct{} // has room for one; wakes Run
 	sandbox string
 	current map[string]string // current container ids by name
-	ending  map[string]bool   // ids of those that are ended to be started anew
-	added   []*container      // by Debug, ever
-	patient bool              // FailFast is over
+	ending  map[string]bool   // ids of containers that are being stopped for a restart
+	added   []*container      // all containers that Debug has added
+	patient bool              // FailFast no longer applies
 
-	observed chan struct{} // closed when Run has first looked
+	observed chan struct{} // closed when Run has first read back the pod
 	look     sync.Once
 	volumes  *volume.Manager
-	wanted   *corev1.Pod          // pod with what Resize and Update have asked for; nil for nothing
-	refused  *podstatus.Condition // why the resources of wanted cannot be had, by the one who updated it
+	wanted   *corev1.Pod          // pod with all changes by Resize and Update; nil for none
+	refused  *podstatus.Condition // why the updater cannot grant the resources of wanted
 	asked    int                  // how often wanted was replaced
-	taken    int                  // how much of that status knows of
+	taken    int                  // the value of asked that status includes
 }
 
-// New prepares a pod without touching the runtime. A pod that cannot be run
-// (no name, no UID, no container, an annotation of the engine's own) is an error.
+// New prepares a pod without touching the runtime. It returns an error for a pod that cannot be run: without a name,
+// UID or container, or with an annotation that is reserved for the engine.
 func New(options Options) (*Pod, error) {
 	pod := options.Pod
 	if err := options.Check(); err != nil {
@@ -80,33 +77,32 @@ func New(options Options) (*Pod, error) {
 	return p, nil
 }
 
-// Run supervises the pod until it has ended: every container by its restart
-// policy, or by Stop or Kill. Its sandbox is stopped then, its containers and
-// logs remain until Delete. When ctx ends before, Run returns ctx's error and
-// leaves the pod running, for a later Run to take over. It is called once.
+// Run supervises the pod until it has ended, by its restart policy, Stop or Kill. It then stops the sandbox. Containers
+// and logs remain until Delete. If ctx ends first, Run returns ctx's error and leaves the pod running for a later Run
+// to adopt. Call it once.
 func (p *Pod) Run(ctx context.Context) error { return newRun(p).run(ctx) }
 
-// Status is the pod's status as the API has it; the caller may keep it.
+// Status returns the pod's status as in the API; the caller may keep it.
 func (p *Pod) Status() corev1.PodStatus {
 	status, _ := p.Watch()
 	return status
 }
 
-// Watch returns the status and a channel that is closed when it has changed.
+// Watch returns the status and a channel that is closed at its next change.
 func (p *Pod) Watch() (corev1.PodStatus, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return *p.status.DeepCopy(), p.changed
 }
 
-// Sandbox is the CRI id of the pod's current sandbox, empty before there is one.
+// Sandbox returns the CRI id of the pod's current sandbox, empty before it exists.
 func (p *Pod) Sandbox() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.sandbox
 }
 
-// Container is the CRI id of the newest container of that name.
+// Container returns the CRI id of the newest container with that name.
 func (p *Pod) Container(name string) (id string, found bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,7 +110,7 @@ func (p *Pod) Container(name string) (id string, found bool) {
 	return id, found
 }
 
-// Changed has the pod's status made anew from what Options.Conditions gives.
+// Changed wakes Run, which calls Options.Conditions and Options.Turn again.
 func (p *Pod) Changed() {
 	select {
 	case p.wake <- struct{}{}:
@@ -122,8 +118,7 @@ func (p *Pod) Changed() {
 	}
 }
 
-// KeepTrying ends what Options.FailFast asks for: nobody waits for the start any
-// more.
+// KeepTrying turns Options.FailFast off.
 func (p *Pod) KeepTrying() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,11 +131,11 @@ func (p *Pod) failsFast() bool {
 	return p.options.FailFast && !p.patient
 }
 
-// Observed is closed when Run has first read back what there is of the pod: until
-// then the status of one that is taken over is that of one that begins.
+// Observed returns a channel that is closed when Run has first read back the pod. Until then, the status of an adopted
+// pod looks like the status of a new one.
 func (p *Pod) Observed() <-chan struct{} { return p.observed }
 
-// firstLook says that the status can be relied on, also to who hears of its changes alone.
+// firstLook announces that the status is valid. It calls Published too, for observers that only hear of changes.
 func (p *Pod) firstLook() {
 	close(p.observed)
 	if p.options.Published != nil {
@@ -148,15 +143,14 @@ func (p *Pod) firstLook() {
 	}
 }
 
-// ExitCode is the pod's as a command's: that of the first container, in the
-// pod's order, initial ones first, that failed, else 0. How sidecars end does
-// not matter. It is not known before the pod has ended.
+// ExitCode returns the pod's exit code as a command's: the code of the first failed container, in the pod's order,
+// initial ones first, else 0. Sidecars do not count. It is unknown before the pod has ended.
 func (p *Pod) ExitCode() (code int, known bool) {
 	status := p.Status()
 	return podstatus.ExitCode(&p.pod.Spec, &status)
 }
 
-// publish replaces the status, made of what was asked for until then, and tells the watchers.
+// publish replaces the status, which includes all changes up to asked, and notifies the watchers.
 func (p *Pod) publish(status corev1.PodStatus, asked int, sandbox string, ids map[string]string, ending map[string]bool) {
 	if p.replace(status, asked, sandbox, ids, ending) && p.options.Published != nil {
 		p.options.Published()
@@ -176,7 +170,7 @@ func (p *Pod) replace(status corev1.PodStatus, asked int, sandbox string, ids ma
 	return changed
 }
 
-// containers are the ids of the newest ones.
+// containers returns the ids of the newest containers.
 func (p *Pod) containers() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// preStop is the one run of the preStop hook of a container's instance. It is not
-// its request's alone: one that comes meanwhile waits for it too, and the first
-// whose grace is used up ends it.
+// preStop is the one run of the preStop hook of a container's instance. Several stop requests may wait for it. The
+// first whose grace ends cancels it.
 type preStop struct {
 	id   string                  // of the container
-	cut  context.CancelCauseFunc // ends it; of context.Canceled nobody is told
+	cut  context.CancelCauseFunc // cancels it; the cause context.Canceled makes no event
 	done chan struct{}           // closed when it has ended
 }
 
-// over tells whether it has ended.
+// over reports whether the hook has ended.
 func (h *preStop) over() bool {
 	select {
 	case <-h.done:
@@ -26,8 +25,8 @@ func (h *preStop) over() bool {
 	}
 }
 
-// hookOf sets the hook of v that is to end before TERM: one is begun once, and
-// not by who has no time to lose, who ends the one under way.
+// hookOf sets the hook of v that must end before TERM. A hook starts only once. A request with a grace of 0 starts none
+// and cancels a running one.
 func (r *run) hookOf(ctx context.Context, v *victim, grace time.Duration) {
 	c := v.c
 	if h := c.preStop; h != nil && h.id == v.target.ID {
@@ -59,11 +58,10 @@ func (r *run) hookOf(ctx context.Context, v *victim, grace time.Duration) {
 	}
 }
 
-// wakePatience bounds the resumption of a paused machine.
+// wakePatience bounds the resumption of a paused VM.
 const wakePatience = 10 * time.Second
 
-// wake lets the machine of the victims go on if it is paused: no hook runs in one
-// that is, and those who want their containers to end need not see to it each.
+// wake resumes the victims' VM if it is paused: hooks and signals need a VM that runs.
 func (r *run) wake(ctx context.Context, victims ...*victim) {
 	if r.o.Resume == nil || len(victims) == 0 {
 		return
@@ -81,8 +79,8 @@ func (r *run) wake(ctx context.Context, victims ...*victim) {
 	}
 }
 
-// awaitHook waits for the hook of v, and ends it when turn, which is ctx for
-// grace, is over. When ctx is, the hook is the next request's to wait for.
+// awaitHook waits for the hook of v, and cancels it when turn, which is ctx limited to grace, ends. If ctx itself has
+// ended, the hook is left to the next request.
 func (v *victim) awaitHook(ctx, turn context.Context, grace time.Duration) {
 	select {
 	case <-v.hook.done:

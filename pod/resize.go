@@ -18,23 +18,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/resize"
 )
 
-// ErrResize is matched by Resize's errors: what is asked for is not allowed.
+// ErrResize is matched by Resize's errors for changes that are not allowed.
 var ErrResize = errors.New("cannot be resized")
 
-// keepClass says what can be done, by the class that a pod has.
+// keepClass is advice for a resize that would change a pod's QoS class.
 var keepClass = map[corev1.PodQOSClass]string{
 	corev1.PodQOSBestEffort: "set limits at creation, in its file or with run's --memory and --cpus, and resize those",
 	corev1.PodQOSBurstable:  "keep a request below its limit, or leave a limit out",
 	corev1.PodQOSGuaranteed: "change the request and the limit equally",
 }
 
-// Resize gives a container of the pod other resources while it runs, where its
-// resizePolicy says so by starting it anew. Of next only CPU and memory may be
-// another than before, no limit and no request may go, and the pod's quality of
-// service must stay: else the error matches ErrResize. What becomes of it is in
-// the pod's status, once ObservedGeneration is the number that is returned: the
-// conditions PodResizePending and PodResizeInProgress, and the containers'
-// resources. It may be called by several at once, and at any time.
+// Resize changes a container's resources while it runs, or restarts it if its resizePolicy asks for that. next may
+// differ only in CPU and memory, must keep every limit and request, and must keep the pod's QoS class. Otherwise the
+// error matches ErrResize. The pod's status shows the outcome once its ObservedGeneration is the returned number: in
+// the conditions PodResizePending and PodResizeInProgress, and in the containers' resources. It is safe for concurrent
+// use, at any time.
 func (p *Pod) Resize(name string, next corev1.ResourceRequirements) (generation int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,7 +46,7 @@ func (p *Pod) Resize(name string, next corev1.ResourceRequirements) (generation 
 	return wanted.Generation, nil
 }
 
-// CanResize returns what Resize would, and does nothing.
+// CanResize returns the result that Resize would return, and changes no state.
 func (p *Pod) CanResize(name string, next corev1.ResourceRequirements) (generation int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +57,7 @@ func (p *Pod) CanResize(name string, next corev1.ResourceRequirements) (generati
 	return wanted.Generation, nil
 }
 
-// resized is the pod as Resize wants it. It is called with mu held.
+// resized returns the pod with the resize applied. The caller holds mu.
 func (p *Pod) resized(name string, next corev1.ResourceRequirements) (*corev1.Pod, error) {
 	wanted := p.wanted
 	if wanted == nil {
@@ -83,8 +81,7 @@ func (p *Pod) resized(name string, next corev1.ResourceRequirements) (*corev1.Po
 	return wanted, nil
 }
 
-// Spec is the pod as it is asked for: as it was given, and resized or updated since. The
-// caller may keep it.
+// Spec returns the pod as given to New, with all later changes by Resize and Update. The caller may keep it.
 func (p *Pod) Spec() *corev1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,28 +91,28 @@ func (p *Pod) Spec() *corev1.Pod {
 	return p.pod.DeepCopy()
 }
 
-// resizing is how far the pod's latest resize has come.
+// resizing is the progress of the pod's latest resize.
 type resizing struct {
 	busy     bool
-	actuated int64                // the generation that all containers have; -1 is none
-	pending  *podstatus.Condition // it cannot be had
-	reverted bool                 // the runtime refused it; without that, what was granted before is still carried out
-	progress *podstatus.Condition // it is being done; with a reason, the last attempt failed
+	actuated int64                // the generation that all containers have; -1 for none
+	pending  *podstatus.Condition // it cannot be granted
+	reverted bool                 // the runtime refused it; while false, earlier granted changes are still carried out
+	progress *podstatus.Condition // it is being carried out; with a reason, the last attempt failed
 	retry    time.Time
-	size     *runtimeapi.LinuxContainerResources // of the sandbox, as last told
+	size     *runtimeapi.LinuxContainerResources // of the sandbox, as last sent
 }
 
-// resizeRetry is how soon a resize that failed is tried again.
+// resizeRetry is the pause before a failed resize is retried.
 const resizeRetry = 5 * time.Second
 
-// change is what is to change of one of the pod's containers.
+// change is a pending change of one of the pod's containers.
 type change struct {
 	resize.Change
 	c *container
 }
 
-// changes are the running containers whose resources differ from what the
-// runtime says that they have; a runtime that says nothing has no changes.
+// changes returns the running containers with resources that differ from the runtime's report. A runtime that reports
+// none has no changes.
 func (r *run) changes() []change {
 	var out []change
 	for _, c := range r.of(podspec.Sidecar, podspec.Regular) {
@@ -130,7 +127,7 @@ func (r *run) changes() []change {
 	return out
 }
 
-// outgoing tells whether the newest instance is one that is ended for a resize.
+// outgoing reports whether the newest instance is being stopped for a resize or a new image.
 func (c *container) outgoing() bool { return c.replaced != "" && c.replaced == c.newest.ID() }
 
 func (c *container) newestResources() *runtimeapi.LinuxContainerResources {
@@ -140,7 +137,7 @@ func (c *container) newestResources() *runtimeapi.LinuxContainerResources {
 	return c.newest.Status.GetResources().GetLinux()
 }
 
-// checkResize begins what is left to do of the pod's resizes.
+// checkResize starts the next step of the pod's resizes.
 func (r *run) checkResize(ctx context.Context) {
 	if r.resize.busy || r.resize.reverted {
 		return
@@ -187,7 +184,7 @@ func (r *run) checkResize(ctx context.Context) {
 	})
 }
 
-// resized takes note of an attempt's outcome.
+// resized records the outcome of an attempt.
 func (r *run) resized(ctx context.Context, plan *resize.Plan, anew []change, err error) {
 	r.resize.busy = false
 	if err == nil {
@@ -198,11 +195,11 @@ func (r *run) resized(ctx context.Context, plan *resize.Plan, anew []change, err
 				r.kill(ctx, one.c, r.p.grace(), "its resources changed, and its resizePolicy requires a restart")
 			}
 		}
-		r.at(time.Now()) // what the runtime says now is looked at
+		r.at(time.Now()) // read the runtime's report now
 		return
 	}
 	if plan.Generation != r.pod.Generation {
-		return // it was for what is not asked for any more
+		return // the resize was replaced by a newer one
 	}
 	if status.Code(err) == codes.ResourceExhausted {
 		r.revert()
@@ -219,8 +216,8 @@ func (r *run) resized(ctx context.Context, plan *resize.Plan, anew []change, err
 	r.resize.progress = &podstatus.Condition{Status: corev1.ConditionTrue, Reason: corev1.PodReasonError, Message: err.Error()}
 }
 
-// revert gives up what cannot be had: a container that is started anew, and a
-// machine, is again as it was. What is asked for remains the Pod's.
+// revert restores the granted resources of the containers after the runtime refused a resize. The Pod keeps the refused
+// wish.
 func (r *run) revert() {
 	for _, c := range r.containers {
 		if c.has != nil {
@@ -228,10 +225,10 @@ func (r *run) revert() {
 		}
 	}
 	r.resize.reverted = true
-	r.outdate() // the downward API tells of them
+	r.outdate() // volumes of the downward API contain resources
 }
 
-// actuated takes note that every container has what it asks for.
+// actuated records that every container has the resources in its spec.
 func (r *run) actuated() {
 	for _, c := range r.containers {
 		if c.has == nil || r.pod.Generation != r.resize.actuated {
@@ -241,8 +238,7 @@ func (r *run) actuated() {
 	r.resize.actuated = r.pod.Generation
 }
 
-// resourcesOf are a container's as its status has them: what has been granted, and
-// what it really has.
+// resourcesOf returns a container's resources for its status: the granted and the actual ones.
 func (r *run) resourcesOf(c *container) (allocated corev1.ResourceList, has *corev1.ResourceRequirements) {
 	has = c.has
 	if has == nil {
@@ -258,7 +254,7 @@ func (r *run) resourcesOf(c *container) (allocated corev1.ResourceList, has *cor
 	return allocated.DeepCopy(), has.DeepCopy()
 }
 
-// resizeConditions are there only while there is something to say.
+// resizeConditions returns the pending and the progress condition, if set.
 func (r *run) resizeConditions() []corev1.PodCondition {
 	var out []corev1.PodCondition
 	for _, one := range []struct {

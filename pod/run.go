@@ -15,9 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/logs"
 )
 
-// run is the state of one Run. Only its goroutine uses it: what takes long
-// (pulls, the sandbox, stopping) runs beside it and sends a function to done,
-// which is called on that goroutine.
+// run is the state of one Run. Only its goroutine uses it. Long work (pulls, the sandbox, stopping) runs beside it and
+// sends a function to done, which is called on that goroutine.
 type run struct {
 	p    *Pod
 	o    *Options
@@ -25,56 +24,56 @@ type run struct {
 	done chan func()
 	work sync.WaitGroup
 
-	name       string // the runtime's
+	name       string // the runtime's name
 	began      time.Time
 	turn       turn
 	probes     *probes
 	sandbox    *runtimeapi.PodSandboxStatus // newest; nil before there is one
 	attempt    uint32                       // of the next sandbox
-	busy       bool                         // a call about the sandbox is under way
-	making     context.CancelFunc           // gives up the sandbox that is being made; nil when none is
-	sandboxErr error                        // why the last one failed
+	busy       bool                         // a call about the sandbox is running
+	making     context.CancelFunc           // cancels the creation of the sandbox; nil when none is running
+	sandboxErr error                        // why the last creation failed
 	sandboxTry backoff.Backoff
 	sandboxAt  time.Time // when it failed
 	containers []*container
 	starting   *starting                              // nil when no container is being started
 	adopted    int                                    // how many of p.added are among them
 	old        []string                               // ids of instances that appear in the status no longer
-	sweeping   bool                                   // they, and dead sandboxes, are being removed
+	sweeping   bool                                   // a sweep is running
 	settled    string                                 // the dead sandbox that was stopped
 	exits      map[string]*runtimeapi.ContainerStatus // by id; an exit is final
-	words      map[string]string                      // what containers that have ended said last, by id
+	words      map[string]string                      // last words of containers that have ended, by id
 
-	stopping *stopRequest       // the one that is being carried out
-	stops    int                // calls of it under way
-	hurry    context.CancelFunc // ends the one under way, for a shorter one
+	stopping *stopRequest       // the request that is being carried out
+	stops    int                // running calls for it
+	hurry    context.CancelFunc // cancels the running one for a shorter one
 	expired  bool               // its active deadline has passed
 	ended    bool
 	fatal    error // why FailFast ends the pod
 	due      time.Time
-	last     corev1.PodStatus // since it has looked
-	looked   bool             // it has read back what there is
+	last     corev1.PodStatus // the status since the first observation
+	looked   bool             // the pod has been observed
 
 	changed  <-chan struct{}    // closed when the objects have changed
 	mounted  bool               // the volumes of files are written
-	writing  context.CancelFunc // gives up the write that is under way; nil when none is
-	stale    bool               // not as the objects are since
-	mounting *failure           // why they could not be
+	writing  context.CancelFunc // cancels the running write; nil when none is running
+	stale    bool               // the objects have changed since the last write
+	mounting *failure           // why the write failed
 	mountTry backoff.Backoff
 	claims   claims
-	images   map[string]*imageState // of the volumes that are images, by their names
+	images   map[string]*imageState // of image volumes, by volume name
 	resize   resizing
-	asked    int // of Pod, whose wanted is taken over
+	asked    int // the value of Pod.asked that has been applied
 }
 
-// failure is why a container waits.
+// failure is the reason that a container waits.
 type failure struct {
 	reason, message string
 	at              time.Time
 }
 
 func newRun(p *Pod) *run {
-	// Its own, whose resources change while others read the one that was given.
+	// Use a copy: its resources change while others read the given pod.
 	o := p.options
 	o.Pod = p.pod.DeepCopy()
 	if o.Claims != nil {
@@ -93,7 +92,7 @@ func newRun(p *Pod) *run {
 	return r
 }
 
-// retryDelay is how soon a failed observation is tried again.
+// retryDelay is the pause before a failed observation is retried.
 const retryDelay = time.Second
 
 func (r *run) run(ctx context.Context) error {
@@ -155,8 +154,8 @@ func (r *run) run(ctx context.Context) error {
 	}
 }
 
-// subscribe has the runtime tell of the pod. A runtime that does not answer ends no pod, for the pod's VM may run; one that is to
-// fail fast has none yet.
+// subscribe subscribes to the pod's container events. It retries while the runtime does not answer, because the pod's
+// VM may run. A pod that fails fast has no VM yet, so the first error is returned.
 func (r *run) subscribe(ctx context.Context) (events <-chan struct{}, leave func(), err error) {
 	for {
 		events, leave, err = r.o.Watch.Subscribe(ctx, r.pod.UID)
@@ -178,7 +177,7 @@ func (r *run) subscribe(ctx context.Context) (events <-chan struct{}, leave func
 	}
 }
 
-// after has the loop turn again after d at the latest.
+// after wakes the loop after d at the latest.
 func (r *run) after(d time.Duration) { r.at(time.Now().Add(d)) }
 
 func (r *run) at(when time.Time) {
@@ -187,14 +186,14 @@ func (r *run) at(when time.Time) {
 	}
 }
 
-// beside runs work on a goroutine of its own and what it returns on the loop's.
+// beside runs work on a goroutine of its own, and the function that it returns on the loop's goroutine.
 func (r *run) beside(ctx context.Context, work func() func()) {
 	r.work.Go(func() {
 		r.tell(ctx, work())
 	})
 }
 
-// tell runs then on the loop's goroutine, from another.
+// tell runs then on the loop's goroutine. Other goroutines call it.
 func (r *run) tell(ctx context.Context, then func()) {
 	select {
 	case r.done <- then:

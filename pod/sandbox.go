@@ -19,15 +19,14 @@ import (
 )
 
 const (
-	// ReasonVMKilled is that of an event when the pod's VM ended under it, and of the status of a pod that
+	// ReasonVMKilled is the reason of an event when the pod's VM ended unexpectedly, and of the status of a pod that
 	// ended with it.
 	ReasonVMKilled  = "VMKilled"
 	messageVMKilled = "The pod's VM ended unexpectedly, and the containers that ran in it with it."
 )
 
-// settle tells whether what is said of the containers can be relied on. Those of
-// a sandbox that has died end with it, whatever state they are said to be in:
-// the runtime is asked once for each dead sandbox to stop it, and looked at anew.
+// settle reports whether the containers' states are reliable. The containers of a dead sandbox are dead, whatever state
+// the runtime reports. So settle stops each dead sandbox once, and the loop then observes the pod again.
 func (r *run) settle(ctx context.Context) bool {
 	if r.starting != nil && (!r.ready() || r.sandbox.GetId() != r.starting.sandbox) {
 		r.giveUpStart()
@@ -57,8 +56,7 @@ func (r *run) settle(ctx context.Context) bool {
 	return false
 }
 
-// ensureSandbox tells whether the pod has a sandbox that is up, and has one
-// made if it has none and none is on its way. A dead one is replaced.
+// ensureSandbox reports whether the pod's sandbox is up. If there is none, or a dead one, it starts to create one.
 func (r *run) ensureSandbox(ctx context.Context) bool {
 	if r.ready() || r.busy {
 		return r.ready() && !r.busy
@@ -85,14 +83,14 @@ func (r *run) ensureSandbox(ctx context.Context) bool {
 	r.making = cancel
 	r.beside(ctx, func() func() {
 		err := r.makeSandbox(makeCtx, sandbox)
-		given := errors.Is(makeCtx.Err(), context.Canceled) // up, because the pod is stopped
+		given := errors.Is(makeCtx.Err(), context.Canceled) // the pod is being stopped
 		cancel()
 		return func() {
 			r.busy, r.making = false, nil
 			if err != nil && given {
 				return
 			}
-			r.sandboxErr, r.claims = err, claims{} // they are looked at before each
+			r.sandboxErr, r.claims = err, claims{} // claims are checked before each sandbox
 			if err == nil {
 				r.sandboxTry = backoff.Backoff{}
 				return
@@ -122,7 +120,7 @@ func (r *run) makeSandbox(ctx context.Context, sandbox *runtimeapi.PodSandboxCon
 	} else if err = config.Plain(&r.o.Options); err == nil {
 		_, err = r.o.Runtime.RunPodSandbox(ctx, sandbox, handler)
 	}
-	return err // which says what was done
+	return err // the runtime's error names the call
 }
 
 func (r *run) runtimeHandler(ctx context.Context) (string, error) {
@@ -154,8 +152,7 @@ func (r *run) removeContainer(ctx context.Context, id string) error {
 	return nil
 }
 
-// resumeStart takes over when the pod began from its first run, as its
-// sandboxes have it noted.
+// resumeStart restores the pod's start time from the annotation of its sandbox.
 func (r *run) resumeStart() {
 	noted, err := time.Parse(time.RFC3339Nano, r.sandbox.GetAnnotations()[annotations.Started])
 	if err != nil && r.sandbox.GetCreatedAt() > 0 {
@@ -166,12 +163,12 @@ func (r *run) resumeStart() {
 	}
 }
 
-// beganAt is when a pod began of which it was noted when, as so long before now: what is counted from there goes on
-// whatever the clock is set to. A note from the future is one of a clock that was set back.
+// beganAt returns the start time for a pod that noted one, as a duration before now, so that changes of the clock do
+// not matter. A note from the future comes from a clock that was set back, and counts as now.
 func beganAt(noted, now time.Time) time.Time { return now.Add(-max(now.Sub(noted), 0)) }
 
-// sweep removes the containers that no longer appear in the status, and the dead sandboxes that have none of the others. A
-// removal that fails is tried again when the pod is next looked at.
+// sweep removes old containers that no longer appear in the status, and dead sandboxes without any of the others. The
+// next observation retries failed removals.
 func (r *run) sweep(ctx context.Context, sandboxes []*runtimeapi.PodSandbox) {
 	if r.sweeping {
 		return

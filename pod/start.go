@@ -17,9 +17,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// The kubelet's reasons for a container that waits.
+// The kubelet's reasons for a waiting container.
 const (
-	// ReasonCreating is that of a container which has not been started.
+	// ReasonCreating is the reason of a container that has not been started.
 	ReasonCreating = "ContainerCreating"
 
 	reasonInitializing = "PodInitializing"
@@ -27,8 +27,8 @@ const (
 	reasonPostStart    = "PostStartHookError"
 )
 
-// starting is the start of one container, which runs beside the loop. A pod has one at a time. The loop does not look at
-// the container's instances before the start has ended.
+// starting is the start of one container, which runs beside the loop. A pod has one at a time. The loop does not
+// observe the container's instances before the start has ended.
 type starting struct {
 	c       *container
 	sandbox string
@@ -37,10 +37,10 @@ type starting struct {
 	giveUp  context.CancelCauseFunc
 }
 
-// isStarting tells whether a start of c is under way.
+// isStarting reports whether a start of c is running.
 func (r *run) isStarting(c *container) bool { return r.starting != nil && r.starting.c == c }
 
-// giveUpStart ends the start that is under way, and tells whether there is one. What it made is undone.
+// giveUpStart cancels the running start, which undoes its work. It reports whether there is one.
 func (r *run) giveUpStart() bool {
 	if r.starting == nil {
 		return false
@@ -49,14 +49,14 @@ func (r *run) giveUpStart() bool {
 	return true
 }
 
-// start begins to create and start the next instance of c, beside the loop.
+// start starts to create and start the next instance of c, beside the loop.
 func (r *run) start(runCtx context.Context, c *container) {
 	restarts, stale := int32(0), ""
 	switch {
 	case c.newest.Exited():
 		restarts = c.newest.Restarts + 1
 	case c.newest != nil:
-		// Made and never started, or lost: it does not count.
+		// It was created and never started, or lost: it does not count as a restart.
 		restarts, stale = c.newest.Restarts, c.newest.ID()
 	}
 	target, err := r.targetOf(c)
@@ -94,7 +94,7 @@ func (r *run) start(runCtx context.Context, c *container) {
 	})
 }
 
-// launched takes over the outcome of a start.
+// launched records the outcome of a start.
 func (r *run) launched(ctx context.Context, s *starting, restarts int32, given bool, result *launch.Result) {
 	c := s.c
 	r.starting = nil
@@ -102,10 +102,10 @@ func (r *run) launched(ctx context.Context, s *starting, restarts int32, given b
 		c.image = imageState{} // looked up again before the next start
 	}
 	if given {
-		return // the next look finds what there is
+		return // the next observation finds the containers
 	}
 	for _, e := range result.Events {
-		// The error of a pod that fails fast tells it, and stands alone.
+		// If the pod fails fast, Run returns the error, and no event repeats it.
 		if result.Err == nil || !e.Warning || !r.p.failsFast() {
 			r.report(Event{Time: e.Time, Warning: e.Warning, Reason: e.Reason, Container: c.spec.Name, Message: e.Message})
 		}
@@ -134,8 +134,7 @@ func (r *run) launched(ctx context.Context, s *starting, restarts int32, given b
 	}
 }
 
-// targetOf is the id of the container whose processes c is to see, empty for
-// none.
+// targetOf returns the id of the container in which c sees the processes, empty for none.
 func (r *run) targetOf(c *container) (string, error) {
 	if c.target == "" {
 		return "", nil
@@ -148,7 +147,7 @@ func (r *run) targetOf(c *container) (string, error) {
 	return "", fmt.Errorf("target container %q is not running", c.target)
 }
 
-// failed records why c could not be started; it is tried again later.
+// failed records why c did not start, and schedules a retry.
 func (r *run) failed(c *container, reason string, err error) {
 	c.failure = &failure{reason: reason, message: err.Error(), at: time.Now()}
 	c.retry.Next(c.failure.at, c.failure.at)
@@ -158,7 +157,7 @@ func (r *run) failed(c *container, reason string, err error) {
 		return
 	}
 	if c.newest.Exited() && !r.wants(c) {
-		// The end is known, with its exit code.
+		// The container's last end is known, with its exit code.
 		if !r.p.failsFast() {
 			r.event(c, true, "Failed", err.Error())
 		}
@@ -169,19 +168,19 @@ func (r *run) failed(c *container, reason string, err error) {
 	}
 }
 
-// fail ends the pod if it is to fail fast, and tells whether it does: then the
-// error is Run's and no event tells it before.
+// fail ends the pod with err if the pod fails fast, and reports whether it does. Run then returns the error, without an
+// event.
 func (r *run) fail(class, err error) bool {
 	if !r.p.failsFast() || r.up() {
 		return false
 	}
-	if r.fatal == nil { // the first is the cause that is told
+	if r.fatal == nil { // keep the first cause
 		r.fatal = fmt.Errorf("pod %s: %w: %w", r.pod.Name, class, err)
 	}
 	return true
 }
 
-// up tells whether every container of the pod's own has run at least once.
+// up reports whether every container but the ephemeral ones has run at least once.
 func (r *run) up() bool {
 	for _, c := range r.of(podspec.Initial, podspec.Sidecar, podspec.Regular) {
 		if c.newest == nil || c.newest.Restarts == 0 && c.newest.Status.GetStartedAt() == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
-// publish makes the status, and tells it if it has changed.
+// publish computes the status, and announces a change.
 func (r *run) publish() {
 	sandbox, ids, ending := "", make(map[string]string), make(map[string]bool)
 	if r.sandbox != nil {
@@ -27,7 +27,7 @@ func (r *run) publish() {
 	r.p.publish(r.makeStatus(), r.asked, sandbox, ids, ending)
 }
 
-// makeStatus is the pod's status as the kubelet would make it.
+// makeStatus returns the pod's status as a kubelet would report it.
 func (r *run) makeStatus() corev1.PodStatus {
 	status := corev1.PodStatus{
 		ObservedGeneration: r.pod.Generation,
@@ -45,14 +45,14 @@ func (r *run) makeStatus() corev1.PodStatus {
 		status.PodIPs = append(status.PodIPs, corev1.PodIP{IP: ip})
 	}
 	if len(status.PodIPs) == 0 && r.sandbox != nil {
-		status.PodIPs = r.last.PodIPs // a pod that has ended keeps its last ones
+		status.PodIPs = r.last.PodIPs // a pod that has ended keeps its last addresses
 	}
 	if len(status.PodIPs) > 0 {
 		status.PodIP = status.PodIPs[0].IP
 	}
 	for _, c := range r.containers {
 		if r.turn.awaited {
-			break // as of a pod that no kubelet has seen
+			break // like a pod that no kubelet has seen
 		}
 		of := &status.ContainerStatuses
 		switch c.kind {
@@ -90,8 +90,8 @@ func (r *run) makeStatus() corev1.PodStatus {
 	return status
 }
 
-// ips are the sandbox's addresses, the first one first. A pod of the host's network has the host's: a runtime tells
-// none for it.
+// ips returns the sandbox's addresses, the primary one first. A pod on the host's network has the host's address, which
+// the runtime does not report.
 func (r *run) ips() []string {
 	if r.pod.Spec.HostNetwork && r.o.HostIP != "" && r.ready() {
 		return []string{r.o.HostIP}
@@ -107,8 +107,8 @@ func (r *run) ips() []string {
 	return ips
 }
 
-// phase follows from the containers, but an end is told only when the machine
-// is gone, and one that was forced is a failure whatever the containers did.
+// phase returns the pod's phase. The pod ends only when its VM is gone. A forced end is a failure, whatever the exit
+// codes.
 func (r *run) phase(status *corev1.PodStatus) corev1.PodPhase {
 	phase := podstatus.Phase(r.pod, status, r.ended)
 	switch {
@@ -122,8 +122,7 @@ func (r *run) phase(status *corev1.PodStatus) corev1.PodPhase {
 	return corev1.PodPending
 }
 
-// conditions are the pod's own, with the time of their last change, and those
-// that others set.
+// conditions returns the pod's own conditions, with the times of their last change, and those that others set.
 func (r *run) conditions(status *corev1.PodStatus) []corev1.PodCondition {
 	var others []corev1.PodCondition
 	if r.o.Conditions != nil {
@@ -146,7 +145,7 @@ func (r *run) conditions(status *corev1.PodStatus) []corev1.PodCondition {
 		{corev1.PodScheduled, r.scheduled()},
 	} {
 		if r.turn.awaited && (entry.kind != corev1.PodScheduled || !r.turn.told && !r.ended) {
-			continue // who follows the start must not be told that a pod waits before it was asked
+			continue // whoever follows the start must not hear of waiting before Turn was called
 		}
 		out = append(out, corev1.PodCondition{
 			Type: entry.kind, Status: entry.Status, Reason: entry.Reason, Message: entry.Message,
@@ -156,7 +155,7 @@ func (r *run) conditions(status *corev1.PodStatus) []corev1.PodCondition {
 	return append(append(out, r.resizeConditions()...), others...)
 }
 
-// since is when a condition took its status.
+// since returns when a condition took its status.
 func (r *run) since(kind corev1.PodConditionType, status corev1.ConditionStatus) metav1.Time {
 	for _, before := range r.last.Conditions {
 		if before.Type == kind && before.Status == status {

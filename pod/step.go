@@ -9,15 +9,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
 
-// How long one call to the runtime may take before it counts as failed. The
-// runtime's own deadlines are shorter and its errors better.
+// The deadlines of calls to the runtime. The runtime's own deadlines are shorter and give better errors.
 const (
 	sandboxDeadline   = 6 * time.Minute
 	containerDeadline = 2 * time.Minute
 	observeDeadline   = 30 * time.Second
 )
 
-// step does what the pod needs next, as far as it can be done now.
+// step takes the next possible steps of the pod.
 func (r *run) step(ctx context.Context) {
 	r.checkDeadline()
 	if stop := r.p.stopping(); stop != nil || r.fatal != nil || r.expired || r.stopping != nil {
@@ -50,13 +49,13 @@ func (r *run) step(ctx context.Context) {
 			return // one after the other
 		}
 		if c.kind != podspec.Ephemeral && r.hooked() {
-			continue // nothing is started while a postStart hook runs
+			continue // a running postStart hook blocks other starts
 		}
 		if !c.tried && c.image.pulling {
 			if c.kind == podspec.Ephemeral {
 				continue
 			}
-			return // the first starts are in the pod's order
+			return // the first starts follow the pod's order
 		}
 		if !r.notDelayed(c) || !r.ensureImage(ctx, c) {
 			c.tried = c.tried || c.image.failure != nil
@@ -67,8 +66,7 @@ func (r *run) step(ctx context.Context) {
 	}
 }
 
-// prefetch has the images fetched of all that is to run and has not yet, and of
-// what is to run now.
+// prefetch pulls the images of all containers that must run and have not run yet, and of those that must start now.
 func (r *run) prefetch(ctx context.Context) {
 	r.volumeImages(ctx)
 	for _, c := range r.containers {
@@ -83,7 +81,7 @@ func (r *run) prefetch(ctx context.Context) {
 	}
 }
 
-// notDelayed tells whether a restart of c is due, and else says why c waits.
+// notDelayed reports whether c may be started now. If not, it records why c waits.
 func (r *run) notDelayed(c *container) bool {
 	now := time.Now()
 	if c.newest.Exited() && !c.outgoing() {
@@ -92,7 +90,7 @@ func (r *run) notDelayed(c *container) bool {
 				message := fmt.Sprintf("back-off %v restarting failed container=%s pod=%s_%s(%s)",
 					c.restart.Delay, c.spec.Name, r.pod.Name, r.pod.Namespace, r.pod.UID)
 				c.failure = &failure{reason: reasonCrashLoop, message: message, at: now}
-				// Without the delay, so that it stays the same event however often it happens.
+				// The message leaves the delay out, so that repetitions count as the same event.
 				r.event(c, true, "BackOff", fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)",
 					c.spec.Name, r.pod.Name, r.pod.Namespace, r.pod.UID))
 			}
@@ -114,7 +112,7 @@ func (r *run) event(c *container, warning bool, reason, message string) {
 	r.say(c, warning, reason, probe.Stable(message))
 }
 
-// say reports an event whose message is complete, such as the output of a probe.
+// say reports an event with a complete message, such as the output of a probe.
 func (r *run) say(c *container, warning bool, reason, message string) {
 	event := Event{Time: time.Now(), Warning: warning, Reason: reason, Message: message}
 	if c != nil {

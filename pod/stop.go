@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// stopSlack is what stopping may take beyond the grace period.
+	// stopSlack is the time for stopping beyond the grace period.
 	stopSlack = time.Minute
-	// minimumGrace is what a container has between TERM and KILL when its
-	// preStop hook, or those that end before it, have used its grace up.
+	// minimumGrace is the time between TERM and KILL of a container when its preStop hook, or containers that end
+	// before it, have used up the grace.
 	minimumGrace = 2 * time.Second
 )
 
-// terminate carries out stop, or a shorter one than that under way; nil is one
-// with the pod's own grace. The pod has ended when its sandbox has stopped.
+// terminate carries out stop, or replaces a longer running one; nil means the pod's own grace. The pod has ended when
+// its sandbox has stopped.
 func (r *run) terminate(ctx context.Context, stop *stopRequest) {
 	if r.giveUp() {
-		return // what is on its way must arrive, or have been undone, before it can be stopped
+		return // running steps must end or be undone before the pod can be stopped
 	}
 	if stop == nil {
 		stop = r.stopping
@@ -54,15 +54,15 @@ func (r *run) terminate(ctx context.Context, stop *stopRequest) {
 		return func() {
 			r.stops--
 			if !stopped && r.stops > 0 {
-				return // a shorter request is at it
+				return // a shorter request is running
 			}
 			r.end(ctx)
 		}
 	})
 }
 
-// giveUp ends what is under way for the pod's start, which may last for minutes, and tells whether there is any. A call that
-// stops a sandbox goes on.
+// giveUp cancels the running steps of the pod's start, which may take minutes, and reports whether there are any. A
+// call that stops a sandbox continues.
 func (r *run) giveUp() bool {
 	for _, cancel := range []context.CancelFunc{r.making, r.writing} {
 		if cancel != nil {
@@ -72,19 +72,19 @@ func (r *run) giveUp() bool {
 	return r.giveUpStart() || r.busy || r.writing != nil
 }
 
-// victim is a container that is to be ended.
+// victim is a container that must end.
 type victim struct {
 	c       *container
 	target  *probe.Target
 	sandbox string
-	hook    *preStop        // that is to end first, nil for none
-	begin   func()          // begins hook, nil when that is done
-	after   []chan struct{} // closed when those have ended that end before it
-	gone    chan struct{}   // closed when it has
+	hook    *preStop        // ends first; nil for none
+	begin   func()          // starts hook; nil when it has been started
+	after   []chan struct{} // closed when containers that end before it have ended
+	gone    chan struct{}   // closed when this container has ended
 }
 
-// victims are the containers that run: each sidecar ends after the regular ones
-// and after the sidecars that were started after it.
+// victims returns the running containers. Each sidecar ends after the regular containers and after the sidecars that
+// started after it.
 func (r *run) victims(ctx context.Context, grace time.Duration) []*victim {
 	var out []*victim
 	var before []chan struct{}
@@ -111,16 +111,14 @@ func (r *run) victims(ctx context.Context, grace time.Duration) []*victim {
 	return out
 }
 
-// victim makes one of c. Its hook outlives a request that a shorter one follows,
-// and ends with ctx.
+// victim returns c as a victim. Its hook survives a request that a shorter one replaces, and ends with ctx.
 func (r *run) victim(ctx context.Context, c *container, grace time.Duration) *victim {
 	v := &victim{c: c, target: r.target(c), sandbox: c.newest.Sandbox, gone: make(chan struct{})}
 	r.hookOf(ctx, v, grace)
 	return v
 }
 
-// stopContainers ends all at once, as far as their order lets it, and tells
-// whether the runtime did.
+// stopContainers stops all victims concurrently, within their order, and reports whether all stopped.
 func (r *run) stopContainers(ctx context.Context, victims []*victim, grace time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, grace+minimumGrace*time.Duration(len(victims))+stopSlack)
 	defer cancel()
@@ -140,8 +138,8 @@ func (r *run) stopContainers(ctx context.Context, victims []*victim, grace time.
 	return true
 }
 
-// stopOne ends one container: its hook first, then those before it, then TERM
-// and KILL, all within grace.
+// stopOne stops one container within grace: it waits for its hook and the containers before it, then sends TERM and
+// KILL.
 func (r *run) stopOne(ctx context.Context, v *victim, grace time.Duration) error {
 	defer close(v.gone)
 	began, left := time.Now(), grace
@@ -163,7 +161,7 @@ func (r *run) stopOne(ctx context.Context, v *victim, grace time.Duration) error
 		left = max(grace-time.Since(began), minimumGrace)
 	}
 	if ctx.Err() != nil {
-		return ctx.Err() // a shorter request is at it
+		return ctx.Err() // a shorter request is running
 	}
 	seconds := int64((left + time.Second - 1) / time.Second)
 	if err := r.o.Runtime.StopContainer(ctx, v.target.ID, seconds); err != nil && !instance.Gone(err) {
@@ -172,8 +170,7 @@ func (r *run) stopOne(ctx context.Context, v *victim, grace time.Duration) error
 	return nil
 }
 
-// kill ends one container of a pod that goes on; what happens next is its
-// restart policy's.
+// kill stops one container of a pod that continues. Its restart policy decides what follows.
 func (r *run) kill(ctx context.Context, c *container, grace time.Duration, why string) {
 	id := c.newest.ID()
 	if !r.running(c) || c.killing == id || r.stopping != nil {
@@ -200,8 +197,8 @@ func (r *run) kill(ctx context.Context, c *container, grace time.Duration, why s
 	})
 }
 
-// end stops the sandbox and, when that is done, the loop. It is tried again
-// until it succeeds: a machine that runs on is never called ended.
+// end stops the sandbox, and then the loop. It retries until it succeeds: a pod must not count as ended while its VM
+// runs.
 func (r *run) end(ctx context.Context) {
 	if r.ended || r.busy {
 		return
@@ -211,7 +208,7 @@ func (r *run) end(ctx context.Context) {
 		return
 	}
 	id := r.sandbox.GetId()
-	r.busy = true // nothing else is done with the sandbox meanwhile
+	r.busy = true // no other step may use the sandbox meanwhile
 	r.beside(ctx, func() func() {
 		for delay := retryDelay; ; delay = min(2*delay, backoff.Last) {
 			err := r.stopSandbox(ctx, id)
@@ -219,7 +216,7 @@ func (r *run) end(ctx context.Context) {
 				break
 			}
 			if ctx.Err() != nil {
-				return func() { r.busy = false } // the pod runs on
+				return func() { r.busy = false } // the pod continues to run
 			}
 			r.p.log.Warn("cannot stop the sandbox", "sandbox", id, "error", err)
 			watch.Pause(ctx, delay)

@@ -11,39 +11,38 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
-// Turn is what Options.Turn says of a pod that has not begun.
+// Turn is the result of Options.Turn for a pod that has not begun.
 type Turn int
 
 const (
-	// TurnLater has the pod wait.
+	// TurnLater makes the pod wait.
 	TurnLater Turn = iota
-	// TurnNow has the pod begin.
+	// TurnNow lets the pod begin.
 	TurnNow
-	// TurnNever has the pod fail, with ReasonJobFailed.
+	// TurnNever makes the pod fail with ReasonJobFailed.
 	TurnNever
 )
 
 const (
-	// ReasonJobFailed is that of the status of a pod that never began, as another pod
-	// of its Job failed.
+	// ReasonJobFailed is the reason in the status of a pod that never began because another pod of its Job failed.
 	ReasonJobFailed  = "JobFailed"
 	messageJobFailed = "another pod of the Job failed or was stopped before the turn of this one came"
 
-	// ReasonTurn is that of the condition PodScheduled of a pod that waits for its turn.
+	// ReasonTurn is the reason of the condition PodScheduled while a pod waits for its turn.
 	ReasonTurn = "WaitingForTurn"
-	// reasonNoTurn is that of the condition when such a pod has ended.
+	// reasonNoTurn is the reason of that condition when such a pod has ended.
 	reasonNoTurn   = "NeverScheduled"
 	messageStopped = "it was stopped before its turn came"
 )
 
-// turn is how far a pod is that has to wait for its turn.
+// turn is the state of a pod's wait for its turn.
 type turn struct {
 	awaited bool // it has not come
-	told    bool // that it is waited for
+	told    bool // the wait was reported
 	never   bool // it will not come
 }
 
-// mayBegin tells whether the pod's turn has come. The pod's time begins with it.
+// mayBegin reports whether the pod's turn has come. The pod's start time is then.
 func (r *run) mayBegin(ctx context.Context) bool {
 	if !r.turn.awaited {
 		return true
@@ -66,7 +65,7 @@ func (r *run) mayBegin(ctx context.Context) bool {
 	return false
 }
 
-// turnMessage says what the pod waits for.
+// turnMessage returns the reason for the wait.
 func (r *run) turnMessage() string {
 	n, limited := podspec.Parallelism(r.pod)
 	if !limited {
@@ -75,7 +74,7 @@ func (r *run) turnMessage() string {
 	return fmt.Sprintf("the pod waits for its turn: the Job's parallelism is %d", n)
 }
 
-// scheduled is the condition PodScheduled.
+// scheduled returns the condition PodScheduled.
 func (r *run) scheduled() podstatus.Condition {
 	switch {
 	case r.turn.awaited && r.ended:
@@ -86,7 +85,7 @@ func (r *run) scheduled() podstatus.Condition {
 	return podstatus.Condition{Status: corev1.ConditionTrue}
 }
 
-// deadline is when the pod has to end, zero for never.
+// deadline returns when the pod must end, zero for never.
 func (r *run) deadline() time.Time {
 	due := r.o.Deadline
 	if seconds := r.pod.Spec.ActiveDeadlineSeconds; seconds != nil && !r.turn.awaited {

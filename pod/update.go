@@ -17,11 +17,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/resize"
 )
 
-// Update has the pod be as next is, an API server's newer version of it, and tells whether that is another one
-// than was asked for last. Labels and annotations are told in volumes of the downward API; a container
-// whose image is another one is started anew; resources are those of Resize, whose rules next may break:
-// then they stay as they are, with the condition PodResizePending. They stay as well with refused, which is
-// that condition. What else a specification says cannot change.
+// Update changes the pod to next, a newer version of it from an API server. It reports whether next differs from the
+// last request. Volumes of the downward API show the new labels and annotations. A container with a new image is
+// restarted. Resources follow the rules of Resize; if next breaks them, the resources stay and the pod gets the
+// condition PodResizePending. A non-nil refused is that condition, and the resources stay too. Update ignores other
+// changes of the specification.
 func (p *Pod) Update(next *corev1.Pod, refused *podstatus.Condition) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -35,7 +35,7 @@ func (p *Pod) Update(next *corev1.Pod, refused *podstatus.Condition) (changed bo
 	return true
 }
 
-// Differs returns what Update would, and does nothing.
+// Differs returns the result that Update would return, and changes no state.
 func (p *Pod) Differs(next *corev1.Pod, refused *podstatus.Condition) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,7 +43,7 @@ func (p *Pod) Differs(next *corev1.Pod, refused *podstatus.Condition) bool {
 	return changed
 }
 
-// updated is the pod as Update wants it. It is called with mu held.
+// updated returns the pod with the update applied. The caller holds mu.
 func (p *Pod) updated(next *corev1.Pod, refused *podstatus.Condition) (wanted *corev1.Pod, changed bool) {
 	before := p.wanted
 	if before == nil {
@@ -53,8 +53,8 @@ func (p *Pod) updated(next *corev1.Pod, refused *podstatus.Condition) (wanted *c
 	return wanted, !equality.Semantic.DeepEqual(before, wanted) || !equality.Semantic.DeepEqual(p.refused, refused)
 }
 
-// Updated is a copy of a pod, with what an Update takes over of its newer version next: no annotation that is
-// the engine's own.
+// Updated returns a copy of before with the fields of next that an Update applies, without annotations that are
+// reserved for the engine.
 func Updated(before, next *corev1.Pod) *corev1.Pod {
 	out := before.DeepCopy()
 	out.Labels, out.Annotations, out.Generation = next.Labels, maps.Clone(next.Annotations), next.Generation
@@ -70,8 +70,8 @@ func Updated(before, next *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// Answer is a Watch of what becomes of all that was asked for until now: as long as the pod has not taken it over, the
-// status has an ObservedGeneration of -1.
+// Answer returns a Watch of the outcome of all requests so far. Until the pod has applied them, its status has an
+// ObservedGeneration of -1.
 func (p *Pod) Answer() func() (corev1.PodStatus, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +87,7 @@ func (p *Pod) Answer() func() (corev1.PodStatus, <-chan struct{}) {
 	}
 }
 
-// takeWanted takes over what Update and Resize have asked for.
+// takeWanted applies the requests of Update and Resize.
 func (r *run) takeWanted() {
 	r.p.mu.Lock()
 	wanted, asked, refused := r.p.wanted, r.p.asked, r.p.refused
@@ -100,10 +100,10 @@ func (r *run) takeWanted() {
 	r.pod.Spec.ActiveDeadlineSeconds = wanted.Spec.ActiveDeadlineSeconds
 	r.takeImages(wanted)
 	r.takeResources(wanted, refused)
-	r.outdate() // the downward API tells of them
+	r.outdate() // volumes of the downward API contain them
 }
 
-// takeImages takes over the images of containers. What a container waited for with another one is over.
+// takeImages applies new images of containers, and resets the backoff of these containers.
 func (r *run) takeImages(wanted *corev1.Pod) {
 	for _, c := range r.containers {
 		for spec := range podspec.All(&wanted.Spec) {
@@ -116,7 +116,7 @@ func (r *run) takeImages(wanted *corev1.Pod) {
 	}
 }
 
-// takeResources takes over the resources that containers are to have, all or none of them.
+// takeResources applies new resources of containers, all or none.
 func (r *run) takeResources(wanted *corev1.Pod, refused *podstatus.Condition) {
 	next := map[*container]*corev1.Container{}
 	for _, c := range r.containers {
@@ -149,7 +149,7 @@ func (r *run) takeResources(wanted *corev1.Pod, refused *podstatus.Condition) {
 	}
 }
 
-// checkImages has the containers started anew that run with another image than they are to have.
+// checkImages restarts containers that run with an outdated image.
 func (r *run) checkImages(ctx context.Context) {
 	for _, c := range r.of(podspec.Sidecar, podspec.Regular) {
 		if r.running(c) && r.outdated(c) && c.killing != c.newest.ID() {
@@ -159,7 +159,7 @@ func (r *run) checkImages(ctx context.Context) {
 	}
 }
 
-// outdated tells whether c's newest instance was made from another specification.
+// outdated reports whether c's newest instance was made from another specification.
 func (r *run) outdated(c *container) bool {
 	return config.Outdated(c.newest.Status.GetAnnotations(), c.spec)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// allocatable is what a container of the sandbox has that sets no limit, for a pod that refers to a resource. It asks the
-// runtime, so it runs beside the loop.
+// allocatable returns the resources of a container without limits in the sandbox, if the pod refers to resources. It
+// calls the runtime, so it must run beside the loop.
 func (r *run) allocatable(ctx context.Context, pod *corev1.Pod, sandbox string) (corev1.ResourceList, error) {
 	if r.o.Allocatable == nil || !config.RefersToResources(pod) {
 		return nil, nil
@@ -29,8 +29,8 @@ func (r *run) allocatable(ctx context.Context, pod *corev1.Pod, sandbox string) 
 
 const reasonMount = "FailedMount"
 
-// mount tells whether the volumes of files are written, and has them written beside the loop if it is time to try. Nothing
-// waits for a write of volumes that are in use.
+// mount reports whether the volumes of files have been written, and starts a write when one is due. Volumes in use are
+// rewritten in the background.
 func (r *run) mount(ctx context.Context) bool {
 	if r.mounted && !r.stale || r.writing != nil || !volume.Needed(r.pod) {
 		return r.mounted || !volume.Needed(r.pod)
@@ -49,7 +49,7 @@ func (r *run) mount(ctx context.Context) bool {
 		if err == nil {
 			err = r.p.volumes.Refresh(writeCtx, pod, list)
 		}
-		given := errors.Is(writeCtx.Err(), context.Canceled) // up, because the pod is stopped
+		given := errors.Is(writeCtx.Err(), context.Canceled) // the pod is being stopped
 		cancel()
 		return func() {
 			r.writing = nil
@@ -61,7 +61,7 @@ func (r *run) mount(ctx context.Context) bool {
 	return r.mounted
 }
 
-// wrote takes over the outcome of a write.
+// wrote records the outcome of a write.
 func (r *run) wrote(err error) {
 	if err == nil {
 		r.mounted, r.mounting, r.mountTry = true, nil, backoff.Backoff{}
@@ -75,11 +75,10 @@ func (r *run) wrote(err error) {
 	}
 }
 
-// outdate has the volumes written again if they are, or are being, written.
+// outdate marks the volumes for another write if they are, or are being, written.
 func (r *run) outdate() { r.stale = r.mounted || r.writing != nil }
 
-// volumeImages tells whether the images of all volumes are there, and has those
-// fetched that are not.
+// volumeImages reports whether the images of all volumes are present, and starts missing pulls.
 func (r *run) volumeImages(ctx context.Context) bool {
 	all := true
 	for i := range r.pod.Spec.Volumes {
@@ -101,8 +100,7 @@ func (r *run) volumeImages(ctx context.Context) bool {
 	return all
 }
 
-// imageFailure is why the image of a volume that c mounts is not there, nil if
-// nothing is known against it.
+// imageFailure returns why an image volume that c mounts is missing, nil if no failure is known.
 func (r *run) imageFailure(c *container) *failure {
 	for _, mount := range c.spec.VolumeMounts {
 		if state := r.images[mount.Name]; state != nil && state.failure != nil {
@@ -112,8 +110,7 @@ func (r *run) imageFailure(c *container) *failure {
 	return nil
 }
 
-// imageRefs are what the images of the volumes are mounted from, by the
-// volumes' names.
+// imageRefs returns the references of the image volumes, by volume name.
 func (r *run) imageRefs() map[string]string {
 	refs := make(map[string]string, len(r.images))
 	for name, state := range r.images {
@@ -124,13 +121,12 @@ func (r *run) imageRefs() map[string]string {
 	return refs
 }
 
-// refresh takes over that the objects have changed: what waits for one is tried
-// again at once, and volumes that are in use get their new content.
+// refresh reacts to changed objects: waiting steps are retried at once, and volumes in use get their new content.
 func (r *run) refresh() {
 	r.changed = r.o.AllObjects().Changed()
 	r.mounting, r.mountTry = nil, backoff.Backoff{}
 	if errors.Is(r.sandboxErr, volume.ErrNotFound) {
-		r.sandboxTry, r.sandboxAt = backoff.Backoff{}, time.Time{} // its RuntimeClass may be what has come
+		r.sandboxTry, r.sandboxAt = backoff.Backoff{}, time.Time{} // its RuntimeClass may exist now
 	}
 	for _, c := range r.containers {
 		if c.failure != nil && c.failure.reason == launch.ReasonConfig {
@@ -141,24 +137,24 @@ func (r *run) refresh() {
 	r.outdate()
 }
 
-// claims is how far the pod's claims are for the next sandbox.
+// claims is the state of the pod's claims for the next sandbox.
 type claims struct {
 	mounted bool
-	failure *failure // why they could not be
+	failure *failure // why the mount failed
 	delay   time.Duration
-	changed <-chan struct{} // closed when it is worth another try, if there is a failure
+	changed <-chan struct{} // closed when a retry is worthwhile, after a failure
 }
 
-// The pauses between tries to mount claims. A claim may be looked at, and not watched, by a node.
+// The pauses between attempts to mount claims. A node may have to poll a claim.
 const (
 	firstClaimPause = 500 * time.Millisecond
 	lastClaimPause  = 30 * time.Second
-	// claimDeadline bounds one try, and unclaimDeadline one of undoing it.
+	// claimDeadline bounds one attempt to mount, and unclaimDeadline one to unmount.
 	claimDeadline   = 3 * time.Minute
 	unclaimDeadline = 30 * time.Second
 )
 
-// claim tells whether the claims are mounted for the next sandbox, and has them be if it is time to try.
+// claim reports whether the claims are mounted for the next sandbox, and starts a mount when one is due.
 func (r *run) claim(ctx context.Context) bool {
 	if r.o.Claims == nil || r.claims.mounted || !volume.HasClaimed(r.p.pod) {
 		return true
@@ -175,14 +171,14 @@ func (r *run) claim(ctx context.Context) bool {
 	changed := r.o.Claims.Changed()
 	r.beside(ctx, func() func() {
 		places, err := r.o.Claims.Mount(mountCtx, r.p.pod)
-		given := errors.Is(mountCtx.Err(), context.Canceled) // up, because the pod is stopped
+		given := errors.Is(mountCtx.Err(), context.Canceled) // the pod is being stopped
 		cancel()
 		return func() { r.claimed(places, err, changed, given) }
 	})
 	return false
 }
 
-// claimed takes over what came of a try.
+// claimed records the outcome of an attempt.
 func (r *run) claimed(places map[string]volume.Place, err error, changed <-chan struct{}, given bool) {
 	r.busy, r.making = false, nil
 	switch {
@@ -198,7 +194,7 @@ func (r *run) claimed(places map[string]volume.Place, err error, changed <-chan 
 	}
 }
 
-// unmount removes what was written for the volumes, and what was mounted. The pod has no sandbox any more that runs.
+// unmount removes the volumes of files and unmounts the claims. All sandboxes of the pod must have stopped.
 func (r *run) unmount(ctx context.Context) error {
 	if err := r.p.unclaim(ctx); err != nil {
 		r.p.log.Warn("the pod's claims are still mounted", "error", err)
@@ -214,7 +210,7 @@ func (p *Pod) unmount() error {
 	return p.volumes.Remove()
 }
 
-// unclaim has nothing be left of the claims, also of a pod whose specification is lost.
+// unclaim unmounts all claims, also for a pod with a lost specification.
 func (p *Pod) unclaim(ctx context.Context) error {
 	if p.options.Claims == nil {
 		return nil
