@@ -246,7 +246,7 @@ func testBadExec(t *testing.T, u *user) {
 		{[]string{"exec", "ba", "true"}, 125, "ambiguous: it may be default/bad or default/badly"},
 		{[]string{"exec", "badl", "true"}, 0, ""},
 		{[]string{"rm", "bad"}, 1, "pod default/bad runs: stop it first, or give --force"},
-		{[]string{"start", "bad"}, 1, "runs already"},
+		{[]string{"start", "bad"}, 1, "is already running"},
 		{[]string{"logs", "-c", "nosuch", "bad"}, 1, "it has [c]"},
 		{[]string{"ps", "-o", "xml"}, 1, "wide, name or jsonpath=TEMPLATE"},
 	} {
@@ -256,7 +256,7 @@ func testBadExec(t *testing.T, u *user) {
 		}
 	}
 	_, stderr, code := u.run(manifest(busybox, "['true']", ""), "run", "-d", "-")
-	if code != 125 || !strings.Contains(stderr, "exists already: remove it first") {
+	if code != 125 || !strings.Contains(stderr, "already exists: remove it first") {
 		t.Errorf("a second pod of a name: exit code %d, %q", code, stderr)
 	}
 	u.must("", "rm", "-f", "--all")

@@ -238,7 +238,7 @@ func testAtOnce(t *testing.T, w *world) {
 	for _, c := range starts {
 		if c.wait(t) == 0 {
 			started++
-		} else if !strings.Contains(c.err.String(), "runs already") {
+		} else if !strings.Contains(c.err.String(), "is already running") {
 			t.Error(c)
 		}
 	}

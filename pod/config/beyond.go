@@ -17,7 +17,7 @@ import (
 
 // ErrBeyondCRI is matched by the errors of Plain: a field that only a runtime which
 // offers more than the CRI can keep.
-var ErrBeyondCRI = errors.New("the runtime cannot keep it")
+var ErrBeyondCRI = errors.New("the runtime does not support it")
 
 // Beyond is what the pod asks for that the CRI has no field for.
 func Beyond(o *Options) runtimev1.PodOptions {
@@ -123,7 +123,7 @@ func Plain(o *Options) error {
 	for field, asked := range map[string]bool{
 		"the choice of a network": beyond.Network != "", "the choice of an accelerator": beyond.Accel != "",
 		"a boot without a template":                  beyond.Cold,
-		"a VM that is no fork":                       beyond.NoFork,
+		"a VM without a fork":                        beyond.NoFork,
 		"spec.resources.limits[cpu]":                 beyond.WholeCPU,
 		"spec.resources.limits[memory]":              beyond.WholeMemory,
 		"a container's limits[ephemeral-storage]":    beyond.ScratchBytes != 0,

@@ -55,7 +55,7 @@ func (o *Options) hostname() (string, error) {
 	}
 	name := n.host + "." + n.domain
 	if len(name) > maxNodename {
-		return "", fmt.Errorf("the host name %s is of %d characters, at most %d fit (setHostnameAsFQDN)", name, len(name), maxNodename)
+		return "", fmt.Errorf("the host name %s has %d characters, at most %d fit (unset setHostnameAsFQDN)", name, len(name), maxNodename)
 	}
 	return name, nil
 }

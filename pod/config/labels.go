@@ -80,7 +80,7 @@ func Outdated(annotations map[string]string, container *corev1.Container) bool {
 func refuseInternal(user map[string]string) error {
 	for key := range user {
 		if annotations.Internal(key) {
-			return fmt.Errorf("annotation %q: the prefix %s is reserved", key, strings.TrimSuffix(annotations.Prefix, "/"))
+			return fmt.Errorf("annotation %q: the prefix %s is reserved for the engine", key, strings.TrimSuffix(annotations.Prefix, "/"))
 		}
 	}
 	return nil

@@ -87,7 +87,7 @@ func (o *Options) Check() error {
 	case len(pod.Spec.Containers) == 0:
 		return fmt.Errorf("pod %s: no containers", pod.Name)
 	case o.HostsFile == "" && len(pod.Spec.HostAliases) > 0:
-		return fmt.Errorf("pod %s: hostAliases, and no place to write the hosts file", pod.Name)
+		return fmt.Errorf("pod %s: hostAliases are not supported without a directory for the hosts file", pod.Name)
 	}
 	if err := refuseInternal(pod.Annotations); err != nil {
 		return fmt.Errorf("pod %s: %w", pod.Name, err)

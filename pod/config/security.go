@@ -51,7 +51,7 @@ func securityContext(o *Options, container *corev1.Container, image *runtimeapi.
 	name := pod.Annotations[annotations.User+container.Name]
 	switch {
 	case name != "" && (uid != nil || gid != nil):
-		return nil, fmt.Errorf("pod %q: the annotation %s%s is beside runAsUser or runAsGroup; leave one out",
+		return nil, fmt.Errorf("pod %q: the annotation %s%s contradicts runAsUser or runAsGroup; remove one of them",
 			pod.Name, annotations.User, container.Name)
 	case name != "":
 		out.RunAsUsername = name
@@ -106,11 +106,11 @@ func seccompProfile(dir string, profiles ...*corev1.SeccompProfile) (*runtimeapi
 		profile.ProfileType = runtimeapi.SecurityProfile_Unconfined
 	case wish.Type == corev1.SeccompProfileTypeLocalhost:
 		if wish.LocalhostProfile == nil || !filepath.IsLocal(*wish.LocalhostProfile) {
-			return nil, fmt.Errorf("localhostProfile must be set, to a path below the directory of the profiles, if seccompProfile type is " +
+			return nil, fmt.Errorf("localhostProfile must be set, to a path below the profile directory, if seccompProfile type is " +
 				"Localhost")
 		}
 		if dir == "" {
-			return nil, fmt.Errorf("seccompProfile %s: there is no directory of profiles", *wish.LocalhostProfile)
+			return nil, fmt.Errorf("seccompProfile %s: no profile directory is configured", *wish.LocalhostProfile)
 		}
 		profile.ProfileType = runtimeapi.SecurityProfile_Localhost
 		profile.LocalhostRef = filepath.Join(dir, *wish.LocalhostProfile)

@@ -64,7 +64,7 @@ func (f *Fetcher) Fetch(
 	if image := status.GetImage(); image != nil && policy != corev1.PullAlways {
 		return &Image{image, image.GetId(), fmt.Sprintf("Container image %q already present on machine", name)}, nil
 	} else if image == nil && policy == corev1.PullNever {
-		failed := fail(ReasonNeverPull, fmt.Errorf("image %s is not here and its pull policy is Never", name))
+		failed := fail(ReasonNeverPull, fmt.Errorf("image %s is not in the store, and its pull policy is Never", name))
 		failed.Message = fmt.Sprintf("Container image %q is not present with pull policy of Never", name)
 		return nil, failed
 	}
@@ -114,7 +114,7 @@ func (f *Fetcher) pull(ctx context.Context, name string, spec *runtimeapi.ImageS
 
 func orGone(err error) error {
 	if err == nil {
-		return fmt.Errorf("it is gone")
+		return fmt.Errorf("it no longer exists")
 	}
 	return err
 }

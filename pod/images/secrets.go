@@ -26,7 +26,7 @@ type credential struct {
 }
 
 // errNone says that a secret holds something else than credentials for images.
-var errNone = errors.New("it has no credentials for images")
+var errNone = errors.New("it contains no credentials for images")
 
 // pullSecrets are the credentials of the pod's imagePullSecrets, the longest
 // place first, and the names of the secrets that there are none of.
@@ -84,7 +84,7 @@ func credentials(secret *corev1.Secret) ([]credential, error) {
 		return nil, errNone
 	}
 	if err != nil {
-		return nil, fmt.Errorf("it is not in the form of its type, %s", secret.Type)
+		return nil, fmt.Errorf("its content is not valid for its type, %s", secret.Type)
 	}
 	var out []credential
 	for place, e := range entries {

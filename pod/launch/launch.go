@@ -28,7 +28,7 @@ const (
 )
 
 // ErrGivenUp is the cause of a context that ends a Launch whose container must not be left behind.
-var ErrGivenUp = errors.New("the start was given up")
+var ErrGivenUp = errors.New("the start was cancelled")
 
 // undoDeadline bounds the removal of a container whose start was given up.
 const undoDeadline = 10 * time.Second
@@ -122,7 +122,7 @@ func (l *Launch) configure(ctx context.Context, out *Result) (*runtimeapi.Contai
 	}
 	if l.Options.LogDir != "" {
 		if err := os.MkdirAll(filepath.Join(l.Options.LogDir, l.Container.Name), 0o755); err != nil {
-			return nil, fmt.Errorf("make the log directory: %w", err)
+			return nil, fmt.Errorf("create the log directory: %w", err)
 		}
 	}
 	return spec, logs.MakeMessage(&l.Options, l.Container.Name, with.Restarts)

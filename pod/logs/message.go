@@ -39,7 +39,7 @@ func MakeMessage(o *config.Options, container string, restarts int32) error {
 		err = os.Chmod(path, 0o666) // whatever user the container has
 	}
 	if err != nil {
-		return fmt.Errorf("make the termination message's file: %w", err)
+		return fmt.Errorf("create the termination message's file: %w", err)
 	}
 	if err := os.Remove(config.MessageFile(o, container, restarts-2)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove an old termination message: %w", err)

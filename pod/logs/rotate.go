@@ -65,7 +65,7 @@ func (o *Rotator) look(ctx context.Context) (fast bool) {
 		before, known := o.sizes[id]
 		size, soon, err := o.one(ctx, id, !known)
 		if err != nil && ctx.Err() == nil {
-			o.Logger.Warn("a container's log cannot be begun anew", "container", id, "error", err)
+			o.Logger.Warn("cannot rotate a container's log", "container", id, "error", err)
 		}
 		sizes[id] = size
 		fast = fast || soon || size-before > Bound/4
@@ -99,11 +99,11 @@ func (o *Rotator) one(ctx context.Context, id string, first bool) (size int64, s
 		return 0, false, err
 	default:
 		if _, err := os.Stat(Older(path)); err != nil {
-			return 0, false, nil //nolint:nilerr // there is nothing to go on with
+			return 0, false, nil //nolint:nilerr // no rotation to complete
 		}
 	}
 	if err := o.Runtime.ReopenContainerLog(ctx, id); err != nil {
-		return 0, false, fmt.Errorf("after it was moved away: %w", err)
+		return 0, false, fmt.Errorf("reopen it after its rotation: %w", err)
 	}
 	return 0, true, nil
 }

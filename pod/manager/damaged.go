@@ -30,7 +30,7 @@ func (m *Manager) salvage(ctx context.Context, uid string, cause error) Record {
 	}
 	return Record{Pod: p, Ended: &corev1.PodStatus{
 		Phase: corev1.PodFailed, Reason: reasonDamaged,
-		Message: fmt.Sprintf("its record is damaged, it can only be removed: %v", cause),
+		Message: fmt.Sprintf("its record is damaged, so it can only be removed: %v", cause),
 	}}
 }
 

@@ -10,7 +10,7 @@ var (
 	// ErrConflict: the pod is in a state in which that cannot be done.
 	ErrConflict = errors.New("conflict")
 	// ErrExists: the name is another pod's.
-	ErrExists = errors.New("exists already")
+	ErrExists = errors.New("already exists")
 	// ErrRuns: the pod has not ended.
 	ErrRuns = errors.New("runs")
 )

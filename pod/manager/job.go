@@ -46,7 +46,7 @@ func (p *Pod) turn() pod.Turn {
 	}
 	p.rec.Begun = true
 	if err := p.save(); err != nil {
-		p.m.o.Logger.Warn("that a pod begins could not be written down", "pod", p.Key(), "error", err)
+		p.m.o.Logger.Warn("cannot save that a pod begins", "pod", p.Key(), "error", err)
 	}
 	return pod.TurnNow
 }
@@ -67,7 +67,7 @@ func (p *Pod) failJob() {
 		if !other.rec.Begun && other.rec.Ended == nil {
 			other.rec.JobFailed = true
 			if err := other.save(); err != nil {
-				p.m.o.Logger.Warn("that a pod's Job has failed could not be written down", "pod", other.Key(), "error", err)
+				p.m.o.Logger.Warn("cannot save that a pod's Job has failed", "pod", other.Key(), "error", err)
 			}
 		}
 		other.mu.Unlock()

@@ -24,7 +24,7 @@ func (p *Pod) Stop(ctx context.Context, grace *int64) error {
 	p.ending.Store(true)
 	if err := p.save(); err != nil {
 		// The pod is to end all the more, on a full disk above all.
-		p.m.o.Logger.Warn("that a pod is to end could not be written down", "pod", p.Key(), "error", err)
+		p.m.o.Logger.Warn("cannot save that a pod must end", "pod", p.Key(), "error", err)
 	}
 	p.mu.Unlock()
 	if err := p.supervised().Stop(ctx, time.Duration(seconds)*time.Second); err != nil {
@@ -89,7 +89,7 @@ func (p *Pod) Start(ctx context.Context) error {
 		return fmt.Errorf("pod %s: %w", p.Key(), ErrNotFound)
 	}
 	if !p.HasEnded() {
-		return errclass.With(ErrConflict, fmt.Errorf("pod %s runs already", p.Key()))
+		return errclass.With(ErrConflict, fmt.Errorf("pod %s is already running", p.Key()))
 	}
 	if err := p.Damaged(); err != nil {
 		return err

@@ -117,7 +117,7 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 			return nil, err
 		}
 		if err != nil {
-			m.o.Logger.Error("a pod cannot be taken over", "uid", d.Name(), "error", err)
+			m.o.Logger.Error("cannot adopt a pod", "uid", d.Name(), "error", err)
 		}
 	}
 	for _, p := range m.All() { // all are there: they look at each other
@@ -139,7 +139,7 @@ func (m *Manager) takeOver(ctx context.Context, uid string) error {
 		return fmt.Errorf("read the record of pod %s: %w: %w", uid, errHost, err)
 	}
 	if err == nil && (rec.Pod == nil || string(rec.Pod.UID) != uid) {
-		err = errors.New("it is the record of another pod")
+		err = errors.New("the record is for another pod")
 	}
 	if err != nil {
 		m.o.Logger.Error("a pod's record cannot be read", "uid", uid, "error", err)
@@ -148,7 +148,7 @@ func (m *Manager) takeOver(ctx context.Context, uid string) error {
 	p, err := m.newPod(rec, false)
 	if err != nil {
 		// Its machine may run: it must be there to be removed.
-		m.o.Logger.Error("a pod cannot be run on", "uid", uid, "error", err)
+		m.o.Logger.Error("cannot continue a pod", "uid", uid, "error", err)
 		named := m.salvage(ctx, uid, err)
 		named.Pod.Name, named.Pod.Namespace, named.Pod.CreationTimestamp = rec.Pod.Name, rec.Pod.Namespace, rec.Pod.CreationTimestamp
 		if p, err = m.newPod(named, false); err != nil {
@@ -160,7 +160,7 @@ func (m *Manager) takeOver(ctx context.Context, uid string) error {
 }
 
 // errHost is matched by an error that says nothing about a record: whoever took it for damage would end a pod that runs well.
-var errHost = errors.New("the host cannot read it now (nothing was changed: start again when it can)")
+var errHost = errors.New("the host cannot read it now (the pod is unchanged: start again when the host can)")
 
 func isHost(err error) bool {
 	return slices.ContainsFunc([]error{syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ESTALE, syscall.ETIMEDOUT},

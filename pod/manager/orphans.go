@@ -51,7 +51,7 @@ func (o *orphans) settle(ctx context.Context) error {
 		select {
 		case <-n.done:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for the end of pods that nobody wants: %w", ctx.Err())
+			return fmt.Errorf("wait for the end of orphaned pods: %w", ctx.Err())
 		}
 	}
 	return nil

@@ -43,7 +43,7 @@ func (p *Pod) Output(ctx context.Context, container string, o OutputOptions, out
 	r := logs.New(dir, from, out)
 	defer r.Close()
 	if o.Previous && (from.Run < 0 || !r.Exists()) {
-		err := fmt.Errorf("container %s of pod %s has no previous run whose output is kept", container, p.Key())
+		err := fmt.Errorf("no output of a previous run of container %s of pod %s is kept", container, p.Key())
 		return errclass.With(ErrNotFound, err)
 	}
 	if from.There {

@@ -129,11 +129,11 @@ func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 func (p *Pod) event(ev pod.Event) {
 	p.door.Event(ev)
 	if err := p.events.Add(ev); err != nil {
-		p.m.o.Logger.Warn("an event of a pod is not kept", "pod", p.Key(), "error", err)
+		p.m.o.Logger.Warn("cannot save an event of a pod", "pod", p.Key(), "error", err)
 	}
 	if ev.Reason == "Started" && ev.Container != "" {
 		if err := logs.Prune(filepath.Join(p.dir, logsDir, ev.Container)); err != nil {
-			p.m.o.Logger.Warn("old logs of a pod are left", "pod", p.Key(), "error", err)
+			p.m.o.Logger.Warn("cannot remove old logs of a pod", "pod", p.Key(), "error", err)
 		}
 	}
 }

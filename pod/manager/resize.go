@@ -41,9 +41,9 @@ func (p *Pod) Resize(ctx context.Context, name string, limits, requests map[stri
 	case <-ctx.Done():
 	}
 	if progress := conditionOf(run.Status(), corev1.PodResizeInProgress); progress != nil && progress.Message != "" {
-		return errclass.With(ErrConflict, fmt.Errorf("resize pod %s: it is tried again: %s", p.Key(), progress.Message))
+		return errclass.With(ErrConflict, fmt.Errorf("resize pod %s: it will be retried: %s", p.Key(), progress.Message))
 	}
-	return fmt.Errorf("resize pod %s: it goes on: %w", p.Key(), context.Cause(ctx))
+	return fmt.Errorf("resize pod %s: it continues: %w", p.Key(), context.Cause(ctx))
 }
 
 // settle waits until a resize is done or refused, also for a command that does
@@ -67,9 +67,9 @@ func (p *Pod) settle(watch func() (corev1.PodStatus, <-chan struct{}), done <-ch
 		select {
 		case <-changed:
 		case <-done:
-			return errclass.With(ErrConflict, fmt.Errorf("resize pod %s: it has ended meanwhile", p.Key()))
+			return errclass.With(ErrConflict, fmt.Errorf("resize pod %s: the pod has ended", p.Key()))
 		case <-p.m.ctx.Done():
-			return fmt.Errorf("resize pod %s: it goes on: %w", p.Key(), context.Cause(p.m.ctx))
+			return fmt.Errorf("resize pod %s: it continues: %w", p.Key(), context.Cause(p.m.ctx))
 		}
 	}
 }
@@ -89,7 +89,7 @@ func (p *Pod) finishResize(done <-chan struct{}, status corev1.PodStatus, grante
 	err := p.save()
 	p.mu.Unlock()
 	if err != nil {
-		p.m.o.Logger.Warn("what became of a resize could not be written down", "pod", p.Key(), "error", err)
+		p.m.o.Logger.Warn("cannot save the outcome of a resize", "pod", p.Key(), "error", err)
 	}
 	if p.m.o.Resized != nil {
 		p.m.o.Resized(p)

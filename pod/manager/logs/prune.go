@@ -20,7 +20,7 @@ const kept = 3
 func Prune(dir string) error {
 	list, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("look at old logs: %w", err)
+		return fmt.Errorf("read the directory of old logs: %w", err)
 	}
 	runs := map[int][]string{}
 	newest := 0
