@@ -15,7 +15,7 @@ import (
 	shimevents "github.com/bulkhead-project/bulkhead/shim/events"
 )
 
-// TestCheckPod: what no pod can be is refused before anything is made.
+// TestCheckPod checks that invalid requests are refused before anything is created.
 func TestCheckPod(t *testing.T) {
 	t.Parallel()
 	e := bareEngine(t)
@@ -38,7 +38,7 @@ func TestCheckPod(t *testing.T) {
 	}
 }
 
-// TestDisksOfARequest: each image's disk once, the root's first.
+// TestDisksOfARequest checks that each image's disk appears once, the root's first.
 func TestDisksOfARequest(t *testing.T) {
 	t.Parallel()
 	mount := func(at string, source containerv1.Source) specs.Mount {
@@ -69,7 +69,7 @@ func TestDisksOfARequest(t *testing.T) {
 	}
 }
 
-// TestConcerns: the engine asks for states after what changes some container's.
+// TestConcerns checks that the engine reconciles only after events that change the state of a container.
 func TestConcerns(t *testing.T) {
 	t.Parallel()
 	exit := func(container, id string) *shimv1.Event {

@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// TestPlanFails: what no pod can have is told before anything is made.
+// TestPlanFails checks that impossible requests fail before anything is created.
 func TestPlanFails(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -48,8 +48,7 @@ func TestPlanFails(t *testing.T) {
 	}
 }
 
-// TestPredecessor: the disk is that of the newest of a pod's VMs which has one with emptyDirs,
-// whatever other pods there are.
+// TestPredecessor checks that a pod takes over the disk of its newest stopped VM with emptyDirs.
 func TestPredecessor(t *testing.T) {
 	t.Parallel()
 	e := reapEngine(t, &scriptedShims{})
@@ -89,7 +88,7 @@ func TestPredecessor(t *testing.T) {
 	}
 }
 
-// TestInheritFails: a disk that cannot be had is no reason to begin with an empty one.
+// TestInheritFails checks that a start fails if the predecessor's disk cannot be taken over.
 func TestInheritFails(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -119,7 +118,7 @@ func TestInheritFails(t *testing.T) {
 	}
 }
 
-// TestBuildGivesUp: with its context, before it does anything.
+// TestBuildGivesUp checks that build stops when its context ends.
 func TestBuildGivesUp(t *testing.T) {
 	t.Parallel()
 	e := reapEngine(t, &scriptedShims{})
@@ -134,7 +133,7 @@ func TestBuildGivesUp(t *testing.T) {
 	}
 }
 
-// TestStoreFails: a place on disk that cannot be made is told.
+// TestStoreFails checks the error if the pod's directory cannot be created.
 func TestStoreFails(t *testing.T) {
 	t.Parallel()
 	e := reapEngine(t, &scriptedShims{})
@@ -150,7 +149,7 @@ func TestStoreFails(t *testing.T) {
 	}
 }
 
-// TestAttachFails: a network that could not be undone is not attached.
+// TestAttachFails checks that no network is attached if its undo cannot be recorded.
 func TestAttachFails(t *testing.T) {
 	t.Parallel()
 	e := reapEngine(t, &scriptedShims{})
@@ -164,7 +163,7 @@ func TestAttachFails(t *testing.T) {
 	}
 }
 
-// TestCards: a pod's further interfaces are the guest's, and the engine keeps none of their taps.
+// TestCards checks that the guest gets the pod's additional interfaces, and that the engine closes their taps.
 func TestCards(t *testing.T) {
 	t.Parallel()
 	e := reapEngine(t, &scriptedShims{})
@@ -183,7 +182,7 @@ func TestCards(t *testing.T) {
 	}
 }
 
-// TestBuildingIsTold: to who wants to hear of it, and of which pod.
+// TestBuildingIsTold checks that Building is called with the pod's UID.
 func TestBuildingIsTold(t *testing.T) {
 	t.Parallel()
 	e := reapEngine(t, &scriptedShims{})
@@ -197,7 +196,7 @@ func TestBuildingIsTold(t *testing.T) {
 	}
 }
 
-// TestPublishPortFails: only a listener that is open can be handed on.
+// TestPublishPortFails checks that only an open listener can be sent.
 func TestPublishPortFails(t *testing.T) {
 	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -214,7 +213,7 @@ func TestPublishPortFails(t *testing.T) {
 	s.same(t)
 }
 
-// TestCreateTaskFails: nothing is made of a container whose log the shim does not take.
+// TestCreateTaskFails checks that no task is created if the shim does not accept the log.
 func TestCreateTaskFails(t *testing.T) {
 	t.Parallel()
 	s := &scripted{errs: errs{"SendFile": {errInjected}}}

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox"
 )
 
-// TestAnnotationsOfTheEngineWin: what a user writes about a pod's id, name or kind does not
-// replace what the engine says of them; all else is passed on, and the request stays as it was.
+// TestAnnotationsOfTheEngineWin checks that a user's annotations cannot replace the engine's own. All others are
+// passed on, and the request does not change.
 func TestAnnotationsOfTheEngineWin(t *testing.T) {
 	w := enginetest.New()
 	e := enginetest.Open(t, w.In(enginetest.Options(t, enginetest.Roots(t))))
@@ -47,8 +47,8 @@ func TestAnnotationsOfTheEngineWin(t *testing.T) {
 	}
 }
 
-// TestFailedCreateReachesTheGuest: a creation that failed may have been done all the same. It
-// is undone in the guest too, nothing of it is left on the host, and the name is free.
+// TestFailedCreateReachesTheGuest checks the undo of a failed creation that the guest may have completed. It must
+// be undone in the guest and on the host, and the name must be free.
 func TestFailedCreateReachesTheGuest(t *testing.T) {
 	w := enginetest.New()
 	roots := enginetest.Roots(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 )
 
-// TestCloseReleasesNetworks: the last engine takes the networks down, unless a pod
-// lives on, one that the engine does not hold among them.
+// TestCloseReleasesNetworks checks that Close removes the networks unless a pod still runs, even one that the
+// engine does not hold.
 func TestCloseReleasesNetworks(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

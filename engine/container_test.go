@@ -15,11 +15,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/store"
 )
 
-// errs are the errors of the next calls of one name.
+// errs are the errors of the next calls by name.
 type errs = map[string][]error
 
-// TestStartContainer: a start that a shim took with it into its death is asked for again,
-// unless the next shim says that it was done.
+// TestStartContainer checks that a start is repeated if the shim died during it, unless the next shim reports the
+// container as started.
 func TestStartContainer(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -27,7 +27,7 @@ func TestStartContainer(t *testing.T) {
 		state State
 		errs  errs
 		says  State
-		ends  bool // the pod's VM, with the call
+		ends  bool // the VM ends with the call
 		want  codes.Code
 		then  State
 		calls []string
@@ -87,7 +87,7 @@ func TestStartContainer(t *testing.T) {
 	}
 }
 
-// or is s, or the default of an empty one.
+// or returns s, or the default if s is empty.
 func or(s, otherwise State) State {
 	if s == "" {
 		return otherwise
@@ -95,8 +95,8 @@ func or(s, otherwise State) State {
 	return s
 }
 
-// TestStopContainer: the stop signal first, to the container's own process, and KILL to all
-// when the grace is over; what is not there any more has stopped.
+// TestStopContainer checks that the container's own process gets the stop signal, and all processes get SIGKILL
+// after the grace period. A stopped or missing container is no error.
 func TestStopContainer(t *testing.T) {
 	t.Parallel()
 	asked, killed := []string{"Kill 15", "Wait", "Status"}, []string{"Kill 9 all", "Wait", "Status"}
@@ -149,8 +149,7 @@ func TestStopContainer(t *testing.T) {
 	}
 }
 
-// TestStopContainerGivesUp: who waits no more gets that as the reason, and nothing is killed
-// on his behalf.
+// TestStopContainerGivesUp checks that a cancelled stop returns the context's error and kills nothing.
 func TestStopContainerGivesUp(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -162,7 +161,7 @@ func TestStopContainerGivesUp(t *testing.T) {
 	s.same(t, "Kill 15", "Wait")
 }
 
-// TestSignalContainer: signals are the kernel's, and a process has to be there.
+// TestSignalContainer checks the range of signals, and that there must be a process.
 func TestSignalContainer(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -192,7 +191,7 @@ func TestSignalContainer(t *testing.T) {
 	}
 }
 
-// TestRemoveContainer: one that could not be ended or forgotten stays, for the next time.
+// TestRemoveContainer checks that a failed removal keeps the container for the next try.
 func TestRemoveContainer(t *testing.T) {
 	t.Parallel()
 	kill := []string{"Kill 9 all", "Wait", "Status"}
@@ -239,8 +238,7 @@ func TestRemoveContainer(t *testing.T) {
 	}
 }
 
-// TestReopenLog: a log file that was made for a shim which did not take it goes again, and
-// one that was there stays.
+// TestReopenLog checks that a new log file is removed if the shim does not accept it, and that an old one stays.
 func TestReopenLog(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -250,7 +248,7 @@ func TestReopenLog(t *testing.T) {
 		noLog  bool
 		noShim bool
 		path   string // elsewhere
-		there  bool   // before
+		there  bool   // existed before
 		want   codes.Code
 		calls  int
 		left   bool
@@ -296,8 +294,7 @@ func TestReopenLog(t *testing.T) {
 	}
 }
 
-// TestNoContainer: what is asked of a container that is not there is told, but for what is
-// done by that.
+// TestNoContainer checks the errors for a missing container, except where the call has nothing to do.
 func TestNoContainer(t *testing.T) {
 	t.Parallel()
 	e := bareEngine(t)

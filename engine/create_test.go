@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// containerRequest is that of a container of the test image.
+// containerRequest returns a request for a container of the test image.
 func containerRequest(t *testing.T, e *engine.Engine) engine.ContainerRequest {
 	t.Helper()
 	img, err := e.Images().Resolve(enginetest.Busybox)
@@ -34,8 +34,7 @@ func containerRequest(t *testing.T, e *engine.Engine) engine.ContainerRequest {
 	}
 }
 
-// TestCreateFails: whatever cannot be done of a container is told, leaves nothing of it, and
-// can be tried again.
+// TestCreateFails checks that a failed creation returns an error, leaves nothing, and can be repeated.
 func TestCreateFails(t *testing.T) {
 	t.Parallel()
 	nothing := func() {}
@@ -132,8 +131,7 @@ func TestCreateFails(t *testing.T) {
 	}
 }
 
-// TestCreateTwice: before its start a container is the one that is asked for, and after it one
-// that has the name.
+// TestCreateTwice checks that a second request gets the id of a created container, and an error after its start.
 func TestCreateTwice(t *testing.T) {
 	t.Parallel()
 	d := newDisks(t)
@@ -161,7 +159,7 @@ func TestCreateTwice(t *testing.T) {
 	}
 }
 
-// TestCreateInADyingPod: a container that was made in a VM which has ended meanwhile is none.
+// TestCreateInADyingPod checks that a creation fails if the VM ended meanwhile.
 func TestCreateInADyingPod(t *testing.T) {
 	t.Parallel()
 	d := newDisks(t)

@@ -20,8 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// TestDialPort: whose fault it is that a port cannot be reached is told apart: a
-// shim that is gone refuses connections as well, and is no closed port.
+// TestDialPort checks that errors distinguish a closed port from a dead shim, which refuses connections as well.
 func TestDialPort(t *testing.T) {
 	w := enginetest.New()
 	e := enginetest.Open(t, w.In(enginetest.Options(t, enginetest.Roots(t))))
@@ -58,7 +57,7 @@ func TestDialPort(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		port    int
-		refused bool // nothing listens
+		refused bool // no listener
 		tried   bool
 		code    codes.Code
 	}{
@@ -78,7 +77,7 @@ func TestDialPort(t *testing.T) {
 			t.Errorf("%s: code %v, %v", test.name, failure.Code(err), err)
 		}
 	}
-	w.Once("Open", ttrpc.ErrClosed) // the shim dies, and another takes over
+	w.Once("Open", ttrpc.ErrClosed) // the shim dies, and another one takes over
 	conn, err := e.DialPort(t.Context(), pod, 80)
 	if err != nil {
 		t.Fatal(err)
@@ -88,10 +87,10 @@ func TestDialPort(t *testing.T) {
 		t.Errorf("read %q, %v", text, err)
 	}
 
-	// That there is no shim for as long as the caller waits is not the pod's silence.
+	// The lack of a shim during the call must not look like a silent pod.
 	next := w.Block("Adopt")
 	w.Shim(e.StateDir(pod)).Die()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it hears of the shim's end before
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it notices the shim's end first
 	_, err = e.DialPort(ctx, pod, 80)
 	cancel()
 	if failure.Code(err) != codes.Unavailable {

@@ -15,14 +15,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 )
 
-// attempt is the request for a pod's VM of that number.
+// attempt returns the request for a pod's VM with that number.
 func attempt(n string) engine.PodRequest {
 	r := podRequest("p")
 	r.Key += "/" + n
 	return r
 }
 
-// disks tells what pods have on their disks: what has been written with mark.
+// disks marks and checks the disks of pods.
 type disks struct {
 	t *testing.T
 	e *engine.Engine
@@ -50,7 +50,7 @@ func (d *disks) start(r engine.PodRequest) string {
 	return id
 }
 
-// mounting gives a pod a container with an emptyDir on that medium.
+// mounting creates a container with an emptyDir on that medium.
 func (d *disks) mounting(pod string, on containerv1.Medium) {
 	d.t.Helper()
 	r := containerRequest(d.t, d.e)
@@ -66,12 +66,12 @@ func emptyDir(on containerv1.Medium) specs.Mount {
 	return m
 }
 
-// called waits for a call that was not forgotten.
+// called waits for a call that was not yet cleared.
 func (d *disks) called(name string) {
 	until(d.t, name, func() bool { return slices.Contains(d.w.Calls(), name) })
 }
 
-// stopped starts a pod with an emptyDir, has its VM write to the disk and stops it.
+// stopped starts a pod with an emptyDir, writes to its disk and stops it.
 func (d *disks) stopped(r engine.PodRequest) string {
 	d.t.Helper()
 	id := d.start(r)
@@ -79,7 +79,7 @@ func (d *disks) stopped(r engine.PodRequest) string {
 	return d.written(id)
 }
 
-// written has a pod's VM write to the disk and stops the pod.
+// written writes to a pod's disk and stops the pod.
 func (d *disks) written(id string) string {
 	d.t.Helper()
 	f, err := os.OpenFile(d.path(id), os.O_WRONLY, 0)
@@ -93,7 +93,7 @@ func (d *disks) written(id string) string {
 	return id
 }
 
-// kept tells whether the pod's disk is one that stopped has written.
+// kept reports whether the pod's disk was written by stopped.
 func (d *disks) kept(id string) bool {
 	f, err := os.Open(d.path(id))
 	if err != nil {
@@ -105,8 +105,7 @@ func (d *disks) kept(id string) bool {
 	return err == nil && string(text) == "kept"
 }
 
-// TestDiskStaysWithItsPod: a pod goes on with the disk of the stopped one of its UID,
-// and with no other's.
+// TestDiskStaysWithItsPod checks that a pod takes over the disk of the stopped pod with its UID, and no other disk.
 func TestDiskStaysWithItsPod(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -183,8 +182,8 @@ func TestDiskStaysWithItsPod(t *testing.T) {
 	}
 }
 
-// TestDiskOfARemovedPod: a predecessor that is removed during the start takes nothing
-// from its successor, and one that has failed leaves nothing.
+// TestDiskOfARemovedPod checks that the removal of a predecessor during the start does not affect its successor,
+// and that a failed one leaves nothing.
 func TestDiskOfARemovedPod(t *testing.T) {
 	for name, fails := range map[string]error{"up": nil, "failed": enginetest.ErrInjected} {
 		t.Run(name, func(t *testing.T) {
@@ -217,8 +216,8 @@ func TestDiskOfARemovedPod(t *testing.T) {
 	}
 }
 
-// TestDiskWithoutEmptyDirs: a pod whose disk has nothing to keep is stopped without a
-// word to its guest, and its next VM has a disk of its own.
+// TestDiskWithoutEmptyDirs checks that a pod without emptyDirs stops without a flush, and that its next VM has a
+// new disk.
 func TestDiskWithoutEmptyDirs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mount func(d *disks, pod string)

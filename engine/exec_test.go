@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// TestExecTimeout: a command's time begins when the command runs. How long the
-// host takes until then is nobody's failure.
+// TestExecTimeout checks that the timeout counts from the moment at which the command runs, however long the host
+// takes until then.
 func TestExecTimeout(t *testing.T) {
 	const limit = 50 * time.Millisecond
 	w := enginetest.New()

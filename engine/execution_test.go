@@ -42,7 +42,7 @@ func TestExecOutputs(t *testing.T) {
 	}
 }
 
-// TestExecEnd: a process that cannot be forgotten is killed first, and what stays is told.
+// TestExecEnd checks that a process that cannot be deleted is killed first, and that a failure is logged.
 func TestExecEnd(t *testing.T) {
 	t.Parallel()
 	gone := failure.New(codes.NotFound, "gone")
@@ -69,7 +69,7 @@ func TestExecEnd(t *testing.T) {
 			var log bytes.Buffer
 			c.pod.e.log = slog.New(slog.NewTextHandler(&log, nil))
 			ctx, cancel := context.WithCancel(t.Context())
-			cancel() // whoever wanted it has gone
+			cancel() // the caller has gone
 			(&execution{c: c, shim: c.pod.conn, id: "x"}).end(ctx)
 			s.same(t, tc.calls...)
 			if (log.Len() > 0) != tc.warns {
@@ -79,8 +79,8 @@ func TestExecEnd(t *testing.T) {
 	}
 }
 
-// served has the pod's shim serve streams, and its container have a bundle. A stream sends
-// what is said, and stays open where exit is negative.
+// served gives the pod's shim streams, and its container a bundle. A stream sends said, and stays open if exit is
+// negative.
 func served(t *testing.T, c *container, s *scripted, said string, exit int) {
 	t.Helper()
 	state := c.pod.e.store.StateDir(c.pod.id)
@@ -119,7 +119,7 @@ func served(t *testing.T, c *container, s *scripted, said string, exit int) {
 	}
 }
 
-// TestExecSync: what becomes of a command, and that nothing of it is left with the shim.
+// TestExecSync checks the results of commands, and that the shim keeps no process.
 func TestExecSync(t *testing.T) {
 	t.Parallel()
 	asked := []string{"Exec", "Open", "Start"}
@@ -129,12 +129,12 @@ func TestExecSync(t *testing.T) {
 		state State
 		errs  errs
 		token func() (string, error)
-		exec  uint32 // the code of one that could not be run
+		exec  uint32 // the exit code of a command that cannot be run
 		exit  int
 		limit int
 		wait  time.Duration
 		want  string
-		fails string // the shim's own words of one that could not be run
+		fails string // the shim's error for a command that cannot be run
 		code  int    // of an ExitError
 		err   codes.Code
 		calls []string
@@ -191,7 +191,7 @@ func TestExecSync(t *testing.T) {
 	}
 }
 
-// TestExecGone: who goes away leaves no command behind.
+// TestExecGone checks that a cancelled caller leaves no command behind.
 func TestExecGone(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -204,8 +204,8 @@ func TestExecGone(t *testing.T) {
 	s.same(t, "Exec", "Open", "Start", "Delete")
 }
 
-// TestExecStream: one stream at least is wanted, a terminal has no stderr of its own, and a
-// command without streams is forgotten.
+// TestExecStream checks that a stream is required, that a terminal has no stderr, and that a command without
+// streams is deleted.
 func TestExecStream(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -249,8 +249,8 @@ func TestExecStream(t *testing.T) {
 	}
 }
 
-// TestExecWithoutBundle: a command of a container whose bundle is gone, or that is no
-// command, is refused before the shim is asked.
+// TestExecWithoutBundle checks that an invalid command, or one of a container without a bundle, is refused before a
+// call to the shim.
 func TestExecWithoutBundle(t *testing.T) {
 	t.Parallel()
 	s := &scripted{}

@@ -4,27 +4,27 @@ import (
 	"testing"
 )
 
-// Working counts what is being made.
+// Working returns the number of pods that are being created.
 func (e *Engine) Working() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.working)
 }
 
-// SetClosed has the engine be closed, or open again.
+// SetClosed closes the engine, or opens it again.
 func (e *Engine) SetClosed(closed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = closed
 }
 
-// SetMissing has the kernel lack walls, as an error says.
+// SetMissing sets the walls that the kernel lacks.
 func (e *Engine) SetMissing(err error) { e.missing = err }
 
-// PodUsers are the users that a pod has on the host.
+// PodUsers returns the users that a pod has on the host.
 func (e *Engine) PodUsers(id string) ([]int, error) { return e.podUsers(id) }
 
-// ShimDone is closed when the connection to the pod's shim is, nil without one.
+// ShimDone returns the channel that is closed with the connection to the pod's shim, or nil without one.
 func (e *Engine) ShimDone(t *testing.T, id string) <-chan struct{} {
 	t.Helper()
 	p, err := e.find(id)

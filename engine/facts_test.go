@@ -7,8 +7,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 )
 
-// TestWallsNote: a pod says which walls its host's kernel lacks, and nothing where it
-// has all of them.
+// TestWallsNote checks that a pod reports the walls that the kernel lacks.
 func TestWallsNote(t *testing.T) {
 	t.Parallel()
 	w := enginetest.New()

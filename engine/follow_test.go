@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// The shim is killed under a running engine: another takes over.
+// The shim is killed under a running engine. Another one takes over.
 func TestShimDies(t *testing.T) {
 	w := enginetest.New()
 	o := w.In(enginetest.Options(t, enginetest.Roots(t)))
@@ -28,7 +28,7 @@ func TestShimDies(t *testing.T) {
 	}
 	defer events.Close()
 	w.Shim(e.StateDir(pod)).Die()
-	// An end that is told after the death proves that somebody listens.
+	// An exit event after the death shows that the engine still listens.
 	deadline := time.Now().Add(10 * time.Second)
 	for e.ShimDone(t, pod) != w.Shim(e.StateDir(pod)).Done() {
 		if time.Now().After(deadline) {
@@ -50,7 +50,7 @@ func TestShimDies(t *testing.T) {
 	}
 }
 
-// A subscriber that does not read is cut off, and holds nobody up.
+// A subscriber that does not read is disconnected and does not block others.
 func TestSlowSubscriber(t *testing.T) {
 	w := enginetest.New()
 	e := enginetest.Open(t, w.In(enginetest.Options(t, enginetest.Roots(t))))
@@ -73,8 +73,8 @@ func TestSlowSubscriber(t *testing.T) {
 	}
 }
 
-// An engine that finds a pod sees to its network at once, which watches the host's
-// addresses, and not when the next pod starts.
+// An engine opens the network of an adopted pod at once, and not at the next start. The network watches the host's
+// addresses.
 func TestAdoptionSeesToTheNetwork(t *testing.T) {
 	w := enginetest.New()
 	o := w.In(enginetest.Options(t, enginetest.Roots(t)))

@@ -11,8 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestStartGivenUp: a start ends with who asked for it only if that was wanted, and then nothing is left
-// of it when that returns, wherever it was.
+// TestStartGivenUp checks that a cancelled start is undone at every step if GiveUp is set, and otherwise continues.
 func TestStartGivenUp(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{"Template", "Start", "StartSandbox"} {

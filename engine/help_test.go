@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// until waits for what is told by is.
+// until waits until is returns true.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for ctx := testdeadline.Context(t, 10*time.Second); !is(); runtime.Gosched() {
@@ -23,12 +23,12 @@ func until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// podRequest is that of a pod which asks for nothing.
+// podRequest returns a request without special wishes.
 func podRequest(name string) engine.PodRequest {
 	return engine.PodRequest{Key: "default/" + name, Identity: engine.Identity{Name: name, Namespace: "default", UID: "uid-" + name}}
 }
 
-// startContainer makes a container of the test image and starts it.
+// startContainer creates and starts a container of the test image.
 func startContainer(ctx context.Context, t *testing.T, e *engine.Engine, pod, name string, args ...string) string {
 	t.Helper()
 	img, err := e.Images().Resolve(enginetest.Busybox)

@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// The engine knows no client's language: every door translates its own.
+// The engine knows no client's protocol: each door translates its own.
 func TestImports(t *testing.T) {
 	out, err := testgo.Command(t.Context(), "list", "-deps", "./...").Output()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 )
 
-// TestOtherInstances: what another instance has written is read without its engine, and is
-// cleared up only where that does not run.
+// TestOtherInstances checks that another instance's records can be read without its engine, and that it is reaped
+// only if its engine does not run.
 func TestOtherInstances(t *testing.T) {
 	t.Parallel()
 	e := reapEngine(t, &scriptedShims{})

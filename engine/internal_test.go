@@ -6,7 +6,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
-// TestSaysIt: only a shim and a machine of this very pod are taken for it.
+// TestSaysIt checks that only the shim and the VM of the pod are recognised.
 func TestSaysIt(t *testing.T) {
 	id := "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for _, test := range []struct {

@@ -18,8 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// TestComplete: what the options leave out is what is installed, and where a part is not it is
-// told.
+// TestComplete checks the defaults of the options, and the errors for missing installed parts.
 func TestComplete(t *testing.T) {
 	libexec, bundle := t.TempDir(), t.TempDir()
 	t.Setenv("BULKHEAD_LIBEXEC", libexec)
@@ -72,7 +71,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestCloseWaits: also who closes an engine that is being closed already waits for its end.
+// TestCloseWaits checks that a second Close also waits for the end.
 func TestCloseWaits(t *testing.T) {
 	t.Parallel()
 	e := bareEngine(t)
@@ -88,10 +87,10 @@ func TestCloseWaits(t *testing.T) {
 	if err := e.Close(t.Context()); err != nil || !ended.Load() {
 		t.Errorf("ended: %v, %v", ended.Load(), err)
 	}
-	e.SetClosed(false) // for the one that cleans up
+	e.SetClosed(false) // for the cleanup
 }
 
-// TestAdmitGivesUp: who waits for a turn does so no longer than his context, and gets none.
+// TestAdmitGivesUp checks that a cancelled caller stops waiting for its turn.
 func TestAdmitGivesUp(t *testing.T) {
 	t.Parallel()
 	p := scriptedPod(t, &scripted{}, ContainerRunning).pod
@@ -113,7 +112,7 @@ func TestAdmitGivesUp(t *testing.T) {
 	if _, err := e.admit(t.Context()); err != nil {
 		t.Error(err)
 	}
-	// What waits for its turn when the engine ends is not begun.
+	// A waiting call fails when the engine ends.
 	e.cancel()
 	if _, err := e.StartPod(t.Context(), PodRequest{Key: "p"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a pod: %v", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
-// TestOpenFails: an engine that cannot be opened holds nothing that the next one needs.
+// TestOpenFails checks that a failed Open releases everything that the next one needs.
 func TestOpenFails(t *testing.T) {
 	t.Parallel()
 	for name, spoiled := range map[string]func(data string) string{
@@ -58,8 +58,8 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// TestNoOtherShim: who waits for a pod's next shim hears that there is none, and the pod goes
-// on as soon as there is one.
+// TestNoOtherShim checks that callers get an error while a dead shim cannot be replaced, and that the pod works
+// again after the replacement.
 func TestNoOtherShim(t *testing.T) {
 	t.Parallel()
 	d := newDisks(t)
@@ -87,7 +87,7 @@ func TestNoOtherShim(t *testing.T) {
 	}
 }
 
-// TestEndIsTriedAgain: what a VM that has ended leaves is cleared up, also after a failure.
+// TestEndIsTriedAgain checks that the cleanup after the end of a VM is retried after a failure.
 func TestEndIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	d := newDisks(t)

@@ -10,8 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
-// TestPause: a pod is paused and resumed once, however often it is asked for, and stays as
-// it was where that fails.
+// TestPause checks that pause and resume are idempotent, and that a failed call does not change the state.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -69,8 +68,8 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestFacts: what a shim tells wins over what was asked for, and without one the record
-// tells what was.
+// TestFacts checks that the shim's status takes precedence over the record, and that the record serves without a
+// shim.
 func TestFacts(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -107,7 +106,7 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// TestNoPod: what is asked of a pod that is not there is told, but for what is done by that.
+// TestNoPod checks the errors for a missing pod, except where the call has nothing to do.
 func TestNoPod(t *testing.T) {
 	t.Parallel()
 	e := bareEngine(t)
@@ -139,7 +138,7 @@ func TestNoPod(t *testing.T) {
 	}
 }
 
-// TestContainerRecord: a door's record is replaced once it is stored.
+// TestContainerRecord checks that a door's record changes only if it can be stored.
 func TestContainerRecord(t *testing.T) {
 	t.Parallel()
 	c := scriptedPod(t, &scripted{}, ContainerRunning)

@@ -24,8 +24,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// TestAdoptOptions: another shim gets the logs of the containers that have not ended, those
-// in the making among them, and the pod's disk.
+// TestAdoptOptions checks that a new shim gets the pod's disk and the logs of running and new containers.
 func TestAdoptOptions(t *testing.T) {
 	t.Parallel()
 	e := reapEngine(t, &scriptedShims{})
@@ -74,7 +73,7 @@ func TestAdoptOptions(t *testing.T) {
 	}
 }
 
-// TestConsoleTail: the end of a file that a hostile user may have put there.
+// TestConsoleTail checks consoleTail with files that a hostile user may place there.
 func TestConsoleTail(t *testing.T) {
 	t.Parallel()
 	e := bareEngine(t)
@@ -106,8 +105,8 @@ func TestConsoleTail(t *testing.T) {
 	}
 }
 
-// TestGuestNetwork: a guest without an interface has none to set up, and an address of its
-// own where the network gives none.
+// TestGuestNetwork checks the configuration of a guest without an interface, and the MAC address if the network has
+// none.
 func TestGuestNetwork(t *testing.T) {
 	t.Parallel()
 	if got := guestNetwork(idOf("1"), network.Attachment{}); got != nil {
@@ -122,8 +121,8 @@ func TestGuestNetwork(t *testing.T) {
 	}
 }
 
-// TestUsage: what a guest tells, of containers that there are and within bounds; what does not
-// run uses nothing.
+// TestUsage checks that the guest's numbers are bounded and limited to known containers, and that a stopped pod
+// uses nothing.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -175,7 +174,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestTemplatesOfTheHost: what is asked for of them, and what is told of why each was built.
+// TestTemplatesOfTheHost checks the VM configuration of a request, and the reasons in the list.
 func TestTemplatesOfTheHost(t *testing.T) {
 	t.Parallel()
 	e := reapEngine(t, &scriptedShims{})
@@ -212,7 +211,7 @@ func TestTemplatesOfTheHost(t *testing.T) {
 	}
 }
 
-// anyVMs has any template at once, or fails.
+// anyVMs provides any template at once, or fails.
 type anyVMs struct {
 	noVMs
 	accel, template error

@@ -11,8 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/store"
 )
 
-// TestFind: an id or what only one begins with; a whole id wins over a longer one that
-// begins so.
+// TestFind checks that a pod is found by its id or a unique prefix, and that a full id takes precedence.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	e := bareEngine(t)
@@ -65,7 +64,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestNotReady: a pod without a shim says why.
+// TestNotReady checks the reasons for a pod without a shim.
 func TestNotReady(t *testing.T) {
 	t.Parallel()
 	e := bareEngine(t)
@@ -89,8 +88,7 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// TestLive: who needs a pod's shim gets one that lives, waits for the next one, or hears
-// that there will be none.
+// TestLive checks that callers get a live shim, wait for the next one, or get an error.
 func TestLive(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -27,7 +27,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// scriptedShims finds and starts shims as a test says: the next of each, and then the last.
+// scriptedShims returns scripted results for Connect and Adopt. The last one of each repeats.
 type scriptedShims struct {
 	link.Shims
 	connect, adopt []error
@@ -51,7 +51,7 @@ func (s *scriptedShims) Adopt(context.Context, shim.Options) (*link.Conn, error)
 	return s.shim.conn(), next(&s.adopt)
 }
 
-// next takes the first error, and leaves the last.
+// next returns the next error and keeps the last one.
 func next(errs *[]error) error {
 	if len(*errs) == 0 {
 		return nil
@@ -63,19 +63,19 @@ func next(errs *[]error) error {
 	return err
 }
 
-// reapEngine is an engine without pods, with those shims.
+// reapEngine returns an engine without pods, with those shims.
 func reapEngine(t *testing.T, shims *scriptedShims) *Engine {
 	t.Helper()
 	e := bareEngine(t)
-	e.shims, e.o.Users = shims, filepath.Join(e.o.Roots.Data, "users") // there until the engine is closed
+	e.shims, e.o.Users = shims, filepath.Join(e.o.Roots.Data, "users") // exists until the engine is closed
 	e.networks = networks.New(func(network.Kind) (network.Provider, error) { return network.None{}, nil })
 	return e
 }
 
-// idOf is an id that begins with a digit.
+// idOf returns an id that begins with a digit.
 func idOf(digit string) string { return digit + strings.Repeat("0", 63) }
 
-// putPod has a pod of that id and phase lie on the disk, under the name "key/ID".
+// putPod stores a pod with that id and phase under the name "key/ID".
 func putPod(t *testing.T, e *Engine, id string, phase store.Phase) *store.Pod {
 	t.Helper()
 	r := &store.Pod{ID: id, Key: "key/" + id, Phase: phase}
@@ -85,7 +85,7 @@ func putPod(t *testing.T, e *Engine, id string, phase store.Phase) *store.Pod {
 	return r
 }
 
-// putState has a pod have what another shim takes over.
+// putState creates the state that a new shim needs.
 func putState(t *testing.T, e *Engine, id string, names ...string) {
 	t.Helper()
 	if err := os.MkdirAll(e.store.StateDir(id), 0o700); err != nil {
@@ -98,8 +98,7 @@ func putState(t *testing.T, e *Engine, id string, names ...string) {
 	}
 }
 
-// TestReapNames: a name without a pod is of a start that has not come further, or of a
-// removal that almost had. What is being made just now, and what cannot be undone, stays.
+// TestReapNames checks that names without a pod are released, unless the pod is being created or cannot be undone.
 func TestReapNames(t *testing.T) {
 	t.Parallel()
 	e := reapEngine(t, &scriptedShims{})
@@ -139,7 +138,7 @@ func TestReapNames(t *testing.T) {
 	}
 }
 
-// TestReapPods: what an engine finds on the disk of each phase, and what it counts.
+// TestReapPods checks the result of Reap for pods of each phase.
 func TestReapPods(t *testing.T) {
 	t.Parallel()
 	s := &scripted{status: &shimv1.StatusResponse{State: "running"}}
@@ -187,8 +186,8 @@ func TestReapPods(t *testing.T) {
 	}
 }
 
-// TestReapFails: a pod that cannot be adopted is told and held all the same, and one whose
-// shim is the old one is nothing to count.
+// TestReapFails checks that a pod that cannot be adopted is reported and held, and that a pod with its old shim
+// does not count.
 func TestReapFails(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -221,8 +220,7 @@ func TestReapFails(t *testing.T) {
 	}
 }
 
-// TestConnect: a ready pod's shim is asked before it is believed, and another is started only
-// where there was none.
+// TestConnect checks that a pod's shim must answer, and that a new one starts only if there was none.
 func TestConnect(t *testing.T) {
 	t.Parallel()
 	dead, whole := shim.ErrNotRunning, []string{layout.Machine, layout.Sandbox}
@@ -299,7 +297,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestConnectGivesUp: with its context.
+// TestConnectGivesUp checks that connect returns when its context ends.
 func TestConnectGivesUp(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -312,8 +310,7 @@ func TestConnectGivesUp(t *testing.T) {
 	s.same(t, "Status")
 }
 
-// TestDiscard: the names of a pod go with it, found by its id where its record is lost; a
-// neighbour's stays.
+// TestDiscard checks that all names of a pod are released by its id, and that other names stay.
 func TestDiscard(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]bool{"by its key": true, "by its id": false} {
@@ -336,7 +333,7 @@ func TestDiscard(t *testing.T) {
 	}
 }
 
-// TestLostJournal: a pod whose journal has lost its entries is not removed while its shim lives.
+// TestLostJournal checks that a pod with a lost journal is not removed while its shim lives.
 func TestLostJournal(t *testing.T) {
 	t.Parallel()
 	s := &scripted{}
@@ -350,7 +347,7 @@ func TestLostJournal(t *testing.T) {
 	}
 }
 
-// TestLoad: containers without a whole record go, and the others are as the disk tells.
+// TestLoad checks that containers without a complete record are dropped, and the others loaded.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	e := reapEngine(t, &scriptedShims{})
@@ -383,7 +380,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestReapStopped: containers whose end nobody wrote down have ended with their pod.
+// TestReapStopped checks that the containers of a stopped pod get exits.
 func TestReapStopped(t *testing.T) {
 	t.Parallel()
 	e := reapEngine(t, &scriptedShims{})
@@ -404,8 +401,8 @@ func TestReapStopped(t *testing.T) {
 	}
 }
 
-// TestHalfMadeContainers: what an engine was making when it was killed, and its shim has never
-// heard of, is dropped; what the shim knows, and what has run, stays.
+// TestHalfMadeContainers checks that unfinished containers of a killed engine are dropped, unless the shim knows
+// them or they have run.
 func TestHalfMadeContainers(t *testing.T) {
 	t.Parallel()
 	made, half, ran := idOf("1"), idOf("2"), idOf("3")

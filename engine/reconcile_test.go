@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/store"
 )
 
-// TestReconcile: a shim's word is taken over once, of the containers' own processes only, and
-// the end of the VM is every container's.
+// TestReconcile checks that exits are taken over once, for containers and not for their exec processes, and that
+// the end of the VM ends all containers.
 func TestReconcile(t *testing.T) {
 	t.Parallel()
 	ended := timestamppb.New(time.Unix(1000, 0))
@@ -82,8 +82,8 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
-// TestLastWords: a container's message goes to the host's file that was made for it, and to
-// no other; the end of the container is known either way.
+// TestLastWords checks that a termination message is written only to the host's existing file, and that the exit is
+// recorded in any case.
 func TestLastWords(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -91,7 +91,7 @@ func TestLastWords(t *testing.T) {
 		errs errs
 		host func(path string) error
 		want string
-		open bool // the container has no end yet
+		open bool // the container has no exit yet
 		ends bool // the engine
 	}{
 		{name: "there", host: empty, want: "words"},
@@ -128,5 +128,5 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// empty makes a file.
+// empty creates an empty file.
 func empty(path string) error { return os.WriteFile(path, nil, 0o600) }

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
-// grouped gives a pod a group on the host, of no controllers, with its own share of the
-// CPUs: 0 is all of them. The VM's overhead is no part of it.
+// grouped gives a pod a cgroup without controllers, with a share of the CPUs; 0 means all of them. The share
+// excludes the VM's overhead.
 func grouped(t *testing.T, p *pod, share int64) {
 	t.Helper()
 	p.record.Overhead = store.Overhead{CPU: 1}
@@ -23,20 +23,20 @@ func grouped(t *testing.T, p *pod, share int64) {
 	}
 }
 
-// TestResizePod: the host lets a pod have more before its VM grows and less after it has
-// shrunk, and a VM that cannot be resized changes nothing that is stored.
+// TestResizePod checks that the host's limits are raised before the VM grows and lowered after it shrinks, and that
+// a failed resize stores no changes.
 func TestResizePod(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
 	for _, tc := range []struct {
 		name     string
-		to       int64 // MiB of the containers' limits
-		cpus     int64 // microseconds of 100 ms
+		to       int64 // MiB, the limits of the containers
+		cpus     int64 // microseconds in 100 ms
 		overhead *store.Overhead
 		errs     errs
 		code     codes.Code
 		want     int  // MiB
-		vcpus    int  // that are online then, if not those of its making
+		vcpus    int  // online CPUs, if not those at the start
 		before   bool // the limit on the host is changed before the VM is
 	}{
 		{name: "grows", to: 1024, want: 1280, before: true},
@@ -101,7 +101,7 @@ func TestResizePod(t *testing.T) {
 	s.same(t)
 }
 
-// written tells whether a limit has been set.
+// written reports whether a limit has been set.
 func written(t *testing.T, path string) bool {
 	t.Helper()
 	b, err := os.ReadFile(path)

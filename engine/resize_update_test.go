@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
-// sized gives a pod a VM of 512 MiB and one CPU, which can grow to 4096 MiB and four, and what it was asked for.
+// sized gives a pod a VM of 512 MiB and one CPU, which can grow to 4096 MiB and four CPUs, and a demand.
 func sized(p *pod, asked sizing.Demand) {
 	p.e.host, p.e.defaults = sizing.Host{CPUs: 8, MemoryMiB: 1 << 20}, sizing.Default
 	p.record.Machine.VCPUs, p.record.Machine.MaxVCPUs = 1, 4
@@ -21,8 +21,7 @@ func sized(p *pod, asked sizing.Demand) {
 	p.record.Asked = &store.Size{Demand: asked}
 }
 
-// TestUpdateContainer: a pod that states its CPUs is the sum of its containers, so its share of them follows, unless
-// the pod was resized as a whole.
+// TestUpdateContainer checks that a pod's CPU share follows its containers, unless the pod was resized as a whole.
 func TestUpdateContainer(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -88,20 +87,20 @@ func TestUpdateContainer(t *testing.T) {
 	}
 }
 
-// TestUpdateMemory: the VM grows before a container's limit does and shrinks after it, and a limit that the VM cannot
-// give is refused before anything is changed.
+// TestUpdateMemory checks that the VM grows before a container's limit and shrinks after it, and that an impossible
+// limit changes nothing.
 func TestUpdateMemory(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
 	for _, tc := range []struct {
 		name  string
 		asked int64 // MiB of the pod
-		whole bool  // and it is a limit of the pod as a whole
+		whole bool  // a limit of the whole pod
 		was   int64
 		now   int64
 		errs  errs
 		code  codes.Code
-		calls string // P is the pod's update, C the container's
+		calls string // P is the pod's update, C is the container's
 		want  int    // MiB of the VM
 	}{
 		{name: "grows", now: 1024, calls: "PC", want: 1280},
@@ -127,7 +126,7 @@ func TestUpdateMemory(t *testing.T) {
 				c.pod.record.Asked.Limits.MemoryBytes = tc.asked * mib
 			}
 			c.Memory = tc.was * mib
-			if err := c.pod.grow(t.Context()); err != nil { // as it was created
+			if err := c.pod.grow(t.Context()); err != nil { // as at its creation
 				t.Fatal(err)
 			}
 			s.calls()
@@ -155,7 +154,7 @@ func TestUpdateMemory(t *testing.T) {
 	}
 }
 
-// TestFit: containers that are being made count, and those that have ended do not.
+// TestFit checks that containers in creation count, and that ended ones do not.
 func TestFit(t *testing.T) {
 	t.Parallel()
 	s := &scripted{}
@@ -193,7 +192,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestOutOfMemory: how a container has ended names the limit that it has met.
+// TestOutOfMemory checks that the exit message names the exceeded limit.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -21,24 +21,24 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/store"
 )
 
-// scripted is a shim whose calls go as a test says.
+// scripted is a shim with scripted answers.
 type scripted struct {
 	mu     sync.Mutex
 	told   []string
-	errs   map[string][]error     // of the next calls of a name
-	on     map[string]func()      // done by each call of a name
-	status *shimv1.StatusResponse // nil: nothing is known of a container
+	errs   map[string][]error     // of the next calls by name
+	on     map[string]func()      // run by each call of a name
+	status *shimv1.StatusResponse // nil if containers are unknown
 	stats  *shimv1.StatsResponse
 	exec   *taskv3.StateResponse     // of an exec
-	opened func(*shimv1.OpenRequest) // sees what is opened
-	token  func() (string, error)    // of what is opened; nil: "token"
+	opened func(*shimv1.OpenRequest) // receives the requests to open streams
+	token  func() (string, error)    // of opened streams; nil means "token"
 	dead   bool                      // its connections are closed
 }
 
-// errSilent has a call wait for the end of its context.
+// errSilent makes a call wait for the end of its context.
 var errSilent = fmt.Errorf("silent")
 
-// call tells of a call and returns what becomes of it.
+// call records a call and returns its error.
 func (s *scripted) call(ctx context.Context, name, detail string) error {
 	s.mu.Lock()
 	s.told = append(s.told, name+detail)
@@ -58,7 +58,7 @@ func (s *scripted) call(ctx context.Context, name, detail string) error {
 	return err
 }
 
-// calls are those since the last time.
+// calls returns the calls since its last use.
 func (s *scripted) calls() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,13 +185,13 @@ func (s scriptedExt) ReadFile(ctx context.Context, _ *shimv1.ReadFileRequest) (*
 	return &shimv1.ReadFileResponse{Data: []byte("words")}, nil
 }
 
-// Events has none.
+// Events reports no events.
 func (s scriptedExt) Events(ctx context.Context, _ *shimv1.EventsRequest) (shimv1.Extension_EventsClient, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-// scriptedPod is a ready pod, which its engine holds, with a container "c" in a state.
+// scriptedPod returns a ready pod of an engine, with a container "c" in a state.
 func scriptedPod(t *testing.T, s *scripted, state State) *container {
 	t.Helper()
 	p := barePod(bareEngine(t), nil)
@@ -214,14 +214,14 @@ func scriptedPod(t *testing.T, s *scripted, state State) *container {
 	return c
 }
 
-// now is the container's state.
+// now returns the container's state.
 func (c *container) now() State {
 	c.pod.mu.Lock()
 	defer c.pod.mu.Unlock()
 	return c.state()
 }
 
-// word is what a shim says of the container.
+// word returns a shim's status of the container.
 func word(c *container, state State) *shimv1.ContainerStatus {
 	w := &shimv1.ContainerStatus{Id: c.ID, State: "ready"}
 	switch state {
@@ -234,12 +234,12 @@ func word(c *container, state State) *shimv1.ContainerStatus {
 	return w
 }
 
-// says has the shim tell the container's state.
+// says sets the shim's status of the container.
 func (s *scripted) says(c *container, state State) {
 	s.status = &shimv1.StatusResponse{State: "running", Containers: []*shimv1.ContainerStatus{word(c, state)}}
 }
 
-// same fails the test for calls that are not those.
+// same fails the test if the calls differ.
 func (s *scripted) same(t *testing.T, want ...string) {
 	t.Helper()
 	if got := s.calls(); !slices.Equal(got, want) {
@@ -247,7 +247,7 @@ func (s *scripted) same(t *testing.T, want ...string) {
 	}
 }
 
-// codeOf is an error's code, and OK for none.
+// codeOf returns an error's code, OK for nil.
 func codeOf(err error) codes.Code {
 	if err == nil {
 		return codes.OK

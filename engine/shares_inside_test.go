@@ -12,8 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// TestServing: a server is put on record only for a pod that lives, and no record is written that
-// was removed.
+// TestServing checks that a server is recorded only for a live pod.
 func TestServing(t *testing.T) {
 	t.Parallel()
 	server := procid.ID{PID: 4711}

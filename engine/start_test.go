@@ -23,7 +23,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox"
 )
 
-// silent is how a VM fails that never answers.
+// silent is the error of a VM that never answers.
 var silent = failure.New(codes.DeadlineExceeded, "no answer")
 
 // count counts the calls of a name.
@@ -36,8 +36,8 @@ func count(w *enginetest.World, name string) (n int) {
 	return n
 }
 
-// TestStartTriesAgain: a pod gets another VM for a clone that does not answer, and its
-// template is held to answer for it.
+// TestStartTriesAgain checks that a pod gets another VM after a clone does not answer, and that the failure counts
+// for the template.
 func TestStartTriesAgain(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -82,15 +82,14 @@ func TestStartTriesAgain(t *testing.T) {
 	}
 }
 
-// TestForkedStart: a fork is told what its pod is and has a disk, and one that fails costs its
-// pod nothing but time.
+// TestForkedStart checks that a fork gets its configuration and disk, and that a failed fork costs only time.
 func TestForkedStart(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name    string
-		call    string // that fails
+		call    string // the failing call
 		noFork  bool
-		forks   int // tried
+		forks   int // attempts
 		blamed  int // parents
 		forked  bool
 		because string
@@ -152,10 +151,10 @@ func TestForkedStart(t *testing.T) {
 	}
 }
 
-// keyed tells which parents were asked about.
+// keyed records the keys of calls.
 type keyed struct {
 	engine.Parents
-	keys map[string]parents.Key // by what was asked
+	keys map[string]parents.Key // by call
 }
 
 func (k keyed) Fork(ctx context.Context, key parents.Key, c parents.Child) (hypervisor.Record, error) {
@@ -169,7 +168,7 @@ func (k keyed) Failed(key parents.Key, _ time.Time) { k.keys["failed"] = key }
 
 func (k keyed) Ready(_ context.Context, key parents.Key) error { k.keys["ready"] = key; return nil }
 
-// TestTenant: whatever is done with a parent for a pod, is done with that of its tenant.
+// TestTenant checks that each call for a parent uses the pod's tenant.
 func TestTenant(t *testing.T) {
 	t.Parallel()
 	for tenant, of := range map[string]func(engine.Identity) string{
@@ -196,7 +195,7 @@ func TestTenant(t *testing.T) {
 	}
 }
 
-// TestPodAtFault: a pod that no VM starts is held against none of them.
+// TestPodAtFault checks that a parent is not blamed if no VM can start the pod.
 func TestPodAtFault(t *testing.T) {
 	t.Parallel()
 	w := enginetest.New()
@@ -227,12 +226,12 @@ func TestPodAtFault(t *testing.T) {
 	w.Clean(t)
 }
 
-// TestStartFails: whatever cannot be done of a pod is told, and leaves nothing of it.
+// TestStartFails checks that a failed start returns an error and leaves nothing.
 func TestStartFails(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
-		at   string // the call during which
+		at   string // the failing call
 		do   func(w *enginetest.World, dir string) error
 		logs string
 		want codes.Code
@@ -308,7 +307,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// TestAfterTheEnd: an engine that is closed starts nothing, and is closed again at no cost.
+// TestAfterTheEnd checks that a closed engine starts nothing, and can be closed again.
 func TestAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	w := enginetest.New()
@@ -335,7 +334,7 @@ func TestAfterTheEnd(t *testing.T) {
 	}
 }
 
-// head is how a file begins.
+// head returns the beginning of a file.
 func head(t *testing.T, path string) string {
 	t.Helper()
 	f, err := os.Open(path)

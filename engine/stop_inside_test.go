@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
-// TestEndContainers: what runs is killed and waited for while its shim answers; who cannot be
-// killed ends with the VM, without a wait.
+// TestEndContainers checks that running containers are killed and awaited while the shim answers, and that the stop
+// does not wait for one that cannot be killed.
 func TestEndContainers(t *testing.T) {
 	t.Parallel()
 	gone := failure.New(codes.NotFound, "gone")

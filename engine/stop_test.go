@@ -13,8 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/measure/measuretest"
 )
 
-// spoil has what lies at path be a directory where it was a file, and a file where it was a
-// directory, until mend is called.
+// spoil replaces a file by a directory, or a directory by a file, until mend is called.
 func spoil(t *testing.T, path string) (mend func()) {
 	t.Helper()
 	aside := path + ".aside"
@@ -42,15 +41,15 @@ func spoil(t *testing.T, path string) (mend func()) {
 	}
 }
 
-// TestEndOfAPodFails: what could not be stopped or removed is told, stays to be seen, and is
-// ended by the next try.
+// TestEndOfAPodFails checks that a pod stays visible after a failed stop or removal, and that the next try
+// succeeds.
 func TestEndOfAPodFails(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		fails func(t *testing.T, w *enginetest.World, o engine.Options, id string) (mend func())
 		first bool // the pod is stopped before
-		stops bool // nothing hinders the stop
+		stops bool // the stop succeeds
 	}{
 		{
 			name: "the network cannot be left",
@@ -126,7 +125,7 @@ func TestEndOfAPodFails(t *testing.T) {
 	}
 }
 
-// TestPhasesOfAStop: the facts of a stopped pod tell what its stop consisted of.
+// TestPhasesOfAStop checks that the facts of a stopped pod include the parts of its stop.
 func TestPhasesOfAStop(t *testing.T) {
 	t.Parallel()
 	var tally measuretest.Tally
@@ -134,7 +133,7 @@ func TestPhasesOfAStop(t *testing.T) {
 	o.Observer = &tally
 	e := enginetest.Open(t, o)
 	id, err := e.StartPod(t.Context(), podRequest("p"))
-	for range 2 { // the second does nothing
+	for range 2 { // the second stop does nothing
 		if err == nil {
 			err = e.StopPod(t.Context(), id)
 		}

@@ -9,7 +9,7 @@ import (
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 )
 
-// TestStreamRequests: what streams are asked of, and by what bounds.
+// TestStreamRequests checks the requests for streams and their bounds.
 func TestStreamRequests(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

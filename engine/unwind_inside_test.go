@@ -29,11 +29,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 
-// says starts a process that has those arguments, as a user of that number if that is not
-// zero.
+// says starts a process with those arguments, as the user uid unless it is 0.
 func says(t *testing.T, uid uint32, args ...string) int {
 	t.Helper()
-	cmd := &exec.Cmd{Path: "/bin/sh", Args: args, Dir: "/"} // which waits for what it is to do
+	cmd := &exec.Cmd{Path: "/bin/sh", Args: args, Dir: "/"} // it waits for its input
 	if uid != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	}
@@ -47,8 +46,8 @@ func says(t *testing.T, uid uint32, args ...string) int {
 	return pid
 }
 
-// TestProcessOf: a pod of its own users has all of theirs and no other; a pod without one has
-// those of the engine's user that say whose they are.
+// TestProcessOf checks that a pod with users has all of their processes. A pod without users has those of the
+// engine's user that name it.
 func TestProcessOf(t *testing.T) {
 	t.Parallel()
 	id, other := idOf("1"), idOf("2")
@@ -67,7 +66,7 @@ func TestProcessOf(t *testing.T) {
 		}
 	}
 	if os.Geteuid() != 0 {
-		return // the processes of other users are root's to start
+		return // only root can start processes of other users
 	}
 	foreign := says(t, uids.First+1, "bulkhead-shim", "-s", id)
 	for name, tc := range map[string]struct {
@@ -82,7 +81,7 @@ func TestProcessOf(t *testing.T) {
 	}
 }
 
-// endingVMs end VMs, or fail to.
+// endingVMs ends VMs, or fails to.
 type endingVMs struct {
 	noVMs
 	err   error
@@ -94,8 +93,7 @@ func (v *endingVMs) End(context.Context, string) error {
 	return v.err
 }
 
-// TestEndShim: without a shim its VM is ended all the same, and what cannot be ended or
-// reached is told.
+// TestEndShim checks that the VM ends even without a shim, and that failures are returned.
 func TestEndShim(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -103,7 +101,7 @@ func TestEndShim(t *testing.T) {
 		connect error
 		errs    errs
 		end     error
-		dies    bool // the shim, with the call
+		dies    bool // the shim dies with the call
 		fails   bool
 		ended   int
 		calls   []string
@@ -132,14 +130,13 @@ func TestEndShim(t *testing.T) {
 	}
 }
 
-// TestEndPod: of a pod without users of its own the shim's word counts, unless there was
-// something to kill.
+// TestEndPod checks that the shim's answer counts for a pod without users, unless a process had to be killed.
 func TestEndPod(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		errs  errs
-		left  bool // a process that says it is the pod's
+		left  bool // a process that names the pod
 		fails bool
 		ended int
 	}{
@@ -149,7 +146,7 @@ func TestEndPod(t *testing.T) {
 		{name: "says so, and is killed", left: true, ended: 1},
 	} {
 		e := reapEngine(t, &scriptedShims{shim: &scripted{errs: tc.errs}})
-		vms := &endingVMs{err: errInjected} // which fails nothing: nobody lives there any more
+		vms := &endingVMs{err: errInjected} // no failure, as no VM is left
 		e.machines = vms
 		id, neighbour := store.NewID(), says(t, 0, "bulkhead-shim", "-s", store.NewID())
 		if tc.left {
@@ -171,8 +168,7 @@ func TestEndPod(t *testing.T) {
 	}
 }
 
-// TestGiveBack: not while the VM may write to the disk, nor while somebody is at the pod that
-// is to get it.
+// TestGiveBack checks that the disk is not returned while the VM may write to it, or while its owner is busy.
 func TestGiveBack(t *testing.T) {
 	t.Parallel()
 	from, id := idOf("1"), idOf("2")
@@ -232,7 +228,7 @@ func TestGiveBack(t *testing.T) {
 	}
 }
 
-// TestUndoNetwork: a network that is not known or not to be had stays in the journal.
+// TestUndoNetwork checks that the journal keeps a network that is unknown or unavailable.
 func TestUndoNetwork(t *testing.T) {
 	t.Parallel()
 	e := reapEngine(t, &scriptedShims{})

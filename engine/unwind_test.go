@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 
-// squatter is a process of a user that no end of a shim reaches.
+// squatter is a process of a pod's user that does not end with the shim.
 func squatter(t *testing.T, uid int, script string) procid.ID {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", script)
@@ -23,9 +23,8 @@ func squatter(t *testing.T, uid int, script string) procid.ID {
 	return testproc.Start(t, cmd)
 }
 
-// TestEndIsNotTheShimsWord: what a pod's directory tells of its end, that it
-// has ended or that it cannot, decides nothing. Whatever runs as the pod's user
-// is killed before that user is given back.
+// TestEndIsNotTheShimsWord checks that the files in a pod's directory do not decide about its end. All processes of
+// the pod's user are killed before the user is released.
 func TestEndIsNotTheShimsWord(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only under root do pods have users of their own")
@@ -73,7 +72,7 @@ func TestEndIsNotTheShimsWord(t *testing.T) {
 	}
 }
 
-// TestReapedAgain: what a failed start could not undo is undone later, while nobody asks.
+// TestReapedAgain checks that a failed undo is retried later without a request.
 func TestReapedAgain(t *testing.T) {
 	w := enginetest.New()
 	o := w.In(enginetest.Options(t, enginetest.Roots(t)))

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/store"
 )
 
-// statsGuest tells its figures, or when it is silent never does.
+// statsGuest reports usage, or never answers if it is silent.
 type statsGuest struct {
 	shimv1.ExtensionClient
 	silent bool
@@ -28,7 +28,7 @@ func (g statsGuest) Stats(ctx context.Context, _ *shimv1.StatsRequest) (*shimv1.
 	return &shimv1.StatsResponse{Cards: g.cards}, nil
 }
 
-// TestUsageOfCards: of what a guest tells of interfaces, that of the pod's own counts, once.
+// TestUsageOfCards checks that only the pod's own interfaces count, once each.
 func TestUsageOfCards(t *testing.T) {
 	t.Parallel()
 	e := bareEngine(t)
@@ -46,8 +46,7 @@ func TestUsageOfCards(t *testing.T) {
 	}
 }
 
-// TestSilentPodsHideNobody: guests that do not answer cost those who ask for all
-// pods' figures a moment, and not the others'.
+// TestSilentPodsHideNobody checks that silent guests delay Usages only briefly, and do not hide others.
 func TestSilentPodsHideNobody(t *testing.T) {
 	t.Parallel()
 	e := bareEngine(t)
@@ -69,7 +68,7 @@ func TestSilentPodsHideNobody(t *testing.T) {
 	}
 }
 
-// TestMemory: the VMs of pods that are ready count, with what their cgroups take.
+// TestMemory checks that the VMs of ready pods count, with the memory of their cgroups.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	e := bareEngine(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 
-// Root's engines lease users in one place, whatever their own directories are: a
-// pod's end kills all that runs as its user.
+// Root's engines lease users in one place, whatever their own directories are. The end of a pod kills all processes
+// of its user.
 func TestUsersAreTheHosts(t *testing.T) {
 	var first, second Options
 	for _, o := range []*Options{&first, &second} {
@@ -32,7 +32,7 @@ func TestUsersAreTheHosts(t *testing.T) {
 	}
 }
 
-// What pods of an earlier version have leased is theirs until they are removed.
+// The leases of pods of an earlier version stay until the removal of the pods.
 func TestUsersOfEarlierVersions(t *testing.T) {
 	root := t.TempDir()
 	old := filepath.Join(root, "d", "uids")

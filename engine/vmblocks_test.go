@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// diskFile is a file of so many bytes with an empty file system on it.
+// diskFile creates a file of so many bytes with an empty file system.
 func diskFile(t *testing.T, size int64) string {
 	t.Helper()
 	path := filepath.Join(realDir(t), "disk.img")
@@ -45,7 +45,7 @@ func realDir(t *testing.T) string {
 	return dir
 }
 
-// run is what a program of the host's prints.
+// run returns the output of a host program.
 func run(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
@@ -57,7 +57,7 @@ func run(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// blockPods is an engine with pods that have block devices. Nothing is left of it at the end.
+// blockPods is an engine with pods that have block devices. It checks that nothing is left at the end.
 type blockPods struct {
 	*testing.T
 	*engine.Engine
@@ -102,13 +102,13 @@ func (p *blockPods) pod(name string) *engine.Facts {
 	return f
 }
 
-// create makes and starts a container that sleeps and has mounts.
+// create creates and starts a sleeping container with mounts.
 func (p *blockPods) create(pod, name string, mounts ...containerv1.Mount) (string, error) {
 	p.Helper()
 	return p.createAs(pod, name, false, mounts...)
 }
 
-// createAs is create, of a container that may do everything to its machine or not.
+// createAs is like create, for a privileged container or another one.
 func (p *blockPods) createAs(pod, name string, privileged bool, mounts ...containerv1.Mount) (string, error) {
 	p.Helper()
 	img, err := p.Images().Resolve(enginetest.Busybox)
@@ -145,7 +145,7 @@ func (p *blockPods) must(id string, err error) string {
 	return id
 }
 
-// sh is what a shell prints in a container, and its errors.
+// sh returns the output and errors of a shell in a container.
 func (p *blockPods) sh(container, script string) string {
 	p.Helper()
 	out, _, err := p.ExecSync(p.ctx, container, []string{"sh", "-c", "exec 2>&1; " + script + "\ntrue"}, testdeadline.For(20*time.Second))
@@ -164,7 +164,7 @@ func (p *blockPods) remove(containers ...string) {
 	}
 }
 
-// says fails unless one text is another.
+// says fails if the texts differ.
 func (p *blockPods) says(got, want string) {
 	p.Helper()
 	if got != want {
@@ -185,8 +185,8 @@ func (p *blockPods) clean(path string) {
 	}
 }
 
-// TestBlockVolume: containers of a pod share a disk, other pods are refused it by name, and it is
-// free, and clean, when the last of the containers is gone.
+// TestBlockVolume checks that containers of a pod share a disk, and that other pods are refused by name. The disk
+// is free and clean after the last container.
 func TestBlockVolume(t *testing.T) {
 	for name, forks := range map[string]bool{"clone": enginetest.Clones, "fork": enginetest.Forks} {
 		t.Run(name, func(t *testing.T) {
@@ -219,8 +219,8 @@ func TestBlockVolume(t *testing.T) {
 	}
 }
 
-// TestBlockVolumeKilled: the disk outlives the shim, which finds it again, and the VM, whose
-// journal is replayed: what was synced is there, at once.
+// TestBlockVolumeKilled checks that the disk survives the shim, which finds it again, and the VM. The next VM
+// replays the journal, so synced data is there at once.
 func TestBlockVolumeKilled(t *testing.T) {
 	p, path := newBlockPods(t, enginetest.Clones), diskFile(t, 100<<20)
 	pod := p.pod("one")
@@ -246,13 +246,13 @@ func TestBlockVolumeKilled(t *testing.T) {
 	p.says(p.sh(d, "cat /data/file"), "kept\nmore")
 }
 
-// slotNode makes a node of the disk in the first slot of a VM that is writable and no scratch disk's.
+// slotNode makes a node of the disk in the VM's first writable slot after the scratch disk.
 const slotNode = `for d in /sys/block/vd*; do
 	[ "$(tr -d "\\000" <$d/serial)" = slot1 ] && mknod $1 b $(tr : " " <$d/dev)
 done; test -b $1 || echo none`
 
-// TestBlockVolumeHeld: a volume that a machine could not unmount is given back when the pod's next
-// container asks for it, and a container that fails keeps no other from the volumes that were its own.
+// TestBlockVolumeHeld checks that a volume that the guest could not unmount is released when the pod's next
+// container needs it. A failed container releases its own volumes.
 func TestBlockVolumeHeld(t *testing.T) {
 	p, path, other := newBlockPods(t, enginetest.Clones), diskFile(t, 100<<20), diskFile(t, 200<<20)
 	pod := p.pod("one").ID
@@ -267,7 +267,7 @@ func TestBlockVolumeHeld(t *testing.T) {
 	p.says(p.sh(root, "umount /m"), "")
 	c := p.must(p.create(pod, "c", ext4("/data", path)))
 	p.says(p.sh(c, "cat /data/file"), "kept")
-	// What another container cannot have is not its fault.
+	// The failure of another container's volume is not this one's fault.
 	taken, err := blocks.Open(p.ctx, other, 0, false)
 	if err != nil {
 		t.Fatal(err)
@@ -283,7 +283,7 @@ func TestBlockVolumeHeld(t *testing.T) {
 	now.Close()
 	taken.Close()
 	p.remove(c)
-	// The guest's old device stays while a container has it open, and the next disk is another one.
+	// The guest's old device exists while a container has it open. The next disk is another device.
 	p.says(p.sh(root, "set -- /tmp/o; "+slotNode+"; sleep 1000 <$1 >/dev/null 2>&1 &"), "")
 	for at, tt := range map[string]struct {
 		disk string
@@ -301,8 +301,8 @@ func TestBlockVolumeHeld(t *testing.T) {
 	p.clean(free)
 }
 
-// TestBlockDevice: a device of the host is a node in the container that asked for it, with what
-// it asked for and its own size, and no other container can reach it.
+// TestBlockDevice checks that a device is a node only in the container that asked for it, with the requested access
+// and its own size.
 func TestBlockDevice(t *testing.T) {
 	p, path := newBlockPods(t, enginetest.Clones), filepath.Join(realDir(t), "disk")
 	const size = 70 << 30
@@ -327,7 +327,7 @@ func TestBlockDevice(t *testing.T) {
 		echo written | dd of=/dev/xvda bs=8 seek=1 conv=fsync status=none; dd if=/dev/xvda bs=8 skip=1 count=1 status=none`),
 		"block special file 660 0 6\n"+strconv.FormatInt(size, 10)+"\nwritten")
 	other := p.must(p.create(pod, "other"))
-	// Not by a node of its own either, of whatever disk of the machine's.
+	// Nor can it reach a disk of the VM by a node that it makes.
 	p.says(p.sh(other, `ls /dev/xvda; mkdir /n
 		for n in $(seq 0 15); do mknod /n/$n b $(sed -n "s/ virtblk//p" /proc/devices) $((n * 16)) || echo not made; done
 		for n in /n/*; do head -c 1 $n >/dev/null && echo "$n is open"; done 2>&1 | grep -v "Operation not permitted"`),

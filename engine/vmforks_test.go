@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testproc"
 )
 
-// warmEngine has pods be forked. Nothing is left of it at the test's end.
+// warmEngine opens an engine with forks. It checks that nothing is left at the end.
 func warmEngine(t *testing.T, change ...func(*engine.Options)) (context.Context, *engine.Engine) {
 	t.Helper()
 	o := enginetest.Real(t, enginetest.Forks)
@@ -46,7 +46,7 @@ func warmEngine(t *testing.T, change ...func(*engine.Options)) (context.Context,
 	return ctx, e
 }
 
-// fork starts a pod, which has to be a fork, or else a clone, and returns what is told of it.
+// fork starts a pod, checks whether it is a fork or a clone, and returns its facts.
 func fork(ctx context.Context, t *testing.T, e *engine.Engine, r engine.PodRequest, forked bool) *engine.Facts {
 	t.Helper()
 	id, err := e.StartPod(ctx, r)
@@ -60,8 +60,7 @@ func fork(ctx context.Context, t *testing.T, e *engine.Engine, r engine.PodReque
 	return f
 }
 
-// TestForksAreNotTwins: two forks of one machine have nothing in common that is their own, and
-// find nothing of the rehearsal.
+// TestForksAreNotTwins checks that two forks of one parent share no identity, and find nothing of the rehearsal.
 func TestForksAreNotTwins(t *testing.T) {
 	t.Parallel()
 	ctx, e := warmEngine(t)
@@ -90,13 +89,12 @@ func TestForksAreNotTwins(t *testing.T) {
 	}
 }
 
-// TestTenantsAreNoSiblings: the processes of one tenant's VMs have one address layout, which is
-// no other tenant's.
+// TestTenantsAreNoSiblings checks that the address layout of one tenant's VMs differs from all other tenants'.
 func TestTenantsAreNoSiblings(t *testing.T) {
 	ctx, e := warmEngine(t, func(o *engine.Options) {
 		o.Tenant = func(who engine.Identity) string { return who.Labels["tenant"] }
 	})
-	begins := map[string]string{} // the process' first address, by tenant
+	begins := map[string]string{} // the process's first address, by tenant
 	for _, tenant := range []string{"", "red", "blue"} {
 		if err := e.Warm(ctx, engine.TemplateRequest{Tenant: tenant}); err != nil {
 			t.Fatal(err)
@@ -121,7 +119,7 @@ func TestTenantsAreNoSiblings(t *testing.T) {
 	}
 }
 
-// TestNoFork: a pod that wants to share nothing is a clone beside a warm machine.
+// TestNoFork checks that a pod that refuses forks is a clone, although there is a parent.
 func TestNoFork(t *testing.T) {
 	t.Parallel()
 	ctx, e := warmEngine(t)
@@ -130,8 +128,8 @@ func TestNoFork(t *testing.T) {
 	fork(ctx, t, e, r, false)
 }
 
-// TestForkOfADeadParent: a pod whose parent does not answer is a clone. That a parent was
-// killed is noticed, so its pod is a clone only if it comes first. The next ones are forks.
+// TestForkOfADeadParent checks that a pod is a clone if its parent does not answer, and that the next ones are
+// forks. The engine notices a killed parent, so a pod is a clone only if it comes first.
 func TestForkOfADeadParent(t *testing.T) {
 	t.Parallel()
 	var state string
@@ -159,8 +157,7 @@ func TestForkOfADeadParent(t *testing.T) {
 	}
 }
 
-// TestBurst: pods that come at once, before there is anything warm, wait for it rather than
-// do the same work each.
+// TestBurst checks that concurrent first pods wait for one parent instead of each doing its work.
 func TestBurst(t *testing.T) {
 	t.Parallel()
 	o := enginetest.Real(t, enginetest.Forks)
@@ -206,8 +203,7 @@ func TestBurst(t *testing.T) {
 	enginetest.NothingLeft(t, o)
 }
 
-// parentOf is the one warm machine of the engine with that state: a child of this process
-// that has a file below it open.
+// parentOf returns the parent of the engine with that state: a child of this process with an open file below it.
 func parentOf(t *testing.T, state string) (pid int) {
 	t.Helper()
 	threads, err := filepath.Glob("/proc/[0-9]*/task/*/comm")
@@ -232,7 +228,7 @@ func parentOf(t *testing.T, state string) (pid int) {
 	return pid
 }
 
-// holds says whether a process has a file below dir open.
+// holds reports whether a process has an open file below dir.
 func holds(t *testing.T, pid int, dir string) bool {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))

@@ -19,8 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestParentsRenewed: warm machines take each other's place while pods start, and no pod
-// notices.
+// TestParentsRenewed checks that parents are replaced while pods start, and that no pod is affected.
 func TestParentsRenewed(t *testing.T) {
 	ctx, e := warmEngine(t, func(o *engine.Options) { o.ForksPerParent = 3 })
 	const pods, atOnce = 12, 4
@@ -55,7 +54,7 @@ func TestParentsRenewed(t *testing.T) {
 	}
 }
 
-// TestMemoryGivenBack: pods give back what they have, and a warm machine does when it goes.
+// TestMemoryGivenBack checks that pods release their memory, and that a parent does when it is dropped.
 func TestMemoryGivenBack(t *testing.T) {
 	ctx, e := warmEngine(t)
 	processes, before := children(t)
@@ -75,7 +74,7 @@ func TestMemoryGivenBack(t *testing.T) {
 	until(t, "pods' processes end", func() bool { n, _ := children(t); return n == 1 })
 	_, after := children(t)
 	t.Logf("PSS in MiB: %d, with three pods %d, without them %d", before>>10, with>>10, after>>10)
-	// What it shared with its forks is its own again.
+	// Memory that it shared with its forks is its own again.
 	if with <= before || after > before+16<<10 {
 		t.Errorf("%d KiB, with pods %d, without them %d", before, with, after)
 	}
@@ -87,8 +86,7 @@ func TestMemoryGivenBack(t *testing.T) {
 	}
 }
 
-// children are how many processes this one has started that live, and their PSS together,
-// in KiB.
+// children returns the number of live processes that this one has started, and their total PSS in KiB.
 func children(t *testing.T) (n, size int) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/status")
@@ -116,8 +114,7 @@ func children(t *testing.T) (n, size int) {
 	return n, size
 }
 
-// TestForksAreAdopted: a fork outlives its shim, and its engine with the warm machine that it
-// was forked from.
+// TestForksAreAdopted checks that a fork survives its shim, and its engine with the parent.
 func TestForksAreAdopted(t *testing.T) {
 	o := enginetest.Real(t, enginetest.Forks)
 	ctx := testdeadline.Context(t, 4*time.Minute)

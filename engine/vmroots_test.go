@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// busyboxTree unpacks the test image into a directory, with a root that needs no password.
+// busyboxTree unpacks the test image into a directory, with a root user without a password.
 func busyboxTree(t *testing.T, dir string) string {
 	t.Helper()
 	files := mutate.Extract(testimage.BusyboxImage(t))
@@ -43,7 +43,7 @@ func busyboxTree(t *testing.T, dir string) string {
 	return dir
 }
 
-// on makes and starts a container that sleeps on a root.
+// on creates and starts a sleeping container on a root.
 func (p *blockPods) on(pod, name string, root containerv1.Root, change ...func(*specs.Spec)) (string, error) {
 	p.Helper()
 	spec, err := oci.New("", "sleep", "1000")
@@ -62,7 +62,7 @@ func (p *blockPods) on(pod, name string, root containerv1.Root, change ...func(*
 	return id, err
 }
 
-// same fails unless a file of the host has these words.
+// same fails unless a file of the host has this content.
 func (p *blockPods) same(path, want string) {
 	p.Helper()
 	got, err := os.ReadFile(path)
@@ -80,7 +80,7 @@ func modeOf(t *testing.T, path string) uint32 {
 	return st.Mode & 0o7777
 }
 
-// inside is what works on any live root.
+// inside is a script that works on any live root.
 const inside = `
 	echo made >/made; mkdir -p /d/e; ln /made /d/linked; ln -s /d/linked /through; cat /through; stat -c %h /made
 	cp /bin/busybox /d/busybox; /d/busybox echo runs; rm /d/busybox
@@ -90,8 +90,7 @@ const inside = `
 
 const insideSays = "made\n2\nruns\nmknod: /node: Operation not permitted\nno device\nfifo\n1000\n0\n"
 
-// TestSharedRoot: a container runs on a directory of the host itself. What it writes is there at
-// once, and what the host writes there it sees.
+// TestSharedRoot checks a container on a directory of the host. Both sides see each other's writes at once.
 func TestSharedRoot(t *testing.T) {
 	p := newBlockPods(t, enginetest.Clones)
 	pod := p.pod("one")
@@ -107,7 +106,7 @@ func TestSharedRoot(t *testing.T) {
 	}
 	p.says(p.sh(a, "cat /hosts; echo x >/root/x; cat /proc/1/comm; ls /"), "host's\nsleep\n"+names(t, tree))
 
-	// Another of the same tree cannot write, and one that says so makes programs of set-user-id.
+	// Another container on the same tree cannot write. One with SetID can make set-user-id programs.
 	r := p.must(p.on(pod.ID, "r", containerv1.Share{Name: tree}, func(s *specs.Spec) { s.Root = &specs.Root{Path: "rootfs", Readonly: true} }))
 	p.says(p.sh(r, "cat /made; echo x >/made; echo x >/new"),
 		"made\nsh: can't create /made: Read-only file system\nsh: can't create /new: Read-only file system")
@@ -118,7 +117,7 @@ func TestSharedRoot(t *testing.T) {
 		t.Errorf("what the container makes has mode %o on the host", mode)
 	}
 
-	// The next shim, and the next server, find what there was.
+	// The next shim and the next server find the old state.
 	mounted := p.sh(a, "sort /proc/self/mounts | cut -d' ' -f2")
 	servers := run(t, "pgrep", "-f", "bulkhead-share serve .*"+pod.ID)
 	run(t, append([]string{"kill", "-9"}, strings.Fields(servers)...)...)
@@ -129,7 +128,7 @@ func TestSharedRoot(t *testing.T) {
 		f, err := p.Facts(p.ctx, pod.ID)
 		return err == nil && f.ShimPID != 0 && f.ShimPID != pod.ShimPID
 	})
-	// Programs that are started in between cannot be read.
+	// Programs that start in between cannot be read.
 	until(t, "another server", func() bool {
 		out, said, err := p.ExecSync(p.ctx, a, []string{"cat", "/made"}, testdeadline.For(20*time.Second))
 		if err != nil {
@@ -146,8 +145,8 @@ func TestSharedRoot(t *testing.T) {
 	}
 }
 
-// TestSharedRootMounts: what is mounted in a container whose root is a directory of the host stays there when its servers
-// are killed while names on the way to it are looked up.
+// TestSharedRootMounts checks that mounts in a container on a shared root survive when its servers are killed
+// during lookups of their parent directories.
 func TestSharedRootMounts(t *testing.T) {
 	p := newBlockPods(t, enginetest.Clones)
 	pod := p.pod("one")
@@ -166,7 +165,7 @@ func TestSharedRootMounts(t *testing.T) {
 	p.says(p.sh(a, "sort /proc/self/mounts | cut -d' ' -f2; ls /dev/null"), mounted+"\n/dev/null")
 }
 
-// names are those in a directory, as ls prints them.
+// names returns the names in a directory, as ls prints them.
 func names(t *testing.T, dir string) string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -180,8 +179,7 @@ func names(t *testing.T, dir string) string {
 	return strings.Join(all, "\n")
 }
 
-// privateMounts has a test run once more in a process with mounts of its own, and reports
-// whether this is that process.
+// privateMounts runs a test again in a process with its own mounts, and reports whether this is that process.
 func privateMounts(t *testing.T) bool {
 	t.Helper()
 	const mark = "BULKHEAD_TEST_PRIVATE_MOUNTS"
@@ -200,8 +198,8 @@ func privateMounts(t *testing.T) bool {
 	return false
 }
 
-// TestSharedRootOverlay: a root may be an overlay that the host has mounted. What the container
-// changes is in its upper directory, where whoever made it looks for it.
+// TestSharedRootOverlay checks that a root may be a mounted overlay. Changes of the container are in its upper
+// directory.
 func TestSharedRootOverlay(t *testing.T) {
 	if !privateMounts(t) {
 		return
@@ -235,7 +233,7 @@ func TestSharedRootOverlay(t *testing.T) {
 	}
 }
 
-// TestBlockRoot: a container runs on the file system of a disk, alone or with others of its pod.
+// TestBlockRoot checks a container on the file system of a disk, alone or with other containers of its pod.
 func TestBlockRoot(t *testing.T) {
 	p, path := newBlockPods(t, enginetest.Clones), filepath.Join(realDir(t), "disk.img")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/atomicdir"
 )
 
-// fakeGuest takes the files of volumes as the agent does.
+// fakeGuest stores the files of volumes like the agent.
 type fakeGuest struct {
 	shimv1.ExtensionClient
 	mu      sync.Mutex
@@ -83,14 +83,14 @@ func (g *fakeGuest) wait(t *testing.T) {
 
 var errInjected = errors.New("injected")
 
-// noVMs has no VM.
+// noVMs has no VMs.
 type noVMs struct{ machines.Source }
 
 func (noVMs) End(context.Context, string) error { return nil }
 func (noVMs) Reap(context.Context) error        { return nil }
 func (noVMs) Close() error                      { return nil }
 
-// bareEngine starts no pod.
+// bareEngine returns an engine that starts no pod.
 func bareEngine(t *testing.T) *Engine {
 	t.Helper()
 	root, err := os.MkdirTemp("", "bk")
@@ -114,14 +114,14 @@ func bareEngine(t *testing.T) *Engine {
 	return e
 }
 
-// barePod is a ready pod of e whose shim has ext.
+// barePod returns a ready pod of e with ext as its shim.
 func barePod(e *Engine, ext shimv1.ExtensionClient) *pod {
 	p := newPod(e, &store.Pod{ID: store.NewID(), Phase: store.Ready})
 	p.conn = &link.Conn{Ext: ext, Done: make(chan struct{}), Close: func() error { return nil }}
 	return p
 }
 
-// podWithGuest is a pod of an engine without any other, and a guest.
+// podWithGuest returns a pod with a guest, of an engine without other pods.
 func podWithGuest(t *testing.T) (*pod, *fakeGuest) {
 	t.Helper()
 	e, guest := bareEngine(t), newFakeGuest()
@@ -162,8 +162,8 @@ func mounting(paths ...string) []store.Files {
 	return out
 }
 
-// TestVolumesAreSentAndFollowed: once for all containers, in pieces, again when
-// the host's files are replaced, and until that has succeeded.
+// TestVolumesAreSentAndFollowed checks that files are sent in pieces, once for all containers, and again after
+// changes, until that succeeds.
 func TestVolumesAreSentAndFollowed(t *testing.T) {
 	t.Parallel()
 	p, guest := podWithGuest(t)
@@ -194,7 +194,7 @@ func TestVolumesAreSentAndFollowed(t *testing.T) {
 	if diff := cmp.Diff(second, guest.published()); diff != "" {
 		t.Error(diff)
 	}
-	// One watch of the kernel's is enough for all volumes.
+	// One watch of the kernel is enough for all volumes.
 	other := write(t, t.TempDir(), first)
 	if err := p.volumes.Ensure(t.Context(), mounting(other)); err != nil {
 		t.Fatal(err)
@@ -202,7 +202,7 @@ func TestVolumesAreSentAndFollowed(t *testing.T) {
 	if all := p.e.watches.Watched(); len(all) != 2 {
 		t.Errorf("watched by one: %q", all)
 	}
-	// A pod that has stopped follows nothing any more.
+	// A stopped pod follows no changes.
 	if err := p.assume(func(r *store.Pod) { r.Phase = store.Stopped }); err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestVolumesAreSentAndFollowed(t *testing.T) {
 	}
 }
 
-// TestVolumesAreFollowedByTheNextEngine: from the containers' records.
+// TestVolumesAreFollowedByTheNextEngine checks that the next engine watches the volumes in the containers' records.
 func TestVolumesAreFollowedByTheNextEngine(t *testing.T) {
 	t.Parallel()
 	p, guest := podWithGuest(t)
@@ -232,7 +232,7 @@ func TestVolumesAreFollowedByTheNextEngine(t *testing.T) {
 	}
 }
 
-// TestVolumesThatCannotBeFollowedYet: the next engine tries until it can.
+// TestVolumesThatCannotBeFollowedYet checks that the next engine retries until it succeeds.
 func TestVolumesThatCannotBeFollowedYet(t *testing.T) {
 	t.Parallel()
 	p, guest := podWithGuest(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
-// run is what a program of the host's prints.
+// run returns the output of a host program.
 func run(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
@@ -28,7 +28,7 @@ func run(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// loopDevice is a block device of the host with an empty file system, and its number.
+// loopDevice creates a block device with an empty file system, and returns its number.
 func loopDevice(t *testing.T, dir string) (path string, number uint64) {
 	t.Helper()
 	disk := file(t, filepath.Join(dir, "loop"), 8<<20)
@@ -42,8 +42,7 @@ func loopDevice(t *testing.T, dir string) (path string, number uint64) {
 	return path, st.Rdev
 }
 
-// TestSwapped: a path that was judged to be a block device's gives nothing else, whoever puts it
-// there, and at whichever moment.
+// TestSwapped checks that a file that replaces a block device at any moment is not opened.
 func TestSwapped(t *testing.T) {
 	dir := realDir(t)
 	loop, number := loopDevice(t, dir)
@@ -81,8 +80,8 @@ func TestSwapped(t *testing.T) {
 	}
 }
 
-// TestMounted: what the host has mounted is opened neither to be written nor to be read; several
-// may read what it has not.
+// TestMounted checks that a disk that the host has mounted is not opened, and that several readers can share one
+// that is not mounted.
 func TestMounted(t *testing.T) {
 	dir := realDir(t)
 	loop, number := loopDevice(t, dir)
@@ -110,7 +109,7 @@ func TestMounted(t *testing.T) {
 	}
 }
 
-// TestThere: a file that is another's now, or nobody's, is not the disk of its path.
+// TestThere checks that a replaced or removed file is not opened as the disk of its path.
 func TestThere(t *testing.T) {
 	path := file(t, filepath.Join(realDir(t), "disk"), 1<<20)
 	d, err := Open(t.Context(), path, 0, false)
@@ -133,7 +132,7 @@ func TestThere(t *testing.T) {
 	}
 }
 
-// TestOtherNode: a device is locked for whoever names it by another node.
+// TestOtherNode checks that a lock also excludes users of another node of the device.
 func TestOtherNode(t *testing.T) {
 	dir := realDir(t)
 	loop, number := loopDevice(t, dir)

@@ -39,7 +39,7 @@ func file(t *testing.T, path string, size int64) string {
 	return path
 }
 
-// TestOpen: what is no disk is refused by name, and nothing of it is opened.
+// TestOpen checks that files that are not disks are refused without opening them.
 func TestOpen(t *testing.T) {
 	dir := realDir(t)
 	file(t, filepath.Join(dir, "disk"), 1<<20)
@@ -78,8 +78,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestLocks: one who writes has the disk alone, those who read have it together, and a lock ends
-// with the last copy of its open file.
+// TestLocks checks that a writer excludes others, that readers share, and that a lock ends with the last copy of
+// its open file.
 func TestLocks(t *testing.T) {
 	path := file(t, filepath.Join(realDir(t), "disk"), 1<<20)
 	soon, cancel := context.WithCancel(t.Context())
@@ -122,7 +122,7 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// has are the block devices of a pod's containers.
+// has lists the block devices of a pod's containers.
 type has []store.Block
 
 func (h has) Blocks(string) []store.Block { return h }
@@ -131,7 +131,7 @@ func (has) Holder(string) string { return "" }
 
 func (has) Release(context.Context) error { return nil }
 
-// TestPart: what the pod has already is not sent again, and what it cannot have so is refused.
+// TestPart checks that a disk that the pod already has is not sent again, and that conflicting uses are refused.
 func TestPart(t *testing.T) {
 	path := file(t, filepath.Join(realDir(t), "disk"), 1<<20)
 	for _, tt := range []struct {
@@ -161,7 +161,7 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// TestNamed: mounts of one disk by two paths have one name, and what is to be read only is.
+// TestNamed checks that mounts of one disk by two paths get one name, and that read-only mounts are read-only.
 func TestNamed(t *testing.T) {
 	dir := realDir(t)
 	path, link := file(t, filepath.Join(dir, "disk"), 1<<20), filepath.Join(dir, "link")

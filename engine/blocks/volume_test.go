@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
-// TestVolumes: the disk of a named volume is had by its name, as what it is, and by no path.
+// TestVolumes checks that the disk of a named volume is available by its name and kind, but not by its path.
 func TestVolumes(t *testing.T) {
 	data := realDir(t)
 	volumes := named.In(data)

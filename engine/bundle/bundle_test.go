@@ -44,7 +44,7 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// TestPlanted: the pod's user puts other things in the bundle's place.
+// TestPlanted checks that files that the pod's user puts in the bundle's place have no effect.
 func TestPlanted(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	secret := filepath.Join(outside, specFile)
@@ -73,8 +73,8 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// TestLength: a specification of the greatest length is kept whole, and a longer one is refused when it is written and when
-// it is read.
+// TestLength checks that a specification of the maximum length works, and that a longer one is refused on write and
+// on read.
 func TestLength(t *testing.T) {
 	dir := t.TempDir()
 	empty, err := json.Marshal(&specs.Spec{Hostname: "x"})

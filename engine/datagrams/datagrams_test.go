@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// echo is a guest that answers each datagram with itself, and keeps which flows there are.
+// echo is a guest that returns each datagram and keeps a list of flows.
 type echo struct {
 	mu     sync.Mutex
 	opened int
@@ -25,7 +25,7 @@ type echo struct {
 	most   int
 	ended  chan uint32
 	refuse bool
-	also   []agentv1.Datagram // that it says beside each answer
+	also   []agentv1.Datagram // additional answers
 }
 
 func (e *echo) open(context.Context) (net.Conn, error) {
@@ -79,7 +79,7 @@ func (e *echo) count() (opened, flows int) {
 	return e.opened, len(e.flows)
 }
 
-// publish has a relay publish a port of this host.
+// publish creates a relay and publishes a port of this host.
 func publish(t *testing.T, e *echo, idle time.Duration, address string) (r *Relay, at *net.UDPAddr) {
 	t.Helper()
 	r = New(e.open, slog.New(slog.NewTextHandler(t.Output(), nil)))
@@ -101,7 +101,7 @@ func more(t *testing.T, r *Relay, address string) *net.UDPAddr {
 	return at
 }
 
-// dial is a client.
+// dial returns a client.
 func dial(t *testing.T, network string, to *net.UDPAddr) *net.UDPConn {
 	t.Helper()
 	conn, err := net.DialUDP(network, nil, to)
@@ -127,8 +127,7 @@ func ask(t *testing.T, conn *net.UDPConn, question []byte) {
 	}
 }
 
-// TestRelay: datagrams of every size come and go, each client's to itself, from the address that
-// it has asked.
+// TestRelay checks that each client gets its own datagrams of all sizes, from the address to which it sent.
 func TestRelay(t *testing.T) {
 	t.Parallel()
 	e := &echo{}
@@ -146,14 +145,14 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// TestRelayOfOneKind: a socket of IPv4 alone answers from the right address as well.
+// TestRelayOfOneKind checks that an IPv4 socket answers from the right address as well.
 func TestRelayOfOneKind(t *testing.T) {
 	t.Parallel()
 	_, at := publish(t, &echo{}, time.Minute, "0.0.0.0:0")
 	ask(t, dial(t, "udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 7), Port: at.Port}), []byte("hello"))
 }
 
-// TestManyFlows: clients that never come back do not take the place of one that stays.
+// TestManyFlows checks that clients that never return do not evict an active one.
 func TestManyFlows(t *testing.T) {
 	t.Parallel()
 	e := &echo{}
@@ -173,8 +172,7 @@ func TestManyFlows(t *testing.T) {
 	}
 }
 
-// TestIdle: a flow that nobody uses ends, and another socket's with it; without any there is no
-// stream.
+// TestIdle checks that idle flows and those of a closed socket end, and the stream with the last flow.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	e := &echo{ended: make(chan uint32, 10)}
@@ -214,8 +212,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestHostileGuest: what a guest says of flows that are none reaches nobody, and one that is cut
-// off in the middle ends the stream alone.
+// TestHostileGuest checks that answers for unknown flows are dropped, and that a truncated answer ends only the
+// stream.
 func TestHostileGuest(t *testing.T) {
 	t.Parallel()
 	e := &echo{also: []agentv1.Datagram{
@@ -228,7 +226,7 @@ func TestHostileGuest(t *testing.T) {
 	}
 }
 
-// TestNoGuest: a guest that is not there costs one attempt a second, whatever clients send.
+// TestNoGuest checks that a missing guest causes at most one attempt per second.
 func TestNoGuest(t *testing.T) {
 	t.Parallel()
 	e := &echo{refuse: true}
@@ -241,7 +239,7 @@ func TestNoGuest(t *testing.T) {
 		}
 	}
 	r.Close()
-	if most := 1 + int(time.Since(begun)/retry); e.opened > most { // nobody opens any more
+	if most := 1 + int(time.Since(begun)/retry); e.opened > most { // no more attempts
 		t.Errorf("%d attempts", e.opened)
 	}
 	l, err := net.ListenUDP("udp", nil)

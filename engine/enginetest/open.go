@@ -22,13 +22,13 @@ import (
 // Busybox is the name of the image that LoadImage loads.
 const Busybox = "localhost/busybox:test"
 
-// How the VMs of Real are made.
+// The kinds of VMs for Real.
 const (
 	Clones = false
-	Forks  = true // of warm ones, as soon as there are some
+	Forks  = true // forks, once there is a parent
 )
 
-// Roots are roots whose state is a short path. They go with the test.
+// Roots returns roots with a short state path. They are removed with the test.
 func Roots(t testing.TB) dirs.Roots {
 	t.Helper()
 	root, err := os.MkdirTemp("", "bk")
@@ -44,7 +44,7 @@ func Roots(t testing.TB) dirs.Roots {
 	return r
 }
 
-// endGroups removes the host's cgroups of pods that a test has left running.
+// endGroups removes the cgroups of pods that a test has left running.
 func endGroups(t testing.TB, r dirs.Roots) {
 	t.Helper()
 	instances, err := os.ReadDir(r.State)
@@ -53,7 +53,7 @@ func endGroups(t testing.TB, r dirs.Roots) {
 	}
 	for _, i := range instances {
 		if !i.IsDir() {
-			continue // the verdict on KVM
+			continue // the result of the KVM probe
 		}
 		groups := group.Find(r, i.Name(), slog.New(slog.DiscardHandler))
 		if err := groups.Reap(context.Background(), func(string) bool { return false }); err != nil {
@@ -62,7 +62,8 @@ func endGroups(t testing.TB, r dirs.Roots) {
 	}
 }
 
-// Options are those of an engine of the instance "test" without a network, that starts nothing yet: w, or shims and VMs, are still missing.
+// Options returns options for an engine of instance "test" without a network. The caller must add a World, or shims
+// and VMs.
 func Options(t testing.TB, roots dirs.Roots) engine.Options {
 	t.Helper()
 	if err := roots.Ensure(); err != nil {
@@ -80,16 +81,15 @@ func Options(t testing.TB, roots dirs.Roots) engine.Options {
 	}
 }
 
-// In has an engine run in w.
+// In makes an engine run in w.
 func (w *World) In(o engine.Options) engine.Options {
 	o.Shims, o.Machines, o.Network = w, w.Machines(), w.Network
 	o.Shim, o.Guest = "/no/shim", guest.Bundle{Dir: "/no/guest"}
 	return o
 }
 
-// Real are the options of an engine with real VMs, Clones or Forks, that has the test
-// image, and the programs that make has put into bin/. Another engine can be opened with the same options.
-// With -short the test is skipped.
+// Real returns options for an engine with real VMs, Clones or Forks, the test image, and the programs in bin/. They
+// serve for several engines. It skips the test with -short.
 func Real(t testing.TB, forks bool) engine.Options {
 	t.Helper()
 	if testing.Short() {
@@ -106,7 +106,7 @@ func Real(t testing.TB, forks bool) engine.Options {
 	}
 	o.NoForks, o.Warm = !forks, filepath.Join(bin, "bulkhead-warm.so")
 	o.Share, o.Shim = filepath.Join(bin, "bulkhead-share"), filepath.Join(bin, "bulkhead-shim")
-	o.Users = "" // real processes have users that no other engine of the host leases
+	o.Users = "" // real processes need users that no other engine of the host leases
 	dir := os.Getenv("BULKHEAD_GUEST")
 	if dir == "" {
 		dir = filepath.Join(bin, "guest")
@@ -120,7 +120,7 @@ func Real(t testing.TB, forks bool) engine.Options {
 	return o
 }
 
-// LoadImage has a store hold the test image.
+// LoadImage loads the test image into a store.
 func LoadImage(t testing.TB, images *image.Store) {
 	t.Helper()
 	_, err := images.Load(t.Context(), "oci:"+testimage.Busybox(t), Busybox, image.PullOptions{})
@@ -129,7 +129,7 @@ func LoadImage(t testing.TB, images *image.Store) {
 	}
 }
 
-// Open opens an engine that is closed with the test.
+// Open opens an engine and closes it with the test.
 func Open(t testing.TB, o engine.Options) *engine.Engine {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -146,8 +146,7 @@ func Open(t testing.TB, o engine.Options) *engine.Engine {
 	return e
 }
 
-// NothingLeft fails the test for anything that an engine without pods still has on
-// disk.
+// NothingLeft fails the test if an engine without pods has left files.
 func NothingLeft(t testing.TB, o engine.Options) {
 	t.Helper()
 	state := o.Roots.Instance(o.Instance)

@@ -13,10 +13,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// ParentsDisk is how the disks of the World's forks begin.
+// ParentsDisk is the beginning of the disks of the World's forks.
 const ParentsDisk = "a parent's"
 
-// Parents fork VMs of no kind. Their calls are Fork, Want, Ready and FailedFork.
+// Parents returns fake parents. Their calls are Fork, Want, Ready and FailedFork.
 func (w *World) Parents(t testing.TB) engine.Parents {
 	t.Helper()
 	disk := filepath.Join(t.TempDir(), "disk")

@@ -1,5 +1,5 @@
-// Package enginetest opens engines for tests: over a World in memory, in which any
-// call can be made to fail or to wait, or over real shims and VMs.
+// Package enginetest opens engines for tests, either over a World in memory or over real shims and VMs. Tests can
+// make any call of a World fail or wait.
 package enginetest
 
 import (
@@ -33,11 +33,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// ErrInjected is for calls that are to fail.
+// ErrInjected is an error for calls that must fail.
 var ErrInjected = errors.New("injected")
 
-// World is the outside of an engine, in memory, in which any call can be made
-// to fail or to wait.
+// World is an in-memory fake of an engine's environment. Tests can make any call fail or wait.
 type World struct {
 	mu       sync.Mutex
 	shims    map[string]*Shim // by state directory
@@ -49,11 +48,11 @@ type World struct {
 	calls    []string
 	// Streams answers a shim's Open.
 	Streams func(*shimv1.OpenRequest) (token string, err error)
-	// Exec, if set, sees each process that a shim is asked to register.
+	// Exec, if set, receives each request for an exec process.
 	Exec func(*taskv3.ExecProcessRequest)
 }
 
-// New is a World in which every call succeeds.
+// New returns a World without failures.
 func New() *World {
 	return &World{
 		shims:    map[string]*Shim{},
@@ -64,7 +63,7 @@ func New() *World {
 	}
 }
 
-// call is made by every fake at its beginning.
+// call is called first by every fake.
 func (w *World) call(ctx context.Context, name string) error {
 	w.mu.Lock()
 	w.calls = append(w.calls, name)
@@ -84,7 +83,7 @@ func (w *World) call(ctx context.Context, name string) error {
 	return err
 }
 
-// Shim is a shim and its machine.
+// Shim is a fake shim with its VM.
 type Shim struct {
 	w          *World
 	dir        string
@@ -98,7 +97,7 @@ type Shim struct {
 	config     []byte // of the pod, in JSON
 }
 
-// The three services of a fake shim. A method that is not here panics.
+// The three services of a fake shim. Other methods panic.
 type (
 	podService struct {
 		*Shim
@@ -128,7 +127,7 @@ func (w *World) Start(ctx context.Context, o shim.Options) (*link.Conn, error) {
 		return nil, err
 	}
 	if o.Copy != nil {
-		_, _ = o.Copy(ctx, filepath.Join(o.StateDir, layout.VM)) // the shim clones where it fails
+		_, _ = o.Copy(ctx, filepath.Join(o.StateDir, layout.VM)) // if it fails, the shim clones
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,7 +151,7 @@ func (w *World) Connect(_ context.Context, dir string) (*link.Conn, error) {
 	return f.conn(), nil
 }
 
-// Adopt takes over what a killed shim left.
+// Adopt implements link.Shims. It takes over the VM of a killed shim.
 func (w *World) Adopt(ctx context.Context, o shim.Options) (*link.Conn, error) {
 	if err := w.call(ctx, "Adopt"); err != nil {
 		return nil, err
@@ -202,7 +201,7 @@ func (f *Shim) conn() *link.Conn {
 	}
 }
 
-// change wakes who follows the events.
+// change changes the state and notifies readers of events.
 func (f *Shim) change(do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -211,10 +210,10 @@ func (f *Shim) change(do func()) {
 	f.changed = make(chan struct{})
 }
 
-// Die ends the shim, and not its VM.
+// Die ends the shim but not its VM.
 func (f *Shim) Die() { f.change(func() { close(f.done) }) }
 
-// Config is the configuration that the pod was made with, in JSON.
+// Config returns the pod's configuration in JSON.
 func (f *Shim) Config() []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -282,10 +281,10 @@ func (f taskService) Start(ctx context.Context, r *taskv3.StartRequest) (*taskv3
 	return &taskv3.StartResponse{}, nil
 }
 
-// EndVM has the VM end, as if by itself.
+// EndVM ends the VM as if by itself.
 func (f *Shim) EndVM(reason string) { f.change(func() { f.state, f.reason = "stopped", reason }) }
 
-// Done is closed when the shim has died.
+// Done returns a channel that is closed when the shim has died.
 func (f *Shim) Done() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -300,7 +299,7 @@ func (f *Shim) Exit(id string, exitCode uint32, reason string) {
 	})
 }
 
-// Kill ends a container with 128+n, unless it is told to ignore the signal.
+// Kill ends a container with exit code 128+n, unless its call fails and the signal is not SIGKILL.
 func (f taskService) Kill(ctx context.Context, r *taskv3.KillRequest) (*emptypb.Empty, error) {
 	if err := f.w.call(ctx, "Kill"); err != nil && r.Signal != uint32(unix.SIGKILL) {
 		return &emptypb.Empty{}, nil
@@ -379,7 +378,7 @@ func (f extService) Events(ctx context.Context, _ *shimv1.EventsRequest) (shimv1
 	return &events{ctx: ctx, f: f.Shim}, nil
 }
 
-// events has an event for every change.
+// events sends an event for every change.
 type events struct {
 	ttrpc.ClientStream
 	ctx  context.Context
@@ -411,7 +410,7 @@ func (e *events) Recv() (*shimv1.Event, error) {
 	return &shimv1.Event{Topic: "/tasks/any"}, nil
 }
 
-// Kind, Attach, Detach: the world is a network too.
+// fakeNet is the World's network.
 type fakeNet struct {
 	network.None
 	w *World
@@ -443,7 +442,7 @@ func (n fakeNet) Detach(ctx context.Context, id string) error {
 	return nil
 }
 
-// source has any machine at once.
+// source is the World's machines.Source.
 type source struct{ w *World }
 
 func (m source) Accel(ctx context.Context, _ hypervisor.Accel) (hypervisor.Accel, string, error) {
@@ -470,7 +469,7 @@ func (m source) End(_ context.Context, dir string) error {
 func (m source) Reap(context.Context) error { return nil }
 func (m source) Close() error               { return nil }
 
-// Clean fails the test for anything that lives on outside the engine.
+// Clean fails the test if shims or networks are left.
 func (w *World) Clean(t testing.TB) {
 	t.Helper()
 	w.mu.Lock()
@@ -480,14 +479,14 @@ func (w *World) Clean(t testing.TB) {
 	}
 }
 
-// Networks counts the networks that pods are attached to.
+// Networks returns the number of attached networks.
 func (w *World) Networks() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.attached)
 }
 
-// Fail has the calls of a name fail, or succeed again.
+// Fail makes calls by name fail with err, or succeed if err is nil.
 func (w *World) Fail(name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -498,14 +497,14 @@ func (n fakeNet) Release(ctx context.Context) error { return n.w.call(ctx, "Rele
 
 func (n fakeNet) Close() {}
 
-// Once has the next call of a name fail.
+// Once makes the next call by name fail.
 func (w *World) Once(name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.once[name] = err
 }
 
-// Block has the calls of a name wait until the returned function is called, once.
+// Block makes calls by name wait until the caller calls release, once.
 func (w *World) Block(name string) (release func()) {
 	gate := make(chan struct{})
 	w.mu.Lock()
@@ -514,52 +513,52 @@ func (w *World) Block(name string) (release func()) {
 	return func() { close(gate) }
 }
 
-// Calls are the names of all calls so far.
+// Calls returns the names of all calls so far.
 func (w *World) Calls() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.calls)
 }
 
-// Forget forgets the calls so far.
+// Forget clears the list of calls.
 func (w *World) Forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls = nil
 }
 
-// Starts counts the shims that have been started.
+// Starts returns the number of started shims.
 func (w *World) Starts() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.starts
 }
 
-// Shim is the one that serves a pod's state directory.
+// Shim returns the shim of a pod's state directory.
 func (w *World) Shim(dir string) *Shim {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.shims[dir]
 }
 
-// Reboot takes all shims and VMs.
+// Reboot removes all shims and VMs.
 func (w *World) Reboot() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.shims)
 }
 
-// List, Remove: there are no templates on disk.
+// There are no templates on disk.
 func (m source) List(context.Context) ([]machines.Saved, error) { return nil, nil }
 func (m source) Remove(context.Context, string) error           { return nil }
 
-// Machines are the World's VMs, Network its network.
+// Machines returns the World's fake VMs.
 func (w *World) Machines() machines.Source { return source{w} }
 
-// Network is the World's, for any kind.
+// Network returns the World's network for any kind.
 func (w *World) Network(network.Kind) (network.Provider, error) { return fakeNet{w: w}, nil }
 
-// Update records what it was asked for.
+// Update records the request as a call.
 func (f taskService) Update(ctx context.Context, r *taskv3.UpdateTaskRequest) (*emptypb.Empty, error) {
 	name := fmt.Sprintf("Update %s %s %s", r.ID, r.Annotations[layout.MemoryAnnotation], r.Resources.GetValue())
 	if err := f.w.call(ctx, name); err != nil {

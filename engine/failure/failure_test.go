@@ -13,12 +13,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/image"
 )
 
-// detailed is an error that has more to say than its line.
+// detailed is an error with more than one line.
 type detailed struct{ error }
 
 func (detailed) Detail() string { return "the driver's last lines" }
 
-// TestErrors: an error has one line, the code of its cause, and the cause itself.
+// TestErrors checks that an error has one line, the code of its cause, and the cause itself.
 func TestErrors(t *testing.T) {
 	plain, remote := errors.New("broken"), status.Error(codes.Unavailable, "the shim is gone")
 	for _, tc := range []struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestConverters: the first converter makes the group, the last removes it, and it is on record in between.
+// TestConverters checks that the cgroup exists and is journalled from the first to the last converter.
 func TestConverters(t *testing.T) {
 	g, log := onHost(t)
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -50,7 +50,8 @@ func TestConverters(t *testing.T) {
 	}
 }
 
-// TestConvertersOfAKilledEngine: the next engine ends what is in the group, wherever it has its own groups.
+// TestConvertersOfAKilledEngine checks that the next engine ends the remaining cgroup, even if its own cgroups lie
+// elsewhere.
 func TestConvertersOfAKilledEngine(t *testing.T) {
 	g, log := onHost(t)
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -72,7 +73,7 @@ func TestConvertersOfAKilledEngine(t *testing.T) {
 	}
 }
 
-// TestConvertersWithoutAGroup: converters go on without it, and the log says so once.
+// TestConvertersWithoutAGroup checks that converters run without a cgroup, and that the log says so once.
 func TestConvertersWithoutAGroup(t *testing.T) {
 	g, log := onHost(t)
 	for name, without := range map[string]*Groups{

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/journal"
 )
 
-// TestAtLeast: a pod's overhead is no less than what its VM takes.
+// TestAtLeast checks that a pod's overhead is at least the VM's own.
 func TestAtLeast(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -31,8 +31,8 @@ func TestAtLeast(t *testing.T) {
 	}
 }
 
-// TestHoldCPU: a running pod's group has the pod's quota and its VM's own part of the
-// period; without both there is no limit.
+// TestHoldCPU checks that a running pod's quota includes the VM's overhead, and that there is no limit without a
+// quota or a period.
 func TestHoldCPU(t *testing.T) {
 	for _, tc := range []struct{ quota, period, want int64 }{
 		{quota: 50_000, period: 100_000, want: 75_000}, {quota: 1, period: 4, want: 2},
@@ -49,8 +49,7 @@ func TestHoldCPU(t *testing.T) {
 	}
 }
 
-// TestWithoutAGroup: a pod of a host without cgroups is limited by nothing, and its
-// processes start as they would; the record says why.
+// TestWithoutAGroup checks that pods run without limits on a host without cgroups, and that their records say why.
 func TestWithoutAGroup(t *testing.T) {
 	g, r := New(&hostcgroup.Host{}, t.TempDir(), slog.Default()), &store.Pod{ID: "x"}
 	if err := g.Make(t.Context(), journal.At(t.TempDir()), r, 0); err != nil || len(r.Cgroup.Dirs) != 0 {
@@ -66,8 +65,7 @@ func TestWithoutAGroup(t *testing.T) {
 	}
 }
 
-// TestEnd: a group of which nothing is left is ended, and an entry that is none of this
-// package's is an error.
+// TestEnd checks that an empty cgroup can be ended, and that a foreign journal entry is an error.
 func TestEnd(t *testing.T) {
 	gone := filepath.Join(t.TempDir(), "gone")
 	if err := End(t.Context(), json.RawMessage(fmt.Sprintf(`{"dirs":[%q]}`, gone))); err != nil {
@@ -78,8 +76,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestStartingWeighsLess: a VM that is being started gives way to running pods,
-// and no longer when it runs.
+// TestStartingWeighsLess checks that a VM has a low weight only during its start.
 func TestStartingWeighsLess(t *testing.T) {
 	l := MemoryLimits(512, store.Overhead{})
 	if l.Weight <= 0 || l.Weight >= 100 {

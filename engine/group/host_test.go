@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/journal"
 )
 
-// onHost are groups of the test's own on this host, and what they log.
+// onHost returns groups of the test's own on this host, and their log.
 func onHost(t *testing.T) (*Groups, *strings.Builder) {
 	t.Helper()
 	var log strings.Builder
@@ -42,7 +42,7 @@ func onHost(t *testing.T) (*Groups, *strings.Builder) {
 	return g, &log
 }
 
-// exist tells how many of the directories there are.
+// exist counts the existing directories.
 func exist(dirs []string) (n int) {
 	for _, dir := range dirs {
 		if _, err := os.Stat(dir); err == nil {
@@ -52,8 +52,7 @@ func exist(dirs []string) (n int) {
 	return n
 }
 
-// TestLifeOfAGroup: a pod's processes are born in its group, which is journalled, and
-// end with it.
+// TestLifeOfAGroup checks that a pod's processes start in its cgroup, which is journalled, and end with it.
 func TestLifeOfAGroup(t *testing.T) {
 	g, log := onHost(t)
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -108,7 +107,7 @@ func TestLifeOfAGroup(t *testing.T) {
 	}
 }
 
-// output is what the pod's process tells of its group.
+// output returns the report of the pod's process about its cgroup.
 func output(r *store.Pod, start func(*exec.Cmd) error) (string, error) {
 	var out strings.Builder
 	cmd := exec.Command("cat", "/proc/self/cgroup")
@@ -120,8 +119,8 @@ func output(r *store.Pod, start func(*exec.Cmd) error) (string, error) {
 	return out.String(), err
 }
 
-// TestNotMade: a pod whose group cannot be made goes on without it, but for a group that
-// the journal does not know.
+// TestNotMade checks that a pod runs without a cgroup that cannot be created, but not with one that the journal
+// cannot record.
 func TestNotMade(t *testing.T) {
 	g, log := onHost(t)
 	ctx := testdeadline.Context(t, time.Second)
@@ -144,7 +143,7 @@ func TestNotMade(t *testing.T) {
 	}
 }
 
-// TestNotLimited: limits that the kernel refuses are not recorded, but that it did is.
+// TestNotLimited checks that limits that the kernel refuses are not recorded, except for the note.
 func TestNotLimited(t *testing.T) {
 	g, log := onHost(t)
 	r := &store.Pod{ID: "x"}
@@ -152,13 +151,13 @@ func TestNotLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := r.Cgroup.Limits
-	g.HoldCPU(r, 1, 1, store.Overhead{}) // of a microsecond: no kernel counts that
+	g.HoldCPU(r, 1, 1, store.Overhead{}) // of a microsecond: too small for the kernel
 	if r.Cgroup.Limits != before || !strings.Contains(r.Cgroup.Note, "limit a cgroup") || !strings.Contains(log.String(), "pod=x") {
 		t.Errorf("%+v, and the log says %s", r.Cgroup, log)
 	}
 }
 
-// TestAnothersGroup: a group that lies where this host has none is not made again.
+// TestAnothersGroup checks that a cgroup of another hierarchy is not created again.
 func TestAnothersGroup(t *testing.T) {
 	g, _ := onHost(t)
 	r := &store.Pod{ID: "x"}
@@ -169,7 +168,7 @@ func TestAnothersGroup(t *testing.T) {
 	}
 }
 
-// TestReap: groups of no pod end, with the directory around them when they were the last.
+// TestReap checks that cgroups without a pod end, and the directory around them with the last one.
 func TestReap(t *testing.T) {
 	g, _ := onHost(t)
 	ctx := testdeadline.Context(t, time.Second)
@@ -197,7 +196,7 @@ func TestReap(t *testing.T) {
 	}
 }
 
-// TestPlaces: engines of other directories or instances have groups of their own.
+// TestPlaces checks that engines with other directories or instances have their own cgroups.
 func TestPlaces(t *testing.T) {
 	seen := map[string]bool{}
 	for _, place := range []struct {
@@ -218,8 +217,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestBelow: a pod's group is in the one that its client names, if that can hold it, and
-// leaves nothing there.
+// TestBelow checks that a pod's cgroup lies in the requested parent if that has room, and leaves nothing there.
 func TestBelow(t *testing.T) {
 	g, log := onHost(t)
 	ctx := testdeadline.Context(t, 5*time.Second)

@@ -8,13 +8,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// TestHostname: a hostname is one that the kernel takes, and one that was cut
-// ends in a letter or digit.
+// TestHostname checks that a hostname fits the kernel's limit, and that a shortened one ends in a letter or digit.
 func TestHostname(t *testing.T) {
 	long := strings.Repeat("x", 63)
 	for _, tc := range []struct{ name, pod, want string }{
 		{"host", "pod", "host"}, {"", "pod", "pod"}, {long, "pod", long}, {long + "y", "pod", long}, {"", long + "y", long},
-		{long[1:] + "-", "pod", long[1:] + "-"}, // it fits, and is the user's
+		{long[1:] + "-", "pod", long[1:] + "-"}, // it fits, so it stays
 		{strings.Repeat("x", 61) + "-.tail", "pod", strings.Repeat("x", 61)},
 	} {
 		if got := guestfiles.Hostname(tc.name, tc.pod); got != tc.want {
@@ -23,7 +22,7 @@ func TestHostname(t *testing.T) {
 	}
 }
 
-// TestHosts: the pod's own name leads to its addresses, or to itself when it has none.
+// TestHosts checks that the pod's name resolves to its addresses, or to the loopback without any.
 func TestHosts(t *testing.T) {
 	const local = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
 	if got := guestfiles.Hosts("web", nil); got != local+"127.0.0.1\tweb\n" {
@@ -47,7 +46,7 @@ func TestResolv(t *testing.T) {
 	}
 }
 
-// TestMAC: the address is made of the id, and no vendor's and no group's.
+// TestMAC checks that the address comes from the id, and is locally administered and unicast.
 func TestMAC(t *testing.T) {
 	for id, want := range map[string]string{
 		"0123456789abcdef": "02:01:23:45:67:89", "ffffffffff": "02:ff:ff:ff:ff:ff", "no number": "02:00:00:00:00:00",

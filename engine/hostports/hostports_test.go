@@ -18,10 +18,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// fake is a pod whose guest tells of one list after the other.
+// fake is a pod with a scripted list of ports.
 type fake struct {
 	lists     [][]Port
-	known     [][]Port // that it was asked with
+	known     [][]Port // arguments of its calls
 	ports     []store.Port
 	calls     []string
 	unpublish error
@@ -62,7 +62,7 @@ func (f *fake) Unpublish(_ context.Context, p store.Port) error {
 	return f.unpublish
 }
 
-// free are ports of this host that nobody has.
+// free returns unused ports of this host.
 func free(t *testing.T, n int) (out []int) {
 	t.Helper()
 	for range n {
@@ -107,8 +107,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestGoesOn: another engine asks with what is published, and ends what is not listened on
-// any more.
+// TestGoesOn checks that another engine continues with the published ports, and ends those that are not in use any
+// more.
 func TestGoesOn(t *testing.T) {
 	t.Parallel()
 	f := &fake{ports: []store.Port{
@@ -125,7 +125,7 @@ func TestGoesOn(t *testing.T) {
 	}
 }
 
-// TestMany: a guest that tells of all ports gets some.
+// TestMany checks that the number of a guest's ports is bounded.
 func TestMany(t *testing.T) {
 	t.Parallel()
 	var all []Port
@@ -142,7 +142,7 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// TestPace: a guest that tells of other ports without an end is asked no faster than the pace.
+// TestPace checks that a guest with endless changes is asked no faster than the pace.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 )
 
-// liar is a shim that says anything.
+// liar is a shim with arbitrary answers.
 type liar struct {
 	shimv1.ExtensionClient
 	text string
@@ -37,7 +37,7 @@ func (l liar) Stats(context.Context, *shimv1.StatsRequest) (*shimv1.StatsRespons
 	return &shimv1.StatsResponse{Containers: []*shimv1.ContainerStats{{At: l.at}}}, nil
 }
 
-// TestBorder: whatever a shim says can be printed and written down.
+// TestBorder checks that a shim's answers are printable and within bounds.
 func TestBorder(t *testing.T) {
 	for _, hostile := range []string{"", "ok", "\x1b]0;owned\x07\x1b[2J", "\u009b31m", strings.Repeat("é", 4096), "a\nb\r\nc", "\xff\xfe"} {
 		for _, at := range []*timestamppb.Timestamp{
@@ -77,7 +77,7 @@ func TestBorder(t *testing.T) {
 			}
 		}
 	}
-	for _, at := range []time.Time{time.Unix(0, 0), time.Now().Add(maxAhead / 2)} { // the least, and a clock that is fast
+	for _, at := range []time.Time{time.Unix(0, 0), time.Now().Add(maxAhead / 2)} { // the minimum, and a clock that is fast
 		if got := when(timestamppb.New(at), time.Now()); !got.AsTime().Equal(at) {
 			t.Errorf("%v became %v", at, got.AsTime())
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
-// TestMemoryOfMachines: a pod boots with the class below its size and can grow to 4 GiB, or
-// to the host's memory if it is larger, in whole steps; a small host bounds both.
+// TestMemoryOfMachines checks the memory of a pod's VM. It boots with the class below the pod's size and can grow
+// to 4 GiB, or to the host's memory for a larger pod. A small host bounds both.
 func TestMemoryOfMachines(t *testing.T) {
 	const step = sizing.MemoryAlign
 	for _, tc := range []struct{ pod, common, host, boot, most int }{

@@ -21,7 +21,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// empty makes an empty file.
+// empty creates an empty file.
 func empty(t *testing.T, path string) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -33,11 +33,11 @@ func empty(t *testing.T, path string) string {
 	return path
 }
 
-// TestOpen: without QEMU, or without room for its sockets, there are no templates.
+// TestOpen checks that Open fails without QEMU, or if the directory for sockets cannot be created.
 func TestOpen(t *testing.T) {
 	for name, tc := range map[string]struct {
 		qemu  string
-		spoil string // a file of this name in the state is in the way
+		spoil string // a file with this name blocks a directory of the state
 		want  string
 	}{
 		"all is there": {qemu: "true"},
@@ -71,7 +71,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestAccel: who does not get KVM although it may be had is told why.
+// TestAccel checks that the note says why KVM is not used.
 func TestAccel(t *testing.T) {
 	device := empty(t, filepath.Join(t.TempDir(), "kvm"))
 	for _, tc := range []struct {
@@ -108,7 +108,7 @@ func TestAccel(t *testing.T) {
 	}
 }
 
-// failing is a driver whose VMs do not come to be, for a reason that is not KVM's.
+// failing is a driver with VMs that fail for a reason other than KVM.
 type failing struct {
 	hypervisorfake.Driver
 	boots int
@@ -119,7 +119,7 @@ func (d *failing) Boot(context.Context, hypervisor.VMConfig, hypervisor.Files, h
 	return nil, unix.EAGAIN
 }
 
-// TestAccelUndecided: a probe that could not tell is not made again for each pod, but for one that demands KVM.
+// TestAccelUndecided checks that an inconclusive probe is repeated only for a pod that demands KVM.
 func TestAccelUndecided(t *testing.T) {
 	var log strings.Builder
 	h, m := fakeTemplates(t, &log)
@@ -135,7 +135,7 @@ func TestAccelUndecided(t *testing.T) {
 	}
 }
 
-// ending tells which directories' machines were ended.
+// ending records the directories of ended VMs.
 type ending struct {
 	hypervisorfake.Driver
 	ended []string
@@ -146,7 +146,7 @@ func (d *ending) End(_ context.Context, dir string) error {
 	return hypervisor.ErrGone
 }
 
-// TestEnd: where there is no directory there is no machine to look for.
+// TestEnd checks that the driver is not called without a directory.
 func TestEnd(t *testing.T) {
 	var d ending
 	h, dir := &Templates{driver: &d}, t.TempDir()

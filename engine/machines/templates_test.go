@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// fakeTemplates are those of VMs without a guest.
+// fakeTemplates returns templates of VMs without a guest.
 func fakeTemplates(t *testing.T, log *strings.Builder) (*Templates, hypervisor.VMConfig) {
 	t.Helper()
 	state, err := os.MkdirTemp("", "m") // short, for sockets
@@ -46,8 +46,8 @@ func fakeTemplates(t *testing.T, log *strings.Builder) (*Templates, hypervisor.V
 	return h, hypervisor.VMConfig{Kernel: kernel, Accel: hypervisor.TCG, VCPUs: 1, Memory: 128, Network: hypervisor.NetworkNone}
 }
 
-// TestCondemned: two clones in a row that fail condemn their template, and the
-// next one is built. A clone that answers in between clears it.
+// TestCondemned checks that two failed clones in a row condemn their template, and that the next one is built. A
+// successful clone in between resets the count.
 func TestCondemned(t *testing.T) {
 	var log strings.Builder
 	h, m := fakeTemplates(t, &log)
@@ -94,8 +94,7 @@ func TestCondemned(t *testing.T) {
 	}
 }
 
-// TestCondemnedInVain: that the store does not condemn a template is logged, and not that
-// it did.
+// TestCondemnedInVain checks that a failure to condemn a template is logged as such.
 func TestCondemnedInVain(t *testing.T) {
 	var log strings.Builder
 	h, m := fakeTemplates(t, &log)
@@ -104,15 +103,15 @@ func TestCondemnedInVain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range mostFailures {
-		h.Failed(t.Context(), m, got.Key, errors.New("silent")) // without a deadline the store waits for nobody
+		h.Failed(t.Context(), m, got.Key, errors.New("silent")) // without a deadline the store does not wait
 	}
 	if said := log.String(); !strings.Contains(said, "condemn a template") || strings.Contains(said, "template condemned") {
 		t.Errorf("the log says %s", said)
 	}
 }
 
-// TestMemoryIsGivenBack: the memory of a template that is condemned or removed goes with
-// the last start that has it, that of another one stays.
+// TestMemoryIsGivenBack checks that the memory of a removed template is released with its last user, and that
+// another template stays.
 func TestMemoryIsGivenBack(t *testing.T) {
 	for name, remove := range map[string]func(context.Context, *Templates, hypervisor.VMConfig, string) error{
 		"condemned": func(ctx context.Context, h *Templates, m hypervisor.VMConfig, key string) error {
@@ -186,7 +185,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestRemovedInVain: a template that could not be removed goes on to be cloned.
+// TestRemovedInVain checks that clones still use a template that could not be removed.
 func TestRemovedInVain(t *testing.T) {
 	var log strings.Builder
 	h, m := fakeTemplates(t, &log)
@@ -202,8 +201,7 @@ func TestRemovedInVain(t *testing.T) {
 	}
 }
 
-// TestBuildingIsTold: that a template is missing is told before it is built, and not of one
-// that is there.
+// TestBuildingIsTold checks that building is called only for a missing template, before it is built.
 func TestBuildingIsTold(t *testing.T) {
 	var log strings.Builder
 	h, m := fakeTemplates(t, &log)
@@ -214,7 +212,7 @@ func TestBuildingIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		got.Release()
-		if err := h.Close(); err != nil { // as a later engine finds it
+		if err := h.Close(); err != nil { // like a later engine
 			t.Fatal(err)
 		}
 		if built := strings.Count(log.String(), "template built"); told != 1 || built != 1 {
@@ -227,7 +225,7 @@ func TestBuildingIsTold(t *testing.T) {
 	}
 }
 
-// TestOldTemplates: a template is old when no VM will be cloned from it any more.
+// TestOldTemplates checks that a template is old when VMs can no longer be cloned from it.
 func TestOldTemplates(t *testing.T) {
 	var log strings.Builder
 	h, m := fakeTemplates(t, &log)
@@ -253,8 +251,7 @@ func TestOldTemplates(t *testing.T) {
 	old("of no kernel", true)
 }
 
-// TestPatience: what a clone is given follows what clones needed, within bounds,
-// and is more after a failure.
+// TestPatience checks that patience follows the measured times within bounds, and doubles after a failure.
 func TestPatience(t *testing.T) {
 	var log strings.Builder
 	h, m := fakeTemplates(t, &log)
@@ -268,7 +265,7 @@ func TestPatience(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	// How much within the bounds is a matter of what else the machine does.
+	// The value within the bounds depends on the load of the host.
 	if quick := patience(); quick < leastPatience || quick > mostPatience {
 		t.Errorf("%v after a proof that took nothing", quick)
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestGive: all of a volume becomes the group's, and nothing that a link in it leads to.
+// TestGive checks that Give changes the group of all files in a volume, and follows no link.
 func TestGive(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Log("not looked at: an ordinary user gives nothing away")
@@ -48,7 +48,7 @@ func TestGive(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	// A file that nobody may change keeps no pod from its volume.
+	// A file that cannot be changed does not prevent the use of the volume.
 	kept, err := os.Open(filepath.Join(at, "d/f"))
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deep makes a tree of so many levels in a directory, each with a file.
+// deep creates a tree with so many levels, each with a file.
 func deep(t *testing.T, at string, levels int) {
 	t.Helper()
 	dir, err := unix.Open(at, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -33,7 +33,7 @@ func deep(t *testing.T, at string, levels int) {
 	unix.Close(dir)
 }
 
-// fewDescriptors leaves the process as many descriptors as given until the test ends.
+// fewDescriptors limits the process to so many more descriptors until the test ends.
 func fewDescriptors(t *testing.T, left uint64) {
 	t.Helper()
 	open, err := os.ReadDir("/proc/self/fd")
@@ -54,7 +54,7 @@ func fewDescriptors(t *testing.T, left uint64) {
 	})
 }
 
-// allocated is what f allocates, in bytes.
+// allocated returns the bytes that f allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -63,8 +63,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestDeep: a volume in which a pod has made directories without end costs its host neither memory nor
-// descriptors: it is measured, given, removed and reaped.
+// TestDeep checks that the work on deeply nested directories of a pod needs little memory and few descriptors.
 func TestDeep(t *testing.T) {
 	const levels = 1500
 	s := In(t.TempDir())
@@ -102,7 +101,7 @@ func TestDeep(t *testing.T) {
 	alone(t, s)
 }
 
-// TestGiveSetID: no file has set-id bits of the directory's for which a pod swaps it meanwhile.
+// TestGiveSetID checks that no file gets a directory's set-id bits if a pod swaps them during Give.
 func TestGiveSetID(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Log("not looked at: an ordinary user gives nothing away")

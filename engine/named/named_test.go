@@ -70,7 +70,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// alone checks that there is nothing but those volumes.
+// alone checks that the store contains only those volumes.
 func alone(t *testing.T, s *Store, volumes ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(s.dir)
@@ -111,7 +111,7 @@ func TestCreateRefuses(t *testing.T) {
 	alone(t, s, "x")
 }
 
-// TestTogether: those who make and remove a volume at once see it whole or not at all.
+// TestTogether checks that concurrent Create and Remove see a volume completely or not at all.
 func TestTogether(t *testing.T) {
 	data := t.TempDir()
 	var wg sync.WaitGroup
@@ -148,8 +148,8 @@ func TestTogether(t *testing.T) {
 	alone(t, In(data))
 }
 
-// TestCrash: what a process leaves that is killed between two steps is the whole volume or
-// none, and goes.
+// TestCrash checks that a process killed between two steps leaves a complete volume or none, and that Reap removes
+// the rest.
 func TestCrash(t *testing.T) {
 	s := In(t.TempDir())
 	if _, err := s.Create(t.Context(), Volume{Name: "other", Kind: Shared}); err != nil {
@@ -165,7 +165,7 @@ func TestCrash(t *testing.T) {
 		if all, err := s.List(); err != nil || len(all) != 1 {
 			t.Errorf("%s: %+v, %v", name, all, err)
 		}
-		if strings.HasPrefix(left, makingDir) { // the next one begins anew
+		if strings.HasPrefix(left, makingDir) { // the next one starts again
 			if _, err := s.Create(t.Context(), Volume{Name: "data", Kind: Shared}); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -180,7 +180,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestDamaged: a volume that cannot be read is listed, used by nobody, and can be removed.
+// TestDamaged checks that an unreadable volume is listed, cannot be used, and can be removed.
 func TestDamaged(t *testing.T) {
 	s := In(t.TempDir())
 	for name, damage := range map[string]func(dir string) error{
@@ -235,7 +235,7 @@ func TestGrow(t *testing.T) {
 	}
 }
 
-// TestInUse: a disk that a machine has is neither removed nor grown.
+// TestInUse checks that a disk that a VM has can be neither removed nor grown.
 func TestInUse(t *testing.T) {
 	s := In(t.TempDir())
 	if _, err := s.Create(t.Context(), Volume{Name: "data", Kind: Disk, Bytes: 1}); err != nil {
@@ -260,7 +260,7 @@ func TestInUse(t *testing.T) {
 	}
 }
 
-// TestUsedIsConfined: a link that a pod has put into its volume is not followed.
+// TestUsedIsConfined checks that Used follows no link of a pod.
 func TestUsedIsConfined(t *testing.T) {
 	s := In(t.TempDir())
 	v, err := s.Create(t.Context(), Volume{Name: "data", Kind: Shared})
@@ -285,7 +285,7 @@ func TestUsedIsConfined(t *testing.T) {
 	}
 }
 
-// remove removes a volume with all that is in it.
+// remove removes a volume with its content.
 func remove(t *testing.T, s *Store, name string) error {
 	t.Helper()
 	rest, err := s.Remove(t.Context(), name)

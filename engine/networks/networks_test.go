@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/network/cni"
 )
 
-// Each kind of network has a device, and a VM tells which it was asked for with.
+// Each kind of network has a device, and a VM's device shows its kind.
 func TestNetworkDevices(t *testing.T) {
 	for kind, want := range map[network.Kind]network.Kind{
 		network.KindNone: network.KindNone, network.KindUser: network.KindUser,
@@ -31,7 +31,7 @@ func TestNetworkDevices(t *testing.T) {
 	}
 }
 
-// reduced is a network that is, or is not, a reduced form of what was asked for.
+// reduced is a network that may be a reduced form of the requested kind.
 type reduced struct {
 	network.None
 	kind          network.Kind
@@ -45,8 +45,8 @@ func (r *reduced) Release(context.Context) error {
 	return nil
 }
 
-// TestGetProbesAgain: a kind's network is opened once; a reduced one is tried again after a
-// minute, and what it is replaced by is closed and released beside it.
+// TestGetProbesAgain checks that a kind's network is opened once, and that a reduced one is retried after a minute.
+// Replaced networks are closed and released too.
 func TestGetProbesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var opened []*reduced
@@ -88,7 +88,7 @@ func TestGetProbesAgain(t *testing.T) {
 	})
 }
 
-// TestOwn: an instance opens the kinds that it has, each as itself.
+// TestOwn checks that an instance opens the kinds that it has.
 func TestOwn(t *testing.T) {
 	open := Own(t.TempDir(), nil)
 	if p, err := open(network.KindNone); err != nil || p != (network.None{}) {

@@ -22,37 +22,37 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// making is how long the fake's parents take to be made.
+// making is the time for starting a fake parent.
 const making = 2 * time.Second
 
 var errFake = errors.New("injected")
 
-// host makes parents that are no VMs.
+// host creates fake parents.
 type host struct {
 	t *testing.T
 	*Parents
 	template *os.File
-	key      Key // what the methods of host ask for
+	key      Key // used by the methods of host
 	tally    *measuretest.Tally
 
 	mu      sync.Mutex
-	fail    error // of making, from now on
+	fail    error // of starts from now on
 	made    []*fakeParent
-	ends    map[int]chan unix.WaitStatus // of the children
+	ends    map[int]chan unix.WaitStatus // by child
 	lastPID int
 }
 
-// fakeParent is a process that is none.
+// fakeParent is a fake process.
 type fakeParent struct {
 	h     *host
 	forks int
-	err   error         // of forks, from now on
-	block chan struct{} // holds forks up, if it is there
+	err   error         // of forks from now on
+	block chan struct{} // blocks forks, if set
 	done  chan struct{}
 	once  sync.Once
 }
 
-// in runs a test in a bubble, with a host of which nothing may be left at its end.
+// in runs a test in a bubble, with a host that must be clean at the end.
 func in(t *testing.T, test func(t *testing.T, h *host)) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "warm")
@@ -74,7 +74,7 @@ func in(t *testing.T, test func(t *testing.T, h *host)) {
 				}
 			}
 			for _, end := range h.ends {
-				close(end) // the bubble waits for who waits for them
+				close(end) // the bubble waits for all waiting goroutines
 			}
 		}()
 		test(t, h)
@@ -106,7 +106,7 @@ func (h *host) reap(pid int) (unix.WaitStatus, error) {
 	return <-end, nil
 }
 
-// child ends a child, with a wait status.
+// child ends a child with a wait status.
 func (h *host) child(pid int, status unix.WaitStatus) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,10 +155,10 @@ func (f *fakeParent) alive() bool {
 
 var emulated = Key{Machine: hypervisor.VMConfig{Accel: hypervisor.TCG, VCPUs: 1}}
 
-// disk is a child's.
+// disk returns a child's disk.
 func disk(*os.File) (*os.File, error) { return os.Open(os.DevNull) }
 
-// fork forks, and returns the child and the number of its parent, or 0 and why not.
+// fork forks, and returns the child and the number of its parent, or 0 and an error.
 func (h *host) fork() (pid, parent int, err error) {
 	before := h.forks()
 	r, err := h.Fork(h.t.Context(), h.key, Child{ID: "0123456789ab", Memory: h.template, Disk: disk})
@@ -170,7 +170,7 @@ func (h *host) fork() (pid, parent int, err error) {
 	return r.Process.PID, parent, err
 }
 
-// forks are those of each parent so far.
+// forks returns the number of forks of each parent so far.
 func (h *host) forks() (n []int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -180,7 +180,7 @@ func (h *host) forks() (n []int) {
 	return n
 }
 
-// forked fails the test unless a fork is of the parent of that number; 0: there is none.
+// forked forks, and fails the test if the child's parent has another number; 0 means that there is no parent.
 func (h *host) forked(want int) (pid int) {
 	h.t.Helper()
 	pid, got, err := h.fork()
@@ -190,8 +190,7 @@ func (h *host) forked(want int) (pid int) {
 	return pid
 }
 
-// parents fails the test unless those are the parents that live, once all is done that takes
-// no time.
+// parents fails the test if other parents are alive once the host is idle.
 func (h *host) parents(want ...int) {
 	h.t.Helper()
 	synctest.Wait()
@@ -208,7 +207,7 @@ func (h *host) parents(want ...int) {
 	}
 }
 
-// ready has there be a parent.
+// ready waits until there is a parent.
 func (h *host) ready() {
 	h.t.Helper()
 	if err := h.Ready(h.t.Context(), h.key); err != nil {

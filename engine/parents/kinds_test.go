@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// of has h ask for a tenant's VMs.
+// of makes h ask for a tenant's VMs.
 func (h *host) of(tenant string) *host {
 	h.key.Tenant = tenant
 	return h
 }
 
-// known fails the test unless so many kinds are remembered.
+// known fails the test if the number of known kinds differs.
 func (h *host) known(want int) {
 	h.t.Helper()
 	h.Parents.mu.Lock()
@@ -24,8 +24,7 @@ func (h *host) known(want int) {
 	}
 }
 
-// full has as many tenants, t0 and so on, have a parent as may be; each was forked a second
-// after the one before it.
+// full creates the maximum of parents, for tenants t0 and so on, each forked a second after the previous one.
 func (h *host) full() (all []int) {
 	h.t.Helper()
 	for i := range mostParents {
@@ -38,7 +37,7 @@ func (h *host) full() (all []int) {
 	return all
 }
 
-// TestTenants: nothing that becomes of a tenant's parent concerns another tenant.
+// TestTenants checks that a tenant's parent does not affect other tenants.
 func TestTenants(t *testing.T) {
 	for name, test := range map[string]func(h *host){
 		"forks of their own": func(h *host) { h.of("b").forked(2) },
@@ -86,8 +85,8 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-// TestRoom: there are no more parents than may be; one more takes the place of the one that
-// was not forked for the longest time, unless all are in use.
+// TestRoom checks that the number of parents is bounded. One more replaces the least recently used one, unless all
+// are busy.
 func TestRoom(t *testing.T) {
 	for name, test := range map[string]func(h *host, all []int){
 		"the eldest goes": func(h *host, all []int) {
@@ -156,7 +155,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestForgotten: nothing is kept of tenants that are gone; a failure is kept while it matters.
+// TestForgotten checks that unused kinds are forgotten, and that a failure is remembered while it matters.
 func TestForgotten(t *testing.T) {
 	in(t, func(_ *testing.T, h *host) {
 		for i := range 1000 {
@@ -179,7 +178,7 @@ func TestForgotten(t *testing.T) {
 			h.of("warm").forked(1)
 		}
 		h.of("another").forked(0)
-		h.known(3) // what is warm, what failed
+		h.known(3) // kinds with parents or failures
 		time.Sleep(pause + 1)
 		h.of("last").forked(0)
 		h.known(2)

@@ -17,8 +17,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// TestFirst: the first pod is a clone and costs nothing more before it is up; others that
-// come with it wait.
+// TestFirst checks that the first pod is a clone and starts no parent before it is up, and that concurrent ones
+// wait.
 func TestFirst(t *testing.T) {
 	for name, test := range map[string]func(h *host){
 		"one pod": func(h *host) {
@@ -80,7 +80,7 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-// TestAccelerated: what is not emulated needs no fork.
+// TestAccelerated checks that only emulated VMs are forked.
 func TestAccelerated(t *testing.T) {
 	in(t, func(t *testing.T, h *host) {
 		m := Key{Machine: hypervisor.VMConfig{Accel: hypervisor.KVM}}
@@ -95,7 +95,7 @@ func TestAccelerated(t *testing.T) {
 	})
 }
 
-// TestPatience: nobody waits for a parent longer than that is worth, or than he wants to.
+// TestPatience checks the limit of the wait for a parent, and that ctx ends it.
 func TestPatience(t *testing.T) {
 	in(t, func(t *testing.T, h *host) {
 		maker := h.maker
@@ -120,8 +120,8 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// TestCannotBeMade: after three failures there is a pause, which grows; a success ends
-// nothing of it but the reason, and time does.
+// TestCannotBeMade checks the growing pause after three failures. A success clears only the reason; the count
+// expires with time.
 func TestCannotBeMade(t *testing.T) {
 	in(t, func(t *testing.T, h *host) {
 		h.fail = errFake
@@ -158,7 +158,7 @@ func TestCannotBeMade(t *testing.T) {
 	})
 }
 
-// TestReplaced: a parent is replaced at once when a child of it ended as no VM of ours does.
+// TestReplaced checks that a parent is replaced after a suspicious death of a child.
 func TestReplaced(t *testing.T) {
 	for name, c := range map[string]struct {
 		status   unix.WaitStatus
@@ -191,8 +191,7 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// TestChildOfAnotherParent: how a child of a parent that is gone ends says nothing about
-// the next one.
+// TestChildOfAnotherParent checks that a late child of an old parent does not affect the next parent.
 func TestChildOfAnotherParent(t *testing.T) {
 	in(t, func(_ *testing.T, h *host) {
 		h.ready()
@@ -204,12 +203,12 @@ func TestChildOfAnotherParent(t *testing.T) {
 	})
 }
 
-// TestBad: a parent that fails, ends by itself, or is another template's is no more forked.
+// TestBad checks that a parent is not forked again after it failed, ended by itself, or lost its template.
 func TestBad(t *testing.T) {
 	for name, c := range map[string]struct {
 		do    func(h *host)
 		alive []int // at once
-		fork  int   // of the next pod
+		fork  int   // for the next pod
 	}{
 		"a fork fails":    {func(h *host) { h.made[0].err = errors.Join(errFake, ErrNone); h.forked(0) }, nil, 2},
 		"never up":        {func(h *host) { h.Failed(emulated, time.Now()) }, nil, 2},
@@ -244,7 +243,7 @@ func TestBad(t *testing.T) {
 	}
 }
 
-// TestBadForEver: parents that never serve are not made for ever.
+// TestBadForEver checks that parents that never serve are not started for ever.
 func TestBadForEver(t *testing.T) {
 	in(t, func(_ *testing.T, h *host) {
 		h.ready()
@@ -259,7 +258,7 @@ func TestBadForEver(t *testing.T) {
 	})
 }
 
-// TestRenewed: there is another parent before an old one goes, which serves until then.
+// TestRenewed checks that an old parent serves until its replacement is ready.
 func TestRenewed(t *testing.T) {
 	for name, age := range map[string]func(h *host){
 		"forks": func(h *host) {
@@ -300,7 +299,7 @@ func TestRenewed(t *testing.T) {
 				h.mu.Lock()
 				h.made[0].block = nil
 				h.mu.Unlock()
-				h.forked(1) // has another be made
+				h.forked(1) // starts another one
 				time.Sleep(making)
 				h.parents(1, 2)
 				h.forked(2)
@@ -318,7 +317,7 @@ func TestRenewed(t *testing.T) {
 	}
 }
 
-// TestIdle: a parent that nobody forks goes, and another comes as the first did.
+// TestIdle checks that an idle parent is dropped, and that the next one starts like the first.
 func TestIdle(t *testing.T) {
 	in(t, func(t *testing.T, h *host) {
 		h.ready()
@@ -335,7 +334,7 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// TestClose: an engine ends at once, whatever its parents do, and leaves nothing.
+// TestClose checks that Close returns at once and leaves nothing, whatever its parents do.
 func TestClose(t *testing.T) {
 	for name, begin := range map[string]func(h *host){
 		"nothing":       func(*host) {},
@@ -373,7 +372,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// hang has a fork be under way that does not come to an end.
+// hang starts a fork that does not end.
 func (h *host) hang() {
 	h.mu.Lock()
 	h.made[0].block = make(chan struct{})

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// The program runs, writes its line and ends; with an argument it waits.
+// The program runs, writes its line and exits; with an argument it waits.
 func TestProgram(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), name)
@@ -36,7 +36,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// The disk is one of a slot's size, can be read and never written.
+// The disk has the size of a slot and is read-only.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	f, err := Image()
@@ -55,7 +55,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// The script is valid and has the profile that pods have.
+// The script is valid and has the seccomp profile of pods.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	r, err := Script()

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share"
 )
 
-// TestNamed: each mount has the name of its own directory, and keeps its options.
+// TestNamed checks that each mount has the name of its own directory, and keeps its options.
 func TestNamed(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "part"), 0o755); err != nil {
@@ -77,7 +77,8 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// TestPresent: a volume that somebody has mounted is not made where it is missing, and nothing in it for who only reads.
+// TestPresent checks that a mounted volume is not created if it is missing, and that nothing is created in it for a
+// reader.
 func TestPresent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

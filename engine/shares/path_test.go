@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
-// TestCodes: what is wrong with a path has the code that a client goes by.
+// TestCodes checks the codes for errors of paths.
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	dir := realDir(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share"
 )
 
-// ringPod is a pod whose shim knows of rings, with or without a server.
+// ringPod is a pod with a shim that supports rings, with or without a server.
 type ringPod struct {
 	pod
 	old bool
@@ -21,7 +21,7 @@ func (p *ringPod) Record() store.Pod { return store.Pod{ShareServer: p.server, R
 
 func newSet(p *ringPod) *Set { return New(p, Host{Logger: slog.New(slog.DiscardHandler)}) }
 
-// served has a process be the pod's server, with that file where its ring is.
+// served makes a process the pod's server, with that file in the place of its ring.
 func (p *ringPod) served(t *testing.T, fourth *os.File) *exec.Cmd {
 	t.Helper()
 	null, err := os.Open(os.DevNull)
@@ -41,7 +41,8 @@ func (p *ringPod) served(t *testing.T, fourth *os.File) *exec.Cmd {
 	return cmd
 }
 
-// TestRing: all servers of a pod have the same ring, also those of the next engine, and none before has it still.
+// TestRing checks that all servers of a pod have the same ring, also under the next engine, unless an earlier one
+// still has it.
 func TestRing(t *testing.T) {
 	t.Parallel()
 	p := &ringPod{}
@@ -53,7 +54,7 @@ func TestRing(t *testing.T) {
 	}
 	first := p.served(t, ring)
 	if got, err := s.ringFor(p.Record()); got != ring || err != nil {
-		// One thread is as good as none: the caller has found that the process is not alive.
+		// One thread counts as none: the caller has checked that the process is not alive.
 		t.Errorf("the second server's: %v, %v", got, err)
 	}
 	next := newSet(p)
@@ -77,8 +78,8 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestRingRefused: what another put in its place is none, a process of which a thread has not ended is left alone with
-// it, and an older engine's pod has none.
+// TestRingRefused checks that a replaced ring is refused, that a server with running threads keeps it, and that a
+// pod of an older engine has none.
 func TestRingRefused(t *testing.T) {
 	t.Parallel()
 	null, err := os.Open(os.DevNull)
@@ -92,7 +93,7 @@ func TestRingRefused(t *testing.T) {
 	if s.findRing(p.server); s.Ring() != nil {
 		t.Error("/dev/null is taken for it")
 	}
-	own, err := procid.Of(os.Getpid()) // which has many threads
+	own, err := procid.Of(os.Getpid()) // it has many threads
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func TestRingRefused(t *testing.T) {
 	if got, err := s.ringFor(store.Pod{ShareServer: own, Ring: true}); got != nil || err != nil {
 		t.Errorf("while another may write to it: %v, %v", got, err)
 	}
-	second := p.served(t, null) // which has no ring
+	second := p.served(t, null) // it has no ring
 	_, _ = second.Process.Kill(), second.Wait()
 	if got, err := s.ringFor(p.Record()); got != nil || err != nil {
 		t.Errorf("after a server that came while another may write to it: %v, %v", got, err)

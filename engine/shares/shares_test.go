@@ -21,8 +21,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testfs"
 )
 
-// TestAttachFollowsNoLink: what a pod shares is a path without links. A guest that has a
-// directory above it puts a link in its place, before its server is started again.
+// TestAttachFollowsNoLink checks that a share's path follows no link. A guest with a parent directory may place one
+// before the server restarts.
 func TestAttachFollowsNoLink(t *testing.T) {
 	t.Parallel()
 	for name, swap := range map[string]func(dir, secret string) error{
@@ -54,7 +54,7 @@ func TestAttachFollowsNoLink(t *testing.T) {
 			if err := s.attach(t.Context(), self, []store.Share{one}); failure.Code(err) != codes.PermissionDenied {
 				t.Errorf("what a link leads to is shared: %v", err)
 			}
-			// Those that were shared before are not held up by it.
+			// Directories that were shared before are not delayed.
 			if err := s.attach(t.Context(), self, nil); err != nil || len(s.placed) != 0 {
 				t.Errorf("shared are %v: %v", s.placed, err)
 			}
@@ -62,8 +62,8 @@ func TestAttachFollowsNoLink(t *testing.T) {
 	}
 }
 
-// TestUnmounted: what a pod shares is not the directory that its file system was mounted on, once that is unmounted before its
-// server is started again, and it is the file system when that is mounted again.
+// TestUnmounted checks that an unmounted share is not replaced by its mount point, and that it returns when it is
+// mounted again.
 func TestUnmounted(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -112,8 +112,8 @@ func TestUnmounted(t *testing.T) {
 	attached(2)
 }
 
-// TestSilent: a directory whose file system does not answer fails who asks for it, is named, and holds
-// nobody else up: neither other containers nor the server's next start.
+// TestSilent checks that a hanging file system fails only the requests for it, by name. Other containers and the
+// server's next start continue.
 func TestSilent(t *testing.T) {
 	t.Parallel()
 	dir := realDir(t)
@@ -126,7 +126,7 @@ func TestSilent(t *testing.T) {
 	silent, good := store.Share{Path: filepath.Join(dead.Dir, "x"), Cache: "auto"}, store.Share{Path: dir, Cache: "auto"}
 	failed := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // ten times what the other one takes beside load
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // ten times the other one's time, under load
 		defer cancel()
 		failed <- s.Ensure(ctx, []store.Share{silent})
 	}()
@@ -144,12 +144,12 @@ func TestSilent(t *testing.T) {
 	if err := <-failed; failure.Code(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), silent.Path) {
 		t.Error(err)
 	}
-	// All of them, as a server is given that is started again.
+	// All of them, as for a restarted server.
 	s.placed = map[string]bool{}
 	if err := s.serve(t.Context(), nil); err != nil || !s.placed[Name(good)] || s.placed[Name(silent)] {
 		t.Errorf("%v, %v", s.placed, err)
 	}
-	// The server is given it when it answers.
+	// The server gets it when it answers.
 	dead.End()
 	if err := os.MkdirAll(silent.Path, 0o755); err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func (s *Set) known() int {
 	return len(s.all)
 }
 
-// pod is one that has a server already.
+// pod is a pod with a server.
 type pod struct{ server procid.ID }
 
 func (p *pod) Record() store.Pod                   { return store.Pod{ShareServer: p.server} }
@@ -175,7 +175,7 @@ func (*pod) Serving(procid.ID) error               { return nil }
 func (*pod) Journal(context.Context) error         { return nil }
 func (*pod) Spawn(func(ctx context.Context)) error { return nil }
 
-// TestHelperThatHangs: a helper that cannot be killed keeps nobody.
+// TestHelperThatHangs checks that a helper that cannot be killed does not block its caller.
 func TestHelperThatHangs(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -186,7 +186,7 @@ func TestHelperThatHangs(t *testing.T) {
 	}
 }
 
-// TestNext: a guest that ends its servers is given them ever later, until one serves for a while.
+// TestNext checks that the pause before a restart grows, until a server runs for a while.
 func TestNext(t *testing.T) {
 	t.Parallel()
 	s := New(nil, Host{})
@@ -205,7 +205,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// replace puts a link in the place of a directory.
+// replace replaces a directory by a link.
 func replace(path, target string) error {
 	if err := os.Rename(path, path+".old"); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
-// TestVolumes: a named volume is had by its name alone, and neither what lies beside it nor
-// what a link in it leads to.
+// TestVolumes checks that a named volume is available only by its name, without its neighbours or the targets of
+// its links.
 func TestVolumes(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
 
-// TestContainers: containers are as they were stored; one whose end cannot be read did not
-// end well, and one that cannot be read is told apart.
+// TestContainers checks that containers are read as stored. A damaged exit is reported as a failure, and a damaged
+// record separately.
 func TestContainers(t *testing.T) {
 	_, stores := open(t, "one")
 	s := stores[0]
@@ -74,7 +74,7 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// TestDropContainer: a dropped container leaves nothing; what is no id is never a path.
+// TestDropContainer checks that a dropped container leaves nothing, and that an invalid id is never used as a path.
 func TestDropContainer(t *testing.T) {
 	_, stores := open(t, "one")
 	s := stores[0]
@@ -96,7 +96,7 @@ func TestDropContainer(t *testing.T) {
 	if err := s.PutContainer(pod, &Container{ID: "../x"}); err == nil {
 		t.Error("a path is stored")
 	}
-	overwrite(t, filepath.Join(s.Dir(pod), containersDir, id), "") // where its directory would be
+	overwrite(t, filepath.Join(s.Dir(pod), containersDir, id), "") // in place of its directory
 	if err := s.PutContainer(pod, &Container{ID: id}); err == nil {
 		t.Error("stored in a file")
 	}

@@ -11,8 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
 
-// TestNamesAreExclusive: a name is one pod's until that pod gives it up, and nobody else
-// can.
+// TestNamesAreExclusive checks that a name belongs to one pod until that pod releases it.
 func TestNamesAreExclusive(t *testing.T) {
 	_, stores := open(t, "one", "two")
 	s, first, second := stores[0], NewID(), NewID()
@@ -35,7 +34,7 @@ func TestNamesAreExclusive(t *testing.T) {
 	if names, err := s.Names(); err != nil || !slices.Equal(names, []Name{{ID: first, Key: key}}) {
 		t.Errorf("%v, %v", names, err)
 	}
-	for range 2 { // the second time nobody has it
+	for range 2 { // the second time it is free
 		if err := s.Release(key, first); err != nil {
 			t.Errorf("by its holder: %v", err)
 		}
@@ -45,8 +44,8 @@ func TestNamesAreExclusive(t *testing.T) {
 	}
 }
 
-// TestDamagedNames: a damaged name is taken until it is released or listed, and what a
-// crash left of a reservation goes with the next list.
+// TestDamagedNames checks that a damaged name is reserved until it is released or listed, and that Names removes
+// the files of a crashed Reserve.
 func TestDamagedNames(t *testing.T) {
 	_, stores := open(t, "one")
 	s, id := stores[0], NewID()
@@ -72,7 +71,7 @@ func TestDamagedNames(t *testing.T) {
 	}
 }
 
-// TestNamesWithoutADirectory: what cannot be read or written is told, never taken for free.
+// TestNamesWithoutADirectory checks that I/O errors are returned and never mistaken for a free name.
 func TestNamesWithoutADirectory(t *testing.T) {
 	_, stores := open(t, "one")
 	s, id := stores[0], NewID()
@@ -94,7 +93,7 @@ func TestNamesWithoutADirectory(t *testing.T) {
 	}
 }
 
-// TestNamesReleasedMeanwhile: a name that goes while all are read is no error.
+// TestNamesReleasedMeanwhile checks that a concurrent release is no error.
 func TestNamesReleasedMeanwhile(t *testing.T) {
 	_, stores := open(t, "one")
 	s, id := stores[0], NewID()
@@ -126,7 +125,7 @@ func TestNamesReleasedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestNamesBesideReserve: who lists the names takes nothing from who is reserving one.
+// TestNamesBesideReserve checks that Names does not disturb a concurrent Reserve.
 func TestNamesBesideReserve(t *testing.T) {
 	_, stores := open(t, "one")
 	s := stores[0]

@@ -32,7 +32,7 @@ func open(t *testing.T, instances ...string) (dirs.Roots, []*Store) {
 	return roots, stores
 }
 
-// put makes a pod with its name.
+// put creates a pod with its name.
 func put(t *testing.T, s *Store, key string) *Pod {
 	t.Helper()
 	p := &Pod{ID: NewID(), Key: key, Phase: Ready, MemoryMiB: 512, Created: time.Unix(1, 0).UTC()}
@@ -44,7 +44,7 @@ func put(t *testing.T, s *Store, key string) *Pod {
 	return p
 }
 
-// overwrite damages a file, or makes one.
+// overwrite overwrites or creates a file.
 func overwrite(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -75,12 +75,11 @@ func TestValidID(t *testing.T) {
 	}
 }
 
-// TestPodsAreTheirInstances: an instance knows its own pods, whole or damaged, and none of
-// another instance's.
+// TestPodsAreTheirInstances checks that an instance lists only its own pods, intact or damaged.
 func TestPodsAreTheirInstances(t *testing.T) {
 	roots, stores := open(t, "one", "two")
 	whole, damaged, nameless, versioned := put(t, stores[0], "a"), put(t, stores[0], "b"), put(t, stores[0], "c"), put(t, stores[0], "d")
-	foreign := put(t, stores[1], "a") // of the same name, in another instance
+	foreign := put(t, stores[1], "a") // with the same name, in another instance
 	overwrite(t, filepath.Join(stores[0].Dir(damaged.ID), podFile), "{")
 	overwrite(t, filepath.Join(stores[0].Dir(nameless.ID), podFile), "{")
 	if err := stores[0].Release("c", nameless.ID); err != nil {
@@ -88,7 +87,7 @@ func TestPodsAreTheirInstances(t *testing.T) {
 	}
 	earlier := fmt.Sprintf(`{"version":1,"id":%q,"instance":"one","phase":"ready"}`, versioned.ID)
 	overwrite(t, filepath.Join(stores[0].Dir(versioned.ID), podFile), earlier)
-	file, unwritten := NewID(), NewID() // no directory, and a pod without a record yet
+	file, unwritten := NewID(), NewID() // a file, and a pod without a record
 	for i, name := range []string{"no id", file, unwritten} {
 		err := stores[0].Reserve(fmt.Sprint(i), name)
 		if err == nil && name != file {
@@ -126,7 +125,7 @@ func TestPodsAreTheirInstances(t *testing.T) {
 	}
 }
 
-// TestRecordsThatLie: a record is what its place says, or damaged.
+// TestRecordsThatLie checks that a record that does not match its place counts as damaged.
 func TestRecordsThatLie(t *testing.T) {
 	_, stores := open(t, "one")
 	s := stores[0]
@@ -156,8 +155,8 @@ func TestRecordsThatLie(t *testing.T) {
 	}
 }
 
-// TestDropPod: a dropped pod leaves nothing, in whatever state it was; what is no id is
-// never a path.
+// TestDropPod checks that a dropped pod leaves nothing in any state, and that an invalid id is never used as a
+// path.
 func TestDropPod(t *testing.T) {
 	roots, stores := open(t, "one")
 	s := stores[0]

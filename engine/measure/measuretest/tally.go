@@ -1,4 +1,4 @@
-// Package measuretest counts for tests what an engine does.
+// Package measuretest records an engine's measurements for tests.
 package measuretest
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/measure"
 )
 
-// Tally is an Observer that remembers. Its zero value remembers nothing yet.
+// Tally is an Observer that records all calls. Its zero value is ready to use.
 type Tally struct {
 	mu     sync.Mutex
 	starts []measure.Start
@@ -43,21 +43,21 @@ func (t *Tally) Count(e measure.Event, n int) {
 	}
 }
 
-// Starts are those that were told, in their order.
+// Starts returns the reported starts in order.
 func (t *Tally) Starts() []measure.Start {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.starts)
 }
 
-// Stops are the parts of those that were told, in their order.
+// Stops returns the parts of the reported stops in order.
 func (t *Tally) Stops() [][]measure.Phase {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.stops)
 }
 
-// Counts are how often something happened that did.
+// Counts returns the number of each event.
 func (t *Tally) Counts() map[measure.Event]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
