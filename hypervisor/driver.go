@@ -13,7 +13,7 @@ import (
 )
 
 // ErrGone is returned by the methods of a VM whose process has ended.
-var ErrGone = errors.New("machine is gone")
+var ErrGone = errors.New("the VM is gone")
 
 // ErrSpent is returned by VM.Connect when it has no connection left and may make
 // none.

@@ -8,7 +8,7 @@ import (
 )
 
 // ErrInvalid is returned for a VMConfig that cannot be built.
-var ErrInvalid = errors.New("invalid machine")
+var ErrInvalid = errors.New("invalid VM configuration")
 
 // Limits of a VMConfig.
 const (

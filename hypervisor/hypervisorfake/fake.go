@@ -64,19 +64,19 @@ func (d *Driver) Boot(ctx context.Context, m hypervisor.VMConfig, f hypervisor.F
 }
 
 // magic starts a saved state.
-const magic = "fake machine\n"
+const magic = "fake VM\n"
 
 // Clone implements hypervisor.Driver.
 func (d *Driver) Clone(ctx context.Context, m hypervisor.VMConfig, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	if f.Memory == nil || f.State == nil {
-		return nil, fmt.Errorf("clone a machine: %w: no memory or no state given", hypervisor.ErrInvalid)
+		return nil, fmt.Errorf("clone a VM: %w: no memory or no state given", hypervisor.ErrInvalid)
 	}
 	state, err := io.ReadAll(io.NewSectionReader(f.State, 0, 1<<20))
 	if err == nil && (len(state) < len(magic) || string(state[:len(magic)]) != magic) {
 		err = errors.New("not a saved state")
 	}
 	if err != nil {
-		return nil, &hypervisor.Error{Phase: "restore", Op: "restore the machine", Err: err}
+		return nil, &hypervisor.Error{Phase: "restore", Op: "restore the VM", Err: err}
 	}
 	return d.start(ctx, m, f, o, state[len(magic):])
 }
@@ -89,7 +89,7 @@ func (d *Driver) start(
 	value []byte,
 ) (hypervisor.VM, error) {
 	if err := errors.Join(m.Validate(), o.Validate(), ctx.Err()); err != nil {
-		return nil, fmt.Errorf("start a machine: %w", err)
+		return nil, fmt.Errorf("start a VM: %w", err)
 	}
 	// cat ends with its input.
 	cmd := exec.Command("cat")
@@ -102,7 +102,7 @@ func (d *Driver) start(
 		run = o.Start
 	}
 	if err := run(cmd); err != nil {
-		return nil, &hypervisor.Error{Phase: "spawn", Op: "start the machine", Err: err}
+		return nil, &hypervisor.Error{Phase: "spawn", Op: "start the VM", Err: err}
 	}
 	fm := &machine{
 		cmd: cmd, name: o.Name, pipe: pipe, done: make(chan struct{}), disks: map[int]*os.File{},
@@ -119,7 +119,7 @@ func (d *Driver) start(
 	if err != nil {
 		cmd.Process.Kill()
 		cmd.Wait()
-		return nil, &hypervisor.Error{Phase: "spawn", Op: "start the machine", Err: err}
+		return nil, &hypervisor.Error{Phase: "spawn", Op: "start the VM", Err: err}
 	}
 	d.mu.Lock()
 	if d.machines == nil {
@@ -148,13 +148,13 @@ func (d *Driver) Adopt(_ context.Context, r hypervisor.Record, f hypervisor.File
 	m := d.machines[r.Dir]
 	d.mu.Unlock()
 	if m == nil || m.record.Process != r.Process || m.ended() {
-		return nil, &hypervisor.Error{Phase: "connect", Op: "adopt the machine", Err: hypervisor.ErrGone}
+		return nil, &hypervisor.Error{Phase: "connect", Op: "adopt the VM", Err: hypervisor.ErrGone}
 	}
 	if m.name != o.Name {
-		return nil, &hypervisor.Error{Phase: "connect", Op: "adopt the machine", Err: fmt.Errorf("it is not %s", o.Name)}
+		return nil, &hypervisor.Error{Phase: "connect", Op: "adopt the VM", Err: fmt.Errorf("it is not %s", o.Name)}
 	}
 	if err := opened(o, r.Process); err != nil {
-		return nil, &hypervisor.Error{Phase: "connect", Op: "adopt the machine", Err: err}
+		return nil, &hypervisor.Error{Phase: "connect", Op: "adopt the VM", Err: err}
 	}
 	m.mu.Lock()
 	m.console = f.Console

@@ -121,7 +121,7 @@ func (g *Guest) Rebind(slot int) error {
 		}
 		size = info.Size()
 	}
-	g.m.tell(slot, size)
+	g.m.setSize(slot, size)
 	return nil
 }
 

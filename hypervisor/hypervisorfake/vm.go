@@ -43,8 +43,8 @@ func (v *vm) alive(ctx context.Context, op string) error {
 	return nil
 }
 
-func (v *vm) Pause(ctx context.Context) error  { return v.alive(ctx, "pause the machine") }
-func (v *vm) Resume(ctx context.Context) error { return v.alive(ctx, "resume the machine") }
+func (v *vm) Pause(ctx context.Context) error  { return v.alive(ctx, "pause the VM") }
+func (v *vm) Resume(ctx context.Context) error { return v.alive(ctx, "resume the VM") }
 
 func (v *vm) Grow(ctx context.Context, totalMiB int) (int, error) {
 	const op = "grow the memory"
@@ -109,7 +109,7 @@ func (v *vm) Resize(ctx context.Context, slot int, size int64) error {
 	v.mu.Lock()
 	valid := v.disks[slot] != nil && v.record.Machine.SlotMode(slot) == hypervisor.ReadWrite && size > 0
 	if valid {
-		v.tell(slot, size)
+		v.setSize(slot, size)
 	}
 	v.mu.Unlock()
 	if !valid {
@@ -119,7 +119,7 @@ func (v *vm) Resize(ctx context.Context, slot int, size int64) error {
 }
 
 // tell has the guest know a slot's size; the caller holds mu.
-func (m *machine) tell(slot int, size int64) {
+func (m *machine) setSize(slot int, size int64) {
 	if m.sizes == nil {
 		m.sizes = map[int]int64{}
 	}
@@ -144,13 +144,13 @@ func (v *vm) Detach(ctx context.Context, slot int) error {
 }
 
 func (v *vm) Save(ctx context.Context, state *os.File) error {
-	if err := v.alive(ctx, "save the machine"); err != nil {
+	if err := v.alive(ctx, "save the VM"); err != nil {
 		return err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if _, err := state.WriteString(magic + string(v.guest.Value)); err != nil {
-		return &hypervisor.Error{Phase: "save", Op: "save the machine", Err: err}
+		return &hypervisor.Error{Phase: "save", Op: "save the VM", Err: err}
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (v *vm) Exit() error {
 	if errors.Is(cause, errOff) {
 		return nil
 	}
-	return &hypervisor.Error{Phase: "end", Op: "run the machine", Err: cause, Console: v.tail()}
+	return &hypervisor.Error{Phase: "end", Op: "run the VM", Err: cause, Console: v.tail()}
 }
 
 func (v *vm) Explain(op string, err error) error {
@@ -181,6 +181,6 @@ func (v *vm) Kill(ctx context.Context) error {
 	case <-v.done:
 		return nil
 	case <-ctx.Done():
-		return v.failed("kill the machine", ctx.Err())
+		return v.failed("kill the VM", ctx.Err())
 	}
 }

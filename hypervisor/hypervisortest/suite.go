@@ -31,17 +31,17 @@ func (s Suite) Run(t *testing.T) {
 		{"clones keep the saved state and do not see each other", twoClones},
 		{"pause and resume are idempotent", pauseTwice},
 		{"memory grows and shrinks", growMemory},
-		{"a read-only disk comes and goes", readOnlyDisk},
+		{"a read-only disk is attached and detached", readOnlyDisk},
 		{"a writable disk is written", writableDisk},
-		{"a writable disk has an end", shortDisk},
+		{"a writable disk cannot be written beyond its end", shortDisk},
 		{"a disk has its own size", diskSizes},
 		{"wrong slots, modes and sizes are refused", wrongDisks},
-		{"cards of a machine without a tap are refused", wrongCards},
-		{"a machine is adopted from its stored record", adopt},
+		{"cards of a VM without a tap are refused", wrongCards},
+		{"a VM is adopted from its stored record", adopt},
 		{"kill is idempotent and final", killTwice},
 		{"a guest that powers off ends without error", powerOff},
 		{"a guest that panics ends with an error", panics},
-		{"an impossible machine is refused", impossible},
+		{"an impossible VM is refused", impossible},
 		{"a damaged state fails and leaves nothing", damagedState},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.check(t, s.Driver, saved) })
@@ -253,7 +253,7 @@ func adopt(t *testing.T, d hypervisor.Driver, s Saved) {
 	var r hypervisor.Record
 	must(t, json.Unmarshal(stored, &r))
 	if _, err := d.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{Name: "another"}); err == nil || errors.Is(err, hypervisor.ErrGone) {
-		t.Errorf("adopted by another name: %v", err)
+		t.Errorf("adopted under another name: %v", err)
 	}
 	w, err := d.Adopt(ctx, r, hypervisor.Files{Console: Console(t)}, hypervisor.Options{Name: cloneName})
 	must(t, err)
@@ -272,10 +272,10 @@ func killTwice(t *testing.T, d hypervisor.Driver, s Saved) {
 	must(t, v.Kill(ctx))
 	<-v.Done()
 	if v.Process().Alive() {
-		t.Error("the process lives on")
+		t.Error("the process still runs")
 	}
 	if err := v.Exit(); err == nil {
-		t.Error("a killed machine ended without error")
+		t.Error("a killed VM ended without error")
 	}
 	wantError(t, v.Pause(ctx), hypervisor.ErrGone)
 }
@@ -318,7 +318,7 @@ func impossible(t *testing.T, d hypervisor.Driver, s Saved) {
 
 func damagedState(t *testing.T, d hypervisor.Driver, s Saved) {
 	state := create(t, filepath.Join(t.TempDir(), "state"))
-	_, err := state.WriteString("this is no saved state, whatever it claims")
+	_, err := state.WriteString("not a saved state")
 	must(t, err)
 	o := Options(t, "damaged")
 	_, err = d.Clone(within(t), s.Machine, hypervisor.Files{Memory: s.Memory, State: state}, o)

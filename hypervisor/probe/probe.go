@@ -110,7 +110,7 @@ func (p Prober) Resolve(ctx context.Context, wish hypervisor.Accel) (hypervisor.
 	case v.Outcome == Works:
 		return hypervisor.KVM, v, nil
 	case wish == hypervisor.KVM:
-		return "", v, fmt.Errorf("%w: %s (with auto or tcg the machine is emulated)", ErrUnusable, v.Reason)
+		return "", v, fmt.Errorf("%w: %s (with auto or tcg the VM is emulated)", ErrUnusable, v.Reason)
 	}
 	return hypervisor.TCG, v, nil
 }
@@ -156,7 +156,7 @@ func (p Prober) verdict(ctx context.Context, decide bool) (Verdict, error) {
 		v.Tries = last.Tries + 1
 	}
 	if err := atomicfile.WriteJSON(p.Path, v, 0o644, atomicfile.Volatile); err != nil {
-		return v, fmt.Errorf("remember the verdict on KVM: %w", err)
+		return v, fmt.Errorf("store the verdict on KVM: %w", err)
 	}
 	return v, nil
 }
@@ -223,11 +223,11 @@ func judge(err error, limit time.Duration) Verdict {
 	case err == nil:
 		return Verdict{Outcome: Works, Reason: "a guest has booted under KVM"}
 	case errors.Is(err, hypervisor.ErrGone) && !starved(err):
-		return Verdict{Outcome: Unusable, Reason: "KVM is there and does not work: " + err.Error()}
+		return Verdict{Outcome: Unusable, Reason: "KVM exists but does not work: " + err.Error()}
 	case errors.Is(err, context.DeadlineExceeded):
 		return Verdict{
 			Outcome: Unknown,
-			Reason:  fmt.Sprintf("KVM is there, and a guest did not boot under it within %v: KVM does not work, or the host is busy", limit),
+			Reason:  fmt.Sprintf("KVM exists, but a guest did not boot under it within %v: KVM does not work, or the host is busy", limit),
 			Remedy:  "bulkhead check --probe gives it more time",
 		}
 	}

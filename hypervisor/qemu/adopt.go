@@ -23,7 +23,7 @@ import (
 func (d Driver) Adopt(ctx context.Context, r hypervisor.Record, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	v := &vm{record: r, console: newConsole(f.Console), done: make(chan struct{})}
 	if err := bears(r.Process, o.Name); err != nil {
-		return nil, v.failed("connect", "adopt the machine", err)
+		return nil, v.failed("connect", "adopt the VM", err)
 	}
 	v.stderr = openStderr(r.Process.PID)
 	if err := v.watchProcess(); err != nil {
@@ -33,7 +33,7 @@ func (d Driver) Adopt(ctx context.Context, r hypervisor.Record, f hypervisor.Fil
 	opened, err := v.open(ctx, o.Connections)
 	if err != nil {
 		v.Close()
-		return nil, v.failed("connect", "adopt the machine", v.deathOr(err))
+		return nil, v.failed("connect", "adopt the VM", v.deathOr(err))
 	}
 	if err := v.connect(ctx, opened, o); err != nil {
 		v.Close()
@@ -55,7 +55,7 @@ func bears(process procid.ID, name string) error {
 	}
 	// Not at a fixed place: the program may be a script that adds arguments of its own.
 	if at := slices.Index(args, processName(name)); at < 1 || args[at-1] != "-name" {
-		return fmt.Errorf("process %d is not the machine %s", process.PID, name)
+		return fmt.Errorf("process %d is not the VM %s", process.PID, name)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (d Driver) End(ctx context.Context, dir string) error {
 		err = second
 	}
 	if err != nil && !gone(err) {
-		return fmt.Errorf("end the machine of %s: %w", dir, err)
+		return fmt.Errorf("end the VM of %s: %w", dir, err)
 	}
 	RemoveSockets(dir)
 	return nil

@@ -57,7 +57,7 @@ func (v *vm) dial(ctx context.Context, name string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", path)
 }
 
-var errPlanted = errors.New("something else is in the place of the VM's socket")
+var errPlanted = errors.New("not the VM's socket")
 
 func (s sockets) close() {
 	for _, conns := range [][]net.Conn{s.console, s.qmp, s.channel} {
@@ -72,7 +72,7 @@ func (v *vm) connect(ctx context.Context, s sockets, o hypervisor.Options) error
 	if o.Opened != nil {
 		if err := o.Opened(v.record.Process); err != nil {
 			s.close()
-			return v.failed("connect", "open the machine's sockets", err)
+			return v.failed("connect", "open the VM's sockets", err)
 		}
 	}
 	v.limited, v.channels = o.Connections > 0, s.channel

@@ -87,7 +87,7 @@ func TestMachineFails(t *testing.T) {
 			w.host.spawn = func(*exec.Cmd, confine.Policy) (missing, err error) { return nil, broken }
 		}, "broken"},
 		"no seal": {func(w *world) { w.host.seal = func(int) error { return broken } }, "seal the shim: broken"},
-		"no VM":   {func(w *world) { w.machine.Memory = -1 }, "invalid machine"},
+		"no VM":   {func(w *world) { w.machine.Memory = -1 }, "invalid VM configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
