@@ -12,36 +12,31 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// ErrGone is returned by the methods of a VM whose process has ended.
+// ErrGone is returned by the methods of a VM after its process has ended.
 var ErrGone = errors.New("the VM is gone")
 
-// ErrSpent is returned by VM.Connect when it has no connection left and may make
-// none.
+// ErrSpent is returned by VM.Connect when all connections of Options.Connections are used up.
 var ErrSpent = errors.New("no connection to the guest is left")
 
-// Options say how one machine's process is run. They shape nothing that its
-// guest can see.
+// Options configure the process of one VM. They change nothing that the guest can see.
 type Options struct {
-	// Dir is an existing directory for the machine's sockets, which the
-	// caller removes. Its path is at most MaxDir bytes long.
+	// Dir is an existing directory for the VM's sockets. The caller removes it. Its path is at most MaxDir bytes long.
 	Dir string
-	// Name is shown in the host's list of processes: letters, digits, '-',
-	// '_' and '.' only. The process of a machine that is adopted has to bear it.
+	// Name is shown in the host's list of processes: letters, digits, '-', '_' and '.' only. Adopt requires that the
+	// process has this name.
 	Name string
-	// Start starts the process, in a network namespace or as another user for
-	// example; nil is (*exec.Cmd).Start. The process it starts is cmd's.
+	// Start starts the process, for example in a network namespace or as another user. The process must be cmd's own. A
+	// nil Start means (*exec.Cmd).Start.
 	Start func(cmd *exec.Cmd) error
-	// Connections is how many connections to the guest's port are opened before
-	// the process can say anything, for a caller that gives up the right to make
-	// sockets; Connect hands them out. With 0 Connect makes one when it is asked.
+	// Connections is the number of connections to the guest's port that are opened before the process is read from.
+	// Connect then returns these only: the caller may give up the right to create sockets. With 0, each Connect dials.
 	Connections int
-	// Opened, if not nil, is called once the process runs and all sockets are
-	// open, before anything is read from one. Its error ends the start.
+	// Opened, if not nil, is called when the process runs and all sockets are open, before any of them is read. If it
+	// returns an error, the start fails.
 	Opened func(process procid.ID) error
 }
 
-// MaxDir bounds the path of a machine's directory, in bytes: a unix socket's
-// path in it has to stay below 108.
+// MaxDir is the longest path of a VM's directory, in bytes. The paths of the unix sockets in it must stay below 108.
 const MaxDir = 100
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,79}$`)
@@ -57,62 +52,50 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Driver starts machines. It holds no state: any process may adopt a machine
-// from its Record.
+// Driver starts VMs. It holds no state: any process may adopt a VM from its Record.
 type Driver interface {
-	// Boot starts a machine from its kernel. It returns once the process
-	// runs and answers; the guest is then at its first instructions. With
-	// Files.Memory set, the guest's memory is that file, shared, so that the
-	// machine can be saved.
+	// Boot starts a VM from its kernel. It returns once the process runs and answers; the guest is then at its first
+	// instructions. With Files.Memory set, that file is the guest's memory, shared, and the VM can be saved.
 	Boot(ctx context.Context, m VMConfig, f Files, o Options) (VM, error)
-	// Clone starts a machine from a saved one of the same VMConfig, and
-	// returns when its virtual CPUs run.
+	// Clone starts a VM from the saved state of the same VMConfig. It returns when the virtual CPUs run.
 	Clone(ctx context.Context, m VMConfig, f Files, o Options) (VM, error)
-	// Adopt takes over a machine that another process has started and let go
-	// of, or that outlived it. Of f only Console is used, of o only Name,
-	// Connections and Opened. It returns ErrGone for a machine that is no more.
-	// The record may be a lie: a process that does not bear the name is an error,
-	// and is neither looked into nor signalled.
+	// Adopt takes over a VM that another process has started, after that process has closed it or died. It uses only
+	// Console of f, and only Name, Connections and Opened of o. It returns ErrGone if the VM has ended. The record may
+	// be false: a process without the name is an error, and is neither inspected nor signalled.
 	Adopt(ctx context.Context, r Record, f Files, o Options) (VM, error)
-	// End ends the machine whose sockets lie in dir, whether or not anyone
-	// holds its Record: the process that started it may have been killed
-	// before it could write that down. It returns when the machine has ended,
-	// nil if there was none, and removes the sockets. Of dir only the parent is
-	// believed: nobody else's socket is touched, whatever the owner of that has
-	// put there.
+	// End ends the VM that has its sockets in dir, even if no process has its Record: its starter may have been killed
+	// before it wrote the record. End returns nil if there was no VM, or when the VM has ended and its sockets are
+	// removed. It trusts only the parent of dir: it touches no other user's socket, whatever the owner of dir has put
+	// there.
 	End(ctx context.Context, dir string) error
-	// Identity names all that shapes a guest beside the contents of its
-	// kernel and initrd: the program and its firmware, the devices, the
-	// host's CPU where the guest sees it. Machines of two identities share no
-	// template.
+	// Identity returns a name for everything that shapes a guest beside its kernel and initrd: the program and its
+	// firmware, the devices, and the host's CPU where the guest sees it. VMs of different identities share no template.
 	Identity(ctx context.Context, m VMConfig) (string, error)
 }
 
-// Record is what a machine is adopted from; it is stored as JSON.
+// Record holds the data to adopt a VM. It is stored as JSON.
 type Record struct {
 	Process procid.ID `json:"process"`
 	Dir     string    `json:"dir"`
 	Machine VMConfig  `json:"machine"`
 }
 
-// Files are what a machine's process is given by descriptor: QEMU opens no
-// path of the host but its own. The caller keeps them all and may close
-// Memory and State when Boot or Clone has returned; Console is the VM's until
-// it is closed.
+// Files are passed to a VM's process as descriptors: QEMU opens no path of the host but its own. The caller keeps them
+// all. It may close Memory and State when Boot or Clone has returned, and Console when the VM is closed.
 type Files struct {
-	// Memory backs the guest's memory: the template's file while a template
-	// is made, a sealed memfd for a clone, nil for a cold boot.
+	// Memory backs the guest's memory: the template's file while a template is built, a sealed memfd for a clone, nil
+	// for a cold boot.
 	Memory *os.File
-	// State is the saved device state of a clone; nil for a cold boot. It is
-	// read by offset, so that one file serves any number of clones at once.
+	// State is the saved device state of a clone; nil for a cold boot. It is read by offset, so many clones can share
+	// one file.
 	State *os.File
-	// Console receives the guest's console, of which the last ConsoleLimit
-	// bytes are kept; nil throws it away. It is open for reading and writing.
+	// Console receives the last ConsoleLimit bytes of the guest's console. It must be open for reading and writing.
+	// With nil the console is discarded.
 	Console *os.File
-	// Tap is the network card of a machine of NetworkTap (package internal/tap). With nil it
-	// has one that leads nowhere, which only root can make.
+	// Tap is the network card of a VM with NetworkTap (package internal/tap). With nil the VM gets a tap that leads
+	// nowhere, which only root can create.
 	Tap *os.File
 }
 
-// ConsoleLimit is the most of a guest's console that is kept, in bytes.
+// ConsoleLimit is the size of the end of a guest's console that is kept, in bytes.
 const ConsoleLimit = 256 << 10

@@ -8,16 +8,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/tail"
 )
 
-// Error is a failure of a machine. Its message is one line; Detail is for a
-// user who asks for more.
+// Error is a failure of a VM. Its message is one line; Detail has more.
 type Error struct {
-	// Phase is how far the machine's life had come: "spawn", "connect",
-	// "restore", "run", "save" or "end".
+	// Phase is the phase that the VM had reached: "spawn", "connect", "restore", "run", "save" or "end".
 	Phase string
-	// Op is what was tried.
+	// Op is the operation that failed.
 	Op string
-	// Stderr and Console are the last lines of each, possibly empty. They
-	// come from the guest or from a process that it may have taken over.
+	// Stderr and Console are the last lines of each, possibly empty. They are untrusted: they come from the guest, or
+	// from a process that the guest may have taken over.
 	Stderr, Console string
 	Err             error
 }
@@ -33,7 +31,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Detail is the tail of the process's stderr and of the guest's console.
+// Detail returns the end of the process's stderr and of the guest's console.
 func (e *Error) Detail() string {
 	var b strings.Builder
 	for _, part := range []struct{ name, text string }{{"stderr", e.Stderr}, {"console", e.Console}} {
@@ -44,11 +42,10 @@ func (e *Error) Detail() string {
 	return b.String()
 }
 
-// Printable makes hostile text fit for a terminal, as printable.Text does. A serial
-// line's CR before LF is left out.
+// Printable makes hostile text safe for a terminal, as printable.Text does. It drops a serial line's CR before LF.
 func Printable(text string) string { return printable.Text(strings.ReplaceAll(text, "\r\n", "\n")) }
 
-// printableLine is a line of hostile text for a message.
+// printableLine returns a line of hostile text for a message, at most 300 bytes long.
 func printableLine(line string) string {
 	line = strings.ReplaceAll(Printable(line), "\t", " ")
 	if len(line) > 300 {

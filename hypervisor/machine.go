@@ -7,40 +7,38 @@ import (
 	"strconv"
 )
 
-// ErrInvalid is returned for a VMConfig that cannot be built.
+// ErrInvalid is returned for a VMConfig that cannot be started.
 var ErrInvalid = errors.New("invalid VM configuration")
 
 // Limits of a VMConfig.
 const (
 	MaxVCPUs = 64
 	MaxSlots = 16
-	// MemoryStep is the unit of a machine's memory sizes, in MiB: what a
-	// Linux guest takes and gives back at once.
+	// MemoryStep is the unit of a VM's memory sizes, in MiB. Linux guests plug and unplug memory in this unit.
 	MemoryStep = 2
 )
 
-// The names of the guest's virtio-serial ports: of the channel, and of shared directories.
+// The names of the guest's virtio-serial ports, for the channel and for shares.
 const (
 	ChannelPort = "io.bulkhead.channel"
 	SharePort   = "io.bulkhead.share"
 )
 
-// ShareSocket is the socket in the machine's directory (Options.Dir) at which the server of
-// its shared directories connects to SharePort. One connection is served at a time.
+// ShareSocket is the name of a socket in the VM's directory (Options.Dir). The share server connects to SharePort
+// there. One connection is served at a time.
 const ShareSocket = "fs"
 
-// SlotSerial is the serial number by which the guest knows a slot's disk.
+// SlotSerial returns the serial number that identifies a slot's disk in the guest.
 func SlotSerial(slot int) string { return "slot" + strconv.Itoa(slot) }
 
-// SlotMode is how the guest sees a slot: the first Scratch slots are writable,
-// the others are not, and that cannot change in a running guest.
+// SlotMode returns the mode of a slot: the first Scratch slots are writable, the others are not. It cannot change in a
+// running guest.
 func (m VMConfig) SlotMode(slot int) DiskMode { return DiskMode(slot < m.Scratch) }
 
-// CanHave is how many virtual CPUs the guest can have.
+// CanHave returns the most virtual CPUs that the guest can have.
 func (m VMConfig) CanHave() int { return max(m.VCPUs, m.MaxVCPUs) }
 
-// Validate returns an error that names the first impossible field, and matches
-// ErrInvalid.
+// Validate returns an error that names the first impossible field, and matches ErrInvalid.
 func (m VMConfig) Validate() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))

@@ -1,6 +1,5 @@
-// Package hypervisorfake is a hypervisor without machines, for tests of what
-// stands above it: a machine is a process that does nothing, and its guest is
-// a function of the test's. It passes the suite of package hypervisortest.
+// Package hypervisorfake is a hypervisor without VMs, for tests of the packages above it. Its VM is a process that does
+// nothing, and its guest is a function of the test. It passes the suite of package hypervisortest.
 package hypervisorfake
 
 import (
@@ -18,8 +17,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// Driver starts fake machines. The zero value's guests are silent. A machine
-// is adopted from the Driver that started it only: its guest lives there.
+// Driver starts fake VMs. The zero value's guests are silent. Only the Driver that started a VM can adopt it: the guest
+// lives there.
 type Driver struct {
 	// Serve is the guest's side of one connection of the channel. It returns
 	// when the connection ends; there is one at a time.
@@ -34,16 +33,16 @@ var _ hypervisor.Driver = (*Driver)(nil)
 // Guest is the state of a fake guest.
 type Guest struct {
 	m *machine
-	// Value is what Save saves and Clone restores: one guest's own.
+	// Value is saved by Save and restored by Clone. Each guest has its own.
 	Value []byte
 }
 
-// machine is what lives on when its owner lets go of it.
+// machine is the part of a VM that lives on after Close.
 type machine struct {
 	record hypervisor.Record
 	name   string
 	cmd    *exec.Cmd
-	// pipe keeps the process alive: it ends with the test's process, too.
+	// pipe keeps the process alive: it closes when the test's process ends.
 	pipe io.Closer
 	l    net.Listener
 	wg   sync.WaitGroup
@@ -51,7 +50,7 @@ type machine struct {
 
 	mu      sync.Mutex
 	disks   map[int]*os.File
-	sizes   map[int]int64 // of slots whose size the guest has been told
+	sizes   map[int]int64 // of slots that got a size after the start
 	memory  int
 	exit    error
 	console *os.File

@@ -32,7 +32,7 @@ func (m *machine) accept(serve func(*Guest, net.Conn), g *Guest) {
 	}
 }
 
-// reap waits for the process, whoever ends it.
+// reap waits for the process to end.
 func (m *machine) reap() {
 	err := m.cmd.Wait()
 	m.mu.Lock()
@@ -72,10 +72,10 @@ func (m *machine) ended() bool {
 	}
 }
 
-// PowerOff ends the machine as a guest does that shuts itself down.
+// PowerOff ends the VM like a guest that shuts itself down.
 func (g *Guest) PowerOff() { g.m.end(errOff) }
 
-// Crash ends the machine as a guest does whose kernel dies with these words.
+// Crash ends the VM like a guest with a kernel panic, and writes console to its console.
 func (g *Guest) Crash(console string) {
 	g.m.mu.Lock()
 	if g.m.console != nil {
@@ -85,21 +85,21 @@ func (g *Guest) Crash(console string) {
 	g.m.end(errors.New("the guest's kernel died or rebooted"))
 }
 
-// Memory is what the guest has, in MiB.
+// Memory returns the guest's memory, in MiB.
 func (g *Guest) Memory() int {
 	g.m.mu.Lock()
 	defer g.m.mu.Unlock()
 	return g.m.memory
 }
 
-// Disk is the disk in a slot, nil for an empty one. It is the machine's.
+// Disk returns the disk in a slot, nil for an empty one. The VM owns it.
 func (g *Guest) Disk(slot int) *os.File {
 	g.m.mu.Lock()
 	defer g.m.mu.Unlock()
 	return g.m.disks[slot]
 }
 
-// Size is a slot's size, in bytes, as the guest knows it.
+// Size returns a slot's size, in bytes, as the guest sees it.
 func (g *Guest) Size(slot int) int64 {
 	g.m.mu.Lock()
 	defer g.m.mu.Unlock()
@@ -109,7 +109,7 @@ func (g *Guest) Size(slot int) int64 {
 	return hypervisor.SlotSize
 }
 
-// Rebind has the guest look at a slot's size anew.
+// Rebind updates the size of a slot that the guest sees, like a driver that binds again.
 func (g *Guest) Rebind(slot int) error {
 	g.m.mu.Lock()
 	defer g.m.mu.Unlock()
@@ -125,7 +125,7 @@ func (g *Guest) Rebind(slot int) error {
 	return nil
 }
 
-// tail is the end of the console.
+// tail returns the end of the console.
 func (m *machine) tail() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// vm is one owner's hold on a machine.
+// vm is one owner's handle of a VM.
 type vm struct{ *machine }
 
 func (v *vm) Process() procid.ID           { return v.record.Process }
@@ -32,7 +32,7 @@ func (v *vm) failed(op string, err error) error {
 	return &hypervisor.Error{Phase: "run", Op: op, Err: err, Console: v.tail()}
 }
 
-// alive is what every operation checks first.
+// alive is checked first by every operation.
 func (v *vm) alive(ctx context.Context, op string) error {
 	if v.ended() {
 		return v.failed(op, hypervisor.ErrGone)
@@ -118,7 +118,7 @@ func (v *vm) Resize(ctx context.Context, slot int, size int64) error {
 	return nil
 }
 
-// tell has the guest know a slot's size; the caller holds mu.
+// setSize sets the size of a slot that the guest sees; the caller holds mu.
 func (m *machine) setSize(slot int, size int64) {
 	if m.sizes == nil {
 		m.sizes = map[int]int64{}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// archive is a newc cpio archive of executables.
+// archive returns a newc cpio archive of executables.
 func archive(programs map[string][]byte) []byte {
 	var b bytes.Buffer
 	for name, content := range programs {

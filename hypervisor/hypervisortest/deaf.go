@@ -12,9 +12,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
 )
 
-// SaveDeaf does what VM.Save does for a QEMU, without its wait until nobody is
-// connected. Clones of a VM whose host is connected and has stopped reading hear
-// nobody before their first connection has been closed.
+// SaveDeaf does the same as VM.Save of QEMU, but does not wait until all connections are closed. If the host is
+// connected and has stopped reading, clones of the VM read nothing until their first connection has been closed.
 func SaveDeaf(ctx context.Context, t testing.TB, v hypervisor.VM, state *os.File) {
 	t.Helper()
 	monitor, err := qmp.Dial(ctx, filepath.Join(v.Record().Dir, "mon"))

@@ -1,6 +1,5 @@
-// Package hypervisortest holds the conformance suite that every hypervisor
-// driver passes, and the guest that it runs: the kernel and modules of the
-// guest bundle with an init of its own.
+// Package hypervisortest holds the conformance suite of hypervisor drivers and the guest that it runs: the kernel and
+// modules of the guest bundle with an init of its own.
 package hypervisortest
 
 import (
@@ -14,12 +13,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// Cmdline boots the tests' init. New memory is put to use by the kernel itself.
+// Cmdline boots the tests' init. The kernel itself brings new memory online.
 const Cmdline = "quiet rdinit=/guestinit noreplace-smp no5lvl cryptomgr.notests memhp_default_state=online_movable"
 
-// Machine is a small machine with the tests' guest: 128 MiB, one virtual CPU,
-// four slots of which the first is writable, no network. It fails the test
-// when the guest bundle has not been built, and spares quick tests a VM.
+// Machine returns a small VM with the tests' guest: 128 MiB, one virtual CPU, four slots (the first is writable), no
+// network. It fails the test if the guest bundle has not been built, and skips it in quick runs.
 func Machine(t testing.TB) hypervisor.VMConfig {
 	t.Helper()
 	if testing.Short() {
@@ -33,7 +31,8 @@ func Machine(t testing.TB) hypervisor.VMConfig {
 	}
 }
 
-// Accel is what runs the tests' VMs: BULKHEAD_TEST_ACCEL, or emulation. make hosts runs some tests with kvm.
+// Accel returns the accelerator of the tests' VMs: BULKHEAD_TEST_ACCEL, or emulation. make hosts runs some tests with
+// kvm.
 func Accel() hypervisor.Accel {
 	if a := os.Getenv("BULKHEAD_TEST_ACCEL"); a != "" {
 		return hypervisor.Accel(a)
@@ -51,8 +50,7 @@ func Guest(t testing.TB) (kernel, initrd string) {
 	return GuestWith(t, map[string][]byte{"guestinit": program})
 }
 
-// GuestWith is Guest with the given programs, each in the root directory under its
-// name.
+// GuestWith is like Guest with the given programs, each in the root directory under its name.
 func GuestWith(t testing.TB, programs map[string][]byte) (kernel, initrd string) {
 	t.Helper()
 	bundle := Bundle(t)
@@ -71,7 +69,7 @@ func GuestWith(t testing.TB, programs map[string][]byte) (kernel, initrd string)
 	return filepath.Join(bundle, "vmlinux"), initrd
 }
 
-// Bundle finds the guest bundle: BULKHEAD_GUEST, or bin/guest of this tree.
+// Bundle returns the directory of the guest bundle: BULKHEAD_GUEST, or bin/guest of this tree.
 func Bundle(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv("BULKHEAD_GUEST")
@@ -88,7 +86,8 @@ func Bundle(t testing.TB) string {
 	return dir
 }
 
-// build compiles the tests' init once a test binary. On a host without a compiler BULKHEAD_TEST_GUESTINIT names its file.
+// build compiles the tests' init once per test binary. On a host without a compiler, BULKHEAD_TEST_GUESTINIT names the
+// compiled file.
 var build = sync.OnceValues(func() ([]byte, error) {
 	if made := os.Getenv("BULKHEAD_TEST_GUESTINIT"); made != "" {
 		return os.ReadFile(made)

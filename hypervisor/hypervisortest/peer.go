@@ -15,18 +15,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// Patience bounds a wait for a guest under emulation that no context can end.
+// Patience bounds a wait for an emulated guest that no context can end.
 func Patience() time.Duration { return testdeadline.For(testdeadline.Boot(true)) }
 
-// Within is a context for what is asked of a guest under emulation.
+// Within returns a context for requests to an emulated guest.
 func Within(t testing.TB) context.Context {
 	t.Helper()
 	return testdeadline.Context(t, testdeadline.Boot(true))
 }
 
-// Ask sends one command to the tests' guest over a fresh connection of the
-// channel, and returns its one-line answer. A guest that is not up yet answers
-// once it is.
+// Ask sends one command to the tests' guest over a fresh connection of the channel, and returns its one-line answer. A
+// guest that is not up yet answers once it is.
 func Ask(t testing.TB, v hypervisor.VM, format string, args ...any) string {
 	t.Helper()
 	answer, err := TryAsk(v, format, args...)
@@ -40,7 +39,7 @@ func Ask(t testing.TB, v hypervisor.VM, format string, args ...any) string {
 	return answer
 }
 
-// TryAsk is Ask for a guest that may not answer.
+// TryAsk is like Ask for a guest that may not answer.
 func TryAsk(v hypervisor.VM, format string, args ...any) (string, error) {
 	conn, err := v.Connect(context.Background())
 	if err != nil {
@@ -55,8 +54,7 @@ func TryAsk(v hypervisor.VM, format string, args ...any) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// Dir makes a directory with a path short enough for sockets, gone with the
-// test.
+// Dir creates a directory with a path short enough for sockets. It is removed when the test ends.
 func Dir(t testing.TB) string {
 	t.Helper()
 	own, err := os.MkdirTemp("", "vm")
@@ -64,7 +62,7 @@ func Dir(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(own) })
-	// Below one that is the test's alone: see package internal/podsock.
+	// The parent belongs to the test alone: see package internal/podsock.
 	dir := filepath.Join(own, "vm")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/memfd"
 )
 
-// Saved is a machine that clones are made of.
+// Saved is a saved VM that clones start from.
 type Saved struct {
 	Machine hypervisor.VMConfig
 	Memory  *os.File // a sealed memfd
@@ -44,16 +44,16 @@ func Save(t testing.TB, d hypervisor.Driver, m hypervisor.VMConfig, ready func(h
 	return s
 }
 
-// cloneName is what Clone's machines bear.
+// cloneName is the name of VMs that Clone starts.
 const cloneName = "clone"
 
-// Clone makes a machine of s, with the name "clone", that ends with the test.
+// Clone starts a clone of s with the name "clone". It is killed when the test ends.
 func (s Saved) Clone(t testing.TB, d hypervisor.Driver) hypervisor.VM {
 	t.Helper()
 	return s.CloneAs(t, d, Options(t, cloneName))
 }
 
-// CloneAs is Clone with options.
+// CloneAs is like Clone with options.
 func (s Saved) CloneAs(t testing.TB, d hypervisor.Driver, o hypervisor.Options) hypervisor.VM {
 	t.Helper()
 	ctx := Within(t)
@@ -65,7 +65,7 @@ func (s Saved) CloneAs(t testing.TB, d hypervisor.Driver, o hypervisor.Options) 
 	return v
 }
 
-// End kills v with the test.
+// End kills v when the test ends.
 func End(t testing.TB, v hypervisor.VM) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), Patience())
@@ -79,13 +79,13 @@ func End(t testing.TB, v hypervisor.VM) {
 	})
 }
 
-// Options are for one machine of a test.
+// Options returns options for one VM of a test.
 func Options(t testing.TB, name string) hypervisor.Options {
 	t.Helper()
 	return hypervisor.Options{Dir: Dir(t), Name: name}
 }
 
-// Console is a file for one machine's console.
+// Console returns a file for one VM's console.
 func Console(t testing.TB) *os.File {
 	t.Helper()
 	return create(t, filepath.Join(t.TempDir(), "console"))

@@ -17,11 +17,10 @@ import (
 // Suite checks a driver against the contract of package hypervisor.
 type Suite struct {
 	Driver  hypervisor.Driver
-	Machine hypervisor.VMConfig // as Machine makes it
+	Machine hypervisor.VMConfig // as returned by Machine
 }
 
-// Run boots one machine, saves it, and checks everything else on clones. The
-// guest obeys the commands of guestinit.
+// Run boots one VM, saves it, and checks everything else on clones. The guest runs the commands of guestinit.
 func (s Suite) Run(t *testing.T) {
 	saved := Save(t, s.Driver, s.Machine, func(v hypervisor.VM) { Ask(t, v, "set template") })
 	for _, c := range []struct {
@@ -102,7 +101,7 @@ func growMemory(t *testing.T, d hypervisor.Driver, s Saved) {
 		if got < size || got >= size+hypervisor.MemoryStep {
 			t.Fatalf("the guest has %d MiB after Grow(%d)", got, size)
 		}
-		// The guest's kernel puts the last part to use a little later.
+		// The guest's kernel uses the last part a little later.
 		grown, least := got-s.Machine.Memory, (got-s.Machine.Memory)*9/10
 		more := -1
 		for ctx.Err() == nil && (more < least || more > grown) {
@@ -116,7 +115,7 @@ func growMemory(t *testing.T, d hypervisor.Driver, s Saved) {
 	wantError(t, err, hypervisor.ErrInvalid)
 }
 
-// Disk makes a sparse disk that starts with content.
+// Disk creates a sparse disk that starts with content.
 func Disk(t testing.TB, content string) string {
 	t.Helper()
 	f := create(t, filepath.Join(t.TempDir(), "disk"))
@@ -169,8 +168,7 @@ func writableDisk(t *testing.T, d hypervisor.Driver, s Saved) {
 	want(t, string(got), "bulk")
 }
 
-// shortDisk: a guest knows its disk's size from the template, and gets no more
-// of the host's than the disk has.
+// shortDisk: a guest has its disk's size from the template, but cannot write beyond the end of the host's disk.
 func shortDisk(t *testing.T, d hypervisor.Driver, s Saved) {
 	ctx, v := within(t), s.Clone(t, d)
 	const size = 1 << 30
@@ -194,8 +192,8 @@ func shortDisk(t *testing.T, d hypervisor.Driver, s Saved) {
 	want(t, Ask(t, v, "write 0 %d 62756c6b", int64(40<<30)), "written")
 }
 
-// diskSizes: a guest sees the size of a writable disk when it is told, and that of any disk
-// when its driver looks anew, as it does the slot's own after that.
+// diskSizes: a guest sees the size of a writable disk after Resize. It sees any disk's size when its driver binds
+// again, and the slot's own size likewise after Detach.
 func diskSizes(t *testing.T, d hypervisor.Driver, s Saved) {
 	ctx, v := within(t), s.Clone(t, d)
 	for _, size := range []int64{1 << 30, 100 << 30, 1 << 20} {
@@ -204,7 +202,7 @@ func diskSizes(t *testing.T, d hypervisor.Driver, s Saved) {
 		must(t, v.Attach(ctx, 0, open(t, path, os.O_RDWR), hypervisor.ReadWrite))
 		must(t, v.Resize(ctx, 0, size))
 		for ctx.Err() == nil && Ask(t, v, "size 0") != length {
-			runtime.Gosched() // its kernel hears of it a little later
+			runtime.Gosched() // the kernel is notified a little later
 		}
 		want(t, Ask(t, v, "size 0"), length)
 		want(t, Ask(t, v, "write 0 %d 62756c6b", size-4), "written")

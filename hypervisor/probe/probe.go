@@ -1,6 +1,5 @@
-// Package probe finds out whether a guest really runs under KVM. That
-// /dev/kvm is there and can be opened proves nothing: under some nested
-// hypervisors QEMU aborts, or the guest spins at its first instruction.
+// Package probe finds out whether a guest really runs under KVM. A /dev/kvm that can be opened proves nothing: under
+// some nested hypervisors QEMU aborts, or the guest spins at its first instruction.
 package probe
 
 import (
@@ -23,37 +22,35 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// ErrUnusable is matched by Resolve's error when KVM was demanded and does not
-// work.
+// ErrUnusable is matched by Resolve's error when KVM was required and does not work.
 var ErrUnusable = errors.New("KVM cannot be used")
 
-// Outcome is what a probe has found.
+// Outcome is the result of a probe.
 type Outcome string
 
-// The outcomes. Unknown is remembered for a while only.
+// The outcomes. Unknown is remembered only for a while.
 const (
 	Works    Outcome = "works"
 	Unusable Outcome = "unusable"
 	Unknown  Outcome = "unknown"
 )
 
-// Verdict is an outcome with its reason, in one line, and remedy if there is
-// one.
+// Verdict is an outcome with its reason, in one line, and a remedy if there is one.
 type Verdict struct {
 	Outcome Outcome   `json:"outcome"`
 	Reason  string    `json:"reason"`
 	Remedy  string    `json:"remedy,omitempty"`
-	Boot    string    `json:"boot"`   // the host's boot that it holds for
-	Driver  string    `json:"driver"` // hash of the driver's identity that it holds for
+	Boot    string    `json:"boot"`   // the boot of the host that it is valid for
+	Driver  string    `json:"driver"` // hash of the identity of the driver that it is valid for
 	Probed  time.Time `json:"probed"`
-	Tries   int       `json:"tries,omitempty"` // probes in a row whose outcome was Unknown
+	Tries   int       `json:"tries,omitempty"` // probes in a row that returned Unknown
 }
 
 const (
-	// undecided is for how long an Unknown verdict holds. Each that follows holds twice as long: a guest that hangs
-	// under KVM keeps a processor busy for the whole timeout.
+	// undecided is how long the first Unknown verdict is valid. The time doubles with each one that follows: a guest
+	// that hangs under KVM keeps a processor busy for the whole timeout.
 	undecided = 5 * time.Minute
-	// longest is for how long it holds at most.
+	// longest is the longest time that an Unknown verdict is valid.
 	longest = 24 * time.Hour
 )
 
@@ -66,24 +63,21 @@ func (v Verdict) holds(now time.Time) bool {
 	return v.Outcome != ""
 }
 
-// timeout is what a guest gets to boot under KVM in: many times what it needs
-// where KVM works.
+// timeout is the time for a guest to boot under KVM. It is many times the usual boot time.
 const timeout = 5 * time.Second
 
-// memory is what the guest boots with, in MiB.
+// memory is the guest's memory, in MiB.
 const memory = 256
 
-// Prober probes with one machine. It is safe for concurrent use; at worst two
-// probe at once and agree.
+// Prober probes with one VM. It is safe for concurrent use; at worst two probes run at once and agree.
 type Prober struct {
 	Driver hypervisor.Driver
-	// Machine says what is booted: of it only Kernel, Initrd and Cmdline count, so that all who probe with one
-	// guest share a verdict.
+	// Machine is the VM to boot. Only Kernel, Initrd and Cmdline count, so that all probers of one guest share a
+	// verdict.
 	Machine hypervisor.VMConfig
 	// Check returns nil when the guest's kernel has come up.
 	Check func(ctx context.Context, v hypervisor.VM) error
-	// Path is the file that remembers the verdict, and Dir an existing
-	// directory for the sockets, see hypervisor.Options.
+	// Path is the file that stores the verdict. Dir is an existing directory for the sockets, see hypervisor.Options.
 	Path, Dir string
 	// Timeout bounds the boot; 0 is five seconds.
 	Timeout time.Duration
@@ -91,10 +85,9 @@ type Prober struct {
 	Device string
 }
 
-// Resolve turns a wish into an accelerator that works: TCG at once, Auto and
-// KVM by the remembered verdict or a probe. A wish for KVM that cannot be met
-// is ErrUnusable, and the verdict says why; Auto falls back to TCG. A remembered
-// Unknown does not stand in the way of a wish for KVM.
+// Resolve turns a wish into an accelerator that works. It returns TCG at once, and decides Auto and KVM by the stored
+// verdict or a probe. Auto falls back to TCG. If KVM is required and does not work, the error is ErrUnusable and the
+// verdict has the reason. If KVM is required and the stored verdict is Unknown, Resolve probes again.
 func (p Prober) Resolve(ctx context.Context, wish hypervisor.Accel) (hypervisor.Accel, Verdict, error) {
 	if wish == hypervisor.TCG {
 		return hypervisor.TCG, Verdict{Outcome: Unknown, Reason: "not asked for"}, nil
@@ -115,11 +108,11 @@ func (p Prober) Resolve(ctx context.Context, wish hypervisor.Accel) (hypervisor.
 	return hypervisor.TCG, v, nil
 }
 
-// Verdict returns the remembered verdict, or probes. An error is of ctx, or of
-// what the probe itself needs; what a probe finds is never an error.
+// Verdict returns the stored verdict, or probes. It returns an error if ctx ends or if the probe cannot run. A probe
+// that fails is a verdict and not an error.
 func (p Prober) Verdict(ctx context.Context) (Verdict, error) { return p.verdict(ctx, false) }
 
-// verdict is Verdict. decide makes it probe again where the remembered verdict is Unknown.
+// verdict is like Verdict. If decide is set, it probes again when the stored verdict is Unknown.
 func (p Prober) verdict(ctx context.Context, decide bool) (Verdict, error) {
 	boot, err := procid.BootID()
 	if err != nil {
@@ -135,7 +128,7 @@ func (p Prober) verdict(ctx context.Context, decide bool) (Verdict, error) {
 	}
 	sum := sha256.Sum256([]byte(identity))
 	identity = hex.EncodeToString(sum[:16])
-	// Cheap, and can change without a reboot: never remembered.
+	// The check of the device is cheap, and its result can change without a reboot, so it is not stored.
 	if v, ok := p.device(); !ok {
 		v.Boot, v.Driver, v.Probed = boot, identity, time.Now().UTC()
 		return v, nil
@@ -183,7 +176,7 @@ func (p Prober) device() (Verdict, bool) {
 	return Verdict{Outcome: Unusable, Reason: err.Error()}, false
 }
 
-// boot is the probe.
+// boot boots a guest under KVM and returns the verdict.
 func (p Prober) boot(ctx context.Context, m hypervisor.VMConfig) Verdict {
 	limit := p.Timeout
 	if limit == 0 {
@@ -203,7 +196,8 @@ func (p Prober) boot(ctx context.Context, m hypervisor.VMConfig) Verdict {
 		return Verdict{Outcome: Unknown, Reason: err.Error()}
 	}
 	defer console.Close()
-	// Nobody has this machine on record: it ends with the thread that starts it, which is kept for that long.
+	// This VM has no record. The kernel kills it when the thread that started it ends, so the thread is kept until
+	// then.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	v, err := p.Driver.Boot(probeCtx, m, hypervisor.Files{Console: console}, hypervisor.Options{Dir: dir, Name: "probe", Start: start})
@@ -216,8 +210,8 @@ func (p Prober) boot(ctx context.Context, m hypervisor.VMConfig) Verdict {
 	return judge(err, limit)
 }
 
-// judge is the verdict on a boot that took at most limit. KVM is unusable only where QEMU or its guest has ended by
-// itself: all else may be the fault of a host that is busy or short of something, and may differ the next time.
+// judge returns the verdict on a boot that took at most limit. KVM is unusable only if QEMU or its guest ended by
+// itself. Other failures may be due to a host that is busy or short of something, and may differ the next time.
 func judge(err error, limit time.Duration) Verdict {
 	switch {
 	case err == nil:
@@ -234,17 +228,17 @@ func judge(err error, limit time.Duration) Verdict {
 	return Verdict{Outcome: Unknown, Reason: "KVM could not be tried: " + err.Error()}
 }
 
-// starved tells whether a VM has ended for want of memory.
+// starved reports whether a VM ended because the host had too little memory.
 func starved(err error) bool {
 	var e *hypervisor.Error
 	return strings.Contains(err.Error(), "signal: killed") ||
 		errors.As(err, &e) && strings.Contains(e.Stderr, "Cannot allocate memory")
 }
 
-// leftAfter is after what time a probe's directory is one that a killed process has left.
+// leftAfter is the age at which a probe's directory is taken for the remains of a killed process.
 const leftAfter = time.Minute
 
-// sweep removes what killed processes have left of their probes. What cannot be removed is in nobody's way.
+// sweep removes the remains of probes by killed processes. It ignores failures: the remains do no harm.
 func (p Prober) sweep() {
 	found, _ := filepath.Glob(filepath.Join(p.Dir, "probe*"))
 	for _, dir := range found {
@@ -254,7 +248,7 @@ func (p Prober) sweep() {
 	}
 }
 
-// start starts a machine that the kernel kills when this process ends.
+// start starts a VM that the kernel kills when this process ends.
 func start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -263,7 +257,7 @@ func start(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// check waits for the guest or for the machine's end.
+// check waits until the guest has come up or the VM has ended.
 func (p Prober) check(ctx context.Context, v hypervisor.VM) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -277,7 +271,7 @@ func (p Prober) check(ctx context.Context, v hypervisor.VM) error {
 		return err
 	case <-v.Done():
 		cancel()
-		<-result //nolint:errcheck // that it has ended is what counts
+		<-result //nolint:errcheck // its end counts, not its error
 		return v.Explain("wait for the guest", errors.New("it did not come up"))
 	}
 }

@@ -17,9 +17,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// Adopt implements hypervisor.Driver. It may be called while the previous
-// owner is dying: QEMU serves one QMP client at a time, and the new one waits
-// for its greeting until then.
+// Adopt implements hypervisor.Driver. It may be called while the previous owner is dying. QEMU serves one QMP client at
+// a time: the new client waits for its greeting until the old one is gone.
 func (d Driver) Adopt(ctx context.Context, r hypervisor.Record, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	v := &vm{record: r, console: newConsole(f.Console), done: make(chan struct{})}
 	if err := bears(r.Process, o.Name); err != nil {
@@ -42,9 +41,8 @@ func (d Driver) Adopt(ctx context.Context, r hypervisor.Record, f hypervisor.Fil
 	return v, nil
 }
 
-// bears returns nil if the process is a machine of that name, hypervisor.ErrGone if
-// it is no more, and another error if it is any other process of the host's. The
-// record names the process by its start too: what is found out once stays true.
+// bears returns nil if the process is a VM with that name, hypervisor.ErrGone if it has ended, and another error for
+// any other process of the host. The record has the process's start time too, so the answer stays valid.
 func bears(process procid.ID, name string) error {
 	args, err := process.Args()
 	if errors.Is(err, procid.ErrGone) {
@@ -53,20 +51,19 @@ func bears(process procid.ID, name string) error {
 	if err != nil {
 		return err
 	}
-	// Not at a fixed place: the program may be a script that adds arguments of its own.
+	// The position varies: the program may be a script that adds arguments of its own.
 	if at := slices.Index(args, processName(name)); at < 1 || args[at-1] != "-name" {
 		return fmt.Errorf("process %d is not the VM %s", process.PID, name)
 	}
 	return nil
 }
 
-// End implements hypervisor.Driver. Whatever QEMU was started with the sockets
-// of dir, its listening sockets are older than it: one that refuses has no
-// process behind it any more.
+// End implements hypervisor.Driver. The listening sockets in dir are older than the QEMU that was started with them. So
+// a socket that refuses a connection has no process any more.
 func (d Driver) End(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// An owner that hangs may hold one of them.
+	// An owner that hangs may hold one of the sockets.
 	results := make(chan error, 2)
 	for _, name := range []string{qmpSocket, monitorSocket} {
 		go func() { results <- quit(ctx, dir, name) }()
@@ -85,14 +82,14 @@ func (d Driver) End(ctx context.Context, dir string) error {
 	return nil
 }
 
-// quit tells a QEMU to end, and waits until it has.
+// quit asks a QEMU to quit, and waits until it has ended.
 func quit(ctx context.Context, dir, name string) error {
 	c, err := monitor(ctx, dir, name)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	// The answer may be cut off by the end that it announces.
+	// QEMU may end before it has sent the whole answer.
 	_ = c.Execute(ctx, "quit", nil, nil)
 	select {
 	case <-c.Done():
@@ -102,8 +99,8 @@ func quit(ctx context.Context, dir, name string) error {
 	}
 }
 
-// monitor connects to a machine that somebody else has started: its directory
-// may be its user's, its parent is whom the machine belongs to.
+// monitor connects to a VM that another process has started. The VM's user may own the directory; the VM's owner owns
+// its parent.
 func monitor(ctx context.Context, dir, name string) (*qmp.Client, error) {
 	conn, err := podsock.Dial(ctx, filepath.Dir(dir), filepath.Join(filepath.Base(dir), name))
 	if err != nil {
@@ -112,7 +109,7 @@ func monitor(ctx context.Context, dir, name string) (*qmp.Client, error) {
 	return qmp.New(ctx, conn)
 }
 
-// gone says of a failed dial that nobody listens.
+// gone reports whether a dial failed because there is no listener.
 func gone(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ECONNRESET) ||
 		errors.Is(err, io.EOF)

@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// start modes: a clone waits for a saved state instead of booting.
+// startMode says how QEMU starts: a clone waits for a saved state instead of booting.
 type startMode bool
 
 const (
@@ -15,35 +15,34 @@ const (
 	clone startMode = true
 )
 
-// translationCache is TCG's cache of translated code in MiB. Without it QEMU
-// lets the cache of each machine grow to 1 GiB. A machine that has run its first
-// container has filled 40: with 32 the cache is emptied in the middle of a start,
-// which saves 6 MB a machine and makes the start 2.4 times as long.
+// translationCache is TCG's cache of translated code in MiB. Without it QEMU lets the cache of each VM grow to 1 GiB. A
+// VM that has run its first container has filled 40. With 32 the cache is flushed in the middle of a start: that saves
+// 6 MB per VM and makes the start 2.4 times as long.
 const translationCache = 64
 
-// EmulatedCPU is the processor without KVM. It has no virtualisation of its own (SVM).
-// It claims none of the features of quick string instructions (ERMS,
-// FSRM, and FZRM, FSRS and FSRC of leaf 7.1): with them kernel and libraries move one byte at a time, and each
-// takes QEMU as long as eight at once. They go together: Linux takes FSRM to imply ERMS, and hangs where it does
-// not. QEMU 7.2 does not know the names of the last three, but can hide their leaf.
+// EmulatedCPU is the processor without KVM. It has no nested virtualisation (SVM). It has none of the features of quick
+// string instructions (ERMS, FSRM, and FZRM, FSRS and FSRC of leaf 7.1). With them kernel and libraries move one byte
+// at a time, and QEMU takes as long for one byte as for eight. They go together: Linux takes FSRM to imply ERMS, and
+// hangs if ERMS is missing. QEMU 7.2 does not know the names of the last three, but can hide their leaf.
 const EmulatedCPU = "max,svm=off,erms=off,fsrm=off,level-func7=0"
 
-// machineType is the board, without all that QEMU 7.2 to 10 let go of and a guest can do without. The timer (pit) stays:
-// without it an emulated guest takes its processor for half as fast as it is. mem-merge=off keeps guests' memory from KSM.
+// machineType is the board, without the parts that QEMU 7.2 to 10 can omit and a guest does not need. The timer (pit)
+// stays: without it an emulated guest measures half of its processor's speed. mem-merge=off keeps guests' memory from
+// KSM.
 const machineType = "q35,memory-backend=mem,smm=off,vmport=off,hpet=off,sata=off,smbus=off,usb=off,i8042=off," +
 	"dump-guest-core=off,mem-merge=off"
 
-// fds are the descriptor numbers that the process inherits; 0 is "none".
+// fds are the descriptor numbers that the process inherits; 0 means none.
 type fds struct {
 	qmp, monitor, channel, share, console int
 	memory, kernel, initrd, tap           int
 }
 
-// processName is the argument by which a machine's process is known again.
+// processName returns the argument that identifies a VM's process.
 func processName(name string) string { return "bulkhead-" + name }
 
-// arguments is the command line: everything but the descriptors' use is
-// decided by m, so that a template and its clones agree.
+// arguments returns the command line. Everything but the use of descriptors depends on m alone, so that a template and
+// its clones agree.
 func arguments(m hypervisor.VMConfig, o hypervisor.Options, fd fds, mode startMode) []string {
 	a := args{
 		"-name", processName(o.Name),
@@ -68,12 +67,10 @@ func arguments(m hypervisor.VMConfig, o hypervisor.Options, fd fds, mode startMo
 	a.slots(m)
 	a.network(m, fd.tap)
 	if mode == clone {
-		// The kernel lies in the saved memory: to load it again would cost
-		// its whole size in time and, until exit, in memory.
+		// The kernel lies in the saved memory: loading it again would cost time and, until exit, memory.
 		return append(a, "-incoming", "defer")
 	}
-	// The others are there, and offline: to plug one in takes a guest half a second, this
-	// a third of that.
+	// The other CPUs exist, offline. To plug one in takes a guest half a second, to bring one online a third of that.
 	cmdline := fmt.Sprintf("%s maxcpus=%d console=ttyS0 panic=-1", m.Cmdline, m.VCPUs)
 	a.add("-kernel", fdPath(fd.kernel), "-append", cmdline)
 	if fd.initrd != 0 {
@@ -96,7 +93,7 @@ func (a *args) addf(option, format string, v ...any) { a.add(option, fmt.Sprintf
 
 func (a *args) accel(m hypervisor.VMConfig) {
 	if m.Accel == hypervisor.KVM {
-		// Without virtualisation of its own a guest does not reach what the host's kernel has for nested VMs.
+		// A guest without nested virtualisation cannot reach the code for nested VMs in the host's kernel.
 		a.add("-accel", "kvm", "-cpu", "host,vmx=off,svm=off")
 		return
 	}
@@ -129,7 +126,7 @@ func (a *args) memory(m hypervisor.VMConfig, fd int, mode startMode) {
 	a.add("-device", "virtio-mem-pci,id="+memoryDevice+",disable-legacy=on,memdev=more,requested-size=0")
 }
 
-// growable is the size of the virtio-mem device in MiB.
+// growable returns the size of the virtio-mem device in MiB.
 func growable(m hypervisor.VMConfig) int { return max(m.MaxMem-m.Memory, 0) }
 
 func (a *args) slots(m hypervisor.VMConfig) {
@@ -138,8 +135,8 @@ func (a *args) slots(m hypervisor.VMConfig) {
 		if m.SlotMode(i) == hypervisor.ReadWrite {
 			readOnly = "off"
 		}
-		// An empty slot has no file at all: a shared one would let guests
-		// that write to it talk to each other and fill the host's disk.
+		// An empty slot has no file at all: guests that write to a shared one could talk to each other and fill the
+		// host's disk.
 		a.addf("-blockdev", "driver=null-co,node-name=%s,size=%d,read-zeroes=on,read-only=%s", emptyNode(i), int64(hypervisor.SlotSize), readOnly)
 		a.addf("-blockdev", "driver=raw,node-name=%s,file=%s,read-only=%s", slotNode(i), emptyNode(i), readOnly)
 		a.addf("-device", "virtio-blk-pci,disable-legacy=on,drive=%s,serial=%s", slotNode(i), hypervisor.SlotSerial(i))
@@ -148,7 +145,7 @@ func (a *args) slots(m hypervisor.VMConfig) {
 
 func (a *args) network(m hypervisor.VMConfig, tap int) {
 	if m.Network != hypervisor.NetworkTap {
-		a.add("-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off") // nothing is ever plugged in
+		a.add("-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off") // no device is ever plugged in
 	}
 	switch m.Network {
 	case hypervisor.NetworkNone:

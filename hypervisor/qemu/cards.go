@@ -11,12 +11,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// cardPort is the PCI port that cards are plugged into: q35's own bus takes none while the
-// machine runs.
+// cardPort is the PCI port that cards are plugged into: q35's own bus accepts none in a running VM.
 const cardPort = "cards"
 
-// AddCards implements hypervisor.VM. All cards are functions of the port's one device. The guest
-// is told of the device when its function 0 comes, so that one comes last.
+// AddCards implements hypervisor.VM. All cards are functions of the port's one device. The guest is notified of the
+// device when function 0 is added, so function 0 comes last.
 func (v *vm) AddCards(ctx context.Context, taps []*os.File) error {
 	const op = "plug network cards in"
 	if v.record.Machine.Network != hypervisor.NetworkTap || len(taps) > card.Most {

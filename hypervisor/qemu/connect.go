@@ -15,11 +15,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
 )
 
-// sockets are connections to a VM from which nothing has been read yet. QEMU
-// serves one connection of each kind; others wait in the socket's queue.
+// sockets are connections to a VM that have not been read yet. QEMU serves one connection of each kind; others wait in
+// the socket's queue.
 type sockets struct{ console, qmp, channel []net.Conn }
 
-// open connects to the listening sockets, with as many connections to the channel.
+// open connects to the listening sockets, with the given number of connections to the channel.
 func (v *vm) open(ctx context.Context, channels int) (s sockets, err error) {
 	for _, want := range []struct {
 		name  string
@@ -41,8 +41,8 @@ func (v *vm) open(ctx context.Context, channels int) (s sockets, err error) {
 	return s, nil
 }
 
-// dial connects to one of the VM's sockets. Who had the VM's user before may have planted
-// links, which would lead to another socket of that user.
+// dial connects to one of the VM's sockets. A previous owner of the VM's user id may have planted links that lead to
+// another socket of that user.
 func (v *vm) dial(ctx context.Context, name string) (net.Conn, error) {
 	path := filepath.Join(v.record.Dir, name)
 	for at, want := range map[string]fs.FileMode{v.record.Dir: fs.ModeDir, path: fs.ModeSocket} {
@@ -67,7 +67,7 @@ func (s sockets) close() {
 	}
 }
 
-// connect begins to talk to the process. It owns s from then on.
+// connect starts to talk to the process. It owns s.
 func (v *vm) connect(ctx context.Context, s sockets, o hypervisor.Options) error {
 	if o.Opened != nil {
 		if err := o.Opened(v.record.Process); err != nil {

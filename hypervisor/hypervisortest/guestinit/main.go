@@ -1,6 +1,5 @@
-// Command guestinit is PID 1 of the guests in which the hypervisor's tests
-// run: it loads the virtio modules and obeys one-line commands that come
-// through the channel, each answered by one line.
+// Command guestinit is PID 1 of the guests of the hypervisor's tests. It loads the virtio modules and runs one-line
+// commands from the channel. Each gets a one-line answer.
 package main
 
 import (
@@ -21,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// modules in the order in which they depend on each other.
+// modules are in the order of their dependencies.
 var modules = []string{
 	"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci",
 	"virtio_console", "virtio_blk", "virtio_mem", "failover", "net_failover", "virtio_net",
@@ -104,8 +103,8 @@ func findPort() (*os.File, error) {
 	return nil, fmt.Errorf("no port %s among %q", portName, names)
 }
 
-// serve obeys commands for ever. A read that returns nothing means that no
-// host is there; poll would then return at once, with POLLHUP.
+// serve runs commands forever. A read that returns nothing means that no host is connected; poll would then return at
+// once, with POLLHUP.
 func serve(port *os.File) error {
 	r := bufio.NewReader(port)
 	var saved string
@@ -131,8 +130,7 @@ func serve(port *os.File) error {
 	}
 }
 
-// chatter writes lines that nobody asked for, so that the guest always has one
-// on its way. A write waits while no host is there, or none that reads.
+// chatter writes unsolicited lines, so that the guest always has one on its way. A write blocks while no host reads.
 func chatter(port *os.File, count string) error {
 	n, err := strconv.Atoi(count)
 	for ; err == nil && n > 0; n-- {
@@ -145,11 +143,11 @@ func obey(args []string, saved *string) (string, error) {
 	if len(args) == 0 {
 		return "", errors.New("no command")
 	}
-	args = append(args, "", "", "") // so that operands are there, if empty
+	args = append(args, "", "", "") // so that operands exist, if empty
 	switch args[0] {
 	case "echo":
 		return args[1], nil
-	case "chatter": // how many lines follow the answer
+	case "chatter": // operand: the number of lines after the answer
 		return args[1], nil
 	case "set":
 		*saved = args[1]
@@ -180,7 +178,7 @@ func obey(args []string, saved *string) (string, error) {
 		return readDisk(args[1], args[2], args[3])
 	case "size": // slot
 		return diskSize(args[1])
-	case "rebind": // slot, whose size is then looked at anew
+	case "rebind": // operand: a slot. The driver reads its size again
 		return rebind(args[1])
 	case "write": // slot offset hex
 		return writeDisk(args[1], args[2], args[3])
@@ -221,7 +219,7 @@ func disk(serial string) (string, error) {
 	return "", fmt.Errorf("no disk %s", serial)
 }
 
-// openDisk forgets what the kernel has cached of an earlier disk in the slot.
+// openDisk drops the kernel's cache of an earlier disk in the slot.
 func openDisk(slot string, flags int) (*os.File, error) {
 	dev, err := disk("slot" + slot)
 	if err != nil {
@@ -265,7 +263,7 @@ func writeDisk(slot, offset, data string) (string, error) {
 	return "written", err
 }
 
-// diskSize is the size of a slot's disk as the kernel knows it, in bytes.
+// diskSize returns the size of a slot's disk as the kernel sees it, in bytes.
 func diskSize(slot string) (string, error) {
 	dev, err := disk("slot" + slot)
 	if err != nil {
@@ -279,7 +277,7 @@ func diskSize(slot string) (string, error) {
 	return strconv.FormatInt(sectors*512, 10), err
 }
 
-// rebind has the driver look at a slot's device anew.
+// rebind unbinds and binds a slot's device, so that the driver reads its size again.
 func rebind(slot string) (string, error) {
 	dev, err := disk("slot" + slot)
 	if err != nil {

@@ -11,10 +11,9 @@ import (
 // inb reads an I/O port.
 func inb(port uint16) byte
 
-// ports reads every I/O port and returns the ranges at which something answers: where no device is, a read gives all
-// ones.
+// ports reads every I/O port and returns the ranges that answer. A read where no device is gives all ones.
 func ports() (string, error) {
-	runtime.LockOSThread() // whose right it is
+	runtime.LockOSThread() // the thread has the right to use ports
 	defer runtime.UnlockOSThread()
 	if _, _, errno := unix.Syscall(unix.SYS_IOPL, 3, 0, 0); errno != 0 {
 		return "", fmt.Errorf("use I/O ports: %w", errno)
