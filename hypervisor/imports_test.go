@@ -18,7 +18,7 @@ func TestImports(t *testing.T) {
 	for path := range strings.Lines(string(out)) {
 		own, ours := strings.CutPrefix(strings.TrimSpace(path), house)
 		if ours && !strings.HasPrefix(own, "hypervisor") && !strings.HasPrefix(own, "internal/") && own != "api/slot" && own != "api/card" {
-			t.Errorf("imports %s: a hypervisor knows no channel, no agent and nothing above it", own)
+			t.Errorf("imports %s: a hypervisor must not import channel, agent or a package above it", own)
 		}
 	}
 }

@@ -62,10 +62,10 @@ func TestKilled(t *testing.T) {
 	_ = prober.Process.Kill()
 	_ = prober.Wait()
 	if machine.PID == 0 {
-		t.Fatal("no machine was probed with")
+		t.Fatal("no VM was probed with")
 	}
 	if err := machine.Wait(ctx); err != nil {
-		t.Errorf("the probe's machine outlived it: %v, %v", err, machine.Signal(unix.SIGKILL))
+		t.Errorf("the probe's VM outlived it: %v, %v", err, machine.Signal(unix.SIGKILL))
 	}
 }
 

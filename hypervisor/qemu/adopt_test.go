@@ -36,16 +36,16 @@ func TestEndTouchesNobodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := (Driver{}).End(t.Context(), filepath.Join(pod, "vm")); err == nil {
-		t.Error("no machine was ended, and End says so of none")
+		t.Error("End returned no error for a link")
 	}
 	RemoveSockets(filepath.Join(pod, "vm"))
 	for _, name := range []string{qmpSocket, monitorSocket} {
 		if _, err := os.Lstat(filepath.Join(other, name)); err != nil {
-			t.Errorf("another machine's socket: %v", err)
+			t.Errorf("another VM's socket: %v", err)
 		}
 	}
 	if len(connected[0])+len(connected[1]) != 0 {
-		t.Errorf("another machine was connected to")
+		t.Errorf("End connected to another VM")
 	}
 }
 
@@ -59,9 +59,9 @@ func TestAdoptPlanted(t *testing.T) {
 		own  bool
 	}{
 		{name: "its own", args: []string{"-nodefaults", "-name", "bulkhead-mine", "-display"}, own: true},
-		{name: "no machine"},
-		{name: "another machine", args: []string{"-name", "bulkhead-minor"}},
-		{name: "a name that is no name", args: []string{"-title", "bulkhead-mine"}},
+		{name: "no VM"},
+		{name: "another VM", args: []string{"-name", "bulkhead-minor"}},
+		{name: "another argument", args: []string{"-title", "bulkhead-mine"}},
 		{name: "the name alone", args: []string{"bulkhead-mine"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

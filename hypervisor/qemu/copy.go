@@ -13,10 +13,10 @@ import (
 func Park(ctx context.Context, v hypervisor.VM) error {
 	parked, ok := v.(*vm)
 	if !ok {
-		return fmt.Errorf("park a machine: %w: a %T", hypervisor.ErrInvalid, v)
+		return fmt.Errorf("park a VM: %w: a %T", hypervisor.ErrInvalid, v)
 	}
 	if err := parked.awaitHangUp(ctx); err != nil {
-		return parked.failed("save", "wait until nobody is connected to the channel", parked.deathOr(err))
+		return parked.failed("save", "wait until the channel is disconnected", parked.deathOr(err))
 	}
 	return parked.Pause(ctx)
 }
@@ -45,7 +45,7 @@ func Inherit(dir string) (files []Inherited, err error) {
 	if err != nil {
 		p.close()
 		p.unlink()
-		return nil, fmt.Errorf("prepare a machine's files: %w", err)
+		return nil, fmt.Errorf("prepare a VM's files: %w", err)
 	}
 	files = []Inherited{{2, stderr}}
 	for i, f := range p.owned {

@@ -66,7 +66,7 @@ func (d Driver) Boot(ctx context.Context, m hypervisor.VMConfig, f hypervisor.Fi
 // Clone implements hypervisor.Driver.
 func (d Driver) Clone(ctx context.Context, m hypervisor.VMConfig, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	if f.Memory == nil || f.State == nil {
-		return nil, fmt.Errorf("clone a machine: %w: no memory or no state given", hypervisor.ErrInvalid)
+		return nil, fmt.Errorf("clone a VM: %w: no memory or no state given", hypervisor.ErrInvalid)
 	}
 	v, err := d.start(ctx, m, f, o, clone)
 	if err != nil {

@@ -97,7 +97,7 @@ func (v *vm) Exit() error {
 	}
 	v.console.drained(drainTimeout)
 	if cause := v.cause(); cause != nil {
-		return v.failed("end", "run the machine", cause)
+		return v.failed("end", "run the VM", cause)
 	}
 	return nil
 }

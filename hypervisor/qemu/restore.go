@@ -56,7 +56,7 @@ func (v *vm) restore(ctx context.Context, state *os.File) error {
 		err = migrated(ctx, sub)
 	}
 	if err != nil {
-		return v.failed("restore", "restore the machine", v.deathOr(err))
+		return v.failed("restore", "restore the VM", v.deathOr(err))
 	}
 	v.timed("restore", &began)
 	if err := v.Resume(ctx); err != nil {

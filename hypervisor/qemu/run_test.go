@@ -31,17 +31,17 @@ func within(t *testing.T) context.Context {
 func TestRunning(t *testing.T) {
 	s := saved(t)
 	t.Run("as an ordinary user", func(t *testing.T) { unprivileged(t, s) })
-	t.Run("a flooded console stays bounded and holds up nothing", func(t *testing.T) { flood(t, s) })
+	t.Run("a flooded console stays bounded and does not block", func(t *testing.T) { flood(t, s) })
 	t.Run("survives the kill of its parent", func(t *testing.T) { orphan(t, s) })
-	t.Run("one that is dying is gone", func(t *testing.T) { adoptDying(t, s) })
-	t.Run("a machine without record is ended by its sockets", func(t *testing.T) { end(t, s) })
-	t.Run("connections are made ahead", func(t *testing.T) { ahead(t, s) })
+	t.Run("a dying VM is gone", func(t *testing.T) { adoptDying(t, s) })
+	t.Run("a VM without record is ended by its sockets", func(t *testing.T) { end(t, s) })
+	t.Run("connections are opened ahead", func(t *testing.T) { ahead(t, s) })
 	t.Run("a custom start is used", func(t *testing.T) { customStart(t, s) })
 }
 
 func unprivileged(t *testing.T, s hypervisortest.Saved) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can give a machine another user")
+		t.Skip("only root can start a VM as another user")
 	}
 	const nobody = 65534
 	group := uint32(nobody)
@@ -262,7 +262,7 @@ func TestFileThatIsNoKernel(t *testing.T) {
 	if _, err := d.Boot(ctx, m, hypervisor.Files{}, o); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing kernel: %v", err)
 	}
-	if err := os.WriteFile(m.Kernel, []byte("this is no kernel"), 0o600); err != nil {
+	if err := os.WriteFile(m.Kernel, []byte("not a kernel"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := d.Boot(ctx, m, hypervisor.Files{}, o)
@@ -295,7 +295,7 @@ func ahead(t *testing.T, s hypervisortest.Saved) {
 	}
 	hypervisortest.End(t, v)
 	if opened != v.Process() {
-		t.Errorf("opened is told of %v, not %v", opened, v.Process())
+		t.Errorf("Opened was called with %v, not %v", opened, v.Process())
 	}
 	for range connections {
 		if got := hypervisortest.Ask(t, v, "get"); got != "template" {

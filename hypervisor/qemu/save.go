@@ -9,7 +9,7 @@ import (
 // Save implements hypervisor.VM.
 func (v *vm) Save(ctx context.Context, state *os.File) error {
 	if err := v.awaitHangUp(ctx); err != nil {
-		return v.failed("save", "wait until nobody is connected to the channel", v.deathOr(err))
+		return v.failed("save", "wait until the channel is disconnected", v.deathOr(err))
 	}
 	return v.save(ctx, state)
 }
@@ -56,7 +56,7 @@ func (v *vm) save(ctx context.Context, state *os.File) error {
 		err = migrated(ctx, sub)
 	}
 	if err != nil {
-		return v.failed("save", "save the machine", v.deathOr(err))
+		return v.failed("save", "save the VM", v.deathOr(err))
 	}
 	return nil
 }

@@ -141,6 +141,6 @@ func (v talker) checkClone(t *testing.T, state *os.File) {
 	}
 	hypervisortest.End(t, c)
 	if _, err := listen(t, c); err != nil {
-		t.Errorf("the clone is not heard: %v", err)
+		t.Errorf("the clone does not answer: %v", err)
 	}
 }

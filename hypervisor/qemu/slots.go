@@ -41,7 +41,7 @@ func (v *vm) Attach(ctx context.Context, slot int, disk *os.File, mode hyperviso
 func (v *vm) checkDisk(slot int, disk *os.File, mode hypervisor.DiskMode) error {
 	m := v.record.Machine
 	if slot < 0 || slot >= m.Slots {
-		return fmt.Errorf("%w: the machine has %d slots", hypervisor.ErrInvalid, m.Slots)
+		return fmt.Errorf("%w: the VM has %d slots", hypervisor.ErrInvalid, m.Slots)
 	}
 	if m.SlotMode(slot) != mode {
 		return fmt.Errorf("%w: slots 0 to %d are writable, the others are not", hypervisor.ErrInvalid, m.Scratch-1)
@@ -128,7 +128,7 @@ func (v *vm) Resize(ctx context.Context, slot int, size int64) error {
 func (v *vm) Detach(ctx context.Context, slot int) error {
 	op := fmt.Sprintf("detach the disk of slot %d", slot)
 	if m := v.record.Machine; slot < 0 || slot >= m.Slots {
-		return v.failed("run", op, fmt.Errorf("%w: the machine has %d slots", hypervisor.ErrInvalid, m.Slots))
+		return v.failed("run", op, fmt.Errorf("%w: the VM has %d slots", hypervisor.ErrInvalid, m.Slots))
 	}
 	v.disks.Lock()
 	defer v.disks.Unlock()

@@ -40,14 +40,14 @@ func (d Driver) start(
 	mode startMode,
 ) (v *vm, err error) {
 	if err := errors.Join(m.Validate(), o.Validate()); err != nil {
-		return nil, fmt.Errorf("start a machine: %w", err)
+		return nil, fmt.Errorf("start a VM: %w", err)
 	}
 	v = &vm{
 		record:  hypervisor.Record{Dir: o.Dir, Machine: m},
 		console: newConsole(f.Console), done: make(chan struct{}),
 	}
 	if v.stderr, err = newStderr(); err != nil {
-		return nil, v.failed("spawn", "prepare the machine's files", err)
+		return nil, v.failed("spawn", "prepare the VM's files", err)
 	}
 	began := time.Now()
 	p := &parcel{dir: o.Dir}
@@ -66,7 +66,7 @@ func (d Driver) start(
 	}
 	if p.err != nil {
 		p.unlink()
-		return nil, v.failed("spawn", "prepare the machine's files", p.err)
+		return nil, v.failed("spawn", "prepare the VM's files", p.err)
 	}
 	cmd := exec.Command(d.Program, arguments(m, o, fd, mode)...)
 	cmd.Env = []string{"LC_ALL=C"}

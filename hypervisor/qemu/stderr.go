@@ -20,7 +20,7 @@ const stderrLimit = 16 << 10
 func newStderr() (*os.File, error) {
 	f, err := memfd.Create("bulkhead-stderr")
 	if err != nil {
-		return nil, fmt.Errorf("make a bounded file for stderr: %w", err)
+		return nil, fmt.Errorf("create a bounded file for stderr: %w", err)
 	}
 	err = f.Truncate(stderrLimit)
 	if err == nil {
@@ -28,7 +28,7 @@ func newStderr() (*os.File, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("make a bounded file for stderr: %w", err)
+		return nil, fmt.Errorf("create a bounded file for stderr: %w", err)
 	}
 	return f, nil
 }

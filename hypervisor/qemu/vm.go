@@ -49,12 +49,12 @@ func (v *vm) Done() <-chan struct{}        { return v.done }
 
 // Pause implements hypervisor.VM.
 func (v *vm) Pause(ctx context.Context) error {
-	return v.command(ctx, "pause the machine", "stop", nil, nil)
+	return v.command(ctx, "pause the VM", "stop", nil, nil)
 }
 
 // Resume implements hypervisor.VM.
 func (v *vm) Resume(ctx context.Context) error {
-	return v.command(ctx, "resume the machine", "cont", nil, nil)
+	return v.command(ctx, "resume the VM", "cont", nil, nil)
 }
 
 // command runs one QMP command and dresses its error.
@@ -69,11 +69,11 @@ func (v *vm) command(ctx context.Context, op, name string, args, result any) err
 func (v *vm) Kill(ctx context.Context) error {
 	err := v.record.Process.Signal(unix.SIGKILL)
 	if err != nil && !errors.Is(err, procid.ErrGone) {
-		return v.failed("end", "kill the machine", err)
+		return v.failed("end", "kill the VM", err)
 	}
 	if v.child == nil { // also after Close, which ends the wait behind done
 		if err := v.record.Process.Wait(ctx); err != nil {
-			return v.failed("end", "kill the machine", err)
+			return v.failed("end", "kill the VM", err)
 		}
 		return nil
 	}
@@ -81,7 +81,7 @@ func (v *vm) Kill(ctx context.Context) error {
 	case <-v.done:
 		return nil
 	case <-ctx.Done():
-		return v.failed("end", "kill the machine", ctx.Err())
+		return v.failed("end", "kill the VM", ctx.Err())
 	}
 }
 

@@ -22,7 +22,7 @@ func waitGone(ctx context.Context, t *testing.T, pid string) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("process %s lives on", pid)
+			t.Fatalf("process %s still runs", pid)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

@@ -29,7 +29,7 @@ func (s *Store) prove(ctx context.Context, t *Template, answer func(context.Cont
 	defer console.Close()
 	limit := max(boot, leastProof)
 	once, cancel := context.WithTimeoutCause(ctx, limit,
-		fmt.Errorf("%w: a clone gave no answer within %v", ErrUnfit, limit.Round(time.Millisecond)))
+		fmt.Errorf("%w: a clone did not answer within %v", ErrUnfit, limit.Round(time.Millisecond)))
 	defer cancel()
 	began := time.Now()
 	v, err := s.driver.Clone(once, t.Info.Machine, hypervisor.Files{Memory: memory, State: t.State(), Console: console},

@@ -161,7 +161,7 @@ func TestSilentProofEnds(t *testing.T) {
 				return nil
 			}
 			<-ctx.Done()
-			if why := context.Cause(ctx); !errors.Is(why, template.ErrUnfit) || !strings.Contains(why.Error(), "no answer within 2s") {
+			if why := context.Cause(ctx); !errors.Is(why, template.ErrUnfit) || !strings.Contains(why.Error(), "did not answer within 2s") {
 				t.Errorf("it ended: %v", why)
 			}
 			return ctx.Err()
@@ -192,7 +192,7 @@ func TestCondemn(t *testing.T) {
 		t.Errorf("condemned %d: %v", n, err)
 	}
 	if s.Has(first.Info.Key) || s.Current(first) {
-		t.Error("a condemned template is there")
+		t.Error("a condemned template still exists")
 	}
 	second, why, err := s.Ensure(within(t), m, guest)
 	if err != nil {

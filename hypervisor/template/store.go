@@ -146,7 +146,7 @@ func (s *Store) missing(key string) error {
 	if len(others) == 0 {
 		return fmt.Errorf("%w: none has been built yet", ErrMiss)
 	}
-	return fmt.Errorf("%w for this kind of machine, or what makes it has changed (others there: %d)", ErrMiss, len(others))
+	return fmt.Errorf("%w for this kind of VM, or its kernel, initrd or QEMU has changed (there are %d others)", ErrMiss, len(others))
 }
 
 func damaged(format string, args ...any) error {

@@ -96,7 +96,7 @@ func TestTemplateLife(t *testing.T) {
 	if all[0].Disk >= int64(m.Memory)<<20 {
 		t.Errorf("the template takes %d bytes on disk: it is not sparse", all[0].Disk)
 	}
-	t.Run("clones answer and are apart", func(t *testing.T) {
+	t.Run("clones answer and are separate", func(t *testing.T) {
 		a, b := clone(t, d, tmpl), clone(t, d, tmpl)
 		hypervisortest.Ask(t, a, "set a")
 		if got := hypervisortest.Ask(t, b, "get"); got != "template" {
@@ -104,7 +104,7 @@ func TestTemplateLife(t *testing.T) {
 		}
 	})
 	t.Run("a clone cannot write the template", func(t *testing.T) { unwritable(t, clone(t, d, tmpl)) })
-	t.Run("another machine misses and says so", func(t *testing.T) {
+	t.Run("another VM misses, with the reason", func(t *testing.T) {
 		other := m
 		other.Memory += 2
 		if _, err := s.Get(ctx, other); !errors.Is(err, template.ErrMiss) || !strings.Contains(err.Error(), "changed") {
@@ -212,7 +212,7 @@ func TestFailedBuildLeavesNothing(t *testing.T) {
 		t.Fatalf("Build: %v", err)
 	}
 	if v.Process().Alive() {
-		t.Error("the machine lives on")
+		t.Error("the VM still runs")
 	}
 	onlyLocks(t, r)
 }
@@ -271,7 +271,7 @@ func TestKilledBuilder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat("/proc/" + string(pid)); err != nil {
-		t.Fatalf("the machine did not outlive its builder: %v", err)
+		t.Fatalf("the VM did not outlive its builder: %v", err)
 	}
 	if err := s.Reap(ctx); err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ func walls(t *testing.T) confine.Walls {
 func TestConfined(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("makes processes of other users: needs root")
+		t.Skip("starts processes of other users: needs root")
 	}
 	host := hostcgroup.Find(fmt.Sprintf("bulkhead-warm-test-%d", os.Getpid()))
 	group := hostcgroup.At(makeGroup(t, host))

@@ -33,7 +33,7 @@ func Start(
 	o hypervisor.Options,
 ) (*Parent, error) {
 	if m.Accel != hypervisor.TCG {
-		return nil, fmt.Errorf("start a parent: %w: only emulated machines are forked, not those of %s", hypervisor.ErrInvalid, m.Accel)
+		return nil, fmt.Errorf("start a parent: %w: only emulated VMs can be forked, not VMs with %s", hypervisor.ErrInvalid, m.Accel)
 	}
 	if _, err := os.Stat(library); err != nil {
 		return nil, fmt.Errorf("start a parent: %w", err)

@@ -176,7 +176,7 @@ func TestPrivileges(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := hypervisortest.Ask(t, v, "get"); got != "warm" {
-		t.Errorf("the fork says %q", got)
+		t.Errorf("the fork answered %q", got)
 	}
 	was := clone.Record().Process.PID
 	want := statuses(t, was, was)

@@ -122,7 +122,7 @@ func TestHostileReplies(t *testing.T) {
 		want        error
 	}{
 		{"garbage", "garbage\n", ErrProtocol},
-		{"a reply that nobody asked for", `{"return": {}, "id": 99}` + "\n", ErrProtocol},
+		{"an unsolicited reply", `{"return": {}, "id": 99}` + "\n", ErrProtocol},
 		{"a reply without id", `{"return": {}}` + "\n", ErrProtocol},
 		{"a negative id", `{"return": {}, "id": -1}` + "\n", ErrProtocol},
 		{"an endless line", strings.Repeat("y", MaxMessage+2), ErrProtocol},
