@@ -7,8 +7,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// TestImports: a driver moves bytes between a VM's port and a socket. What they
-// mean is known above.
+// TestImports: a driver moves bytes between a VM's port and a socket. Only higher packages know their meaning.
 func TestImports(t *testing.T) {
 	out, err := testgo.Command(t.Context(), "list", "-deps", "./...").Output()
 	if err != nil {

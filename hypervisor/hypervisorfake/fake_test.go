@@ -22,7 +22,7 @@ func TestConformance(t *testing.T) {
 	hypervisortest.Suite{Driver: &hypervisorfake.Driver{Serve: serve}, Machine: m}.Run(t)
 }
 
-// serve obeys the commands of guestinit that the suite gives.
+// serve runs the suite's commands, like guestinit.
 func serve(g *hypervisorfake.Guest, conn net.Conn) {
 	r := bufio.NewScanner(conn)
 	for r.Scan() {

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// emulated is a driver whose machines run where KVM does not.
+// emulated is a driver that emulates its VMs where KVM does not work.
 type emulated struct{ hypervisor.Driver }
 
 func (e emulated) Boot(
@@ -29,10 +29,10 @@ func (e emulated) Boot(
 	return e.Driver.Boot(ctx, m, f, o)
 }
 
-// killedIn has the directory of a probe that is to be killed in the middle.
+// killedIn names the directory of a probe that will be killed.
 const killedIn = "BULKHEAD_TEST_PROBE"
 
-// TestKilled: a probe's machine ends with the process that probes.
+// TestKilled: a probe's VM ends with the probing process.
 func TestKilled(t *testing.T) {
 	p := prober(t)
 	if dir := os.Getenv(killedIn); dir != "" {
@@ -81,8 +81,7 @@ func probeForEver(t *testing.T, p probe.Prober, dir string) {
 	}
 }
 
-// TestSwept: the directory of a probe that was killed goes with the next one, and that of another that probes
-// at the same time stays.
+// TestSwept: the next probe removes the directory of a probe that was killed, but not of one that still runs.
 func TestSwept(t *testing.T) {
 	p := probe.Prober{
 		Driver: fails{boots: new(int), err: errors.New("broken")},

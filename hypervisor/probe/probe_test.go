@@ -31,7 +31,7 @@ func prober(t *testing.T) probe.Prober {
 	}
 }
 
-// check obeys ctx, as a check has to: the guest may never answer.
+// check returns when ctx ends, as a check must: the guest may never answer.
 func check(ctx context.Context, v hypervisor.VM) error {
 	conn, err := v.Connect(ctx)
 	if err != nil {
@@ -48,9 +48,8 @@ func check(ctx context.Context, v hypervisor.VM) error {
 	return err
 }
 
-// TestProbe runs wherever it is: a host has a KVM that works, one that does
-// not, or none, and each has to end with an accelerator that boots the guest.
-// A KVM under which the guest hangs cannot be told from a busy host.
+// TestProbe runs on any host: one with a working KVM, with a broken one, or without. Each must end with an accelerator
+// that boots the guest. A KVM that hangs cannot be distinguished from a busy host.
 func TestProbe(t *testing.T) {
 	ctx := hypervisortest.Within(t)
 	p := prober(t)
@@ -69,7 +68,7 @@ func TestProbe(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	again := hypervisor.KVM // finds the same
+	again := hypervisor.KVM // has the same verdict
 	if v.Outcome == probe.Unknown {
 		again = hypervisor.Auto
 		if !strings.Contains(v.Reason, "did not boot under it within") {
@@ -106,7 +105,7 @@ func TestWishes(t *testing.T) {
 	}
 }
 
-// fails is a driver of machines that never come to be.
+// fails is a driver that cannot start a VM.
 type fails struct {
 	hypervisor.Driver
 	boots *int
@@ -124,12 +123,12 @@ func (f fails) Boot(ctx context.Context, _ hypervisor.VMConfig, _ hypervisor.Fil
 	return nil, f.err
 }
 
-// gone is the error of a VM that has ended.
+// gone returns the error of a VM that has ended.
 func gone(how, stderr string) error {
 	return &hypervisor.Error{Err: fmt.Errorf("%w: QEMU ended: %s", hypervisor.ErrGone, how), Stderr: stderr}
 }
 
-// TestOneVerdict: machines of all sizes share a verdict, if they have one guest.
+// TestOneVerdict: VMs of all sizes share a verdict if they have the same guest.
 func TestOneVerdict(t *testing.T) {
 	boots := 0
 	p := probe.Prober{
@@ -147,7 +146,7 @@ func TestOneVerdict(t *testing.T) {
 	}
 }
 
-// arguments tells machines apart by all that they are.
+// arguments is a driver with a different identity for each Machine.
 type arguments struct{ fails }
 
 func (arguments) Identity(_ context.Context, m hypervisor.VMConfig) (string, error) {
@@ -187,7 +186,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestUndecided: a verdict that is unknown holds for a while, longer each time, and never against a wish for KVM.
+// TestUndecided: an unknown verdict is valid for a while, longer each time, and never if KVM is required.
 func TestUndecided(t *testing.T) {
 	for _, c := range []struct {
 		name         string

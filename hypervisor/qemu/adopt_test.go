@@ -16,9 +16,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testsock"
 )
 
-// TestEndTouchesNobodyElse: a machine's directory that has become a link to
-// another machine's is not followed, neither to end that one nor to remove its
-// sockets.
+// TestEndTouchesNobodyElse: a VM's directory that was replaced by a link to another VM's is not followed. End neither
+// ends the other VM nor removes its sockets.
 func TestEndTouchesNobodyElse(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
@@ -49,8 +48,8 @@ func TestEndTouchesNobodyElse(t *testing.T) {
 	}
 }
 
-// TestAdoptPlanted: a record that names another process of the user's, beside
-// sockets that answer as QEMU does, leads to nobody's end.
+// TestAdoptPlanted: a record that names another process of the user, beside sockets that answer like QEMU, kills no
+// process.
 func TestAdoptPlanted(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -86,7 +85,7 @@ func TestAdoptPlanted(t *testing.T) {
 	}
 }
 
-// impostor is a directory with the sockets of a machine, which greet as QEMU does.
+// impostor returns a directory with the sockets of a VM, which greet like QEMU.
 func impostor(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "bk") // short, for sockets
@@ -107,7 +106,7 @@ func impostor(t *testing.T) string {
 	return dir
 }
 
-// greet negotiates with one client, whose first command has the id 1.
+// greet negotiates with one client. The client's first command has the id 1.
 func greet(l net.Listener) {
 	conn, err := l.Accept()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// TestArguments: what keeps guests apart, and what every QEMU from 7.2 on needs to boot one.
+// TestArguments checks the arguments that separate guests, and those that QEMU from 7.2 on needs to boot one.
 func TestArguments(t *testing.T) {
 	off := strings.Fields("smm=off vmport=off hpet=off sata=off smbus=off usb=off i8042=off dump-guest-core=off mem-merge=off")
 	const hotplug = "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"

@@ -9,8 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
 )
 
-// BenchmarkClone reports the phases of a clone's start, to the first answer of
-// its guest.
+// BenchmarkClone reports the phases of a clone's start, until its guest's first answer.
 func BenchmarkClone(b *testing.B) {
 	d := driver(b)
 	s := hypervisortest.Save(b, d, hypervisortest.Machine(b), func(v hypervisor.VM) { hypervisortest.Ask(b, v, "echo warm") })
@@ -32,7 +31,7 @@ func BenchmarkClone(b *testing.B) {
 	}
 }
 
-// BenchmarkGrow reports how long 512 MiB take, and to give them back.
+// BenchmarkGrow reports the time to add 512 MiB, and to remove them.
 func BenchmarkGrow(b *testing.B) {
 	d := driver(b)
 	s := hypervisortest.Save(b, d, hypervisortest.Machine(b), func(v hypervisor.VM) { hypervisortest.Ask(b, v, "echo warm") })

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// TestDialPlanted: no link in the place of a VM's socket, or of its directory, is followed.
+// TestDialPlanted: dial follows no link in place of a VM's socket or directory.
 func TestDialPlanted(t *testing.T) {
 	root, err := os.MkdirTemp("", "bk")
 	if err != nil {

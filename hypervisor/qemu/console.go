@@ -9,15 +9,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// console copies the guest's console from QEMU's socket into a file that it
-// keeps within hypervisor.ConsoleLimit bytes: the newest ones.
+// console copies the guest's console from QEMU's socket into a file. The file keeps the newest output, at most
+// hypervisor.ConsoleLimit bytes.
 //
-// It is a socket that QEMU listens on, because nothing else does all of this:
-// a file or its log grows for ever; a pipe dies with its reader; a ring buffer
-// in QEMU dies with QEMU, when it is needed most. While nobody is connected,
-// QEMU throws the output away and the guest runs on; what a guest writes
-// between the death of one owner and the next one's Adopt is lost. A reader
-// that lags holds up only the guest.
+// QEMU listens on the socket, because the alternatives fail: a file or its log grows forever, a pipe dies with its
+// reader, and a ring buffer in QEMU dies with QEMU, when it is needed most. Without a connection, QEMU discards the
+// output and the guest runs on. Output between the death of one owner and the next one's Adopt is lost. A slow reader
+// holds up only the guest.
 type console struct {
 	conn net.Conn
 	done chan struct{}
@@ -27,7 +25,7 @@ type console struct {
 	size int64
 }
 
-// drainTimeout bounds the wait for output that a dead QEMU has left behind.
+// drainTimeout bounds the wait for the output of a QEMU that has ended.
 const drainTimeout = time.Second
 
 func newConsole(file *os.File) *console {
@@ -40,7 +38,7 @@ func newConsole(file *os.File) *console {
 	return c
 }
 
-// follow copies what comes from conn, which it owns from then on.
+// follow copies the output of conn, and owns conn.
 func (c *console) follow(conn net.Conn) {
 	c.conn, c.done = conn, make(chan struct{})
 	go c.copy()
@@ -58,8 +56,8 @@ func (c *console) copy() {
 	}
 }
 
-// write appends, and halves the file when it is full. A failing disk costs the
-// console's text, not the guest.
+// write appends to the file, and halves it when it is full. If the disk fails, the console's text is lost and the guest
+// runs on.
 func (c *console) write(b []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +77,7 @@ func (c *console) write(b []byte) {
 	c.size += int64(n)
 }
 
-// tail returns the last n bytes at most.
+// tail returns at most the last n bytes.
 func (c *console) tail(n int64) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

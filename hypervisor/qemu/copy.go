@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// Park stops a VM of this package whose process is to be copied. As with Save, nobody
-// may be connected to its guest any more, and Park returns when QEMU knows that.
+// Park stops a VM of this package, before its process is copied. As with Save, all connections to the guest must be
+// closed; Park returns when QEMU has noticed.
 func Park(ctx context.Context, v hypervisor.VM) error {
 	parked, ok := v.(*vm)
 	if !ok {
@@ -21,18 +21,17 @@ func Park(ctx context.Context, v hypervisor.VM) error {
 	return parked.Pause(ctx)
 }
 
-// ProcessName is what the process of a machine of that name bears.
+// ProcessName returns the name of the process of a VM with that name.
 func ProcessName(name string) string { return processName(name) }
 
-// Inherited is a file by the number at which a machine's process has it.
+// Inherited is a file and its descriptor number in a VM's process.
 type Inherited struct {
 	Number int
 	File   *os.File
 }
 
-// Inherit makes the files that a copy of a machine's process has in the place of the
-// original's: the file of its complaints, and its listening sockets in dir. The caller
-// closes them. After an error dir is as it was.
+// Inherit creates the files that replace the original's in a copy of a VM's process: the file for stderr, and the
+// listening sockets in dir. The caller closes them. After an error dir is unchanged.
 func Inherit(dir string) (files []Inherited, err error) {
 	p := &parcel{dir: dir}
 	for _, name := range machineSockets {

@@ -1,10 +1,9 @@
-// Package qemu runs virtual machines with QEMU: q35, virtio devices, one
-// virtio-serial port and two QMP sockets. The owner steers the VM over the
-// first; the second ends a VM whose owner hangs. A VM outlives the process
+// Package qemu runs virtual machines with QEMU: q35, virtio devices, two virtio-serial ports and two QMP sockets. The
+// owner controls the VM over the first socket; the second ends a VM when its owner hangs. A VM outlives the process
 // that started it, and any other process may adopt it.
 //
-// QEMU is part of the threat model: it gets descriptors instead of paths, its
-// own seccomp filter is on, and everything that it says is bounded.
+// QEMU is part of the threat model: it gets descriptors instead of paths, its own seccomp filter is on, and all its
+// output is bounded.
 package qemu
 
 import (
@@ -17,13 +16,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// Driver starts machines with one QEMU program. It is safe for concurrent use
-// and holds no state.
+// Driver starts VMs with one QEMU program. It is safe for concurrent use and holds no state.
 type Driver struct {
 	// Program is the path of qemu-system-x86_64.
 	Program string
-	// Holes is the path of the library that has a clone's memory beside what its template holds be its own
-	// (hypervisor/warm/preload); empty is none, with which that memory counts twice.
+	// Holes is the path of the library that keeps a clone's memory beyond the template's in private anonymous memory
+	// (hypervisor/warm/preload). Without it that memory is counted twice.
 	Holes string
 }
 
@@ -41,12 +39,12 @@ func New() (Driver, error) {
 	}
 	holes, err := dirs.Sibling("bulkhead-warm.so")
 	if err != nil {
-		holes = "" // other processors have none
+		holes = "" // other processors have no such library
 	}
 	return Driver{Program: path, Holes: holes}, nil
 }
 
-// Programs are the files that a machine's process executes: QEMU, and the library if there is one.
+// Programs returns the files that a VM's process executes: QEMU, and the library if there is one.
 func (d Driver) Programs() []string {
 	if d.Holes == "" {
 		return []string{d.Program}

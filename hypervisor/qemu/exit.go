@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// watchProcess closes done when the process has ended. It waits on a pidfd in
-// the runtime's poller: no thread is blocked, whether or not it is a child.
+// watchProcess closes done when the process has ended. It waits on a pidfd in the runtime's poller: no thread blocks,
+// whether or not the process is a child.
 func (v *vm) watchProcess() error {
 	pidfd, err := v.record.Process.Open()
 	if errors.Is(err, procid.ErrGone) {
@@ -44,7 +44,7 @@ func (v *vm) watchProcess() error {
 	return nil
 }
 
-// readable asks without waiting; the runtime's poller waits in between.
+// readable checks without waiting; the runtime's poller waits in between.
 func readable(fd uintptr) bool {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(p, 0)
@@ -61,7 +61,7 @@ func (v *vm) ended() {
 	close(v.done)
 }
 
-// watchEvents remembers why the guest has shut down.
+// watchEvents stores the reason of the guest's shutdown.
 func (v *vm) watchEvents() {
 	sub := v.qmp.Subscribe("SHUTDOWN")
 	v.events.Go(func() {
@@ -90,7 +90,7 @@ func (v *vm) Exit() error {
 	default:
 		return nil
 	}
-	// The last event and the last line of the console are on their way.
+	// The last event and the last line of the console may still be on their way.
 	if v.qmp != nil {
 		<-v.qmp.Done()
 		v.events.Wait()
@@ -102,7 +102,7 @@ func (v *vm) Exit() error {
 	return nil
 }
 
-// cause is why the machine has ended, nil for a guest that shut itself down.
+// cause returns why the VM has ended, nil if the guest shut itself down.
 func (v *vm) cause() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -138,8 +138,7 @@ func (v *vm) Explain(op string, err error) error {
 	return v.failed("run", op, err)
 }
 
-// deathOr prefers "the process has died, of this" to the broken connection it
-// shows as.
+// deathOr returns the cause of the process's death, if it has died, in place of the broken connection that it shows as.
 func (v *vm) deathOr(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -158,9 +157,8 @@ func (v *vm) deathOr(err error) error {
 	}
 }
 
-// deathDelay bounds the wait for the end of a process that has cut a connection, and
-// lastDelay that for one that is known to be dying: its sockets are closed before its
-// memory is given back, which takes seconds where the host is busy.
+// deathDelay bounds the wait for a process that has cut a connection. lastDelay bounds the wait for a process that is
+// known to be dying: its sockets close before its memory is freed, which takes seconds on a busy host.
 const (
 	deathDelay = time.Second
 	lastDelay  = 30 * time.Second
@@ -179,8 +177,7 @@ func (v *vm) awaitDeath() {
 	}
 }
 
-// cut says whether err is of a connection that the other side has ended, or takes
-// no more.
+// cut reports whether err means that the other side has closed or reset the connection.
 func cut(err error) bool {
 	for _, end := range []error{qmp.ErrClosed, io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.ECONNREFUSED, unix.EPIPE} {
 		if errors.Is(err, end) {
@@ -190,7 +187,7 @@ func cut(err error) bool {
 	return false
 }
 
-// failed makes the error of an operation, with what the machine has said.
+// failed returns the error of an operation, with the end of the VM's stderr and console.
 func (v *vm) failed(phase, op string, err error) error {
 	return &hypervisor.Error{
 		Phase: phase, Op: op, Err: err,
@@ -199,5 +196,5 @@ func (v *vm) failed(phase, op string, err error) error {
 	}
 }
 
-// tailSize is how much of stderr and console goes into an error, in bytes.
+// tailSize is the length of the end of stderr and of the console in an error, in bytes.
 const tailSize = 2 << 10

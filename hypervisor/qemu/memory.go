@@ -43,9 +43,8 @@ func (v *vm) Grow(ctx context.Context, totalMiB int) (int, error) {
 	return reached, nil
 }
 
-// sizeInterval is how often the guest's progress is asked for. There is an
-// event for it, MEMORY_DEVICE_SIZE_CHANGE, but QEMU sends one a second at the
-// most, and a guest takes hundreds of MiB in a twentieth of that.
+// sizeInterval is the interval of polling the guest's progress. QEMU has the event MEMORY_DEVICE_SIZE_CHANGE, but sends
+// it at most once a second. A guest plugs hundreds of MiB in a twentieth of that time.
 const sizeInterval = 2 * time.Millisecond
 
 // resized waits until the guest has want bytes of the device.

@@ -22,7 +22,7 @@ func driver(t testing.TB) qemu.Driver {
 	return d
 }
 
-// TestMachineKinds clones what differs most from the suite's machine.
+// TestMachineKinds clones VMs that differ most from the suite's.
 func TestMachineKinds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -44,7 +44,8 @@ func TestMachineKinds(t *testing.T) {
 	}
 }
 
-// TestDevices: docs/security.md lists what of QEMU a guest can talk to. It reads its bus, and every I/O port.
+// TestDevices checks the list in docs/security.md of the devices that a guest can reach. The guest reads its PCI bus
+// and every I/O port.
 func TestDevices(t *testing.T) {
 	m := hypervisortest.Machine(t)
 	m.Network = hypervisor.NetworkUser
@@ -83,8 +84,8 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestCPU: a guest has no virtualisation of its own. No emulated processor claims that it moves bytes quickly: one such claim
-// without the others has Linux jump past the code that it needs.
+// TestCPU: a guest has no nested virtualisation. No emulated processor has a feature of quick string instructions: with
+// one such feature and without the others, Linux jumps past the code that it needs.
 func TestCPU(t *testing.T) {
 	ctx := hypervisortest.Within(t)
 	files := hypervisor.Files{Console: hypervisortest.Console(t)}

@@ -15,8 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu/qmp"
 )
 
-// maxState bounds a saved device state, in bytes; an honest one has half a
-// million.
+// maxState bounds a saved device state, in bytes; an honest one has half a million.
 const maxState = 64 << 20
 
 // stateName is the name under which QEMU keeps the descriptor of the state.
@@ -27,15 +26,15 @@ type capability struct {
 	State bool   `json:"state"`
 }
 
-// migration switches on what save and restore need: the memory file is not
-// part of the stream, and progress is told by events.
+// migration sets the capabilities for save and restore: the memory file is not part of the stream, and events report
+// progress.
 func (v *vm) migration(ctx context.Context) error {
 	return v.qmp.Execute(ctx, "migrate-set-capabilities", map[string]any{
 		"capabilities": []capability{{"x-ignore-shared", true}, {"events", true}},
 	}, nil)
 }
 
-// restore loads the state and lets the machine run.
+// restore loads the state and starts the virtual CPUs.
 func (v *vm) restore(ctx context.Context, state *os.File) error {
 	began := time.Now()
 	mine, err := private(state)
@@ -88,8 +87,8 @@ func migrated(ctx context.Context, sub *qmp.Subscription) error {
 	}
 }
 
-// private copies a state into memory of its own: clones that start at once
-// would share the offset of one file, and a compromised one could write it.
+// private copies a state into a memfd of its own. Clones that start concurrently would share the offset of one file,
+// and a compromised one could write it.
 func private(state *os.File) (*os.File, error) {
 	fd, err := unix.MemfdCreate("bulkhead-state", unix.MFD_CLOEXEC)
 	if err != nil {

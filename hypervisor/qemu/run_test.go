@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// saved is made once for the tests below, which run one after another.
+// saved is saved once for the tests below, which run one after another.
 func saved(t *testing.T) hypervisortest.Saved {
 	return hypervisortest.Save(t, driver(t), hypervisortest.Machine(t), func(v hypervisor.VM) { hypervisortest.Ask(t, v, "set template") })
 }
@@ -113,7 +113,7 @@ func flood(t *testing.T, s hypervisortest.Saved) {
 	if info.Size() > hypervisor.ConsoleLimit || info.Size() < hypervisor.ConsoleLimit/4 {
 		t.Errorf("the console has %d bytes", info.Size())
 	}
-	// Nobody reads it any more: the guest must go on.
+	// Without a reader the guest must go on.
 	r := v.Record()
 	if err := v.Close(); err != nil {
 		t.Fatal(err)
@@ -129,8 +129,7 @@ func flood(t *testing.T, s hypervisortest.Saved) {
 	}
 }
 
-// orphan runs this test again as a parent, which starts a machine and is
-// killed.
+// orphan runs this test again as a parent, which starts a VM and is killed.
 func orphan(t *testing.T, s hypervisortest.Saved) {
 	ctx, d := within(t), driver(t)
 	o := hypervisortest.Options(t, "orphan")
@@ -167,7 +166,7 @@ func orphan(t *testing.T, s hypervisortest.Saved) {
 	}
 }
 
-// TestParent is the parent of orphan's machine; by itself it does nothing.
+// TestParent is the parent of orphan's VM; by itself it does nothing.
 func TestParent(t *testing.T) {
 	if os.Getenv("BULKHEAD_TEST_PARENT") == "" {
 		return
@@ -188,8 +187,7 @@ func TestParent(t *testing.T) {
 	select {} // until killed
 }
 
-// adoptDying takes machines over that have just been killed: their sockets are
-// there, and their processes too, until all of their memory is given back.
+// adoptDying adopts VMs that have just been killed. Their sockets and processes exist until their memory is freed.
 func adoptDying(t *testing.T, s hypervisortest.Saved) {
 	ctx, d := within(t), driver(t)
 	for range 5 {
@@ -277,8 +275,8 @@ func TestFileThatIsNoKernel(t *testing.T) {
 	}
 }
 
-// ahead: an owner that may make no sockets has the connections that were made before
-// anything was read, and no others; the next owner has as many of its own.
+// ahead: an owner that may create no sockets has only the connections that were opened before any was read. The next
+// owner has as many of its own.
 func ahead(t *testing.T, s hypervisortest.Saved) {
 	ctx, d := within(t), driver(t)
 	const connections = 3

@@ -14,14 +14,12 @@ func (v *vm) Save(ctx context.Context, state *os.File) error {
 	return v.save(ctx, state)
 }
 
-// hangUpPoll is how often QEMU is asked whether somebody is connected.
+// hangUpPoll is the interval of polling QEMU for a connection.
 const hangUpPoll = time.Millisecond
 
-// awaitHangUp returns when QEMU has noticed that nobody is connected to the
-// channel. A VM that stops before that flushes its guest's last frame to the
-// closed socket, and is saved with a port that waits for this frame to leave:
-// no clone would hear its first host. Once the VM has stopped, QEMU does not
-// look at the socket any more.
+// awaitHangUp waits until QEMU has noticed that the channel's connection is closed. A VM that stops before that writes
+// its guest's last frame to the closed socket. It is saved with a port that waits for this frame to leave, and its
+// clones would not read from their first host. A stopped QEMU does not poll the socket any more.
 func (v *vm) awaitHangUp(ctx context.Context) error {
 	poll := time.NewTicker(hangUpPoll)
 	defer poll.Stop()

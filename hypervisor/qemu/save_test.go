@@ -14,9 +14,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
 )
 
-// TestSave: a VM is saved only when nobody talks to it any more, so that its
-// clones hear their first host. Its guest never stops writing, and so always
-// has a frame on its way.
+// TestSave: a VM is saved only when the channel is disconnected, so that its clones read from their first host. Its
+// guest writes all the time, and so always has a frame on its way.
 func TestSave(t *testing.T) {
 	v := newTalker(t)
 	t.Run("while its host has stopped reading", func(t *testing.T) {
@@ -33,8 +32,8 @@ func TestSave(t *testing.T) {
 		}
 		v.checkClone(t, state)
 	})
-	// QEMU finds the closed connection and the order to save at once. Without
-	// the wait a few in a hundred of these were deaf.
+	// QEMU gets the closed connection and the command to save at once. Without the wait a few in a hundred clones were
+	// deaf.
 	for i := range rounds(t) {
 		t.Run(fmt.Sprintf("while QEMU is held around the close %d", i), func(t *testing.T) {
 			conn := v.listen(t)
@@ -51,7 +50,7 @@ func TestSave(t *testing.T) {
 	}
 }
 
-// rounds is how often a race is run.
+// rounds returns how often a race is run.
 func rounds(t *testing.T) int {
 	if os.Getenv("BULKHEAD_TEST_LONG") != "" {
 		return 200
@@ -86,7 +85,7 @@ func newTalker(t *testing.T) talker {
 	return talker{v, memory}
 }
 
-// listen connects to a guest and returns when it is heard.
+// listen connects to a guest and returns after its first line.
 func listen(t *testing.T, v hypervisor.VM) (net.Conn, error) {
 	t.Helper()
 	conn, err := v.Connect(t.Context())
@@ -130,8 +129,7 @@ func (v talker) signal(t *testing.T, s syscall.Signal) {
 	}
 }
 
-// checkClone wants a clone of the VM, which is paused, to be heard by its first
-// host.
+// checkClone checks that a clone of the VM, which is paused, reads from its first host.
 func (v talker) checkClone(t *testing.T, state *os.File) {
 	t.Helper()
 	files := hypervisor.Files{Memory: v.memory, State: state, Console: hypervisortest.Console(t)}

@@ -9,10 +9,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// A slot is a raw node, which the guest's device keeps for ever, over a
-// replaceable one: the empty node, or the disk's, which has one of two names
-// in turn. Which one is in use is asked of QEMU, so that an adopted machine
-// needs no memory of it.
+// A slot is a raw node, which the guest's device keeps forever, over a replaceable one: the empty node or the disk's.
+// QEMU is asked which of them exists, so an adopted VM needs no record of it.
 func slotNode(slot int) string  { return "slot" + strconv.Itoa(slot) }
 func emptyNode(slot int) string { return slotNode(slot) + "-empty" }
 func diskNode(slot int) string  { return slotNode(slot) + "-disk" }
@@ -70,8 +68,7 @@ func (v *vm) fill(ctx context.Context, slot int, disk *os.File, mode hypervisor.
 	err = v.qmp.Execute(ctx, "blockdev-add", map[string]any{
 		"driver": driver, "node-name": diskNode(slot), "filename": "/dev/fdset/" + strconv.Itoa(set),
 		"read-only": readOnly, "discard": "unmap",
-		// The owner of the disk locks it; QEMU's own locks would need more
-		// rights on a file that many machines read.
+		// The owner of the disk locks it. QEMU's own locks would need more rights on a file that many VMs read.
 		"locking": "off",
 	}, nil)
 	// QEMU holds a duplicate by now.
@@ -84,7 +81,7 @@ func (v *vm) fill(ctx context.Context, slot int, disk *os.File, mode hypervisor.
 	return v.reopen(ctx, slot, diskNode(slot))
 }
 
-// driverOf is QEMU's driver for what the disk is.
+// driverOf returns QEMU's driver for a block device or a file.
 func driverOf(disk *os.File) (string, error) {
 	info, err := disk.Stat()
 	if err == nil && info.Mode()&(os.ModeDevice|os.ModeCharDevice) == os.ModeDevice {
@@ -93,7 +90,7 @@ func driverOf(disk *os.File) (string, error) {
 	return "file", err
 }
 
-// reopen puts another node beneath a slot's.
+// reopen replaces the node below a slot's.
 func (v *vm) reopen(ctx context.Context, slot int, child string) error {
 	return v.qmp.Execute(ctx, "blockdev-reopen", map[string]any{
 		"options": []any{map[string]any{

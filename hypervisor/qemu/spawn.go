@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/tap"
 )
 
-// The sockets in a machine's directory.
+// The sockets in a VM's directory.
 const (
 	qmpSocket     = "qmp"
 	monitorSocket = "mon"
@@ -25,13 +25,11 @@ const (
 	consoleSocket = "con"
 )
 
-// machineSockets are all of them, in the order in which a process inherits them, from
-// firstFD on.
+// machineSockets are all sockets, in the order in which a process inherits them, from firstFD on.
 var machineSockets = []string{qmpSocket, monitorSocket, channelSocket, consoleSocket, hypervisor.ShareSocket}
 
-// start spawns the process and connects to it. Listening sockets are made
-// here and inherited, so the connections are in their queues before QEMU's
-// first instruction: nothing has to be waited for but its greeting.
+// start spawns the process and connects to it. The process inherits listening sockets that are created here. So the
+// connections are in their queues before QEMU's first instruction, and only its greeting is waited for.
 func (d Driver) start(
 	ctx context.Context,
 	m hypervisor.VMConfig,
@@ -76,8 +74,7 @@ func (d Driver) start(
 	cmd.Dir = "/"
 	cmd.ExtraFiles = p.files
 	cmd.Stderr = v.stderr
-	// A session of its own: neither the terminal's Ctrl-C nor the end of its
-	// parent reaches the machine.
+	// A session of its own: neither the terminal's Ctrl-C nor the parent's end reaches the VM.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	run := (*exec.Cmd).Start
 	if o.Start != nil {
@@ -95,7 +92,7 @@ func (d Driver) start(
 	fault.Point("qemu.spawned")
 	v.child = cmd
 	v.record.Process, err = procid.Of(cmd.Process.Pid)
-	if err != nil { // it has ended already, and is a zombie of ours
+	if err != nil { // it has ended already, and is a zombie of this process
 		cmd.Wait()
 		opened.close()
 		p.unlink()
@@ -116,7 +113,7 @@ func (d Driver) start(
 	return v, nil
 }
 
-// parcel gathers what a process inherits; its first error sticks.
+// parcel collects the files that a process inherits. It keeps the first error.
 type parcel struct {
 	dir     string
 	files   []*os.File
@@ -141,8 +138,8 @@ func (p *parcel) own(f *os.File) int {
 	return p.file(f)
 }
 
-// open passes a file that QEMU opens again through /proc/self/fd: it must be
-// readable by QEMU's user, but the directories above need not be.
+// open passes a file that QEMU opens again through /proc/self/fd. QEMU's user must be able to read the file, but not
+// the directories above it.
 func (p *parcel) open(path string) int {
 	if p.err != nil || path == "" {
 		return 0
@@ -155,7 +152,7 @@ func (p *parcel) open(path string) int {
 	return p.own(f)
 }
 
-// tap passes a network card, one that leads nowhere if there is none.
+// tap passes a network card. If f is nil, it passes one that leads nowhere.
 func (p *parcel) tap(f *os.File) int {
 	if p.err != nil || f != nil {
 		return p.file(f)

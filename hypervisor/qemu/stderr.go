@@ -11,12 +11,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/memfd"
 )
 
-// stderrLimit is how much of QEMU's complaints is kept, in bytes: the first.
+// stderrLimit is the length of the start of QEMU's stderr that is kept, in bytes.
 const stderrLimit = 16 << 10
 
-// newStderr makes a file that takes stderrLimit bytes and refuses more: a
-// write beyond a size that is sealed fails, so neither disk nor writer suffer,
-// and no reader is needed.
+// newStderr creates a file that accepts stderrLimit bytes. A write beyond a sealed size fails, so that neither disk nor
+// writer suffer, and no reader is needed.
 func newStderr() (*os.File, error) {
 	f, err := memfd.Create("bulkhead-stderr")
 	if err != nil {
@@ -33,8 +32,8 @@ func newStderr() (*os.File, error) {
 	return f, nil
 }
 
-// openStderr finds the file again in a running process, nil if that is not
-// allowed or if the process has put something else in its place.
+// openStderr opens the file of a running process. It returns nil if that is not allowed, or if the process has replaced
+// the file.
 func openStderr(pid int) *os.File {
 	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/2", pid), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -47,7 +46,7 @@ func openStderr(pid int) *os.File {
 	return f
 }
 
-// readStderr returns its end.
+// readStderr returns the end of the file.
 func readStderr(f *os.File) string {
 	if f == nil {
 		return ""

@@ -11,16 +11,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// firmware is where distributions keep what QEMU loads into a machine.
+// firmware is the firmware that QEMU loads into a VM, at the paths of the distributions.
 var firmware = []string{
 	"/usr/share/seabios/bios-256k.bin", "/usr/share/qemu/bios-256k.bin",
 	"/usr/share/qemu/pvh.bin", "/usr/share/qemu/linuxboot_dma.bin",
 }
 
-// Identity implements hypervisor.Driver: size and times of the program and its
-// firmware, which change with every update of their packages, the command line,
-// and the host's CPU under KVM. QEMU is not started: that would cost a clone a
-// third of its time.
+// Identity implements hypervisor.Driver. It has the size and times of the program and its firmware, which change with
+// every update of their packages, the command line, and the host's CPU under KVM. It does not start QEMU: that would
+// add a third to the time of a clone.
 func (d Driver) Identity(_ context.Context, m hypervisor.VMConfig) (string, error) {
 	program, err := stamp(d.Program)
 	if err != nil {
@@ -43,7 +42,7 @@ func (d Driver) Identity(_ context.Context, m hypervisor.VMConfig) (string, erro
 	return strings.Join(id, "\n"), nil
 }
 
-// stamp is a file's identity without its content.
+// stamp returns a file's identity without its content.
 func stamp(path string) (string, error) {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -56,7 +55,7 @@ func stamp(path string) (string, error) {
 	return fmt.Sprintf("%s %d %d", path, info.Size(), info.ModTime().UnixNano()), nil
 }
 
-// cpuModel is what the guest sees of the host's CPU under KVM.
+// cpuModel returns the parts of the host's CPU that a guest sees under KVM.
 func cpuModel() (string, error) {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -75,7 +74,7 @@ func cpuModel() (string, error) {
 	return strings.Join(model, "\n"), nil
 }
 
-// Version is what QEMU says of itself, in one line.
+// Version returns QEMU's version, in one line.
 func (d Driver) Version(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, d.Program, "--version").Output()
 	if err != nil {

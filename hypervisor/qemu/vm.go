@@ -29,7 +29,7 @@ type vm struct {
 	closing func()    // stops the goroutine that waits for the process
 	events  sync.WaitGroup
 
-	limited bool // to the channels
+	limited bool // to the connections in channels
 
 	disks sync.Mutex // orders changes of the slots
 	grow  sync.Mutex // orders changes of the memory
@@ -57,7 +57,7 @@ func (v *vm) Resume(ctx context.Context) error {
 	return v.command(ctx, "resume the VM", "cont", nil, nil)
 }
 
-// command runs one QMP command and dresses its error.
+// command runs one QMP command and adds the VM's output to its error.
 func (v *vm) command(ctx context.Context, op, name string, args, result any) error {
 	if err := v.qmp.Execute(ctx, name, args, result); err != nil {
 		return v.failed("run", op, v.deathOr(err))
@@ -85,8 +85,7 @@ func (v *vm) Kill(ctx context.Context) error {
 	}
 }
 
-// Close implements hypervisor.VM. The process of a machine started here is
-// still reaped when it ends.
+// Close implements hypervisor.VM. A process that was started here is still reaped when it ends.
 func (v *vm) Close() error {
 	v.closed.Do(func() {
 		if v.qmp != nil {
@@ -108,7 +107,7 @@ func (v *vm) Close() error {
 	return nil
 }
 
-// abandon ends a machine whose start has failed, and leaves nothing behind.
+// abandon kills a VM after a failed start, and removes its sockets.
 func (v *vm) abandon() {
 	ctx, cancel := context.WithTimeout(context.Background(), abandonTimeout)
 	defer cancel()
@@ -117,14 +116,12 @@ func (v *vm) abandon() {
 	RemoveSockets(v.record.Dir)
 }
 
-// RemoveSockets removes what a machine that has ended, or never came to be, has left in its
-// directory.
+// RemoveSockets removes the sockets of a VM that has ended, or failed to start, from its directory.
 func RemoveSockets(dir string) {
 	podsock.Remove(dir, machineSockets...)
 }
 
-// abandonTimeout bounds the death of a killed process; one that stays longer
-// hangs in the kernel.
+// abandonTimeout bounds the death of a killed process. A process that takes longer hangs in the kernel.
 const abandonTimeout = 10 * time.Second
 
 func (v *vm) timed(phase string, began *time.Time) {

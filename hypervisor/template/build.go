@@ -17,19 +17,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 )
 
-// Guest knows the guest of the templates.
+// Guest has the functions that know the templates' guest.
 type Guest struct {
-	// Ready brings a freshly booted VM to the point from which all clones go
-	// on. No untrusted code may have run in its guest. Its error matches
-	// ErrUnfit if the VM must not be cloned and another one may be fit.
+	// Ready waits until a freshly booted VM has reached the state that all clones start from. No untrusted code may
+	// have run in its guest. Its error matches ErrUnfit if this VM must not be cloned but another one may be fit.
 	Ready func(ctx context.Context, v hypervisor.VM) error
 	// Answer returns when a clone has answered its first host.
 	Answer func(ctx context.Context, v hypervisor.VM) error
 }
 
-// Ensure opens m's template with its memory filled, and builds it if it is
-// missing or damaged. Why says what the matter was, nil if nothing was. ctx
-// needs a deadline.
+// Ensure opens m's template with its memory filled. It builds the template if it is missing or damaged, and returns
+// why; why is nil if it was usable. ctx needs a deadline.
 func (s *Store) Ensure(ctx context.Context, m hypervisor.VMConfig, g Guest) (t *Template, why, err error) {
 	t, err = s.Get(ctx, m)
 	if err == nil {
@@ -43,19 +41,17 @@ func (s *Store) Ensure(ctx context.Context, m hypervisor.VMConfig, g Guest) (t *
 	}
 	why = err
 	if short := errors.Unwrap(err); errors.Is(short, ErrMiss) {
-		why = short // without the key, which stands beside it wherever it is shown
+		why = short // without the key, which is shown beside it
 	}
 	t, err = s.Build(ctx, m, g, why.Error())
 	return t, why, err
 }
 
-// tries is how often a VM is booted for one that is fit to be cloned.
+// tries is the most VMs that are booted for one template.
 const tries = 4
 
-// Build boots m, waits for g.Ready, saves the VM, and proves the template by a
-// clone. It waits for another process that builds the same template, and takes
-// what that has built. A template that is there already is kept if it is whole.
-// ctx needs a deadline.
+// Build boots m, waits for g.Ready, saves the VM, and proves the template by a clone. It waits for another process that
+// builds the same template, and returns that one. A whole template that exists already is kept. ctx needs a deadline.
 func (s *Store) Build(ctx context.Context, m hypervisor.VMConfig, g Guest, reason string) (*Template, error) {
 	key, err := s.Key(ctx, m)
 	if err != nil {
@@ -74,7 +70,7 @@ func (s *Store) Build(ctx context.Context, m hypervisor.VMConfig, g Guest, reaso
 	if t, err := s.whole(key); err == nil {
 		return t, nil
 	}
-	// Only now, under the lock, is what lies here a dead builder's.
+	// Only under the lock is it certain that these files are a dead builder's.
 	if err := s.clear(ctx, key); err != nil {
 		return nil, fmt.Errorf("build template %s: clear up after another: %w", key, err)
 	}
@@ -107,7 +103,7 @@ func (s *Store) whole(key string) (*Template, error) {
 	return t, nil
 }
 
-// build makes one try at the template that info describes.
+// build tries once to build the template that info describes.
 func (s *Store) build(ctx context.Context, info Info, g Guest) (_ *Template, err error) {
 	key, tmp := info.Key, s.tmpPath(info.Key)
 	if err := enoughSpace(s.dir, int64(info.Machine.Memory)<<20); err != nil {
@@ -145,8 +141,8 @@ func (s *Store) build(ctx context.Context, info Info, g Guest) (_ *Template, err
 	return t, errors.Join(atomicfile.SyncDir(s.dir), os.RemoveAll(s.socketPath(key)))
 }
 
-// save boots a VM and leaves its files in the temporary directory, synced and
-// described in info. It returns how long the VM needed to be ready.
+// save boots a VM and saves it in the temporary directory, synced and described in info. It returns the time that the
+// VM needed to be ready.
 func (s *Store) save(ctx context.Context, ready func(context.Context, hypervisor.VM) error, info *Info) (time.Duration, error) {
 	var files [3]*os.File
 	for i, name := range []string{memoryFile, stateFile, consoleFile} {
@@ -186,7 +182,7 @@ func (s *Store) options(key, role string) hypervisor.Options {
 	return hypervisor.Options{Dir: s.socketPath(key), Name: role + "-" + key[:12]}
 }
 
-// end ends a VM of the store's own, also when ctx has ended.
+// end kills a VM of the store, even if ctx has ended.
 func end(ctx context.Context, v hypervisor.VM) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
@@ -210,8 +206,8 @@ func (i *Info) describe(memory, state *os.File) error {
 	return nil
 }
 
-// enoughSpace refuses what would end with a machine killed by SIGBUS, when a
-// page of its memory finds no place on the disk.
+// enoughSpace returns an error if the disk is too full for the guest's memory. A VM that finds no space for a page is
+// killed by SIGBUS.
 func enoughSpace(dir string, need int64) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

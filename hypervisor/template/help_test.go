@@ -11,8 +11,7 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// waitGone waits for a process that is nobody's child here and has closed its
-// sockets already.
+// waitGone waits for the end of a process that is not a child of the test and has closed its sockets already.
 func waitGone(ctx context.Context, t *testing.T, pid string) {
 	t.Helper()
 	for {

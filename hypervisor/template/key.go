@@ -14,12 +14,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// format is the version of what a template's directory holds. Templates of
-// other formats are never read. Those of format 1 were not proven.
+// format is the version of the contents of a template's directory. Templates of other formats are never read. Templates
+// of format 1 were not proven.
 const format = 2
 
-// Key returns the name of m's template: a hash of the contents of kernel and
-// initrd, of m, and of all that the driver adds to them.
+// Key returns the name of m's template: a hash of the contents of kernel and initrd, of m, and of the driver's
+// identity.
 func (s *Store) Key(ctx context.Context, m hypervisor.VMConfig) (string, error) {
 	if err := m.Validate(); err != nil {
 		return "", err
@@ -36,7 +36,7 @@ func (s *Store) Key(ctx context.Context, m hypervisor.VMConfig) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	m.Kernel, m.Initrd = kernel, initrd // where they lie does not matter
+	m.Kernel, m.Initrd = kernel, initrd // their paths do not matter
 	material, err := json.Marshal(struct {
 		Format   int
 		Machine  hypervisor.VMConfig
@@ -49,8 +49,7 @@ func (s *Store) Key(ctx context.Context, m hypervisor.VMConfig) (string, error) 
 	return hex.EncodeToString(sum[:16]), nil
 }
 
-// hashes remembers the hashes of files that have not changed: a kernel is
-// large, and asked about before every clone.
+// hashes caches the hashes of files that have not changed: a kernel is large, and its hash is needed for every clone.
 type hashes struct {
 	mu    sync.Mutex
 	known map[fileID]string

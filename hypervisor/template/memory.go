@@ -24,8 +24,7 @@ var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// walk calls visit for every run of pages of f that are not zero. Holes are
-// not read. The last page may be short.
+// walk calls visit for every run of pages of f that are not zero. It does not read holes. The last page may be short.
 func walk(f *os.File, size int64, visit func(offset int64, run []byte) error) error {
 	buf := make([]byte, chunkSize)
 	for at := int64(0); at < size; {
@@ -50,7 +49,7 @@ func walk(f *os.File, size int64, visit func(offset int64, run []byte) error) er
 	return nil
 }
 
-// data finds the next part of f from at on that is not a hole.
+// data finds the next part of f, starting at at, that is not a hole.
 func data(f *os.File, at, size int64) (start, end int64, err error) {
 	start, err = unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
 	if errors.Is(err, unix.ENXIO) {
@@ -86,7 +85,7 @@ func runs(b []byte, offset int64, visit func(int64, []byte) error) error {
 	return nil
 }
 
-// summer sums pages with their places, so that a page that moved is damage.
+// summer sums pages with their offsets, so that a page that moved counts as damage.
 type summer struct{ sum uint32 }
 
 func (s *summer) add(offset int64, run []byte) {
@@ -107,7 +106,7 @@ func checksum(f *os.File, size int64) (uint32, error) {
 	return s.sum, err
 }
 
-// seal copies f into a sealed memfd, holes and zero pages left out.
+// seal copies f into a sealed memfd, without holes and zero pages.
 func seal(f *os.File, want Content) (*os.File, error) {
 	out, err := memfd.Create("bulkhead-template")
 	if err != nil {

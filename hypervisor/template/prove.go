@@ -11,12 +11,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// leastProof is what a clone is given at least to prove its template.
+// leastProof is the least time that a clone gets to prove its template.
 const leastProof = 2 * time.Second
 
-// prove starts a clone, waits for its answer and notes how long that took. A
-// healthy clone needs a small part of what the boot needed on the same host a
-// moment ago, so it is given as long as that.
+// prove starts a clone, waits for its answer and stores how long that took. A healthy clone needs a small part of the
+// time of the boot, on the same host a moment ago, so it gets that time.
 func (s *Store) prove(ctx context.Context, t *Template, answer func(context.Context, hypervisor.VM) error, boot time.Duration) error {
 	memory, err := t.Memory()
 	if err != nil {

@@ -20,9 +20,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// TestDeafTemplateIsNotPublished: the first VM is saved in the middle of a
-// conversation with a host that has stopped reading. Its clone gives no answer,
-// and so another VM is booted, whose clone does.
+// TestDeafTemplateIsNotPublished saves the first VM while a host is connected that has stopped reading. Its clone does
+// not answer, so another VM is booted, and its clone answers.
 func TestDeafTemplateIsNotPublished(t *testing.T) {
 	d, err := qemu.New()
 	if err != nil {
@@ -42,7 +41,7 @@ func TestDeafTemplateIsNotPublished(t *testing.T) {
 	}
 }
 
-// deafener is QEMU, whose first VM is saved deaf.
+// deafener is QEMU, but saves its first VM deaf.
 type deafener struct {
 	hypervisor.Driver
 	t     *testing.T
@@ -76,7 +75,7 @@ func (v deafened) Save(ctx context.Context, state *os.File) error {
 	return nil
 }
 
-// fakeStore is a store of VMs whose guests obey "get".
+// fakeStore returns a store of VMs with guests that answer "get".
 func fakeStore(t *testing.T) (*template.Store, dirs.Roots, hypervisor.VMConfig) {
 	t.Helper()
 	r := dirs.Roots{Data: t.TempDir(), State: hypervisortest.Dir(t)}
@@ -98,13 +97,13 @@ func within(t *testing.T) context.Context {
 	return hypervisortest.Within(t)
 }
 
-// TestProof: what a proof finds decides whether another VM is booted.
+// TestProof: the outcome of a proof decides whether another VM is booted.
 func TestProof(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {
 		ready  []error // of the VMs that are booted
 		answer []error // of their clones
-		tries  int     // 0 for a build that fails
+		tries  int     // 0 if the build fails
 		is     error   // its error
 	}{
 		"the first is fit":      {tries: 1},
@@ -148,8 +147,7 @@ func TestProof(t *testing.T) {
 	}
 }
 
-// TestSilentProofEnds: a clone that never answers is given as long as the boot,
-// two seconds at least.
+// TestSilentProofEnds: a clone that never answers gets the time of the boot, at least two seconds.
 func TestSilentProofEnds(t *testing.T) {
 	t.Parallel()
 	s, _, m := fakeStore(t)
@@ -176,8 +174,8 @@ func TestSilentProofEnds(t *testing.T) {
 	}
 }
 
-// TestCondemn: a condemned template is gone, its successor says why it was
-// built, and an older template never condemns a newer one.
+// TestCondemn: a condemned template is removed, its successor has the reason, and an older template never condemns a
+// newer one.
 func TestCondemn(t *testing.T) {
 	s, r, m := fakeStore(t)
 	first, why, err := s.Ensure(within(t), m, guest)

@@ -11,8 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 )
 
-// clear ends a builder's machine and removes its files. The caller holds the
-// key's lock.
+// clear kills a builder's VM and removes its files. The caller holds the key's lock.
 func (s *Store) clear(ctx context.Context, key string) error {
 	return errors.Join(
 		s.driver.End(ctx, s.socketPath(key)),
@@ -21,8 +20,7 @@ func (s *Store) clear(ctx context.Context, key string) error {
 	)
 }
 
-// Reap clears up after builders that were killed, and leaves those that are at
-// work alone. It returns what it could not clear.
+// Reap cleans up after builders that were killed. It skips builders that still run. It returns the failures.
 func (s *Store) Reap(ctx context.Context) error {
 	entries, err := os.ReadDir(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {

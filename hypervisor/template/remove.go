@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 )
 
-// Remove removes a template. It waits for one that is being built, and is
-// content with one that is not there. Open Templates stay usable.
+// Remove removes a template. It waits while the template is built, and returns nil if there is none. Open Templates
+// stay usable.
 func (s *Store) Remove(ctx context.Context, key string) error {
 	if !validKey.MatchString(key) {
 		return fmt.Errorf("remove template %q: %w: not a key", key, fs.ErrInvalid)
@@ -38,8 +38,8 @@ func (s *Store) Remove(ctx context.Context, key string) error {
 	return os.Remove(s.lockPath(key))
 }
 
-// drop removes a template whose lock the caller holds. It is renamed first: a
-// template that is half removed must not look whole.
+// drop removes a template. The caller holds its lock. The directory is renamed first, so that a template that is half
+// removed does not look whole.
 func (s *Store) drop(ctx context.Context, key string) error {
 	err := os.Rename(filepath.Join(s.dir, key), s.tmpPath(key))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,13 +48,13 @@ func (s *Store) drop(ctx context.Context, key string) error {
 	return errors.Join(err, s.clear(ctx, key))
 }
 
-// verdict is what is remembered of the condemned templates of a key.
+// verdict counts the condemned templates of a key.
 type verdict struct {
 	Count  int    `json:"count"`
-	Reason string `json:"reason"` // for the last
+	Reason string `json:"reason"` // why the last one was condemned
 }
 
-// verdict is zero where no template was condemned.
+// verdict returns the zero value if no template of the key was condemned.
 func (s *Store) verdict(key string) (v verdict, err error) {
 	err = atomicfile.ReadJSON(s.verdictPath(key), &v)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,9 +63,9 @@ func (s *Store) verdict(key string) (v verdict, err error) {
 	return v, err
 }
 
-// Condemn removes a template whose clones fail, so that it is built again, and
-// returns how many of its key have been condemned. It leaves a template alone
-// that was built after t was opened, and returns 0 then. t stays usable.
+// Condemn removes a template with failing clones, so that it is built again. It returns the number of condemned
+// templates of the key. If the store's template was built after t was opened, Condemn keeps it and returns 0. t stays
+// usable.
 func (s *Store) Condemn(ctx context.Context, t *Template, reason string) (int, error) {
 	key := t.Info.Key
 	lock, err := flock.Acquire(ctx, s.lockPath(key))
@@ -93,7 +93,7 @@ func (s *Store) Condemn(ctx context.Context, t *Template, reason string) (int, e
 	return v.Count, nil
 }
 
-// Current tells whether t is the template that the store has under its key.
+// Current reports whether t is the template that the store has under its key.
 func (s *Store) Current(t *Template) bool {
 	var now Info
 	err := atomicfile.ReadJSON(filepath.Join(s.dir, t.Info.Key, infoFile), &now)

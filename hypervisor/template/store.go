@@ -1,12 +1,10 @@
-// Package template keeps saved machines on disk, from which all others are
-// cloned.
+// Package template keeps saved VMs on disk. All other VMs are cloned from them.
 //
-// A template is a directory named by its key, with the guest's memory, the
-// devices' state and template.json. It is built in a directory beside, under a
-// lock, proven by a clone that answers, synced and renamed into place: what is
-// there under its own name is whole. A template whose clones fail all the same
-// is condemned, and built again. The memory that clones map is a sealed copy in RAM, for which the
-// engine that holds the Template is answerable: no clone can write the file.
+// A template is a directory named by its key, with the guest's memory, the devices' state and template.json. Build
+// works in a directory beside it, under a lock. It proves the template by a clone that answers, syncs it and renames it
+// into place, so that a template under its own name is whole. If clones fail all the same, the template is condemned
+// and built again. Clones map a sealed copy of the memory in RAM, which the engine with the Template owns: no clone can
+// write the file.
 package template
 
 import (
@@ -28,14 +26,12 @@ import (
 )
 
 var (
-	// ErrMiss is matched by Get's error when there is no usable template;
-	// the message says why.
+	// ErrMiss is matched by Get's error when there is no usable template. The message has the reason.
 	ErrMiss = errors.New("no template")
-	// ErrDamaged is matched, beside ErrMiss, when a template was there and
-	// is not what was built.
+	// ErrDamaged is matched, beside ErrMiss, when a template exists but differs from the one that was built.
 	ErrDamaged = errors.New("template is damaged")
-	// ErrUnfit is matched by the error of a Guest's Ready for a VM that must
-	// not be cloned. Build boots another one.
+	// ErrUnfit is matched by the error of a Guest's Ready for a VM that must not be cloned. Build then boots another
+	// one.
 	ErrUnfit = errors.New("not fit to be cloned")
 )
 
@@ -44,11 +40,10 @@ const (
 	memoryFile  = "memory"
 	stateFile   = "state"
 	infoFile    = "template.json"
-	consoleFile = "console" // while it is built
+	consoleFile = "console" // while the template is built
 )
 
-// Store is a directory of templates. It is safe for concurrent use, also by
-// several processes.
+// Store is a directory of templates. It is safe for concurrent use, also by several processes.
 type Store struct {
 	dir     string
 	sockets string
@@ -56,8 +51,8 @@ type Store struct {
 	hashes  hashes
 }
 
-// Open returns the store of r, made by d. Templates lie in Data; the sockets
-// of one that is being built in State, where paths are short.
+// Open returns the store of r with the driver d. Templates lie in Data. The sockets of VMs for a build lie in State,
+// where paths are short.
 func Open(r dirs.Roots, d hypervisor.Driver) *Store {
 	return &Store{dir: r.Templates(), sockets: filepath.Join(r.State, "t"), driver: d}
 }
@@ -67,36 +62,32 @@ type Info struct {
 	Format  int                 `json:"format"`
 	Key     string              `json:"key"`
 	Machine hypervisor.VMConfig `json:"machine"`
-	// Reason is why it was built: the miss that preceded it, or a user's wish.
+	// Reason is why it was built: the miss that preceded it, or a user's request.
 	Reason string        `json:"reason"`
 	Built  time.Time     `json:"built"`
 	Took   time.Duration `json:"took"`
-	// Tries is how many VMs were booted for it, the last of which was fit.
+	// Tries is the number of VMs that were booted for it. The last one was fit.
 	Tries int `json:"tries"`
-	// Answered is what the clone that proved it needed, from its start to its
-	// guest's answer.
+	// Answered is the time from the start of the clone that proved it to the guest's answer.
 	Answered time.Duration `json:"answered"`
-	// Condemned is how many templates of this key were condemned before.
+	// Condemned is the number of templates of this key that were condemned before.
 	Condemned int `json:"condemned,omitempty"`
-	// Memory and State are what the files must be.
+	// Memory and State describe the files.
 	Memory Content `json:"memory"`
 	State  Content `json:"state"`
-	// Disk is the space that the template takes on disk, in bytes; List
-	// measures it.
+	// Disk is the space on disk, in bytes; List measures it.
 	Disk int64 `json:"-"`
 }
 
-// Content is a file's size in bytes and a sum of the parts that are not zero.
-// The sum finds damage; it is no protection against somebody who may write
-// the store.
+// Content is a file's size in bytes and a sum of the parts that are not zero. The sum finds damage. It does not protect
+// against users who may write the store.
 type Content struct {
 	Size int64  `json:"size"`
 	Sum  uint32 `json:"crc32c"`
 }
 
-// Get opens m's template. Without one the error matches ErrMiss and says what
-// is the matter; other errors are of the machine's description or the disk.
-// The caller closes the Template.
+// Get opens m's template. If there is none, the error matches ErrMiss and has the reason; other errors concern m or the
+// disk. The caller closes the Template.
 func (s *Store) Get(ctx context.Context, m hypervisor.VMConfig) (*Template, error) {
 	key, err := s.Key(ctx, m)
 	if err != nil {
@@ -130,8 +121,7 @@ func (s *Store) open(key string) (t *Template, err error) {
 	return t, t.checkState()
 }
 
-// missing says what kind of a miss this is: the first template ever, one that
-// was condemned, or one more.
+// missing returns the error for a missing template: the first one ever, a condemned one, or a new kind.
 func (s *Store) missing(key string) error {
 	if _, err := os.Lstat(filepath.Join(s.dir, key)); err == nil {
 		return damaged("template.json is missing")
@@ -185,14 +175,14 @@ func (s *Store) keys() ([]string, error) {
 	return keys, nil
 }
 
-// Has tells whether there is a template, whole or damaged.
+// Has reports whether a template exists, whole or damaged.
 func (s *Store) Has(key string) bool {
 	_, err := os.Lstat(filepath.Join(s.dir, key))
 	return err == nil
 }
 
-// List describes all templates, oldest first. A damaged one has nothing but a
-// key, its size on disk, and the damage as its reason.
+// List describes all templates, oldest first. A damaged one has only a key, its size on disk, and the damage as its
+// reason.
 func (s *Store) List() ([]Info, error) {
 	keys, err := s.keys()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Template is an open template. It stays whole while it is open, also if it is
-// removed from the store. It is safe for concurrent use.
+// Template is an open template. It stays whole while it is open, even if it is removed from the store. It is safe for
+// concurrent use.
 type Template struct {
 	Info Info
 
@@ -18,10 +18,8 @@ type Template struct {
 	sealed *os.File
 }
 
-// Memory is the guest's memory in a memfd that nobody can write, grow or
-// shrink any more, for hypervisor.Files of any number of clones. It is filled
-// by the first call and belongs to the Template. A file that is not what was
-// built is ErrDamaged.
+// Memory returns the guest's memory in a sealed memfd, for hypervisor.Files of any number of clones. The first call
+// fills it. The Template owns it. If the file differs from the one that was built, the error is ErrDamaged.
 func (t *Template) Memory() (*os.File, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -36,11 +34,10 @@ func (t *Template) Memory() (*os.File, error) {
 	return f, nil
 }
 
-// State is the devices' state, for hypervisor.Files of any number of clones.
-// It belongs to the Template.
+// State returns the devices' state, for hypervisor.Files of any number of clones. The Template owns it.
 func (t *Template) State() *os.File { return t.state }
 
-// Close gives the memory back, when the last clone is gone.
+// Close releases the memory. It is freed when the last clone has ended.
 func (t *Template) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -54,7 +51,7 @@ func (t *Template) Close() error {
 	return errors.Join(errs...)
 }
 
-// openFiles opens what Info describes.
+// openFiles opens the files that Info describes.
 func (t *Template) openFiles(dir string) (err error) {
 	if t.memory, err = openExact(filepath.Join(dir, memoryFile), t.Info.Memory.Size); err != nil {
 		return err
@@ -63,8 +60,7 @@ func (t *Template) openFiles(dir string) (err error) {
 	return err
 }
 
-// checkState reads the small file whole; the large one is checked when it is
-// copied.
+// checkState checks the whole state, which is small. The memory is checked when it is copied.
 func (t *Template) checkState() error {
 	sum, err := checksum(t.state, t.Info.State.Size)
 	if err != nil {

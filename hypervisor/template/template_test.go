@@ -66,7 +66,7 @@ func TestTemplateLife(t *testing.T) {
 	if _, err := s.Get(ctx, m); !errors.Is(err, template.ErrMiss) || !strings.Contains(err.Error(), "none has been built") {
 		t.Fatalf("Get from an empty store: %v", err)
 	}
-	// Two builders at once make one template.
+	// Two concurrent builders build one template.
 	var wg sync.WaitGroup
 	var built [2]*template.Template
 	for i := range built {
@@ -128,8 +128,7 @@ func TestTemplateLife(t *testing.T) {
 	})
 }
 
-// unwritable does what a taken-over QEMU would: it goes through the clone's
-// own descriptor of the template's memory.
+// unwritable does what a hostile QEMU could: it writes through the clone's own descriptor of the template's memory.
 func unwritable(t *testing.T, v hypervisor.VM) {
 	found := 0
 	fds := filepath.Join("/proc", itoa(v.Process().PID), "fd")
@@ -232,8 +231,7 @@ func onlyLocks(t *testing.T, r dirs.Roots) {
 	}
 }
 
-// TestKilledBuilder is this test run again as a builder, which is killed while
-// its machine runs.
+// TestKilledBuilder runs itself again as a builder, which is killed while its VM runs.
 func TestKilledBuilder(t *testing.T) {
 	if os.Getenv("BULKHEAD_TEST_BUILDER") != "" {
 		ctx := within(t)
@@ -264,7 +262,7 @@ func TestKilledBuilder(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	pid, err := os.ReadFile(fifo) // opens when the builder's machine runs
+	pid, err := os.ReadFile(fifo) // opens when the builder's VM runs
 	cmd.Process.Kill()
 	cmd.Wait()
 	if err != nil {

@@ -17,8 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
-// walls are as a VM's process has them, but for the program's own signals: nothing of the
-// file system can be opened.
+// walls are like those of a VM's process, except for the program's own signals: it can open no file.
 func walls(t *testing.T) confine.Walls {
 	t.Helper()
 	w, err := confine.MakeWalls(confine.Policy{Signals: []uint32{0, uint32(unix.SIGUSR2)}})
@@ -33,7 +32,7 @@ func walls(t *testing.T) confine.Walls {
 	return w
 }
 
-// TestConfined: each thread of a child is confined as was asked for.
+// TestConfined: each thread of a child is confined as requested.
 func TestConfined(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -103,7 +102,7 @@ func TestConfined(t *testing.T) {
 			if session, err := unix.Getsid(c.pid); session != c.pid {
 				t.Errorf("its session is %d: %v", session, err)
 			}
-			// An undumpable process is root's.
+			// An undumpable process belongs to root.
 			var s unix.Stat_t
 			if err := unix.Stat(fmt.Sprintf("/proc/%d/fd", c.pid), &s); err != nil || s.Uid != 12345 {
 				t.Errorf("its descriptors belong to user %d: %v", s.Uid, err)
@@ -121,10 +120,10 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-// groupName is of the test's cgroup.
+// groupName is the name of the test's cgroup.
 const groupName = "child"
 
-// makeGroup makes a cgroup in each hierarchy that there is, gone with the test.
+// makeGroup creates a cgroup in each hierarchy. It is removed when the test ends.
 func makeGroup(t *testing.T, host *hostcgroup.Host) []string {
 	t.Helper()
 	dirs := host.Dirs(groupName)
@@ -133,7 +132,7 @@ func makeGroup(t *testing.T, host *hostcgroup.Host) []string {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			// The end of a process's threads is not waited for by who reaps it.
+			// Reaping a process does not wait for the end of its threads.
 			for _, d := range []string{dir, filepath.Dir(dir)} {
 				for err := unix.Rmdir(d); errors.Is(err, unix.EBUSY) && t.Context() != nil; err = unix.Rmdir(d) {
 					runtime.Gosched()
@@ -144,7 +143,7 @@ func makeGroup(t *testing.T, host *hostcgroup.Host) []string {
 	return dirs
 }
 
-// namespace makes a network namespace.
+// namespace creates a network namespace.
 func namespace(t *testing.T) *os.File {
 	t.Helper()
 	var f *os.File
@@ -153,7 +152,7 @@ func namespace(t *testing.T) *os.File {
 	unshare = func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends
 		if unix.Gettid() == os.Getpid() {
-			other := make(chan struct{}) // others judge a process by its first thread
+			other := make(chan struct{}) // a process is judged by its first thread
 			go func() { defer close(other); unshare() }()
 			<-other
 			runtime.UnlockOSThread()
@@ -173,7 +172,7 @@ func namespace(t *testing.T) *os.File {
 	return f
 }
 
-// link is what a namespace's file is called.
+// link returns the name of a namespace's file.
 func link(t *testing.T, f *os.File) string {
 	t.Helper()
 	info, err := f.Stat()
@@ -183,7 +182,7 @@ func link(t *testing.T, f *os.File) string {
 	return fmt.Sprintf("net:[%d]", info.Sys().(*syscall.Stat_t).Ino)
 }
 
-// tasks are a process's threads.
+// tasks returns a process's threads.
 func tasks(t *testing.T, pid int) (tids []int) {
 	t.Helper()
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
@@ -201,7 +200,7 @@ func tasks(t *testing.T, pid int) (tids []int) {
 	return tids
 }
 
-// statuses is what the kernel tells of a thread.
+// statuses returns the kernel's status of a thread.
 func statuses(t *testing.T, pid, tid int) map[string]string {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", pid, tid))
@@ -216,7 +215,7 @@ func statuses(t *testing.T, pid, tid int) map[string]string {
 	return all
 }
 
-// increased is one more.
+// increased returns n+1.
 func increased(n string) string {
 	var i int
 	fmt.Sscan(n, &i)

@@ -1,6 +1,6 @@
-// Package warm forks running QEMU processes: the Go side of the library in preload,
-// which is preloaded into a QEMU that becomes a parent. A child is a copy of its
-// parent, threads and guest included, and the calling process's own child.
+// Package warm forks running QEMU processes. It is the Go side of the library in preload, which is preloaded into a
+// QEMU that becomes a parent. A child is a copy of its parent, threads and guest included. It is a child process of the
+// caller.
 package warm
 
 import (
@@ -24,16 +24,16 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 )
 
-// Control speaks with one parent. One request is served at a time; it may be used by
-// several goroutines. When it is closed, the parent ends.
+// Control talks to one parent. It is safe for concurrent use, and serves one request at a time. When it is closed, the
+// parent ends.
 type Control struct {
 	mu   sync.Mutex
 	conn *net.UnixConn
 	peer *os.File // the parent's end, until it has been started
 }
 
-// Prepare has cmd, a QEMU that is about to be started, preload the library and
-// be a parent. Started must be called when cmd runs, Close in any case.
+// Prepare changes cmd, a QEMU that is about to be started, so that it preloads the library and becomes a parent. The
+// caller calls Started when cmd runs, and Close in any case.
 func Prepare(cmd *exec.Cmd, library string) (*Control, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -52,34 +52,32 @@ func Prepare(cmd *exec.Cmd, library string) (*Control, error) {
 	return &Control{conn: conn.(*net.UnixConn), peer: peer}, nil
 }
 
-// Started closes what the parent has inherited.
+// Started closes the caller's copy of the parent's end.
 func (c *Control) Started() error { return c.peer.Close() }
 
 // Close ends the parent.
 func (c *Control) Close() error { return c.conn.Close() }
 
-// Confinement is what a child is held by. Its zero value is the parent's own, with no
-// capabilities and no way to new privileges.
+// Confinement confines a child. With the zero value the child has its parent's confinement, no capabilities, and cannot
+// gain privileges.
 type Confinement struct {
-	// Owner is the user and group that it becomes; nil is the parent's.
+	// Owner is the child's user and group; nil means the parent's.
 	Owner *Owner
-	// FileSize is the most bytes that a file of the child's may have; 0: no limit
-	// but the parent's.
+	// FileSize is the size limit of the child's files, in bytes; 0 means the parent's limit.
 	FileSize uint64
-	// Groups are the lists of the cgroups that it joins: of their processes, or of
-	// their threads.
+	// Groups are the cgroups that the child joins: open files with a cgroup's list of processes or threads.
 	Groups []*os.File
-	// UserNS and NetNS are namespaces that it joins, Landlock a ruleset, Filter the
-	// code of a seccomp filter; each may be nil.
+	// UserNS and NetNS are namespaces that the child joins. Landlock is a ruleset, and Filter the code of a seccomp
+	// filter. Each may be nil.
 	UserNS, NetNS, Landlock, Filter *os.File
-	// Alone gives it a network namespace of its own, in which there is nothing.
+	// Alone gives the child a new network namespace, which is empty.
 	Alone bool
 }
 
 // Owner is a user and a group.
 type Owner struct{ UID, GID int }
 
-// ownSockets gives the owner the sockets in its directory.
+// ownSockets changes the owner of the sockets in the child's directory.
 func (c Confinement) ownSockets(dir string) error {
 	if c.Owner == nil {
 		return nil
@@ -91,16 +89,16 @@ func (c Confinement) ownSockets(dir string) error {
 	return err
 }
 
-// Request is what a child is to be.
+// Request describes a child.
 type Request struct {
-	// Name takes the place of the parent's own -name, of the same length.
+	// Name replaces the parent's -name, and must have the same length.
 	Name string
-	// Files are its own, in the place of the parent's.
+	// Files replace the parent's.
 	Files []qemu.Inherited
 	Confinement
 }
 
-// Answer tells of a fork.
+// Answer describes a fork.
 type Answer struct {
 	PID                 int
 	Threads, Tries      int
@@ -110,7 +108,7 @@ type Answer struct {
 var (
 	// ErrFork is matched by every failure of a fork.
 	ErrFork = errors.New("fork of a warm parent failed")
-	// ErrGone is matched, beside ErrFork, when the parent answers no more.
+	// ErrGone is matched, beside ErrFork, when the parent does not answer any more.
 	ErrGone = errors.New("the parent is gone")
 )
 
@@ -139,7 +137,7 @@ type wireAnswer struct {
 	Text                                      [textSize]byte
 }
 
-// encode is a request's packet and descriptors.
+// encode returns a request's packet and descriptors.
 func (r Request) encode() ([]byte, []int, error) {
 	if len(r.Files) > maxFiles || len(r.Groups) > maxGroups || len(r.Name) >= nameSize {
 		return nil, nil, fmt.Errorf("%w: %d files, %d cgroups, a name of %d bytes", ErrFork, len(r.Files), len(r.Groups), len(r.Name))
@@ -173,9 +171,9 @@ func (r Request) encode() ([]byte, []int, error) {
 	return b, fds, err
 }
 
-// Fork makes a child. A child that came to be although there is an error is ended and
-// reaped. The end of ctx ends the wait, and the parent: it may be in any state. A child
-// that was not told of by then ends by itself, in the process group of its parent.
+// Fork creates a child. If it fails although the child exists, it kills and reaps the child. If ctx ends, Fork ends the
+// parent too, since the parent may be in any state. A child that was not reported by then ends by itself, in the
+// process group of its parent.
 func (c *Control) Fork(ctx context.Context, r Request) (Answer, error) {
 	packet, fds, err := r.encode()
 	if err != nil {
@@ -183,7 +181,7 @@ func (c *Control) Fork(ctx context.Context, r Request) (Answer, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// An answer that was sent before the end is still read, and none can be sent after it.
+	// An answer that was sent before the end can still be read; none can be sent after it.
 	stop := context.AfterFunc(ctx, func() { _ = errors.Join(c.conn.CloseWrite(), c.conn.CloseRead()) })
 	defer stop()
 	w, err := c.exchange(packet, fds)
@@ -202,7 +200,7 @@ func (c *Control) Fork(ctx context.Context, r Request) (Answer, error) {
 	return Answer{}, also(err, end(a.PID))
 }
 
-// also is both errors in one line; more may be nil.
+// also joins two errors in one line; more may be nil.
 func also(err, more error) error {
 	if more == nil {
 		return err
@@ -210,8 +208,8 @@ func also(err, more error) error {
 	return fmt.Errorf("%w (%w)", err, more)
 }
 
-// end ends and reaps a child, or with a negative number all of a process group; 0 is none.
-// What is no child of this process, or no more, is left alone.
+// end kills and reaps a child, or all of a process group if pid is negative; it ignores 0. It leaves processes alone
+// that are not children of this process.
 func end(pid int) error {
 	if pid == 0 {
 		return nil
@@ -223,15 +221,14 @@ func end(pid int) error {
 			return nil
 		case err != nil && !errors.Is(err, unix.EINTR):
 			return err
-		case err == nil && n == 0: // it lives
+		case err == nil && n == 0: // it runs
 			_ = unix.Kill(pid, unix.SIGKILL)
 			options = 0
 		}
 	}
 }
 
-// exchange asks, and returns the last answer. With an error it returns the last one that
-// there was.
+// exchange sends a request and returns the last answer. If it fails, it returns the last answer before the error.
 func (c *Control) exchange(packet []byte, fds []int) (w wireAnswer, err error) {
 	if _, _, err := c.conn.WriteMsgUnix(packet, unix.UnixRights(fds...), nil); err != nil {
 		return w, err

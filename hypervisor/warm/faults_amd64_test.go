@@ -11,8 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 )
 
-// TestRefused: a fork that cannot be says why, leaves nothing, and the parent is as good
-// as before.
+// TestRefused: a fork that is refused returns the reason and leaves nothing behind, and the parent can still be forked.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	null, err := os.Open(os.DevNull)
@@ -25,7 +24,7 @@ func TestRefused(t *testing.T) {
 		request    Request
 		errno      unix.Errno
 		text       string
-		after      string // has the next fork succeed
+		after      string // makes the next fork succeed
 	}{
 		{name: "busy", mode: "busy", errno: unix.EBUSY, text: "find the threads quiet", after: "quiet"},
 		{name: "epoll", mode: "epoll", errno: unix.ENOTSUP, text: "anon_inode:[eventpoll]"},
@@ -84,10 +83,10 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// mostFDs is how many descriptors a parent takes: files, cgroups, and what Confinement has beside these.
+// mostFDs is the most descriptors that a parent accepts: files, cgroups, and the others of Confinement.
 const mostFDs = maxFiles + maxGroups + 5
 
-// TestAnotherVersion: requests that this package does not make are refused too.
+// TestAnotherVersion: requests that this package does not send are refused too.
 func TestAnotherVersion(t *testing.T) {
 	t.Parallel()
 	p := plain.start(t)

@@ -16,8 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testproc"
 )
 
-// stuck has a fork under way whose child waits, when it joins a cgroup, until go is
-// called.
+// stuck starts a fork with a child that waits, when it joins a cgroup, until proceed is called.
 func (p *parent) stuck(t *testing.T, ctx context.Context) (child int, proceed func(), result chan error, path string) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -49,7 +48,7 @@ func (p *parent) stuck(t *testing.T, ctx context.Context) (child int, proceed fu
 	}()
 	for child == 0 || !p.heard(t) {
 		for _, pid := range p.children(t) {
-			if waitsIn(unix.SYS_WRITE, strconv.Itoa(pid)) { // for the pipe, and has told of itself
+			if waitsIn(unix.SYS_WRITE, strconv.Itoa(pid)) { // for the pipe, after its first answer
 				child = pid
 			}
 		}
@@ -81,7 +80,7 @@ func (p *parent) heard(t *testing.T) (heard bool) {
 	return heard
 }
 
-// waitsIn says that a thread, a path in /proc, waits in a system call.
+// waitsIn reports whether a thread, a path in /proc, waits in a system call.
 func waitsIn(call int, thread string) bool {
 	s, err := os.ReadFile(filepath.Join("/proc", thread, "syscall"))
 	return err == nil && strings.HasPrefix(string(s), strconv.Itoa(call)+" ")

@@ -14,16 +14,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// Parent is a clone that others are forked from. It is the caller's child, and its
-// children are. Its methods may be called at once.
+// Parent is a clone that others are forked from. It is the caller's child process, and so are its children. Its methods
+// are safe for concurrent use.
 type Parent struct {
 	vm      hypervisor.VM
 	control *Control
 }
 
-// Start makes a parent: a clone of m with the library preloaded, in which the caller
-// runs what its children shall have run already. Its children's names, o.Name of
-// theirs, are as long as its own. Nothing confines it but what o.Start does.
+// Start starts a parent: a clone of m with the library preloaded. The caller then runs the code in it that its children
+// need to have run. The names of children must be as long as o.Name. Only o.Start confines the parent.
 func Start(
 	ctx context.Context,
 	d qemu.Driver,
@@ -48,7 +47,7 @@ func Start(
 			return err
 		}
 		if err = start(cmd); err == nil {
-			_ = oomscore.Unprotect(cmd.Process.Pid) // which its children inherit
+			_ = oomscore.Unprotect(cmd.Process.Pid) // the children inherit it
 		}
 		return errors.Join(err, p.control.Started())
 	}
@@ -63,27 +62,26 @@ func Start(
 	return p, nil
 }
 
-// VM is the parent's machine, which the caller neither kills nor closes.
+// VM returns the parent's VM. The caller neither kills nor closes it.
 func (p *Parent) VM() hypervisor.VM { return p.vm }
 
-// Park stops the parent, whose guest nobody is connected to any more. From then on it
-// can be forked, and VM is of no other use.
+// Park stops the parent. All connections to its guest must be closed. From then on it can be forked, and VM has no
+// other use.
 func (p *Parent) Park(ctx context.Context) error { return qemu.Park(ctx, p.vm) }
 
-// Child is what a fork is to be, beside what every child is.
+// Child describes a fork.
 type Child struct {
-	// Name and Dir are as in hypervisor.Options. Dir is the child's owner's.
+	// Name and Dir are as in hypervisor.Options. Dir belongs to the child's owner.
 	Name, Dir string
-	// Files take the place of the parent's own of the same numbers. A parent's file that can
-	// be written and has no such successor is an error.
+	// Files replace the parent's files of the same numbers. It is an error if a parent's writable file is not replaced.
 	Files []qemu.Inherited
-	// Confinement is what it is confined by.
+	// Confinement confines the child.
 	Confinement
 }
 
-// Fork makes a child, whose guest stands still, and returns when it answers: it is taken
-// over by qemu.Driver.Adopt, and goes on with VM.Resume. The caller reaps it. When the
-// parent cannot be forked any more, the error matches ErrGone.
+// Fork creates a child with a stopped guest, and returns when the child answers. Take it over with qemu.Driver.Adopt,
+// and start its guest with VM.Resume. The caller reaps it. If the parent cannot be forked any more, the error matches
+// ErrGone.
 func (p *Parent) Fork(ctx context.Context, c Child) (r hypervisor.Record, a Answer, err error) {
 	files, err := qemu.Inherit(c.Dir)
 	if err != nil {
@@ -112,8 +110,8 @@ func (p *Parent) Fork(ctx context.Context, c Child) (r hypervisor.Record, a Answ
 // Done is closed when the parent has ended.
 func (p *Parent) Done() <-chan struct{} { return p.vm.Done() }
 
-// Close ends the parent, and reaps children that it had no time to tell of: they are in its
-// process group. Its other children live on.
+// Close ends the parent, and reaps children in its process group: it had no time to report these. Its other children
+// live on.
 func (p *Parent) Close(ctx context.Context) error {
 	if err := errors.Join(p.vm.Kill(ctx), p.vm.Close(), p.control.Close()); err != nil {
 		return err

@@ -23,8 +23,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/policy"
 )
 
-// TestParentLost: the fork of a QEMU that is killed, hangs or is let go of meanwhile
-// fails within its deadline, and leaves no process.
+// TestParentLost: if a QEMU is killed, hangs or is closed during a fork, the fork fails within its deadline and leaves
+// no process.
 func TestParentLost(t *testing.T) {
 	library(t)
 	for name, lose := range map[string]func(p *Parent, pid int, cancel func()) error{
@@ -69,8 +69,8 @@ func TestParentLost(t *testing.T) {
 	}
 }
 
-// TestLimited: the fork of a QEMU that the kernel refuses for want of processes can be asked
-// for again. One for which there is no memory fails, and leaves no process.
+// TestLimited: if the kernel refuses a process for want of processes, the fork can be repeated. A fork without enough
+// memory fails, and leaves no process.
 func TestLimited(t *testing.T) {
 	library(t)
 	_, p := warmParent(t, "some")
@@ -103,7 +103,7 @@ func TestLimited(t *testing.T) {
 	}
 }
 
-// copies are the live processes that bear a name.
+// copies returns the live processes with a name.
 func copies(t *testing.T, name string) (pids []string) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -119,7 +119,7 @@ func copies(t *testing.T, name string) (pids []string) {
 	return pids
 }
 
-// fill has writers of a pipe wait.
+// fill fills a pipe, so that its writers wait.
 func fill(t *testing.T, w *os.File) *os.File {
 	t.Helper()
 	size, err := unix.FcntlInt(w.Fd(), unix.F_GETPIPE_SZ, 0)
@@ -135,8 +135,8 @@ func fill(t *testing.T, w *os.File) *os.File {
 	return w
 }
 
-// TestPrivileges: a fork has on this host what a clone has that is started behind the same
-// walls, and no file of its parent's to write to.
+// TestPrivileges: a fork has the same privileges on this host as a clone behind the same walls, and no file of its
+// parent to write to.
 func TestPrivileges(t *testing.T) {
 	library(t)
 	d := newForks(t)
@@ -197,12 +197,11 @@ func TestPrivileges(t *testing.T) {
 	writable(t, a.PID, p.vm.Record().Process.PID)
 }
 
-// writable checks that no descriptor of the child writes to a file or socket that its
-// parent has, but to sealed memory.
+// writable checks that no descriptor of the child writes to a file or socket of the parent, except to sealed memory.
 func writable(t *testing.T, child, parent int) {
 	t.Helper()
 	theirs := identities(t, parent)
-	given := identities(t, os.Getpid()) // what whoever runs the tests lets all processes inherit
+	given := identities(t, os.Getpid()) // the tests' own starter lets all processes inherit these
 	for n, id := range identities(t, child) {
 		path := fmt.Sprintf("/proc/%d/fd/%s", child, n)
 		link, err := os.Readlink(path)
@@ -229,7 +228,7 @@ func writable(t *testing.T, child, parent int) {
 	}
 }
 
-// identities are the files behind a process's descriptors.
+// identities returns the files behind a process's descriptors.
 func identities(t *testing.T, pid int) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))

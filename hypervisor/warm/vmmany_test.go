@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// warmParent is a parked parent, whose children's names are as long as name.
+// warmParent returns a parked parent. Its children's names must be as long as name.
 func warmParent(t *testing.T, name string) (forks, *Parent) {
 	t.Helper()
 	library(t)
@@ -30,8 +30,8 @@ func warmParent(t *testing.T, name string) (forks, *Parent) {
 	return d, p
 }
 
-// TestManyForks: forks of one parent, in a row and four at a time, of which each answers.
-// It makes a thousand and two hundred with BULKHEAD_TEST_LONG=1.
+// TestManyForks makes forks of one parent, in a row and four at a time, and wants an answer of each. It makes 1200 with
+// BULKHEAD_TEST_LONG=1.
 func TestManyForks(t *testing.T) {
 	row, four := 60, 24
 	if os.Getenv("BULKHEAD_TEST_LONG") != "" {
@@ -70,13 +70,13 @@ func TestManyForks(t *testing.T) {
 	}
 }
 
-// timing is how long the parts of a fork took.
+// timing has the times of the parts of a fork.
 type timing struct {
 	Answer
 	total time.Duration // from the request to the guest's answer
 }
 
-// once makes a fork, asks its guest, and ends it.
+// once forks, asks the guest, and ends the child.
 func (d forks) once(p *Parent, name string) (took timing, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), hypervisortest.Patience())
 	defer cancel()

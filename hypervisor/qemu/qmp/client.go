@@ -1,7 +1,5 @@
-// Package qmp is a client of QEMU's machine protocol (QMP) over a unix socket:
-// commands, descriptors passed with them, and events. Everything that comes
-// from the other side is bounded and checked, for a QEMU may have been taken
-// over by its guest.
+// Package qmp is a client of the QEMU Machine Protocol (QMP) over a unix socket: commands, descriptors passed with
+// them, and events. Everything from the other side is bounded and checked, because the guest may have taken over QEMU.
 package qmp
 
 import (
@@ -25,13 +23,13 @@ const maxInFlight = 64
 // ErrClosed is returned by commands on a connection that has ended.
 var ErrClosed = errors.New("monitor connection is closed")
 
-// Client is one connection. Its methods may be called at once. A client owns
-// one goroutine, which ends with the connection; Close waits for it.
+// Client is one connection. It is safe for concurrent use. A client owns one goroutine, which ends with the connection;
+// Close waits for it.
 type Client struct {
 	conn *net.UnixConn
 
 	send sync.Mutex // orders whole requests on the wire
-	fds  sync.Mutex // one descriptor in flight: QEMU keeps the last one only
+	fds  sync.Mutex // one descriptor in flight: QEMU keeps only the last one
 
 	mu      sync.Mutex
 	next    uint64
@@ -42,8 +40,7 @@ type Client struct {
 	done chan struct{} // closed when the reader has ended
 }
 
-// Dial connects to the socket at path, waits for the greeting and leaves
-// capability negotiation behind. It fails when ctx ends first.
+// Dial connects to the socket at path, waits for the greeting and negotiates capabilities. It fails if ctx ends first.
 func Dial(ctx context.Context, path string) (*Client, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", path)
@@ -53,8 +50,7 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 	return New(ctx, conn.(*net.UnixConn))
 }
 
-// New is Dial for a connection that is there already, which it owns from then
-// on, also when it fails.
+// New is like Dial for an existing connection. It owns the connection, even if it fails.
 func New(ctx context.Context, conn *net.UnixConn) (*Client, error) {
 	c := &Client{
 		conn: conn, done: make(chan struct{}),
@@ -81,15 +77,13 @@ func New(ctx context.Context, conn *net.UnixConn) (*Client, error) {
 	return c, nil
 }
 
-// Execute runs a command and decodes what it returns into result, unless that
-// is nil. A refusal is a *CommandError, an ended connection ErrClosed. A
-// command whose ctx ends may still be carried out.
+// Execute runs a command and decodes its result into result, unless result is nil. A refusal is a *CommandError, an
+// ended connection ErrClosed. If ctx ends, QEMU may still carry out the command.
 func (c *Client) Execute(ctx context.Context, command string, args, result any) error {
 	return c.execute(ctx, command, args, result, nil)
 }
 
-// ExecuteFile is Execute with a descriptor sent along, for getfd and add-fd.
-// The caller keeps file.
+// ExecuteFile is like Execute and passes a descriptor, for getfd and add-fd. The caller keeps file.
 func (c *Client) ExecuteFile(ctx context.Context, command string, args, result any, file *os.File) error {
 	c.fds.Lock()
 	defer c.fds.Unlock()
@@ -137,8 +131,8 @@ func finish(command string, m message, result any) error {
 	return nil
 }
 
-// write sends one request whole. After a failed write the stream is cut in
-// the middle of a message, so the connection ends.
+// write sends one request whole. If a write fails, the stream ends in the middle of a message, so the connection is
+// closed.
 func (c *Client) write(ctx context.Context, line []byte, file *os.File) error {
 	c.send.Lock()
 	defer c.send.Unlock()
@@ -215,7 +209,7 @@ func (c *Client) dispatch(m message) error {
 		}
 		return nil
 	case m.ID == nil:
-		if m.Error != nil { // QEMU could not parse what we sent
+		if m.Error != nil { // QEMU could not parse the request
 			return fmt.Errorf("%w: %q", ErrProtocol, m.Error.Desc)
 		}
 		return fmt.Errorf("%w: a reply without id", ErrProtocol)
@@ -229,7 +223,7 @@ func (c *Client) dispatch(m message) error {
 	return nil
 }
 
-// fail ends the connection; the first cause is kept.
+// fail closes the connection; the first cause is kept.
 func (c *Client) fail(err error) {
 	c.mu.Lock()
 	if c.err == nil {
@@ -239,17 +233,17 @@ func (c *Client) fail(err error) {
 	c.conn.Close()
 }
 
-// Done is closed when the connection has ended; Err then says why.
+// Done is closed when the connection has ended. Err then returns the cause.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
-// Err is why the connection has ended, nil while it has not.
+// Err returns why the connection has ended, nil while it is open.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Close ends the connection and waits for its reader.
+// Close closes the connection and waits for its reader.
 func (c *Client) Close() error {
 	c.fail(ErrClosed)
 	<-c.done

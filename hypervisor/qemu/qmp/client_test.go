@@ -19,8 +19,7 @@ import (
 
 const greeting = `{"QMP": {"version": {}, "capabilities": ["oob"]}}` + "\r\n"
 
-// pair connects a client to a server that is played by serve; the connection
-// ends with serve.
+// pair connects a client to a server that serve plays. The connection ends when serve returns.
 func pair(t *testing.T, serve func(net.Conn)) *net.UnixConn {
 	t.Helper()
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))

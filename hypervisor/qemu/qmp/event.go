@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// maxQueued bounds the events a subscription holds for a slow reader; beyond
-// it the oldest is dropped, for QEMU's events are states, of which the latest
-// counts.
+// maxQueued bounds the events that a subscription holds for a slow reader. Beyond it the oldest event is dropped:
+// QEMU's events are states, and the latest one counts.
 const maxQueued = 64
 
 // Subscription is a queue of events by name.
@@ -17,8 +16,8 @@ type Subscription struct {
 	events chan Event
 }
 
-// Subscribe queues events of the given names, or all, from now on. Subscribe
-// before the command that causes the event. The caller calls Cancel.
+// Subscribe queues events of the given names, or all events, from now on. Subscribe before the command that causes the
+// event. The caller calls Cancel.
 func (c *Client) Subscribe(names ...string) *Subscription {
 	s := &Subscription{c: c, names: names, events: make(chan Event, maxQueued)}
 	c.mu.Lock()
@@ -34,8 +33,8 @@ func (s *Subscription) Cancel() {
 	delete(s.c.subs, s)
 }
 
-// Next returns the next event, or why there will be none: the connection's
-// error or ctx's. Events that arrived before the connection ended come first.
+// Next returns the next event, or the error of the connection or of ctx. Events that arrived before the connection
+// ended come first.
 func (s *Subscription) Next(ctx context.Context) (Event, error) {
 	select {
 	case e := <-s.events:
@@ -57,7 +56,7 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 	}
 }
 
-// offer is called with the client's lock held, by its one reader.
+// offer queues e. The client's one reader calls it with the client's lock held.
 func (s *Subscription) offer(e Event) {
 	if len(s.names) > 0 && !slices.Contains(s.names, e.Name) {
 		return

@@ -8,12 +8,12 @@ import (
 	"io"
 )
 
-// MaxMessage bounds one message from the monitor, in bytes: QEMU is not
-// trusted, and the longest honest answer (the block graph) is far below it.
+// MaxMessage bounds one message from the monitor, in bytes. QEMU is not trusted, and the longest honest answer (the
+// block graph) is far below it.
 const MaxMessage = 1 << 20
 
-// ErrProtocol is returned when the other side does not speak QMP: garbage, an
-// overlong message, or a reply that nobody asked for. The connection ends.
+// ErrProtocol is returned when the other side does not speak QMP: garbage, an overlong message, or an unsolicited
+// reply. The connection ends.
 var ErrProtocol = errors.New("monitor does not speak QMP")
 
 // Event is an asynchronous message.
@@ -22,7 +22,7 @@ type Event struct {
 	Data json.RawMessage
 }
 
-// CommandError is QEMU's refusal of a command.
+// CommandError is a command's refusal by QEMU.
 type CommandError struct {
 	Command string
 	Class   string
@@ -31,8 +31,7 @@ type CommandError struct {
 
 func (e *CommandError) Error() string { return fmt.Sprintf("%s: %s", e.Command, e.Desc) }
 
-// message is any message of the server: exactly one of QMP, Event, Return and
-// Error is there.
+// message is any message of the server. It has exactly one of QMP, Event, Return and Error.
 type message struct {
 	QMP    json.RawMessage `json:"QMP"`
 	Event  string          `json:"event"`
@@ -51,8 +50,7 @@ type request struct {
 	ID        uint64 `json:"id"`
 }
 
-// readMessage reads one line. r's buffer holds MaxMessage bytes at most, and
-// is grown by what has arrived, not by what is claimed.
+// readMessage reads one line of at most MaxMessage bytes. Its buffer grows with the bytes that arrive.
 func readMessage(r *bufio.Reader) (message, error) {
 	var line []byte
 	for {
