@@ -1,5 +1,4 @@
-// Taking the child's privileges away while it has one thread: what that one has,
-// the others inherit.
+// Reducing the child's privileges while it has one thread. The other threads inherit them.
 #include "warm.h"
 
 #include <errno.h>
@@ -30,15 +29,15 @@ static int join_groups(const struct request *r, const struct fds *f, char text[T
 }
 
 static int join_namespaces(const struct request *r, const struct fds *f, char text[TEXT]) {
-	// The user namespace first: it gives the right to join the other.
+	// The user namespace comes first: it gives the right to join the other.
 	if (f->userns >= 0 && (setns(f->userns, CLONE_NEWUSER) || close(f->userns))) return failed(text, "join the user namespace");
 	if (f->netns >= 0 && (setns(f->netns, CLONE_NEWNET) || close(f->netns))) return failed(text, "join the network namespace");
 	if (r->flags & ALONE && unshare(CLONE_NEWNET)) return failed(text, "make a network namespace");
 	return 0;
 }
 
-// become takes the user's and group's ids and gives up every capability. The raw
-// calls change one thread, which is all there are.
+// become changes the user and group ids and drops every capability. The raw calls change one thread, and the child has
+// only one.
 static int become(const struct request *r, char text[TEXT]) {
 	if (r->gid >= 0 && (syscall(SYS_setgroups, 0, 0) || syscall(SYS_setresgid, r->gid, r->gid, r->gid)))
 		return failed(text, "take the group");
@@ -48,14 +47,13 @@ static int become(const struct request *r, char text[TEXT]) {
 	struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
 	struct __user_cap_data_struct none[2] = {{0, 0, 0}, {0, 0, 0}};
 	if (syscall(SYS_capset, &header, none)) return failed(text, "drop the capabilities");
-	// A change of user makes a process unreadable for its own user, as exec would not:
-	// the machine's owner, of the same user, reads its descriptors.
+	// Unlike exec, a change of user makes a process unreadable for its own user. But the VM's owner, which has the same
+	// user, reads its descriptors.
 	if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)) return failed(text, "let the machine's owner read it");
 	return 0;
 }
 
-// own_sockets makes the child the one who listens: whoever connects is told the user
-// that has called listen last.
+// own_sockets calls listen in the child: a client that connects sees the user that has called listen last.
 static int own_sockets(const struct request *r, char text[TEXT]) {
 	for (uint32_t i = 0; i < r->files; i++) {
 		int listens = 0;
@@ -71,7 +69,7 @@ static int install(const struct sock_fprog *p, char text[TEXT]) {
 	return 0;
 }
 
-// install_file installs the filter that the request brings.
+// install_file installs the filter of the request.
 static int install_file(int fd, char text[TEXT]) {
 	static struct sock_filter code[BPF_MAXINSNS];
 	ssize_t n = pread(fd, code, sizeof code, 0);
@@ -90,13 +88,13 @@ int confine(const struct request *r, const struct fds *f, char text[TEXT]) {
 		struct rlimit l = {r->file_size, r->file_size};
 		if (setrlimit(RLIMIT_FSIZE, &l)) return failed(text, "limit the size of files");
 	}
-	struct rlimit none = {0, 0}; // a dump of a pod's memory is the host's to keep from everybody
+	struct rlimit none = {0, 0}; // a dump would contain the pod's memory
 	if (setrlimit(RLIMIT_CORE, &none)) return failed(text, "allow no core dumps");
 	if (setsid() < 0) return failed(text, "begin a session");
 	if ((err = become(r, text)) || (err = own_sockets(r, text))) return err;
 	if (f->landlock >= 0 && (syscall(SYS_landlock_restrict_self, f->landlock, 0) || close(f->landlock)))
 		return failed(text, "enter the landlock");
-	// QEMU's own filter, which its parent has made and not installed.
+	// QEMU's own filter, which the parent has built but not installed.
 	if (qemu_filter && (err = install(qemu_filter, text))) return err;
 	return f->filter >= 0 ? install_file(f->filter, text) : 0;
 }

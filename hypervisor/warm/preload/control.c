@@ -1,5 +1,4 @@
-// The control thread: it reads requests and answers them. When the other end of its
-// socket is closed, the parent ends.
+// The control thread reads requests and answers them. When the other end of its socket is closed, the parent ends.
 #include "warm.h"
 
 #include <errno.h>
@@ -15,28 +14,28 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// How often a parent is frozen until all of its threads are quiet, a millisecond
-// apart: QEMU's housekeeping threads wake up now and then.
+// The number of times that a parent is frozen until all of its threads are quiet, a millisecond apart. QEMU's
+// housekeeping threads wake up now and then.
 #define TRIES 200
-// How long a child may take until it stands, in milliseconds.
+// The time that a child may take to be ready, in milliseconds.
 #define READY 10000
 
 static int control = -1;
 static pthread_t control_thread;
 
-// What the child reads: it is in the memory that it has been given a copy of.
+// The child reads these from its copy of the memory.
 static struct request request;
 static struct fds given;
 static int ready[2];
 
-// say sends an answer: 0, or -1 where nobody reads it any more.
+// say sends an answer. It returns 0, or -1 if the other end is closed.
 static int say(const struct answer *a) {
 	ssize_t n;
 	while ((n = send(control, a, sizeof *a, MSG_NOSIGNAL)) < 0 && errno == EINTR) {}
 	return n < 0 ? -1 : 0;
 }
 
-// message is what a child that could not stand says.
+// message is the child's report to its parent, with the error if it failed.
 struct message {
 	int32_t error;
 	char text[TEXT];
@@ -45,8 +44,7 @@ struct message {
 // child runs in the child, in the main thread's handler, while it is alone.
 void child(const struct thread *me) {
 	struct message m = {0, ""};
-	// The first that it does is to tell of itself: whatever becomes of its parent, whoever
-	// asked for it can end and reap it.
+	// The child reports itself first: whatever happens to its parent, the caller can kill and reap it.
 	struct answer first = {.version = VERSION, .pid = getpid(), .error = EINPROGRESS};
 	if (say(&first)) _exit(99);
 	close(control);
@@ -57,9 +55,8 @@ void child(const struct thread *me) {
 	if (!m.error) m.error = confine(&request, &given, m.text);
 	if (!m.error && (m.error = revive_all(me))) set(m.text, TEXT, "make the threads again");
 	ssize_t n = write(ready[1], &m, sizeof m);
-	// It goes on when whoever asked for it has been told of it. Else, and when the parent
-	// dies before that, nobody would know of it, and it would stay. A signal for it waits:
-	// the handler blocks all.
+	// The child goes on when the caller knows its pid. If that fails or the parent dies before, it exits: nothing would
+	// end it later. Signals wait meanwhile, since the handler blocks all.
 	char go;
 	if (m.error || n != sizeof m || read(ready[1], &go, 1) != 1) _exit(99);
 	close(ready[1]);
@@ -67,7 +64,7 @@ void child(const struct thread *me) {
 	futex_wake(&parking.order);
 }
 
-// stood waits until a child stands or has said why not.
+// stood waits until a child is ready or has reported its error.
 static int stood(char text[TEXT]) {
 	struct message m;
 	struct pollfd p = {ready[0], POLLIN, 0};
@@ -81,7 +78,7 @@ static int stood(char text[TEXT]) {
 	return m.error;
 }
 
-// fork_all freezes, forks and thaws: 0, or -errno.
+// fork_all freezes, forks and thaws. It returns 0 or -errno.
 static int fork_all(struct answer *a) {
 	int n = 0;
 	int64_t began = 0;
@@ -115,7 +112,7 @@ static int fork_all(struct answer *a) {
 	return failed(a->text, "fork");
 }
 
-// serve makes a child and answers.
+// serve creates a child and answers.
 static void serve(struct answer *a) {
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ready)) {
 		a->error = -failed(a->text, "make a pair of sockets");
@@ -134,7 +131,7 @@ static void serve(struct answer *a) {
 	close(ready[0]);
 }
 
-// sort gives a request's descriptors their names.
+// sort stores a request's descriptors in the fields of given.
 static int sort(const int *fd, int n, char text[TEXT]) {
 	const struct request *r = &request;
 	int at = 0;
@@ -147,8 +144,8 @@ static int sort(const int *fd, int n, char text[TEXT]) {
 	if (r->name[NAME - 1] || (r->name[0] && (!machine_name || strlen(r->name) != strlen(machine_name))))
 		return failed(text, "read the request: a name of another length");
 	for (uint32_t i = 0; i < r->files; i++) {
-		// A number that the parent has in use is none that was given to a descriptor of the
-		// request, which would be lost when the file takes its place.
+		// The parent must use the number already, so that no descriptor of the request has it: that one would be lost
+		// when the file replaces it.
 		int free = fcntl(r->number[i], F_GETFD) < 0 || r->number[i] == control;
 		for (int k = 0; k < n; k++) free |= fd[k] == r->number[i];
 		errno = EBADF;
@@ -163,14 +160,15 @@ static int sort(const int *fd, int n, char text[TEXT]) {
 	return 0;
 }
 
-// receive reads one request: 1, 0 for the end, or -errno for one that cannot be served.
+// receive reads one request. It returns 1, 0 for the end, or -errno if the request is invalid.
 static int receive(int *fd, int *n, char text[TEXT]) {
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(MAX_FDS * sizeof(int))];
 	} room;
 	struct iovec v = {&request, sizeof request};
-	// Not all of the room, which is rounded up and takes one more than fd does: the kernel closes those beyond it.
+	// Not all of the space, which is rounded up and holds one more than fd: the kernel closes the descriptors beyond
+	// it.
 	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = &room, .msg_controllen = CMSG_LEN(MAX_FDS * sizeof(int))};
 	ssize_t size;
 	*n = 0;
@@ -188,7 +186,7 @@ static int receive(int *fd, int *n, char text[TEXT]) {
 	return err ? err : 1;
 }
 
-// found is set when the control thread needs the main thread no more.
+// found is set when the control thread does not need the main thread any more.
 static _Atomic int found;
 
 static void *run(void *main_block) {
@@ -213,7 +211,7 @@ static void *run(void *main_block) {
 	}
 }
 
-// find_name finds the machine's name among the arguments.
+// find_name finds the VM's name among the arguments.
 char *machine_name;
 static void find_name(int argc, char **argv) {
 	for (int i = 1; i + 1 < argc; i++)
@@ -230,8 +228,7 @@ __attribute__((constructor)) static void begin(int argc, char **argv, char **env
 	unsetenv("BULKHEAD_FORK_FD");
 	unsetenv("LD_PRELOAD");
 	find_name(argc, argv);
-	// The control socket is the last that the parent is given: what comes after it, who
-	// started the starter has left open.
+	// The control socket is the parent's last descriptor. Later ones were left open by the starter's own parent.
 	if (fcntl(control, F_SETFD, FD_CLOEXEC) || syscall(SYS_close_range, control + 1, ~0U, 0)) _exit(98);
 	int err = park_setup(a.text);
 	sigset_t all, old;
@@ -239,7 +236,7 @@ __attribute__((constructor)) static void begin(int argc, char **argv, char **env
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	if (!err && (errno = pthread_create(&control_thread, 0, run, (void *)pthread_self()))) err = failed(a.text, "make the control thread");
 	pthread_sigmask(SIG_SETMASK, &old, 0);
-	// A main thread that goes on may end, and its block says no more who it was.
+	// A main thread that goes on may end, and then its block is not valid any more.
 	while (!err && !found) futex_wait(&found, 0, 1000);
 	if (!err) return;
 	a.error = -err;
@@ -247,5 +244,5 @@ __attribute__((constructor)) static void begin(int argc, char **argv, char **env
 	_exit(98);
 }
 
-// warming tells the other parts whether this process is a parent.
+// warming reports whether this process is a parent.
 HIDDEN int warming(void) { return control >= 0; }

@@ -1,5 +1,4 @@
-// The child's descriptors: what is shared by a fork and must not be is made anew
-// under its number.
+// The child's descriptors. Files that a fork shares but must not share are replaced under the same number.
 #include "warm.h"
 
 #include <dirent.h>
@@ -15,7 +14,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-// put makes number another name of fresh, which it closes.
+// put gives fresh the number, and closes fresh.
 static int put(int fresh, int number, int flags, char text[TEXT]) {
 	if (fresh < 0) return failed(text, "make a descriptor");
 	if (dup3(fresh, number, flags & O_CLOEXEC) < 0) return failed(text, "put a descriptor in its place");
@@ -23,13 +22,13 @@ static int put(int fresh, int number, int flags, char text[TEXT]) {
 	return 0;
 }
 
-// value is the number behind a key of a descriptor's information, 0 if there is none.
+// value returns the number behind a key of a descriptor's information, 0 if there is none.
 static uint64_t value(const char *info, const char *key, int base) {
 	const char *p = strstr(info, key);
 	return p ? strtoull(p + strlen(key), 0, base) : 0;
 }
 
-// ours tells whether a descriptor is the request's own.
+// ours reports whether a descriptor belongs to the request.
 static int ours(const struct request *r, const struct fds *f, int n) {
 	for (uint32_t i = 0; i < r->files; i++)
 		if (f->file[i] == n || r->number[i] == n) return 1;
@@ -38,8 +37,8 @@ static int ours(const struct request *r, const struct fds *f, int n) {
 	return n == f->userns || n == f->netns || n == f->landlock || n == f->filter;
 }
 
-// renew_socket: a connected socket becomes one whose peer has hung up, so that QEMU
-// listens again. A socket that listens and that nobody replaces would be the parent's.
+// renew_socket replaces a connected socket by one with a closed peer, so that QEMU listens again. A listening socket
+// that is not replaced would be the parent's, which is an error.
 static int renew_socket(int n, char text[TEXT]) {
 	int listens = 0, pair[2];
 	socklen_t size = sizeof listens;
@@ -51,9 +50,9 @@ static int renew_socket(int n, char text[TEXT]) {
 	return put(pair[0], n, O_CLOEXEC, text);
 }
 
-// harmless: a file that the parent's other children have as well must not be one that they
-// could write to each other: it is open for reading, or sealed as the guest's memory is,
-// or no regular file: /dev/null, a pipe of the parent's. A tap is none of these.
+// harmless reports whether children may share a file without being able to write to each other. It must be open for
+// reading only, or sealed like the guest's memory, or not a regular file (/dev/null, a pipe of the parent). A tap is
+// never harmless.
 static int harmless(int n, char text[TEXT]) {
 	struct stat st;
 	int flags = fcntl(n, F_GETFL);
@@ -91,7 +90,7 @@ static int renew(int n, const char *link, char text[TEXT]) {
 	return failed(text, link); // for example an epoll in use, or io_uring
 }
 
-// list writes the numbers of all open descriptors but that of the list itself.
+// list writes the numbers of all open descriptors except the list's own.
 static int list(int *numbers, char text[TEXT]) {
 	int dir = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = 0;
 	if (dir < 0) return failed(text, "list the descriptors");
@@ -112,8 +111,7 @@ static int list(int *numbers, char text[TEXT]) {
 	return n;
 }
 
-// own_descriptors makes the child's descriptors its own, all but keep, and puts the
-// request's files in their places.
+// own_descriptors replaces the child's shared descriptors, except keep, and puts the request's files in their places.
 int own_descriptors(const struct request *r, const struct fds *f, int keep, char text[TEXT]) {
 	static int numbers[MAX_OPEN]; // the child is alone here
 	int n = list(numbers, text);
@@ -129,7 +127,7 @@ int own_descriptors(const struct request *r, const struct fds *f, int keep, char
 		if (err) return err;
 	}
 	for (uint32_t i = 0; i < r->files; i++) {
-		// QEMU is given it by inheritance, as one that came through exec.
+		// QEMU inherits the file, like one that came through exec.
 		int err = put(f->file[i], r->number[i], 0, text);
 		if (err) return err;
 	}

@@ -12,25 +12,24 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// The signal that glibc keeps to itself for pthread_cancel: no program can block it,
-// and QEMU cancels no thread.
+// glibc reserves this signal for pthread_cancel: no program can block it, and QEMU cancels no thread.
 #define PARKING_SIGNAL 32
 
-// patience is how long all threads together may take to park, in microseconds. One
-// that blocks in the kernel without being interruptible is not quiet either.
+// The time for all threads together to park, in microseconds. A thread that blocks uninterruptibly in the kernel is not
+// quiet either.
 #define PATIENCE 2000000
 
 struct parking parking;
 int tid_offset;
 
-// quiet tells of an interrupted thread whether it was blocked in a system call, which
-// has returned EINTR: the instruction before the next one is syscall.
+// quiet reports whether an interrupted thread was blocked in a system call: it returned EINTR, and the instruction
+// before the next one is syscall.
 static int quiet(const ucontext_t *u) {
 	const greg_t *g = u->uc_mcontext.gregs;
 	return g[REG_RAX] == -EINTR && memcmp((const char *)g[REG_RIP] - 2, "\x0f\x05", 2) == 0;
 }
 
-// park waits, as a thread that others can be made of, until it is told to go.
+// park waits for the order to go. The thread can be copied meanwhile.
 static void park(struct thread *t, void *frame) {
 	t->tid = (pid_t)syscall(SYS_gettid);
 	t->frame = frame;
@@ -42,8 +41,8 @@ static void park(struct thread *t, void *frame) {
 	futex_wake(&parking.parked);
 	for (int order; (order = parking.order) != GO;) {
 		if (order == FORK && t->tid == getpid() && !parking.forked) {
-			// The main thread forks, so that it is the leader of the child as well. The
-			// child's parent is the parent's: whoever asked for it reaps it.
+			// The main thread forks, so that it is the leader of the child as well. The child's parent is the parent's
+			// parent, the caller, which reaps it.
 			int *id = (int *)(t->block + (uintptr_t)tid_offset);
 			long r = syscall(SYS_clone, CLONE_PARENT | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD, 0, 0, id, 0);
 			if (r == 0) {
@@ -61,7 +60,7 @@ static void park(struct thread *t, void *frame) {
 static void handler(int sig, siginfo_t *info, void *frame) {
 	(void)sig, (void)info;
 	int e = errno;
-	parking.inside++; // before the order is read: who thaws waits for it
+	parking.inside++; // before the order is read: thaw waits for it
 	int place = parking.order == PARK ? parking.taken++ : MAX_THREADS;
 	if (place < MAX_THREADS) park(&parking.thread[place], frame); // else too late, or too many
 	parking.inside--;
@@ -72,8 +71,8 @@ static void handler(int sig, siginfo_t *info, void *frame) {
 __asm__(".text\n.hidden warm_restore\n.globl warm_restore\nwarm_restore:\n mov $15,%eax\n syscall\n");
 extern HIDDEN void warm_restore(void);
 
-// find_tid finds where glibc keeps a thread's id. It is called by another thread than the
-// main one: what is both threads' id at the same place of their blocks is no accident.
+// find_tid finds the offset of a thread's id in glibc's thread block. It must not run in the main thread: it looks for
+// the offset at which both threads' blocks have their ids.
 int find_tid(const char *main_block, char text[TEXT]) {
 	const char *block = (const char *)pthread_self();
 	pid_t ids[2] = {getpid(), (pid_t)syscall(SYS_gettid)};
@@ -88,7 +87,7 @@ int find_tid(const char *main_block, char text[TEXT]) {
 
 // park_setup installs the handler.
 int park_setup(char text[TEXT]) {
-	// As the kernel has it: glibc's own sigaction refuses this signal.
+	// The kernel's own layout: glibc's sigaction refuses this signal.
 	struct {
 		void (*handler)(int, siginfo_t *, void *);
 		unsigned long flags;
@@ -99,14 +98,14 @@ int park_setup(char text[TEXT]) {
 	return 0;
 }
 
-// known tells whether a thread was told to park.
+// known reports whether a thread was signalled to park.
 static int known(const pid_t *told, int n, pid_t tid) {
 	for (int i = 0; i < n; i++)
 		if (told[i] == tid) return 1;
 	return 0;
 }
 
-// tell tells each thread that was not told to park, and returns how many there were.
+// tell signals each thread that was not signalled before to park, and returns their number.
 static int tell(pid_t *told, int *n, char text[TEXT]) {
 	pid_t control = (pid_t)syscall(SYS_gettid), self = getpid();
 	int dir = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC), fresh = 0;
@@ -132,7 +131,7 @@ static int tell(pid_t *told, int *n, char text[TEXT]) {
 	return r < 0 ? failed(text, "list the threads") : fresh;
 }
 
-// forget takes out those that have ended before they could park.
+// forget removes threads that have ended before they could park.
 static void forget(pid_t *told, int *n) {
 	pid_t self = getpid();
 	for (int i = 0; i < *n;)
@@ -147,7 +146,7 @@ int freeze(char text[TEXT]) {
 	parking.taken = parking.parked = parking.busy = parking.forked = 0;
 	parking.order = PARK;
 	int64_t until = now_us() + PATIENCE;
-	do { // until a look finds nobody new: a thread that runs may make one
+	do { // until no new thread is found: a running thread may create one
 		if ((fresh = tell(told, &n, text)) < 0) return fresh;
 		for (int p; (p = parking.parked) < n;) {
 			if (now_us() > until) {

@@ -1,8 +1,8 @@
-// What a template's memory file does not hold becomes the process's own memory.
+// The parts of memory that a template's file does not hold become the process's own memory.
 //
-// A machine's memory is a private mapping of the file. A page of a hole that is written to would come to be
-// twice: the kernel first puts one of zeros into the file, for as long as the file is there, and copies that. Both
-// count for the cgroup of the pod, which a guest that fills its memory would exceed by far.
+// A VM's memory is a private mapping of the file. A write to a page of a hole would allocate two pages: the kernel
+// first adds a page of zeros to the file, which stays as long as the file does, and then copies it. Both count for the
+// pod's cgroup. A guest that fills its memory would far exceed the cgroup's limit.
 #include "warm.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 #define EXPORTED __attribute__((visibility("default")))
 
 enum {
-	LEAST_MAPPING = 32 << 20, // a smaller mapping is none of a guest's memory
-	LEAST_HOLE = 256 << 10,   // a smaller hole is not worth a mapping of the kernel's
+	LEAST_MAPPING = 32 << 20, // a smaller mapping is not a guest's memory
+	LEAST_HOLE = 256 << 10,   // a smaller hole is not worth a separate mapping
 	MOST_HOLES = 4096,
 };
 
@@ -23,8 +23,8 @@ static void *map(void *at, size_t size, int prot, int flags, int fd, off_t offse
 	return (void *)syscall(SYS_mmap, at, size, prot, flags, fd, offset);
 }
 
-// take_holes replaces the holes of a private mapping of a file that nobody writes to any more, which hold zeros as
-// new memory does. A hole that cannot be replaced stays as it was.
+// take_holes replaces the holes in a private mapping of a file that is not written any more. New memory has zeros like
+// the holes. A hole that cannot be replaced stays.
 static void take_holes(char *at, size_t size, int prot, int fd, off_t offset) {
 	struct stat file;
 	if (fstat(fd, &file) || !S_ISREG(file.st_mode) || offset >= file.st_size) return;

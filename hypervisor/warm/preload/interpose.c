@@ -1,4 +1,4 @@
-// The two functions of others that behave otherwise in a parent.
+// Two functions of libraries that behave differently in a parent.
 #include "warm.h"
 
 #include <dlfcn.h>
@@ -20,8 +20,8 @@ EXPORTED int madvise(void *at, size_t size, int advice) {
 	return (int)syscall(SYS_madvise, at, size, advice);
 }
 
-// seccomp_load keeps QEMU's filter for the children instead of installing it: it
-// forbids what a parent does. A failure is QEMU's to tell, which then ends.
+// seccomp_load keeps QEMU's filter for the children instead of installing it: the filter forbids calls that a parent
+// needs. On failure QEMU reports the error and ends.
 EXPORTED int seccomp_load(void *context) {
 	static struct sock_fprog filter;
 	int (*load)(void *) = (int (*)(void *))dlsym(RTLD_NEXT, "seccomp_load");

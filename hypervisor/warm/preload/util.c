@@ -1,5 +1,4 @@
-// Small helpers. The child calls them while it is alone, so none takes a lock or
-// memory of the C library's.
+// Small helpers. The child calls them while it is alone, so they take no locks and allocate no memory.
 #include "warm.h"
 
 #include <errno.h>
@@ -16,7 +15,7 @@ int failed(char text[TEXT], const char *what) {
 	return -e;
 }
 
-// set copies a string, cut where there is no more room.
+// set copies a string, cut to the available space.
 void set(char *to, size_t size, const char *from) {
 	size_t n = strnlen(from, size - 1);
 	memcpy(to, from, n);
@@ -44,8 +43,8 @@ char *decimal(int n, char to[12]) {
 	return p;
 }
 
-// read_all reads a file of dir that is called by a number, as a string, cut where
-// there is no more room. It returns its length, or -1.
+// read_all reads a file in dir with a number as its name, as a string, cut to the available space. It returns the
+// length, or -1.
 ssize_t read_all(const char *dir, int number, char *to, size_t size) {
 	char path[64], digits[12];
 	set(path, sizeof path, dir);
