@@ -12,7 +12,7 @@ import (
 func completionCmd(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish",
-		Short: "Write the completion of a shell, with the names of pods, containers and images",
+		Short: "Print the completion script of a shell",
 		Example: `  source <(bulkhead completion bash)
   bulkhead completion zsh > "${fpath[1]}/_bulkhead"
   bulkhead completion fish > ~/.config/fish/completions/bulkhead.fish`,

@@ -32,7 +32,7 @@ func exit(a *app.App, cmd *cobra.Command, err error) int {
 	case a.Detail:
 		fmt.Fprintln(a.Err, strings.TrimRight(e.Detail, "\n"))
 	default:
-		fmt.Fprintln(a.Err, "(again with --detail for more; bulkhead check looks for what this machine lacks)")
+		fmt.Fprintln(a.Err, "(run it again with --detail for more; bulkhead check tests this host)")
 	}
 	switch {
 	case e != nil && e.ExitCode != 0:

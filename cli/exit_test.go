@@ -52,7 +52,7 @@ func TestExit(t *testing.T) {
 			cmd:  ps,
 			err:  detailed,
 			code: 1,
-			want: "bulkhead: no start\n(again with --detail for more; bulkhead check looks for what this machine lacks)\n",
+			want: "bulkhead: no start\n(run it again with --detail for more; bulkhead check tests this host)\n",
 		},
 		{name: "more is wanted", cmd: ps, err: detailed, detail: true, code: 1, want: "bulkhead: no start\n--- console ---\npanic\n"},
 	} {

@@ -31,7 +31,7 @@ func (b badInput) check(t *testing.T, u *user) {
 		t.Errorf("exit code %d, want %d; stdout %q", code, b.code, out)
 	}
 	lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
-	if len(lines) > 1 && strings.HasPrefix(lines[1], "(again with --detail") {
+	if len(lines) > 1 && strings.HasPrefix(lines[1], "(run it again with --detail") {
 		lines = lines[:1]
 	}
 	if len(lines) != 1 || !strings.HasPrefix(lines[0], "bulkhead: ") {

@@ -163,11 +163,11 @@ func testTop(t *testing.T, u *user) {
 	p.End(top, 0, before)
 
 	prune := p.start(u, "image", "prune", "--all")
-	p.Expect(`every image that no pod uses\. Go on\? \[y/N\] $`)
+	p.Expect(`every image that no pod uses\. Continue\? \[y/N\] $`)
 	p.Type("\r")
 	p.End(prune, 0, before)
 	prune = p.start(u, "image", "prune")
-	p.Expect(`Go on\? \[y/N\] $`)
+	p.Expect(`Continue\? \[y/N\] $`)
 	p.Type("y\r")
 	p.Expect(`freed 0 B\r\n`)
 	p.End(prune, 0, before)

@@ -46,9 +46,9 @@ func Main(ctx context.Context, args []string) int {
 func newRoot(a *app.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "bulkhead",
-		Short: "Run every Kubernetes pod in a small virtual machine of its own",
-		Long: `Bulkhead runs Kubernetes pods, each in a small virtual machine of its own,
-without root, without KVM, without a daemon to set up and without configuration.`,
+		Short: "Run each Kubernetes pod in its own small VM",
+		Long: `Bulkhead runs Kubernetes pods, each in its own small virtual machine (VM). It needs no
+root, no KVM, no daemon to set up and no configuration.`,
 		Example: `  bulkhead run examples/hello.yaml
   bulkhead ps
   bulkhead exec -it web -- sh`,
@@ -66,7 +66,7 @@ without root, without KVM, without a daemon to set up and without configuration.
 			return nil
 		},
 	}
-	root.PersistentFlags().BoolVar(&a.Detail, "detail", false, "print the whole of what stands behind an error")
+	root.PersistentFlags().BoolVar(&a.Detail, "detail", false, "print all details of an error")
 	root.AddCommand(
 		run.Command(a), pod.Ps(a), pod.Inspect(a), pod.Describe(a), pod.Logs(a), pod.Events(a), top.Stats(a), top.Top(a),
 		session.Exec(a), session.Debug(a), session.Attach(a), session.Cp(a), session.PortForward(a), session.Console(a),

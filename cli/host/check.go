@@ -24,17 +24,17 @@ func Check(a *app.App) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:        "check",
-		Short:      "Find out what this machine can do for pods, and what would help",
+		Short:      "Check whether this host can run pods",
 		SuggestFor: []string{"info"},
-		Long: `Find out what this machine can do for pods. Every line is tried, not assumed: a
-guest is really booted, a network really made. A warning says what pods have to
-do without; pods cannot run only where a line fails, and the exit code is then 1.
+		Long: `Check whether this host can run pods. Every probe does the real thing: one boots a
+guest, another creates a network. A failure means that pods cannot run, and the exit
+code is 1. A warning names something that pods have to do without.
 
-With --cri it is about a node as well: what bulkhead cri needs with the settings of
-its configuration file, and the network that it gives to pods. With --node it is about
-what bulkhead node needs, which has no kubelet.
+With --cri, also check the requirements of bulkhead cri, with the settings of its
+configuration file, and the network of its pods. With --node, also check the
+requirements of bulkhead node, which needs no kubelet.
 
-Whether KVM works is remembered until the host's next boot; --probe tries again, for longer.`,
+The result of the KVM probe is kept until the host reboots. --probe repeats it, for longer.`,
 		Example: `  bulkhead check
   bulkhead check --probe
   sudo bulkhead check --cri
@@ -79,17 +79,17 @@ Whether KVM works is remembered until the host's next boot; --probe tries again,
 				}
 			}
 			if !able {
-				return errors.New("pods cannot run here: see what fails, and its remedy (-->)")
+				return errors.New("pods cannot run here: see the failed lines and their remedies (-->)")
 			}
 			return nil
 		},
 	}
 	f.Add(cmd)
-	cmd.Flags().BoolVar(&fresh, "probe", false, "probe KVM again instead of believing what was found since the host's last boot")
-	cmd.Flags().BoolVar(&forCRI, "cri", false, "find out what bulkhead cri needs on a node as well")
-	cmd.Flags().BoolVar(&forNode, "node", false, "find out what bulkhead node needs as well, with CNI's usual directories")
+	cmd.Flags().BoolVar(&fresh, "probe", false, "repeat the KVM probe instead of using the result since the last boot")
+	cmd.Flags().BoolVar(&forCRI, "cri", false, "also check the requirements of bulkhead cri")
+	cmd.Flags().BoolVar(&forNode, "node", false, "also check the requirements of bulkhead node, with CNI's default directories")
 	cmd.MarkFlagsMutuallyExclusive("cri", "node")
-	cmd.Flags().StringVar(&file, "config", "", "configuration file of bulkhead cri (default "+config.File+", if it is there)")
+	cmd.Flags().StringVar(&file, "config", "", "configuration file of bulkhead cri (default "+config.File+", if it exists)")
 	return cmd
 }
 

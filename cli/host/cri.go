@@ -18,13 +18,14 @@ func CRI(a *app.App) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "cri",
-		Short: "Serve the Container Runtime Interface, for a kubelet or crictl",
+		Short: "Serve the Container Runtime Interface (CRI) for a kubelet or crictl",
 		Long: `Serve the Container Runtime Interface on a unix socket, in the foreground, for a
-kubelet, crictl and other clients: each pod sandbox is a virtual machine of its own.
+kubelet, crictl and other clients. Each pod sandbox is a VM.
 
-Its pods are not those of other commands, and outlive it: the next one finds them.
+Its pods are separate from the pods of other commands. They keep running when it ends,
+and the next bulkhead cri takes them over.
 
-Every flag but --config is also a key of the configuration file, in TOML. A flag wins.`,
+Every flag except --config is also a key of the configuration file, in TOML. Flags win.`,
 		Example: `  bulkhead cri
   bulkhead cri --config /etc/bulkhead/other.toml --log-level debug
   bulkhead cri --listen unix:///tmp/cri.sock --kubelet-root /var/lib/kubelet
@@ -46,6 +47,6 @@ Every flag but --config is also a key of the configuration file, in TOML. A flag
 		},
 	}
 	c.Add(cmd.Flags())
-	cmd.Flags().StringVar(&file, "config", "", "configuration file (default "+config.File+", if it is there)")
+	cmd.Flags().StringVar(&file, "config", "", "configuration file (default "+config.File+", if it exists)")
 	return cmd
 }

@@ -20,7 +20,7 @@ func df(a *app.App) *cobra.Command {
 	var f output.Format
 	var verbose bool
 	cmd := &cobra.Command{
-		Use: "df", Short: "Show what pods, images, volumes and templates take of the disk", Args: app.AtMost(),
+		Use: "df", Short: "Show the disk usage of pods, images, volumes and templates", Args: app.AtMost(),
 		Example: "  bulkhead system df\n  bulkhead system df -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list := []api.DiskShare{}
@@ -40,7 +40,7 @@ func df(a *app.App) *cobra.Command {
 		},
 	}
 	f.Add(cmd)
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also each image, volume and template")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also list each image, volume and template")
 	return cmd
 }
 

@@ -17,18 +17,18 @@ func Node(a *app.App) *cobra.Command {
 	var c config.Config
 	cmd := &cobra.Command{
 		Use:   "node",
-		Short: "Be a Kubernetes node without a kubelet",
-		Long: `Register this machine as a node of a Kubernetes cluster, in the foreground, and run the pods that are
-bound to it, each in a virtual machine of its own. There is no kubelet and no other runtime.
+		Short: "Run this host as a Kubernetes node (no kubelet needed)",
+		Long: `Register this host as a node of a Kubernetes cluster, in the foreground, and run the pods that are
+bound to it, each in its own VM. No kubelet and no other runtime is needed.
 
-The kubeconfig is a node's, with the user system:node:NAME and the group system:nodes. With a bootstrap kubeconfig
-the node asks for it and its certificate (CSR), and renews that. Its pods are not those of
-other commands, and outlive it: the next one finds them.
+The kubeconfig must be a node's: user system:node:NAME, group system:nodes. With a bootstrap kubeconfig the node
+requests its kubeconfig and certificate (CSR), and renews the certificate. Its pods are separate from the pods of
+other commands. They keep running when it ends, and the next bulkhead node takes them over.
 
-With --manifests the pods in the files of a directory run as well, static pods; without a kubeconfig they are all there is,
-and no API server is needed.
+With --manifests the node also runs the pods in the files of a directory (static pods). Without a kubeconfig it runs
+only these, and needs no API server.
 
-CSI drivers that run on the host register with it as with a kubelet, below --root-dir.`,
+CSI drivers on the host register below --root-dir, as with a kubelet.`,
 		Example: `  bulkhead node --kubeconfig /etc/bulkhead/node.conf
   bulkhead node --manifests /etc/bulkhead/manifests
   bulkhead node --kubeconfig node.conf --node-name worker-1 --cluster-dns 10.96.0.10

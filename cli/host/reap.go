@@ -18,14 +18,14 @@ func Reap(a *app.App) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "reap",
-		Short: "Adopt or clean up what a crash left behind (also done at every start)",
+		Short: "Take over running pods and clean up after a crash (also done at every start)",
 		Example: `  bulkhead reap
-  bulkhead reap --all      # also for a kubelet's and a node's engine that has died`,
+  bulkhead reap --all      # also for bulkhead cri and bulkhead node, if they died`,
 		Args: app.AtMost(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			swept, err := check.Sweep(cmd.Context(), a.Roots)
 			if err != nil {
-				return fmt.Errorf("remove what a killed check has left: %w", err)
+				return fmt.Errorf("clean up after a killed check: %w", err)
 			}
 			var r api.Reaped
 			if err := a.Client.Call(cmd.Context(), "POST", "/v1/reap", url.Values{"all": {strconv.FormatBool(all)}}, nil, &r); err != nil {
@@ -41,6 +41,6 @@ func Reap(a *app.App) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "for every instance")
+	cmd.Flags().BoolVar(&all, "all", false, "also reap the instances of bulkhead cri and bulkhead node")
 	return cmd
 }

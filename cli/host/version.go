@@ -12,7 +12,7 @@ import (
 func Version(a *app.App) *cobra.Command {
 	var f output.Format
 	cmd := &cobra.Command{
-		Use: "version", Short: "Show the version of every part", Args: app.AtMost(),
+		Use: "version", Short: "Show the versions of Bulkhead and its parts", Args: app.AtMost(),
 		Example: "  bulkhead version -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var v api.Version

@@ -28,7 +28,7 @@ type step struct {
 func history(a *app.App) *cobra.Command {
 	var f output.Format
 	cmd := &cobra.Command{
-		Use: "history IMAGE", Short: "Show the steps by which an image was built, the last one first", Args: app.Exactly("IMAGE"),
+		Use: "history IMAGE", Short: "Show the build steps of an image, the last one first", Args: app.Exactly("IMAGE"),
 		Example: "  bulkhead image history localhost/app:dev",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var detail api.ImageDetail

@@ -29,7 +29,7 @@ func Habits(a *app.App) []*cobra.Command {
 		use string
 	}{{pull(a), ""}, {load(a), ""}, {ls(a), "images"}, {rm(a), "rmi IMAGE…"}} {
 		was := "bulkhead image " + one.cmd.Name()
-		one.cmd.Short = "As " + was + ": " + strings.ToLower(one.cmd.Short[:1]) + one.cmd.Short[1:]
+		one.cmd.Short = "Same as " + was + ": " + strings.ToLower(one.cmd.Short[:1]) + one.cmd.Short[1:]
 		if one.use != "" {
 			one.cmd.Use, one.cmd.Aliases = one.use, nil
 		}

@@ -13,7 +13,7 @@ import (
 func inspect(a *app.App) *cobra.Command {
 	f := output.Format("json")
 	cmd := &cobra.Command{
-		Use: "inspect IMAGE…", Short: "Show all about images, with their configuration", Args: app.AtLeast("IMAGE"),
+		Use: "inspect IMAGE…", Short: "Show details of images, with their configuration", Args: app.AtLeast("IMAGE"),
 		Example: `  bulkhead image inspect localhost/app:dev
   bulkhead image inspect localhost/app:dev -o jsonpath={.items[0].config.config.Entrypoint}`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -22,14 +22,15 @@ func load(a *app.App) *cobra.Command {
 	var whose user
 	cmd := &cobra.Command{
 		Use:   "load [FILE|-] [NAME]",
-		Short: "Load an image from this machine",
-		Long: `Load an image from a file or a directory, under NAME or the name it carries: what
-podman save or docker save wrote, or an OCI layout, packed or not. Archives may be
-compressed with gzip, zstd or bzip2. Of several images in one, say which with
-docker-archive:FILE:NAME, oci-archive:FILE:TAG or oci:DIR:TAG. Without FILE, or with -,
-the archive is read from stdin.
+		Short: "Load an image from a file or directory",
+		Long: `Load an image from a file or a directory: an archive of podman save or docker save, or an
+OCI layout, packed or not. The image gets the name NAME, or the name in the archive.
+Archives may be compressed with gzip, zstd or bzip2. To choose one of several images,
+write docker-archive:FILE:NAME, oci-archive:FILE:TAG or oci:DIR:TAG. Without FILE, or
+with -, the archive is read from stdin.
 
-With --for a node or a kubelet has it before a pod asks for it, without a registry.`,
+With --for, the image is loaded for bulkhead node or bulkhead cri: their pods then need
+no registry for it.`,
 		Example: `  bulkhead image load app.tar
   bulkhead image load app.tar.gz localhost/app:dev
   bulkhead image load docker-archive:several.tar:app:1.2
@@ -56,8 +57,8 @@ With --for a node or a kubelet has it before a pod asks for it, without a regist
 		},
 	}
 	whose.add(cmd)
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress bars")
-	cmd.Flags().StringVarP(&input, "input", "i", "", "the file, as podman has it")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress bars")
+	cmd.Flags().StringVarP(&input, "input", "i", "", "file to load, as in podman")
 	return cmd
 }
 
@@ -68,7 +69,7 @@ func sourceOf(a *app.App, source string) (path string, done func(), err error) {
 		return path, func() {}, err
 	}
 	if tty.IsTerminal(a.In) {
-		return "", nil, errors.New("name a FILE, or redirect stdin to an archive: it is a terminal")
+		return "", nil, errors.New("stdin is a terminal: name a FILE, or redirect an archive to stdin")
 	}
 	f, err := os.CreateTemp("", "bulkhead-load-*.tar")
 	if err != nil {

@@ -22,8 +22,8 @@ func Login(a *app.App) *cobra.Command {
 	verify := true
 	cmd := &cobra.Command{
 		Use:   "login REGISTRY",
-		Short: "Log in to a registry; the credentials go to auth.json",
-		Long:  "Log in to a registry. A password is never taken from the command line, where other users would see it.",
+		Short: "Log in to a registry and store the credentials in auth.json",
+		Long:  "Log in to a registry. There is no flag for the password, because other users could see it.",
 		Example: `  bulkhead login registry.example.org
   bulkhead login -u ci --password-stdin registry.example.org < token`,
 		Args: app.Exactly("REGISTRY"),
@@ -39,7 +39,7 @@ func Login(a *app.App) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&req.Username, "username", "u", "", "user name (asked for when missing)")
+	cmd.Flags().StringVarP(&req.Username, "username", "u", "", "user name (the command asks for a missing one)")
 	cmd.Flags().BoolVar(&stdin, "password-stdin", false, "read the password from stdin")
 	addTLSVerify(cmd, &verify)
 	return cmd
@@ -48,7 +48,7 @@ func Login(a *app.App) *cobra.Command {
 // Logout is the command logout.
 func Logout(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "logout REGISTRY", Short: "Forget the credentials for a registry", Args: app.Exactly("REGISTRY"),
+		Use: "logout REGISTRY", Short: "Remove the stored credentials of a registry", Args: app.Exactly("REGISTRY"),
 		Example: "  bulkhead logout registry.example.org",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := api.LoginRequest{Registry: args[0], Logout: true}
@@ -68,7 +68,7 @@ func credentials(a *app.App, req *api.LoginRequest, stdin bool) error {
 		return err
 	}
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return errors.New("stdin is no terminal to ask for a password on: use --username and --password-stdin")
+		return errors.New("cannot ask for a password, because stdin is not a terminal: use --username and --password-stdin")
 	}
 	if req.Username == "" {
 		fmt.Fprint(a.Err, "Username: ")

@@ -49,9 +49,9 @@ func ls(a *app.App) *cobra.Command {
 		},
 	}
 	f.AddList(cmd)
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "ids only")
-	cmd.Flags().StringVar(&format, "format", "", "a template in Go's language for each name, as {{.Repository}}:{{.Tag}}; json for all")
-	cmd.Flags().BoolP("all", "a", false, "for users of podman: all images are listed always")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print only ids")
+	cmd.Flags().StringVar(&format, "format", "", "Go template for each name, such as {{.Repository}}:{{.Tag}}; json prints the whole list")
+	cmd.Flags().BoolP("all", "a", false, "accepted for podman users; all images are always listed")
 	whose.add(cmd)
 	return cmd
 }

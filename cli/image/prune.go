@@ -9,9 +9,9 @@ import (
 
 func pruneCmd(a *app.App) *cobra.Command {
 	return prune.Command(a, &cobra.Command{
-		Short: "Remove images that no pod uses and nobody named",
-		Long: `Remove images that no pod uses, ended pods included: those without a name, or with
---all every one.`,
+		Short: "Remove unused images",
+		Long: `Remove images without a name that no pod uses, not even an ended one. With --all, remove
+every image that no pod uses.`,
 		Example: `  bulkhead image prune
   bulkhead image prune --all --force`,
 	}, prune.Of{Path: "/v1/images/prune", Warning: "This removes %s.", Images: true})

@@ -16,10 +16,10 @@ func pull(a *app.App) *cobra.Command {
 	verify := true
 	cmd := &cobra.Command{
 		Use:   "pull IMAGE…",
-		Short: "Pull images from a registry and make their disks",
-		Long: `Pull images from a registry. Mirrors and plain-HTTP registries come from
-registries.conf, credentials from auth.json (bulkhead login), what may be pulled
-from policy.json, proxies from the environment.`,
+		Short: "Pull images from a registry",
+		Long: `Pull images from a registry. registries.conf names mirrors and plain-HTTP registries,
+auth.json has the credentials (bulkhead login), policy.json says which images may be
+pulled, and the environment names proxies.`,
 		Example: "  bulkhead image pull registry.example.org/app:1.2",
 		Args:    app.AtLeast("IMAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -32,14 +32,14 @@ from policy.json, proxies from the environment.`,
 		},
 	}
 	whose.add(cmd)
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress bars")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress bars")
 	addTLSVerify(cmd, &verify)
 	return cmd
 }
 
 // addTLSVerify adds podman's flag for registries without a certificate that can be trusted.
 func addTLSVerify(cmd *cobra.Command, verify *bool) {
-	cmd.Flags().BoolVar(verify, "tls-verify", true, "require HTTPS and a valid certificate; false takes plain HTTP, too")
+	cmd.Flags().BoolVar(verify, "tls-verify", true, "require HTTPS and a valid certificate; false also allows plain HTTP")
 }
 
 // fetch makes one image call with its progress drawn, and prints the id.

@@ -18,9 +18,9 @@ func save(a *app.App) *cobra.Command {
 	req := api.SaveRequest{}
 	var output string
 	cmd := &cobra.Command{
-		Use: "save IMAGE", Short: "Write an image to an archive",
-		Long: `Write an image to an archive that podman, docker and bulkhead load. It has one layer
-with all files of the image, and the same configuration; its id is another one.`,
+		Use: "save IMAGE", Short: "Save an image to an archive",
+		Long: `Save an image to an archive that podman, docker and bulkhead can load. The archive has
+one layer with all files of the image, and the same configuration. Its id is different.`,
 		Example: `  bulkhead image save -o app.tar app:dev
   bulkhead image save app:dev | gzip > app.tar.gz`,
 		Args: app.Exactly("IMAGE"),
@@ -38,15 +38,15 @@ with all files of the image, and the same configuration; its id is another one.`
 			return a.Client.Call(cmd.Context(), "POST", "/v1/images/save", nil, req, nil)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "the file to write (default: stdout)")
-	cmd.Flags().StringVar(&req.Format, "format", "docker-archive", "docker-archive or oci-archive")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write (default: stdout)")
+	cmd.Flags().StringVar(&req.Format, "format", "docker-archive", "archive format: docker-archive or oci-archive")
 	return cmd
 }
 
 // saveTo prints the archive. The engine writes a file.
 func saveTo(a *app.App, cmd *cobra.Command, req api.SaveRequest) (err error) {
 	if f, ok := a.Out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return errors.New("an archive is not for a terminal: name a file with -o, or redirect stdout")
+		return errors.New("stdout is a terminal: name a file with -o, or redirect stdout")
 	}
 	dir, err := os.MkdirTemp("", "bulkhead-save-*")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 type user string
 
 func (u *user) add(cmd *cobra.Command) {
-	help := "those of bulkhead " + strings.Join(api.ImageUsers, " or ") + ", which know their own images alone"
+	help := "use the images of bulkhead " + strings.Join(api.ImageUsers, " or ") + ", which have their own"
 	cmd.Flags().StringVar((*string)(u), "for", "", help)
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(api.ImageUsers, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 }

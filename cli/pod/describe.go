@@ -22,7 +22,7 @@ import (
 func Describe(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "describe POD…",
-		Short: "Tell about pods what a person wants to know: containers, conditions, events",
+		Short: "Show details of pods: containers, conditions, events",
 		Example: `  bulkhead describe web
   bulkhead describe web db`,
 		Args: app.AtLeast("POD"),

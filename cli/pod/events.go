@@ -22,10 +22,10 @@ func Events(a *app.App) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "events [POD]",
-		Short: "Show what happened to a pod, or to all: the newest last",
-		Long: `Show what happened to a pod, or to all of them, the newest last: pulls, starts, ends,
-restarts, failures. What happened several times is one line with its count. The last
-256 of each pod are kept until the pod is removed.`,
+		Short: "Show the events of a pod, or of all pods",
+		Long: `Show the events of a pod, or of all pods, the newest last: pulls, starts, ends, restarts,
+failures. A repeated event is one line with a count. The last 256 events of each pod are
+kept until the pod is removed.`,
 		Example: `  bulkhead events web
   bulkhead events -w
   bulkhead events web -o json`,
@@ -67,8 +67,8 @@ restarts, failures. What happened several times is one line with its count. The 
 		},
 	}
 	f.Add(cmd)
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with what happens next")
-	cmd.Flags().BoolVarP(&watch, "follow", "f", false, "the same")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "keep printing new events")
+	cmd.Flags().BoolVarP(&watch, "follow", "f", false, "same as --watch")
 	return cmd
 }
 

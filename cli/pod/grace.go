@@ -12,7 +12,7 @@ import (
 type grace struct{ seconds int64 }
 
 func (g *grace) add(cmd *cobra.Command) {
-	cmd.Flags().Int64VarP(&g.seconds, "time", "t", 0, "seconds between TERM and KILL (default: the pod's terminationGracePeriodSeconds)")
+	cmd.Flags().Int64VarP(&g.seconds, "time", "t", 0, "seconds between SIGTERM and SIGKILL (default: the pod's terminationGracePeriodSeconds)")
 }
 
 func (g *grace) request(cmd *cobra.Command) (api.StopRequest, error) {
@@ -20,7 +20,7 @@ func (g *grace) request(cmd *cobra.Command) (api.StopRequest, error) {
 		return api.StopRequest{}, nil
 	}
 	if g.seconds < 0 {
-		return api.StopRequest{}, fmt.Errorf("--time %d: give 0 seconds or more", g.seconds)
+		return api.StopRequest{}, fmt.Errorf("--time %d: must be 0 or more seconds", g.seconds)
 	}
 	return api.StopRequest{Grace: &g.seconds}, nil
 }

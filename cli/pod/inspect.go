@@ -15,10 +15,10 @@ func Inspect(a *app.App) *cobra.Command {
 	var sandbox bool
 	cmd := &cobra.Command{
 		Use:   "inspect POD",
-		Short: "Show a pod with its status, as the Kubernetes API would",
+		Short: "Show a pod with its status, as in the Kubernetes API",
 		Example: `  bulkhead inspect web
   bulkhead inspect web -o jsonpath={.status.podIP}
-  bulkhead inspect --sandbox web      # the virtual machine's own facts`,
+  bulkhead inspect --sandbox web      # details of the VM`,
 		Args: app.Exactly("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := a.PodPath(args[0], "")
@@ -37,6 +37,6 @@ func Inspect(a *app.App) *cobra.Command {
 		},
 	}
 	f.Add(cmd)
-	cmd.Flags().BoolVar(&sandbox, "sandbox", false, "show the virtual machine instead of the pod")
+	cmd.Flags().BoolVar(&sandbox, "sandbox", false, "show the VM instead of the pod")
 	return cmd
 }

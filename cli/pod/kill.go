@@ -13,9 +13,10 @@ func Kill(a *app.App) *cobra.Command {
 	var signal, container string
 	cmd := &cobra.Command{
 		Use:   "kill POD…",
-		Short: "Send a signal to the first processes of pods' containers",
-		Long: `Send a signal to the first process of each container of a pod that runs, or of one. What
-ends by it is started again as the pod's restartPolicy says; bulkhead stop ends a pod.`,
+		Short: "Send a signal to the containers of pods",
+		Long: `Send a signal to the first process of each running container of a pod, or of one
+container. A container that ends is restarted if the pod's restartPolicy says so. To stop a
+pod, use bulkhead stop.`,
 		Example: `  bulkhead kill web
   bulkhead kill -s HUP -c nginx web`,
 		Args: t.Args,
@@ -31,7 +32,7 @@ ends by it is started again as the pod's restartPolicy says; bulkhead stop ends 
 		},
 	}
 	t.Add(cmd)
-	cmd.Flags().StringVarP(&signal, "signal", "s", "KILL", "signal: a name, as HUP, or a number")
-	cmd.Flags().StringVarP(&container, "container", "c", "", "only this container")
+	cmd.Flags().StringVarP(&signal, "signal", "s", "KILL", "signal to send: a name, such as HUP, or a number")
+	cmd.Flags().StringVarP(&container, "container", "c", "", "signal only this container")
 	return cmd
 }

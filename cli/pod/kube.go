@@ -17,7 +17,7 @@ import (
 // Kube is the command kube.
 func Kube(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "kube", Short: "Write Kubernetes manifests",
+		Use: "kube", Short: "Generate Kubernetes manifests",
 		Example: "  bulkhead kube generate web > web.yaml",
 	}
 	cmd.AddCommand(generate(a))
@@ -29,10 +29,10 @@ func generate(a *app.App) *cobra.Command {
 	var secrets bool
 	cmd := &cobra.Command{
 		Use:   "generate POD…",
-		Short: "Write pods as the YAML that makes them",
-		Long: `Write pods as the YAML that makes them: what was given to bulkhead run, without what
-Bulkhead has set and without defaults; ConfigMaps that came with it, too. Secrets are
-left out, and named, unless --secrets is given.`,
+		Short: "Generate the YAML of pods",
+		Long: `Generate the YAML of pods, as it was given to bulkhead run: without the fields that
+Bulkhead has set, without defaults, and with the ConfigMaps that came with the pods.
+Secrets are left out, and the command names them, unless --secrets is given.`,
 		Example: `  bulkhead kube generate web > web.yaml
   bulkhead kube generate web | kubectl apply -f -`,
 		Args: app.AtLeast("POD"),
@@ -50,7 +50,7 @@ left out, and named, unless --secrets is given.`,
 					}
 				}
 				for _, name := range m.Secrets {
-					fmt.Fprintf(a.Err, "bulkhead: the Secret %s of pod %s is left out: give --secrets for it, too\n", name, ref)
+					fmt.Fprintf(a.Err, "bulkhead: left out the Secret %s of pod %s: use --secrets to include it\n", name, ref)
 				}
 			}
 			if len(documents) > 1 && f != "yaml" {
@@ -69,6 +69,6 @@ left out, and named, unless --secrets is given.`,
 		},
 	}
 	f.Add(cmd)
-	cmd.Flags().BoolVar(&secrets, "secrets", false, "write Secrets, too")
+	cmd.Flags().BoolVar(&secrets, "secrets", false, "also write Secrets")
 	return cmd
 }

@@ -29,12 +29,11 @@ func Logs(a *app.App) *cobra.Command {
 	var t app.Targets
 	cmd := &cobra.Command{
 		Use:   "logs POD | KIND/NAME [CONTAINER]",
-		Short: "Print what a pod's containers have written",
-		Long: `Print what a pod's containers have written: of all of them, each line after its
-container's name, unless one is named. Of a workload (deployment/NAME) and of labels
-(-l) it is the output of all the pods. What they wrote before their last restart
-is printed with --previous. Of a container that writes very much the last 16 MiB
-at least are kept.`,
+		Short: "Print the logs of a pod's containers",
+		Long: `Print the logs of all containers of a pod, or of one. With several containers, each line
+begins with its container's name. A workload (deployment/NAME) and labels (-l) select
+several pods. --previous prints the output from before the last restart. At least the
+last 16 MiB of each container's output are kept.`,
 		Example: `  bulkhead logs web
   bulkhead logs -f -c sidecar web
   bulkhead logs --tail 20 --timestamps web
@@ -101,15 +100,15 @@ func printLogs(ctx context.Context, a *app.App, p *podlog.Printer, refs []string
 
 func (f *logsFlags) add(cmd *cobra.Command, opts *api.LogOptions) {
 	flags := cmd.Flags()
-	flags.StringVarP(&opts.Container, "container", "c", "", "only this container")
-	flags.BoolVar(&opts.All, "all-containers", false, "init and ephemeral containers, too")
-	flags.BoolVarP(&opts.Follow, "follow", "f", false, "go on until the pod ends")
-	flags.BoolVarP(&opts.Previous, "previous", "p", false, "what was written before the last restart")
-	flags.DurationVar(&f.since, "since", 0, "only what is newer than this, as 5s, 2m or 3h")
-	flags.StringVar(&f.sinceTime, "since-time", "", "only what was written from this time on (RFC 3339)")
-	flags.Int64Var(&opts.Tail, "tail", -1, "only the last lines of each container; -1 prints all")
-	flags.BoolVarP(&f.stamps, "timestamps", "t", false, "print each line's time")
-	flags.BoolVar(&f.prefix, "prefix", false, "print pod and container before each line; =false prints no name at all")
+	flags.StringVarP(&opts.Container, "container", "c", "", "print only this container's output")
+	flags.BoolVar(&opts.All, "all-containers", false, "also print init and ephemeral containers")
+	flags.BoolVarP(&opts.Follow, "follow", "f", false, "keep printing until the pod ends")
+	flags.BoolVarP(&opts.Previous, "previous", "p", false, "print the output from before the last restart")
+	flags.DurationVar(&f.since, "since", 0, "print only output newer than this, such as 5s, 2m or 3h")
+	flags.StringVar(&f.sinceTime, "since-time", "", "print only output from this time on (RFC 3339)")
+	flags.Int64Var(&opts.Tail, "tail", -1, "number of last lines to print of each container; -1 prints all")
+	flags.BoolVarP(&f.stamps, "timestamps", "t", false, "print the time of each line")
+	flags.BoolVar(&f.prefix, "prefix", false, "print pod and container before each line; =false prints no names")
 }
 
 // apply checks the flags and sets what of o they mean.
@@ -121,15 +120,15 @@ func (f logsFlags) apply(cmd *cobra.Command, o *api.LogOptions, now time.Time) e
 	case given("since") && given("since-time"):
 		return errors.New("give either --since or --since-time")
 	case given("since") && f.since <= 0:
-		return fmt.Errorf("--since %v: give a duration greater than 0, as 10m", f.since)
+		return fmt.Errorf("--since %v: must be greater than 0, such as 10m", f.since)
 	case o.Tail < -1:
-		return fmt.Errorf("--tail %d: give a number of lines, or -1 for all", o.Tail)
+		return fmt.Errorf("--tail %d: must be a number of lines, or -1 for all", o.Tail)
 	case given("since"):
 		o.Since = now.Add(-f.since)
 	case given("since-time"):
 		var err error
 		if o.Since, err = time.Parse(time.RFC3339Nano, f.sinceTime); err != nil {
-			return fmt.Errorf("--since-time %q: give a time as 2026-01-02T15:04:05Z", f.sinceTime)
+			return fmt.Errorf("--since-time %q: must be a time such as 2026-01-02T15:04:05Z", f.sinceTime)
 		}
 	}
 	return nil

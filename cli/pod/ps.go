@@ -31,11 +31,11 @@ func Ps(a *app.App) *cobra.Command {
 		Use:        "ps",
 		Aliases:    []string{"ls", "list"},
 		SuggestFor: []string{"get"},
-		Short:      "List the pods, ended ones included",
-		Long: `List the pods, ended ones included.
+		Short:      "List pods, including ended ones",
+		Long: `List pods, including ended ones.
 
-STATUS is the one of kubectl: the pod's phase, or the reason why a container waits or has failed.
-There are two more. Stopped: bulkhead stop or a signal ended the containers. VMKilled: the VM was
+STATUS is as in kubectl: the pod's phase, or the reason why a container waits or has failed. Two
+more values exist. Stopped: bulkhead stop or a signal ended the containers. VMKilled: the VM was
 killed.`,
 		Example: `  bulkhead ps
   bulkhead ps -A
@@ -48,14 +48,14 @@ killed.`,
 		Args: app.AtMost(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch && (quiet || every) {
-				return errors.New("-w goes with neither -q nor -A")
+				return errors.New("-w cannot be used with -q or -A")
 			}
 			chosen, err := parseFilters(filter)
 			if err != nil {
 				return err
 			}
 			if watch && (format != "" || len(filter) > 0) {
-				return errors.New("-w goes with neither --format nor --filter")
+				return errors.New("-w cannot be used with --format or --filter")
 			}
 			q := url.Values{"all": {strconv.FormatBool(every)}, "selector": {t.Selector}}
 			pods, err := a.Pods(cmd.Context(), q)
@@ -89,12 +89,12 @@ killed.`,
 	t.Add(cmd)
 	a.AddNamespace(cmd)
 	cmd.Flags().StringArrayVarP(&filter, "filter", "f", nil,
-		"only pods with name=, id=, status=, label= or namespace=; more than once for more")
-	cmd.Flags().StringVar(&format, "format", "", "a template in Go's language for each pod, as {{.Name}}; json for all")
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "names only")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with each pod that changes, until Ctrl-C")
-	cmd.Flags().BoolVarP(&every, "all-instances", "A", false, "the pods of every instance: those of a kubelet and a node, too")
-	cmd.Flags().BoolP("all", "a", false, "for who is used to podman: ended pods are listed always")
+		"list only pods with this name=, id=, status=, label= or namespace= (repeatable)")
+	cmd.Flags().StringVar(&format, "format", "", "Go template for each pod, such as {{.Name}}; json prints the whole list")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print only names")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "keep printing pods that change, until Ctrl-C")
+	cmd.Flags().BoolVarP(&every, "all-instances", "A", false, "list the pods of every instance, also of bulkhead cri and bulkhead node")
+	cmd.Flags().BoolP("all", "a", false, "accepted for podman users; ended pods are always listed")
 	return cmd
 }
 

@@ -47,7 +47,7 @@ func parseFilters(list []string) (filters, error) {
 	for _, one := range list {
 		key, value, ok := strings.Cut(one, "=")
 		if !ok || !slices.Contains([]string{"name", "id", "status", "label", "namespace"}, key) {
-			return nil, fmt.Errorf("--filter %q: write name=, id=, status=, label= or namespace= and a value", one)
+			return nil, fmt.Errorf("--filter %q: must be name=, id=, status=, label= or namespace= with a value", one)
 		}
 		f[key] = append(f[key], value)
 	}

@@ -12,9 +12,9 @@ func Restart(a *app.App) *cobra.Command {
 	var t app.Targets
 	cmd := &cobra.Command{
 		Use:   "restart POD…",
-		Short: "End pods and start them again, each in a new VM",
-		Long: `End pods, those that run, and start them again, each in a new VM. Their containers are
-made anew, as by bulkhead stop and bulkhead start. Their logs go on.`,
+		Short: "Stop pods and start them again, each in a new VM",
+		Long: `Stop the pods that run, and start them again, each in a new VM. Their containers are
+created again, as with bulkhead stop and bulkhead start. Their logs continue.`,
 		Example: `  bulkhead restart web
   bulkhead restart -t 2 web db`,
 		Args: t.Args,

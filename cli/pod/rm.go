@@ -17,10 +17,10 @@ func Rm(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "rm POD… | FILE…",
 		Aliases: []string{"delete"},
-		Short:   "Remove pods that have ended, or with --force running ones",
-		Long: `Remove pods that have ended, or with --force running ones: those named, exactly; those
-of a workload (deployment/NAME); those that files describe (*.yaml, *.yml, *.json, - for
-stdin); those with labels (-l); or all.`,
+		Short:   "Remove ended pods, or with --force running ones",
+		Long: `Remove pods that have ended, or with --force running ones. Choose them by full name, by
+workload (deployment/NAME), by files that describe them (*.yaml, *.yml, *.json, or - for
+stdin), by labels (-l), or with --all.`,
 		Example: `  bulkhead rm web
   bulkhead rm -f web db
   bulkhead rm -f examples/deployment.yaml
@@ -52,7 +52,7 @@ stdin); those with labels (-l); or all.`,
 		},
 	}
 	t.Add(cmd)
-	cmd.Flags().BoolVarP(&force, "force", "f", false, "kill what still runs")
-	cmd.Flags().BoolVarP(&all, "all", "a", false, "every pod")
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "kill pods that still run")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "remove every pod")
 	return cmd
 }

@@ -12,7 +12,7 @@ func Stop(a *app.App) *cobra.Command {
 	var t app.Targets
 	cmd := &cobra.Command{
 		Use:   "stop POD…",
-		Short: "End a pod's containers, then its VM; the pod stays listed",
+		Short: "Stop the containers of pods, then their VMs; the pods stay listed",
 		Example: `  bulkhead stop web
   bulkhead stop -t 0 web      # at once
   bulkhead stop -l app=web`,

@@ -20,16 +20,16 @@ func Update(a *app.App) *cobra.Command {
 	flags := map[string]*string{"cpus": new(""), "memory": new(""), "cpu-request": new(""), "memory-request": new("")}
 	cmd := &cobra.Command{
 		Use:   "update POD",
-		Short: "Change what a running pod has",
-		Long: `Change what a running pod has.
+		Short: "Change ConfigMaps, Secrets and resources of a running pod",
+		Long: `Change ConfigMaps, Secrets and resources of a running pod.
 
-The ConfigMaps and Secrets of the documents that are given replace those of the
-same name that the pod was run with. Volumes of them change in the running
-containers; environments when a container starts again.
+The ConfigMaps and Secrets in the given documents replace those of the same name that
+the pod was run with. Volumes that use them change in the running containers.
+Environment variables change when a container restarts.
 
-Limits and requests of CPU and memory change in the running container, or by
-starting it anew where its resizePolicy says so. The machine's memory grows and
-shrinks with them; its number of CPUs stays.`,
+Limits and requests of CPU and memory change in the running container, or by a restart
+of the container if its resizePolicy says so. The VM's memory grows and shrinks with
+them. The VM's number of CPUs stays the same.`,
 		Example: `  bulkhead update web -f settings.yaml
   bulkhead update web -c server --cpus 0.5 --memory 256m`,
 		Args: app.Exactly("POD"),
@@ -66,12 +66,12 @@ shrinks with them; its number of CPUs stays.`,
 			return a.Client.Call(cmd.Context(), "POST", "/v1/pods/"+url.PathEscape(args[0])+"/update", nil, req, nil)
 		},
 	}
-	cmd.Flags().StringVarP(&container, "container", "c", "", "whose CPU and memory (default: the first)")
-	cmd.Flags().StringVar(flags["cpus"], "cpus", "", "limit of CPU: 1.5, or as in a Pod 1500m, is one and a half")
-	cmd.Flags().StringVarP(flags["memory"], "memory", "m", "", "limit of memory: 256m, or as in a Pod 256Mi")
-	cmd.Flags().StringVar(flags["cpu-request"], "cpu-request", "", "request of CPU (default: the limit, if it was that)")
-	cmd.Flags().StringVar(flags["memory-request"], "memory-request", "", "request of memory (default: the limit, if it was that)")
+	cmd.Flags().StringVarP(&container, "container", "c", "", "container to change the CPU and memory of (default: the first)")
+	cmd.Flags().StringVar(flags["cpus"], "cpus", "", "CPU limit: 1.5, or 1500m as in a Pod")
+	cmd.Flags().StringVarP(flags["memory"], "memory", "m", "", "memory limit: 256m, or 256Mi as in a Pod")
+	cmd.Flags().StringVar(flags["cpu-request"], "cpu-request", "", "CPU request (default: the limit, if the two were equal)")
+	cmd.Flags().StringVar(flags["memory-request"], "memory-request", "", "memory request (default: the limit, if the two were equal)")
 	cmd.Flags().SetNormalizeFunc(app.CPUs)
-	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "documents with ConfigMaps and Secrets (- for stdin)")
+	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "file with ConfigMaps and Secrets (- for stdin)")
 	return cmd
 }

@@ -23,15 +23,15 @@ func verb(a *app.App, name, short, example string) *cobra.Command {
 
 // Start is the command start.
 func Start(a *app.App) *cobra.Command {
-	return verb(a, "start", "Start a stopped pod again, in a new VM", "  bulkhead start web")
+	return verb(a, "start", "Start stopped pods again, each in a new VM", "  bulkhead start web")
 }
 
 // Pause is the command pause.
 func Pause(a *app.App) *cobra.Command {
-	return verb(a, "pause", "Stop a pod's VM where it stands", "  bulkhead pause web")
+	return verb(a, "pause", "Pause the VMs of pods", "  bulkhead pause web")
 }
 
 // Resume is the command resume.
 func Resume(a *app.App) *cobra.Command {
-	return verb(a, "resume", "Let a paused pod go on", "  bulkhead resume web")
+	return verb(a, "resume", "Resume paused pods", "  bulkhead resume web")
 }

@@ -19,13 +19,13 @@ func Wait(a *app.App) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "wait POD…",
-		Short: "Wait until pods have ended, or for a condition of theirs",
-		Long: `Wait until pods have ended, print their exit codes, and exit with the first that is
-not 0. With --for wait for a condition of each, as kubectl does: that it is removed
-(delete), that a condition of its status is true (condition=Ready) or something else
-(condition=Ready=false), or that a part of it has a value, or any
-(jsonpath='{.status.phase}'=Running). A pod that has ended and does not meet the
-condition is an error at once.`,
+		Short: "Wait until pods have ended or meet a condition",
+		Long: `Wait until pods have ended, print their exit codes, and exit with the first one that is
+not 0. With --for, wait for a condition of each pod, as kubectl does: that it is removed
+(delete), that a condition of its status is true (condition=Ready) or has another value
+(condition=Ready=false), or that a field has a value (jsonpath='{.status.phase}'=Running)
+or any value (jsonpath='{.status.podIP}'). If a pod has ended and does not meet the
+condition, the command fails at once.`,
 		Example: `  bulkhead run -d job.yaml && bulkhead wait job
   bulkhead wait extract transform load
   bulkhead wait --for condition=Ready --timeout 2m web
@@ -34,7 +34,7 @@ condition is an error at once.`,
 		Args: t.Args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if timeout < 0 {
-				return fmt.Errorf("--timeout %v: give a duration, as 2m, or 0 for none", timeout)
+				return fmt.Errorf("--timeout %v: must be a duration such as 2m, or 0 for no limit", timeout)
 			}
 			ctx := cmd.Context()
 			if condition != "" && !cmd.Flags().Changed("timeout") {
@@ -62,9 +62,10 @@ condition is an error at once.`,
 		},
 	}
 	t.Add(cmd)
-	cmd.Flags().StringVar(&condition, "for", "", "delete, condition=NAME[=STATUS] or jsonpath=TEMPLATE[=VALUE] (default: the pod's end)")
+	cmd.Flags().StringVar(&condition, "for", "",
+		"condition: delete, condition=NAME[=STATUS] or jsonpath=TEMPLATE[=VALUE] (default: the pod's end)")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0,
-		"how long to wait, all pods together (default: with --for 30s, else for ever; 0 is for ever)")
+		"longest time to wait for all pods; 0 waits forever (default: 30s with --for, else forever)")
 	return cmd
 }
 

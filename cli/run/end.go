@@ -16,7 +16,7 @@ func endText(end api.Ended) string {
 		return ""
 	case "StartError":
 		container, why, _ := strings.Cut(end.Message, ": ")
-		return fmt.Sprintf("container %s cannot be run: %s (check its command, and what is in its image)", container, text.CannotRun(why))
+		return fmt.Sprintf("container %s cannot be run: %s (check its command and the files of its image)", container, text.CannotRun(why))
 	}
 	if end.Message == "" {
 		return end.Reason

@@ -18,7 +18,7 @@ func TestEndText(t *testing.T) {
 				Reason:  "StartError",
 				Message: "c: create container c4a9d8e8ab0b: crun create: open executable: Permission denied",
 			}),
-			"container c cannot be run: open executable: Permission denied (check its command, and what is in its image)",
+			"container c cannot be run: open executable: Permission denied (check its command and the files of its image)",
 		},
 	} {
 		if tc.got != tc.want {

@@ -47,7 +47,7 @@ func portsOf(image string, raw json.RawMessage) (ports []string, err error) {
 		ports = append(ports, port)
 	}
 	if len(ports) == 0 {
-		return nil, fmt.Errorf("--publish-all: image %s exposes no port; give -p PORT", image)
+		return nil, fmt.Errorf("--publish-all: image %s exposes no port; use -p PORT", image)
 	}
 	slices.Sort(ports)
 	return ports, nil

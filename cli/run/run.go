@@ -26,21 +26,23 @@ func Command(a *app.App) *cobra.Command {
 	quiet := false
 	cmd := &cobra.Command{
 		Use:        "run FILE… | IMAGE [COMMAND [ARG…]]",
-		Short:      "Run the pods of YAML documents (- for stdin), or an image",
+		Short:      "Run the pods of YAML files (- for stdin), or an image",
 		SuggestFor: []string{"apply", "create", "play"},
-		Long: `Run the pods of YAML documents, or a pod of one image, each in a virtual machine of
-its own. A first argument that ends in .yaml, .yml or .json, that begins with / or a dot, or
-that is - means files; every other one is an image, which is pulled when it is missing, or
-the id of one that is here.
+		Long: `Run the pods of YAML files, or a pod of one image, each in its own VM.
 
-In the foreground the output is streamed, Ctrl-C ends the pods with their grace
-period (twice: at once), and the exit code is the container's. A foreground run
-that is killed takes its pods with it. A container with a terminal (tty: true, or -t)
-is attached to when this is called from one.
+The first argument is a file if it ends in .yaml, .yml or .json, begins with / or a dot, or is -.
+Anything else is an image: a name, which is pulled if it is missing, or the id of a stored image.
+Flags with "image:" in their description apply only to images.
 
-A VM is as large as the limits of its containers together. Without a limit of memory it has half of
-the host's, at least 512 MiB and at most 2 GiB, and without one of CPUs one: BULKHEAD_DEFAULT_MEMORY
-and BULKHEAD_DEFAULT_CPUS, where the engine is started, set other defaults.`,
+In the foreground the command prints the output and exits with the container's exit code. Ctrl-C
+stops the pods with their grace period; a second Ctrl-C stops them at once. If the command is
+killed, its pods end too. In a terminal it attaches to a container with a terminal (tty: true, or
+-t).
+
+A VM is as large as the limits of its containers together. Without a memory limit it has half of
+the host's memory, at least 512 MiB and at most 2 GiB. Without a CPU limit it has one CPU. To
+change these defaults, set BULKHEAD_DEFAULT_MEMORY and BULKHEAD_DEFAULT_CPUS where the engine is
+started.`,
 		Example: `  bulkhead run examples/hello.yaml
   bulkhead run -d --wait -p 8080:80 web.yaml
   bulkhead run --rm --network none - < job.yaml
@@ -83,22 +85,22 @@ and BULKHEAD_DEFAULT_CPUS, where the engine is started, set other defaults.`,
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows an image is its command's
-	f.BoolVarP(&req.Detach, "detach", "d", false, "leave the pods running and print their names")
-	f.BoolVar(&req.IgnoreUnsupported, "ignore-unsupported", false, "skip what only a cluster can have: Service, Ingress, Namespace …")
+	f.BoolVarP(&req.Detach, "detach", "d", false, "leave the pods running in the background and print their names")
+	f.BoolVar(&req.IgnoreUnsupported, "ignore-unsupported", false, "skip objects that only a cluster can have: Service, Ingress, Namespace …")
 	f.BoolVar(&r.wait, "wait", false, "with -d: return when the pods are ready, or have succeeded")
-	f.DurationVar(&r.patience, "wait-timeout", defaultPatience, "with --wait: how long to wait")
-	f.Var(&r.timeout, "timeout", "stop each pod after so long, in seconds or as 5m, and exit with 255; 0 is never")
+	f.DurationVar(&r.patience, "wait-timeout", defaultPatience, "with --wait: longest time to wait")
+	f.Var(&r.timeout, "timeout", "stop each pod after this time, such as 300 (seconds) or 5m, and exit with 255; 0 means never")
 	f.BoolVar(&req.Remove, "rm", false, "remove each pod when it has ended")
 	f.StringArrayVarP(&req.Ports, "publish", "p", nil,
-		"publish a port: [IP:]HOST:POD (IP is 127.0.0.1 unless given, HOST 0 is one that is free)")
-	f.StringVar(&req.Network, "network", "user", "network: user or none")
+		"publish a port: [IP:]HOST:POD (default IP: 127.0.0.1; HOST 0 chooses a free port)")
+	f.StringVar(&req.Network, "network", "user", "network of the pod: user or none")
 	f.BoolVar(&req.HostLoopback, "allow-host-loopback", false,
-		"where this user can make no network namespace: reach the outside all the same, and the host's loopback with it")
-	f.StringVar(&req.Template, "template", "on", "off boots the VM cold instead of cloning a template")
-	f.StringVar(&req.Warm, "warm", "on", "off has the VM share no memory layout with others: it is cloned, not forked")
+		"if you cannot create network namespaces: allow a network that also reaches the host's loopback")
+	f.StringVar(&req.Template, "template", "on", "on, or off to boot the VM instead of cloning a template")
+	f.StringVar(&req.Warm, "warm", "on", "on, or off to clone the VM instead of forking it, so that it shares no memory layout with others")
 	f.StringVar(&req.Accel, "accel", "auto", "accelerator: auto, kvm or tcg")
-	f.BoolVar(&r.timings, "timings", false, "print how the VM was made, and what each phase of the start cost")
-	f.BoolVarP(&quiet, "quiet", "q", false, "no progress bars")
+	f.BoolVar(&r.timings, "timings", false, "print how the VM was created and how long each phase of the start took")
+	f.BoolVarP(&quiet, "quiet", "q", false, "do not show progress bars")
 	image.Add(f)
 	f.SetNormalizeFunc(app.CPUs)
 	return cmd

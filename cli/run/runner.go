@@ -142,7 +142,7 @@ func (r *runner) message(ctx context.Context, req api.RunRequest, m api.Message)
 			r.attach(ctx, m.Started.Pod.UID, *m.Started.Interactive)
 		} else if in := m.Started.Interactive; in != nil && in.Stdin && in.TTY {
 			fmt.Fprintf(r.app.Err,
-				"bulkhead: container %s of pod %s reads a terminal, and this command has none: bulkhead attach -it -c %[1]s %[2]s\n",
+				"bulkhead: container %s of pod %s reads a terminal, but this command has none: use bulkhead attach -it -c %[1]s %[2]s\n",
 				text.Plain(in.Container), text.Plain(m.Started.Pod.Name))
 		}
 	case m.Log != nil:

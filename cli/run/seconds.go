@@ -22,12 +22,12 @@ func (s *seconds) Set(text string) error {
 	if err != nil {
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			return fmt.Errorf("give a number of seconds, or a duration as 5m")
+			return fmt.Errorf("must be a number of seconds, or a duration such as 5m")
 		}
 		n = int64(math.Ceil(d.Seconds()))
 	}
 	if n < 0 || n > math.MaxInt32 {
-		return fmt.Errorf("give 0 seconds or more, at most %d", math.MaxInt32)
+		return fmt.Errorf("must be from 0 to %d seconds", math.MaxInt32)
 	}
 	*s = seconds(n)
 	return nil

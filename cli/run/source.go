@@ -17,7 +17,7 @@ func sourceOf(arg string) (isFile bool, note string) {
 		return true, "" // no image is called so
 	}
 	if info, err := os.Stat(arg); err == nil && info.Mode().IsRegular() {
-		note = fmt.Sprintf("%s is taken for an image; for the file of that name write ./%[1]s", arg)
+		note = fmt.Sprintf("%s is taken as an image; to run the file of that name, write ./%[1]s", arg)
 	}
 	return false, note
 }

@@ -18,11 +18,11 @@ const defaultPatience = 5 * time.Minute
 func (r *runner) valid(cmd *cobra.Command, req api.RunRequest) error {
 	switch {
 	case r.wait && !req.Detach:
-		return errors.New("--wait is for -d: a foreground run waits for the end")
+		return errors.New("--wait needs -d: a foreground run waits for the pods to end")
 	case !r.wait && cmd.Flags().Changed("wait-timeout"):
-		return errors.New("--wait-timeout is for --wait; --timeout ends the pods")
+		return errors.New("--wait-timeout needs --wait; --timeout stops the pods")
 	case r.patience <= 0:
-		return fmt.Errorf("--wait-timeout %v: give a duration greater than 0, as 5m", r.patience)
+		return fmt.Errorf("--wait-timeout %v: must be greater than 0, such as 5m", r.patience)
 	}
 	return nil
 }

@@ -16,12 +16,12 @@ func Attach(a *app.App) *cobra.Command {
 	var keys string
 	cmd := &cobra.Command{
 		Use:   "attach POD",
-		Short: "Join the streams of a running container's first process",
-		Long: `Join the streams of a running container's first process, from now on; what it
-wrote before is in bulkhead logs. The exit code is the container's.
+		Short: "Attach to a running container",
+		Long: `Attach to the streams of a running container's first process, from now on. Earlier output
+is in bulkhead logs. The exit code is the container's.
 
--i needs a container with stdin: true, -t one with tty: true. Ctrl-P Ctrl-Q leaves
-a terminal, and the container runs on; without -t, Ctrl-C does.`,
+-i needs a container with stdin: true, -t one with tty: true. Ctrl-P Ctrl-Q detaches from
+a terminal, and the container keeps running. Without -t, Ctrl-C detaches.`,
 		Example: `  bulkhead attach web
   bulkhead attach -it -c shell web
   bulkhead attach -it --detach-keys ctrl-],q web`,
@@ -40,18 +40,18 @@ a terminal, and the container runs on; without -t, Ctrl-C does.`,
 				return err
 			}
 			if o.TTY && !s.TTY {
-				fmt.Fprintln(a.Err, "bulkhead: the container has no terminal: its spec lacks tty: true")
+				fmt.Fprintln(a.Err, "bulkhead: the container has no terminal: set tty: true in its spec")
 				o.TTY = false
 			}
 			if o.TTY && o.Stdin {
-				fmt.Fprintln(a.Err, "If no prompt is seen, press enter.")
+				fmt.Fprintln(a.Err, "If you see no prompt, press Enter.")
 			}
 			return join(cmd.Context(), a, s, o)
 		},
 	}
 	cmd.Flags().StringVarP(&req.Container, "container", "c", "", "container (default: the pod's first)")
-	cmd.Flags().BoolVarP(&o.Stdin, "stdin", "i", false, "pass stdin on")
-	cmd.Flags().BoolVarP(&o.TTY, "tty", "t", false, "stdin is the container's terminal")
-	cmd.Flags().StringVar(&keys, "detach-keys", detachKeys, "what leaves a terminal; empty for nothing")
+	cmd.Flags().BoolVarP(&o.Stdin, "stdin", "i", false, "pass stdin to the container")
+	cmd.Flags().BoolVarP(&o.TTY, "tty", "t", false, "use this terminal as the container's terminal")
+	cmd.Flags().StringVar(&keys, "detach-keys", detachKeys, "keys that detach from a terminal; empty for none")
 	return cmd
 }

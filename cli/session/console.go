@@ -14,7 +14,7 @@ import (
 // Console is the command console.
 func Console(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "console POD", Short: "Print the guest's console, and go on until the machine ends", Args: app.Exactly("POD"),
+		Use: "console POD", Short: "Print the guest's console until the VM ends", Args: app.Exactly("POD"),
 		Example: "  bulkhead console web",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var s api.Stream

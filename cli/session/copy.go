@@ -39,7 +39,7 @@ func openCopy(ctx context.Context, a *app.App, pod string, req api.CopyRequest) 
 // copyOut copies a container's file or directory to target.
 func copyOut(ctx context.Context, a *app.App, from place, target, container string) error {
 	if target == standard && tty.IsTerminal(a.Out) {
-		return errors.New("- is a tar stream, and no sight for a terminal: redirect it")
+		return errors.New("stdout is a terminal: redirect it for the tar stream of -")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -73,7 +73,7 @@ func copyOut(ctx context.Context, a *app.App, from place, target, container stri
 func copyIn(ctx context.Context, a *app.App, source string, to place, container string) error {
 	req := api.CopyRequest{Container: container, Path: to.path, In: true, Into: source == standard}
 	if source == standard && tty.IsTerminal(a.In) {
-		return errors.New("- is a tar stream on stdin, which is a terminal: redirect it")
+		return errors.New("stdin is a terminal: redirect it for the tar stream of -")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

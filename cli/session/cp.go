@@ -19,14 +19,15 @@ func Cp(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cp SOURCE TARGET",
 		Short: "Copy files and directories to and from a container",
-		Long: `Copy files and directories to and from a container: POD:PATH is a path in one, every
-other one is on this machine, and - is a tar stream on stdin or stdout. The image needs
-no program for it.
+		Long: `Copy files and directories to and from a container. POD:PATH is a path in a container, -
+is a tar stream on stdin or stdout, and any other argument is a path on this host. The
+image needs no tools for it.
 
-Into a directory that is there SOURCE comes under its own name, else it becomes TARGET;
-DIR/. means what is in DIR. Links, permissions and times are kept. What is copied to a
-container belongs to the user that it runs as. What comes from one is not trusted:
-links that lead out of the copy, devices and set-user-id are left out (- has them all).`,
+If TARGET is an existing directory, SOURCE is copied into it under its own name, else it
+becomes TARGET. DIR/. means the contents of DIR. Links, permissions and times are kept.
+Files in a container belong to the user that it runs as. Files from a container are not
+trusted: links that lead out of the copy, devices and set-user-id bits are left out (-
+keeps them all).`,
 		Example: `  bulkhead cp web:/etc/nginx/nginx.conf .
   bulkhead cp -c app site/. web:/usr/share/nginx/html
   bulkhead cp web:/var/log - | tar tv
@@ -39,7 +40,7 @@ links that lead out of the copy, devices and set-user-id are left out (- has the
 			var err error
 			switch {
 			case from.pod != "" && to.pod != "":
-				return errors.New("one of the two has to be on this machine: copy from one pod to - and from - to the other")
+				return errors.New("cannot copy between two pods: copy from one pod to -, and from - to the other")
 			case from.pod == "" && to.pod == "":
 				return fmt.Errorf("neither %q nor %q names a pod: write POD:PATH", args[0], args[1])
 			case from.path == "" || to.path == "":

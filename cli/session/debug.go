@@ -21,12 +21,12 @@ func Debug(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "debug POD [-- COMMAND [ARG…]]",
 		Short: "Add an ephemeral container to a running pod",
-		Long: `Add an ephemeral container to a running pod: of an image that has the tools which
-the pod's own lacks, and with --target among the processes of one of its containers.
+		Long: `Add an ephemeral container to a running pod, from an image with the tools that the pod's
+own image lacks. With --target it sees the processes of one of the pod's containers.
 
-With -i it is attached to. Without, its name is printed, and bulkhead logs, exec
-and attach take that by -c. It is never restarted, and stays in the pod until the
-pod ends.`,
+With -i, the command attaches to it. Without -i, the command prints its name, which
+bulkhead logs, exec and attach take with -c. The container is never restarted, and stays
+in the pod until the pod ends.`,
 		Example: `  bulkhead debug -it web -- sh
   bulkhead debug -it --image docker.io/library/busybox:1.36 --target nginx web
   bulkhead debug -it -c shell web -- sh && bulkhead logs -c shell web
@@ -52,10 +52,10 @@ pod ends.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&req.Image, "image", "", "image (default: the target's, or that of the pod's first container)")
-	f.StringVar(&req.Target, "target", "", "container whose processes are seen")
-	f.StringVarP(&req.Name, "container", "c", "", "name of the new container (default: debugger- and some letters)")
-	f.BoolVarP(&o.Stdin, "stdin", "i", false, "pass stdin on, and attach")
+	f.StringVar(&req.Image, "image", "", "image (default: the image of the target, or of the pod's first container)")
+	f.StringVar(&req.Target, "target", "", "container to see the processes of")
+	f.StringVarP(&req.Name, "container", "c", "", "name of the new container (default: debugger- and random letters)")
+	f.BoolVarP(&o.Stdin, "stdin", "i", false, "pass stdin to the container, and attach")
 	f.BoolVarP(&o.TTY, "tty", "t", false, "give the container a terminal")
 	return cmd
 }

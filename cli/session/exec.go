@@ -20,9 +20,10 @@ func Exec(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec POD [--] COMMAND [ARG…]",
 		Short: "Run a command in a container of a running pod",
-		Long: `Run a command in a container of a running pod; the exit code is the command's. One that
-is ended before the command, by Ctrl-C without -t or with its terminal, ends that too, by
-SIGHUP, unless it ignores it (nohup) or was left by --detach-keys.`,
+		Long: `Run a command in a container of a running pod. The exit code is the command's. If this
+command ends first (Ctrl-C without -t, or its terminal closes), the command in the pod
+gets SIGHUP. It keeps running if it ignores the signal (nohup) or if you left it with
+--detach-keys.`,
 		Example: `  bulkhead exec web -- nginx -t
   bulkhead exec -it -c app web -- sh
   bulkhead exec -u 0 -w /tmp -e DEBUG=1 web -- env
@@ -57,14 +58,14 @@ SIGHUP, unless it ignores it (nohup) or was left by --detach-keys.`,
 		},
 	}
 	cmd.Flags().StringVarP(&req.Container, "container", "c", "", "container (default: the pod's first)")
-	cmd.Flags().BoolVarP(&req.Stdin, "stdin", "i", false, "pass stdin on")
+	cmd.Flags().BoolVarP(&req.Stdin, "stdin", "i", false, "pass stdin to the command")
 	cmd.Flags().BoolVarP(&req.TTY, "tty", "t", false, "give the command a terminal")
 	cmd.Flags().StringVarP(&req.User, "user", "u", "",
-		"user: a name that the image knows or a UID, :GROUP after it (default: the container's)")
-	cmd.Flags().StringArrayVarP(&env, "env", "e", nil, "NAME=VALUE in the environment; NAME alone takes this command's")
+		"user to run as: NAME or UID, optionally with :GROUP or :GID (default: the container's)")
+	cmd.Flags().StringArrayVarP(&env, "env", "e", nil, "environment variable, NAME=VALUE; NAME alone takes this command's value")
 	cmd.Flags().StringVarP(&req.Dir, "workdir", "w", "", "working directory (default: the container's)")
 	cmd.Flags().StringVar(&keys, "detach-keys", "",
-		"keys that leave the command running, as "+detachKeys+" (default: none, for a shell's Ctrl-P would wait for the next key)")
+		"keys that detach and leave the command running, such as "+detachKeys+" (default: none, because these delay a shell's Ctrl-P)")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }
@@ -81,7 +82,7 @@ func lateFlags(cmd *cobra.Command, args []string) (command []string, err error) 
 	usage := cmd.FlagErrorFunc()
 	end := slices.Index(args, "--")
 	if end < 0 {
-		return nil, usage(cmd, fmt.Errorf("%s stands after the pod: put it before, or -- before the command", args[0]))
+		return nil, usage(cmd, fmt.Errorf("%s comes after the pod: put it before the pod, or -- before the command", args[0]))
 	}
 	flags := cmd.Flags()
 	flags.SetInterspersed(true)
@@ -89,7 +90,7 @@ func lateFlags(cmd *cobra.Command, args []string) (command []string, err error) 
 		return nil, usage(cmd, err)
 	}
 	if flags.NArg() > 0 {
-		return nil, usage(cmd, fmt.Errorf("%q stands before --", flags.Arg(0)))
+		return nil, usage(cmd, fmt.Errorf("%q must come after --", flags.Arg(0)))
 	}
 	return args[end+1:], nil
 }

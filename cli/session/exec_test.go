@@ -15,8 +15,8 @@ func TestLateFlags(t *testing.T) {
 		{args: "web ls -- -l", command: "ls -- -l"},
 		{args: "web -it -c app -- sh -c x", command: "sh -c x", container: "app"},
 		{args: "-i web --container=app -t -- sh", command: "sh", container: "app"},
-		{args: "web -c app sh", err: "-c stands after the pod: put it before, or -- before the command"},
-		{args: "web -c app sh -- x", err: `"sh" stands before --`},
+		{args: "web -c app sh", err: "-c comes after the pod: put it before the pod, or -- before the command"},
+		{args: "web -c app sh -- x", err: `"sh" must come after --`},
 		{args: "web --nosuch -- x", err: "unknown flag: --nosuch"},
 		{args: "web -it --", command: ""},
 	} {

@@ -36,7 +36,7 @@ func (f *forwarder) run(ctx context.Context) error {
 		return err
 	}
 	if len(meant.Ports) != len(f.ports) {
-		return errors.New("the engine is of another version: end it (its next start is the installed one)")
+		return errors.New("the running engine has another version: end it, and the next command starts the installed one")
 	}
 	f.ref = meant.UID // a pod of the same name may come after it
 	ctx, stop := tty.Catch(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
@@ -66,7 +66,7 @@ func (f *forwarder) awaitEnd(ctx context.Context) error {
 	if err := f.app.Client.Call(ctx, "POST", f.app.PodPath(f.ref, "wait"), nil, nil, &end); err != nil {
 		return err
 	}
-	return fmt.Errorf("pod %s has ended: nothing is forwarded any more", end.Pod)
+	return fmt.Errorf("pod %s has ended: its ports are no longer forwarded", end.Pod)
 }
 
 // listen serves a port on every address.
@@ -81,7 +81,7 @@ func (f *forwarder) listen(ctx context.Context, wg *sync.WaitGroup, p forwardedP
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("forward %s: %w: choose another local port, as :%s for any", p.remote, err, p.remote)
+			return fmt.Errorf("forward %s: %w: choose another local port, or :%s for any", p.remote, err, p.remote)
 		}
 		if addr, ok := l.Addr().(*net.TCPAddr); ok {
 			local = addr.Port // the same on the next address

@@ -27,7 +27,7 @@ func parseKeys(text string) ([]byte, error) {
 		case len(key) == 1 && key[0] > ' ' && key[0] < 0x7f:
 			keys = append(keys, key[0])
 		default:
-			return nil, fmt.Errorf("--detach-keys %q: %q is no key: use characters and ctrl-X, as in %s", text, key, detachKeys)
+			return nil, fmt.Errorf("--detach-keys %q: %q is not a key: use characters and ctrl-X, such as %s", text, key, detachKeys)
 		}
 	}
 	return keys, nil

@@ -21,7 +21,7 @@ func TestParseKeys(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"ctrl-", "ctrl-1", "ctrl-ab", "ab", ",", "a,", " ", "é"} {
-		if keys, err := parseKeys(text); err == nil || !strings.Contains(err.Error(), "is no key") {
+		if keys, err := parseKeys(text); err == nil || !strings.Contains(err.Error(), "is not a key") {
 			t.Errorf("%q: %q, %v", text, keys, err)
 		}
 	}

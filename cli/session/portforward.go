@@ -16,11 +16,11 @@ func PortForward(a *app.App) *cobra.Command {
 	var addresses []string
 	cmd := &cobra.Command{
 		Use:   "port-forward POD [LOCAL:]REMOTE…",
-		Short: "Forward local ports to ports of a pod until Ctrl-C or the pod's end",
-		Long: `Forward local ports to ports of a pod, TCP, until Ctrl-C or the pod's end. REMOTE is
-a number or the name of a container's port; without LOCAL the local port has the same
-number, and with an empty one (:80) any that is free. What listens in the pod may
-listen on its loopback alone.`,
+		Short: "Forward local ports to a pod",
+		Long: `Forward local TCP ports to ports of a pod, until Ctrl-C or the pod's end. REMOTE is a
+number or the name of a container's port. Without LOCAL the local port has the same
+number, and with an empty LOCAL (:80) it is any free port. Programs in the pod may listen
+on loopback only.`,
 		Example: `  bulkhead port-forward web 8080:80
   bulkhead port-forward web :http
   bulkhead port-forward --address 0.0.0.0 web 8080:80 5432`,
@@ -57,13 +57,13 @@ func parseForwards(args []string) ([]forwardedPort, error) {
 			if local != "" {
 				n, err := strconv.ParseUint(local, 10, 16)
 				if err != nil {
-					return nil, fmt.Errorf("%q: local port %q: give a number up to 65535, or none for any", arg, local)
+					return nil, fmt.Errorf("%q: local port %q: must be a number up to 65535, or empty for any", arg, local)
 				}
 				p.local = int(n)
 			}
 		}
 		if p.remote == "" || strings.Contains(p.remote, ":") {
-			return nil, fmt.Errorf("%q is not [LOCAL:]REMOTE, as 8080:80", arg)
+			return nil, fmt.Errorf("%q: must be [LOCAL:]REMOTE, such as 8080:80", arg)
 		}
 		ports = append(ports, p)
 	}
@@ -85,7 +85,7 @@ func parseAddresses(list []string) ([]host, error) {
 		case net.ParseIP(text) != nil:
 			hosts = append(hosts, host{ip: text})
 		default:
-			return nil, fmt.Errorf("--address %q: give localhost or an IP address", text)
+			return nil, fmt.Errorf("--address %q: must be localhost or an IP address", text)
 		}
 	}
 	return hosts, nil

@@ -14,7 +14,7 @@ func TestParseForwards(t *testing.T) {
 		t.Errorf("%v, %s", err, diff)
 	}
 	for arg, want := range map[string]string{
-		"": "not [LOCAL:]REMOTE", "80:": "not [LOCAL:]REMOTE", "1:2:3": "not [LOCAL:]REMOTE",
+		"": "must be [LOCAL:]REMOTE", "80:": "must be [LOCAL:]REMOTE", "1:2:3": "must be [LOCAL:]REMOTE",
 		"x:80": "local port", "70000:80": "local port", "-1:80": "local port",
 	} {
 		if _, err := parseForwards([]string{arg}); err == nil || !strings.Contains(err.Error(), want) {

@@ -31,7 +31,7 @@ type Options struct {
 // Check says early what a session cannot have.
 func (o Options) Check() error {
 	if o.TTY && !term.IsTerminal(int(os.Stdin.Fd())) {
-		return errors.New("-t needs a terminal on stdin: leave it out, or call this from one")
+		return errors.New("-t needs a terminal on stdin: omit -t, or run this in a terminal")
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func Carry(ctx context.Context, a *app.App, conn net.Conn, o Options) error {
 	case errors.As(context.Cause(ctx), &signalled):
 		return app.ExitError(128 + int(signalled.Signal))
 	case errors.Is(err, stream.ErrLeft):
-		fmt.Fprint(a.Err, "\r\nbulkhead: detached; the process runs on\r\n")
+		fmt.Fprint(a.Err, "\r\nbulkhead: detached; the process keeps running\r\n")
 		return nil
 	case err != nil:
 		return err

@@ -14,7 +14,7 @@ func build(a *app.App) *cobra.Command {
 	var req api.TemplateRequest
 	cmd := &cobra.Command{
 		Use:   "build",
-		Short: "Build a template unless it is there (pods build what they miss on first use)",
+		Short: "Build a template unless it exists (pods build missing ones on first use)",
 		Example: `  bulkhead template build
   bulkhead template build --vcpus 4 --network none`,
 		Args: app.AtMost(),
@@ -32,7 +32,7 @@ func build(a *app.App) *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&req.VCPUs, "vcpus", 1, "virtual CPUs: 1, 2, 4, 8 …")
-	cmd.Flags().StringVar(&req.Network, "network", "user", "network of the machines: user or none")
+	cmd.Flags().StringVar(&req.Network, "network", "user", "network of the VMs: user or none")
 	cmd.Flags().StringVar(&req.Accel, "accel", "auto", "accelerator: auto, kvm or tcg")
 	return cmd
 }

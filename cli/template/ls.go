@@ -17,7 +17,7 @@ import (
 func ls(a *app.App) *cobra.Command {
 	var f output.Format
 	cmd := &cobra.Command{
-		Use: "ls", Aliases: []string{"list"}, Short: "List templates: size, age, key, why each was built", Args: app.AtMost(),
+		Use: "ls", Aliases: []string{"list"}, Short: "List templates, with the reason for each build", Args: app.AtMost(),
 		Example: "  bulkhead template ls -o yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list := []api.Template{}

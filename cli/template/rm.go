@@ -10,7 +10,7 @@ import (
 
 func rm(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "rm KEY…", Short: "Remove templates; running pods keep theirs", Args: app.AtLeast("KEY"),
+		Use: "rm KEY…", Short: "Remove templates; running pods are not affected", Args: app.AtLeast("KEY"),
 		Example: "  bulkhead template rm 3f2a",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.EachPod(args, func(key string) (string, error) {

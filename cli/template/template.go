@@ -10,7 +10,7 @@ import (
 // Command is the command template.
 func Command(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "template", Aliases: []string{"templates"}, Short: "Build, list and remove the saved machines that pods are cloned from",
+		Use: "template", Aliases: []string{"templates"}, Short: "Build, list and remove the saved VMs that pods are cloned from",
 		Example: "  bulkhead template ls\n  bulkhead template build --vcpus 2",
 	}
 	cmd.AddCommand(build(a), ls(a), rm(a))

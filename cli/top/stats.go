@@ -29,10 +29,12 @@ func Stats(a *app.App) *cobra.Command {
 	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:   "stats [POD…]",
-		Short: "Show what pods use: CPU, memory, network, disk",
-		Long: `Show what pods use, all that run or those named, until Ctrl-C. 100 % of CPU is one
-processor; memory is what cannot be had back easily, and its limit the containers' or
-the machine's; HOST-MEM is what the pod's VM takes of the host's memory; network and disk count from the machine's start.`,
+		Short: "Show the resource usage of pods: CPU, memory, network, disk",
+		Long: `Show the resource usage of all running pods, or of the named ones, until Ctrl-C.
+
+100 % of CPU is one processor. Memory is the part that is not easily freed; its limit is
+the containers' or the VM's. HOST-MEM is the host memory that the pod's VM takes. Network
+and disk count from the VM's start.`,
 		Example: `  bulkhead stats
   bulkhead stats --no-stream web
   bulkhead stats -o json`,
@@ -74,8 +76,8 @@ the machine's; HOST-MEM is what the pod's VM takes of the host's memory; network
 		},
 	}
 	f.Add(cmd)
-	cmd.Flags().BoolVar(&once, "no-stream", false, "print once")
-	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "time between two prints")
+	cmd.Flags().BoolVar(&once, "no-stream", false, "print once and exit")
+	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "time between two updates")
 	return cmd
 }
 

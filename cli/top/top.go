@@ -26,10 +26,10 @@ func Top(a *app.App) *cobra.Command {
 	var by string
 	cmd := &cobra.Command{
 		Use:   "top [POD…]",
-		Short: "Show what pods and their containers use, on the whole screen",
-		Long: `Show what pods and their containers use, on the whole screen, until q: c sorts by CPU,
-m by memory, n by name, the arrows select a line. 100 % of CPU is one processor. Without
-a terminal it prints once.`,
+		Short: "Show the resource usage of pods and containers on the whole screen",
+		Long: `Show the resource usage of pods and containers on the whole screen, until you press q. c
+sorts by CPU, m by memory, n by name, and the arrow keys select a line. 100 % of CPU is
+one processor. Without a terminal it prints once.`,
 		Example: `  bulkhead top
   bulkhead top --sort memory --interval 5s
   bulkhead top web db`,
@@ -44,8 +44,8 @@ a terminal it prints once.`,
 			return t.run(cmd.Context())
 		},
 	}
-	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "time between two looks")
-	cmd.Flags().StringVar(&by, "sort", "cpu", "order: cpu, memory or name")
+	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "time between two updates")
+	cmd.Flags().StringVar(&by, "sort", "cpu", "sort by cpu, memory or name")
 	return cmd
 }
 

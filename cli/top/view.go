@@ -68,7 +68,7 @@ func (v view) lines() []string {
 		out = append(out, v.row(v.all[i], i == at, name, columns))
 	}
 	if len(v.all) == 0 {
-		out = append(out, v.clip("no pod runs: bulkhead run FILE starts one"))
+		out = append(out, v.clip("no pods are running: start one with bulkhead run FILE"))
 	}
 	out = out[:min(len(out), max(v.height-1, 1))]
 	for len(out) < v.height-1 {

@@ -88,13 +88,13 @@ func TestHostile(t *testing.T) {
 		{
 			name:    "through a link that stays in",
 			headers: []tar.Header{folder("t"), folder("t/d"), symlink("t/l", "d"), file("t/l/x")},
-			fails:   "it is no directory",
+			fails:   "it is not a directory",
 			want:    files{"t": "d", "t/d": "d", "t/l": "l"},
 		},
 		{
 			name:    "a directory in a link's place",
 			headers: []tar.Header{folder("t"), symlink("t/l", "d"), folder("t/l")},
-			fails:   "it is no directory",
+			fails:   "it is not a directory",
 			want:    files{"t": "d", "t/l": "l"},
 		},
 		{
@@ -218,7 +218,7 @@ func TestLinksThatWereThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := Unpack(archive(t, tar.Header{Typeflag: tar.TypeReg, Name: "t/l/x"}), top+"/in", "t", unnoted(t))
-	if err == nil || !strings.Contains(err.Error(), "no directory") {
+	if err == nil || !strings.Contains(err.Error(), "not a directory") {
 		t.Errorf("through a link: %v", err)
 	}
 	if err := Unpack(archive(t, tar.Header{Typeflag: tar.TypeReg, Name: "t/f"}), top+"/in", "t", unnoted(t)); err != nil {

@@ -121,9 +121,9 @@ func (p *packer) dir(file string) error {
 	defer d.Close()
 	if wholefile.Kernel(d) {
 		if file == "." {
-			return errors.New("what is in it is the kernel's; copy a file of it")
+			return errors.New("its files are the kernel's; copy single files")
 		}
-		p.note(fmt.Sprintf("left out what is in %s: it is the kernel's", file))
+		p.note(fmt.Sprintf("left out the files in %s: they are the kernel's", file))
 		return nil
 	}
 	children, err := d.Readdirnames(-1)

@@ -292,7 +292,7 @@ func TestPackOfTheKernel(t *testing.T) {
 		t.Errorf("%v, %q", err, got)
 	}
 	err = Pack(io.Discard, "/proc", unnoted(t))
-	if err == nil || !strings.Contains(err.Error(), "copy /proc: what is in it is the kernel's") {
+	if err == nil || !strings.Contains(err.Error(), "copy /proc: its files are the kernel's") {
 		t.Errorf("a directory: %v", err)
 	}
 }

@@ -25,7 +25,7 @@ const (
 
 // ErrHostile is matched by Unpack's error for a stream that no honest pod sends:
 // names that lead out of the tree, several roots, more than the bounds.
-var ErrHostile = errors.New("not what a copy is made of")
+var ErrHostile = errors.New("invalid copy stream")
 
 // Unpack makes the one tree of a tar stream, whose names begin with base (see
 // Base: what was asked for, and no choice of the pod's), at target: in it, if it
@@ -59,7 +59,7 @@ func atMost(n int, note func(string)) func(string) {
 		case n >= 0:
 			note(text)
 		case n == -1:
-			note("and more was left out")
+			note("more files were left out")
 		}
 	}
 }
@@ -98,7 +98,7 @@ func (u *unpacker) open(target string) (err error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	case strings.HasSuffix(target, "/") || strings.HasSuffix(target, "/.") || filepath.Base(target) == "..":
-		return fmt.Errorf("%w: make the directory first", &fs.PathError{Op: "open", Path: target, Err: fs.ErrNotExist})
+		return fmt.Errorf("%w: create the directory first", &fs.PathError{Op: "open", Path: target, Err: fs.ErrNotExist})
 	}
 	above := filepath.Dir(target)
 	if err := os.MkdirAll(above, 0o755); err != nil {
@@ -118,7 +118,7 @@ func isFile(path string) bool {
 // pour writes the file that h begins to the sink.
 func (u *unpacker) pour(h *tar.Header) error {
 	if h.Typeflag != tar.TypeReg || u.entries > 1 {
-		return fmt.Errorf("%s is in the way: it is no directory", u.sink)
+		return fmt.Errorf("%s is in the way: it is not a directory", u.sink)
 	}
 	// A pipe that nobody reads is an error, and no wait.
 	f, err := os.OpenFile(u.sink, os.O_WRONLY|os.O_TRUNC|syscall.O_NONBLOCK, 0)
@@ -154,7 +154,7 @@ func (u *unpacker) run() error {
 		}
 	}
 	if u.entries == 0 {
-		return fmt.Errorf("%w: nothing came", ErrHostile)
+		return fmt.Errorf("%w: it is empty", ErrHostile)
 	}
 	if u.sink != "" {
 		return nil
@@ -167,13 +167,13 @@ func (u *unpacker) place(raw string) (string, error) {
 	name := strings.TrimSuffix(raw, "/")
 	switch {
 	case name == "" || len(name) > maxName || strings.ContainsRune(name, 0) || strings.Count(name, "/") > maxDepth:
-		return "", fmt.Errorf("%w: a bad name", ErrHostile)
+		return "", fmt.Errorf("%w: invalid name", ErrHostile)
 	case strings.Contains("/"+name+"/", "/../") || strings.Contains("/"+name+"/", "//"):
 		return "", fmt.Errorf("%w: its name leads out of the tree", ErrHostile)
 	}
 	base, rest, _ := strings.Cut(name, "/")
 	if base != u.base {
-		return "", fmt.Errorf("%w: another tree", ErrHostile)
+		return "", fmt.Errorf("%w: its name is in another tree", ErrHostile)
 	}
 	if u.rename != "" {
 		base = u.rename
@@ -226,7 +226,7 @@ func (u *unpacker) real(name string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = u.root.Mkdir(name, 0o755)
 	} else if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is in the way: it is no directory", filepath.Join(u.root.Name(), name))
+		err = fmt.Errorf("%s is in the way: it is not a directory", filepath.Join(u.root.Name(), name))
 	}
 	if err == nil {
 		u.parent = name
@@ -316,7 +316,7 @@ func (u *unpacker) link(name, first string) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%w: a link to what is no file", ErrHostile)
+		return fmt.Errorf("%w: a hard link to something that is not a file", ErrHostile)
 	}
 	if old == name {
 		return nil

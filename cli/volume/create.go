@@ -16,10 +16,10 @@ func create(a *app.App) *cobra.Command {
 	var labels []string
 	var size string
 	cmd := &cobra.Command{
-		Use: "create NAME", Short: "Make a volume: a disk for one pod at a time, bare or not, or a shared directory", Args: app.Exactly("NAME"),
-		Long: `Make a volume. It is a disk with a file system of its size, which one pod at a time can
-have, or with --shared a directory of this machine for any number of pods, whose size
-nobody holds them to. With --block it is a bare disk, for what a pod's volumeDevices name.`,
+		Use: "create NAME", Short: "Create a volume: a disk for one pod at a time, or a shared directory", Args: app.Exactly("NAME"),
+		Long: `Create a volume. It is a disk with a file system, which one pod at a time can use. With
+--shared it is a directory of the host, which any number of pods can use, and its size is
+not enforced. With --block it is a disk without a file system, for a pod's volumeDevices.`,
 		Example: `  bulkhead volume create data
   bulkhead volume create media --shared --label team=web`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -30,7 +30,7 @@ nobody holds them to. With --block it is a bare disk, for what a pod's volumeDev
 			for _, label := range labels {
 				key, value, _ := strings.Cut(label, "=")
 				if key == "" {
-					return fmt.Errorf("--label %q: give KEY=VALUE", label)
+					return fmt.Errorf("--label %q: must be KEY=VALUE", label)
 				}
 				if req.Labels == nil {
 					req.Labels = map[string]string{}
@@ -45,10 +45,10 @@ nobody holds them to. With --block it is a bare disk, for what a pod's volumeDev
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&size, "size", "10Gi", "size of the disk; takes no room before it is written to")
-	cmd.Flags().BoolVar(&req.Shared, "shared", false, "a directory that any number of pods may use at once")
-	cmd.Flags().BoolVar(&req.Block, "block", false, "a disk without a file system, for volumeDevices")
+	cmd.Flags().StringVar(&size, "size", "10Gi", "size of the disk; space is allocated only when it is written")
+	cmd.Flags().BoolVar(&req.Shared, "shared", false, "create a directory that any number of pods can use at once")
+	cmd.Flags().BoolVar(&req.Block, "block", false, "create a disk without a file system, for volumeDevices")
 	cmd.MarkFlagsMutuallyExclusive("block", "shared")
-	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "label: KEY=VALUE")
+	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "label of the volume, KEY=VALUE")
 	return cmd
 }

@@ -16,7 +16,7 @@ func path(name, what string) string { return "/v1/volumes/" + url.PathEscape(nam
 func inspect(a *app.App) *cobra.Command {
 	f := output.Format("json")
 	cmd := &cobra.Command{
-		Use: "inspect VOLUME…", Short: "Show all about volumes", Args: app.AtLeast("VOLUME"),
+		Use: "inspect VOLUME…", Short: "Show details of volumes", Args: app.AtLeast("VOLUME"),
 		Example: `  bulkhead volume inspect data
   bulkhead volume inspect media -o jsonpath={.items[0].path}`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -17,7 +17,7 @@ import (
 func ls(a *app.App) *cobra.Command {
 	var f output.Format
 	cmd := &cobra.Command{
-		Use: "ls", Aliases: []string{"list"}, Short: "List volumes, with the pods that name them", Args: app.AtMost(),
+		Use: "ls", Aliases: []string{"list"}, Short: "List volumes and the pods that use them", Args: app.AtMost(),
 		Example: "  bulkhead volume ls\n  bulkhead volume ls -o wide",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			volumes := []api.Volume{}

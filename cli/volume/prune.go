@@ -9,10 +9,10 @@ import (
 
 func pruneCmd(a *app.App) *cobra.Command {
 	return prune.Command(a, &cobra.Command{
-		Short: "Remove all volumes that no pod uses, with all that is in them",
-		Long: `Remove all volumes that no pod uses, ended pods included, with all that is in them. What
-a pod of a file would use that is not there is removed too.`,
+		Short: "Remove all volumes that no pod uses, with their contents",
+		Long: `Remove all volumes that no pod uses, not even an ended one, with their contents. A volume
+is removed even if a pod in a file names it, unless that pod exists.`,
 		Example: `  bulkhead volume prune
   bulkhead volume prune --force`,
-	}, prune.Of{Path: "/v1/prune/volumes", Warning: "This removes all volumes that no pod uses, and what is in them."})
+	}, prune.Of{Path: "/v1/prune/volumes", Warning: "This removes all volumes that no pod uses, with their contents."})
 }

@@ -12,9 +12,9 @@ import (
 
 func resize(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "resize VOLUME SIZE", Short: "Make a volume larger", Args: app.Exactly("VOLUME", "SIZE"),
-		Long: `Make a volume larger. Volumes never shrink. The file system of a disk grows at once if a pod
-runs that has it, else when the next one starts.`,
+		Use: "resize VOLUME SIZE", Short: "Enlarge a volume", Args: app.Exactly("VOLUME", "SIZE"),
+		Long: `Enlarge a volume. Volumes never shrink. The file system of a disk grows at once if a pod
+uses it, else when the next one starts.`,
 		Example: "  bulkhead volume resize data 40Gi",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			size, err := text.Quantity(args[1])

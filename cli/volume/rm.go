@@ -12,7 +12,7 @@ import (
 func rm(a *app.App) *cobra.Command {
 	force := false
 	cmd := &cobra.Command{
-		Use: "rm VOLUME…", Short: "Remove volumes that no pod uses, with all that is in them", Args: app.AtLeast("VOLUME"),
+		Use: "rm VOLUME…", Short: "Remove volumes that no pod uses, with their contents", Args: app.AtLeast("VOLUME"),
 		Example: "  bulkhead volume rm data\n  bulkhead volume rm -f data media",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			query := url.Values{"force": {strconv.FormatBool(force)}}
@@ -21,6 +21,6 @@ func rm(a *app.App) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&force, "force", "f", false, "remove the pods that use them first, running ones included")
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "first remove the pods that use them, even running ones")
 	return cmd
 }

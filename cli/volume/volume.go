@@ -10,10 +10,10 @@ import (
 // Command is the command volume.
 func Command(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "volume", Aliases: []string{"volumes"}, Short: "Make, list, inspect, resize and remove named volumes",
-		Long: `Make, list, inspect, resize and remove named volumes. A volume outlives the pods that
-use it, the engine and a reboot: nothing but rm and prune removes it. bulkhead run -v
-NAME:POD and a PersistentVolumeClaim of a file make the volumes that are missing.`,
+		Use: "volume", Aliases: []string{"volumes"}, Short: "Create, list, inspect, resize and remove named volumes",
+		Long: `Create, list, inspect, resize and remove named volumes. A volume outlives the pods that
+use it, the engine and a reboot: only rm and prune remove it. bulkhead run -v NAME:POD and
+a PersistentVolumeClaim in a file create missing volumes.`,
 		Example: `  bulkhead volume create data --size 20Gi
   bulkhead run --rm -v data:/data docker.io/library/busybox:1.36 df /data
   bulkhead volume rm data`,

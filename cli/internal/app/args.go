@@ -56,7 +56,7 @@ func Choice(flag, value string, of ...string) error {
 // Positive says whether an interval is long enough to be one: 100 ms.
 func Positive(flag string, d time.Duration) error {
 	if d < 100*time.Millisecond {
-		return fmt.Errorf("--%s %v: give at least 100ms", flag, d)
+		return fmt.Errorf("--%s %v: must be at least 100ms", flag, d)
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func Environment(given []string) (env []string, err error) {
 		name, _, whole := strings.Cut(text, "=")
 		switch {
 		case name == "":
-			return nil, fmt.Errorf("%q: give NAME=VALUE", text)
+			return nil, fmt.Errorf("%q: must be NAME=VALUE", text)
 		case whole:
 			env = append(env, text)
 		default:

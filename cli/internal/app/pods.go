@@ -88,7 +88,7 @@ func (a *App) AwaitRunning(ctx context.Context, uid, name string) (failed *api.E
 	var r api.Result
 	err = a.Client.Call(ctx, "POST", a.PodPath(uid, "await"), nil, api.AwaitRequest{For: "running"}, &r)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return nil, fmt.Errorf("%w waiting for pod %s to be ready (bulkhead describe %[2]s tells why; --wait-timeout sets the time)",
+		return nil, fmt.Errorf("%w waiting for pod %s to be ready (bulkhead describe %[2]s shows why; --wait-timeout sets the limit)",
 			ErrTimeout, name)
 	}
 	return r.Failed, err
@@ -107,7 +107,7 @@ func (a *App) late(ref, condition string) error {
 			}
 		}
 	}
-	return fmt.Errorf("%w waiting for %s of pod %s%s (bulkhead events %s tells what happened)", ErrTimeout, condition, name, state, name)
+	return fmt.Errorf("%w waiting for %s of pod %s%s (bulkhead events %s shows why)", ErrTimeout, condition, name, state, name)
 }
 
 // stateTimeout bounds the question for a pod's state that an error tells.

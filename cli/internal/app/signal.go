@@ -41,7 +41,7 @@ func Signal(flag, typed string) (syscall.Signal, error) {
 			return syscall.Signal(n), nil
 		}
 	}
-	return 0, fmt.Errorf("%s %q: give a signal's name, as HUP, or its number, 1 to %d", flag, typed, maxSignal)
+	return 0, fmt.Errorf("%s %q: must be the name of a signal, such as HUP, or a number from 1 to %d", flag, typed, maxSignal)
 }
 
 // SignalName is the name of the signal that a flag gives, as a Pod has it: SIGHUP, SIGRTMIN+1.
@@ -55,7 +55,7 @@ func SignalName(flag, typed string) (string, error) {
 		name = realTime(int(n))
 	}
 	if name == "" {
-		return "", fmt.Errorf("%s %q: the C library keeps that signal for itself; give another", flag, typed)
+		return "", fmt.Errorf("%s %q: the C library reserves this signal; use another one", flag, typed)
 	}
 	return name, nil
 }

@@ -21,7 +21,7 @@ type Targets struct {
 
 // Add gives a command -l.
 func (t *Targets) Add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&t.Selector, "selector", "l", "", "the pods with these labels: app=web,tier!=front")
+	cmd.Flags().StringVarP(&t.Selector, "selector", "l", "", "select pods by their labels, such as app=web,tier!=front")
 }
 
 // Args demands pods, or a selector in their place.
@@ -88,7 +88,7 @@ func (a *App) Targets(ctx context.Context, t Targets, args []string) ([]string, 
 		case isWorkload:
 			of, err := a.chosen(ctx, url.Values{"kind": {kind}, "workload": {name}})
 			if err == nil && len(of) == 0 {
-				err = fmt.Errorf("%s: %w: no pod of it is here", arg, api.ErrNotFound)
+				err = fmt.Errorf("%s: %w: it has no pods here", arg, api.ErrNotFound)
 			}
 			if err != nil {
 				return nil, err

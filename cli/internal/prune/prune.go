@@ -44,12 +44,12 @@ func Command(a *app.App, cmd *cobra.Command, of Of) *cobra.Command {
 		return prune(cmd.Context(), a, of.Path, query)
 	}
 	if of.Images {
-		cmd.Flags().BoolVarP(&all, "all", "a", false, "also images with a name")
+		cmd.Flags().BoolVarP(&all, "all", "a", false, "also remove images with a name")
 	}
 	if of.Volumes {
-		cmd.Flags().BoolVar(&volumes, "volumes", false, "also volumes that no pod uses, with all that is in them")
+		cmd.Flags().BoolVar(&volumes, "volumes", false, "also remove volumes that no pod uses, with their contents")
 	}
-	cmd.Flags().BoolVarP(&force, "force", "f", false, "do not ask")
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "do not ask for confirmation")
 	return cmd
 }
 
@@ -64,7 +64,7 @@ func (of Of) warning(all, volumes bool) string {
 	}
 	text := fmt.Sprintf(of.Warning, images)
 	if volumes {
-		text += " It removes all volumes that no pod uses, and what is in them."
+		text += " It removes all volumes that no pod uses, with their contents."
 	}
 	return text
 }
@@ -95,9 +95,9 @@ func prune(ctx context.Context, a *app.App, path string, query url.Values) error
 // --force.
 func confirm(a *app.App, warning string) (bool, error) {
 	if !tty.IsTerminal(a.In) {
-		return false, errors.New("stdin is not a terminal to ask on: --force removes without asking")
+		return false, errors.New("cannot ask for confirmation, because stdin is not a terminal: use --force")
 	}
-	fmt.Fprintf(a.Err, "%s Go on? [y/N] ", warning)
+	fmt.Fprintf(a.Err, "%s Continue? [y/N] ", warning)
 	line, err := bufio.NewReader(a.In).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, fmt.Errorf("read the answer: %w", err)

@@ -18,7 +18,7 @@ func Quantity(typed string) (string, error) {
 	}
 	m := size.FindStringSubmatch(strings.ToLower(typed))
 	if m == nil {
-		return "", fmt.Errorf("%.64q: give a number with k, m or g, as 512m", typed)
+		return "", fmt.Errorf("%.64q: must be a number with k, m or g, such as 512m", typed)
 	}
 	unit := map[string]string{"k": "Ki", "m": "Mi", "g": "Gi", "t": "Ti"}[m[2]]
 	return m[1] + unit, nil
@@ -40,7 +40,7 @@ func Memory(typed string) (string, error) {
 		return quantity, nil
 	}
 	if unit == "" {
-		return "", fmt.Errorf("%.64q is a number of bytes, and a container needs 6m: write %[1]sm for mebibytes", typed)
+		return "", fmt.Errorf("%.64q is a number of bytes, but a container needs at least 6m: write %[1]sm for mebibytes", typed)
 	}
-	return "", fmt.Errorf("%.64q is too little: a container needs 6m", typed)
+	return "", fmt.Errorf("%.64q is too little: a container needs at least 6m", typed)
 }

@@ -24,7 +24,7 @@ var reasons = []struct {
 	why   absent
 	flags string // by their names
 }{
-	{"images run on amd64 alone", "arch variant"},
+	{"only amd64 images can run", "arch variant"},
 	{"a foreground run shows both streams; -d shows none", "attach"},
 	{"set REGISTRY_AUTH_FILE", "authfile"},
 	{"the pod's devices are virtual",
@@ -34,7 +34,7 @@ var reasons = []struct {
 	{"a Pod has no field for it",
 		"cgroup-conf chrootdirs cpu-rt-period cpu-rt-runtime cpuset-cpus cpuset-mems env-merge no-hostname no-hosts " +
 			"oom-kill-disable personality pids-limit shm-size-systemd umask unsetenv-all"},
-	{"a pod is a VM of its own and shares no namespace, user or cgroup with this machine",
+	{"a pod is a VM and shares no namespace, user or cgroup with the host",
 		"cgroup-parent cgroupns cgroups gidmap hostuser ipc pid preserve-fd preserve-fds subgidname subuidname uidmap " +
 			"userns uts"},
 	{"bulkhead run -d prints the pod's name", "cidfile pod-id-file"},
@@ -42,27 +42,27 @@ var reasons = []struct {
 	{"use --cpus", "cpu-period cpu-quota cpu-shares"},
 	{"use bulkhead login", "creds"},
 	{"images are not encrypted", "decryption-key"},
-	{"bulkhead attach has it", "detach-keys"},
+	{"use bulkhead attach --detach-keys", "detach-keys"},
 	{"name the variables: -e NAME", "env-host"},
 	{"every port can be published with -p", "expose"},
-	{"the image's /etc/group counts", "group-entry"},
+	{"the image's /etc/group is used", "group-entry"},
 	{"an image's health checks are not run; describe the pod in a file with a livenessProbe or readinessProbe",
 		"health-cmd health-interval health-on-failure health-retries health-start-period health-startup-cmd " +
 			"health-timeout"},
 	{"use --add-host", "hosts-file"},
 	{"name the variables: -e HTTP_PROXY", "http-proxy"},
 	{"an image's volumes are directories of the container", "image-volume"},
-	{"--init uses the VM's own", "init-path"},
+	{"--init uses the VM's own init", "init-path"},
 	{"each pod has a network of its own; publish ports with -p", "ip ip6 link-local-ip mac-address network-alias"},
 	{"output is kept for bulkhead logs", "log-driver log-opt"},
 	{"use --memory; a file can have requests as well", "memory-reservation"},
 	{"a pod has no swap", "memory-swap memory-swappiness"},
 	{"an image's health checks are not run", "no-healthcheck"},
 	{"it follows from the requests and limits, as in Kubernetes", "oom-score-adj"},
-	{"images run on Linux alone", "os"},
-	{"the image's /etc/passwd counts", "passwd passwd-entry"},
-	{"its processes are not this machine's", "pidfile"},
-	{"images run on linux/amd64 alone", "platform"},
+	{"only Linux images can run", "os"},
+	{"the image's /etc/passwd is used", "passwd passwd-entry"},
+	{"its processes are not processes of the host", "pidfile"},
+	{"only linux/amd64 images can run", "platform"},
 	{"describe pods with several containers in a file", "pod"},
 	{"remove the pod first: bulkhead rm -f NAME", "replace"},
 	{"describe the order of containers in a file", "requires"},
@@ -73,10 +73,10 @@ var reasons = []struct {
 	{"use --security-opt seccomp=PROFILE", "seccomp-policy"},
 	{"describe the pod in a file with a Secret", "secret"},
 	{"a signal stops the pod", "sig-proxy"},
-	{"systemd as the command gets no directories of its own", "systemd"},
+	{"systemd gets no special directories", "systemd"},
 	{"set -e TZ=ZONE", "tz"},
 	{"set the variable to another value: -e NAME=", "unsetenv"},
-	{"use a volume with a name in both: -v NAME:POD", "volumes-from"},
+	{"use a named volume in both: -v NAME:POD", "volumes-from"},
 }
 
 // flagsAlone are the refused flags that take no value.

@@ -31,7 +31,7 @@ func TestDocumented(t *testing.T) {
 // TestAbsent: a flag of podman's that cannot be kept says why, with or without a value.
 func TestAbsent(t *testing.T) {
 	for _, line := range [][]string{
-		{"a VM of its own", "--userns=keep-id", "busybox"}, {"a VM of its own", "--userns", "keep-id", "busybox"},
+		{"a pod is a VM", "--userns=keep-id", "busybox"}, {"a pod is a VM", "--userns", "keep-id", "busybox"},
 		{"remove the pod first", "--replace", "busybox"}, {"registries.conf", "--tls-verify=false", "busybox"},
 	} {
 		if _, err := described(t, line[1:]...); err == nil || !strings.Contains(err.Error(), line[0]) {

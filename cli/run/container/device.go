@@ -25,10 +25,10 @@ func parseDevice(text string) (m mounted, err error) {
 	case len(parts) == 2:
 		access = parts[1]
 	case len(parts) > 3:
-		return m, errors.New("more than HOST:POD:PERMISSIONS")
+		return m, errors.New("must be HOST:POD:PERMISSIONS")
 	}
 	if access == "" || strings.Trim(access, "rwm") != "" || !strings.Contains(access, "r") {
-		return m, fmt.Errorf("permissions %q are not r, rw or rwm", access)
+		return m, fmt.Errorf("permissions %q: must be r, rw or rwm", access)
 	}
 	if host, err = filepath.Abs(host); err != nil {
 		return m, err
@@ -38,7 +38,7 @@ func parseDevice(text string) (m mounted, err error) {
 		return m, err
 	}
 	if info.Mode()&(fs.ModeDevice|fs.ModeCharDevice) != fs.ModeDevice {
-		return m, fmt.Errorf("%s is not a block device: a pod has the others of a machine of its own", host)
+		return m, fmt.Errorf("%s is not a block device: a pod gets other devices from its VM", host)
 	}
 	m.from.HostPath, m.access = &hostPath{Path: host, Type: "BlockDevice"}, access
 	return m, nil

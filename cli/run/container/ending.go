@@ -19,14 +19,14 @@ type endingFlags struct {
 const stopTimeout = 10
 
 func (f *endingFlags) add(flags *pflag.FlagSet) {
-	flags.Int64Var(&f.timeout, "stop-timeout", stopTimeout, "image: seconds from the stop signal to SIGKILL")
+	flags.Int64Var(&f.timeout, "stop-timeout", stopTimeout, "image: seconds between the stop signal and SIGKILL")
 	flags.StringVar(&f.signal, "stop-signal", "", "image: signal that stops the container (default: the image's, or SIGTERM)")
-	flags.StringVar(&f.restart, "restart", "no", "image: start the container again when it has ended: no, on-failure or always")
+	flags.StringVar(&f.restart, "restart", "no", "image: restart policy of the container: no, on-failure or always")
 }
 
 func (f *endingFlags) apply(p *podDocument) error {
 	if f.timeout < 0 {
-		return fmt.Errorf("--stop-timeout %d: give 0 seconds or more", f.timeout)
+		return fmt.Errorf("--stop-timeout %d: must be 0 or more seconds", f.timeout)
 	}
 	p.Spec.Grace = &f.timeout
 	policy, ok := map[string]string{
@@ -34,7 +34,7 @@ func (f *endingFlags) apply(p *podDocument) error {
 	}[f.restart]
 	switch {
 	case strings.HasPrefix(f.restart, "on-failure:"):
-		return fmt.Errorf("--restart %q: a Pod does not count its restarts; give on-failure", f.restart)
+		return fmt.Errorf("--restart %q: a Pod cannot limit restarts; use on-failure", f.restart)
 	case !ok:
 		return fmt.Errorf("--restart %q: use no, on-failure or always", f.restart)
 	}

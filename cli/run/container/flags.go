@@ -44,9 +44,9 @@ func (f *Flags) groups() []group {
 // Add adds the flags.
 func (f *Flags) Add(flags *pflag.FlagSet) {
 	of := pflag.NewFlagSet("", pflag.ContinueOnError)
-	of.BoolVarP(&f.Stdin, "interactive", "i", false, "image: pass stdin on")
+	of.BoolVarP(&f.Stdin, "interactive", "i", false, "image: pass stdin to the container")
 	of.BoolVarP(&f.TTY, "tty", "t", false, "image: give the container a terminal")
-	of.BoolVarP(&f.PublishAll, "publish-all", "P", false, "image: publish each port that the image exposes at one of the host that is free")
+	of.BoolVarP(&f.PublishAll, "publish-all", "P", false, "image: publish each exposed port of the image on a free port of the host")
 	for _, g := range f.groups() {
 		g.add(of)
 	}
@@ -69,7 +69,7 @@ func Refuse(cmd *cobra.Command) error {
 	if len(given) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: for an image only: the documents of a file say it themselves", strings.Join(given, ", "))
+	return fmt.Errorf("%s: only for an image; with a file, set this in its documents", strings.Join(given, ", "))
 }
 
 // Volumes are the volumes with names, which are made if they are missing.

@@ -14,10 +14,10 @@ type identityFlags struct {
 }
 
 func (f *identityFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.name, "name", "", "image: name of the pod (default: the image's and some letters)")
-	flags.StringArrayVarP(&f.labels, "label", "l", nil, "image: KEY=VALUE, a label of the pod; ps -l finds it")
-	flags.StringArrayVar(&f.labelFiles, "label-file", nil, "image: file with lines as --label has them; --label counts more")
-	flags.StringArrayVar(&f.annotations, "annotation", nil, "image: KEY=VALUE, an annotation of the pod")
+	flags.StringVar(&f.name, "name", "", "image: name of the pod (default: the image's name and random letters)")
+	flags.StringArrayVarP(&f.labels, "label", "l", nil, "image: label of the pod, KEY=VALUE; ps -l finds it")
+	flags.StringArrayVar(&f.labelFiles, "label-file", nil, "image: file with a label on each line; --label overrides it")
+	flags.StringArrayVar(&f.annotations, "annotation", nil, "image: annotation of the pod, KEY=VALUE")
 }
 
 func (f *identityFlags) apply(p *podDocument) error {

@@ -19,9 +19,10 @@ type limitFlags struct {
 }
 
 func (f *limitFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.cpus, "cpus", "", "image: limit of CPU: 1.5 is one and a half processors")
-	flags.StringVarP(&f.memory, "memory", "m", "", "image: limit of memory: 512m; without one, half of the host's, from 512 MiB to 2 GiB")
-	flags.StringArrayVar(&f.ulimits, "ulimit", nil, "image: NAME=SOFT[:HARD], a limit of each process, as nofile=1024:2048; -1 is none")
+	flags.StringVar(&f.cpus, "cpus", "", "image: CPU limit, such as 1.5 processors")
+	flags.StringVarP(&f.memory, "memory", "m", "", "image: memory limit, such as 512m (default: half of the host's, from 512 MiB to 2 GiB)")
+	flags.StringArrayVar(&f.ulimits, "ulimit", nil,
+		"image: limit of each process, NAME=SOFT[:HARD], such as nofile=1024:2048; -1 means no limit")
 }
 
 func (f *limitFlags) apply(p *podDocument) error {
@@ -70,7 +71,7 @@ func cpusOf(text string) (string, error) {
 		n /= 1000
 	}
 	if err != nil || !(n >= 0.001 && n <= 1024) {
-		return "", fmt.Errorf("--cpus %q: give a number of processors, as 1.5", text)
+		return "", fmt.Errorf("--cpus %q: must be a number of processors, such as 1.5", text)
 	}
 	return strconv.Itoa(int(n*1000+0.5)) + "m", nil
 }

@@ -18,7 +18,7 @@ func parseMount(text string) (m mounted, err error) {
 	list, err := fields.Read()
 	if err == nil {
 		if _, more := fields.Read(); !errors.Is(more, io.EOF) {
-			err = errors.New("a second line")
+			err = errors.New("more than one line")
 		}
 	}
 	if err != nil {
@@ -53,7 +53,7 @@ func parseMount(text string) (m mounted, err error) {
 			}
 		default:
 			if given || !m.setOption(key) {
-				err = fmt.Errorf("%q is not known", key)
+				err = fmt.Errorf("unknown field %q", key)
 			}
 		}
 		if err != nil {
@@ -62,7 +62,7 @@ func parseMount(text string) (m mounted, err error) {
 	}
 	switch {
 	case m.at == "":
-		return m, errors.New("no target")
+		return m, errors.New("the target is missing")
 	case kind == "bind":
 		m.from.HostPath, err = hostPathOf(source)
 	case kind == "tmpfs" && source == "":
@@ -72,15 +72,15 @@ func parseMount(text string) (m mounted, err error) {
 	case kind == "volume" && volumeName.MatchString(source):
 		m.from.Claim = &claim{source}
 	case kind == "volume":
-		err = fmt.Errorf("source %q is no name for a volume", source)
+		err = fmt.Errorf("source %q is not the name of a volume", source)
 	default:
-		err = fmt.Errorf("type %q is not bind, volume or tmpfs", kind)
+		err = fmt.Errorf("type %q: must be bind, volume or tmpfs", kind)
 	}
 	if err == nil && m.noCopy && m.from.Claim == nil {
-		err = errors.New("volume-nocopy is for volumes with names")
+		err = errors.New("volume-nocopy is only for named volumes")
 	}
 	if err == nil && m.cache != "" && m.from.EmptyDir != nil {
-		err = errors.New("cache is for directories of this machine and shared volumes")
+		err = errors.New("cache is only for directories of the host and shared volumes")
 	}
 	return m, err
 }
@@ -94,7 +94,7 @@ func parseTmpfs(text string) (m mounted, err error) {
 	for _, option := range given {
 		switch {
 		case option == "tmpcopyup":
-			return m, errors.New("tmpcopyup: the directory begins empty; use a volume, which gets what the image has there")
+			return m, errors.New("tmpcopyup: not possible, the directory starts empty; use a volume, which starts with the image's files")
 		case m.setOption(option), slices.Contains([]string{"exec", "suid", "dev", "notmpcopyup", ""}, option):
 		default:
 			if err := m.from.EmptyDir.set(option); err != nil {
@@ -122,7 +122,7 @@ func (d *emptyDir) set(option string) (err error) {
 	case "mode":
 		mode, err := strconv.ParseUint(value, 8, 12)
 		if err != nil {
-			return fmt.Errorf("mode=%s: give an octal number, as 1777", value)
+			return fmt.Errorf("mode=%s: must be an octal number, such as 1777", value)
 		}
 		d.Mode = new(int32(mode))
 		return nil

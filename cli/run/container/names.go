@@ -17,10 +17,10 @@ type nameFlags struct {
 
 func (f *nameFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.hostname, "hostname", "", "image: host name (default: the pod's name)")
-	flags.StringArrayVar(&f.hosts, "add-host", nil, "image: NAME[;NAME…]:IP, a line of /etc/hosts")
-	flags.StringSliceVar(&f.servers, "dns", nil, "image: IP of a name server, in place of this machine's")
-	flags.StringSliceVar(&f.search, "dns-search", nil, "image: domain in which names are searched")
-	flags.StringSliceVar(&f.options, "dns-option", nil, "image: option of resolv.conf, as ndots:2")
+	flags.StringArrayVar(&f.hosts, "add-host", nil, "image: line of /etc/hosts, NAME[;NAME…]:IP")
+	flags.StringSliceVar(&f.servers, "dns", nil, "image: IP of a name server, instead of the host's")
+	flags.StringSliceVar(&f.search, "dns-search", nil, "image: search domain of the resolver")
+	flags.StringSliceVar(&f.options, "dns-option", nil, "image: option of resolv.conf, such as ndots:2")
 }
 
 // hostname is one as the API has it.
@@ -30,7 +30,7 @@ func (f *nameFlags) apply(p *podDocument) error {
 	switch {
 	case f.hostname == "":
 	case len(f.hostname) > 63 || !hostname.MatchString(f.hostname):
-		return fmt.Errorf("--hostname %q: give at most 63 lower-case letters, digits, dashes and dots", f.hostname)
+		return fmt.Errorf("--hostname %q: must be at most 63 lower-case letters, digits, dashes and dots", f.hostname)
 	case strings.Contains(f.hostname, "."):
 		p.Spec.HostnameOverride = f.hostname
 	default:
@@ -40,7 +40,7 @@ func (f *nameFlags) apply(p *podDocument) error {
 		names, ip, _ := strings.Cut(text, ":")
 		address, err := netip.ParseAddr(strings.Trim(ip, "[]"))
 		if err != nil || names == "" {
-			return fmt.Errorf("--add-host %q: give NAME:IP; an address of the host has no other name, for pods do not reach it", text)
+			return fmt.Errorf("--add-host %q: must be NAME:IP; there is no name for the host, because pods cannot reach it", text)
 		}
 		p.Spec.HostAliases = append(p.Spec.HostAliases, hostAlias{address.String(), strings.Split(names, ";")})
 	}
@@ -57,7 +57,7 @@ func (f *nameFlags) dns(p *podDocument) error {
 	}
 	for _, server := range f.servers {
 		if _, err := netip.ParseAddr(server); err != nil {
-			return fmt.Errorf("--dns %q: give the IP of a name server", server)
+			return fmt.Errorf("--dns %q: must be the IP of a name server", server)
 		}
 	}
 	for _, text := range f.options {

@@ -87,9 +87,9 @@ func TestImageNames(t *testing.T) {
 
 func TestBadImageFlags(t *testing.T) {
 	for _, tc := range []struct{ flag, value, want string }{
-		{"--user", "1:", "give NAME or UID"},
-		{"--user", ":audio", "give NAME or UID"},
-		{"--user", "a:b:c", "give NAME or UID"},
+		{"--user", "1:", "must be NAME or UID"},
+		{"--user", ":audio", "must be NAME or UID"},
+		{"--user", "a:b:c", "must be NAME or UID"},
 		{"--user", "4294967295", "not a number from 0"},
 		{"--user", "bob:4294967295", "not a number from 0"},
 		{"--ulimit", "host", "NAME=SOFT"},
@@ -99,14 +99,14 @@ func TestBadImageFlags(t *testing.T) {
 		{"--cpus", "0", "a number of processors"},
 		{"--cpus", "nan", "a number of processors"},
 		{"--cpus", "1e9", "a number of processors"},
-		{"--entrypoint", "[sh", "give a program"},
-		{"--entrypoint", "[]", "give a program"},
+		{"--entrypoint", "[sh", "must be a program"},
+		{"--entrypoint", "[]", "must be a program"},
 		{"--env", "=x", "NAME=VALUE"},
 		{"--pull", "newer", "missing or always or never"},
 		{"--env-file", "/not/there", "no such file"},
 		{"--group-add", "audio", "the number of a group"},
-		{"--memory", "512", `"512" is a number of bytes, and a container needs 6m: write 512m`},
-		{"--memory", "5m", "too little: a container needs 6m"},
+		{"--memory", "512", `"512" is a number of bytes, but a container needs at least 6m: write 512m`},
+		{"--memory", "5m", "too little: a container needs at least 6m"},
 		{"--memory", "1024Ki", "too little"},
 		{"--security-opt", "seccomp=../up.json", "must lie in /data/seccomp"},
 		{"--security-opt", "seccomp=", "must lie in /data/seccomp"},
@@ -118,19 +118,19 @@ func TestBadImageFlags(t *testing.T) {
 		{"--label", "=x", "KEY=VALUE"},
 		{"--label-file", "/not/there", "no such file"},
 		{"--annotation", "=x", "KEY=VALUE"},
-		{"--stop-timeout", "-1", "0 seconds or more"},
-		{"--stop-signal", "NOSUCH", "a signal's name"},
-		{"--stop-signal", "32", "keeps that signal"},
-		{"--restart", "on-failure:3", "does not count"},
+		{"--stop-timeout", "-1", "0 or more seconds"},
+		{"--stop-signal", "NOSUCH", "the name of a signal"},
+		{"--stop-signal", "32", "reserves this signal"},
+		{"--restart", "on-failure:3", "cannot limit restarts"},
 		{"--restart", "sometimes", "use no, on-failure or always"},
 		{"--hostname", "Web_1", "lower-case letters"},
 		{"--add-host", "db", "NAME:IP"},
 		{"--add-host", "db:host-gateway", "NAME:IP"},
 		{"--dns", "dns.example.org", "IP of a name server"},
-		{"--tmpfs", "/x:tmpcopyup", "begins empty"},
+		{"--tmpfs", "/x:tmpcopyup", "starts empty"},
 		{"--tmpfs", "/x:mode=999", "octal"},
 		{"--tmpfs", "/x:uid=5", "use size="},
-		{"--tmpfs", "x", "no absolute path"},
+		{"--tmpfs", "x", "not an absolute path"},
 	} {
 		if _, err := described(t, tc.flag, tc.value, "busybox"); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s %s: %v", tc.flag, tc.value, err)
@@ -182,16 +182,16 @@ func TestVolumes(t *testing.T) {
 // TestVolumesRefused: what is no volume is said when it is typed.
 func TestVolumesRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"":              "no absolute path",
+		"":              "not an absolute path",
 		"a:/b":          "",
-		"a/b:/b":        "neither a volume's name nor a path",
-		"_a:/b":         "neither a volume's name nor a path",
+		"a/b:/b":        "neither the name of a volume nor a path",
+		"_a:/b":         "neither the name of a volume nor a path",
 		"a:/b:cache=no": "auto, none or always",
-		":/b":           "no path of this machine",
-		"/:b":           "no absolute path",
+		":/b":           "the path on the host is missing",
+		"/:b":           "not an absolute path",
 		"/:/b:exec":     `option "exec"`,
-		"/:/b:ro:x":     "more than",
-		`/:\:b`:         "no absolute path",
+		"/:/b:ro:x":     "must be HOST:POD:OPTIONS",
+		`/:\:b`:         "not an absolute path",
 		"/:/b:noexec":   "",
 		"/not/there:/b": "no such file",
 		"/:/b ":         "",
@@ -206,14 +206,14 @@ func TestVolumesRefused(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"type=bind,src=/":                      "no target",
+		"type=bind,src=/":                      "the target is missing",
 		"type=nfs,src=/,dst=/x":                `type "nfs"`,
-		"src=a/b,dst=/x":                       "no name for a volume",
-		"type=tmpfs,dst=/x,cache=none":         "cache is for",
-		"type=bind,src=/,dst=/x,volume-nocopy": "volumes with names",
-		"type=bind,src=/,dst=/x,foo=bar":       `"foo" is not known`,
+		"src=a/b,dst=/x":                       "not the name of a volume",
+		"type=tmpfs,dst=/x,cache=none":         "cache is only for",
+		"type=bind,src=/,dst=/x,volume-nocopy": "only for named volumes",
+		"type=bind,src=/,dst=/x,foo=bar":       `unknown field "foo"`,
 		`type=bind,"src=/,dst=/x`:              "in quotes",
-		"type=bind,src=/,dst=/x,noexec=1":      `"noexec" is not known`,
+		"type=bind,src=/,dst=/x,noexec=1":      `unknown field "noexec"`,
 	} {
 		var f volumeFlags
 		flags := pflag.NewFlagSet("run", pflag.ContinueOnError)

@@ -21,15 +21,15 @@ type processFlags struct {
 }
 
 func (f *processFlags) add(flags *pflag.FlagSet) {
-	flags.StringArrayVarP(&f.env, "env", "e", nil, "image: NAME=VALUE in the environment; NAME alone takes this command's")
-	flags.StringArrayVar(&f.envFiles, "env-file", nil, "image: file with lines as --env has them; --env counts more")
-	flags.StringVarP(&f.user, "user", "u", "", "image: user to run as: a name that the image knows or a UID, :GROUP after it")
-	flags.StringSliceVar(&f.groups, "group-add", nil, "image: GID that the user has as well")
+	flags.StringArrayVarP(&f.env, "env", "e", nil, "image: environment variable, NAME=VALUE; NAME alone takes this command's value")
+	flags.StringArrayVar(&f.envFiles, "env-file", nil, "image: file with a variable on each line; --env overrides it")
+	flags.StringVarP(&f.user, "user", "u", "", "image: user to run as: NAME or UID, optionally with :GROUP or :GID")
+	flags.StringSliceVar(&f.groups, "group-add", nil, "image: additional GID of the user")
 	flags.StringVarP(&f.workdir, "workdir", "w", "", "image: working directory")
-	flags.StringVar(&f.entrypoint, "entrypoint", "", `image: program in place of the image's own; '["sh","-c"]' for one with arguments`)
-	flags.StringVar(&f.pull, "pull", "missing", "image: when to pull it: missing, always or never")
+	flags.StringVar(&f.entrypoint, "entrypoint", "", `image: program to run instead of the image's own; '["sh","-c"]' for one with arguments`)
+	flags.StringVar(&f.pull, "pull", "missing", "image: when to pull the image: missing, always or never")
 	flags.BoolVar(&f.init, "init", false,
-		"image: process 1 is one that reaps, so that signals end the command as they end a program elsewhere")
+		"image: run an init as process 1, which reaps processes; signals then end the command as outside a container")
 }
 
 func (f *processFlags) apply(p *podDocument) error {
@@ -46,7 +46,7 @@ func (f *processFlags) apply(p *podDocument) error {
 	for _, text := range f.groups {
 		gid, err := strconv.ParseUint(text, 10, 31)
 		if err != nil {
-			return fmt.Errorf("--group-add %q: give the number of a group", text)
+			return fmt.Errorf("--group-add %q: must be the number of a group", text)
 		}
 		p.security().SupplementalGroups = append(p.security().SupplementalGroups, int64(gid))
 	}
@@ -61,7 +61,7 @@ func (f *processFlags) setEntrypoint(c *container) error {
 	if strings.HasPrefix(f.entrypoint, "[") {
 		command = nil
 		if err := json.Unmarshal([]byte(f.entrypoint), &command); err != nil || len(command) == 0 {
-			return fmt.Errorf(`--entrypoint %q: give a program, or a list as ["sh","-c"]`, f.entrypoint)
+			return fmt.Errorf(`--entrypoint %q: must be a program, or a list such as ["sh","-c"]`, f.entrypoint)
 		}
 	}
 	c.Command = verbatim(command)
@@ -107,7 +107,7 @@ func (f *processFlags) setUser(p *podDocument) error {
 	}
 	user, group, both := strings.Cut(f.user, ":")
 	if user == "" || both && group == "" || strings.ContainsAny(group, ": ") {
-		return fmt.Errorf("--user %q: give NAME or UID, with :GROUP or :GID after it", f.user)
+		return fmt.Errorf("--user %q: must be NAME or UID, optionally with :GROUP or :GID", f.user)
 	}
 	c := p.only()
 	uid, isUID, err := decimal(user)

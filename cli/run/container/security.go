@@ -18,14 +18,14 @@ type securityFlags struct {
 }
 
 func (f *securityFlags) add(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&f.capAdd, "cap-add", nil, "image: capability beside those that every container has, or all")
-	flags.StringSliceVar(&f.capDrop, "cap-drop", nil, "image: capability that the container lacks, or all")
-	flags.BoolVar(&f.privileged, "privileged", false, "image: every capability and device of the pod's own VM; of the host it gives nothing")
-	flags.BoolVar(&f.readOnly, "read-only", false, "image: the container cannot write to its root, but to /run, /tmp and /var/tmp in memory")
-	flags.BoolVar(&f.readOnlyTmpfs, "read-only-tmpfs", true, "image: with --read-only: false leaves /run, /tmp and /var/tmp as they are")
+	flags.StringSliceVar(&f.capAdd, "cap-add", nil, "image: capability to add to the default ones, or all")
+	flags.StringSliceVar(&f.capDrop, "cap-drop", nil, "image: capability to drop, or all")
+	flags.BoolVar(&f.privileged, "privileged", false, "image: give all capabilities and devices of the pod's VM, and none of the host")
+	flags.BoolVar(&f.readOnly, "read-only", false, "image: make the root read-only, with /run, /tmp and /var/tmp writable in memory")
+	flags.BoolVar(&f.readOnlyTmpfs, "read-only-tmpfs", true, "image: with --read-only: make /run, /tmp and /var/tmp writable in memory")
 	flags.StringArrayVar(&f.options, "security-opt", nil,
-		"image: no-new-privileges, seccomp=unconfined, seccomp=PROFILE of the engine's directory, unmask=ALL")
-	flags.StringArrayVar(&f.sysctls, "sysctl", nil, "image: NAME=VALUE in the pod's kernel")
+		"image: no-new-privileges, seccomp=unconfined, seccomp=PROFILE in the engine's directory, unmask=ALL")
+	flags.StringArrayVar(&f.sysctls, "sysctl", nil, "image: parameter of the pod's kernel, NAME=VALUE")
 }
 
 func (f *securityFlags) apply(p *podDocument) error {

@@ -34,15 +34,15 @@ type volumeFlags struct{ all []mounted }
 
 func (f *volumeFlags) add(flags *pflag.FlagSet) {
 	flags.VarP(volumeFlag{f, parseVolume, "[HOST|NAME:]POD[:OPTIONS]"}, "volume", "v",
-		`image: directory or file of this machine, or a volume, at POD; options: ro, rw, nocopy, cache=auto|none|always; `+
-			`without HOST or NAME an empty directory; \: is a colon in a path`)
+		`image: mount a directory or file of the host, or a volume, at POD; options: ro, rw, nocopy, cache=auto|none|always; `+
+			`without HOST or NAME, mount an empty directory; write \: for a colon in a path`)
 	flags.Var(volumeFlag{f, parseMount, "type=bind|volume|tmpfs,…"}, "mount",
-		"image: the same in words: type=bind,source=HOST,target=POD[,readonly]; type=volume,source=NAME,target=POD[,volume-nocopy]; "+
-			`type=tmpfs,target=POD[,tmpfs-size=BYTES]; a field with a comma stands in "quotes"`)
+		"image: same as -v in long form: type=bind,source=HOST,target=POD[,readonly]; type=volume,source=NAME,target=POD[,volume-nocopy]; "+
+			`type=tmpfs,target=POD[,tmpfs-size=BYTES]; put a field with a comma in "quotes"`)
 	flags.Var(volumeFlag{f, parseTmpfs, "POD[:OPTIONS]"}, "tmpfs",
-		"image: empty directory in memory; options: size=BYTES, mode=OCTAL, ro, noexec, nosuid, nodev")
-	flags.Var(volumeFlag{f, parseShm, "BYTES"}, "shm-size", "image: size of /dev/shm, as 256m")
-	flags.Var(volumeFlag{f, parseDevice, "HOST[:POD[:rwm]]"}, "device", "image: block device of this machine, at POD or where it is here")
+		"image: mount an empty directory in memory; options: size=BYTES, mode=OCTAL, ro, noexec, nosuid, nodev")
+	flags.Var(volumeFlag{f, parseShm, "BYTES"}, "shm-size", "image: size of /dev/shm, such as 256m")
+	flags.Var(volumeFlag{f, parseDevice, "HOST[:POD[:rwm]]"}, "device", "image: block device of the host, at POD or at the same path")
 }
 
 // volumeFlag is one of them as package pflag sees it.
@@ -62,10 +62,10 @@ func (v volumeFlag) Type() string { return v.kind }
 func (v volumeFlag) Set(text string) error {
 	m, err := v.parse(text)
 	if err == nil && !path.IsAbs(m.at) {
-		err = fmt.Errorf("%q is no absolute path in the pod", m.at)
+		err = fmt.Errorf("%q is not an absolute path in the pod", m.at)
 	}
 	if err == nil && slices.ContainsFunc(v.to.all, func(other mounted) bool { return path.Clean(other.at) == path.Clean(m.at) }) {
-		err = fmt.Errorf("%s: a second one there", m.at)
+		err = fmt.Errorf("%s: another one is already there", m.at)
 	}
 	if err == nil {
 		v.to.all = append(v.to.all, m)
@@ -81,7 +81,7 @@ func parseVolume(text string) (m mounted, err error) {
 		m.at, m.from.EmptyDir = parts[0], &emptyDir{}
 		return m, nil
 	case len(parts) > 3:
-		return m, errors.New(`more than HOST:POD:OPTIONS; write \: for a colon in a path`)
+		return m, errors.New(`must be HOST:POD:OPTIONS; write \: for a colon in a path`)
 	}
 	m.at = parts[1]
 	if volumeName.MatchString(parts[0]) {
@@ -104,7 +104,7 @@ func parseVolume(text string) (m mounted, err error) {
 		case option == "copy" && m.from.Claim != nil:
 		case m.setOption(option), slices.Contains(unchanging, option):
 		default:
-			return m, fmt.Errorf("option %q", option)
+			return m, fmt.Errorf("unknown option %q", option)
 		}
 	}
 	return m, nil
@@ -143,7 +143,7 @@ func (m *mounted) setOption(option string) bool {
 
 func (m *mounted) setCache(value string) error {
 	if !slices.Contains([]string{"auto", "none", "always"}, value) {
-		return fmt.Errorf("cache=%s: it is auto, none or always", value)
+		return fmt.Errorf("cache=%s: must be auto, none or always", value)
 	}
 	m.cache = value
 	return nil
@@ -153,10 +153,10 @@ func (m *mounted) setCache(value string) error {
 // typing error made is no help.
 func hostPathOf(typed string) (*hostPath, error) {
 	if typed == "" {
-		return nil, errors.New("no path of this machine")
+		return nil, errors.New("the path on the host is missing")
 	}
 	if !strings.HasPrefix(typed, "/") && !strings.HasPrefix(typed, ".") {
-		return nil, fmt.Errorf("%q is neither a volume's name nor a path, which begins with / or with a dot", typed)
+		return nil, fmt.Errorf("%q is neither the name of a volume nor a path: a path begins with / or a dot", typed)
 	}
 	at, err := filepath.Abs(typed)
 	if err == nil {
