@@ -245,7 +245,7 @@ func testBadExec(t *testing.T, u *user) {
 		{[]string{"exec", "nosuch", "true"}, 125, "bulkhead ps lists the pods"},
 		{[]string{"exec", "ba", "true"}, 125, "ambiguous: it may be default/bad or default/badly"},
 		{[]string{"exec", "badl", "true"}, 0, ""},
-		{[]string{"rm", "bad"}, 1, "pod default/bad runs: stop it first, or give --force"},
+		{[]string{"rm", "bad"}, 1, "pod default/bad runs: stop it first, or use --force"},
 		{[]string{"start", "bad"}, 1, "is already running"},
 		{[]string{"logs", "-c", "nosuch", "bad"}, 1, "it has [c]"},
 		{[]string{"ps", "-o", "xml"}, 1, "wide, name or jsonpath=TEMPLATE"},

@@ -116,8 +116,8 @@ func (u *user) detached(t *testing.T) {
 	if out := u.must("", "stats", "--no-stream", "web"); !strings.Contains(out, "web  -") {
 		t.Errorf("stats of a paused pod: %s", out)
 	}
-	u.refused(t, []string{"cp", "web:/etc", u.dir + "/paused"}, "is paused: bulkhead resume web lets it go on")
-	u.refused(t, []string{"exec", "web", "--", "true"}, "is paused: bulkhead resume web lets it go on")
+	u.refused(t, []string{"cp", "web:/etc", u.dir + "/paused"}, "is paused: resume it with bulkhead resume web")
+	u.refused(t, []string{"exec", "web", "--", "true"}, "is paused: resume it with bulkhead resume web")
 	u.must("", "resume", "web")
 	if _, stderr, code := u.run("", "rm", "web"); code == 0 || !strings.Contains(stderr, "--force") {
 		t.Errorf("rm of a running pod: exit code %d, %q", code, stderr)

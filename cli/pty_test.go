@@ -58,7 +58,7 @@ func testShell(t *testing.T, u *user) {
 	before := p.Modes()
 	// The first pod of all has its template built, which takes a while and is told.
 	run := p.start(u, "run", "-d", write(t, manifest(busybox, "[sleep, '1000']", "")))
-	p.Expect(`booting a machine to clone pods from, [a-z, ]+ …\x1b\[K\r\n`)
+	p.Expect(`booting a VM to clone pods from, [a-z, ]+ …\x1b\[K\r\n`)
 	p.Expect(`\x1b\[1A\x1b\[J`)
 	p.Expect(`bad\r\n`)
 	p.End(run, 0, before)

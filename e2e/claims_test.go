@@ -57,7 +57,7 @@ func TestSharedClaim(t *testing.T) {
 		t.Errorf("without the claim: %v", c)
 	}
 	c = w.run(t, document, "run", "-d", "-")
-	if c.ProcessState.ExitCode() != 0 || !strings.Contains(c.err.String(), "volume prod_media is made") {
+	if c.ProcessState.ExitCode() != 0 || !strings.Contains(c.err.String(), "volume prod_media was created") {
 		t.Fatalf("with the claim: %v", c)
 	}
 	w.soon(t, `(?s)two\n.*refused`, "logs", "prod/reader")

@@ -225,7 +225,7 @@ func TestLogAcrossEngines(t *testing.T) {
 	end("the engine went away")
 	end = w.follow(t, name)
 	w.shutdown(t)
-	end("the engine ends")
+	end("the engine is stopping")
 	if log := w.engineLog(); strings.Contains(log, "cut off") {
 		t.Errorf("the engine has waited for the end of what it follows:\n%s", log)
 	}

@@ -164,7 +164,7 @@ func jsonpathIs(text string) (func(*entry) (bool, error), error) {
 	return func(e *entry) (bool, error) {
 		raw, err := json.Marshal(e.shown())
 		if err != nil {
-			return false, fmt.Errorf("look at pod %s: %w", e.Key(), err)
+			return false, fmt.Errorf("encode pod %s: %w", e.Key(), err)
 		}
 		got, err := jsonpath.Fill(template, raw)
 		return err == nil && got != "" && (!compared || got == want), err

@@ -52,7 +52,7 @@ func (s *server) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 	case have.Damage != "":
 		return "", fmt.Errorf("volume %s: %w: it is damaged: %s", have.Name, named.ErrInvalid, have.Damage)
 	case have.Kind != want.Kind:
-		return "", errclass.With(api.ErrConflict, fmt.Errorf("volume %s is there as %s, and the claim asks for %s",
+		return "", errclass.With(api.ErrConflict, fmt.Errorf("volume %s exists as %s, but the claim asks for %s",
 			have.Name, kindText(have.Kind), kindText(want.Kind)))
 	case have.Bytes < want.Bytes:
 		_, err := s.grow(ctx, want.Name, want.Bytes)
@@ -73,7 +73,7 @@ func kindText(k named.Kind) string {
 	case named.Shared:
 		return "a shared directory"
 	case named.Block:
-		return "a bare disk"
+		return "a disk without a file system"
 	}
 	return "a disk for one pod at a time"
 }
@@ -116,7 +116,7 @@ func (s *server) checkClaims(pods []newPod, req api.RunRequest, claims []*corev1
 			}
 			if _, err := s.volumes.Get(name); errors.Is(err, named.ErrNotFound) || errors.Is(err, named.ErrName) {
 				return errclass.With(api.ErrNotFound, fmt.Errorf("pod %s/%s: persistentvolumeclaim %q not found: "+
-					"add it to the file, or make its volume (bulkhead volume create %s)", p.Pod.Namespace, p.Pod.Name, claim.ClaimName, name))
+					"add it to the file, or create its volume (bulkhead volume create %s)", p.Pod.Namespace, p.Pod.Name, claim.ClaimName, name))
 			} else if err != nil {
 				return err
 			}
@@ -149,6 +149,6 @@ func checkClaimName(name string, given []string) error {
 	if !strings.Contains(name, "_") || slices.Contains(given, name) {
 		return nil
 	}
-	return errclass.With(api.ErrInvalid, fmt.Errorf("persistentvolumeclaim %q: no claim has an underscore in its name, which stands "+
-		"for another namespace's; a volume of yours that is called so is for bulkhead run -v", name))
+	return errclass.With(api.ErrInvalid, fmt.Errorf("persistentvolumeclaim %q: a claim's name must not have an underscore, which marks "+
+		"volumes of other namespaces; to use a volume with such a name, use bulkhead run -v", name))
 }

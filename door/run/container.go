@@ -58,7 +58,7 @@ func findContainer(p *corev1.Pod, ref string) (string, error) {
 	case 0:
 		return "", fmt.Errorf("container %q of pod %s/%s: %w: it has %v", ref, p.Namespace, p.Name, api.ErrNotFound, names)
 	}
-	return "", fmt.Errorf("container %q of pod %s/%s: %w: it may be %s",
+	return "", fmt.Errorf("container %q of pod %s/%s: %w: it matches %s",
 		ref, p.Namespace, p.Name, api.ErrAmbiguous, strings.Join(found, " or "))
 }
 
@@ -73,7 +73,7 @@ func (e *entry) container(ref string) (name, id string, err error) {
 	}
 	id, ok := e.Container(name)
 	if !ok {
-		err := fmt.Errorf("container %s of pod %s has not been started (bulkhead events %s tells why)", name, e.Key(), e.Name())
+		err := fmt.Errorf("container %s of pod %s has not been started (bulkhead events %s shows why)", name, e.Key(), e.Name())
 		return "", "", errclass.With(api.ErrConflict, err)
 	}
 	return name, id, nil
@@ -82,7 +82,7 @@ func (e *entry) container(ref string) (name, id string, err error) {
 // orPaused is why a paused pod does nothing, in place of how that was noticed.
 func (e *entry) orPaused(err error) error {
 	if _, paused := e.s.engine.Pauses(e.Sandbox()); paused {
-		return errclass.With(api.ErrConflict, fmt.Errorf("pod %s is paused: bulkhead resume %s lets it go on", e.Key(), e.Name()))
+		return errclass.With(api.ErrConflict, fmt.Errorf("pod %s is paused: resume it with bulkhead resume %s", e.Key(), e.Name()))
 	}
 	return err
 }

@@ -71,7 +71,7 @@ func (e *entry) Configure(o *pod.Options) error {
 	vms := e.s.engine
 	node, err := os.Hostname()
 	if err != nil {
-		return fmt.Errorf("ask for the machine's name: %w", err)
+		return fmt.Errorf("read the host's name: %w", err)
 	}
 	o.Runtime = e.s.cri
 	o.Images = puller{e.s.cri, e.images, e.log}
@@ -184,7 +184,7 @@ func (s *server) imagesFor(r *http.Request) (*image.Store, error) {
 	case instance == "":
 		return images, nil
 	case !slices.Contains(api.ImageUsers, instance):
-		return nil, fmt.Errorf("%w: no images are for %.80q, which is none of %s", api.ErrInvalid, instance, strings.Join(api.ImageUsers, ", "))
+		return nil, fmt.Errorf("%w: the user of images %.80q must be one of %s", api.ErrInvalid, instance, strings.Join(api.ImageUsers, ", "))
 	default:
 		return images.For(instance)
 	}

@@ -116,7 +116,7 @@ func streamed(call func(*http.Request, send) error) http.HandlerFunc {
 }
 
 // errEnding ends streams at the engine's end.
-var errEnding = errors.New("the engine ends: ask again, which starts another one")
+var errEnding = errors.New("the engine is stopping: run the command again, which starts a new one")
 
 // followed ends a stream that only reads when the engine begins to end, which would wait for it in vain.
 func (s *server) followed(call func(*http.Request, send) error) func(*http.Request, send) error {

@@ -59,13 +59,13 @@ func (e *entry) begun(name string) error {
 	status := e.Status()
 	if state.Queued(status) {
 		return errclass.With(api.ErrConflict, fmt.Errorf("container %s of pod %s has not been started: the pod waits for its turn, "+
-			"or ended before it came (bulkhead describe %s tells more)", name, e.Key(), e.Name()))
+			"or ended while it waited (bulkhead describe %s shows more)", name, e.Key(), e.Name()))
 	}
 	c := manager.ContainerStatus(status, name)
 	if c.State.Waiting == nil || c.RestartCount > 0 || c.LastTerminationState.Terminated != nil {
 		return nil
 	}
-	return errclass.With(api.ErrConflict, fmt.Errorf("container %s of pod %s has not been started: %s (bulkhead events %s tells more)",
+	return errclass.With(api.ErrConflict, fmt.Errorf("container %s of pod %s has not been started: %s (bulkhead events %s shows more)",
 		name, e.Key(), c.State.Waiting.Reason, e.Name()))
 }
 

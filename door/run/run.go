@@ -132,7 +132,7 @@ func (s *server) addAll(
 		return nil, err
 	}
 	for _, name := range made {
-		if err := out(api.Message{Notice: "volume " + name + " is made"}); err != nil {
+		if err := out(api.Message{Notice: "volume " + name + " was created"}); err != nil {
 			return nil, err
 		}
 	}
@@ -178,7 +178,7 @@ func records(req api.RunRequest, found *podapi.Documents) ([]newPod, error) {
 	}
 	if req.HostLoopback {
 		if req.Network != "" && req.Network != string(engine.NetworkUser) {
-			return nil, errclass.With(api.ErrInvalid, fmt.Errorf("--allow-host-loopback is for the network user, not %s", req.Network))
+			return nil, errclass.With(api.ErrInvalid, fmt.Errorf("--allow-host-loopback needs --network user, not %s", req.Network))
 		}
 		req.Network = string(engine.NetworkHostLoopback)
 	}
@@ -198,7 +198,7 @@ func records(req api.RunRequest, found *podapi.Documents) ([]newPod, error) {
 		return nil, errclass.With(api.ErrInvalid, errors.New("no pod to run: ConfigMaps and Secrets are for the pods of the same command"))
 	}
 	if len(req.Ports) > 0 && len(list) != 1 {
-		return nil, errclass.With(api.ErrInvalid, fmt.Errorf("-p publishes ports of one pod, and there are %d", len(list)))
+		return nil, errclass.With(api.ErrInvalid, fmt.Errorf("-p publishes ports of one pod, but there are %d pods", len(list)))
 	}
 	ports, err := engine.ParsePorts(req.Ports)
 	if err != nil {
@@ -272,7 +272,7 @@ func (s *server) tellStarted(ctx context.Context, e *entry, out send) error {
 			m.Phases = append(m.Phases, api.Phase{Name: p.Name, Microseconds: p.Took.Microseconds()})
 		}
 		if f.NetNote != "" {
-			if err := out(api.Message{Notice: "network: " + f.NetNote + " (bulkhead check tells the remedy)"}); err != nil {
+			if err := out(api.Message{Notice: "network: " + f.NetNote + " (bulkhead check shows the remedy)"}); err != nil {
 				return err
 			}
 		}

@@ -151,7 +151,7 @@ func (s *server) building(uid string) {
 		return // nobody follows a pod that was taken over
 	}
 	if p, err := s.pods.Get(types.UID(uid)); err == nil {
-		entryOf(p).log.put(api.Message{Step: "booting a machine to clone pods from, once for this kernel, size and network"})
+		entryOf(p).log.put(api.Message{Step: "booting a VM to clone pods from, once for this kernel, size and network"})
 	}
 }
 

@@ -58,7 +58,7 @@ func (s *server) podStats(ctx context.Context, e *entry) api.PodStats {
 	defer cancel()
 	u, err := s.engine.Usage(ctx, id)
 	if err != nil {
-		s.log.Debug("a pod does not tell what it uses", "pod", e.Key(), "error", err)
+		s.log.Debug("cannot read what a pod uses", "pod", e.Key(), "error", err)
 	}
 	if _, paused := s.engine.Pauses(id); paused {
 		st.Status = "Paused"

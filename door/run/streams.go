@@ -190,7 +190,7 @@ func (s *server) copyFiles(r *http.Request) (any, error) {
 		return nil, errclass.With(api.ErrInvalid, errors.New("name a path in the container"))
 	}
 	if e.HasEnded() {
-		err := fmt.Errorf("pod %s has ended, and its files with it: bulkhead start %s runs it anew", e.Key(), e.Name())
+		err := fmt.Errorf("pod %s has ended and its files are gone: start it again with bulkhead start %s", e.Key(), e.Name())
 		return nil, errclass.With(api.ErrConflict, err)
 	}
 	_, id, err := e.container(req.Container)

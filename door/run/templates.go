@@ -38,7 +38,7 @@ func (s *server) buildTemplate(r *http.Request) (any, error) {
 	switch req.VCPUs {
 	case 1, 2, 4, 8, 16, 32, 64:
 	default:
-		return nil, errclass.With(api.ErrInvalid, fmt.Errorf("%d virtual CPUs: machines have 1, 2, 4, 8, 16, 32 or 64", req.VCPUs))
+		return nil, errclass.With(api.ErrInvalid, fmt.Errorf("%d virtual CPUs: must be 1, 2, 4, 8, 16, 32 or 64", req.VCPUs))
 	}
 	key, err := s.engine.EnsureTemplate(r.Context(), engine.TemplateRequest{VCPUs: req.VCPUs, Accel: req.Accel, Network: req.Network})
 	if err != nil {
@@ -74,5 +74,5 @@ func (s *server) findTemplate(ctx context.Context, prefix string) (engine.Templa
 	case 1:
 		return found[0], nil
 	}
-	return engine.Template{}, fmt.Errorf("template %q: %w: %d begin so", prefix, api.ErrAmbiguous, len(found))
+	return engine.Template{}, fmt.Errorf("template %q: %w: %d keys begin with it", prefix, api.ErrAmbiguous, len(found))
 }

@@ -120,7 +120,7 @@ func (s *server) remove(r *http.Request) (any, error) {
 	defer cancel()
 	err = e.Remove(ctx, r.URL.Query().Get("force") == "true")
 	if errors.Is(err, manager.ErrRuns) {
-		err = fmt.Errorf("%w: stop it first, or give --force", err)
+		err = fmt.Errorf("%w: stop it first, or use --force", err)
 	}
 	return api.Result{Pod: e.Key()}, err
 }
@@ -161,7 +161,7 @@ func (e *entry) updateObjects(req api.UpdateRequest) error {
 	}
 	all := manifest.Objects(found)
 	if pods := found.Pods; len(pods) > 0 {
-		err := fmt.Errorf("pod %s: a pod that is there cannot be replaced: give ConfigMaps and Secrets alone", pods[0].Name)
+		err := fmt.Errorf("pod %s: an existing pod cannot be replaced: give only ConfigMaps and Secrets", pods[0].Name)
 		return errclass.With(api.ErrInvalid, err)
 	}
 	for _, object := range all.ConfigMaps {
@@ -209,7 +209,7 @@ func (s *server) kill(r *http.Request) (any, error) {
 		}
 	}
 	if len(ids) == 0 {
-		return nil, errclass.With(api.ErrConflict, fmt.Errorf("pod %s: no container of it runs", e.Key()))
+		return nil, errclass.With(api.ErrConflict, fmt.Errorf("pod %s: no container is running", e.Key()))
 	}
 	for _, id := range ids {
 		if err := s.engine.SignalContainer(r.Context(), id, req.Signal); err != nil {

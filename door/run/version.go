@@ -16,7 +16,7 @@ func (s *server) version(r *http.Request) (any, error) {
 	out, err := exec.CommandContext(r.Context(), "qemu-system-x86_64", "--version").Output()
 	qemu, _, _ := strings.Cut(string(out), "\n")
 	if err != nil {
-		qemu = "not there: " + err.Error()
+		qemu = "missing: " + err.Error()
 	}
 	return api.Version{
 		Bulkhead: version.Version, Go: runtime.Version(), QEMU: strings.TrimPrefix(qemu, "QEMU emulator version "),

@@ -93,7 +93,7 @@ func (s *server) createVolume(r *http.Request) (any, error) {
 func bytesOf(size string) (int64, error) {
 	q, err := resource.ParseQuantity(size)
 	if err != nil || q.Sign() <= 0 {
-		return 0, errclass.With(api.ErrInvalid, fmt.Errorf("size %.64q: give a number of bytes, as 10Gi", size))
+		return 0, errclass.With(api.ErrInvalid, fmt.Errorf("size %.64q: must be a number of bytes, such as 10Gi", size))
 	}
 	return q.Value(), nil
 }
@@ -164,7 +164,7 @@ func usedBy(name string, users []*entry) error {
 		pods = append(pods, e.Key())
 	}
 	slices.Sort(pods)
-	err := fmt.Errorf("volume %s is used by pod %s: remove it first, or give --force", name, strings.Join(pods, ", "))
+	err := fmt.Errorf("volume %s is used by pod %s: remove it first, or use --force", name, strings.Join(pods, ", "))
 	return errclass.With(api.ErrConflict, err)
 }
 

@@ -130,7 +130,7 @@ func (c *Client) forsaken(ctx context.Context, method string, err error) error {
 		return err
 	}
 	if failed := c.ensure(ctx); failed != nil {
-		return fmt.Errorf("%w, and what it left cannot be ended: %w", err, failed)
+		return fmt.Errorf("%w; what it left running cannot be ended: %w", err, failed)
 	}
 	return err
 }
@@ -140,7 +140,7 @@ func (c *Client) forsaken(ctx context.Context, method string, err error) error {
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, in any) (*http.Response, error) {
 	// What is empty, or dots, is no part of a path: another one would be asked for.
 	if p := path + "/"; strings.Contains(p, "//") || strings.Contains(p, "/./") || strings.Contains(p, "/../") {
-		return nil, fmt.Errorf("%w: an empty name, or one of dots alone, names nothing", api.ErrNotFound)
+		return nil, fmt.Errorf("%w: a name must not be empty or consist of dots", api.ErrNotFound)
 	}
 	if err := c.checkState(); err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func (c *Client) checkState() error {
 	if len(c.roots.State) <= dirs.MaxState {
 		return nil
 	}
-	return fmt.Errorf("the state directory %s has %d characters, and sockets below it leave room for %d: "+
+	return fmt.Errorf("the state directory %s has %d characters, but must have at most %d: "+
 		"set BULKHEAD_STATE to a shorter path", c.roots.State, len(c.roots.State), dirs.MaxState)
 }
 

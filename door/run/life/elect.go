@@ -52,7 +52,7 @@ func Elect(ctx context.Context, r dirs.Roots) (*flock.Lock, error) {
 		select {
 		case <-time.After(electionRetry):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("start the engine: another one neither serves nor ends: %w: %w", err, ctx.Err())
+			return nil, fmt.Errorf("start the engine: another one holds the lock and does not serve: %w: %w", err, ctx.Err())
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrNamed is of a volume that pods name which are being added.
-var ErrNamed = errors.New("is used by a pod that is being made")
+var ErrNamed = errors.New("is used by a pod that is being created")
 
 // Names are those of volumes that somebody is about to use or to remove. The zero value is none;
 // its methods may be called at once.

@@ -51,12 +51,12 @@ func Crashing(p *corev1.Pod, status corev1.PodStatus) *api.Ended {
 		}
 		out := &api.Ended{
 			Pod: p.Name, Phase: string(status.Phase), ExitCode: runtimev1.CommandCode(end.Reason, end.Message, end.ExitCode), Reason: crashLoop,
-			Message: fmt.Sprintf("container %s has ended %d times, with code %d at last (bulkhead logs -c %[1]s %[4]s)",
+			Message: fmt.Sprintf("container %s has ended %d times, with code %d the last time (bulkhead logs -c %[1]s %[4]s)",
 				c.Name, c.RestartCount+1, end.ExitCode, p.Name),
 		}
 		if out.ExitCode == 0 {
 			out.ExitCode = 1
-			out.Message += "; if that is its end, set restartPolicy to OnFailure or Never"
+			out.Message += "; if it is meant to end, set restartPolicy to OnFailure or Never"
 		}
 		return out
 	}
