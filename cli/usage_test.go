@@ -39,7 +39,10 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "--wait", "x.yaml"}, "--wait needs -d"},
 		{[]string{"run", "--wait-timeout", "1s", "x.yaml"}, "--wait-timeout needs --wait; --timeout stops the pods"},
 		{[]string{"run", "--cpu", "none", "busybox"}, `--cpus "none": must be a number of processors`},
-		{[]string{"update", "--cpu", "1", "--memory", "512", "web"}, `--memory "512" is a number of bytes, but a container needs at least 6m: write 512m`},
+		{
+			[]string{"update", "--cpu", "1", "--memory", "512", "web"},
+			`--memory "512" is a number of bytes, but a container needs at least 6m: write 512m`,
+		},
 		{[]string{"run", "--timeout", "soon", "x.yaml"}, "must be a number of seconds, or a duration such as 5m"},
 		{[]string{"run", "-it", "busybox", "sh"}, "-t needs a terminal on stdin"},
 		{[]string{"run"}, "run: FILE or IMAGE is missing (see bulkhead run --help)"},

@@ -108,7 +108,7 @@ func (u *user) waitsForFailures(t *testing.T) {
 		code                        int
 	}{
 		{"once", "no", "exit 7", "it has ended with code 7", 7},
-		{"again", "always", "exit 6", "with code 6 at last", 6},
+		{"again", "always", "exit 6", "with code 6 the last time", 6},
 		{"well", "no", "true", "", 0},
 		{"gone", "no", "exit 7", "it has ended with code 7", 7},
 		{"gone-well", "no", "true", "", 0},
