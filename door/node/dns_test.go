@@ -48,13 +48,13 @@ func TestResolver(t *testing.T) {
 			got := n.resolver(p)
 			if tc.clustered {
 				if !slices.Equal(got.Servers, tc.cluster) || got.Searches[0] != "own.svc.cluster.local" || got.Options[0] != "ndots:5" {
-					t.Errorf("it is %v", got)
+					t.Errorf("resolver configuration: %v", got)
 				}
 				return
 			}
 			want := engine.Resolver(string(tc.asks))
 			if !slices.Equal(got.Servers, want.Servers) || !slices.Equal(got.Searches, want.Searches) || !slices.Equal(got.Options, want.Options) {
-				t.Errorf("it is %v, want %v", got, want)
+				t.Errorf("resolver configuration: %v, want %v", got, want)
 			}
 		})
 	}

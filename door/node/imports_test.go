@@ -65,17 +65,17 @@ func TestImports(t *testing.T) {
 		name := strings.TrimPrefix(strings.TrimPrefix(words[0], module+"door/node"), "/")
 		may, known := below[name]
 		if !known {
-			t.Errorf("%s has no place among the packages of the door", words[0])
+			t.Errorf("%s is missing from the map of packages in this test", words[0])
 		}
 		for _, one := range words[1:] {
 			if other, is := strings.CutPrefix(one, module+"door/node/"); is && !slices.Contains(strings.Fields(may), other) {
-				t.Errorf("%q imports %s", name, other)
+				t.Errorf("%q must not import %s", name, other)
 			}
 			if strings.HasPrefix(one, module+"engine") && name != "local" && name != "" {
-				t.Errorf("%q imports %s, which is for local alone", name, one)
+				t.Errorf("%q imports %s, which only local may import", name, one)
 			}
 			if (strings.HasPrefix(one, "k8s.io/client-go") || strings.HasPrefix(one, "k8s.io/api/")) && name == "config" {
-				t.Errorf("config imports %s: the command would grow by it", one)
+				t.Errorf("config imports %s: the bulkhead command would become larger", one)
 			}
 		}
 	}

@@ -296,7 +296,7 @@ func (n *node) keep() (*object.Keeper, error) {
 		},
 		Events: n.events.Recorder,
 		Clash: func(other *corev1.Node) {
-			const message = "another machine is a node of this name as well: end one of them"
+			const message = "another host has registered a node of the same name: stop one of the two"
 			n.events.Recorder.Event(other, corev1.EventTypeWarning, "NodeNameClash", message)
 			o.Logger.Error(message, "node", o.Name, "other", other.Status.NodeInfo.SystemUUID)
 		},

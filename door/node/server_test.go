@@ -21,10 +21,10 @@ func TestServer(t *testing.T) {
 	t.Parallel()
 	s := server(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
 	if s.MaxHeaderBytes <= 0 || s.MaxHeaderBytes > 64<<10 {
-		t.Errorf("a header may have %d bytes", s.MaxHeaderBytes)
+		t.Errorf("limit of a request header: %d bytes", s.MaxHeaderBytes)
 	}
 	if s.ReadHeaderTimeout <= 0 || s.IdleTimeout <= 0 || s.ReadTimeout != 0 || s.WriteTimeout != 0 {
-		t.Errorf("header %s, idle %s, read %s, write %s", s.ReadHeaderTimeout, s.IdleTimeout, s.ReadTimeout, s.WriteTimeout)
+		t.Errorf("timeouts: header %s, idle %s, read %s, write %s", s.ReadHeaderTimeout, s.IdleTimeout, s.ReadTimeout, s.WriteTimeout)
 	}
 }
 

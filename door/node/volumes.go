@@ -50,7 +50,7 @@ func (n *node) closeClaims() {
 	n.claims.Close()
 	if n.csi != nil {
 		if err := n.csi.Close(); err != nil {
-			n.o.Logger.Error("the node ends", "error", err)
+			n.o.Logger.Error("closing the CSI drivers failed", "error", err)
 		}
 	}
 }
@@ -69,7 +69,7 @@ func (n *node) drivers(ctx context.Context) {
 	}
 	n.csi.Sweep(n.runner.Has)
 	if err := n.csi.Run(ctx); err != nil {
-		n.o.Logger.Error("the CSI drivers of the node end", "error", err)
+		n.o.Logger.Error("the node no longer serves CSI drivers", "error", err)
 	}
 }
 

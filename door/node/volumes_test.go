@@ -26,7 +26,7 @@ func TestWithoutDrivers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if used := withoutDrivers(at); (used == nil) != stands || used != nil && len(used()) > 0 {
-			t.Errorf("%s: what was told stands: %t", name, used == nil)
+			t.Errorf("%s: the volumes that an earlier process reported are kept: %t", name, used == nil)
 		}
 	}
 }
