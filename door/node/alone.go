@@ -21,11 +21,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// Socket is the name of the socket, in the directory of the node's state, on which a node without an API server
-// has its API. Who may open it may ask: its owner alone.
+// Socket is the name of the API's socket of a node without an API server, in the directory of the node's state. Only
+// its owner may connect.
 const Socket = "api.sock"
 
-// alone is a node without an API server, of static pods alone, until ctx ends.
+// alone runs a node without an API server, which has only static pods, until ctx ends.
 func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (err error) {
 	o := n.o
 	facts, err := o.Machine()
@@ -57,10 +57,10 @@ func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (er
 	return n.serveAlone(ctx, ready)
 }
 
-// socket listens on the socket of the node, whose instance this process holds.
+// socket listens on the node's socket. This process holds the lock of the instance, so it may remove an older socket.
 func (n *node) socket(ctx context.Context) (net.Listener, error) {
 	path := filepath.Join(n.o.Roots.Instance(local.Instance), Socket)
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // an earlier process's
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // left by an earlier process
 		return nil, fmt.Errorf("serve the node's API: %w", err)
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
@@ -73,7 +73,7 @@ func (n *node) socket(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// serveAlone has everything work until ctx ends, or something cannot go on.
+// serveAlone serves the API and runs the static pods until ctx ends or one of the two fails.
 func (n *node) serveAlone(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -96,7 +96,7 @@ func (n *node) serveAlone(ctx context.Context, ready func()) error {
 	return errors.Join(failed, unwatched, err)
 }
 
-// none are the objects of pods that refer to none.
+// none implements runner.Objects for a node without an API server: it has no objects.
 type none struct{}
 
 func (none) Of(*corev1.Pod) (volume.Objects, func()) { return none{}, func() {} }
@@ -112,5 +112,5 @@ func (none) Secret(_ context.Context, name string) (*corev1.Secret, error) {
 	return nil, volume.NotFound("secret", name)
 }
 
-// Changed implements volume.Objects: nothing ever changes.
+// Changed implements volume.Objects. It returns nil, because nothing can change.
 func (none) Changed() <-chan struct{} { return nil }

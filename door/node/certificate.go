@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/certs"
 )
 
-// serving is what the node's API is served by. The authorities of its clients are those of the API server's
-// configuration if no file is named.
+// serving returns the certificate of the node's API. Without a client CA file, it accepts clients of the authorities in
+// the API server's configuration.
 func (n *node) serving() (*certs.Serving, error) {
 	o := certs.ServingOptions{
 		Node: n.o.Name, IP: n.o.IP, Cert: n.o.Cert, Key: n.o.Key, Rotate: n.o.RotateServing, Client: n.client, Dir: n.o.CertDir,
@@ -25,7 +25,7 @@ func (n *node) serving() (*certs.Serving, error) {
 	return certs.NewServing(o)
 }
 
-// clientset makes the client of the API server, which has the newest certificate if the node renews its own.
+// clientset returns a client of the API server. It uses the newest certificate if the node renews its own.
 func (n *node) clientset(config *rest.Config) (kubernetes.Interface, error) {
 	if n.o.Client == nil {
 		client, err := kubernetes.NewForConfig(config)

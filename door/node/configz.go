@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/stats"
 )
 
-// settings are how a node is set up, by the names of a kubelet's configuration, as far as it has them.
+// settings are the node's settings under the names of a kubelet's configuration, as far as the node has them.
 type settings struct {
 	Kind               string   `json:"kind"`
 	APIVersion         string   `json:"apiVersion"`
@@ -23,19 +23,19 @@ type settings struct {
 	MaxPods            int      `json:"maxPods"`
 }
 
-// more adds the paths of figures and of the node's settings to its API.
+// more registers the paths of statistics and settings at the node's API.
 func (n *node) more(mux *http.ServeMux) {
 	n.series.Register(mux)
 	figures := &stats.Node{Name: n.o.Name, Dir: n.o.Roots.Data, Source: n.runner.Usages, Statuses: n.runner.Statuses}
 	figures.Register(mux)
-	at, _ := netip.ParseAddrPort(n.o.Listen)                       // it was listened on
-	text, _ := json.Marshal(map[string]settings{"kubeletconfig": { // plain data
+	at, _ := netip.ParseAddrPort(n.o.Listen)                       // the node listens on it, so it parses
+	text, _ := json.Marshal(map[string]settings{"kubeletconfig": { // plain data, cannot fail
 		Kind: "KubeletConfiguration", APIVersion: "kubelet.config.k8s.io/v1beta1", Address: at.Addr().String(), Port: at.Port(),
 		StaticPodPath: n.o.Manifests, TLSCertFile: n.o.Cert, RotateCertificates: n.o.Client != nil, ServerTLSBootstrap: n.o.RotateServing,
 		ClusterDomain: n.o.ClusterDomain, ClusterDNS: n.o.ClusterDNS, MaxPods: n.o.MaxPods,
 	}})
 	mux.HandleFunc("GET /configz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(text) // the client may have gone
+		_, _ = w.Write(text) // the client may have disconnected
 	})
 }

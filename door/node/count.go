@@ -9,10 +9,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/usage"
 )
 
-// measured is a runtime that tells what it does. That of another program serves its own metrics.
+// measured is a runtime with metrics. A runtime of another program serves its metrics itself.
 type measured interface{ Metrics() prometheus.Gatherer }
 
-// count makes what counts for /metrics. The certificates are there, where there are any.
+// count creates the collectors of /metrics. Certificates are included if the node has any.
 func (n *node) count() {
 	o := series.Options{Node: n.o.Name, Statuses: func() map[types.UID]corev1.PodStatus { return n.runner.Statuses() }}
 	o.Claims = func() map[types.NamespacedName]usage.Volume { return n.runner.Claims() }

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// resolver is the resolver configuration that a pod's own is laid over.
+// resolver returns the resolver configuration that a pod's own dnsConfig extends.
 func (n *node) resolver(pod *corev1.Pod) *runtimeapi.DNSConfig {
 	kind := n.runtime.Backend().Network
 	if pod.Spec.HostNetwork {
@@ -17,8 +17,8 @@ func (n *node) resolver(pod *corev1.Pod) *runtimeapi.DNSConfig {
 	return n.over(pod, engine.Resolver(kind))
 }
 
-// over is the cluster's resolver configuration for pods of ClusterFirst, and the host's for the others and where the
-// cluster has none.
+// over returns the cluster's resolver configuration for pods of ClusterFirst if the cluster has name servers, and the
+// host's otherwise.
 func (n *node) over(pod *corev1.Pod, host network.DNS) *runtimeapi.DNSConfig {
 	clustered := pod.Spec.DNSPolicy == corev1.DNSClusterFirstWithHostNet ||
 		pod.Spec.DNSPolicy == corev1.DNSClusterFirst && !pod.Spec.HostNetwork

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// networked is a runtime whose pods have a kind of network.
+// networked is a runtime with one kind of network.
 type networked struct {
 	Runtime
 	kind network.Kind
@@ -20,8 +20,8 @@ type networked struct {
 
 func (n networked) Backend() runner.Backend { return runner.Backend{Network: string(n.kind)} }
 
-// TestResolver: pods of ClusterFirst ask the cluster's name servers, and the others those of the host that a pod of their
-// network can reach.
+// TestResolver checks that pods of ClusterFirst get the cluster's name servers. Other pods get those name servers of
+// the host that a pod of their network can reach.
 func TestResolver(t *testing.T) {
 	const servers = "10.96.0.10"
 	for name, tc := range map[string]struct {
@@ -30,7 +30,7 @@ func TestResolver(t *testing.T) {
 		cluster   []string
 		network   network.Kind
 		clustered bool
-		asks      network.Kind // whose host servers it has
+		asks      network.Kind // the network that decides which servers of the host it gets
 	}{
 		"cluster first":        {policy: corev1.DNSClusterFirst, cluster: []string{servers}, network: network.KindCNI, clustered: true},
 		"no cluster's servers": {policy: corev1.DNSClusterFirst, network: network.KindCNI, asks: network.KindCNI},

@@ -11,7 +11,7 @@ import (
 
 var _ pods.Source = (*static)(nil)
 
-// Follow implements pods.Source. A pod that is new has its name known before it is run, and its mirror made.
+// Follow implements pods.Source. It records a new pod's name before the pod runs, and updates its mirror afterwards.
 func (s *static) Follow(changed func(types.UID), gone func(*corev1.Pod)) error {
 	return s.source.Follow(func(uid types.UID) {
 		if p := s.source.Get(uid); p != nil {

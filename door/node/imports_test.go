@@ -10,7 +10,7 @@ import (
 
 const module = "github.com/bulkhead-project/bulkhead/"
 
-// below are the packages of the door, each with those of the others that it may import.
+// below lists, for each package of the door, the other packages of the door that it may import.
 var below = map[string]string{
 	"": "admission api auth bounds certs claims conns csi events eviction images local machine manifests mirrors object objects pods " +
 		"runner preemption series shutdown stats status usage",
@@ -52,8 +52,8 @@ var below = map[string]string{
 	"usage":      "",
 }
 
-// TestImports: each package has one job, knows only those below it, and only the one that has the
-// machine's pods run by an engine knows one. The command's flags know no API.
+// TestImports checks that a package imports only the packages listed for it. Only local, which runs pods by an engine,
+// may import the engine. The flags must not import an API of Kubernetes.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	out, err := testgo.Command(t.Context(), "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...").Output()

@@ -1,6 +1,5 @@
-// Package node is the door of a Kubernetes API server: it registers the machine as a node, and runs the
-// pods that are bound to it, each in a VM. There is no kubelet. What it consists of lies in the packages
-// below; this one makes them, and waits for all that they do.
+// Package node is the door of a Kubernetes API server. It registers the host as a node and runs the pods that are bound
+// to it, each in a VM, without a kubelet. The packages below do the work. This one connects them and waits for them.
 package node
 
 import (
@@ -48,68 +47,67 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// GCPercent is by how much the heap of a node grows before it is collected, in percent, where GOGC does not
-// say otherwise. A thousand pods that come at once take 60 MB with it, and 70 with Go's 100, for as much of
-// the processors (make bench-node).
+// GCPercent is the growth of the heap, in percent, that triggers a collection if GOGC is not set. A thousand pods that
+// arrive at once take 60 MB with it, and 70 MB with Go's default of 100, at the same CPU usage (make bench-node).
 const GCPercent = 50
 
-// Options say what node there is. All but Labels, Taints, RootDir, Reserved, ClusterDNS, Client and those of
-// certificates are required.
+// Options configure a node. Labels, Taints, RootDir, Reserved, ClusterDNS, Client and the certificate options are
+// optional.
 type Options struct {
 	Roots dirs.Roots
-	// Config is how the API server is reached; nil is a node without one, of Manifests alone.
+	// Config describes how to reach the API server. If nil, the node has only the pods of Manifests.
 	Config *rest.Config
-	// Manifests is the directory of static pods; empty is none.
+	// Manifests is the directory of static pods; empty means none.
 	Manifests string
-	// Name is the node's, IP the address by which others reach it; empty is measured.
+	// Name is the node's name. IP is the address by which others reach it; if empty, it is detected.
 	Name, IP string
 	Labels   map[string]string
 	Taints   []corev1.Taint
-	// RootDir is where CSI drivers look for a node, as a kubelet's root directory; empty has none.
+	// RootDir is a kubelet's root directory, where CSI drivers expect to find the node; empty disables CSI drivers.
 	RootDir  string
 	MaxPods  int
 	Reserved corev1.ResourceList
-	// ClusterDNS are the cluster's name servers, ClusterDomain is the domain of its services.
+	// ClusterDNS are the cluster's name servers. ClusterDomain is the domain of its services.
 	ClusterDNS    []string
 	ClusterDomain string
-	// Listen is the address of the node's API, Cert and Key are the files of its certificate, and ClientCA
-	// that of the authorities of its clients'.
+	// Listen is the address of the node's API. Cert and Key are the files of its certificate. ClientCA is the file of
+	// the authorities that sign client certificates.
 	Listen, Cert, Key, ClientCA string
-	// RotateServing has that certificate asked for and renewed, where no file of it is named, and kept in CertDir.
+	// RotateServing requests and renews that certificate by CSR if no file is configured. CertDir keeps it.
 	RotateServing bool
 	CertDir       string
-	// Client is the node's client certificate where the node renews it; nil is that of Config.
+	// Client is the node's client certificate if the node renews it; nil means the certificate of Config.
 	Client *certs.Client
-	// Eviction are the thresholds from which on pods are evicted.
+	// Eviction are the thresholds at which pods are evicted.
 	Eviction []eviction.Threshold
-	// ImageGCHigh is the percentage of the disk in use from which on unused images are removed, until
-	// ImageGCLow is in use. Without a High none are. ImageMinAge is how long one is kept at least.
+	// ImageGCHigh is the percentage of disk usage at which unused images are removed, until usage falls to ImageGCLow.
+	// 0 disables the removal. Images younger than ImageMinAge are kept.
 	ImageGCHigh, ImageGCLow int
 	ImageMinAge             time.Duration
-	// ShutdownGrace is how long the machine's end is held up for the pods' at most, ShutdownGraceCritical how
-	// much of it is for critical ones; 0 is not at all.
+	// ShutdownGrace is how long pods may delay a shutdown of the host. ShutdownGraceCritical is the part of it for
+	// critical pods. 0 means no delay.
 	ShutdownGrace, ShutdownGraceCritical time.Duration
-	// Engine is what else the engine is opened with.
+	// Engine are further options of the engine.
 	Engine engine.Options
-	// Machine measures the machine; nil is machine.Measure.
+	// Machine measures the host; nil means machine.Measure.
 	Machine func() (machine.Facts, error)
-	// Runtime opens what pods run on; nil is an engine of this program.
+	// Runtime opens the runtime of the pods; nil means an engine in this process.
 	Runtime func(context.Context, local.Options) (Runtime, error)
 	Version string
 	Logger  *slog.Logger
 }
 
-// Runtime is what the pods of a node run on.
+// Runtime runs the pods of a node.
 type Runtime interface {
 	api.Streams
 	Backend() runner.Backend
 	Close(context.Context) error
 }
 
-// open opens the engine of this program.
+// open opens an engine in this process.
 func open(ctx context.Context, o local.Options) (Runtime, error) { return local.Open(ctx, o) }
 
-// node is one that runs.
+// node is a running node.
 type node struct {
 	o        Options
 	client   kubernetes.Interface
@@ -117,18 +115,18 @@ type node struct {
 	cache    *pods.Cache
 	objects  *objects.Cache
 	claims   *claims.Keeper
-	csi      *csi.Plugin // nil for no drivers
+	csi      *csi.Plugin // nil without drivers
 	events   *events.Events
 	runner   *runner.Runner
 	status   *status.Reporter
 	keeper   *object.Keeper
-	kept     atomic.Pointer[object.Keeper] // keeper, once it is there
+	kept     atomic.Pointer[object.Keeper] // keeper, once it exists
 	images   *images.Keeper
 	eviction *eviction.Manager
 	shutdown *shutdown.Manager
 	series   *series.Series
 	pods     *pods.Controller
-	looks    atomic.Pointer[pods.Controller] // pods, once it is there
+	looks    atomic.Pointer[pods.Controller] // pods, once it exists
 	static   *static
 	certs    *certs.Serving
 	gate     *conns.Gate
@@ -136,11 +134,11 @@ type node struct {
 	listen   net.Listener
 }
 
-// Run is a node until ctx ends, and calls ready when it is registered, or has read its static pods. Its pods live on. Where another
-// process is a node of this machine, the error matches flock.ErrLocked.
+// Run runs a node until ctx ends. It calls ready once the node is registered or has read its static pods. The pods
+// survive it. If another process is a node on this host, the error matches flock.ErrLocked.
 func Run(ctx context.Context, o Options, ready func()) (err error) {
 	if o.IP == "" {
-		// Without an API server nobody has to find the node.
+		// A node without an API server needs no address: no client has to find it.
 		if o.IP, err = machine.Address(); err != nil && o.Config != nil {
 			return fmt.Errorf("node: %w", err)
 		}
@@ -184,7 +182,8 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	return n.serve(ctx, ready)
 }
 
-// connect makes the client of the API server. The server says itself when it has too much to do.
+// connect creates the client of the API server. It does not limit its rate: an overloaded server asks clients to slow
+// down.
 func (n *node) connect() (err error) {
 	config := rest.CopyConfig(n.o.Config)
 	config.QPS, config.UserAgent = -1, "bulkhead-node/"+n.o.Version
@@ -198,7 +197,7 @@ func (n *node) connect() (err error) {
 	return err
 }
 
-// wake has a pod looked at, once there is somebody who looks; then all are looked at.
+// wake requeues a pod. Until the controller exists this does nothing: the controller looks at all pods when it starts.
 func (n *node) wake(uid types.UID) {
 	if pods.Static(uid) {
 		n.static.wake(uid)
@@ -209,7 +208,7 @@ func (n *node) wake(uid types.UID) {
 	}
 }
 
-// make makes all that works on pods.
+// make creates the components that work on pods.
 func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	o := n.o
 	n.guard()
@@ -235,7 +234,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	}
 	defer func() {
 		if err == nil {
-			return // the caller's to close
+			return // the caller closes what was opened
 		}
 		if n.runner != nil {
 			n.runner.Close()
@@ -274,7 +273,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	return nil
 }
 
-// keep makes the keeper of the Node.
+// keep creates the keeper of the Node object.
 func (n *node) keep() (*object.Keeper, error) {
 	o := n.o
 	facts, err := o.Machine()
@@ -310,7 +309,7 @@ func (n *node) keep() (*object.Keeper, error) {
 	return object.New(of)
 }
 
-// measurer tells what the machine is.
+// measurer returns the measurer of the Node's status.
 func (n *node) measurer(facts machine.Facts) *object.Measurer {
 	o := n.o
 	return &object.Measurer{
@@ -321,7 +320,7 @@ func (n *node) measurer(facts machine.Facts) *object.Measurer {
 	}
 }
 
-// labels are those that the node registers with.
+// labels returns the labels of the Node at its registration.
 func (n *node) labels() map[string]string {
 	labels := map[string]string{
 		corev1.LabelHostname: n.o.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: runtime.GOARCH,
@@ -331,7 +330,7 @@ func (n *node) labels() map[string]string {
 	return labels
 }
 
-// serve has everything work until ctx ends, or the API cannot be served any more.
+// serve runs all components until ctx ends or the API cannot be served any more.
 func (n *node) serve(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

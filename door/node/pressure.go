@@ -18,18 +18,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// guard makes what keeps the machine from running out of what it has.
+// guard creates the components that protect the host's memory, disk and process IDs.
 func (n *node) guard() {
 	warn := func(reason, message string) {
 		if n.keeper == nil {
-			return // without an API server; the log tells it
+			return // there is no API server; the message is in the log
 		}
 		if node := n.keeper.Node(); node != nil {
 			n.events.Recorder.Event(node, corev1.EventTypeWarning, reason, message)
 		}
 	}
 	changed := func() {
-		n.static.room() // the machine may go on after all
+		n.static.room() // the host may continue after all
 		if n.keeper != nil {
 			n.keeper.Look()
 		}
@@ -52,7 +52,7 @@ func (n *node) guard() {
 	})
 }
 
-// preempting makes what ends pods in the place of critical ones.
+// preempting creates the manager that ends pods to make room for critical ones.
 func (n *node) preempting(admits *admission.Admission) *preemption.Manager {
 	return preemption.New(preemption.Options{
 		Pods: n.evictable, Lacks: admits.Lacks, Requests: admission.Requests, Logger: n.o.Logger,
@@ -72,7 +72,7 @@ func (n *node) preempting(admits *admission.Admission) *preemption.Manager {
 	})
 }
 
-// tend has what guard made work until ctx ends.
+// tend runs the components that guard created until ctx ends.
 func (n *node) tend(ctx context.Context, all *sync.WaitGroup) {
 	all.Go(func() { n.eviction.Run(ctx) })
 	if n.o.ImageGCHigh > 0 {
@@ -83,7 +83,7 @@ func (n *node) tend(ctx context.Context, all *sync.WaitGroup) {
 	}
 }
 
-// admits tells why the node, as its machine is, does not take a pod; empty is that it does.
+// admits returns why the node does not accept a pod in the host's present state. An empty reason means that it does.
 func (n *node) admits(pod *corev1.Pod) (reason, message string) {
 	if _, ending := n.shutdown.Ending(); ending {
 		return shutdown.RejectReason, shutdown.RejectMessage
@@ -91,7 +91,7 @@ func (n *node) admits(pod *corev1.Pod) (reason, message string) {
 	return n.eviction.Admit(pod)
 }
 
-// terminate ends a pod before its machine goes down, and tells the API server.
+// terminate ends a pod before the host goes down and reports its status to the API server.
 func (n *node) terminate(ctx context.Context, pod *corev1.Pod, grace int64) error {
 	if err := n.runner.Condemn(ctx, pod.UID, grace, manager.Verdict{
 		Reason: shutdown.Reason, Message: shutdown.Message, Passing: pods.Static(pod.UID),
@@ -99,7 +99,7 @@ func (n *node) terminate(ctx context.Context, pod *corev1.Pod, grace int64) erro
 		return err
 	}
 	if n.cache == nil {
-		return nil // there is no API server
+		return nil // without an API server
 	}
 	now := n.cache.Get(pod.UID)
 	if now == nil {
@@ -108,7 +108,7 @@ func (n *node) terminate(ctx context.Context, pod *corev1.Pod, grace int64) erro
 	return n.status.Report(ctx, now)
 }
 
-// measure tells what the machine has left.
+// measure returns the host's free memory, process IDs and disk space.
 func (n *node) measure() (h eviction.Host, err error) {
 	if h.Memory, err = machine.Memory(); err != nil {
 		return h, err
@@ -120,13 +120,13 @@ func (n *node) measure() (h eviction.Host, err error) {
 	return h, err
 }
 
-// active are the pods that run, those that are being ended among them.
+// active returns the pods that run, including the pods that are being ended.
 func (n *node) active() []*corev1.Pod { return n.runner.Active() }
 
-// evictable are the pods that run and are not being ended for a reason of the node's already.
+// evictable returns the running pods that the node is not already ending.
 func (n *node) evictable() []*corev1.Pod { return n.runner.Uncondemned() }
 
-// usage is what the pods use.
+// usage returns the resource usage of each pod.
 func (n *node) usage(ctx context.Context) (map[types.UID]eviction.Usage, error) {
 	told, err := n.runner.Usages(ctx)
 	if err != nil {
@@ -158,7 +158,7 @@ func (n *node) usage(ctx context.Context) (map[types.UID]eviction.Usage, error) 
 	return out, nil
 }
 
-// evict ends a pod that the machine cannot keep, or that has broken a limit of its own.
+// evict ends a pod that the host cannot keep or that has exceeded a limit of its own.
 func (n *node) evict(ctx context.Context, pod *corev1.Pod, own bool, message string) error {
 	n.events.Recorder.Event(pod, corev1.EventTypeWarning, "Evicted", message)
 	return n.runner.Condemn(ctx, pod.UID, 0, manager.Verdict{Reason: "Evicted", Message: message, Own: own})

@@ -9,20 +9,20 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/conns"
 )
 
-// The bounds of what clients of the node's API hold.
+// Limits for clients of the node's API.
 const (
-	headerTimeout = 10 * time.Second // until a request's header is there
-	idleTimeout   = 90 * time.Second // between two requests of a connection
+	headerTimeout = 10 * time.Second // until a request's header has arrived
+	idleTimeout   = 90 * time.Second // between two requests on a connection
 	maxHeader     = 64 << 10         // bytes of a request's header
 )
 
-// connLimits are those of the API's connections. A verdict takes two questions to the API server, of ten seconds each at most.
+// connLimits limit the API's connections. A verdict needs two requests to the API server, of at most ten seconds each.
 var connLimits = conns.Limits{
 	Known: 640, Unknown: 384, Source: 128, Request: 5 * time.Second, Verdict: 25 * time.Second,
 }
 
-// server serves the node's API. A request that was let in has no deadline here, for streams are long. Failed handshakes, which
-// anybody can cause, are logged for debugging only.
+// server serves the node's API. Requests that the guard lets in have no deadline here, because streams are long. Failed
+// handshakes are logged at debug level only, because any client can cause them.
 func server(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
@@ -30,7 +30,7 @@ func server(handler http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// guarded serves it to anybody: guard decides about the requests to api, and the gate bounds the connections.
+// guarded serves the API over TLS: guard authorises the requests to api, and the gate limits the connections.
 func guarded(gate *conns.Gate, guard func(http.Handler) http.Handler, api http.Handler, config *tls.Config, log *slog.Logger) *http.Server {
 	s := server(gate.Judge(guard(gate.Admit(api))), log)
 	s.TLSConfig, s.ConnContext = config, gate.Context

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestServer: no client holds an idle connection for ever, and no stream is cut.
+// TestServer checks that no client can keep an idle connection for ever, and that streams have no deadline.
 func TestServer(t *testing.T) {
 	t.Parallel()
 	s := server(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
@@ -28,7 +28,8 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestAnonymousConnections: whoever opens connections without a request keeps no known client out, from one address or many.
+// TestAnonymousConnections checks that connections without a request cannot lock out a known client, whether they come
+// from one address or many.
 func TestAnonymousConnections(t *testing.T) {
 	t.Parallel()
 	for _, sources := range []int{1, 16} {
@@ -39,7 +40,7 @@ func TestAnonymousConnections(t *testing.T) {
 			client := &http.Client{Transport: &http.Transport{
 				TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DialContext: from(200).DialContext,
 			}}
-			ask(ctx, t, client, address) // and keeps its connection
+			ask(ctx, t, client, address) // the client keeps its connection
 			for i := range 1024 {
 				conn, err := from(2+i%sources).DialContext(ctx, "tcp", address)
 				if err != nil {
@@ -54,7 +55,7 @@ func TestAnonymousConnections(t *testing.T) {
 	}
 }
 
-// serveGuarded serves an API that lets in who has the token "right", and returns its address.
+// serveGuarded serves an API that accepts the token "right", and returns its address.
 func serveGuarded(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	certified := httptest.NewUnstartedServer(nil)
@@ -86,7 +87,7 @@ func serveGuarded(ctx context.Context, t *testing.T) string {
 	return l.Addr().String()
 }
 
-// from dials from one of the addresses of the loopback.
+// from returns a dialer that uses one of the loopback addresses.
 func from(n int) *net.Dialer {
 	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(n))}}
 }

@@ -17,21 +17,22 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/preemption"
 )
 
-// static are the static pods of a node. One without a directory has none, and ends those of before.
+// static manages the static pods of a node. Without a directory there are none, and it ends the pods of an earlier
+// process.
 type static struct {
 	n       *node
 	source  *manifests.Source
-	pods    atomic.Pointer[pods.Controller] // once it is there
+	pods    atomic.Pointer[pods.Controller] // nil until open
 	mirrors *mirrors.Keeper                 // nil without an API server
 
 	mu     sync.Mutex
 	names  map[types.UID]types.NamespacedName
-	failed map[types.UID]corev1.PodStatus // of those that the node does not take
+	failed map[types.UID]corev1.PodStatus // pods that the node has not accepted
 }
 
 var _ pods.Reporter = (*static)(nil)
 
-// newStatic has the directory be read once it is run.
+// newStatic returns the static pods of a node. The directory is read by run.
 func newStatic(n *node) *static {
 	s := &static{n: n, names: map[types.UID]types.NamespacedName{}, failed: map[types.UID]corev1.PodStatus{}}
 	of := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.o.Name, UID: types.UID(n.o.Name)}
@@ -44,7 +45,7 @@ func newStatic(n *node) *static {
 	return s
 }
 
-// mirror has an API server be shown the pods. The cache and the keeper of the Node are there.
+// mirror prepares the mirror pods in the API server. The cache and the keeper of the Node must exist.
 func (s *static) mirror() (err error) {
 	s.mirrors, err = mirrors.New(mirrors.Options{
 		Client: s.n.client, Cache: s.n.cache, Node: func() *corev1.Node { return s.n.keeper.Node() }, Pod: s.pod, Known: s.source.HasSynced,
@@ -53,7 +54,7 @@ func (s *static) mirror() (err error) {
 	return err
 }
 
-// open makes the controller, when the runner is there.
+// open creates the controller. The runner must exist.
 func (s *static) open(admits *admission.Admission, preempts *preemption.Manager) error {
 	for _, p := range s.n.runner.Pods() {
 		s.know(p.Given())
@@ -67,14 +68,14 @@ func (s *static) open(admits *admission.Admission, preempts *preemption.Manager)
 	return err
 }
 
-// wake has a pod be looked at, once there is somebody who looks; then all are looked at.
+// wake requeues a pod. Until the controller exists this does nothing: the controller looks at all pods when it starts.
 func (s *static) wake(uid types.UID) {
 	if c := s.pods.Load(); c != nil {
 		c.Wake(uid)
 	}
 }
 
-// run works until ctx ends, or the directory cannot be watched. ready is called when it was read.
+// run works until ctx ends or the directory cannot be watched. It calls ready once the directory has been read.
 func (s *static) run(ctx context.Context, ready func()) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -100,7 +101,7 @@ func (s *static) run(ctx context.Context, ready func()) (err error) {
 	return err
 }
 
-// know notes whose UID one is.
+// know records the name of a static pod by its UID.
 func (s *static) know(p *corev1.Pod) {
 	if pods.Static(p.UID) {
 		s.mu.Lock()
@@ -109,7 +110,7 @@ func (s *static) know(p *corev1.Pod) {
 	}
 }
 
-// look has a pod's mirror be looked at, for its status if nothing else.
+// look requeues a pod's mirror, so that at least its status is updated.
 func (s *static) look(uid types.UID) {
 	s.mu.Lock()
 	name, known := s.names[uid]
@@ -119,14 +120,14 @@ func (s *static) look(uid types.UID) {
 	}
 }
 
-// ended has a pod that has ended be looked at, once there is somebody who looks: what it had is others' then.
+// ended requeues a terminated pod, so that its resources are released.
 func (s *static) ended(uid types.UID) {
 	if c := s.pods.Load(); c != nil && s.n.runner.HasEnded(uid) {
 		c.Wake(uid)
 	}
 }
 
-// room has the pods that wait be tried again: the node may take them now.
+// room retries the pods that wait for room on the node.
 func (s *static) room() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +138,7 @@ func (s *static) room() {
 	}
 }
 
-// removed is called when the machine has nothing of a pod any more: another one of its name may run, and is shown.
+// removed is called once the host has nothing left of a pod. Another pod of that name may then run and get the mirror.
 func (s *static) removed(namespace, name string) {
 	if next := s.source.Named(namespace, name); next != nil {
 		s.wake(next.UID)
@@ -147,7 +148,8 @@ func (s *static) removed(namespace, name string) {
 	}
 }
 
-// pod is the one of a name that an API server is shown: what the machine has, until that is gone.
+// pod returns the pod of a name that the mirror shows: the pod on the host, and after its removal the pod of the
+// directory.
 func (s *static) pod(namespace, name string) *corev1.Pod {
 	if p := s.n.runner.FindStatic(namespace, name); p != nil {
 		return p
@@ -155,7 +157,7 @@ func (s *static) pod(namespace, name string) *corev1.Pod {
 	return s.source.Named(namespace, name)
 }
 
-// status is that of a static pod; false is none.
+// status returns the status of a static pod, and whether it is known.
 func (s *static) status(uid types.UID) (corev1.PodStatus, bool) {
 	if st, found := s.n.runner.Status(uid); found {
 		return st, found
@@ -168,7 +170,7 @@ func (s *static) status(uid types.UID) (corev1.PodStatus, bool) {
 
 // Changed implements pods.Reporter.
 func (s *static) Changed(uid types.UID) {
-	if s.n.runner.Has(uid) && !s.n.runner.Revivable(uid) { // it is taken now
+	if s.n.runner.Has(uid) && !s.n.runner.Revivable(uid) { // the node has accepted it
 		s.mu.Lock()
 		delete(s.failed, uid)
 		s.mu.Unlock()
@@ -176,14 +178,14 @@ func (s *static) Changed(uid types.UID) {
 	s.look(uid)
 }
 
-// Report implements pods.Reporter: how a pod ended is told of by its mirror, if that is there in time. No end
-// waits for an API server.
+// Report implements pods.Reporter. The mirror shows how a pod ended, if it exists in time. A pod's end does not wait
+// for an API server.
 func (s *static) Report(_ context.Context, p *corev1.Pod) error {
 	s.look(p.UID)
 	return nil
 }
 
-// Fail implements pods.Reporter. A pod that waits is pending, for want of what the reason says.
+// Fail implements pods.Reporter. A pod that waits is pending for the given reason.
 func (s *static) Fail(_ context.Context, p *corev1.Pod, reason, message string) error {
 	status := corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason, Message: message, StartTime: new(metav1.Now())}
 	if pods.Waits(p, reason) {
@@ -212,7 +214,7 @@ func (s *static) Forget(uid types.UID) {
 	delete(s.failed, uid)
 }
 
-// changed is told of each pod whose status has changed.
+// changed is called for each pod with a new status.
 func (n *node) changed(uid types.UID) {
 	if pods.Static(uid) || n.status == nil {
 		n.static.look(uid)
@@ -221,11 +223,11 @@ func (n *node) changed(uid types.UID) {
 	}
 	n.status.Changed(uid)
 	if c := n.looks.Load(); c != nil && n.runner.HasEnded(uid) {
-		c.Wake(uid) // what it had is others' now, whether the API server is told or not
+		c.Wake(uid) // releases its resources, whether or not the API server has the status
 	}
 }
 
-// statusOf is the status of a pod of the API server: a mirror has that of the pod that it shows.
+// statusOf returns the status of a pod of the API server. A mirror has the status of the static pod that it shows.
 func (n *node) statusOf(uid types.UID) (corev1.PodStatus, bool) {
 	if p := n.cache.Get(uid); p != nil {
 		if shown := pods.MirrorOf(p); shown != "" {

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// openClaims makes the keeper of the pods' claims, before any pod is taken over. A node without an API server has one as
-// well, for pods of before.
+// openClaims creates the keeper of the pods' claims before any pod is adopted. A node without an API server has a
+// keeper as well, for pods of an earlier process.
 func (n *node) openClaims() error {
 	o := claims.Options{Client: n.client, Node: n.registered, Places: n.runtime.Backend().Places, Logger: n.o.Logger}
 	if n.o.RootDir != "" && n.client != nil {
@@ -33,11 +33,12 @@ func (n *node) openClaims() error {
 	return nil
 }
 
-// csiDir is where the records of drivers' volumes lie.
+// csiDir returns the directory with the records of CSI volumes.
 func (n *node) csiDir() string { return filepath.Join(n.o.Roots.Data, "node", "csi") }
 
-// withoutDrivers tells which attached volumes a node without drivers uses: none. Where an earlier process with drivers has left
-// records in dir, the volumes may still be mounted: nil has what that process told of them stand.
+// withoutDrivers returns the attached volumes that a node without drivers uses, which are none. If an earlier process
+// has left records in dir, volumes may still be mounted. The result is then nil, which keeps the volumes that the
+// earlier process reported.
 func withoutDrivers(dir string) func() []corev1.UniqueVolumeName {
 	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -45,7 +46,7 @@ func withoutDrivers(dir string) func() []corev1.UniqueVolumeName {
 	return func() []corev1.UniqueVolumeName { return nil }
 }
 
-// closeClaims ends what is done for them. What is mounted stays so.
+// closeClaims stops the work for claims. Volumes stay mounted.
 func (n *node) closeClaims() {
 	n.claims.Close()
 	if n.csi != nil {
@@ -55,14 +56,14 @@ func (n *node) closeClaims() {
 	}
 }
 
-// tell has the API server be told of the node now.
+// tell publishes the node's status now.
 func (n *node) tell() {
 	if k := n.kept.Load(); k != nil {
 		k.Look()
 	}
 }
 
-// drivers has CSI drivers register until ctx ends, and what belongs to no pod be unmounted.
+// drivers unmounts volumes that belong to no pod, then serves CSI drivers until ctx ends.
 func (n *node) drivers(ctx context.Context) {
 	if n.csi == nil {
 		return
@@ -73,7 +74,7 @@ func (n *node) drivers(ctx context.Context) {
 	}
 }
 
-// registered is the Node as the API server has it, nil before it is known.
+// registered returns the Node as the API server has it, or nil before the registration.
 func (n *node) registered() *corev1.Node {
 	if k := n.kept.Load(); k != nil {
 		return k.Node()
@@ -81,11 +82,11 @@ func (n *node) registered() *corev1.Node {
 	return nil
 }
 
-// inUse tells whether the API server has confirmed that the node uses a volume.
+// inUse reports whether the API server has confirmed that the node uses a volume.
 func (n *node) inUse(name corev1.UniqueVolumeName) bool {
 	k := n.kept.Load()
 	return k != nil && k.InUse(name)
 }
 
-// claimsOf are the claims of one pod.
+// claimsOf returns the claims of one pod.
 func (n *node) claimsOf(p *corev1.Pod, dir string) volume.Claims { return n.claims.Of(p, dir) }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestWithoutDrivers: a node without drivers uses no attached volumes, and takes nothing back of those that an earlier process
-// has mounted, or may have.
+// TestWithoutDrivers checks that a node without drivers reports no attached volumes, and keeps the reported ones if an
+// earlier process has or may have mounted them.
 func TestWithoutDrivers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
