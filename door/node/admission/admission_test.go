@@ -91,17 +91,17 @@ func TestLedger(t *testing.T) {
 		t.Errorf("a third processor: %+v", no)
 	}
 	if no := a.Admit(four); no != nil {
-		t.Errorf("a pod that asks for nothing: %+v", no)
+		t.Errorf("a pod without requests: %+v", no)
 	}
 	a.Release("4")
 	a.Release(one.UID)
 	if no := a.Admit(three); no != nil {
-		t.Errorf("after another one's end: %+v", no)
+		t.Errorf("after another pod's end: %+v", no)
 	}
 	a.Take(one) // it runs already
 	a.Release("3")
 	if no := a.Admit(three); no == nil {
-		t.Error("what runs already was not counted")
+		t.Error("a running pod was not counted")
 	}
 }
 
@@ -142,11 +142,11 @@ func TestResize(t *testing.T) {
 	for _, p := range []*corev1.Pod{cpu("none", "1"), cpu("none", "3")} { // was released, or never taken
 		reason, _ := a.Resize(p)
 		if a.Hold(p); reason != "" {
-			t.Errorf("of one that has nothing: %s", reason)
+			t.Errorf("resize of a pod that was not admitted: %s", reason)
 		}
 	}
 	if no := a.Admit(cpu("c", "100m")); no != nil {
-		t.Errorf("what was kept and given back: %+v", no)
+		t.Errorf("a pod that fits after the resizes: %+v", no)
 	}
 	if reason, _ := New(func() *corev1.Node { return nil }, nil, nil).Resize(cpu("a", "100")); reason != "" {
 		t.Errorf("on a node that is not registered: %s", reason)
@@ -160,7 +160,7 @@ func TestPressure(t *testing.T) {
 		return "Evicted", "The node had condition: [DiskPressure]. "
 	})
 	if no := a.Admit(pod(t, "p", "containers: [{name: c}]")); no == nil || no.Reason != "Evicted" {
-		t.Errorf("taken: %+v", no)
+		t.Errorf("under pressure: %+v", no)
 	}
 }
 
@@ -176,12 +176,12 @@ func TestLacks(t *testing.T) {
 	nobody, first := func(types.UID) bool { return false }, func(uid types.UID) bool { return uid == "1" }
 	got := a.Lacks(want, nobody)
 	if cpu := got[corev1.ResourceCPU]; len(got) != 1 || cpu.MilliValue() != 500 {
-		t.Errorf("it lacks %v", got)
+		t.Errorf("lacking resources: %v", got)
 	}
 	if got := a.Lacks(want, first); len(got) != 0 {
-		t.Errorf("without the other one it lacks %v", got)
+		t.Errorf("lacking resources without the other pod: %v", got)
 	}
 	if got := New(func() *corev1.Node { return nil }, nil, nil).Lacks(want, nobody); len(got) != 0 {
-		t.Errorf("on a node that is not registered it lacks %v", got)
+		t.Errorf("lacking resources on an unregistered node: %v", got)
 	}
 }

@@ -71,7 +71,7 @@ func TestHostPortsTaken(t *testing.T) {
 		other := pod(t, "other", `containers: [{name: c, resources: {requests: {cpu: 500m}}}]`)
 		other.UID = uid
 		if no := a.Admit(other); no != nil {
-			t.Errorf("what a rejected pod asked for is not free: %+v", no)
+			t.Errorf("the ports of a rejected pod are not free: %+v", no)
 		}
 	}
 }
@@ -86,13 +86,13 @@ func TestFollow(t *testing.T) {
 	a.Hold(p)
 	a.Release(p.UID)
 	if told != 0 {
-		t.Errorf("told %d times of nothing", told)
+		t.Errorf("%d calls although nothing was released", told)
 	}
 	a.Take(p)
 	a.Hold(p)
 	a.Release(p.UID)
 	a.Release(p.UID)
 	if told != 2 {
-		t.Errorf("told %d times", told)
+		t.Errorf("%d calls", told)
 	}
 }

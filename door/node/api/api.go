@@ -67,7 +67,7 @@ func (s *Server) Handler() http.Handler {
 		}
 	}
 	mux.HandleFunc("POST /checkpoint/{namespace}/{pod}/{container}", func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "checkpoints of containers are not made: a pod is a virtual machine", http.StatusNotImplemented)
+		http.Error(w, "checkpoints of containers are not supported: a pod is a virtual machine", http.StatusNotImplemented)
 	})
 	if s.more != nil {
 		s.more(mux)
@@ -145,6 +145,6 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(&all); err != nil {
-		s.log.Info("a list of the pods was not read", "error", err)
+		s.log.Info("sending the list of pods failed", "error", err)
 	}
 }

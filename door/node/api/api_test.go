@@ -60,7 +60,7 @@ func TestParseLogs(t *testing.T) {
 		t.Errorf("%+v, %v", o, err)
 	}
 	if o, err = parseLogs(url.Values{}); err != nil || o.Tail != -1 || o.limit != -1 || o.stream != "" || !o.Since.IsZero() {
-		t.Errorf("nothing: %+v, %v", o, err)
+		t.Errorf("empty query: %+v, %v", o, err)
 	}
 	if o, err = parseLogs(url.Values{"sinceSeconds": {"60"}}); err != nil || time.Since(o.Since) < time.Minute {
 		t.Errorf("sinceSeconds: %+v, %v", o, err)
@@ -68,7 +68,7 @@ func TestParseLogs(t *testing.T) {
 	for _, bad := range []string{"tailLines=-1", "tailLines=x", "limitBytes=0", "sinceSeconds=0", "sinceTime=now", "stream=all"} {
 		q, _ := url.ParseQuery(bad)
 		if _, err := parseLogs(q); err == nil {
-			t.Errorf("%s is read", bad)
+			t.Errorf("%s is accepted", bad)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func parseLogs(q url.Values) (o logOptions, err error) {
 		}
 		n, bad := strconv.ParseInt(text, 10, 64)
 		if bad != nil || n < least {
-			err = fail(http.StatusBadRequest, "%s %q is no number of at least %d", name, text, least)
+			err = fail(http.StatusBadRequest, "%s %q must be a number of at least %d", name, text, least)
 			return
 		}
 		*to = n
@@ -50,7 +50,7 @@ func parseLogs(q url.Values) (o logOptions, err error) {
 	if text := q.Get("sinceTime"); text != "" && err == nil {
 		at, bad := time.Parse(time.RFC3339, text)
 		if bad != nil {
-			return o, fail(http.StatusBadRequest, "sinceTime %q is no time", text)
+			return o, fail(http.StatusBadRequest, "sinceTime %q must be a time in the format of RFC 3339", text)
 		}
 		o.Since = at
 	}
@@ -62,7 +62,7 @@ func parseLogs(q url.Values) (o logOptions, err error) {
 	case corev1.LogStreamStderr:
 		o.stream = "stderr"
 	default:
-		return o, fail(http.StatusBadRequest, "stream %q is none of All, Stdout and Stderr", o.stream)
+		return o, fail(http.StatusBadRequest, "stream %q must be All, Stdout or Stderr", o.stream)
 	}
 	return o, err
 }

@@ -34,7 +34,7 @@ func (s scarce) ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, ve
 }
 
 func (scarce) PullImage(context.Context, *runtimeapi.ImageSpec, *runtimeapi.AuthConfig, *runtimeapi.PodSandboxConfig) (string, error) {
-	return "", errors.New("nobody has it")
+	return "", errors.New("no such image")
 }
 
 type door struct{ runtime scarce }
@@ -121,24 +121,24 @@ func TestLogsOfPods(t *testing.T) {
 		if err := os.WriteFile(log, []byte("2026-01-02T03:04:05.000000006Z stdout F done\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		ask("one that runs", "job/c", http.StatusOK, "done\n")
-		ask("one whose image is nowhere", "late/c", http.StatusBadRequest, "is waiting to start: ImagePullBackOff")
-		ask("none", "job/d", http.StatusNotFound, `container "d" not found in pod "job"`)
+		ask("running", "job/c", http.StatusOK, "done\n")
+		ask("image not found", "late/c", http.StatusBadRequest, "is waiting to start: ImagePullBackOff")
+		ask("unknown container", "job/d", http.StatusNotFound, `container "d" not found in pod "job"`)
 		id, _ := job.Container("c")
 		if err := runtime.StopContainer(t.Context(), id, 0); err != nil {
 			t.Fatal(err)
 		}
 		<-job.Ended()
-		ask("one that has ended", "job/c", http.StatusOK, "done\n")
+		ask("terminated", "job/c", http.StatusOK, "done\n")
 		late := pods.Find("default", "late")
 		if err := late.Stop(t.Context(), new(int64)); err != nil {
 			t.Fatal(err)
 		}
-		ask("one that ended and never ran", "late/c", http.StatusBadRequest, `container "c" in pod "late" is terminated`)
+		ask("terminated without a run", "late/c", http.StatusBadRequest, `container "c" in pod "late" is terminated`)
 		pods.Close()
 		pods = open(t, dir, runtime)
-		ask("one that ended under an earlier process", "job/c", http.StatusOK, "done\n")
-		ask("its run before", "job/c?previous=true", http.StatusBadRequest, "not found")
-		ask("one that never ran under an earlier process", "late/c", http.StatusBadRequest, "is terminated")
+		ask("terminated under an earlier process", "job/c", http.StatusOK, "done\n")
+		ask("previous run", "job/c?previous=true", http.StatusBadRequest, "not found")
+		ask("terminated without a run under an earlier process", "late/c", http.StatusBadRequest, "is terminated")
 	})
 }

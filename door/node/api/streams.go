@@ -47,7 +47,7 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) error {
 	}
 	sandbox := p.Sandbox()
 	if sandbox == "" {
-		return fail(http.StatusNotFound, "pod %s does not run", p.Key())
+		return fail(http.StatusNotFound, "pod %s is not running", p.Key())
 	}
 	what := &runtimeapi.PortForwardRequest{PodSandboxId: sandbox}
 	for _, list := range r.URL.Query()["port"] {

@@ -110,7 +110,7 @@ func TestGuard(t *testing.T) {
 	}
 	before := r.asked
 	if ask("GET", "/metrics/resource", "good") != http.StatusTeapot || r.asked != before {
-		t.Errorf("asked %d times for what was answered", r.asked-before)
+		t.Errorf("%d requests for cached answers", r.asked-before)
 	}
 	r.down = true
 	if code := ask("GET", "/metrics", "another"); code != http.StatusInternalServerError {
@@ -196,11 +196,11 @@ func TestCertificates(t *testing.T) {
 		cert *x509.Certificate
 		user string
 	}{
-		"a client's":          {ours.sign(t, "bob", x509.ExtKeyUsageClientAuth, later), "bob"},
-		"a server's":          {ours.sign(t, "bob", x509.ExtKeyUsageServerAuth, later), ""},
-		"one that has ended":  {ours.sign(t, "bob", x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Minute)), ""},
-		"another authority's": {theirs.sign(t, "bob", x509.ExtKeyUsageClientAuth, later), ""},
-		"one without a name":  {ours.sign(t, "", x509.ExtKeyUsageClientAuth, later), ""},
+		"client":          {ours.sign(t, "bob", x509.ExtKeyUsageClientAuth, later), "bob"},
+		"server":          {ours.sign(t, "bob", x509.ExtKeyUsageServerAuth, later), ""},
+		"expired":         {ours.sign(t, "bob", x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Minute)), ""},
+		"other authority": {theirs.sign(t, "bob", x509.ExtKeyUsageClientAuth, later), ""},
+		"no name":         {ours.sign(t, "", x509.ExtKeyUsageClientAuth, later), ""},
 	} {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 		req.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{tt.cert}}

@@ -40,10 +40,10 @@ func TestHolds(t *testing.T) {
 			ask   func()
 			holds time.Duration
 		}{
-			"a token":         {who, tokenFor},
-			"a refused token": {refused, refusedFor},
-			"what is allowed": {may("metrics"), allowedFor},
-			"what is denied":  {may("stats"), deniedFor},
+			"a token":        {who, tokenFor},
+			"refused token":  {refused, refusedFor},
+			"allowed access": {may("metrics"), allowedFor},
+			"denied access":  {may("stats"), deniedFor},
 		} {
 			for _, step := range []struct {
 				after time.Duration
@@ -53,7 +53,7 @@ func TestHolds(t *testing.T) {
 				before := r.asked
 				tt.ask()
 				if got := r.asked - before; got != step.asked {
-					t.Errorf("%s after %s more: asked %d times, not %d", name, step.after, got, step.asked)
+					t.Errorf("%s after %s more: %d requests, want %d", name, step.after, got, step.asked)
 				}
 			}
 		}

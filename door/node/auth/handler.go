@@ -78,7 +78,7 @@ func fail(w http.ResponseWriter, r *http.Request, what string, err error, log *s
 		refuse(w, ErrBusy.Error(), http.StatusTooManyRequests)
 	default:
 		log.Warn("a request could not be "+what, "path", r.URL.Path, "error", err)
-		refuse(w, "the API server could not be asked", http.StatusInternalServerError)
+		refuse(w, "the API server could not be reached", http.StatusInternalServerError)
 	}
 }
 

@@ -23,7 +23,7 @@ const (
 )
 
 // ErrLate is matched by the error of a request that was given up.
-var ErrLate = errors.New("the API server does not answer in time")
+var ErrLate = errors.New("the API server did not answer in time")
 
 // Wrap bounds each request that goes through next. It is made for rest.Config.Wrap.
 func Wrap(next http.RoundTripper) http.RoundTripper { return &transport{next: next} }

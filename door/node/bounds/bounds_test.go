@@ -95,7 +95,7 @@ func TestBounds(t *testing.T) {
 					}
 				}
 				if took := time.Since(began); took != tt.took {
-					t.Errorf("it took %v, not %v", took, tt.took)
+					t.Errorf("took %v, want %v", took, tt.took)
 				}
 			})
 		})
@@ -114,7 +114,7 @@ func TestBoundsOfTheCaller(t *testing.T) {
 		}
 		_, err = Wrap(server{begins: time.Hour}).RoundTrip(r) //nolint:bodyclose // there is none
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrLate) {
-			t.Errorf("given up with %v", err)
+			t.Errorf("error: %v", err)
 		}
 	})
 }
@@ -158,11 +158,11 @@ func TestWatchAgain(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if err := watch(ctx, "one"); err == nil {
-			t.Error("one that is given up began")
+			t.Error("a cancelled watch started")
 		}
 		time.Sleep(time.Minute)
 		if err := watch(t.Context(), "one"); err != nil || len(w.watches.of) != 1 {
-			t.Errorf("%d are remembered, %v", len(w.watches.of), err)
+			t.Errorf("%d limits are kept, %v", len(w.watches.of), err)
 		}
 	})
 }

@@ -69,7 +69,7 @@ func Bootstrap(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("bootstrap-kubeconfig: %w", err)
 	}
-	o.Logger.Info("the node asks for a certificate", "server", config.Host)
+	o.Logger.Info("requesting a certificate for the node", "server", config.Host)
 	if err := o.request(ctx, client, s); err != nil {
 		return err
 	}
@@ -115,12 +115,12 @@ func (o *Options) request(ctx context.Context, client kubernetes.Interface, s *s
 			return os.Remove(path)
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("ask for the node's certificate: %w", context.Cause(ctx))
+			return fmt.Errorf("request the node's certificate: %w", context.Cause(ctx))
 		}
 		if final {
-			return fmt.Errorf("ask for the node's certificate: %w", errors.Join(err, os.Remove(path)))
+			return fmt.Errorf("request the node's certificate: %w", errors.Join(err, os.Remove(path)))
 		}
-		o.Logger.Warn("the node's certificate is asked for again", "pause", pause, "error", err)
+		o.Logger.Warn("requesting the node's certificate failed, retrying", "pause", pause, "error", err)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -142,7 +142,7 @@ func pending(path string) (key crypto.Signer, pem []byte, err error) {
 	}
 	key, is := parsed.(crypto.Signer)
 	if !is {
-		return nil, nil, fmt.Errorf("key of the node's certificate in %s: it cannot sign", path)
+		return nil, nil, fmt.Errorf("key of the node's certificate in %s: it must be a key that can sign", path)
 	}
 	return key, pem, nil
 }
@@ -164,7 +164,7 @@ func (o *Options) once(ctx context.Context, client kubernetes.Interface, key cry
 	if err != nil {
 		return nil, false, err
 	}
-	o.Logger.Info("the node waits for its certificate", "request", made)
+	o.Logger.Info("waiting for the node's certificate (approve the request if your cluster does not do so)", "request", made)
 	signed, err = csr.WaitForCertificate(ctx, client, made, uid)
 	return signed, err != nil && ctx.Err() == nil, err
 }

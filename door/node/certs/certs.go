@@ -67,7 +67,7 @@ func (s *store) Update(cert, key []byte) (*tls.Certificate, error) {
 		s.updated(pair)
 	}
 	if err := s.prune(); err != nil {
-		s.log.Warn("an earlier certificate was not removed", "error", err)
+		s.log.Warn("removing an earlier certificate failed", "error", err)
 	}
 	return pair, nil
 }

@@ -61,13 +61,13 @@ func TestRequest(t *testing.T) {
 		decide string
 		err    string
 	}{
-		"signed":                {nil, "sign", ""},
-		"after an error":        {apierrors.NewInternalError(errors.New("broken")), "sign", ""},
-		"after a conflict":      {apierrors.NewConflict(certificatesv1.Resource("certificatesigningrequests"), "n", nil), "sign", ""},
-		"when there was much":   {apierrors.NewTooManyRequests("busy", 1), "sign", ""},
-		"when it was forbidden": {apierrors.NewForbidden(certificatesv1.Resource("certificatesigningrequests"), "n", nil), "sign", ""},
-		"after silence":         {bounds.ErrLate, "sign", ""},
-		"denied":                {nil, "deny", "denied"},
+		"signed":                  {nil, "sign", ""},
+		"after an error":          {apierrors.NewInternalError(errors.New("broken")), "sign", ""},
+		"after a conflict":        {apierrors.NewConflict(certificatesv1.Resource("certificatesigningrequests"), "n", nil), "sign", ""},
+		"after too many requests": {apierrors.NewTooManyRequests("busy", 1), "sign", ""},
+		"after a refusal":         {apierrors.NewForbidden(certificatesv1.Resource("certificatesigningrequests"), "n", nil), "sign", ""},
+		"after silence":           {bounds.ErrLate, "sign", ""},
+		"denied":                  {nil, "deny", "denied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,7 +94,7 @@ func TestRequest(t *testing.T) {
 			}
 			asked := api.requests()[0].Spec
 			if asked.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName || len(asked.Usages) != 2 {
-				t.Errorf("asked %+v", asked)
+				t.Errorf("requests %+v", asked)
 			}
 			if err := o.write(s); err != nil {
 				t.Fatal(err)
@@ -157,13 +157,13 @@ func TestBootstrapNeedless(t *testing.T) {
 	o, s, _ := options(t)
 	a := newAuthority(t)
 	if valid, err := o.valid(s); valid || err != nil {
-		t.Errorf("none: %v, %v", valid, err)
+		t.Errorf("no kubeconfig: %v, %v", valid, err)
 	}
 	for _, tt := range []struct {
 		name  string
 		ends  time.Duration
 		valid bool
-	}{{"ended", -time.Minute, false}, {"one that serves", time.Hour, true}} {
+	}{{"expired", -time.Minute, false}, {"valid", time.Hour, true}} {
 		cert, key := a.issue(t, "system:node:n", time.Now().Add(tt.ends))
 		if _, err := s.Update(cert, key); err != nil {
 			t.Fatal(err)
@@ -178,14 +178,14 @@ func TestBootstrapNeedless(t *testing.T) {
 	write(t, o.Kubeconfig, []byte(bootstrapConf))
 	write(t, filepath.Join(o.Dir, "ca.crt"), a.pem())
 	if err := Bootstrap(t.Context(), o); err != nil {
-		t.Errorf("another's: %v", err)
+		t.Errorf("kubeconfig of another owner: %v", err)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c, err := NewClient(config, o); c != nil || err != nil {
-		t.Errorf("another's is renewed: %v, %v", c, err)
+		t.Errorf("the certificate of another owner is renewed: %v, %v", c, err)
 	}
 }
 
@@ -241,7 +241,7 @@ func TestClientRotates(t *testing.T) {
 		defer resp.Body.Close()
 		var got bytes.Buffer
 		if _, err := got.ReadFrom(resp.Body); err != nil || got.String() != want {
-			t.Errorf("the client is %q, not %q: %v", &got, want, err)
+			t.Errorf("client %q, want %q: %v", &got, want, err)
 		}
 	}
 	ask("first")
@@ -287,7 +287,7 @@ func TestServingFiles(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); s.Run(ctx) }()
-	eventually(t, "a change of before", func() bool { return served(t, s) == "two" })
+	eventually(t, "a change before the watch", func() bool { return served(t, s) == "two" })
 	write(t, crt, []byte("torn"))
 	write(t, ca, []byte("torn"))
 	put("three")
@@ -300,7 +300,7 @@ func TestServingFiles(t *testing.T) {
 	<-ended
 	write(t, crt, []byte("torn"))
 	if _, err := NewServing(s.o); err == nil {
-		t.Error("a certificate that is none is served")
+		t.Error("an invalid certificate is served")
 	}
 }
 
@@ -327,7 +327,7 @@ func TestServingAsks(t *testing.T) {
 	eventually(t, "the certificate", func() bool { return served(t, s) == "system:node:n" })
 	asked := api.requests()[0].Spec
 	if asked.SignerName != certificatesv1.KubeletServingSignerName {
-		t.Errorf("asked %+v", asked)
+		t.Errorf("requests %+v", asked)
 	}
 	cancel()
 	<-ended

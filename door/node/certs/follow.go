@@ -27,7 +27,7 @@ func (s *Serving) follow(ctx context.Context, load func() error, files ...string
 		dirs[dir] = true
 		told, stop, err := watches.Add(ctx, dir)
 		if err != nil {
-			s.o.Logger.Warn("changes of a certificate are not seen", "directory", dir, "error", err)
+			s.o.Logger.Warn("cannot watch a certificate for changes", "directory", dir, "error", err)
 			continue
 		}
 		defer stop()
@@ -36,7 +36,7 @@ func (s *Serving) follow(ctx context.Context, load func() error, files ...string
 	for {
 		// The first is for what has changed before it was watched.
 		if err := load(); err != nil {
-			s.o.Logger.Warn("the certificate of before is kept", "error", err)
+			s.o.Logger.Warn("loading a certificate failed, keeping the earlier one", "error", err)
 		}
 		select {
 		case <-changed:

@@ -145,7 +145,7 @@ func settle(t *testing.T, a *authority, csr *certificatesv1.CertificateSigningRe
 	block, _ := pem.Decode(csr.Spec.Request)
 	asked, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
-		t.Errorf("the request: %v", err)
+		t.Errorf("update of the request: %v", err)
 		return
 	}
 	kind := certificatesv1.CertificateApproved

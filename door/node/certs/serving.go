@@ -146,7 +146,7 @@ func (s *Serving) loadClients() error {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(data) {
-		return errors.New("authorities of clients: there is no certificate")
+		return errors.New("authorities of clients: no certificate found in PEM format")
 	}
 	s.clients.Store(pool)
 	return nil
