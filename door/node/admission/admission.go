@@ -1,5 +1,5 @@
-// Package admission decides which pods a node takes, as a kubelet does: the scheduler may have
-// known less than the node does, and a pod that names its node was never scheduled.
+// Package admission decides which pods a node accepts, as a kubelet does. The scheduler may know less than the node,
+// and a pod that names its node was never scheduled.
 package admission
 
 import (
@@ -20,35 +20,35 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podapi/fields"
 )
 
-// Admission knows what the pods of a node have been given. Its methods may be called at once.
+// Admission counts the resources and host ports of a node's pods. It is safe for concurrent use.
 type Admission struct {
 	node     func() *corev1.Node
 	refuse   func(*corev1.Pod) string
 	pressure func(*corev1.Pod) (reason, message string)
 
 	mu    sync.Mutex
-	freed func() // nil for nobody
+	freed func() // may be nil
 	given map[types.UID]corev1.ResourceList
-	ports map[types.UID][]hostPort // of those that have some
+	ports map[types.UID][]hostPort // only of pods with host ports
 }
 
-// New is the admission of the node that node returns. refuse names what the runtime has no pod have, empty for
-// nothing; pressure tells why the node, under pressure, does not take a pod, with an empty reason for one that it
-// takes. Of both nil is nothing.
+// New returns the admission of the Node that node returns; nil means not registered yet. refuse returns why the runtime
+// cannot run a pod, or an empty string. pressure returns why the node does not accept a pod in its present state, with
+// an empty reason if it does. Both may be nil.
 func New(node func() *corev1.Node, refuse func(*corev1.Pod) string, pressure func(*corev1.Pod) (reason, message string)) *Admission {
 	return &Admission{
 		node: node, refuse: refuse, pressure: pressure, given: map[types.UID]corev1.ResourceList{}, ports: map[types.UID][]hostPort{},
 	}
 }
 
-// Take has a pod's resources and ports be its own without a decision: it runs already.
+// Take counts the resources and ports of a running pod without a decision.
 func (a *Admission) Take(pod *corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.give(pod, Requests(pod))
 }
 
-// Release gives a pod's resources and ports back.
+// Release frees a pod's resources and ports.
 func (a *Admission) Release(uid types.UID) {
 	a.mu.Lock()
 	_, had := a.given[uid]
@@ -61,7 +61,7 @@ func (a *Admission) Release(uid types.UID) {
 	}
 }
 
-// Follow has freed be called when a pod has given back something. It must not block.
+// Follow sets the function that is called when a pod has released something. It must not block.
 func (a *Admission) Follow(freed func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -95,8 +95,8 @@ func (a *Admission) Admit(pod *corev1.Pod) *pods.Rejection {
 	return a.reserve(pod, node)
 }
 
-// early gives a pod what it asks for before the node is registered: nothing was scheduled here yet, and what names its
-// node is taken if its ports are free.
+// early admits a pod before the node is registered, if its ports are free. No pod has been scheduled to the node yet,
+// so only pods that name their node come here.
 func (a *Admission) early(pod *corev1.Pod) *pods.Rejection {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,7 +107,7 @@ func (a *Admission) early(pod *corev1.Pod) *pods.Rejection {
 	return nil
 }
 
-// fits judges what the pod says of its node.
+// fits checks the pod's node affinity, tolerations and operating system.
 func fits(pod *corev1.Pod, node *corev1.Node) *pods.Rejection {
 	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
 		const message = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
@@ -137,11 +137,11 @@ func osOf(pod *corev1.Pod) string {
 	return string(pod.Spec.OS.Name)
 }
 
-// reserve gives the pod its resources and ports if the node has them.
+// reserve counts the pod's resources and ports if they are free on the node.
 func (a *Admission) reserve(pod *corev1.Pod, node *corev1.Node) *pods.Rejection {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if no := a.free(pod); no != nil { // before its resources, for which others may be ended
+	if no := a.free(pod); no != nil { // before the resources, for which other pods may be ended
 		return no
 	}
 	want, used := Requests(pod), a.used(itself(pod))
@@ -163,12 +163,12 @@ func (a *Admission) reserve(pod *corev1.Pod, node *corev1.Node) *pods.Rejection 
 	return nil
 }
 
-// itself tells whether a UID is that of the pod.
+// itself returns a filter that matches the pod's UID.
 func itself(pod *corev1.Pod) func(types.UID) bool {
 	return func(uid types.UID) bool { return uid == pod.UID }
 }
 
-// used is what pods have been given, without some. It is called with mu held.
+// used returns the resources of all pods that the filter does not match. The caller holds mu.
 func (a *Admission) used(without func(types.UID) bool) corev1.ResourceList {
 	used := corev1.ResourceList{}
 	for uid, list := range a.given {
@@ -184,8 +184,8 @@ func (a *Admission) used(without func(types.UID) bool) corev1.ResourceList {
 	return used
 }
 
-// Lacks is what a pod lacks of the node's resources when those are free that are given to pods of which gone is true. It has
-// each resource that the pod asks for and of which there is less.
+// Lacks returns the resources that a pod requests beyond the node's free ones. Resources of pods for which gone returns
+// true count as free. The result contains only resources that are short.
 func (a *Admission) Lacks(pod *corev1.Pod, gone func(types.UID) bool) corev1.ResourceList {
 	lacks := corev1.ResourceList{}
 	node := a.node()
@@ -206,24 +206,25 @@ func (a *Admission) Lacks(pod *corev1.Pod, gone func(types.UID) bool) corev1.Res
 	return lacks
 }
 
-// Requests are what the scheduler counts for a pod, itself included.
+// Requests returns the resources that the scheduler counts for a pod, with the pod itself as one of
+// corev1.ResourcePods.
 func Requests(pod *corev1.Pod) corev1.ResourceList {
 	list := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 	list[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
 	return list
 }
 
-// clustered are fields that a pod cannot have without a cluster, and that a node's pods have.
+// clustered are fields that need a cluster. A node's pods may have them.
 var clustered = []string{
 	"metadata.finalizers", "spec.ephemeralContainers", "spec.dnsPolicy", "spec.nodeSelector",
 	"spec.nodeName", "spec.hostNetwork", "spec.affinity", "spec.runtimeClassName", "spec.schedulingGates", "spec.schedulingGroup",
 	"spec.evictionResponders",
 }
 
-// clusteredVolumes are the sources of volumes that are such.
+// clusteredVolumes are volume sources that need a cluster.
 var clusteredVolumes = []string{".serviceAccountToken", ".ephemeral", ".csi"}
 
-// unsupported refuses a pod that asks for what no pod of Bulkhead's can have.
+// unsupported rejects a pod with a field that Bulkhead does not support.
 func unsupported(pod *corev1.Pod) *pods.Rejection {
 	var all []string
 	fields.Refuse(pod, func(field, message string) {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// node has two processors, 1 GiB, three pods, a label and a taint.
+// node returns a Node with two processors, 1 GiB, three pods, a label and a taint.
 func node() *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{"disk": "ssd", corev1.LabelOSStable: "linux"}},
@@ -37,7 +37,7 @@ func pod(t *testing.T, uid, spec string) *corev1.Pod {
 	return p
 }
 
-// TestReasons: each thing that a node cannot have has a kubelet's reason; what it can have has none.
+// TestReasons checks that each unmet requirement is rejected with a kubelet's reason.
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ spec, reason string }{
@@ -60,7 +60,7 @@ func TestReasons(t *testing.T) {
 		{`volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}], containers: [{name: c}]`, ""},
 		{`volumes: [{name: v, projected: {sources: [{clusterTrustBundle: {path: t}}]}}], containers: [{name: c}]`, "UnexpectedAdmissionError"},
 		{`hostNetwork: true, dnsPolicy: ClusterFirstWithHostNet, nodeName: node, containers: [{name: c}]`, ""},
-		{`runtimeClassName: other, schedulerName: x, priority: 5, containers: [{name: c}]`, ""}, // the runtime's to refuse
+		{`runtimeClassName: other, schedulerName: x, priority: 5, containers: [{name: c}]`, ""}, // the runtime refuses it
 	} {
 		no := New(node, nil, nil).Admit(pod(t, "p", tt.spec))
 		if tt.reason == "" && no != nil || tt.reason != "" && (no == nil || no.Reason != tt.reason || no.Message == "") {
@@ -74,7 +74,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestLedger: pods take from what there is, give back what they had, and are counted once.
+// TestLedger checks that pods reserve resources, release them, and are counted once.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	a := New(node, nil, nil)
@@ -98,14 +98,15 @@ func TestLedger(t *testing.T) {
 	if no := a.Admit(three); no != nil {
 		t.Errorf("after another pod's end: %+v", no)
 	}
-	a.Take(one) // it runs already
+	a.Take(one) // a running pod
 	a.Release("3")
 	if no := a.Admit(three); no == nil {
 		t.Error("a running pod was not counted")
 	}
 }
 
-// TestResize: a pod that runs gets what it asks for where the node has it, and else keeps its own.
+// TestResize checks that a running pod gets the resources that it requests if they are free, and otherwise keeps its
+// own.
 func TestResize(t *testing.T) {
 	t.Parallel()
 	a := New(node, nil, nil)
@@ -118,19 +119,19 @@ func TestResize(t *testing.T) {
 	a.Take(cpu("b", "1"))
 	for _, step := range []struct {
 		uid, cpu, reason string
-		held             string // what it has then; empty is what it asked for
+		held             string // the CPU that it has afterwards; empty means the requested one
 	}{
 		{"a", "1", "", ""},
 		{"b", "1", "", ""},
 		{"a", "1500m", "Deferred", "1"},
 		{"a", "3", "Infeasible", "1"},
-		{"b", "500m", "", "1"}, // it could not be had
+		{"b", "500m", "", "1"}, // the last resize was refused
 		{"a", "1500m", "Deferred", "1"},
 		{"b", "500m", "", ""},
 		{"a", "1500m", "", ""},
 		{"b", "600m", "Deferred", "500m"},
 		{"b", "100m", "", ""},
-		{"a", "1900m", "", "1800m"}, // nor could that
+		{"a", "1900m", "", "1800m"}, // refused as well
 		{"a", "1800m", "", ""},
 	} {
 		reason, message := a.Resize(cpu(step.uid, step.cpu))
@@ -139,7 +140,7 @@ func TestResize(t *testing.T) {
 		}
 		a.Hold(cpu(step.uid, cmp.Or(step.held, step.cpu)))
 	}
-	for _, p := range []*corev1.Pod{cpu("none", "1"), cpu("none", "3")} { // was released, or never taken
+	for _, p := range []*corev1.Pod{cpu("none", "1"), cpu("none", "3")} { // one was released, the other never admitted
 		reason, _ := a.Resize(p)
 		if a.Hold(p); reason != "" {
 			t.Errorf("resize of a pod that was not admitted: %s", reason)
@@ -153,7 +154,7 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// TestPressure: a node under pressure takes no pod that it is not to take.
+// TestPressure checks that a node under pressure rejects pods.
 func TestPressure(t *testing.T) {
 	t.Parallel()
 	a := New(node, nil, func(*corev1.Pod) (reason, message string) {
@@ -164,7 +165,8 @@ func TestPressure(t *testing.T) {
 	}
 }
 
-// TestLacks: what a pod lacks is what it asks for beyond what the node has for it, without those that are gone, and of nothing else.
+// TestLacks checks that Lacks returns exactly the missing resources, and counts the resources of pods that are gone as
+// free.
 func TestLacks(t *testing.T) {
 	t.Parallel()
 	a := New(node, nil, nil)

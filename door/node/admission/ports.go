@@ -11,17 +11,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// hostPort is a port of the node that a pod has.
+// hostPort is a port of the node that a pod occupies.
 type hostPort struct {
 	protocol corev1.Protocol
 	address  string
 	port     int32
 }
 
-// anyAddress is that of all interfaces, for which a pod asks that names none.
+// anyAddress stands for all interfaces. It is the default of a port without an address.
 const anyAddress = "0.0.0.0"
 
-// hostPorts are those of a pod's containers that may run at once. With the node's network every port is the node's.
+// hostPorts returns the host ports of the containers that may run at the same time. With the host's network every port
+// is a host port.
 func hostPorts(pod *corev1.Pod) (out []hostPort) {
 	for c, kind := range podspec.All(&pod.Spec) {
 		if kind == podspec.Initial {
@@ -40,7 +41,7 @@ func hostPorts(pod *corev1.Pod) (out []hostPort) {
 	return out
 }
 
-// canonical is an address in the one way of writing it.
+// canonical returns the canonical form of an address.
 func canonical(address string) string {
 	if a, err := netip.ParseAddr(address); err == nil {
 		return a.Unmap().String()
@@ -48,13 +49,13 @@ func canonical(address string) string {
 	return cmp.Or(address, anyAddress)
 }
 
-// clashes tells whether two pods cannot have those ports at once.
+// clashes reports whether two pods cannot have these ports at the same time.
 func (p hostPort) clashes(other hostPort) bool {
 	return p.protocol == other.protocol && p.port == other.port &&
 		(p.address == other.address || p.address == anyAddress || other.address == anyAddress)
 }
 
-// free tells why a pod cannot have the ports that it asks for, nil if it can. It is called with mu held.
+// free returns a rejection if a port of the pod is occupied. The caller holds mu.
 func (a *Admission) free(pod *corev1.Pod) *pods.Rejection {
 	for _, want := range hostPorts(pod) {
 		for uid, had := range a.ports {
@@ -67,7 +68,7 @@ func (a *Admission) free(pod *corev1.Pod) *pods.Rejection {
 	return nil
 }
 
-// give has a pod have those resources, and its ports. It is called with mu held.
+// give records a pod's resources and ports. The caller holds mu.
 func (a *Admission) give(pod *corev1.Pod, list corev1.ResourceList) {
 	a.given[pod.UID] = list
 	if ports := hostPorts(pod); len(ports) > 0 {

@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestHostPorts: a port of the node is one pod's at a time, for its protocol and address; that of all addresses is that of each.
+// TestHostPorts checks that two pods cannot have the same port, protocol and address. The address of all interfaces
+// conflicts with every address.
 func TestHostPorts(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -40,7 +41,7 @@ func TestHostPorts(t *testing.T) {
 			a := New(registered, nil, nil)
 			one, two := pod(t, "one", tt.first), pod(t, "two", tt.second)
 			one.UID, two.UID = "1", "2"
-			for _, again := range []*corev1.Pod{one, one} { // one does not stand in its own way
+			for _, again := range []*corev1.Pod{one, one} { // a pod does not conflict with itself
 				if no := a.Admit(again); no != nil {
 					t.Fatalf("%s: %+v", tt.first, no)
 				}
@@ -56,7 +57,7 @@ func TestHostPorts(t *testing.T) {
 	}
 }
 
-// TestHostPortsTaken: what runs already has its ports, and one that is rejected has taken nothing.
+// TestHostPortsTaken checks that running pods keep their ports, and that a rejected pod reserves none.
 func TestHostPortsTaken(t *testing.T) {
 	t.Parallel()
 	a := New(node, nil, nil)
@@ -76,7 +77,7 @@ func TestHostPortsTaken(t *testing.T) {
 	}
 }
 
-// TestFollow: who follows is told when something is given back, and not when there was nothing to give.
+// TestFollow checks that the follower is called when resources are released, and only then.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	a, told := New(node, nil, nil), 0

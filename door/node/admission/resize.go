@@ -7,10 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Resize gives a pod that the node has taken the resources that it asks for now. Where they do not fit it
-// keeps its own, and the reason is a kubelet's: Infeasible if the node can never have them, Deferred if others
-// have them now. An empty reason is a resize that fits. Of a resource of which the pod asks for less it keeps
-// what it has until Hold, for its VM has that still. A pod that was released is given nothing.
+// Resize reserves the resources that an admitted pod requests now. An empty reason means that they fit. Otherwise the
+// pod keeps its old ones, and the reason is a kubelet's: Infeasible if the node is too small, Deferred if other pods
+// have the resources now. A smaller request frees resources only in Hold, because until then the VM still has them. A
+// released pod gets nothing.
 func (a *Admission) Resize(pod *corev1.Pod) (reason, message string) {
 	node := a.node()
 	a.mu.Lock()
@@ -37,7 +37,7 @@ func (a *Admission) Resize(pod *corev1.Pod) (reason, message string) {
 	return "", ""
 }
 
-// room tells why the node cannot give a pod so much of a resource, empty for nothing. It is called with mu held.
+// room returns why the node cannot give a pod so much of a resource, or an empty reason. The caller holds mu.
 func (a *Admission) room(pod *corev1.Pod, node *corev1.Node, name corev1.ResourceName, asked resource.Quantity) (reason, message string) {
 	has, used := node.Status.Allocatable[name], a.used(itself(pod))[name]
 	if asked.Cmp(has) > 0 {
@@ -53,8 +53,8 @@ func (a *Admission) room(pod *corev1.Pod, node *corev1.Node, name corev1.Resourc
 	return "", ""
 }
 
-// Hold has a pod have what its specification says, and no more: its resize is done, or was given up. A pod that
-// was released is given nothing.
+// Hold sets a pod's resources to those of its specification, after a resize that succeeded or was given up. A released
+// pod gets nothing.
 func (a *Admission) Hold(pod *corev1.Pod) {
 	a.mu.Lock()
 	_, taken := a.given[pod.UID]

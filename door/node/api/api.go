@@ -1,5 +1,5 @@
-// Package api is the HTTP API of a kubelet, as far as a node serves it: logs, exec, attach,
-// port-forward, the pods and the node's health. Who may ask is decided before.
+// Package api serves a kubelet's HTTP API as far as a node has it: logs, exec, attach, port-forward, the pods and the
+// node's health. The caller authorises requests.
 package api
 
 import (
@@ -19,24 +19,24 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
-// Streams connects HTTP clients with what a runtime opens for them. The error is of a client that was
-// not answered yet.
+// Streams connects HTTP clients with the streams of a runtime. It returns an error only if it has not answered the
+// client.
 type Streams interface {
 	Exec(w http.ResponseWriter, r *http.Request, what *runtimeapi.ExecRequest) error
 	Attach(w http.ResponseWriter, r *http.Request, what *runtimeapi.AttachRequest) error
 	PortForward(w http.ResponseWriter, r *http.Request, what *runtimeapi.PortForwardRequest) error
 }
 
-// Pods are those of the machine.
+// Pods are the pods of the host.
 type Pods interface {
-	// Find is the newest pod of a name, nil for none.
+	// Find returns the newest pod of a name, or nil.
 	Find(namespace, name string) *manager.Pod
 	Pods() []*manager.Pod
-	// Status is a pod's as the API server is told it.
+	// Status returns a pod's status as the API server gets it.
 	Status(uid types.UID) (corev1.PodStatus, bool)
 }
 
-// Server answers. Its methods may be called at once.
+// Server serves the API. It is safe for concurrent use.
 type Server struct {
 	pods    Pods
 	streams Streams
@@ -44,12 +44,12 @@ type Server struct {
 	log     *slog.Logger
 }
 
-// New makes the API of a machine's pods; more adds further paths, nil for none.
+// New returns the API for some pods. more registers further paths; it may be nil.
 func New(pods Pods, streams Streams, more func(*http.ServeMux), log *slog.Logger) *Server {
 	return &Server{pods, streams, more, log}
 }
 
-// Handler is the API, without a guard.
+// Handler returns the API without authorisation.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
@@ -75,7 +75,7 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// failure is an error with the HTTP code that it is answered with.
+// failure is an error with its HTTP status code.
 type failure struct {
 	code int
 	error
@@ -85,7 +85,7 @@ func fail(code int, format string, args ...any) error {
 	return &failure{code, fmt.Errorf(format, args...)}
 }
 
-// answer makes a handler of a call that may fail before it has answered.
+// answer returns the handler of a call that may fail before it has answered.
 func (s *Server) answer(call func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := call(w, r)
@@ -107,7 +107,7 @@ func (s *Server) answer(call func(http.ResponseWriter, *http.Request) error) htt
 	})
 }
 
-// pod is the one that a request names.
+// pod returns the pod that a request names.
 func (s *Server) pod(r *http.Request) (*manager.Pod, error) {
 	p := s.pods.Find(r.PathValue("namespace"), r.PathValue("pod"))
 	if uid := r.PathValue("uid"); p == nil || uid != "" && uid != string(p.UID()) {
@@ -116,7 +116,7 @@ func (s *Server) pod(r *http.Request) (*manager.Pod, error) {
 	return p, nil
 }
 
-// container is the id of the one that a request names.
+// container returns the ID of the container that a request names.
 func (s *Server) container(r *http.Request) (string, error) {
 	p, err := s.pod(r)
 	if err != nil {

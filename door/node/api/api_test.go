@@ -24,7 +24,7 @@ func (noPods) Find(string, string) *manager.Pod               { return nil }
 func (noPods) Pods() []*manager.Pod                           { return nil }
 func (noPods) Status(types.UID) (s corev1.PodStatus, ok bool) { return s, false }
 
-// TestRoutes: there is an answer to each request of the API, and none to others.
+// TestRoutes checks the status code of each route, and that other routes are refused.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	h := New(noPods{}, nil, nil, slog.New(slog.DiscardHandler)).Handler()
@@ -46,7 +46,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestParseLogs: each parameter of the API's is read, and what is none is refused.
+// TestParseLogs checks that each parameter of the API is parsed and invalid values are refused.
 func TestParseLogs(t *testing.T) {
 	t.Parallel()
 	q, err := url.ParseQuery("follow=true&previous=true&timestamps=true&tailLines=7&limitBytes=100" +
@@ -73,7 +73,7 @@ func TestParseLogs(t *testing.T) {
 	}
 }
 
-// TestLines: lines are written with times, of one stream, and no more than the limit.
+// TestLines checks timestamps, the choice of a stream, and the limit.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)

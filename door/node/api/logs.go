@@ -15,15 +15,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/manager/logs"
 )
 
-// logOptions are what a request asks for.
+// logOptions are the options of a request for logs.
 type logOptions struct {
 	manager.OutputOptions
 	timestamps bool
-	limit      int64 // bytes; less than 0 is none
+	limit      int64 // bytes; negative for no limit
 	stream     string
 }
 
-// parseLogs reads a query, whose parameters are those of the API's PodLogOptions.
+// parseLogs parses a query with the parameters of the API's PodLogOptions.
 func parseLogs(q url.Values) (o logOptions, err error) {
 	o.Tail, o.limit = -1, -1
 	number := func(name string, least int64, to *int64) {
@@ -67,7 +67,7 @@ func parseLogs(q url.Values) (o logOptions, err error) {
 	return o, err
 }
 
-// errEnough ends an output whose limit is reached.
+// errEnough ends an output at the limit of bytes.
 var errEnough = errors.New("the limit is reached")
 
 func (s *Server) logs(w http.ResponseWriter, r *http.Request) error {
@@ -99,8 +99,8 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// hasLogs refuses a container that has written nothing because it never ran. Its status says so, also after the CRI's
-// container is gone, whose logs are kept.
+// hasLogs returns an error for a container that has never run, as its status says. The runtime may have removed the
+// container already; its logs are kept.
 func hasLogs(p *manager.Pod, name string) error {
 	c := manager.ContainerStatus(p.Status(), name)
 	ended := func(s corev1.ContainerState) bool { return s.Terminated != nil && s.Terminated.ContainerID != "" }
@@ -119,12 +119,12 @@ func hasLogs(p *manager.Pod, name string) error {
 	return fail(http.StatusBadRequest, "container %q in pod %q is waiting to start: %s", name, p.Name(), reason)
 }
 
-// lines writes an output to a client.
+// lines writes log lines to a client.
 type lines struct {
 	w     http.ResponseWriter
 	o     logOptions
 	begun bool
-	inner bool // of a line that the runtime has split, the rest comes
+	inner bool // the last line was incomplete: the runtime splits long lines
 }
 
 func (l *lines) line(one logs.Line) error {

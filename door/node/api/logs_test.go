@@ -23,7 +23,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
-// scarce is a runtime that has one image alone.
+// scarce is a runtime with a single image.
 type scarce struct{ *testcri.Runtime }
 
 func (s scarce) ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error) {
@@ -66,7 +66,7 @@ func (m managed) Status(uid types.UID) (s corev1.PodStatus, told bool) {
 	return p.Status(), true
 }
 
-// open has a manager of the pods in a directory.
+// open returns a manager of the pods in a directory.
 func open(t *testing.T, dir string, runtime scarce) managed {
 	t.Helper()
 	m, err := manager.Open(t.Context(), manager.Options{
@@ -79,7 +79,7 @@ func open(t *testing.T, dir string, runtime scarce) managed {
 	return managed{m}
 }
 
-// add has a pod "job" that runs, and one "late" that waits for its image.
+// add adds a running pod "job" and a pod "late" that waits for its image.
 func (m managed) add(t *testing.T) {
 	t.Helper()
 	for name, image := range map[string]string{"job": "here:1", "late": "nowhere:1"} {
@@ -98,8 +98,8 @@ func (m managed) add(t *testing.T) {
 	synctest.Wait()
 }
 
-// TestLogsOfPods: a container's log is told while it runs and when it has ended, by the next process as well, and never of
-// one that has not run.
+// TestLogsOfPods checks that a container's log is readable while it runs and after its end, also by the next process. A
+// container that never ran has no log.
 func TestLogsOfPods(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

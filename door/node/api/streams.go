@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// wants tells whether a query asks for something.
+// wants reports whether a query sets a boolean parameter.
 func wants(q url.Values, name string) bool { return q.Get(name) == "1" || q.Get(name) == "true" }
 
 func (s *Server) exec(w http.ResponseWriter, r *http.Request) error {
@@ -51,7 +51,7 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) error {
 	}
 	what := &runtimeapi.PortForwardRequest{PodSandboxId: sandbox}
 	for _, list := range r.URL.Query()["port"] {
-		for text := range strings.SplitSeq(list, ",") { // an API server sends the ports of a WebSocket as one
+		for text := range strings.SplitSeq(list, ",") { // an API server joins the ports of a WebSocket with commas
 			port, err := strconv.ParseUint(text, 10, 16)
 			if err != nil || port == 0 {
 				return fail(http.StatusBadRequest, "invalid port %q", text)

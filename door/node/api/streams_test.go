@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testcri"
 )
 
-// asked keeps what streams were asked for last.
+// asked keeps the last request for a stream.
 type asked struct{ what proto.Message }
 
 func (a *asked) Exec(_ http.ResponseWriter, _ *http.Request, what *runtimeapi.ExecRequest) error {
@@ -36,10 +36,10 @@ func (a *asked) PortForward(_ http.ResponseWriter, _ *http.Request, what *runtim
 	return nil
 }
 
-// asker makes a request.
+// asker sends a request.
 type asker func(method, path string) *httptest.ResponseRecorder
 
-// inWorld has the API of a pod "job" that runs and one "late" that waits.
+// inWorld runs a test with the API of a running pod "job" and a waiting pod "late".
 func inWorld(t *testing.T, test func(t *testing.T, pods managed, streams *asked, ask asker)) {
 	t.Helper()
 	t.Parallel()
@@ -56,8 +56,8 @@ func inWorld(t *testing.T, test func(t *testing.T, pods managed, streams *asked,
 	})
 }
 
-// TestLists: the pods are told with what they are to be and what has become of them, and of the running ones those alone that
-// run.
+// TestLists checks that lists contain the pods with specification and status, and that /runningpods/ contains only
+// running ones.
 func TestLists(t *testing.T) {
 	inWorld(t, func(t *testing.T, _ managed, _ *asked, ask asker) {
 		for path, want := range map[string]map[string]corev1.PodPhase{
@@ -89,8 +89,8 @@ func TestLists(t *testing.T) {
 	})
 }
 
-// TestStreamsOfPods: a stream is opened for the container, or the pod, that a request names, by its UID where it has one, and
-// with the streams that it asks for. A terminal has no stream of errors of its own.
+// TestStreamsOfPods checks that a stream is opened for the named container or pod, by its UID if given, with the
+// requested streams. A terminal has no separate stderr.
 func TestStreamsOfPods(t *testing.T) {
 	inWorld(t, func(t *testing.T, pods managed, streams *asked, ask asker) {
 		job := pods.Find("default", "job")
@@ -126,7 +126,7 @@ func TestStreamsOfPods(t *testing.T) {
 	})
 }
 
-// TestNoStream: what is not there, has another UID, or does not run has no stream.
+// TestNoStream checks that unknown names, wrong UIDs and pods that do not run are refused.
 func TestNoStream(t *testing.T) {
 	inWorld(t, func(t *testing.T, pods managed, streams *asked, ask asker) {
 		other := string(pods.Find("default", "late").UID())

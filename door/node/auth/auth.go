@@ -1,6 +1,6 @@
-// Package auth tells who asks a node's API, and whether they may: by client certificates of the
-// cluster's authority and by bearer tokens, which the API server reviews, as it decides about each
-// request. What it has answered is kept for a while.
+// Package auth authenticates and authorises requests to a node's API. It accepts client certificates of the cluster's
+// authority, and bearer tokens that the API server reviews. The API server also authorises each request. Answers are
+// cached.
 package auth
 
 import (
@@ -20,19 +20,20 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// How long answers hold, and how many are kept: a kubelet's figures.
+// Lifetimes and number of the cached answers, as in a kubelet.
 const (
 	tokenFor    = 2 * time.Minute
-	refusedFor  = 10 * time.Second // a token that nobody has
+	refusedFor  = 10 * time.Second // an invalid token
 	allowedFor  = 5 * time.Minute
 	deniedFor   = 30 * time.Second
 	keptAnswers = 1024
 	askTimeout  = 10 * time.Second
-	// maxReviews are the reviews of either kind at once: whoever reaches the node can ask for one of a token.
+	// maxReviews limits concurrent reviews of each kind, because any client that reaches the node can cause the review
+	// of a token.
 	maxReviews = 16
 )
 
-// User is who asks.
+// User is an authenticated user.
 type User struct {
 	Name   string
 	UID    string
@@ -40,27 +41,26 @@ type User struct {
 	Extra  map[string][]string
 }
 
-// ErrUnknown is matched where nobody is known to ask: there is neither a certificate nor a token, or
-// none that holds.
+// ErrUnknown is matched by the error of a request without a valid certificate or token.
 var ErrUnknown = errors.New("not authenticated")
 
-// ErrBusy is matched where too much is being asked of the API server already.
+// ErrBusy is matched by the error of a request that comes during too many reviews.
 var ErrBusy = errors.New("too many requests are being reviewed")
 
-// Webhook asks an API server. Its methods may be called at once.
+// Webhook reviews requests by asking an API server. It is safe for concurrent use.
 type Webhook struct {
 	client  kubernetes.Interface
-	clients func() *x509.CertPool // of client certificates; nil is none
+	clients func() *x509.CertPool // authorities of client certificates; nil for none
 	node    string
 	tokens  *cache.LRUExpireCache
-	refused *cache.LRUExpireCache // tokens as well: who makes some up pushes out none that holds
+	refused *cache.LRUExpireCache // invalid tokens, kept apart so that they cannot displace valid ones
 	answers *cache.LRUExpireCache
-	reviews chan struct{} // of tokens, one for each that is under way
-	access  chan struct{} // the same of accesses
+	reviews chan struct{} // one element for each review of a token
+	access  chan struct{} // one element for each review of an access
 }
 
-// New makes the reviewer of a node's requests. clients are the authorities of client certificates, as
-// they are at that moment, nil for none.
+// New returns the reviewer of a node's requests. clients returns the current authorities of client certificates, or
+// nil.
 func New(client kubernetes.Interface, node string, clients func() *x509.CertPool) *Webhook {
 	return &Webhook{
 		client: client, clients: clients, node: node,
@@ -70,7 +70,7 @@ func New(client kubernetes.Interface, node string, clients func() *x509.CertPool
 	}
 }
 
-// enter counts a review, until leave is called.
+// enter counts a review until leave is called. The error is ErrBusy.
 func enter(under chan struct{}) (leave func(), err error) {
 	select {
 	case under <- struct{}{}:
@@ -80,7 +80,7 @@ func enter(under chan struct{}) (leave func(), err error) {
 	}
 }
 
-// Who tells who made a request. The error matches ErrUnknown or ErrBusy, or the API server could not be asked.
+// Who authenticates a request. The error matches ErrUnknown or ErrBusy, or the API server could not be reached.
 func (h *Webhook) Who(r *http.Request) (*User, error) {
 	if u := h.certified(r); u != nil {
 		return u, nil
@@ -120,7 +120,7 @@ func (h *Webhook) Who(r *http.Request) (*User, error) {
 	return u, nil
 }
 
-// certified is who a client certificate names, nil for none that holds.
+// certified returns the user of a valid client certificate, or nil.
 func (h *Webhook) certified(r *http.Request) *User {
 	roots := h.clients()
 	if roots == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
@@ -141,8 +141,8 @@ func (h *Webhook) certified(r *http.Request) *User {
 	return &User{Name: leaf.Subject.CommonName, Groups: append(groups, "system:authenticated")}
 }
 
-// May tells whether a user may do what a verb says with a subresource of the node. The error matches ErrBusy, or
-// the API server could not be asked.
+// May reports whether a user may use a verb on a subresource of the node. The error matches ErrBusy, or the API server
+// could not be reached.
 func (h *Webhook) May(ctx context.Context, u *User, verb, subresource string) (bool, error) {
 	key := fmt.Sprintf("%q %q %q %q %q %q", u.Name, u.UID, u.Groups, u.Extra, verb, subresource)
 	if allowed, found := h.answers.Get(key); found {

@@ -23,8 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// reviewer is an API server that knows the token "good" of the user alice, who may get metrics and create
-// proxy.
+// reviewer is an API server that accepts the token "good" for the user alice. She may get metrics and create proxy.
 type reviewer struct {
 	*fake.Clientset
 	down   bool
@@ -57,8 +56,8 @@ func newReviewer() *reviewer {
 	return r
 }
 
-// TestGuard: who is unknown gets 401, who may not 403; streams are create by any method; the API server is asked
-// once for each question; while it does not answer nobody is let in.
+// TestGuard checks that unknown users get 401 and unauthorised users 403, that streams need create whatever the method
+// is, and that answers are cached. While the API server is down, no request passes.
 func TestGuard(t *testing.T) {
 	r := newReviewer()
 	h := New(r, "node", func() *x509.CertPool { return nil })
@@ -85,12 +84,12 @@ func TestGuard(t *testing.T) {
 		{"GET", "/metrics/resource", "good", http.StatusTeapot},
 		{"GET", "/metricsx", "good", http.StatusForbidden},
 		{"POST", "/metrics", "good", http.StatusForbidden},
-		{"GET", "/containerLogs/a/b/c", "good", http.StatusForbidden}, // get of proxy
+		{"GET", "/containerLogs/a/b/c", "good", http.StatusForbidden}, // needs get of proxy
 		{"GET", "/exec/a/b/c", "good", http.StatusTeapot},
 		{"POST", "/exec/a/b/c", "good", http.StatusTeapot},
 		{"GET", "/attach/a/b/c", "good", http.StatusTeapot},
 		{"GET", "/portForward/a/b", "good", http.StatusTeapot},
-		{"POST", "/checkpoint/a/b/c", "good", http.StatusForbidden}, // of checkpoint, not of proxy
+		{"POST", "/checkpoint/a/b/c", "good", http.StatusForbidden}, // needs checkpoint, not proxy
 		{"GET", "/metrics/cadvisor", "good", http.StatusTeapot},
 		{"GET", "/pods", "good", http.StatusForbidden},
 		{"GET", "/healthz", "", http.StatusUnauthorized},
@@ -118,7 +117,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestBusy: beyond so many reviews at once a request is refused at once, and one that is known already is not.
+// TestBusy checks that a request during too many reviews is refused at once, and that a cached one still passes.
 func TestBusy(t *testing.T) {
 	h := New(newReviewer(), "node", func() *x509.CertPool { return nil })
 	handler := h.Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }),
@@ -145,7 +144,7 @@ func TestBusy(t *testing.T) {
 	ask("/stats", "good", http.StatusTooManyRequests)
 	<-h.reviews
 	<-h.access
-	for range 3 { // each gives its place back
+	for range 3 { // each review frees its slot
 		ask("/metrics", rand.Text(), http.StatusUnauthorized)
 	}
 	ask("/stats", "good", http.StatusForbidden)
@@ -183,7 +182,8 @@ func (a *authority) sign(t *testing.T, name string, usage x509.ExtKeyUsage, ends
 	return cert
 }
 
-// TestCertificates: a certificate counts if the cluster's authority has signed it for clients and it holds.
+// TestCertificates checks that a certificate is accepted only if the cluster's authority has signed it for clients and
+// it has not expired.
 func TestCertificates(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	ours, theirs := &authority{}, &authority{}

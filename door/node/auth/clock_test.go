@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestHolds: an answer of the API server's holds for its time and no longer, however far the clock goes in one step.
+// TestHolds checks the lifetime of cached answers, also when the clock jumps ahead.
 func TestHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReviewer()

@@ -8,18 +8,17 @@ import (
 	"strings"
 )
 
-// streams are the paths of requests that run something or reach into a pod: they are authorised as
-// create, by whatever method they come.
+// streams are the paths of requests that run a command or reach into a pod. They need the verb create, whatever their
+// method is.
 var streams = []string{"/exec/", "/attach/", "/portForward/", "/run/"}
 
-// finer are the paths that have a subresource of their own, by their beginnings; all others are of
-// proxy.
+// finer are path prefixes with a subresource of their own. All other paths need the subresource proxy.
 var finer = []struct{ path, subresource string }{
 	{"/stats", "stats"}, {"/metrics", "metrics"}, {"/logs", "log"}, {"/healthz", "healthz"}, {"/configz", "configz"},
 	{"/pods", "pods"}, {"/runningpods", "pods"}, {"/checkpoint", "checkpoint"},
 }
 
-// attributes are what a request is authorised as: a verb, and the subresources of which one suffices.
+// attributes returns the verb that a request needs, and the subresources. One of them suffices.
 func attributes(r *http.Request) (verb string, subresources []string) {
 	for _, beginning := range streams {
 		if strings.HasPrefix(r.URL.Path, beginning) {
@@ -43,7 +42,7 @@ func attributes(r *http.Request) (verb string, subresources []string) {
 	return verb, []string{"proxy"}
 }
 
-// Guard lets through to next whom the API server lets.
+// Guard calls next only if the API server authorises the request.
 func (h *Webhook) Guard(next http.Handler, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u, err := h.Who(r)
@@ -68,7 +67,7 @@ func (h *Webhook) Guard(next http.Handler, log *slog.Logger) http.Handler {
 	})
 }
 
-// fail answers a request that could not be judged, or of which it is not known who makes it.
+// fail answers a request that could not be authenticated or reviewed.
 func fail(w http.ResponseWriter, r *http.Request, what string, err error, log *slog.Logger) {
 	switch {
 	case errors.Is(err, ErrUnknown):
@@ -82,7 +81,7 @@ func fail(w http.ResponseWriter, r *http.Request, what string, err error, log *s
 	}
 }
 
-// refuse answers, and ends the connection: who is not let in holds none.
+// refuse answers and closes the connection, so that a refused client does not hold one.
 func refuse(w http.ResponseWriter, message string, code int) {
 	w.Header().Set("Connection", "close")
 	http.Error(w, message, code)

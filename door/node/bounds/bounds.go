@@ -1,5 +1,5 @@
-// Package bounds gives each request to an API server a deadline, so that nobody waits for ever for one that takes
-// requests and does not answer, and has nobody watch the same again and again without a pause.
+// Package bounds gives each request to an API server a deadline, so that no caller waits for ever for a server that
+// accepts requests but does not answer. It also limits how often the same objects are watched.
 package bounds
 
 import (
@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// request is how long a request and its answer may take. An API server gives up after a minute.
+	// request limits the time for a request and its answer. An API server gives up after a minute.
 	request = 70 * time.Second
-	// lease is the same of a lease, which is renewed every ten seconds and is over after forty.
+	// lease is the same limit for a lease, which is renewed every ten seconds and expires after forty.
 	lease = 10 * time.Second
-	// watchSlack is how much longer a watch may last than it was asked for.
+	// watchSlack is added to the timeout that a watch requests.
 	watchSlack = 30 * time.Second
 )
 
-// ErrLate is matched by the error of a request that was given up.
+// ErrLate is matched by the error of a request that exceeded its deadline.
 var ErrLate = errors.New("the API server did not answer in time")
 
-// Wrap bounds each request that goes through next. It is made for rest.Config.Wrap.
+// Wrap returns a transport that bounds the requests through next. It fits rest.Config.Wrap.
 func Wrap(next http.RoundTripper) http.RoundTripper { return &transport{next: next} }
 
 type transport struct {
@@ -33,7 +33,7 @@ type transport struct {
 	watches watches
 }
 
-// WrappedRoundTripper has client-go find the one below, whose idle connections it closes.
+// WrappedRoundTripper returns the wrapped transport, for client-go, which closes its idle connections.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip implements http.RoundTripper.
@@ -65,8 +65,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// of is how long a request may take until it is answered, and from then on until the answer has been read; the same for one
-// that has one deadline for both, and 0 for a watch without an end.
+// of returns the time limits of a request: until the answer begins, and from then on until it has been read. If both
+// are equal, one deadline holds for the whole request. 0 means no limit, for a watch without a timeout.
 func of(r *http.Request) (begins, ends time.Duration) {
 	if watched(r) {
 		seconds, err := strconv.Atoi(r.URL.Query().Get("timeoutSeconds"))
@@ -81,13 +81,13 @@ func of(r *http.Request) (begins, ends time.Duration) {
 	return request, request
 }
 
-// watched tells whether a request is a watch.
+// watched reports whether a request is a watch.
 func watched(r *http.Request) bool {
 	watch := r.URL.Query().Get("watch")
 	return watch != "" && watch != "false" && watch != "0"
 }
 
-// body ends the deadline of an answer that has been read.
+// body stops the timer of an answer when it is closed.
 type body struct {
 	io.ReadCloser
 	done func()

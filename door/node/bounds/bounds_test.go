@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// server answers after a while, and takes another one to say all.
+// server answers after begins, and the answer takes ends.
 type server struct{ begins, ends time.Duration }
 
 func (s server) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -46,8 +46,8 @@ func (a *answer) Read([]byte) (int, error) {
 
 func (a *answer) Close() error { return nil }
 
-// TestBounds: a request that is not answered, or not to its end, is given up after its time, and a watch lasts as
-// long as it is asked for.
+// TestBounds checks that a request without a complete answer fails after its deadline, and that a watch lasts as long
+// as it requests.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	const (
@@ -60,7 +60,7 @@ func TestBounds(t *testing.T) {
 		method, url  string
 		begins, ends time.Duration
 		took         time.Duration
-		begun, whole bool // it is answered, and to the end
+		begun, whole bool // whether an answer begins, and whether it is complete
 	}{
 		"a patch":               {http.MethodPatch, status, time.Second, time.Second, 2 * time.Second, true, true},
 		"a patch, unanswered":   {http.MethodPatch, status, never, 0, request, false, false},
@@ -102,7 +102,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestBoundsOfTheCaller: who does not want to wait any more is not told that the server is late.
+// TestBoundsOfTheCaller checks that the caller's own deadline is not reported as ErrLate.
 func TestBoundsOfTheCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,15 +112,15 @@ func TestBoundsOfTheCaller(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = Wrap(server{begins: time.Hour}).RoundTrip(r) //nolint:bodyclose // there is none
+		_, err = Wrap(server{begins: time.Hour}).RoundTrip(r) //nolint:bodyclose // there is no body
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrLate) {
 			t.Errorf("error: %v", err)
 		}
 	})
 }
 
-// TestWatchAgain: the same is watched a few times at once, and then no more often than twice a second; others do not
-// wait for it, and what was not watched for a while is forgotten.
+// TestWatchAgain checks that the same objects are watched a few times at once, then at most twice a second. Other
+// watches do not wait for them, and unused limits are dropped.
 func TestWatchAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// watchBurst is how often the same may be watched at once, and watchRate how often a second from then on. A
-	// reflector that is told that its version is too old asks again at once, for ever.
+	// watchBurst is how many watches of the same objects may start at once. watchRate is how many may start per second
+	// after that. A reflector with a version that is too old would otherwise retry without a pause.
 	watchBurst = 10
 	watchRate  = 2
-	// forgetAfter is after what time without a watch of the same all may be asked at once again.
+	// forgetAfter is the time without a watch after which the full burst is available again.
 	forgetAfter = watchBurst / watchRate * time.Second
 )
 
-// watches are those of late. Its methods may be called at once.
+// watches limits repeated watches. It is safe for concurrent use.
 type watches struct {
 	mu    sync.Mutex
-	of    map[string]*watching // by what is watched
+	of    map[string]*watching // by path and field selector
 	swept time.Time
 }
 
@@ -30,7 +30,7 @@ type watching struct {
 	last  time.Time
 }
 
-// wait returns when a watch may begin, or its request is given up.
+// wait returns when a watch may start, or an error when its request is cancelled.
 func (w *watches) wait(r *http.Request) error {
 	if err := w.get(r.URL.Path+"?"+r.URL.Query().Get("fieldSelector"), time.Now()).Wait(r.Context()); err != nil {
 		return fmt.Errorf("watch %s again: %w", r.URL.Path, err)
@@ -38,7 +38,7 @@ func (w *watches) wait(r *http.Request) error {
 	return nil
 }
 
-// get is the limit of what is watched. What was not watched for a while is forgotten.
+// get returns the limit for a key. It drops limits that were not used for a while.
 func (w *watches) get(what string, now time.Time) flowcontrol.RateLimiter {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -29,15 +29,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
 
-// firstPause and lastPause bound the pauses of a request that fails.
+// firstPause and lastPause bound the pauses between failed requests.
 const (
 	firstPause = time.Second
 	lastPause  = time.Minute
 )
 
-// Options say whose certificate it is. Bootstrap may be empty, for a node that has a Kubeconfig.
+// Options configure the node's client certificate. Bootstrap may be empty if the Kubeconfig exists.
 type Options struct {
-	// Kubeconfig is the node's file, Bootstrap the one by which its first certificate is asked for, and Dir the
+	// Kubeconfig is the node's file. Bootstrap is the kubeconfig for the first request of a certificate. Dir is the
 	// directory of certificates.
 	Kubeconfig, Bootstrap, Dir string
 	// Node is the node's name.
@@ -45,9 +45,9 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Bootstrap makes the node's kubeconfig, where there is none or the certificate that it names has ended: it asks for a
-// certificate by the bootstrap kubeconfig, and waits until it is signed, for as long as ctx lasts. A request that is
-// denied is an error. A process that ends meanwhile leaves its key, and the next one waits for the same request.
+// Bootstrap creates the node's kubeconfig if it does not exist or its certificate has expired. It requests a
+// certificate with the bootstrap kubeconfig and waits for the signature until ctx ends. A denied request is an error.
+// The key of an unfinished request stays on disk, so that the next process waits for the same request.
 func Bootstrap(ctx context.Context, o Options) error {
 	if o.Bootstrap == "" {
 		return nil
@@ -76,7 +76,8 @@ func Bootstrap(ctx context.Context, o Options) error {
 	return o.write(s)
 }
 
-// valid tells whether the kubeconfig serves. One whose certificate is another's than the store's is its owner's matter.
+// valid reports whether the kubeconfig is usable. A kubeconfig without the store's certificate belongs to its owner and
+// counts as valid.
 func (o *Options) valid(s *store) (bool, error) {
 	_, err := os.Stat(o.Kubeconfig)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +100,7 @@ func (o *Options) valid(s *store) (bool, error) {
 	return pair != nil && time.Now().Before(pair.Leaf.NotAfter), nil
 }
 
-// request asks until there is a certificate, or it was refused.
+// request retries until a certificate is signed or denied.
 func (o *Options) request(ctx context.Context, client kubernetes.Interface, s *store) error {
 	path := filepath.Join(o.Dir, clientPair+".key.new")
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -130,7 +131,7 @@ func (o *Options) request(ctx context.Context, client kubernetes.Interface, s *s
 	}
 }
 
-// pending is the key of a request that may have been made before, or a new one.
+// pending returns the key of an earlier unfinished request, or a new key.
 func pending(path string) (key crypto.Signer, pem []byte, err error) {
 	pem, _, err = keyutil.LoadOrGenerateKeyFile(path)
 	if err != nil {
@@ -147,7 +148,8 @@ func pending(path string) (key crypto.Signer, pem []byte, err error) {
 	return key, pem, nil
 }
 
-// once makes the request of a key, or finds it made, and waits for its certificate. final is an error that will stay.
+// once sends the request for a key, unless it exists already, and waits for its certificate. final reports an error
+// that will not pass.
 func (o *Options) once(ctx context.Context, client kubernetes.Interface, key crypto.Signer) (signed []byte, final bool, err error) {
 	request, err := cert.MakeCSRFromTemplate(key, &x509.CertificateRequest{Subject: subject(o.Node)})
 	if err != nil {
@@ -169,7 +171,7 @@ func (o *Options) once(ctx context.Context, client kubernetes.Interface, key cry
 	return signed, err != nil && ctx.Err() == nil, err
 }
 
-// Kubeconfig reads a kubeconfig. It and the files that it names must be trusted.
+// Kubeconfig reads a kubeconfig. The file, and the files that it names, must be trusted.
 func Kubeconfig(path string) (*rest.Config, error) {
 	if err := trusted.Files(path); err != nil {
 		return nil, err
@@ -181,7 +183,7 @@ func Kubeconfig(path string) (*rest.Config, error) {
 	return config, trusted.Files(config.CAFile, config.CertFile, config.KeyFile, config.BearerTokenFile)
 }
 
-// write writes the kubeconfig: the bootstrap one's cluster, with the certificate of the store.
+// write writes the kubeconfig, with the cluster of the bootstrap kubeconfig and the certificate of the store.
 func (o *Options) write(s *store) error {
 	raw, err := (&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Bootstrap}).Load()
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package certs keeps the certificates of a node: the one that it is a client of the API server by, which it asks
-// for at its first start and renews, the one that its own API is served by, and the authorities of that API's
-// clients. Requests are made and renewed by client-go's certificate manager. No key is logged.
+// Package certs manages the certificates of a node: its client certificate for the API server, the serving certificate
+// of its own API, and the authorities of that API's clients. It requests the client certificate at the first start.
+// client-go's certificate manager renews certificates. Keys are never logged.
 package certs
 
 import (
@@ -21,18 +21,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
 
-// The files of what was asked for, each certificate with its key, begin with these.
+// Prefixes of the files of requested certificates, each with its key.
 const (
 	clientPair  = "node-client"
 	servingPair = "node-server"
 )
 
-// subject is whose a node's certificates are.
+// subject returns the subject of a node's certificates.
 func subject(node string) pkix.Name {
 	return pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}
 }
 
-// store keeps pairs of certificate and key in files, and tells of each new one. Only the newest pair stays.
+// store keeps pairs of certificate and key in files, and calls updated for each new pair. Only the newest pair is kept.
 type store struct {
 	certificate.FileStore
 	dir, prefix string
@@ -72,7 +72,7 @@ func (s *store) Update(cert, key []byte) (*tls.Certificate, error) {
 	return pair, nil
 }
 
-// prune removes the pairs before the current one: their keys are of use to nobody who should have them.
+// prune removes older pairs, because their keys are no longer needed.
 func (s *store) prune() error {
 	current, err := os.Readlink(s.CurrentPath())
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *store) prune() error {
 	return err
 }
 
-// current is the pair of before, nil for none.
+// current returns the stored pair, or nil.
 func (s *store) current() (*tls.Certificate, error) {
 	pair, err := s.Current()
 	var none *certificate.NoCertKeyError
@@ -97,13 +97,13 @@ func (s *store) current() (*tls.Certificate, error) {
 	return pair, err
 }
 
-// failures counts how often a certificate could not be renewed.
+// failures counts failed renewals of a certificate.
 type failures struct{ atomic.Uint64 }
 
 // Inc implements certificate.Counter.
 func (f *failures) Inc() { f.Add(1) }
 
-// expiry is when a pair expires; zero is that there is none.
+// expiry returns when a pair expires, or zero for no pair.
 func expiry(pair *tls.Certificate) time.Time {
 	if pair == nil || pair.Leaf == nil {
 		return time.Time{}
@@ -111,7 +111,7 @@ func expiry(pair *tls.Certificate) time.Time {
 	return pair.Leaf.NotAfter
 }
 
-// manage makes the manager that renews the pairs of a store, by whatever client serves at that moment.
+// manage returns the manager that renews the pairs of a store, with the client that client returns at that time.
 func manage(
 	s *store, failed *failures, signer string, template *x509.CertificateRequest,
 	client func(*tls.Certificate) (kubernetes.Interface, error),

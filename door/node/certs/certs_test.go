@@ -30,7 +30,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
 
-// bootstrapConf is one of a server that no test reaches.
+// bootstrapConf names a server that no test reaches.
 const bootstrapConf = `{apiVersion: v1, kind: Config, current-context: c,
   clusters: [{name: k, cluster: {server: "https://192.0.2.1:6443", certificate-authority: ca.crt}}],
   users: [{name: u, user: {token: secret}}], contexts: [{name: c, context: {cluster: k, user: u}}]}`
@@ -52,8 +52,8 @@ func options(t *testing.T) (Options, *store, *bytes.Buffer) {
 	return o, s, &logged
 }
 
-// TestRequest: a certificate is asked for as a kubelet's, again after a failure, and kept with a kubeconfig that nobody
-// else reads; one that is denied is an error, and its key is not kept.
+// TestRequest checks that a certificate is requested as by a kubelet, retried after a failure, and stored with a
+// private kubeconfig. A denied request is an error and removes the key.
 func TestRequest(t *testing.T) {
 	a := newAuthority(t)
 	for name, tt := range map[string]struct {
@@ -116,7 +116,8 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestRequestAgain: a process that ends while it waits leaves its key, and the next waits for the same request.
+// TestRequestAgain checks that a process that stops while waiting leaves its key, and that the next one waits for the
+// same request.
 func TestRequestAgain(t *testing.T) {
 	o, s, _ := options(t)
 	a := newAuthority(t)
@@ -134,7 +135,7 @@ func TestRequestAgain(t *testing.T) {
 	watches := api.watches()
 	go func() { ended <- o.request(ctx, api, s) }()
 	<-asked
-	<-watches // the fake tells a watch nothing of what came between its list and itself
+	<-watches // the fake client does not report changes between its list and its watch
 	csrs := api.CertificatesV1().CertificateSigningRequests()
 	list, err := csrs.List(ctx, metav1.ListOptions{})
 	if err != nil || len(list.Items) != 1 {
@@ -152,7 +153,7 @@ func TestRequestAgain(t *testing.T) {
 	}
 }
 
-// TestBootstrapNeedless: a kubeconfig that serves is left alone, and so is one of another's.
+// TestBootstrapNeedless checks that a valid kubeconfig, and one of another owner, is left alone.
 func TestBootstrapNeedless(t *testing.T) {
 	o, s, _ := options(t)
 	a := newAuthority(t)
@@ -189,7 +190,7 @@ func TestBootstrapNeedless(t *testing.T) {
 	}
 }
 
-// TestClientRotates: with a new certificate no connection of the earlier one is used, and its key is gone.
+// TestClientRotates checks that a new certificate closes the connections of the earlier one and removes its key.
 func TestClientRotates(t *testing.T) {
 	o, s, _ := options(t)
 	a := newAuthority(t)
@@ -232,7 +233,7 @@ func TestClientRotates(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp, err := hc.Do(req)
-		for errors.Is(err, net.ErrClosed) { // the transport has not seen yet that the connection is closed
+		for errors.Is(err, net.ErrClosed) { // the transport has not noticed the closed connection yet
 			resp, err = hc.Do(req)
 		}
 		if err != nil {
@@ -264,7 +265,7 @@ func TestClientRotates(t *testing.T) {
 	}
 }
 
-// TestServingFiles: what is served is as the files are now; while they do not fit, it is what was before.
+// TestServingFiles checks that the server follows its files, and keeps the earlier certificate while they do not match.
 func TestServingFiles(t *testing.T) {
 	dir := t.TempDir()
 	a, other := newAuthority(t), newAuthority(t)
@@ -283,7 +284,7 @@ func TestServingFiles(t *testing.T) {
 	if got := served(t, s); got != "one" {
 		t.Errorf("served %s", got)
 	}
-	put("two") // before anybody watches
+	put("two") // before the watch
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); s.Run(ctx) }()
@@ -304,8 +305,8 @@ func TestServingFiles(t *testing.T) {
 	}
 }
 
-// TestServingAsks: until the certificate is signed the node's own is served, then that, and the next process has it
-// at once.
+// TestServingAsks checks that a self-signed certificate is used until the requested one is signed, and that the next
+// process uses the signed one at once.
 func TestServingAsks(t *testing.T) {
 	dir := t.TempDir()
 	var logged bytes.Buffer
@@ -337,7 +338,7 @@ func TestServingAsks(t *testing.T) {
 	noKeys(t, dir, &logged)
 }
 
-// TestUntrusted: neither a kubeconfig nor a key that somebody else may change is used.
+// TestUntrusted checks that a kubeconfig or key that other users can change is refused.
 func TestUntrusted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

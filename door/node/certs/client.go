@@ -21,14 +21,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/bounds"
 )
 
-// dialTimeout and keepAlive are of the connections to the API server.
+// dialTimeout and keepAlive apply to connections to the API server.
 const (
 	dialTimeout = 30 * time.Second
 	keepAlive   = 30 * time.Second
 )
 
-// Client is a client certificate that is renewed before it ends. Connections that were made with an earlier one are
-// closed then.
+// Client is a client certificate that is renewed before it expires. A renewal closes the connections of the earlier
+// certificate.
 type Client struct {
 	o       Options
 	config  *rest.Config
@@ -36,13 +36,13 @@ type Client struct {
 	cert    atomic.Pointer[tls.Certificate]
 	failed  failures
 	dialer  *connrotation.Dialer
-	// get and dial are the same for all clients: transports are kept by them.
+	// get and dial are shared by all clients, because client-go caches transports by them.
 	get  transport.GetCertHolder
 	dial transport.DialHolder
 }
 
-// NewClient makes the Client of a kubeconfig that Bootstrap has written, which config was read from. It is nil for a
-// kubeconfig of another's, whose certificate is the business of whoever made it.
+// NewClient returns the Client for a kubeconfig that Bootstrap has written; config is read from it. For any other
+// kubeconfig it returns nil, because its owner renews the certificate.
 func NewClient(config *rest.Config, o Options) (*Client, error) {
 	s, err := newStore(o.Dir, clientPair, o.Logger, nil)
 	if err != nil {
@@ -69,7 +69,7 @@ func NewClient(config *rest.Config, o Options) (*Client, error) {
 	return c, err
 }
 
-// HTTP makes the client of a configuration, with the newest certificate in the place of its own.
+// HTTP returns the client of a configuration, with the newest certificate instead of the configuration's own.
 func (c *Client) HTTP(config *rest.Config) (*http.Client, error) {
 	t, err := config.TransportConfig()
 	if err != nil {
@@ -92,7 +92,8 @@ func (c *Client) newest() (*tls.Certificate, error) {
 	return pair, nil
 }
 
-// clientset is by what a certificate is asked for: by the one before, or as at the first start where that has ended.
+// clientset returns the client for a renewal. It uses the earlier certificate, or the bootstrap kubeconfig if that
+// certificate has expired.
 func (c *Client) clientset(current *tls.Certificate) (kubernetes.Interface, error) {
 	if current == nil && c.o.Bootstrap != "" {
 		config, err := Kubeconfig(c.o.Bootstrap)
@@ -109,10 +110,10 @@ func (c *Client) clientset(current *tls.Certificate) (kubernetes.Interface, erro
 	return kubernetes.NewForConfigAndClient(c.config, own)
 }
 
-// Expires is when the certificate does.
+// Expires returns when the certificate expires.
 func (c *Client) Expires() time.Time { return expiry(c.cert.Load()) }
 
-// RenewFailures is how often it could not be renewed.
+// RenewFailures returns the number of failed renewals.
 func (c *Client) RenewFailures() uint64 { return c.failed.Load() }
 
 // Run renews the certificate until ctx ends.

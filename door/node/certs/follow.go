@@ -8,9 +8,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirwatch"
 )
 
-// follow loads files again whenever something has happened in their directories, until ctx ends: a file may be
-// replaced by a link to another directory, as those of a Secret are. What cannot be loaded leaves what was there before,
-// for a certificate and its key come one after the other.
+// follow reloads files after each change in their directories, until ctx ends. It watches directories because a file
+// may be replaced by a link to another directory, as in a mounted Secret. A failed load keeps the earlier contents,
+// because a certificate and its key are not replaced together.
 func (s *Serving) follow(ctx context.Context, load func() error, files ...string) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -34,7 +34,7 @@ func (s *Serving) follow(ctx context.Context, load func() error, files ...string
 		all.Go(func() { pass(ctx, told, changed) })
 	}
 	for {
-		// The first is for what has changed before it was watched.
+		// The first load sees changes from before the watch.
 		if err := load(); err != nil {
 			s.o.Logger.Warn("loading a certificate failed, keeping the earlier one", "error", err)
 		}
@@ -46,7 +46,7 @@ func (s *Serving) follow(ctx context.Context, load func() error, files ...string
 	}
 }
 
-// pass tells one channel what another is told.
+// pass forwards notifications from one channel to another.
 func pass(ctx context.Context, from <-chan struct{}, to chan<- struct{}) {
 	for {
 		select {

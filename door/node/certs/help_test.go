@@ -61,7 +61,7 @@ func (a *authority) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// sign signs for a public key, from an hour ago until an end.
+// sign signs a certificate for a public key, valid from an hour ago until ends.
 func (a *authority) sign(public any, name pkix.Name, hosts []string, ips []net.IP, ends time.Time) ([]byte, error) {
 	a.mu.Lock()
 	a.serial++
@@ -75,7 +75,7 @@ func (a *authority) sign(public any, name pkix.Name, hosts []string, ips []net.I
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), err
 }
 
-// issue makes a pair, with its key as PEM.
+// issue returns a certificate with its key as PEM.
 func (a *authority) issue(t *testing.T, name string, ends time.Time) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -93,7 +93,8 @@ func (a *authority) issue(t *testing.T, name string, ends time.Time) (cert, key 
 	return cert, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
 }
 
-// signer is an API server whose requests are signed, denied or left, as decide says, which is given each new one.
+// signer is an API server. decide is called with each new request's number and returns whether to sign, deny or ignore
+// it.
 type signer struct {
 	*fake.Clientset
 	mu   sync.Mutex
@@ -106,7 +107,7 @@ func newSigner(t *testing.T, a *authority, decide func(n int) string) *signer {
 	s.PrependReactor("create", "certificatesigningrequests", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		csr := action.(clienttesting.CreateAction).GetObject().(*certificatesv1.CertificateSigningRequest)
 		if csr.Name == "" {
-			csr.Name = "csr-" + time.Now().Format("150405.000000000") // as the API server makes one up
+			csr.Name = "csr-" + time.Now().Format("150405.000000000") // the API server generates names as well
 		}
 		csr.UID = "uid"
 		s.mu.Lock()
@@ -114,12 +115,12 @@ func newSigner(t *testing.T, a *authority, decide func(n int) string) *signer {
 		n := len(s.made)
 		s.mu.Unlock()
 		settle(t, a, csr, decide(n))
-		return false, nil, nil // it is kept by the tracker
+		return false, nil, nil // the tracker keeps it
 	})
 	return s
 }
 
-// watches tells of each watch of requests that has begun from now on.
+// watches returns a channel that gets an element for each new watch of requests.
 func (s *signer) watches() <-chan struct{} {
 	begun := make(chan struct{}, 8)
 	s.PrependWatchReactor("certificatesigningrequests", func(action clienttesting.Action) (bool, watch.Interface, error) {
@@ -133,14 +134,14 @@ func (s *signer) watches() <-chan struct{} {
 	return begun
 }
 
-// requests are those that were made until now, also such as were there already.
+// requests returns all requests so far.
 func (s *signer) requests() []*certificatesv1.CertificateSigningRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]*certificatesv1.CertificateSigningRequest(nil), s.made...)
 }
 
-// settle signs or denies a request, or leaves it.
+// settle signs, denies or ignores a request.
 func settle(t *testing.T, a *authority, csr *certificatesv1.CertificateSigningRequest, how string) {
 	block, _ := pem.Decode(csr.Spec.Request)
 	asked, err := x509.ParseCertificateRequest(block.Bytes)
@@ -163,7 +164,7 @@ func settle(t *testing.T, a *authority, csr *certificatesv1.CertificateSigningRe
 	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: kind, Status: corev1.ConditionTrue, Reason: "Test"}}
 }
 
-// write replaces a file as a whole.
+// write replaces a file atomically.
 func write(t *testing.T, path string, data []byte) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
@@ -174,7 +175,7 @@ func write(t *testing.T, path string, data []byte) {
 	}
 }
 
-// eventually waits for what no event tells a test of.
+// eventually polls until a condition holds.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	end := time.Now().Add(testdeadline.For(20 * time.Second))
@@ -186,7 +187,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// noKeys reports a key in what was logged, and a file of one that others can read.
+// noKeys reports an error if a key was logged or its file is readable by others.
 func noKeys(t *testing.T, dir string, logged *bytes.Buffer) {
 	t.Helper()
 	if bytes.Contains(logged.Bytes(), []byte("PRIVATE KEY")) {
@@ -203,7 +204,7 @@ func noKeys(t *testing.T, dir string, logged *bytes.Buffer) {
 	}
 }
 
-// served is the name of the certificate that a server has.
+// served returns the name in a server's certificate.
 func served(t *testing.T, s *Serving) string {
 	t.Helper()
 	pair, err := s.TLS().GetCertificate(&tls.ClientHelloInfo{})

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// ownCertificate is how long a certificate holds that the node signs itself.
+// ownCertificate is the lifetime of a self-signed certificate.
 const ownCertificate = 365 * 24 * time.Hour
 
-// selfSigned makes a certificate for a name and an address, which lives as long as the process.
+// selfSigned creates a certificate for a name and an address. It is not stored.
 func selfSigned(name, ip string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

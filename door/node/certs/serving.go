@@ -19,37 +19,36 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
 
-// maxAuthorities bounds the file of the authorities of clients, in bytes.
+// maxAuthorities limits the file of client authorities, in bytes.
 const maxAuthorities = 4 << 20
 
-// ServingOptions say what a node's API is served by. Node, IP and Logger are required.
+// ServingOptions configure the serving certificate of a node's API. Node, IP and Logger are required.
 type ServingOptions struct {
 	Node, IP string
-	// Cert and Key are the files of the certificate; empty is one that is asked for, with Rotate, or that the node
-	// signs itself.
+	// Cert and Key are the files of the certificate. If empty, the certificate is requested (Rotate) or self-signed.
 	Cert, Key string
-	// Rotate has the certificate asked for by Client, kept in Dir and renewed. Until it is signed the node's own
-	// serves.
+	// Rotate requests the certificate by Client, keeps it in Dir and renews it. Until it is signed, a self-signed one
+	// is used.
 	Rotate bool
 	Client kubernetes.Interface
 	Dir    string
-	// ClientCA is the file of the authorities of client certificates; without it they are ClientCAData, which may be
-	// none.
+	// ClientCA is the file of the authorities of client certificates. If empty, ClientCAData is used, which may be
+	// empty too.
 	ClientCA     string
 	ClientCAData []byte
 	Logger       *slog.Logger
 }
 
-// Serving is what a node's API is served by, as it is now. Its methods may be called at once.
+// Serving provides the current serving certificate and client authorities. It is safe for concurrent use.
 type Serving struct {
 	o       ServingOptions
 	cert    atomic.Pointer[tls.Certificate]
 	clients atomic.Pointer[x509.CertPool]
 	failed  failures
-	manager certificate.Manager // nil for a certificate that is not asked for
+	manager certificate.Manager // nil if the certificate is not requested
 }
 
-// NewServing reads the files, or signs a certificate.
+// NewServing reads the files or signs a certificate.
 func NewServing(o ServingOptions) (*Serving, error) {
 	s := &Serving{o: o}
 	if err := s.loadClients(); err != nil {
@@ -85,8 +84,8 @@ func NewServing(o ServingOptions) (*Serving, error) {
 	return s, err
 }
 
-// TLS is the configuration of the API's server. Client certificates are asked for and judged later, for a token will
-// do as well.
+// TLS returns the configuration of the API's server. It requests client certificates but does not verify them, because
+// a client may use a token instead.
 func (s *Serving) TLS() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert,
@@ -95,16 +94,16 @@ func (s *Serving) TLS() *tls.Config {
 	}
 }
 
-// Expires is when the certificate does that serves now.
+// Expires returns when the current certificate expires.
 func (s *Serving) Expires() time.Time { return expiry(s.cert.Load()) }
 
-// RenewFailures is how often it could not be renewed.
+// RenewFailures returns the number of failed renewals.
 func (s *Serving) RenewFailures() uint64 { return s.failed.Load() }
 
-// Clients are the authorities of client certificates, nil for none.
+// Clients returns the authorities of client certificates, or nil.
 func (s *Serving) Clients() *x509.CertPool { return s.clients.Load() }
 
-// Run follows the files and renews the certificate until ctx ends.
+// Run watches the files and renews the certificate until ctx ends.
 func (s *Serving) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
