@@ -16,7 +16,7 @@ func TestNodeRefuses(t *testing.T) {
 	}{
 		"nothing":       {nil, "node: kubeconfig or manifests is required"},
 		"a name":        {[]string{"--kubeconfig=f", "--node-name=No_Name"}, `node: node-name "No_Name"`},
-		"an address":    {[]string{"--kubeconfig=f", "--node-ip=x"}, `node: node-ip "x" is no IP address`},
+		"an address":    {[]string{"--kubeconfig=f", "--node-ip=x"}, `node: node-ip "x" must be an IP address`},
 		"a name server": {[]string{"--kubeconfig=f", "--cluster-dns=x"}, `node: cluster-dns "x"`},
 		"a network":     {[]string{"--kubeconfig=f", "--network=x"}, `node: network "x"`},
 		"a directory":   {[]string{"--kubeconfig=f", "--cni-conf-dir=x"}, `node: cni-conf-dir "x"`},

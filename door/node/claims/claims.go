@@ -112,7 +112,7 @@ const recordsDir = "claims"
 func (k *Keeper) Of(pod *corev1.Pod, dir string) *Volumes {
 	v := &Volumes{k: k, pod: pod, dir: filepath.Join(dir, recordsDir), op: make(chan struct{}, 1)}
 	if err := v.read(); err != nil {
-		k.o.Logger.Error("what a pod has mounted cannot be read", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "error", err)
+		k.o.Logger.Error("reading the records of a pod's volumes failed", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "error", err)
 	}
 	if len(v.known()) > 0 || v.notKnown() != nil {
 		k.keep(v)
@@ -176,7 +176,7 @@ func (k *Keeper) free(uid types.UID, pv *corev1.PersistentVolume) error {
 			}
 		}
 		if unknown { // it may have this one
-			return fmt.Errorf("%w, perhaps: what pod %s/%s has is not known", errUsed, v.pod.Namespace, v.pod.Name)
+			return fmt.Errorf("%w, perhaps: the volumes of pod %s/%s are not known", errUsed, v.pod.Namespace, v.pod.Name)
 		}
 	}
 	return nil

@@ -24,7 +24,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
-var errPassing = errors.New("a moment's fault")
+var errPassing = errors.New("temporary error")
 
 // driver is a Mounter that fails as it is told.
 type driver struct {
@@ -138,17 +138,17 @@ func TestWhatAPodWaitsFor(t *testing.T) {
 		change func(*world)
 		says   string
 	}{
-		"no claim":    {func(w *world) { w.claim.Name = "other" }, `failed to fetch PVC from API server: persistentvolumeclaims "c" not found`},
-		"going claim": {func(w *world) { w.claim.DeletionTimestamp = new(metav1.Now()) }, "PVC is being deleted"},
-		"pending":     {func(w *world) { w.claim.Status.Phase = corev1.ClaimPending }, "PVC is not bound"},
-		"no volume":   {func(w *world) { w.claim.Spec.VolumeName = "" }, "PVC is not bound"},
-		"lost volume": {func(w *world) { w.pv.Name = "other" }, `failed to get PV from API server: persistentvolumes "pv" not found`},
-		"unbound PV":  {func(w *world) { w.pv.Spec.ClaimRef = nil }, "PV pv is bound to another claim"},
-		"other's PV":  {func(w *world) { w.pv.Spec.ClaimRef.UID = "earlier" }, "PV pv is bound to another claim"},
-		"other node":  {func(w *world) { w.pv.Spec.NodeAffinity = affinity("other") }, `MountVolume.NodeAffinity check failed for volume "pv"`},
-		"no node":     {func(w *world) { w.node = nil }, "not registered yet"},
-		"device":      {func(w *world) { w.device() }, "volume v has volumeMode Block, but is specified in volumeMounts"},
-		"no device":   {func(w *world) { w.mapped() }, "volume v has volumeMode Filesystem, but is specified in volumeDevices"},
+		"no claim":      {func(w *world) { w.claim.Name = "other" }, `failed to fetch PVC from API server: persistentvolumeclaims "c" not found`},
+		"going claim":   {func(w *world) { w.claim.DeletionTimestamp = new(metav1.Now()) }, "PVC is being deleted"},
+		"pending":       {func(w *world) { w.claim.Status.Phase = corev1.ClaimPending }, "PVC is not bound"},
+		"no volume":     {func(w *world) { w.claim.Spec.VolumeName = "" }, "PVC is not bound"},
+		"lost volume":   {func(w *world) { w.pv.Name = "other" }, `failed to get PV from API server: persistentvolumes "pv" not found`},
+		"unbound PV":    {func(w *world) { w.pv.Spec.ClaimRef = nil }, "PV pv is bound to another claim"},
+		"PV of another": {func(w *world) { w.pv.Spec.ClaimRef.UID = "earlier" }, "PV pv is bound to another claim"},
+		"other node":    {func(w *world) { w.pv.Spec.NodeAffinity = affinity("other") }, `MountVolume.NodeAffinity check failed for volume "pv"`},
+		"no node":       {func(w *world) { w.node = nil }, "not registered yet"},
+		"device":        {func(w *world) { w.device() }, "volume v has volumeMode Block, but is specified in volumeMounts"},
+		"no device":     {func(w *world) { w.mapped() }, "volume v has volumeMode Filesystem, but is specified in volumeDevices"},
 		"kind": {func(w *world) {
 			w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{}}
 		}, "PersistentVolume pv is of kind nfs, which this node does not mount"},
@@ -157,7 +157,7 @@ func TestWhatAPodWaitsFor(t *testing.T) {
 		"a file":     {func(w *world) { w.pv.Spec.Local.Path = "/etc/passwd" }, "only directories and block devices are supported"},
 		"own":        {func(w *world) { w.rules.Own = []string{filepath.Dir(w.data)} }, "Bulkhead's own"},
 		"a kernel's": {func(w *world) { w.pv.Spec.Local.Path = "/proc/sys" }, "a kernel of its own"},
-		"no disk":    {func(w *world) { w.device(); w.mapped() }, "is no block device"},
+		"no disk":    {func(w *world) { w.device(); w.mapped() }, "must be a block device"},
 		"host disk": {func(w *world) {
 			w.device()
 			w.mapped()
@@ -168,7 +168,7 @@ func TestWhatAPodWaitsFor(t *testing.T) {
 		"driver": {func(w *world) {
 			w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d"}}
 			w.driver.mount = errPassing
-		}, `MountVolume.SetUp failed for volume "v" : a moment's fault`},
+		}, `MountVolume.SetUp failed for volume "v" : temporary error`},
 		"not its own":   {func(w *world) { w.ephemeral() }, "PVC ns/p-v was not created for pod ns/p (pod is not owner)"},
 		"earlier pod's": {func(w *world) { w.ephemeral(); w.own("u0") }, "(pod is not owner)"},
 	} {
@@ -262,10 +262,10 @@ func TestTheNextProcess(t *testing.T) {
 	}
 	begun := w.open(t)
 	if got := begun.Of(w.pod, w.dir).Places(); len(got) > 0 {
-		t.Errorf("begun: %v", got)
+		t.Errorf("begun mounts: %v", got)
 	}
 	if got := begun.all(); len(got) != 1 || got[0].known()["v"].PV.Spec.CSI.VolumeHandle != "h" {
-		t.Errorf("begun: %+v", got)
+		t.Errorf("begun mounts: %+v", got)
 	}
 	w.driver.mount = nil
 	if _, err := begun.Of(w.pod, w.dir).Mount(t.Context(), w.pod); err != nil {
@@ -329,7 +329,7 @@ func TestOnePod(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := first.Mount(t.Context(), w.pod); err != nil {
-		t.Errorf("its own: %v", err)
+		t.Errorf("the pod's own claim: %v", err)
 	}
 	if err := first.Unmount(t.Context()); err != nil {
 		t.Fatal(err)
@@ -381,7 +381,7 @@ func TestUnreadRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := second.Mount(t.Context(), pod); err != nil {
-		t.Errorf("when it is known: %v", err)
+		t.Errorf("after the records were read: %v", err)
 	}
 }
 
@@ -454,7 +454,7 @@ func TestDriversVolumes(t *testing.T) {
 		return names
 	}
 	if got := told(); !slices.Equal(got, []string{"u2 inline", "u3 d"}) {
-		t.Errorf("told of %q", got)
+		t.Errorf("driver requests %q", got)
 	}
 	for _, v := range all {
 		if err := v.Unmount(t.Context()); err != nil {
@@ -540,7 +540,7 @@ func TestUnwritten(t *testing.T) {
 		t.Errorf("mounted: %v", w.driver.mounts)
 	}
 	if err := v.Unmount(t.Context()); err == nil {
-		t.Error("nothing is known, and nothing is said to be left")
+		t.Error("Unmount succeeds without readable records")
 	}
 	if err := os.Remove(records); err != nil {
 		t.Fatal(err)
@@ -725,16 +725,16 @@ func TestFSGroup(t *testing.T) {
 				return given()
 			}
 			if got := mount(); got != tt.given {
-				t.Errorf("given: %t", got)
+				t.Errorf("files have the group: %t", got)
 			}
 			if mount() {
-				t.Error("given for another VM")
+				t.Error("files changed their group before another VM")
 			}
 			if err := v.Unmount(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if got := mount(); got != tt.again {
-				t.Errorf("given to the next pod: %t", got)
+				t.Errorf("files have the group of the next pod: %t", got)
 			}
 		})
 	}

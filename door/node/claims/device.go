@@ -40,7 +40,7 @@ func stillAt(path string, dev *os.File) error {
 		return fmt.Errorf("look at %s: %w", path, err)
 	}
 	if identity(&st) != now {
-		return fmt.Errorf("%s leads to another device than a moment ago", path)
+		return fmt.Errorf("%s has changed to another device", path)
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func (d *devices) look(ctx context.Context, path string) (dev *os.File, found st
 	case r := <-done:
 		return r.dev, r.found, r.free, r.err
 	case <-ctx.Done():
-		return nil, "", nil, fmt.Errorf("%s does not answer: %w", path, context.Cause(ctx))
+		return nil, "", nil, fmt.Errorf("%s did not answer: %w", path, context.Cause(ctx))
 	}
 }
 
@@ -129,7 +129,7 @@ func (d *devices) hold(ctx context.Context, path string) (free func(), err error
 		select {
 		case <-held:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%s is another pod's for now: %w", path, context.Cause(ctx))
+			return nil, fmt.Errorf("%s is in use by another pod: %w", path, context.Cause(ctx))
 		}
 	}
 }

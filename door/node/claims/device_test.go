@@ -51,12 +51,12 @@ func TestOneAtATime(t *testing.T) {
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	if _, _, _, err := d.look(short, other); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a device that is another's: %v", err)
+		t.Errorf("device in use by another pod: %v", err)
 	}
 	formatted.Store(true)
 	free()
 	if found := <-second; found != ext4 {
-		t.Errorf("the second one saw %q", found)
+		t.Errorf("the second pod found %q", found)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestSilentDevice(t *testing.T) {
 		cancel()
 	}
 	if asked.Load() > 1 {
-		t.Errorf("asked %d times", asked.Load())
+		t.Errorf("%d reads", asked.Load())
 	}
 	close(answer)
 	if place, err := v.disk(ctx, record{PV: w.pv}); err != nil || !place.Disk {

@@ -30,7 +30,7 @@ const formatTimeout = 2 * time.Minute
 func (v *Volumes) disk(ctx context.Context, r record) (Place, error) {
 	local := r.PV.Spec.Local
 	if fs := local.FSType; fs != nil && *fs != "" && *fs != ext4 {
-		return Place{}, fmt.Errorf("file system %q of %s: the VMs of this node mount %s alone", *fs, local.Path, ext4)
+		return Place{}, fmt.Errorf("file system %q of %s: the VMs of this node mount only %s", *fs, local.Path, ext4)
 	}
 	dev, found, free, err := v.k.devices.look(ctx, local.Path)
 	if err != nil {
@@ -40,11 +40,11 @@ func (v *Volumes) disk(ctx context.Context, r record) (Place, error) {
 	switch {
 	case found == ext4:
 	case found != "":
-		return Place{}, fmt.Errorf("%s is neither blank nor has it %s", local.Path, ext4)
+		return Place{}, fmt.Errorf("%s must be blank or have %s", local.Path, ext4)
 	case r.ReadOnly:
 		return Place{}, errors.New("cannot mount unformatted disk " + local.Path + " as we are manipulating it in read-only mode")
 	case r.Place != nil:
-		return Place{}, fmt.Errorf("%s is blank, and had %s when the pod got it", local.Path, ext4)
+		return Place{}, fmt.Errorf("%s is blank, but had %s when the pod got it", local.Path, ext4)
 	default:
 		if err := format(ctx, dev); err != nil {
 			return Place{}, err

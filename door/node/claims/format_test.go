@@ -24,12 +24,12 @@ func TestDisk(t *testing.T) {
 		"ext4":          {superblock, func(*record) {}, false, ""},
 		"ext4 by name":  {superblock, func(r *record) { r.PV.Spec.Local.FSType = new("ext4") }, false, ""},
 		"read-only":     {superblock, func(r *record) { r.ReadOnly = true }, false, ""},
-		"other begin":   {func(d []byte) { d[0] = 1 }, func(*record) {}, false, "neither blank nor has it ext4"},
-		"other end":     {func(d []byte) { d[size-1] = 1 }, func(*record) {}, false, "neither blank nor has it ext4"},
+		"other begin":   {func(d []byte) { d[0] = 1 }, func(*record) {}, false, "must be blank or have ext4"},
+		"other end":     {func(d []byte) { d[size-1] = 1 }, func(*record) {}, false, "must be blank or have ext4"},
 		"other type":    {func([]byte) {}, func(r *record) { r.PV.Spec.Local.FSType = new("xfs") }, false, `file system "xfs" of`},
 		"blank to read": {func([]byte) {}, func(r *record) { r.ReadOnly = true }, false, "in read-only mode"},
-		"half made":     {func(d []byte) { d[4096] = 1 }, func(*record) {}, false, "neither blank nor has it ext4"},
-		"blank now":     {func([]byte) {}, func(r *record) { r.Place = &Place{} }, false, "is blank, and had ext4"},
+		"half made":     {func(d []byte) { d[4096] = 1 }, func(*record) {}, false, "must be blank or have ext4"},
+		"blank now":     {func([]byte) {}, func(r *record) { r.Place = &Place{} }, false, "is blank, but had ext4"},
 		"ext4 still":    {superblock, func(r *record) { r.Place = &Place{} }, false, ""},
 		"not there":     {nil, func(*record) {}, false, "no such file"},
 	} {
@@ -105,7 +105,7 @@ func TestFormattedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if err := mount(); err == nil || !strings.Contains(err.Error(), "is blank, and had ext4") {
+		if err := mount(); err == nil || !strings.Contains(err.Error(), "is blank, but had ext4") {
 			t.Errorf("a blank device: %v", err)
 		}
 	}
@@ -113,7 +113,7 @@ func TestFormattedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now, err := os.ReadFile(path); mount() != nil || err != nil || !bytes.Equal(now, written) {
-		t.Errorf("the device as it was: %v", err)
+		t.Errorf("the device with its file system: %v", err)
 	}
 }
 
@@ -168,14 +168,14 @@ func TestJudgedIsFormatted(t *testing.T) {
 		return found, errors.Join(err, os.Rename(path, path+".judged"), os.Rename(other, path))
 	}
 	w.pv.Spec.Local.Path = path
-	if place, err := k.Of(w.pod, w.dir).disk(t.Context(), record{PV: w.pv}); err == nil || !strings.Contains(err.Error(), "leads to another") {
+	if place, err := k.Of(w.pod, w.dir).disk(t.Context(), record{PV: w.pv}); err == nil || !strings.Contains(err.Error(), "has changed to another device") {
 		t.Errorf("%v, %v", place, err)
 	}
 	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, full) {
 		t.Errorf("the other device was written: %v", err)
 	}
 	if found, err := signatureAt(t, path+".judged"); err != nil || found != ext4 {
-		t.Errorf("the judged device has %q: %v", found, err)
+		t.Errorf("the device found blank has %q: %v", found, err)
 	}
 }
 

@@ -87,7 +87,7 @@ func (v *Volumes) local(ctx context.Context, name string, r record) (Place, erro
 	if r.Block {
 		node, err := place.Look(ctx, path)
 		if err == nil && !node.IsBlock() {
-			err = fmt.Errorf("%s is no block device", path)
+			err = fmt.Errorf("%s must be a block device", path)
 		}
 		return Place{Path: path, Block: true, ReadOnly: r.ReadOnly}, err
 	}
@@ -108,9 +108,9 @@ func (v *Volumes) local(ctx context.Context, name string, r record) (Place, erro
 		err := guesttree.GiveAt(ctx, p.File, int(*group), change == nil || *change != corev1.FSGroupChangeOnRootMismatch)
 		switch {
 		case errors.Is(err, guesttree.ErrBounds), errors.Is(err, guesttree.ErrKept): // as with a kubelet the pod goes on
-			v.k.o.Logger.Warn("not all files of a volume are its pod's group's", "volume", name, "group", *group, "error", err)
+			v.k.o.Logger.Warn("some files of a volume keep their group", "volume", name, "group", *group, "error", err)
 		case err != nil:
-			return Place{}, fmt.Errorf("give it to group %d: %w", *group, err)
+			return Place{}, fmt.Errorf("give the volume to group %d: %w", *group, err)
 		}
 	}
 	return Place{Path: path, ReadOnly: r.ReadOnly}, nil

@@ -75,13 +75,13 @@ func (v *Volumes) read() error {
 // save writes a volume's record.
 func (v *Volumes) save(name string, r record) error {
 	if !filepath.IsLocal(name) || strings.ContainsRune(name, '/') {
-		return fmt.Errorf("volume name %q", name)
+		return fmt.Errorf("invalid volume name %q", name)
 	}
 	if err := dirs.Ensure(v.dir, 0o700); err != nil {
 		return err
 	}
 	if err := atomicfile.WriteJSON(filepath.Join(v.dir, name+suffix), r, 0o600, atomicfile.Durable); err != nil {
-		return fmt.Errorf("write down volume %q: %w", name, err)
+		return fmt.Errorf("write the record of volume %q: %w", name, err)
 	}
 	v.mu.Lock()
 	v.records[name] = r

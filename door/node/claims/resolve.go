@@ -75,7 +75,7 @@ func (v *Volumes) persistentVolume(ctx context.Context, claim *corev1.Persistent
 		return nil, fmt.Errorf("failed to get PV from API server: %w", err)
 	}
 	if ref := pv.Spec.ClaimRef; ref == nil || ref.UID != claim.UID {
-		return nil, fmt.Errorf("PV %s is bound to another claim than this one, %s", pv.Name, claim.UID)
+		return nil, fmt.Errorf("PV %s is bound to another claim, not to %s", pv.Name, claim.UID)
 	}
 	node := v.k.o.Node()
 	if node == nil {

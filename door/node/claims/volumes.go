@@ -211,7 +211,7 @@ func (v *Volumes) release(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		v.k.o.Logger.Warn("a pod's volumes are unmounted again", "pod", v.pod.Namespace+"/"+v.pod.Name, "uid", v.pod.UID, "error", err)
+		v.k.o.Logger.Warn("unmounting a pod's volumes failed, retrying", "pod", v.pod.Namespace+"/"+v.pod.Name, "uid", v.pod.UID, "error", err)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:

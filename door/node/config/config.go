@@ -83,45 +83,45 @@ const (
 
 func (c *Config) settings() settings.Table {
 	return settings.Table{
-		{Key: "kubeconfig", Value: &c.Kubeconfig, Preset: "", Help: "file by which the API server is found"},
+		{Key: "kubeconfig", Value: &c.Kubeconfig, Preset: "", Help: "kubeconfig file for the API server"},
 		{Key: "manifests", Value: &c.Manifests, Preset: "", Help: "directory of static pods, with or without an API server"},
-		{Key: "cri-endpoint", Value: &c.Endpoint, Preset: "", Help: "unix:///PATH of another runtime, in the place of the node's own"},
-		{Key: "bootstrap-kubeconfig", Value: &c.Bootstrap, Preset: "", Help: "file by which the kubeconfig and its certificate are asked for"},
-		{Key: "cert-dir", Value: &c.CertDir, Preset: "", Help: "directory of certificates that were asked for; empty is the kubeconfig's"},
-		{Key: "node-name", Value: &c.NodeName, Preset: "", Help: "name of the node; empty is the host's"},
-		{Key: "node-ip", Value: &c.NodeIP, Preset: "", Help: "address by which others reach the node; empty is that of the default route"},
+		{Key: "cri-endpoint", Value: &c.Endpoint, Preset: "", Help: "unix:///PATH of another runtime to use instead of the node's own"},
+		{Key: "bootstrap-kubeconfig", Value: &c.Bootstrap, Preset: "", Help: "kubeconfig file for the request of the first certificate"},
+		{Key: "cert-dir", Value: &c.CertDir, Preset: "", Help: "directory of requested certificates (default: the kubeconfig's)"},
+		{Key: "node-name", Value: &c.NodeName, Preset: "", Help: "name of the node (default: the host's name)"},
+		{Key: "node-ip", Value: &c.NodeIP, Preset: "", Help: "address by which others reach the node (default: of the default route)"},
 		{Key: "node-label", Value: &c.Labels, Preset: []string{}, Help: "label of the node, KEY=VALUE (repeatable)"},
-		{Key: "register-with-taint", Value: &c.Taints, Preset: []string{}, Help: "taint of a node that is new, KEY=VALUE:EFFECT (repeatable)"},
-		{Key: "max-pods", Value: &c.MaxPods, Preset: 110, Help: "how many pods there may be at once"},
-		{Key: "reserve", Value: &c.Reserved, Preset: []string{}, Help: "what of the machine is not for pods, as memory=2Gi (repeatable)"},
+		{Key: "register-with-taint", Value: &c.Taints, Preset: []string{}, Help: "taint of a new node, KEY=VALUE:EFFECT (repeatable)"},
+		{Key: "max-pods", Value: &c.MaxPods, Preset: 110, Help: "maximum number of pods"},
+		{Key: "reserve", Value: &c.Reserved, Preset: []string{}, Help: "resources of the host that pods cannot use, such as memory=2Gi (repeatable)"},
 		{Key: "root-dir", Value: &c.RootDir, Preset: "/var/lib/kubelet",
-			Help: "directory where CSI drivers look for a node, as a kubelet's; empty has none"},
+			Help: "root directory of a kubelet, where CSI drivers expect it; empty disables CSI drivers"},
 		{Key: "cluster-dns", Value: &c.ClusterDNS, Preset: []string{}, Help: "address of a name server of the cluster (repeatable)"},
 		{Key: "cluster-domain", Value: &c.ClusterDomain, Preset: "cluster.local", Help: "domain of the cluster's services"},
-		{Key: "network", Value: &c.Network, Preset: CNI, Help: "network of pods: cni, by the node's plugins, or user, which needs none"},
+		{Key: "network", Value: &c.Network, Preset: CNI, Help: "network of pods: cni (the node's plugins) or user (needs no plugins)"},
 		{Key: "cni-conf-dir", Value: &c.CNIConf, Preset: "/etc/cni/net.d", Help: "directory of CNI's configurations"},
 		{Key: "cni-bin-dir", Value: &c.CNIBin, Preset: []string{"/opt/cni/bin", "/usr/lib/cni"}, Help: "directory of CNI's plugins (repeatable)"},
 		{Key: "warm", Value: &c.Warm, Preset: "", Help: "which pods' VMs are forks of one warm VM, as for bulkhead cri"},
 		{Key: "default-memory", Value: &c.DefaultMemory, Preset: "",
-			Help: "memory of the VM of a pod that states no limit, as for bulkhead cri"},
-		{Key: "default-cpus", Value: &c.DefaultCPUs, Preset: "", Help: "CPUs of the VM of a pod that states none, as for bulkhead cri"},
+			Help: "memory of the VM of a pod without a limit, as for bulkhead cri"},
+		{Key: "default-cpus", Value: &c.DefaultCPUs, Preset: "", Help: "CPUs of the VM of a pod without a limit, as for bulkhead cri"},
 		{Key: "listen", Value: &c.Listen, Preset: "0.0.0.0:10250", Help: "IP:PORT of the node's API, for logs and exec"},
-		{Key: "tls-cert-file", Value: &c.Cert, Preset: "", Help: "serving certificate of that API; empty is one that the node signs itself"},
-		{Key: "tls-private-key-file", Value: &c.Key, Preset: "", Help: "its key"},
-		{Key: "rotate-server-certificates", Value: &c.RotateServing, Preset: false, Help: "ask for that certificate (CSR), and renew it"},
-		{Key: "client-ca-file", Value: &c.ClientCA, Preset: "", Help: "authorities of client certificates; empty is the kubeconfig's"},
+		{Key: "tls-cert-file", Value: &c.Cert, Preset: "", Help: "serving certificate of that API (default: self-signed)"},
+		{Key: "tls-private-key-file", Value: &c.Key, Preset: "", Help: "key of the serving certificate"},
+		{Key: "rotate-server-certificates", Value: &c.RotateServing, Preset: false, Help: "request that certificate by CSR, and renew it"},
+		{Key: "client-ca-file", Value: &c.ClientCA, Preset: "", Help: "authorities of client certificates (default: the kubeconfig's)"},
 		{Key: "eviction-hard", Value: &c.EvictionHard, Preset: []string{"memory.available<100Mi", "nodefs.available<10%",
 			"nodefs.inodesFree<5%", "imagefs.available<15%", "imagefs.inodesFree<5%"},
-			Help: "of what there must not be less, else pods are evicted (repeatable)"},
+			Help: "threshold below which pods are evicted (repeatable)"},
 		{Key: "image-gc-high-threshold", Value: &c.ImageGCHigh, Preset: 85,
-			Help: "percentage of the disk in use from which on unused images are removed"},
-		{Key: "image-gc-low-threshold", Value: &c.ImageGCLow, Preset: 80, Help: "percentage of the disk in use until which they are removed"},
-		{Key: "minimum-image-ttl-duration", Value: &c.ImageMinAge, Preset: "2m", Help: "how long an image that nobody uses is kept at least"},
+			Help: "disk usage in percent at which unused images are removed"},
+		{Key: "image-gc-low-threshold", Value: &c.ImageGCLow, Preset: 80, Help: "disk usage in percent at which that removal stops"},
+		{Key: "minimum-image-ttl-duration", Value: &c.ImageMinAge, Preset: "2m", Help: "minimum age of an unused image before it is removed"},
 		{Key: "shutdown-grace-period", Value: &c.ShutdownGrace, Preset: "",
-			Help: "how long the machine's end is held up for the pods' at most, as 30s; empty is not at all"},
+			Help: "how long pods may delay a shutdown of the host, such as 30s; empty disables it"},
 		{Key: "shutdown-grace-period-critical-pods", Value: &c.ShutdownGraceCritical, Preset: "",
-			Help: "how much of that is for critical pods; empty is a third"},
-		{Key: "log-level", Value: &c.LogLevel, Preset: "info", Help: "least level of what is logged: debug, info, warn or error"},
+			Help: "part of that period for critical pods (default: a third)"},
+		{Key: "log-level", Value: &c.LogLevel, Preset: "info", Help: "lowest level that is logged: debug, info, warn or error"},
 		{Key: "log-format", Value: &c.LogFormat, Preset: "text", Help: "format of the log: text or json"},
 	}
 }
@@ -152,7 +152,7 @@ func (c *Config) Check() error {
 		*dir = at
 	}
 	if path, is := strings.CutPrefix(c.Endpoint, "unix://"); c.Endpoint != "" && (!is || !strings.HasPrefix(path, "/")) {
-		return fmt.Errorf("cri-endpoint %q is no unix:///PATH", c.Endpoint)
+		return fmt.Errorf("cri-endpoint %q must be unix:///PATH", c.Endpoint)
 	}
 	if c.NodeName == "" {
 		host, err := os.Hostname()
@@ -162,12 +162,12 @@ func (c *Config) Check() error {
 		c.NodeName = strings.ToLower(strings.TrimSpace(host))
 	}
 	if !nodeName.MatchString(c.NodeName) || len(c.NodeName) > 253 {
-		return fmt.Errorf("node-name %q is no name of lower-case letters, digits, '-' and '.'", c.NodeName)
+		return fmt.Errorf("node-name %q must consist of lower-case letters, digits, '-' and '.'", c.NodeName)
 	}
 	for key, addresses := range map[string][]string{"node-ip": {c.NodeIP}, "cluster-dns": c.ClusterDNS} {
 		for _, one := range addresses {
 			if _, err := netip.ParseAddr(one); one != "" && err != nil {
-				return fmt.Errorf("%s %q is no IP address", key, one)
+				return fmt.Errorf("%s %q must be an IP address", key, one)
 			}
 		}
 	}
@@ -177,16 +177,16 @@ func (c *Config) Check() error {
 		}
 	}
 	if c.Network != CNI && c.Network != User {
-		return fmt.Errorf("network %q is neither cni nor user", c.Network)
+		return fmt.Errorf("network %q must be cni or user", c.Network)
 	}
 	if _, err := netip.ParseAddrPort(c.Listen); err != nil {
-		return fmt.Errorf("listen %q is no IP:PORT", c.Listen)
+		return fmt.Errorf("listen %q must be IP:PORT", c.Listen)
 	}
 	if (c.Cert == "") != (c.Key == "") {
-		return errors.New("tls-cert-file and tls-private-key-file belong together")
+		return errors.New("tls-cert-file and tls-private-key-file must be set together")
 	}
 	if c.Cert != "" && c.RotateServing {
-		return errors.New("tls-cert-file and rotate-server-certificates exclude each other")
+		return errors.New("tls-cert-file and rotate-server-certificates cannot be set together")
 	}
 	if (c.Bootstrap != "" || c.RotateServing) && c.Kubeconfig == "" {
 		return errors.New("bootstrap-kubeconfig and rotate-server-certificates need a kubeconfig")
@@ -195,10 +195,10 @@ func (c *Config) Check() error {
 		c.CertDir = filepath.Dir(c.Kubeconfig)
 	}
 	if c.MaxPods < 1 {
-		return fmt.Errorf("max-pods %d is less than 1", c.MaxPods)
+		return fmt.Errorf("max-pods %d must be at least 1", c.MaxPods)
 	}
 	if c.ImageGCLow < 0 || c.ImageGCHigh > 100 || c.ImageGCLow >= c.ImageGCHigh {
-		return fmt.Errorf("image-gc-low-threshold %d is not below image-gc-high-threshold %d, or they are no percentages",
+		return fmt.Errorf("image-gc-low-threshold %d must be below image-gc-high-threshold %d, both from 0 to 100",
 			c.ImageGCLow, c.ImageGCHigh)
 	}
 	if _, err := c.MinImageAge(); err != nil {
@@ -214,7 +214,7 @@ func (c *Config) Check() error {
 func (c *Config) MinImageAge() (time.Duration, error) {
 	age, err := time.ParseDuration(c.ImageMinAge)
 	if err != nil || age < 0 {
-		return 0, fmt.Errorf("minimum-image-ttl-duration %q is no duration, as 2m", c.ImageMinAge)
+		return 0, fmt.Errorf("minimum-image-ttl-duration %q must be a duration such as 2m", c.ImageMinAge)
 	}
 	return age, nil
 }
@@ -225,13 +225,13 @@ func (c *Config) Shutdown() (period, critical time.Duration, err error) {
 		return 0, 0, nil
 	}
 	if period, err = time.ParseDuration(c.ShutdownGrace); err != nil || period < time.Second {
-		return 0, 0, fmt.Errorf("shutdown-grace-period %q is no duration of a second or more, as 30s", c.ShutdownGrace)
+		return 0, 0, fmt.Errorf("shutdown-grace-period %q must be a duration of at least 1s, such as 30s", c.ShutdownGrace)
 	}
 	if c.ShutdownGraceCritical == "" {
 		return period, period / 3, nil
 	}
 	if critical, err = time.ParseDuration(c.ShutdownGraceCritical); err != nil || critical < 0 || critical > period {
-		return 0, 0, fmt.Errorf("shutdown-grace-period-critical-pods %q is no duration within %s", c.ShutdownGraceCritical, period)
+		return 0, 0, fmt.Errorf("shutdown-grace-period-critical-pods %q must be a duration of at most %s", c.ShutdownGraceCritical, period)
 	}
 	return period, critical, nil
 }

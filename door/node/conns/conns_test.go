@@ -103,7 +103,7 @@ func TestPlaces(t *testing.T) {
 			t.Errorf("the oldest unknown connection does not make room: %v", r)
 		}
 		if c, _ := g.open("[2001:db8::1]:1"); c == nil {
-			t.Error("a place was not given back")
+			t.Error("a place was not freed")
 		}
 	})
 }
@@ -119,7 +119,7 @@ func TestKnownConnectionsAreBounded(t *testing.T) {
 		first.Close()
 		first.Close()
 		if code := g.ask(third); code != http.StatusOK {
-			t.Errorf("%d after one was closed", code)
+			t.Errorf("code %d after one connection was closed", code)
 		}
 		if g.known != 2 || len(g.sources) != 0 {
 			t.Errorf("%d known, sources %v", g.known, g.sources)
