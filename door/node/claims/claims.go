@@ -1,6 +1,6 @@
-// Package claims has the PersistentVolumeClaims of a node's pods, their generic ephemeral volumes and the volumes of CSI
-// drivers be places of the host. What a pod has been given lies in a directory of the pod's own, so that the next process
-// goes on without an API server, and undoes what an earlier one has mounted or begun to.
+// Package claims mounts volumes of a node's pods at places of the host: PersistentVolumeClaims, generic ephemeral
+// volumes and volumes of CSI drivers. Each pod's directory records its volumes. The next process can therefore continue
+// without an API server, and undo what an earlier one has mounted or started to mount.
 package claims
 
 import (
@@ -20,47 +20,47 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// Place is where on the host a volume lies.
+// Place is a volume's place on the host.
 type Place = volume.Place
 
-// Request asks for one volume of a pod. Nothing of it may be changed.
+// Request asks for one volume of a pod. Its contents are read-only.
 type Request struct {
 	Pod *corev1.Pod
 	// Volume is the volume's name in the pod.
 	Volume string
-	// PV is a persistent volume of a CSI driver, Inline one of the pod's own. One of both is set.
+	// PV is a persistent volume of a CSI driver. Inline is an inline volume of the pod. Exactly one of them is set.
 	PV     *corev1.PersistentVolume
 	Inline *corev1.CSIVolumeSource
-	// Block asks for a device, and not for the files on it.
+	// Block requests the device instead of its files.
 	Block, ReadOnly bool
-	// FSGroup is the pod's, nil for none.
+	// FSGroup is the pod's fsGroup, or nil.
 	FSGroup *int64
 }
 
-// Mounter mounts the volumes of CSI drivers. Its methods may be called at once, but not for one volume of one pod.
+// Mounter mounts the volumes of CSI drivers. It is safe for concurrent use, except for the same volume of the same pod.
 type Mounter interface {
-	// Mount has a volume be there and returns where. It is called before each VM of a pod, also for a volume that is
-	// mounted, and again while it fails.
+	// Mount mounts a volume and returns its place. It is called before each VM of a pod, also for a mounted volume, and
+	// again after a failure.
 	Mount(ctx context.Context, r Request) (Place, error)
-	// Unmount undoes Mount, of an earlier process as well, and one that failed or was killed. It succeeds where
-	// nothing is left. It is called until it does, and before the pod's object goes.
+	// Unmount undoes Mount, also of an earlier process and of a call that failed or was killed. It succeeds if nothing
+	// is left. It is repeated until it succeeds, before the pod's object is deleted.
 	Unmount(ctx context.Context, uid types.UID, volume string) error
 }
 
-// Options are a Keeper's. Node and Places are required.
+// Options configure a Keeper. Node and Places are required.
 type Options struct {
-	// Client is that of the API server; without one no claim is found.
+	// Client is the client of the API server; if nil, no claim is found.
 	Client kubernetes.Interface
-	// Node is the Node as the API server has it, nil before it is known.
+	// Node returns the Node as the API server has it, or nil before the registration.
 	Node func() *corev1.Node
-	// Places says what no pod gets of the host.
+	// Places decides which paths of the host pods cannot use.
 	Places place.Rules
-	// CSI mounts the volumes of CSI drivers; nil has none.
+	// CSI mounts the volumes of CSI drivers; nil means no drivers.
 	CSI    Mounter
 	Logger *slog.Logger
 }
 
-// Keeper has the volumes of all pods of a node. Its methods may be called at once.
+// Keeper manages the volumes of all pods of a node. It is safe for concurrent use.
 type Keeper struct {
 	o       Options
 	ctx     context.Context // ends with Close
@@ -70,13 +70,13 @@ type Keeper struct {
 
 	devices devices
 
-	taking sync.Mutex // held while a volume becomes a pod's
+	taking sync.Mutex // held while a volume is assigned to a pod
 
 	mu   sync.Mutex
-	pods map[types.UID]*Volumes // with anything mounted or begun, or of which that is not known
+	pods map[types.UID]*Volumes // pods with mounts, started mounts, or unreadable records
 }
 
-// New makes a keeper. The caller calls Close.
+// New returns a keeper. The caller calls Close.
 func New(o Options) *Keeper {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -86,7 +86,7 @@ func New(o Options) *Keeper {
 	return k
 }
 
-// Close ends what is done beside callers. What is mounted stays mounted.
+// Close stops background work and waits for it. Volumes stay mounted.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.stop()
@@ -94,7 +94,7 @@ func (k *Keeper) Close() {
 	k.wg.Wait()
 }
 
-// beside does something that Close waits for. It is false after Close.
+// beside runs do in the background. Close waits for it. It returns false after Close.
 func (k *Keeper) beside(do func()) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -105,10 +105,10 @@ func (k *Keeper) beside(do func()) bool {
 	return true
 }
 
-// recordsDir is the directory of a pod's own directory with a file for each volume.
+// recordsDir is the subdirectory of a pod's directory with a record of each volume.
 const recordsDir = "claims"
 
-// Of are the volumes of a pod whose own directory is dir. What an earlier process has left there counts.
+// Of returns the volumes of a pod with the directory dir, including those that an earlier process has recorded there.
 func (k *Keeper) Of(pod *corev1.Pod, dir string) *Volumes {
 	v := &Volumes{k: k, pod: pod, dir: filepath.Join(dir, recordsDir), op: make(chan struct{}, 1)}
 	if err := v.read(); err != nil {
@@ -126,7 +126,7 @@ func (k *Keeper) keep(v *Volumes) {
 	k.pods[v.pod.UID] = v
 }
 
-// drop forgets a pod that has nothing mounted.
+// drop forgets a pod without mounts.
 func (k *Keeper) drop(v *Volumes) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -135,7 +135,7 @@ func (k *Keeper) drop(v *Volumes) {
 	}
 }
 
-// Changed has the volumes that pods wait for be tried again now.
+// Changed retries the volumes that pods wait for.
 func (k *Keeper) Changed() { k.changed.Tell() }
 
 func (k *Keeper) all() (all []*Volumes) {
@@ -147,10 +147,10 @@ func (k *Keeper) all() (all []*Volumes) {
 	return all
 }
 
-// errUsed is why a second pod of the node does not get a claim that is for one.
+// errUsed is returned to the second pod of a ReadWriteOncePod claim.
 var errUsed = errors.New("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
 
-// take writes down that a pod has a volume. It fails for a PersistentVolume that is for one pod and that another has.
+// take records that a pod has a volume. It fails for a ReadWriteOncePod volume that another pod has.
 func (k *Keeper) take(v *Volumes, name string, r record) error {
 	k.taking.Lock()
 	defer k.taking.Unlock()
@@ -162,7 +162,7 @@ func (k *Keeper) take(v *Volumes, name string, r record) error {
 	return v.save(name, r)
 }
 
-// free fails for a PersistentVolume that another pod than uid has.
+// free returns an error for a PersistentVolume that a pod other than uid has.
 func (k *Keeper) free(uid types.UID, pv *corev1.PersistentVolume) error {
 	for _, v := range k.all() {
 		if v.pod.UID == uid {
@@ -175,7 +175,7 @@ func (k *Keeper) free(uid types.UID, pv *corev1.PersistentVolume) error {
 				return errUsed
 			}
 		}
-		if unknown { // it may have this one
+		if unknown { // it may have this volume
 			return fmt.Errorf("%w, perhaps: the volumes of pod %s/%s are not known", errUsed, v.pod.Namespace, v.pod.Name)
 		}
 	}

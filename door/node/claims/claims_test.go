@@ -26,13 +26,13 @@ import (
 
 var errPassing = errors.New("temporary error")
 
-// driver is a Mounter that fails as it is told.
+// driver is a Mounter with configurable errors.
 type driver struct {
 	mu       sync.Mutex
 	mounts   []Request
 	unmounts []string
 	mount    error
-	unmount  []error // of the next ones
+	unmount  []error // errors of the next calls
 	place    Place
 }
 
@@ -64,8 +64,8 @@ type world struct {
 	rules  place.Rules
 	driver *driver
 	client *fake.Clientset
-	data   string // where the volume lies
-	dir    string // the pod's own
+	data   string // directory of the volume
+	dir    string // the pod's directory
 }
 
 func newWorld(t *testing.T) *world {
@@ -109,7 +109,7 @@ func affinity(host string) *corev1.VolumeNodeAffinity {
 	}}}}
 }
 
-// open makes a keeper over what the world has now.
+// open returns a keeper with the present objects of the world.
 func (w *world) open(t *testing.T) *Keeper {
 	t.Helper()
 	w.client = fake.NewClientset()
@@ -125,13 +125,13 @@ func (w *world) open(t *testing.T) *Keeper {
 
 func (w *world) device() { w.pv.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) }
 
-// mapped has the pod use its volume as a device.
+// mapped makes the pod use its volume as a device.
 func (w *world) mapped() {
 	w.pod.Spec.Containers[0].VolumeMounts = nil
 	w.pod.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v", DevicePath: "/dev/v"}}
 }
 
-// TestWhatAPodWaitsFor: each with its reason, and none of them is remembered as mounted.
+// TestWhatAPodWaitsFor checks the error for each reason to wait, and that no volume is recorded as mounted.
 func TestWhatAPodWaitsFor(t *testing.T) {
 	t.Parallel()
 	for why, tt := range map[string]struct {
@@ -196,7 +196,7 @@ func (w *world) hostPath(kind corev1.HostPathType) {
 	w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: w.data, Type: &kind}}
 }
 
-// ephemeral has the pod have a volume of its own instead of a claim.
+// ephemeral replaces the pod's claim by a generic ephemeral volume.
 func (w *world) ephemeral() {
 	w.pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
 	w.claim.Name = "p-v"
@@ -206,12 +206,12 @@ func (w *world) own(uid types.UID) {
 	w.claim.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: "p", UID: uid, Controller: new(true)}}
 }
 
-// TestPlaces: where volumes lie, and who may write there.
+// TestPlaces checks the places of volumes and whether they are read-only.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		change func(*world)
-		want   Place // with the path left out where it is the volume's
+		want   Place // without a path if it is the volume's
 	}{
 		"local":    {func(*world) {}, Place{}},
 		"hostPath": {func(w *world) { w.hostPath(corev1.HostPathDirectory) }, Place{}},
@@ -251,7 +251,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestTheNextProcess: it knows what was mounted without an API server, also of what was only begun, and undoes it.
+// TestTheNextProcess checks that the next process knows mounts and started mounts without an API server, and undoes
+// them.
 func TestTheNextProcess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -295,7 +296,7 @@ func TestTheNextProcess(t *testing.T) {
 	}
 }
 
-// TestDamagedRecord: what it was the record of is unmounted by its name.
+// TestDamagedRecord checks that the volume of a damaged record is unmounted by its name.
 func TestDamagedRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -311,7 +312,7 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
-// TestOnePod: a claim that is for one pod is not a second one's, until the first has gone.
+// TestOnePod checks that a second pod gets a ReadWriteOncePod claim only after the first one has released it.
 func TestOnePod(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -320,7 +321,7 @@ func TestOnePod(t *testing.T) {
 	if _, err := first.Mount(t.Context(), w.pod); err != nil {
 		t.Fatal(err)
 	}
-	k := w.open(t) // of another process
+	k := w.open(t) // a keeper of another process
 	first = k.Of(w.pod, w.dir)
 	pod := podOf("u2")
 	second := k.Of(pod, t.TempDir())
@@ -340,7 +341,7 @@ func TestOnePod(t *testing.T) {
 	}
 }
 
-// TestOnePodUnknown: while it is not known what a pod has, no other gets what is for one pod.
+// TestOnePodUnknown checks that no pod gets a ReadWriteOncePod volume while the volumes of another pod are unknown.
 func TestOnePodUnknown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -360,7 +361,7 @@ func TestOnePodUnknown(t *testing.T) {
 	}
 }
 
-// TestUnreadRecords: a pod of which it is not known what it has may have the volume, until that is known.
+// TestUnreadRecords checks that a pod with unreadable records blocks the volume until they can be read.
 func TestUnreadRecords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -385,7 +386,7 @@ func TestUnreadRecords(t *testing.T) {
 	}
 }
 
-// TestUnusedVolume: a pod does not wait for a claim that none of its containers uses, whatever is the matter with it.
+// TestUnusedVolume checks that a pod does not wait for a claim that no container uses.
 func TestUnusedVolume(t *testing.T) {
 	t.Parallel()
 	for name, use := range map[string]func(*corev1.PodSpec){
@@ -415,7 +416,7 @@ func TestUnusedVolume(t *testing.T) {
 	}
 }
 
-// TestDriversVolumes: a driver is asked for its volumes, of all pods, and for no others. Pods that have gone have none.
+// TestDriversVolumes checks that a driver mounts and unmounts its own volumes, of all pods, and no others.
 func TestDriversVolumes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -467,7 +468,7 @@ func TestDriversVolumes(t *testing.T) {
 	}
 }
 
-// TestAnotherVolume: what was begun of a claim that was made anew since is undone first.
+// TestAnotherVolume checks that a started mount is undone first if its claim has been recreated.
 func TestAnotherVolume(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -487,7 +488,7 @@ func TestAnotherVolume(t *testing.T) {
 	}
 }
 
-// TestRelease: it goes on until nothing is left, and at once when something has changed.
+// TestRelease checks that Release retries until all volumes are unmounted, and at once after a change.
 func TestRelease(t *testing.T) {
 	w := newWorld(t)
 	w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d"}}
@@ -526,7 +527,8 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// TestUnwritten: nothing is mounted that cannot be written down, nor undone of what cannot be read.
+// TestUnwritten checks that a volume without a written record is not mounted, and that unreadable records fail an
+// unmount.
 func TestUnwritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -550,7 +552,7 @@ func TestUnwritten(t *testing.T) {
 	}
 }
 
-// TestEachDependencyFails: the pod waits, and has its volume with the next try.
+// TestEachDependencyFails checks that the pod waits after each failure and gets its volume with the next try.
 func TestEachDependencyFails(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*testing.T, *world) (mend func()){
@@ -592,14 +594,14 @@ func TestEachDependencyFails(t *testing.T) {
 	}
 }
 
-// failOnce has one kind of request fail until it is mended.
+// failOnce makes one kind of request fail until mend is called.
 func (w *world) failOnce(verb, resource string) (mend func()) {
 	failing := true
 	w.client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) { return failing, nil, errPassing })
 	return func() { failing = false }
 }
 
-// TestAlone: without an API server no claim is found, nor without a driver a driver's volume.
+// TestAlone checks that claims need an API server, and that volumes of drivers need a driver.
 func TestAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -618,7 +620,7 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// TestDriversGone: what an earlier process mounted by a driver stays on record under one that has none.
+// TestDriversGone checks that a node without drivers keeps the records of an earlier process's driver mounts.
 func TestDriversGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -640,7 +642,7 @@ func TestDriversGone(t *testing.T) {
 	}
 }
 
-// TestBusy: who mounts is alone, and who waits for that goes with its context.
+// TestBusy checks that mounts are serialised, and that a waiting call ends with its context.
 func TestBusy(t *testing.T) {
 	w := newWorld(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -666,8 +668,8 @@ func TestBusy(t *testing.T) {
 	})
 }
 
-// TestFSGroup: the files of a local volume are given to the pod's group, once for each pod and as its policy says; those of
-// a hostPath, and of a volume that is read-only, are not.
+// TestFSGroup checks that the files of a local volume get the pod's group, once for each pod and by its policy. Files
+// of a hostPath or a read-only volume do not.
 func TestFSGroup(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -677,10 +679,10 @@ func TestFSGroup(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*world)
 		given  bool
-		again  bool // also files that come when the top is the group's
+		again  bool // also new files in a directory that has the group
 	}{
 		"local": {func(*world) {}, true, true},
-		"deep": {func(w *world) { // which keeps no pod from it
+		"deep": {func(w *world) { // does not stop the pod
 			if err := os.MkdirAll(filepath.Join(w.data, strings.Repeat("d/", guesttree.MaxLevels+1)), 0o755); err != nil {
 				t.Error(err)
 			}
@@ -703,7 +705,7 @@ func TestFSGroup(t *testing.T) {
 				if err := os.WriteFile(file, nil, 0o600); err != nil {
 					t.Fatal(err)
 				}
-				if err := os.Chown(file, 0, 0); err != nil { // whatever its directory says
+				if err := os.Chown(file, 0, 0); err != nil { // even if the directory is setgid
 					t.Fatal(err)
 				}
 			}

@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devices has each device be looked at and formatted by one pod at a time: a second one that had seen it blank would format what
-// the first one has written by then. Its methods may be called at once.
+// devices serialises probing and formatting per device, so that two pods cannot both find it blank and format it. It is
+// safe for concurrent use.
 type devices struct {
-	read func(*os.File) (string, error) // signature
+	read func(*os.File) (string, error) // returns the signature of a device
 
 	mu   sync.Mutex
 	held map[device]chan struct{} // closed when it is free
 }
 
-// device tells one from another that has the same path or several.
+// device identifies a device, whatever path leads to it.
 type device struct{ of, number uint64 }
 
 func identify(path string) (device, error) {
@@ -29,7 +29,7 @@ func identify(path string) (device, error) {
 	return identity(&st), nil
 }
 
-// stillAt is an error unless path leads to the open device.
+// stillAt returns an error unless path leads to the open device.
 func stillAt(path string, dev *os.File) error {
 	now, err := identify(path)
 	if err != nil {
@@ -52,8 +52,9 @@ func identity(st *unix.Stat_t) device {
 	return device{st.Dev, st.Ino}
 }
 
-// look opens a device and returns its signature. The device is the caller's until free, which closes it. Look waits for a device
-// that does not answer beside the caller, who gets an error when ctx ends. There is one such wait for each device.
+// look opens a device and returns its signature. The caller holds the device until it calls free, which closes it. A
+// goroutine waits for a device that does not answer; the caller gets an error when ctx ends. There is one such
+// goroutine for each device.
 func (d *devices) look(ctx context.Context, path string) (dev *os.File, found string, free func(), err error) {
 	type result struct {
 		dev   *os.File
@@ -81,7 +82,7 @@ func (d *devices) look(ctx context.Context, path string) (dev *os.File, found st
 	}
 }
 
-// open waits for the device's turn before it touches it.
+// open waits for the lock of the device before it touches it.
 func (d *devices) open(ctx context.Context, path string) (dev *os.File, found string, free func(), err error) {
 	release, err := d.hold(ctx, path)
 	if err != nil {
@@ -105,7 +106,7 @@ func (d *devices) open(ctx context.Context, path string) (dev *os.File, found st
 	return dev, found, free, nil
 }
 
-// hold waits until a device is nobody's, and has it be the caller's until free.
+// hold waits until no pod holds the device, then holds it until free.
 func (d *devices) hold(ctx context.Context, path string) (free func(), err error) {
 	one, err := identify(path)
 	if err != nil {

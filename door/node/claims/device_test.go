@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// fakeDevice is a file, and another path of it.
+// fakeDevice returns a file and another path to it.
 func fakeDevice(t *testing.T) (path, other string) {
 	t.Helper()
 	path, other = filepath.Join(t.TempDir(), "disk"), filepath.Join(t.TempDir(), "by-id")
@@ -22,7 +22,7 @@ func fakeDevice(t *testing.T) (path, other string) {
 	return path, other
 }
 
-// TestOneAtATime: what a pod sees of a device stays so until the pod has done with it, by whatever path another one comes.
+// TestOneAtATime checks that only one pod at a time probes a device, by whatever path, until it is done.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 10*time.Second)
@@ -60,7 +60,8 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// TestSilentDevice: a device that does not answer holds nobody up beyond the context, is asked once, and serves when it answers.
+// TestSilentDevice checks that a device that does not answer delays callers only until their context ends, is read
+// once, and works when it answers.
 func TestSilentDevice(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 10*time.Second)

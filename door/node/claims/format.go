@@ -17,16 +17,16 @@ import (
 // ext4 is the file system that pods' VMs mount.
 const ext4 = "ext4"
 
-// edge is how much of a device's beginning and of its end is looked at, in bytes: signatures of file systems, of partitions
-// and of volume managers lie there.
+// edge is how much is read of a device's beginning and end, in bytes. The signatures of file systems, partitions and
+// volume managers are there.
 const edge = 1 << 20
 
-// formatTimeout bounds the making of a file system.
+// formatTimeout limits the creation of a file system.
 const formatTimeout = 2 * time.Minute
 
-// disk finds a local PersistentVolume's device to have an ext4, or makes one on a device that is blank, as a kubelet does. The
-// host neither mounts it nor reads more of it than where its signature lies: the pod's VM mounts it. A device that had a file
-// system when the pod got it is never formatted: a blank one in its place is another, or has lost what the pod wrote.
+// disk checks that a local PersistentVolume's device has ext4. It formats a blank device, as a kubelet does. The pod's
+// VM mounts it; the host only reads the parts with signatures. A device that had a file system when the pod got it is
+// never formatted: a blank one is another device, or it has lost the pod's data.
 func (v *Volumes) disk(ctx context.Context, r record) (Place, error) {
 	local := r.PV.Spec.Local
 	if fs := local.FSType; fs != nil && *fs != "" && *fs != ext4 {
@@ -56,15 +56,15 @@ func (v *Volumes) disk(ctx context.Context, r record) (Place, error) {
 	return Place{Path: local.Path, Disk: true, ReadOnly: r.ReadOnly}, nil
 }
 
-// format makes a file system on the open device that was judged, whatever its path leads to by now. What is half made is
-// neither blank nor a file system, so no pod gets it. A pod that ends meanwhile does not end it.
+// format creates a file system on the open device that was probed, even if its path leads elsewhere by now. After a
+// failure the device is neither blank nor ext4, so no pod gets it. The end of the pod does not interrupt it.
 func format(ctx context.Context, dev *os.File) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), formatTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard", "/proc/self/fd/3")
 	cmd.ExtraFiles = []*os.File{dev} // its descriptor 3
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
-	if found, err := exec.LookPath("/usr/sbin/mkfs.ext4"); err == nil { // which may not be in the node's own PATH
+	if found, err := exec.LookPath("/usr/sbin/mkfs.ext4"); err == nil { // may be missing from the node's PATH
 		cmd.Path, cmd.Err = found, nil
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -73,7 +73,8 @@ func format(ctx context.Context, dev *os.File) error {
 	return nil
 }
 
-// signature is ext4, empty for a device that is blank, and "?" for any other, whose pod may have written what it likes.
+// signature returns ext4, an empty string for a blank device, and "?" for any other. The contents are untrusted: a pod
+// may have written them.
 func signature(f *os.File) (string, error) {
 	path := f.Name()
 	size, err := f.Seek(0, io.SeekEnd)
@@ -98,7 +99,7 @@ func signature(f *os.File) (string, error) {
 	return "?", nil
 }
 
-// fsGroup is the group of a pod's volumes, nil for none.
+// fsGroup returns the group of a pod's volumes, or nil.
 func fsGroup(pod *corev1.Pod) *int64 {
 	if pod.Spec.SecurityContext == nil {
 		return nil

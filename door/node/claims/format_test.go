@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestDisk: a device that is blank is formatted, one with an ext4 is taken as it is, and any other is left alone.
+// TestDisk checks that a blank device is formatted, a device with ext4 is used, and any other is refused.
 func TestDisk(t *testing.T) {
 	t.Parallel()
 	const size = 16 << 20
@@ -18,7 +18,7 @@ func TestDisk(t *testing.T) {
 		disk      func([]byte)
 		change    func(*record)
 		formatted bool
-		says      string // empty for a disk that a pod may have
+		says      string // the error; empty if the pod gets the disk
 	}{
 		"blank":         {func([]byte) {}, func(*record) {}, true, ""},
 		"ext4":          {superblock, func(*record) {}, false, ""},
@@ -71,8 +71,8 @@ func TestDisk(t *testing.T) {
 	}
 }
 
-// TestFormattedOnce: a device that the pod has had is not formatted again before any later VM of it, although it is blank by then,
-// and what is on it is taken again when it is there.
+// TestFormattedOnce checks that a device that the pod has used is not formatted again before a later VM, even if it is
+// blank. A device with its file system is accepted again.
 func TestFormattedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -117,7 +117,7 @@ func TestFormattedOnce(t *testing.T) {
 	}
 }
 
-// TestUnformatted: a device that cannot be formatted is nobody's, and is tried again.
+// TestUnformatted checks that a device that cannot be formatted is released and tried again.
 func TestUnformatted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -138,7 +138,7 @@ func TestUnformatted(t *testing.T) {
 	}
 }
 
-// TestSmallDevices: what is too small for a signature has none.
+// TestSmallDevices checks that a device that is too small for a signature has none.
 func TestSmallDevices(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 1, 1079, 1080, 1081, 1082, 1083} {
@@ -152,13 +152,13 @@ func TestSmallDevices(t *testing.T) {
 	}
 }
 
-// TestJudgedIsFormatted: a device that takes the place of the one that was judged blank is not formatted, and no pod gets it.
+// TestJudgedIsFormatted checks that a device that replaces the probed one is not formatted, and that no pod gets it.
 func TestJudgedIsFormatted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	path, other := filepath.Join(w.data, "disk"), filepath.Join(w.data, "other")
 	full := make([]byte, 16<<20)
-	full[1<<20+1] = 1 // beyond what is looked at
+	full[1<<20+1] = 1 // beyond the parts that are read
 	if err := errors.Join(os.WriteFile(path, make([]byte, 16<<20), 0o600), os.WriteFile(other, full, 0o600)); err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// request is what a driver is asked for.
+// request returns the request to a driver for a volume.
 func (v *Volumes) request(name string, r record) Request {
 	q := Request{Pod: v.pod, Volume: name, PV: r.PV, Block: r.Block, ReadOnly: r.ReadOnly, FSGroup: fsGroup(v.pod)}
 	for i := range v.pod.Spec.Volumes {
@@ -26,10 +26,10 @@ func (v *Volumes) request(name string, r record) Request {
 	return q
 }
 
-// errNoDrivers is why a volume of a CSI driver waits.
+// errNoDrivers is returned for a volume of a CSI driver on a node without drivers.
 var errNoDrivers = errors.New("there are no CSI drivers on this node")
 
-// place has a volume that was resolved be a place of the host.
+// place makes a resolved volume available and returns its place.
 func (v *Volumes) place(ctx context.Context, name string, r record) (Place, error) {
 	switch {
 	case r.ofDriver() && v.k.o.CSI == nil:
@@ -46,7 +46,7 @@ func (v *Volumes) place(ctx context.Context, name string, r record) (Place, erro
 	return Place{}, fmt.Errorf("PersistentVolume %s is of kind %s, which this node does not mount", r.PV.Name, kindOf(r.PV))
 }
 
-// kindOf names the kind of a PersistentVolume, as its specification does.
+// kindOf returns the kind of a PersistentVolume, as in its specification.
 func kindOf(pv *corev1.PersistentVolume) string {
 	source := reflect.ValueOf(pv.Spec.PersistentVolumeSource)
 	for i := range source.NumField() {
@@ -58,8 +58,8 @@ func kindOf(pv *corev1.PersistentVolume) string {
 	return "unknown"
 }
 
-// hostPath finds a PersistentVolume that is a path of the host to be what its type says. Without a type a directory is made
-// if there is nothing, as for a hostPath of a pod. As with a kubelet, nothing of it is given to the pod's fsGroup.
+// hostPath checks that a PersistentVolume's path on the host has the required type. Without a type it creates a missing
+// directory, as for a hostPath of a pod. It does not apply the pod's fsGroup, like a kubelet.
 func (v *Volumes) hostPath(ctx context.Context, r record) (Place, error) {
 	source := r.PV.Spec.HostPath
 	if r.Block {
@@ -80,8 +80,8 @@ func (v *Volumes) hostPath(ctx context.Context, r record) (Place, error) {
 	return Place{Path: source.Path, ReadOnly: r.ReadOnly}, nil
 }
 
-// local finds a local PersistentVolume to be a directory, or a block device. A directory is the pod's fsGroup's, as with a
-// kubelet; what is on a device is given by the VM.
+// local checks that a local PersistentVolume is a directory or a block device. It applies the pod's fsGroup to a
+// directory, as a kubelet does; the VM applies it to the files on a device.
 func (v *Volumes) local(ctx context.Context, name string, r record) (Place, error) {
 	path := r.PV.Spec.Local.Path
 	if r.Block {
@@ -102,12 +102,12 @@ func (v *Volumes) local(ctx context.Context, name string, r record) (Place, erro
 	if !p.Directory {
 		return Place{}, fmt.Errorf("path %q is invalid, only directories and block devices are supported", path)
 	}
-	// Once for each pod, not for each VM of it. Who is not root has pods that know no other group.
+	// This runs once for each pod, not for each VM. Pods of an ordinary user can have no other group.
 	if group := fsGroup(v.pod); group != nil && r.Place == nil && !r.ReadOnly && os.Geteuid() == 0 {
 		change := v.pod.Spec.SecurityContext.FSGroupChangePolicy
 		err := guesttree.GiveAt(ctx, p.File, int(*group), change == nil || *change != corev1.FSGroupChangeOnRootMismatch)
 		switch {
-		case errors.Is(err, guesttree.ErrBounds), errors.Is(err, guesttree.ErrKept): // as with a kubelet the pod goes on
+		case errors.Is(err, guesttree.ErrBounds), errors.Is(err, guesttree.ErrKept): // the pod continues, as with a kubelet
 			v.k.o.Logger.Warn("some files of a volume keep their group", "volume", name, "group", *group, "error", err)
 		case err != nil:
 			return Place{}, fmt.Errorf("give the volume to group %d: %w", *group, err)

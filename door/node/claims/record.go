@@ -14,32 +14,32 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// record is what is kept of one volume, in a file of its name: from before it is mounted until it is unmounted.
+// record describes one volume, in a file of the volume's name. It exists from before the mount until after the unmount.
 type record struct {
-	// PV is what a claim is bound to, without what is nobody's business here; nil for a volume of the pod's own.
+	// PV is the PersistentVolume of a claim, trimmed; nil for an inline volume.
 	PV       *corev1.PersistentVolume `json:"pv,omitempty"`
 	Block    bool                     `json:"block,omitempty"`
 	ReadOnly bool                     `json:"readOnly,omitempty"`
-	// Place is where it lies; nil until it is mounted.
+	// Place is the volume's place; nil until it is mounted.
 	Place *Place `json:"place,omitempty"`
-	// damaged: only that there was a volume of this name is known.
+	// damaged is set if only the volume's name is known.
 	damaged bool
 }
 
-// ofDriver tells whether a volume is a CSI driver's. Of a damaged record that is not known.
+// ofDriver reports whether the volume belongs to a CSI driver. It is false for a damaged record.
 func (r *record) ofDriver() bool { return !r.damaged && (r.PV == nil || r.PV.Spec.CSI != nil) }
 
 const suffix = ".json"
 
-// trimmed is what is kept of a PersistentVolume.
+// trimmed returns the parts of a PersistentVolume that a record needs.
 func trimmed(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	out := &corev1.PersistentVolume{Spec: *pv.Spec.DeepCopy()}
 	out.Name, out.UID = pv.Name, pv.UID
 	return out
 }
 
-// read reads what an earlier process has left. A record that is damaged still names its volume. Where there is no list of records,
-// unread says why.
+// read reads the records of an earlier process. A damaged record still names its volume. If the directory cannot be
+// read, unread has the error.
 func (v *Volumes) read() error {
 	list, err := os.ReadDir(v.dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -56,7 +56,7 @@ func (v *Volumes) read() error {
 	var damaged []error
 	for _, file := range list {
 		name, is := strings.CutSuffix(file.Name(), suffix)
-		if !is || strings.HasPrefix(name, ".") { // of an interrupted write
+		if !is || strings.HasPrefix(name, ".") { // left by an interrupted write
 			continue
 		}
 		var r record
@@ -90,7 +90,7 @@ func (v *Volumes) save(name string, r record) error {
 	return nil
 }
 
-// erase removes the record of a volume of which nothing is left.
+// erase removes the record of an unmounted volume.
 func (v *Volumes) erase(name string) error {
 	if err := os.Remove(filepath.Join(v.dir, name+suffix)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove the record of volume %q: %w", name, err)
@@ -105,7 +105,7 @@ func (v *Volumes) erase(name string) error {
 	return nil
 }
 
-// known are the volumes' records.
+// known returns the volumes' records.
 func (v *Volumes) known() map[string]record {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// resolve finds what a volume is, by the API server. Its errors are a kubelet's.
+// resolve finds the PersistentVolume of a pod's volume in the API server. Its errors are a kubelet's.
 func (v *Volumes) resolve(ctx context.Context, pod *corev1.Pod, one *corev1.Volume) (record, error) {
 	if inline := one.CSI; inline != nil {
 		return record{ReadOnly: inline.ReadOnly != nil && *inline.ReadOnly}, nil
@@ -38,14 +38,14 @@ func (v *Volumes) resolve(ctx context.Context, pod *corev1.Pod, one *corev1.Volu
 	return r, nil
 }
 
-// The reasons for which a pod waits for its claim.
+// Reasons for which a pod waits for its claim.
 var (
 	errDeleted  = errors.New("PVC is being deleted")
 	errNotBound = errors.New("PVC is not bound")
 	errAlone    = errors.New("there is no API server")
 )
 
-// claim reads a claim that is bound. A node may get its pods' claims, and neither list nor watch them.
+// claim returns a claim if it is bound. A node may get its pods' claims, but may not list or watch them.
 func (v *Volumes) claim(ctx context.Context, pod *corev1.Pod, one *corev1.Volume, name string) (*corev1.PersistentVolumeClaim, error) {
 	if v.k.o.Client == nil {
 		return nil, errAlone
@@ -68,7 +68,7 @@ func (v *Volumes) claim(ctx context.Context, pod *corev1.Pod, one *corev1.Volume
 	return claim, nil
 }
 
-// persistentVolume reads what a claim is bound to.
+// persistentVolume returns the volume that a claim is bound to.
 func (v *Volumes) persistentVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, error) {
 	pv, err := v.k.o.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
 	if err != nil {
@@ -87,18 +87,19 @@ func (v *Volumes) persistentVolume(ctx context.Context, claim *corev1.Persistent
 	return pv, nil
 }
 
-// onlyRead tells whether a PersistentVolume may be read only.
+// onlyRead reports whether a PersistentVolume allows only reading.
 func onlyRead(pv *corev1.PersistentVolume) bool {
 	modes := pv.Spec.AccessModes
 	return len(modes) > 0 && !slices.ContainsFunc(modes, func(m corev1.PersistentVolumeAccessMode) bool { return m != corev1.ReadOnlyMany })
 }
 
-// onePod tells whether a PersistentVolume is for one pod alone.
+// onePod reports whether only one pod may use a PersistentVolume.
 func onePod(pv *corev1.PersistentVolume) bool {
 	return slices.Contains(pv.Spec.AccessModes, corev1.ReadWriteOncePod)
 }
 
-// block tells whether a volume is used as a device, which it must be if it is one.
+// block reports whether a volume is a device. It returns an error if the pod uses a device as a directory or the
+// reverse.
 func block(pod *corev1.Pod, name string, pv *corev1.PersistentVolume) (is bool, err error) {
 	is = pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
 	switch mounted, mapped := uses(pod, name); {
@@ -110,19 +111,19 @@ func block(pod *corev1.Pod, name string, pv *corev1.PersistentVolume) (is bool, 
 	return is, err
 }
 
-// used tells whether a container has a volume.
+// used reports whether a container uses a volume.
 func used(pod *corev1.Pod, name string) bool {
 	mounted, mapped := uses(pod, name)
 	return mounted || mapped
 }
 
-// uses tells whether a container has a volume mounted, and whether one has it as a device.
+// uses reports whether a container mounts a volume, and whether one uses it as a device.
 func uses(pod *corev1.Pod, name string) (mounted, mapped bool) {
 	for c := range podspec.All(&pod.Spec) {
 		mounted = mounted || slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == name })
 		mapped = mapped || slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == name })
 	}
-	for i := range pod.Spec.EphemeralContainers { // which have no devices
+	for i := range pod.Spec.EphemeralContainers { // these have no devices
 		mounts := pod.Spec.EphemeralContainers[i].VolumeMounts
 		mounted = mounted || slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return m.Name == name })
 	}

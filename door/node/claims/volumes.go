@@ -14,17 +14,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// Volumes are those of one pod. It implements volume.Claims.
+// Volumes are the volumes of one pod. It implements volume.Claims.
 type Volumes struct {
 	k   *Keeper
-	pod *corev1.Pod // as it was given; of a pod whose record is damaged there is no more than its UID
+	pod *corev1.Pod // has only its UID if the pod's record is damaged
 	dir string
 
-	op chan struct{} // held by who mounts or unmounts
+	op chan struct{} // held while volumes are mounted or unmounted
 
 	mu        sync.Mutex
 	records   map[string]record
-	unread    error // why it is not known what an earlier process has left
+	unread    error // why the records of an earlier process cannot be read
 	releasing bool
 }
 
@@ -55,7 +55,7 @@ func (v *Volumes) Mount(ctx context.Context, pod *corev1.Pod) (map[string]Place,
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		one := &pod.Spec.Volumes[i]
-		if !volume.Claimed(&one.VolumeSource) || !used(pod, one.Name) { // nobody waits for what nobody uses, as with a kubelet
+		if !volume.Claimed(&one.VolumeSource) || !used(pod, one.Name) { // unused volumes are not mounted, as with a kubelet
 			continue
 		}
 		if err := v.mount(ctx, pod, one); err != nil {
@@ -69,7 +69,7 @@ func (v *Volumes) Mount(ctx context.Context, pod *corev1.Pod) (map[string]Place,
 	return v.Places(), nil
 }
 
-// mountError says in one line which volumes are not there, and matches all that is the matter with them.
+// mountError names the failed volumes in one line and matches their errors.
 type mountError struct {
 	text string
 	error
@@ -77,10 +77,11 @@ type mountError struct {
 
 func (e *mountError) Error() string { return e.text }
 
-// Unwrap returns what is the matter.
+// Unwrap returns the errors of all volumes.
 func (e *mountError) Unwrap() error { return e.error }
 
-// begin makes the caller the only one who mounts or unmounts, until done.
+// begin waits until no other call mounts or unmounts, and reads the records if that failed before. The caller calls
+// done.
 func (v *Volumes) begin(ctx context.Context) (done func(), err error) {
 	select {
 	case v.op <- struct{}{}:
@@ -100,14 +101,14 @@ func (v *Volumes) begin(ctx context.Context) (done func(), err error) {
 	return done, nil
 }
 
-// notKnown is why it is not known what the pod has, nil if it is.
+// notKnown returns why the records could not be read, or nil.
 func (v *Volumes) notKnown() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.unread
 }
 
-// mount has one volume be there. The record is written before anything is mounted.
+// mount mounts one volume. It writes the record first.
 func (v *Volumes) mount(ctx context.Context, pod *corev1.Pod, one *corev1.Volume) error {
 	before, there := v.known()[one.Name]
 	r := before
@@ -160,14 +161,14 @@ func (v *Volumes) Unmount(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// unmount has nothing be left of one volume, and then of its record.
+// unmount unmounts one volume, then removes its record.
 func (v *Volumes) unmount(ctx context.Context, name string) error {
 	r, err := v.known()[name], error(nil)
 	switch {
 	case !r.damaged && !r.ofDriver(): // nothing was mounted
 	case v.k.o.CSI != nil:
 		err = v.k.o.CSI.Unmount(ctx, v.pod.UID, name)
-	case r.ofDriver(): // of an earlier process that had drivers
+	case r.ofDriver(): // an earlier process had drivers
 		err = errNoDrivers
 	}
 	if err != nil {
@@ -177,15 +178,15 @@ func (v *Volumes) unmount(ctx context.Context, name string) error {
 	if err := v.erase(name); err != nil {
 		return err
 	}
-	v.k.Changed() // another pod may wait for it
+	v.k.Changed() // another pod may wait for the volume
 	return nil
 }
 
-// The pauses between tries to unmount.
+// Pauses between tries to unmount.
 const (
 	firstPause = time.Second
 	lastPause  = time.Minute
-	// tryTimeout bounds one try.
+	// tryTimeout limits one try.
 	tryTimeout = time.Minute
 )
 
@@ -204,7 +205,7 @@ func (v *Volumes) Release() {
 	})
 }
 
-// release unmounts until that succeeds or ctx ends.
+// release retries until the volumes are unmounted or ctx ends.
 func (v *Volumes) release(ctx context.Context) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := v.try(ctx)
@@ -216,7 +217,7 @@ func (v *Volumes) release(ctx context.Context) {
 		select {
 		case <-timer.C:
 		case <-v.Changed():
-			// A driver may be there again.
+			// A driver may have come back.
 		case <-ctx.Done():
 		}
 		timer.Stop()

@@ -1,5 +1,5 @@
-// Package config is how a node is set up: the flags of `bulkhead node`, which gives them to the program
-// in whose process the node is. It knows no API server.
+// Package config has the settings of a node: the flags of `bulkhead node`, which passes them on to the bulkhead-node
+// program. It does not use the types of the Kubernetes API.
 package config
 
 import (
@@ -17,65 +17,64 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/settings"
 )
 
-// Config is what a node is told. Its zero value is not usable; Add fills in what most nodes have.
+// Config are the settings of a node. The zero value is not usable; Add sets the defaults.
 type Config struct {
-	// Kubeconfig is the file by which the API server is found; empty is a node without one, of Manifests alone.
+	// Kubeconfig is the kubeconfig file for the API server; if empty, the node has only the pods of Manifests.
 	Kubeconfig string
-	// Manifests is the directory of static pods; empty is none.
+	// Manifests is the directory of static pods; empty means none.
 	Manifests string
-	// Endpoint is the CRI endpoint of the runtime that pods run on; empty is the engine of the node's own process.
+	// Endpoint is the CRI endpoint of another runtime; empty means an engine in the node's process.
 	Endpoint string
-	// Bootstrap is the kubeconfig by which a first certificate is asked for and Kubeconfig is made; empty is none.
+	// Bootstrap is the kubeconfig for the request of the first certificate, which creates Kubeconfig; empty means none.
 	Bootstrap string
-	// CertDir is the directory of certificates that were asked for; empty is that of Kubeconfig.
+	// CertDir is the directory of requested certificates; empty means the directory of Kubeconfig.
 	CertDir string
-	// NodeName is the node's; empty is the host's name, in lower case.
+	// NodeName is the name of the node; empty means the host's name in lower case.
 	NodeName string
-	// NodeIP is the address by which others reach the node; empty is that of the way to the outside.
+	// NodeIP is the address by which others reach the node; empty means the address of the default route.
 	NodeIP string
-	// Labels and Taints are what the node registers with: KEY=VALUE, and KEY=VALUE:EFFECT.
+	// Labels (KEY=VALUE) and Taints (KEY=VALUE:EFFECT) are set at the registration of the node.
 	Labels, Taints []string
-	// RootDir is where CSI drivers look for a node, as a kubelet's root directory; empty has none.
+	// RootDir is a kubelet's root directory, where CSI drivers expect it; empty disables CSI drivers.
 	RootDir string
-	// MaxPods is how many pods there may be at once.
+	// MaxPods is the maximum number of pods.
 	MaxPods int
-	// Reserved is what of the machine is not for pods: RESOURCE=QUANTITY.
+	// Reserved are the host's resources that pods cannot use: RESOURCE=QUANTITY.
 	Reserved []string
-	// ClusterDNS are the addresses of the cluster's name servers, ClusterDomain the domain of its services.
+	// ClusterDNS are the addresses of the cluster's name servers. ClusterDomain is the domain of its services.
 	ClusterDNS    []string
 	ClusterDomain string
-	// Network is what pods get: CNI or User. CNIConf is the directory of CNI's configurations, CNIBin are
-	// those of its plugins.
+	// Network is the network of pods: CNI or User. CNIConf is the directory of CNI configurations. CNIBin are the
+	// directories of CNI plugins.
 	Network string
 	CNIConf string
 	CNIBin  []string
-	// Warm says which pods' VMs are forks, and of what, as BULKHEAD_WARM does; empty is what that says.
+	// Warm selects the pods with forked VMs, as BULKHEAD_WARM does; empty means the value of BULKHEAD_WARM.
 	Warm string
-	// DefaultMemory and DefaultCPUs are the size of the VMs of pods that state no limit, as setup.Size reads them.
+	// DefaultMemory and DefaultCPUs are the size of the VM of a pod without limits, in the format of setup.Size.
 	DefaultMemory, DefaultCPUs string
 	// Listen is the address of the node's API.
 	Listen string
-	// Cert and Key are the files of its serving certificate; empty is one that the node signs itself.
+	// Cert and Key are the files of the serving certificate; empty means self-signed.
 	Cert, Key string
-	// RotateServing has that certificate asked for and renewed instead.
+	// RotateServing requests and renews the serving certificate by CSR instead.
 	RotateServing bool
-	// ClientCA is the file of the authorities of its clients' certificates; empty is that of Kubeconfig.
+	// ClientCA is the file of the authorities of client certificates; empty means the authority of Kubeconfig.
 	ClientCA string
-	// EvictionHard are the thresholds from which on pods are evicted: SIGNAL<QUANTITY or SIGNAL<PERCENT%.
+	// EvictionHard are the thresholds below which pods are evicted: SIGNAL<QUANTITY or SIGNAL<PERCENT%.
 	EvictionHard []string
-	// ImageGCHigh is the percentage of the disk in use from which on unused images are removed, until
-	// ImageGCLow is in use.
+	// ImageGCHigh is the disk usage in percent at which unused images are removed. The removal stops at ImageGCLow.
 	ImageGCHigh, ImageGCLow int
-	// ImageMinAge is how long an image is kept at least, a duration.
+	// ImageMinAge is the minimum age of an unused image before it is removed, as a duration.
 	ImageMinAge string
-	// ShutdownGrace is how long the machine's end is held up for the pods' at most, ShutdownGraceCritical how much of
-	// it is for critical ones; empty is not at all, and a third of it.
+	// ShutdownGrace is how long pods may delay a shutdown of the host; empty disables the delay. ShutdownGraceCritical
+	// is the part for critical pods; empty means a third.
 	ShutdownGrace, ShutdownGraceCritical string
-	// LogLevel and LogFormat are those of the node's own log.
+	// LogLevel and LogFormat configure the node's own log.
 	LogLevel, LogFormat string
 }
 
-// The networks.
+// Values of Network.
 const (
 	CNI  = "cni"
 	User = "user"
@@ -126,17 +125,17 @@ func (c *Config) settings() settings.Table {
 	}
 }
 
-// Add adds the flags to a command's.
+// Add adds the flags to a flag set.
 func (c *Config) Add(f *pflag.FlagSet) { c.settings().Add(f) }
 
-// Args are the flags again, for another program that has added them.
+// Args returns the settings as flags for another program.
 func (c *Config) Args() []string { return c.settings().Args() }
 
-// nodeName is what the API takes as the name of a node.
+// nodeName matches the names of nodes that the API accepts.
 var nodeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
-// Check refuses what no node can be told, as far as that can be seen without the API's types, and fills
-// in the node's name. The error names the setting.
+// Check validates the settings as far as possible without the API's types, and sets defaults that depend on the host.
+// It makes paths absolute. The error names the setting.
 func (c *Config) Check() error {
 	if c.Kubeconfig == "" && c.Manifests == "" {
 		return errors.New("kubeconfig or manifests is required")
@@ -145,7 +144,7 @@ func (c *Config) Check() error {
 		if *dir == "" {
 			continue
 		}
-		at, err := filepath.Abs(*dir) // another program may be given it
+		at, err := filepath.Abs(*dir) // another program may run elsewhere
 		if err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
@@ -210,7 +209,7 @@ func (c *Config) Check() error {
 	return settings.Logging(c.LogLevel, c.LogFormat)
 }
 
-// MinImageAge is how long an image is kept at least.
+// MinImageAge returns the minimum age of an unused image before it is removed.
 func (c *Config) MinImageAge() (time.Duration, error) {
 	age, err := time.ParseDuration(c.ImageMinAge)
 	if err != nil || age < 0 {
@@ -219,7 +218,7 @@ func (c *Config) MinImageAge() (time.Duration, error) {
 	return age, nil
 }
 
-// Shutdown is how long the machine's end is held up for the pods', and how much of that is for critical ones.
+// Shutdown returns how long pods may delay a shutdown of the host, and the part of it for critical pods.
 func (c *Config) Shutdown() (period, critical time.Duration, err error) {
 	if c.ShutdownGrace == "" && c.ShutdownGraceCritical == "" {
 		return 0, 0, nil

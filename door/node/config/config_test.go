@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestShutdown: how long the machine's end is held up is told in durations, of which critical pods have a part.
+// TestShutdown checks that the delay of a shutdown is parsed, and that the part for critical pods lies within it.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -31,7 +31,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestManifests: a directory of static pods may be told from where the command was given; who is given the settings on has it whole.
+// TestManifests checks that relative directories become absolute, because another program gets the settings.
 func TestManifests(t *testing.T) {
 	t.Chdir(t.TempDir())
 	here, err := os.Getwd()
@@ -48,7 +48,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestMinImageAge: how long an image is kept is told as a duration, which may be none.
+// TestMinImageAge checks that the minimum age of images is a duration and may be zero.
 func TestMinImageAge(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]time.Duration{"2m": 2 * time.Minute, "0s": 0, "": -1, "5": -1, "-1s": -1, "x": -1} {

@@ -1,8 +1,9 @@
-// Package conns bounds the connections of an API that anybody can reach. A connection is unknown until a request on it was let
-// in. Unknown connections have few places and little time, so they cannot keep others out; known ones have places of their own.
+// Package conns limits the connections of an API that any client can reach. A connection is unknown until a request on
+// it has been authorised. Unknown connections are few and short-lived, so they cannot lock out other clients. Known
+// connections have a limit of their own.
 //
-// The protocol: Listen wraps the listener, Context is the server's ConnContext, Judge wraps the handler that decides about
-// requests, and Admit the handler of requests that were let in.
+// A server uses a Gate in four places. Listen wraps the listener, Context is the server's ConnContext, Judge wraps the
+// handler that authorises requests, and Admit wraps the handler of authorised requests.
 package conns
 
 import (
@@ -16,15 +17,17 @@ import (
 	"time"
 )
 
-// Limits are what a Gate allows. All are required.
+// Limits are the limits of a Gate. All are required.
 type Limits struct {
-	// Known and Unknown are how many connections of either kind there may be. With too many unknown ones the oldest is closed.
+	// Known and Unknown are the maximum numbers of connections of each kind. A further unknown connection closes the
+	// oldest unknown one.
 	Known, Unknown int
-	// Source is how many of the unknown ones may come from one address, or from one /64 of IPv6. More are closed at once.
+	// Source is the maximum number of unknown connections from one address, or from one /64 of IPv6. More are closed at
+	// once.
 	Source int
-	// Request is how long an unknown connection has for the header of its first request.
+	// Request is the time until an unknown connection must have sent the header of its first request.
 	Request time.Duration
-	// Verdict is how long it has from then on until it is known.
+	// Verdict is the time from then on until it must be known.
 	Verdict time.Duration
 }
 
@@ -33,32 +36,32 @@ type Gate struct {
 	limits Limits
 
 	mu      sync.Mutex
-	unknown *list.List // of *conn, the oldest first
+	unknown *list.List // of *conn, oldest first
 	sources map[netip.Prefix]int
 	known   int
 }
 
-// New makes a gate without connections.
+// New returns a gate without connections.
 func New(limits Limits) *Gate {
 	return &Gate{limits: limits, unknown: list.New(), sources: map[netip.Prefix]int{}}
 }
 
-// conn is one connection. Its state is the gate's, under its lock.
+// conn is one connection. The gate's mu guards its fields.
 type conn struct {
 	net.Conn
 	gate   *Gate
 	source netip.Prefix
-	place  *list.Element // among the unknown; nil for one that is known or closed
+	place  *list.Element // in Gate.unknown; nil if known or closed
 	known  bool
 	judged bool
-	timer  *time.Timer // closes an unknown one
+	timer  *time.Timer // closes an unknown connection
 	close  func() error
 }
 
-// Close gives the connection's place back.
+// Close closes the connection and frees its place.
 func (c *conn) Close() error { return c.close() }
 
-// Listen returns a listener that accepts from l what the limits allow, and closes the rest.
+// Listen returns a listener that accepts connections from l within the limits and closes the rest.
 func (g *Gate) Listen(l net.Listener) net.Listener { return &listener{l, g} }
 
 type listener struct {
@@ -75,11 +78,11 @@ func (l *listener) Accept() (net.Conn, error) {
 		if c := l.gate.enter(accepted); c != nil {
 			return c, nil
 		}
-		_ = accepted.Close() // its source has too many
+		_ = accepted.Close() // too many from this source
 	}
 }
 
-// enter gives a new connection a place, or returns nil.
+// enter counts a new connection, or returns nil if its source has too many.
 func (g *Gate) enter(accepted net.Conn) *conn {
 	c := &conn{Conn: accepted, gate: g, source: sourceOf(accepted)}
 	c.close = sync.OnceValue(func() error {
@@ -112,7 +115,7 @@ func (g *Gate) admit(c *conn) (oldest *conn, entered bool) {
 	return oldest, true
 }
 
-// forget takes a connection out of the unknown ones. It is called with mu held.
+// forget removes a connection from the unknown ones. The caller holds mu.
 func (g *Gate) forget(c *conn) {
 	if c.place == nil {
 		return
@@ -135,24 +138,24 @@ func (g *Gate) leave(c *conn) {
 	}
 }
 
-// sourceOf is whose places a connection takes.
+// sourceOf returns the address range that a connection counts for.
 func sourceOf(c net.Conn) netip.Prefix {
 	at, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {
-		return netip.Prefix{} // not of TCP
+		return netip.Prefix{} // not TCP
 	}
 	bits := 32
 	address := at.Addr().Unmap().WithZone("")
 	if address.Is6() {
 		bits = 64
 	}
-	prefix, _ := address.Prefix(bits) // as many bits as it has at most
+	prefix, _ := address.Prefix(bits) // cannot fail: the address has so many bits
 	return prefix
 }
 
 type key struct{}
 
-// Context is for http.Server.ConnContext.
+// Context implements http.Server.ConnContext.
 func (g *Gate) Context(ctx context.Context, c net.Conn) context.Context {
 	if secured, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = secured.NetConn()
@@ -165,7 +168,7 @@ func of(r *http.Request) *conn {
 	return c
 }
 
-// Judge gives the connection of a request the time for a verdict, once.
+// Judge starts the time limit for the verdict at a connection's first request.
 func (g *Gate) Judge(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := of(r); c != nil {
@@ -184,7 +187,7 @@ func (g *Gate) judge(c *conn) {
 	}
 }
 
-// Admit makes the connection of a request known. With too many of these the answer is 503.
+// Admit makes the connection of a request known. If there are too many known ones, it answers 503.
 func (g *Gate) Admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := of(r); c != nil {
@@ -205,7 +208,7 @@ func (g *Gate) know(c *conn) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if c.known || c.place == nil {
-		return nil // known before, or closed meanwhile
+		return nil // already known, or closed meanwhile
 	}
 	if g.known >= g.limits.Known {
 		return errFull

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// peer is one end of a pipe that comes from an address.
+// peer is one end of a pipe with a remote address.
 type peer struct {
 	net.Conn
 	from string
@@ -24,7 +24,7 @@ func (p peer) RemoteAddr() net.Addr {
 	return address
 }
 
-// gate is one whose connections are pipes.
+// gate is a Gate with pipes as connections.
 type gate struct {
 	*Gate
 	t *testing.T
@@ -37,7 +37,7 @@ func inGate(t *testing.T, test func(*testing.T, gate)) {
 	synctest.Test(t, func(t *testing.T) { test(t, gate{New(small), t}) })
 }
 
-// open lets one connection in, and returns it with the request of its client. It is nil if it was turned away.
+// open accepts one connection and returns it with its client's request. It returns nil if the gate refuses it.
 func (g gate) open(from string) (*conn, *http.Request) {
 	g.t.Helper()
 	client, server := net.Pipe()
@@ -75,7 +75,7 @@ func TestUnknownConnectionsEnd(t *testing.T) {
 		if !isClosed(idle) || isClosed(judged) || isClosed(known) {
 			t.Errorf("after 6 s: %v %v %v", isClosed(idle), isClosed(judged), isClosed(known))
 		}
-		g.Judge(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r) // which gives it no more time
+		g.Judge(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r) // does not extend its time
 		time.Sleep(15 * time.Second)
 		if !isClosed(judged) || isClosed(known) {
 			t.Errorf("after 21 s: %v %v", isClosed(judged), isClosed(known))
@@ -127,7 +127,7 @@ func TestKnownConnectionsAreBounded(t *testing.T) {
 	})
 }
 
-// TestAtOnce: everything may happen to connections concurrently.
+// TestAtOnce checks that all methods are safe for concurrent use.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	g := gate{New(small), t}
