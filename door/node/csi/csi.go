@@ -159,7 +159,7 @@ func (p *Plugin) register(ctx context.Context, q plugins.Plugin) (*plugins.Regis
 	return &plugins.Registration{Again: d.again, Unregister: func() {
 		p.leave(q.Name, d)
 		if err := client.Close(); err != nil {
-			p.o.Logger.Warn("a CSI driver's connection did not close", "driver", q.Name, "error", err)
+			p.o.Logger.Warn("closing the connection to a CSI driver failed", "driver", q.Name, "error", err)
 		}
 	}}, nil
 }

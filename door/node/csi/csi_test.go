@@ -142,14 +142,14 @@ func TestNames(t *testing.T) {
 		t.Errorf("the first: %v, %v", word, err)
 	}
 	if d := w.driver("one"); d == nil || len(w.names()) != 1 {
-		t.Error("the second one went with the first")
+		t.Error("the second driver was removed with the first")
 	} else if _, err := d.Node.NodeGetInfo(ctx, nil); err != nil || len(second.Calls()) != before+1 {
-		t.Errorf("who has the name: %v, %v", err, second.Calls())
+		t.Errorf("the driver with the name: %v, %v", err, second.Calls())
 	}
 	stopSecond()
 	for w.driver("one") != nil || len(w.names()) > 0 {
 		if ctx.Err() != nil {
-			t.Fatal("it stays")
+			t.Fatal("the driver stays registered")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -174,18 +174,18 @@ func TestRolledBack(t *testing.T) {
 	for range 2 {
 		stopNewer := serve("b", "newer", "1.4.0")
 		if d := w.driver("one"); d == nil || d.Facts.NodeID != "newer" {
-			t.Fatalf("the newer one has come: %+v", d)
+			t.Fatalf("after the newer driver: %+v", d)
 		}
 		stopNewer()
 		w.registered(ctx)
 		if d := w.driver("one"); d == nil || d.Facts.NodeID != "older" || len(w.names()) != 1 {
-			t.Fatalf("the newer one has gone: %+v, %v", d, w.names())
+			t.Fatalf("after the newer driver's end: %+v, %v", d, w.names())
 		}
 	}
 	stopOlder()
 	for w.driver("one") != nil || len(w.names()) > 0 {
 		if ctx.Err() != nil {
-			t.Fatal("it stays")
+			t.Fatal("the driver stays registered")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -225,7 +225,7 @@ func TestDisks(t *testing.T) {
 	w.registered(ctx)
 	calls := len(w.client.Actions())
 	if again, err := w.Mount(ctx, request("u1", false)); err != nil || again != one || len(w.client.Actions()) != calls {
-		t.Errorf("what is there: %+v, %v, %d requests", again, err, len(w.client.Actions())-calls)
+		t.Errorf("mounted again: %+v, %v, %d requests", again, err, len(w.client.Actions())-calls)
 	}
 	two, err := w.Mount(ctx, request("u2", false))
 	if err != nil {
@@ -233,7 +233,7 @@ func TestDisks(t *testing.T) {
 	}
 	info, err := os.Stat(filepath.Join(two.Path, "x"))
 	if err != nil || info.Mode().Perm() != 0o660 || info.Size() != 5 {
-		t.Errorf("what the first pod wrote: %+v, %v", info, err)
+		t.Errorf("the file of the first pod: %+v, %v", info, err)
 	}
 	if again, err := w.Mount(ctx, request("u1", false)); err != nil || again != one {
 		t.Errorf("again: %+v, %v", again, err)
@@ -250,7 +250,7 @@ func TestDisks(t *testing.T) {
 	}
 	q := claims.Request{Volume: "own", Inline: &corev1.CSIVolumeSource{Driver: testcsi.Name}, Pod: request("u1", false).Pod}
 	if own, err := w.Mount(ctx, q); err != nil || own.Path == one.Path {
-		t.Errorf("own: %+v, %v", own, err)
+		t.Errorf("inline: %+v, %v", own, err)
 	}
 	for _, k := range [][2]string{{"u1", "v"}, {"u1", "own"}, {"u2", "v"}, {"u3", "v"}} {
 		if err := w.Unmount(ctx, types.UID(k[0]), k[1]); err != nil {

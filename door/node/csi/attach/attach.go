@@ -48,7 +48,7 @@ func New(o Options) *Waiter { return &Waiter{o} }
 
 // errDetached is of a volume that nobody has attached, errUnused of one that the API server does not know to be used.
 var (
-	errDetached = errors.New("it is not attached")
+	errDetached = errors.New("the volume is not attached")
 	errUnused   = errors.New("the volume has not been added to the list of VolumesInUse in the node's status")
 )
 
@@ -92,11 +92,11 @@ func (w *Waiter) Wait(
 func (w *Waiter) told(node *corev1.Node, name corev1.UniqueVolumeName) error {
 	switch {
 	case node == nil:
-		return errors.New("the node is not registered")
+		return errors.New("the node is not registered yet")
 	case !w.o.InUse(name):
 		return errUnused
 	case !slices.ContainsFunc(node.Status.VolumesAttached, func(v corev1.AttachedVolume) bool { return v.Name == name }):
-		return fmt.Errorf("the node's status says that %w", errDetached)
+		return fmt.Errorf("status of the Node: %w", errDetached)
 	}
 	return nil
 }

@@ -122,9 +122,9 @@ func TestWaits(t *testing.T) {
 			}
 		}
 		step("nothing", func() {})
-		step("attached and not told to be used", func() { w.tells(t, false, true) })
-		step("used and not attached", func() { w.tells(t, true, false) })
-		step("used and only of the watch attached", func() { w.watched(true, true) })
+		step("attached, but not reported in use", func() { w.tells(t, false, true) })
+		step("in use, but not attached", func() { w.tells(t, true, false) })
+		step("in use, and attached only in the watch", func() { w.watched(true, true) })
 		step("the API server does not answer", func() { w.fails.Store(true); w.serves(t, true, true) })
 		step("no VolumeAttachment", func() { w.fails.Store(false) })
 		step("not attached yet", func() { w.create(t, storagev1.VolumeAttachmentStatus{}) })
@@ -192,13 +192,13 @@ func TestFails(t *testing.T) {
 		want string
 	}{
 		{"no node", func(*testing.T, *world) {}, "not registered"},
-		{"not told", func(t *testing.T, w *world) { w.tells(t, false, false) }, "VolumesInUse"},
-		{"not attached", func(t *testing.T, w *world) { w.tells(t, true, false) }, "the node's status says that it is not attached"},
-		{"only of the watch attached", func(_ *testing.T, w *world) { w.watched(true, true) }, "VolumesInUse"},
+		{"not reported", func(t *testing.T, w *world) { w.tells(t, false, false) }, "VolumesInUse"},
+		{"not attached", func(t *testing.T, w *world) { w.tells(t, true, false) }, "status of the Node: the volume is not attached"},
+		{"attached only in the watch", func(_ *testing.T, w *world) { w.watched(true, true) }, "VolumesInUse"},
 		{"attached before it was used", func(t *testing.T, w *world) {
 			w.watched(true, true)
 			w.serves(t, true, false)
-		}, "the node's status says that it is not attached"},
+		}, "status of the Node: the volume is not attached"},
 		{"no answer", func(_ *testing.T, w *world) {
 			w.watched(true, true)
 			w.fails.Store(true)
@@ -207,7 +207,7 @@ func TestFails(t *testing.T) {
 		{"its attacher fails", func(t *testing.T, w *world) {
 			w.tells(t, true, true)
 			w.create(t, storagev1.VolumeAttachmentStatus{AttachError: &storagev1.VolumeError{Message: "no\x1bdisk"}})
-		}, "it is not attached: no?disk"},
+		}, "the volume is not attached: no?disk"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -59,12 +59,12 @@ func TestAsk(t *testing.T) {
 				csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER, csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
 				csi.NodeServiceCapability_RPC_GET_VOLUME_STATS, 99,
 			}},
-		{name: "more than can be counted", info: &csi.NodeGetInfoResponse{NodeId: "i", MaxVolumesPerNode: 1 << 40}, max: 1<<31 - 1},
-		{name: "less than none", info: &csi.NodeGetInfoResponse{NodeId: "i", MaxVolumesPerNode: -1}},
-		{name: "no id", info: &csi.NodeGetInfoResponse{}, fails: "node id of 0 bytes"},
-		{name: "a long id", info: &csi.NodeGetInfoResponse{NodeId: strings.Repeat("i", 193)}, fails: "node id of 193 bytes"},
-		{name: "no label", info: &csi.NodeGetInfoResponse{NodeId: "i", AccessibleTopology: segments("x y", "a")}, fails: "is no label"},
-		{name: "no value", info: &csi.NodeGetInfoResponse{NodeId: "i", AccessibleTopology: segments("x", "a/b")}, fails: "is no label"},
+		{name: "more volumes than an int32", info: &csi.NodeGetInfoResponse{NodeId: "i", MaxVolumesPerNode: 1 << 40}, max: 1<<31 - 1},
+		{name: "negative number of volumes", info: &csi.NodeGetInfoResponse{NodeId: "i", MaxVolumesPerNode: -1}},
+		{name: "no id", info: &csi.NodeGetInfoResponse{}, fails: "node ID of 0 bytes"},
+		{name: "a long id", info: &csi.NodeGetInfoResponse{NodeId: strings.Repeat("i", 193)}, fails: "node ID of 193 bytes"},
+		{name: "no label", info: &csi.NodeGetInfoResponse{NodeId: "i", AccessibleTopology: segments("x y", "a")}, fails: "must be a valid label"},
+		{name: "no value", info: &csi.NodeGetInfoResponse{NodeId: "i", AccessibleTopology: segments("x", "a/b")}, fails: "must be a valid label"},
 		{name: "huge", info: &csi.NodeGetInfoResponse{NodeId: strings.Repeat("i", 2*maxMessage)}, fails: "ResourceExhausted"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -124,6 +124,6 @@ func TestDeadline(t *testing.T) {
 	defer nobody.Close()
 	_, err = nobody.Ask(testdeadline.Context(t, 5*time.Second))
 	if err == nil || !strings.Contains(err.Error(), "Unavailable") {
-		t.Errorf("nobody: %v", err)
+		t.Errorf("no server: %v", err)
 	}
 }

@@ -45,16 +45,16 @@ func (c *Client) Ask(ctx context.Context) (f Facts, err error) {
 		return f, err
 	}
 	if f.NodeID = info.GetNodeId(); f.NodeID == "" || len(f.NodeID) > maxNodeID {
-		return f, fmt.Errorf("the driver tells a node id of %d bytes", len(f.NodeID))
+		return f, fmt.Errorf("the driver reports a node ID of %d bytes (must be 1 to 192)", len(f.NodeID))
 	}
 	f.MaxVolumes = int32(min(max(info.GetMaxVolumesPerNode(), 0), math.MaxInt32))
 	f.Topology = info.GetAccessibleTopology().GetSegments()
 	if len(f.Topology) > maxTopology {
-		return f, fmt.Errorf("the driver tells %d segments of topology", len(f.Topology))
+		return f, fmt.Errorf("the driver reports a topology with %d segments (at most 64)", len(f.Topology))
 	}
 	for key, value := range f.Topology {
 		if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 {
-			return f, fmt.Errorf("the driver's topology %.100q: %.100q is no label", key, value)
+			return f, fmt.Errorf("the driver's topology %.100q: %.100q must be a valid label", key, value)
 		}
 	}
 	f.Can, err = c.can(ctx)

@@ -55,7 +55,7 @@ func (m *Mounter) unknown(r *record) error {
 	m.mu.Unlock()
 	for _, k := range keys {
 		if err := m.damage(k); err != nil {
-			const what = "the volume stays staged: pod %s may use it: %w; remove the file when it does not"
+			const what = "the volume stays staged, because pod %s may use it: %w; after checking, remove the file"
 			return fmt.Errorf(what, k.uid, err)
 		}
 	}

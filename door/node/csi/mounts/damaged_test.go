@@ -29,7 +29,7 @@ func TestDamagedInUse(t *testing.T) {
 	}{
 		"cut before attach": {true, func(s string) string { return s[:strings.Index(s, `"fsType"`)] }, used},
 		"cut after attach":  {true, func(s string) string { return s[:len(s)-3] }, used},
-		"another volume's":  {true, func(s string) string { return strings.Replace(s, `"u1"`, `"u9"`, 1) }, used},
+		"another volume":    {true, func(s string) string { return strings.Replace(s, `"u1"`, `"u9"`, 1) }, used},
 		"not attached":      {false, func(s string) string { return strings.Replace(s, `"u1"`, `"u9"`, 1) }, nil},
 		"no driver":         {true, func(s string) string { return s[:strings.Index(s, `"driver"`)] }, nil},
 		"empty":             {true, func(string) string { return "" }, nil},
@@ -79,7 +79,7 @@ func TestDamagedStaged(t *testing.T) {
 		free   bool // the record says that it is another volume's
 	}{
 		"cut after handle":  {damage: func(s string) string { return s[:len(s)-3] }},
-		"another pod's":     {damage: func(s string) string { return strings.Replace(s, `"u1"`, `"u9"`, 1) }},
+		"another pod":       {damage: func(s string) string { return strings.Replace(s, `"u1"`, `"u9"`, 1) }},
 		"cut before driver": {damage: func(s string) string { return s[:strings.Index(s, `"driver"`)] }},
 		"empty":             {damage: func(string) string { return "" }},
 		"another volume's": {free: true, damage: func(s string) string {

@@ -52,7 +52,7 @@ func (a *attempt) expand(ctx context.Context) error {
 		return err
 	case !errors.As(err, &failed):
 	case failed.Code == codes.FailedPrecondition:
-		a.m.o.Logger.Warn("a CSI volume is not made larger while it is used", "volume", a.r.Spec, "error", err)
+		a.m.o.Logger.Warn("a CSI volume cannot be expanded while it is in use", "volume", a.r.Spec, "error", err)
 		return nil
 	case failed.Code == codes.InvalidArgument || failed.Code == codes.OutOfRange || failed.Code == codes.NotFound:
 		_, told := a.m.claimStatus(ctx, claim, corev1.PersistentVolumeClaimNodeResizeInfeasible, nil)
@@ -101,7 +101,7 @@ func (m *Mounter) claimStatus(
 	got, err := m.o.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{}, "status")
 	if err != nil {
-		return nil, fmt.Errorf("tell in the status of claim %s/%s that its volume grows: %w", claim.Namespace, claim.Name, err)
+		return nil, fmt.Errorf("update the status of claim %s/%s for the expansion of its volume: %w", claim.Namespace, claim.Name, err)
 	}
 	return got, nil
 }

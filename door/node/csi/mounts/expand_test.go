@@ -31,12 +31,12 @@ func TestExpand(t *testing.T) {
 		want    corev1.ClaimResourceStatus
 		size    string
 	}{
-		{name: "nothing to do", calls: 0, size: "1Gi"},
-		{name: "not the node's", state: corev1.PersistentVolumeClaimControllerResizeInProgress, size: "1Gi",
+		{name: "no expansion", calls: 0, size: "1Gi"},
+		{name: "not for the node", state: corev1.PersistentVolumeClaimControllerResizeInProgress, size: "1Gi",
 			want: corev1.PersistentVolumeClaimControllerResizeInProgress},
 		{name: "grows", state: pending, calls: 1, size: "2Gi"},
-		{name: "grows while it is used", state: pending, running: true, calls: 1, size: "2Gi"},
-		{name: "not while it is used", state: pending, running: true, code: codes.FailedPrecondition, calls: 1, size: "1Gi",
+		{name: "grows while in use", state: pending, running: true, calls: 1, size: "2Gi"},
+		{name: "not while in use", state: pending, running: true, code: codes.FailedPrecondition, calls: 1, size: "1Gi",
 			want: corev1.PersistentVolumeClaimNodeResizeInProgress},
 		{name: "never", state: pending, code: codes.OutOfRange, calls: 1, size: "1Gi", want: infeasible},
 		{name: "not now", state: pending, code: codes.Internal, calls: 1, size: "1Gi",
@@ -49,7 +49,7 @@ func TestExpand(t *testing.T) {
 			w.facts.Expand = true
 			w.driver.Set(func(_ context.Context, call string) error {
 				if call == "expand" && tc.code != codes.OK {
-					return status.Error(tc.code, "told to")
+					return status.Error(tc.code, "injected error")
 				}
 				return nil
 			}, nil)
@@ -87,7 +87,7 @@ func TestExpand(t *testing.T) {
 					calls++
 					if e.GetCapacityRange().GetRequiredBytes() != 2<<30 || !strings.HasSuffix(e.GetVolumePath(), "/mount") ||
 						!strings.HasSuffix(e.GetStagingTargetPath(), "/globalmount") {
-						t.Errorf("asked for %v", e)
+						t.Errorf("expansion request %v", e)
 					}
 				}
 			}

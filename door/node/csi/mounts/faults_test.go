@@ -108,11 +108,11 @@ func TestNoDriver(t *testing.T) {
 	w := newWorld(t, storagev1.CSIDriverSpec{AttachRequired: new(true)})
 	w.attached = func(context.Context) (map[string]string, error) { return nil, errors.New("never") }
 	if _, err := w.Mount(ctx, persistent("u1", false)); err == nil {
-		t.Error("mounted")
+		t.Error("mounted without a driver")
 	}
 	w.gone = true
 	if err := w.Unmount(ctx, "u1", "v"); err != nil {
-		t.Errorf("nothing was done: %v", err)
+		t.Errorf("unmount before any driver call: %v", err)
 	}
 	w.left()
 	w.gone = false
@@ -122,10 +122,10 @@ func TestNoDriver(t *testing.T) {
 	}
 	w.gone = true
 	if err := w.Unmount(ctx, "u1", "v"); err == nil {
-		t.Error("it was unmounted without its driver")
+		t.Error("unmounted without its driver")
 	}
 	if len(w.InUse()) != 1 {
-		t.Error("the node does not use it any more")
+		t.Error("the node no longer reports the volume in use")
 	}
 	w.gone = false
 	if err := w.Unmount(ctx, "u1", "v"); err != nil {

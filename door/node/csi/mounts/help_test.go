@@ -169,7 +169,7 @@ func (w *world) left() {
 		w.t.Error(err)
 	}
 	if names := w.InUse(); len(names) > 0 {
-		w.t.Errorf("the node tells that it uses %v", names)
+		w.t.Errorf("the node still reports %v in use", names)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

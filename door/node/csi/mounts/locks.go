@@ -35,7 +35,7 @@ func (l *locks) lock(ctx context.Context, name string) (unlock func(), err error
 		select {
 		case <-free:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("another call is under way for %s: %w", name, context.Cause(ctx))
+			return nil, fmt.Errorf("waiting for another call for %s: %w", name, context.Cause(ctx))
 		}
 	}
 }

@@ -50,12 +50,12 @@ func (m *Mounter) Mount(ctx context.Context, q claims.Request) (claims.Place, er
 	case got := <-done:
 		return got.Place, got.error
 	case <-ctx.Done():
-		return claims.Place{}, fmt.Errorf("volume %s is being mounted: %w", next.Spec, context.Cause(ctx))
+		return claims.Place{}, fmt.Errorf("mounting volume %s: %w", next.Spec, context.Cause(ctx))
 	}
 }
 
 // errClosed is of what is asked for when the node's process ends.
-var errClosed = errors.New("the node ends")
+var errClosed = errors.New("the node is stopping")
 
 func (m *Mounter) mount(ctx context.Context, next *record) (claims.Place, error) {
 	done, err := m.locks.lock(ctx, m.file(next.key()))
@@ -74,7 +74,7 @@ func (m *Mounter) mount(ctx context.Context, next *record) (claims.Place, error)
 	next.Root = m.rootOf(next)
 	switch before := m.get(next.key()); {
 	case before != nil && !before.same(next):
-		return claims.Place{}, fmt.Errorf("volume %s of the pod is %s still: it is unmounted first", before.Volume, before.id())
+		return claims.Place{}, fmt.Errorf("volume %s of the pod is still %s, which must be unmounted first", before.Volume, before.id())
 	case before != nil:
 		next.Attach, next.Phase, next.Staged, next.Owned = before.Attach, before.Phase, before.Staged, before.Owned
 		if before.Phase == published {
@@ -125,7 +125,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 		}
 	}
 	if err := a.expand(ctx); err != nil { // the pod has the volume as it is, and Tend tries again
-		a.m.o.Logger.Warn("a CSI volume does not grow", "pod", a.r.Namespace+"/"+a.r.Pod, "volume", a.r.Volume, "error", err)
+		a.m.o.Logger.Warn("expanding a CSI volume failed", "pod", a.r.Namespace+"/"+a.r.Pod, "volume", a.r.Volume, "error", err)
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func Open(o Options) (*Mounter, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the directory of CSI volumes' records: %w", err)
+		return nil, fmt.Errorf("create the directory of CSI volume records: %w", err)
 	}
 	if err := m.read(); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (m *Mounter) Close() error {
 	case <-ended:
 		return nil
 	case <-late.C:
-		return fmt.Errorf("a CSI volume is left as it is: %w", place.ErrSilent)
+		return fmt.Errorf("work on a CSI volume did not finish: %w", place.ErrSilent)
 	}
 }
 
@@ -133,14 +133,14 @@ func (m *Mounter) read() error {
 		r, path := &record{}, filepath.Join(m.o.Dir, e.Name())
 		err := atomicfile.ReadJSON(path, r)
 		if err == nil && m.file(r.key()) != path {
-			err = fmt.Errorf("%s is another volume's: %w", path, atomicfile.ErrCorrupt)
+			err = fmt.Errorf("%s is the record of another volume: %w", path, atomicfile.ErrCorrupt)
 		}
 		if err != nil {
 			uid, volume, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".json"), ",")
 			lost := damaged{why: err}
 			lost.volume, lost.attached = salvage(path)
 			m.damaged[key{types.UID(uid), volume}] = lost
-			m.o.Logger.Error("what is left of a CSI volume is not known", "uid", uid, "volume", volume, "error", err)
+			m.o.Logger.Error("cannot tell whether a CSI volume is still mounted", "uid", uid, "volume", volume, "error", err)
 			continue
 		}
 		r.Root = cmp.Or(r.Root, m.o.Root)

@@ -142,12 +142,12 @@ func TestRefused(t *testing.T) {
 		q    claims.Request
 		want string
 	}{
-		"its name is a path":       {hostile, "is no name"},
-		"its driver is not there":  {other, "driver name other not found in the list of registered CSI drivers"},
+		"name is a path":           {hostile, "must be a valid name"},
+		"driver not registered":    {other, "driver name other not found in the list of registered CSI drivers"},
 		"a long handle":            {long, "handle of 4097 bytes"},
-		"the driver knows no such": {inline("u1"), `volume mode "Ephemeral" not supported`},
-		"no volume of a driver":    {claims.Request{Pod: podOf("u1"), Volume: "v"}, "no CSI driver's"},
-		"its pod's UID is a path":  {persistent("..", false), "is no name"},
+		"lifecycle not supported":  {inline("u1"), `volume mode "Ephemeral" not supported`},
+		"no driver":                {claims.Request{Pod: podOf("u1"), Volume: "v"}, "must have a CSI driver"},
+		"UID of the pod is a path": {persistent("..", false), "must be a valid name"},
 	} {
 		if _, err := w.Mount(ctx, tc.q); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v", name, err)
@@ -344,7 +344,7 @@ func TestMoved(t *testing.T) {
 		}
 		w.left()
 		if now, err := w.Mount(ctx, persistent("u3", block)); err != nil || !strings.HasPrefix(now.Path, w.moved) {
-			t.Errorf("when the old is undone: %+v, %v", now, err)
+			t.Errorf("after the old mount was undone: %+v, %v", now, err)
 		}
 		if err := w.Unmount(ctx, "u3", "v"); err != nil {
 			t.Error(err)
@@ -367,7 +367,7 @@ func TestDamaged(t *testing.T) {
 	}
 	w.driver.Reboot()
 	w.open()
-	if err := w.Unmount(ctx, "u1", "v"); err == nil || !strings.Contains(err.Error(), "not known") {
+	if err := w.Unmount(ctx, "u1", "v"); err == nil || !strings.Contains(err.Error(), "cannot tell") {
 		t.Errorf("unmount: %v", err)
 	}
 	if _, err := w.Mount(ctx, persistent("u1", false)); err != nil {

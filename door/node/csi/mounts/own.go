@@ -32,7 +32,7 @@ func (a *attempt) own(ctx context.Context) error {
 	err := give(within, a.r.targetPath(), int(*a.r.Group))
 	switch {
 	case errors.Is(err, guesttree.ErrBounds), errors.Is(err, guesttree.ErrKept): // as with a kubelet the pod goes on
-		a.m.o.Logger.Warn("not all files of a volume are its pod's group's", "volume", a.r.Spec, "group", *a.r.Group, "error", err)
+		a.m.o.Logger.Warn("some files of a volume keep their group", "volume", a.r.Spec, "group", *a.r.Group, "error", err)
 	case err != nil:
 		return fmt.Errorf("applying fsGroup %d to volume %s: %w", *a.r.Group, a.r.Spec, err)
 	}

@@ -26,7 +26,7 @@ func TestGives(t *testing.T) {
 		can    bool
 		want   bool
 	}{
-		{name: "the preset", r: record{Group: &group, FSType: "ext4", Once: true}, want: true},
+		{name: "default policy", r: record{Group: &group, FSType: "ext4", Once: true}, want: true},
 		{name: "no group", r: record{FSType: "ext4", Once: true}, policy: &file},
 		{name: "no file system", r: record{Group: &group, Once: true}, policy: &once},
 		{name: "for many nodes", r: record{Group: &group, FSType: "ext4"}, policy: &once},
@@ -34,7 +34,7 @@ func TestGives(t *testing.T) {
 		{name: "file, read only", r: record{Group: &group, ReadOnly: true}, policy: &file},
 		{name: "device", r: record{Group: &group, Block: true}, policy: &file},
 		{name: "none", r: record{Group: &group, FSType: "ext4", Once: true}, policy: &none},
-		{name: "the driver does", r: record{Group: &group}, policy: &file, can: true},
+		{name: "applied by the driver", r: record{Group: &group}, policy: &file, can: true},
 	} {
 		facts := driver.Facts{Can: driver.Can{Group: tc.can}}
 		a := &attempt{r: &tc.r, rules: storagev1.CSIDriverSpec{FSGroupPolicy: tc.policy}, driver: &Driver{Facts: facts}}
@@ -88,7 +88,7 @@ func TestGiven(t *testing.T) {
 		}
 		group1, group2 := groupOf(t, filepath.Join(place.Path, "f")), groupOf(t, outside)
 		if group1 != tc.want || group2 != 0 {
-			t.Errorf("%q: the file is group %d's, the one outside %d's", tc.policy, group1, group2)
+			t.Errorf("%q: group of the file %d, of the file outside %d", tc.policy, group1, group2)
 		}
 		if err := w.Unmount(ctx, "u1", "v"); err != nil {
 			t.Error(err)

@@ -101,15 +101,15 @@ func recordOf(q claims.Request) (*record, error) {
 	case q.Inline != nil:
 		r.inline(q.Inline)
 	default:
-		return nil, errors.New("the volume is no CSI driver's")
+		return nil, errors.New("the volume must have a CSI driver")
 	}
 	for _, part := range []string{string(r.UID), r.Volume, r.Spec, r.Driver} {
 		if len(part) > 253 || !safeName.MatchString(part) {
-			return nil, fmt.Errorf("%.300q is no name of a pod, volume or driver", part)
+			return nil, fmt.Errorf("%.300q must be a valid name of a pod, volume or driver", part)
 		}
 	}
 	if r.Handle == "" || len(r.Handle) > maxHandle {
-		return nil, fmt.Errorf("volume %s has a handle of %d bytes", r.Spec, len(r.Handle))
+		return nil, fmt.Errorf("volume %s has a handle of %d bytes (must be 1 to 4096)", r.Spec, len(r.Handle))
 	}
 	return r, nil
 }

@@ -69,10 +69,10 @@ func TestSilentVolume(t *testing.T) {
 	w.reboot() // what is staged is staged again
 	w.driver.Set(func(context.Context, string) error { return errors.New("the server is away") }, nil)
 	if _, err := w.Mount(ctx, persistent("u1", false)); err == nil || ctx.Err() != nil {
-		t.Errorf("it is mounted: %v", err)
+		t.Errorf("mounted: %v", err)
 	}
 	if err := w.Unmount(ctx, "u1", "v"); err == nil || ctx.Err() != nil {
-		t.Errorf("it is unmounted: %v", err)
+		t.Errorf("unmounted: %v", err)
 	}
 	w.driver.Set(nil, nil)
 	other := persistent("u2", false)
@@ -122,7 +122,7 @@ func TestEndBesideSilence(t *testing.T) {
 	m := w.Mounter
 	m.patience = 50 * time.Millisecond
 	if err := m.Close(); !errors.Is(err, place.ErrSilent) {
-		t.Errorf("the end: %v", err)
+		t.Errorf("close: %v", err)
 	}
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
@@ -132,7 +132,7 @@ func TestEndBesideSilence(t *testing.T) {
 	w.driver.Set(nil, nil)
 	m.patience = endWait
 	if err := m.Close(); err != nil {
-		t.Errorf("the end beside a file system that answers: %v", err)
+		t.Errorf("close after the file system has answered: %v", err)
 	}
 	w.open() // the next process
 	if err := w.Unmount(ctx, "u1", "v"); err != nil {

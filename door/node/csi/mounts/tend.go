@@ -62,7 +62,7 @@ func (m *Mounter) tend(ctx context.Context) {
 func (m *Mounter) round(ctx context.Context, name string, keys []key) {
 	rules, err := m.rules(ctx, name)
 	if err != nil {
-		m.o.Logger.Warn("CSI volumes are not looked after", "driver", name, "error", err)
+		m.o.Logger.Warn("republishing CSI volumes failed", "driver", name, "error", err)
 	}
 	for _, k := range keys {
 		if ctx.Err() != nil {
@@ -70,7 +70,7 @@ func (m *Mounter) round(ctx context.Context, name string, keys []key) {
 		}
 		err := m.look(ctx, k, rules)
 		if err != nil {
-			m.o.Logger.Warn("a CSI volume was not looked after", "driver", name, "uid", k.uid, "volume", k.volume, "error", err)
+			m.o.Logger.Warn("republishing a CSI volume failed", "driver", name, "uid", k.uid, "volume", k.volume, "error", err)
 		}
 		if timedOut(err) {
 			return
@@ -141,7 +141,7 @@ func (m *Mounter) Sweep(has func(types.UID) bool) {
 		if has(r.UID) {
 			continue
 		}
-		m.o.Logger.Warn("a volume of a pod that is gone is unmounted", "uid", r.UID, "volume", r.Volume, "driver", r.Driver)
+		m.o.Logger.Warn("unmounting a volume of a removed pod", "uid", r.UID, "volume", r.Volume, "driver", r.Driver)
 		m.all.Go(func() { m.sweep(r.key()) })
 	}
 }
@@ -152,7 +152,7 @@ func (m *Mounter) sweep(k key) {
 		if err == nil || m.ctx.Err() != nil {
 			return
 		}
-		m.o.Logger.Warn("a volume of a pod that is gone is unmounted again", "uid", k.uid, "volume", k.volume, "error", err)
+		m.o.Logger.Warn("unmounting a volume of a removed pod failed, retrying", "uid", k.uid, "volume", k.volume, "error", err)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:

@@ -81,6 +81,6 @@ func TestTendHanging(t *testing.T) {
 	close(h.release)
 	w.all.Wait()
 	if n := len(h.called); n != 1 {
-		t.Errorf("the driver that hangs was called %d times", n)
+		t.Errorf("%d calls of the hanging driver", n)
 	}
 }

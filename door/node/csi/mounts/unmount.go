@@ -28,7 +28,7 @@ func (m *Mounter) Unmount(ctx context.Context, uid types.UID, volume string) err
 	case got := <-done:
 		return got.Err
 	case <-ctx.Done():
-		return fmt.Errorf("volume %s of pod %s is being unmounted: %w", volume, uid, context.Cause(ctx))
+		return fmt.Errorf("unmounting volume %s of pod %s: %w", volume, uid, context.Cause(ctx))
 	}
 }
 
@@ -52,7 +52,7 @@ func (m *Mounter) unmount(ctx context.Context, k key) error {
 	r := m.get(k)
 	if r == nil {
 		if err := m.damage(k); err != nil {
-			return fmt.Errorf("what is left of the volume is not known: %w; remove the file when nothing is", err)
+			return fmt.Errorf("cannot tell whether the volume is still mounted: %w; after checking, remove the file", err)
 		}
 		return nil
 	}
@@ -147,12 +147,12 @@ func removeMountpoint(at string) error {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("look whether %s is unmounted: %w", at, err)
+		return fmt.Errorf("check whether %s is unmounted: %w", at, err)
 	case is:
-		return fmt.Errorf("the driver says that %s is unmounted, and it is not", at)
+		return fmt.Errorf("the driver reports that %s is unmounted, but it is still mounted", at)
 	}
 	if err := os.Remove(at); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove what was mounted on: %w", err)
+		return fmt.Errorf("remove the mount point: %w", err)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (m *Mounter) makeDirs(dir string) error {
 	m.tree.Lock()
 	defer m.tree.Unlock()
 	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return fmt.Errorf("make a volume's directory: %w", err)
+		return fmt.Errorf("create the directory of a volume: %w", err)
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func (a *attempt) use(ctx context.Context) (use usage.Volume, err error) {
 func useOf(told *csi.NodeGetVolumeStatsResponse) (use usage.Volume, err error) {
 	for _, one := range told.GetUsage() {
 		if one.GetTotal() < 0 || one.GetAvailable() < 0 || one.GetUsed() < 0 {
-			return use, fmt.Errorf("the driver tells a use of %d, %d available, of %d", one.GetUsed(), one.GetAvailable(), one.GetTotal())
+			return use, fmt.Errorf("the driver reports negative usage: %d used, %d available, %d in total", one.GetUsed(), one.GetAvailable(), one.GetTotal())
 		}
 		total, available, used := uint64(one.GetTotal()), uint64(one.GetAvailable()), uint64(one.GetUsed())
 		switch one.GetUnit() {
@@ -80,7 +80,7 @@ func useOf(told *csi.NodeGetVolumeStatsResponse) (use usage.Volume, err error) {
 		}
 	}
 	if use.Capacity == 0 {
-		return use, errors.New("the driver tells no size of the volume")
+		return use, errors.New("the driver reports no size of the volume")
 	}
 	return use, nil
 }

@@ -35,10 +35,10 @@ func TestUse(t *testing.T) {
 		{name: "files", volume: persistent("u1", false), told: []*csi.VolumeUsage{bytes, inodes}, want: all},
 		{name: "a device", volume: persistent("u1", true), told: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: 7}},
 			want: usage.Volume{Capacity: 7}},
-		{name: "one of the pod's own", volume: inline("u1"), told: []*csi.VolumeUsage{bytes, inodes, {Total: 3}}, want: all},
-		{name: "nothing", volume: persistent("u1", false), log: "tells no size"},
-		{name: "less than nothing", volume: persistent("u1", false), told: []*csi.VolumeUsage{bytes, {Available: -1}}, log: "-1 available"},
-		{name: "cannot tell", volume: persistent("u1", false), told: []*csi.VolumeUsage{bytes}, silent: true},
+		{name: "inline", volume: inline("u1"), told: []*csi.VolumeUsage{bytes, inodes, {Total: 3}}, want: all},
+		{name: "no statistics", volume: persistent("u1", false), log: "reports no size"},
+		{name: "negative", volume: persistent("u1", false), told: []*csi.VolumeUsage{bytes, {Available: -1}}, log: "-1 available"},
+		{name: "no capability", volume: persistent("u1", false), told: []*csi.VolumeUsage{bytes}, silent: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -62,7 +62,7 @@ func TestUse(t *testing.T) {
 			}, nil)
 			w.tend(ctx)
 			if use, told := w.Use("u1", name); told || tc.silent == strings.Contains(w.logged(), "no word") {
-				t.Errorf("a driver that fails: %+v; log: %s", use, w.logged())
+				t.Errorf("after a failed request: %+v; log: %s", use, w.logged())
 			}
 			w.driver.Set(nil, nil)
 			w.tend(ctx)
@@ -71,7 +71,7 @@ func TestUse(t *testing.T) {
 			}
 			w.tend(ctx)
 			if use, told := w.Use("u1", name); told {
-				t.Errorf("of a volume that is gone: %+v", use)
+				t.Errorf("after the unmount: %+v", use)
 			}
 			w.left()
 		})

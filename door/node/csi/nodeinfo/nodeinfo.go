@@ -69,7 +69,7 @@ func (t *Teller) Add(ctx context.Context, name string, facts driver.Facts) error
 	case <-e.told:
 		err = e.refused
 	case <-ctx.Done():
-		err = fmt.Errorf("tell of driver %s: %w", name, context.Cause(ctx))
+		err = fmt.Errorf("register driver %s in the CSINode: %w", name, context.Cause(ctx))
 	}
 	if err == nil {
 		return nil
@@ -114,7 +114,7 @@ func (t *Teller) Run(ctx context.Context) {
 				if ctx.Err() != nil {
 					return
 				}
-				t.log.Warn("the node's CSI drivers are told of again", "error", err)
+				t.log.Warn("updating the CSINode failed, retrying", "error", err)
 				wait, pause = pause, min(2*pause, lastPause)
 			} else {
 				pause = firstPause

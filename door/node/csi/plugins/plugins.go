@@ -115,7 +115,7 @@ func (w *Watcher) Run(ctx context.Context) {
 				events, failed = watcher.Events, watcher.Errors
 			}
 			if err != nil {
-				w.o.Logger.Warn("plugins are looked for again", "error", err, "after", pause)
+				w.o.Logger.Warn("watching the directory of plugins failed, retrying", "error", err, "after", pause)
 				timer.Reset(pause)
 				pause = min(2*pause, lastPause)
 			} else {
@@ -138,7 +138,7 @@ func (w *Watcher) watch(watcher *fsnotify.Watcher) (*fsnotify.Watcher, error) {
 		}
 	}
 	if err := os.MkdirAll(w.o.Dir, 0o750); err != nil {
-		return watcher, fmt.Errorf("make the directory of plugins: %w", err)
+		return watcher, fmt.Errorf("create the directory of plugins: %w", err)
 	}
 	if err := watcher.Add(w.o.Dir); err != nil {
 		return watcher, fmt.Errorf("watch for plugins: %w", err)
@@ -150,7 +150,7 @@ func (w *Watcher) watch(watcher *fsnotify.Watcher) (*fsnotify.Watcher, error) {
 func (w *Watcher) scan(ctx context.Context) {
 	entries, err := os.ReadDir(w.o.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		w.o.Logger.Warn("read the directory of plugins", "error", err)
+		w.o.Logger.Warn("reading the directory of plugins failed", "error", err)
 		return
 	}
 	there := map[string]identity{}
@@ -159,7 +159,7 @@ func (w *Watcher) scan(ctx context.Context) {
 			continue
 		}
 		if len(there) == maxSockets {
-			w.o.Logger.Warn("more sockets of plugins than are looked at", "dir", w.o.Dir, "most", maxSockets)
+			w.o.Logger.Warn("too many plugin sockets, ignoring the rest", "dir", w.o.Dir, "most", maxSockets)
 			break
 		}
 		path := filepath.Join(w.o.Dir, e.Name())
@@ -209,7 +209,7 @@ func (w *Watcher) serve(ctx, own context.Context, path string) (again bool) {
 	}
 	if ctx.Err() == nil {
 		r.Unregister()
-		w.o.Logger.Info("a plugin has gone", "socket", path)
+		w.o.Logger.Info("a plugin was unregistered", "socket", path)
 	}
 	return false
 }

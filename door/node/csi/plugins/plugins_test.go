@@ -96,7 +96,7 @@ func TestComesAndGoes(t *testing.T) {
 		f := &testcsi.Fake{}
 		stop := f.Serve(t, w.root, "one.testcsi")
 		if got := word(ctx, t, f); !got.GetPluginRegistered() {
-			t.Errorf("told: %v", got)
+			t.Errorf("status: %v", got)
 		}
 		endpoint := filepath.Join(w.root, "plugins/one.testcsi/csi.sock")
 		if p := <-w.came; p.Name != "one.testcsi" || p.Endpoint != endpoint || p.Versions[0] != "1.0.0" {
@@ -106,10 +106,10 @@ func TestComesAndGoes(t *testing.T) {
 		select {
 		case name := <-w.went:
 			if name != "one.testcsi" {
-				t.Errorf("%s went", name)
+				t.Errorf("%s was unregistered", name)
 			}
 		case <-ctx.Done():
-			t.Fatal("it stays registered")
+			t.Fatal("the plugin stays registered")
 		}
 	}
 }
@@ -155,9 +155,9 @@ func TestWatchFails(t *testing.T) {
 			w.o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			mend := tc.fail(w)
 			w.runs()
-			for strings.Count(log.String(), "plugins are looked for again") < 2 {
+			for strings.Count(log.String(), "watching the directory of plugins failed, retrying") < 2 {
 				if ctx.Err() != nil {
-					t.Fatalf("it is not tried again; log: %s", log.String())
+					t.Fatalf("no retry; log: %s", log.String())
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
@@ -165,7 +165,7 @@ func TestWatchFails(t *testing.T) {
 				f := &testcsi.Fake{}
 				f.Serve(t, w.root, name)
 				if got := word(ctx, t, f); !got.GetPluginRegistered() {
-					t.Errorf("%s is told: %v", name, got)
+					t.Errorf("%s: status: %v", name, got)
 				}
 			}
 			if tc.reads {
@@ -205,7 +205,7 @@ func TestNoEndpoint(t *testing.T) {
 	f := &testcsi.Fake{Info: &registration.PluginInfo{Type: registration.CSIPlugin, Name: "x", SupportedVersions: []string{"1.0.0"}}}
 	f.Serve(t, w.root, "one.testcsi")
 	if got := word(ctx, t, f); !got.GetPluginRegistered() {
-		t.Fatalf("told: %v", got)
+		t.Fatalf("status: %v", got)
 	}
 	if p := <-w.came; p.Endpoint != filepath.Join(w.root, "plugins_registry", "one.testcsi.sock") {
 		t.Errorf("%+v", p)
@@ -227,7 +227,7 @@ func TestDirectory(t *testing.T) {
 	<-w.went
 	second.Serve(t, w.root, "two.testcsi")
 	if got := word(ctx, t, second); !got.GetPluginRegistered() {
-		t.Errorf("told: %v", got)
+		t.Errorf("status: %v", got)
 	}
 }
 
@@ -250,7 +250,7 @@ func TestReplaced(t *testing.T) {
 	}
 	gone := map[string]bool{<-w.went: true, <-w.went: true}
 	if p := <-w.came; p.Name != "two.testcsi" || !gone["one.testcsi"] || !gone["two.testcsi"] {
-		t.Errorf("%+v came, %v went", p, gone)
+		t.Errorf("%+v registered, %v unregistered", p, gone)
 	}
 }
 
@@ -266,19 +266,19 @@ func TestRefused(t *testing.T) {
 	}{
 		"device plugin": {&registration.PluginInfo{Type: registration.DevicePlugin, Name: "x"}, `type "DevicePlugin" are not supported`},
 		"DRA plugin":    {&registration.PluginInfo{Type: registration.DRAPlugin, Name: "x"}, `type "DRAPlugin" are not supported`},
-		"path as name":  {&registration.PluginInfo{Type: "CSIPlugin", Name: "../x", Endpoint: in("s")}, "not like one of DNS"},
-		"no name":       {&registration.PluginInfo{Type: "CSIPlugin", Endpoint: in("s")}, "not like one of DNS"},
-		"long name":     {&registration.PluginInfo{Type: "CSIPlugin", Name: strings.Repeat("x", 64), Endpoint: in("s")}, "not like one of DNS"},
-		"outside":       {&registration.PluginInfo{Type: "CSIPlugin", Name: "x", Endpoint: "/run/x.sock"}, "no path of a socket below"},
-		"up":            {&registration.PluginInfo{Type: "CSIPlugin", Name: "x", Endpoint: in("a") + "/../../x"}, "no path of a socket below"},
+		"path as name":  {&registration.PluginInfo{Type: "CSIPlugin", Name: "../x", Endpoint: in("s")}, "must be a DNS name"},
+		"no name":       {&registration.PluginInfo{Type: "CSIPlugin", Endpoint: in("s")}, "must be a DNS name"},
+		"long name":     {&registration.PluginInfo{Type: "CSIPlugin", Name: strings.Repeat("x", 64), Endpoint: in("s")}, "must be a DNS name"},
+		"outside":       {&registration.PluginInfo{Type: "CSIPlugin", Name: "x", Endpoint: "/run/x.sock"}, "must be a path of a socket below"},
+		"up":            {&registration.PluginInfo{Type: "CSIPlugin", Name: "x", Endpoint: in("a") + "/../../x"}, "must be a path of a socket below"},
 		"long path": {&registration.PluginInfo{Type: "CSIPlugin", Name: "x", Endpoint: in(strings.Repeat("p", 107))},
-			"no path of a socket below"},
+			"must be a path of a socket below"},
 		"versions": {&registration.PluginInfo{Type: "CSIPlugin", Name: "x", Endpoint: in("s"),
 			SupportedVersions: make([]string, 33)}, "33 versions"},
 		"version": {&registration.PluginInfo{Type: "CSIPlugin", Name: "x", Endpoint: in("s"),
 			SupportedVersions: []string{strings.Repeat("1", 33)}}, "33 characters"},
 		"no socket": {&registration.PluginInfo{Type: "CSIPlugin", Name: "x", Endpoint: in("s")}, "no such file"},
-		"directory": {&registration.PluginInfo{Type: "CSIPlugin", Name: "x", Endpoint: in("plugins_registry")}, "is no socket"},
+		"directory": {&registration.PluginInfo{Type: "CSIPlugin", Name: "x", Endpoint: in("plugins_registry")}, "must be a socket"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := testdeadline.Context(t, 5*time.Second)
@@ -286,7 +286,7 @@ func TestRefused(t *testing.T) {
 			stop := f.Serve(t, w.root, "hostile.testcsi")
 			defer stop()
 			if got := word(ctx, t, f); got.GetPluginRegistered() || !strings.Contains(got.GetError(), tc.want) {
-				t.Errorf("told: %v", got)
+				t.Errorf("status: %v", got)
 			}
 		})
 	}
@@ -302,15 +302,15 @@ func TestAgain(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
 	w := newWorld(t).runs()
-	w.refuses(errors.New("a moment's fault"))
+	w.refuses(errors.New("temporary error"))
 	f := &testcsi.Fake{}
 	stop := f.Serve(t, w.root, "one.testcsi")
-	if got := word(ctx, t, f); got.GetPluginRegistered() || !strings.Contains(got.GetError(), "a moment's fault") {
-		t.Errorf("told: %v", got)
+	if got := word(ctx, t, f); got.GetPluginRegistered() || !strings.Contains(got.GetError(), "temporary error") {
+		t.Errorf("status: %v", got)
 	}
 	w.refuses(nil)
 	if got := word(ctx, t, f); !got.GetPluginRegistered() {
-		t.Errorf("told: %v", got)
+		t.Errorf("status: %v", got)
 	}
 	stop()
 	<-w.went
@@ -322,7 +322,7 @@ func TestAgain(t *testing.T) {
 	g := &testcsi.Fake{}
 	g.Serve(t, w.root, "two.testcsi")
 	if got := word(ctx, t, g); !got.GetPluginRegistered() {
-		t.Errorf("beside one that is silent: %v", got)
+		t.Errorf("status beside a silent plugin: %v", got)
 	}
 }
 
@@ -336,6 +336,6 @@ func TestHuge(t *testing.T) {
 	f := &testcsi.Fake{}
 	f.Serve(t, w.root, "one.testcsi")
 	if got := word(ctx, t, f); !got.GetPluginRegistered() || (<-w.came).Name != "one.testcsi" {
-		t.Errorf("told: %v", got)
+		t.Errorf("status: %v", got)
 	}
 }

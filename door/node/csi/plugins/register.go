@@ -52,10 +52,10 @@ func (w *Watcher) register(ctx context.Context, socket string) *Registration {
 			return r
 		}
 		if err == nil {
-			w.o.Logger.Info("a plugin is registered", "plugin", p.Name, "endpoint", p.Endpoint)
+			w.o.Logger.Info("registered a plugin", "plugin", p.Name, "endpoint", p.Endpoint)
 			return r
 		}
-		w.o.Logger.Warn("a plugin is not registered", "socket", socket, "error", err)
+		w.o.Logger.Warn("registering a plugin failed", "socket", socket, "error", err)
 		if errors.Is(err, ErrUnsupported) {
 			return nil
 		}
@@ -93,7 +93,7 @@ func (w *Watcher) attempt(ctx context.Context, socket string) (p Plugin, r *Regi
 	defer cancel()
 	if _, told := client.NotifyRegistrationStatus(within, word); told != nil && err == nil {
 		// It serves nonetheless, and is gone when its socket is.
-		w.o.Logger.Warn("a plugin could not be told that it is registered", "plugin", p.Name, "error", told)
+		w.o.Logger.Warn("notifying a plugin of its registration failed", "plugin", p.Name, "error", told)
 	}
 	return p, r, err
 }
@@ -105,21 +105,21 @@ func (w *Watcher) check(info *registration.PluginInfo, socket string) (p Plugin,
 	}
 	p = Plugin{Name: info.GetName(), Endpoint: cmp.Or(info.GetEndpoint(), socket), Versions: info.GetSupportedVersions()}
 	if len(p.Name) > maxName || !name.MatchString(p.Name) {
-		const why = "the name %q of a plugin is not like one of DNS, of at most %d characters: %w"
+		const why = "the name %q of a plugin must be a DNS name of at most %d characters: %w"
 		return Plugin{}, fmt.Errorf(why, clip(p.Name), maxName, ErrUnsupported)
 	}
 	if len(p.Versions) > maxVersions {
-		return p, fmt.Errorf("plugin %s tells %d versions: %w", p.Name, len(p.Versions), ErrUnsupported)
+		return p, fmt.Errorf("plugin %s reports %d versions (at most 32): %w", p.Name, len(p.Versions), ErrUnsupported)
 	}
 	for _, v := range p.Versions {
 		if len(v) > maxVersion {
-			return p, fmt.Errorf("plugin %s tells a version of %d characters: %w", p.Name, len(v), ErrUnsupported)
+			return p, fmt.Errorf("plugin %s reports a version of %d characters (at most 32): %w", p.Name, len(v), ErrUnsupported)
 		}
 	}
 	p.Endpoint = strings.TrimPrefix(p.Endpoint, "unix://")
 	below := strings.HasPrefix(p.Endpoint, strings.TrimSuffix(filepath.Clean(w.o.Root), "/")+"/")
 	if !below || p.Endpoint != filepath.Clean(p.Endpoint) || len(p.Endpoint) > maxPath {
-		const why = "the endpoint %q of plugin %s is no path of a socket below %s: %w"
+		const why = "the endpoint %q of plugin %s must be a path of a socket below %s: %w"
 		return p, fmt.Errorf(why, clip(p.Endpoint), p.Name, w.o.Root, ErrUnsupported)
 	}
 	var st unix.Stat_t
@@ -127,7 +127,7 @@ func (w *Watcher) check(info *registration.PluginInfo, socket string) (p Plugin,
 		return p, fmt.Errorf("the endpoint %q of plugin %s: %w", p.Endpoint, p.Name, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return p, fmt.Errorf("the endpoint %q of plugin %s is no socket", p.Endpoint, p.Name)
+		return p, fmt.Errorf("the endpoint %q of plugin %s must be a socket", p.Endpoint, p.Name)
 	}
 	return p, nil
 }
