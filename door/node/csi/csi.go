@@ -1,6 +1,6 @@
-// Package csi has the CSI drivers of a host serve the pods of its node: they register as with a kubelet, the API server is
-// told of them, and their volumes are mounted for pods. What does this lies in the packages below; this one puts it
-// together.
+// Package csi connects the CSI drivers of a host with the pods of its node. Drivers register as with a kubelet, the API
+// server learns about them, and their volumes are mounted for pods. The packages below do the work; this one connects
+// them.
 package csi
 
 import (
@@ -26,45 +26,45 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/broadcast"
 )
 
-// Annotation is that of a Node to which volumes are attached by the cluster's controllers.
+// Annotation marks a Node with volumes that the cluster's controllers attach.
 const Annotation = "volumes.kubernetes.io/controller-managed-attach-detach"
 
-// Options are a Plugin's. All but Changed and Logger are required.
+// Options configure a Plugin. All but Changed and Logger are required.
 type Options struct {
-	// Root is the root directory of a kubelet, where drivers look for a node: an absolute path.
+	// Root is the root directory of a kubelet, where drivers expect it. It is an absolute path.
 	Root string
-	// Dir is where the records of what is mounted lie.
+	// Dir is the directory with the records of mounted volumes.
 	Dir    string
 	Client kubernetes.Interface
-	// Name is the node's, and Node is it as the API server had it last, nil for none.
+	// Name is the name of the node. Node returns the latest Node of the API server, or nil.
 	Name string
 	Node func() *corev1.Node
-	// InUse tells whether the API server has confirmed that the node uses a volume.
+	// InUse reports whether the API server has confirmed that the node uses a volume.
 	InUse func(corev1.UniqueVolumeName) bool
-	// Tell has the node's status be told now. It must not block.
+	// Tell publishes the node's status now. It must not block.
 	Tell func()
-	// Changed is called when there is another driver than before; it must not block.
+	// Changed is called when a driver has been registered. It must not block.
 	Changed func()
 	Logger  *slog.Logger
 }
 
 var _ claims.Mounter = (*Plugin)(nil)
 
-// Plugin is the CSI drivers of a host. Its methods may be called at once.
+// Plugin manages the CSI drivers of a host. It is safe for concurrent use.
 type Plugin struct {
 	*mounts.Mounter
 	o       Options
 	teller  *nodeinfo.Teller
 	watcher *plugins.Watcher
-	changed broadcast.Broadcast // of the Node
+	changed broadcast.Broadcast // on changes of the Node
 
 	mu      sync.Mutex
 	drivers map[string]*registered
-	older   map[string][]*registered // those that have lost their name to one of a higher version
+	older   map[string][]*registered // drivers that a driver of a higher version has replaced
 	node    types.UID
 }
 
-// registered is a driver that is.
+// registered is a registered driver.
 type registered struct {
 	mounts.Driver
 	client  *driver.Client
@@ -72,7 +72,7 @@ type registered struct {
 	again   chan struct{} // closed when the name that it has lost is free
 }
 
-// New makes a Plugin of what an earlier one has left. The caller calls Run once, and Close.
+// New returns a Plugin that continues with the records of an earlier one. The caller calls Run once, and Close.
 func New(o Options) (*Plugin, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -98,7 +98,7 @@ func New(o Options) (*Plugin, error) {
 	return p, nil
 }
 
-// Run has drivers register until ctx ends. What is mounted stays mounted. The error is of connections that did not close.
+// Run registers drivers until ctx ends. Volumes stay mounted. The error reports connections that could not be closed.
 func (p *Plugin) Run(ctx context.Context) (err error) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -116,7 +116,7 @@ func (p *Plugin) Run(ctx context.Context) (err error) {
 	return err
 }
 
-// NodeChanged is to be called when the API server has another Node than before, and when Options.InUse may say something else.
+// NodeChanged must be called when the API server has a new Node, and when the result of Options.InUse may have changed.
 func (p *Plugin) NodeChanged() {
 	p.changed.Tell()
 	node := p.o.Node()
@@ -125,13 +125,13 @@ func (p *Plugin) NodeChanged() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.node != node.UID { // its CSINode went with it
+	if p.node != node.UID { // its CSINode was deleted with it
 		p.node = node.UID
 		p.teller.Look()
 	}
 }
 
-// driver is the registered one of a name, nil for none.
+// driver returns the registered driver of a name, or nil.
 func (p *Plugin) driver(name string) *mounts.Driver {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,7 +141,7 @@ func (p *Plugin) driver(name string) *mounts.Driver {
 	return nil
 }
 
-// register takes a driver in when the API server was told of it.
+// register registers a driver with the API server and under its name.
 func (p *Plugin) register(ctx context.Context, q plugins.Plugin) (*plugins.Registration, error) {
 	v, err := version.HighestSupportedVersion(q.Versions)
 	if err != nil {
@@ -164,7 +164,8 @@ func (p *Plugin) register(ctx context.Context, q plugins.Plugin) (*plugins.Regis
 	}}, nil
 }
 
-// enter asks a driver for what it can do, and gives it its name. One that cannot have the name is not asked.
+// enter takes the driver's name, after it has read the driver's capabilities. It does not call a driver without a free
+// name.
 func (p *Plugin) enter(ctx context.Context, name string, d *registered) (err error) {
 	p.mu.Lock()
 	err = p.free(name, d)
@@ -185,7 +186,7 @@ func (p *Plugin) enter(ctx context.Context, name string, d *registered) (err err
 	return err
 }
 
-// free fails while a driver's name is another one's, unless its own version is higher. The caller holds mu.
+// free returns an error if another driver has the name, unless its version is lower. The caller holds mu.
 func (p *Plugin) free(name string, d *registered) error {
 	if has := p.drivers[name]; has != nil && !has.version.LessThan(d.version) {
 		return fmt.Errorf("another CSI driver %s is already registered with a higher supported version: %q", name, has.version)
@@ -193,7 +194,7 @@ func (p *Plugin) free(name string, d *registered) error {
 	return nil
 }
 
-// take gives a driver its name, if that is free.
+// take registers a driver under its name if the name is free.
 func (p *Plugin) take(name string, d *registered) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,8 +208,8 @@ func (p *Plugin) take(name string, d *registered) error {
 	return nil
 }
 
-// leave takes the name from a driver. Where another one has it by now, that one stays; else those that have lost it to this one
-// register again.
+// leave releases a driver's name. If a newer driver has the name, that one stays. Otherwise the drivers that have lost
+// the name to this one register again.
 func (p *Plugin) leave(name string, d *registered) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube/testcsi"
 )
 
-// world is a node's drivers, in one process after the other.
+// world are a node's drivers, under one process after the other.
 type world struct {
 	*Plugin
 	t       *testing.T
@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// open is the next process.
+// open starts the next process.
 func (w *world) open() {
 	w.t.Helper()
 	var err error
@@ -83,7 +83,7 @@ func (w *world) open() {
 	}
 }
 
-// registered waits until a driver is.
+// registered waits until a driver is registered.
 func (w *world) registered(ctx context.Context) {
 	w.t.Helper()
 	select {
@@ -93,7 +93,7 @@ func (w *world) registered(ctx context.Context) {
 	}
 }
 
-// drivers are those of the CSINode.
+// names returns the drivers of the CSINode.
 func (w *world) names() (names []string) {
 	w.t.Helper()
 	got, err := w.client.StorageV1().CSINodes().Get(w.t.Context(), "node", metav1.GetOptions{})
@@ -106,8 +106,8 @@ func (w *world) names() (names []string) {
 	return names
 }
 
-// TestNames: of two drivers of one name the first stays, unless the second has a higher version; that one's end leaves none
-// of the name, and the first one's end leaves the second.
+// TestNames checks that the first of two drivers with one name stays, unless the second has a higher version. The end
+// of the newer driver frees the name; the end of the older one does not affect the newer.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 10*time.Second)
@@ -155,8 +155,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestRolledBack: of two drivers of one name the older has the name again when the newer one has gone, and none has it when
-// both have.
+// TestRolledBack checks that the older of two drivers gets the name back after the newer one's end, and that no driver
+// has the name after both have ended.
 func TestRolledBack(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 10*time.Second)
@@ -191,8 +191,8 @@ func TestRolledBack(t *testing.T) {
 	}
 }
 
-// TestDisks: a driver of disks registers, again with the next process, and its volumes are mounted: once for two pods,
-// theirs by group, with what was written before; nothing is mounted when they are gone.
+// TestDisks checks a driver of disks: it registers, also with the next process, and its volumes are mounted once for
+// two pods, with the group applied and the data kept. No mount is left at the end.
 func TestDisks(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -1,5 +1,5 @@
-// Package attach waits until a volume is attached to a node. Controllers attach it; the node tells that it uses the volume
-// before it does, and is then sure that nobody detaches it.
+// Package attach waits until a volume is attached to a node. The cluster's controllers attach it. The node first
+// reports that it uses the volume, which keeps the controllers from detaching it.
 package attach
 
 import (
@@ -18,42 +18,43 @@ import (
 )
 
 const (
-	// wait bounds how long one is waited for.
+	// wait limits the wait for one volume.
 	wait = 2 * time.Minute
-	// callTimeout bounds each request.
+	// callTimeout limits each request.
 	callTimeout = 10 * time.Second
-	// firstPause and lastPause bound the pauses between looks at a VolumeAttachment, which a node may get and not watch.
+	// firstPause and lastPause bound the pauses between reads of a VolumeAttachment. A node may get it, but may not
+	// watch it.
 	firstPause = 200 * time.Millisecond
 	lastPause  = 5 * time.Second
 )
 
-// Options are a Waiter's. All are required.
+// Options configure a Waiter. All are required.
 type Options struct {
 	Client kubernetes.Interface
 	Name   string
-	// Node is the Node as the API server had it last, nil for none.
+	// Node returns the latest Node of the watch, or nil.
 	Node func() *corev1.Node
-	// InUse tells whether the API server has confirmed that the node uses a volume. A Node of the watch does not say so: it may
-	// be of before an earlier pod's use ended.
+	// InUse reports whether the API server has confirmed that the node uses a volume. The Node of the watch cannot
+	// tell, because it may be older than the end of an earlier use.
 	InUse func(corev1.UniqueVolumeName) bool
-	// Changed is closed when Node or InUse have changed.
+	// Changed returns a channel that is closed when Node or InUse have changed.
 	Changed func() <-chan struct{}
 }
 
-// Waiter waits. Its methods may be called at once.
+// Waiter waits for volumes. It is safe for concurrent use.
 type Waiter struct{ o Options }
 
-// New makes a Waiter.
+// New returns a Waiter.
 func New(o Options) *Waiter { return &Waiter{o} }
 
-// errDetached is of a volume that nobody has attached, errUnused of one that the API server does not know to be used.
+// errDetached means that the volume is not attached. errUnused means that the API server does not list it as in use.
 var (
 	errDetached = errors.New("the volume is not attached")
 	errUnused   = errors.New("the volume has not been added to the list of VolumesInUse in the node's status")
 )
 
-// Wait returns when the volume of that name and handle is attached, and what its attacher says to the driver. The node must
-// have been told to tell that it uses the volume.
+// Wait returns once the volume of that name and handle is attached, with the attacher's metadata for the driver. The
+// caller must first have made the node report the volume in use.
 func (w *Waiter) Wait(
 	ctx context.Context, name corev1.UniqueVolumeName, driver, handle string,
 ) (metadata map[string]string, err error) {
@@ -88,7 +89,7 @@ func (w *Waiter) Wait(
 	}
 }
 
-// told tells whether the API server has that the node uses the volume, and whether the Node says that it is attached.
+// told checks that the API server has confirmed the use of the volume, and that the Node lists it as attached.
 func (w *Waiter) told(node *corev1.Node, name corev1.UniqueVolumeName) error {
 	switch {
 	case node == nil:
@@ -101,8 +102,8 @@ func (w *Waiter) told(node *corev1.Node, name corev1.UniqueVolumeName) error {
 	return nil
 }
 
-// confirm asks the API server itself, when it has been told that the node uses the volume. The Node of the watch may be of before,
-// and the volume may have been detached since. Nobody detaches one that is both used and attached.
+// confirm reads the Node from the API server, because the Node of the watch may be outdated and the volume detached
+// since. The controllers do not detach a volume that is both in use and attached.
 func (w *Waiter) confirm(ctx context.Context, name corev1.UniqueVolumeName) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -110,13 +111,13 @@ func (w *Waiter) confirm(ctx context.Context, name corev1.UniqueVolumeName) erro
 	switch {
 	case err != nil:
 		return fmt.Errorf("get the Node: %w", err)
-	case !slices.Contains(node.Status.VolumesInUse, name): // it is another Node than the one that was told
+	case !slices.Contains(node.Status.VolumesInUse, name): // another Node than the one that reported it
 		return errUnused
 	}
 	return w.told(node, name)
 }
 
-// get looks at the VolumeAttachment.
+// get reads the VolumeAttachment and returns the attacher's metadata.
 func (w *Waiter) get(ctx context.Context, driver, handle string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

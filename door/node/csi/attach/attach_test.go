@@ -28,7 +28,7 @@ const name = corev1.UniqueVolumeName("kubernetes.io/csi/d^h")
 type world struct {
 	*Waiter
 	client  *fake.Clientset
-	fails   atomic.Bool // the API server does not tell of the Node
+	fails   atomic.Bool // the API server fails requests for the Node
 	changed broadcast.Broadcast
 
 	mu    sync.Mutex
@@ -57,14 +57,14 @@ func newWorld() *world {
 	return w
 }
 
-// tells is another state of the Node, which the API server has as well.
+// tells sets the state of the Node in the watch and in the API server.
 func (w *world) tells(t *testing.T, inUse, attached bool) {
 	t.Helper()
 	w.watched(inUse, attached)
 	w.serves(t, inUse, attached)
 }
 
-// watched is another Node of the watch. Its VolumesInUse are of before, and nobody may believe them.
+// watched sets the Node of the watch only. Its VolumesInUse may be outdated and must not be used.
 func (w *world) watched(inUse, attached bool) {
 	w.mu.Lock()
 	w.node, w.inUse = nodeWith(true, attached), inUse
@@ -72,7 +72,7 @@ func (w *world) watched(inUse, attached bool) {
 	w.changed.Tell()
 }
 
-// serves has the API server have another Node.
+// serves sets the Node of the API server only.
 func (w *world) serves(t *testing.T, inUse, attached bool) {
 	t.Helper()
 	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), nodeWith(inUse, attached), ""); err != nil {
@@ -80,7 +80,7 @@ func (w *world) serves(t *testing.T, inUse, attached bool) {
 	}
 }
 
-// nodeWith is a Node that uses the volume, or has it attached.
+// nodeWith returns a Node that uses the volume or has it attached.
 func nodeWith(inUse, attached bool) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
 	node.Status.VolumesInUse = []corev1.UniqueVolumeName{"other"}
@@ -93,14 +93,14 @@ func nodeWith(inUse, attached bool) *corev1.Node {
 	return node
 }
 
-// attachment is the VolumeAttachment.
+// attachment returns the VolumeAttachment.
 func attachment(status storagev1.VolumeAttachmentStatus) *storagev1.VolumeAttachment {
 	id := fmt.Sprintf("csi-%x", sha256.Sum256([]byte("hdnode")))
 	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: id}, Status: status}
 }
 
-// TestWaits: a volume is attached when the node tells that it uses it, the Node says that it is attached, that of the watch and
-// then that of the API server, and its VolumeAttachment does; not sooner.
+// TestWaits checks that Wait returns only after the node reports the volume in use, the Node of the watch and then of
+// the API server list it as attached, and the VolumeAttachment confirms it.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -137,8 +137,8 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// TestLateWatch: that a volume is attached counts where the API server's Node says so after it has been told that the volume is
-// used. What the watch says may be of before, when the volume was being detached.
+// TestLateWatch checks that an attachment counts only if the API server's Node lists it after the volume was reported
+// in use. The watch may still show the time before a detachment.
 func TestLateWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -183,7 +183,7 @@ func (w *world) update(t *testing.T, s storagev1.VolumeAttachmentStatus) {
 	}
 }
 
-// TestFails: who waits in vain is told why, after a bounded time or when nobody wants to know any more.
+// TestFails checks the error of a wait that times out or is cancelled.
 func TestFails(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

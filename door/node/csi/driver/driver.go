@@ -1,5 +1,5 @@
-// Package driver speaks to the node service of one CSI driver. Every call has a deadline and bounded answers, and its
-// error names driver and call and holds no request.
+// Package driver calls the node service of one CSI driver. Every call has a deadline and a limit for its answer. Its
+// error names driver and call, and contains nothing of the request.
 package driver
 
 import (
@@ -19,29 +19,29 @@ import (
 )
 
 const (
-	// Timeout bounds a call, as a kubelet's does.
+	// Timeout limits a call, as in a kubelet.
 	Timeout = 2 * time.Minute
-	// maxMessage bounds an answer, in bytes.
+	// maxMessage limits an answer, in bytes.
 	maxMessage = 1 << 20
-	// maxWords is how much of the words of an error is told on, in bytes.
+	// maxWords limits the message of an error, in bytes.
 	maxWords = 2048
 )
 
-// Options are a Client's. Name and Endpoint are required.
+// Options configure a Client. Name and Endpoint are required.
 type Options struct {
-	// Name is the driver's, Endpoint the path of its socket.
+	// Name is the name of the driver. Endpoint is the path of its socket.
 	Name, Endpoint string
-	// Timeout is that of a call; 0 is Timeout.
+	// Timeout limits a call; 0 means the constant Timeout.
 	Timeout time.Duration
 }
 
-// Client is a driver's node service. Its methods may be called at once.
+// Client is the client of a driver's node service. It is safe for concurrent use.
 type Client struct {
 	csi.NodeClient
 	conn *grpc.ClientConn
 }
 
-// Error is a call that failed. status.Code finds its code.
+// Error is the error of a failed call. status.Code returns its code.
 type Error struct {
 	Driver, Call string
 	Code         codes.Code
@@ -53,7 +53,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("CSI driver %s: %s: %s: %s", e.Driver, e.Call, e.Code, e.Words)
 }
 
-// New makes a Client. Nothing is called yet. The caller calls Close.
+// New returns a Client. It does not call the driver yet. The caller calls Close.
 func New(o Options) (*Client, error) {
 	within := cmp.Or(o.Timeout, Timeout)
 	conn, err := rpc.Connect(o.Endpoint, maxMessage, grpc.WithUnaryInterceptor(
@@ -71,7 +71,7 @@ func New(o Options) (*Client, error) {
 	return &Client{NodeClient: csi.NewNodeClient(conn), conn: conn}, nil
 }
 
-// Close ends the connection, and with it the calls under way.
+// Close closes the connection and cancels the calls that are running.
 func (c *Client) Close() error { return c.conn.Close() }
 
 func failed(name, method string, err error) error {

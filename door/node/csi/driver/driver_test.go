@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube/testcsi"
 )
 
-// serve has a client of a fake driver.
+// serve returns a client of a fake driver.
 func serve(t *testing.T, f *testcsi.Fake, within time.Duration) *Client {
 	t.Helper()
 	root, err := os.MkdirTemp("", "csi")
@@ -42,7 +42,7 @@ func serve(t *testing.T, f *testcsi.Fake, within time.Duration) *Client {
 	return c
 }
 
-// TestAsk: what a driver tells of the node and of itself is known, and what is no id or label is refused.
+// TestAsk checks that a driver's facts are read, and that invalid IDs and labels are refused.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	segments := func(key, value string) *csi.Topology { return &csi.Topology{Segments: map[string]string{key: value}} }
@@ -89,7 +89,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestErrors: a failed call names driver, call and code, and its words are bounded and of no harm to a terminal.
+// TestErrors checks that an error names driver, call and code, and that its message is limited and printable.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for _, code := range []codes.Code{codes.Internal, codes.NotFound, codes.Unavailable, codes.ResourceExhausted, codes.DeadlineExceeded} {
@@ -107,7 +107,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestDeadline: a call that hangs ends, and so does one to nobody.
+// TestDeadline checks that a hanging call ends, and that a call without a server fails.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	f := &testcsi.Fake{}

@@ -10,35 +10,35 @@ import (
 )
 
 const (
-	// maxNodeID is how long a node's id may be, in bytes, as the API has it.
+	// maxNodeID limits a node ID, in bytes, as the API does.
 	maxNodeID = 192
-	// maxTopology is how many segments a topology may have.
+	// maxTopology limits the number of segments of a topology.
 	maxTopology = 64
 )
 
-// Facts are what a driver tells of itself and of the node.
+// Facts are a driver's reports about itself and the node.
 type Facts struct {
 	NodeID string
-	// MaxVolumes is how many volumes the node can have; 0 is any number.
+	// MaxVolumes limits the number of the driver's volumes on the node; 0 means no limit.
 	MaxVolumes int32
-	// Topology is where the node is: labels that it gets.
+	// Topology is the location of the node, as labels for it.
 	Topology map[string]string
 	Can
 }
 
-// Can is what a driver can do.
+// Can are a driver's capabilities.
 type Can struct {
-	// Stage says that volumes are staged before they are published.
+	// Stage: volumes are staged before they are published.
 	Stage bool
-	// Group says that the driver gives volumes to a group itself.
+	// Group: the driver applies the fsGroup itself.
 	Group bool
-	// ManyWriters says that it tells one writer on a node from many.
+	// ManyWriters: the driver distinguishes one writer on a node from many.
 	ManyWriters bool
-	// Expand says that file systems are made larger on the node, Stats that volumes' use can be asked.
+	// Expand: the node expands file systems. Stats: the driver reports the usage of volumes.
 	Expand, Stats bool
 }
 
-// Ask asks for the facts. The error says what the driver may not tell.
+// Ask reads the facts from the driver. It returns an error for invalid ones.
 func (c *Client) Ask(ctx context.Context) (f Facts, err error) {
 	info, err := c.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
 	if err != nil {

@@ -10,19 +10,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// maxDamaged bounds what is looked at of a record that cannot be read, in bytes.
+// maxDamaged limits how much of an unreadable record is parsed, in bytes.
 const maxDamaged = 1 << 20
 
 // damaged is a record that cannot be read.
 type damaged struct {
 	why error
-	// volume is the one that it names, empty for one that is not known. It may be any then.
+	// volume is the volume of the record, or empty if unknown. In that case it may be any volume.
 	volume corev1.UniqueVolumeName
-	// attached says that the volume is known, and may be an attached one.
+	// attached is set if the volume is known and may be attached.
 	attached bool
 }
 
-// damage is why a record cannot be read, nil for none. One whose file somebody has removed is forgotten.
+// damage returns why a record cannot be read, or nil. It drops a record if its file has been removed.
 func (m *Mounter) damage(k key) error {
 	m.mu.Lock()
 	d, is := m.damaged[k]
@@ -43,7 +43,8 @@ func (m *Mounter) damage(k key) error {
 	return d.why
 }
 
-// unknown fails while a damaged record may be of the same volume as r: another pod may use what is staged.
+// unknown returns an error while a damaged record may belong to the same volume as r, because another pod may use the
+// staged volume.
 func (m *Mounter) unknown(r *record) error {
 	m.mu.Lock()
 	var keys []key
@@ -62,8 +63,8 @@ func (m *Mounter) unknown(r *record) error {
 	return nil
 }
 
-// salvage is what a damaged record tells of its volume. Where the record ends before it says whether the volume is attached, the
-// volume is taken for attached.
+// salvage reads the volume from a damaged record. If the record ends before the attach field, the volume counts as
+// attached.
 func salvage(path string) (volume corev1.UniqueVolumeName, attached bool) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -81,7 +82,7 @@ func salvage(path string) (volume corev1.UniqueVolumeName, attached bool) {
 			break
 		}
 		name, is := t.(string)
-		if !is { // the record's end: what it does not say is not so
+		if !is { // end of the record: a missing field is false
 			r.Attach = false
 			break
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestDamagedInUse: the node tells that it uses an attached volume whose record is damaged, as far as its record names it, until
-// it is undone or the record is removed.
+// TestDamagedInUse checks that the node reports an attached volume with a damaged record in use, if the record names
+// it, until the volume is unmounted or the record removed.
 func TestDamagedInUse(t *testing.T) {
 	t.Parallel()
 	used := []corev1.UniqueVolumeName{UniqueName(theDriver, "handle-1")}
@@ -57,7 +57,7 @@ func TestDamagedInUse(t *testing.T) {
 	}
 }
 
-// spoil changes what the record of a pod says.
+// spoil changes the record of a pod.
 func (w *world) spoil(uid types.UID, damage func(record string) string) {
 	w.t.Helper()
 	file := w.file(key{uid, "v"})
@@ -70,13 +70,13 @@ func (w *world) spoil(uid types.UID, damage func(record string) string) {
 	}
 }
 
-// TestDamagedStaged: a volume that a damaged record may be of stays staged when another pod's part of it ends, until that record
-// is written anew or is removed.
+// TestDamagedStaged checks that a volume stays staged while a damaged record may belong to it, until that record is
+// written again or removed.
 func TestDamagedStaged(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		damage func(record string) string
-		free   bool // the record says that it is another volume's
+		free   bool // the record names another volume
 	}{
 		"cut after handle":  {damage: func(s string) string { return s[:len(s)-3] }},
 		"another pod":       {damage: func(s string) string { return strings.Replace(s, `"u1"`, `"u9"`, 1) }},
@@ -99,7 +99,7 @@ func TestDamagedStaged(t *testing.T) {
 				w.spoil("u1", tc.damage)
 				w.open()
 				if tc.free {
-					w.driver.Reboot() // nobody has the volume but u2
+					w.driver.Reboot() // only u2 has the volume
 				}
 				err := w.Unmount(ctx, "u2", "v")
 				if tc.free {

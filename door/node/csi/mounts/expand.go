@@ -16,9 +16,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/csi/driver"
 )
 
-// expand has the driver make a published volume as large as its PersistentVolume, where the claim says that this is the
-// node's to do, and tells in the claim's status what came of it. Where the driver cannot while the volume is used, the claim
-// waits until it is published again.
+// expand makes the driver expand a published volume to the size of its PersistentVolume, if the claim's status leaves
+// this to the node. It reports the result in the claim's status. If the driver cannot expand a volume in use, the claim
+// waits until the volume is published again.
 func (a *attempt) expand(ctx context.Context) error {
 	if a.r.Claim == nil || a.r.ReadOnly || !a.driver.Facts.Expand {
 		return nil
@@ -38,7 +38,7 @@ func (a *attempt) expand(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("get the volume: %w", err)
 	case pv.Spec.CSI == nil || claim.Spec.VolumeName != pv.Name || pv.Spec.CSI.VolumeHandle != a.r.Handle:
-		return nil // the claim is another one's
+		return nil // another claim
 	}
 	if claim, err = a.m.claimStatus(ctx, claim, corev1.PersistentVolumeClaimNodeResizeInProgress, nil); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (a *attempt) expand(ctx context.Context) error {
 	return fmt.Errorf("MountVolume.NodeExpandVolume failed for volume %q: %w", a.r.Spec, err)
 }
 
-// grow asks the driver.
+// grow calls the driver.
 func (a *attempt) grow(ctx context.Context, pv *corev1.PersistentVolume, size int64) error {
 	secrets, err := a.m.secrets(ctx, pv.Spec.CSI.NodeExpandSecretRef)
 	if err != nil {
@@ -78,7 +78,7 @@ func (a *attempt) grow(ctx context.Context, pv *corev1.PersistentVolume, size in
 	return err
 }
 
-// claimStatus patches how far a claim's growth is. With a capacity it is done.
+// claimStatus patches the progress of an expansion into a claim's status. A capacity means that it is finished.
 func (m *Mounter) claimStatus(
 	ctx context.Context, claim *corev1.PersistentVolumeClaim, state corev1.ClaimResourceStatus, capacity corev1.ResourceList,
 ) (*corev1.PersistentVolumeClaim, error) {

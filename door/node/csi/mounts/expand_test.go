@@ -17,8 +17,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestExpand: a volume whose claim waits for the node grows, when it is mounted and while it is; what came of it is in the
-// claim's status, and no other claim is touched.
+// TestExpand checks that a volume grows at its mount or while it is mounted, if its claim waits for the node. The
+// result is in the claim's status, and other claims do not change.
 func TestExpand(t *testing.T) {
 	t.Parallel()
 	const pending, infeasible = corev1.PersistentVolumeClaimNodeResizePending, corev1.PersistentVolumeClaimNodeResizeInfeasible

@@ -16,10 +16,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// trouble is how a call fails.
+// trouble is a way in which a call fails.
 type trouble struct {
 	name string
-	// late says that the call has its effect all the same.
+	// late is set if the call has its effect before it fails.
 	late bool
 	do   func(ctx context.Context) error
 }
@@ -35,15 +35,15 @@ var troubles = []trouble{
 	}},
 }
 
-// TestFailures: each call fails in each way, once, with a restart after it or none, and then the pod goes on or ends; nothing
-// is left of it.
+// TestFailures checks that no mount is left after any call has failed once in any way. A restart may follow, and the
+// pod then continues or ends.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	for _, block := range []bool{false, true} {
 		for _, call := range []string{"stage", "publish", "unpublish", "unstage"} {
 			for _, how := range troubles {
 				for _, goesOn := range []bool{false, true} {
-					restart := goesOn != block // each of the four pairs once in two
+					restart := goesOn != block // each of the four combinations in half of the cases
 					name := fmt.Sprintf("block %v/%s/%s/restart %v/on %v", block, call, how.name, restart, goesOn)
 					t.Run(name, func(t *testing.T) { failure(t, block, call, how, restart, goesOn) })
 				}
@@ -101,7 +101,8 @@ func failure(t *testing.T, block bool, call string, how trouble, restart, goesOn
 	w.left()
 }
 
-// TestNoDriver: without its driver a volume is neither mounted nor forgotten; a volume for which no driver was called is.
+// TestNoDriver checks that a volume whose driver is gone is neither mounted nor forgotten, unless no driver was called
+// for it.
 func TestNoDriver(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)

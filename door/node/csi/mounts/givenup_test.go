@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestUnmountOfGivenUp: what a Mount does that was given up before it wrote down anything is undone by Unmount.
+// TestUnmountOfGivenUp checks that Unmount undoes a Mount that was cancelled before it wrote its record.
 func TestUnmountOfGivenUp(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -54,7 +54,7 @@ func TestUnmountOfGivenUp(t *testing.T) {
 	w.left()
 }
 
-// TestMountWithoutCaller: a Mount whose caller has gone begins nothing.
+// TestMountWithoutCaller checks that a Mount does no work after its caller has gone.
 func TestMountWithoutCaller(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(testdeadline.Context(t, 5*time.Second))

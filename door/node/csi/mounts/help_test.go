@@ -55,14 +55,14 @@ func (w *world) Write(p []byte) (int, error) {
 	return w.log.Write(p)
 }
 
-// logged is the log so far.
+// logged returns the log so far.
 func (w *world) logged() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.log.String()
 }
 
-// newWorld makes a driver that can all.
+// newWorld returns a world with a driver that has all capabilities.
 func newWorld(t *testing.T, rules storagev1.CSIDriverSpec) *world {
 	t.Helper()
 	root, err := os.MkdirTemp("", "csi")
@@ -129,7 +129,7 @@ func (w *world) open() {
 	}
 }
 
-// reboot opens the Mounter of the next boot: the driver has nothing mounted.
+// reboot opens the Mounter of the next boot, in which the driver has no mounts.
 func (w *world) reboot() {
 	w.t.Helper()
 	w.boot = "yesterday"
@@ -143,13 +143,13 @@ func (w *world) reboot() {
 	w.open()
 }
 
-// tend is one round of each driver, to its end.
+// tend runs one round of each driver to its end.
 func (w *world) tend(ctx context.Context) {
 	w.Mounter.tend(ctx)
 	w.all.Wait()
 }
 
-// left fails the test for what is left of volumes.
+// left fails the test if anything is left of a volume.
 func (w *world) left() {
 	w.t.Helper()
 	if staged, published := w.driver.Left(); staged+published != 0 {
@@ -178,7 +178,7 @@ func (w *world) left() {
 	}
 }
 
-// persistent is a request for a PersistentVolume.
+// persistent returns a request for a PersistentVolume.
 func persistent(uid types.UID, block bool) claims.Request {
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-1"}, Spec: corev1.PersistentVolumeSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, MountOptions: []string{"noatime"},
@@ -191,7 +191,7 @@ func persistent(uid types.UID, block bool) claims.Request {
 	return claims.Request{Pod: podOf(uid), Volume: "v", PV: pv, Block: block}
 }
 
-// inline is a request for a volume that lives with its pod.
+// inline returns a request for an inline volume.
 func inline(uid types.UID) claims.Request {
 	return claims.Request{Pod: podOf(uid), Volume: "own", Inline: &corev1.CSIVolumeSource{
 		Driver: theDriver, VolumeAttributes: map[string]string{"c": "d"}, NodePublishSecretRef: &corev1.LocalObjectReference{Name: "s"},

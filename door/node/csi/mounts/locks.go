@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// locks are one for each name. The zero value is ready.
+// locks are locks by name. The zero value is ready.
 type locks struct {
 	mu   sync.Mutex
-	held map[string]chan struct{} // closed when it is free
+	held map[string]chan struct{} // closed when the name is free
 }
 
-// lock waits until the name is the caller's, until unlock.
+// lock waits until the caller has the lock of the name. unlock releases it.
 func (l *locks) lock(ctx context.Context, name string) (unlock func(), err error) {
 	for {
 		l.mu.Lock()

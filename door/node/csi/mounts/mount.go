@@ -19,15 +19,15 @@ import (
 // attempt is one attempt to mount a volume.
 type attempt struct {
 	m      *Mounter
-	r      *record // as it is written down; replaced with each step
+	r      *record // as it is on disk; replaced with each step
 	driver *Driver
 	rules  storagev1.CSIDriverSpec
-	public map[string]string // what the attacher has to say
+	public map[string]string // metadata of the attacher
 }
 
-// Mount has a volume be there and returns where. It does nothing for one that is. The error says in a kubelet's words why
-// it is not; what was done until then stays done, and is undone by Unmount. A driver's call that is under way when ctx ends
-// goes on, and Unmount waits for it; nothing is begun after it.
+// Mount mounts a volume and returns its place. It does nothing for a mounted volume. The errors are worded as a
+// kubelet's. After a failure the finished steps stay, until Unmount undoes them. If ctx ends during a call to the
+// driver, the call continues and Unmount waits for it, but no further step starts.
 func (m *Mounter) Mount(ctx context.Context, q claims.Request) (claims.Place, error) {
 	next, err := recordOf(q)
 	if err != nil {
@@ -54,7 +54,7 @@ func (m *Mounter) Mount(ctx context.Context, q claims.Request) (claims.Place, er
 	}
 }
 
-// errClosed is of what is asked for when the node's process ends.
+// errClosed is returned for calls after Close.
 var errClosed = errors.New("the node is stopping")
 
 func (m *Mounter) mount(ctx context.Context, next *record) (claims.Place, error) {
@@ -63,7 +63,7 @@ func (m *Mounter) mount(ctx context.Context, next *record) (claims.Place, error)
 		return claims.Place{}, err
 	}
 	defer done()
-	if err := ctx.Err(); err != nil { // Unmount may have been here, and nobody calls it again
+	if err := ctx.Err(); err != nil { // after Unmount, no later call would undo the mount
 		return claims.Place{}, err
 	}
 	unlock, err := m.locks.lock(ctx, next.id())
@@ -81,7 +81,7 @@ func (m *Mounter) mount(ctx context.Context, next *record) (claims.Place, error)
 			next.ReadOnly = before.ReadOnly
 		}
 	case m.damage(next.key()) != nil:
-		next.Phase = publishing // what was done is not known: all of it is undone at the end
+		next.Phase = publishing // the finished steps are unknown, so Unmount must undo all
 	}
 	a := &attempt{m: m, r: next}
 	if err := a.run(ctx); err != nil {
@@ -90,8 +90,8 @@ func (m *Mounter) mount(ctx context.Context, next *record) (claims.Place, error)
 	return claims.Place{Path: a.r.targetPath(), Block: a.r.Block, ReadOnly: a.r.ReadOnly}, nil
 }
 
-// rootOf is the directory below which a volume is mounted. While another pod has the volume that is its root, since a driver
-// stages a volume at one path; and what is mounted for the pod itself stays where it is.
+// rootOf returns the root directory for a volume's mounts. A volume of another pod keeps that pod's root, because a
+// driver stages a volume at one path. A mounted volume keeps its own.
 func (m *Mounter) rootOf(r *record) string {
 	if before := m.get(r.key()); before != nil {
 		return before.Root
@@ -102,7 +102,7 @@ func (m *Mounter) rootOf(r *record) string {
 	return m.o.Root
 }
 
-// run does what is missing. Of a volume that is there it asks neither the API server nor the driver.
+// run does the missing steps. For a mounted volume it calls neither the API server nor the driver.
 func (a *attempt) run(ctx context.Context) (err error) {
 	if a.r.Phase == published && (a.r.Owned || a.r.Group == nil) && a.mounted() {
 		return nil
@@ -124,13 +124,13 @@ func (a *attempt) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := a.expand(ctx); err != nil { // the pod has the volume as it is, and Tend tries again
+	if err := a.expand(ctx); err != nil { // the pod gets the volume as it is, and Tend retries
 		a.m.o.Logger.Warn("expanding a CSI volume failed", "pod", a.r.Namespace+"/"+a.r.Pod, "volume", a.r.Volume, "error", err)
 	}
 	return nil
 }
 
-// rules are what the cluster says of a driver, and a kubelet's presets where it says nothing.
+// rules returns the CSIDriver's specification, or a kubelet's defaults if there is no CSIDriver.
 func (m *Mounter) rules(ctx context.Context, name string) (storagev1.CSIDriverSpec, error) {
 	got, err := m.o.Client.StorageV1().CSIDrivers().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -142,7 +142,7 @@ func (m *Mounter) rules(ctx context.Context, name string) (storagev1.CSIDriverSp
 	return got.Spec, nil
 }
 
-// lives refuses a volume that lives in a way that the driver does not know.
+// lives returns an error if the driver does not support the volume's lifecycle mode.
 func (a *attempt) lives() error {
 	mode := storagev1.VolumeLifecyclePersistent
 	if a.r.Inline {
@@ -159,7 +159,7 @@ func (a *attempt) lives() error {
 	return fmt.Errorf("volume mode %q not supported by driver %s (supported modes: %q)", mode, a.r.Driver, a.rules.VolumeLifecycleModes)
 }
 
-// mounted tells whether a published volume is still there.
+// mounted reports whether a published volume is still mounted.
 func (a *attempt) mounted() bool {
 	path := a.r.targetPath()
 	if a.r.Block {
@@ -170,7 +170,7 @@ func (a *attempt) mounted() bool {
 	return err == nil && is
 }
 
-// step writes down how far the volume is.
+// step changes the record and writes it.
 func (a *attempt) step(change func(*record)) error {
 	next := *a.r
 	change(&next)
@@ -181,8 +181,8 @@ func (a *attempt) step(change func(*record)) error {
 	return nil
 }
 
-// attach waits until the volume is attached to the node, unless the driver's are not attached. The node tells before that
-// it uses the volume: from then on it is not detached.
+// attach waits until the volume is attached to the node, unless the driver needs no attachment. The record first marks
+// the volume as in use, which keeps it from being detached.
 func (a *attempt) attach(ctx context.Context) (err error) {
 	needs := !a.r.Inline && (a.rules.AttachRequired == nil || *a.rules.AttachRequired)
 	if err := a.step(func(r *record) { r.Attach = needs }); err != nil || !needs {
@@ -192,9 +192,9 @@ func (a *attempt) attach(ctx context.Context) (err error) {
 	return err
 }
 
-// stage has the driver stage the volume. A new pod shares what is staged. Before each other attempt to publish the volume the
-// driver is called again, which for it is no work: a driver may publish what is not staged, and the pod would write to the
-// host's disk. Where a driver mounts what it stages is its own affair, so that no look at a path tells.
+// stage calls the driver to stage the volume. A new pod shares a staged volume. Before each further attempt to publish
+// it, the driver is called again, which is cheap for it. Otherwise a driver might publish an unstaged volume, and the
+// pod would write to the host's disk. A check of the path cannot tell, because drivers may mount elsewhere.
 func (a *attempt) stage(ctx context.Context) error {
 	if !a.driver.Facts.Stage || a.r.Inline || a.r.Phase == published && a.mounted() {
 		return nil
@@ -225,7 +225,7 @@ func (a *attempt) stage(ctx context.Context) error {
 	return a.step(func(r *record) { r.Phase, r.Staged = max(r.Phase, staged), true })
 }
 
-// shares tells whether the volume is staged for other pods, in this boot and for all of them.
+// shares reports whether the volume is staged for other pods, in this boot and for all of them.
 func (a *attempt) shares() (is bool) {
 	for _, o := range a.m.others(a.r) {
 		switch {
@@ -239,8 +239,8 @@ func (a *attempt) shares() (is bool) {
 	return is
 }
 
-// publish has the driver mount the volume for the pod. Where the pod has it by another name as well, it is mounted once, as that
-// name says.
+// publish calls the driver to mount the volume for the pod. If the pod has the volume under two names, it is mounted
+// once, as the first name requires.
 func (a *attempt) publish(ctx context.Context) error {
 	if o := a.twin(); o != nil && a.mounted() {
 		return a.step(func(r *record) { r.Phase, r.ReadOnly, r.Owned = published, o.ReadOnly, r.Owned || o.Owned })
@@ -267,7 +267,7 @@ func (a *attempt) publish(ctx context.Context) error {
 	return a.step(func(r *record) { r.Phase = published })
 }
 
-// twin is a record of the same volume that is published at the same path, nil for none.
+// twin returns a record of the same volume that is published at the same path, or nil.
 func (a *attempt) twin() *record {
 	for _, o := range a.m.others(a.r) {
 		if o.Phase == published && o.targetPath() == a.r.targetPath() {

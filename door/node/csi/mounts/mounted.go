@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mounted tells whether something is mounted at a path. What is mounted there is not asked anything: its server may be away.
+// mounted reports whether a path is a mount point. It does not access the mounted file system, which may not respond.
 func mounted(at string) (bool, error) {
 	dir, err := unix.Open(filepath.Dir(at), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

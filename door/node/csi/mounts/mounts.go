@@ -1,6 +1,6 @@
-// Package mounts has the volumes of CSI drivers mounted for a node's pods, and unmounted. What is to be undone is written down
-// before it is done, so that the next process undoes what one that was killed has begun. For one volume there is one call
-// at a time, however many pods have it.
+// Package mounts mounts and unmounts the volumes of CSI drivers for a node's pods. It records each step before it
+// starts, so that the next process can undo the steps of a killed one. Only one call at a time runs for a volume,
+// however many pods use it.
 package mounts
 
 import (
@@ -29,30 +29,31 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// Driver is a registered one.
+// Driver is a registered driver.
 type Driver struct {
 	Node  csi.NodeClient
 	Facts driver.Facts
 }
 
-// Options are a Mounter's. All but Logger are required.
+// Options configure a Mounter. All but Logger are required.
 type Options struct {
-	// Root is the directory below which volumes are mounted, as a kubelet's root. What is mounted below an earlier one stays there.
+	// Root is the directory below which volumes are mounted, as a kubelet's root. Volumes below an earlier root stay
+	// there.
 	Root string
-	// Dir is where the records lie.
+	// Dir is the directory of the records.
 	Dir    string
 	Client kubernetes.Interface
 	Node   string
-	// Driver is the one of a name, nil for one that is not registered.
+	// Driver returns the registered driver of a name, or nil.
 	Driver func(name string) *Driver
-	// Attached returns when a volume that the node tells that it uses is attached to it, with what its attacher has to say.
+	// Attached waits until a volume that the node reports in use is attached. It returns the attacher's metadata.
 	Attached func(ctx context.Context, driver, handle string) (map[string]string, error)
-	// Changed is called when InUse has changed; it must not block.
+	// Changed is called when InUse has changed. It must not block.
 	Changed func()
 	Logger  *slog.Logger
 }
 
-// Mounter mounts. Its methods may be called at once.
+// Mounter mounts volumes. It is safe for concurrent use.
 type Mounter struct {
 	o       Options
 	boot    string
@@ -60,23 +61,23 @@ type Mounter struct {
 	stop    context.CancelFunc
 	all     sync.WaitGroup
 	flights singleflight.Group // of Unmount, by the record's file
-	locks   locks              // by the record's file, of Mount and Unmount, and then by volume
+	locks   locks              // of Mount and Unmount: first by the record's file, then by volume
 	tokens  tokenCache
-	tending sync.Map   // names of drivers with a round of Tend under way
-	tree    sync.Mutex // held while directories are made and removed that volumes share
+	tending sync.Map   // names of drivers with a running round of Tend
+	tree    sync.Mutex // held while shared directories of volumes are created and removed
 	// patience is how long Close waits.
 	patience time.Duration
 
 	mu      sync.Mutex
-	records map[key]*record // never changed, only replaced
+	records map[key]*record // replaced, never changed
 	damaged map[key]damaged
-	uses    map[key]usage.Volume // as drivers have told them last
+	uses    map[key]usage.Volume // from the drivers' last reports
 }
 
-// endWait is as long as a file system of the host has to answer elsewhere (place).
+// endWait equals the time that package place gives a file system of the host to answer.
 const endWait = 10 * time.Second
 
-// Open makes a Mounter of what an earlier one has left. The caller calls Close.
+// Open returns a Mounter that continues with the records of an earlier one. The caller calls Close.
 func Open(o Options) (*Mounter, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -99,14 +100,14 @@ func Open(o Options) (*Mounter, error) {
 	return m, nil
 }
 
-// Close ends what is done beside callers. Volumes stay mounted. The error matches place.ErrSilent: something has not ended, since
-// the file system of a volume does not answer.
+// Close stops background work and waits for it. Volumes stay mounted. The error matches place.ErrSilent if some work
+// did not stop, because the file system of a volume does not answer.
 func (m *Mounter) Close() error {
 	m.mu.Lock()
 	m.stop()
 	m.mu.Unlock()
 	ended := make(chan struct{})
-	go func() { // which the file system's answer ends, or the process
+	go func() { // ends when the file system answers, or with the process
 		m.all.Wait()
 		close(ended)
 	}()
@@ -120,7 +121,7 @@ func (m *Mounter) Close() error {
 	}
 }
 
-// read reads the records. What was done in another boot is uncertain.
+// read reads the records. Steps from another boot are uncertain.
 func (m *Mounter) read() error {
 	list, err := os.ReadDir(m.o.Dir)
 	if err != nil {
@@ -152,7 +153,7 @@ func (m *Mounter) read() error {
 	return nil
 }
 
-// unsure makes of what was done what may be done.
+// unsure changes finished steps to uncertain ones.
 func (r *record) unsure() {
 	r.Staged, r.Owned = false, false
 	switch r.Phase {
@@ -164,7 +165,7 @@ func (r *record) unsure() {
 	}
 }
 
-// save writes a record down, which then counts. It must not be changed any more.
+// save writes a record and stores it. The caller must not change it afterwards.
 func (m *Mounter) save(r *record) error {
 	r.Boot = m.boot
 	if err := atomicfile.WriteJSON(m.file(r.key()), r, 0o600, atomicfile.Durable); err != nil {
@@ -181,7 +182,7 @@ func (m *Mounter) save(r *record) error {
 	return nil
 }
 
-// forget removes a record of which nothing is left.
+// forget removes the record of an unmounted volume.
 func (m *Mounter) forget(r *record) error {
 	if err := os.Remove(m.file(r.key())); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove the record of a CSI volume: %w", err)
@@ -196,14 +197,14 @@ func (m *Mounter) forget(r *record) error {
 	return nil
 }
 
-// get is a record, nil for none.
+// get returns a record, or nil.
 func (m *Mounter) get(k key) *record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.records[k]
 }
 
-// others are the records of the same volume of a driver, without the one itself.
+// others returns the other records of the same volume.
 func (m *Mounter) others(r *record) (out []*record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -215,7 +216,7 @@ func (m *Mounter) others(r *record) (out []*record) {
 	return out
 }
 
-// list are all records.
+// list returns all records.
 func (m *Mounter) list() (out []*record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -225,12 +226,13 @@ func (m *Mounter) list() (out []*record) {
 	return out
 }
 
-// UniqueName is what a Node calls a volume of a driver.
+// UniqueName returns the name of a driver's volume in a Node's status.
 func UniqueName(driver, handle string) corev1.UniqueVolumeName {
 	return corev1.UniqueVolumeName("kubernetes.io/csi/" + driver + "^" + handle)
 }
 
-// InUse are the attached volumes that the node may not lose, in order: also those that damaged records may be of.
+// InUse returns the attached volumes that the node uses, sorted. It includes volumes that damaged records may belong
+// to.
 func (m *Mounter) InUse() (names []corev1.UniqueVolumeName) {
 	for _, r := range m.list() {
 		if r.Attach {

@@ -26,8 +26,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestTwoPods: a volume of two pods is staged once, published for each, and unstaged with the last of them; where, with
-// what and in which form the driver is told as by a kubelet.
+// TestTwoPods checks that a volume of two pods is staged once, published for each, and unstaged after the last. The
+// driver gets the same paths and parameters as from a kubelet.
 func TestTwoPods(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -71,8 +71,8 @@ func TestTwoPods(t *testing.T) {
 	w.left()
 }
 
-// TestForms: a device, a read-only volume, one that lives with its pod, a group that the driver gives, and writers that it
-// tells apart.
+// TestForms checks a device, a read-only volume, an inline volume, an fsGroup that the driver applies, and access modes
+// of drivers that distinguish writers.
 func TestForms(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -124,7 +124,7 @@ func TestForms(t *testing.T) {
 	w.left()
 }
 
-// TestRefused: what a driver or this node cannot have is refused before a driver is called.
+// TestRefused checks that invalid volumes are refused before a driver is called.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -159,8 +159,8 @@ func TestRefused(t *testing.T) {
 	w.left()
 }
 
-// TestAttach: of a driver whose volumes are attached the node tells that it uses one before it waits, and until it is gone;
-// the driver hears what the attacher says. That is also the rule for a driver of which the cluster knows nothing.
+// TestAttach checks that the node reports a volume in use before it waits for the attachment, and until the volume is
+// unmounted. The driver gets the attacher's metadata. This is also the rule without a CSIDriver.
 func TestAttach(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -198,8 +198,8 @@ func TestAttach(t *testing.T) {
 	w.left()
 }
 
-// TestTokens: a driver is given tokens of the pod as it asks for them, is called again with them, and they are asked for
-// once while they are fresh.
+// TestTokens checks that a driver gets the requested tokens of the pod, again with each republication, and that tokens
+// are reused while they are fresh.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	for _, secretly := range []bool{false, true} {
@@ -220,12 +220,12 @@ func TestTokens(t *testing.T) {
 		if _, err := w.Mount(ctx, persistent("u1", false)); err != nil {
 			t.Fatal(err)
 		}
-		w.open() // the next process goes on
+		w.open() // the next process continues
 		asked = 0
 		w.tend(ctx)
 		w.tend(ctx)
 		requests := w.driver.Requests()
-		if len(requests) != 6 || asked != 2 { // the fake mounts nothing, so each time it is to stage as well
+		if len(requests) != 6 || asked != 2 { // the fake driver mounts nothing, so each round stages as well
 			t.Fatalf("%v, %d tokens", w.driver.Calls(), asked)
 		}
 		last := requests[5].(*csi.NodePublishVolumeRequest)
@@ -244,8 +244,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestReboot: what was mounted before the machine booted is staged and published again, whichever pod comes first. A new pod
-// shares what was staged in this boot, and nothing of another.
+// TestReboot checks that after a reboot of the host a volume is staged and published again, whichever pod comes first.
+// A new pod shares only a volume that was staged in this boot.
 func TestReboot(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -281,8 +281,8 @@ func TestReboot(t *testing.T) {
 	}
 }
 
-// TestUnmountedOutside: a volume that somebody has unmounted on the host is staged before it is published again, also where
-// another pod's record says that it is staged; and one whose staging has failed meanwhile is no reason to leave it out.
+// TestUnmountedOutside checks that a volume that was unmounted from outside is staged before it is published again,
+// also if another pod's record says that it is staged. A failed staging meanwhile must not skip it.
 func TestUnmountedOutside(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -318,8 +318,8 @@ func TestUnmountedOutside(t *testing.T) {
 	w.left()
 }
 
-// TestMoved: a node with another root than before goes on below the old one with the volumes that are mounted there, also for
-// their new pods, and undoes them there.
+// TestMoved checks that a node with a new root keeps mounted volumes below the old one, also for new pods of these
+// volumes, and unmounts them there.
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	for _, block := range []bool{false, true} {
@@ -353,8 +353,8 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// TestDamaged: the record of a volume that cannot be read is not taken for none, and does not keep a pod from having the
-// volume, which is then undone as a whole.
+// TestDamaged checks that an unreadable record does not count as absent. The pod can still mount the volume, which is
+// then undone completely.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -379,7 +379,7 @@ func TestDamaged(t *testing.T) {
 	w.left()
 }
 
-// TestDamagedRemoved: a record that cannot be read is forgotten when somebody has removed its file, as the error advises.
+// TestDamagedRemoved checks that an unreadable record is dropped once its file has been removed, as the error advises.
 func TestDamagedRemoved(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -404,7 +404,7 @@ func TestDamagedRemoved(t *testing.T) {
 	w.left()
 }
 
-// TestSweep: what belongs to no pod is unmounted, and tried again while it fails; what belongs to one stays.
+// TestSweep checks that volumes of removed pods are unmounted, with retries, and that other volumes stay.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -434,7 +434,7 @@ func TestSweep(t *testing.T) {
 	w.left()
 }
 
-// TestAtOnce: for one volume there is one call at a time, and it is staged exactly while a pod has it.
+// TestAtOnce checks that calls for one volume do not overlap, and that it is staged exactly while a pod has it.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -457,7 +457,8 @@ func TestAtOnce(t *testing.T) {
 	w.left()
 }
 
-// TestUnmountGoesOn: an end whose caller has no more time goes on, and the next caller gets its result.
+// TestUnmountGoesOn checks that an unmount continues after its caller's deadline, and that the next caller gets its
+// result.
 func TestUnmountGoesOn(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -489,8 +490,8 @@ func TestUnmountGoesOn(t *testing.T) {
 	w.left()
 }
 
-// TestMountGoesOn: a call that is under way when a pod is given up goes on, nothing follows it, and its end is waited for
-// before it is undone.
+// TestMountGoesOn checks that a call to the driver continues after the mount was cancelled, that no other call follows,
+// and that Unmount waits for it.
 func TestMountGoesOn(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)

@@ -11,10 +11,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
-// ownWait bounds how long the files of a volume may take to be given to a group. What a pod has put there may be any number.
+// ownWait limits how long the files of a volume may take to get a group. A pod may have created any number of files.
 const ownWait = 3 * time.Minute
 
-// own gives the volume's files to the pod's group where that is the node's to do, once for a pod.
+// own applies the pod's fsGroup to the volume's files if the node is responsible for that, once for each pod.
 func (a *attempt) own(ctx context.Context) error {
 	owned := func(r *record) { r.Owned = true }
 	switch {
@@ -31,7 +31,7 @@ func (a *attempt) own(ctx context.Context) error {
 	}
 	err := give(within, a.r.targetPath(), int(*a.r.Group))
 	switch {
-	case errors.Is(err, guesttree.ErrBounds), errors.Is(err, guesttree.ErrKept): // as with a kubelet the pod goes on
+	case errors.Is(err, guesttree.ErrBounds), errors.Is(err, guesttree.ErrKept): // the pod continues, as with a kubelet
 		a.m.o.Logger.Warn("some files of a volume keep their group", "volume", a.r.Spec, "group", *a.r.Group, "error", err)
 	case err != nil:
 		return fmt.Errorf("applying fsGroup %d to volume %s: %w", *a.r.Group, a.r.Spec, err)
@@ -39,7 +39,7 @@ func (a *attempt) own(ctx context.Context) error {
 	return a.step(owned)
 }
 
-// gives tells whether it is: as with a kubelet, by the driver's policy.
+// gives reports whether the node applies the fsGroup. It follows the driver's policy, as a kubelet does.
 func (a *attempt) gives() bool {
 	r := a.r
 	if r.Group == nil || r.ReadOnly || r.Block || a.driver.Facts.Group {

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestGives: whose the files of a volume are to be is the node's to see to where a kubelet would.
+// TestGives checks that the node applies the fsGroup in the same cases as a kubelet.
 func TestGives(t *testing.T) {
 	t.Parallel()
 	group := int64(7)
@@ -44,15 +44,15 @@ func TestGives(t *testing.T) {
 	}
 }
 
-// TestGiven: files are the group's when the volume is mounted for a pod, once, whatever the top of the volume says, unless the
-// pod is content with that; no link leads out.
+// TestGiven checks that files get the group once, at the mount for a pod, even if the top directory has it, unless the
+// pod's policy allows to skip that. Links are not followed.
 func TestGiven(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("gives files to a group, which is for root")
 	}
 	for _, tc := range []struct {
-		policy corev1.PodFSGroupChangePolicy // empty is that of a pod that says nothing
+		policy corev1.PodFSGroupChangePolicy // empty means that the pod sets no policy
 		want   uint32
 	}{{"", 4321}, {corev1.FSGroupChangeAlways, 4321}, {corev1.FSGroupChangeOnRootMismatch, 0}} {
 		ctx := testdeadline.Context(t, 5*time.Second)

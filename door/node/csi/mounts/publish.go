@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What a driver is told of a pod.
+// Keys of the pod's data in a driver's volume context.
 const (
 	podName        = "csi.storage.k8s.io/pod.name"
 	podNamespace   = "csi.storage.k8s.io/pod.namespace"
@@ -25,10 +25,10 @@ const (
 	serviceTokens  = "csi.storage.k8s.io/serviceAccount.tokens"
 )
 
-// maxSecret bounds what a driver is given of one Secret, in bytes.
+// maxSecret limits the data of one Secret for a driver, in bytes.
 const maxSecret = 1 << 20
 
-// request is what the driver is asked for to publish the volume.
+// request returns the request to publish the volume.
 func (a *attempt) request(ctx context.Context) (*csi.NodePublishVolumeRequest, error) {
 	r := a.r
 	out := &csi.NodePublishVolumeRequest{
@@ -64,7 +64,7 @@ func (a *attempt) request(ctx context.Context) (*csi.NodePublishVolumeRequest, e
 	return out, nil
 }
 
-// capability says in which form the volume is wanted.
+// capability returns the form in which the pod uses the volume.
 func (a *attempt) capability() *csi.VolumeCapability {
 	r := a.r
 	out := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: accessMode(r.Access, a.driver.Facts.ManyWriters)}}
@@ -80,7 +80,7 @@ func (a *attempt) capability() *csi.VolumeCapability {
 	return out
 }
 
-// accessMode is what the API's mode is called for a driver.
+// accessMode converts an access mode of the API to the driver's.
 func accessMode(mode corev1.PersistentVolumeAccessMode, many bool) csi.VolumeCapability_AccessMode_Mode {
 	switch {
 	case mode == corev1.ReadOnlyMany:
@@ -97,7 +97,7 @@ func accessMode(mode corev1.PersistentVolumeAccessMode, many bool) csi.VolumeCap
 	return csi.VolumeCapability_AccessMode_UNKNOWN
 }
 
-// secrets are what a Secret holds, which is never nil. A node may get those that its pods' volumes name.
+// secrets returns the data of a Secret; the map is never nil. A node may get the Secrets that its pods' volumes name.
 func (m *Mounter) secrets(ctx context.Context, ref *corev1.SecretReference) (map[string]string, error) {
 	out := map[string]string{}
 	if ref == nil {
@@ -117,7 +117,7 @@ func (m *Mounter) secrets(ctx context.Context, ref *corev1.SecretReference) (map
 	return out, nil
 }
 
-// serviceTokens are the tokens that the driver asks for, empty for none.
+// serviceTokens returns the tokens that the driver requests, as JSON, or an empty string.
 func (a *attempt) serviceTokens(ctx context.Context) (string, error) {
 	if len(a.rules.TokenRequests) == 0 || a.r.Block {
 		return "", nil
@@ -136,7 +136,7 @@ func (a *attempt) serviceTokens(ctx context.Context) (string, error) {
 	return string(text), err
 }
 
-// republishes tells whether the driver wants to publish a volume that is published again and again.
+// republishes reports whether the driver wants its published volumes to be published again periodically.
 func republishes(rules storagev1.CSIDriverSpec) bool {
 	return rules.RequiresRepublish != nil && *rules.RequiresRepublish
 }

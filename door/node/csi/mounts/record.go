@@ -16,34 +16,35 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/claims"
 )
 
-// phase is how far a volume of a pod is. It is written down before the call that leads to the next one. A call that fails may
-// have had its effect, whatever its error says, and its inverse harms nothing that is not there: no failure takes a phase back.
+// phase is the progress of a pod's volume. It is recorded before the call that leads to the next phase. A failed call
+// may have had its effect, whatever its error says, and undoing a call without effect is harmless. A failure therefore
+// never lowers the phase.
 type phase int
 
 const (
-	begun      phase = iota // no driver was called
-	staging                 // NodeStageVolume was or will be called
-	staged                  // and has succeeded
-	publishing              // NodePublishVolume was or will be called
-	published               // and has succeeded
+	begun      phase = iota // no driver has been called
+	staging                 // NodeStageVolume may have been called
+	staged                  // NodeStageVolume has succeeded
+	publishing              // NodePublishVolume may have been called
+	published               // NodePublishVolume has succeeded
 )
 
-// record is a volume of a pod: all that is needed to undo what was done for it, and to do it again. It has the names of
-// Secrets, and nothing that they hold.
+// record describes a pod's volume: everything needed to undo its steps and to repeat them. It has the names of Secrets,
+// but no secret data.
 type record struct {
 	UID            types.UID `json:"uid"`
 	Volume         string    `json:"volume"`
 	Namespace      string    `json:"namespace"`
 	Pod            string    `json:"pod"`
 	ServiceAccount string    `json:"serviceAccount"`
-	// Spec is the name of the PersistentVolume, or of the volume in the pod. Paths have it.
+	// Spec is the name of the PersistentVolume, or of the volume in the pod. It is part of paths.
 	Spec   string `json:"spec"`
 	Driver string `json:"driver"`
 	Handle string `json:"handle"`
-	// Inline says that the volume lives with its pod.
+	// Inline is set for a volume that lives as long as its pod.
 	Inline bool `json:"inline,omitempty"`
 	Block  bool `json:"block,omitempty"`
-	// ReadOnly says how the volume is published, or is to be.
+	// ReadOnly is set if the volume is, or will be, published read-only.
 	ReadOnly      bool                              `json:"readOnly,omitempty"`
 	FSType        string                            `json:"fsType,omitempty"`
 	Options       []string                          `json:"options,omitempty"`
@@ -54,18 +55,18 @@ type record struct {
 	PublishSecret *corev1.SecretReference           `json:"publishSecret,omitempty"`
 	Claim         *types.NamespacedName             `json:"claim,omitempty"`
 	Group         *int64                            `json:"group,omitempty"`
-	Always        bool                              `json:"always,omitempty"` // the group gets it also if it seems to have it
+	Always        bool                              `json:"always,omitempty"` // apply the group even if the top directory already has it
 
-	// Root is the directory below which the volume is mounted: that of the node which began it.
+	// Root is the directory below which the volume is mounted, as configured when its mount started.
 	Root string `json:"root"`
-	// Attach says that the volume is attached to the node, which tells that it uses it for as long as there is a record.
+	// Attach is set if the volume is attached to the node. The node reports it in use while the record exists.
 	Attach bool `json:"attach,omitempty"`
-	// Boot is the host's boot in which Phase, Staged and Owned were true. What was mounted in another one is not.
+	// Boot is the boot in which Phase, Staged and Owned were true. Mounts of another boot are gone.
 	Boot  string `json:"boot"`
 	Phase phase  `json:"phase"`
-	// Staged says that the last NodeStageVolume has succeeded, in this boot. Phase tells what is to be undone, and says no such thing.
+	// Staged is set if the last NodeStageVolume has succeeded in this boot. Phase only says what must be undone.
 	Staged bool `json:"staged,omitempty"`
-	// Owned says that the volume is the group's, or is not the node's to give.
+	// Owned is set if the group has been applied, or the node is not responsible for it.
 	Owned bool `json:"owned,omitempty"`
 }
 
@@ -77,16 +78,16 @@ type key struct {
 
 func (r *record) key() key { return key{r.UID, r.Volume} }
 
-// id names what the driver has, of which several pods may have a part.
+// id names the driver's volume, which several pods may use.
 func (r *record) id() string { return r.Driver + "^" + r.Handle }
 
-// safeName is what may be a part of a path.
+// safeName matches names that are safe as a part of a path.
 var safeName = regexp.MustCompile(`^[a-zA-Z0-9]([-._a-zA-Z0-9]*[a-zA-Z0-9])?$`)
 
-// maxHandle bounds a volume's handle, in bytes.
+// maxHandle limits a volume's handle, in bytes.
 const maxHandle = 4096
 
-// recordOf makes the record of a request.
+// recordOf returns the record for a request.
 func recordOf(q claims.Request) (*record, error) {
 	r := &record{
 		UID: q.Pod.UID, Volume: q.Volume, Namespace: q.Pod.Namespace, Pod: q.Pod.Name, ServiceAccount: q.Pod.Spec.ServiceAccountName,
@@ -143,16 +144,16 @@ func (r *record) inline(source *corev1.CSIVolumeSource) {
 	}
 }
 
-// same tells whether two records are of one volume in one form.
+// same reports whether two records belong to one volume in the same form.
 func (r *record) same(o *record) bool {
 	return r.id() == o.id() && r.Spec == o.Spec && r.Block == o.Block && r.Inline == o.Inline
 }
 
-// The paths are a kubelet's, which drivers know.
+// The paths are a kubelet's. Drivers know them.
 
 func (r *record) plugin() string { return filepath.Join(r.Root, "plugins", "kubernetes.io", "csi") }
 
-// stagePath is where a volume is staged.
+// stagePath returns the path where the volume is staged.
 func (r *record) stagePath() string {
 	if r.Block {
 		return filepath.Join(r.plugin(), "volumeDevices", "staging", r.Spec)
@@ -160,7 +161,7 @@ func (r *record) stagePath() string {
 	return filepath.Join(r.plugin(), r.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(r.Handle))), "globalmount")
 }
 
-// targetPath is where a volume is published for a pod.
+// targetPath returns the path where the volume is published for a pod.
 func (r *record) targetPath() string {
 	if r.Block {
 		return filepath.Join(r.plugin(), "volumeDevices", "publish", r.Spec, string(r.UID))
@@ -168,7 +169,7 @@ func (r *record) targetPath() string {
 	return filepath.Join(r.Root, "pods", string(r.UID), "volumes", "kubernetes.io~csi", r.Spec, "mount")
 }
 
-// file is where the record lies. No part of a name has a comma.
+// file returns the path of a record. No part of the name contains a comma.
 func (m *Mounter) file(k key) string {
 	return filepath.Join(m.o.Dir, strings.Join([]string{string(k.uid), k.volume}, ",")+".json")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testfs"
 )
 
-// TestMounted: what is mounted is told from what is not, also where it does not answer.
+// TestMounted checks that mount points are recognised, even if the file system does not answer.
 func TestMounted(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -51,7 +51,8 @@ func TestMounted(t *testing.T) {
 	}
 }
 
-// TestSilentVolume: a volume whose file system does not answer holds up no other one: nothing waits for it but its driver.
+// TestSilentVolume checks that a volume with a file system that does not answer delays no other volume. Only its driver
+// waits for it.
 func TestSilentVolume(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -66,7 +67,7 @@ func TestSilentVolume(t *testing.T) {
 	staged, published := testfs.Silent(t, r.stagePath()), testfs.Silent(t, r.targetPath())
 	defer staged.End()
 	defer published.End()
-	w.reboot() // what is staged is staged again
+	w.reboot() // staged volumes are staged again
 	w.driver.Set(func(context.Context, string) error { return errors.New("the server is away") }, nil)
 	if _, err := w.Mount(ctx, persistent("u1", false)); err == nil || ctx.Err() != nil {
 		t.Errorf("mounted: %v", err)
@@ -90,7 +91,8 @@ func TestSilentVolume(t *testing.T) {
 	w.left()
 }
 
-// TestEndBesideSilence: a file system that does not answer while its files are given to a group does not keep the node from its end.
+// TestEndBesideSilence checks that a file system that hangs while its files get the group does not keep the node from
+// stopping.
 func TestEndBesideSilence(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -116,7 +118,7 @@ func TestEndBesideSilence(t *testing.T) {
 	silent := testfs.Silent(t, w.list()[0].targetPath())
 	defer silent.End()
 	close(goOn)
-	for m := w.list()[0]; m.Phase != published && ctx.Err() == nil; m = w.list()[0] { // then its files are given to the group
+	for m := w.list()[0]; m.Phase != published && ctx.Err() == nil; m = w.list()[0] { // the files get the group after that
 		time.Sleep(time.Millisecond)
 	}
 	m := w.Mounter

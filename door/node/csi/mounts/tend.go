@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// tendEvery is how often volumes are looked at that are published.
+	// tendEvery is the interval between checks of published volumes.
 	tendEvery = time.Minute
-	// lookTimeout bounds how long the API server may hold up who wants to unmount one.
+	// lookTimeout limits how long requests to the API server may delay an unmount.
 	lookTimeout = 10 * time.Second
-	// firstPause and lastPause bound the pauses between attempts to unmount what belongs to no pod.
+	// firstPause and lastPause bound the pauses between attempts to unmount volumes of removed pods.
 	firstPause = time.Second
 	lastPause  = time.Minute
 )
 
-// Tend publishes volumes again whose drivers want that, has those grow whose claims have grown, and asks what lies in them, until
-// ctx ends. Close waits for what is under way then.
+// Tend looks after published volumes until ctx ends: it publishes them again if their drivers want that, expands them
+// with their claims, and measures their usage. Close waits for calls that are still running.
 func (m *Mounter) Tend(ctx context.Context) {
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
@@ -37,7 +37,7 @@ func (m *Mounter) Tend(ctx context.Context) {
 	}
 }
 
-// tend begins a round of each driver that has none under way: one that hangs holds up no other.
+// tend starts a round for each driver without a running one, so that a hanging driver does not delay others.
 func (m *Mounter) tend(ctx context.Context) {
 	drivers := map[string][]key{}
 	for _, r := range m.list() {
@@ -58,7 +58,8 @@ func (m *Mounter) tend(ctx context.Context) {
 	}
 }
 
-// round goes through the volumes of one driver, until a call of it has timed out: the next round begins with any of them.
+// round looks after the volumes of one driver, until a call times out. The order of volumes is random, so the next
+// round starts with another one.
 func (m *Mounter) round(ctx context.Context, name string, keys []key) {
 	rules, err := m.rules(ctx, name)
 	if err != nil {
@@ -78,13 +79,13 @@ func (m *Mounter) round(ctx context.Context, name string, keys []key) {
 	}
 }
 
-// timedOut tells whether a driver has not answered in time.
+// timedOut reports whether a driver did not answer in time.
 func timedOut(err error) bool {
 	var failed *driver.Error
 	return errors.As(err, &failed) && failed.Code == codes.DeadlineExceeded
 }
 
-// look looks after one volume, if it is published still.
+// look looks after one volume if it is still published.
 func (m *Mounter) look(ctx context.Context, k key, rules storagev1.CSIDriverSpec) error {
 	r := m.get(k)
 	if r == nil {
@@ -102,7 +103,7 @@ func (m *Mounter) look(ctx context.Context, k key, rules storagev1.CSIDriverSpec
 	}
 	a := &attempt{m: m, r: r, rules: rules, driver: m.o.Driver(r.Driver)}
 	if a.driver == nil {
-		return nil // it comes again, or the pod ends
+		return nil // the driver registers again, or the pod ends
 	}
 	if err := a.republish(ctx); err != nil {
 		return err
@@ -113,7 +114,7 @@ func (m *Mounter) look(ctx context.Context, k key, rules storagev1.CSIDriverSpec
 	return errors.Join(err, a.measure(ctx))
 }
 
-// republish publishes the volume once more, if its driver wants that.
+// republish publishes the volume again if its driver wants that.
 func (a *attempt) republish(ctx context.Context) (err error) {
 	if !republishes(a.rules) || a.r.Block {
 		return nil
@@ -134,8 +135,8 @@ func (a *attempt) republish(ctx context.Context) (err error) {
 	return err
 }
 
-// Sweep has the volumes unmounted of pods of which there is nothing else, beside the caller and until it succeeds. It is
-// called once, before the first Mount.
+// Sweep unmounts volumes of removed pods in the background, and retries until it succeeds. It must be called once,
+// before the first Mount.
 func (m *Mounter) Sweep(has func(types.UID) bool) {
 	for _, r := range m.list() {
 		if has(r.UID) {

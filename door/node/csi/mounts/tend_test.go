@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// hanging is a driver that tells of each publishing and answers none until it is let.
+// hanging is a driver that reports each call to publish and does not answer until it is released.
 type hanging struct {
 	csi.NodeClient
 	called  chan struct{}
@@ -32,8 +32,8 @@ func (h *hanging) NodePublishVolume(
 	return nil, fmt.Errorf("publish: %w", &driver.Error{Driver: "hanging", Code: codes.DeadlineExceeded})
 }
 
-// TestTendHanging: a driver that hangs holds up no other's volumes, has one call under way however often its turn comes, and
-// its round ends with the first call that timed out.
+// TestTendHanging checks that a hanging driver does not delay the volumes of others and has only one running call. Its
+// round ends with the first call that times out.
 func TestTendHanging(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -66,7 +66,7 @@ func TestTendHanging(t *testing.T) {
 	}
 	for round := range 3 {
 		w.Mounter.tend(ctx)
-		for published := 0; published < 2+round; { // once by Mount
+		for published := 0; published < 2+round; { // one call by Mount
 			published = len(w.driver.Calls())
 			if ctx.Err() != nil {
 				close(h.release)

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/tokens"
 )
 
-// tokenCache has the tokens that drivers were given, until they are to be replaced.
+// tokenCache keeps the tokens for drivers until they must be refreshed.
 type tokenCache struct {
 	client kubernetes.Interface
 
@@ -22,14 +22,14 @@ type tokenCache struct {
 	all map[tokenKey]tokens.Token
 }
 
-// tokenKey names a token: a pod has one for each audience and length of life.
+// tokenKey names a token. A pod has one for each audience and lifetime.
 type tokenKey struct {
 	uid      types.UID
 	audience string
 	seconds  int64
 }
 
-// get is a token of a volume's pod.
+// get returns a token of a volume's pod.
 func (c *tokenCache) get(ctx context.Context, r *record, q storagev1.TokenRequest) (tokens.Token, error) {
 	k := tokenKey{uid: r.UID, audience: q.Audience}
 	if q.ExpirationSeconds != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// mounts has the driver mount something where it publishes a volume for the pod, as a real one does.
+// mounts makes the driver mount a directory where it publishes a volume for the pod, as a real driver does.
 func (w *world) mounts(q claims.Request) {
 	w.t.Helper()
 	if os.Geteuid() != 0 {
@@ -44,7 +44,8 @@ func (w *world) mounts(q claims.Request) {
 	w.t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
 }
 
-// TestTwice: a claim that a pod has under two names is published once, as its first name says, and is unpublished with the last.
+// TestTwice checks that a claim that a pod has under two names is published once, as the first name requires, and
+// unpublished with the last.
 func TestTwice(t *testing.T) {
 	t.Parallel()
 	for name, readOnly := range map[string][2]bool{"first": {true, false}, "second": {false, true}} {
@@ -89,7 +90,7 @@ func TestTwice(t *testing.T) {
 	}
 }
 
-// TestTwiceAnew: after a boot, and when somebody has unmounted it, a volume of two names is published once more.
+// TestTwiceAnew checks that a volume under two names is published once more after a reboot or an unmount from outside.
 func TestTwiceAnew(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(w *world){

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
-// Unmount undoes Mount, of an earlier process as well, and one that has failed. It succeeds where nothing is left. What it
-// has begun goes on when ctx ends, and a later call joins it.
+// Unmount undoes Mount, also of an earlier process and of a failed call. It succeeds if nothing is left. When ctx ends,
+// the work continues, and a later call waits for its result.
 func (m *Mounter) Unmount(ctx context.Context, uid types.UID, volume string) error {
 	k := key{uid, volume}
 	done := m.flights.DoChan(m.file(k), func() (any, error) {
@@ -32,7 +32,7 @@ func (m *Mounter) Unmount(ctx context.Context, uid types.UID, volume string) err
 	}
 }
 
-// begin counts what is done beside callers, until Close.
+// begin counts background work for Close. It returns false after Close.
 func (m *Mounter) begin() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -44,7 +44,7 @@ func (m *Mounter) begin() bool {
 }
 
 func (m *Mounter) unmount(ctx context.Context, k key) error {
-	done, err := m.locks.lock(ctx, m.file(k)) // a Mount that was given up may be about to write its first record
+	done, err := m.locks.lock(ctx, m.file(k)) // a cancelled Mount may be about to write its first record
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,8 @@ func (m *Mounter) unmount(ctx context.Context, k key) error {
 	return m.forget(a.r)
 }
 
-// unpublish has the driver unmount the volume from where the pod has it. Another volume of the pod may be the same one.
+// unpublish calls the driver to unmount the volume from the pod's path, unless the pod has the same volume under
+// another name.
 func (a *attempt) unpublish(ctx context.Context, others []*record) error {
 	at := a.r.targetPath()
 	for _, o := range others {
@@ -107,7 +108,8 @@ func (a *attempt) unpublish(ctx context.Context, others []*record) error {
 	return a.step(func(r *record) { r.Phase, r.Owned = staged, false })
 }
 
-// unstage has the driver undo what it staged, if this was the last pod. It fails while that is not known.
+// unstage calls the driver to unstage the volume after the last pod. It fails while a damaged record may belong to
+// another pod of the volume.
 func (a *attempt) unstage(ctx context.Context, others []*record) error {
 	if a.r.Inline || a.r.Phase < staging {
 		return nil
@@ -122,7 +124,7 @@ func (a *attempt) unstage(ctx context.Context, others []*record) error {
 		if err := a.m.unknown(a.r); err != nil {
 			return err
 		}
-		if err := a.step(func(r *record) { r.Phase, r.Staged = staging, false }); err != nil { // from now on it may not be staged
+		if err := a.step(func(r *record) { r.Phase, r.Staged = staging, false }); err != nil { // from now on it may be unstaged
 			return err
 		}
 		fault.Point("csi.unstaging")
@@ -139,8 +141,8 @@ func (a *attempt) unstage(ctx context.Context, others []*record) error {
 	return nil
 }
 
-// removeMountpoint removes what a driver may have left of where it mounted something: an empty directory or a file. It fails
-// while something is mounted there, or lies there.
+// removeMountpoint removes the empty directory or file that a driver may have left as a mount point. It fails if the
+// path is still mounted or not empty.
 func removeMountpoint(at string) error {
 	is, err := mounted(at)
 	switch {
@@ -157,7 +159,8 @@ func removeMountpoint(at string) error {
 	return nil
 }
 
-// removeEmpty removes empty directories of volumes, from dir upwards to those that all share. Another volume may come to lie there.
+// removeEmpty removes empty directories of volumes, from dir upwards to the shared ones. The lock keeps new volumes
+// from being created in them meanwhile.
 func (m *Mounter) removeEmpty(r *record, dir string) {
 	m.tree.Lock()
 	defer m.tree.Unlock()
@@ -166,7 +169,7 @@ func (m *Mounter) removeEmpty(r *record, dir string) {
 	}
 }
 
-// makeDirs makes a directory of a volume, where nothing is mounted yet.
+// makeDirs creates a directory of a volume, unless it is already a mount point.
 func (m *Mounter) makeDirs(dir string) error {
 	if is, _ := mounted(dir); is {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/usage"
 )
 
-// Use is what a driver has told last of a published volume: Tend asks each that can tell. It is false where nothing was told.
+// Use returns the usage of a published volume from the driver's last report to Tend, or false if there is none.
 func (m *Mounter) Use(uid types.UID, volume string) (usage.Volume, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -19,8 +19,8 @@ func (m *Mounter) Use(uid types.UID, volume string) (usage.Volume, bool) {
 	return use, told
 }
 
-// Absent tells whether a volume is a driver's that is not mounted, as after a boot of the host. What lies at its place is the
-// host's then. Where that is not known, it is absent.
+// Absent reports whether the volume of a driver is not mounted, as after a boot of the host. The files at its place
+// then belong to the host. An unknown state counts as absent.
 func (m *Mounter) Absent(uid types.UID, volume string) bool {
 	m.mu.Lock()
 	r := m.records[key{uid, volume}]
@@ -33,7 +33,8 @@ func (m *Mounter) Absent(uid types.UID, volume string) bool {
 	return err != nil || !is
 }
 
-// measure asks the driver what lies in the volume. Where it does not tell, nothing is known. The caller holds the volume's lock.
+// measure reads the volume's usage from the driver. A failure drops the last report. The caller holds the volume's
+// lock.
 func (a *attempt) measure(ctx context.Context) error {
 	if !a.driver.Facts.Stats {
 		return nil
@@ -64,7 +65,7 @@ func (a *attempt) use(ctx context.Context) (use usage.Volume, err error) {
 	return use, nil
 }
 
-// useOf reads a driver's word. It may leave out what it does not know, but for a size.
+// useOf converts a driver's report. Only the size is required.
 func useOf(told *csi.NodeGetVolumeStatsResponse) (use usage.Volume, err error) {
 	for _, one := range told.GetUsage() {
 		if one.GetTotal() < 0 || one.GetAvailable() < 0 || one.GetUsed() < 0 {

@@ -17,8 +17,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestUse: what a driver tells of a volume is known until it tells no more, or the volume is gone. A word that cannot be true is
-// none, and a driver that cannot tell is not asked.
+// TestUse checks that a driver's last report is kept until a report fails or the volume is unmounted. Impossible
+// reports are dropped, and a driver without the capability is not called.
 func TestUse(t *testing.T) {
 	t.Parallel()
 	bytes := &csi.VolumeUsage{Unit: csi.VolumeUsage_BYTES, Total: 100, Available: 60, Used: 30}
@@ -78,8 +78,7 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// TestAbsent: a volume is absent from before it is mounted until it is not mounted any more, but for the time between. One
-// that no driver has is not.
+// TestAbsent checks that a volume is absent unless it is mounted. A volume without a driver is not absent.
 func TestAbsent(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)

@@ -1,5 +1,5 @@
-// Package nodeinfo tells the API server which CSI drivers a node has: by its CSINode, and by labels and an annotation of
-// its Node. It may do so with the stock role of a node, which reads no CSINode but the node's own and watches none.
+// Package nodeinfo publishes the CSI drivers of a node in its CSINode, and in labels and an annotation of its Node. It
+// needs only the stock role of a node, which can get its own CSINode but can watch none.
 package nodeinfo
 
 import (
@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// firstPause and lastPause bound the pauses of what fails.
+	// firstPause and lastPause bound the pauses after failures.
 	firstPause = 200 * time.Millisecond
 	lastPause  = 30 * time.Second
-	// lookEvery is how often the CSINode is looked at although nothing has changed: it goes with its Node.
+	// lookEvery is the interval between checks of an unchanged CSINode, which is deleted together with its Node.
 	lookEvery = 5 * time.Minute
-	// callTimeout bounds one round.
+	// callTimeout limits one round.
 	callTimeout = 30 * time.Second
 )
 
-// Teller tells of the drivers.
+// Teller publishes the drivers.
 type Teller struct {
 	client kubernetes.Interface
 	node   string
@@ -34,17 +34,17 @@ type Teller struct {
 
 	mu      sync.Mutex
 	drivers map[string]*entry
-	gone    map[string]bool // those whose removal the API server was not told
+	gone    map[string]bool // removed drivers that the API server may still have
 }
 
-// entry is one driver. told is closed when the API server was told of it, and refused holds why it cannot be.
+// entry is one driver. told is closed once the driver has been published or refused. refused is the reason.
 type entry struct {
 	facts   driver.Facts
 	told    chan struct{}
 	refused error
 }
 
-// New makes a Teller, whose owner calls Run once.
+// New returns a Teller. The caller calls Run once.
 func New(client kubernetes.Interface, node string, log *slog.Logger) *Teller {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -55,8 +55,8 @@ func New(client kubernetes.Interface, node string, log *slog.Logger) *Teller {
 	}
 }
 
-// Add tells of a driver, and returns when that was done. Where it cannot be done, or ctx ends before, the driver is not told
-// of and the error says why.
+// Add publishes a driver and waits for the result. If it fails or ctx ends first, the driver is removed again, and the
+// error says why.
 func (t *Teller) Add(ctx context.Context, name string, facts driver.Facts) error {
 	e := &entry{facts: facts, told: make(chan struct{})}
 	t.mu.Lock()
@@ -82,21 +82,21 @@ func (t *Teller) Add(ctx context.Context, name string, facts driver.Facts) error
 	return err
 }
 
-// Remove tells that there is no such driver any more. It does not wait until that was done.
+// Remove removes a driver. It does not wait for the API server.
 func (t *Teller) Remove(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.remove(name)
 }
 
-// remove is called with mu held.
+// remove removes a driver. The caller holds mu.
 func (t *Teller) remove(name string) {
 	delete(t.drivers, name)
 	t.gone[name] = true
 	t.Look()
 }
 
-// Look has what the API server has compared with what there is. It does not block.
+// Look starts a round soon. It does not block.
 func (t *Teller) Look() {
 	select {
 	case t.wake <- struct{}{}:
@@ -104,7 +104,7 @@ func (t *Teller) Look() {
 	}
 }
 
-// Run works until ctx ends.
+// Run publishes drivers until ctx ends.
 func (t *Teller) Run(ctx context.Context) {
 	pause, first := firstPause, true
 	for {
@@ -134,14 +134,14 @@ func (t *Teller) Run(ctx context.Context) {
 	}
 }
 
-// due tells whether there is anything to tell.
+// due reports whether there are drivers to publish or to remove.
 func (t *Teller) due() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.drivers)+len(t.gone) > 0
 }
 
-// round tells of all drivers as they are now.
+// round publishes all drivers as they are now.
 func (t *Teller) round(ctx context.Context) error {
 	t.mu.Lock()
 	all, gone := make(map[string]*entry, len(t.drivers)), make(map[string]bool, len(t.gone))
@@ -179,5 +179,5 @@ func (t *Teller) round(ctx context.Context) error {
 	return nil
 }
 
-// errCollision is of a driver whose topology contradicts a label of the node.
+// errCollision means that a driver's topology contradicts a label of the node.
 var errCollision = errors.New("detected topology value collision")

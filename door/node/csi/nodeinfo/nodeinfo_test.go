@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/csi/driver"
 )
 
-// inWorld has a Teller tell a fake API server, which has the node.
+// inWorld runs a test with a Teller and a fake API server with the node.
 func inWorld(t *testing.T, objects []runtime.Object, test func(*testing.T, *fake.Clientset, *Teller)) {
 	t.Helper()
 	t.Parallel()
@@ -39,7 +39,7 @@ func inWorld(t *testing.T, objects []runtime.Object, test func(*testing.T, *fake
 	})
 }
 
-// csiNode is what the API server has.
+// csiNode returns the CSINode of the API server.
 func csiNode(t *testing.T, client *fake.Clientset) *storagev1.CSINode {
 	t.Helper()
 	got, err := client.StorageV1().CSINodes().Get(t.Context(), "node", metav1.GetOptions{})
@@ -58,8 +58,8 @@ func theNode(t *testing.T, client *fake.Clientset) *corev1.Node {
 	return got
 }
 
-// TestTold: a driver is in the CSINode, which belongs to the Node, and in the Node's labels and annotation; when it goes it
-// is in none but the labels, and others' drivers stay.
+// TestTold checks that a driver is in the CSINode, which the Node owns, and in the Node's labels and annotation. After
+// its removal only the labels stay. Other drivers are not affected.
 func TestTold(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, client *fake.Clientset, teller *Teller) {
 		facts := driver.Facts{NodeID: "id", MaxVolumes: 7, Topology: map[string]string{"topology.x/zone": "a"}}
@@ -95,13 +95,13 @@ func TestTold(t *testing.T) {
 	})
 }
 
-// TestChanged: a driver that tells of another id than before goes and comes again, for the API changes none.
+// TestChanged checks that a driver with a new ID is removed and added again, because the API does not allow a change.
 func TestChanged(t *testing.T) {
 	before := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: storagev1.CSINodeSpec{
 		Drivers: []storagev1.CSINodeDriver{{Name: "theirs", NodeID: "t"}, {Name: "one", NodeID: "old"}},
 	}}
 	inWorld(t, []runtime.Object{before}, func(t *testing.T, client *fake.Clientset, teller *Teller) {
-		synctest.Wait() // the teller asks nothing meanwhile
+		synctest.Wait() // the Teller sends no requests meanwhile
 		client.PrependReactor("update", "csinodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			got, err := client.Tracker().Get(storagev1.SchemeGroupVersion.WithResource("csinodes"), "", "node")
 			if err != nil {
@@ -125,15 +125,15 @@ func TestChanged(t *testing.T) {
 	})
 }
 
-// TestCollision: a driver whose topology contradicts a label is refused, and tells of itself in no place; so is one whose
-// label the API server refuses. Others are told of all the same.
+// TestCollision checks that a driver is refused and not published if its topology contradicts a label, or if the API
+// server refuses its label. Other drivers are still published.
 func TestCollision(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, client *fake.Clientset, teller *Teller) {
 		err := teller.Add(t.Context(), "bad", driver.Facts{NodeID: "i", Topology: map[string]string{"theirs": "y"}})
 		if err == nil || !strings.Contains(err.Error(), `"theirs":"y" but existing label is "theirs":"x"`) {
 			t.Errorf("collision: %v", err)
 		}
-		synctest.Wait() // the teller asks nothing meanwhile
+		synctest.Wait() // the Teller sends no requests meanwhile
 		client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			if strings.Contains(string(a.(clienttesting.PatchAction).GetPatch()), "node-role") {
 				return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "node", errors.New("not for you"))
@@ -153,12 +153,12 @@ func TestCollision(t *testing.T) {
 	})
 }
 
-// TestFailures: what fails is tried again for as long as there is a caller; who gives up leaves nothing.
+// TestFailures checks that failures are retried while the caller waits, and that a cancelled call leaves nothing.
 func TestFailures(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, client *fake.Clientset, teller *Teller) {
 		var down atomic.Bool
 		down.Store(true)
-		synctest.Wait() // the teller asks nothing meanwhile
+		synctest.Wait() // the Teller sends no requests meanwhile
 		client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if down.Load() {
 				return true, nil, errors.New("down")
@@ -180,7 +180,7 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// TestNodeAgain: a CSINode that went with its Node is made again, for the Node that there is now.
+// TestNodeAgain checks that a CSINode that was deleted with its Node is created again for the new Node.
 func TestNodeAgain(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, client *fake.Clientset, teller *Teller) {
 		if err := teller.Add(t.Context(), "one", driver.Facts{NodeID: "i"}); err != nil {

@@ -18,10 +18,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/csi/driver"
 )
 
-// nodeID is the annotation of a Node with the ids that it has for its drivers.
+// nodeID is the annotation of a Node with its IDs for the drivers.
 const nodeID = "csi.volume.kubernetes.io/nodeid"
 
-// tell brings the Node and its CSINode up to date. refused are the drivers of which it cannot tell.
+// tell updates the Node and its CSINode. refused are the drivers that it cannot publish.
 func (t *Teller) tell(ctx context.Context, all map[string]*entry, gone map[string]bool) (refused map[string]error, err error) {
 	node, err := t.client.CoreV1().Nodes().Get(ctx, t.node, metav1.GetOptions{})
 	if err != nil {
@@ -46,7 +46,7 @@ func (t *Teller) tell(ctx context.Context, all map[string]*entry, gone map[strin
 	return refused, t.tellCSINode(ctx, node, facts, gone)
 }
 
-// label gives the Node the labels of a topology, unless one contradicts another.
+// label adds the labels of a topology to the Node. A label with another value is an error.
 func (t *Teller) label(ctx context.Context, node *corev1.Node, topology map[string]string) (*corev1.Node, error) {
 	missing := map[string]string{}
 	for key, value := range topology {
@@ -63,13 +63,13 @@ func (t *Teller) label(ctx context.Context, node *corev1.Node, topology map[stri
 	return t.patch(ctx, node.Name, map[string]any{"labels": missing})
 }
 
-// annotate tells the ids that the node has for its drivers. Two processes of one node do not run at once, so nobody else
-// writes the annotation.
+// annotate updates the annotation with the node's IDs. A node has only one process, so no other process writes the
+// annotation.
 func (t *Teller) annotate(ctx context.Context, node *corev1.Node, facts map[string]driver.Facts, gone map[string]bool) error {
 	before := node.Annotations[nodeID]
 	ids := map[string]string{}
 	if before != "" && json.Unmarshal([]byte(before), &ids) != nil {
-		ids = map[string]string{} // nobody can read it
+		ids = map[string]string{} // unreadable, start again
 	}
 	for name := range gone {
 		delete(ids, name)
@@ -77,7 +77,7 @@ func (t *Teller) annotate(ctx context.Context, node *corev1.Node, facts map[stri
 	for name, f := range facts {
 		ids[name] = f.NodeID
 	}
-	var next any // nil removes it
+	var next any // nil removes the annotation
 	if len(ids) > 0 {
 		text, err := json.Marshal(ids)
 		if err != nil {
@@ -104,7 +104,7 @@ func (t *Teller) patch(ctx context.Context, node string, meta map[string]any) (*
 	return got, nil
 }
 
-// tellCSINode makes or updates the CSINode.
+// tellCSINode creates or updates the CSINode.
 func (t *Teller) tellCSINode(ctx context.Context, node *corev1.Node, facts map[string]driver.Facts, gone map[string]bool) error {
 	client := t.client.StorageV1().CSINodes()
 	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
@@ -121,7 +121,7 @@ func (t *Teller) tellCSINode(ctx context.Context, node *corev1.Node, facts map[s
 	if err != nil {
 		return fmt.Errorf("get or create the CSINode: %w", err)
 	}
-	// The API lets nobody change a driver that is there: it goes, and comes again.
+	// The API does not allow changes to a driver entry, so it must be removed and added again.
 	next := now.DeepCopy()
 	next.OwnerReferences = owner
 	next.Spec.Drivers = slices.DeleteFunc(next.Spec.Drivers, func(d storagev1.CSINodeDriver) bool {
@@ -141,7 +141,7 @@ func (t *Teller) tellCSINode(ctx context.Context, node *corev1.Node, facts map[s
 	return err
 }
 
-// update writes what is another one. A conflict is an error, after which all is looked at anew.
+// update writes the CSINode if it has changed. A conflict is an error, and the next round starts from the beginning.
 func (t *Teller) update(ctx context.Context, now, next *storagev1.CSINode) (*storagev1.CSINode, error) {
 	if equality.Semantic.DeepEqual(now, next) {
 		return now, nil
@@ -153,7 +153,7 @@ func (t *Teller) update(ctx context.Context, now, next *storagev1.CSINode) (*sto
 	return got, nil
 }
 
-// entryOf is a driver as a CSINode has it.
+// entryOf returns a driver's entry for a CSINode.
 func entryOf(name string, f driver.Facts) storagev1.CSINodeDriver {
 	d := storagev1.CSINodeDriver{Name: name, NodeID: f.NodeID, TopologyKeys: slices.Sorted(maps.Keys(f.Topology))}
 	if f.MaxVolumes > 0 {

@@ -1,6 +1,6 @@
-// Package plugins watches the directory into which the plugins of a kubelet put their sockets, and registers what
-// answers there. A socket is a plugin for as long as it is the same file: one that goes away is unregistered, and one
-// that comes again is another plugin.
+// Package plugins watches the directory with the sockets of a kubelet's plugins and registers the plugins behind them.
+// A plugin stays registered while its socket is the same file. When the socket is removed, the plugin is unregistered.
+// A new socket is a new plugin.
 package plugins
 
 import (
@@ -20,63 +20,63 @@ import (
 )
 
 const (
-	// maxSockets is how many plugins are looked at. Others are logged and left alone.
+	// maxSockets limits the number of plugins. Further ones are logged and ignored.
 	maxSockets = 64
-	// settle is how long nothing may happen in the directory before it is read.
+	// settle is the quiet time after a change of the directory before it is read.
 	settle = 50 * time.Millisecond
 	// firstPause and lastPause bound the pauses between attempts to register one plugin.
 	firstPause = 500 * time.Millisecond
 	lastPause  = 2 * time.Minute
-	// callTimeout bounds each call to the socket of a registration.
+	// callTimeout limits each call to a registration socket.
 	callTimeout = 10 * time.Second
 )
 
-// ErrUnsupported is matched by the error of a plugin that no later attempt will register.
+// ErrUnsupported is matched by the error of a plugin that must not be retried.
 var ErrUnsupported = errors.New("not supported by this node")
 
-// Options are a Watcher's. All but Logger are required.
+// Options configure a Watcher. All but Logger are required.
 type Options struct {
-	// Dir is the directory. It is made if it is missing.
+	// Dir is the watched directory. It is created if it is missing.
 	Dir string
-	// Root is the directory below which endpoints are.
+	// Root is the directory below which endpoints must be.
 	Root string
-	// Register takes a plugin in. It is tried again after an error, unless the error matches ErrUnsupported. ctx ends when the
-	// socket goes away, or the Watcher ends.
+	// Register registers a plugin. It is retried after an error, unless the error matches ErrUnsupported. ctx ends when
+	// the socket is removed or the Watcher stops.
 	Register func(ctx context.Context, p Plugin) (*Registration, error)
 	Logger   *slog.Logger
 }
 
-// Registration is that of a plugin that was taken in.
+// Registration is a registered plugin.
 type Registration struct {
-	// Unregister takes the plugin out.
+	// Unregister removes the plugin.
 	Unregister func()
-	// Again is closed when the plugin is to be taken out and registered anew. Nil never is.
+	// Again is closed when the plugin must be unregistered and registered again. A nil channel means never.
 	Again <-chan struct{}
 }
 
 // Watcher watches the directory.
 type Watcher struct {
 	o       Options
-	workers map[string]*worker // by socket, of Run alone
+	workers map[string]*worker // by socket, used only by Run
 	all     sync.WaitGroup
 	// open is fsnotify.NewWatcher.
 	open func() (*fsnotify.Watcher, error)
 }
 
-// worker has one socket registered.
+// worker keeps one socket registered.
 type worker struct {
 	file identity
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// identity tells a socket from another one of the same name.
+// identity distinguishes a socket from a later one of the same name.
 type identity struct {
 	dev, ino uint64
 	changed  unix.Timespec
 }
 
-// New makes a Watcher, whose owner calls Run once.
+// New returns a Watcher. The caller calls Run once.
 func New(o Options) *Watcher {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -84,8 +84,8 @@ func New(o Options) *Watcher {
 	return &Watcher{o: o, workers: map[string]*worker{}, open: fsnotify.NewWatcher}
 }
 
-// Run watches until ctx ends, and returns when all plugins have been let go, without being unregistered: the next process
-// finds them. While the directory cannot be watched it is read with growing pauses.
+// Run watches until ctx ends. It does not unregister plugins at the end, because the next process finds them. While the
+// directory cannot be watched, it is read with growing pauses.
 func (w *Watcher) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer w.all.Wait()
@@ -128,8 +128,8 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// watch watches the directory, which it makes if it is missing: somebody may have removed it. It makes a watcher where there is
-// none, and returns the one there is, also with an error.
+// watch watches the directory, which it creates if it is missing. It creates a watcher if there is none. It returns the
+// watcher also with an error.
 func (w *Watcher) watch(watcher *fsnotify.Watcher) (*fsnotify.Watcher, error) {
 	if watcher == nil {
 		var err error
@@ -146,7 +146,7 @@ func (w *Watcher) watch(watcher *fsnotify.Watcher) (*fsnotify.Watcher, error) {
 	return watcher, nil
 }
 
-// scan compares the directory with the plugins there are.
+// scan compares the sockets in the directory with the workers.
 func (w *Watcher) scan(ctx context.Context) {
 	entries, err := os.ReadDir(w.o.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -181,7 +181,8 @@ func (w *Watcher) scan(ctx context.Context) {
 	}
 }
 
-// begin has a socket registered. What ends with its own context rather than the Watcher's is unregistered.
+// begin starts the worker of a socket. A plugin is unregistered when its socket is removed, but not when the Watcher
+// stops.
 func (w *Watcher) begin(ctx context.Context, path string, file identity) {
 	own, stop := context.WithCancel(ctx)
 	one := &worker{file: file, stop: stop, done: make(chan struct{})}
@@ -194,7 +195,7 @@ func (w *Watcher) begin(ctx context.Context, path string, file identity) {
 	})
 }
 
-// serve has a socket registered until own ends, or until it is to be registered again.
+// serve keeps a socket registered until own ends. It returns true if the plugin must be registered again.
 func (w *Watcher) serve(ctx, own context.Context, path string) (again bool) {
 	r := w.register(own, path)
 	if r == nil {

@@ -49,7 +49,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// runs has the Watcher watch until the test's end.
+// runs starts the Watcher until the test's end.
 func (w *world) runs() *world {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan struct{})
@@ -77,7 +77,7 @@ func (w *world) refuses(err error) {
 	w.refuse = err
 }
 
-// word waits for what a plugin is told.
+// word waits for the registration status that a plugin gets.
 func word(ctx context.Context, t *testing.T, f *testcsi.Fake) *registration.RegistrationStatus {
 	t.Helper()
 	got, err := f.Word(ctx)
@@ -87,7 +87,7 @@ func word(ctx context.Context, t *testing.T, f *testcsi.Fake) *registration.Regi
 	return got
 }
 
-// TestComesAndGoes: a plugin is registered while its socket is there, and one that comes again anew.
+// TestComesAndGoes checks that a plugin is registered while its socket exists, and registered again with a new socket.
 func TestComesAndGoes(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -114,15 +114,15 @@ func TestComesAndGoes(t *testing.T) {
 	}
 }
 
-// TestWatchFails: plugins of a directory that can be read and not be watched register, and so do those of one that can be watched
-// again.
+// TestWatchFails checks that plugins register from a directory that can be read but not watched, and from one that can
+// be watched again.
 func TestWatchFails(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
-		// fail has the directory not be watched until mend.
+		// fail prevents the watch of the directory until mend is called.
 		fail func(*world) (mend func())
-		// reads says that the directory can be read meanwhile.
+		// reads is set if the directory can be read meanwhile.
 		reads bool
 	}{
 		{name: "no inotify", reads: true, fail: func(w *world) func() {
@@ -178,7 +178,7 @@ func TestWatchFails(t *testing.T) {
 	}
 }
 
-// testlog is a log that may be read while it is written.
+// testlog is a log that can be read while it is written.
 type testlog struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -197,7 +197,7 @@ func (l *testlog) String() string {
 	return l.text.String()
 }
 
-// TestNoEndpoint: a plugin that tells no endpoint serves at the socket of its registration.
+// TestNoEndpoint checks that a plugin without an endpoint serves at its registration socket.
 func TestNoEndpoint(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -212,7 +212,8 @@ func TestNoEndpoint(t *testing.T) {
 	}
 }
 
-// TestDirectory: the plugins of a directory that is removed go, and those of the one that is made in its place come.
+// TestDirectory checks that plugins are unregistered when their directory is removed, and that plugins of the recreated
+// directory register.
 func TestDirectory(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -231,8 +232,8 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// TestReplaced: a socket that another process has put into the place of one is another plugin, although nobody saw the
-// first one go.
+// TestReplaced checks that a socket that replaces another one is a new plugin, even if the Watcher did not see the
+// first one removed.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -254,8 +255,8 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// TestRefused: what a plugin may not be is told it, once and for all, and so is what cannot be registered now, which is then
-// tried again.
+// TestRefused checks that an invalid plugin is notified once and not retried, and that a temporary failure is notified
+// and retried.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t).runs()
@@ -297,7 +298,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestAgain: what fails is tried again while the socket is there, also where nobody answers.
+// TestAgain checks that failures are retried while the socket exists, also without a server behind it.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -318,7 +319,7 @@ func TestAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer dead.Close() // it accepts nobody
+	defer dead.Close() // it accepts no connections
 	g := &testcsi.Fake{}
 	g.Serve(t, w.root, "two.testcsi")
 	if got := word(ctx, t, g); !got.GetPluginRegistered() {
@@ -326,7 +327,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestHuge: a plugin that tells more than it may is no plugin, and does no harm to others.
+// TestHuge checks that an oversized description is refused and does not affect other plugins.
 func TestHuge(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)

@@ -18,33 +18,32 @@ import (
 )
 
 const (
-	// maxMessage bounds a message of a registration, in bytes.
+	// maxMessage limits a message of a registration, in bytes.
 	maxMessage = 64 << 10
-	// maxName is how long the name of a plugin may be, maxVersions how many versions it may tell, and maxVersion how
-	// long one of them may be.
+	// maxName limits a plugin's name, maxVersions the number of its versions, and maxVersion the length of one of them.
 	maxName     = 63
 	maxVersions = 32
 	maxVersion  = 32
-	// maxPath is how long the path of a unix socket may be.
+	// maxPath limits the path of a unix socket.
 	maxPath = 107
-	// maxWords is how much of an error a plugin is told.
+	// maxWords limits an error that is sent to a plugin, in bytes.
 	maxWords = 1024
 )
 
-// name is what a plugin may be called: it is a part of paths and of names in the API.
+// name matches valid names of plugins. A name is part of paths and of names in the API.
 var name = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*$`)
 
-// Plugin is one that has told of itself.
+// Plugin is the description that a plugin has sent.
 type Plugin struct {
-	// Name is like a name of DNS, of at most 63 characters.
+	// Name is a DNS name of at most 63 characters.
 	Name string
 	// Endpoint is the path of its socket, below the root.
 	Endpoint string
-	// Versions are those of its interface.
+	// Versions are the supported versions of its interface.
 	Versions []string
 }
 
-// register tries until the plugin is registered or refused for good, or ctx ends. It returns what undoes it.
+// register retries until the plugin is registered or unsupported, or ctx ends. It returns nil without a registration.
 func (w *Watcher) register(ctx context.Context, socket string) *Registration {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		p, r, err := w.attempt(ctx, socket)
@@ -68,7 +67,7 @@ func (w *Watcher) register(ctx context.Context, socket string) *Registration {
 	}
 }
 
-// attempt asks who is there, takes it in, and tells it so.
+// attempt reads the plugin's description, registers it, and notifies it of the result.
 func (w *Watcher) attempt(ctx context.Context, socket string) (p Plugin, r *Registration, err error) {
 	conn, err := rpc.Connect(socket, maxMessage)
 	if err != nil {
@@ -92,13 +91,13 @@ func (w *Watcher) attempt(ctx context.Context, socket string) (p Plugin, r *Regi
 	within, cancel = context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, told := client.NotifyRegistrationStatus(within, word); told != nil && err == nil {
-		// It serves nonetheless, and is gone when its socket is.
+		// The plugin works nonetheless, and stays registered while its socket exists.
 		w.o.Logger.Warn("notifying a plugin of its registration failed", "plugin", p.Name, "error", told)
 	}
 	return p, r, err
 }
 
-// check refuses what no plugin may tell. One that tells no endpoint serves at the socket of its registration.
+// check validates a plugin's description. Without an endpoint, a plugin serves at its registration socket.
 func (w *Watcher) check(info *registration.PluginInfo, socket string) (p Plugin, err error) {
 	if info.GetType() != registration.CSIPlugin {
 		return p, fmt.Errorf("plugins of the type %q are %w", clip(info.GetType()), ErrUnsupported)
@@ -132,5 +131,5 @@ func (w *Watcher) check(info *registration.PluginInfo, socket string) (p Plugin,
 	return p, nil
 }
 
-// clip bounds words of a plugin, or for one.
+// clip limits a text from or for a plugin and makes it printable.
 func clip(s string) string { return printable.Text(s[:min(len(s), maxWords)]) }

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Connect makes a connection to the unix socket, which is dialled with the first call. No answer may be larger than most
+// Connect returns a connection to the unix socket, which is dialled with the first call. Answers are limited to most
 // bytes. The caller calls Close.
 func Connect(socket string, most int, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
