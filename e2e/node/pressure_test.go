@@ -279,7 +279,7 @@ func (w *world) without(ctx context.Context, t *testing.T, image string) {
 			return err
 		}
 		for line := range strings.Lines(string(log)) {
-			if strings.Contains(line, "an image that nobody uses is removed") && strings.Contains(line, image) {
+			if strings.Contains(line, "removed an unused image") && strings.Contains(line, image) {
 				return nil
 			}
 		}

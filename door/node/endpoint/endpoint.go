@@ -47,7 +47,7 @@ type Runtime struct {
 func Path(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "unix" || u.Host != "" || !filepath.IsAbs(u.Path) || u.RawQuery != "" {
-		return "", fmt.Errorf("cri-endpoint %q is no unix:///PATH", endpoint)
+		return "", fmt.Errorf("cri-endpoint %q must be unix:///PATH", endpoint)
 	}
 	return u.Path, nil
 }
@@ -63,7 +63,7 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 	}
 	lock, err := flock.Try(o.Lock)
 	if err != nil {
-		return nil, fmt.Errorf("the node's pods are another process's: %w", err)
+		return nil, fmt.Errorf("another process runs the node's pods: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -73,12 +73,12 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 	remote, err := criclient.NewRemoteRuntimeServiceBuilder().WithEndpoint(o.Endpoint).WithConnectionTimeout(callTimeout).
 		WithTracerProvider(nil).Build(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("connect with the runtime: %w", err)
+		return nil, fmt.Errorf("connect to the runtime: %w", err)
 	}
 	images, err := criclient.NewRemoteImageServiceBuilder().WithEndpoint(o.Endpoint).WithConnectionTimeout(callTimeout).
 		WithTracerProvider(nil).Build(ctx)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("connect with the runtime's images: %w", err), remote.Close(ctx))
+		return nil, errors.Join(fmt.Errorf("connect to the runtime's image service: %w", err), remote.Close(ctx))
 	}
 	return &Runtime{
 		runtime: &service{RuntimeService: remote, volumes: o.Volumes, relist: relist{remote, o.Logger}},

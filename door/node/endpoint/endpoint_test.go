@@ -41,7 +41,7 @@ func TestOpen(t *testing.T) {
 	for range 2 { // the lock is free again
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		if _, err := Open(ctx, o); err == nil || errors.Is(err, flock.ErrLocked) {
-			t.Errorf("a runtime that is not there: %v", err)
+			t.Errorf("missing runtime: %v", err)
 		}
 		cancel()
 	}
@@ -117,7 +117,7 @@ func TestCarry(t *testing.T) {
 		return string(text)
 	}
 	if got := ask("Connection: Upgrade\r\nUpgrade: words\r\n"); !strings.HasSuffix(got, "from the runtime") {
-		t.Errorf("the client has %q", got)
+		t.Errorf("the client received %q", got)
 	}
 	if got := ask("Connection: close\r\n"); !strings.Contains(got, "400 Bad Request") {
 		t.Errorf("without an upgrade: %q", got)
@@ -158,7 +158,7 @@ func TestRefuse(t *testing.T) {
 	}
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"io.bulkhead.cache/v": "auto"}}}
 	if got := refuse(p); !strings.Contains(got, "io.bulkhead.cache/v") {
-		t.Errorf("an annotation: %q", got)
+		t.Errorf("annotation: %q", got)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestEmptyDir(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(other); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a directory elsewhere: %v", err)
+		t.Errorf("directory elsewhere: %v", err)
 	}
 	link := filepath.Join(s.volumes, "u", layout.EmptyDir, "link")
 	for _, at := range []string{link, filepath.Join(path, "host")} { // one a container has made
@@ -245,7 +245,7 @@ func TestRelist(t *testing.T) {
 			synctest.Wait()
 			for len(events) > 0 {
 				if e := <-events; e.PodSandboxStatus.Metadata.Uid != "u" {
-					t.Errorf("an event of %v", e)
+					t.Errorf("unexpected event of %v", e)
 				}
 				n++
 			}
@@ -256,23 +256,23 @@ func TestRelist(t *testing.T) {
 		}
 		id, err := fake.RunPodSandbox(t.Context(), config, "")
 		if err != nil || told() != 1 || told() != 0 {
-			t.Errorf("a pod: %v", err)
+			t.Errorf("after a new pod: %v", err)
 		}
 		c, err := fake.CreateContainer(t.Context(), id, &runtimeapi.ContainerConfig{Labels: map[string]string{uidLabel: "u"}}, nil)
 		if err != nil || told() != 1 {
-			t.Errorf("a container: %v", err)
+			t.Errorf("after a new container: %v", err)
 		}
 		fake.mu.Lock()
 		fake.fails = errors.New("busy")
 		fake.mu.Unlock()
 		if err := fake.StartContainer(t.Context(), c); err != nil || told() != 0 {
-			t.Errorf("a runtime that cannot be asked: %v", err)
+			t.Errorf("after failed lists: %v", err)
 		}
 		fake.mu.Lock()
 		fake.fails = nil
 		fake.mu.Unlock()
 		if told() != 1 {
-			t.Error("its start was not told")
+			t.Error("no event for the container's start")
 		}
 		cancel()
 		<-done
@@ -284,7 +284,7 @@ func TestRelist(t *testing.T) {
 		time.Sleep(time.Minute)
 		fake.mu.Lock()
 		if fake.lists != before {
-			t.Errorf("it was asked %d times for nobody", fake.lists-before)
+			t.Errorf("%d lists without a subscriber", fake.lists-before)
 		}
 		fake.mu.Unlock()
 	})
@@ -321,7 +321,7 @@ func TestRelistAll(t *testing.T) {
 		}
 		cancel()
 		if <-done; len(told) != n {
-			t.Errorf("%d of %d pods are told", len(told), n)
+			t.Errorf("events for %d of %d pods", len(told), n)
 		}
 	})
 }

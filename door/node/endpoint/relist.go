@@ -37,7 +37,7 @@ func (r *relist) follow(
 			last = now
 		}
 		if err != nil && ctx.Err() == nil {
-			r.log.Warn("the runtime is asked again what there is", "error", err)
+			r.log.Warn("listing the runtime's pods failed, retrying", "error", err)
 		}
 		select {
 		case <-tick.C:

@@ -44,10 +44,10 @@ func emptyDir(volumes, path string) error {
 	rel, err := filepath.Rel(volumes, path)
 	parts := strings.Split(rel, "/")
 	if err != nil || filepath.Clean(path) != path || len(parts) != 3 || !filepath.IsLocal(rel) || parts[1] != layout.EmptyDir {
-		return fmt.Errorf("make an emptyDir: %s is not the directory of one", path)
+		return fmt.Errorf("create an emptyDir: %s is not an emptyDir's directory", path)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("make an emptyDir: %w", err)
+		return fmt.Errorf("create an emptyDir: %w", err)
 	}
 	err = os.Mkdir(path, 0o755)
 	if err == nil {
@@ -56,11 +56,11 @@ func emptyDir(volumes, path string) error {
 		err = nil
 	}
 	if err != nil {
-		return fmt.Errorf("make an emptyDir: %w", err)
+		return fmt.Errorf("create an emptyDir: %w", err)
 	}
 	for dir := path; dir != filepath.Clean(volumes); dir = filepath.Dir(dir) {
 		if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
-			return errors.Join(fmt.Errorf("make an emptyDir: %s is no directory", dir), err)
+			return errors.Join(fmt.Errorf("create an emptyDir: %s must be a directory", dir), err)
 		}
 	}
 	return nil

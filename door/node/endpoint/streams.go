@@ -54,11 +54,11 @@ func carry(w http.ResponseWriter, req *http.Request, to string, err error) error
 func address(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("the address of a stream: %w", err)
+		return nil, fmt.Errorf("address of a stream: %w", err)
 	}
 	host, err := netip.ParseAddrPort(u.Host)
 	if err != nil || u.Scheme != "http" || !host.Addr().IsLoopback() || u.User != nil {
-		return nil, fmt.Errorf("the runtime's streams are at %s://%s, not at http on a loopback address", u.Scheme, u.Host)
+		return nil, fmt.Errorf("address of a stream: %s://%s must be http on a loopback address", u.Scheme, u.Host)
 	}
 	return u, nil
 }

@@ -48,7 +48,7 @@ func (e *Events) Pod(p *corev1.Pod, ev pod.Event) {
 	}
 	ref, err := reference.GetReference(scheme.Scheme, p)
 	if err != nil {
-		e.log.Warn("an event is not told", "pod", p.Namespace+"/"+p.Name, "error", err)
+		e.log.Warn("recording an event failed", "pod", p.Namespace+"/"+p.Name, "error", err)
 		return
 	}
 	ref.FieldPath = fieldPath(p, ev.Container)

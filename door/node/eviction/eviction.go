@@ -112,7 +112,7 @@ func (m *Manager) Run(ctx context.Context) {
 			return
 		}
 		if err := m.look(ctx); err != nil && ctx.Err() == nil {
-			m.o.Logger.Warn("whether pods are to be evicted is not known", "error", err)
+			m.o.Logger.Warn("checking for pods to evict failed", "error", err)
 		}
 		timer.Reset(m.o.Every)
 	}
@@ -162,7 +162,7 @@ func (m *Manager) look(ctx context.Context) error {
 			return err
 		}
 		if err := m.o.Reclaim(ctx); err != nil {
-			m.o.Logger.Warn("not all that nobody uses could be removed", "error", err)
+			m.o.Logger.Warn("removing unused images failed", "error", err)
 		}
 		if host, err = m.o.Measure(); err != nil {
 			return err
@@ -206,7 +206,7 @@ func (m *Manager) evictOne(ctx context.Context, low Threshold, host Host, pods [
 			return
 		}
 	}
-	m.o.Logger.Warn("the node is under pressure, and has no pod to evict", "signal", string(low.Signal))
+	m.o.Logger.Warn("the node is under pressure, but has no pod to evict", "signal", string(low.Signal))
 }
 
 // evict ends one pod.
@@ -214,12 +214,12 @@ func (m *Manager) evict(ctx context.Context, pod *corev1.Pod, why Signal, messag
 	if m.o.Evicted != nil {
 		m.o.Evicted(string(why))
 	}
-	m.o.Logger.Warn("a pod is evicted", "pod", pod.Namespace+"/"+pod.Name, "why", message)
+	m.o.Logger.Warn("evicting a pod", "pod", pod.Namespace+"/"+pod.Name, "why", message)
 	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
 	defer cancel()
 	_, threshold := of[why]
 	if err := m.o.Evict(ctx, pod, !threshold, message); err != nil {
-		m.o.Logger.Warn("a pod that is evicted has not ended yet", "pod", pod.Namespace+"/"+pod.Name, "error", err)
+		m.o.Logger.Warn("an evicted pod has not ended yet", "pod", pod.Namespace+"/"+pod.Name, "error", err)
 	}
 }
 

@@ -61,7 +61,7 @@ func (w *world) manager(t *testing.T, thresholds ...string) *Manager {
 		Usage: func(context.Context) (map[types.UID]Usage, error) { return w.usage, nil },
 		Evict: func(_ context.Context, p *corev1.Pod, own bool, message string) error {
 			if own != strings.Contains(message, "limit") {
-				t.Errorf("%s is evicted for its own limit: %v, %s", p.Name, own, message)
+				t.Errorf("%s: evicted for its own limit: %v, %s", p.Name, own, message)
 			}
 			if w.cut != nil {
 				w.cut()
@@ -75,7 +75,7 @@ func (w *world) manager(t *testing.T, thresholds ...string) *Manager {
 				}
 			}
 			if w.stays[p.UID] || w.cut != nil {
-				return errors.New("it has not ended in time")
+				return errors.New("timeout")
 			}
 			return nil
 		},
@@ -299,10 +299,10 @@ func TestLimits(t *testing.T) {
 	}{
 		{name: "below", spec: one, disk: 1000, written: written{"c": 1000}},
 		{
-			name: "beyond it", spec: two, disk: 1001, written: written{"c": 1001}, limit: containerLimit,
+			name: "above its limit", spec: two, disk: 1001, written: written{"c": 1001}, limit: containerLimit,
 			why: `Container c exceeded its local ephemeral storage limit "1k". `,
 		},
-		{name: "another", spec: two, disk: 5000, written: written{"d": 5000}},
+		{name: "other container", spec: two, disk: 5000, written: written{"d": 5000}},
 		{
 			name: "all",
 			spec: one + `, initContainers: [{name: s, restartPolicy: Always, resources: {limits: {ephemeral-storage: 1000}}}, {name: i}]`,
@@ -315,9 +315,9 @@ func TestLimits(t *testing.T) {
 		},
 		{name: "none", spec: `containers: [{name: c}]`, disk: 1 << 40, written: written{"c": 1 << 40}},
 		{name: "critical", spec: `priority: 2000001000, ` + one, disk: 1001, written: written{"c": 1001}},
-		{name: "an emptyDir below", spec: `containers: [{name: c}], ` + dirs, disk: 1500, volumes: written{"v": 500, "w": 1000, "z": 9}},
+		{name: "emptyDir below its limit", spec: `containers: [{name: c}], ` + dirs, disk: 1500, volumes: written{"v": 500, "w": 1000, "z": 9}},
 		{
-			name: "an emptyDir beyond", spec: `containers: [{name: c}], ` + dirs, disk: 501, volumes: written{"v": 501}, limit: emptyDirLimit,
+			name: "emptyDir above its limit", spec: `containers: [{name: c}], ` + dirs, disk: 501, volumes: written{"v": 501}, limit: emptyDirLimit,
 			why: `Usage of EmptyDir volume "v" exceeds the limit "500". `,
 		},
 	} {
@@ -406,7 +406,7 @@ func TestParse(t *testing.T) {
 		}
 	}
 	if _, err := Parse([]string{"memory.available<1", "memory.available<2"}); err == nil {
-		t.Error("two of one are taken")
+		t.Error("a signal that is set twice is accepted")
 	}
 }
 

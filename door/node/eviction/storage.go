@@ -98,9 +98,9 @@ func (m *Manager) free(ctx context.Context) error {
 		return nil
 	}
 	if m.unfreed++; m.unfreed < patience {
-		return fmt.Errorf("free the disk of pods that have ended, before any other is evicted: %w", err)
+		return fmt.Errorf("free the disk of terminated pods before evicting others: %w", err)
 	}
 	m.unfreed = 0
-	m.o.Logger.Warn("pods that have ended still hold disk", "error", err)
+	m.o.Logger.Warn("terminated pods still hold disk, evicting others", "error", err)
 	return nil
 }

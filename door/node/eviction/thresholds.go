@@ -58,10 +58,10 @@ func Parse(texts []string) (out []Threshold, err error) {
 			t.Quantity, ok = &q, true
 		}
 		if _, known := of[t.Signal]; !known || !ok {
-			return nil, fmt.Errorf("eviction-hard %q is no SIGNAL<QUANTITY, as memory.available<100Mi or nodefs.available<10%%", text)
+			return nil, fmt.Errorf("eviction-hard %q must be SIGNAL<QUANTITY, such as memory.available<100Mi or nodefs.available<10%%", text)
 		}
 		if slices.ContainsFunc(out, func(other Threshold) bool { return other.Signal == t.Signal }) {
-			return nil, fmt.Errorf("eviction-hard %q: there are two of %s", text, t.Signal)
+			return nil, fmt.Errorf("eviction-hard %q: %s is set twice", text, t.Signal)
 		}
 		out = append(out, t)
 	}

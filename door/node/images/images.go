@@ -72,7 +72,7 @@ func (k *Keeper) Run(ctx context.Context) {
 			return
 		}
 		if err := k.Collect(ctx); err != nil && ctx.Err() == nil {
-			k.o.Logger.Warn("images that nobody uses are not removed", "error", err)
+			k.o.Logger.Warn("removing unused images failed", "error", err)
 		}
 		timer.Reset(every)
 	}
@@ -122,7 +122,7 @@ func (k *Keeper) remove(ctx context.Context, list []*runtimeapi.Image, want uint
 			err = errors.Join(err, fmt.Errorf("remove image %s: %w", image.GetId(), failed))
 			continue
 		}
-		k.o.Logger.Info("an image that nobody uses is removed", "image", image.GetId(), "names", image.GetRepoTags(), "bytes", image.GetSize())
+		k.o.Logger.Info("removed an unused image", "image", image.GetId(), "names", image.GetRepoTags(), "bytes", image.GetSize())
 		freed += image.GetSize()
 	}
 	return freed, err

@@ -131,7 +131,7 @@ func TestCollect(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 			synctest.Wait()
 			if got := s.left(); got != want {
-				t.Errorf("with %d bytes of others: %s, want %s", others, got, want)
+				t.Errorf("with %d bytes of other files: %s, want %s", others, got, want)
 			}
 		}
 		step(340, "a b c d pinned") // 84 %
@@ -160,12 +160,12 @@ func TestNew(t *testing.T) {
 		s.add("a", 10)
 		k := s.keeper()
 		if err := k.Reclaim(t.Context()); err != nil || s.left() != "a" {
-			t.Errorf("at once: %s, %v", s.left(), err)
+			t.Errorf("immediately: %s, %v", s.left(), err)
 		}
 		time.Sleep(minAge)
 		s.err = errors.New("not now")
 		if err := k.Reclaim(t.Context()); !errors.Is(err, s.err) || s.left() != "a" {
-			t.Errorf("without an answer: %s, %v", s.left(), err)
+			t.Errorf("without a list of containers: %s, %v", s.left(), err)
 		}
 		s.err = nil
 		if err := k.Reclaim(t.Context()); err != nil || s.left() != "" {

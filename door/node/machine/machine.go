@@ -35,7 +35,7 @@ func Measure() (Facts, error) {
 	f.MemoryBytes = memory.Total
 	var uname unix.Utsname
 	if err := unix.Uname(&uname); err != nil {
-		return f, fmt.Errorf("ask for the kernel: %w", err)
+		return f, fmt.Errorf("read the kernel's version: %w", err)
 	}
 	f.Kernel = unix.ByteSliceToString(uname.Release[:])
 	f.OSImage = osImage()
@@ -54,7 +54,7 @@ type Usage struct{ Total, Available uint64 }
 func Memory() (u Usage, err error) {
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
-		return u, fmt.Errorf("ask for the memory: %w", err)
+		return u, fmt.Errorf("read the host's memory: %w", err)
 	}
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	for lines.Scan() {
@@ -71,7 +71,7 @@ func Memory() (u Usage, err error) {
 		}
 	}
 	if u.Total == 0 {
-		return u, fmt.Errorf("ask for the memory: /proc/meminfo does not tell it")
+		return u, fmt.Errorf("read the host's memory: no MemTotal in /proc/meminfo")
 	}
 	return u, nil
 }
@@ -81,7 +81,7 @@ func PIDs() (u Usage, err error) {
 	for _, path := range []string{"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"} {
 		n, err := strconv.ParseUint(line(path), 10, 64)
 		if err != nil {
-			return u, fmt.Errorf("ask how many processes there can be: %s: %w", path, err)
+			return u, fmt.Errorf("read the maximum number of processes: %s: %w", path, err)
 		}
 		if u.Total == 0 || n < u.Total {
 			u.Total = n
@@ -89,12 +89,12 @@ func PIDs() (u Usage, err error) {
 	}
 	words := strings.Fields(line("/proc/loadavg")) // 0.5 0.4 0.3 RUNNING/ALL LAST
 	if len(words) < 4 {
-		return u, fmt.Errorf("ask how many processes there are: /proc/loadavg does not tell it")
+		return u, fmt.Errorf("read the number of processes: unexpected format of /proc/loadavg")
 	}
 	_, all, _ := strings.Cut(words[3], "/")
 	n, err := strconv.ParseUint(all, 10, 64)
 	if err != nil {
-		return u, fmt.Errorf("ask how many processes there are: %w", err)
+		return u, fmt.Errorf("read the number of processes: %w", err)
 	}
 	u.Available = u.Total - min(n, u.Total)
 	return u, nil
@@ -107,7 +107,7 @@ type Disk struct{ Total, Available, Free, Inodes, FreeInodes uint64 }
 func DiskOf(dir string) (Disk, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return Disk{}, fmt.Errorf("ask for the disk of %s: %w", dir, err)
+		return Disk{}, fmt.Errorf("read the free space of %s: %w", dir, err)
 	}
 	size := uint64(st.Bsize)
 	return Disk{Total: st.Blocks * size, Available: st.Bavail * size, Free: st.Bfree * size, Inodes: st.Files, FreeInodes: st.Ffree}, nil
@@ -143,12 +143,12 @@ func Address() (string, error) {
 	}
 	all, err := net.InterfaceAddrs()
 	if err != nil {
-		return "", fmt.Errorf("ask for the machine's addresses: %w", err)
+		return "", fmt.Errorf("read the host's addresses: %w", err)
 	}
 	for _, one := range all {
 		if p, err := netip.ParsePrefix(one.String()); err == nil && p.Addr().IsGlobalUnicast() {
 			return p.Addr().String(), nil
 		}
 	}
-	return "", fmt.Errorf("the machine has no address by which others reach it: name one")
+	return "", fmt.Errorf("the host has no address that others can reach (set --node-ip)")
 }

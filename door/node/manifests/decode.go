@@ -32,7 +32,7 @@ func decode(path, node string, data []byte) (*corev1.Pod, error) {
 	}
 	pod.Name += "-" + node
 	if faults := validation.IsDNS1123Subdomain(pod.Name); len(faults) > 0 {
-		return nil, fmt.Errorf("%s: the name %q of its pod: %s", path, pod.Name, faults[0])
+		return nil, fmt.Errorf("%s: name %q of the pod: %s", path, pod.Name, faults[0])
 	}
 	pod.Spec.NodeName = node
 	if pod.Annotations == nil {
@@ -72,12 +72,12 @@ func alone(pod *corev1.Pod) error {
 		"spec.ephemeralContainers": len(pod.Spec.EphemeralContainers) > 0, "spec.schedulingGates": len(pod.Spec.SchedulingGates) > 0,
 	} {
 		if set {
-			return fmt.Errorf("%s: a static pod has none", field)
+			return fmt.Errorf("%s: must not be set in a static pod", field)
 		}
 	}
 	for _, key := range []string{corev1.MirrorPodAnnotationKey, pods.SourceAnnotation, pods.HashAnnotation, pods.SeenAnnotation} {
 		if _, set := pod.Annotations[key]; set {
-			return fmt.Errorf("metadata.annotations: %s is for the node to set", key)
+			return fmt.Errorf("metadata.annotations: %s must not be set (the node sets it)", key)
 		}
 	}
 	if what := refersTo(pod); what != "" {

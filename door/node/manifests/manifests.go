@@ -140,7 +140,7 @@ func (s *Source) Live(_ context.Context, _, _ string, uid types.UID) (bool, erro
 	}
 	for name, f := range s.files {
 		if f.err != nil && f.uid == "" && !f.whole {
-			return false, fmt.Errorf("the pod may be that of %s, which is not readable: %w", name, f.err)
+			return false, fmt.Errorf("the pod may be the pod of %s, which cannot be read: %w", name, f.err)
 		}
 	}
 	return false, nil
@@ -261,7 +261,7 @@ func (s *Source) problem(name string, err error) {
 	if same || err == nil {
 		return
 	}
-	s.o.Logger.Warn("no static pod is made of this", "file", name, "error", err)
+	s.o.Logger.Warn("a file of static pods is invalid", "file", name, "error", err)
 	if s.o.Problem != nil {
 		s.o.Problem(name, err)
 	}

@@ -159,14 +159,14 @@ func TestUID(t *testing.T) {
 	}
 	base := uid("/m/a", "n", podOf("p", ""))
 	if uid("/m/a", "n", "# words\n"+podOf("p", "")) != base {
-		t.Error("a comment makes another pod")
+		t.Error("a comment changes the UID")
 	}
 	for what, other := range map[string]types.UID{
 		"file": uid("/m/b", "n", podOf("p", "")), "node": uid("/m/a", "o", podOf("p", "")),
 		"name": uid("/m/a", "n", podOf("q", "")), "text": uid("/m/a", "n", podOf("p", "hostNetwork: true,")),
 	} {
 		if other == base {
-			t.Errorf("another %s makes no other pod", what)
+			t.Errorf("another %s does not change the UID", what)
 		}
 	}
 }
@@ -187,10 +187,10 @@ func TestChanges(t *testing.T) {
 	}
 	w.until("no directory", w.problem(w.dir, "no such file"))
 	if named() == nil {
-		t.Error("its pods have gone with the directory")
+		t.Error("the pods ended with the directory")
 	}
 	if live, err := w.s.Live(w.ctx, "", "", "0123456789abcdef0123456789abcdef"); live || err == nil {
-		t.Errorf("a pod of a directory that is away: %v, %v", live, err)
+		t.Errorf("a pod of a missing directory: %v, %v", live, err)
 	}
 	if err := os.Rename(w.dir+".away", w.dir); err != nil {
 		t.Fatal(err)
@@ -207,10 +207,10 @@ func TestChanges(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if fmt.Sprint(w.ended) != fmt.Sprint([]types.UID{old.UID, now.UID}) {
-		t.Errorf("%v have ended, not %v", w.ended, []types.UID{old.UID, now.UID})
+		t.Errorf("ended: %v, want %v", w.ended, []types.UID{old.UID, now.UID})
 	}
 	if live, err := w.s.Live(w.ctx, "", "", now.UID); live || err != nil {
-		t.Errorf("a pod whose file is gone: %v, %v", live, err)
+		t.Errorf("a pod without a file: %v, %v", live, err)
 	}
 }
 
@@ -229,9 +229,9 @@ func TestFaults(t *testing.T) {
 		"invalid":    {podOf("p", "restartPolicy: Sometimes,"), "restartPolicy"},
 		"large":      {podOf("p", "") + strings.Repeat("# words\n", maxFile/8), "more than"},
 		"longname":   {podOf(strings.Repeat("a", 250), ""), "no more than 253"},
-		"twice":      {podOf("good", ""), "is that of good already"},
-		"mirror":     {strings.Replace(podOf("p", ""), "name: p", `name: p, annotations: {kubernetes.io/config.mirror: x}`, 1), "for the node"},
-		"finalizer":  {strings.Replace(podOf("p", ""), "name: p", `name: p, finalizers: [a/b]`, 1), "static pod has none"},
+		"twice":      {podOf("good", ""), "is already defined by good"},
+		"mirror":     {strings.Replace(podOf("p", ""), "name: p", `name: p, annotations: {kubernetes.io/config.mirror: x}`, 1), "the node sets it"},
+		"finalizer":  {strings.Replace(podOf("p", ""), "name: p", `name: p, finalizers: [a/b]`, 1), "must not be set in a static pod"},
 		"account":    {podOf("p", "serviceAccountName: a,"), "serviceaccounts"},
 		"secret":     {podOf("p", "volumes: [{name: v, secret: {secretName: s}}],"), "secrets (via secret volumes)"},
 		"pull":       {podOf("p", "imagePullSecrets: [{name: s}],"), "secrets"},
@@ -249,7 +249,7 @@ func TestFaults(t *testing.T) {
 			return w.problems[name] != ""
 		})
 		if !w.problem(name, tc.words)() {
-			t.Errorf("%s: %s, not %s", name, w.problems[name], tc.words)
+			t.Errorf("%s: %s, want %s", name, w.problems[name], tc.words)
 		}
 		if err := os.Remove(filepath.Join(w.dir, name)); err != nil {
 			t.Error(err)
@@ -268,7 +268,7 @@ func TestBadFileEndsNothing(t *testing.T) {
 	w.write("p", "half")
 	w.until("the fault", w.problem("p", "not an object"))
 	if w.s.Get(before.UID) == nil {
-		t.Error("its pod has ended")
+		t.Error("the pod has ended")
 	}
 	w.open()
 	if live, err := w.s.Live(w.ctx, before.Namespace, before.Name, before.UID); live || err == nil {
@@ -289,16 +289,16 @@ func TestSecondFile(t *testing.T) {
 	w := newWorld(t, map[string]string{"p": podOf("p", ""), "q": podOf("q", "")})
 	before := w.s.Named("default", "q-node")
 	w.write("q", podOf("p", ""))
-	w.until("the fault", w.problem("q", "is that of p already"))
+	w.until("the fault", w.problem("q", "is already defined by p"))
 	if w.s.Get(before.UID) == nil {
-		t.Error("the pod that the file was before has ended")
+		t.Error("the earlier pod of the file has ended")
 	}
 	if all := w.s.All(); len(all) != 2 {
 		t.Errorf("pods %v", all)
 	}
 	w.open()
 	if live, err := w.s.Live(w.ctx, "default", "gone-node", "some-uid"); live || err != nil {
-		t.Errorf("a pod whose file is gone: %v, %v", live, err)
+		t.Errorf("a pod without a file: %v, %v", live, err)
 	}
 }
 
@@ -321,9 +321,9 @@ func TestNoFiles(t *testing.T) {
 	if err := os.RemoveAll(w.dir); err != nil {
 		t.Fatal(err)
 	}
-	w.until("that it is gone", w.problem(w.dir, "no such file"))
+	w.until("the missing directory", w.problem(w.dir, "no such file"))
 	if text := w.problems[w.dir]; strings.Contains(text, "\n") || strings.Count(text, "no such file") != 1 {
-		t.Errorf("more than one line, or cause: %q", text)
+		t.Errorf("more than one line or cause: %q", text)
 	}
 }
 

@@ -48,7 +48,7 @@ func (s *Source) read() error {
 		}
 		if f.pod != nil {
 			if other, twice := owner[keyOf(f.pod)]; twice { // it goes on as what it was as well
-				f.err = errors.Join(f.err, fmt.Errorf("pod %s is that of %s already", keyOf(f.pod), other))
+				f.err = errors.Join(f.err, fmt.Errorf("pod %s is already defined by %s", keyOf(f.pod), other))
 				f.uid, f.pod = before[name].uid, before[name].pod
 				if f.pod != nil && owner[keyOf(f.pod)] != "" {
 					f.uid, f.pod = "", nil

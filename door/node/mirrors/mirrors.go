@@ -118,7 +118,7 @@ func (k *Keeper) next(ctx context.Context) bool {
 	defer k.queue.Done(name)
 	if err := k.reconcile(ctx, name); err != nil {
 		if ctx.Err() == nil {
-			k.o.Logger.Warn("a mirror is tried again", "pod", name.String(), "error", err)
+			k.o.Logger.Warn("updating a mirror pod failed, retrying", "pod", name.String(), "error", err)
 		}
 		k.queue.AddRateLimited(name)
 		return true
@@ -135,7 +135,7 @@ func (k *Keeper) reconcile(ctx context.Context, name types.NamespacedName) error
 		if pod == nil {
 			return nil
 		}
-		return errors.New("the API server has another pod of this name, which is no mirror")
+		return errors.New("the API server has a pod of this name that is not a mirror (delete it)")
 	}
 	switch {
 	case pod == nil && there == nil:

@@ -59,7 +59,7 @@ func inWorld(t *testing.T, test func(*testing.T, *world)) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if w.down {
-				return true, nil, errors.New("it is down")
+				return true, nil, errors.New("the API server is down")
 			}
 			made++
 			a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).UID = types.UID(rune('a' + made - 1))
@@ -124,25 +124,25 @@ func TestMirror(t *testing.T) {
 		w.set(func() {})
 		m := w.mirror()
 		if m == nil {
-			t.Fatal("there is none")
+			t.Fatal("no mirror")
 		}
 		a := m.Annotations
 		if a[corev1.MirrorPodAnnotationKey] != string(first) || a[pods.HashAnnotation] != string(first) ||
 			a[pods.SourceAnnotation] != "file" || a[pods.SeenAnnotation] == "" || a["own"] != "kept" || m.Labels["l"] != "v" {
-			t.Errorf("it is %v, %v", a, m.Labels)
+			t.Errorf("annotations %v, labels %v", a, m.Labels)
 		}
 		if o := m.OwnerReferences; len(o) != 1 || o[0].Kind != "Node" || o[0].UID != "n1" || o[0].Controller == nil || !*o[0].Controller {
-			t.Errorf("its owners are %v", o)
+			t.Errorf("owners: %v", o)
 		}
 		if len(w.changed) == 0 || w.changed[0] != m.UID {
-			t.Errorf("statuses of %v are told, not of %s", w.changed, m.UID)
+			t.Errorf("statuses changed: %v, want %s", w.changed, m.UID)
 		}
 		w.set(func() { w.pod = nil })
 		if m := w.mirror(); m != nil {
-			t.Errorf("its pod is gone, and it is there: %v", m)
+			t.Errorf("the mirror outlives its pod: %v", m)
 		}
 		if last := len(w.changed) - 1; w.changed[last] != m.UID || last < 1 {
-			t.Errorf("of its end nobody was told: %v", w.changed)
+			t.Errorf("no change for the deleted mirror: %v", w.changed)
 		}
 	})
 }
@@ -175,7 +175,7 @@ func TestMirrorIsMadeAgain(t *testing.T) {
 				synctest.Wait()
 				m := w.mirror()
 				if m == nil || m.UID == before.UID || pods.MirrorOf(m) != w.pod.UID || m.OwnerReferences[0].UID != w.node.UID {
-					t.Errorf("it is %v", m)
+					t.Errorf("mirror: %v", m)
 				}
 			})
 		})
@@ -191,13 +191,13 @@ func TestMirrorWaits(t *testing.T) {
 		w.set(func() { w.node = node })
 		time.Sleep(time.Hour)
 		if w.mirror() != nil {
-			t.Fatal("it is there")
+			t.Fatal("a mirror exists")
 		}
 		w.set(func() { w.down = false })
 		time.Sleep(lastPause)
 		synctest.Wait()
 		if w.mirror() == nil {
-			t.Error("it is not tried again")
+			t.Error("no retry")
 		}
 	})
 }
@@ -217,10 +217,10 @@ func TestOthersPod(t *testing.T) {
 		}
 		w.set(func() {})
 		if m := w.mirror(); m == nil || m.UID != "u" {
-			t.Errorf("it is %v", m)
+			t.Errorf("mirror: %v", m)
 		}
 		if _, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", "stray"); err == nil {
-			t.Error("a mirror of nothing is left")
+			t.Error("the mirror without a pod still exists")
 		}
 	})
 }
