@@ -1,5 +1,5 @@
-// Package endpoint is a runtime of another program's, asked over the CRI: what --cri-endpoint names. What only
-// Bulkhead's own engine can do is refused by name.
+// Package endpoint uses another program's runtime over the CRI, as --cri-endpoint configures. It refuses pods that need
+// Bulkhead's own engine, and names the field.
 package endpoint
 
 import (
@@ -21,29 +21,28 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// callTimeout bounds a call, as a kubelet's runtimeRequestTimeout does. Pulls are bounded by who asks.
+// callTimeout limits a call, as a kubelet's runtimeRequestTimeout does. The caller limits pulls.
 const callTimeout = 2 * time.Minute
 
-// Options are a runtime's. All are required.
+// Options configure a Runtime. All are required.
 type Options struct {
 	// Endpoint is unix:///PATH.
 	Endpoint string
-	// Lock is the file that keeps other processes off the node's pods: that of the engine in whose place the
-	// runtime is.
+	// Lock is the lock file of the engine that the runtime replaces. It keeps other processes from the node's pods.
 	Lock string
 	// Volumes is the directory of the pods' volumes.
 	Volumes string
 	Logger  *slog.Logger
 }
 
-// Runtime is one. Its methods may be called at once.
+// Runtime is a connection to a runtime. It is safe for concurrent use.
 type Runtime struct {
 	runtime *service
 	images  internalapi.ImageManagerService
 	lock    *flock.Lock
 }
 
-// Path is that of the socket of an endpoint.
+// Path returns the path of an endpoint's socket.
 func Path(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "unix" || u.Host != "" || !filepath.IsAbs(u.Path) || u.RawQuery != "" {
@@ -52,8 +51,8 @@ func Path(endpoint string) (string, error) {
 	return u.Path, nil
 }
 
-// Open connects with the runtime. Where another process has the node's pods, the error matches
-// flock.ErrLocked. The caller calls Close.
+// Open connects to the runtime. If another process runs the node's pods, the error matches flock.ErrLocked. The caller
+// calls Close.
 func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 	if _, err := Path(o.Endpoint); err != nil {
 		return nil, err
@@ -86,17 +85,17 @@ func Open(ctx context.Context, o Options) (_ *Runtime, err error) {
 	}, nil
 }
 
-// Close ends the connection. Pods live on.
+// Close closes the connection. Pods continue to run.
 func (r *Runtime) Close(ctx context.Context) error {
 	return errors.Join(r.runtime.Close(ctx), r.images.Close(ctx), r.lock.Unlock())
 }
 
-// Backend is what runs pods. It can no more than the CRI.
+// Backend returns the runtime for pods, without features beyond the CRI.
 func (r *Runtime) Backend() runner.Backend {
 	return runner.Backend{Runtime: r.runtime, Images: r.images, Refuse: refuse, Network: string(network.KindCNI)}
 }
 
-// below tells whether a path lies in a directory.
+// below reports whether a path lies in a directory.
 func below(dir, path string) bool {
 	return strings.HasPrefix(filepath.Clean(path), filepath.Clean(dir)+"/")
 }

@@ -30,7 +30,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
-// TestOpen: a runtime that is not there, and pods that are another process's, are errors that leave nothing.
+// TestOpen checks that a missing runtime and a second process are errors that leave no lock behind.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 10*time.Second)
@@ -62,7 +62,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestAddress: streams are taken from loopback alone.
+// TestAddress checks that only loopback addresses are accepted for streams.
 func TestAddress(t *testing.T) {
 	t.Parallel()
 	for text, good := range map[string]bool{
@@ -76,7 +76,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestCarry: a client is connected with the runtime's server, which is not told who the client is.
+// TestCarry checks that a client is connected with the runtime's server, which does not get its credentials.
 func TestCarry(t *testing.T) {
 	t.Parallel()
 	runtime := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -124,7 +124,7 @@ func TestCarry(t *testing.T) {
 	}
 }
 
-// TestRefuse: what only the engine has is refused by the field's name, by admission to a node on this runtime.
+// TestRefuse checks that fields that need the engine are refused by name.
 func TestRefuse(t *testing.T) {
 	t.Parallel()
 	admits := admission.New(func() *corev1.Node { return nil }, (&Runtime{}).Backend().Refuse, nil)
@@ -162,7 +162,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// TestEmptyDir: an emptyDir is there before its container, for everybody in the pod, once.
+// TestEmptyDir checks that an emptyDir is created once, before its container, with access for all users of the pod.
 func TestEmptyDir(t *testing.T) {
 	t.Parallel()
 	fake := testcri.New(0)
@@ -190,7 +190,7 @@ func TestEmptyDir(t *testing.T) {
 		t.Errorf("directory elsewhere: %v", err)
 	}
 	link := filepath.Join(s.volumes, "u", layout.EmptyDir, "link")
-	for _, at := range []string{link, filepath.Join(path, "host")} { // one a container has made
+	for _, at := range []string{link, filepath.Join(path, "host")} { // as a container could create them
 		if err := os.Symlink("/", at); err != nil {
 			t.Fatal(err)
 		}
@@ -228,8 +228,8 @@ func (s *silent) ListContainers(ctx context.Context, _ *runtimeapi.ContainerFilt
 	return s.Runtime.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: map[string]string{uidLabel: "u"}})
 }
 
-// TestRelist: changes are told of a runtime that tells nothing, also after it could not be asked, and nobody is
-// asked when nobody listens.
+// TestRelist checks that changes of a runtime without events are reported, also after failed lists, and that lists stop
+// without a subscriber.
 func TestRelist(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -290,7 +290,7 @@ func TestRelist(t *testing.T) {
 	})
 }
 
-// TestRelistAll: many changes of one moment are told, however slowly they are read.
+// TestRelistAll checks that many simultaneous changes all reach a slow subscriber.
 func TestRelistAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -326,7 +326,7 @@ func TestRelistAll(t *testing.T) {
 	})
 }
 
-// TestSum: a pod uses what its containers use, and who has no pod is left out.
+// TestSum checks that the usage of containers is added up by pod, and that containers without a pod are ignored.
 func TestSum(t *testing.T) {
 	t.Parallel()
 	one := func(uid string, cpu, memory uint64) *runtimeapi.ContainerStats {
@@ -346,7 +346,7 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// mute is a runtime that fails who asks for events.
+// mute is a runtime that fails subscriptions to events.
 type mute struct {
 	*silent
 	err   error
@@ -362,15 +362,15 @@ func (m *mute) GetContainerEvents(
 	return m.err
 }
 
-// TestEventsFail: a runtime that cannot be asked for events fails no subscription, and is asked again; one that has none
-// is not.
+// TestEventsFail checks that a failed subscription to events is replaced by lists and retried, and that a runtime
+// without events is not retried.
 func TestEventsFail(t *testing.T) {
 	t.Parallel()
 	down := status.Error(codes.Unavailable, "down")
 	for name, tc := range map[string]struct {
 		err   error
 		begin bool
-		ends  time.Duration // 0 is never
+		ends  time.Duration // 0 means never
 	}{
 		"none":      {err: status.Error(codes.Unimplemented, "no such method")},
 		"away":      {err: down, ends: withoutEvents},

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// refuse names what a pod asks for that only Bulkhead's own engine has, empty for nothing.
+// refuse returns the field of a pod that needs Bulkhead's own engine, or an empty string.
 func refuse(pod *corev1.Pod) string {
 	const why = "not with --cri-endpoint"
 	for key := range pod.Annotations {
@@ -34,7 +34,7 @@ func refuse(pod *corev1.Pod) string {
 				return fmt.Sprintf("spec.%s[%d].volumeDevices: %s", list, i, why)
 			}
 			for j, m := range all[i].VolumeMounts {
-				// What a container puts there could lead the runtime to any path of the host.
+				// A container could create links there that lead the runtime to any path of the host.
 				if m.SubPath != "" || m.SubPathExpr != "" {
 					return fmt.Sprintf("spec.%s[%d].volumeMounts[%d].subPath: %s", list, i, j, why)
 				}

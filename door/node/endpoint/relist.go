@@ -10,19 +10,19 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// relistEvery is how often a runtime without events is asked what there is, as by a kubelet.
+// relistEvery is the interval between lists of a runtime without events, as in a kubelet.
 const relistEvery = time.Second
 
-// uidLabel names the pod of a sandbox and a container, as kubelets label them.
+// uidLabel is the label of sandboxes and containers with the pod's UID, as kubelets set it.
 const uidLabel = "io.kubernetes.pod.uid"
 
-// relist tells of changes in the lists of a runtime that has no events.
+// relist derives events from the lists of a runtime without events.
 type relist struct {
 	runtime internalapi.RuntimeService
 	log     *slog.Logger
 }
 
-// follow sends an event for each pod that has changed since it began, until ctx ends.
+// follow sends an event for each pod that has changed since its start, until ctx ends.
 func (r *relist) follow(
 	ctx context.Context, events chan<- *runtimeapi.ContainerEventResponse,
 	established func(runtimeapi.RuntimeService_GetContainerEventsClient),
@@ -47,7 +47,7 @@ func (r *relist) follow(
 	}
 }
 
-// changed are the UIDs of the pods of which something has come, become another thing or gone.
+// changed returns the UIDs of pods with new, changed or removed parts.
 func changed(last, now map[string]string) map[string]bool {
 	pods := map[string]bool{}
 	for what, uid := range now {
@@ -63,7 +63,7 @@ func changed(last, now map[string]string) map[string]bool {
 	return pods
 }
 
-// tell sends an event for each pod. None is left out: who listens reads them all.
+// tell sends an event for each pod. It blocks until the subscriber has read them all.
 func tell(ctx context.Context, events chan<- *runtimeapi.ContainerEventResponse, pods map[string]bool) error {
 	for uid := range pods {
 		event := &runtimeapi.ContainerEventResponse{
@@ -78,7 +78,7 @@ func tell(ctx context.Context, events chan<- *runtimeapi.ContainerEventResponse,
 	return nil
 }
 
-// list is what the runtime has: the UIDs of pods, by the ids and states of their parts.
+// list returns the UIDs of the runtime's pods, by the IDs and states of their parts.
 func (r *relist) list(ctx context.Context) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

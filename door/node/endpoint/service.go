@@ -17,14 +17,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
-// service is the runtime's, with what the engine does itself.
+// service adds features of the engine to a runtime.
 type service struct {
 	internalapi.RuntimeService
 	volumes string
 	relist  relist
 }
 
-// CreateContainer makes the directories of the pod's emptyDirs first, which the engine has in the guest.
+// CreateContainer first creates the directories of the pod's emptyDirs. The engine has these in the guest.
 func (s *service) CreateContainer(
 	ctx context.Context, sandbox string, config *runtimeapi.ContainerConfig, of *runtimeapi.PodSandboxConfig,
 ) (string, error) {
@@ -38,8 +38,8 @@ func (s *service) CreateContainer(
 	return s.RuntimeService.CreateContainer(ctx, sandbox, config, of)
 }
 
-// emptyDir makes the directory of a volume, for everybody in the pod. What is not the volume's own directory is an
-// error: the runtime follows what a container has put into one, as root on the host.
+// emptyDir creates the directory of a volume with access for all users of the pod. Any other path is an error, because
+// the runtime follows links that a container may have created, as root on the host.
 func emptyDir(volumes, path string) error {
 	rel, err := filepath.Rel(volumes, path)
 	parts := strings.Split(rel, "/")
@@ -51,7 +51,7 @@ func emptyDir(volumes, path string) error {
 	}
 	err = os.Mkdir(path, 0o755)
 	if err == nil {
-		err = os.Chmod(path, 0o777) // whatever the umask
+		err = os.Chmod(path, 0o777) // independent of the umask
 	} else if errors.Is(err, os.ErrExist) {
 		err = nil
 	}
@@ -66,8 +66,8 @@ func emptyDir(volumes, path string) error {
 	return nil
 }
 
-// ListPodSandboxStats tells what pods use, by their containers' figures where a runtime has none of pods: containerd
-// has them only of pods in a cgroup that a kubelet has made.
+// ListPodSandboxStats returns the usage of pods. If the runtime has no statistics of pods, it adds up those of their
+// containers. containerd has them only for pods in a cgroup of a kubelet.
 func (s *service) ListPodSandboxStats(
 	ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter,
 ) ([]*runtimeapi.PodSandboxStats, error) {
@@ -84,11 +84,11 @@ func (s *service) ListPodSandboxStats(
 	return sum(containers), nil
 }
 
-// withoutEvents is how long a runtime's lists are asked for that has events, and could not be asked for them.
+// withoutEvents is how long lists replace the events of a runtime after a failed subscription.
 const withoutEvents = 30 * time.Second
 
-// GetContainerEvents tells of what the runtime tells, or, of one that tells nothing, of what its lists say. One that
-// does not answer has its lists asked for until it does: no pod is given up for it.
+// GetContainerEvents sends the runtime's events. For a runtime without events it derives them from lists. If a
+// subscription fails, it uses lists for a while, so that no pod fails because of it.
 func (s *service) GetContainerEvents(
 	ctx context.Context, events chan *runtimeapi.ContainerEventResponse,
 	established func(runtimeapi.RuntimeService_GetContainerEventsClient),

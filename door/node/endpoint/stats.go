@@ -2,14 +2,14 @@ package endpoint
 
 import runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-// sum are the figures of pods, as far as those of their containers tell.
+// sum adds up the usage of containers by pod.
 func sum(containers []*runtimeapi.ContainerStats) (list []*runtimeapi.PodSandboxStats) {
 	pods := map[string]*runtimeapi.PodSandboxStats{}
 	for _, c := range containers {
 		labels := c.GetAttributes().GetLabels()
 		uid := labels[uidLabel]
 		if uid == "" {
-			continue // nobody's that a kubelet would know
+			continue // not a container of Kubernetes
 		}
 		p := pods[uid]
 		if p == nil {
@@ -32,7 +32,7 @@ func sum(containers []*runtimeapi.ContainerStats) (list []*runtimeapi.PodSandbox
 	return list
 }
 
-// add is a sum of figures that may be missing.
+// add returns the sum of two values that may be missing.
 func add(to, more *runtimeapi.UInt64Value) *runtimeapi.UInt64Value {
 	return &runtimeapi.UInt64Value{Value: to.GetValue() + more.GetValue()}
 }

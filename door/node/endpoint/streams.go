@@ -29,7 +29,7 @@ func (r *Runtime) PortForward(w http.ResponseWriter, req *http.Request, what *ru
 	return carry(w, req, to.GetUrl(), err)
 }
 
-// carry has the server answer that the runtime has named. What the client has said of itself is not for it.
+// carry forwards a request to the runtime's streaming server, without the client's credentials.
 func carry(w http.ResponseWriter, req *http.Request, to string, err error) error {
 	if err != nil {
 		return err
@@ -49,8 +49,7 @@ func carry(w http.ResponseWriter, req *http.Request, to string, err error) error
 	return nil
 }
 
-// address is what a runtime answers a stream's request with: a server on this machine's loopback, and no
-// other.
+// address parses the URL that a runtime returns for a stream. It accepts only servers on the host's loopback.
 func address(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -63,7 +62,7 @@ func address(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// answer tells a client why a stream could not be had.
+// answer sends an error of the streaming server to the client.
 type answer struct{}
 
 // Error implements proxy.ErrorResponder.

@@ -1,4 +1,4 @@
-// Package events tells an API server what happens to a node's pods.
+// Package events records events of a node's pods in an API server.
 package events
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod"
 )
 
-// Events tells them. Its methods may be called at once, and do not block.
+// Events records events. It is safe for concurrent use and does not block.
 type Events struct {
 	Recorder    record.EventRecorder
 	broadcaster record.EventBroadcaster
 	log         *slog.Logger
 }
 
-// New makes the recorder of a node; without a client its events are logged. The caller calls Close.
+// New returns the recorder of a node. Without a client, events are logged. The caller calls Close.
 func New(client kubernetes.Interface, node string, log *slog.Logger) *Events {
 	b := record.NewBroadcaster()
 	if client != nil {
@@ -37,10 +37,10 @@ func New(client kubernetes.Interface, node string, log *slog.Logger) *Events {
 	}
 }
 
-// Close ends the telling. What was not told is lost.
+// Close stops the recorder. Pending events are lost.
 func (e *Events) Close() { e.broadcaster.Shutdown() }
 
-// Pod tells of a pod's event, of a container's where it names one.
+// Pod records an event of a pod, or of one of its containers.
 func (e *Events) Pod(p *corev1.Pod, ev pod.Event) {
 	kind := corev1.EventTypeNormal
 	if ev.Warning {
@@ -55,7 +55,7 @@ func (e *Events) Pod(p *corev1.Pod, ev pod.Event) {
 	e.Recorder.Event(ref, kind, ev.Reason, ev.Message)
 }
 
-// fieldPath is where in its pod a container stands, as kubelets name it.
+// fieldPath returns the path of a container in its pod, as kubelets write it.
 func fieldPath(p *corev1.Pod, container string) string {
 	if container == "" {
 		return ""

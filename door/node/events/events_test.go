@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod"
 )
 
-// told are the events that a fake API server has.
+// told returns the events in a fake API server.
 func told(ctx context.Context, t *testing.T, client *fake.Clientset) []corev1.Event {
 	t.Helper()
 	synctest.Wait()
@@ -26,8 +26,7 @@ func told(ctx context.Context, t *testing.T, client *fake.Clientset) []corev1.Ev
 	return list.Items
 }
 
-// TestPod: an event of a pod names the pod, where in it the container stands as kubelets name that, who tells of it, and
-// whether it is a warning.
+// TestPod checks that an event has the pod, the path of the container, the source and the type.
 func TestPod(t *testing.T) {
 	t.Parallel()
 	p := &corev1.Pod{
@@ -67,7 +66,7 @@ func TestPod(t *testing.T) {
 			kind: "Normal", path: "spec.ephemeralContainers{debug}",
 		},
 		{
-			name:  "ephemeral container that was added since", // to a pod that is older
+			name:  "ephemeral container that was added since", // to a copy of the pod that is older
 			event: pod.Event{Reason: "Created", Message: "made", Container: "later"}, kind: "Normal", path: "spec.ephemeralContainers{later}",
 		},
 	} {
@@ -99,7 +98,7 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// TestSameAgain: an event that happens again is counted, and is not another one.
+// TestSameAgain checks that a repeated event is counted, not recorded again.
 func TestSameAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// Admit tells why a node under pressure does not take a pod; empty is that it does. Of memory alone it takes
-// pods that request some, and those that tolerate its taint; critical pods it takes always.
+// Admit returns why a node under pressure does not accept a pod. An empty reason means that it does. Under memory
+// pressure alone, pods with a memory request and pods that tolerate the taint are accepted. Critical pods are always
+// accepted.
 func (m *Manager) Admit(pod *corev1.Pod) (reason, message string) {
 	under := m.under()
 	if len(under) == 0 || Critical(pod) {

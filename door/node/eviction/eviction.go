@@ -1,7 +1,6 @@
-// Package eviction keeps a machine from running out of memory, disk and processes: it measures them, tells
-// whether the node is under pressure, takes no pods then that would make it worse, frees disk of what nobody
-// uses, and ends pods, one at a time, in a kubelet's order. A pod that writes more than its limit of ephemeral storage is
-// ended as well.
+// Package eviction keeps a host from running out of memory, disk and processes. It measures them and reports whether
+// the node is under pressure. Under pressure it rejects pods that would add to it, frees unused disk, and evicts pods
+// one at a time in a kubelet's order. It also evicts pods that exceed their limits of ephemeral storage.
 package eviction
 
 import (
@@ -18,76 +17,77 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
 )
 
-// Host is what a machine has, and has left. What is not measured is zero.
+// Host is the capacity of a host and its free part. Values that were not measured are zero.
 type Host struct {
 	Memory, PIDs machine.Usage
 	Disk         machine.Disk
 }
 
-// Usage is what a pod uses of its machine.
+// Usage is a pod's usage of the host.
 type Usage struct {
-	// Memory is what the pod's guest says that it uses, in bytes, which may be anything.
+	// Memory is the usage in bytes as the pod's guest reports it. The value is untrusted.
 	Memory uint64
-	// Held is what of the host's memory ends with the pod, as the host counts it, with all that a VM takes, and HeldDisk the same of
-	// its disk, with the pod's logs; 0 is that the host does not count.
+	// Held is the host memory that the pod's end frees, in bytes, including the VM itself. HeldDisk is the same for its
+	// disk, with the pod's logs. The host measures both; 0 means not measured.
 	Held, HeldDisk int64
-	// Silent: the pod's guest does not say what it uses.
+	// Silent is set if the pod's guest does not report its usage.
 	Silent    bool
 	Processes uint64
-	// Disk is all that the pod has of ephemeral storage, in bytes: layers and logs of containers, and emptyDirs on the disk, as its
-	// guest says.
+	// Disk is the pod's ephemeral storage in bytes, as its guest reports it: layers and logs of containers, and
+	// emptyDirs on the disk.
 	Disk uint64
-	// Written is what each of its containers has written to its layer and its logs, by name, in bytes, and Volumes what lies in its
-	// volumes.
+	// Written is the size of each container's layer and logs in bytes, by the container's name. Volumes is the size of
+	// each volume.
 	Written, Volumes map[string]uint64
 }
 
-// Options are a Manager's. All but Every, Transition and Logger are required.
+// Options configure a Manager. All but Every, Transition and Logger are required.
 type Options struct {
 	Thresholds []Threshold
 	Measure    func() (Host, error)
-	// Pods are those that run, Usage is what they use. One that is not in Usage may use all that it can.
+	// Pods returns the running pods. Usage returns their usage. A pod missing from Usage counts with the most that it
+	// may use.
 	Pods  func() []*corev1.Pod
 	Usage func(ctx context.Context) (map[types.UID]Usage, error)
-	// Evict ends a pod at once, with the reason Evicted, and returns when it has ended. own says that the pod has broken
-	// a limit of its own.
+	// Evict ends a pod immediately with the reason Evicted and waits for its end. own is set if the pod has exceeded a
+	// limit of its own.
 	Evict func(ctx context.Context, pod *corev1.Pod, own bool, message string) error
-	// Evicted, if set, is called with each eviction's signal: that of a threshold, or of a limit.
+	// Evicted, if set, is called with the signal of each eviction: a threshold's or a limit's.
 	Evicted func(signal string)
-	// Free frees the disk that pods that have ended hold, those that were evicted among them.
+	// Free frees the disk of terminated pods, including evicted ones.
 	Free func(ctx context.Context) error
-	// Reclaim frees disk of what nobody uses.
+	// Reclaim removes unused data from the disk.
 	Reclaim func(ctx context.Context) error
-	// Changed is called when the node's conditions have changed; it must not block.
+	// Changed is called when the node's conditions have changed. It must not block.
 	Changed func()
-	// Warn tells of the node.
+	// Warn records an event of the node.
 	Warn func(reason, message string)
-	// Every is how often the machine is measured, 10 s if 0; Transition is how long a condition stays after
-	// its cause, 5 min if 0.
+	// Every is the interval between measurements; 0 means 10 s. Transition is how long a condition outlasts its cause;
+	// 0 means 5 min.
 	Every, Transition time.Duration
 	Logger            *slog.Logger
 }
 
-// Manager evicts. Its methods may be called at once; its owner calls Run once.
+// Manager evicts pods. It is safe for concurrent use. Its owner calls Run once.
 type Manager struct {
 	o       Options
-	unfreed int // times in a row that Free failed; Run's own
+	unfreed int // consecutive failures of Free; used only by Run
 
 	mu   sync.Mutex
-	last map[corev1.NodeConditionType]time.Time // when the cause of a condition was last seen
-	told string                                 // the conditions as Changed was called last
+	last map[corev1.NodeConditionType]time.Time // last time of each condition's cause
+	told string                                 // the conditions at the last call of Changed
 }
 
 const (
 	every      = 10 * time.Second
 	transition = 5 * time.Minute
-	// evictTimeout bounds the end of one pod.
+	// evictTimeout limits the end of one pod.
 	evictTimeout = time.Minute
-	// patience is how often in a row Free may fail before a pod is evicted nevertheless.
+	// patience is how many times in a row Free may fail before a pod is evicted nevertheless.
 	patience = 6
 )
 
-// New makes a manager.
+// New returns a manager.
 func New(o Options) *Manager {
 	if o.Every == 0 {
 		o.Every = every
@@ -118,7 +118,7 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 }
 
-// Pressure tells whether the node is under pressure of that kind.
+// Pressure reports whether the node has this condition.
 func (m *Manager) Pressure(kind corev1.NodeConditionType) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -126,7 +126,7 @@ func (m *Manager) Pressure(kind corev1.NodeConditionType) bool {
 	return was && time.Since(at) < m.o.Transition
 }
 
-// under are the kinds of pressure that the node is under.
+// under returns the node's conditions of pressure.
 func (m *Manager) under() (out []corev1.NodeConditionType) {
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 		if m.Pressure(kind) {
@@ -136,7 +136,7 @@ func (m *Manager) under() (out []corev1.NodeConditionType) {
 	return out
 }
 
-// look measures once, and ends one pod at most for each reason.
+// look measures once and evicts at most one pod because of pressure.
 func (m *Manager) look(ctx context.Context) error {
 	host, err := m.o.Measure()
 	if err != nil {
@@ -176,7 +176,7 @@ func (m *Manager) look(ctx context.Context) error {
 	return nil
 }
 
-// note keeps what is low, and tells whether the node's conditions are other ones.
+// note records the causes of conditions and calls Changed if the conditions have changed.
 func (m *Manager) note(low []Threshold) {
 	m.mu.Lock()
 	for _, t := range low {
@@ -193,8 +193,8 @@ func (m *Manager) note(low []Threshold) {
 	}
 }
 
-// evictOne ends the first pod in their order, and no other one, whether it has ended in time or not: it is being ended.
-// A critical one is never ended, as by a kubelet.
+// evictOne evicts the first pod in the order of eviction, and no other one even if that pod does not end in time.
+// Critical pods are never evicted, as with a kubelet.
 func (m *Manager) evictOne(ctx context.Context, low Threshold, host Host, pods []*corev1.Pod, usage map[types.UID]Usage) {
 	rank(low.Signal, pods, usage)
 	for _, pod := range pods {
@@ -209,7 +209,7 @@ func (m *Manager) evictOne(ctx context.Context, low Threshold, host Host, pods [
 	m.o.Logger.Warn("the node is under pressure, but has no pod to evict", "signal", string(low.Signal))
 }
 
-// evict ends one pod.
+// evict evicts one pod.
 func (m *Manager) evict(ctx context.Context, pod *corev1.Pod, why Signal, message string) {
 	if m.o.Evicted != nil {
 		m.o.Evicted(string(why))
@@ -223,11 +223,11 @@ func (m *Manager) evict(ctx context.Context, pod *corev1.Pod, why Signal, messag
 	}
 }
 
-// systemCritical is the least priority of pods that a cluster cannot do without.
+// systemCritical is the lowest priority of critical pods.
 const systemCritical = 2_000_000_000
 
-// Critical tells whether a cluster or its node cannot do without a pod: by its priority, or as it is a file's. A
-// file's is told by its UID: annotations are for everybody to write.
+// Critical reports whether the cluster or the node needs a pod: it has a critical priority or is a static pod. The UID
+// identifies a static pod, because any user can write annotations.
 func Critical(pod *corev1.Pod) bool {
 	return pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical || pods.Static(pod.UID)
 }

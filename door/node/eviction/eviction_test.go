@@ -19,9 +19,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/machine"
 )
 
-// world is a machine whose measures and pods are the test's.
+// world is a host with measurements and pods that the test sets.
 type world struct {
-	mu        sync.Mutex // guards what follows while a Manager runs
+	mu        sync.Mutex // guards the fields below while a Manager runs
 	host      Host
 	err       error
 	pods      []*corev1.Pod
@@ -30,11 +30,11 @@ type world struct {
 	messages  []string
 	signals   []string
 	stays     map[types.UID]bool // pods that do not end in time
-	cut       func()             // called by the end of a pod, which it cuts off
+	cut       func()             // called by a pod's end, which it interrupts
 	reclaimed int
-	frees     uint64 // by Reclaim
-	holds     uint64 // by each pod that was evicted, until Free
-	stuck     error  // of Free
+	frees     uint64 // freed by Reclaim
+	holds     uint64 // held by each evicted pod until Free
+	stuck     error  // error of Free
 	held      uint64
 	changes   int
 	warned    []string
@@ -95,7 +95,7 @@ func (w *world) manager(t *testing.T, thresholds ...string) *Manager {
 	})
 }
 
-// pod is one of a specification.
+// pod returns a pod with a specification.
 func pod(t *testing.T, name, spec string) *corev1.Pod {
 	t.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}
@@ -105,8 +105,8 @@ func pod(t *testing.T, name, spec string) *corev1.Pod {
 	return p
 }
 
-// TestOrder: pods are ended one at a time, those first that use more than they request, then by priority, then by
-// use; critical ones never. One that does not end in time is no reason to end the next as well.
+// TestOrder checks that pods are evicted one at a time: first those that exceed their requests, then by priority, then
+// by usage, and critical ones never. If a pod does not end in time, no other one is evicted.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -140,7 +140,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestCutOff: a node that ends while it evicts a pod ends no other one.
+// TestCutOff checks that a node that stops during an eviction evicts no other pod.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
 	const limited = `{containers: [{name: c, resources: {limits: {ephemeral-storage: 1000}}}]}`
@@ -158,7 +158,7 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestSilent: a pod that does not say how much memory it uses counts as using its limit, and all where it has none.
+// TestSilent checks that a pod that does not report its memory counts with its limit, or first without a limit.
 func TestSilent(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -179,8 +179,8 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// TestHeld: what the host counts for a pod is believed, whatever its guest says, or does not; less what any VM takes, unless
-// that is among what the pod requests.
+// TestHeld checks that the host's measurement overrides the guest's report. The memory of any VM is subtracted, unless
+// the pod's overhead is part of its request.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -190,12 +190,12 @@ func TestHeld(t *testing.T) {
 		pod(t, "uncounted", `{`+request), pod(t, "declared", `{overhead: {memory: 60Mi}, `+request),
 	}
 	rank(MemoryAvailable, pods, map[types.UID]Usage{
-		"boasts":    {Memory: 4000 * mib, Held: 250 * mib},            // 50 below, less a VM's
-		"lies":      {Memory: 1, Held: 500 * mib},                     // 200 beyond
+		"boasts":    {Memory: 4000 * mib, Held: 250 * mib},            // 50 below, without the VM
+		"lies":      {Memory: 1, Held: 500 * mib},                     // 200 above
 		"within":    {Memory: 100 * mib, Held: 299 * mib},             // 1 below
-		"silent":    {Silent: true, Held: 310 * mib},                  // 10 beyond
-		"uncounted": {Memory: 350 * mib},                              // 150 beyond
-		"declared":  {Memory: 1, Held: 290 * mib, Processes: 1 << 20}, // 30 beyond
+		"silent":    {Silent: true, Held: 310 * mib},                  // 10 above
+		"uncounted": {Memory: 350 * mib},                              // 150 above
+		"declared":  {Memory: 1, Held: 290 * mib, Processes: 1 << 20}, // 30 above
 	})
 	var got []string
 	for _, p := range pods {
@@ -206,7 +206,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestHeldDisk: so it is with the disk.
+// TestHeldDisk checks the same for the disk.
 func TestHeldDisk(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -230,7 +230,8 @@ func TestHeldDisk(t *testing.T) {
 	}
 }
 
-// TestDisk: what nobody uses goes before pods do; of these the one that has written most beyond what it requests.
+// TestDisk checks that unused data is removed before pods are evicted, and that the pod furthest above its request is
+// evicted first.
 func TestDisk(t *testing.T) {
 	t.Parallel()
 	w := &world{frees: 60, usage: map[types.UID]Usage{
@@ -254,8 +255,8 @@ func TestDisk(t *testing.T) {
 	}
 }
 
-// TestDiskOfEnded: what an evicted pod held is freed before another one is evicted for want of disk; where it cannot be,
-// none is for a while.
+// TestDiskOfEnded checks that the disk of an evicted pod is freed before another pod is evicted. If that fails,
+// evictions pause.
 func TestDiskOfEnded(t *testing.T) {
 	t.Parallel()
 	w := &world{holds: 100}
@@ -275,7 +276,7 @@ func TestDiskOfEnded(t *testing.T) {
 			t.Errorf("evicted %v, %v", w.evicted, err)
 		}
 	}
-	for range patience { // one, and no further one for as long
+	for range patience { // one eviction, and no other for as long
 		_ = m.look(t.Context())
 	}
 	if fmt.Sprint(w.evicted) != "[a b]" {
@@ -283,7 +284,7 @@ func TestDiskOfEnded(t *testing.T) {
 	}
 }
 
-// TestLimits: what has written more than its limit is ended, without any pressure, and counted by the limit.
+// TestLimits checks that pods above their limits are evicted without pressure, with the limit's signal.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	const one = `containers: [{name: c, resources: {limits: {ephemeral-storage: 1000}}}]`
@@ -333,8 +334,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestConditions: a condition comes with its cause, which is told at once, stays for five minutes after it, and keeps
-// those pods away that would make it worse.
+// TestConditions checks that a condition starts with its cause, is reported at once, outlasts it by five minutes, and
+// rejects pods that would add to it.
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -350,7 +351,7 @@ func TestConditions(t *testing.T) {
 		critical := pod(t, "c", `{priority: 2000001000, containers: [{name: c}]}`)
 		file := pod(t, "f", `{containers: [{name: c}]}`)
 		file.UID = "0123456789abcdef0123456789abcdef"
-		says := pod(t, "says", `{containers: [{name: c}]}`) // that it is a file's, and is none
+		says := pod(t, "says", `{containers: [{name: c}]}`) // claims to be a static pod, but is not
 		says.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
 		admitted := func() (out string) {
 			for _, p := range []*corev1.Pod{best, burst, tolerant, critical, file, says} {
@@ -393,7 +394,7 @@ func TestConditions(t *testing.T) {
 	})
 }
 
-// TestParse: thresholds are those of kubelets.
+// TestParse checks thresholds in a kubelet's format.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	for text, ok := range map[string]bool{
@@ -410,7 +411,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestWithheld: what a threshold of memory, or of the pods' disk, keeps is not the pods', as a quantity or a percentage.
+// TestWithheld checks that thresholds of memory and of the pods' disk reduce what pods can use, as a quantity or a
+// percentage.
 func TestWithheld(t *testing.T) {
 	t.Parallel()
 	list, err := Parse([]string{"memory.available<100Mi", "nodefs.available<10%", "imagefs.available<15%", "nodefs.inodesFree<5%"})

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// rank brings pods into the order in which they are evicted: first those that use more than they request, of
-// these the ones of the least priority, and of these the one that uses most beyond its request.
+// rank sorts pods into the order of eviction: first pods that use more than they request, then by ascending priority,
+// then by the usage beyond the request.
 func rank(s Signal, pods []*corev1.Pod, usage map[types.UID]Usage) {
 	beyond := map[types.UID]int64{}
 	for _, pod := range pods {
@@ -37,8 +37,8 @@ func rank(s Signal, pods []*corev1.Pod, usage map[types.UID]Usage) {
 	})
 }
 
-// mostMemory is what a pod that does not say what it uses may use: a guest that is silent, for want of memory or to be
-// spared, is not one that uses nothing. That of a container without a limit is more than any other pod's.
+// mostMemory returns the most memory that a pod without a report may use, because a silent guest may be out of memory
+// or avoid its eviction. Without a limit, that is more than any other pod's usage.
 func mostMemory(pod *corev1.Pod) uint64 {
 	for c, kind := range podspec.All(&pod.Spec) {
 		if limit := c.Resources.Limits[corev1.ResourceMemory]; limit.IsZero() && kind != podspec.Initial {
@@ -49,7 +49,7 @@ func mostMemory(pod *corev1.Pod) uint64 {
 	return uint64(limits.Memory().Value())
 }
 
-// Priority is a pod's, 0 for one that has none.
+// Priority returns a pod's priority, or 0.
 func Priority(pod *corev1.Pod) int32 {
 	if pod.Spec.Priority == nil {
 		return 0
@@ -57,7 +57,7 @@ func Priority(pod *corev1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// beyondRequest is by how much a pod uses more than it requests. Processes are not requested.
+// beyondRequest returns by how much a pod's usage exceeds its request. Processes have no request.
 func beyondRequest(s Signal, pod *corev1.Pod, u Usage) int64 {
 	name := of[s].resource
 	request := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})[name]
@@ -75,15 +75,15 @@ func beyondRequest(s Signal, pod *corev1.Pod, u Usage) int64 {
 	return int64(u.Processes)
 }
 
-// vmMemory is what a VM and its shim take of the host's memory beyond what the containers may: 99 MiB were measured for a
-// clone under load (engine/group).
+// vmMemory is the host memory of a VM and its shim beyond that of the containers. A measurement gave 99 MiB for a clone
+// under load (engine/group).
 const vmMemory = 100 << 20
 
-// vmDisk is what a VM takes of the host's disk before its containers have written: 100 KiB were measured, and the tables of its
-// file system grow.
+// vmDisk is the host disk of a VM before its containers write. A measurement gave 100 KiB; the tables of its file
+// system grow.
 const vmDisk = 1 << 20
 
-// disk is what a pod has of the disk.
+// disk returns a pod's usage of the disk.
 func disk(u Usage) int64 {
 	if u.HeldDisk > 0 {
 		return max(0, u.HeldDisk-vmDisk)
@@ -91,8 +91,8 @@ func disk(u Usage) int64 {
 	return int64(u.Disk)
 }
 
-// overhead is what of the memory that the host counts for a pod is no use of the pod's own: nothing where its overhead is
-// declared, which is then among what it requests.
+// overhead returns the host memory that is not the pod's own usage. It is 0 if the pod declares its overhead, which is
+// then part of its request.
 func overhead(pod *corev1.Pod) int64 {
 	if declared := pod.Spec.Overhead[corev1.ResourceMemory]; !declared.IsZero() {
 		return 0
@@ -100,7 +100,7 @@ func overhead(pod *corev1.Pod) int64 {
 	return vmMemory
 }
 
-// message is why a pod is evicted, in a kubelet's words.
+// message returns the reason for an eviction in a kubelet's words.
 func message(low Threshold, host Host, pod *corev1.Pod, u Usage) string {
 	name := of[low.Signal].resource
 	all, left := host.level(low.Signal)

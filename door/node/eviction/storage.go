@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// limited tells whether one of the pods has a limit of ephemeral storage, or of an emptyDir.
+// limited reports whether a pod has a limit of ephemeral storage or of an emptyDir.
 func limited(pods []*corev1.Pod) bool {
 	for _, pod := range pods {
 		for i := range pod.Spec.Volumes {
@@ -28,8 +28,8 @@ func limited(pods []*corev1.Pod) bool {
 	return false
 }
 
-// overLimit ends the pods that have written more than their limits of ephemeral storage, and tells whether there
-// was one. With the end of ctx it ends no further one.
+// overLimit evicts the pods that exceed their limits of ephemeral storage, and reports whether there were any. It stops
+// when ctx ends.
 func (m *Manager) overLimit(ctx context.Context, pods []*corev1.Pod, usage map[types.UID]Usage) (found bool) {
 	for _, pod := range pods {
 		if ctx.Err() != nil {
@@ -43,7 +43,7 @@ func (m *Manager) overLimit(ctx context.Context, pods []*corev1.Pod, usage map[t
 	return found
 }
 
-// sizeLimit is that of an emptyDir, nil for none.
+// sizeLimit returns the limit of an emptyDir, or nil.
 func sizeLimit(v *corev1.Volume) *resource.Quantity {
 	if v.EmptyDir == nil || v.EmptyDir.SizeLimit == nil || v.EmptyDir.SizeLimit.Sign() != 1 {
 		return nil
@@ -51,15 +51,15 @@ func sizeLimit(v *corev1.Volume) *resource.Quantity {
 	return v.EmptyDir.SizeLimit
 }
 
-// The signals of limits of pods' own, as a kubelet calls them.
+// Signals of a pod's own limits, with a kubelet's names.
 const (
 	emptyDirLimit  Signal = "emptydirfs.limit"
 	containerLimit Signal = "ephemeralcontainerfs.limit"
 	podLimit       Signal = "ephemeralpodfs.limit"
 )
 
-// exceeded is why a pod has written too much, empty for one that has not, and which of its limits that is: that of an
-// emptyDir, that of all containers together where each has one, or that of a container, in a kubelet's order.
+// exceeded returns the limit that a pod exceeds and the message, or an empty message. The order is a kubelet's: an
+// emptyDir, all containers together if each has a limit, one container.
 func exceeded(pod *corev1.Pod, u Usage) (limit Signal, why string) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -68,7 +68,7 @@ func exceeded(pod *corev1.Pod, u Usage) (limit Signal, why string) {
 		}
 	}
 	sum := resource.NewQuantity(0, resource.BinarySI)
-	all := true // have a limit
+	all := true // all containers have a limit
 	for c, kind := range podspec.All(&pod.Spec) {
 		limit := c.Resources.Limits[corev1.ResourceEphemeralStorage]
 		if limit.IsZero() {
@@ -89,8 +89,8 @@ func exceeded(pod *corev1.Pod, u Usage) (limit Signal, why string) {
 	return "", ""
 }
 
-// free frees what pods that have ended hold. Where that fails no pod is evicted: what the last one held may be on the
-// disk yet, and one after the other would go in vain. A pod that can never be freed does not keep it off for ever.
+// free frees the disk of terminated pods. If that fails, no pod is evicted, because the disk of the last evicted pod
+// may not be free yet. After some failures in a row, pods are evicted nevertheless.
 func (m *Manager) free(ctx context.Context) error {
 	err := m.o.Free(ctx)
 	if err == nil {

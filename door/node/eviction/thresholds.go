@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Signal is what is measured of a machine, by a kubelet's name.
+// Signal is a measured value of a host, with a kubelet's name.
 type Signal string
 
-// The signals. Images lie on the file system of the node's disks, so those of imagefs are told of the same
-// one, against thresholds of their own.
+// The signals. Images are on the same file system as the node's disks, so the signals of imagefs measure that file
+// system with thresholds of their own.
 const (
 	MemoryAvailable   Signal = "memory.available"
 	NodefsAvailable   Signal = "nodefs.available"
@@ -24,7 +24,7 @@ const (
 	PIDAvailable      Signal = "pid.available"
 )
 
-// of says which resource a signal is of, and which of the node's conditions tells of it.
+// of maps a signal to its resource and to the condition of the node.
 var of = map[Signal]struct {
 	resource  corev1.ResourceName
 	condition corev1.NodeConditionType
@@ -37,14 +37,14 @@ var of = map[Signal]struct {
 	PIDAvailable:      {"pids", corev1.NodePIDPressure},
 }
 
-// Threshold is how little of something puts a node under pressure: less than Quantity, or than Percent of all.
+// Threshold is the lower bound of a signal: Quantity, or Percent of the total.
 type Threshold struct {
 	Signal   Signal
-	Quantity *resource.Quantity // nil for one of a percentage
+	Quantity *resource.Quantity // nil if Percent is set
 	Percent  float64
 }
 
-// Parse reads thresholds as SIGNAL<QUANTITY or SIGNAL<PERCENT%.
+// Parse parses thresholds as SIGNAL<QUANTITY or SIGNAL<PERCENT%.
 func Parse(texts []string) (out []Threshold, err error) {
 	for _, text := range texts {
 		name, amount, _ := strings.Cut(text, "<")
@@ -68,7 +68,7 @@ func Parse(texts []string) (out []Threshold, err error) {
 	return out, nil
 }
 
-// least is the threshold as a quantity of what there is in all.
+// least returns the threshold as a quantity of the total.
 func (t Threshold) least(all uint64) uint64 {
 	if t.Quantity != nil {
 		return uint64(t.Quantity.Value())
@@ -76,8 +76,8 @@ func (t Threshold) least(all uint64) uint64 {
 	return uint64(float64(all) * t.Percent / 100)
 }
 
-// Withheld is what thresholds keep from pods of what a machine has in all: a pod that used it would be evicted. As for a
-// kubelet these are the memory, and the disk of the pods.
+// Withheld returns the resources of a host that thresholds keep from pods, because a pod that used them would be
+// evicted. As in a kubelet, these are memory and the pods' disk.
 func Withheld(thresholds []Threshold, all corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for _, t := range thresholds {
@@ -91,7 +91,7 @@ func Withheld(thresholds []Threshold, all corev1.ResourceList) corev1.ResourceLi
 	return out
 }
 
-// level is how much there is of what a signal measures: in all, and left. All is 0 for what is not measured.
+// level returns the total and the free quantity of a signal. The total is 0 if it was not measured.
 func (h Host) level(s Signal) (all, left uint64) {
 	switch s {
 	case MemoryAvailable:
@@ -106,7 +106,7 @@ func (h Host) level(s Signal) (all, left uint64) {
 	return 0, 0
 }
 
-// met are the thresholds that a machine has fallen below, those of memory first.
+// met returns the thresholds that a host has fallen below, memory first.
 func met(thresholds []Threshold, h Host) (out []Threshold) {
 	for _, t := range thresholds {
 		if all, left := h.level(t.Signal); all > 0 && left < t.least(all) {

@@ -1,5 +1,4 @@
-// Package images tells which images a node has, and removes those that nobody uses when the disk fills, the ones
-// first that were not used for the longest time.
+// Package images lists a node's images and removes unused ones when the disk fills, the least recently used first.
 package images
 
 import (
@@ -20,40 +19,39 @@ import (
 )
 
 const (
-	// every is how often the disk is looked at.
+	// every is the interval between checks of the disk.
 	every = 5 * time.Minute
-	// told is how many images, and how many names of each, a Node tells of.
+	// told limits the number of images in a Node's status, and toldNames the names of each.
 	told, toldNames = 50, 5
 )
 
-// Options are a Keeper's. All but Logger are required.
+// Options configure a Keeper. All but Logger are required.
 type Options struct {
 	Images  internalapi.ImageManagerService
 	Runtime internalapi.RuntimeService
 	// Disk measures the file system with the images.
 	Disk func() (machine.Disk, error)
-	// High is the percentage of the disk in use from which on images are removed, until Low is in use.
+	// High is the disk usage in percent at which images are removed. The removal stops at Low.
 	High, Low int
-	// MinAge is how old an image is at least that is removed.
+	// MinAge is the minimum age of an image before it is removed.
 	MinAge time.Duration
-	// Warn tells of the node.
+	// Warn records an event of the node.
 	Warn   func(reason, message string)
 	Logger *slog.Logger
 }
 
-// Keeper knows when images were used. Its methods may be called at once; its owner calls Run once.
+// Keeper records when images were used. It is safe for concurrent use. Its owner calls Run once.
 type Keeper struct {
 	o Options
 
 	mu   sync.Mutex
-	seen map[string]*record // by id
+	seen map[string]*record // by ID
 }
 
-// record is what is known of an image beside what the runtime says: one that was never used counts as used when it
-// was first seen.
+// record has the times of an image. An image that was never used counts as used when it was first seen.
 type record struct{ first, used time.Time }
 
-// New makes a keeper.
+// New returns a keeper.
 func New(o Options) *Keeper {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -78,9 +76,9 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// Collect removes images that nobody uses if the disk is fuller than it may be, until it is not.
+// Collect removes unused images if the disk usage is above High, until it falls to Low.
 func (k *Keeper) Collect(ctx context.Context) error {
-	unused, err := k.unused(ctx) // and note which are used
+	unused, err := k.unused(ctx) // also records which images are in use
 	if err != nil {
 		return err
 	}
@@ -102,7 +100,7 @@ func (k *Keeper) Collect(ctx context.Context) error {
 	return err
 }
 
-// Reclaim removes all images that nobody uses.
+// Reclaim removes all unused images.
 func (k *Keeper) Reclaim(ctx context.Context) error {
 	unused, err := k.unused(ctx)
 	if err != nil {
@@ -112,7 +110,7 @@ func (k *Keeper) Reclaim(ctx context.Context) error {
 	return err
 }
 
-// remove removes images, the first ones first, until so many bytes are free.
+// remove removes images in the order of the list, until enough bytes are free.
 func (k *Keeper) remove(ctx context.Context, list []*runtimeapi.Image, want uint64) (freed uint64, err error) {
 	for _, image := range list {
 		if freed >= want {
@@ -128,7 +126,7 @@ func (k *Keeper) remove(ctx context.Context, list []*runtimeapi.Image, want uint
 	return freed, err
 }
 
-// unused are the images that may be removed, in the order in which they are.
+// unused returns the images that may be removed, the least recently used first.
 func (k *Keeper) unused(ctx context.Context) (out []*runtimeapi.Image, err error) {
 	list, err := k.o.Images.ListImages(ctx, nil)
 	if err != nil {
@@ -165,7 +163,7 @@ func (k *Keeper) unused(ctx context.Context) (out []*runtimeapi.Image, err error
 	return out, nil
 }
 
-// used tells whether one of an image's names is in uses.
+// used reports whether one of an image's names is in uses.
 func used(image *runtimeapi.Image, uses map[string]bool) bool {
 	return uses[image.GetId()] || slices.ContainsFunc(names(image), func(name string) bool { return uses[name] })
 }
@@ -174,7 +172,7 @@ func names(image *runtimeapi.Image) []string {
 	return slices.Concat(image.GetRepoDigests(), image.GetRepoTags())
 }
 
-// Told are the images as a Node tells of them, the largest first, and not all of many.
+// Told returns the images for a Node's status, the largest first and up to a limit.
 func (k *Keeper) Told(ctx context.Context) ([]corev1.ContainerImage, error) {
 	list, err := k.o.Images.ListImages(ctx, nil)
 	if err != nil {

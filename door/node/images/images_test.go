@@ -16,13 +16,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/machine"
 )
 
-// minAge is how long images are kept at least.
+// minAge is the minimum age of images in the tests.
 const minAge = 2 * time.Minute
 
-// store is a runtime with images on a disk of 1000 bytes, of which others use some.
+// store is a runtime with images on a disk of 1000 bytes, some of them used by other files.
 type store struct {
 	internalapi.ImageManagerService
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	images []*runtimeapi.Image
 	uses   []string
 	others uint64
@@ -37,7 +37,7 @@ func (s *store) ListImages(context.Context, *runtimeapi.ImageFilter) ([]*runtime
 	return append([]*runtimeapi.Image(nil), s.images...), nil
 }
 
-// runtime is the store's.
+// runtime is the store's CRI runtime.
 type runtime struct {
 	internalapi.RuntimeService
 	s *store
@@ -108,8 +108,8 @@ func (s *store) keeper() *Keeper {
 	}})
 }
 
-// TestCollect: images go from the upper bound to the lower one, the ones first that were not used for the longest time;
-// none that is used, pinned or new.
+// TestCollect checks that images are removed from the upper to the lower bound, the least recently used first. Used,
+// pinned and new images stay.
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestCollect(t *testing.T) {
 		ended := make(chan struct{})
 		go func() { k.Run(ctx); close(ended) }()
 		time.Sleep(6 * time.Minute)
-		s.set(func() { s.uses = []string{"c"} }) // a was used later than b and d
+		s.set(func() { s.uses = []string{"c"} }) // a was used after b and d
 		step := func(others uint64, want string) {
 			t.Helper()
 			s.set(func() { s.others = others })
@@ -138,12 +138,12 @@ func TestCollect(t *testing.T) {
 		s.add("new", 50)
 		step(300, "a c d pinned new") // 85 %, b goes
 		s.set(func() { s.fails = "d" })
-		step(440, "c d pinned new") // 89 %, and d stays: a goes
+		step(440, "c d pinned new") // 89 %: d cannot be removed, so a is
 		s.set(func() { s.fails = "" })
 		if len(s.warned) > 0 {
 			t.Errorf("warned: %v", s.warned)
 		}
-		step(640, "c pinned") // all that can go
+		step(640, "c pinned") // all that can be removed
 		if len(s.warned) == 0 || !strings.HasPrefix(s.warned[0], "FreeDiskSpaceFailed: ") {
 			t.Errorf("warned: %v", s.warned)
 		}
@@ -152,7 +152,7 @@ func TestCollect(t *testing.T) {
 	})
 }
 
-// TestNew: an image that has just come is not removed, whatever the need; and none is where it is not known what is used.
+// TestNew checks that new images are never removed, and that no image is removed while the used ones are unknown.
 func TestNew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestNew(t *testing.T) {
 	})
 }
 
-// TestTold: a Node tells of its largest images, and not of all names.
+// TestTold checks that the largest images are listed, with a limited number of names.
 func TestTold(t *testing.T) {
 	t.Parallel()
 	s := &store{}

@@ -1,5 +1,5 @@
-// Package local is the runtime of this program: an engine of the node's own instance, with the CRI over
-// it in process, and the streams of its containers.
+// Package local is the runtime inside the node's process: an engine of the instance "node", the CRI over it in process,
+// and the streams of its containers.
 package local
 
 import (
@@ -28,20 +28,20 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
-// Instance is that of the node's engine.
+// Instance is the instance of the node's engine.
 const Instance = dirs.Node
 
-// Options are a runtime's.
+// Options configure a Runtime.
 type Options struct {
 	Roots dirs.Roots
 	// Pods and Volumes are the directories of the pods and of their volumes' files.
 	Pods, Volumes string
-	// Engine is what else the engine is opened with.
+	// Engine are further options of the engine.
 	Engine engine.Options
 	Logger *slog.Logger
 }
 
-// Runtime is the engine with what stands over it.
+// Runtime is an engine with the services over it.
 type Runtime struct {
 	engine  *engine.Engine
 	service *cri.Service
@@ -50,13 +50,13 @@ type Runtime struct {
 	network network.Kind
 }
 
-// Open opens it. Where another process has the instance, the error matches flock.ErrLocked. The caller
-// calls Close.
+// Open opens the engine. If another process has the instance, the error matches flock.ErrLocked. The caller calls
+// Close.
 func Open(ctx context.Context, o Options) (*Runtime, error) {
 	options := o.Engine
 	options.Roots, options.Instance, options.Logger = o.Roots, Instance, o.Logger
 	options.HostPaths = []string{o.Pods, o.Volumes}
-	options.LogBytes = 2 * logs.Bound // room for what comes until a pod's rotator looks
+	options.LogBytes = 2 * logs.Bound // room for output until the pod's log is rotated
 	seen := metrics.New()
 	options.Observer = seen
 	e, err := engine.Open(ctx, options)
@@ -78,13 +78,13 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	return r, nil
 }
 
-// Metrics are what the engine does and has, and this process.
+// Metrics returns the metrics of the engine and of this process.
 func (r *Runtime) Metrics() prometheus.Gatherer { return r.metrics.Gatherer() }
 
-// Close ends it. Pods live on.
+// Close closes the engine. Pods continue to run.
 func (r *Runtime) Close(ctx context.Context) error { return r.engine.Close(ctx) }
 
-// Backend is what runs pods.
+// Backend returns the runtime for pods.
 func (r *Runtime) Backend() runner.Backend {
 	return runner.Backend{
 		Runtime: r.service, Images: r.service, Dial: r.engine.DialPort, Pauses: r.engine.Pauses, Resume: r.engine.ResumePod,
@@ -93,7 +93,7 @@ func (r *Runtime) Backend() runner.Backend {
 	}
 }
 
-// usages are what the pods use.
+// usages returns the usage of the pods.
 func (r *Runtime) usages(ctx context.Context) (all []usage.Pod, err error) {
 	list, err := r.service.PodUsages(ctx, nil)
 	for _, one := range list {
@@ -108,7 +108,7 @@ func (r *Runtime) usages(ctx context.Context) (all []usage.Pod, err error) {
 	return all, err
 }
 
-// allocatable is what a container has that sets no limit: the pod's machine.
+// allocatable returns the resources of the pod's VM, which a container without limits can use.
 func (r *Runtime) allocatable(ctx context.Context, sandbox string) (corev1.ResourceList, error) {
 	facts, err := r.engine.Facts(ctx, sandbox)
 	if err != nil {
@@ -138,7 +138,7 @@ func (r *Runtime) PortForward(w http.ResponseWriter, req *http.Request, what *ru
 	return r.serve(w, req, to.GetUrl(), err)
 }
 
-// serve has the library of streams answer, as if the client had come to the address that it gave.
+// serve handles a request by the streaming library, as if the client had used the URL that the library returned.
 func (r *Runtime) serve(w http.ResponseWriter, req *http.Request, to string, err error) error {
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// CPU is how long the machine's processors have worked since it booted, in sum.
+// CPU returns the CPU time that the host's processors have worked since boot, in total.
 func CPU() (time.Duration, error) {
 	data, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -25,10 +25,10 @@ func CPU() (time.Duration, error) {
 		if err != nil {
 			return 0, fmt.Errorf("read the CPU time: %w", err)
 		}
-		if i != 3 && i != 4 { // idle, and waiting for disks
+		if i != 3 && i != 4 { // idle and iowait
 			ticks += n
 		}
 	}
-	const hertz = 100 // the kernel's USER_HZ, of every architecture
+	const hertz = 100 // USER_HZ of the kernel, on every architecture
 	return time.Duration(ticks) * (time.Second / hertz), nil
 }

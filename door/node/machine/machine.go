@@ -1,5 +1,4 @@
-// Package machine measures what a node tells of the machine that it is on. What cannot be read is
-// left out.
+// Package machine measures the host for the node's status. Optional values that cannot be read are empty.
 package machine
 
 import (
@@ -16,16 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Facts are a machine's.
+// Facts describe a host.
 type Facts struct {
 	CPUs        int
 	MemoryBytes uint64
-	// Kernel, OSImage, MachineID, SystemUUID and BootID are those of a Node's nodeInfo.
+	// Kernel, OSImage, MachineID, SystemUUID and BootID are fields of a Node's nodeInfo.
 	Kernel, OSImage, MachineID, SystemUUID, BootID string
 	Arch                                           string
 }
 
-// Measure asks the machine.
+// Measure reads the host's facts.
 func Measure() (Facts, error) {
 	f := Facts{CPUs: runtime.NumCPU(), Arch: runtime.GOARCH}
 	memory, err := Memory()
@@ -47,10 +46,10 @@ func Measure() (Facts, error) {
 	return f, nil
 }
 
-// Usage is a machine's memory, in bytes.
+// Usage is a capacity and its free part: bytes of memory, or a number of processes.
 type Usage struct{ Total, Available uint64 }
 
-// Memory asks for it.
+// Memory returns the host's memory in bytes.
 func Memory() (u Usage, err error) {
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -76,7 +75,7 @@ func Memory() (u Usage, err error) {
 	return u, nil
 }
 
-// PIDs are the processes and threads that there can be, and how many of them there are not.
+// PIDs returns how many processes and threads there can be, and how many more can start.
 func PIDs() (u Usage, err error) {
 	for _, path := range []string{"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"} {
 		n, err := strconv.ParseUint(line(path), 10, 64)
@@ -100,10 +99,11 @@ func PIDs() (u Usage, err error) {
 	return u, nil
 }
 
-// Disk is a file system's room, in bytes and inodes. Of what is free some may be for root alone, and not available.
+// Disk is the space of a file system, in bytes and inodes. Some free space may be reserved for root and thus not
+// available.
 type Disk struct{ Total, Available, Free, Inodes, FreeInodes uint64 }
 
-// DiskOf asks for the file system in which a directory lies.
+// DiskOf measures the file system of a directory.
 func DiskOf(dir string) (Disk, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -131,10 +131,10 @@ func osImage() string {
 	return "Linux"
 }
 
-// Address is the machine's own, by which others reach it: that of the way to the default
-// gateway, or the first one that is not its loopback's.
+// Address returns the address by which others reach the host: the source address of the default route, or the first
+// address that is not loopback.
 func Address() (string, error) {
-	// Nothing is sent: a datagram socket only looks the way up.
+	// A datagram socket looks up the route without sending anything.
 	if c, err := net.Dial("udp", "192.0.2.1:9"); err == nil {
 		defer c.Close()
 		if a, err := netip.ParseAddrPort(c.LocalAddr().String()); err == nil && !a.Addr().IsLoopback() {

@@ -17,8 +17,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
-// decode is the pod of a file, as it runs on a node: its name ends with the node's, its UID is a hash of the
-// node's name, the file's and what the file says, and it stays when the node is tainted.
+// decode returns the pod of a file as it runs on a node. The node's name is appended to its name. Its UID is a hash of
+// the node's name, the file's name and its contents. It tolerates all NoExecute taints.
 func decode(path, node string, data []byte) (*corev1.Pod, error) {
 	pod, err := podapi.One(path, data)
 	if err != nil {
@@ -47,10 +47,10 @@ func decode(path, node string, data []byte) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// hash is the UID of a pod. Comments and the order of fields do not count.
+// hash returns the UID of a pod. Comments and the order of fields do not change it.
 func hash(path, node string, data []byte) (types.UID, error) {
 	said, err := yaml.YAMLToJSON(data)
-	if err != nil { // JSON has escapes that YAML has not
+	if err != nil { // JSON has escapes that YAML lacks
 		compact := &bytes.Buffer{}
 		if json.Compact(compact, data) != nil {
 			return "", err
@@ -64,8 +64,8 @@ func hash(path, node string, data []byte) (types.UID, error) {
 	return types.UID(hex.EncodeToString(h.Sum(nil)[:16])), nil
 }
 
-// alone refuses what refers to objects of an API server: a pod of a file may run where there is none, and
-// one of a node may not read them in its name.
+// alone rejects references to objects of an API server. A static pod must run without an API server, and a node may not
+// read these objects on its behalf.
 func alone(pod *corev1.Pod) error {
 	for field, set := range map[string]bool{
 		"metadata.ownerReferences": len(pod.OwnerReferences) > 0, "metadata.finalizers": len(pod.Finalizers) > 0,

@@ -1,7 +1,6 @@
-// Package manifests has the static pods of a directory, as a kubelet's staticPodPath: a file that is one pod,
-// in YAML or JSON, is run on the node. The directory is watched, not polled. A file that is changed is
-// another pod; one that cannot be read, or is no pod, is told of, and the pod that it was before goes on until
-// the file is a pod again, or is gone.
+// Package manifests runs the static pods of a directory, as a kubelet's staticPodPath: each file has one pod, in YAML
+// or JSON. The directory is watched, not polled. A changed file is a new pod. An invalid file is reported, and its
+// earlier pod runs until the file is valid again or removed.
 package manifests
 
 import (
@@ -21,53 +20,53 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirwatch"
 )
 
-// Options are a Source's. Node is required.
+// Options configure a Source. Node is required.
 type Options struct {
-	// Dir, absolute, has the files. Its parent must be there; Dir itself may come and go. Empty is no pods.
+	// Dir is the absolute path of the directory. Its parent must exist, but Dir may be removed and created. Empty means
+	// no pods.
 	Dir string
-	// Node is the node's name, with which pods' names end.
+	// Node is the name of the node, which is appended to the pods' names.
 	Node string
-	// Problem is told what is wrong with a file, or with Dir, when that is new; it must not block. Nil is
-	// nobody but the log.
+	// Problem is called with each new problem of a file or of Dir. It must not block. If nil, problems are only logged.
 	Problem func(file string, err error)
 	Logger  *slog.Logger
-	// Settle is how long nothing must happen in Dir before it is read; 0 is 200 ms.
+	// Settle is the quiet time after a change before Dir is read; 0 means 200 ms.
 	Settle time.Duration
 }
 
 const (
 	settle = 200 * time.Millisecond
-	// patience bounds the wait for a directory in which something happens all the time.
+	// patience limits the wait for a directory that changes continuously.
 	patience = 2 * time.Second
 )
 
-// Source has the pods of a directory. Its methods may be called at once.
+// Source has the pods of a directory. It is safe for concurrent use.
 type Source struct {
 	o       Options
 	changed func(types.UID)
 	gone    func(*corev1.Pod)
-	done    chan struct{} // closed when the directory was read for the first time
+	done    chan struct{} // closed after the first read of the directory
 
 	mu    sync.Mutex
-	files map[string]file // by their names
+	files map[string]file // by name
 	pods  map[types.UID]*corev1.Pod
-	ever  map[types.UID]bool // those that this process has seen
+	ever  map[types.UID]bool // pods that this process has seen
 	fault error              // why the directory could not be read
-	told  map[string]string  // the problem that was told last, by file
+	told  map[string]string  // last reported problem of each file
 }
 
-// file is what was read of one.
+// file is the result of reading a file.
 type file struct {
-	uid types.UID // of the pod that it is, or was; empty for none
+	uid types.UID // of the present or earlier pod; empty for none
 	pod *corev1.Pod
 	err error
-	// whole: the file says a pod, which may be that of another file.
+	// whole is set if the file has a valid pod, even one that another file defines already.
 	whole bool
 }
 
 var _ pods.Source = (*Source)(nil)
 
-// New makes a Source, whose owner calls Run once.
+// New returns a Source. The caller calls Run once.
 func New(o Options) *Source {
 	o.Settle = cmp.Or(o.Settle, settle)
 	if o.Logger == nil {
@@ -85,7 +84,7 @@ func (s *Source) Follow(changed func(types.UID), gone func(*corev1.Pod)) error {
 	return nil
 }
 
-// Read tells when the directory was read for the first time.
+// Read returns a channel that is closed after the first read of the directory.
 func (s *Source) Read() <-chan struct{} { return s.done }
 
 // HasSynced implements pods.Source.
@@ -105,7 +104,7 @@ func (s *Source) Get(uid types.UID) *corev1.Pod {
 	return s.pods[uid]
 }
 
-// Named is the pod of a name, nil for none. It must not be changed.
+// Named returns the pod of a name, or nil. The caller must not change it.
 func (s *Source) Named(namespace, name string) *corev1.Pod {
 	for _, p := range s.All() {
 		if p.Namespace == namespace && p.Name == name {
@@ -115,7 +114,7 @@ func (s *Source) Named(namespace, name string) *corev1.Pod {
 	return nil
 }
 
-// All are the pods. They must not be changed.
+// All returns the pods. The caller must not change them.
 func (s *Source) All() (all []*corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,8 +124,8 @@ func (s *Source) All() (all []*corev1.Pod) {
 	return all
 }
 
-// Live implements pods.Source. A pod that this process has not seen may be of a file that cannot be read
-// now.
+// Live implements pods.Source. It returns an error for a pod that this process has not seen if the pod's file may be
+// one that cannot be read.
 func (s *Source) Live(_ context.Context, _, _ string, uid types.UID) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,10 +145,10 @@ func (s *Source) Live(_ context.Context, _, _ string, uid types.UID) (bool, erro
 	return false, nil
 }
 
-// Delete implements pods.Source: there is no object.
+// Delete implements pods.Source. A static pod has no object to delete.
 func (s *Source) Delete(context.Context, *corev1.Pod) error { return nil }
 
-// Run follows the directory until ctx ends, or it cannot be watched.
+// Run follows the directory until ctx ends or the directory cannot be watched.
 func (s *Source) Run(ctx context.Context) error {
 	if s.o.Dir == "" {
 		close(s.done)
@@ -161,7 +160,7 @@ func (s *Source) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watches := &dirwatch.Watches{Spawn: func(f func()) bool { all.Go(f); return true }}
-	// What happens to the directory itself is seen in the one above it.
+	// Changes of the directory itself are events in its parent.
 	above, stop, err := watches.Add(ctx, filepath.Dir(s.o.Dir))
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", filepath.Dir(s.o.Dir), err)
@@ -170,9 +169,9 @@ func (s *Source) Run(ctx context.Context) error {
 	own := &watch{watches: watches, dir: s.o.Dir}
 	defer own.end()
 	for {
-		// Watched before it is read: nothing is missed.
+		// The watch starts before the read, so that no change is missed.
 		unwatched, unread := own.renew(ctx), s.read()
-		s.problem(s.o.Dir, cmp.Or(unread, unwatched)) // one that is not there has one cause for both
+		s.problem(s.o.Dir, cmp.Or(unread, unwatched)) // a missing directory causes both errors
 		if !s.HasSynced() {
 			close(s.done)
 		}
@@ -188,7 +187,7 @@ func (s *Source) Run(ctx context.Context) error {
 	}
 }
 
-// calm waits until nothing happens for a while: a file that is being written is half a pod. It is false
+// calm waits until the directory does not change for a while, so that half-written files are not read. It returns false
 // when ctx ends.
 func (s *Source) calm(ctx context.Context, a, b <-chan struct{}) bool {
 	ctx, cancel := context.WithCancel(ctx)
@@ -211,16 +210,16 @@ func (s *Source) calm(ctx context.Context, a, b <-chan struct{}) bool {
 	}
 }
 
-// watch is that of a directory that comes and goes.
+// watch is the watch of a directory that may be removed and created.
 type watch struct {
 	watches *dirwatch.Watches
 	dir     string
-	is      os.FileInfo // what is watched, nil for nothing
+	is      os.FileInfo // the watched directory, or nil
 	changed <-chan struct{}
 	stop    func()
 }
 
-// renew has the directory be watched that is there now.
+// renew watches the directory that exists now.
 func (w *watch) renew(ctx context.Context) error {
 	now, err := os.Stat(w.dir)
 	if err != nil {
@@ -245,7 +244,7 @@ func (w *watch) end() {
 	w.is, w.changed, w.stop = nil, nil, nil
 }
 
-// problem tells what is wrong with a file, nil for nothing, if that is new.
+// problem reports a new problem of a file. A nil error clears the last one.
 func (s *Source) problem(name string, err error) {
 	text := ""
 	if err != nil {

@@ -27,7 +27,7 @@ type world struct {
 	s   *Source
 
 	mu       sync.Mutex
-	problems map[string]string // the last, by file
+	problems map[string]string // the last one of each file
 	news     chan struct{}
 	ended    []types.UID
 }
@@ -49,7 +49,7 @@ func newWorld(t *testing.T, files map[string]string) *world {
 	return w
 }
 
-// open follows the directory, as a process does that has just begun.
+// open starts a Source of the directory, as a new process does.
 func (w *world) open() {
 	w.s = New(Options{Dir: w.dir, Node: "node", Settle: time.Millisecond, Problem: func(file string, err error) {
 		w.mu.Lock()
@@ -83,7 +83,7 @@ func (w *world) tell() {
 	}
 }
 
-// until waits for what the Source tells.
+// until waits for a change of the Source.
 func (w *world) until(what string, is func() bool) {
 	w.t.Helper()
 	for !is() {
@@ -103,7 +103,7 @@ func (w *world) problem(file, words string) func() bool {
 	}
 }
 
-// write puts a file in its place at once.
+// write creates or replaces a file atomically.
 func (w *world) write(name, text string) {
 	w.t.Helper()
 	path := filepath.Join(w.dir, name)
@@ -112,12 +112,12 @@ func (w *world) write(name, text string) {
 	}
 }
 
-// podOf is a pod's text.
+// podOf returns the text of a pod.
 func podOf(name, more string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {%s containers: [{name: c, image: i}]}\n", name, more)
 }
 
-// TestPod: a file is a pod as a kubelet makes one of it.
+// TestPod checks that a file becomes the same pod as in a kubelet.
 func TestPod(t *testing.T) {
 	w := newWorld(t, map[string]string{
 		"a.yaml": podOf("one", "hostNetwork: true, priorityClassName: system-node-critical,"),
@@ -147,7 +147,7 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// TestUID: what a file says, its name and its node make the UID; comments do not.
+// TestUID checks that the contents, the name of the file and the node determine the UID, but comments do not.
 func TestUID(t *testing.T) {
 	t.Parallel()
 	uid := func(path, node, text string) types.UID {
@@ -171,8 +171,8 @@ func TestUID(t *testing.T) {
 	}
 }
 
-// TestChanges: the directory is followed: files come, change and go, and so does the directory, with which no
-// pod ends.
+// TestChanges checks that files and the directory may be created, changed and removed, and that no pod ends with the
+// directory.
 func TestChanges(t *testing.T) {
 	w := newWorld(t, nil)
 	named := func() *corev1.Pod { return w.s.Named("default", "p-node") }
@@ -214,7 +214,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestFaults: what is wrong with a file is told, and the others go on.
+// TestFaults checks that each invalid file is reported and does not affect the others.
 func TestFaults(t *testing.T) {
 	w := newWorld(t, map[string]string{"good": podOf("good", "")})
 	const key = "image: i, env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}]"
@@ -260,8 +260,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestBadFileEndsNothing: the pod of a file that is no pod any more goes on, also across a process's end, until
-// the file is one again.
+// TestBadFileEndsNothing checks that the pod of a file that became invalid continues to run, also across a restart,
+// until the file is valid again.
 func TestBadFileEndsNothing(t *testing.T) {
 	w := newWorld(t, map[string]string{"p": podOf("p", "")})
 	before := w.s.Named("default", "p-node")
@@ -284,7 +284,8 @@ func TestBadFileEndsNothing(t *testing.T) {
 	}
 }
 
-// TestSecondFile: a file that is changed to name another file's pod ends nothing, and keeps no pod whose file is gone.
+// TestSecondFile checks that a file that changes to another file's pod ends no pod, and that it does not keep a pod
+// without a file.
 func TestSecondFile(t *testing.T) {
 	w := newWorld(t, map[string]string{"p": podOf("p", ""), "q": podOf("q", "")})
 	before := w.s.Named("default", "q-node")
@@ -302,7 +303,7 @@ func TestSecondFile(t *testing.T) {
 	}
 }
 
-// TestNoFiles: what is not a file is not read, and a directory that others may write is none.
+// TestNoFiles checks that only regular files are read, and that a directory that other users can write is refused.
 func TestNoFiles(t *testing.T) {
 	w := newWorld(t, nil)
 	if err := syscall.Mkfifo(filepath.Join(w.dir, "pipe"), 0o600); err != nil {
@@ -327,7 +328,7 @@ func TestNoFiles(t *testing.T) {
 	}
 }
 
-// TestUntrustedFiles: who may write one file of the directory, or put a link there, runs no pod.
+// TestUntrustedFiles checks that writable files and links run no pod.
 func TestUntrustedFiles(t *testing.T) {
 	w := newWorld(t, map[string]string{"good": podOf("good", "")})
 	outside := filepath.Join(t.TempDir(), "outside")

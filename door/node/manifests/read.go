@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// maxFile bounds a file, in bytes: an API server takes no larger object as its mirror.
+	// maxFile limits a file, in bytes. An API server accepts no larger mirror pod.
 	maxFile = 1 << 20
-	// maxFiles bounds the files that are read, and maxNames the names in the directory.
+	// maxFiles limits the files that are read, and maxNames the entries of the directory.
 	maxFiles = 512
 	maxNames = 4096
 )
 
-// read takes in what the directory has now. Where it cannot be read all stays as it was.
+// read reads the directory. If that fails, the pods stay as they were.
 func (s *Source) read() error {
 	dir, names, err := list(s.o.Dir)
 	if dir != nil {
@@ -40,14 +40,14 @@ func (s *Source) read() error {
 	now, owner := map[string]file{}, map[string]string{}
 	for _, name := range names {
 		f := s.one(dir, name)
-		if f.err != nil && !errors.Is(f.err, os.ErrNotExist) { // it goes on as what it was
+		if f.err != nil && !errors.Is(f.err, os.ErrNotExist) { // keep its earlier pod
 			f.uid, f.pod = before[name].uid, before[name].pod
 		}
 		if f.pod == nil && f.err == nil {
-			continue // it is none to read, or is gone meanwhile
+			continue // not a file to read, or removed meanwhile
 		}
 		if f.pod != nil {
-			if other, twice := owner[keyOf(f.pod)]; twice { // it goes on as what it was as well
+			if other, twice := owner[keyOf(f.pod)]; twice { // keep its earlier pod here as well
 				f.err = errors.Join(f.err, fmt.Errorf("pod %s is already defined by %s", keyOf(f.pod), other))
 				f.uid, f.pod = before[name].uid, before[name].pod
 				if f.pod != nil && owner[keyOf(f.pod)] != "" {
@@ -64,8 +64,8 @@ func (s *Source) read() error {
 	return nil
 }
 
-// list opens a directory that can be trusted, and returns the names of its files, in their order. Hidden ones are left out.
-// The caller closes the directory, unless it is nil.
+// list opens a trusted directory and returns the sorted names of its files, without hidden ones. The caller closes the
+// directory, unless it is nil.
 func list(dir string) (d *os.File, names []string, err error) {
 	d, err = trusted.Dir(dir)
 	if err != nil {
@@ -89,7 +89,7 @@ func list(dir string) (d *os.File, names []string, err error) {
 
 func keyOf(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 
-// one reads a file of the directory. One that is a directory is nothing.
+// one reads a file of the directory. A subdirectory is ignored.
 func (s *Source) one(dir *os.File, name string) file {
 	data, err := contents(dir, name)
 	if err != nil || data == nil {
@@ -102,7 +102,7 @@ func (s *Source) one(dir *os.File, name string) file {
 	return file{uid: pod.UID, pod: pod, whole: true}
 }
 
-// contents are those of a file that can be trusted, nil for what is no file.
+// contents returns the contents of a trusted file, or nil if the name is not a file.
 func contents(dir *os.File, name string) ([]byte, error) {
 	f, err := trusted.At(dir, name)
 	if errors.Is(err, os.ErrNotExist) || f == nil && err == nil {
@@ -122,7 +122,7 @@ func contents(dir *os.File, name string) ([]byte, error) {
 	return data, nil
 }
 
-// take has the files be what there is, and tells of pods that are new or gone.
+// take replaces the files and pods, and reports new and removed pods.
 func (s *Source) take(now map[string]file) {
 	next := map[types.UID]*corev1.Pod{}
 	for _, f := range now {
@@ -134,7 +134,7 @@ func (s *Source) take(now map[string]file) {
 	before := s.pods
 	for uid := range next {
 		if old := before[uid]; old != nil {
-			next[uid] = old // with the time at which it was seen first
+			next[uid] = old // has the time when it was first seen
 		}
 		s.ever[uid] = true
 	}

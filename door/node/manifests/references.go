@@ -2,7 +2,7 @@ package manifests
 
 import corev1 "k8s.io/api/core/v1"
 
-// refersTo is the kind of an object that a pod refers to, empty for none.
+// refersTo returns the kind of an object that a pod refers to, or an empty string.
 func refersTo(pod *corev1.Pod) string {
 	spec := &pod.Spec
 	switch {
@@ -28,7 +28,7 @@ func refersTo(pod *corev1.Pod) string {
 	return ""
 }
 
-// variables is what the variables of a container come from.
+// variables returns the kind of the objects that a container's variables refer to.
 func variables(c *corev1.Container) string {
 	for _, from := range c.EnvFrom {
 		switch {
@@ -50,7 +50,7 @@ func variables(c *corev1.Container) string {
 	return ""
 }
 
-// source is what a volume comes from. Kinds that no pod can have are for admission to refuse.
+// source returns the kind of the objects that a volume refers to. Admission rejects unsupported kinds.
 func source(v *corev1.VolumeSource) string {
 	switch {
 	case v.ConfigMap != nil:

@@ -1,6 +1,6 @@
-// Package mirrors shows an API server the static pods of a node: each has a mirror there, a pod that
-// nobody runs, whose status is the static pod's. It is made again when it was deleted, replaced when it is that of
-// another pod, and goes with what it shows. While the API server is away nothing is done, and nothing is lost.
+// Package mirrors shows the static pods of a node in an API server. Each has a mirror pod there, which does not run and
+// has the static pod's status. A deleted mirror is created again. A mirror of another pod is replaced, and a mirror
+// without a pod is deleted. While the API server is unavailable, the work waits.
 package mirrors
 
 import (
@@ -24,37 +24,37 @@ import (
 )
 
 const (
-	// workers are how many mirrors are worked on at once.
+	// workers is the number of mirrors that are handled concurrently.
 	workers = 4
-	// firstPause and lastPause bound the pauses of what fails.
+	// firstPause and lastPause bound the pauses after failures.
 	firstPause = 250 * time.Millisecond
 	lastPause  = 30 * time.Second
 )
 
-// Options are a Keeper's. All but Logger are required.
+// Options configure a Keeper. All but Logger are required.
 type Options struct {
 	Client kubernetes.Interface
-	// Cache has the pods that the API server has bound to the node, mirrors among them.
+	// Cache has the pods that the API server has bound to the node, including mirrors.
 	Cache *pods.Cache
-	// Node is the Node as the API server has it, which owns the mirrors; nil before that is known.
+	// Node returns the Node as the API server has it, or nil before the registration. It owns the mirrors.
 	Node func() *corev1.Node
-	// Pod is the static pod of a name that the API server is shown, nil for none.
+	// Pod returns the static pod of a name, or nil.
 	Pod func(namespace, name string) *corev1.Pod
-	// Known tells whether all static pods are known.
+	// Known reports whether all static pods are known.
 	Known func() bool
-	// Changed is told of each mirror whose status may not be that of its pod, and of each that is gone. It must not
+	// Changed is called for each mirror with a status that may be outdated, and for each deleted mirror. It must not
 	// block.
 	Changed func(mirror types.UID)
 	Logger  *slog.Logger
 }
 
-// Keeper keeps the mirrors. Its methods may be called at once.
+// Keeper keeps the mirrors up to date. It is safe for concurrent use.
 type Keeper struct {
 	o     Options
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
 }
 
-// New makes a Keeper, whose owner calls Run once.
+// New returns a Keeper. The caller calls Run once.
 func New(o Options) (*Keeper, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -86,13 +86,12 @@ func (k *Keeper) saw(object any) {
 	}
 }
 
-// Look has the mirror of a name be looked at: its pod is new, or another, or gone, or its status has
-// changed. It does not block.
+// Look requeues the mirror of a name, because its pod or its status has changed. It does not block.
 func (k *Keeper) Look(namespace, name string) {
 	k.queue.Add(types.NamespacedName{Namespace: namespace, Name: name})
 }
 
-// Run keeps the mirrors until ctx ends.
+// Run keeps the mirrors up to date until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
 	defer k.queue.ShutDown()
 	if !cache.WaitForCacheSync(ctx.Done(), k.o.Cache.HasSynced, k.o.Known) {
@@ -127,8 +126,7 @@ func (k *Keeper) next(ctx context.Context) bool {
 	return true
 }
 
-// reconcile makes the mirror of a name be what it is to be. What its deletion leaves to do is done when the
-// cache has heard of it.
+// reconcile updates the mirror of a name. After a deletion, the rest follows when the cache has seen it.
 func (k *Keeper) reconcile(ctx context.Context, name types.NamespacedName) error {
 	pod, there := k.o.Pod(name.Namespace, name.Name), k.o.Cache.Named(name.Namespace, name.Name)
 	if there != nil && pods.MirrorOf(there) == "" {
@@ -154,13 +152,13 @@ func (k *Keeper) reconcile(ctx context.Context, name types.NamespacedName) error
 	return nil
 }
 
-// owned tells whether a mirror belongs to the Node that there is now.
+// owned reports whether the present Node owns a mirror.
 func (k *Keeper) owned(mirror *corev1.Pod) bool {
 	node := k.o.Node()
 	return node == nil || slices.ContainsFunc(mirror.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == node.UID })
 }
 
-// create makes a mirror.
+// create creates a mirror.
 func (k *Keeper) create(ctx context.Context, pod *corev1.Pod) error {
 	node := k.o.Node()
 	if node == nil {

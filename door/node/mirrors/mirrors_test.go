@@ -23,14 +23,14 @@ const (
 	second = types.UID("fedcba9876543210fedcba9876543210")
 )
 
-// world is a Keeper between a fake API server and a machine with one static pod.
+// world is a Keeper between a fake API server and a host with one static pod.
 type world struct {
 	t      *testing.T
 	client *fake.Clientset
 	k      *Keeper
 
 	mu      sync.Mutex
-	pod     *corev1.Pod  // the static one
+	pod     *corev1.Pod  // the static pod
 	node    *corev1.Node // as it is registered
 	changed []types.UID
 	down    bool
@@ -91,13 +91,13 @@ func inWorld(t *testing.T, test func(*testing.T, *world)) {
 		defer cancel()
 		all.Go(func() { c.RunWithContext(ctx) })
 		all.Go(func() { w.k.Run(ctx) })
-		time.Sleep(time.Second) // the cache is looked at from time to time
+		time.Sleep(time.Second) // the cache is polled
 		synctest.Wait()
 		test(t, w)
 	})
 }
 
-// set changes the machine, and has the mirror looked at.
+// set changes the host and requeues the mirror.
 func (w *world) set(f func()) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -108,7 +108,7 @@ func (w *world) set(f func()) {
 	synctest.Wait()
 }
 
-// mirror is what the API server has, nil for nothing.
+// mirror returns the mirror in the API server, or nil.
 func (w *world) mirror() *corev1.Pod {
 	w.t.Helper()
 	got, err := w.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", "p-node")
@@ -118,7 +118,8 @@ func (w *world) mirror() *corev1.Pod {
 	return got.(*corev1.Pod)
 }
 
-// TestMirror: a mirror is what NodeRestriction lets a node make, its status is told, and it goes with its pod.
+// TestMirror checks that a mirror is valid for NodeRestriction, that its status is reported, and that it is deleted
+// with its pod.
 func TestMirror(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.set(func() {})
@@ -147,8 +148,8 @@ func TestMirror(t *testing.T) {
 	})
 }
 
-// TestMirrorIsMadeAgain: a mirror that was deleted, is being deleted, shows another pod or belongs to a Node of
-// before is replaced.
+// TestMirrorIsMadeAgain checks that a mirror is replaced if it was deleted, is being deleted, shows another pod, or
+// belongs to an earlier Node.
 func TestMirrorIsMadeAgain(t *testing.T) {
 	resource := corev1.SchemeGroupVersion.WithResource("pods")
 	for name, change := range map[string]func(w *world, m *corev1.Pod) error{
@@ -182,7 +183,7 @@ func TestMirrorIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestMirrorWaits: while the Node is not registered, or the API server is away, it is tried again for ever.
+// TestMirrorWaits checks that creating a mirror is retried while the Node is not registered or the API server is down.
 func TestMirrorWaits(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		node := w.node
@@ -202,8 +203,7 @@ func TestMirrorWaits(t *testing.T) {
 	})
 }
 
-// TestOthersPod: a pod that somebody has made under the mirror's name is left alone, and a mirror of nothing is
-// removed.
+// TestOthersPod checks that a user's pod with the mirror's name stays, and that a mirror without a pod is deleted.
 func TestOthersPod(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		other := static("u")
