@@ -168,7 +168,8 @@ func TestJudgedIsFormatted(t *testing.T) {
 		return found, errors.Join(err, os.Rename(path, path+".judged"), os.Rename(other, path))
 	}
 	w.pv.Spec.Local.Path = path
-	if place, err := k.Of(w.pod, w.dir).disk(t.Context(), record{PV: w.pv}); err == nil || !strings.Contains(err.Error(), "has changed to another device") {
+	place, err := k.Of(w.pod, w.dir).disk(t.Context(), record{PV: w.pv})
+	if err == nil || !strings.Contains(err.Error(), "has changed to another device") {
 		t.Errorf("%v, %v", place, err)
 	}
 	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, full) {

@@ -230,7 +230,7 @@ func TestFaults(t *testing.T) {
 		"large":      {podOf("p", "") + strings.Repeat("# words\n", maxFile/8), "more than"},
 		"longname":   {podOf(strings.Repeat("a", 250), ""), "no more than 253"},
 		"twice":      {podOf("good", ""), "is already defined by good"},
-		"mirror":     {strings.Replace(podOf("p", ""), "name: p", `name: p, annotations: {kubernetes.io/config.mirror: x}`, 1), "the node sets it"},
+		"mirror":     {strings.Replace(podOf("p", ""), "name: p", `name: p, annotations: {kubernetes.io/config.mirror: x}`, 1), "node sets it"},
 		"finalizer":  {strings.Replace(podOf("p", ""), "name: p", `name: p, finalizers: [a/b]`, 1), "must not be set in a static pod"},
 		"account":    {podOf("p", "serviceAccountName: a,"), "serviceaccounts"},
 		"secret":     {podOf("p", "volumes: [{name: v, secret: {secretName: s}}],"), "secrets (via secret volumes)"},

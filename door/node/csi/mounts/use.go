@@ -69,7 +69,8 @@ func (a *attempt) use(ctx context.Context) (use usage.Volume, err error) {
 func useOf(told *csi.NodeGetVolumeStatsResponse) (use usage.Volume, err error) {
 	for _, one := range told.GetUsage() {
 		if one.GetTotal() < 0 || one.GetAvailable() < 0 || one.GetUsed() < 0 {
-			return use, fmt.Errorf("the driver reports negative usage: %d used, %d available, %d in total", one.GetUsed(), one.GetAvailable(), one.GetTotal())
+			return use, fmt.Errorf("the driver reports negative usage: %d used, %d available, %d in total",
+				one.GetUsed(), one.GetAvailable(), one.GetTotal())
 		}
 		total, available, used := uint64(one.GetTotal()), uint64(one.GetAvailable()), uint64(one.GetUsed())
 		switch one.GetUnit() {
