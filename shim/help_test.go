@@ -109,6 +109,6 @@ func gone(t testing.TB, what string, pid int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := id.Wait(ctx); err != nil {
-		t.Errorf("%s %d lives on: %v", what, pid, err)
+		t.Errorf("%s %d still runs: %v", what, pid, err)
 	}
 }

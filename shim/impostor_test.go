@@ -97,7 +97,7 @@ func TestImpostorOpensNothing(t *testing.T) {
 	}
 	select {
 	case <-connected:
-		t.Error("somebody else's socket was connected to")
+		t.Error("the client connected to a foreign socket")
 	default:
 	}
 }
@@ -119,7 +119,7 @@ func TestLinkIsNoShim(t *testing.T) {
 	}
 	select {
 	case <-connected:
-		t.Error("it was connected to")
+		t.Error("the client connected to the link's target")
 	default:
 	}
 }

@@ -76,7 +76,7 @@ func (o Options) launch(ctx context.Context, m bootstrap.Message, files map[stri
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	case errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET):
-		err = fmt.Errorf("the shim ended at its start")
+		err = fmt.Errorf("the shim exited during its start")
 	case err == nil && reply.Error != "":
 		err = fmt.Errorf("the shim failed: %s", reply.Error)
 	}

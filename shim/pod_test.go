@@ -129,7 +129,7 @@ func TestPod(t *testing.T) {
 	if err != nil || again.VmPid == st.VmPid || again.State != "running" {
 		t.Errorf("started again: %v, %v", again, err)
 	}
-	defer gone(t, "second machine", int(again.GetVmPid()))
+	defer gone(t, "second VM", int(again.GetVmPid()))
 	if _, err := adopted.Sandbox.ShutdownSandbox(ctx, &sandboxv1.ShutdownSandboxRequest{SandboxID: o.ID}); err != nil {
 		t.Error(err)
 	}
@@ -483,7 +483,7 @@ func confined(t *testing.T, o shim.Options, vm int) {
 	_, rest, _ := strings.Cut(status, "\nSeccomp_filters:\t")
 	line, _, _ := strings.Cut(rest, "\n")
 	if filters, err := strconv.Atoi(line); err != nil || filters < 3 {
-		t.Errorf("the machine has %q filters: %v", line, err)
+		t.Errorf("QEMU has %q filters: %v", line, err)
 	}
 	if log := read(filepath.Join(o.StateDir, "shim.log")); strings.Contains(log, "not wholly confined") {
 		t.Logf("shim.log:\n%s", log)

@@ -72,11 +72,11 @@ func Adopt(ctx context.Context, o Options) (*Client, error) {
 func (o Options) validate() error {
 	switch {
 	case o.ID == "" || o.Path == "":
-		return errors.New("no id or no executable given")
+		return errors.New("an id and the path of an executable are required")
 	case !filepath.IsAbs(o.StateDir) || len(o.StateDir) > MaxStateDir:
-		return fmt.Errorf("state directory %q is not absolute or longer than %d bytes", o.StateDir, MaxStateDir)
+		return fmt.Errorf("state directory %q must be an absolute path of at most %d bytes", o.StateDir, MaxStateDir)
 	case (o.Memory == nil) != (o.State == nil):
-		return errors.New("a clone needs memory and state")
+		return errors.New("a clone needs both memory and state")
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func TestStartFails(t *testing.T) {
 		}
 		nothingLeft(t, o)
 	})
-	t.Run("a wall that cannot be put up", func(t *testing.T) {
+	t.Run("a filter that cannot be installed", func(t *testing.T) {
 		o := options(t)
 		o.Path = refused(t, o.Path)
 		_, err := shim.Start(t.Context(), o)
@@ -47,7 +47,7 @@ func TestStartFails(t *testing.T) {
 	t.Run("not a shim", func(t *testing.T) {
 		o := options(t)
 		o.Path = "/bin/false"
-		if _, err := shim.Start(t.Context(), o); err == nil || !strings.Contains(err.Error(), "ended at its start") {
+		if _, err := shim.Start(t.Context(), o); err == nil || !strings.Contains(err.Error(), "exited during its start") {
 			t.Errorf("got %v", err)
 		}
 		nothingLeft(t, o)
@@ -69,7 +69,7 @@ func TestStartFails(t *testing.T) {
 			t.Error("accepted")
 		}
 	})
-	t.Run("nobody there", func(t *testing.T) {
+	t.Run("no shim", func(t *testing.T) {
 		if _, err := shim.Connect(t.Context(), t.TempDir()); !errors.Is(err, shim.ErrNotRunning) {
 			t.Errorf("got %v", err)
 		}
@@ -85,7 +85,7 @@ func machineUp(t *testing.T, c *shim.Client) (*shimv1.StatusResponse, error) {
 			return st, err
 		}
 		if time.Now().After(deadline) {
-			return nil, errors.New("no machine")
+			return nil, errors.New("no VM")
 		}
 	}
 }

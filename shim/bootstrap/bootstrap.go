@@ -39,7 +39,7 @@ const (
 )
 
 // ErrVersion is returned for a message of another version.
-var ErrVersion = errors.New("engine and shim are of different versions")
+var ErrVersion = errors.New("the engine and the shim have different versions")
 
 // Message tells a shim what it is for.
 type Message struct {
@@ -71,7 +71,7 @@ type Reply struct {
 func Pair() (near *net.UnixConn, far *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a socket pair: %w", err)
+		return nil, nil, fmt.Errorf("create a socket pair: %w", err)
 	}
 	far = os.NewFile(uintptr(fds[1]), "bootstrap")
 	near, err = Conn(os.NewFile(uintptr(fds[0]), "bootstrap"))
@@ -92,7 +92,7 @@ func Conn(f *os.File) (*net.UnixConn, error) {
 	unixConn, ok := conn.(*net.UnixConn)
 	if !ok {
 		conn.Close()
-		return nil, fmt.Errorf("open the bootstrap socket: it is a %T", conn)
+		return nil, fmt.Errorf("open the bootstrap socket: unexpected type %T", conn)
 	}
 	return unixConn, nil
 }
@@ -109,7 +109,7 @@ func Send(conn *net.UnixConn, m Message, files map[string]*os.File) error {
 	}
 	b, err := json.Marshal(m)
 	if err == nil && len(b) > maxMessage {
-		err = fmt.Errorf("%d bytes, of at most %d", len(b), maxMessage)
+		err = fmt.Errorf("%d bytes: must be at most %d", len(b), maxMessage)
 	}
 	if err == nil {
 		err = fdpass.Send(conn, b, open...)
@@ -129,7 +129,7 @@ func Receive(conn *net.UnixConn) (Message, map[string]*os.File, error) {
 		err = json.Unmarshal(buf[:n], &m)
 	}
 	if err == nil && m.Version != Version {
-		err = fmt.Errorf("%w: %d and %d", ErrVersion, m.Version, Version)
+		err = fmt.Errorf("%w: message %d, shim %d", ErrVersion, m.Version, Version)
 	}
 	if err == nil && len(files) != len(m.Files) {
 		err = fmt.Errorf("%d files with %d names", len(files), len(m.Files))

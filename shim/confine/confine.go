@@ -72,7 +72,7 @@ type caller func(number, a, b, c uintptr) error
 func allThreads(number, a, b, c uintptr) error {
 	_, _, errno := syscall.AllThreadsSyscall6(number, a, b, c, 0, 0, 0)
 	if errno == syscall.ENOTSUP {
-		return errors.New("not in a program with cgo")
+		return errors.New("not possible in a program with cgo")
 	}
 	if errno != 0 {
 		return errno

@@ -38,7 +38,7 @@ func TestConfined(t *testing.T) {
 	}
 	walls(t, got, "truncation, TCP")
 	if got["sealed waits"] != "true" {
-		t.Errorf("the machine ends: %s", got["sealed waits"])
+		t.Errorf("the child ended: %s", got["sealed waits"])
 	}
 	judge(t, got, "write inside", "rename inside", "read passed", "exec",
 		"seal", "sealed accepts", "sealed writes to a connection of before", "sealed opens its machine", "sealed kills its machine")
@@ -96,7 +96,7 @@ func walls(t *testing.T, got map[string]string, gone string) {
 	case err == nil && told != "<nil>":
 		t.Errorf("walls: %s", told)
 	case err != nil && !strings.Contains(told, "has no rule for "+gone+", which"):
-		t.Errorf("walls: %s, on a kernel of which this holds: %v", told, err)
+		t.Errorf("walls: %s, but the kernel reports: %v", told, err)
 	}
 }
 
@@ -118,7 +118,7 @@ func judge(t *testing.T, got map[string]string, works ...string) {
 // TestLandlockOfTheGuest runs in the guest: its kernel has some of Landlock.
 func TestLandlockOfTheGuest(t *testing.T) {
 	if os.Getpid() != 1 {
-		t.Skip("this is no guest: see TestOlderKernel")
+		t.Skip("runs only in the guest of TestOlderKernel")
 	}
 	if err := confine.Landlock(); !errors.Is(err, confine.ErrPartial) {
 		t.Errorf("the guest's kernel: %v", err)

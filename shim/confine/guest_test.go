@@ -73,7 +73,7 @@ func ignoreBusy(err error) error {
 // older than Landlock's rules for truncation, TCP, signals and abstract sockets.
 func TestOlderKernel(t *testing.T) {
 	if testing.Short() {
-		t.Skip("boots a virtual machine")
+		t.Skip("boots a VM")
 	}
 	d, err := qemu.New()
 	if err != nil {
@@ -104,7 +104,7 @@ func TestOlderKernel(t *testing.T) {
 	}
 	for _, want := range []string{"--- PASS: TestConfined", "--- PASS: TestStart", "--- PASS: TestLandlockOfTheGuest", "guest tests: 0"} {
 		if !strings.Contains(string(out), want) {
-			t.Errorf("the guest does not say %q", want)
+			t.Errorf("the guest's output lacks %q", want)
 		}
 	}
 	if t.Failed() {

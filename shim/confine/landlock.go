@@ -32,10 +32,10 @@ func rightsOf(abi int) uint64 {
 
 var (
 	// ErrNone is matched when the kernel lacks Landlock.
-	ErrNone = errors.New("the kernel lacks it")
+	ErrNone = errors.New("the kernel lacks Landlock")
 	// ErrPartial is matched when the kernel's Landlock is too old to have a rule for
 	// all that was to be refused.
-	ErrPartial = errors.New("not all of Landlock")
+	ErrPartial = errors.New("the kernel has only a part of Landlock")
 )
 
 // allScopes are walls between processes; who is inside may still do anything to

@@ -32,7 +32,7 @@ func TestRefused(t *testing.T) {
 			apply: "landlock: restrict", start: "landlock: restrict",
 		},
 		{name: "capabilities", call: unix.SYS_CAPSET, errno: unix.EPERM, apply: "capabilities: capset", started: true},
-		{name: "no Landlock", call: unix.SYS_LANDLOCK_CREATE_RULESET, errno: unix.ENOSYS, missing: "the kernel lacks it", started: true},
+		{name: "no Landlock", call: unix.SYS_LANDLOCK_CREATE_RULESET, errno: unix.ENOSYS, missing: "the kernel lacks Landlock", started: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

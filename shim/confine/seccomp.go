@@ -65,7 +65,7 @@ func install(rules func(arch uint32, p Policy) filter, p Policy, flags uintptr) 
 		return fmt.Errorf("install the filter: %w", errno)
 	}
 	if thread != 0 {
-		return fmt.Errorf("install the filter: thread %d has another one", thread)
+		return fmt.Errorf("install the filter: thread %d has a different filter", thread)
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func install(rules func(arch uint32, p Policy) filter, p Policy, flags uintptr) 
 func compile(rules func(arch uint32, p Policy) filter, p Policy) (*unix.SockFprog, error) {
 	arch, ok := auditArch[runtime.GOARCH]
 	if !ok {
-		return nil, fmt.Errorf("no filter for %s", runtime.GOARCH)
+		return nil, fmt.Errorf("no system call filter for architecture %s", runtime.GOARCH)
 	}
 	f := rules(arch, p)
 	return &unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}, nil

@@ -21,7 +21,7 @@ var (
 	// ErrSlow ends a subscription whose queue was full.
 	ErrSlow = errors.New("subscriber is too slow: events were lost")
 	// ErrClosed ends every subscription when the Hub is closed.
-	ErrClosed = errors.New("no more events: the shim ends")
+	ErrClosed = errors.New("no more events: the shim is ending")
 	// ErrTooMany refuses one subscriber more than MaxSubscribers.
 	ErrTooMany = errors.New("too many subscribers")
 )

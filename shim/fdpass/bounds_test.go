@@ -50,7 +50,7 @@ func TestMostFiles(t *testing.T) {
 
 	before = openFiles(t)
 	if err := fdpass.Send(a, []byte("data"), append([]*os.File{f}, most...)...); err == nil {
-		t.Error("too many files are sent")
+		t.Error("too many files were sent")
 	}
 	fds := make([]int, fdpass.MaxFiles+1)
 	for i := range fds {
@@ -60,7 +60,7 @@ func TestMostFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, files, err := fdpass.Receive(b, buf); err == nil || n != 0 || files != nil {
-		t.Errorf("too many files are received: %d bytes, %d files", n, len(files))
+		t.Errorf("too many files were received: %d bytes, %d files", n, len(files))
 	}
 	if after := openFiles(t); after != before {
 		t.Errorf("%d files are open, and were %d", after, before)
@@ -111,7 +111,7 @@ func TestNames(t *testing.T) {
 			_ = s.Receive(b) // the sender's error counts
 		}()
 		err := fdpass.SendNamed(t.Context(), a, name, file(t, "x"))
-		if (err == nil) != allowed || !allowed && !strings.Contains(err.Error(), "of 1 to 255") {
+		if (err == nil) != allowed || !allowed && !strings.Contains(err.Error(), "1 to 255") {
 			t.Errorf("a name of %d bytes: %v", len(name), err)
 		}
 		a.Close()
@@ -166,7 +166,7 @@ func TestFilesExpire(t *testing.T) {
 		time.Sleep(fdpass.Patience)
 		synctest.Wait()
 		if _, err := left.Stat(); !errors.Is(err, os.ErrClosed) {
-			t.Errorf("a file that nobody took: %v", err)
+			t.Errorf("an expired file: %v", err)
 		}
 		if _, err := s.Take("disk"); !errors.Is(err, fdpass.ErrNoFile) {
 			t.Error(err)

@@ -147,7 +147,7 @@ func TestDrop(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("it is open still: %v", err)
+		t.Errorf("it is still open: %v", err)
 	}
 }
 

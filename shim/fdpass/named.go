@@ -23,14 +23,14 @@ const (
 // Errors of a Store.
 var (
 	ErrNoFile = errors.New("no such file was sent")
-	ErrFull   = errors.New("too many sent files wait to be taken")
+	ErrFull   = errors.New("too many sent files are waiting for their calls")
 )
 
 // SendNamed sends f under name to a Store and returns when it is stored. Without a file the Store
 // closes what was sent under that name, if nobody has taken it.
 func SendNamed(ctx context.Context, conn *net.UnixConn, name string, f *os.File) error {
 	if name == "" || len(name) > MaxName {
-		return fmt.Errorf("file name of %d bytes, of 1 to %d", len(name), MaxName)
+		return fmt.Errorf("file name of %d bytes: must be 1 to %d", len(name), MaxName)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -147,7 +147,7 @@ func (s *Store) Receive(conn *net.UnixConn) error {
 	switch {
 	case err != nil:
 	case len(files) > 1 || n == 0:
-		err = fmt.Errorf("%d files with a name of %d bytes", len(files), n)
+		err = fmt.Errorf("got %d files with a name of %d bytes", len(files), n)
 	case len(files) == 0:
 		s.Drop(string(buf[:n]))
 	default:

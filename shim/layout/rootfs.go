@@ -79,7 +79,7 @@ func ParseRootfs(mounts []*types.Mount) (parts []Part, err error) {
 		parts = append(parts, part)
 	}
 	if len(parts) == 0 {
-		return nil, fmt.Errorf("%w: a container without a root", containerv1.ErrInvalid)
+		return nil, fmt.Errorf("%w: a container needs a root", containerv1.ErrInvalid)
 	}
 	return parts, nil
 }

@@ -28,7 +28,7 @@ func TestRootfsIsWhatWasPrinted(t *testing.T) {
 	}
 	// The words of an image's are those of every engine so far.
 	if m := mounts[0]; m.Type != "bulkhead-disk" || m.Source != "sha256:1" || m.Options[0] != "file=disk-0" {
-		t.Errorf("an image is printed as %v", m)
+		t.Errorf("an image is encoded as %v", m)
 	}
 }
 

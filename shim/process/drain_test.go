@@ -56,7 +56,7 @@ func TestAnswersBeforeTheEnd(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		under.wait(ctx)
 		if ctx.Err() != nil {
-			t.Error("the answer or the end is not seen")
+			t.Error("the answer or the end did not arrive")
 		}
 		cancel()
 		server.Close()
@@ -120,6 +120,6 @@ func TestCountsCalls(t *testing.T) {
 	c.count(1) // by a read that has just returned
 	under.wait(t.Context())
 	if under.open != 0 {
-		t.Errorf("%d calls of no connection", under.open)
+		t.Errorf("%d calls of a closed connection", under.open)
 	}
 }

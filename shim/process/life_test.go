@@ -59,7 +59,7 @@ func TestLife(t *testing.T) {
 		t.Errorf("the sandbox is left: %v", err)
 	}
 	if _, err := client.Connect(w.ctx, w.dir); !errors.Is(err, client.ErrNotRunning) {
-		t.Errorf("it is served on: %v", err)
+		t.Errorf("the shim still serves: %v", err)
 	}
 	if !strings.Contains(w.logged(), "why=asked") {
 		t.Error(w.logged())
@@ -97,7 +97,7 @@ func TestTermLeavesTheVM(t *testing.T) {
 		t.Errorf("stop: %v", err)
 	}
 	_, err = c.Sandbox.StartSandbox(w.ctx, &sandboxv1.StartSandboxRequest{SandboxID: podID})
-	if err == nil || !strings.Contains(err.Error(), "no second machine") {
+	if err == nil || !strings.Contains(err.Error(), "only one VM") {
 		t.Errorf("a sealed shim starts a VM: %v", err)
 	}
 	c.Close()
@@ -191,10 +191,10 @@ func TestStartFails(t *testing.T) {
 		"no walls": {func(_ *testing.T, w *world) {
 			w.host.confine = func(confine.Policy) (missing, err error) { return nil, broken }
 		}, false, "confine the shim: broken"},
-		"no record":           {directory(layout.Machine), false, "store the machine"},
+		"no record":           {directory(layout.Machine), false, "store the VM"},
 		"no socket":           {directory(layout.API), false, "listen at"},
 		"no console":          {directory(layout.Console), false, "open the console log"},
-		"nothing to adopt":    {func(*testing.T, *world) {}, true, "take over the sandbox"},
+		"nothing to adopt":    {func(*testing.T, *world) {}, true, "adopt the sandbox"},
 		"no state of a VM":    {func(t *testing.T, w *world) { store(t, w) }, true, layout.Sandbox},
 		"nothing of its past": {directory(layout.Sandbox), false, layout.Sandbox},
 	} {
@@ -204,13 +204,13 @@ func TestStartFails(t *testing.T) {
 			l := w.begin(bootstrap.Message{Adopt: row.adopt}, nil)
 			reply := l.reply()
 			if !strings.Contains(reply, row.want) {
-				t.Errorf("it answers %q", reply)
+				t.Errorf("reply %q", reply)
 			}
 			if err := l.end(); err == nil || err.Error() != reply {
-				t.Errorf("it ends with %v", err)
+				t.Errorf("run returned %v", err)
 			}
 			if w.driver.alive() {
-				t.Error("its VM lives")
+				t.Error("its VM still runs")
 			}
 		})
 	}
@@ -239,9 +239,9 @@ func TestMissingWalls(t *testing.T) {
 	if err := l.end(); err != nil {
 		t.Error(err)
 	}
-	for _, of := range []string{"the shim", "the machine"} {
-		if !strings.Contains(w.logged(), `msg="the kernel lacks walls for `+of+`" missing="no such wall"`) {
-			t.Errorf("nothing is told of %s's:\n%s", of, w.logged())
+	for _, of := range []string{"the shim", "the VM"} {
+		if !strings.Contains(w.logged(), `msg="the kernel cannot fully confine `+of+`" missing="no such wall"`) {
+			t.Errorf("the log lacks the missing walls of %s:\n%s", of, w.logged())
 		}
 	}
 }

@@ -55,7 +55,7 @@ func TestMachineFiles(t *testing.T) {
 			}
 			st, err := c.Extension.Status(w.ctx, &shimv1.StatusRequest{})
 			if err != nil || st.Clone != row.clone || !slices.Equal(w.driver.asked, []string{row.asked}) {
-				t.Errorf("%v is made, and told as %v: %v", w.driver.asked, st, err)
+				t.Errorf("driver calls %v, status %v: %v", w.driver.asked, st, err)
 			}
 			for name, path := range map[string]string{bootstrap.Kernel: w.driver.booted.Kernel, bootstrap.Initrd: w.driver.booted.Initrd} {
 				want := map[string]string{bootstrap.Kernel: w.machine.Kernel, bootstrap.Initrd: w.machine.Initrd}[name]
@@ -117,11 +117,11 @@ func TestMachineDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a former VM's socket is left: %v", err)
+		t.Errorf("an earlier VM's socket is left: %v", err)
 	}
 	for dir, want := range map[string]string{
-		filepath.Join(w.dir, "none"): "make the machine's directory",
-		w.dir + "/\x00":              "clear the machine's directory",
+		filepath.Join(w.dir, "none"): "create the VM's directory",
+		w.dir + "/\x00":              "clear the VM's directory",
 	} {
 		s = &shim{host: w.host, driver: &w.driver, m: bootstrap.Message{ID: podID, StateDir: dir, Machine: w.machine}}
 		if _, err := s.start(w.ctx); err == nil || !strings.Contains(err.Error(), want) {

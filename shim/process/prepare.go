@@ -22,7 +22,7 @@ func (s *shim) prepare() error {
 	if s.m.Adopt {
 		var st stored
 		if err := atomicfile.ReadJSON(path, &st); err != nil {
-			return fmt.Errorf("take over the sandbox: %w", err)
+			return fmt.Errorf("adopt the sandbox: %w", err)
 		}
 		// The file is the pod's own user's: how the shim is confined must not
 		// follow from it, if the engine knows.
@@ -35,7 +35,7 @@ func (s *shim) prepare() error {
 	s.m.Clone = s.files[bootstrap.Memory] != nil || s.m.Copy != nil
 	st := stored{Version: bootstrap.Version, Machine: s.m.Machine, Clone: s.m.Clone}
 	if err := atomicfile.WriteJSON(path, st, 0o600, atomicfile.Volatile); err != nil {
-		return fmt.Errorf("store the machine: %w", err)
+		return fmt.Errorf("store the VM's configuration: %w", err)
 	}
 	return nil
 }

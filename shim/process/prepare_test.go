@@ -43,12 +43,12 @@ func TestPolicyReadsNoHome(t *testing.T) {
 	p := (&shim{}).machinePolicy(home + "/bin/qemu-system-x86_64")
 	for _, dir := range append(p.Read, p.Write...) {
 		if rel, err := filepath.Rel(dir, home+"/.ssh/id"); err == nil && filepath.IsLocal(rel) {
-			t.Errorf("it may go to %s", dir)
+			t.Errorf("QEMU may read %s", dir)
 		}
 	}
 	for _, want := range []string{"/bin", "/share", "/lib"} {
 		if !slices.Contains(p.Read, home+want) {
-			t.Errorf("it may not read %s", home+want)
+			t.Errorf("QEMU may not read %s", home+want)
 		}
 	}
 }

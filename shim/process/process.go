@@ -109,14 +109,14 @@ func (s *shim) up() (err error) {
 	if err := s.watch(); err != nil {
 		// A user may have a hundred or so, with all other programs: that is no
 		// bound for the number of pods.
-		s.log.Warn("the machine will not end with its directory", "error", err)
+		s.log.Warn("cannot watch the state directory: its removal will not end the VM", "error", err)
 	}
 	missing, err := s.host.confine(s.policy(programs[0]))
 	if err != nil {
 		return fmt.Errorf("confine the shim: %w", err)
 	}
 	if missing != nil {
-		s.log.Warn("the kernel lacks walls for the shim", "missing", missing)
+		s.log.Warn("the kernel cannot fully confine the shim", "missing", missing)
 	}
 	if err := s.listen(); err != nil {
 		return err

@@ -39,7 +39,7 @@ func TestReceiveFiles(t *testing.T) {
 	conn.Close()
 	send("second")
 	if !strings.Contains(w.logged(), "receive a file") {
-		t.Errorf("nothing is told:\n%s", w.logged())
+		t.Errorf("the log lacks the error:\n%s", w.logged())
 	}
 	endPod(t, w, c)
 	if err := l.end(); err != nil {
@@ -61,7 +61,7 @@ func TestServingBreaks(t *testing.T) {
 	}
 	for _, want := range []string{"level=ERROR msg=serve ", "why=term"} {
 		if !strings.Contains(w.logged(), want) {
-			t.Errorf("it does not say %q:\n%s", want, w.logged())
+			t.Errorf("the log lacks %q:\n%s", want, w.logged())
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestEndDrains(t *testing.T) {
 				t.Error(err)
 			}
 			if d := <-lasted; d < answerPatience/2 {
-				t.Errorf("it is cut off after %v", d)
+				t.Errorf("the stream was cut off after %v", d)
 			}
 		})
 	}

@@ -97,17 +97,17 @@ func (s *shim) restoreFiles() sandbox.RestoreFiles {
 // start is the sandbox's Starter: a clone if there is something to clone.
 func (s *shim) start(ctx context.Context) (hypervisor.VM, error) {
 	if s.sealed {
-		return nil, errors.New("a shim makes no second machine: adopt the sandbox, whose new shim makes one")
+		return nil, errors.New("a shim starts only one VM: adopt the sandbox, and its new shim starts the next")
 	}
 	if s.m.Copy != nil {
 		return s.takeCopy(ctx)
 	}
 	dir := s.path(layout.VM)
 	if err := os.RemoveAll(dir); err != nil {
-		return nil, fmt.Errorf("clear the machine's directory: %w", err)
+		return nil, fmt.Errorf("clear the VM's directory: %w", err)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the machine's directory: %w", err)
+		return nil, fmt.Errorf("create the VM's directory: %w", err)
 	}
 	o := hypervisor.Options{
 		Dir: dir, Name: s.name(), Start: s.spawn,
@@ -147,7 +147,7 @@ func (s *shim) spawn(cmd *exec.Cmd) error {
 		return err
 	}
 	if missing != nil {
-		s.log.Warn("the kernel lacks walls for the machine", "missing", missing)
+		s.log.Warn("the kernel cannot fully confine the VM", "missing", missing)
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func (s *shim) receiveFiles(l *net.UnixListener) {
 			return
 		}
 		if err != nil { // out of descriptors, most likely, and nothing tells of one
-			s.log.Warn("accept who sends a file", "error", err)
+			s.log.Warn("accept a connection for a file", "error", err)
 			<-time.After(acceptPause)
 			continue
 		}

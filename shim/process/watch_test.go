@@ -61,6 +61,6 @@ func TestWatchNothing(t *testing.T) {
 	s.end(asked)
 	s.end(removed)
 	if why := s.wait(t.Context()); why != asked {
-		t.Errorf("it ends because of %s", why)
+		t.Errorf("the shim ends because of %s", why)
 	}
 }

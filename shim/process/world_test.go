@@ -166,7 +166,7 @@ func (w *world) logged() string {
 func (w *world) quiet() {
 	w.t.Helper()
 	if log := w.logged(); strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") {
-		w.t.Errorf("it complains:\n%s", log)
+		w.t.Errorf("the log is not empty:\n%s", log)
 	}
 }
 
@@ -228,7 +228,7 @@ func (l *life) end() error {
 	case err := <-l.done:
 		return err
 	case <-l.w.ctx.Done():
-		l.w.t.Fatalf("it does not end: %v\n%s", context.Cause(l.w.ctx), l.w.logged())
+		l.w.t.Fatalf("the shim does not end: %v\n%s", context.Cause(l.w.ctx), l.w.logged())
 		return nil
 	}
 }

@@ -73,7 +73,7 @@ func (c *Console) next() (change <-chan struct{}, more bool) {
 // cut because it is full, it is told again from what was kept.
 func (e extension) console(context.Context) (func(context.Context, *net.UnixConn), error) {
 	if e.o.Console == nil {
-		return nil, errors.New("there is no console log")
+		return nil, errors.New("the pod has no console log")
 	}
 	return func(ctx context.Context, conn *net.UnixConn) {
 		ctx, cancel := context.WithCancel(ctx)

@@ -182,7 +182,7 @@ func takeTar(w *stream.Writer, r io.Reader, tree *agentv1.TreeWriter) error {
 		entry, ok := treeEntry(h)
 		if !ok {
 			if h.Typeflag != tar.TypeXGlobalHeader {
-				notes.add([]byte(h.Name), "neither file, directory nor link")
+				notes.add([]byte(h.Name), "not a file, directory or link")
 			}
 			continue
 		}

@@ -127,7 +127,7 @@ func TestCopyOut(t *testing.T) {
 
 	if conn, err := r.dial(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_COPY_OUT, Path: "/none"}); !errors.Is(err, stream.ErrRefused) ||
 		!strings.Contains(err.Error(), "no such place") {
-		t.Errorf("of nothing: %v, %v", conn, err)
+		t.Errorf("a missing tree: %v, %v", conn, err)
 	}
 	conn = r.open(t, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_COPY_OUT, Path: "/broken"})
 	if _, err := (stream.Stdio{Stdout: io.Discard}).Run(t.Context(), conn); err == nil ||
@@ -202,7 +202,7 @@ func TestCopySkipsSilentlyAtLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(notes.String(), "left out"); n != 100 || !strings.Contains(notes.String(), "pipe99") {
-		t.Errorf("%d files are told, the last %q", n, notes.String()[max(0, notes.Len()-80):])
+		t.Errorf("%d files are reported, the last %q", n, notes.String()[max(0, notes.Len()-80):])
 	}
 }
 
@@ -223,7 +223,7 @@ func TestCopyToADeafPod(t *testing.T) {
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if r.streams.Drain(ctx); ctx.Err() != nil {
-		t.Error("the stream is held for ever")
+		t.Error("the stream does not end")
 	}
 }
 

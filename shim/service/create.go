@@ -60,7 +60,7 @@ func (t task) containerConfig(r *taskv3.CreateTaskRequest, names stdio) (c sandb
 		case containerv1.Block:
 			c.Volumes = append(c.Volumes, sandbox.Volume{ID: of.Name, Block: &of})
 		default:
-			return c, fmt.Errorf("%w: %T beside the root", containerv1.ErrInvalid, part.Of)
+			return c, fmt.Errorf("%w: %T must be the root", containerv1.ErrInvalid, part.Of)
 		}
 	}
 	if c.Spec, err = readSpec(r.Bundle); err != nil {
@@ -97,7 +97,7 @@ func readSpec(bundle string) (json.RawMessage, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read the bundle: %w", err)
 	case !json.Valid(b):
-		return nil, fmt.Errorf("%w: config.json is not JSON", sandbox.ErrInvalid)
+		return nil, fmt.Errorf("%w: config.json must be JSON", sandbox.ErrInvalid)
 	}
 	return b, nil
 }
@@ -115,7 +115,7 @@ func (t task) Exec(ctx context.Context, r *taskv3.ExecProcessRequest) (*emptypb.
 	}
 	spec := r.GetSpec().GetValue()
 	if !json.Valid(spec) {
-		return nil, invalid("exec %s in %s: the process is not JSON", r.ExecID, r.ID)
+		return nil, invalid("exec %s in %s: the process must be JSON", r.ExecID, r.ID)
 	}
 	err = t.o.Sandbox.CreateExec(ctx, sandbox.ExecConfig{
 		Process: p, Spec: spec, Terminal: r.Terminal, Stdio: streams,

@@ -159,7 +159,7 @@ func TestLostClientHangsUp(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			if r.streams.Drain(ctx); ctx.Err() != nil {
-				t.Error("the stream is held for ever")
+				t.Error("the stream does not end")
 			}
 			st, err := r.fake.ProcessStatus(p)
 			if err != nil || (st.Exit != nil) != tc.hungUp || st.Exit != nil && st.Exit.Code != 128+1 {

@@ -42,7 +42,7 @@ func (e extension) handler(r *shimv1.OpenRequest) (stream.Handler, error) {
 		return e.attach(p, r), nil
 	case shimv1.OpenRequest_PORT_FORWARD:
 		if r.Port == 0 || r.Port > 0xffff {
-			return nil, invalid("forward to port %d", r.Port)
+			return nil, invalid("forward to port %d: must be 1 to 65535", r.Port)
 		}
 		return e.forward(uint16(r.Port)), nil
 	case shimv1.OpenRequest_DATAGRAMS:
@@ -54,7 +54,7 @@ func (e extension) handler(r *shimv1.OpenRequest) (stream.Handler, error) {
 	case shimv1.OpenRequest_COPY_IN:
 		return e.copyIn(r.ContainerId, r.Path, r.Into), nil
 	}
-	return nil, invalid("open a stream of kind %d", r.Kind)
+	return nil, invalid("open a stream: unknown kind %d", r.Kind)
 }
 
 func (e extension) forward(port uint16) stream.Handler {

@@ -14,7 +14,7 @@ import (
 func (e extension) prepare(r *shimv1.OpenRequest) (string, error) {
 	p := sandbox.Process{Container: r.ContainerId, Exec: r.ExecId}
 	if r.Kind != shimv1.OpenRequest_ATTACH || p.Exec == "" {
-		return "", invalid("only a process of an exec can be started by its client")
+		return "", invalid("only an exec'd process can be started by its client")
 	}
 	st, err := e.o.Sandbox.ProcessStatus(p)
 	if err != nil {

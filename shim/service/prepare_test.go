@@ -112,7 +112,7 @@ func TestPreparedIsForgottenWithItsEngine(t *testing.T) {
 	engines[0].Close()
 	time.Sleep(50 * time.Millisecond) // for what must not come
 	if _, err := r.fake.ProcessStatus(p); err != nil {
-		t.Fatalf("forgotten although one who follows is there: %v", err)
+		t.Fatalf("deleted although a subscriber is connected: %v", err)
 	}
 	engines[1].Close()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
@@ -121,7 +121,7 @@ func TestPreparedIsForgottenWithItsEngine(t *testing.T) {
 		}
 	}
 	if _, err := stream.Dial(t.Context(), token.Address, token.Token); !errors.Is(err, stream.ErrRefused) {
-		t.Errorf("a client of the forgotten: %v", err)
+		t.Errorf("a client of a deleted command: %v", err)
 	}
 	conn, err := stream.Dial(t.Context(), console.Address, console.Token)
 	if err != nil {
@@ -176,7 +176,7 @@ func TestPreparedThatCannotRun(t *testing.T) {
 				t.Errorf("code %d, %v, told %q", code, err, told)
 			}
 			if silent != "" {
-				t.Errorf("told on the other channel: %q", silent)
+				t.Errorf("written to the other channel: %q", silent)
 			}
 			r.drained(t, p)
 		})
@@ -195,7 +195,7 @@ func TestPreparedThatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := (stream.Stdio{Stdout: io.Discard}).Run(t.Context(), conn); err == nil || !strings.Contains(err.Error(), "not found") {
-		t.Errorf("the client is told %v", err)
+		t.Errorf("the client got %v", err)
 	}
 	r.drained(t, p)
 }

@@ -28,7 +28,7 @@ const (
 // Publish forwards what a sent listening socket accepts, until the shim ends.
 func (e extension) Publish(_ context.Context, r *shimv1.PublishRequest) (*shimv1.PublishResponse, error) {
 	if r.PodPort == 0 || r.PodPort > 0xffff {
-		return nil, invalid("publish port %d", r.PodPort)
+		return nil, invalid("publish port %d: must be 1 to 65535", r.PodPort)
 	}
 	f, err := e.o.Files.Take(r.File)
 	if err != nil {

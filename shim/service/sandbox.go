@@ -38,17 +38,17 @@ func (p pod) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSandboxReques
 		return nil, err
 	}
 	if url := r.GetOptions().GetTypeUrl(); url != layout.ConfigType {
-		return nil, invalid("create sandbox: options of type %q, not %s", url, layout.ConfigType)
+		return nil, invalid("create sandbox: options of type %q, want %s", url, layout.ConfigType)
 	}
 	var config sandbox.Config
 	if err := json.Unmarshal(r.Options.Value, &config); err != nil {
 		return nil, invalid("create sandbox: read the options: %v", err)
 	}
 	if config.ID != p.o.ID {
-		return nil, invalid("create sandbox: the configuration is of sandbox %q, the shim of %s", config.ID, p.o.ID)
+		return nil, invalid("create sandbox: the configuration is for sandbox %q, but this is the shim of %s", config.ID, p.o.ID)
 	}
 	if len(config.Cards) > card.Most {
-		return nil, invalid("create sandbox: %d more interfaces, of at most %d", len(config.Cards), card.Most)
+		return nil, invalid("create sandbox: %d further interfaces: must be at most %d", len(config.Cards), card.Most)
 	}
 	var names []string
 	for i := range config.Cards {

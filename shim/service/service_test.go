@@ -331,7 +331,7 @@ func TestLostClientLeavesStdinOpen(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the process never learnt of it: %q", r.fake.noted())
+			t.Fatalf("the process was not notified: %q", r.fake.noted())
 		}
 	}
 }

@@ -32,7 +32,7 @@ var errCheckpoint = fmt.Errorf("checkpoint: %w", errors.ErrUnsupported)
 
 func checkID(id string) error {
 	if !containerv1.ValidID(id) {
-		return invalid("id %.140q is not 1 to 128 letters, digits, '_', '.' or '-'", id)
+		return invalid("id %.140q must be 1 to 128 letters, digits, '_', '.' or '-'", id)
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (t task) Checkpoint(context.Context, *taskv3.CheckpointTaskRequest) (*empty
 
 func (t task) Kill(ctx context.Context, r *taskv3.KillRequest) (*emptypb.Empty, error) {
 	if r.Signal < 1 || r.Signal > 64 {
-		return nil, invalid("signal %d is not one of 1 to 64", r.Signal)
+		return nil, invalid("signal %d must be 1 to 64", r.Signal)
 	}
 	p := sandbox.Process{Container: r.ID, Exec: r.ExecID}
 	return empty(t.o.Sandbox.SignalProcess(ctx, p, unix.Signal(r.Signal), r.All))
@@ -141,7 +141,7 @@ func (t task) Kill(ctx context.Context, r *taskv3.KillRequest) (*emptypb.Empty, 
 
 func (t task) ResizePty(ctx context.Context, r *taskv3.ResizePtyRequest) (*emptypb.Empty, error) {
 	if r.Width > 0xffff || r.Height > 0xffff {
-		return nil, invalid("a terminal of %d by %d characters", r.Width, r.Height)
+		return nil, invalid("terminal size %d by %d: each must be at most 65535", r.Width, r.Height)
 	}
 	p := sandbox.Process{Container: r.ID, Exec: r.ExecID}
 	return empty(t.o.Sandbox.ResizeProcess(ctx, p, uint16(r.Width), uint16(r.Height)))
@@ -159,7 +159,7 @@ func (t task) Update(ctx context.Context, r *taskv3.UpdateTaskRequest) (*emptypb
 		text := r.Annotations[layout.BytesAnnotation]
 		bytes, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || bytes <= 0 {
-			return nil, invalid("annotation %s: %q is no number of bytes", layout.BytesAnnotation, text)
+			return nil, invalid("annotation %s: %q must be a number of bytes", layout.BytesAnnotation, text)
 		}
 		return empty(t.o.Sandbox.GrowVolume(ctx, name, bytes))
 	}
@@ -170,12 +170,12 @@ func (t task) Update(ctx context.Context, r *taskv3.UpdateTaskRequest) (*emptypb
 	if text := r.Annotations[layout.MemoryAnnotation]; text != "" {
 		var err error
 		if memory, err = strconv.Atoi(text); err != nil || memory < 0 {
-			return nil, invalid("annotation %s: %q is no number of MiB", layout.MemoryAnnotation, text)
+			return nil, invalid("annotation %s: %q must be a number of MiB", layout.MemoryAnnotation, text)
 		}
 	}
 	resources := r.GetResources().GetValue()
 	if !json.Valid(resources) {
-		return nil, invalid("update container %s: the resources are not JSON", r.ID)
+		return nil, invalid("update container %s: the resources must be JSON", r.ID)
 	}
 	if r.ID == "" { // the pod itself
 		var limits agentv1.PodLimits

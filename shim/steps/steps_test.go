@@ -77,7 +77,7 @@ func TestSteps(t *testing.T) {
 	client := taskv3.NewTTRPCTaskClient(rpc)
 
 	if res, err := client.Create(t.Context(), &taskv3.CreateTaskRequest{}); err != nil || res.GetPid() != 0 || len(names) > 0 {
-		t.Errorf("a call that nobody traces: %v, %v, named %v", res, err, names)
+		t.Errorf("an untraced call: %v, %v, named %v", res, err, names)
 	}
 	ctx, took := timeline.With(t.Context())
 	if res, err := client.Create(ctx, &taskv3.CreateTaskRequest{}); err != nil || res.GetPid() != 7 || len(names) != 1 {

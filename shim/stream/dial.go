@@ -42,7 +42,7 @@ func (r *refusal) Unwrap() []error { return r.class }
 // closed by halves.
 func Dial(ctx context.Context, address, token string) (net.Conn, error) {
 	if !validToken(token) {
-		return nil, fmt.Errorf("open a stream: %w: not a token", ErrProtocol)
+		return nil, fmt.Errorf("open a stream: %w: invalid token", ErrProtocol)
 	}
 	conn, err := podsock.Dial(ctx, filepath.Dir(address), filepath.Base(address))
 	if err != nil {

@@ -125,7 +125,7 @@ func (s Size) encode() []byte {
 // DecodeSize reads the payload of a Resize frame.
 func DecodeSize(p []byte) (Size, error) {
 	if len(p) != 4 {
-		return Size{}, fmt.Errorf("%w: a size of %d bytes", ErrProtocol, len(p))
+		return Size{}, fmt.Errorf("%w: terminal size of %d bytes", ErrProtocol, len(p))
 	}
 	return Size{binary.BigEndian.Uint16(p), binary.BigEndian.Uint16(p[2:])}, nil
 }

@@ -40,14 +40,14 @@ func TestOnHangup(t *testing.T) {
 	}
 	select {
 	case <-gone:
-		t.Fatal("gone with the end of its writing")
+		t.Fatal("called after the end of its writing")
 	case <-time.After(50 * time.Millisecond):
 	}
 	conn.Close()
 	select {
 	case <-gone:
 	case <-time.After(10 * time.Second):
-		t.Error("nobody hears of its end")
+		t.Error("not called after the close")
 	}
 }
 

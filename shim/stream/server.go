@@ -30,7 +30,7 @@ const (
 // ErrBusy is returned when a bound of the Server is reached.
 var ErrBusy = errors.New("too many streams")
 
-var errEnding = errors.New("the pod's machine is ending")
+var errEnding = errors.New("the pod's VM is ending")
 
 // Handler opens what a stream leads to. An error is told to the client, with its
 // class if that is syscall.ECONNREFUSED; run
@@ -82,7 +82,7 @@ func (s *Server) issue(h Handler, abandoned func()) (string, error) {
 		return "", net.ErrClosed
 	}
 	if len(s.tokens) >= MaxTokens {
-		return "", fmt.Errorf("%w: %d wait to be used", ErrBusy, len(s.tokens))
+		return "", fmt.Errorf("%w: %d tokens are waiting", ErrBusy, len(s.tokens))
 	}
 	s.tokens[token] = &ticket{handler: h, abandoned: abandoned, timer: time.AfterFunc(Patience, func() { s.expire(token) })}
 	return token, nil

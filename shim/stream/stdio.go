@@ -17,7 +17,7 @@ var ErrDetached = errors.New("stream ended before its process")
 
 // ErrLeft is returned by Stdio.Run when a Read of Stdin returned it: this side left
 // on purpose, and the process, which is told so, lives on.
-var ErrLeft = errors.New("left")
+var ErrLeft = errors.New("detached from the stream")
 
 // Stdio is the near end of an attached process's standard streams.
 type Stdio struct {

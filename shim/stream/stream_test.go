@@ -110,7 +110,7 @@ func TestDrain(t *testing.T) {
 	s.Drain(ctx) // returns, though the stream runs
 	if late, err := stream.Dial(t.Context(), address, unused); err == nil {
 		late.Close()
-		t.Error("a client was taken")
+		t.Error("a client was accepted")
 	}
 	close(release)
 	s.Drain(t.Context())
@@ -140,7 +140,7 @@ func TestHandlerErrorReachesTheClient(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) != tc.nobody {
-			t.Errorf("%v: that nobody listens is told: %v", err, !tc.nobody)
+			t.Errorf("%v: reported as refused: %v", err, !tc.nobody)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func TestServeEndsWithItsListener(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("it accepts on")
+		t.Error("Serve does not end")
 	}
 }
 
@@ -263,7 +263,7 @@ func TestStdioEnds(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("nobody wants the output", func(t *testing.T) {
+	t.Run("no output wanted", func(t *testing.T) {
 		conn := open(t, func(_ context.Context, conn *net.UnixConn) {
 			w := stream.NewWriter(conn)
 			w.Frame(stream.Stdout, []byte("out"))
@@ -362,7 +362,7 @@ func TestSpliceHangsUp(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(10 * time.Second):
-		t.Error("a client that is gone leaves its stream behind")
+		t.Error("the stream of a closed client does not end")
 	}
 }
 

@@ -67,7 +67,7 @@ func TestAbandon(t *testing.T) {
 		s.Abandon()
 		s.Abandon()
 		if abandoned.Load() != stream.MaxTokens/2 {
-			t.Errorf("%d are abandoned", abandoned.Load())
+			t.Errorf("%d were abandoned", abandoned.Load())
 		}
 		free := 0
 		for ; free <= stream.MaxTokens; free++ {

@@ -39,7 +39,7 @@ const (
 const earlierFirst = 1_900_000_000
 
 // ErrExhausted is returned when every number is leased.
-var ErrExhausted = errors.New("no user number is free")
+var ErrExhausted = errors.New("all user numbers are leased")
 
 // Reserve leases a number to the pod id, or finds the one that it has. The
 // directory is made if it is missing; that of another user is refused.

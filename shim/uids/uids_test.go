@@ -44,7 +44,7 @@ func TestReserve(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if uid < uids.First || uid >= uids.First+uids.Count || seen[uid] != "" {
-				t.Errorf("%s got %d, which is %q's", id, uid, seen[uid])
+				t.Errorf("%s got %d, which belongs to %q", id, uid, seen[uid])
 			}
 			seen[uid] = id
 		})
