@@ -9,8 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim"
 )
 
-// BenchmarkStart reports how long a shim takes to serve its API, and what it
-// weighs while its machine boots.
+// BenchmarkStart reports how long a shim takes to serve its API, and its memory while its VM boots.
 func BenchmarkStart(b *testing.B) {
 	var sum time.Duration
 	for b.Loop() {

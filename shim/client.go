@@ -22,18 +22,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/steps"
 )
 
-// ErrNotRunning is returned by Connect when no shim serves the directory: it
-// has ended, and Adopt may start another if its machine lives on.
+// ErrNotRunning is returned by Connect if no shim serves the directory. If the VM still runs, Adopt can start another
+// shim.
 var ErrNotRunning = errors.New("shim is not running")
 
-// Client is a connection to the shim of one pod. Its methods may be called at
-// once. Errors of the three services carry a gRPC status code (NotFound,
-// AlreadyExists, FailedPrecondition, …), and at most 4 KiB of the shim's message.
+// Client is a connection to the shim of one pod. Its methods are safe for concurrent use. Errors of the three services
+// carry a gRPC status code (NotFound, AlreadyExists, FailedPrecondition, …) and at most 4 KiB of the shim's message.
 type Client struct {
 	// Sandbox and Task are containerd's services.
 	Sandbox sandboxv1.TTRPCSandboxService
 	Task    taskv3.TTRPCTaskService
-	// Extension is our own.
+	// Extension is Bulkhead's own service.
 	Extension shimv1.ExtensionClient
 
 	dir  string
@@ -43,8 +42,7 @@ type Client struct {
 	once sync.Once
 }
 
-// Connect connects to the running shim of the state directory dir, or returns
-// an error that matches ErrNotRunning.
+// Connect connects to the shim of the state directory dir, or returns an error that matches ErrNotRunning.
 func Connect(ctx context.Context, dir string) (*Client, error) {
 	conn, err := dial(ctx, dir, layout.API)
 	if err != nil {
@@ -68,7 +66,7 @@ func newClient(dir string, conn *net.UnixConn) (*Client, error) {
 		return nil, fmt.Errorf("identify the shim in %s: %w", dir, err)
 	}
 	self, err := procid.Of(int(peer.Pid))
-	if err != nil { // it has accepted the connection and ended
+	if err != nil { // it accepted the connection and then ended
 		conn.Close()
 		return nil, fmt.Errorf("identify the shim in %s: %w: %w", dir, ErrNotRunning, err)
 	}
@@ -81,17 +79,17 @@ func newClient(dir string, conn *net.UnixConn) (*Client, error) {
 	return c, nil
 }
 
-// intercept bounds what a shim says of a failure, and has a call that is traced tell its steps.
+// intercept bounds the shim's error messages and collects the steps of a traced call.
 func (c *Client) intercept(
 	ctx context.Context, req *ttrpc.Request, resp *ttrpc.Response, info *ttrpc.UnaryClientInfo, invoke ttrpc.Invoker,
 ) error {
 	return steps.Client(ctx, req, c.Extension, func() error { return shorten(ctx, req, resp, info, invoke) })
 }
 
-// maxMessage bounds the message of a status, in bytes: errors are logged and kept.
+// maxMessage bounds the message of a status, in bytes, because errors are logged and stored.
 const maxMessage = 4 << 10
 
-// shorten bounds what a shim, which is as hostile as its guest, says of a failure.
+// shorten bounds the shim's error message. A shim is as hostile as its guest.
 func shorten(ctx context.Context, req *ttrpc.Request, resp *ttrpc.Response, _ *ttrpc.UnaryClientInfo, invoke ttrpc.Invoker) error {
 	err := invoke(ctx, req, resp)
 	if s := resp.GetStatus(); s != nil && len(s.Message) > maxMessage {
@@ -100,26 +98,24 @@ func shorten(ctx context.Context, req *ttrpc.Request, resp *ttrpc.Response, _ *t
 	return err
 }
 
-// PID is the shim's process.
+// PID returns the shim's process id.
 func (c *Client) PID() int { return c.self.PID }
 
-// Ended returns when the shim's process has ended, whether the connection is
-// still there or not, or with ctx's error.
+// Ended waits for the end of the shim's process, regardless of the connection, or returns ctx's error.
 func (c *Client) Ended(ctx context.Context) error { return c.self.Wait(ctx) }
 
-// StateDir is the directory that the shim serves.
+// StateDir returns the directory that the shim serves.
 func (c *Client) StateDir() string { return c.dir }
 
-// Done is closed when the connection ends, by Close or by the shim's end.
+// Done returns a channel that is closed when the connection ends, by Close or by the shim's end.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
-// Close ends the connection; the shim and its pod go on.
+// Close closes the connection; the shim and its pod keep running.
 func (c *Client) Close() error { return c.rpc.Close() }
 
-// SendFile gives the shim a copy of f under name, for the one call that will
-// name it: Task.Create ("file=NAME", "log:NAME"), CreateSandbox ("scratch"),
-// ReopenLog, Publish. A file that no call takes is closed after a minute, or when
-// none (nil) is sent under its name. The caller keeps f.
+// SendFile sends the shim a copy of f under name, for the one call that names it: Task.Create ("file=NAME",
+// "log:NAME"), CreateSandbox ("scratch"), ReopenLog, Publish. The shim closes a file that no call takes after a minute,
+// or when nil is sent under its name. The caller keeps f.
 func (c *Client) SendFile(ctx context.Context, name string, f *os.File) error {
 	conn, err := dial(ctx, c.dir, layout.Files)
 	if err != nil {
@@ -132,6 +128,5 @@ func (c *Client) SendFile(ctx context.Context, name string, f *os.File) error {
 	return nil
 }
 
-// StreamAddress is the path of the socket at which the shim of a state
-// directory takes the tokens of streams: never what a shim says.
+// StreamAddress returns the path of the socket that accepts stream tokens. It never trusts a path that the shim sends.
 func StreamAddress(dir string) string { return filepath.Join(dir, layout.Stream) }

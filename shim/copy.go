@@ -13,14 +13,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// copied is a machine that was made for a shim; without a record there is none, and the
-// shim makes its own.
+// copied is a VM that was copied for a shim. Without a record there is no copy, and the shim starts its own VM.
 type copied struct {
 	dir    string
 	record *hypervisor.Record
 }
 
-// beginCopy has Options.Copy make the machine. The result is to be received.
+// beginCopy calls Options.Copy in the background. The caller must receive the result.
 func (o Options) beginCopy(ctx context.Context) <-chan copied {
 	done := make(chan copied, 1)
 	c := copied{dir: filepath.Join(o.StateDir, layout.VM)}
@@ -40,7 +39,7 @@ func (o Options) beginCopy(ctx context.Context) <-chan copied {
 	return done
 }
 
-// makeOwn makes a directory, its owner's and nobody else's.
+// makeOwn creates a directory that is accessible only to its owner.
 func (o Options) makeOwn(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil || o.Owner == nil {
 		return err
@@ -48,11 +47,10 @@ func (o Options) makeOwn(dir string) error {
 	return os.Lchown(dir, o.Owner.UID, o.Owner.GID)
 }
 
-// copyEnd bounds the end of a machine that was killed.
+// copyEnd bounds the wait for a killed VM.
 const copyEnd = 10 * time.Second
 
-// end ends a machine that no shim has any more. What fails is left for who ends what
-// has its sockets in the directory.
+// end kills a VM that no shim uses. If that fails, the VM is found later by its sockets in the directory.
 func (c copied) end() {
 	if c.record == nil {
 		return

@@ -17,8 +17,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 
-// program builds bulkhead-shim once for all tests. BULKHEAD_TEST_SHIM names one
-// that is there, for a user who cannot build.
+// program builds bulkhead-shim once for all tests. BULKHEAD_TEST_SHIM names an existing one, for a user who cannot
+// build.
 func program(t testing.TB) string {
 	t.Helper()
 	if path := os.Getenv("BULKHEAD_TEST_SHIM"); path != "" {
@@ -52,8 +52,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// options are a pod's that boots the guest bundle, as a user of its own if
-// this is root.
+// options returns options of a pod that boots the guest bundle. Under root it runs as a user of its own.
 func options(t testing.TB) shim.Options {
 	t.Helper()
 	guest := os.Getenv("BULKHEAD_GUEST")

@@ -20,8 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// impostor is what a machine that has been taken over may serve in place of
-// its shim.
+// impostor is what a compromised VM may serve in place of its shim.
 type impostor struct {
 	shimv1.ExtensionService
 	answer *shimv1.OpenResponse
@@ -55,7 +54,7 @@ func (i impostor) serve(t *testing.T, dir string) *shim.Client {
 	return c
 }
 
-// TestImpostorsWords: what a shim says of a failure ends up in logs and events.
+// TestImpostorsWords: a shim's error messages are bounded, because they are logged and become events.
 func TestImpostorsWords(t *testing.T) {
 	t.Parallel()
 	c := impostor{err: status.Error(codes.NotFound, strings.Repeat("lie", 1<<20))}.serve(t, t.TempDir())
@@ -65,8 +64,7 @@ func TestImpostorsWords(t *testing.T) {
 	}
 }
 
-// TestImpostorOpensNothing: where a stream is, and what is written there, is
-// not the shim's to say.
+// TestImpostorOpensNothing: a shim can choose neither the address of a stream nor what is written there.
 func TestImpostorOpensNothing(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
@@ -102,7 +100,7 @@ func TestImpostorOpensNothing(t *testing.T) {
 	}
 }
 
-// TestLinkIsNoShim: a link in a pod's directory leads to no shim.
+// TestLinkIsNoShim: the client follows no link in a pod's directory.
 func TestLinkIsNoShim(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()

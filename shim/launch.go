@@ -19,15 +19,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// endPatience is how long a shim that is not wanted any more has to put away
-// what it has started.
+// endPatience bounds the cleanup of a shim that failed to start.
 const endPatience = 15 * time.Second
 
-// StartError is a shim that did not come up. Its message is one line.
+// StartError is returned if a shim does not start. Its message is one line.
 type StartError struct {
-	// Err is what the shim said, or how it ended.
+	// Err is the shim's error, or how it ended.
 	Err error
-	// Stderr is the tail of what it wrote.
+	// Stderr is the tail of its stderr.
 	Stderr string
 }
 
@@ -41,7 +40,7 @@ func (e *StartError) Error() string {
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// launch starts the process, tells it what it is for, and connects to it.
+// launch starts the process, sends it the bootstrap message and connects to it.
 func (o Options) launch(ctx context.Context, m bootstrap.Message, files map[string]*os.File) (*Client, error) {
 	m.ID, m.Instance, m.StateDir, m.DataDir = o.ID, o.Instance, o.StateDir, o.DataDir
 	log, err := o.openLog()
@@ -54,7 +53,7 @@ func (o Options) launch(ctx context.Context, m bootstrap.Message, files map[stri
 		return nil, fmt.Errorf("start a shim: %w", err)
 	}
 	defer conn.Close()
-	copied := o.beginCopy(ctx) // beside the shim's own start
+	copied := o.beginCopy(ctx) // runs while the shim starts
 	ended, err := o.spawn(far, log)
 	far.Close()
 	forked := <-copied
@@ -63,7 +62,7 @@ func (o Options) launch(ctx context.Context, m bootstrap.Message, files map[stri
 		return nil, fmt.Errorf("start a shim: %w", err)
 	}
 	if m.Copy = forked.record; m.Copy != nil {
-		files = nil // of what it would clone
+		files = nil // the files for a clone, which it does not need
 	}
 	fault.Point("shim.spawned")
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
@@ -81,16 +80,15 @@ func (o Options) launch(ctx context.Context, m bootstrap.Message, files map[stri
 		err = fmt.Errorf("the shim failed: %s", reply.Error)
 	}
 	if err != nil {
-		conn.Close() // which tells the shim to put everything away
+		conn.Close() // tells the shim to clean up
 		ended.within(endPatience)
-		forked.end() // which the shim may not have taken over yet
+		forked.end() // the shim may not have adopted it yet
 		return nil, &StartError{Err: err, Stderr: tail.File(log)}
 	}
 	return Connect(ctx, o.StateDir)
 }
 
-// child is a started shim. Its parent must take its exit status, or it stays a
-// zombie; a goroutine that lives as long as both does.
+// child is a started shim. A goroutine waits for the process, so that it does not stay a zombie.
 type child struct {
 	process *os.Process
 	done    chan struct{}
@@ -103,13 +101,13 @@ func (o Options) spawn(far, log *os.File) (*child, error) {
 	cmd.Dir = "/"
 	cmd.Stderr = log
 	cmd.ExtraFiles = []*os.File{far} // bootstrap.FD
-	// A session of its own: no terminal's signal reaches it.
+	// A new session keeps terminal signals away from it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if o.Owner != nil {
 		cmd.SysProcAttr.Credential = &syscall.Credential{
 			Uid: uint32(o.Owner.UID), Gid: uint32(o.Owner.GID), Groups: o.groups(),
 		}
-		// The executable may lie where that user cannot go.
+		// The owner may have no access to the executable's directory.
 		exe, err := os.Open(o.Path)
 		if err != nil {
 			return nil, err
@@ -133,8 +131,7 @@ func (o Options) spawn(far, log *os.File) (*child, error) {
 	return c, nil
 }
 
-// groups are those that the owner's processes get beside their own: the one
-// that may use /dev/kvm, if they have to.
+// groups returns the supplementary groups of the owner's processes: the group of /dev/kvm, if they use KVM.
 func (o Options) groups() []uint32 {
 	if o.Machine.Accel != hypervisor.KVM {
 		return nil
@@ -149,7 +146,7 @@ func (o Options) groups() []uint32 {
 	return nil
 }
 
-// within waits for the end, and kills the process when it does not come.
+// within waits for the end, and kills the process after d.
 func (c *child) within(d time.Duration) {
 	select {
 	case <-c.done:
@@ -159,8 +156,7 @@ func (c *child) within(d time.Duration) {
 	}
 }
 
-// environment is what a shim and QEMU need to be found and to be tuned; the
-// engine's own may hold secrets.
+// environment returns the variables that a shim and QEMU need. The engine's own environment may hold secrets.
 func environment() []string {
 	var env []string
 	for _, name := range []string{"PATH", "BULKHEAD_QEMU"} {

@@ -36,8 +36,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// TestPod walks one pod through its whole life in a real machine: start, log,
-// exec with stdin, kill -9 of the shim, adoption, exit, deletion.
+// TestPod takes one pod through its whole life in a real VM: start, log, exec with stdin, kill -9 of the shim,
+// adoption, exit, deletion.
 func TestPod(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -137,8 +137,7 @@ func TestPod(t *testing.T) {
 	gone(t, "machine", int(st.VmPid))
 }
 
-// startAgain gives a stopped sandbox a new shim: one that had a machine is sealed,
-// and starts no other.
+// startAgain starts a stopped sandbox with a new shim. A shim that has had a VM is sealed and starts no other.
 func startAgain(t *testing.T, ctx context.Context, c *shim.Client, o shim.Options) *shim.Client {
 	t.Helper()
 	_, err := c.Sandbox.StartSandbox(ctx, &sandboxv1.StartSandboxRequest{SandboxID: o.ID})
@@ -185,7 +184,7 @@ func execEcho(t *testing.T, ctx context.Context, c *shim.Client) {
 	if err != nil || code != 5 || out.String() != "begin\n"+input {
 		t.Errorf("exec: code %d, %d bytes of %d, %v", code, out.Len(), len(input)+6, err)
 	}
-	// Who heard of the end need not delete it, and may.
+	// A client that has the exit code may delete the process, but need not.
 	_, err = c.Task.Delete(ctx, &taskv3.DeleteRequest{ID: "main", ExecID: "e1"})
 	if err != nil && status.Code(err) != codes.NotFound {
 		t.Error(err)
@@ -201,8 +200,8 @@ func openStream(ctx context.Context, c *shim.Client, r *shimv1.OpenRequest) (net
 	return stream.Dial(ctx, shim.StreamAddress(c.StateDir()), res.Token)
 }
 
-// execPrepared runs processes that start when their client connects: one that counts its
-// starts, and one that cannot be run. A third has no client.
+// execPrepared runs processes that start when their client connects: one that counts its starts, and one that cannot
+// run. A third has no client.
 func execPrepared(t *testing.T, ctx context.Context, c *shim.Client) {
 	t.Helper()
 	const counted = "echo run >> /starts; grep -c run /starts; exit 6"
@@ -249,7 +248,7 @@ func execPrepared(t *testing.T, ctx context.Context, c *shim.Client) {
 	}
 }
 
-// machineDies kills QEMU under a container: an event, an exit, no Completed.
+// machineDies kills QEMU under a container and checks the event and the exit.
 func machineDies(t *testing.T, ctx context.Context, c *shim.Client, o shim.Options, vm int) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "1.log")
@@ -302,7 +301,7 @@ func machineDies(t *testing.T, ctx context.Context, c *shim.Client, o shim.Optio
 	}
 }
 
-// create makes a container of the busybox disk with a log.
+// create creates a container of the busybox disk with a log.
 func create(t *testing.T, ctx context.Context, c *shim.Client, o shim.Options, id, log string, args ...string) {
 	t.Helper()
 	bundle := filepath.Join(o.StateDir, id)
@@ -333,7 +332,7 @@ func create(t *testing.T, ctx context.Context, c *shim.Client, o shim.Options, i
 	}
 }
 
-// disk makes an EROFS disk with busybox.
+// disk returns an EROFS disk with busybox.
 func disk(t *testing.T) *os.File {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "root")
@@ -409,7 +408,7 @@ func read(path string) string {
 	return string(b)
 }
 
-// weight is what a process costs.
+// weight returns a process's memory use.
 func weight(pid int) string {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
@@ -426,7 +425,7 @@ func weight(pid int) string {
 	return strings.Join(found, ", ")
 }
 
-// end leaves nothing behind, however a test went.
+// end cleans up, however the test went.
 func end(t *testing.T, o shim.Options) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -442,8 +441,7 @@ func end(t *testing.T, o shim.Options) {
 	gone(t, "shim", c.PID())
 }
 
-// sealed checks that every thread of a shim whose machine runs has two filters: of
-// confine.Apply and of confine.Seal.
+// sealed checks that every thread of a shim with a running VM has two filters: of confine.Apply and of confine.Seal.
 func sealed(t *testing.T, pid int) {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
@@ -469,14 +467,13 @@ func leavesNothing(t *testing.T, pid int) {
 		t.Errorf("no files of process %d: %v", pid, err)
 	}
 	for _, file := range files {
-		if path, _ := os.Readlink(file); strings.HasPrefix(path, "/sys/") { // one that was closed meanwhile is none
+		if path, _ := os.Readlink(file); strings.HasPrefix(path, "/sys/") { // skip one that was closed meanwhile
 			t.Errorf("process %d has %s open", pid, path)
 		}
 	}
 }
 
-// confined checks that the machine has walls beside its shim's: filters of the
-// shim, of confine.Start, and of its own.
+// confined checks that QEMU has more filters than its shim: the shim's, that of confine.Start, and its own.
 func confined(t *testing.T, o shim.Options, vm int) {
 	t.Helper()
 	status := read(fmt.Sprintf("/proc/%d/status", vm))

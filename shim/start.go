@@ -1,15 +1,11 @@
-// Package shim is the near side of a pod's own process: it starts one, finds a
-// running one, and talks to it. The process itself (cmd/bulkhead-shim) is made
-// of the packages below this one.
+// Package shim starts and adopts the shim process of a pod and talks to it. The process itself (cmd/bulkhead-shim)
+// consists of the packages below this one.
 //
-// A shim serves containerd's Task (v3) and Sandbox (v1) services and our
-// extension service on one unix socket of its state directory. Start makes the
-// process and its machine; CreateSandbox and StartSandbox then make the pod.
-// A shim lives until ShutdownSandbox or until its state directory is removed,
-// and outlives whoever started it. When it is killed, or gets SIGTERM, its
-// machine lives on, and Adopt starts another shim for it. A shim makes one machine
-// only: a stopped sandbox is started again by StartSandbox of a new shim, which Adopt
-// starts when the old one has got SIGTERM.
+// A shim serves containerd's Task (v3) and Sandbox (v1) services and our extension service on one unix socket in its
+// state directory. Start starts the process and its VM; CreateSandbox and StartSandbox then create the pod. A shim
+// lives until ShutdownSandbox or until its state directory is removed. It outlives its starter. When it is killed or
+// gets SIGTERM, its VM lives on, and Adopt starts another shim for it. A shim starts only one VM. To start a stopped
+// sandbox again, end its shim with SIGTERM, call Adopt, and call StartSandbox of the new shim.
 package shim
 
 import (
@@ -24,12 +20,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// Start starts a shim, which at once starts its machine, and returns when its
-// services are served: the machine may still be coming up, and StartSandbox
-// waits for it. When the shim fails to start nothing is left behind, and the
-// error carries the tail of its stderr. One that was killed at its start may
-// leave a machine: StateDir stays then, so that hypervisor.Driver.End can find
-// it in the directory layout.VM there.
+// Start starts a shim, which starts its VM at once, and returns when the shim serves. The VM may still be starting;
+// StartSandbox waits for it. If the shim fails to start, nothing is left behind, and the error carries the tail of its
+// stderr. A shim that was killed during its start may leave a VM. StateDir then stays, so that hypervisor.Driver.End
+// can find the VM in its directory layout.VM.
 func Start(ctx context.Context, o Options) (_ *Client, err error) {
 	var rollback undo.Stack
 	defer rollback.OnError(ctx, &err)
@@ -47,11 +41,10 @@ func Start(ctx context.Context, o Options) (_ *Client, err error) {
 	return o.launch(ctx, bootstrap.Message{Machine: o.Machine, Patience: o.Patience}, files)
 }
 
-// Adopt starts a new shim for a sandbox whose shim has died. Of o it uses ID,
-// Instance, StateDir, DataDir, Machine, Scratch, Logs, Owner, Spawn and Path,
-// and for a later start of a stopped sandbox Memory and State, or the files of
-// Machine's kernel and initrd: the rest is in the state. A machine that has died meanwhile is no error: its containers have
-// then ended, with the reason VMKilled. If Adopt fails, nothing has changed.
+// Adopt starts a new shim for a sandbox with a dead shim. It uses ID, Instance, StateDir, DataDir, Machine, Scratch,
+// Logs, Owner, Spawn and Path of o; the rest is in the stored state. To start a stopped sandbox later, it also needs
+// Memory and State, or the files of Machine's kernel and initrd. It is no error if the VM has died meanwhile: its
+// containers then have ended with the reason VMKilled. If Adopt fails, nothing has changed.
 func Adopt(ctx context.Context, o Options) (*Client, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("adopt a sandbox: %w", err)
@@ -81,8 +74,8 @@ func (o Options) validate() error {
 	return nil
 }
 
-// machineFiles are what a machine is started from. The kernel of a cold boot is
-// opened here, since it may lie where the owner cannot go.
+// machineFiles returns the files from which a VM is started. It opens the kernel of a cold boot, because the owner may
+// have no access to its path.
 func (o Options) machineFiles() (map[string]*os.File, func(), error) {
 	if o.Memory != nil || o.Machine.Kernel == "" {
 		return map[string]*os.File{bootstrap.Memory: o.Memory, bootstrap.State: o.State, bootstrap.Tap: o.Tap}, func() {}, nil
@@ -108,13 +101,13 @@ func (o Options) openKernel() (kernel, initrd *os.File, err error) {
 	return kernel, initrd, nil
 }
 
-// machineLeft reports whether a machine may live whose sockets lie below dir.
+// machineLeft reports whether a VM with sockets below dir may still run.
 func machineLeft(dir string) bool {
 	entries, err := os.ReadDir(filepath.Join(dir, layout.VM))
 	return err == nil && len(entries) > 0
 }
 
-// makeDirs makes the pod's directories, its owner's and nobody else's.
+// makeDirs creates the pod's directories, accessible only to the owner.
 func (o Options) makeDirs(rollback *undo.Stack) error {
 	for _, dir := range []string{o.StateDir, o.DataDir} {
 		if dir == "" {

@@ -54,7 +54,7 @@ func TestStartFails(t *testing.T) {
 	})
 	t.Run("hangs", func(t *testing.T) {
 		o := options(t)
-		o.Path = "/bin/cat" // reads nothing and ends: the deadline has passed before
+		o.Path = "/bin/cat" // reads nothing and ends: the deadline has expired before
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := shim.Start(ctx, o); !errors.Is(err, context.Canceled) {
@@ -76,7 +76,7 @@ func TestStartFails(t *testing.T) {
 	})
 }
 
-// machineUp waits until the shim has a machine; its guest may still boot.
+// machineUp waits until the shim has a VM; its guest may still be booting.
 func machineUp(t *testing.T, c *shim.Client) (*shimv1.StatusResponse, error) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -90,7 +90,7 @@ func machineUp(t *testing.T, c *shim.Client) (*shimv1.StatusResponse, error) {
 	}
 }
 
-// refused is a program that becomes the shim, which then can put on no filter.
+// refused returns a program that becomes the shim without the right to install filters.
 func refused(t *testing.T, shim string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "bh")
@@ -119,8 +119,7 @@ func nothingLeft(t *testing.T, o shim.Options) {
 	}
 }
 
-// TestNoPod: a shim that gets no CreateSandbox is there, is alone in its
-// directory, and goes with its machine when it is told to.
+// TestNoPod: a shim without CreateSandbox serves, excludes a second shim, and ends with its VM on request.
 func TestNoPod(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"shutdown", "directory removed"} {

@@ -1,5 +1,5 @@
-// Package bootstrap is the one message that an engine sends to the shim that it
-// has just started, with open files, and the shim's answer.
+// Package bootstrap exchanges one message between an engine and the shim that it has just started: the engine sends the
+// configuration with open files, and the shim answers.
 package bootstrap
 
 import (
@@ -16,18 +16,16 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/fdpass"
 )
 
-// FD is the descriptor at which a shim finds its end of the socket.
+// FD is the shim's descriptor of the socket.
 const FD = 3
 
-// Version of the message. Engine and shim are installed together, so a shim
-// refuses every other one.
+// Version is the version of the message. Engine and shim are installed together, so a shim refuses all other versions.
 const Version = 1
 
-// maxMessage bounds a message, in bytes: what a socket's buffer surely takes.
+// maxMessage bounds a message, in bytes. A socket's buffer always has room for it.
 const maxMessage = 64 << 10
 
-// The names of files in a message. A log's name is LogPrefix and the id of its
-// container.
+// The names of files in a message. A log's name is LogPrefix plus the id of its container.
 const (
 	Memory    = "memory"
 	State     = "state"
@@ -41,7 +39,7 @@ const (
 // ErrVersion is returned for a message of another version.
 var ErrVersion = errors.New("the engine and the shim have different versions")
 
-// Message tells a shim what it is for.
+// Message is a shim's configuration.
 type Message struct {
 	Version  int                 `json:"version"`
 	ID       string              `json:"id"`
@@ -49,25 +47,25 @@ type Message struct {
 	StateDir string              `json:"stateDir"`
 	DataDir  string              `json:"dataDir,omitempty"`
 	Machine  hypervisor.VMConfig `json:"machine"`
-	Adopt    bool                `json:"adopt,omitempty"` // take over what StateDir holds
+	Adopt    bool                `json:"adopt,omitempty"` // adopt the sandbox in StateDir
 	Files    []string            `json:"files,omitempty"` // the names of the files, in order
 	// Patience is sandbox.Options.Patience for a clone.
 	Patience time.Duration `json:"patience,omitempty"`
 
-	// Copy is a machine that was made for the shim and stands still.
+	// Copy is a paused VM that was copied for the shim.
 	Copy *hypervisor.Record `json:"copy,omitempty"`
 
-	// Clone is the shim's own note.
+	// Clone is set by the shim itself.
 	Clone bool `json:"-"`
 }
 
-// Reply is the shim's answer: its services are served, or why not.
+// Reply is the shim's answer: Error is empty once it serves.
 type Reply struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Pair makes the two ends of a bootstrap socket. The caller closes both; the
-// far one is given to the shim as descriptor FD.
+// Pair creates the two ends of a bootstrap socket. The caller closes both. The far end becomes the shim's descriptor
+// FD.
 func Pair() (near *net.UnixConn, far *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -82,7 +80,7 @@ func Pair() (near *net.UnixConn, far *os.File, err error) {
 	return near, far, nil
 }
 
-// Conn makes a connection of a socket's file, which it closes.
+// Conn converts a socket's file to a connection, and closes the file.
 func Conn(f *os.File) (*net.UnixConn, error) {
 	defer f.Close()
 	conn, err := net.FileConn(f)
@@ -97,7 +95,7 @@ func Conn(f *os.File) (*net.UnixConn, error) {
 	return unixConn, nil
 }
 
-// Send sends m with files by name; nil ones are left out. The caller keeps them.
+// Send sends m with files by name, without the nil ones. The caller keeps the files.
 func Send(conn *net.UnixConn, m Message, files map[string]*os.File) error {
 	m.Version = Version
 	var open []*os.File
@@ -148,7 +146,7 @@ func Receive(conn *net.UnixConn) (Message, map[string]*os.File, error) {
 	return m, named, nil
 }
 
-// Answer sends the shim's reply; nil means that its services are served.
+// Answer sends the shim's reply; nil means that the shim serves.
 func Answer(conn *net.UnixConn, failure error) error {
 	var r Reply
 	if failure != nil {

@@ -102,8 +102,8 @@ func TestReceiveRefuses(t *testing.T) {
 	}
 }
 
-// TestBounds: a message that the other side would cut is not sent; of two files of one name
-// the later is handed on, and the other closed; an end before a message is told as that.
+// TestBounds: a message that the receiver would cut is not sent. Of two files of one name, the later one is returned
+// and the other closed. An end before a message is io.EOF.
 func TestBounds(t *testing.T) {
 	near, far, err := bootstrap.Pair()
 	if err != nil {
@@ -119,7 +119,7 @@ func TestBounds(t *testing.T) {
 	if err := bootstrap.Send(near, long, nil); err == nil || !strings.Contains(err.Error(), "at most") {
 		t.Errorf("a message too long: %v", err)
 	}
-	var pipes [2]*os.File // to be sent, and what tells whether they are closed there
+	var pipes [2]*os.File // one end is sent, the other shows whether it was closed
 	var told [2]*os.File
 	for i := range pipes {
 		if told[i], pipes[i], err = os.Pipe(); err != nil {

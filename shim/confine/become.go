@@ -9,11 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Become makes this process one of that user and group, who has these capabilities and no
-// others, nor a way to more. Who is that user already stays in the groups that it is in. It is
-// for a program without cgo.
+// Become changes this process to a user and group with the given capabilities, and no way to more. If the process is
+// that user already, it keeps its groups. The program must not use cgo.
 func Become(uid, gid int, capabilities []uint) error {
-	// With it a change of user leaves the capabilities alone, also that of a thread.
+	// With these bits a change of user keeps the capabilities of all threads.
 	const keep = 1<<2 | 1<<4 // SECBIT_NO_SETUID_FIXUP, SECBIT_KEEP_CAPS
 	if uid != os.Geteuid() {
 		if err := allThreads(unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, keep, 0); err != nil {
@@ -44,6 +43,6 @@ func Become(uid, gid int, capabilities []uint) error {
 	return nil
 }
 
-// Files leaves this process the files that p names and no others, for good, where the kernel
-// has Landlock; what it lacks is missing, as with Apply.
+// Files permanently restricts this process to the files that p names, as far as the kernel has Landlock. missing is as
+// in Apply.
 func Files(p Policy) (missing, err error) { return first(p, 0, allThreads) }

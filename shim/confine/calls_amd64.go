@@ -2,11 +2,10 @@ package confine
 
 import "golang.org/x/sys/unix"
 
-// opening are the calls that open a file, each with the argument that holds the
-// flags.
+// opening maps the calls that open a file to the index of their flags argument.
 var opening = map[uint32]int{unix.SYS_OPEN: 1, unix.SYS_OPENAT: 2}
 
-// deniedLegacy, sealedLegacy and machineLegacy are what newer architectures do without.
+// deniedLegacy, sealedLegacy and machineLegacy are calls that newer architectures lack.
 var (
 	deniedLegacy = []uint32{
 		unix.SYS_CHMOD, unix.SYS_CHOWN, unix.SYS_LCHOWN, unix.SYS_UTIME, unix.SYS_UTIMES, unix.SYS_FUTIMESAT,

@@ -1,6 +1,5 @@
-// Package confine takes away from a process, and from those that it starts,
-// what it does not need: privileges, capabilities, files and system calls. It
-// works on every thread of a pure Go program (built without cgo).
+// Package confine removes privileges, capabilities, files and system calls from a process and its children. It works on
+// every thread of a pure Go program (built without cgo).
 package confine
 
 import (
@@ -13,34 +12,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Policy is what a process may still do.
+// Policy lists the rights that a process keeps.
 type Policy struct {
-	// Read lists what may be read and executed, Write what may also be
-	// changed: directories with all below them, or files. What is missing is
-	// skipped.
+	// Read lists paths that may be read and executed; Write lists paths that may also be changed. A directory includes
+	// everything below it. Missing paths are skipped.
 	Read, Write []string
-	// Unlisted may be read as well, but no directory there may be opened for
-	// reading: one of /proc is as good as a pidfd.
+	// Unlisted lists paths that may be read, except that directories below may not be opened for reading: a directory
+	// of /proc works as a pidfd.
 	Unlisted []string
-	// ReadFiles may be opened again through /proc/self/fd.
+	// ReadFiles lists files that may be reopened through /proc/self/fd.
 	ReadFiles []*os.File
-	// NoTCP forbids to connect and bind TCP sockets.
+	// NoTCP refuses to connect and bind TCP sockets.
 	NoTCP bool
-	// Sockets are the address families of which sockets may be made. After Apply,
-	// unix sockets may be made as well.
+	// Sockets lists the address families of sockets that may be created. Apply also allows unix sockets.
 	Sockets []uint32
-	// Signals are those that a program started by Start may send to its threads.
-	// On a kernel without Landlock's scopes it may then send them to other
-	// processes of its user.
+	// Signals lists the signals that a program started by Start may send to its threads. Without Landlock's scopes it
+	// may also send them to other processes of its user.
 	Signals []uint32
-	// KVM lets a program started by Start make the requests of KVM.
+	// KVM allows KVM's ioctls to a program started by Start.
 	KVM bool
 }
 
-// Apply confines the whole process, for good. An error names a wall that the kernel
-// has and that could not be put up: a process must not go on without it. What the
-// kernel has no wall for is missing, nil if nothing is; it matches ErrNone or
-// ErrPartial.
+// Apply confines the whole process permanently. err names a restriction that the kernel supports and that failed; the
+// process must not continue then. missing names restrictions that the kernel lacks; it matches ErrNone or ErrPartial,
+// or is nil.
 func Apply(p Policy) (missing, err error) {
 	if missing, err = first(p, 0, allThreads); err != nil {
 		return nil, err
@@ -54,7 +49,7 @@ func Apply(p Policy) (missing, err error) {
 	return missing, nil
 }
 
-// first puts up the walls that a filter of system calls would refuse to put up.
+// first applies the restrictions that a system call filter would prevent.
 func first(p Policy, scopes uint64, call caller) (missing, err error) {
 	if err := call(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
 		return nil, fmt.Errorf("no_new_privs: %w", err)
@@ -65,10 +60,10 @@ func first(p Policy, scopes uint64, call caller) (missing, err error) {
 	return missing, nil
 }
 
-// caller makes a system call: on all threads, or on this one.
+// caller makes a system call on all threads, or on this one.
 type caller func(number, a, b, c uintptr) error
 
-// allThreads makes a system call on every thread, present and future ones.
+// allThreads makes a system call on every thread, for future threads too.
 func allThreads(number, a, b, c uintptr) error {
 	_, _, errno := syscall.AllThreadsSyscall6(number, a, b, c, 0, 0, 0)
 	if errno == syscall.ENOTSUP {
@@ -80,9 +75,8 @@ func allThreads(number, a, b, c uintptr) error {
 	return nil
 }
 
-// dropCapabilities empties all sets but the bounding one: with no_new_privs no
-// program gives any of it back, and the filter refuses new user namespaces, in
-// which a process would begin with all of it.
+// dropCapabilities empties all sets but the bounding set. With no_new_privs no program regains capabilities. The filter
+// refuses new user namespaces, in which a process would have all of them.
 func dropCapabilities() error {
 	if err := allThreads(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0); err != nil {
 		return fmt.Errorf("clear the ambient set: %w", err)

@@ -16,8 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
-// TestConfined runs a confined program (pure Go, as the shim is) and looks at
-// what it could do.
+// TestConfined runs a confined program (pure Go, like the shim) and checks what it can do.
 func TestConfined(t *testing.T) {
 	t.Parallel()
 	inside, outside := t.TempDir(), file(t, "secret")
@@ -47,8 +46,7 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-// program builds one of the programs beside this test, or finds it where
-// BULKHEAD_TEST_PROGRAMS says.
+// program builds one of the programs beside this test, or finds it in BULKHEAD_TEST_PROGRAMS.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	if dir := os.Getenv("BULKHEAD_TEST_PROGRAMS"); dir != "" {
@@ -72,8 +70,7 @@ func file(t *testing.T, content string) string {
 	return path
 }
 
-// results are the lines that a program has printed. What was tried several times
-// has worked if it has worked once.
+// results parses the lines that a program has printed. A repeated attempt counts as successful if it succeeded once.
 func results(out string) map[string]string {
 	got := map[string]string{}
 	for line := range strings.Lines(out) {
@@ -85,8 +82,7 @@ func results(out string) map[string]string {
 	return got
 }
 
-// walls checks what was told of the walls: all stand, or Landlock is said to have
-// no rule for what is gone.
+// walls checks the reported restrictions: all are in force, or Landlock has no rule for gone.
 func walls(t *testing.T, got map[string]string, gone string) {
 	t.Helper()
 	told := got["walls"]
@@ -100,7 +96,7 @@ func walls(t *testing.T, got map[string]string, gone string) {
 	}
 }
 
-// judge checks that exactly these have worked.
+// judge checks that exactly these attempts have succeeded.
 func judge(t *testing.T, got map[string]string, works ...string) {
 	t.Helper()
 	for _, what := range append(works, "end") {
@@ -115,7 +111,7 @@ func judge(t *testing.T, got map[string]string, works ...string) {
 	}
 }
 
-// TestLandlockOfTheGuest runs in the guest: its kernel has some of Landlock.
+// TestLandlockOfTheGuest runs in the guest, with a kernel that has a part of Landlock.
 func TestLandlockOfTheGuest(t *testing.T) {
 	if os.Getpid() != 1 {
 		t.Skip("runs only in the guest of TestOlderKernel")

@@ -2,21 +2,18 @@ package confine
 
 import "golang.org/x/sys/unix"
 
-// filter is a seccomp program. Between its rules the accumulator holds the
-// call's number.
+// filter is a seccomp program. Between its rules the accumulator holds the call's number.
 type filter []unix.SockFilter
 
-// x32 marks the numbers of amd64's second table of system calls. unknown is the
-// first number of the table that this package has not judged (setxattrat); all
-// architectures number new calls alike.
+// x32 marks the numbers of amd64's second system call table. unknown is the first number that this package has not
+// reviewed (setxattrat). All architectures number new calls alike.
 const (
 	x32     = 0x40000000
 	unknown = 463
 )
 
-// Offsets within the kernel's struct seccomp_data. The lower half of an argument
-// comes first on every architecture that there is a filter for. The kernel, too,
-// looks at the lower half only of all arguments that are compared here.
+// Offsets within the kernel's struct seccomp_data. The lower half of an argument comes first on every supported
+// architecture. The kernel also uses only the lower half of all arguments that are compared here.
 const (
 	offsetNumber = 0
 	offsetArch   = 4
@@ -37,8 +34,7 @@ func refusal(errno unix.Errno) unix.SockFilter {
 	return unix.SockFilter{Code: opReturn, K: unix.SECCOMP_RET_ERRNO | uint32(errno)}
 }
 
-// newFilter refuses calls of another architecture, and tells of calls that this
-// package does not know that the kernel lacks them.
+// newFilter refuses calls of another architecture, and answers ENOSYS to calls that this package does not know.
 func newFilter(arch uint32) filter {
 	return filter{
 		{Code: opLoad, K: offsetArch},
@@ -52,15 +48,15 @@ func newFilter(arch uint32) filter {
 	}
 }
 
-// refuse lets calls fail with errno.
+// refuse makes calls fail with errno.
 func (f *filter) refuse(errno unix.Errno, numbers ...uint32) {
 	for _, number := range numbers {
 		*f = append(*f, unix.SockFilter{Code: opEqual, K: number, Jf: 1}, refusal(errno))
 	}
 }
 
-// refuseIf lets a call fail if test, with the argument in the accumulator, runs to
-// its end. A test that fails jumps one instruction beyond its end.
+// refuseIf refuses a call if test, with the argument in the accumulator, runs to its end. A test that fails jumps one
+// instruction beyond its end.
 func (f *filter) refuseIf(number uint32, arg int, test ...unix.SockFilter) {
 	f.answerIf(refusal(unix.EPERM), number, arg, test...)
 }
@@ -74,29 +70,29 @@ func (f *filter) answerIf(answer unix.SockFilter, number uint32, arg int, test .
 	*f = append(*f, answer, unix.SockFilter{Code: opLoad, K: offsetNumber})
 }
 
-// refuseFlags lets a call fail whose argument has any of the flags.
+// refuseFlags refuses a call if the argument has any of the flags.
 func (f *filter) refuseFlags(number uint32, arg int, flags uint32) {
 	f.refuseIf(number, arg, unix.SockFilter{Code: opAny, K: flags, Jf: 1})
 }
 
-// requireFlag lets a call fail whose argument lacks the flag.
+// requireFlag refuses a call if the argument lacks the flag.
 func (f *filter) requireFlag(number uint32, arg int, flag uint32) {
 	f.refuseIf(number, arg, unix.SockFilter{Code: opAny, K: flag, Jt: 1})
 }
 
-// refuseMasked lets a call fail whose argument has this value under the mask.
+// refuseMasked refuses a call if the argument has this value under the mask.
 func (f *filter) refuseMasked(number uint32, arg int, mask, value uint32) {
 	f.refuseIf(number, arg, unix.SockFilter{Code: opMask, K: mask}, unix.SockFilter{Code: opEqual, K: value, Jf: 1})
 }
 
-// refuseValues lets a call fail whose argument is one of the values.
+// refuseValues refuses a call if the argument is one of the values.
 func (f *filter) refuseValues(number uint32, arg int, values ...uint32) {
 	for _, value := range values {
 		f.refuseIf(number, arg, unix.SockFilter{Code: opEqual, K: value, Jf: 1})
 	}
 }
 
-// refuseOthers lets a call fail whose argument is none of the values.
+// refuseOthers refuses a call unless the argument is one of the values.
 func (f *filter) refuseOthers(number uint32, arg int, values ...uint32) {
 	f.answerOthers(refusal(unix.EPERM), number, arg, values...)
 }
@@ -110,14 +106,14 @@ func (f *filter) answerOthers(answer unix.SockFilter, number uint32, arg int, va
 	f.answerIf(answer, number, arg, test...)
 }
 
-// permit allows calls, whatever later rules say.
+// permit allows calls, regardless of later rules.
 func (f *filter) permit(numbers ...uint32) {
 	for _, number := range numbers {
 		*f = append(*f, unix.SockFilter{Code: opEqual, K: number, Jf: 1}, unix.SockFilter{Code: opReturn, K: unix.SECCOMP_RET_ALLOW})
 	}
 }
 
-// allow ends the filter: everything else may be called.
+// allow ends the filter and allows all other calls.
 func (f filter) allow() filter {
 	return append(f, unix.SockFilter{Code: opReturn, K: unix.SECCOMP_RET_ALLOW})
 }

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-// prepareGuest makes what the tests find on any host.
+// prepareGuest creates what the tests find on any host.
 func prepareGuest() error {
 	for _, dir := range []string{"/proc", "/dev", "/tmp", "/bin"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -112,7 +112,7 @@ func TestOlderKernel(t *testing.T) {
 	}
 }
 
-// guestPrograms are this test and what it runs.
+// guestPrograms returns this test and the programs that it runs.
 func guestPrograms(t *testing.T) map[string][]byte {
 	t.Helper()
 	dir := t.TempDir()

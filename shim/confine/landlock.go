@@ -10,15 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the kernel calls reading and executing, of a file and of a directory.
+// The rights to read and execute a file, and a directory.
 const (
 	readFile = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_EXECUTE
 	readDir  = readFile | unix.LANDLOCK_ACCESS_FS_READ_DIR
 )
 
-// rightsOf lists the file system rights that each version of Landlock knows.
-// The right to ioctl devices (version 5) is left alone: QEMU needs it of
-// /dev/kvm, and devices are not reachable otherwise.
+// rightsOf returns the file system rights that a version of Landlock supports. It omits the right to ioctl devices
+// (version 5): QEMU needs it for /dev/kvm, and other devices are not reachable.
 func rightsOf(abi int) uint64 {
 	rights := uint64(1<<13 - 1)
 	if abi >= 2 {
@@ -33,18 +32,15 @@ func rightsOf(abi int) uint64 {
 var (
 	// ErrNone is matched when the kernel lacks Landlock.
 	ErrNone = errors.New("the kernel lacks Landlock")
-	// ErrPartial is matched when the kernel's Landlock is too old to have a rule for
-	// all that was to be refused.
+	// ErrPartial is matched when the kernel's Landlock is too old to refuse everything that was requested.
 	ErrPartial = errors.New("the kernel has only a part of Landlock")
 )
 
-// allScopes are walls between processes; who is inside may still do anything to
-// who is inside with it.
+// allScopes isolates processes from those outside. Processes inside may still act on each other.
 const allScopes = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 
-// Landlock tells what the kernel's Landlock can refuse of what Start asks for: nil
-// for all of it, an error that matches ErrPartial for a part, ErrNone where there is
-// none.
+// Landlock reports whether the kernel's Landlock can refuse what Start requests. It returns nil if it can, an error
+// that matches ErrPartial if it is too old, and ErrNone without Landlock.
 func Landlock() error {
 	abi, err := version()
 	if err != nil {
@@ -61,8 +57,8 @@ func version() (int, error) {
 	return int(abi), nil
 }
 
-// missing names what a version has no rule for. The filters of system calls refuse
-// all of that too, but for p.Signals.
+// missing returns an error that names the rules a version lacks. The system call filters refuse all of that too, except
+// for p.Signals.
 func missing(abi int, p Policy, scopes uint64) error {
 	var without []string
 	if abi < 3 {
@@ -87,8 +83,8 @@ func missing(abi int, p Policy, scopes uint64) error {
 	return err
 }
 
-// attributes are what a version can refuse of what is asked for, and how much of them
-// it knows: an older kernel refuses fields that it does not know.
+// attributes returns the requested restrictions that a version supports, and the size of the struct that it knows. An
+// older kernel refuses unknown fields.
 func attributes(abi int, p Policy, scopes uint64) (unix.LandlockRulesetAttr, uintptr) {
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: rightsOf(abi)}
 	if p.NoTCP && abi >= 4 {
@@ -107,8 +103,8 @@ func attributes(abi int, p Policy, scopes uint64) (unix.LandlockRulesetAttr, uin
 	return attr, size
 }
 
-// landlock restricts the threads that call makes calls on. It puts on what the
-// kernel has, or fails, and says what the kernel lacks.
+// landlock restricts the threads on which call makes calls, as far as the kernel can. It returns in lacks what the
+// kernel cannot do.
 func landlock(p Policy, scopes uint64, call caller) (lacks, err error) {
 	ruleset, lacks, err := newRuleset(p, scopes)
 	if ruleset == nil {
@@ -121,8 +117,8 @@ func landlock(p Policy, scopes uint64, call caller) (lacks, err error) {
 	return lacks, nil
 }
 
-// newRuleset makes the rules that a thread restricts itself by, nil where the kernel has
-// none, and says what the kernel lacks.
+// newRuleset creates the ruleset with which a thread restricts itself; it is nil without Landlock. It returns in lacks
+// what the kernel cannot do.
 func newRuleset(p Policy, scopes uint64) (ruleset *os.File, lacks, err error) {
 	abi, err := version()
 	if err != nil {
@@ -168,7 +164,7 @@ func allow(ruleset int, handled uint64, p Policy) error {
 func allowPath(ruleset int, path string, rights uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) {
-		return nil // what cannot be reached needs no permission
+		return nil // an unreachable path needs no permission
 	}
 	if err != nil {
 		return fmt.Errorf("allow %s: %w", path, err)
@@ -180,8 +176,7 @@ func allowPath(ruleset int, path string, rights uint64) error {
 	return nil
 }
 
-// allowFile adds a rule, without the rights that only a directory has if it is
-// none.
+// allowFile adds a rule. For a file, it omits the rights that only directories have.
 func allowFile(ruleset, fd int, rights uint64) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -9,15 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a ruleset of one, two and three fields is long, in bytes.
+// The size of a ruleset with one, two and three fields, in bytes.
 const (
 	files    = 8
 	network  = 16
 	complete = 24
 )
 
-// TestVersions: each version of Landlock is asked for what it knows, and what it does
-// not know is named.
+// TestVersions: each version of Landlock is asked only for what it supports, and the rest is named.
 func TestVersions(t *testing.T) {
 	noTCP := Policy{NoTCP: true}
 	const first = uint64(1<<13 - 1)
@@ -71,7 +70,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestSignalsThatStay: signals that QEMU needs are told of where no rule limits them.
+// TestSignalsThatStay: signals that QEMU needs are named if no rule limits them.
 func TestSignalsThatStay(t *testing.T) {
 	kvm := Policy{Signals: []uint32{uint32(unix.SIGUSR1)}}
 	for abi, policies := range map[int]map[string]Policy{5: {"[10]": kvm, "": {}}, 6: {"": kvm}} {

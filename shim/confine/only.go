@@ -7,22 +7,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Only leaves this process nothing but calls, by their numbers, for good: a wall
-// for a program that needs few and knows them all. Beside them it may make
-// threads, and signal itself; no descriptor signals anybody. Of mmap, if it is among
-// them, no mapping is left that the limits of a process do not count, neither of
-// shared memory nor of stacks; of fallocate, which can take room beyond the limit of
-// a file's size, the giving back of room.
+// Only permanently restricts this process to calls, given by their numbers. It is for a program that needs a few known
+// calls. The process may also create threads and signal itself, but not by descriptors. mmap, if allowed, refuses
+// shared memory and stacks, which limits do not count. fallocate may only free space, because it can allocate beyond
+// the limit of a file's size.
 func Only(calls []uint32, exceptions ...Exception) error {
 	pid := uint32(os.Getpid())
 	only := func(arch uint32, _ Policy) filter { return onlyFilter(arch, pid, calls, exceptions) }
 	return install(only, Policy{}, unix.SECCOMP_FILTER_FLAG_TSYNC)
 }
 
-// Exception is from what Only does with the arguments of calls.
+// Exception lifts a restriction of Only on a call's arguments.
 type Exception int
 
-// AnyFallocate lets fallocate do all that it can.
+// AnyFallocate allows all uses of fallocate.
 const AnyFallocate Exception = 1
 
 func onlyFilter(arch, pid uint32, calls []uint32, exceptions []Exception) filter {
@@ -35,6 +33,6 @@ func onlyFilter(arch, pid uint32, calls []uint32, exceptions []Exception) filter
 		f.refuseOthers(unix.SYS_FALLOCATE, 1, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE)
 	}
 	f.permit(append([]uint32{unix.SYS_CLONE, unix.SYS_TGKILL}, calls...)...)
-	f.refuse(unix.ENOSYS, unix.SYS_CLONE3) // its flags lie where no filter can look
+	f.refuse(unix.ENOSYS, unix.SYS_CLONE3) // a filter cannot read its flags
 	return append(f, refusal(unix.EPERM))
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRefused: a wall that the kernel has and that cannot be put up is an error, and
-// nothing is started without it; one that the kernel lacks is told.
+// TestRefused: a restriction that the kernel supports and that fails is an error, and nothing is started without it.
+// One that the kernel lacks is reported.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	path := program(t, "refused")

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processFilter is for the whole process and its children.
+// processFilter is the filter for the whole process and its children.
 func processFilter(arch uint32, p Policy) filter {
 	f := baseFilter(arch)
 	f.refuseOthers(unix.SYS_SOCKET, 0, append([]uint32{unix.AF_UNIX}, p.Sockets...)...)
 	return f.allow()
 }
 
-// baseFilter refuses what nobody needs.
+// baseFilter refuses calls that no process here needs.
 func baseFilter(arch uint32) filter {
 	f := newFilter(arch)
 	f.refuse(unix.EPERM, denied...)
@@ -24,27 +24,25 @@ func baseFilter(arch uint32) filter {
 	return f
 }
 
-// refuseArguments refuses calls with arguments that nobody needs.
+// refuseArguments refuses calls by arguments that no process here needs.
 func (f *filter) refuseArguments() {
 	f.refuseFlags(unix.SYS_CLONE, 0, newNamespaces)
-	// The flags of these lie in memory, where a filter cannot look; callers fall
-	// back to clone and openat.
+	// The flags of these lie in memory, where a filter cannot read. Callers fall back to clone and openat.
 	f.refuse(unix.ENOSYS, unix.SYS_CLONE3, unix.SYS_OPENAT2)
-	// To open for reading empties a file, too, with this flag. Landlock sees that
-	// from its version 3 on.
+	// O_TRUNC empties a file even if it is opened for reading. Landlock checks that from version 3 on.
 	for number, arg := range opening {
 		f.refuseMasked(number, arg, unix.O_TRUNC|unix.O_ACCMODE, unix.O_TRUNC|unix.O_RDONLY)
 	}
-	// Limits of another process end it; so do signals that a descriptor sends.
+	// Limits of another process can end it, and so can signals that a descriptor sends.
 	f.refuseOthers(unix.SYS_PRLIMIT64, 0, 0)
 	f.refuseValues(unix.SYS_FCNTL, 1, unix.F_SETOWN, unix.F_SETOWN_EX, unix.F_SETSIG)
 	f.refuseValues(unix.SYS_IOCTL, 1, fioSetOwn, unix.SIOCSPGRP, unix.TIOCSTI, unix.TIOCLINUX)
-	// A socket that was made in the host's network, as a published port's listener, can
-	// be shut down and connected elsewhere by what is sent first.
+	// With MSG_FASTOPEN, a socket of the host's network, such as a published port's listener, can be shut down and then
+	// connected elsewhere.
 	f.refuseFlags(unix.SYS_SENDTO, 3, unix.MSG_FASTOPEN)
 	f.refuseFlags(unix.SYS_SENDMSG, 2, unix.MSG_FASTOPEN)
 	f.refuseFlags(unix.SYS_SENDMMSG, 3, unix.MSG_FASTOPEN)
-	// The process at a socket's other end could be signalled by its descriptor.
+	// A pidfd of a socket's peer could signal that process.
 	f.refuseValues(unix.SYS_GETSOCKOPT, 2, unix.SO_PEERPIDFD)
 	f.refuseValues(unix.SYS_SETSOCKOPT, 2, unix.SO_PASSPIDFD)
 }
@@ -54,7 +52,7 @@ var auditArch = map[string]uint32{
 	"arm64": unix.AUDIT_ARCH_AARCH64,
 }
 
-// install puts a filter on this thread, or with TSYNC on every thread at once.
+// install installs a filter on this thread, or with TSYNC on all threads.
 func install(rules func(arch uint32, p Policy) filter, p Policy, flags uintptr) error {
 	program, err := compile(rules, p)
 	if err != nil {
@@ -70,7 +68,7 @@ func install(rules func(arch uint32, p Policy) filter, p Policy, flags uintptr) 
 	return nil
 }
 
-// compile makes what the kernel takes of a filter for this architecture.
+// compile converts a filter for this architecture to the kernel's form.
 func compile(rules func(arch uint32, p Policy) filter, p Policy) (*unix.SockFprog, error) {
 	arch, ok := auditArch[runtime.GOARCH]
 	if !ok {

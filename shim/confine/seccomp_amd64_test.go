@@ -15,20 +15,20 @@ import (
 
 const amd64 = unix.AUDIT_ARCH_X86_64
 
-// What a filter answers.
+// Answers of a filter.
 const (
 	allowed = uint32(unix.SECCOMP_RET_ALLOW)
 	refused = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 	lacking = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 )
 
-// call is one system call as a filter sees it.
+// call is a system call in the form that a filter reads.
 type call struct {
 	number, arch uint32
 	args         [6]uint32
 }
 
-// run interprets the filter, as the kernel would, for one call.
+// run interprets the filter for one call, like the kernel.
 func run(t *testing.T, filter filter, c call) uint32 {
 	t.Helper()
 	memory := map[uint32]uint32{offsetNumber: c.number, offsetArch: c.arch}
@@ -66,8 +66,7 @@ func run(t *testing.T, filter filter, c call) uint32 {
 	return 0
 }
 
-// TestFilterNumbers tries every number of the table, and other architectures, with
-// arguments to which no filter objects.
+// TestFilterNumbers tries every number of the table, and other architectures, with arguments that every filter accepts.
 func TestFilterNumbers(t *testing.T) {
 	calls := slices.Concat(machineCalls, machineLegacy, socketCalls)
 	policy := Policy{Sockets: []uint32{unix.AF_INET}, Signals: []uint32{uint32(unix.SIGUSR1)}}
@@ -112,7 +111,7 @@ func TestFilterNumbers(t *testing.T) {
 	}
 }
 
-// TestDocumented: docs/security.md counts the calls that a machine's program may make.
+// TestDocumented: docs/security.md states the number of calls that QEMU may make.
 func TestDocumented(t *testing.T) {
 	root, err := testgo.Root()
 	if err != nil {
@@ -122,7 +121,7 @@ func TestDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const all = 335 + unknown - 424 // of amd64's table, which leaves out the numbers between
+	const all = 335 + unknown - 424 // numbers in amd64's table, which has a gap
 	calls := slices.Concat(machineCalls, machineLegacy)
 	want := fmt.Sprintf("%d of the %d system calls", len(calls), all)
 	if !strings.Contains(string(text), want) {
@@ -219,7 +218,7 @@ func TestFilterArguments(t *testing.T) {
 	}
 }
 
-// TestSealFilter: what is open goes on, and nothing new leads out.
+// TestSealFilter: open files and sockets keep working, and new ones cannot be created.
 func TestSealFilter(t *testing.T) {
 	const self, child = 4711, 4712
 	f := sealFilter(amd64, self, child)

@@ -8,14 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Start starts cmd behind walls of its own, within those of this process: it
-// has what p allows of what this process has, may signal nobody but itself,
-// reaches no abstract socket, and makes sockets of p.Sockets' families only. So
-// it connects to no unix socket, which Landlock cannot forbid; those that it
-// inherits work. This process stays as it is. What is missing is as with Apply; on an
-// error nothing has been started.
+// Start starts cmd confined further than this process. It gets the subset of this process's rights that p allows. It
+// may signal only itself, reach no abstract socket, and create sockets of p.Sockets' families only. So it cannot
+// connect to unix sockets, which Landlock cannot forbid. Inherited sockets work. This process stays unchanged. missing
+// is as in Apply. On an error nothing has been started.
 func Start(cmd *exec.Cmd, p Policy) (missing, err error) {
-	// A child has the walls of the thread that forks it.
+	// A child inherits the confinement of the thread that forks it.
 	onLostThread(func() {
 		if missing, err = first(p, allScopes, thisThread); err != nil {
 			return
@@ -29,8 +27,8 @@ func Start(cmd *exec.Cmd, p Policy) (missing, err error) {
 	return missing, err
 }
 
-// onLostThread calls f on a thread that ends with it. It is never the first
-// one: that would live on, and others judge a process by its first thread.
+// onLostThread calls f on a thread that ends afterwards. It never uses the first thread, which would live on and is the
+// one by which other programs judge the process.
 func onLostThread(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -38,9 +36,9 @@ func onLostThread(f func()) {
 		runtime.LockOSThread()
 		if unix.Gettid() != unix.Getpid() {
 			f()
-			return // locked, which ends the thread
+			return // exiting while locked ends the thread
 		}
-		onLostThread(f) // on another one, while this goroutine holds the first
+		onLostThread(f) // on another thread, while this goroutine holds the first
 		runtime.UnlockOSThread()
 	}()
 	<-done

@@ -14,9 +14,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
-// TestStart: what is started in a machine's place has what it inherits, and can
-// neither change its pod's directory nor reach a unix socket or another
-// process. Who started it still can.
+// TestStart: a program in QEMU's place can use what it inherits. It can neither change its pod's directory nor reach a
+// unix socket or another process. Its starter still can.
 func TestStart(t *testing.T) {
 	t.Parallel()
 	program, readable := program(t, "child"), file(t, "library")
@@ -63,7 +62,7 @@ func TestStart(t *testing.T) {
 		{"network", []uint32{unix.AF_INET, unix.AF_INET6}, []string{"internet socket"}},
 		{"no network", nil, nil},
 	} {
-		if test.name != "network" { // the connection was the first one's
+		if test.name != "network" { // the first program took the connection
 			if waiting, err = net.Dial("unix", filepath.Join(dir, "qmp")); err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +101,7 @@ func TestStart(t *testing.T) {
 		}
 	}
 
-	// Nothing of it is this process's.
+	// This process is not confined.
 	if err := os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600); err != nil {
 		t.Error(err)
 	}

@@ -9,20 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Walls are those that Start puts up, for a process that puts them up by itself.
+// Walls is the confinement of Start for a process that confines itself.
 type Walls struct {
-	// Ruleset is Landlock's, nil where the kernel lacks it. Any number of processes
-	// restrict themselves by it.
+	// Ruleset is Landlock's ruleset, nil without Landlock. Any number of processes can restrict themselves with it.
 	Ruleset *os.File
-	// Filter holds the code of the filter of system calls, an array of the kernel's
-	// struct sock_filter. It is read by offset.
+	// Filter holds the system call filter, an array of the kernel's struct sock_filter. Readers must read it by offset.
 	Filter *os.File
-	// Missing is as with Start.
+	// Missing is as in Start.
 	Missing error
 }
 
-// MakeWalls makes the walls of a program that Start would start with p, when it runs
-// already: it starts no program itself.
+// MakeWalls returns the confinement that Start would give a program with p, for a program that is running already and
+// starts no program itself.
 func MakeWalls(p Policy) (w Walls, err error) {
 	if w.Ruleset, w.Missing, err = newRuleset(p, allScopes); err != nil {
 		return Walls{}, fmt.Errorf("landlock: %w", err)

@@ -14,13 +14,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
-// TestWithout: what the engine gives up neither its threads nor its programs have again. An ordinary user's engine starts too.
+// TestWithout: neither the engine's threads nor its programs regain the dropped capabilities. An ordinary user's engine
+// starts too.
 func TestWithout(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root has capabilities")
 	}
 	path := program(t, "without")
-	// Another user runs it.
+	// Another user runs the program.
 	if err := os.Chmod(filepath.Dir(filepath.Dir(path)), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox"
 )
 
-// The topics: containerd's for what it has a name for, and our own.
+// The topics: containerd's where it has one, otherwise our own.
 const (
 	TopicReady          = "/bulkhead/ready" // the first event of a stream; no body
 	TopicSandboxPaused  = "/bulkhead/paused"
@@ -31,7 +31,7 @@ const (
 	TopicExecStarted    = "/tasks/exec-started"
 )
 
-// Convert makes containerd's event of a sandbox's; id is the sandbox's.
+// Convert converts a sandbox's event to containerd's form; id is the sandbox's.
 func Convert(id string, e sandbox.Event) (*shimv1.Event, error) {
 	topic, body := event(id, e)
 	if body == nil {
@@ -44,7 +44,7 @@ func Convert(id string, e sandbox.Event) (*shimv1.Event, error) {
 	return &shimv1.Event{Time: timestamppb.New(e.Time), Topic: topic, Event: packed}, nil
 }
 
-// Any packs m as containerd does: the type's bare name is its URL.
+// Any packs m like containerd, with the type's bare name as the URL.
 func Any(m proto.Message) (*anypb.Any, error) {
 	value, err := proto.Marshal(m)
 	if err != nil {
@@ -99,8 +99,7 @@ func event(id string, e sandbox.Event) (string, proto.Message) {
 	return "", nil
 }
 
-// processID is how containerd names a process in an exit: a container's first
-// process by the container's id.
+// processID returns containerd's id of a process in an exit: the container's id for its first process.
 func processID(p sandbox.Process) string {
 	if p.Exec != "" {
 		return p.Exec

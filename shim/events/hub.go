@@ -1,5 +1,4 @@
-// Package events hands a pod's events to any number of subscribers, none of
-// whom can hold up the pod.
+// Package events delivers a pod's events to any number of subscribers. A slow subscriber cannot block the pod.
 package events
 
 import (
@@ -12,32 +11,30 @@ import (
 
 // Bounds of a Hub.
 const (
-	Queue          = 1024 // events that wait for one subscriber
+	Queue          = 1024 // events queued for one subscriber
 	MaxSubscribers = 64
 )
 
 // Errors of a Hub.
 var (
-	// ErrSlow ends a subscription whose queue was full.
+	// ErrSlow ends a subscription with a full queue.
 	ErrSlow = errors.New("subscriber is too slow: events were lost")
 	// ErrClosed ends every subscription when the Hub is closed.
 	ErrClosed = errors.New("no more events: the shim is ending")
-	// ErrTooMany refuses one subscriber more than MaxSubscribers.
+	// ErrTooMany is returned for a subscriber beyond MaxSubscribers.
 	ErrTooMany = errors.New("too many subscribers")
 )
 
-// Hub distributes events. The zero value is ready; its methods may be called
-// at once.
+// Hub distributes events. The zero value is ready; its methods are safe for concurrent use.
 type Hub struct {
 	mu     sync.Mutex
 	subs   map[*Subscription]struct{}
 	closed bool
 }
 
-// Subscription receives events in their order. Events is closed at its end,
-// and Err then says why.
+// Subscription receives events in order. At its end Events is closed, and Err returns the reason.
 type Subscription struct {
-	// Events is read by the subscriber.
+	// Events is the channel of events, for the subscriber.
 	Events <-chan *shimv1.Event
 
 	hub   *Hub
@@ -64,8 +61,8 @@ func (h *Hub) Subscribe() (*Subscription, error) {
 	return s, nil
 }
 
-// Publish gives e to every subscriber and never blocks: one whose queue is
-// full is cut off. The subscribers share e and do not change it.
+// Publish sends e to every subscriber and never blocks: a subscriber with a full queue is cut off. Subscribers share e
+// and must not change it.
 func (h *Hub) Publish(e *shimv1.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -78,7 +75,7 @@ func (h *Hub) Publish(e *shimv1.Event) {
 	}
 }
 
-// Close ends all subscriptions once they have read what is queued.
+// Close ends all subscriptions once they have read their queues.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,7 +92,7 @@ func (s *Subscription) Cancel() {
 	s.hub.drop(s, nil)
 }
 
-// Err is why Events was closed.
+// Err returns why Events was closed.
 func (s *Subscription) Err() error {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/fdpass"
 )
 
-// openFiles is how many descriptors this process has.
+// openFiles returns the number of this process's descriptors.
 func openFiles(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -25,8 +25,7 @@ func openFiles(t *testing.T) int {
 	return len(entries)
 }
 
-// TestMostFiles: as many files as one message may have arrive, one more is refused by
-// either side, and nobody keeps what was refused.
+// TestMostFiles: the maximum number of files arrives. One more is refused by either side, and all of them are closed.
 func TestMostFiles(t *testing.T) {
 	a, b := pair(t)
 	f := file(t, "x")
@@ -67,7 +66,7 @@ func TestMostFiles(t *testing.T) {
 	}
 }
 
-// TestSendFails: a file that is closed is told, and nothing is sent or kept.
+// TestSendFails: a closed file is an error, and nothing is sent or kept.
 func TestSendFails(t *testing.T) {
 	a, b := pair(t)
 	closed := file(t, "x")
@@ -108,7 +107,7 @@ func TestNames(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_ = s.Receive(b) // the sender's error counts
+			_ = s.Receive(b) // the test checks the sender's error
 		}()
 		err := fdpass.SendNamed(t.Context(), a, name, file(t, "x"))
 		if (err == nil) != allowed || !allowed && !strings.Contains(err.Error(), "1 to 255") {
@@ -119,7 +118,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestRefusedFilesAreClosed: what is not kept does not stay open.
+// TestRefusedFilesAreClosed: files that are not kept are closed.
 func TestRefusedFilesAreClosed(t *testing.T) {
 	var s fdpass.Store
 	defer s.Close()
@@ -137,8 +136,7 @@ func TestRefusedFilesAreClosed(t *testing.T) {
 	}
 }
 
-// TestFilesExpire: a file that nobody takes is closed, and not the one that was sent
-// after it under its name.
+// TestFilesExpire: an unused file is closed, but not its replacement of the same name.
 func TestFilesExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s fdpass.Store

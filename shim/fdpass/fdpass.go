@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxFiles is the most files in one message: the kernel's own bound is 253.
+// MaxFiles bounds the files in one message. The kernel's own bound is 253.
 const MaxFiles = 128
 
-// Send writes data and the files in one message. Data is not empty.
+// Send writes data and the files in one message. data must not be empty.
 func Send(conn *net.UnixConn, data []byte, files ...*os.File) error {
 	if len(files) > MaxFiles {
 		return fmt.Errorf("send %d files in one message: at most %d", len(files), MaxFiles)
@@ -41,15 +41,15 @@ func Send(conn *net.UnixConn, data []byte, files ...*os.File) error {
 	if err != nil {
 		return err
 	}
-	// A stream socket may take a part; the rights went with the first byte.
+	// A stream socket may write only a part; the files went with the first byte.
 	if n < len(data) {
 		_, err = conn.Write(data[n:])
 	}
 	return err
 }
 
-// Receive reads one message of at most len(buf) bytes with its files, which
-// the caller closes. They are close-on-exec.
+// Receive reads one message of at most len(buf) bytes with its files. The files are close-on-exec, and the caller
+// closes them.
 func Receive(conn *net.UnixConn, buf []byte) (int, []*os.File, error) {
 	oob := make([]byte, unix.CmsgSpace(MaxFiles*4))
 	n, oobn, flags, _, err := conn.ReadMsgUnix(buf, oob)
@@ -89,7 +89,7 @@ func parse(oob []byte) ([]*os.File, error) {
 	return files, nil
 }
 
-// CloseAll closes files; nil ones are skipped.
+// CloseAll closes files and skips nil.
 func CloseAll(files []*os.File) {
 	for _, f := range files {
 		if f != nil {

@@ -120,7 +120,7 @@ func TestReceiveRefuses(t *testing.T) {
 	}
 }
 
-// TestDrop: what was sent and not taken is closed when nothing is sent under its name.
+// TestDrop: sending nil closes the unused file of that name.
 func TestDrop(t *testing.T) {
 	var s fdpass.Store
 	defer s.Close()

@@ -16,7 +16,7 @@ import (
 const (
 	MaxName   = 255
 	MaxStored = 64
-	// Patience is how long a sent file waits to be taken.
+	// Patience is the time after which an unused file is closed.
 	Patience = time.Minute
 )
 
@@ -26,8 +26,8 @@ var (
 	ErrFull   = errors.New("too many sent files are waiting for their calls")
 )
 
-// SendNamed sends f under name to a Store and returns when it is stored. Without a file the Store
-// closes what was sent under that name, if nobody has taken it.
+// SendNamed sends f under name to a Store and returns when it is stored. If f is nil, the Store closes the unused file
+// of that name.
 func SendNamed(ctx context.Context, conn *net.UnixConn, name string, f *os.File) error {
 	if name == "" || len(name) > MaxName {
 		return fmt.Errorf("file name of %d bytes: must be 1 to %d", len(name), MaxName)
@@ -54,8 +54,8 @@ func SendNamed(ctx context.Context, conn *net.UnixConn, name string, f *os.File)
 	return nil
 }
 
-// Store keeps files that were sent under a name until a call takes them. A
-// name sent twice means the newer file. Its methods may be called at once.
+// Store keeps files that were sent under a name until a call takes them. A newer file replaces one of the same name.
+// Its methods are safe for concurrent use.
 type Store struct {
 	mu     sync.Mutex
 	files  map[string]*entry
@@ -67,8 +67,7 @@ type entry struct {
 	timer *time.Timer
 }
 
-// Put keeps f, and closes it when nobody takes it within Patience. On an error
-// the caller still owns f.
+// Put stores f, and closes it unless it is taken within Patience. On an error the caller still owns f.
 func (s *Store) Put(name string, f *os.File) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +88,7 @@ func (s *Store) Put(name string, f *os.File) error {
 	return nil
 }
 
-// Take returns the file sent under name, which the caller then owns, or
-// ErrNoFile.
+// Take returns the file sent under name, or ErrNoFile. The caller then owns the file.
 func (s *Store) Take(name string) (*os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +111,7 @@ func (s *Store) Drop(name string) {
 	}
 }
 
-// Close closes every file that was not taken, and refuses further ones.
+// Close closes every file that was not taken, and refuses new ones.
 func (s *Store) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package layout names what a shim and its clients have to agree on: the files
-// of a pod's state directory and the words of the API.
+// Package layout defines the names that a shim shares with its clients: the files of a pod's state directory and the
+// strings of the API.
 package layout
 
 import (
@@ -8,28 +8,27 @@ import (
 	"syscall"
 )
 
-// The names in $STATE/<instance>/<id>. The shim makes them, but for the
-// directories of containers, which the engine makes beside them.
+// The names in $STATE/<instance>/<id>. The shim creates these files. The engine creates the containers' directories
+// beside them.
 const (
 	API     = "shim.sock"   // ttrpc: Sandbox, Task, Extension
 	Files   = "files.sock"  // descriptors by name
 	Stream  = "stream.sock" // byte streams by token
 	Log     = "shim.log"    // the shim's stderr, bounded
 	Console = "console.log" // the guest's console, bounded
-	VM      = "vm"          // the machine's own directory of sockets
-	Machine = "shim.json"   // what the machine is started from
-	Sandbox = "state.json"  // how far it is; package sandbox's
+	VM      = "vm"          // the VM's own directory of sockets
+	Machine = "shim.json"   // the VM's configuration
+	Sandbox = "state.json"  // the VM's state, written by package sandbox
 	Lock    = "shim.lock"   // held by the one shim of the directory
 )
 
-// LogLimit is the most that Log may hold, in bytes.
+// LogLimit is the maximum size of Log, in bytes.
 const LogLimit = 256 << 10
 
-// IsDead reports whether the error of connecting to a socket means that
-// nobody serves it.
+// IsDead reports whether the error of connecting to a socket means that no process serves it.
 func IsDead(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// MachineName is the name of the machine of the sandbox id, as hypervisor.Options have it.
+// MachineName returns the name of a sandbox's VM for hypervisor.Options.
 func MachineName(id string) string { return "bulkhead-" + id[:min(len(id), 12)] }

@@ -9,8 +9,8 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
-// Part is one thing that a container's file systems are made from, with the name under
-// which its descriptor was sent. The name may be missing for a disk that the VM has.
+// Part is one source of a container's file systems, with the name under which its descriptor was sent. The name may be
+// empty for a disk that the VM already has.
 type Part struct {
 	Of   containerv1.Root
 	File string
@@ -18,7 +18,7 @@ type Part struct {
 
 // The types of a task's root mounts.
 const (
-	diskType  = "bulkhead-disk" // an image's
+	diskType  = "bulkhead-disk" // of an image
 	shareType = "bulkhead-share"
 	blockType = "bulkhead-block"
 
@@ -27,9 +27,8 @@ const (
 	readOnlyOption = "ro"    // of a block device
 )
 
-// EncodeRootfs are a task's root mounts: the first part is the container's root, the
-// others are the images and block devices that the mounts of its specification name. What a
-// mount does with a device is the mount's. The inverse is ParseRootfs.
+// EncodeRootfs returns a task's root mounts. The first part is the container's root. The others are the images and
+// block devices that the mounts of its specification use; those mounts say how. ParseRootfs is the inverse.
 func EncodeRootfs(parts []Part) []*types.Mount {
 	var mounts []*types.Mount
 	for _, part := range parts {
@@ -84,7 +83,7 @@ func ParseRootfs(mounts []*types.Mount) (parts []Part, err error) {
 	return parts, nil
 }
 
-// parse takes one option of a root mount.
+// parse parses one option of a root mount and reports whether it is valid.
 func (p *Part) parse(option string) bool {
 	if name, ok := strings.CutPrefix(option, fileOption); ok {
 		first := p.File == ""

@@ -26,7 +26,7 @@ func TestRootfsIsWhatWasPrinted(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	// The words of an image's are those of every engine so far.
+	// The strings for an image are those of all earlier engines.
 	if m := mounts[0]; m.Type != "bulkhead-disk" || m.Source != "sha256:1" || m.Options[0] != "file=disk-0" {
 		t.Errorf("an image is encoded as %v", m)
 	}

@@ -1,4 +1,4 @@
-// Package policy says what a VM's process may still do, whoever starts it.
+// Package policy defines the rights of a VM's process.
 package policy
 
 import (
@@ -10,9 +10,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
-// Machine is what QEMU needs of the host for m: the program with its libraries and
-// firmware, the libraries that it is to load besides, and its devices. All else it inherits, open; sockets are for its
-// user network.
+// Machine returns the rights that QEMU needs for m: its program, libraries and firmware, the additional libraries, and
+// its devices. It inherits everything else as open files. Sockets are for its user network.
 func Machine(m hypervisor.VMConfig, program string, libraries ...string) confine.Policy {
 	p := confine.Policy{
 		Read: append([]string{
@@ -25,12 +24,12 @@ func Machine(m hypervisor.VMConfig, program string, libraries ...string) confine
 	}
 	p.Read = append(p.Read, libraries...)
 	if sockets(m) {
-		// QEMU's user network resolves names as the host does.
+		// QEMU's user network uses the host's name resolution.
 		p.Read = append(p.Read, "/etc/resolv.conf", "/run/systemd/resolve", "/run/resolvconf")
 	}
 	if m.Accel == hypervisor.KVM {
 		p.Write, p.KVM = append(p.Write, "/dev/kvm"), true
-		p.Signals = []uint32{uint32(unix.SIGUSR1)} // interrupts a thread that runs a virtual CPU
+		p.Signals = []uint32{uint32(unix.SIGUSR1)} // interrupts a virtual CPU's thread
 	}
 	if m.Network == hypervisor.NetworkUser || m.Network == hypervisor.NetworkHostLoopback || m.Network == hypervisor.NetworkHost {
 		p.Sockets = []uint32{unix.AF_INET, unix.AF_INET6}
@@ -38,13 +37,13 @@ func Machine(m hypervisor.VMConfig, program string, libraries ...string) confine
 	return p
 }
 
-// sockets tells whether the machine's network is QEMU's own: a tap is a file like others.
+// sockets reports whether QEMU's own network is used, which needs sockets. A tap is an inherited file.
 func sockets(m hypervisor.VMConfig) bool {
 	return m.Network != hypervisor.NetworkNone && m.Network != hypervisor.NetworkTap
 }
 
-// installed is where a program that lies outside the system's directories has what
-// it needs: not all that lies beside them, which may be a user's home.
+// installed returns the directories of a program outside the system's directories. It excludes other directories beside
+// them, because they may be a user's home.
 func installed(program string) []string {
 	dirs := []string{filepath.Dir(program)}
 	for _, name := range []string{"lib", "lib64", "libexec", "share", "pc-bios"} {

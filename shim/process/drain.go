@@ -8,22 +8,20 @@ import (
 	"sync"
 )
 
-// calls knows of the calls under way on all connections of a listener. Ttrpc's
-// own Shutdown does not: it takes a connection whose only call is being carried
-// out for an idle one, and the answer is lost.
+// calls counts the running calls on all connections of a listener. Ttrpc's own Shutdown closes a connection while its
+// only call is running, and loses the answer.
 type calls struct {
 	mu   sync.Mutex
 	open int
-	none chan struct{} // closed when open has come to 0; nil while nobody waits
-	last *countingConn // on which the call to end the shim was answered
+	none chan struct{} // closed when open reaches 0; nil without a waiter
+	last *countingConn // the connection of the answered ShutdownSandbox
 }
 
-// listen makes the connections of l count their calls.
+// listen returns a listener with connections that count their calls.
 func (c *calls) listen(l net.Listener) net.Listener { return countingListener{l, c} }
 
-// wait returns when every call has been answered and who asked for the end has
-// closed the connection, or ctx has ended. Ttrpc's client loses an answer that
-// comes together with the connection's end.
+// wait returns when every call has been answered and the client that ended the shim has closed its connection, or when
+// ctx ends. Ttrpc's client loses an answer that arrives together with the connection's end.
 func (c *calls) wait(ctx context.Context) {
 	c.mu.Lock()
 	if c.none == nil {
@@ -49,7 +47,7 @@ func (c *calls) wait(ctx context.Context) {
 	}
 }
 
-// settle is called with mu held.
+// settle wakes the waiter if no calls are open; the caller holds mu.
 func (c *calls) settle() {
 	if c.open == 0 && c.none != nil {
 		close(c.none)
@@ -77,22 +75,21 @@ func (l countingListener) Accept() (net.Conn, error) {
 	return &countingConn{Conn: conn, calls: l.calls, closed: make(chan struct{})}, nil
 }
 
-// countingConn is used by one reader and one writer, as ttrpc does.
+// countingConn is used by one reader and one writer, like ttrpc's connections.
 type countingConn struct {
 	net.Conn
 	calls   *calls
 	in, out frames
 
-	closed chan struct{} // by the peer, or by us
+	closed chan struct{} // closed by the peer or by us
 
 	mu     sync.Mutex
 	open   int
 	ended  bool
-	ending uint32 // the stream of a call to end the shim, else 0
+	ending uint32 // the stream of ShutdownSandbox, else 0
 }
 
-// shutdown is the method that ends the shim, as it stands at the beginning of a
-// request.
+// shutdown is the method that ends the shim, as it appears at the start of a request.
 var shutdown = []byte("ShutdownSandbox")
 
 func (c *countingConn) Read(p []byte) (int, error) {
@@ -148,34 +145,33 @@ func (c *countingConn) Close() error {
 func (c *countingConn) count(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// An answer to a message that was no call does not count.
+	// An answer without a call does not count.
 	if n = max(n, -c.open); n != 0 && !c.ended {
 		c.open += n
 		c.calls.add(n)
 	}
 }
 
-// The frames of ttrpc: length, stream, kind and flags, then as many bytes.
+// The frames of ttrpc: length, stream, kind and flags, then length bytes.
 const (
 	frameHead     = 10
 	frameRequest  = 1
 	frameResponse = 2
 	frameData     = 3
-	flagClosed    = 1 // the sender sends no more on the stream
+	flagClosed    = 1 // the sender has closed the stream
 )
 
-// maxBody is how much of a frame's bytes is kept: a request begins with the
-// names of its service and method.
+// maxBody is the number of a frame's bytes that are kept: a request starts with the names of its service and method.
 const maxBody = 128
 
-// frames follows one direction of a connection.
+// frames parses one direction of a connection.
 type frames struct {
 	head []byte
-	body []byte // the beginning
-	rest uint32 // of the frame's bytes
+	body []byte // the first bytes
+	rest uint32 // bytes of the frame still to come
 }
 
-// scan calls each for every frame that ends within p.
+// scan calls each for every frame that is complete within p.
 func (f *frames) scan(p []byte, each func(kind, flags byte, stream uint32, body []byte)) {
 	for len(p) > 0 {
 		if need := frameHead - len(f.head); need > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/containerd/ttrpc"
 )
 
-// lastCall answers ShutdownSandbox, having told that the server is to end.
+// lastCall answers ShutdownSandbox after it has announced the server's end.
 type lastCall struct {
 	sandboxv1.TTRPCSandboxService
 	end chan struct{}
@@ -23,7 +23,7 @@ func (l lastCall) ShutdownSandbox(context.Context, *sandboxv1.ShutdownSandboxReq
 	return &sandboxv1.ShutdownSandboxResponse{}, nil
 }
 
-// The answer to the call that ends a server arrives, every time.
+// TestAnswersBeforeTheEnd: the answer to the call that ends a server always arrives.
 func TestAnswersBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	for range 300 {
@@ -69,7 +69,7 @@ func TestAnswersBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// A connection that ends takes its calls along, and frames may be cut anywhere.
+// TestCountsCalls: a closed connection ends its calls, and frames may be cut anywhere.
 func TestCountsCalls(t *testing.T) {
 	t.Parallel()
 	var under calls
@@ -101,7 +101,7 @@ func TestCountsCalls(t *testing.T) {
 		kind, flags byte
 		left        int
 	}{
-		{frameData, 0, 2}, // more of it follows
+		{frameData, 0, 2}, // more frames follow
 		{frameRequest, flagClosed, 2},
 		{frameData, flagClosed, 1},
 	} {

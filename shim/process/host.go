@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
-// host is what a shim needs beyond its own code. The walls are for good, and for the
-// whole process: a test puts up none, and its VMs are fakes.
+// host is the part of the shim that a test replaces. Confinement is permanent and covers the whole process, so tests do
+// not confine, and their VMs are fakes.
 type host struct {
 	driver  func() (d hypervisor.Driver, programs []string, err error)
 	confine func(confine.Policy) (missing, err error)
@@ -17,7 +17,7 @@ type host struct {
 	seal    func(machine int) error
 }
 
-// thisHost is a shim's own.
+// thisHost is the host of a real shim.
 var thisHost = host{
 	driver: func() (hypervisor.Driver, []string, error) {
 		d, err := qemu.New()

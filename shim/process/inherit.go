@@ -10,9 +10,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// limitFiles lets no file of this process, nor of its machine, become larger than
-// the largest disk: the one that a machine writes has no other end for a QEMU that
-// has been taken over.
+// limitFiles bounds the size of files that this process and its VM write to the size of the largest disk. Otherwise a
+// compromised QEMU could grow the disk that a VM writes without bound.
 func limitFiles() error {
 	var l unix.Rlimit
 	err := unix.Getrlimit(unix.RLIMIT_FSIZE, &l)
@@ -27,9 +26,8 @@ func limitFiles() error {
 	return nil
 }
 
-// closeInherited closes what the parent left open above stderr. Descriptors of
-// this process's own, the Go runtime's among them, are all close-on-exec, and
-// what came through exec is not.
+// closeInherited closes descriptors above stderr that the parent left open. Inherited descriptors lack close-on-exec;
+// those of this process and the Go runtime have it.
 func closeInherited() error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

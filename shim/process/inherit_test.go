@@ -9,15 +9,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// TestCloseInherited: what came through exec is closed, and the process's own, with
-// the standard streams, is not.
+// TestCloseInherited: inherited descriptors are closed; the process's own and the standard streams stay open.
 func TestCloseInherited(t *testing.T) {
 	f, err := os.Open("/dev/null")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	inherited, err := unix.Dup(int(f.Fd())) // which is not close-on-exec
+	inherited, err := unix.Dup(int(f.Fd())) // without close-on-exec
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +33,7 @@ func TestCloseInherited(t *testing.T) {
 	}
 }
 
-// TestLimitFiles: no file becomes larger than the largest disk.
+// TestLimitFiles: a file cannot grow beyond the largest disk.
 func TestLimitFiles(t *testing.T) {
 	if err := limitFiles(); err != nil {
 		t.Fatal(err)

@@ -29,8 +29,7 @@ func endPod(t *testing.T, w *world, c *client.Client) {
 	c.Close()
 }
 
-// TestLife: a shim makes its VM behind walls, serves its pod and ends when it is
-// asked to, without a complaint, and nothing is left.
+// TestLife: a shim confines its VM, serves its pod and ends on request, without errors and without leftovers.
 func TestLife(t *testing.T) {
 	w := newWorld(t)
 	l := w.begin(bootstrap.Message{DataDir: "/data"}, nil)
@@ -67,8 +66,8 @@ func TestLife(t *testing.T) {
 	w.quiet()
 }
 
-// TestTermLeavesTheVM: after SIGTERM the VM is the next shim's, which makes no second
-// one; without its directory nobody can reach the VM, and it ends.
+// TestTermLeavesTheVM: after SIGTERM the next shim adopts the VM and starts no second one. Without its directory the VM
+// is unreachable and ends.
 func TestTermLeavesTheVM(t *testing.T) {
 	w := newWorld(t)
 	l := w.begin(bootstrap.Message{}, nil)
@@ -110,7 +109,7 @@ func TestTermLeavesTheVM(t *testing.T) {
 	w.quiet()
 }
 
-// unheard begins a shim whose starter goes before the shim can answer.
+// unheard runs a shim with a starter that leaves before the answer.
 func (w *world) unheard(m bootstrap.Message) *life {
 	gone, apply := make(chan struct{}), w.host.confine
 	w.host.confine = func(p confine.Policy) (missing, err error) {
@@ -124,8 +123,8 @@ func (w *world) unheard(m bootstrap.Message) *life {
 	return l
 }
 
-// TestNobodyHears: when who started the shim has gone before the answer, a new VM goes
-// too, and one that was taken over waits for the next shim.
+// TestNobodyHears: if the starter leaves before the answer, a new VM is killed, and an adopted one waits for the next
+// shim.
 func TestNobodyHears(t *testing.T) {
 	w := newWorld(t)
 	l := w.unheard(bootstrap.Message{})
@@ -149,7 +148,7 @@ func TestNobodyHears(t *testing.T) {
 	w.quiet()
 }
 
-// TestStrangersMessage: what is no message of an engine's makes no shim.
+// TestStrangersMessage: a malformed bootstrap message starts no shim.
 func TestStrangersMessage(t *testing.T) {
 	w := newWorld(t)
 	near, far, err := bootstrap.Pair()
@@ -167,13 +166,12 @@ func TestStrangersMessage(t *testing.T) {
 	}
 }
 
-// TestStartFails: what a shim cannot do without ends it with the reason, which its
-// starter hears, and no VM is left.
+// TestStartFails: a shim that lacks something ends, sends the reason to its starter, and leaves no VM.
 func TestStartFails(t *testing.T) {
 	broken := errors.New("broken")
 	directory := func(name string) func(*testing.T, *world) {
 		return func(t *testing.T, w *world) {
-			// In use, so that it cannot be replaced.
+			// Not empty, so that it cannot be replaced.
 			if err := os.MkdirAll(filepath.Join(w.dir, name, "below"), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -216,7 +214,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// store is what a dead shim knew, without its sandbox.
+// store writes a dead shim's state without its sandbox.
 func store(t *testing.T, w *world) {
 	st := stored{Version: bootstrap.Version, Machine: w.machine}
 	if err := atomicfile.WriteJSON(filepath.Join(w.dir, layout.Machine), st, 0o600, atomicfile.Volatile); err != nil {
@@ -224,7 +222,7 @@ func store(t *testing.T, w *world) {
 	}
 }
 
-// TestMissingWalls: what the kernel has no wall for is told, and ends nothing.
+// TestMissingWalls: restrictions that the kernel lacks are logged, and the shim runs.
 func TestMissingWalls(t *testing.T) {
 	w := newWorld(t)
 	missing := errors.New("no such wall")

@@ -30,8 +30,8 @@ func newFile(t *testing.T, name string) *os.File {
 	return f
 }
 
-// TestMachineFiles: a shim with a saved VM's memory makes a clone; one with a kernel's
-// files boots from those, whatever their paths lead to.
+// TestMachineFiles: a shim with a template's memory clones. With a kernel's files it boots from those files, whatever
+// their paths lead to.
 func TestMachineFiles(t *testing.T) {
 	for _, row := range []struct {
 		files []string
@@ -75,8 +75,7 @@ func TestMachineFiles(t *testing.T) {
 	}
 }
 
-// TestMachineFails: a VM that cannot be made fails the pod's start with the reason; the
-// shim tells it, and is there to be ended.
+// TestMachineFails: a VM that cannot start fails the pod's start with the reason. The shim reports it and can be ended.
 func TestMachineFails(t *testing.T) {
 	broken := errors.New("broken")
 	for name, row := range map[string]struct {
@@ -105,7 +104,7 @@ func TestMachineFails(t *testing.T) {
 	}
 }
 
-// TestMachineDirectory: a VM gets an empty directory of its own, or none at all.
+// TestMachineDirectory: a VM gets an empty directory of its own, or does not start.
 func TestMachineDirectory(t *testing.T) {
 	w := newWorld(t)
 	s := &shim{host: w.host, driver: &w.driver, m: bootstrap.Message{ID: podID, StateDir: w.dir, Machine: w.machine}}
@@ -130,8 +129,7 @@ func TestMachineDirectory(t *testing.T) {
 	}
 }
 
-// TestRestoreFiles: what was sent for a sandbox that is taken over goes to it, and the
-// VM's own files stay with the shim.
+// TestRestoreFiles: an adopted sandbox gets the files that were sent for it; the VM's files stay with the shim.
 func TestRestoreFiles(t *testing.T) {
 	kernel, scratch, log := newFile(t, "k"), newFile(t, "s"), newFile(t, "l")
 	s := &shim{files: map[string]*os.File{bootstrap.Kernel: kernel, bootstrap.Scratch: scratch, bootstrap.LogPrefix + "main": log}}
@@ -144,7 +142,7 @@ func TestRestoreFiles(t *testing.T) {
 	}
 }
 
-// TestPolicy: devices, sockets and files follow from the VM's kind.
+// TestPolicy: devices, sockets and files follow from the VM's configuration.
 func TestPolicy(t *testing.T) {
 	kernel := newFile(t, "k")
 	for _, row := range []struct {

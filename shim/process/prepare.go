@@ -9,14 +9,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// stored is what a next shim has to know and the sandbox does not keep.
+// stored is the part of the shim's configuration that the next shim needs and the sandbox does not store.
 type stored struct {
 	Version int                 `json:"version"`
 	Machine hypervisor.VMConfig `json:"machine"`
 	Clone   bool                `json:"clone"`
 }
 
-// prepare stores what the machine is made from, or reads it again.
+// prepare stores the VM's configuration, or reads it on adoption.
 func (s *shim) prepare() error {
 	path := s.path(layout.Machine)
 	if s.m.Adopt {
@@ -24,8 +24,8 @@ func (s *shim) prepare() error {
 		if err := atomicfile.ReadJSON(path, &st); err != nil {
 			return fmt.Errorf("adopt the sandbox: %w", err)
 		}
-		// The file is the pod's own user's: how the shim is confined must not
-		// follow from it, if the engine knows.
+		// The pod's own user can change the file. The engine's configuration takes precedence, because the shim's
+		// confinement follows from it.
 		if s.m.Machine.Kernel == "" {
 			s.m.Machine = st.Machine
 		}

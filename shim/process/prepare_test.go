@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// TestPrepareBelievesTheEngine: a pod that has written another machine into its
-// own directory is not confined for that one.
+// TestPrepareBelievesTheEngine: the engine's VM configuration determines the confinement, even if the pod's user has
+// changed the stored one.
 func TestPrepareBelievesTheEngine(t *testing.T) {
 	dir := t.TempDir()
 	forged := stored{
@@ -36,8 +36,7 @@ func TestPrepareBelievesTheEngine(t *testing.T) {
 	}
 }
 
-// TestPolicyReadsNoHome: QEMU may lie in a user's own bin, beside which lies all
-// that the user has.
+// TestPolicyReadsNoHome: QEMU in a user's own bin must not get access to the rest of the home.
 func TestPolicyReadsNoHome(t *testing.T) {
 	home := "/home/somebody"
 	p := (&shim{}).machinePolicy(home + "/bin/qemu-system-x86_64")

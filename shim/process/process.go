@@ -1,5 +1,4 @@
-// Package process is the life of a shim: bootstrap, confinement, machine,
-// services, end.
+// Package process runs a shim: bootstrap, confinement, VM, services, end.
 package process
 
 import (
@@ -28,21 +27,20 @@ import (
 const (
 	bootstrapDeadline = 30 * time.Second
 	adoptDeadline     = 30 * time.Second
-	// cloneTimeout is far more than a clone ever needs, some 10 s with a dozen
-	// busy machines a core: one that is silent for so long never answers, and
-	// its pod gets another.
+	// cloneTimeout far exceeds the time that a clone needs, some 10 s with a dozen busy VMs per core. A clone that is
+	// silent for so long never answers, and its pod gets another.
 	cloneTimeout = 30 * time.Second
 	lockDeadline = 2 * time.Second
 	endDeadline  = 30 * time.Second
 )
 
-// Run is a shim from its start to its end. It needs descriptor bootstrap.FD.
+// Run runs a shim from start to end. It needs descriptor bootstrap.FD.
 func Run() error {
 	unix.Umask(0o077)
 	signal.Ignore(unix.SIGPIPE, unix.SIGHUP, unix.SIGINT)
 	stderr := boundedlog.New(os.Stderr, layout.LogLimit)
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	containerdlog.L.Logger.SetOutput(stderr) // ttrpc's own
+	containerdlog.L.Logger.SetOutput(stderr) // ttrpc's log
 	conn, err := bootstrap.Conn(os.NewFile(bootstrap.FD, "bootstrap"))
 	if err != nil {
 		return err
@@ -54,7 +52,7 @@ func Run() error {
 	return (&shim{host: thisHost, log: log, ended: make(chan string, 1)}).run(conn)
 }
 
-// run is Run for a process that has been set up.
+// run is Run after the setup of the process.
 func (s *shim) run(conn *net.UnixConn) (err error) {
 	_ = conn.SetDeadline(time.Now().Add(bootstrapDeadline))
 	if s.m, s.files, err = bootstrap.Receive(conn); err != nil {
@@ -64,14 +62,14 @@ func (s *shim) run(conn *net.UnixConn) (err error) {
 		_ = bootstrap.Answer(conn, err)
 		return err
 	}
-	// Who gets the answer may send SIGTERM at once.
+	// The starter may send SIGTERM as soon as it has the answer.
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
 	_ = conn.SetDeadline(time.Now().Add(bootstrapDeadline))
 	fault.Point("shim.served")
 	if err := bootstrap.Answer(conn, nil); err != nil {
-		// Who started us has gone. A new machine that nobody knows must go
-		// too; one that was taken over waits for the next shim.
+		// The starter has gone. Delete a new VM, which is unknown to everybody else; leave an adopted one to the next
+		// shim.
 		if s.m.Adopt {
 			s.down(term)
 		} else {
@@ -84,11 +82,10 @@ func (s *shim) run(conn *net.UnixConn) (err error) {
 	return nil
 }
 
-// up brings everything up; the machine is started first, since that takes
-// longest. On an error nothing is left.
+// up starts all parts, the VM first because it takes longest. On an error it leaves nothing behind.
 func (s *shim) up() (err error) {
-	// A shim that was just killed may hold the lock for some milliseconds
-	// more: its files are closed after its death can be seen.
+	// A shim that was just killed may hold the lock for some milliseconds more: the kernel closes its files after its
+	// death becomes visible.
 	ctx, cancel := context.WithTimeout(context.Background(), lockDeadline)
 	defer cancel()
 	lock, err := flock.Acquire(ctx, filepath.Join(s.m.StateDir, layout.Lock))
@@ -107,8 +104,8 @@ func (s *shim) up() (err error) {
 	}
 	fault.Point("shim.prepared")
 	if err := s.watch(); err != nil {
-		// A user may have a hundred or so, with all other programs: that is no
-		// bound for the number of pods.
+		// A user may have only about a hundred inotify instances in all programs. That must not bound the number of
+		// pods.
 		s.log.Warn("cannot watch the state directory: its removal will not end the VM", "error", err)
 	}
 	missing, err := s.host.confine(s.policy(programs[0]))
@@ -132,8 +129,7 @@ func (s *shim) up() (err error) {
 	return nil
 }
 
-// policy is what the shim needs of the host: what its machine needs, and the
-// pod's own directories.
+// policy returns the shim's rights on the host: QEMU's, and the pod's own directories.
 func (s *shim) policy(program string) confine.Policy {
 	p := s.machinePolicy(program)
 	p.Write = append(p.Write, s.m.StateDir)
@@ -143,7 +139,7 @@ func (s *shim) policy(program string) confine.Policy {
 	return p
 }
 
-// machinePolicy is what QEMU needs. The files of a cold boot's kernel are opened again.
+// machinePolicy returns QEMU's rights. It may reopen the kernel's files of a cold boot.
 func (s *shim) machinePolicy(program string) confine.Policy {
 	p := policy.Machine(s.m.Machine, program, s.libraries...)
 	for _, name := range []string{bootstrap.Kernel, bootstrap.Initrd} {
@@ -154,15 +150,15 @@ func (s *shim) machinePolicy(program string) confine.Policy {
 	return p
 }
 
-// Why a shim ends.
+// Reasons of a shim's end.
 const (
 	asked   = "asked"   // ShutdownSandbox has deleted the sandbox
-	removed = "removed" // the state directory is gone: so must the machine be
-	term    = "term"    // SIGTERM: the machine goes on, for another shim
+	removed = "removed" // the state directory is gone, so the VM must go too
+	term    = "term"    // SIGTERM: the VM lives on for another shim
 	failed  = "failed"  // the services could not be served
 )
 
-// end asks for the end; only the first reason counts.
+// end requests the end; only the first reason counts.
 func (s *shim) end(why string) {
 	select {
 	case s.ended <- why:
@@ -170,7 +166,7 @@ func (s *shim) end(why string) {
 	}
 }
 
-// wait returns why the shim is to end; ctx ends with SIGTERM.
+// wait returns the reason of the shim's end; ctx ends on SIGTERM.
 func (s *shim) wait(ctx context.Context) string {
 	select {
 	case why := <-s.ended:
@@ -180,7 +176,7 @@ func (s *shim) wait(ctx context.Context) string {
 	}
 }
 
-// down ends the process's parts in the reverse order of up.
+// down stops the parts in the reverse order of up.
 func (s *shim) down(why string) {
 	s.log.Info("the shim ends", "why", why)
 	ctx, cancel := context.WithTimeout(context.Background(), endDeadline)

@@ -13,8 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// TestReceiveFiles: a file that is sent is there for the call that names it, and who
-// sends none ends nothing.
+// TestReceiveFiles: a call finds the file that was sent for it. A client that sends no file does no harm.
 func TestReceiveFiles(t *testing.T) {
 	w := newWorld(t)
 	l := w.begin(bootstrap.Message{}, nil)
@@ -47,7 +46,7 @@ func TestReceiveFiles(t *testing.T) {
 	}
 }
 
-// TestServingBreaks: a shim that can be reached no more leaves its VM to another.
+// TestServingBreaks: an unreachable shim leaves its VM to another.
 func TestServingBreaks(t *testing.T) {
 	w := newWorld(t)
 	l := w.begin(bootstrap.Message{}, nil)
@@ -66,8 +65,7 @@ func TestServingBreaks(t *testing.T) {
 	}
 }
 
-// TestEndDrains: who is attached to a pod that ends gets what its streams have still to
-// say, for as long as the shim has patience.
+// TestEndDrains: clients of an ending pod receive the rest of their streams, within the shim's patience.
 func TestEndDrains(t *testing.T) {
 	for _, why := range []string{asked, removed} {
 		t.Run(why, func(t *testing.T) {
@@ -110,5 +108,5 @@ func TestEndDrains(t *testing.T) {
 	}
 }
 
-// TestUnserveNothing: what has not come up needs no end.
+// TestUnserveNothing: unserve works for a shim that has not started its services.
 func TestUnserveNothing(*testing.T) { (&shim{}).unserve(true) }

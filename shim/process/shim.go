@@ -28,7 +28,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// shim is everything that the process holds.
+// shim is the state of the process.
 type shim struct {
 	host  host
 	m     bootstrap.Message
@@ -38,12 +38,12 @@ type shim struct {
 	ended chan string
 
 	driver hypervisor.Driver
-	// libraries are what the machine's process loads beside its program.
+	// libraries are the files that QEMU loads beside its program.
 	libraries []string
-	console   *os.File         // where the machine's is written
-	follow    *service.Console // how it is told
+	console   *os.File         // receives the VM's console
+	follow    *service.Console // serves the console to clients
 	sandbox   *sandbox.Sandbox
-	sealed    bool // before and while the machine starts, by one goroutine
+	sealed    bool // set before the VM's first byte is read, by one goroutine
 
 	hub       events.Hub
 	store     fdpass.Store
@@ -54,7 +54,7 @@ type shim struct {
 	listeners []*net.UnixListener
 }
 
-// open makes the sandbox, or takes over the one that is there.
+// open creates the sandbox, or restores the existing one.
 func (s *shim) open() (err error) {
 	s.console, err = os.OpenFile(s.path(layout.Console), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *shim) restoreFiles() sandbox.RestoreFiles {
 	return r
 }
 
-// start is the sandbox's Starter: a clone if there is something to clone.
+// start is the sandbox's Starter. It clones if there is a template, else it boots.
 func (s *shim) start(ctx context.Context) (hypervisor.VM, error) {
 	if s.sealed {
 		return nil, errors.New("a shim starts only one VM: adopt the sandbox, and its new shim starts the next")
@@ -119,13 +119,13 @@ func (s *shim) start(ctx context.Context) (hypervisor.VM, error) {
 	if files.Memory != nil {
 		return s.driver.Clone(ctx, s.m.Machine, files, o)
 	}
-	// The kernel may lie where this user cannot go: it came as a file.
+	// The owner may have no access to the kernel's path, so it came as a file.
 	m := s.m.Machine
 	m.Kernel, m.Initrd = again(s.files[bootstrap.Kernel], m.Kernel), again(s.files[bootstrap.Initrd], m.Initrd)
 	return s.driver.Boot(ctx, m, files, o)
 }
 
-// takeCopy takes over the machine that was made for this shim, and lets it go on.
+// takeCopy adopts the VM that was copied for this shim, and resumes it.
 func (s *shim) takeCopy(ctx context.Context) (hypervisor.VM, error) {
 	v, err := s.adopt(ctx, *s.m.Copy)
 	if err != nil {
@@ -137,10 +137,10 @@ func (s *shim) takeCopy(ctx context.Context) (hypervisor.VM, error) {
 	return v, nil
 }
 
-// name is what the machine's process bears. The pod's id in it is the engine's word.
+// name is the name of the VM's process. The engine chose the pod's id in it.
 func (s *shim) name() string { return layout.MachineName(s.m.ID) }
 
-// spawn starts QEMU with less than the shim has.
+// spawn starts QEMU with fewer rights than the shim.
 func (s *shim) spawn(cmd *exec.Cmd) error {
 	missing, err := s.host.spawn(cmd, s.machinePolicy(cmd.Path))
 	if err != nil {
@@ -161,18 +161,17 @@ func again(f *os.File, path string) string {
 
 func (s *shim) adopt(ctx context.Context, r hypervisor.Record) (hypervisor.VM, error) {
 	o := hypervisor.Options{Name: s.name(), Connections: connections, Opened: s.seal}
-	r.Dir = s.path(layout.VM) // whatever a shim before has written
+	r.Dir = s.path(layout.VM) // ignore the value in the state
 	return s.driver.Adopt(ctx, r, hypervisor.Files{Console: s.console}, o)
 }
 
-// connections to the guest last for the shim's life: the first one, those that a
-// guest costs which does not answer at once, and a few that a guest breaks. When the
-// shim dies, the guest sees all of them come and go; it may miss the last change
-// after 32 of them.
+// connections bounds the connections to the guest for the shim's life. They cover the first one, the repetitions for a
+// guest that answers late, and a few that a guest breaks. When the shim dies, the guest sees all of them open and
+// close. It may miss the last change after 32 of them.
 const connections = 8
 
-// seal is called before the first byte of the machine is read: who takes the shim
-// over by such a byte finds no way to another socket of the shim's user.
+// seal is called before the first byte from the VM is read. A guest that takes over the shim through its bytes then
+// cannot reach other sockets of the shim's user.
 func (s *shim) seal(machine procid.ID) error {
 	s.sealed = true
 	if err := s.host.seal(machine.PID); err != nil {
@@ -181,10 +180,10 @@ func (s *shim) seal(machine procid.ID) error {
 	return nil
 }
 
-// listen opens the shim's sockets. Who connects is answered when serve is called.
+// listen opens the shim's sockets. Clients are served once serve is called.
 func (s *shim) listen() error {
-	for _, name := range []string{layout.Files, layout.Stream, layout.API} { // who finds the API finds the others
-		// A dead shim may have left the socket: the directory's lock says that it is dead.
+	for _, name := range []string{layout.Files, layout.Stream, layout.API} { // a client that sees the API socket also finds the others
+		// A dead shim may have left the socket; the directory's lock proves that it is dead.
 		l, err := podsock.Listen(s.path(name))
 		if err != nil {
 			return err
@@ -225,12 +224,11 @@ func (s *shim) serve() (err error) {
 	return nil
 }
 
-// answerPatience is how long the answers to calls that are being carried out,
-// to the one that ends the shim among them, may take to be sent and read.
+// answerPatience bounds the time in which the answers to running calls, including ShutdownSandbox, are sent and read.
 const answerPatience = 300 * time.Millisecond
 
-// unserve lets answers under way, and what attached clients have still to hear of
-// a machine that is gone, leave before it closes what remains.
+// unserve closes the services. It first waits for pending answers and, if the VM is gone, for the last output of
+// attached clients.
 func (s *shim) unserve(gone bool) {
 	s.hub.Close()
 	if s.services != nil {
@@ -262,13 +260,12 @@ func (s *shim) receiveFiles(l *net.UnixListener) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of descriptors, most likely, and nothing tells of one
+		if err != nil { // most likely out of descriptors; there is no event for a free one
 			s.log.Warn("accept a connection for a file", "error", err)
 			<-time.After(acceptPause)
 			continue
 		}
-		// One at a time: a client sends one file in one message, and has
-		// seconds to do so.
+		// Serve one at a time: a client sends one file in one message, within seconds.
 		if err := s.store.Receive(conn); err != nil {
 			s.log.Warn("receive a file", "error", err)
 		}

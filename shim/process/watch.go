@@ -11,10 +11,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// watch learns of the removal of the state directory, which is how a shim that
-// nobody can reach any more is told to end. The sign is the removal of the
-// lock's file: the directory's own removal is told only when its inode goes,
-// and the rules of Landlock hold that.
+// watch ends the shim when the state directory is removed, which is how an unreachable shim is stopped. It watches for
+// the removal of the lock file. The kernel reports the directory's own removal only when its inode is freed, and
+// Landlock's rules hold that inode.
 func (s *shim) watch() error {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -25,7 +24,7 @@ func (s *shim) watch() error {
 		f.Close()
 		return fmt.Errorf("watch %s: %w", s.m.StateDir, err)
 	}
-	// The goroutine ends with the process, as everything it could wait for.
+	// The goroutine ends with the process.
 	go func() {
 		buf := make([]byte, 4096)
 		for {
@@ -43,8 +42,8 @@ func (s *shim) watch() error {
 	return nil
 }
 
-// isRemoval reads a batch of the kernel's events. An overflow of its queue is
-// none: the lock's removal may be lost then, as if nobody had removed it.
+// isRemoval reports whether a batch of inotify events contains the removal. A queue overflow does not count: the
+// removal of the lock may be lost then.
 func isRemoval(b []byte) bool {
 	for len(b) >= unix.SizeofInotifyEvent {
 		mask := binary.NativeEndian.Uint32(b[4:])

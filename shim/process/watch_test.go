@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// event is one of inotify's, with a name of length bytes.
+// event returns an inotify event with a name of length bytes.
 func event(mask uint32, name string, length int) []byte {
 	b := make([]byte, unix.SizeofInotifyEvent+length)
 	binary.NativeEndian.PutUint32(b[4:], mask)
@@ -47,8 +47,7 @@ func TestIsRemoval(t *testing.T) {
 	}
 }
 
-// TestWatchNothing: a directory that cannot be watched is an error that names it, and
-// ends no shim.
+// TestWatchNothing: a directory that cannot be watched is an error that names it, and does not end the shim.
 func TestWatchNothing(t *testing.T) {
 	var log strings.Builder
 	s := &shim{

@@ -32,7 +32,7 @@ import (
 
 const podID = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// world is one pod's: its directory, and its VM, which its shims may leave behind.
+// world is one pod: its directory, and its VM, which can outlive its shims.
 type world struct {
 	t       *testing.T
 	ctx     context.Context
@@ -75,7 +75,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// agent is a guest that agrees to whatever a start asks of it.
+// agent is a guest that accepts everything that a start requests.
 func agent() agentv1.Handlers {
 	type none = struct{}
 	return agentv1.Handlers{
@@ -89,7 +89,7 @@ func agent() agentv1.Handlers {
 	}
 }
 
-// recorder is a driver of fakes that remembers what it was asked for.
+// recorder is a driver of fakes that records its calls.
 type recorder struct {
 	hypervisorfake.Driver
 
@@ -97,7 +97,7 @@ type recorder struct {
 	asked  []string // "boot", "clone" and "adopt"
 	booted hypervisor.VMConfig
 	name   string
-	vm     hypervisor.VM // the last one
+	vm     hypervisor.VM // the latest
 }
 
 func (r *recorder) noted(what string, m hypervisor.VMConfig, o hypervisor.Options, vm hypervisor.VM) {
@@ -115,7 +115,7 @@ func (r *recorder) Boot(ctx context.Context, m hypervisor.VMConfig, f hypervisor
 	return vm, err
 }
 
-// Clone boots: what the files hold is another package's.
+// Clone boots and ignores the files.
 func (r *recorder) Clone(ctx context.Context, m hypervisor.VMConfig, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	vm, err := r.Driver.Boot(ctx, m, f, o)
 	r.noted("clone", m, o, vm)
@@ -128,7 +128,7 @@ func (r *recorder) Adopt(ctx context.Context, rec hypervisor.Record, f hyperviso
 	return vm, err
 }
 
-// alive says whether the last VM runs.
+// alive reports whether the latest VM runs.
 func (r *recorder) alive() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,7 +149,7 @@ func (w *world) note(f func()) {
 	f()
 }
 
-// Write is the shims' log.
+// Write appends to the shims' log.
 func (w *world) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,7 +162,7 @@ func (w *world) logged() string {
 	return w.log.String()
 }
 
-// quiet fails the test if a shim has complained of anything.
+// quiet fails the test if a shim has logged a warning or an error.
 func (w *world) quiet() {
 	w.t.Helper()
 	if log := w.logged(); strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") {
@@ -170,7 +170,7 @@ func (w *world) quiet() {
 	}
 }
 
-// life is one shim, which runs in the test's process.
+// life is one shim that runs in the test's process.
 type life struct {
 	w    *world
 	shim *shim
@@ -178,7 +178,7 @@ type life struct {
 	done chan error
 }
 
-// begin runs a shim and sends it m.
+// begin runs a shim and sends m to it.
 func (w *world) begin(m bootstrap.Message, files map[string]*os.File) *life {
 	w.t.Helper()
 	near, far, err := bootstrap.Pair()
@@ -197,7 +197,7 @@ func (w *world) begin(m bootstrap.Message, files map[string]*os.File) *life {
 		err := l.shim.run(conn)
 		conn.Close()
 		if l.shim.lock != nil {
-			l.shim.lock.Unlock() // as the process's end does
+			l.shim.lock.Unlock() // like the process's end
 		}
 		l.done <- err
 	}()
@@ -209,7 +209,7 @@ func (w *world) begin(m bootstrap.Message, files map[string]*os.File) *life {
 	return l
 }
 
-// reply is what the shim answers to begin.
+// reply returns the shim's answer.
 func (l *life) reply() string {
 	l.w.t.Helper()
 	deadline, _ := l.w.ctx.Deadline()
@@ -233,7 +233,7 @@ func (l *life) end() error {
 	}
 }
 
-// client is connected to a shim that serves.
+// connect returns a client of a shim that serves.
 func (l *life) connect() *client.Client {
 	l.w.t.Helper()
 	if reply := l.reply(); reply != "" {
@@ -247,7 +247,7 @@ func (l *life) connect() *client.Client {
 	return c
 }
 
-// start makes the pod and starts it.
+// start creates the pod and starts it.
 func (l *life) start(c *client.Client) error {
 	l.w.t.Helper()
 	config, err := json.Marshal(sandbox.Config{

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox"
 )
 
-// Sandbox is what the services need of *sandbox.Sandbox, which documents it.
+// Sandbox is the interface of *sandbox.Sandbox that the services use.
 type Sandbox interface {
 	Create(ctx context.Context, c sandbox.Config, f sandbox.Files) error
 	Start(ctx context.Context) error

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// call notes a call of a sandbox that keeps nothing of it, and fails if the test says so.
+// call records a call and returns f.fails.
 func (f *fake) call(format string, args ...any) error {
 	f.note(format, args...)
 	f.mu.Lock()
@@ -75,8 +75,8 @@ func (f *fake) ReopenLog(_ context.Context, id string, file *os.File) error {
 	return f.call("reopen the log of %s", id)
 }
 
-// TestCallsReachTheSandbox: each call reaches the sandbox with what was asked for, and
-// the sandbox's refusal reaches the caller with the code that clients match.
+// TestCallsReachTheSandbox: each call reaches the sandbox with its arguments. The sandbox's error reaches the caller
+// with the code that clients match.
 func TestCallsReachTheSandbox(t *testing.T) {
 	for want, call := range map[string]func(r *rig, ctx context.Context) error{
 		"wait booted": func(r *rig, ctx context.Context) error {
@@ -106,14 +106,14 @@ func TestCallsReachTheSandbox(t *testing.T) {
 			}
 			return err
 		},
-		"read /f of c, 1048576": func(r *rig, ctx context.Context) error { // as much as may be read at once
+		"read /f of c, 1048576": func(r *rig, ctx context.Context) error { // the maximum for a read
 			res, err := r.extension.ReadFile(ctx, &shimv1.ReadFileRequest{ContainerId: "c", Path: "/f", Limit: 1 << 20})
 			if err == nil && string(res.Data) != "content" {
 				return errors.New("not the content")
 			}
 			return err
 		},
-		"write 2 files of v": func(r *rig, ctx context.Context) error { // as much as may be written at once
+		"write 2 files of v": func(r *rig, ctx context.Context) error { // the maximum for a write
 			res, err := r.extension.Files(ctx, filesOf(2<<20))
 			if err == nil && res.Digest != "d" {
 				return errors.New("not the digest")
@@ -151,7 +151,7 @@ func TestCallsReachTheSandbox(t *testing.T) {
 	}
 }
 
-// filesOf are two files of so many bytes, their names among them.
+// filesOf returns two files of size bytes in all, including their names.
 func filesOf(size int) *shimv1.FilesRequest {
 	return &shimv1.FilesRequest{Volume: "v", Files: []*shimv1.VolumeFile{{Path: "a"}, {Path: "b", Data: make([]byte, size-2)}}}
 }
@@ -164,7 +164,7 @@ func (r *rig) update(ctx context.Context, id, memory, resources string) error {
 	return err
 }
 
-// grow makes a volume of the pod's larger.
+// grow grows a volume.
 func (r *rig) grow(ctx context.Context, bytes string) error {
 	_, err := r.task.Update(ctx, &taskv3.UpdateTaskRequest{
 		Annotations: map[string]string{layout.VolumeAnnotation: "v", layout.BytesAnnotation: bytes},
@@ -172,7 +172,7 @@ func (r *rig) grow(ctx context.Context, bytes string) error {
 	return err
 }
 
-// TestCallsOutOfBounds: what cannot be right never reaches the sandbox.
+// TestCallsOutOfBounds: invalid requests never reach the sandbox.
 func TestCallsOutOfBounds(t *testing.T) {
 	r, ctx := start(t), t.Context()
 	for name, call := range map[string]func() error{
@@ -205,7 +205,7 @@ func TestCallsOutOfBounds(t *testing.T) {
 	}
 }
 
-// TestCallsAtTheirBounds: the largest and the smallest that may be asked for is granted.
+// TestCallsAtTheirBounds: the largest and smallest valid values are accepted.
 func TestCallsAtTheirBounds(t *testing.T) {
 	r, ctx := start(t), t.Context()
 	for _, signal := range []uint32{1, 64} {
@@ -237,8 +237,7 @@ func (r *rig) forward(ctx context.Context, port uint32) error {
 	return err
 }
 
-// TestSentFiles: a call takes the files that were sent for it; of a call that fails none
-// stays open.
+// TestSentFiles: a call takes the files that were sent for it; a failed call closes them.
 func TestSentFiles(t *testing.T) {
 	r, ctx := start(t), t.Context()
 	send := func(name string) *os.File {

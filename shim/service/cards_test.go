@@ -15,8 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// TestCards: a pod's sandbox is made with a tap for each further interface, of which there is a
-// bounded number.
+// TestCards: a pod's sandbox gets one tap per further interface; their number is bounded.
 func TestCards(t *testing.T) {
 	r := start(t)
 	create := func(cards int) error {

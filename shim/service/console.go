@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Console is the guest's console log. It is opened before the shim is sealed, which may
-// watch nothing afterwards.
+// Console is the guest's console log. It must be opened before the shim is sealed, because a sealed shim cannot create
+// inotify watches.
 type Console struct {
 	log    *os.File
 	events *os.File // inotify's
 
 	mu      sync.Mutex
-	changed chan struct{} // closed, and another made, when the log changes
-	closed  bool          // no change is told any more
+	changed chan struct{} // closed and replaced when the log changes
+	closed  bool          // no further change is reported
 }
 
-// OpenConsole opens the log at path, which is there, until Close.
+// OpenConsole opens the existing log at path. The caller closes it.
 func OpenConsole(path string) (*Console, error) {
 	log, err := os.Open(path)
 	if err != nil {
@@ -44,7 +44,7 @@ func OpenConsole(path string) (*Console, error) {
 	return c, nil
 }
 
-// Close ends what follows the log.
+// Close closes the log and ends its followers.
 func (c *Console) Close() error { return errors.Join(c.events.Close(), c.log.Close()) }
 
 func (c *Console) watch() {
@@ -62,15 +62,15 @@ func (c *Console) watch() {
 	}
 }
 
-// next is closed at the next change; more is false when there is none to come.
+// next returns a channel that is closed at the next change; more is false after Close.
 func (c *Console) next() (change <-chan struct{}, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.changed, !c.closed
 }
 
-// console tells the guest's console log, from its start and following. When the log is
-// cut because it is full, it is told again from what was kept.
+// console streams the guest's console log from its start and follows it. When the full log is truncated, it streams the
+// kept part again.
 func (e extension) console(context.Context) (func(context.Context, *net.UnixConn), error) {
 	if e.o.Console == nil {
 		return nil, errors.New("the pod has no console log")
@@ -78,7 +78,7 @@ func (e extension) console(context.Context) (func(context.Context, *net.UnixConn
 	return func(ctx context.Context, conn *net.UnixConn) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		// Nothing is expected from the client but its end.
+		// The client sends nothing; only its end matters.
 		gone := make(chan struct{})
 		go func() {
 			defer close(gone)
@@ -91,12 +91,12 @@ func (e extension) console(context.Context) (func(context.Context, *net.UnixConn
 	}, nil
 }
 
-// follow writes the log to w until ctx ends, or the log, or w.
+// follow writes the log to w until ctx, the log or w ends.
 func (c *Console) follow(ctx context.Context, w io.Writer) {
 	buf := make([]byte, 16<<10)
 	var offset int64
 	for {
-		change, more := c.next() // before the log is read: what comes after that is told
+		change, more := c.next() // before the read, so that no later change is missed
 		n, err := c.log.ReadAt(buf, offset)
 		if n > 0 {
 			if _, err := w.Write(buf[:n]); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// maxSkipped bounds what is told of files that are left out.
+// maxSkipped bounds the reports of skipped files.
 const maxSkipped = 100
 
 // copyOut sends a tree of a container as a tar stream.
@@ -30,7 +30,7 @@ func (e extension) copyOut(id, from string) stream.Handler {
 			defer tree.Close()
 			stop := context.AfterFunc(ctx, func() { tree.Close() })
 			defer stop()
-			// Nothing is expected from the client but its end.
+			// The client sends nothing; only its end matters.
 			gone := make(chan struct{})
 			go func() {
 				defer close(gone)
@@ -45,7 +45,7 @@ func (e extension) copyOut(id, from string) stream.Handler {
 	}
 }
 
-// told says how a copy ended. A client that has gone does not hear it.
+// told sends the result of a copy, if the client is still there.
 func told(w *stream.Writer, err error) {
 	if err == nil {
 		_ = w.Frame(stream.Exited, stream.EncodeExit(0))
@@ -54,8 +54,8 @@ func told(w *stream.Writer, err error) {
 	_ = w.Frame(stream.Failed, []byte(bounded(err)))
 }
 
-// sendTar makes a tar stream of a tree. The guest's word for names, sizes and
-// kinds is passed on: who unpacks the stream judges it.
+// sendTar sends a tree as a tar stream. It passes on the guest's names, sizes and kinds unchecked; the receiver checks
+// them.
 func sendTar(w *stream.Writer, tree *agentv1.TreeReader) error {
 	out := bufio.NewWriterSize(w.Channel(stream.Stdout), stream.MaxFrame)
 	archive := tar.NewWriter(out)
@@ -86,7 +86,7 @@ func sendTar(w *stream.Writer, tree *agentv1.TreeReader) error {
 	return out.Flush()
 }
 
-// skipped tells about what is left out, up to a bound.
+// skipped reports skipped files, up to a bound.
 type skipped struct {
 	w io.Writer
 	n int
@@ -129,7 +129,7 @@ func (e extension) copyIn(id, to string, into bool) stream.Handler {
 			stop := context.AfterFunc(ctx, func() { tree.Close() })
 			defer stop()
 			w := stream.NewWriter(conn)
-			// A pod that takes nothing keeps receiveTar from hearing of the client's end.
+			// receiveTar does not notice the client's end while the pod reads nothing.
 			unwatch, err := stream.OnHangup(conn, func() { tree.Close() })
 			if err != nil {
 				told(w, err)
@@ -151,7 +151,7 @@ func (e extension) copyIn(id, to string, into bool) stream.Handler {
 	}
 }
 
-// receiveTar takes the client's frames until it goes away.
+// receiveTar reads the client's frames until its end.
 func receiveTar(r *stream.Reader, feed *io.PipeWriter) {
 	for {
 		ch, payload, err := r.Next()
@@ -162,7 +162,7 @@ func receiveTar(r *stream.Reader, feed *io.PipeWriter) {
 		case ch == stream.Stdin && len(payload) == 0:
 			feed.Close()
 		case ch == stream.Stdin:
-			_, _ = feed.Write(payload) // fails when nobody wants it, which is told otherwise
+			_, _ = feed.Write(payload) // fails if the copy has ended, which is reported elsewhere
 		}
 	}
 }
@@ -190,8 +190,7 @@ func takeTar(w *stream.Writer, r io.Reader, tree *agentv1.TreeWriter) error {
 			return err
 		}
 	}
-	// What follows the archive's end is nobody's, but it is read: the client
-	// waits for that.
+	// Read the rest after the archive's end, because the client waits for that.
 	if _, err := io.Copy(io.Discard, r); err != nil {
 		return fmt.Errorf("read the archive: %w", err)
 	}

@@ -18,8 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// guestTree is a guest with one tree, of which it says the same whatever is
-// asked for, and which takes what comes.
+// guestTree returns a client of a guest that sends the same tree for every request and accepts every tree.
 func (f *fake) guestTree() *agentv1.Client {
 	return agentv1.NewClient(func(ctx context.Context) (net.Conn, error) {
 		host, guest := net.Pipe()
@@ -184,7 +183,7 @@ func TestCopyIn(t *testing.T) {
 	}
 }
 
-// TestCopySkipsSilentlyAtLast: of many files that are left out only the first hundred are told.
+// TestCopySkipsSilentlyAtLast: only the first hundred skipped files are reported.
 func TestCopySkipsSilentlyAtLast(t *testing.T) {
 	r := start(t)
 	var archive, notes bytes.Buffer
@@ -206,7 +205,7 @@ func TestCopySkipsSilentlyAtLast(t *testing.T) {
 	}
 }
 
-// TestCopyToADeafPod: a copy that the pod does not take ends with its client.
+// TestCopyToADeafPod: a copy to a pod that reads nothing ends with its client.
 func TestCopyToADeafPod(t *testing.T) {
 	r := start(t)
 	r.fake.deaf = true

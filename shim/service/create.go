@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// Create makes a container of a bundle.
+// Create creates a container from a bundle.
 func (t task) Create(ctx context.Context, r *taskv3.CreateTaskRequest) (*taskv3.CreateTaskResponse, error) {
 	if err := checkID(r.ID); err != nil {
 		return nil, err

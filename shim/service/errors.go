@@ -17,8 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// codeOf lists which status code an error crosses the API with: those that
-// containerd's errdefs turn into its own errors. The first match counts.
+// codeOf maps errors to status codes that containerd's errdefs convert to its own errors. The first match counts.
 var codeOf = []struct {
 	err  error
 	code codes.Code
@@ -53,7 +52,7 @@ var codeOf = []struct {
 	{context.Canceled, codes.Canceled},
 }
 
-// toStatus gives err the code that clients match. Nil stays nil.
+// toStatus converts err to a status with the code that clients match. Nil stays nil.
 func toStatus(err error) error {
 	if err == nil {
 		return nil

@@ -32,7 +32,7 @@ func (r *rig) joinExec(t *testing.T) (sandbox.Process, net.Conn) {
 	return p, r.join(t, p)
 }
 
-// dial asks for a stream, which is given, and connects to it.
+// dial requests a stream, which must succeed, and connects to it.
 func (r *rig) dial(t *testing.T, request *shimv1.OpenRequest) (net.Conn, error) {
 	t.Helper()
 	res, err := r.extension.Open(t.Context(), request)
@@ -58,8 +58,8 @@ func (r *rig) join(t *testing.T, p sandbox.Process) net.Conn {
 	return r.open(t, &shimv1.OpenRequest{ContainerId: p.Container, ExecId: p.Exec, Stdin: true, Stdout: true})
 }
 
-// TestToldExecIsForgotten: a command whose end its client has heard of is nobody's
-// any more; of many, one after the other, none is left.
+// TestToldExecIsForgotten: a command is deleted once its client has its exit code. After many commands in sequence,
+// none is left.
 func TestToldExecIsForgotten(t *testing.T) {
 	r := start(t)
 	p, conn := r.joinExec(t)
@@ -74,8 +74,7 @@ func TestToldExecIsForgotten(t *testing.T) {
 	}
 }
 
-// TestToldExecLeavesNothing: of commands whose ends were told the services keep
-// nothing either, whoever deletes them first.
+// TestToldExecLeavesNothing: the services also drop the names of finished commands, whoever deletes them first.
 func TestToldExecLeavesNothing(t *testing.T) {
 	r := start(t)
 	r.create(t, "c")
@@ -125,8 +124,7 @@ func TestToldExecLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestLostClientHangsUp: a command whose client is gone hears of it, and one that
-// was left does not.
+// TestLostClientHangsUp: a command gets SIGHUP if its client disconnects, but not if the client leaves.
 func TestLostClientHangsUp(t *testing.T) {
 	for name, tc := range map[string]struct {
 		end    func(conn net.Conn) error
@@ -135,7 +133,7 @@ func TestLostClientHangsUp(t *testing.T) {
 		"gone": {func(conn net.Conn) error { return conn.Close() }, true},
 		"gone, its input unread": {func(conn net.Conn) error {
 			in := stream.NewWriter(conn)
-			for range 3 { // of which the command takes none
+			for range 3 { // the command reads none
 				if err := in.Frame(stream.Stdin, make([]byte, stream.MaxFrame)); err != nil {
 					return err
 				}
@@ -169,7 +167,7 @@ func TestLostClientHangsUp(t *testing.T) {
 	}
 }
 
-// TestLostClientOfNothing: a client that is gone ends no command that does not run.
+// TestLostClientOfNothing: a lost client does not signal a command that does not run.
 func TestLostClientOfNothing(t *testing.T) {
 	r := start(t)
 	r.create(t, "c")
@@ -188,7 +186,7 @@ func TestLostClientOfNothing(t *testing.T) {
 	}
 }
 
-// leaver is who leaves at once.
+// leaver leaves at once.
 type leaver struct{}
 
 func (leaver) Read([]byte) (int, error) { return 0, stream.ErrLeft }

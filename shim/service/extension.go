@@ -15,7 +15,7 @@ import (
 // maxReadFile bounds what ReadFile returns, in bytes.
 const maxReadFile = 1 << 20
 
-// extension is our own service beside containerd's.
+// extension is Bulkhead's own service.
 type extension struct{ *Services }
 
 var _ shimv1.ExtensionService = extension{}
@@ -29,7 +29,7 @@ func (e extension) Events(ctx context.Context, _ *shimv1.EventsRequest, out shim
 	e.followers.Add(1)
 	defer func() {
 		if e.followers.Add(-1) == 0 {
-			e.o.Streams.Abandon() // nobody is left who could hand the tokens on
+			e.o.Streams.Abandon() // no subscriber is left that could use the tokens
 		}
 	}()
 	if err := out.Send(&shimv1.Event{Time: timestamppb.Now(), Topic: events.TopicReady}); err != nil {
@@ -137,8 +137,7 @@ func (e extension) ReadFile(ctx context.Context, r *shimv1.ReadFileRequest) (*sh
 	return &shimv1.ReadFileResponse{Data: data}, nil
 }
 
-// maxFiles bounds what one call of Files carries, in bytes, so that it fits
-// into a call to the agent.
+// maxFiles bounds the files of one call of Files, in bytes, so that they fit into a call to the agent.
 const maxFiles = 2 << 20
 
 func (e extension) Files(ctx context.Context, r *shimv1.FilesRequest) (*shimv1.FilesResponse, error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/service"
 )
 
-// fake is a sandbox of memory: what it lacks panics by the nil interface.
+// fake is a sandbox in memory. Calls that it lacks panic on the nil interface.
 type fake struct {
 	service.Sandbox
 
@@ -26,16 +26,16 @@ type fake struct {
 	calls   []string
 	config  sandbox.Config
 	state   sandbox.State
-	started chan struct{} // Start waits for it, if it is not nil
-	stopped chan struct{} // and Stop for this one
+	started chan struct{} // Start waits for it, if not nil
+	stopped chan struct{} // Stop waits for it, if not nil
 	procs   map[sandbox.Process]*proc
 	echo    string        // address that Forward connects to
-	deaf    bool          // processes and trees take no input
-	refuse  error         // of a process's start
-	cannot  *sandbox.Exit // of a process whose start is refused; nil if it has not ended
-	fails   error         // what call returns
-	reason  string        // of the VM's end
-	taken   []*os.File    // by calls that keep what was sent for them
+	deaf    bool          // processes and trees read no input
+	refuse  error         // error of a process's start
+	cannot  *sandbox.Exit // exit after a refused start; nil if it has not ended
+	fails   error         // error that call returns
+	reason  string        // reason of the VM's end
+	taken   []*os.File    // by calls that keep the files sent for them
 }
 
 type proc struct {
@@ -116,7 +116,7 @@ func (f *fake) Memory(context.Context) (agentv1.Memory, error) {
 }
 
 func (f *fake) Usage(context.Context) (agentv1.Usage, error) {
-	cards := make([]agentv1.NetUsage, 100) // a hostile guest's
+	cards := make([]agentv1.NetUsage, 100) // from a hostile guest
 	cards[0] = agentv1.NetUsage{Name: "net1", TxBytes: 9}
 	return agentv1.Usage{
 		Network: &agentv1.NetUsage{Name: "eth0\x1b[31m", RxBytes: 5}, Cards: cards, Disk: agentv1.DiskUsage{WriteBytes: 6},
@@ -239,7 +239,7 @@ func (f *fake) ResizeProcess(_ context.Context, _ sandbox.Process, width, height
 	return nil
 }
 
-// Attach is a process that copies its stdin to stdout and then ends with 0.
+// Attach runs a process that copies its stdin to stdout and then ends with 0.
 func (f *fake) Attach(ctx context.Context, id sandbox.Process, c sandbox.Streams) (sandbox.Exit, error) {
 	p, err := f.find(id)
 	if err != nil {

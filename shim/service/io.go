@@ -6,7 +6,7 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
-// stdio is a process's as its creator named it, and as State tells it again.
+// stdio holds the names of a process's streams from its creator. State returns them.
 type stdio struct {
 	bundle, stdin, stdout, stderr string
 }
@@ -15,8 +15,7 @@ func (s stdio) parse() (containerv1.Stdio, error) {
 	return containerv1.ParseStdio(s.stdin, s.stdout, s.stderr)
 }
 
-// takeFiles are what a container takes from the store, nil for an empty name; on
-// an error none is open.
+// takeFiles takes files from the store, nil for an empty name. On an error it closes all of them.
 func (s *Services) takeFiles(names ...string) ([]*os.File, error) {
 	files := make([]*os.File, len(names))
 	for i, name := range names {
@@ -26,7 +25,7 @@ func (s *Services) takeFiles(names ...string) ([]*os.File, error) {
 		var err error
 		if files[i], err = s.o.Files.Take(name); err != nil {
 			for _, f := range files {
-				f.Close() // fails on one that is nil
+				f.Close() // fails on nil
 			}
 			return nil, err
 		}

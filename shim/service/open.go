@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// Open hands out a token for a byte stream.
+// Open returns a token for a byte stream.
 func (e extension) Open(_ context.Context, r *shimv1.OpenRequest) (*shimv1.OpenResponse, error) {
 	var token string
 	var err error
@@ -61,7 +61,7 @@ func (e extension) forward(port uint16) stream.Handler {
 	return splice(func(ctx context.Context) (net.Conn, error) { return e.o.Sandbox.Forward(ctx, port) })
 }
 
-// splice joins a client to what open has opened.
+// splice connects a client to the connection that open returns.
 func splice(open func(context.Context) (net.Conn, error)) stream.Handler {
 	return func(ctx context.Context) (func(context.Context, *net.UnixConn), error) {
 		guest, err := open(ctx)
@@ -78,9 +78,8 @@ func (e extension) attach(p sandbox.Process, r *shimv1.OpenRequest) stream.Handl
 	}
 }
 
-// carry runs one attached client until the process ends or the client goes
-// away. A command that somebody runs in a container is hung up on when who looks
-// at it is gone without leaving it: as by a terminal that is closed.
+// carry serves one attached client until the process ends or the client disconnects. If the client disconnects without
+// Leave, an exec'd process gets SIGHUP, as from a closed terminal.
 func (e extension) carry(ctx context.Context, conn *net.UnixConn, p sandbox.Process, r *shimv1.OpenRequest) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -96,7 +95,7 @@ func (e extension) carry(ctx context.Context, conn *net.UnixConn, p sandbox.Proc
 	if r.Stdin {
 		c.Stdin = in
 	}
-	// A process that does not read its stdin keeps receive from hearing of it.
+	// receive does not notice the client's end while the process does not read its stdin.
 	unwatch, err := stream.OnHangup(conn, cancel)
 	if err != nil {
 		finish(w, sandbox.Exit{}, err)
@@ -105,7 +104,7 @@ func (e extension) carry(ctx context.Context, conn *net.UnixConn, p sandbox.Proc
 	received, left := make(chan struct{}), false
 	go func() {
 		defer close(received)
-		defer cancel() // the client is gone, and nobody reads what would follow
+		defer cancel() // the client is gone and reads no more
 		left = e.receive(ctx, stream.NewReader(conn), feed, p)
 	}()
 	exit, err := e.o.Sandbox.Attach(ctx, p, c)
@@ -116,15 +115,14 @@ func (e extension) carry(ctx context.Context, conn *net.UnixConn, p sandbox.Proc
 	<-received
 	switch {
 	case p.Exec == "":
-	case err == nil && exit.Reason != sandbox.ReasonCannotRun: // which is left to who started it
-		e.discard(ctx, p) // its client has been told
+	case err == nil && exit.Reason != sandbox.ReasonCannotRun: // its starter deletes it
+		e.discard(ctx, p) // its client has its exit code
 	case err != nil && !left:
 		e.hangUp(ctx, p)
 	}
 }
 
-// discard deletes an exec'd process that nobody asks for any more. It works when ctx has
-// ended.
+// discard deletes an exec'd process that no client needs any more. It ignores the end of ctx.
 func (e extension) discard(ctx context.Context, p sandbox.Process) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hangUpTimeout)
 	defer cancel()
@@ -136,12 +134,10 @@ func (e extension) discard(ctx context.Context, p sandbox.Process) {
 	e.forget(p)
 }
 
-// hangUpTimeout bounds the wait for the guest to take a signal, or to forget a
-// process.
+// hangUpTimeout bounds the guest's handling of a signal or a deletion.
 const hangUpTimeout = 10 * time.Second
 
-// hangUp tells a process that nobody looks at it any more. It works when ctx has
-// ended.
+// hangUp sends SIGHUP to a process that has lost its client. It ignores the end of ctx.
 func (e extension) hangUp(ctx context.Context, p sandbox.Process) {
 	if st, err := e.o.Sandbox.ProcessStatus(p); err != nil || st.State != sandbox.Running {
 		return
@@ -153,8 +149,7 @@ func (e extension) hangUp(ctx context.Context, p sandbox.Process) {
 	}
 }
 
-// receive takes the client's frames until it goes away, and says whether it left
-// on purpose.
+// receive reads the client's frames until its end, and reports whether it left on purpose.
 func (e extension) receive(ctx context.Context, r *stream.Reader, stdin *io.PipeWriter, p sandbox.Process) (left bool) {
 	ended := false
 	for {
@@ -169,7 +164,7 @@ func (e extension) receive(ctx context.Context, r *stream.Reader, stdin *io.Pipe
 			ended = true
 			stdin.Close()
 		case ch == stream.Stdin && !ended:
-			_, _ = stdin.Write(payload) // fails when nobody wants it, which is no error
+			_, _ = stdin.Write(payload) // fails if the process reads no more, which is no error
 		case ch == stream.Resize:
 			if size, err := stream.DecodeSize(payload); err == nil {
 				_ = e.o.Sandbox.ResizeProcess(ctx, p, size.Width, size.Height)
@@ -178,17 +173,17 @@ func (e extension) receive(ctx context.Context, r *stream.Reader, stdin *io.Pipe
 	}
 }
 
-// finish tells the client how the process ended, or why its stream did.
+// finish sends the client the process's exit code or the stream's error.
 func finish(w *stream.Writer, exit sandbox.Exit, err error) {
 	switch {
 	case err == nil:
 		_ = w.Frame(stream.Exited, stream.EncodeExit(exit.Code))
-	case !errors.Is(err, context.Canceled): // by the client's going
+	case !errors.Is(err, context.Canceled): // the client is gone
 		_ = w.Frame(stream.Failed, []byte(bounded(err)))
 	}
 }
 
-// bounded is what a client is told of an error.
+// bounded returns the first part of an error's text, for the client.
 func bounded(err error) string {
 	text := err.Error()
 	return text[:min(len(text), 1024)]

@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// prepare hands out the token of a process that was registered and runs when the token
-// is used, and only then. One whose token is not used is deleted.
+// prepare returns a token for a registered process, which runs when the token is used. If the token is not used, the
+// process is deleted.
 func (e extension) prepare(r *shimv1.OpenRequest) (string, error) {
 	p := sandbox.Process{Container: r.ContainerId, Exec: r.ExecId}
 	if r.Kind != shimv1.OpenRequest_ATTACH || p.Exec == "" {
@@ -30,7 +30,7 @@ func (e extension) prepare(r *shimv1.OpenRequest) (string, error) {
 	return e.o.Streams.Prepare(handler, func() { e.discard(e.ctx, p) })
 }
 
-// run starts a prepared process for its client, and carries its streams.
+// run starts a prepared process for its client, and serves its streams.
 func (e extension) run(ctx context.Context, conn *net.UnixConn, p sandbox.Process, r *shimv1.OpenRequest) {
 	err := e.start(ctx, p)
 	if err == nil {
@@ -38,7 +38,7 @@ func (e extension) run(ctx context.Context, conn *net.UnixConn, p sandbox.Proces
 		return
 	}
 	w := stream.NewWriter(conn)
-	// What a shell would say too is an exit code. Any other refusal is an error.
+	// Failures that a shell reports as exit codes are exit codes. Any other refusal is an error.
 	if exit := e.refused(p); exit != nil {
 		channel, end := stream.Stderr, "\n"
 		if !r.Stderr {
@@ -52,8 +52,8 @@ func (e extension) run(ctx context.Context, conn *net.UnixConn, p sandbox.Proces
 	e.discard(ctx, p)
 }
 
-// refused is the end of a process whose command is missing or cannot be run, as a shell would tell it; nil
-// for any other process.
+// refused returns the exit of a process with a missing command or one that cannot be executed, as a shell reports it.
+// It returns nil for any other process.
 func (s *Services) refused(p sandbox.Process) *sandbox.Exit {
 	st, err := s.o.Sandbox.ProcessStatus(p)
 	if err != nil || st.Exit == nil || st.Exit.Reason != sandbox.ReasonCannotRun || st.Exit.Code != 126 && st.Exit.Code != 127 {

@@ -24,7 +24,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// prepare registers a command in a container and asks for the token of its start.
+// prepare registers a command in a container and requests a token for its start.
 func (r *rig) prepare(t *testing.T) (sandbox.Process, *shimv1.OpenResponse) {
 	t.Helper()
 	r.create(t, "c")
@@ -43,7 +43,7 @@ func (r *rig) prepare(t *testing.T) (sandbox.Process, *shimv1.OpenResponse) {
 	return sandbox.Process{Container: "c", Exec: "e"}, res
 }
 
-// drained waits for the streams to end, and wants the process forgotten.
+// drained waits for the streams to end, and checks that the process is deleted.
 func (r *rig) drained(t *testing.T, p sandbox.Process) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -57,8 +57,7 @@ func (r *rig) drained(t *testing.T, p sandbox.Process) {
 	}
 }
 
-// TestPreparedRunsForItsClient: a prepared command runs when its client connects, and
-// not before.
+// TestPreparedRunsForItsClient: a prepared command runs when its client connects, not before.
 func TestPreparedRunsForItsClient(t *testing.T) {
 	r := start(t)
 	p, token := r.prepare(t)
@@ -83,8 +82,8 @@ func TestPreparedRunsForItsClient(t *testing.T) {
 	}
 }
 
-// TestPreparedIsForgottenWithItsEngine: when the engine that prepared a command is gone,
-// nobody can connect to it, and it never runs.
+// TestPreparedIsForgottenWithItsEngine: when the engine that prepared a command is gone, the command is deleted and
+// never runs.
 func TestPreparedIsForgottenWithItsEngine(t *testing.T) {
 	r := start(t)
 	var engines [2]*ttrpc.Client
@@ -104,13 +103,13 @@ func TestPreparedIsForgottenWithItsEngine(t *testing.T) {
 		}
 	}
 	p, token := r.prepare(t)
-	// A stream of another kind is nothing that was prepared.
+	// A stream of another kind is not deleted.
 	console, err := r.extension.Open(t.Context(), &shimv1.OpenRequest{ContainerId: "c", Stdin: true, Stdout: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	engines[0].Close()
-	time.Sleep(50 * time.Millisecond) // for what must not come
+	time.Sleep(50 * time.Millisecond) // time for an unwanted deletion
 	if _, err := r.fake.ProcessStatus(p); err != nil {
 		t.Fatalf("deleted although a subscriber is connected: %v", err)
 	}
@@ -134,8 +133,8 @@ func TestPreparedIsForgottenWithItsEngine(t *testing.T) {
 	}
 }
 
-// TestPreparedThatCannotRun: the client of a command that cannot be run learns code and
-// reason over its stream. Any other refusal is an error.
+// TestPreparedThatCannotRun: the client of a command that cannot run receives exit code and reason over its stream. Any
+// other refusal is an error.
 func TestPreparedThatCannotRun(t *testing.T) {
 	cannot := func(code int) *sandbox.Exit {
 		return &sandbox.Exit{Code: code, Reason: sandbox.ReasonCannotRun, Message: "exec: x: no"}
@@ -167,7 +166,7 @@ func TestPreparedThatCannotRun(t *testing.T) {
 			if tc.terminal {
 				told, silent = silent, told
 			}
-			if tc.code == 0 { // the error is the client's to print
+			if tc.code == 0 { // the client prints the error
 				if err == nil || err.Error() != "start: executable not found" || told != "" {
 					t.Errorf("code %d, %v, told %q", code, err, told)
 				}
@@ -183,7 +182,7 @@ func TestPreparedThatCannotRun(t *testing.T) {
 	}
 }
 
-// TestPreparedThatIsGone: a command that was deleted before its client came is told as that.
+// TestPreparedThatIsGone: the client of a deleted command gets an error.
 func TestPreparedThatIsGone(t *testing.T) {
 	r := start(t)
 	p, token := r.prepare(t)

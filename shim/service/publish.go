@@ -17,15 +17,14 @@ import (
 
 // Bounds of published ports.
 const (
-	// maxForwards is the most connections of all published ports at once;
-	// one more waits in its listener's backlog. Each is a stream of the
-	// channel: half of them are left for everything else.
+	// maxForwards bounds the connections of all published ports. Further ones wait in their listener's backlog. Each is
+	// a stream of the channel; half of the streams are reserved for other uses.
 	maxForwards = channel.MaxStreams / 2
 
 	connectTimeout = 10 * time.Second
 )
 
-// Publish forwards what a sent listening socket accepts, until the shim ends.
+// Publish forwards the connections of a sent listening socket, until the shim ends.
 func (e extension) Publish(_ context.Context, r *shimv1.PublishRequest) (*shimv1.PublishResponse, error) {
 	if r.PodPort == 0 || r.PodPort > 0xffff {
 		return nil, invalid("publish port %d: must be 1 to 65535", r.PodPort)
@@ -47,7 +46,7 @@ func (e extension) Publish(_ context.Context, r *shimv1.PublishRequest) (*shimv1
 	return &shimv1.PublishResponse{}, nil
 }
 
-// Unpublish ends that. Connections that it has accepted go on.
+// Unpublish closes such a listener. Accepted connections stay open.
 func (e extension) Unpublish(_ context.Context, r *shimv1.UnpublishRequest) (*shimv1.UnpublishResponse, error) {
 	if l := e.published.swap(r.File, nil); l != nil {
 		l.Close()
@@ -55,7 +54,7 @@ func (e extension) Unpublish(_ context.Context, r *shimv1.UnpublishRequest) (*sh
 	return &shimv1.UnpublishResponse{}, nil
 }
 
-// Listening waits for other ports than the request's.
+// Listening waits until the listening ports differ from the request's.
 func (e extension) Listening(ctx context.Context, r *shimv1.ListeningRequest) (*shimv1.ListeningResponse, error) {
 	var known agentv1.Listening
 	for _, p := range r.Ports {
@@ -74,13 +73,13 @@ func (e extension) Listening(ctx context.Context, r *shimv1.ListeningRequest) (*
 	return res, nil
 }
 
-// published are the listening sockets by the names of their files.
+// published holds the listening sockets by the names of their files.
 type published struct {
 	mu  sync.Mutex
 	all map[string]net.Listener
 }
 
-// swap puts a listener, or nil, in the place of the one of that name, and returns that.
+// swap replaces the listener of that name by l, which may be nil, and returns the old one.
 func (p *published) swap(name string, l net.Listener) net.Listener {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +106,7 @@ func (e extension) accept(l net.Listener, port uint16) {
 				return
 			}
 			e.o.Logger.Warn("accept on a published port", "port", port, "error", err)
-			if !pause(e.ctx, time.Second) { // out of descriptors, most likely
+			if !pause(e.ctx, time.Second) { // most likely out of descriptors
 				return
 			}
 			continue
@@ -133,7 +132,7 @@ func (e extension) serve(conn net.Conn, port uint16) {
 	stream.Splice(e.ctx, conn, guest)
 }
 
-// slots are how many connections may be open.
+// slots bounds the open connections.
 type slots chan struct{}
 
 func (s slots) acquire(ctx context.Context) bool {

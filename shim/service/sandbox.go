@@ -19,13 +19,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// The states of SandboxStatus, as containerd's CRI plugin writes them.
+// The states of SandboxStatus, as in containerd's CRI plugin.
 const (
 	stateReady    = "SANDBOX_READY"
 	stateNotReady = "SANDBOX_NOTREADY"
 )
 
-// exitKilled is the exit status of a machine that was not stopped but ended.
+// exitKilled is the exit status of a VM that ended without Stop.
 const exitKilled = 137
 
 // pod is containerd's Sandbox service.
@@ -142,8 +142,7 @@ func (p pod) PingSandbox(_ context.Context, r *sandboxv1.PingRequest) (*sandboxv
 	return &sandboxv1.PingResponse{}, p.mine(r.SandboxID)
 }
 
-// ShutdownSandbox ends the machine, removes what the sandbox has on disk, and
-// then the shim. It is idempotent.
+// ShutdownSandbox kills the VM, deletes the sandbox's files and ends the shim. It is idempotent.
 func (p pod) ShutdownSandbox(ctx context.Context, r *sandboxv1.ShutdownSandboxRequest) (*sandboxv1.ShutdownSandboxResponse, error) {
 	if err := p.mine(r.SandboxID); err != nil {
 		return nil, err
@@ -177,7 +176,7 @@ func (p pod) UpdateSandbox(context.Context, *sandboxv1.UpdateSandboxRequest) (*s
 	return nil, toStatus(fmt.Errorf("update of a sandbox: %w", errors.ErrUnsupported))
 }
 
-// mine refuses a request that is meant for another pod.
+// mine refuses a request for another pod.
 func (s *Services) mine(id string) error {
 	if id != s.o.ID {
 		return toStatus(fmt.Errorf("sandbox %.80q: %w: this is the shim of %s", id, sandbox.ErrNotFound, s.o.ID))

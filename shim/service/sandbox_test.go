@@ -24,7 +24,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/service"
 )
 
-// TestWaitTellsHowItEnded: a VM that was killed did not end by itself.
+// TestWaitTellsHowItEnded: the exit status of a killed VM differs from that of a stopped one.
 func TestWaitTellsHowItEnded(t *testing.T) {
 	for reason, want := range map[string]uint32{
 		sandbox.ReasonVMKilled: 137, sandbox.ReasonOOMKilled: 137, sandbox.ReasonStopped: 0, "": 0,
@@ -38,7 +38,7 @@ func TestWaitTellsHowItEnded(t *testing.T) {
 	}
 }
 
-// TestAnotherPodsID: no call about a pod is granted under another pod's id.
+// TestAnotherPodsID: calls with another pod's id are refused.
 func TestAnotherPodsID(t *testing.T) {
 	r, ctx := start(t), t.Context()
 	_, stop := r.sandbox.StopSandbox(ctx, &sandboxv1.StopSandboxRequest{SandboxID: "x"})
@@ -52,8 +52,7 @@ func TestAnotherPodsID(t *testing.T) {
 	}
 }
 
-// TestStopIsAsPatientAsItsCaller: the wait for a stop ends with the caller's timeout; no
-// timeout is no bound.
+// TestStopIsAsPatientAsItsCaller: the wait for a stop ends with the caller's timeout; without one it has no bound.
 func TestStopIsAsPatientAsItsCaller(t *testing.T) {
 	for timeout, want := range map[uint32]error{0: nil, 5: context.DeadlineExceeded} {
 		synctest.Test(t, func(t *testing.T) {
@@ -81,7 +80,7 @@ func TestStopIsAsPatientAsItsCaller(t *testing.T) {
 	}
 }
 
-// TestStatusOfAPausedPod: a pod that is paused is ready all the same, one that has stopped is not.
+// TestStatusOfAPausedPod: a paused pod is ready, a stopped one is not.
 func TestStatusOfAPausedPod(t *testing.T) {
 	for state, want := range map[sandbox.State]string{
 		sandbox.Running: "SANDBOX_READY", sandbox.Paused: "SANDBOX_READY", sandbox.Stopped: "SANDBOX_NOTREADY",
@@ -95,8 +94,8 @@ func TestStatusOfAPausedPod(t *testing.T) {
 	}
 }
 
-// TestShutdownOfTheLast: containerd asks for the shim's end after every container; the
-// shim ends after the last one, or at once when that is asked for.
+// TestShutdownOfTheLast: containerd requests the shim's end after every container. The shim ends after the last one, or
+// at once with Now.
 func TestShutdownOfTheLast(t *testing.T) {
 	for name, tc := range map[string]struct{ left, now, want bool }{
 		"one is left": {left: true}, "the last": {want: true}, "now": {left: true, now: true, want: true},
@@ -112,8 +111,7 @@ func TestShutdownOfTheLast(t *testing.T) {
 	}
 }
 
-// TestDeleteForgetsAContainersProcesses: with a container go the names of what ran in it,
-// and of nothing else.
+// TestDeleteForgetsAContainersProcesses: deleting a container drops the names of its own processes and of no others.
 func TestDeleteForgetsAContainersProcesses(t *testing.T) {
 	r, ctx := start(t), t.Context()
 	for _, id := range []string{"a", "b"} {
@@ -137,8 +135,7 @@ func TestDeleteForgetsAContainersProcesses(t *testing.T) {
 	}
 }
 
-// TestStatsOfWhatRuns: containers that run or are paused have counters; those that do not
-// run, and commands, have none of their own.
+// TestStatsOfWhatRuns: running and paused containers have statistics. Stopped ones and exec'd processes have none.
 func TestStatsOfWhatRuns(t *testing.T) {
 	r := start(t)
 	for p, state := range map[sandbox.Process]sandbox.State{
@@ -164,8 +161,8 @@ func TestStatsOfWhatRuns(t *testing.T) {
 	}
 }
 
-// TestCreateTakesItsFiles: a container has the disks of its root and of its images, each
-// where it belongs; when one is missing, none stays open.
+// TestCreateTakesItsFiles: a container gets the disks of its root and its images in the right places. If one is
+// missing, all are closed.
 func TestCreateTakesItsFiles(t *testing.T) {
 	r, ctx := start(t), t.Context()
 	if err := os.WriteFile(filepath.Join(r.dir, "config.json"), []byte("{}"), 0o600); err != nil {
@@ -209,7 +206,7 @@ func TestCreateTakesItsFiles(t *testing.T) {
 	sent[2].Close()
 }
 
-// TestSpecsAreBounded: a specification of the greatest length is taken, a longer one is not.
+// TestSpecsAreBounded: a specification of the maximum length is accepted, a longer one is not.
 func TestSpecsAreBounded(t *testing.T) {
 	r := start(t)
 	for length, want := range map[int]codes.Code{3 << 20: codes.OK, 3<<20 + 1: codes.InvalidArgument} {
@@ -225,7 +222,7 @@ func TestSpecsAreBounded(t *testing.T) {
 	}
 }
 
-// TestConsoleEnds: who follows the console when it is closed hears of its end.
+// TestConsoleEnds: closing the console ends its followers.
 func TestConsoleEnds(t *testing.T) {
 	r := start(t)
 	if err := os.WriteFile(filepath.Join(r.dir, "console"), []byte("booting"), 0o600); err != nil {

@@ -19,41 +19,39 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// operationTimeout bounds what goes on without its caller.
+// operationTimeout bounds an operation that may outlive its caller.
 const operationTimeout = 3 * time.Minute
 
-// Options are what the services stand on. Everything but Accel, Clone and
-// Console is needed.
+// Options are the parts that the services use. All but Accel, Clone and Console are required.
 type Options struct {
-	ID      string // of the sandbox
+	ID      string // the sandbox's
 	Sandbox Sandbox
 	Hub     *events.Hub
 	Files   *fdpass.Store
 	Streams *stream.Server
 	// StreamAddress is the path of the socket that Streams serves.
 	StreamAddress string
-	// Console is the guest's console log. It is the caller's.
+	// Console is the guest's console log, owned by the caller.
 	Console *Console
 	Accel   string
 	Clone   bool
-	// Shutdown is called, once or more, when the shim is asked to end; it
-	// returns at once.
+	// Shutdown is called when the shim should end, possibly several times. It must return at once.
 	Shutdown func()
 	Logger   *slog.Logger
-	// Steps are those of calls that are traced.
+	// Steps stores the steps of traced calls.
 	Steps *steps.Store
 }
 
-// Services are one pod's. They are made by New and ended by Close.
+// Services are the services of one pod. New creates them and Close ends them.
 type Services struct {
 	o      Options
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	slots     slots // of published ports' connections
+	slots     slots // connections of published ports
 	published published
-	followers atomic.Int32 // streams of Events
+	followers atomic.Int32 // running calls of Events
 
 	mu      sync.Mutex
 	flights map[string]*flight
@@ -67,21 +65,20 @@ func New(o Options) *Services {
 	return s
 }
 
-// Register makes srv serve them.
+// Register registers the services on srv.
 func (s *Services) Register(srv *ttrpc.Server) {
 	taskv3.RegisterTTRPCTaskService(srv, task{s})
 	sandboxv1.RegisterTTRPCSandboxService(srv, pod{s})
 	shimv1.RegisterExtensionService(srv, extension{s})
 }
 
-// Close ends what the services have running, published ports among it, and
-// returns when nothing of it runs.
+// Close ends all running operations, including published ports, and returns when they have ended.
 func (s *Services) Close() {
 	s.cancel()
 	s.wg.Wait()
 }
 
-// OnEvent passes a sandbox's event on; it is for sandbox.Options.Events.
+// OnEvent returns a function for sandbox.Options.Events that publishes a sandbox's events.
 func OnEvent(id string, hub *events.Hub, log *slog.Logger) func(sandbox.Event) {
 	return func(e sandbox.Event) {
 		converted, err := events.Convert(id, e)
@@ -93,14 +90,13 @@ func OnEvent(id string, hub *events.Hub, log *slog.Logger) func(sandbox.Event) {
 	}
 }
 
-// flight is an operation under way that belongs to the sandbox: callers join
-// it, and a caller that leaves does not end it.
+// flight is a running operation of the sandbox. Callers join it, and a caller that leaves does not cancel it.
 type flight struct {
 	done chan struct{}
 	err  error
 }
 
-// join runs op under key, or waits for the one that runs already.
+// join runs op under key, or waits for the running operation with that key.
 func (s *Services) join(ctx context.Context, key string, op func(context.Context) error) error {
 	s.mu.Lock()
 	f := s.flights[key]

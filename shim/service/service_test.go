@@ -35,7 +35,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// rig is the services of a fake sandbox with clients of them.
+// rig is the services over a fake sandbox, with clients.
 type rig struct {
 	fake      *fake
 	hub       *events.Hub
@@ -121,7 +121,7 @@ func (r *rig) file(t *testing.T, name string) {
 	}
 }
 
-// create makes container id with an attached stdin and stdout.
+// create creates container id with an attached stdin and stdout.
 func (r *rig) create(t *testing.T, id string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(r.dir, "config.json"), []byte(`{"ociVersion":"1.0.2"}`), 0o600); err != nil {
@@ -180,8 +180,7 @@ func TestSandbox(t *testing.T) {
 	<-r.shutdown
 }
 
-// TestStartBelongsToTheSandbox: a caller's deadline does not end the start, and
-// the next caller joins it.
+// TestStartBelongsToTheSandbox: a caller's deadline does not cancel the start, and the next caller joins it.
 func TestStartBelongsToTheSandbox(t *testing.T) {
 	r := start(t)
 	r.fake.started = make(chan struct{})
@@ -319,8 +318,7 @@ func TestAttach(t *testing.T) {
 	wantCode(t, "attach to none", err, codes.NotFound)
 }
 
-// TestLostClientLeavesStdinOpen: the end of a connection is not the end of
-// stdin.
+// TestLostClientLeavesStdinOpen: the end of a connection does not end stdin.
 func TestLostClientLeavesStdinOpen(t *testing.T) {
 	r := start(t)
 	r.create(t, "c")
@@ -420,7 +418,7 @@ func ask(t *testing.T, conn net.Conn, closeWrite func() error) {
 	}
 }
 
-// TestConsole follows a log, also past the moment when it is cut.
+// TestConsole follows a log, also after it is truncated.
 func TestConsole(t *testing.T) {
 	r := start(t)
 	log, err := os.OpenFile(filepath.Join(r.dir, "console"), os.O_RDWR, 0)

@@ -21,8 +21,7 @@ func containerStats(id string, st agentv1.Stats) *shimv1.ContainerStats {
 	}
 }
 
-// stats asks the guest about itself and every container that runs; one that
-// ends meanwhile is left out.
+// stats reads the statistics of the guest and of every running container. It skips a container that ends meanwhile.
 func (s *Services) stats(ctx context.Context) (*shimv1.StatsResponse, error) {
 	memory, err := s.o.Sandbox.Memory(ctx)
 	if err != nil {
@@ -62,7 +61,7 @@ func networkStats(n *agentv1.NetUsage) *shimv1.NetworkStats {
 	}
 }
 
-// printable is a name that the guest tells, fit for a terminal, of so many bytes at most.
+// printable returns a name from the guest, bounded and escaped for terminals.
 func printable(name string, most int) string {
 	text := strconv.QuoteToASCII(name[:min(len(name), most)])
 	return text[1 : len(text)-1]

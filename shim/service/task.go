@@ -77,14 +77,14 @@ func (t task) Start(ctx context.Context, r *taskv3.StartRequest) (*taskv3.StartR
 		}
 		return nil, toStatus(err)
 	}
-	// One that joined has no number of its own, and it may have ended already.
+	// A call that joined another has no PID, and the process may have ended already.
 	if st, err := t.o.Sandbox.ProcessStatus(p); err == nil {
 		pid = st.PID
 	}
 	return &taskv3.StartResponse{Pid: uint32(pid)}, nil
 }
 
-// start runs a registered process. The end of ctx ends the wait only.
+// start runs a registered process. The end of ctx ends only the wait.
 func (s *Services) start(ctx context.Context, p sandbox.Process) error {
 	return s.join(ctx, "start "+p.Container+" "+p.Exec, func(ctx context.Context) error {
 		_, err := s.o.Sandbox.StartProcess(ctx, p)
@@ -211,8 +211,8 @@ func (t task) Connect(_ context.Context, r *taskv3.ConnectRequest) (*taskv3.Conn
 	return &taskv3.ConnectResponse{ShimPid: uint32(os.Getpid()), TaskPid: t.pid(r.ID), Version: "3"}, nil
 }
 
-// Shutdown ends the shim if no container is left, or now. Containerd calls it
-// after every container, and means it only of the last one.
+// Shutdown ends the shim if no container is left, or always with Now. Containerd calls it after every container,
+// although only the last one is meant.
 func (t task) Shutdown(_ context.Context, r *taskv3.ShutdownRequest) (*emptypb.Empty, error) {
 	if r.Now || len(t.o.Sandbox.Status().Processes) == 0 {
 		t.o.Shutdown()
@@ -240,7 +240,7 @@ func (s *Services) recall(p sandbox.Process) stdio {
 	return s.io[p]
 }
 
-// forget drops a process, and with a container all of its processes.
+// forget drops the names of a process, and for a container also those of its exec'd processes.
 func (s *Services) forget(p sandbox.Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package steps brings what calls to the agent took from a shim to an engine that traces: the
-// engine names its call in the metadata, the shim keeps the steps of such a call, and the engine
-// asks for them when it has the answer. Calls that nobody traces carry nothing.
+// Package steps reports how long a shim's calls to the agent took, for an engine that traces. The engine names its call
+// in the metadata, the shim keeps the steps of that call, and the engine requests them after the answer. Untraced calls
+// carry no metadata.
 package steps
 
 import (
@@ -19,20 +19,19 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/timeline"
 )
 
-// key is the metadata's, whose value is the call's name.
+// key is the metadata key; its value is the call's name.
 const key = "bulkhead-trace"
 
-// A shim keeps the steps of so many calls that nobody has asked for yet, by names of at most so
-// many bytes.
+// A shim keeps the steps of at most maxCalls calls that were not requested yet. A name has at most maxName bytes.
 const (
 	maxCalls = 64
 	maxName  = 64
 )
 
-// askTimeout bounds the question for a call's steps.
+// askTimeout bounds the request for a call's steps.
 const askTimeout = 2 * time.Second
 
-// Store keeps calls' steps. Its zero value is empty; its methods may be called at once.
+// Store keeps the steps of calls. The zero value is empty; its methods are safe for concurrent use.
 type Store struct {
 	mu    sync.Mutex
 	calls []call // the oldest first
@@ -43,7 +42,7 @@ type call struct {
 	steps []timeline.Step
 }
 
-// Intercept is a server's: it has a call that is named tell its steps.
+// Intercept is a server interceptor that records the steps of named calls.
 func (s *Store) Intercept(
 	ctx context.Context, decode ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, serve ttrpc.Method,
 ) (any, error) {
@@ -62,7 +61,7 @@ func (s *Store) Intercept(
 	return res, err
 }
 
-// Take answers a question for a call's steps and forgets them.
+// Take returns a call's steps and removes them.
 func (s *Store) Take(r *shimv1.StepsRequest) *shimv1.StepsResponse {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,11 +81,11 @@ func (s *Store) Take(r *shimv1.StepsRequest) *shimv1.StepsResponse {
 	return res
 }
 
-// asked are the methods during which a shim calls the agent.
+// asked holds the methods during which a shim calls the agent.
 var asked = map[string]bool{"StartSandbox": true, "Create": true, "Start": true, "Delete": true, "Kill": true, "Update": true}
 
-// Client makes a client's call by invoke, and tells whom ctx is traced by what it consisted
-// of. What the shim says is as hostile as its guest.
+// Client invokes a client's call. If ctx is traced, it adds the call's steps to the trace. The shim's report is as
+// hostile as its guest.
 func Client(ctx context.Context, req *ttrpc.Request, ext shimv1.ExtensionClient, invoke func() error) error {
 	who := timeline.From(ctx)
 	if who == nil || !asked[path.Base(req.GetMethod())] {
@@ -98,7 +97,7 @@ func Client(ctx context.Context, req *ttrpc.Request, ext shimv1.ExtensionClient,
 	ended := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	if res, failed := ext.Steps(ctx, &shimv1.StepsRequest{Trace: name}); failed == nil { // an older shim knows of none
+	if res, failed := ext.Steps(ctx, &shimv1.StepsRequest{Trace: name}); failed == nil { // an older shim has no steps
 		who.Add(timeline.Within(decode(res), began, ended, agentv1.KnownStep)...)
 	}
 	return err
@@ -115,7 +114,7 @@ func decode(res *shimv1.StepsResponse) (steps []timeline.Step) {
 	return steps
 }
 
-// duration is one of at most a day, which no call takes.
+// duration converts and bounds a duration to one day.
 func duration(microseconds int64) time.Duration {
 	return time.Duration(min(max(microseconds, 0), int64(24*time.Hour/time.Microsecond))) * time.Microsecond
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/steps"
 )
 
-// task is a shim's service whose Create has one step, if anybody asks.
+// task is a shim's service with a Create that records one step, if it is traced.
 type task struct{ taskv3.TTRPCTaskService }
 
 func (task) Create(ctx context.Context, _ *taskv3.CreateTaskRequest) (*taskv3.CreateTaskResponse, error) {
@@ -42,7 +42,7 @@ func (e extension) Steps(_ context.Context, r *shimv1.StepsRequest) (*shimv1.Ste
 	return e.store.Take(r), nil
 }
 
-// TestSteps: a call that is traced brings its steps along, once, and no other costs a shim anything.
+// TestSteps: a traced call returns its steps once; other calls cost a shim nothing.
 func TestSteps(t *testing.T) {
 	store := &steps.Store{}
 	server, err := ttrpc.NewServer(ttrpc.WithUnaryServerInterceptor(store.Intercept))
@@ -55,7 +55,7 @@ func TestSteps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { _ = server.Serve(context.Background(), l) }() // until it is closed
+	go func() { _ = server.Serve(context.Background(), l) }() // ends by Close
 	defer server.Close()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "unix", l.Addr().String())
 	if err != nil {
@@ -92,7 +92,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// liar is a shim that says anything.
+// liar is a shim that reports arbitrary steps.
 type liar struct {
 	shimv1.ExtensionClient
 	res *shimv1.StepsResponse
@@ -102,7 +102,7 @@ func (l liar) Steps(context.Context, *shimv1.StepsRequest) (*shimv1.StepsRespons
 	return l.res, nil
 }
 
-// TestLiar: whatever a shim tells, the steps are few, known, and of the time of the call.
+// TestLiar: whatever a shim reports, the steps are few, known, and within the time of the call.
 func TestLiar(t *testing.T) {
 	res := &shimv1.StepsResponse{}
 	for _, name := range []string{"agent create", "", "agent \x1b[2J", strings.Repeat("x", 1<<20), "agent wait"} {
@@ -133,7 +133,7 @@ func TestLiar(t *testing.T) {
 	}
 }
 
-// TestForgotten: of calls whose steps nobody asks for the oldest are forgotten.
+// TestForgotten: the oldest unrequested steps are dropped.
 func TestForgotten(t *testing.T) {
 	var store steps.Store
 	call := func(name string) {

@@ -15,19 +15,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/podsock"
 )
 
-// ErrRefused is returned by Dial for a stream that the shim does not open; the
-// message tells why. It comes with syscall.ECONNREFUSED where nothing listens on
-// a forwarded port.
+// ErrRefused is returned by Dial for a stream that the shim refuses to open; the message says why. It comes with
+// syscall.ECONNREFUSED if nothing listens on a forwarded port.
 var ErrRefused = errors.New("stream refused")
 
 const (
 	maxLine = 1024
-	// nobody precedes the text of a refusal for which nothing listens on the
-	// port.
+	// nobody is the prefix of a refusal if nothing listens on the port.
 	nobody = "refused: "
 )
 
-// refusal is the shim's word.
+// refusal is the shim's error.
 type refusal struct {
 	text  string
 	class []error
@@ -36,10 +34,9 @@ type refusal struct {
 func (r *refusal) Error() string   { return ErrRefused.Error() + ": " + r.text }
 func (r *refusal) Unwrap() []error { return r.class }
 
-// Dial connects to the stream socket at address, in the pod's own directory
-// (see podsock.Dial), and opens the stream of token. ctx bounds the opening
-// only. The caller closes the connection, which is a *net.UnixConn and so can be
-// closed by halves.
+// Dial connects to the stream socket at address, in the pod's own directory (see podsock.Dial), and opens the stream of
+// token. ctx bounds only the opening. The caller closes the connection. It is a *net.UnixConn, which supports half
+// closes.
 func Dial(ctx context.Context, address, token string) (net.Conn, error) {
 	if !validToken(token) {
 		return nil, fmt.Errorf("open a stream: %w: invalid token", ErrProtocol)
@@ -62,7 +59,7 @@ func Dial(ctx context.Context, address, token string) (net.Conn, error) {
 	return conn, nil
 }
 
-// validToken says of a shim's word that it is what Server.Issue makes.
+// validToken reports whether the shim's token has the form of Server.Issue.
 func validToken(token string) bool {
 	return len(token) == 2*tokenSize && strings.Trim(token, "0123456789abcdef") == ""
 }
@@ -81,7 +78,7 @@ func accepted(conn net.Conn) error {
 	return &refusal{line, []error{ErrRefused}}
 }
 
-// readLine reads byte by byte, since what follows the line is not its own.
+// readLine reads byte by byte, because the bytes after the line belong to the stream.
 func readLine(r io.Reader) (string, error) {
 	var line bytes.Buffer
 	one := make([]byte, 1)

@@ -1,13 +1,11 @@
-// Package stream carries byte streams between a pod's shim and who looks at
-// the pod: one unix connection a stream, opened with a token.
+// Package stream carries byte streams between a pod's shim and its clients. Each stream is one unix connection, opened
+// with a token.
 //
-// A connection begins with the token and a newline, answered by "ok" or an
-// error's text and a newline, with "refused: " before it where nothing listens on
-// a forwarded port. PORT_FORWARD and CONSOLE go on with raw bytes.
-// ATTACH goes on with frames, both ways: a channel's byte, the payload's length
-// as four bytes, most significant first, and the payload of at most MaxFrame
-// bytes. The connection itself is the back-pressure: who does not read stops
-// the process that writes.
+// The client sends the token and a newline. The server answers "ok" or an error text and a newline. If nothing listens
+// on a forwarded port, "refused: " precedes the text. PORT_FORWARD and CONSOLE continue with raw bytes. ATTACH
+// continues with frames in both directions: one byte for the channel, the payload's length as four bytes, most
+// significant first, and the payload of at most MaxFrame bytes. The connection provides flow control: a client that
+// does not read blocks the process that writes.
 package stream
 
 import (
@@ -18,10 +16,10 @@ import (
 	"sync"
 )
 
-// MaxFrame is the most that one frame carries, in bytes.
+// MaxFrame is the maximum payload of a frame, in bytes.
 const MaxFrame = 32 << 10
 
-// Channel says what a frame holds.
+// Channel is the kind of a frame.
 type Channel byte
 
 // The channels. An empty payload on Stdin, Stdout or Stderr ends that channel.
@@ -29,18 +27,18 @@ const (
 	Stdin  Channel = 0 // towards the process
 	Stdout Channel = 1
 	Stderr Channel = 2
-	Resize Channel = 3 // towards the process: width and height, two bytes each
+	Resize Channel = 3 // to the process: width and height, two bytes each
 	Exited Channel = 4 // the process's exit code, four bytes; the last frame
 	Failed Channel = 5 // an error's text; the last frame
 	Leave  Channel = 6 // towards the process, which lives on without this client; the last frame
 )
 
-// ErrProtocol is returned for bytes that are no frame.
+// ErrProtocol is returned for malformed frames.
 var ErrProtocol = errors.New("malformed frame")
 
 const headerSize = 5
 
-// Writer writes frames. Its methods may be called at once.
+// Writer writes frames. Its methods are safe for concurrent use.
 type Writer struct {
 	mu  sync.Mutex
 	w   io.Writer
@@ -64,8 +62,7 @@ func (w *Writer) Frame(ch Channel, payload []byte) error {
 	return err
 }
 
-// Channel returns a writer whose bytes go out as frames of ch, and whose Close
-// ends the channel.
+// Channel returns a writer that sends its bytes as frames of ch. Its Close ends the channel.
 func (w *Writer) Channel(ch Channel) io.WriteCloser { return &channelWriter{w, ch} }
 
 type channelWriter struct {
@@ -96,8 +93,7 @@ type Reader struct {
 // NewReader returns a Reader of frames from r.
 func NewReader(r io.Reader) *Reader { return &Reader{r: r} }
 
-// Next returns the next frame, whose payload is valid until the next call. It
-// returns io.EOF between frames only.
+// Next returns the next frame. The payload is valid until the next call. It returns io.EOF only between frames.
 func (r *Reader) Next() (Channel, []byte, error) {
 	if _, err := io.ReadFull(r.r, r.buf[:headerSize]); err != nil {
 		return 0, nil, err
@@ -115,14 +111,14 @@ func (r *Reader) Next() (Channel, []byte, error) {
 	return ch, r.buf[:n], nil
 }
 
-// Size is a terminal's, in characters.
+// Size is the size of a terminal, in characters.
 type Size struct{ Width, Height uint16 }
 
 func (s Size) encode() []byte {
 	return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, s.Width), s.Height)
 }
 
-// DecodeSize reads the payload of a Resize frame.
+// DecodeSize decodes the payload of a Resize frame.
 func DecodeSize(p []byte) (Size, error) {
 	if len(p) != 4 {
 		return Size{}, fmt.Errorf("%w: terminal size of %d bytes", ErrProtocol, len(p))
@@ -130,5 +126,5 @@ func DecodeSize(p []byte) (Size, error) {
 	return Size{binary.BigEndian.Uint16(p), binary.BigEndian.Uint16(p[2:])}, nil
 }
 
-// EncodeExit makes the payload of an Exited frame.
+// EncodeExit returns the payload of an Exited frame.
 func EncodeExit(code int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(code)) }

@@ -7,12 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OnHangup calls gone, once, when the other end of conn has closed it altogether:
-// at once, where a Read would first have to take what was sent before. Whoever
-// cannot read, because nobody takes what was read last, learns of it no other way.
-// stop ends the watch, and returns when gone is not running and never will.
+// OnHangup calls gone once, when the other end of conn has closed the whole connection. Unlike a Read, it notices that
+// before the sent bytes are read. A caller that cannot read, because its last bytes are still unused, learns of the
+// close no other way. stop ends the watch, and returns when gone is not running and never will.
 func OnHangup(conn *net.UnixConn, gone func()) (stop func(), err error) {
-	// A descriptor of its own, for a Read of conn may be under way.
+	// Duplicate the descriptor, because a Read of conn may be blocked.
 	watch, err := conn.File()
 	if err != nil {
 		return nil, err
@@ -35,11 +34,10 @@ func OnHangup(conn *net.UnixConn, gone func()) (stop func(), err error) {
 	}, nil
 }
 
-// awaitHangup waits until the other end of a unix connection has closed it
-// altogether; an error says that it was closed here.
+// awaitHangup waits until the other end of a unix connection has closed all of it. It returns an error if this end was
+// closed.
 func awaitHangup(raw syscall.RawConn) error {
-	// The poller wakes it at every change; an end of the other side's writing
-	// alone is POLLRDHUP and no POLLHUP.
+	// The poller wakes at every change. A closed writing side alone is POLLRDHUP, not POLLHUP.
 	return raw.Read(func(fd uintptr) bool {
 		events := []unix.PollFd{{Fd: int32(fd)}}
 		_, err := unix.Poll(events, 0)

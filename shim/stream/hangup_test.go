@@ -10,8 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// TestOnHangup: who closes a connection is known to be gone while what it wrote
-// lies unread; who only ends its writing is not.
+// TestOnHangup: a full close is noticed even if unread bytes remain; a half close does not count.
 func TestOnHangup(t *testing.T) {
 	gone, stopped := make(chan struct{}), make(chan error, 1)
 	conn := open(t, func(ctx context.Context, conn *net.UnixConn) {
@@ -51,7 +50,7 @@ func TestOnHangup(t *testing.T) {
 	}
 }
 
-// TestHangupStops: a watch that is stopped calls nobody and is over.
+// TestHangupStops: a stopped watch calls no function and ends.
 func TestHangupStops(t *testing.T) {
 	over := make(chan bool, 1)
 	conn := open(t, func(_ context.Context, conn *net.UnixConn) {

@@ -16,11 +16,11 @@ import (
 
 // Bounds of a Server.
 const (
-	// MaxTokens is the most tokens that wait to be used.
+	// MaxTokens bounds the unused tokens.
 	MaxTokens = 256
-	// Patience is how long a token may wait.
+	// Patience is the lifetime of an unused token.
 	Patience = time.Minute
-	// MaxConns is the most connections open at once.
+	// MaxConns bounds the open connections.
 	MaxConns = 256
 
 	tokenDeadline = 10 * time.Second
@@ -32,14 +32,13 @@ var ErrBusy = errors.New("too many streams")
 
 var errEnding = errors.New("the pod's VM is ending")
 
-// Handler opens what a stream leads to. An error is told to the client, with its
-// class if that is syscall.ECONNREFUSED; run
-// then carries the bytes, and returns when the stream is over or ctx ends. The
-// Server closes the connection.
+// Handler opens the target of a stream. Its error is sent to the client, with its class if that is
+// syscall.ECONNREFUSED. run then carries the bytes, and returns when the stream is over or ctx ends. The Server closes
+// the connection.
 type Handler func(ctx context.Context) (run func(ctx context.Context, conn *net.UnixConn), err error)
 
-// Server hands out tokens and serves the connections that bring them. Its
-// methods may be called at once. It is made by NewServer.
+// Server issues tokens and serves the connections that use them. NewServer creates it. Its methods are safe for
+// concurrent use.
 type Server struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -53,7 +52,7 @@ type Server struct {
 
 type ticket struct {
 	handler   Handler
-	abandoned func() // nil if there is nothing to clean up
+	abandoned func() // may be nil
 	timer     *time.Timer
 }
 
@@ -64,12 +63,11 @@ func NewServer() *Server {
 	return s
 }
 
-// Issue returns a token that leads to h once, within Patience.
+// Issue returns a token that can be used for h once, within Patience.
 func (s *Server) Issue(h Handler) (string, error) { return s.issue(h, nil) }
 
-// Prepare is Issue for something that was prepared for the token's client: abandoned is
-// called, once, if the token is not used within Patience, or until Abandon. Close waits
-// for it; of tokens that are left at Drain or Close it is not called.
+// Prepare is Issue with a cleanup: the Server calls abandoned once if the token is not used within Patience, or when
+// Abandon is called. Close waits for it. Tokens that remain at Drain or Close are dropped without that call.
 func (s *Server) Prepare(h Handler, abandoned func()) (string, error) { return s.issue(h, abandoned) }
 
 func (s *Server) issue(h Handler, abandoned func()) (string, error) {
@@ -97,8 +95,7 @@ func (s *Server) redeem(token string) Handler {
 	return nil
 }
 
-// Abandon lets the tokens of Prepare expire that have not been used: who was to hand
-// them on is gone.
+// Abandon expires the unused tokens of Prepare, because their engine is gone.
 func (s *Server) Abandon() {
 	s.mu.Lock()
 	var tokens []string
@@ -113,7 +110,7 @@ func (s *Server) Abandon() {
 	}
 }
 
-// expire ends a token that was not used.
+// expire withdraws an unused token and runs its cleanup.
 func (s *Server) expire(token string) {
 	s.mu.Lock()
 	t := s.withdraw(token)
@@ -127,7 +124,7 @@ func (s *Server) expire(token string) {
 	t.abandoned()
 }
 
-// withdraw takes a token back, once; the caller holds mu.
+// withdraw removes a token, once; the caller holds mu.
 func (s *Server) withdraw(token string) *ticket {
 	t := s.tokens[token]
 	if t != nil {
@@ -137,11 +134,11 @@ func (s *Server) withdraw(token string) *ticket {
 	return t
 }
 
-// acceptPause is how soon a failed accept is tried again, as when there are no
-// descriptors left: when one is, nothing tells.
+// acceptPause is the delay after a failed accept, for example without free descriptors: there is no event for a free
+// one.
 const acceptPause = 100 * time.Millisecond
 
-// Serve accepts connections until l is closed or the Server is.
+// Serve accepts connections until l or the Server is closed.
 func (s *Server) Serve(l *net.UnixListener) error {
 	stop := context.AfterFunc(s.ctx, func() { l.Close() })
 	defer stop()
@@ -167,12 +164,11 @@ func (s *Server) Serve(l *net.UnixListener) error {
 	}
 }
 
-// Drain takes no more clients, and waits until the streams that run have ended
-// by themselves or ctx has.
+// Drain refuses new clients, and waits until the running streams have ended by themselves or ctx ends.
 func (s *Server) Drain(ctx context.Context) {
 	s.refuse()
 	ended := make(chan struct{})
-	go func() { // ends with Close at the latest
+	go func() { // ends by Close at the latest
 		s.wg.Wait()
 		close(ended)
 	}()
@@ -182,14 +178,14 @@ func (s *Server) Drain(ctx context.Context) {
 	}
 }
 
-// Close ends every stream, and returns when none runs any more.
+// Close ends every stream, and returns when they have ended.
 func (s *Server) Close() {
 	s.refuse()
 	s.cancel()
 	s.wg.Wait()
 }
 
-// refuse takes no more clients.
+// refuse stops accepting clients and drops the tokens.
 func (s *Server) refuse() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

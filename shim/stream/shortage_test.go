@@ -11,9 +11,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// TestServeOutlastsAShortage of descriptors: who comes while there are none is
-// served when there are. It changes the whole process's bound, so it is not
-// parallel.
+// TestServeOutlastsAShortage: a client that connects while there are no free descriptors is served when there are. The
+// test changes the limit of the whole process, so it is not parallel.
 func TestServeOutlastsAShortage(t *testing.T) {
 	s, address := serve(t)
 	token, err := s.Issue(func(context.Context) (func(context.Context, *net.UnixConn), error) {
@@ -62,7 +61,7 @@ func TestServeOutlastsAShortage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer waiting.Close()
-	time.Sleep(10 * time.Millisecond) // in which it cannot be accepted
+	time.Sleep(10 * time.Millisecond) // during which it cannot be accepted
 	free()
 	conn, err := stream.Dial(ctx, address, token)
 	if err != nil {

@@ -7,14 +7,12 @@ import (
 	"sync"
 )
 
-// halfCloser is a connection whose writing side ends alone.
+// halfCloser is a connection that can close only its writing side.
 type halfCloser interface{ CloseWrite() error }
 
-// Splice copies bytes both ways between two connections, with their half
-// closes, until both directions have ended, one has failed or ctx ends. A unix
-// connection whose other end is closed as a whole ends both as well, for nobody
-// is left there to read what the other side may never say. It closes both
-// connections.
+// Splice copies bytes in both directions between two connections, including half closes, until both directions have
+// ended, one has failed or ctx ends. If the other end of a unix connection closes all of it, both directions end,
+// because no reader is left. Splice closes both connections.
 func Splice(ctx context.Context, a, b net.Conn) {
 	end := func() {
 		a.Close()
@@ -39,15 +37,15 @@ func Splice(ctx context.Context, a, b net.Conn) {
 	watches.Wait()
 }
 
-// pump copies from src to dst and passes on the end, which it tells; a failure
-// closes both, so that the other direction ends too.
+// pump copies from src to dst and passes on the end of src; it reports whether that succeeded. A failure closes both,
+// so that the other direction ends too.
 func pump(dst, src net.Conn) bool {
 	_, err := io.Copy(dst, src)
 	if half, ok := dst.(halfCloser); ok && err == nil {
 		if half.CloseWrite() == nil {
 			return true
 		}
-	} else if err == nil { // its end can only be told by closing it
+	} else if err == nil { // only a full close can signal the end
 		src.Close()
 		dst.Close()
 		return false
@@ -57,18 +55,16 @@ func pump(dst, src net.Conn) bool {
 	return false
 }
 
-// abort closes a connection that has broken off in the middle: who is at the other
-// end of a TCP connection is not to take that for its regular end.
+// abort closes a connection after a failure. A TCP peer must not take that for a regular end.
 func abort(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // fails on one that is closed
+		_ = tcp.SetLinger(0) // fails if it is closed
 	}
 	conn.Close()
 }
 
-// hungUp waits until the other end of a unix connection, which has ended its
-// writing, has closed it altogether, or until conn is closed. Of other
-// connections it knows nothing and says false at once.
+// hungUp waits until the other end of a unix connection, which has closed its writing side, closes all of it, or until
+// conn is closed. For other connections it returns false at once.
 func hungUp(conn net.Conn) bool {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -78,6 +74,6 @@ func hungUp(conn net.Conn) bool {
 	if err != nil {
 		return true
 	}
-	_ = awaitHangup(raw) // an error says that it was closed here, and that is as good
+	_ = awaitHangup(raw) // after an error this end is closed, which also counts
 	return true
 }

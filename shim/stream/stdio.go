@@ -11,29 +11,28 @@ import (
 	"sync/atomic"
 )
 
-// ErrDetached is returned by Stdio.Run when the connection ended before the
-// process did: the shim has gone, or the stream was taken over.
+// ErrDetached is returned by Stdio.Run when the connection ended before the process did, because the shim ended or
+// another client took the stream over.
 var ErrDetached = errors.New("stream ended before its process")
 
-// ErrLeft is returned by Stdio.Run when a Read of Stdin returned it: this side left
-// on purpose, and the process, which is told so, lives on.
+// ErrLeft is returned by Stdio.Run after a Read of Stdin returned it: this client left on purpose. The shim is
+// notified, and the process lives on.
 var ErrLeft = errors.New("detached from the stream")
 
-// Stdio is the near end of an attached process's standard streams.
+// Stdio is the client's end of an attached process's standard streams.
 type Stdio struct {
-	// Stdin is read until its end, which the process then sees, or until ErrLeft;
-	// nil sends nothing and leaves the process's stdin open.
+	// Stdin is read until its end, which ends the process's stdin, or until ErrLeft. nil sends nothing and leaves the
+	// process's stdin open.
 	Stdin io.Reader
-	// Stdout and Stderr receive what the process writes; nil throws it away.
+	// Stdout and Stderr receive the process's output; nil discards it.
 	Stdout, Stderr io.Writer
-	// Resize carries new sizes of the terminal; nil for none.
+	// Resize receives new sizes of the terminal; it may be nil.
 	Resize <-chan Size
 }
 
-// Run carries the streams over a connection that OpenStream (ATTACH) or Dial
-// returned, until the process ends, and returns its exit code. It closes conn.
-// Run may return while a Read of Stdin still waits; that goroutine ends at the
-// Read's return and sends nothing more.
+// Run carries the streams over a connection of OpenStream (ATTACH) or Dial until the process ends, and returns its exit
+// code. It closes conn. Run may return while a Read of Stdin is blocked. The goroutine then ends when the Read returns,
+// and sends nothing more.
 func (s Stdio) Run(ctx context.Context, conn net.Conn) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -51,7 +50,7 @@ func (s Stdio) Run(ctx context.Context, conn net.Conn) (int, error) {
 				in.Close()
 			case errors.Is(err, ErrLeft):
 				left.Store(true)
-				_ = w.Frame(Leave, nil) // who is gone needs no telling
+				_ = w.Frame(Leave, nil) // fails if the shim is gone
 				cancel()
 			}
 		}()
@@ -119,5 +118,5 @@ func resize(ctx context.Context, w *Writer, sizes <-chan Size) {
 	}
 }
 
-// onlyWriter hides what io.Copy would prefer to Write.
+// onlyWriter hides the methods that io.Copy would prefer to Write.
 type onlyWriter struct{ io.Writer }

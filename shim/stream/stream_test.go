@@ -82,8 +82,7 @@ func TestTokenIsUsedOnce(t *testing.T) {
 	}
 }
 
-// TestDrain lets a stream end by itself, takes no new one, and waits no longer
-// than it may.
+// TestDrain lets a stream end by itself, refuses new ones, and does not exceed its deadline.
 func TestDrain(t *testing.T) {
 	s, address := serve(t)
 	release := make(chan struct{})
@@ -107,7 +106,7 @@ func TestDrain(t *testing.T) {
 	unused := issue()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s.Drain(ctx) // returns, though the stream runs
+	s.Drain(ctx) // returns although the stream runs
 	if late, err := stream.Dial(t.Context(), address, unused); err == nil {
 		late.Close()
 		t.Error("a client was accepted")
@@ -145,8 +144,7 @@ func TestHandlerErrorReachesTheClient(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreBounded: of a long refusal the client hears the beginning, and it reads no
-// line that is longer than a refusal may be.
+// TestRefusalsAreBounded: the client receives the first part of a long refusal, and reads no longer line.
 func TestRefusalsAreBounded(t *testing.T) {
 	s, address := serve(t)
 	token, err := s.Issue(func(context.Context) (func(context.Context, *net.UnixConn), error) {
@@ -176,7 +174,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	}
 }
 
-// TestServeEndsWithItsListener: a listener that is closed ends Serve, as Close does.
+// TestServeEndsWithItsListener: closing the listener ends Serve, like Close.
 func TestServeEndsWithItsListener(t *testing.T) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
 	if err != nil {
@@ -334,9 +332,8 @@ func TestSplice(t *testing.T) {
 	}
 }
 
-// TestSpliceHangsUp: a client that closes its end as a whole ends the splice,
-// though the other side never says anything; one that only ends its writing does
-// not.
+// TestSpliceHangsUp: a client's full close ends the splice even if the other side never sends anything; a half close
+// does not.
 func TestSpliceHangsUp(t *testing.T) {
 	guestNear, guest := tcpPair(t)
 	ended := make(chan struct{})
@@ -366,8 +363,7 @@ func TestSpliceHangsUp(t *testing.T) {
 	}
 }
 
-// TestSpliceBreaksOff: a connection that breaks off in the pod does so outside,
-// too, and is not taken for one that has said it all.
+// TestSpliceBreaksOff: a connection that breaks in the pod also breaks outside, and does not look like a regular end.
 func TestSpliceBreaksOff(t *testing.T) {
 	near, client := tcpPair(t)
 	guest, far := net.Pipe()
@@ -378,7 +374,7 @@ func TestSpliceBreaksOff(t *testing.T) {
 	}
 }
 
-// broken is a connection whose other side has gone without an end.
+// broken is a connection that ended abnormally.
 type broken struct{ net.Conn }
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

@@ -13,8 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// TestTokensExpire: a token that nobody uses ends with its patience, and who has
-// prepared something for it is told, once.
+// TestTokensExpire: an unused token expires after its patience, and its cleanup runs once.
 func TestTokensExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stream.NewServer()
@@ -48,7 +47,7 @@ func TestTokensExpire(t *testing.T) {
 	})
 }
 
-// TestAbandon: what was prepared is given up at once, and what was only opened is not.
+// TestAbandon: Abandon expires the tokens of Prepare at once, and not those of Issue.
 func TestAbandon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stream.NewServer()
@@ -81,8 +80,7 @@ func TestAbandon(t *testing.T) {
 	})
 }
 
-// TestConnectionsAreBounded: one client more than the bound is refused, and one that
-// leaves makes room.
+// TestConnectionsAreBounded: one client beyond the bound is refused, and one that leaves makes room.
 func TestConnectionsAreBounded(t *testing.T) {
 	s, address := serve(t)
 	issue := func() string {
@@ -104,7 +102,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		defer conn.Close()
 		conns = append(conns, conn)
 	}
-	late := issue() // which is not used up by a refusal
+	late := issue() // a refusal does not use it up
 	if conn, err := dial(late); err == nil {
 		conn.Close()
 		t.Errorf("more than %d connections", stream.MaxConns)

@@ -1,16 +1,13 @@
-// Package uids gives each pod of an engine that runs as root a user of its own,
-// so that neither QEMU nor shim of one pod can touch another's.
+// Package uids assigns a user to each pod of an engine that runs as root, so that QEMU and shim of one pod cannot touch
+// another's.
 //
-// The users are the numbers First to First+Count-1. They lie above sssd's default
-// range (200000 to 2000200000) and what useradd, subuid (from 100000) and systemd
-// (61184 to 65519, 524288 to 1879048191) give away, and below 2^31, from which
-// on programs take them for negative. A pod's group has the same number.
+// The users are the numbers First to First+Count-1. They lie above sssd's default range (200000 to 2000200000) and the
+// ranges of useradd, subuid (from 100000) and systemd (61184 to 65519, 524288 to 1879048191). They lie below 2^31,
+// because programs take larger numbers for negative. A pod's group has the same number.
 //
-// A number is leased by making a file of its name in a directory that all engines
-// of the host share, whatever their data and state directories are: a pod is
-// ended by killing all that runs as its user. The file holds the pod's id. Leases
-// end with the host's uptime, as do all processes and the state that belongs to
-// pods' users.
+// A lease of a number is a file of that name in a directory that all engines of the host share, whatever their data and
+// state directories. They must share it because a pod is ended by killing all processes of its user. The file holds the
+// pod's id. Leases end with the host's uptime, like all processes and state of the pods' users.
 package uids
 
 import (
@@ -24,25 +21,25 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// Host is the directory of the host's leases. It is root's.
+// Host is the directory of the host's leases. Root owns it.
 const Host = "/run/bulkhead-uids"
 
-// The range, and beside it the user of the pods' network.
+// The range, and the user of the pods' network.
 const (
 	First   = 2_100_000_000
 	Count   = 65536
 	Network = First + Count
 )
 
-// earlierFirst is the range that pods of earlier versions have, of the same
-// length. It collides with sssd's, and no new pod gets a number of it.
+// earlierFirst starts the range of earlier versions, of the same length. It collides with sssd's, so new pods get no
+// number of it.
 const earlierFirst = 1_900_000_000
 
 // ErrExhausted is returned when every number is leased.
 var ErrExhausted = errors.New("all user numbers are leased")
 
-// Reserve leases a number to the pod id, or finds the one that it has. The
-// directory is made if it is missing; that of another user is refused.
+// Reserve leases a number to the pod id, or returns the one that it already has. It creates the directory if it is
+// missing, and refuses one of another user.
 func Reserve(dir, id string) (uid int, err error) {
 	done, err := drafted(dir, id)
 	if err != nil {
@@ -65,7 +62,7 @@ func Reserve(dir, id string) (uid int, err error) {
 	return 0, fmt.Errorf("reserve a user in %s: %w", dir, ErrExhausted)
 }
 
-// Held returns the numbers that the pod id has.
+// Held returns the numbers leased to the pod id.
 func Held(dir, id string) ([]int, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -73,7 +70,7 @@ func Held(dir, id string) ([]int, error) {
 	}
 	var held []int
 	for _, e := range entries {
-		// Only the ranges: whatever else lies here, no other user is a pod's.
+		// Check the ranges: whatever files lie here, no other user belongs to a pod.
 		if uid, err := strconv.Atoi(e.Name()); err == nil && isPods(uid) && holder(dir, uid) == id {
 			held = append(held, uid)
 		}
@@ -85,8 +82,7 @@ func isPods(uid int) bool {
 	return uid >= First && uid < First+Count || uid >= earlierFirst && uid < earlierFirst+Count
 }
 
-// ReleaseAll gives back whatever id has, and what a crash in the middle of
-// Reserve has left of it. It is idempotent.
+// ReleaseAll releases all leases of id, and removes what a crash during Reserve has left. It is idempotent.
 func ReleaseAll(dir, id string) error {
 	held, err := Held(dir, id)
 	if err != nil {
@@ -102,10 +98,9 @@ func ReleaseAll(dir, id string) error {
 	return nil
 }
 
-// Migrate moves the leases that an engine of an earlier version kept in old, a
-// directory of its own, to dir. A number that has another holder in dir, by
-// another engine of an earlier version, stays that holder's alone: what runs as
-// that user is no longer killed for the other one's sake. It is idempotent.
+// Migrate moves the leases that an engine of an earlier version kept in old, its own directory, to dir. If dir has
+// another holder of a number, from another engine of an earlier version, that holder keeps it. Processes of that user
+// are then no longer killed for the other pod. Migrate is idempotent.
 func Migrate(dir, old string) error {
 	entries, err := os.ReadDir(old)
 	if errors.Is(err, os.ErrNotExist) {
@@ -137,7 +132,7 @@ func Migrate(dir, old string) error {
 	return nil
 }
 
-// drafted writes the file that leases of id are links to, until done is called.
+// drafted writes the file to which leases of id are links. done removes it.
 func drafted(dir, id string) (done func(), err error) {
 	if err := dirs.Ensure(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("reserve a user: %w", err)
@@ -149,8 +144,8 @@ func drafted(dir, id string) (done func(), err error) {
 	return func() { _ = remove(path) }, nil
 }
 
-// lease tells whether uid is id's, whose draft is there. A link is both exclusive
-// and whole: a lease is never seen without its id.
+// lease tries to lease uid to id, and reports whether id holds it. The draft of id must exist. A link is exclusive and
+// atomic: a lease always contains its id.
 func lease(dir, id string, uid int) (bool, error) {
 	err := os.Link(draft(dir, id), file(dir, uid))
 	if err == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 
-// names are what lies in the directory of the leases.
+// names returns the names in the directory of the leases.
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -73,8 +73,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// What a pod has is given back by its id alone, the draft of a reservation that
-// was cut off included.
+// TestReleaseAll: the release by a pod's id frees its numbers and the draft of an interrupted reservation, and no other
+// pod's.
 func TestReleaseAll(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "uids")
 	for range 2 {
@@ -101,8 +101,8 @@ func TestReleaseAll(t *testing.T) {
 	}
 }
 
-// No number outside the ranges is ever a pod's, whatever lies in the directory:
-// all that runs as a pod's user is killed.
+// TestHeldIsInTheRanges: numbers outside the ranges never belong to a pod, whatever lies in the directory, because all
+// processes of a pod's user are killed.
 func TestHeldIsInTheRanges(t *testing.T) {
 	dir := t.TempDir()
 	for uid, want := range map[int]bool{
@@ -119,7 +119,7 @@ func TestHeldIsInTheRanges(t *testing.T) {
 	}
 }
 
-// The ranges of others, as their documentation has them.
+// TestRangeIsFree checks the documented ranges of other programs.
 func TestRangeIsFree(t *testing.T) {
 	last := uids.Network
 	for name, taken := range map[string][2]int{
@@ -132,8 +132,7 @@ func TestRangeIsFree(t *testing.T) {
 	}
 }
 
-// Two engines of an earlier version had directories of their own, and may have
-// given one number twice.
+// TestMigrate: two engines of an earlier version had directories of their own and may have leased the same number.
 func TestMigrate(t *testing.T) {
 	root := t.TempDir()
 	dir, first, second := filepath.Join(root, "host"), filepath.Join(root, "first"), filepath.Join(root, "second")

@@ -1,5 +1,4 @@
-// Package attack tries what a program that was taken over would try on its
-// user's other processes and files.
+// Package attack tries what a compromised program would try on its user's other processes and files.
 package attack
 
 import (
@@ -10,20 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attempt is one thing that was tried; Err is nil if it worked.
+// Attempt is one attempted operation; Err is nil if it worked.
 type Attempt struct {
 	What string
 	Err  error
 }
 
-// Print prints attempts, a line each.
+// Print prints attempts, one line each.
 func Print(attempts ...Attempt) {
 	for _, a := range attempts {
 		fmt.Printf("%s: %v\n", a.What, a.Err)
 	}
 }
 
-// Files tries to change a file that may be read.
+// Files tries to change a readable file.
 func Files(path string) []Attempt {
 	open := func(flags int) error {
 		fd, err := unix.Open(path, flags, 0)
@@ -47,7 +46,7 @@ func Files(path string) []Attempt {
 	}
 }
 
-// Descriptors tries to change what an open file's descriptor can.
+// Descriptors tries changes through an open file's descriptor.
 func Descriptors(fd int) []Attempt {
 	return []Attempt{
 		{"chmod of a descriptor", unix.Fchmod(fd, 0o600)},
@@ -56,8 +55,7 @@ func Descriptors(fd int) []Attempt {
 	}
 }
 
-// Processes tries what any process of the same user may do to pid. Signals that
-// threads and pidfds send are Signals'.
+// Processes tries what any process of the same user may do to pid. Signals tries the signals of threads and pidfds.
 func Processes(pid int) []Attempt {
 	cpu := unix.Rlimit{}
 	var mask unix.CPUSet
@@ -83,21 +81,20 @@ func Processes(pid int) []Attempt {
 	}
 }
 
-// Signals tries to signal pid as Go's runtime and QEMU signal their own threads,
-// and by a descriptor.
+// Signals tries to signal pid like Go's runtime and QEMU signal their own threads, and by a descriptor.
 func Signals(pid int) []Attempt {
 	fd, err := unix.PidfdOpen(pid, 0)
 	attempts := []Attempt{
 		{"signal a thread", raw(unix.SYS_TGKILL, uintptr(pid), uintptr(pid), 0)},
 		{"pidfd", err},
 	}
-	if err != nil { // a directory of /proc is as good
+	if err != nil { // a directory of /proc also works
 		fd, _ = unix.Open(fmt.Sprintf("/proc/%d", pid), unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	}
 	return append(attempts, Attempt{"signal by pidfd", unix.PidfdSendSignal(fd, 0, nil, 0)})
 }
 
-// notMissing takes the removal of what is not there for one.
+// notMissing treats the removal of a missing attribute as a success.
 func notMissing(err error) error {
 	if err == unix.ENODATA {
 		return nil
@@ -119,7 +116,7 @@ func fcntl(fd, command, arg int) error {
 	return err
 }
 
-// mqOpen makes a queue and removes it.
+// mqOpen creates a queue and removes it.
 func mqOpen() error {
 	name := [...]byte{'b', 'h', 0}
 	p := uintptr(unsafe.Pointer(&name))

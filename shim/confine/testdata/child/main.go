@@ -1,5 +1,4 @@
-// Command child is started by confine.Start in a machine's place, and tells
-// what it can do, a line each.
+// Command child is started by confine.Start in QEMU's place, and prints what it can do, one line each.
 package main
 
 import (
@@ -14,10 +13,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/confine/testdata/attack"
 )
 
-// main takes: the pod's directory, a unix socket in it, an abstract one, a file
-// that may be read. Descriptor 3 is a listening unix socket, on which a connection
-// waits, 4 a file that is open for writing. What it attacks is the process that
-// started it.
+// main's arguments are the pod's directory, a unix socket in it, an abstract one, and a readable file. Descriptor 3 is
+// a listening unix socket with a waiting connection, 4 a file open for writing. It attacks its parent process.
 func main() {
 	dir, path, abstract, readable := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
 	l, err := net.FileListener(os.NewFile(3, "listener"))

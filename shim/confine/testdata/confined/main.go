@@ -1,4 +1,4 @@
-// Command confined confines itself and tells what it can still do, a line each.
+// Command confined confines itself and prints what it can still do, one line each.
 package main
 
 import (
@@ -16,16 +16,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/confine/testdata/attack"
 )
 
-// main takes: a directory that may be written, a file outside it, a file
-// outside it that is passed open, the address of a listener, a file that may be
-// read. What it attacks is the process that started it.
+// main's arguments are a writable directory, a file outside it, a file outside it that is passed open, the address of a
+// listener, and a readable file. It attacks its parent process.
 func main() {
 	inside, outside, passed, address, readable := os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[5]
 	f, err := os.Open(passed)
 	if err != nil {
 		panic(err)
 	}
-	// Threads that are there before must be confined too.
+	// Existing threads must be confined too.
 	var started, release sync.WaitGroup
 	results := make([]error, 4)
 	release.Add(1)
@@ -78,7 +77,7 @@ func main() {
 	fmt.Println("end: <nil>")
 }
 
-// sealed goes on as a shim does whose sockets are open and whose machine runs.
+// sealed continues like a shim with open sockets and a running VM.
 func sealed(inside, address string) {
 	l, err := net.Listen("unix", inside+"/socket")
 	if err != nil {
@@ -103,7 +102,7 @@ func sealed(inside, address string) {
 	}
 	results := make(chan error)
 	seal, attempt := make(chan struct{}), func() error { _, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0); return err }
-	for range 4 { // threads that are there before
+	for range 4 { // existing threads
 		go func() {
 			runtime.LockOSThread()
 			<-seal

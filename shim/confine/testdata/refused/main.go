@@ -1,6 +1,5 @@
-// Command refused confines itself, and a program that it starts, where one system
-// call fails, and tells what came of it, a line each. Beside a program "shim" it
-// becomes that one instead.
+// Command refused confines itself and a program that it starts, while one system call fails, and prints the results,
+// one line each. If a program "shim" lies beside it, it becomes that one instead.
 package main
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
-// main takes the number of the call and of its error.
+// main's arguments are the number of the call and of its error.
 func main() {
 	self, err := os.Executable()
 	if err != nil {
@@ -51,7 +50,7 @@ func number(arg string) int {
 	return n
 }
 
-// refuse lets a system call fail, on every thread and after an exec.
+// refuse makes a system call fail, on every thread and after an exec.
 func refuse(number, errno int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

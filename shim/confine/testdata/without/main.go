@@ -1,4 +1,4 @@
-// Command without gives up what the engine gives up, and prints the capabilities that its threads and a program of it have.
+// Command without drops the engine's capabilities and prints those that its threads and a child have.
 package main
 
 import (
