@@ -14,22 +14,22 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
-// completionWait bounds what a press of the tab key may take.
+// completionWait bounds how long one press of the tab key may take.
 const completionWait = 2 * time.Second
 
-// ask asks an engine that runs; none is started for a completion.
+// ask sends a request to a running engine. It starts none for a completion.
 func (a asker) ask(path string, out any) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), completionWait)
 	defer cancel()
 	return client.New(a.Roots, nil).Call(ctx, "GET", path, nil, nil, out) == nil
 }
 
-// asker completes what a user types by asking the engine.
+// asker completes typed words by asking the engine.
 type asker struct{ *app.App }
 
 type completer = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
-// completePods completes arguments that name pods: the first most of them.
+// completePods completes the first most arguments with names of pods; 0 means all arguments.
 func (a asker) completePods(most int) completer {
 	return func(_ *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
 		var pods []api.Pod
@@ -48,7 +48,7 @@ func (a asker) completePods(most int) completer {
 	}
 }
 
-// completeContainers completes the container of the pod that is named.
+// completeContainers completes the names of containers of the named pod.
 func (a asker) completeContainers(_ *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var pod struct {
 		Spec struct {
@@ -67,7 +67,7 @@ func (a asker) completeContainers(_ *cobra.Command, given []string, _ string) ([
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeImages completes names of images that are here.
+// completeImages completes the names of local images.
 func (a asker) completeImages(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	var images []api.Image
 	if !a.ask("/v1/images", &images) {
@@ -80,7 +80,7 @@ func (a asker) completeImages(*cobra.Command, []string, string) ([]string, cobra
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeVolumes completes names of volumes: the first most arguments of them.
+// completeVolumes completes the first most arguments with names of volumes; 0 means all arguments.
 func (a asker) completeVolumes(most int) completer {
 	return func(_ *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
 		var list []api.Volume
@@ -95,7 +95,7 @@ func (a asker) completeVolumes(most int) completer {
 	}
 }
 
-// completeTemplates completes templates' keys.
+// completeTemplates completes the keys of templates.
 func (a asker) completeTemplates(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	var list []api.Template
 	if !a.ask("/v1/templates", &list) {
@@ -108,7 +108,7 @@ func (a asker) completeTemplates(*cobra.Command, []string, string) ([]string, co
 	return keys, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeCopy completes pods, with the colon that a path follows, and files.
+// completeCopy completes pods, followed by the colon of POD:PATH, and files.
 func (a asker) completeCopy(cmd *cobra.Command, given []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(given) > 1 || strings.ContainsAny(typed, ":/.") {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -121,8 +121,8 @@ func (a asker) completeCopy(cmd *cobra.Command, given []string, typed string) ([
 	return pods, cobra.ShellCompDirectiveNoSpace
 }
 
-// complete gives each command what its arguments and flags are completed with,
-// by what its usage calls them.
+// complete sets the completion of arguments and flags for cmd and its subcommands, by the words in their usage
+// lines.
 func (a asker) complete(cmd *cobra.Command) {
 	_, args, _ := strings.Cut(cmd.Use, " ")
 	switch {
@@ -156,7 +156,7 @@ func (a asker) complete(cmd *cobra.Command) {
 		"sort":      cobra.FixedCompletions([]string{"cpu", "memory", "name"}, cobra.ShellCompDirectiveNoFileComp),
 	} {
 		if cmd.Flags().Lookup(flag) != nil {
-			_ = cmd.RegisterFlagCompletionFunc(flag, with) // fails for a flag that is not there, or registered
+			_ = cmd.RegisterFlagCompletionFunc(flag, with) // fails for a flag that does not exist or is registered already
 		}
 	}
 	for _, sub := range cmd.Commands() {

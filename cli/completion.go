@@ -36,8 +36,7 @@ func completionCmd(a *app.App) *cobra.Command {
 	}
 }
 
-// bashAlone makes bash's script work without the package bash-completion, too: words
-// are then what blanks part.
+// bashAlone makes the bash script work without the package bash-completion. It splits words at blanks.
 const bashAlone = `
 __bulkhead_init_completion()
 {

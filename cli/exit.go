@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// exit prints err and returns the exit code that it stands for, see Main.
+// exit prints err and returns its exit code, see Main.
 func exit(a *app.App, cmd *cobra.Command, err error) int {
 	if code := app.ExitError(0); errors.As(err, &code) {
 		return int(code)
@@ -43,7 +43,7 @@ func exit(a *app.App, cmd *cobra.Command, err error) int {
 	return 1
 }
 
-// each are the errors that were joined, or the one that it is.
+// each returns the errors joined in err, or err alone.
 func each(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == errors.Join(joined.Unwrap()...).Error() {
 		return joined.Unwrap()

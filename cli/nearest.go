@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// meantFlag is the flag of cmd that is written most like one that is not there, with
-// its dashes; empty for none.
+// meantFlag returns the existing flag that is most similar to the unknown flag in err, with its dashes. It is empty
+// if none is similar.
 func meantFlag(cmd *cobra.Command, err error) string {
 	unknown := (*pflag.NotExistError)(nil)
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
@@ -26,7 +26,7 @@ func meantFlag(cmd *cobra.Command, err error) string {
 	return best
 }
 
-// distance counts the letters to change, to add and to leave out between two words.
+// distance returns the edit distance of two words: the number of letters to change, add and remove.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for i := range row {

@@ -1,5 +1,5 @@
-// Package cli is the command line. Each command lies in the package of its noun,
-// parses its arguments and delegates to the engine.
+// Package cli is the command line. The command of each noun is a package. It parses the arguments and delegates to
+// the engine.
 package cli
 
 import (
@@ -24,10 +24,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/version"
 )
 
-// Main runs the command line and returns the exit code: the container's for
-// run, exec and wait, 127 for a command that is not there and 126 for one that
-// cannot be run, else 0, or 1 for an error and 125 for an error of run's or
-// exec's own, as podman does.
+// Main runs the command line and returns the exit code. For run, exec and wait it is the container's. 127 means
+// that a command does not exist, 126 that it cannot be run, and 125 an error of run or exec itself, as in podman.
+// Other errors give 1.
 func Main(ctx context.Context, args []string) int {
 	if len(args) > 0 && args[0] == tty.GuardCommand {
 		return tty.Guard(args[1:])
@@ -55,7 +54,7 @@ root, no KVM, no daemon to set up and no configuration.`,
 		Version:       version.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		// The completion command is ours: without a shell that Linux users have not.
+		// Bulkhead's own completion command leaves out PowerShell.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			var err error
@@ -80,7 +79,7 @@ root, no KVM, no daemon to set up and no configuration.`,
 	return root
 }
 
-// namespaces gives -n to each command whose arguments begin with pods.
+// namespaces adds -n to each command that takes pods as its first arguments.
 func namespaces(a *app.App, cmd *cobra.Command) {
 	if _, args, _ := strings.Cut(cmd.Use, " "); strings.HasPrefix(args, "POD") {
 		a.AddNamespace(cmd)
@@ -90,5 +89,5 @@ func namespaces(a *app.App, cmd *cobra.Command) {
 	}
 }
 
-// Command is the whole command line, for who writes its manual.
+// Command returns the whole command line, for the generator of the manual pages.
 func Command() *cobra.Command { return newRoot(&app.App{Out: os.Stdout, Err: os.Stderr, In: os.Stdin}) }

@@ -7,8 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// usage makes every command's errors about arguments and flags say where to
-// read on.
+// usage makes all errors about arguments and flags name the command's help.
 func usage(cmd *cobra.Command) {
 	see := func(cmd *cobra.Command, err error) error {
 		if err == nil {

@@ -55,7 +55,7 @@ The result of the KVM probe is kept until the host reboots. --probe repeats it, 
 			if forNode {
 				o.CRI = ownNode()
 			}
-			// What a probe has started ends before the command does.
+			// The command ends only after the processes of its probes.
 			ctx, stop := tty.Catch(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
 			probes := check.Probes(o)
@@ -93,14 +93,14 @@ The result of the KVM probe is kept until the host reboots. --probe repeats it, 
 	return cmd
 }
 
-// ownNode is what bulkhead node has unless it is told otherwise.
+// ownNode returns the defaults of bulkhead node.
 func ownNode() *check.CRI {
 	var c nodeconfig.Config
 	c.Add(pflag.NewFlagSet("node", pflag.ContinueOnError))
 	return &check.CRI{CNIConf: c.CNIConf, CNIBin: c.CNIBin}
 }
 
-// node is what bulkhead cri is told by a file.
+// node returns the settings of bulkhead cri from a configuration file.
 func node(file string) (*check.CRI, error) {
 	var c config.Config
 	f := pflag.NewFlagSet("cri", pflag.ContinueOnError)

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// CRI is the command cri, which becomes the engine's program.
+// CRI is the command cri. It replaces itself with the engine's program.
 func CRI(a *app.App) *cobra.Command {
 	var c config.Config
 	var file string

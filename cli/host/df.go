@@ -44,7 +44,7 @@ func df(a *app.App) *cobra.Command {
 	return cmd
 }
 
-// each prints the single images, volumes and templates.
+// each prints one line for each image, volume and template.
 func each(ctx context.Context, a *app.App, w io.Writer) error {
 	var images []api.Image
 	var volumes []api.Volume

@@ -10,8 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/tty"
 )
 
-// findings prints each finding as it comes: its name, its status, and under
-// one another reason and remedy, folded to the terminal's width.
+// findings prints each finding when it arrives: name, status, reason and remedy, folded to the terminal's width.
 type findings struct {
 	w      io.Writer
 	colour bool

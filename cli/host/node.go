@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// Node is the command node, which becomes the node's program.
+// Node is the command node. It replaces itself with the node's program.
 func Node(a *app.App) *cobra.Command {
 	var c config.Config
 	cmd := &cobra.Command{

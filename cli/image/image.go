@@ -21,7 +21,7 @@ func Command(a *app.App) *cobra.Command {
 	return cmd
 }
 
-// Habits are the commands of images that users of podman type without "image".
+// Habits returns image commands without the word "image", as podman users type them.
 func Habits(a *app.App) []*cobra.Command {
 	var all []*cobra.Command
 	for _, one := range []struct {

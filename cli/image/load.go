@@ -62,7 +62,7 @@ no registry for it.`,
 	return cmd
 }
 
-// sourceOf is the path of what is loaded: of a file that has what comes on stdin, until done.
+// sourceOf returns the path of the archive to load. For stdin it is a temporary file, which done removes.
 func sourceOf(a *app.App, source string) (path string, done func(), err error) {
 	if source != "-" {
 		path, err = absolute(source)
@@ -87,8 +87,7 @@ func sourceOf(a *app.App, source string) (path string, done func(), err error) {
 	return f.Name(), done, nil
 }
 
-// absolute makes the path of a source absolute: the engine has a working
-// directory of its own.
+// absolute makes the path of a source absolute, because the engine has another working directory.
 func absolute(source string) (string, error) {
 	prefix := ""
 	if format, _, ok := strings.Cut(source, ":"); ok && slices.Contains([]string{"oci", "oci-archive", "docker-archive"}, format) {

@@ -57,7 +57,7 @@ func Logout(a *app.App) *cobra.Command {
 	}
 }
 
-// credentials completes what the flags left open: from stdin, or by asking.
+// credentials completes missing credentials from stdin, or asks for them.
 func credentials(a *app.App, req *api.LoginRequest, stdin bool) error {
 	if stdin {
 		if req.Username == "" {

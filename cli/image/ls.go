@@ -56,7 +56,7 @@ func ls(a *app.App) *cobra.Command {
 	return cmd
 }
 
-// line is what a --format of ls may name: podman's fields.
+// line has the fields of ls --format, named as in podman.
 type line struct {
 	ID, Repository, Tag, Name, Digest, Size, CreatedSince, CreatedAt string
 }
@@ -83,7 +83,7 @@ func lines(images []api.Image) []line {
 	return list
 }
 
-// table has a line for each name.
+// table prints a line for each name of an image.
 func table(w io.Writer, images []api.Image, wide bool) error {
 	header := "NAME ID CREATED SIZE"
 	if wide {
@@ -107,7 +107,7 @@ func table(w io.Writer, images []api.Image, wide bool) error {
 	return output.Table(w, header, rows)
 }
 
-// names are the images' names, and the ids of those without one.
+// names returns the names of images, and the ids of images without one.
 func names(images []api.Image) []string {
 	var names []string
 	for _, i := range images {

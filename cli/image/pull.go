@@ -37,12 +37,12 @@ pulled, and the environment names proxies.`,
 	return cmd
 }
 
-// addTLSVerify adds podman's flag for registries without a certificate that can be trusted.
+// addTLSVerify adds podman's flag for registries without a trusted certificate.
 func addTLSVerify(cmd *cobra.Command, verify *bool) {
 	cmd.Flags().BoolVar(verify, "tls-verify", true, "require HTTPS and a valid certificate; false also allows plain HTTP")
 }
 
-// fetch makes one image call with its progress drawn, and prints the id.
+// fetch makes one image call, draws its progress and prints the image's id.
 func fetch(a *app.App, cmd *cobra.Command, path string, whose user, req any, quiet bool) error {
 	query, err := whose.query()
 	if err != nil {

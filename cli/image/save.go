@@ -43,7 +43,7 @@ one layer with all files of the image, and the same configuration. Its id is dif
 	return cmd
 }
 
-// saveTo prints the archive. The engine writes a file.
+// saveTo prints the archive, which the engine first writes to a temporary file.
 func saveTo(a *app.App, cmd *cobra.Command, req api.SaveRequest) (err error) {
 	if f, ok := a.Out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return errors.New("stdout is a terminal: name a file with -o, or redirect stdout")

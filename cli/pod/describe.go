@@ -54,8 +54,7 @@ func Describe(a *app.App) *cobra.Command {
 	}
 }
 
-// described is what of a Pod is described; the API's own types would make the command
-// line much larger.
+// described has the fields of a Pod that describe prints. The API's types would make the command line much larger.
 type described struct {
 	Metadata struct {
 		Name, Namespace, UID string
@@ -74,7 +73,7 @@ type described struct {
 	}
 }
 
-// print writes the description in kubectl's order.
+// print writes the description in the order of kubectl.
 func (p described) print(w io.Writer, events []api.Event) error {
 	d := &describer{w: w}
 	d.line("Name", p.Metadata.Name)
@@ -100,7 +99,7 @@ func (p described) print(w io.Writer, events []api.Event) error {
 	d.section("Volumes", func(d *describer) {
 		for _, v := range p.Spec.Volumes {
 			var name string
-			_ = json.Unmarshal(v["name"], &name) // a volume without one is shown without
+			_ = json.Unmarshal(v["name"], &name) // a volume without a name is printed without one
 			delete(v, "name")
 			for _, kind := range slices.Sorted(maps.Keys(v)) {
 				d.line(name, kind+" "+string(v[kind]))
@@ -122,14 +121,14 @@ func (p described) print(w io.Writer, events []api.Event) error {
 	return output.Table(w, "SEEN TYPE REASON CONTAINER MESSAGE", rows)
 }
 
-// describer writes lines of a name and a value, indented by section.
+// describer writes indented lines of a name and a value.
 type describer struct {
 	w      io.Writer
 	indent int
-	err    error // the first of writing
+	err    error // the first write error
 }
 
-// valueColumn is where values begin, unless they are further in.
+// valueColumn is the column where values begin, unless the name is longer.
 const valueColumn = 18
 
 func (d *describer) printf(format string, args ...any) {
@@ -137,14 +136,14 @@ func (d *describer) printf(format string, args ...any) {
 	d.err = cmp.Or(d.err, err)
 }
 
-// line leaves out what is empty.
+// line prints nothing for an empty value.
 func (d *describer) line(name, value string) {
 	if value = text.Printable(text.Plain(value)); value != "" {
 		d.printf("%-*s %s\n", max(valueColumn-d.indent, 12), name+":", value)
 	}
 }
 
-// pairs are a line each, the name before the first.
+// pairs prints one line for each pair, with the name before the first one.
 func (d *describer) pairs(name string, of map[string]string) {
 	for i, key := range slices.Sorted(maps.Keys(of)) {
 		if i == 0 {
@@ -155,7 +154,7 @@ func (d *describer) pairs(name string, of map[string]string) {
 	}
 }
 
-// section gives what body prints a title; one that stays empty has none.
+// section prints a title above the output of body, and nothing if that output is empty.
 func (d *describer) section(title string, body func(*describer)) {
 	var inner strings.Builder
 	body(&describer{w: &inner, indent: d.indent + 2})

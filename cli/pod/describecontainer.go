@@ -102,7 +102,7 @@ func (d *describer) container(c describedContainer, status describedStatus) {
 	})
 }
 
-// state describes one that is known.
+// state prints a container's state, if it is known.
 func (d *describer) state(name string, s describedState) {
 	switch {
 	case s.Running != nil:
@@ -118,7 +118,7 @@ func (d *describer) state(name string, s describedState) {
 	}
 }
 
-// stamp is a time in the local zone, empty for none.
+// stamp formats a time in the local zone. The zero time gives an empty string.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -126,7 +126,7 @@ func stamp(t time.Time) string {
 	return t.Local().Format(time.RFC1123Z)
 }
 
-// quoted shows where each word of a command begins.
+// quoted joins the words of a command and quotes those with special characters.
 func quoted(words []string) string {
 	var out []string
 	for _, w := range words {

@@ -83,7 +83,7 @@ func eventRow(e api.Event) []string {
 	return []string{seen, e.Type, e.Reason, e.InvolvedObject.Name, text.Dash(container), text.Printable(text.Plain(e.Message))}
 }
 
-// eventWidths are what the columns of events to come have room for.
+// eventWidths has the column widths for events that have not arrived yet.
 var eventWidths = []string{"100s", "Warning", "CrashLoopBackOff", "a-pod-with-a-name", "a-container", ""}
 
 // eventPrinter prints events one by one.

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// grace is the flag -t of a command that ends pods.
+// grace is the flag -t of commands that end pods.
 type grace struct{ seconds int64 }
 
 func (g *grace) add(cmd *cobra.Command) {

@@ -44,7 +44,7 @@ Secrets are left out, and the command names them, unless --secrets is given.`,
 				if err := a.Client.Call(cmd.Context(), "GET", a.PodPath(ref, "manifest"), q, nil, &m); err != nil {
 					return err
 				}
-				for _, d := range m.Documents { // pods of one run share their objects
+				for _, d := range m.Documents { // pods of one run share their ConfigMaps and Secrets
 					if !slices.ContainsFunc(documents, func(o map[string]any) bool { return reflect.DeepEqual(o, d) }) {
 						documents = append(documents, d)
 					}

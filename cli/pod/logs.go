@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// logsFlags are the flags of logs that do not go to the engine as they are.
+// logsFlags has the flags of logs that are not sent to the engine unchanged.
 type logsFlags struct {
 	since     time.Duration // before now
 	sinceTime string        // RFC 3339
@@ -68,10 +68,10 @@ last 16 MiB of each container's output are kept.`,
 	return cmd
 }
 
-// printLogs prints the output of pods, one after the other, or where it is followed
-// of all at once.
+// printLogs prints the output of pods, one after the other. With Follow it prints the output of all pods as it
+// arrives.
 func printLogs(ctx context.Context, a *app.App, p *podlog.Printer, refs []string, opts api.LogOptions) error {
-	var mu sync.Mutex // of the printer
+	var mu sync.Mutex // guards the printer
 	one := func(ref string) error {
 		return a.Client.Stream(ctx, "GET", a.PodPath(ref, "logs"), opts.Query(), nil, func(m api.Message) error {
 			mu.Lock()
@@ -111,7 +111,7 @@ func (f *logsFlags) add(cmd *cobra.Command, opts *api.LogOptions) {
 	flags.BoolVar(&f.prefix, "prefix", false, "print pod and container before each line; =false prints no names")
 }
 
-// apply checks the flags and sets what of o they mean.
+// apply checks the flags and sets the fields of o that depend on them.
 func (f logsFlags) apply(cmd *cobra.Command, o *api.LogOptions, now time.Time) error {
 	given := cmd.Flags().Changed
 	switch {

@@ -1,4 +1,4 @@
-// Package pod has the commands that show, end and change pods.
+// Package pod has the commands that show, stop and change pods.
 package pod
 
 import (
@@ -98,8 +98,7 @@ killed.`,
 	return cmd
 }
 
-// podNames are what other commands take for pods: pod/NAME, or NAMESPACE/NAME
-// outside the default one.
+// podNames returns names that other commands accept: pod/NAME, or NAMESPACE/NAME outside the namespace default.
 func podNames(pods []api.Pod) []string {
 	var names []string
 	for _, p := range pods {
@@ -112,9 +111,8 @@ func podNames(pods []api.Pod) []string {
 	return names
 }
 
-// psView is which columns ps has. It fits 80 columns as long as names are short, unless
-// it is to be wide: the namespace is shown only where a pod has another than the
-// default one.
+// psView selects the columns of ps. Without wide, the table fits 80 columns if names are short. The namespace
+// column appears only if a pod is outside the namespace default.
 type psView struct{ wide, namespaces, instances bool }
 
 func newPsView(pods []api.Pod, wide bool) psView {

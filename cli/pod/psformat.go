@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
-// psRow is what a --format of ps may name: podman's fields where it has them.
+// psRow has the fields of ps --format, with podman's names where podman has them.
 type psRow struct {
 	ID, Name, Names, Namespace, Status, State, Ready, Ports, RunningFor, IP, Sandbox, Instance string
 
@@ -39,7 +39,7 @@ func psRows(pods []api.Pod) []psRow {
 	return rows
 }
 
-// filters choose pods as podman's --filter does: all of the keys must match, each with one of its values.
+// filters select pods like podman's --filter: every key must match with one of its values.
 type filters map[string][]string
 
 func parseFilters(list []string) (filters, error) {
@@ -80,10 +80,10 @@ func matches(p api.Pod, key, value string) bool {
 	return there && (!given || have == want)
 }
 
-// kubernetes are the fields that a Pod of Kubernetes has, and a line of ps has not.
+// kubernetes matches the fields that a Kubernetes Pod has and a row of ps lacks.
 var kubernetes = regexp.MustCompile(`\b(metadata|spec)\b|\bstatus['"\]]*[.\[]`)
 
-// withPods adds to each pod the fields of Kubernetes' Pod if a template names some.
+// withPods adds the fields of the Kubernetes Pod to each pod if a template names such fields.
 func withPods(ctx context.Context, a *app.App, f output.Format, pods []api.Pod) (any, error) {
 	if !strings.HasPrefix(string(f), output.JSONPath) || !kubernetes.MatchString(string(f)) {
 		return append([]api.Pod{}, pods...), nil

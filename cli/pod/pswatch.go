@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// psWatch prints the pods that there are, and each that changes, until a signal.
+// psWatch prints the existing pods, then each pod that changes, until a signal.
 func psWatch(ctx context.Context, a *app.App, q url.Values, f output.Format, pods []api.Pod) error {
 	if f != "wide" {
 		if err := f.Valid(); err != nil {
@@ -52,10 +52,10 @@ type psWatcher struct {
 	format  output.Format
 	view    psView
 	columns *output.Columns
-	seen    map[string]api.Pod // by UID, as printed last
+	seen    map[string]api.Pod // by UID, as last printed
 }
 
-// roomy is a pod as wide as most are, for the columns of those to come.
+// roomy is a pod of typical width. It sizes the columns for pods that do not exist yet.
 var roomy = api.Pod{Created: time.Now(), Name: "a-pod-with-a-name", Status: "ContainerCreating", Namespace: "default"}
 
 func (w *psWatcher) begin(pods []api.Pod) error {
@@ -76,7 +76,7 @@ func (w *psWatcher) begin(pods []api.Pod) error {
 
 func (w *psWatcher) table() bool { return w.format == "" || w.format == "wide" }
 
-// changed prints a pod unless it was printed so.
+// changed prints a pod if it differs from the last printed version.
 func (w *psWatcher) changed(p api.Pod) error {
 	if last, known := w.seen[p.UID]; known && reflect.DeepEqual(last, p) {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 )
 
-// verb is a command that does one thing to each of its pods.
+// verb returns a command that makes one call for each of its pods.
 func verb(a *app.App, name, short, example string) *cobra.Command {
 	var t app.Targets
 	cmd := &cobra.Command{

@@ -69,7 +69,7 @@ condition, the command fails at once.`,
 	return cmd
 }
 
-// waitEnds prints each pod's exit code when it has ended.
+// waitEnds waits for each pod to end and prints its exit code.
 func waitEnds(ctx context.Context, a *app.App, refs []string) error {
 	code := 0
 	for _, ref := range refs {

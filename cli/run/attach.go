@@ -15,33 +15,33 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// attachment joins this command's streams to the container of a foreground run that
-// asks for them. The container does not wait for that: what it wrote before comes
-// from its log. With a terminal the rest comes by the terminal, else from the log.
+// attachment joins this process's streams to the container of a foreground run that asks for them. The container
+// does not wait for the attachment: its earlier output comes from its log. Later output comes from the terminal if
+// there is one, and from the log otherwise.
 type attachment struct {
 	container string
 	tty       bool
-	ended     chan error // gets the session's end; nil: nothing was joined
+	ended     chan error // receives the session's end; nil if nothing was joined
 
-	// Output before asked comes by the log alone, and output after since by the terminal. Output between them may come by
-	// both.
+	// Output from before asked comes only from the log, and output from after since from the terminal. Output
+	// between them may come from both.
 	asked, since time.Time
 	logged       int64  // bytes of the log
 	unshown      []byte // the first bytes of the log that were not printed
 
-	mu     sync.Mutex // guards the following
+	mu     sync.Mutex // guards the following fields
 	out    io.Writer  // the terminal
-	live   int64      // bytes that came by the terminal alone
-	first  []byte     // the first bytes that came by the terminal, as far as the log has not repeated them
+	live   int64      // bytes that only the terminal brought
+	first  []byte     // the terminal's first bytes that the log has not repeated yet
 	shown  int64      // bytes of the log that were printed
-	either []byte     // those of them that may come by the terminal as well
+	either []byte     // the part of shown that the terminal may bring as well
 }
 
-// maxUnshown bounds each of attachment's slices: what can be written while the streams are
-// being joined.
+// maxUnshown bounds each slice of an attachment. It is more than a container is expected to write while the streams
+// are being joined.
 const maxUnshown = 64 << 10
 
-// wanted says how a container is to be attached to, nil for not at all.
+// wanted returns how to attach to a container, or nil to not attach.
 func (r *runner) wanted(in *api.Interactive) *attachment {
 	switch {
 	case in == nil:
@@ -54,8 +54,7 @@ func (r *runner) wanted(in *api.Interactive) *attachment {
 	return nil
 }
 
-// attach joins the streams. That it cannot be done is no error where the container
-// has ended already.
+// attach joins the streams. A failure is no error, because the container may have ended already.
 func (r *runner) attach(ctx context.Context, uid string, in api.Interactive) {
 	at := r.attached
 	var s api.Stream
@@ -81,8 +80,8 @@ func (r *runner) attach(ctx context.Context, uid string, in api.Interactive) {
 	}()
 }
 
-// log prints a piece of the log unless the terminal shows it. While a terminal is
-// joined the output of other containers is left to bulkhead logs.
+// log prints a piece of the log unless the terminal shows it. While a terminal is attached, the output of other
+// containers is not printed; bulkhead logs has it.
 func (r *runner) log(l api.Log) error {
 	at := r.attached
 	if at == nil || !at.tty || at.ended == nil {
@@ -105,7 +104,8 @@ func (r *runner) log(l api.Log) error {
 	return nil
 }
 
-// repeats reports whether the terminal has shown a piece of the log that may come by both. It is called with mu held.
+// repeats reports whether the terminal has already shown a piece of the log that may come both ways. The caller
+// holds mu.
 func (at *attachment) repeats(data []byte) bool {
 	if len(data) > 0 && bytes.HasPrefix(at.first, data) {
 		at.first = at.first[len(data):]
@@ -115,7 +115,7 @@ func (at *attachment) repeats(data []byte) bool {
 	return false
 }
 
-// Write writes to the terminal what comes by it, without the beginning that the log has shown already.
+// Write writes output from the terminal, without a beginning that the log has already shown.
 func (at *attachment) Write(p []byte) (int, error) {
 	at.mu.Lock()
 	defer at.mu.Unlock()
@@ -129,7 +129,7 @@ func (at *attachment) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// overlap is the length of the longest end of a that b begins with.
+// overlap returns the length of the longest suffix of a that is a prefix of b.
 func overlap(a, b []byte) int {
 	for n := min(len(a), len(b)); n > 0; n-- {
 		if bytes.HasPrefix(b, a[len(a)-n:]) {
@@ -139,9 +139,8 @@ func overlap(a, b []byte) int {
 	return 0
 }
 
-// leave waits for the end of what was joined, once the pod has ended, and prints what
-// neither the terminal nor the log has shown: what was written while the streams were
-// being joined.
+// leave waits for the end of the session after the pod has ended. Then it prints the output that neither the
+// terminal nor the log has shown, written while the streams were being joined.
 func (r *runner) leave(cancel context.CancelFunc) error {
 	at := r.attached
 	if at == nil || at.ended == nil {
@@ -154,16 +153,16 @@ func (r *runner) leave(cancel context.CancelFunc) error {
 		cancel()
 		err = <-at.ended
 	}
-	// The log ends an unfinished last line, which the terminal does not.
+	// The log completes an unfinished last line, the terminal does not.
 	if missed := at.logged - at.shown - at.live; at.tty && missed > 1 {
-		_, _ = r.app.Out.Write(at.unshown[:min(missed, int64(len(at.unshown)))]) // whoever read it has gone
+		_, _ = r.app.Out.Write(at.unshown[:min(missed, int64(len(at.unshown)))]) // the reader has gone
 	}
-	// The pod's end tells the code, and its signals are told to the pod.
+	// The pod's end reports the exit code, and signals reach the pod separately.
 	if errors.As(err, new(app.ExitError)) || errors.Is(err, stream.ErrDetached) || errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
 }
 
-// leavePatience bounds the wait for the last of a session whose pod has ended.
+// leavePatience bounds the wait for the last output of a session after its pod has ended.
 const leavePatience = 5 * time.Second

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// endText says how a pod ended where its exit code does not say it all.
+// endText explains the end of a pod if its exit code does not say enough.
 func endText(end api.Ended) string {
 	switch end.Reason {
 	case "", "Error", "Completed":

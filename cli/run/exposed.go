@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// exposed are the ports that an image says its programs listen on, as -p takes them. The image is pulled if it is missing.
+// exposed returns the ports that an image exposes, in the form of -p. It pulls a missing image.
 func exposed(ctx context.Context, a *app.App, image string, bars *progress.Bars) ([]string, error) {
 	var detail api.ImageDetail
 	look := func() error { return a.Client.Call(ctx, "GET", "/v1/images/"+url.PathEscape(image), nil, nil, &detail) }
@@ -35,7 +35,7 @@ func exposed(ctx context.Context, a *app.App, image string, bars *progress.Bars)
 	return portsOf(image, detail.Config)
 }
 
-// portsOf reads them from an image's configuration.
+// portsOf reads the exposed ports from an image's configuration.
 func portsOf(image string, raw json.RawMessage) (ports []string, err error) {
 	var c struct {
 		Config struct{ ExposedPorts map[string]struct{} }

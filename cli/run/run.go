@@ -1,4 +1,4 @@
-// Package run is the command that runs the pods of documents.
+// Package run implements the command run.
 package run
 
 import (
@@ -84,7 +84,7 @@ started.`,
 		},
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // what follows an image is its command's
+	f.SetInterspersed(false) // flags after the image belong to its command
 	f.BoolVarP(&req.Detach, "detach", "d", false, "leave the pods running in the background and print their names")
 	f.BoolVar(&req.IgnoreUnsupported, "ignore-unsupported", false, "skip objects that only a cluster can have: Service, Ingress, Namespace …")
 	f.BoolVar(&r.wait, "wait", false, "with -d: return when the pods are ready, or have succeeded")
@@ -106,7 +106,7 @@ started.`,
 	return cmd
 }
 
-// describe makes the request for a pod of one image: args are its name and its command.
+// describe builds the request for a pod of one image. args has the image's name and the command.
 func (r *runner) describe(ctx context.Context, req *api.RunRequest, image *container.Flags, args []string) error {
 	if o := (session.Options{TTY: image.Stdin && image.TTY && !req.Detach}); o.Check() != nil {
 		return o.Check()

@@ -23,15 +23,15 @@ import (
 type runner struct {
 	app     *app.App
 	timings bool
-	stdin   bool // is for the container that asks for it
-	wait    bool // until detached pods are ready
+	stdin   bool // is passed on to the container that asks for it
+	wait    bool // for detached pods to be ready
 	bars    *progress.Bars
 	printer *podlog.Printer
-	step    string // the last that was said
+	step    string // the last step that was shown
 
-	patience time.Duration // of wait
-	timeout  seconds       // after which a pod is stopped
-	// attached is how the only container that is interactive is attached to.
+	patience time.Duration // for wait
+	timeout  seconds       // until a pod is stopped
+	// attached is the attachment to the only interactive container.
 	attached *attachment
 
 	mu   sync.Mutex
@@ -78,9 +78,8 @@ func (r *runner) run(ctx context.Context, req api.RunRequest) error {
 	return nil
 }
 
-// interrupts ends the pods with their grace at the first signal and without
-// at the second. Before any pod runs, a signal ends the request itself, which
-// takes its pods along.
+// interrupts ends the pods with their grace period at the first signal, and without one at the second. Before any
+// pod runs, a signal cancels the request, and the engine removes its pods.
 func (r *runner) interrupts(ctx context.Context, signals <-chan os.Signal, cancel context.CancelFunc) {
 	var stops sync.WaitGroup
 	defer stops.Wait()
@@ -119,7 +118,7 @@ func (r *runner) message(ctx context.Context, req api.RunRequest, m api.Message)
 	case m.Progress != nil:
 		r.bars.Update(*m.Progress)
 	case m.Step != "":
-		if m.Step != r.step { // several pods may wait for the same
+		if m.Step != r.step { // several pods may wait for the same step
 			r.bars.Say(m.Step)
 		}
 		r.step = m.Step
@@ -156,13 +155,13 @@ func (r *runner) message(ctx context.Context, req api.RunRequest, m api.Message)
 	return nil
 }
 
-// failed reports a failed pod, and keeps the exit code of the first one.
+// failed reports a failed pod and keeps the exit code of the first one.
 func (r *runner) failed(end api.Ended) {
 	if r.code == 0 {
 		r.code = end.ExitCode
 	}
 	text := endText(end)
-	if text == "" && r.wait { // where no output of the pod's says why
+	if text == "" && r.wait { // if no output of the pod explains it
 		text = fmt.Sprintf("it has ended with code %d (bulkhead logs %s)", end.ExitCode, end.Pod)
 	}
 	if text != "" {

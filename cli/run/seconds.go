@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// seconds is a flag with a time, in whole seconds: 90 and 1m30s are the same. Parts of a second count as a whole one.
+// seconds is a flag with a time in whole seconds: 90 and 1m30s are the same. Fractions are rounded up.
 type seconds int64
 
 // String implements pflag.Value.

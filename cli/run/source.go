@@ -10,11 +10,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 )
 
-// sourceOf says whether run's first argument names a file of documents, by its ending or as a path, or an image. note
-// tells of a file that is there and is not read.
+// sourceOf reports whether run's first argument names a file, by its ending or as a path. Otherwise it names an
+// image. note warns about an existing file of that name, which is not read.
 func sourceOf(arg string) (isFile bool, note string) {
 	if app.IsFile(arg) || strings.HasPrefix(arg, "/") || strings.HasPrefix(arg, ".") {
-		return true, "" // no image is called so
+		return true, "" // no image has such a name
 	}
 	if info, err := os.Stat(arg); err == nil && info.Mode().IsRegular() {
 		note = fmt.Sprintf("%s is taken as an image; to run the file of that name, write ./%[1]s", arg)
@@ -22,7 +22,7 @@ func sourceOf(arg string) (isFile bool, note string) {
 	return false, note
 }
 
-// files takes what follows the first file: more files and flags, in any order.
+// files parses the arguments after the first file: more files and flags, in any order.
 func files(cmd *cobra.Command, args []string) ([]string, error) {
 	flags := cmd.Flags()
 	flags.SetInterspersed(true)

@@ -11,10 +11,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// defaultPatience is how long --wait waits.
+// defaultPatience is the default of --wait-timeout.
 const defaultPatience = 5 * time.Minute
 
-// valid says whether the flags go together.
+// valid returns an error if the flags do not fit together.
 func (r *runner) valid(cmd *cobra.Command, req api.RunRequest) error {
 	switch {
 	case r.wait && !req.Detach:
@@ -27,7 +27,7 @@ func (r *runner) valid(cmd *cobra.Command, req api.RunRequest) error {
 	return nil
 }
 
-// awaitReady waits until every pod that was started is ready or has succeeded. It tells of each that has failed.
+// awaitReady waits until every started pod is ready or has succeeded. It reports each pod that has failed.
 func (r *runner) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// openCopy dials the stream of a copy, which run carries.
+// openCopy dials the stream of a copy. run carries it to its end.
 func openCopy(ctx context.Context, a *app.App, pod string, req api.CopyRequest) (run func(stream.Stdio) error, err error) {
 	var s api.Stream
 	if err := a.Client.Call(ctx, "POST", a.PodPath(pod, "copy"), nil, req, &s); err != nil {
@@ -56,12 +56,12 @@ func copyOut(ctx context.Context, a *app.App, from place, target, container stri
 		err := tree.Unpack(in, target, agentv1.TreeBase(from.path), note(a))
 		in.CloseWithError(errors.Join(err, io.ErrClosedPipe))
 		if err != nil {
-			cancel() // the pod may never end what nobody reads
+			cancel() // the pod may never stop sending if its output is not read
 		}
 		unpacked <- err
 	}()
 	err = run(stream.Stdio{Stdout: out})
-	// Only a stream that has ended well is whole.
+	// Only a stream that ended without an error is complete.
 	out.CloseWithError(err)
 	if failed := <-unpacked; failed != nil && !errors.Is(failed, err) {
 		return failed
@@ -98,7 +98,7 @@ func copyIn(ctx context.Context, a *app.App, source string, to place, container 
 	go func() {
 		err := tree.Pack(out, source, note(a))
 		if err != nil {
-			cancel() // a stream that is not whole is not to be taken for one
+			cancel() // an incomplete stream must not look complete
 		}
 		out.CloseWithError(err)
 		packed <- err
@@ -111,12 +111,12 @@ func copyIn(ctx context.Context, a *app.App, source string, to place, container 
 	return err
 }
 
-// note returns what prints what a copy has left out.
+// note returns a function that prints which files a copy left out.
 func note(a *app.App) func(string) {
 	return func(line string) { fmt.Fprintln(a.Err, "bulkhead: "+text.Plain(line)) }
 }
 
-// noteWriter prints the lines that a pod's shim tells.
+// noteWriter prints the lines that a pod's shim sends.
 type noteWriter struct {
 	w    io.Writer
 	line []byte

@@ -60,11 +60,11 @@ keeps them all).`,
 	return cmd
 }
 
-// place is an argument of cp; pod is empty for this machine.
+// place is an argument of cp. pod is empty for this host.
 type place struct{ pod, path string }
 
-// parsePlace takes what begins with . or / for a path of this machine, as kubectl
-// and podman do.
+// parsePlace parses an argument of cp. One that begins with . or / is a path on this host, as in kubectl and
+// podman.
 func parsePlace(arg string) place {
 	pod, path, isPod := strings.Cut(arg, ":")
 	if !isPod || pod == "" || strings.HasPrefix(arg, "/") || strings.HasPrefix(arg, ".") {
@@ -73,5 +73,5 @@ func parsePlace(arg string) place {
 	return place{pod, path}
 }
 
-// standard is the argument for stdin and stdout.
+// standard means stdin or stdout.
 const standard = "-"

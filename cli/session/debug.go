@@ -60,8 +60,7 @@ in the pod until the pod ends.`,
 	return cmd
 }
 
-// debugger joins the container that was added. Of one that has ended already
-// its output is shown.
+// debugger attaches to the new container. If the container has already ended, debugger prints its output.
 func debugger(ctx context.Context, a *app.App, pod, container string, o Options) error {
 	var err error
 	if o.keys, err = parseKeys(detachKeys); err != nil {

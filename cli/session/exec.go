@@ -70,8 +70,8 @@ gets SIGHUP. It keeps running if it ignores the signal (nohup) or if you left it
 	return cmd
 }
 
-// lateFlags returns the command of what follows a pod's name. As kubectl's users
-// write, flags may stand there if -- ends them: web -it -- sh.
+// lateFlags returns the command from the arguments after the pod's name. Flags may come first if -- ends them, as
+// in kubectl: web -it -- sh.
 func lateFlags(cmd *cobra.Command, args []string) (command []string, err error) {
 	if args[0] == "--" {
 		return args[1:], nil

@@ -16,14 +16,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// forwarder is one port-forward.
+// forwarder runs one port-forward.
 type forwarder struct {
 	app   *app.App
 	ref   string
 	ports []forwardedPort
 	hosts []host
 
-	mu sync.Mutex // of what is printed
+	mu sync.Mutex // guards the output
 }
 
 func (f *forwarder) run(ctx context.Context) error {
@@ -38,14 +38,14 @@ func (f *forwarder) run(ctx context.Context) error {
 	if len(meant.Ports) != len(f.ports) {
 		return errors.New("the running engine has another version: end it, and the next command starts the installed one")
 	}
-	f.ref = meant.UID // a pod of the same name may come after it
+	f.ref = meant.UID // later requests must not reach another pod of this name
 	ctx, stop := tty.Catch(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer cancel(nil) // before the wait, whatever the return
+	defer cancel(nil) // before the wait, at every return
 	for i := range f.ports {
 		f.ports[i].number = meant.Ports[i]
 		if err := f.listen(ctx, &wg, f.ports[i]); err != nil {
@@ -60,7 +60,7 @@ func (f *forwarder) run(ctx context.Context) error {
 	return nil
 }
 
-// awaitEnd returns when the pod has ended.
+// awaitEnd waits for the pod to end and returns an error that says so.
 func (f *forwarder) awaitEnd(ctx context.Context) error {
 	var end api.Result
 	if err := f.app.Client.Call(ctx, "POST", f.app.PodPath(f.ref, "wait"), nil, nil, &end); err != nil {
@@ -69,7 +69,7 @@ func (f *forwarder) awaitEnd(ctx context.Context) error {
 	return fmt.Errorf("pod %s has ended: its ports are no longer forwarded", end.Pod)
 }
 
-// listen serves a port on every address.
+// listen serves a port on all addresses.
 func (f *forwarder) listen(ctx context.Context, wg *sync.WaitGroup, p forwardedPort) error {
 	local := p.local
 	if local < 0 {
@@ -84,7 +84,7 @@ func (f *forwarder) listen(ctx context.Context, wg *sync.WaitGroup, p forwardedP
 			return fmt.Errorf("forward %s: %w: choose another local port, or :%s for any", p.remote, err, p.remote)
 		}
 		if addr, ok := l.Addr().(*net.TCPAddr); ok {
-			local = addr.Port // the same on the next address
+			local = addr.Port // the next address gets the same port
 		}
 		f.say("Forwarding from %s -> %d", l.Addr(), p.number)
 		wg.Go(func() {
@@ -113,7 +113,7 @@ func (f *forwarder) serve(ctx context.Context, wg *sync.WaitGroup, l net.Listene
 	}
 }
 
-// connect carries one connection to its end.
+// connect forwards one connection to its end.
 func (f *forwarder) connect(ctx context.Context, conn net.Conn, p forwardedPort) error {
 	var s api.Stream
 	err := f.app.Client.Call(ctx, "POST", f.app.PodPath(f.ref, "connect"), nil, api.ConnectRequest{Port: p.number}, &s)

@@ -8,12 +8,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// detachKeys is what leaves an attached container unless --detach-keys says
-// another.
+// detachKeys is the default of --detach-keys of attach.
 const detachKeys = "ctrl-p,ctrl-q"
 
-// parseKeys reads keys as podman does: single characters and ctrl-X, separated
-// by commas. None means that nothing detaches.
+// parseKeys parses keys as podman does: single characters and ctrl-X, separated by commas. Without keys, nothing
+// detaches.
 func parseKeys(text string) ([]byte, error) {
 	if text == "" {
 		return nil, nil
@@ -33,20 +32,18 @@ func parseKeys(text string) ([]byte, error) {
 	return keys, nil
 }
 
-// escapeReader passes on what it reads, until the keys are in it: then it
-// is at its end. Keys that may be the first ones are kept back until the
-// next one is known. It is used by one goroutine.
+// escapeReader passes on its input until the input contains the keys, then it ends. It holds back a possible
+// beginning of the keys until the next byte. It is not safe for concurrent use.
 type escapeReader struct {
 	r    io.Reader
 	keys []byte
 
-	held  []byte // a beginning of keys
+	held  []byte // a possible beginning of keys
 	ready []byte // to be returned
 	ended error
 }
 
-// Read returns io.EOF never for the keys, but stream.ErrLeft: the process's stdin
-// stays open.
+// Read returns stream.ErrLeft after the keys, never io.EOF: the process's stdin stays open.
 func (e *escapeReader) Read(p []byte) (int, error) {
 	for len(e.ready) == 0 {
 		if e.ended != nil {
@@ -68,7 +65,7 @@ func (e *escapeReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// take says whether b is the last of the keys.
+// take reports whether b completes the keys.
 func (e *escapeReader) take(b byte) bool {
 	e.held = append(e.held, b)
 	for !strings.HasPrefix(string(e.keys), string(e.held)) {

@@ -43,9 +43,9 @@ on loopback only.`,
 
 // forwardedPort is one argument of port-forward.
 type forwardedPort struct {
-	local  int    // 0 is any; -1 is the number of remote
+	local  int    // 0 means any port; -1 means the number of remote
 	remote string // number or name
-	number int    // of remote, as the engine knows it
+	number int    // the number of remote, from the engine
 }
 
 func parseForwards(args []string) ([]forwardedPort, error) {
@@ -73,7 +73,7 @@ func parseForwards(args []string) ([]forwardedPort, error) {
 // host is an address to listen on.
 type host struct {
 	ip       string
-	optional bool // localhost's second address
+	optional bool // the IPv6 address of localhost
 }
 
 func parseAddresses(list []string) ([]host, error) {

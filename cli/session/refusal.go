@@ -8,8 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// refusal is why a pod did not open a stream, without the way that it took
-// through the layers.
+// refusal returns why a pod did not open a stream, without the prefixes of the layers.
 func refusal(err error) error {
 	if !errors.Is(err, stream.ErrRefused) {
 		return err

@@ -1,5 +1,5 @@
-// Package session has the commands that carry bytes to and from a running pod: exec,
-// attach, debug, console, cp and port-forward.
+// Package session has the commands that exchange bytes with a running pod: exec, attach, debug, console, cp and
+// port-forward.
 package session
 
 import (
@@ -18,17 +18,16 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// Options say how this process's standard streams are joined to a process of a
-// pod.
+// Options control how this process's standard streams are joined to a process of a pod.
 type Options struct {
-	Stdin bool // it is passed on
-	TTY   bool // this side's terminal is the process's
-	// Redraw has the process draw its prompt again: it may have done so before the session.
+	Stdin bool // pass stdin on
+	TTY   bool // join this terminal to the process's terminal
+	// Redraw makes the process draw its prompt again, which it may have drawn before the session.
 	Redraw bool
-	keys   []byte // that end the session; the process lives on
+	keys   []byte // keys that detach; the process keeps running
 }
 
-// Check says early what a session cannot have.
+// Check returns an error if this process's streams do not fit the options.
 func (o Options) Check() error {
 	if o.TTY && !term.IsTerminal(int(os.Stdin.Fd())) {
 		return errors.New("-t needs a terminal on stdin: omit -t, or run this in a terminal")
@@ -42,7 +41,7 @@ func Dial(ctx context.Context, s api.Stream) (net.Conn, error) {
 	return conn, refusal(err)
 }
 
-// join is Dial and Carry.
+// join dials and carries a session.
 func join(ctx context.Context, a *app.App, s api.Stream, o Options) error {
 	conn, err := Dial(ctx, s)
 	if err != nil {
@@ -51,8 +50,8 @@ func join(ctx context.Context, a *app.App, s api.Stream, o Options) error {
 	return Carry(ctx, a, conn, o)
 }
 
-// Carry carries a session until its process or its user ends it, and returns the
-// process's exit code as an ExitError. It closes conn.
+// Carry runs a session until its process ends or its user leaves. It returns the process's exit code as an
+// ExitError, and closes conn.
 func Carry(ctx context.Context, a *app.App, conn net.Conn, o Options) error {
 	std := stream.Stdio{Stdout: a.Out, Stderr: a.Err}
 	if o.Stdin {
@@ -61,7 +60,7 @@ func Carry(ctx context.Context, a *app.App, conn net.Conn, o Options) error {
 		}
 	}
 	if o.TTY {
-		// An end from outside must leave the terminal as it was.
+		// A signal must not leave the terminal in raw mode.
 		caught, stop := tty.Catch(ctx, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
 		defer stop()
 		ctx = caught

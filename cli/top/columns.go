@@ -7,17 +7,16 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/text"
 )
 
-// column is a column of top. All but the first have their text at the right.
+// column is a column of top. All but the first are aligned to the right.
 type column struct {
 	title  string
 	width  int
-	from   int // columns of the terminal that it needs to be shown
+	from   int // minimum width of the terminal to show it
 	text   func(figures) string
-	colour func(figures) string // of the text, as an ANSI code; nil and "" are none
+	colour func(figures) string // of the text, as an ANSI code; nil or "" for none
 }
 
-// allColumns are shown in this order, with two spaces before each; the rest of
-// the width is the names'.
+// allColumns are shown in this order, with two spaces before each. The names take the remaining width.
 var allColumns = []column{
 	{"STATUS", 17, 120, func(u figures) string { return u.status }, func(u figures) string { return stateColour(u.status) }},
 	{"CPU%", 6, 0, func(u figures) string { return text.Percent(u.cpu) }, nil},
@@ -38,8 +37,7 @@ var allColumns = []column{
 	{"RST", 3, 0, func(u figures) string { return strconv.Itoa(u.restarts) }, nil},
 }
 
-// podOnly is for figures that are the pod's: its VM has one network and one set of
-// disks.
+// podOnly hides figures of containers that belong to the pod: its VM has one network and one set of disks.
 func podOnly(text func(figures) string) func(figures) string {
 	return func(u figures) string {
 		if u.container != "" {
@@ -56,11 +54,10 @@ func network(u figures, text string) string {
 	return text
 }
 
-// barWidth is the columns of a bar.
+// barWidth is the width of a bar in columns.
 const barWidth = 8
 
-// bar is a column that shows a share as a bar: of CPU a full one is one processor
-// or more.
+// bar returns a column that shows a share as a bar. For CPU, a full bar is one processor or more.
 func bar(title string, from int, share func(figures) float64) column {
 	return column{title, barWidth, from, func(u figures) string {
 		full := int(barWidth*min(max(share(u), 0), 1) + 0.5)
@@ -68,14 +65,14 @@ func bar(title string, from int, share func(figures) float64) column {
 	}, func(u figures) string { return useColour(share(u)) }}
 }
 
-// The colours are ANSI codes that are legible on dark and light grounds.
+// ANSI colours that are legible on dark and light backgrounds.
 const (
 	green  = "32"
 	yellow = "33"
 	red    = "31"
 )
 
-// useColour says how near a share is to what there is.
+// useColour returns the colour for a share of a limit.
 func useColour(share float64) string {
 	switch {
 	case share >= 0.9:
@@ -86,7 +83,7 @@ func useColour(share float64) string {
 	return green
 }
 
-// stateColour says whether a pod's status is good, on its way or bad.
+// stateColour returns green for a good status, yellow for a temporary one and red for a bad one.
 func stateColour(status string) string {
 	switch status {
 	case "":

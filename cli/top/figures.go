@@ -8,30 +8,30 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// figures are what a pod, or a container of it, uses between two samples.
+// figures holds the usage of a pod or a container between two samples.
 type figures struct {
 	pod, container string // container is empty for the pod
 	status         string
 	created        time.Time
 	live           bool    // the figures are known
-	cpu            float64 // 1 is a whole processor
+	cpu            float64 // 1 is one processor
 	memory, limit  int64
-	host           int64 // memory that its VM takes of the host; 0 if that is not known
-	network        bool  // it has one
+	host           int64 // host memory that its VM takes; 0 if unknown
+	network        bool  // it has a network
 	net, disk      api.Counters
 	netRate        rate
 	diskRate       rate
 	pids, restarts int
 }
 
-// memoryShare is the part of the limit that is used.
+// memoryShare returns the used share of the limit.
 func (u figures) memoryShare() float64 { return float64(u.memory) / float64(max(1, u.limit)) }
 
-// rate is bytes in a second.
+// rate is in bytes per second.
 type rate struct{ in, out float64 }
 
-// sortFigures orders pods by "cpu", "memory", else by name, their containers after
-// each in the same order.
+// sortFigures sorts pods by "cpu", "memory" or otherwise by name. The containers follow their pod in the same
+// order.
 func sortFigures(all []figures, by string) {
 	pods := map[string]figures{}
 	for _, u := range all {

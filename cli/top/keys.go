@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// key does what a key is for, and says whether top goes on.
+// key handles a key and reports whether top continues.
 func (t *top) key(k []byte) bool {
 	switch string(k) {
 	case "q", "Q", "\x03", "\x04":
@@ -29,8 +29,8 @@ func (t *top) key(k []byte) bool {
 	return true
 }
 
-// readKeys sends each key as the bytes that the terminal makes of it. It lives
-// until the terminal's end, or the process's: a read cannot be taken back.
+// readKeys sends each key as the bytes that the terminal sends for it. It runs until the terminal or the process
+// ends, because a read cannot be cancelled.
 func readKeys(ctx context.Context, in *os.File, keys chan<- []byte) {
 	defer close(keys)
 	buf := make([]byte, 64)
@@ -51,7 +51,7 @@ func readKeys(ctx context.Context, in *os.File, keys chan<- []byte) {
 	}
 }
 
-// firstKey is the first key of what was typed: a byte, or an escape sequence.
+// firstKey returns the first key of typed: a byte or an escape sequence.
 func firstKey(typed []byte) []byte {
 	if typed[0] != 0x1b || len(typed) < 3 || typed[1] != '[' && typed[1] != 'O' {
 		return typed[:1]

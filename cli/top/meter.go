@@ -7,20 +7,19 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// meter makes figures of samples. It is used by one goroutine.
+// meter computes figures from samples. It is not safe for concurrent use.
 type meter struct {
 	last map[string]api.PodStats // by UID
 }
 
-// add takes a sample and returns what is used since the one before, or for what
-// is new since its beginning.
+// add takes a sample and returns the usage since the previous one. New pods count from their start.
 func (m *meter) add(list []api.PodStats) []figures {
 	next := map[string]api.PodStats{}
 	var all []figures
 	for _, p := range list {
 		before := m.last[p.UID]
 		if p.CPU < before.CPU || p.Time.IsZero() || before.Time.IsZero() {
-			before = api.PodStats{} // another machine
+			before = api.PodStats{} // another VM
 		}
 		next[p.UID] = p
 		all = append(all, figuresOf(before, p)...)
@@ -29,7 +28,7 @@ func (m *meter) add(list []api.PodStats) []figures {
 	return all
 }
 
-// figuresOf are those of a pod and of each of its containers.
+// figuresOf returns the figures of a pod and of each of its containers.
 func figuresOf(before, p api.PodStats) []figures {
 	elapsed := p.Time.Sub(before.Time).Seconds()
 	known := !before.Time.IsZero() && elapsed > 0

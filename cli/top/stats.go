@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// firstGap is the time between the two samples that a single figure is made of.
+// firstGap is the time between the two samples of the first figures.
 const firstGap = 500 * time.Millisecond
 
 // Stats is the command stats.
@@ -81,14 +81,14 @@ and disk count from the VM's start.`,
 	return cmd
 }
 
-// sample asks what the named pods use, or all.
+// sample requests the usage of the named pods, or of all.
 func sample(ctx context.Context, a *app.App, pods []string) ([]api.PodStats, error) {
 	list := []api.PodStats{}
 	err := a.Client.Call(ctx, "GET", "/v1/stats", url.Values{"pod": pods}, nil, &list)
 	return list, err
 }
 
-// printStats prints a table of pods, over the one before on a terminal.
+// printStats prints a table of pods. On a terminal it replaces the previous table.
 func printStats(a *app.App, all []figures, once bool) error {
 	if !once && tty.IsTerminal(a.Out) {
 		fmt.Fprint(a.Out, "\x1b[H\x1b[J")
@@ -124,7 +124,7 @@ func statsTable(w io.Writer, all []figures) error {
 	return output.Table(w, "POD CPU% MEMORY/LIMIT MEM% HOST-MEM NET-RX/TX DISK-R/W PIDS", rows)
 }
 
-// hostMemory is a VM's memory on the host, or a dash.
+// hostMemory formats a VM's memory on the host, or a dash.
 func hostMemory[N int64 | float64](bytes N, text func(N) string) string {
 	if bytes == 0 {
 		return "-"

@@ -1,4 +1,4 @@
-// Package top has the commands that show what pods use.
+// Package top has the commands that show the resource usage of pods.
 package top
 
 import (
@@ -49,8 +49,7 @@ one processor. Without a terminal it prints once.`,
 	return cmd
 }
 
-// top is a full screen of figures. All but the questions and the keyboard is
-// done by the goroutine of run.
+// top is a full screen of figures. The goroutine of run does everything except requests and reading keys.
 type top struct {
 	app      *app.App
 	pods     []string
@@ -59,13 +58,13 @@ type top struct {
 	view     view
 }
 
-// looked is a sample, or why there is none.
+// looked is a sample, or the error that prevented it.
 type looked struct {
 	list []api.PodStats
 	err  error
 }
 
-// once prints what is used now.
+// once prints the current usage.
 func (t *top) once(ctx context.Context) error {
 	for range 2 {
 		list, err := sample(ctx, t.app, t.pods)
@@ -91,14 +90,14 @@ func (t *top) once(ctx context.Context) error {
 	return nil
 }
 
-// The screen that was there before comes back at the end.
+// The terminal restores the earlier screen at the end.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l"
 	leaveScreen = "\x1b[?25h\x1b[?1049l"
 )
 
 func (t *top) run(ctx context.Context) error {
-	// The first look is taken before the screen is: its error is a line.
+	// Take the first sample before the screen, so that an error is an ordinary line.
 	list, err := sample(ctx, t.app, t.pods)
 	if err != nil {
 		return err
@@ -133,7 +132,7 @@ func (t *top) run(ctx context.Context) error {
 				return nil
 			}
 		case <-look.C:
-			go func() { // ends with ctx, and has room for its answer
+			go func() { // ends with ctx; the channel has room for its answer
 				list, err := sample(ctx, t.app, t.pods)
 				answers <- looked{list, err}
 			}()
@@ -153,8 +152,7 @@ func (t *top) take(got looked) {
 	t.view.all = t.meter.add(got.list)
 }
 
-// draw puts the whole screen out at once, over the one before, so that nothing
-// flickers.
+// draw writes the whole screen at once over the previous one, to avoid flicker.
 func (t *top) draw(out *os.File) {
 	width, height, err := term.GetSize(int(out.Fd()))
 	if err != nil || width < 1 || height < 1 {
@@ -171,5 +169,5 @@ func (t *top) draw(out *os.File) {
 		b.WriteString(line + "\x1b[K")
 	}
 	b.WriteString("\x1b[J")
-	_, _ = out.Write(b.Bytes()) // a terminal that is gone ends us by its signal
+	_, _ = out.Write(b.Bytes()) // a closed terminal ends us by its signal
 }

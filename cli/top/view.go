@@ -9,23 +9,23 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/text"
 )
 
-// view is what top shows. It knows nothing of a terminal but its size.
+// view is the content of top's screen. It knows only the size of the terminal.
 type view struct {
 	width, height int
 	colour        bool
 	sort          string // "cpu", "memory" or "name"
 	all           []figures
-	selected      string // pod/container of the selected line; empty is the first
-	note          string // why the figures are old
+	selected      string // pod/container of the selected line; empty means the first
+	note          string // why the figures are out of date
 	now           time.Time
 }
 
-// minName is the least width of the names.
+// minName is the minimum width of the names.
 const minName = 10
 
-// columns are those that fit.
+// columns returns the columns that fit.
 func (v view) columns() (name int, list []column) {
-	name = v.width - 1 // the mark of the selected line
+	name = v.width - 1 // the column of the selection mark
 	for _, c := range allColumns {
 		if v.width >= c.from && name-c.width-2 >= minName {
 			name -= c.width + 2
@@ -37,7 +37,7 @@ func (v view) columns() (name int, list []column) {
 
 func key(u figures) string { return u.pod + "/" + u.container }
 
-// index is the number of the selected line.
+// index returns the number of the selected line.
 func (v view) index() int {
 	for i, u := range v.all {
 		if key(u) == v.selected {
@@ -54,7 +54,7 @@ func (v *view) move(by int) {
 	}
 }
 
-// lines are the whole screen: at most height lines of at most width columns.
+// lines returns the whole screen: at most height lines of at most width columns.
 func (v view) lines() []string {
 	if v.height < 1 || v.width < 1 {
 		return nil
@@ -157,10 +157,10 @@ func (v view) row(u figures, selected bool, name int, columns []column) string {
 	return painted
 }
 
-// codes joins two ANSI codes, of which either may be none.
+// codes joins two ANSI codes. Either may be empty.
 func codes(one, other string) string { return strings.Trim(one+";"+other, ";") }
 
-// paint colours a text of a terminal that shows colours; no code is none.
+// paint colours a line if the terminal shows colours and code is not empty.
 func (v view) paint(code, line string) string {
 	if !v.colour || code == "" {
 		return line
@@ -168,5 +168,5 @@ func (v view) paint(code, line string) string {
 	return "\x1b[" + code + "m" + line + "\x1b[0m"
 }
 
-// clip cuts a line to the width; each rune of it takes one column.
+// clip cuts a line to the width. Each rune takes one column.
 func (v view) clip(line string) string { return text.Clip(line, v.width) }

@@ -1,5 +1,5 @@
-// Package tree packs files of this machine into a tar stream, and unpacks one
-// that comes from a pod, whose every byte may be hostile.
+// Package tree packs files of the host into a tar stream, and unpacks tar streams that come from a pod. Every byte
+// from a pod may be hostile.
 package tree
 
 import (
@@ -18,11 +18,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/wholefile"
 )
 
-// Pack writes source, a file or a directory with what is in it, to w as a tar
-// stream whose names begin with agentv1.TreeBase(source). Symbolic links are
-// followed for source itself only: whoever changes the tree meanwhile gets nothing
-// into the stream that lies outside. Files that are neither regular nor
-// directories nor links are left out, and told to note.
+// Pack writes source, a file or a directory with its contents, to w as a tar stream. The names in it begin with
+// agentv1.TreeBase(source). Symbolic links are followed only for source itself, so that changes to the tree during
+// the copy cannot add files from outside. Files other than regular files, directories and links are left out and
+// reported to note.
 func Pack(w io.Writer, source string, note func(string)) error {
 	p := &packer{tar: tar.NewWriter(w), note: note, links: map[[2]uint64]string{}}
 	if err := p.source(source); err != nil {
@@ -36,13 +35,13 @@ func Pack(w io.Writer, source string, note func(string)) error {
 
 type packer struct {
 	tar   *tar.Writer
-	root  *os.Root // of what is packed
+	root  *os.Root // the packed directory
 	base  string   // its name in the stream
 	note  func(string)
-	links map[[2]uint64]string // names of files that have several
+	links map[[2]uint64]string // names of files that have several links
 }
 
-// source writes what Pack was given.
+// source writes the file or directory that Pack was called with.
 func (p *packer) source(name string) error {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -66,13 +65,13 @@ func (p *packer) source(name string) error {
 	return p.file(f, name, p.base)
 }
 
-// errNoTree says that what was to be copied is a device, a pipe or a socket.
+// errNoTree means that the source is a device, a pipe or a socket.
 var errNoTree = errors.New("it is neither a file nor a directory")
 
 // readOnly does not wait for the other end of a pipe.
 const readOnly = os.O_RDONLY | syscall.O_NONBLOCK
 
-// entry writes the file at a path below the root, and what is below it.
+// entry writes the file at a path below the root and everything below it.
 func (p *packer) entry(file string, info fs.FileInfo) error {
 	name := p.base
 	if file != "." {
@@ -148,7 +147,7 @@ func (p *packer) dir(file string) error {
 	return nil
 }
 
-// file writes f, which it closes.
+// file writes f and closes it.
 func (p *packer) file(f *os.File, file, name string) error {
 	defer f.Close()
 	info, err := f.Stat()
@@ -187,7 +186,7 @@ func (p *packer) file(f *os.File, file, name string) error {
 	return nil
 }
 
-// unixMode is a mode as tar has it.
+// unixMode converts a mode to the form of tar.
 func unixMode(m fs.FileMode) uint32 {
 	mode := uint32(m.Perm())
 	for bit, value := range map[fs.FileMode]uint32{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {

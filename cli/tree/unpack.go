@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The bounds of what Unpack takes.
+// Bounds of a stream that Unpack accepts.
 const (
 	MaxEntries = 1 << 20
 	MaxBytes   = 64 << 30 // of all files together
@@ -23,18 +23,19 @@ const (
 	maxNotes   = 100
 )
 
-// ErrHostile is matched by Unpack's error for a stream that no honest pod sends:
-// names that lead out of the tree, several roots, more than the bounds.
+// ErrHostile is matched by Unpack's error for a stream that no honest pod sends: names that lead out of the tree,
+// several roots, or exceeded bounds.
 var ErrHostile = errors.New("invalid copy stream")
 
-// Unpack makes the one tree of a tar stream, whose names begin with base (see
-// Base: what was asked for, and no choice of the pod's), at target: in it, if it
-// is a directory, and else as it; a file alone is written to what a link leads to, a
-// device or a pipe (/dev/stdout). Missing directories above are made. It writes below
-// target only and through no symbolic link there; files and links that are in the way
-// are replaced, devices and the like are not. Left out, and told to note, are devices and the like, and
-// symbolic links that lead out of the tree: whoever follows them later would be
-// led by the pod. Permissions and times are kept, but no set-user-id.
+// Unpack unpacks the one tree of a tar stream at target. All names in the stream must begin with base (see
+// agentv1.TreeBase), which depends on the request and not on the pod. If target is a directory, the tree goes into
+// it; otherwise the tree becomes target. A single file is written to the target of a link, to a device or to a pipe
+// (/dev/stdout). Missing parent directories are created.
+//
+// Unpack writes only below target and through no symbolic link there. It replaces files and links that are in the
+// way, but not devices and the like. It leaves out devices, and symbolic links that lead out of the tree, and
+// reports them to note: the pod could mislead a later reader through them. Permissions and times are kept,
+// set-user-id bits are not.
 func Unpack(r io.Reader, target, base string, note func(string)) (err error) {
 	u := &unpacker{tar: tar.NewReader(r), base: base, note: atMost(maxNotes, note)}
 	if err := u.open(target); err != nil {
@@ -52,7 +53,7 @@ func Unpack(r io.Reader, target, base string, note func(string)) (err error) {
 	return nil
 }
 
-// atMost passes on so many notes, and then that there are more.
+// atMost passes on the first n notes, then one note that more were left out.
 func atMost(n int, note func(string)) func(string) {
 	return func(text string) {
 		switch n--; {
@@ -68,24 +69,24 @@ type unpacker struct {
 	tar    *tar.Reader
 	note   func(string)
 	root   *os.Root
-	sink   string // instead of root: the file is written to what is there
-	rename string // what becomes of the tree's base, empty if nothing
-	base   string // that every name begins with
+	sink   string // used instead of root: the file is written to this existing target
+	rename string // the new name of the tree's base, empty to keep it
+	base   string // the first part of every name
 
 	entries int
 	bytes   int64
-	parent  string // the last one that was looked at
-	dirs    []dir  // that are being filled
+	parent  string // the parent that was last checked
+	dirs    []dir  // the directories being filled
 }
 
-// dir gets its mode and time when all that is in it is there.
+// dir gets its mode and time when its contents are complete.
 type dir struct {
 	name string
 	mode fs.FileMode
 	time time.Time
 }
 
-// open finds where the tree goes.
+// open determines where the tree goes.
 func (u *unpacker) open(target string) (err error) {
 	info, err := os.Stat(target)
 	switch {
@@ -109,18 +110,18 @@ func (u *unpacker) open(target string) (err error) {
 	return err
 }
 
-// isFile tells whether a path is a regular file itself, and no link.
+// isFile reports whether path itself is a regular file, and not a link.
 func isFile(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.Mode().IsRegular()
 }
 
-// pour writes the file that h begins to the sink.
+// pour writes the file of header h to the sink.
 func (u *unpacker) pour(h *tar.Header) error {
 	if h.Typeflag != tar.TypeReg || u.entries > 1 {
 		return fmt.Errorf("%s is in the way: it is not a directory", u.sink)
 	}
-	// A pipe that nobody reads is an error, and no wait.
+	// O_NONBLOCK: a pipe without a reader is an error instead of a wait.
 	f, err := os.OpenFile(u.sink, os.O_WRONLY|os.O_TRUNC|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
@@ -162,7 +163,7 @@ func (u *unpacker) run() error {
 	return u.finish("")
 }
 
-// place is where an entry goes below the root; "." is the root itself.
+// place returns the path of an entry below the root. "." is the root itself.
 func (u *unpacker) place(raw string) (string, error) {
 	name := strings.TrimSuffix(raw, "/")
 	switch {
@@ -213,8 +214,7 @@ func (u *unpacker) put(name string, h *tar.Header) error {
 	return nil
 }
 
-// real makes sure that name is a directory and no link, and that so is all above
-// it; what is missing is made.
+// real ensures that name and all its parents are directories and not links. It creates missing ones.
 func (u *unpacker) real(name string) error {
 	if name == "." || name == u.parent {
 		return nil
@@ -243,7 +243,7 @@ func (u *unpacker) dir(name string, mode fs.FileMode, at time.Time) error {
 	return nil
 }
 
-// finish sets the modes of the directories that next is not in.
+// finish sets the modes of the finished directories: those that do not contain next.
 func (u *unpacker) finish(next string) error {
 	for len(u.dirs) > 0 {
 		d := u.dirs[len(u.dirs)-1]
@@ -251,7 +251,7 @@ func (u *unpacker) finish(next string) error {
 			return nil
 		}
 		u.dirs = u.dirs[:len(u.dirs)-1]
-		// Looked at again: the stream may have put something else there.
+		// Checked again: the stream may have replaced it.
 		if info, err := u.root.Lstat(d.name); err != nil || !info.IsDir() {
 			continue
 		}
@@ -262,7 +262,7 @@ func (u *unpacker) finish(next string) error {
 	return nil
 }
 
-// clear removes a file or a link that is in the way; what is anything else stays.
+// clear removes a file or a link that is in the way. Anything else is an error.
 func (u *unpacker) clear(name string) error {
 	info, err := u.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -302,7 +302,7 @@ func (u *unpacker) file(name string, mode fs.FileMode, h *tar.Header) error {
 	return u.root.Chtimes(name, h.ModTime, h.ModTime)
 }
 
-// link makes another name of a regular file that came before.
+// link creates another name for a regular file that came earlier.
 func (u *unpacker) link(name, first string) error {
 	old, err := u.place(first)
 	if err != nil {
@@ -327,9 +327,9 @@ func (u *unpacker) link(name, first string) error {
 	return u.root.Link(old, name)
 }
 
-// inside tells whether a symbolic link at name stays in the tree, wherever the
-// tree is moved: it is relative, goes up only at its beginning, for going up
-// later may lead through another link, and not above the tree's own root.
+// inside reports whether a symbolic link at name stays in the tree wherever the tree is moved. The link must be
+// relative. It may go up only at its beginning, because a later part may pass through another link, and not above
+// the tree's root.
 func inside(name, target string, named bool) bool {
 	if target == "" || len(target) > maxName || path.IsAbs(target) || strings.ContainsRune(target, 0) {
 		return false
@@ -338,7 +338,7 @@ func inside(name, target string, named bool) bool {
 	if named && depth > 0 {
 		depth-- // the tree's root is the first of them
 	} else if named {
-		return false // the tree is this link alone
+		return false // the tree is only this link
 	}
 	down := false
 	for _, part := range strings.Split(target, "/") {

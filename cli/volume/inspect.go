@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// path is where a volume is, or something of it, on the engine.
+// path returns the engine's path for a volume, with the suffix what.
 func path(name, what string) string { return "/v1/volumes/" + url.PathEscape(name) + what }
 
 func inspect(a *app.App) *cobra.Command {

@@ -1,5 +1,4 @@
-// Package app is what the commands share: the client, the streams, and how arguments
-// are counted and pods are named.
+// Package app holds the code that commands share: the client, the streams, argument checks and the names of pods.
 package app
 
 import (
@@ -12,19 +11,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// AddNamespace gives a command -n.
+// AddNamespace adds the flag -n.
 func (a *App) AddNamespace(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&a.Namespace, "namespace", "n", "", "namespace of the pods (default: any)")
 }
 
-// ExitError ends the process with a code and without a message of its own: a
-// container's exit code, for one.
+// ExitError ends the process with an exit code and prints no message, for example for a container's exit code.
 type ExitError int
 
-// Error says the code; Main does not print it.
+// Error returns the code as text. Main does not print it.
 func (e ExitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// App is what the commands share.
+// App holds the state that commands share.
 type App struct {
 	Roots  dirs.Roots
 	Client *client.Client
@@ -32,6 +30,6 @@ type App struct {
 	Err    io.Writer
 	In     io.Reader
 	Detail bool
-	// Namespace is that of pods which are named without one, empty for every.
+	// Namespace applies to pods that are named without one. Empty means any namespace.
 	Namespace string
 }

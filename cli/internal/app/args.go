@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Exactly demands the arguments that a command's usage names.
+// Exactly requires exactly these arguments.
 func Exactly(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, given []string) error {
 		switch {
@@ -23,7 +23,7 @@ func Exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// AtLeast demands them and takes more.
+// AtLeast requires these arguments and accepts more.
 func AtLeast(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, given []string) error {
 		if len(given) < len(names) {
@@ -33,7 +33,7 @@ func AtLeast(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// AtMost refuses more than those.
+// AtMost accepts no more than these arguments.
 func AtMost(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, given []string) error {
 		if len(given) > len(names) {
@@ -43,7 +43,7 @@ func AtMost(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// Choice says whether a flag's value is one of those it can be.
+// Choice returns an error unless a flag's value is one of the given ones.
 func Choice(flag, value string, of ...string) error {
 	for _, o := range of {
 		if value == o {
@@ -53,7 +53,7 @@ func Choice(flag, value string, of ...string) error {
 	return fmt.Errorf("--%s %q: use %s", flag, value, strings.Join(of, " or "))
 }
 
-// Positive says whether an interval is long enough to be one: 100 ms.
+// Positive returns an error if an interval is shorter than 100 ms.
 func Positive(flag string, d time.Duration) error {
 	if d < 100*time.Millisecond {
 		return fmt.Errorf("--%s %v: must be at least 100ms", flag, d)
@@ -61,7 +61,7 @@ func Positive(flag string, d time.Duration) error {
 	return nil
 }
 
-// CPUs takes --cpu, a Pod's word, for --cpus, podman's.
+// CPUs accepts --cpu, as in a Pod, for podman's --cpus.
 func CPUs(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	if name == "cpu" {
 		name = "cpus"
@@ -69,8 +69,8 @@ func CPUs(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-// Environment completes variables as --env has them: NAME alone takes the variable of this
-// command, and is left out where there is none, as with podman.
+// Environment completes the values of --env. NAME alone takes the value from this process's environment, and is
+// left out if it is not set there, as in podman.
 func Environment(given []string) (env []string, err error) {
 	for _, text := range given {
 		name, _, whole := strings.Cut(text, "=")

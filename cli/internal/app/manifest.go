@@ -11,13 +11,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// IsFile says whether an argument names a file of documents rather than an image
-// or a pod by its ending: .yaml, .yml or .json; - is stdin.
+// IsFile reports whether an argument names a file of documents: it ends in .yaml, .yml or .json, or is - for stdin.
+// Any other argument names an image or a pod.
 func IsFile(arg string) bool {
 	return arg == "-" || slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(arg)))
 }
 
-// maxManifest bounds a file of YAML documents, as the API server's requests.
+// maxManifest bounds a file of YAML documents, in bytes. The API server has the same bound for requests.
 const maxManifest = 3 << 20
 
 // Manifests reads several files.

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// PodPath is the path of a pod, or of something of it, on the engine.
+// PodPath returns the engine's path for a pod, or for its subresource what.
 func (a *App) PodPath(ref, what string) string {
 	if name := strings.TrimPrefix(ref, "pod/"); a.Namespace != "" && !strings.Contains(name, "/") {
 		ref = a.Namespace + "/" + name
@@ -23,12 +23,11 @@ func (a *App) PodPath(ref, what string) string {
 	return path
 }
 
-// together is how many pods a command ends, or starts, at once.
+// together is the number of pods that a command changes concurrently.
 const together = 16
 
-// EachPod runs one call for every thing named, several at once, and prints what each
-// call says it has touched, in the order in which they were named; the errors of all
-// are returned.
+// EachPod calls call for every reference, several at once. It prints the touched names in the order of the
+// references, and returns all errors.
 func (a *App) EachPod(refs []string, call func(ref string) (touched string, err error)) error {
 	type result struct {
 		touched string
@@ -56,25 +55,24 @@ func (a *App) EachPod(refs []string, call func(ref string) (touched string, err 
 	return errors.Join(errs...)
 }
 
-// Change makes a call that changes a pod, and returns the pod's name: what was
-// touched, whatever it was named by.
+// Change makes a call that changes a pod. It returns the pod's full name, also if the path has only an id or a
+// prefix.
 func (a *App) Change(ctx context.Context, method, path string, query url.Values, req any) (touched string, err error) {
 	var r api.Result
 	err = a.Client.Call(ctx, method, path, query, req, &r)
 	return strings.TrimPrefix(r.Pod, "default/"), err
 }
 
-// Stop ends a pod and returns its name. An error of api.ErrNotFound says that it is
-// not there.
+// Stop ends a pod and returns its name. The error matches api.ErrNotFound if the pod does not exist.
 func (a *App) Stop(ctx context.Context, ref string, req api.StopRequest) (string, error) {
 	return a.Change(ctx, "POST", a.PodPath(ref, "stop"), nil, req)
 }
 
-// ErrTimeout is matched by the error of an Await whose time is over.
+// ErrTimeout matches the error of an Await that timed out.
 var ErrTimeout = errors.New("timed out")
 
-// Await waits until a pod meets a condition, see api.AwaitRequest, and returns its
-// name. An error of api.ErrConflict says that it never will.
+// Await waits until a pod meets a condition, see api.AwaitRequest, and returns the pod's name. The error matches
+// api.ErrConflict if the pod can never meet it.
 func (a *App) Await(ctx context.Context, ref, condition string) (string, error) {
 	touched, err := a.Change(ctx, "POST", a.PodPath(ref, "await"), nil, api.AwaitRequest{For: condition})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -83,7 +81,8 @@ func (a *App) Await(ctx context.Context, ref, condition string) (string, error) 
 	return touched, err
 }
 
-// AwaitRunning waits until a pod, of that uid and name, runs or has succeeded. It returns how the pod has failed, if it has.
+// AwaitRunning waits until the pod with this uid and name runs or has succeeded. failed describes a failure of the
+// pod.
 func (a *App) AwaitRunning(ctx context.Context, uid, name string) (failed *api.Ended, err error) {
 	var r api.Result
 	err = a.Client.Call(ctx, "POST", a.PodPath(uid, "await"), nil, api.AwaitRequest{For: "running"}, &r)
@@ -94,7 +93,7 @@ func (a *App) AwaitRunning(ctx context.Context, uid, name string) (failed *api.E
 	return r.Failed, err
 }
 
-// late says of a pod that does not meet a condition in time what it is instead.
+// late returns the error for a pod that did not meet a condition in time. It includes the pod's current status.
 func (a *App) late(ref, condition string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
 	defer cancel()
@@ -110,5 +109,5 @@ func (a *App) late(ref, condition string) error {
 	return fmt.Errorf("%w waiting for %s of pod %s%s (bulkhead events %s shows why)", ErrTimeout, condition, name, state, name)
 }
 
-// stateTimeout bounds the question for a pod's state that an error tells.
+// stateTimeout bounds the request for the status that late reports.
 const stateTimeout = 5 * time.Second

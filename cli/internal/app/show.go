@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// Show prints v in a format.
+// Show prints v in the format f.
 func (a *App) Show(ctx context.Context, f output.Format, v any, as output.Views) error {
 	template, isPath := strings.CutPrefix(string(f), output.JSONPath)
 	switch {
@@ -31,9 +31,8 @@ func (a *App) Show(ctx context.Context, f output.Format, v any, as output.Views)
 	return f.Print(a.Out, v, as.Table)
 }
 
-// fillIn has the engine fill a template in: its language is a Kubernetes
-// library's, which would not be carried for it here. A list is the field items,
-// as kubectl has it.
+// fillIn fills in a template through the engine: the library for kubectl's template language would make the command
+// line much larger. A list becomes the field items, as in kubectl.
 func (a *App) fillIn(ctx context.Context, template string, v any) error {
 	if reflect.ValueOf(v).Kind() == reflect.Slice {
 		v = map[string]any{"items": v}
@@ -41,8 +40,8 @@ func (a *App) fillIn(ctx context.Context, template string, v any) error {
 	return a.fill(ctx, api.JSONPathRequest{Template: template}, v)
 }
 
-// ShowRows prints a line for each item of a list, by a template of Go's as podman has it with --format. The
-// format "json" is the list itself.
+// ShowRows prints a line for each item of a list with a Go template, like podman's --format. The format "json"
+// prints the whole list.
 func (a *App) ShowRows(ctx context.Context, format string, list any) error {
 	if format == "json" {
 		return output.Format("json").Print(a.Out, list, nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/tty"
 )
 
-// SignalExit is the exit code of a command that a signal has ended.
+// SignalExit returns the exit code of a command that a signal ended.
 func SignalExit(ctx context.Context) error {
 	if s := (tty.SignalError{}); errors.As(context.Cause(ctx), &s) {
 		return ExitError(128 + int(s.Signal))
@@ -27,7 +27,7 @@ const (
 	maxSignal     = 64
 )
 
-// Signal reads a flag's value: HUP, SIGHUP, RTMIN+1 or a number.
+// Signal parses a flag's value: HUP, SIGHUP, RTMIN+1 or a number.
 func Signal(flag, typed string) (syscall.Signal, error) {
 	if n, err := strconv.Atoi(typed); err == nil && n >= 1 && n <= maxSignal {
 		return syscall.Signal(n), nil
@@ -44,7 +44,7 @@ func Signal(flag, typed string) (syscall.Signal, error) {
 	return 0, fmt.Errorf("%s %q: must be the name of a signal, such as HUP, or a number from 1 to %d", flag, typed, maxSignal)
 }
 
-// SignalName is the name of the signal that a flag gives, as a Pod has it: SIGHUP, SIGRTMIN+1.
+// SignalName returns the signal of a flag's value in the form of a Pod: SIGHUP, SIGRTMIN+1.
 func SignalName(flag, typed string) (string, error) {
 	n, err := Signal(flag, typed)
 	if err != nil {
@@ -60,7 +60,7 @@ func SignalName(flag, typed string) (string, error) {
 	return name, nil
 }
 
-// realTime is the name of a real-time signal: the first half counts from the first, the others from the last.
+// realTime names a real-time signal. The first half counts up from SIGRTMIN, the others count down from SIGRTMAX.
 func realTime(n int) string {
 	switch up, down := n-firstRealTime, maxSignal-n; {
 	case up == 0:

@@ -12,19 +12,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// Targets are the pods that a command is for: those named, those of the workloads and
-// files named, or those that a selector chooses.
+// Targets selects the pods of a command: by name, by workload, by file or by label selector.
 type Targets struct {
 	Selector string // of labels, in kubectl's language
-	Files    bool   // arguments may be files of documents, which mean their pods
+	Files    bool   // arguments may be files; their pods are meant
 }
 
-// Add gives a command -l.
+// Add adds the flag -l.
 func (t *Targets) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&t.Selector, "selector", "l", "", "select pods by their labels, such as app=web,tier!=front")
 }
 
-// Args demands pods, or a selector in their place.
+// Args requires pods or a selector.
 func (t *Targets) Args(_ *cobra.Command, given []string) error {
 	if len(given) == 0 && t.Selector == "" {
 		return errors.New("POD is missing: name pods, or give --selector")
@@ -32,7 +31,7 @@ func (t *Targets) Args(_ *cobra.Command, given []string) error {
 	return nil
 }
 
-// EachTarget is EachPod for the pods that a command is for.
+// EachTarget is EachPod for the pods that t and args select.
 func (a *App) EachTarget(ctx context.Context, t Targets, args []string, call func(ref string) (touched string, err error)) error {
 	refs, err := a.Targets(ctx, t, args)
 	if err != nil {
@@ -41,7 +40,7 @@ func (a *App) EachTarget(ctx context.Context, t Targets, args []string, call fun
 	return a.EachPod(refs, call)
 }
 
-// workloads are the kinds that a pod may be named by, with kubectl's short names.
+// workloads maps the names of workload kinds, with kubectl's short names, to the kinds.
 var workloads = map[string]string{
 	"deployment": "Deployment", "deployments": "Deployment", "deploy": "Deployment",
 	"replicaset": "ReplicaSet", "replicasets": "ReplicaSet", "rs": "ReplicaSet",
@@ -50,14 +49,14 @@ var workloads = map[string]string{
 	"job": "Job", "jobs": "Job",
 }
 
-// Workload says whether an argument names the pods of a workload: deployment/NAME.
+// Workload parses deployment/NAME and the like, and reports whether arg names a workload.
 func Workload(arg string) (kind, name string, yes bool) {
 	kind, name, yes = strings.Cut(arg, "/")
 	kind, known := workloads[strings.ToLower(kind)]
 	return kind, name, yes && known && name != ""
 }
 
-// Pods lists the engine's pods; empty values of the query choose all.
+// Pods lists the engine's pods. Empty values in the query select all.
 func (a *App) Pods(ctx context.Context, query url.Values) (pods []api.Pod, err error) {
 	if a.Namespace != "" {
 		query.Set("namespace", a.Namespace)
@@ -66,8 +65,8 @@ func (a *App) Pods(ctx context.Context, query url.Values) (pods []api.Pod, err e
 	return pods, err
 }
 
-// Targets are the references of the pods that a command is for. That a selector
-// chooses none is said, and no error.
+// Targets returns references to the selected pods. If a selector matches no pod, it prints a note and returns no
+// error.
 func (a *App) Targets(ctx context.Context, t Targets, args []string) ([]string, error) {
 	if t.Selector != "" {
 		if len(args) > 0 {
@@ -113,7 +112,7 @@ func (a *App) chosen(ctx context.Context, query url.Values) (refs []string, err 
 	return refs, err
 }
 
-// podsOf are the pods that files describe, whether they are there or not.
+// podsOf returns the pods that files describe, whether they exist or not.
 func (a *App) podsOf(ctx context.Context, files []string) ([]string, error) {
 	manifests, err := a.Manifests(files)
 	if err != nil {

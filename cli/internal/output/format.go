@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Format is the -o flag of a command that lists or shows.
+// Format is the value of the flag -o.
 type Format string
 
-// Add gives -o to a command that shows one thing.
+// Add adds -o to a command that shows one thing.
 func (f *Format) Add(cmd *cobra.Command) { f.addAs(cmd, "json, yaml or jsonpath=TEMPLATE") }
 
-// AddList is add for a command that lists things with names.
+// AddList adds -o to a command that lists named things.
 func (f *Format) AddList(cmd *cobra.Command) {
 	f.addAs(cmd, "json, yaml, wide, name or jsonpath=TEMPLATE (a list is .items)")
 }
@@ -26,10 +26,10 @@ func (f *Format) addAs(cmd *cobra.Command, formats string) {
 	cmd.Flags().StringVarP((*string)(f), "output", "o", string(*f), "output format: "+formats)
 }
 
-// JSONPath begins a format that is a template, in kubectl's language.
+// JSONPath is the prefix of a format that is a template in kubectl's language.
 const JSONPath = "jsonpath="
 
-// Valid says early whether print knows the format.
+// Valid returns an error for an unknown format.
 func (f Format) Valid() error {
 	switch f {
 	case "", "json", "yaml":
@@ -41,14 +41,13 @@ func (f Format) Valid() error {
 	return fmt.Errorf("unknown output format %q: use json, yaml or jsonpath=TEMPLATE", string(f))
 }
 
-// Views are what a command shows besides JSON and YAML; wide and names may be
-// nil.
+// Views are the ways to print a value besides JSON and YAML. Wide and Names may be nil.
 type Views struct {
 	Table, Wide func(io.Writer) error
 	Names       func() []string
 }
 
-// Print writes v as JSON or YAML, or by table when no format was asked for.
+// Print writes v as JSON or YAML, or calls table if the format is empty.
 func (f Format) Print(w io.Writer, v any, table func(io.Writer) error) error {
 	switch f {
 	case "":

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/tty"
 )
 
-// Table writes rows in aligned columns under a header, whose titles are parted by
-// blanks. See Columns for a terminal that is too narrow.
+// Table writes rows in aligned columns below a header. Blanks separate the titles in header. Columns describes
+// narrow terminals.
 func Table(w io.Writer, header string, rows [][]string) error {
 	c := NewColumns(w, header, rows)
 	for _, row := range append([][]string{c.titles}, rows...) {
@@ -22,23 +22,22 @@ func Table(w io.Writer, header string, rows [][]string) error {
 	return nil
 }
 
-// Columns writes rows one by one, as wide as those that it was made for. On a terminal
-// on which not all columns have room side by side, the others follow on lines of their
-// own, with a margin, and the last column is folded between its words.
+// Columns writes rows one by one, at the widths of the rows it was created for. If a terminal is too narrow for all
+// columns, the remaining columns continue on indented lines, and the last column is folded between words.
 type Columns struct {
 	w      io.Writer
 	limit  int // of the terminal, 0 for none
 	titles []string
 	widths []int
-	breaks map[int]bool // columns that begin another line
+	breaks map[int]bool // columns that start another line
 }
 
 const (
-	gap    = 2  // between two columns, and at the beginning of further lines
-	folded = 30 // the least room of a last column that is folded
+	gap    = 2  // between two columns, and before continuation lines
+	folded = 30 // smallest width of a folded last column
 )
 
-// NewColumns returns the columns of some rows; more may come.
+// NewColumns returns columns wide enough for rows. Other rows may follow.
 func NewColumns(w io.Writer, header string, rows [][]string) *Columns {
 	return fit(w, tty.Width(w), header, rows)
 }
@@ -68,7 +67,7 @@ func fit(w io.Writer, limit int, header string, rows [][]string) *Columns {
 // Header writes the titles.
 func (c *Columns) Header() error { return c.Row(c.titles) }
 
-// Row writes a cell for each column.
+// Row writes one row, with a cell for each column.
 func (c *Columns) Row(cells []string) error {
 	var b strings.Builder
 	at := 0

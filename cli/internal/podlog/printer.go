@@ -15,29 +15,28 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// Printer writes containers' output: as it is when there is one container,
-// line by line under a coloured name when there are several. It is used by one
-// goroutine.
+// Printer writes the output of containers: unchanged for one container, and line by line after a coloured name for
+// several. It is not safe for concurrent use.
 type Printer struct {
 	out, err io.Writer
 	colour   bool
-	Several  bool           // pods are to come: each line has its pod's name
+	Several  bool           // more pods may follow, so each line has its pod's name
 	Bare     bool           // no name before a line
-	Full     bool           // kubectl's long name before each
-	Stamps   bool           // the time before each
+	Full     bool           // kubectl's long name before each line
+	Stamps   bool           // the time before each line
 	names    map[source]int // order of appearance, from 1
 	pods     map[string]bool
 	partial  map[output]*unfinished
 	width    int // of the longest name
 }
 
-// unfinished is a line whose end has not come yet, and the time of its beginning.
+// unfinished is a line without its end so far, and the time of its beginning.
 type unfinished struct {
 	bytes.Buffer
 	at time.Time
 }
 
-// source is where output comes from, and output one of its two streams.
+// source identifies a container, and output one of its two streams.
 type (
 	source struct{ pod, container string }
 	output struct {
@@ -46,7 +45,7 @@ type (
 	}
 )
 
-// New returns a printer without containers: Add names them.
+// New returns a printer without containers. Add adds them.
 func New(out, err io.Writer) *Printer {
 	return &Printer{
 		out: out, err: err, colour: tty.Colours(out),
@@ -54,7 +53,7 @@ func New(out, err io.Writer) *Printer {
 	}
 }
 
-// Add tells of the containers of a pod, before their output is printed.
+// Add registers the containers of a pod. It must be called before Print for their output.
 func (p *Printer) Add(pod string, containers []string) {
 	p.pods[pod] = true
 	for _, c := range containers {
@@ -68,13 +67,13 @@ func (p *Printer) Add(pod string, containers []string) {
 	}
 }
 
-// single says whether there is only one whose output it can be.
+// single reports whether all output comes from one container.
 func (p *Printer) single() bool { return len(p.names) <= 1 && !p.Several }
 
-// MaxLine bounds what is kept of a line that does not end.
+// MaxLine bounds the kept bytes of a line that does not end.
 const MaxLine = 64 << 10
 
-// Print writes a piece of output, or keeps it until its line is whole.
+// Print writes a piece of output, or keeps it until its line is complete.
 func (p *Printer) Print(l api.Log) error {
 	s := output{source{l.Pod, l.Container}, l.Stream}
 	if !p.Stamps && !p.Full && (p.Bare || p.single()) {
@@ -100,7 +99,7 @@ func (p *Printer) Print(l api.Log) error {
 	return nil
 }
 
-// line writes a line and empties it.
+// line writes a line and clears it.
 func (p *Printer) line(s output, line *unfinished) error {
 	at := ""
 	if p.Stamps {
@@ -118,19 +117,19 @@ func (p *Printer) writer(s output) io.Writer {
 	return p.out
 }
 
-// Flush ends what is unfinished: the last line of an output may lack its end.
+// Flush writes unfinished lines. The last line of an output may lack its newline.
 func (p *Printer) Flush() {
 	order := func(a, b output) int {
 		return cmp.Or(cmp.Compare(p.names[a.source], p.names[b.source]), strings.Compare(a.name, b.name))
 	}
 	for _, s := range slices.SortedFunc(maps.Keys(p.partial), order) {
 		if line := p.partial[s]; line.Len() > 0 {
-			_ = p.line(s, line) // whoever read it has gone
+			_ = p.line(s, line) // the reader has gone
 		}
 	}
 }
 
-// palette are the ANSI colours that are legible on dark and light grounds.
+// palette has ANSI colours that are legible on dark and light backgrounds.
 var palette = []int{36, 33, 35, 32, 34, 31}
 
 func (p *Printer) name(s source) string {
@@ -140,7 +139,7 @@ func (p *Printer) name(s source) string {
 	return s.container
 }
 
-// stampFormat has a fixed width, which time.RFC3339Nano has not.
+// stampFormat has a fixed width, unlike time.RFC3339Nano.
 const stampFormat = "2006-01-02T15:04:05.000000000Z07:00"
 
 func (p *Printer) prefix(s source) string {

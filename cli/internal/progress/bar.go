@@ -9,10 +9,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
-// widest is the most columns that a bar itself takes.
+// widest is the maximum width of a bar in columns.
 const widest = 50
 
-// bar fits one blob's progress into width columns.
+// bar draws the progress of one blob in width columns.
 func bar(p api.Progress, width int) string {
 	left := fmt.Sprintf("  %-12s ", label(p.Blob))
 	right := fmt.Sprintf(" %8s", text.Size(p.Done))
@@ -30,7 +30,7 @@ func bar(p api.Progress, width int) string {
 	return text.Clip(left+"["+strings.Repeat("=", full)+strings.Repeat(" ", room-full)+"]"+right, width-1)
 }
 
-// label is what a blob is called on the screen: the first digits of its digest.
+// label returns the displayed name of a blob: the first digits of its digest.
 func label(blob string) string {
 	_, digits, ok := strings.Cut(blob, ":")
 	if !ok {

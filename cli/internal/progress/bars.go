@@ -15,35 +15,34 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// redraw is the least time between two drawings of the bars.
+// redraw is the minimum time between two drawings of the bars.
 const redraw = 50 * time.Millisecond
 
-// Bars draws a line with a bar for each blob of a pull, redrawn in place, each
-// image's under its name. On anything but a terminal it says only what is
-// done. It is used by one goroutine.
+// Bars draws a line with a bar for each blob of a pull, grouped by image and redrawn in place. Without a terminal
+// it prints a line for each finished blob. It is not safe for concurrent use.
 type Bars struct {
 	w     io.Writer
 	live  bool
 	quiet bool
 	order []string // of images
 	pulls map[string]*pull
-	step  string // what is being waited for
+	step  string // the step being waited for
 	drawn int    // lines on the screen
 	last  time.Time
 }
 
-// pull is what is known of one image's blobs.
+// pull holds the progress of one image's blobs.
 type pull struct {
 	order []string
 	blobs map[string]api.Progress
 }
 
-// New returns bars that are drawn to w, or if quiet to nobody.
+// New returns bars that are drawn to w. If quiet is set, they print nothing.
 func New(w io.Writer, quiet bool) *Bars {
 	return &Bars{w: w, live: tty.IsTerminal(w) && !quiet, quiet: quiet, pulls: map[string]*pull{}}
 }
 
-// Update takes how far a blob has come.
+// Update records and shows the progress of a blob.
 func (b *Bars) Update(p api.Progress) {
 	images := b.pulls[p.Image]
 	if images == nil {
@@ -64,8 +63,7 @@ func (b *Bars) Update(p api.Progress) {
 	}
 }
 
-// Say tells what is being waited for until the bars are closed; where nobody
-// sits and waits, nothing.
+// Say shows the step being waited for, until the bars are closed. Without a terminal it does nothing.
 func (b *Bars) Say(step string) {
 	if b.live {
 		b.step = step
@@ -73,7 +71,7 @@ func (b *Bars) Say(step string) {
 	}
 }
 
-// Clear takes the bars off the screen, for other output.
+// Clear removes the bars from the screen, to make place for other output.
 func (b *Bars) Clear() {
 	if b.drawn > 0 {
 		fmt.Fprintf(b.w, "\x1b[%dA\x1b[J", b.drawn)
@@ -81,13 +79,13 @@ func (b *Bars) Clear() {
 	}
 }
 
-// Close leaves the screen without bars; further updates begin anew.
+// Close removes the bars and forgets all progress. Later updates start with new bars.
 func (b *Bars) Close() {
 	b.Clear()
 	b.order, b.pulls, b.step = nil, map[string]*pull{}, ""
 }
 
-// draw writes all lines at once over the ones before, so that nothing flickers.
+// draw writes all lines at once over the previous ones, to avoid flicker.
 func (b *Bars) draw() {
 	width, height := 80, 24
 	if f, ok := b.w.(*os.File); ok {
@@ -114,6 +112,6 @@ func (b *Bars) draw() {
 		out.WriteString(line + "\x1b[K\n")
 	}
 	out.WriteString("\x1b[J")
-	_, _ = b.w.Write(out.Bytes()) // a terminal that is gone is nobody to tell
+	_, _ = b.w.Write(out.Bytes()) // a closed terminal needs no bars
 	b.drawn, b.last = len(lines), time.Now()
 }

@@ -1,4 +1,4 @@
-// Package prune makes the commands that remove what nobody needs.
+// Package prune implements the commands that remove unused things.
 package prune
 
 import (
@@ -19,17 +19,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// Of is what a command removes.
+// Of describes one prune command.
 type Of struct {
 	// Path is the call to the engine.
 	Path string
-	// Warning is what is asked before; %s, if Images is set, is which images.
+	// Warning is the text of the confirmation. If Images is set, %s in it becomes the kind of images.
 	Warning string
 	// Images gives the command --all, and Volumes --volumes.
 	Images, Volumes bool
 }
 
-// Command makes cmd one that has the engine remove what nobody needs.
+// Command turns cmd into a command that removes unused things.
 func Command(a *app.App, cmd *cobra.Command, of Of) *cobra.Command {
 	var all, volumes, force bool
 	cmd.Use, cmd.Args = "prune", app.AtMost()
@@ -53,7 +53,7 @@ func Command(a *app.App, cmd *cobra.Command, of Of) *cobra.Command {
 	return cmd
 }
 
-// warning says what will be gone.
+// warning returns the text to confirm.
 func (of Of) warning(all, volumes bool) string {
 	if !of.Images {
 		return of.Warning
@@ -69,7 +69,7 @@ func (of Of) warning(all, volumes bool) string {
 	return text
 }
 
-// prune has something removed, and tells what was.
+// prune sends the request and prints what the engine removed.
 func prune(ctx context.Context, a *app.App, path string, query url.Values) error {
 	var p api.Pruned
 	if err := a.Client.Call(ctx, "POST", path, query, nil, &p); err != nil {
@@ -91,8 +91,7 @@ func prune(ctx context.Context, a *app.App, path string, query url.Values) error
 	return err
 }
 
-// confirm asks on the terminal; where there is none it is an error that names
-// --force.
+// confirm asks for confirmation on the terminal. Without a terminal it returns an error that names --force.
 func confirm(a *app.App, warning string) (bool, error) {
 	if !tty.IsTerminal(a.In) {
 		return false, errors.New("cannot ask for confirmation, because stdin is not a terminal: use --force")

@@ -5,14 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// Clip cuts s to so many columns.
+// Clip cuts s to width columns.
 func Clip(s string, width int) string {
 	r := []rune(s)
 	return string(r[:min(len(r), max(0, width))])
 }
 
-// Fold breaks text between words into lines of a terminal so wide, each after
-// the first with an indentation. Width 0 breaks nothing.
+// Fold breaks text between words into lines of width columns, each after the first indented. If less than 20
+// columns are left, it breaks nothing.
 func Fold(text string, width, indent int) string {
 	room := width - indent
 	if room < 20 {
@@ -37,7 +37,7 @@ func Fold(text string, width, indent int) string {
 	return b.String()
 }
 
-// Dash is s, or - where there is nothing.
+// Dash returns s, or - if s is empty.
 func Dash(s string) string {
 	if s == "" {
 		return "-"
@@ -45,13 +45,13 @@ func Dash(s string) string {
 	return s
 }
 
-// Pad clips text to width columns, or fills it with blanks at its end.
+// Pad clips or pads text to width columns, with blanks at the end.
 func Pad(text string, width int) string {
 	text = Clip(text, width)
 	return text + strings.Repeat(" ", max(0, width)-utf8.RuneCountInString(text))
 }
 
-// PadLeft is Pad with the blanks at the beginning.
+// PadLeft is Pad with blanks at the beginning.
 func PadLeft(text string, width int) string {
 	text = Clip(text, width)
 	return strings.Repeat(" ", max(0, width)-utf8.RuneCountInString(text)) + text

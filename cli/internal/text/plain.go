@@ -1,4 +1,4 @@
-// Package text makes texts and figures fit for a line of a terminal.
+// Package text formats texts and figures for one line of a terminal.
 package text
 
 import (
@@ -9,13 +9,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
-// id is what the lower layers call pods, containers and processes by; digests
-// of images, which look alike, are left whole.
+// id matches the internal ids of pods, containers and processes. It also matches digests of images, which Plain
+// keeps whole.
 var id = regexp.MustCompile(`(sha256:)?[0-9a-f]{32,64}`)
 
-// Plain makes a message one line, with ids as short as ps shows them.
+// Plain turns a message into one line, with ids shortened as in ps.
 func Plain(message string) string {
-	// Part of it may be a pod's own words.
+	// Parts of the message may come from a pod.
 	message = Printable(strings.Join(strings.Fields(message), " "))
 	return id.ReplaceAllStringFunc(message, func(s string) string {
 		if strings.HasPrefix(s, "sha256:") {
@@ -25,8 +25,7 @@ func Plain(message string) string {
 	})
 }
 
-// CannotRun is the part of a message that says why a command cannot be run,
-// without the way that it took through the layers.
+// CannotRun returns the part of a message that says why a command cannot run, without the prefixes of the layers.
 func CannotRun(message string) string {
 	for _, op := range []string{"crun create: ", "crun exec: "} {
 		if i := strings.LastIndex(message, op); i >= 0 {
@@ -39,7 +38,7 @@ func CannotRun(message string) string {
 	return Plain(message)
 }
 
-// Printable leaves of a text what may be shown on a terminal.
+// Printable removes characters that must not reach a terminal.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

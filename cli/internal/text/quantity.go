@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// size is one as podman writes it: a number of bytes, or of units of 1024 with b, k, m, g or t
-// after it. The form of a Pod (256Mi) is taken as it is.
+// size matches podman's sizes: a number of bytes, or a number with b, k, m, g or t for powers of 1024. Quantity
+// accepts the form of a Pod (256Mi) unchanged.
 var size = regexp.MustCompile(`^([0-9]+)([bkmgt]?)b?$`)
 
-// Quantity makes a quantity of the Kubernetes API of a size in bytes that somebody has typed.
+// Quantity converts a typed size in bytes to a quantity of the Kubernetes API.
 func Quantity(typed string) (string, error) {
 	if strings.HasSuffix(typed, "i") {
 		return typed, nil
@@ -24,10 +24,10 @@ func Quantity(typed string) (string, error) {
 	return m[1] + unit, nil
 }
 
-// leastMemory is the least that a limit of memory can be, in bytes: docker's. With less no container can be made.
+// leastMemory is the smallest memory limit in bytes, as in docker. No container can start with less.
 const leastMemory = 6 << 20
 
-// Memory is Quantity for a limit of memory, which may be too small.
+// Memory is Quantity for a memory limit. It refuses a limit that is too small.
 func Memory(typed string) (string, error) {
 	quantity, err := Quantity(typed)
 	if err != nil {
@@ -36,7 +36,7 @@ func Memory(typed string) (string, error) {
 	n, unit := strings.TrimRight(quantity, "KMGTi"), strings.TrimLeft(quantity, "0123456789")
 	shift, known := map[string]int{"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}[unit]
 	bytes, unread := strconv.ParseUint(n, 10, 64)
-	if little := known && unread == nil && bytes < leastMemory>>shift; !little { // the engine judges the others
+	if little := known && unread == nil && bytes < leastMemory>>shift; !little { // the engine checks the others
 		return quantity, nil
 	}
 	if unit == "" {

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Percent prints a share as top does: 100 is a whole processor.
+// Percent prints a share as top does. 100 is one processor.
 func Percent(share float64) string { return fmt.Sprintf("%.1f", 100*share) }
 
-// Brief prints bytes in five characters at most: 999, 1.2k, 34M.
+// Brief prints bytes in at most five characters: 999, 1.2k, 34M.
 func Brief(n float64) string {
 	const units = "kMGTP"
 	if n < 1000 {
@@ -24,7 +24,7 @@ func Brief(n float64) string {
 	return fmt.Sprintf("%.0f%c", n, units[u])
 }
 
-// Age prints a duration as kubectl does: one or two units.
+// Age prints the time since a moment in one unit, like kubectl.
 func Age(since time.Time) string {
 	if since.IsZero() {
 		return "<unknown>"
@@ -41,7 +41,7 @@ func Age(since time.Time) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Size prints bytes in the unit that keeps it short, powers of 1000 as podman.
+// Size prints bytes with three digits and a unit of powers of 1000, like podman.
 func Size(n int64) string {
 	const units = "kMGT"
 	if n < 1000 {

@@ -11,11 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GuardCommand is the first argument of a guard.
+// GuardCommand is the first argument of the guard process.
 const GuardCommand = "__terminal"
 
-// watch starts the guard: in a session of its own, so that no signal of the
-// terminal's ends it.
+// watch starts the guard. It has its own session, so that signals of the terminal do not end it.
 func (r *Raw) watch(settings *unix.Termios, in, out *os.File) error {
 	raw, err := json.Marshal(settings)
 	if err != nil {
@@ -31,13 +30,13 @@ func (r *Raw) watch(settings *unix.Termios, in, out *os.File) error {
 }
 
 func (r *Raw) dismiss() {
-	_, _ = r.done.Write([]byte{1}) // one that was killed reads nothing
+	_, _ = r.done.Write([]byte{1}) // a killed guard reads nothing
 	r.done.Close()
 	_ = r.guard.Wait()
 }
 
-// Guard is the guard's whole life: it waits for the end of its parent,
-// and where that said nothing before, sets the terminal right.
+// Guard is the main function of the guard. It waits for the end of its parent and restores the terminal, unless the
+// parent announced that it has done so.
 func Guard(args []string) int {
 	if len(args) != 2 {
 		return 2

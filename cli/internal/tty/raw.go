@@ -10,20 +10,19 @@ import (
 	"golang.org/x/term"
 )
 
-// Raw is a terminal in raw mode. However this process ends, the
-// terminal gets its settings back: a small process of its own, the guard, waits
-// for its end.
+// Raw is a terminal in raw mode. A small child process, the guard, restores the terminal's settings even if this
+// process is killed.
 type Raw struct {
 	FD    int
 	old   *term.State
 	bye   io.Writer
 	text  string
 	guard *exec.Cmd
-	done  io.WriteCloser // a byte written to it says that all went well
+	done  io.WriteCloser // a byte written to it tells the guard that the settings are restored
 }
 
-// MakeRaw sets the terminal in to raw mode. farewell is printed to out, the same
-// terminal, before it is as it was again.
+// MakeRaw sets the terminal in to raw mode. Restore prints farewell to out, the same terminal, before it restores
+// the settings.
 func MakeRaw(in, out *os.File, farewell string) (*Raw, error) {
 	fd := int(in.Fd())
 	settings, err := unix.IoctlGetTermios(fd, unix.TCGETS)
@@ -41,8 +40,7 @@ func MakeRaw(in, out *os.File, farewell string) (*Raw, error) {
 	return r, nil
 }
 
-// Restore gives the terminal its settings back. A terminal that is gone is
-// nobody to tell.
+// Restore restores the terminal's settings. It ignores errors, because the terminal may be closed.
 func (r *Raw) Restore() {
 	fmt.Fprint(r.bye, r.text)
 	_ = term.Restore(r.FD, r.old)

@@ -7,13 +7,13 @@ import (
 	"syscall"
 )
 
-// SignalError is why a context ended that catch has made.
+// SignalError is the cause of a context that Catch ended.
 type SignalError struct{ syscall.Signal }
 
 func (e SignalError) Error() string { return e.String() }
 
-// Catch returns a context that ends with the first of the signals, with a
-// signalError for its cause. stop gives the signals back.
+// Catch returns a context that ends with the first of the signals, with a SignalError as its cause. stop restores
+// the default handling of the signals.
 func Catch(ctx context.Context, signals ...os.Signal) (caught context.Context, stop func()) {
 	caught, cancel := context.WithCancelCause(ctx)
 	arrived := make(chan os.Signal, 1)

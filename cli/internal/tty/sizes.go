@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// Size is a terminal's size now, zero for another stream.
+// Size returns the current size of a terminal, zero for any other stream.
 func Size(of any) api.Size {
 	f, ok := of.(*os.File)
 	if !ok {
@@ -25,8 +25,8 @@ func Size(of any) api.Size {
 	return api.Size{Width: uint16(w), Height: uint16(h)}
 }
 
-// Sizes sends the terminal's size now and at every change of it. With redraw it first sends another height, since a
-// program draws its screen or prompt again only when the size has changed.
+// Sizes sends the terminal's size now and after every change. With redraw it first sends another height, because a
+// program redraws its screen or prompt only when the size changes.
 func Sizes(fd int, redraw bool) (<-chan stream.Size, func()) {
 	changes := make(chan os.Signal, 1)
 	sizes := make(chan stream.Size, 1)
@@ -44,7 +44,7 @@ func Sizes(fd int, redraw bool) (<-chan stream.Size, func()) {
 			}
 			w, h, err := term.GetSize(fd)
 			if err != nil {
-				continue // the terminal went away; the stream's end tells
+				continue // the terminal is closed; the stream's end reports it
 			}
 			next := []stream.Size{{Width: uint16(w), Height: uint16(h)}}
 			if redraw {

@@ -1,4 +1,4 @@
-// Package tty knows terminals: what they can do, their raw mode, their sizes and signals.
+// Package tty handles terminals: their abilities, raw mode, sizes and signals.
 package tty
 
 import (
@@ -8,12 +8,12 @@ import (
 	"golang.org/x/term"
 )
 
-// Colours says whether w is a terminal that may be coloured (no-color.org).
+// Colours reports whether w is a terminal that may show colours (no-color.org).
 func Colours(w io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && IsTerminal(w)
 }
 
-// Width is the number of columns of a terminal, 0 for anything else.
+// Width returns the columns of a terminal, 0 for any other stream.
 func Width(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
@@ -23,7 +23,7 @@ func Width(w io.Writer) int {
 	return 0
 }
 
-// IsTerminal looks at a file of any use; what is no file is no terminal.
+// IsTerminal reports whether stream is a file that is a terminal.
 func IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

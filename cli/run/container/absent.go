@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// absent is a flag of podman's that cannot be kept, and why. It is hidden, and an error when it is given.
+// absent is the reason why a flag of podman is not supported. The flag is hidden, and setting it is an error.
 type absent string
 
 // String implements pflag.Value.
@@ -19,10 +19,10 @@ func (a absent) Type() string { return "" }
 // Set implements pflag.Value.
 func (a absent) Set(string) error { return errors.New(string(a)) }
 
-// reasons are why flags of podman run are absent.
+// reasons says why flags of podman run are not supported.
 var reasons = []struct {
 	why   absent
-	flags string // by their names
+	flags string // separated by blanks
 }{
 	{"only amd64 images can run", "arch variant"},
 	{"a foreground run shows both streams; -d shows none", "attach"},
@@ -79,13 +79,13 @@ var reasons = []struct {
 	{"use a named volume in both: -v NAME:POD", "volumes-from"},
 }
 
-// flagsAlone are the refused flags that take no value.
+// flagsAlone lists the unsupported flags that take no value.
 var flagsAlone = []string{
 	"env-host", "http-proxy", "no-healthcheck", "no-hosts", "no-hostname", "oom-kill-disable", "passwd", "replace", "rmi", "rootfs",
 	"sig-proxy", "tls-verify", "unsetenv-all",
 }
 
-// addAbsent adds the flags that are absent.
+// addAbsent adds the unsupported flags.
 func addAbsent(flags *pflag.FlagSet) {
 	for _, r := range reasons {
 		for name := range strings.FieldsSeq(r.flags) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// parseDevice reads what follows --device, as podman has it: a block device of this machine, its
-// path in the pod, and what the pod may do with it.
+// parseDevice parses the value of --device as podman does: a block device of the host, its path in the pod, and the
+// permissions.
 func parseDevice(text string) (m mounted, err error) {
 	parts := strings.Split(text, ":")
 	host := parts[0]

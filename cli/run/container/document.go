@@ -1,6 +1,6 @@
 package container
 
-// The part of a Pod that the flags can say.
+// The part of a Pod that the flags can set.
 type (
 	podDocument struct {
 		APIVersion string   `json:"apiVersion"`
@@ -124,10 +124,10 @@ type (
 	}
 )
 
-// only is the pod's container.
+// only returns the pod's only container.
 func (p *podDocument) only() *container { return &p.Spec.Containers[0] }
 
-// security is the container's securityContext, made if it is missing.
+// security returns the container's securityContext, and creates it if necessary.
 func (c *container) security() *security {
 	if c.Security == nil {
 		c.Security = &security{}
@@ -143,7 +143,7 @@ func (p *podDocument) annotate(key, value string) {
 	p.Metadata.Annotations[key] = value
 }
 
-// security is the pod's securityContext, made if it is missing.
+// security returns the pod's securityContext, and creates it if necessary.
 func (p *podDocument) security() *podSecurity {
 	if p.Spec.SecurityContext == nil {
 		p.Spec.SecurityContext = &podSecurity{}

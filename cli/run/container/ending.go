@@ -9,13 +9,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 )
 
-// endingFlags say how the container ends, and what follows.
+// endingFlags control how the container stops and whether it restarts.
 type endingFlags struct {
 	timeout         int64
 	signal, restart string
 }
 
-// stopTimeout is podman's, in seconds. A Pod's own default is 30.
+// stopTimeout is podman's default, in seconds. A Pod's default is 30.
 const stopTimeout = 10
 
 func (f *endingFlags) add(flags *pflag.FlagSet) {
@@ -47,6 +47,6 @@ func (f *endingFlags) apply(p *podDocument) error {
 		return err
 	}
 	p.only().Lifecycle = &lifecycle{StopSignal: name}
-	p.Spec.OS = &named{"linux"} // without which the API takes no signal
+	p.Spec.OS = &named{"linux"} // the API accepts a signal only with an OS
 	return nil
 }

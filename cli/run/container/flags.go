@@ -1,5 +1,5 @@
-// Package container has the flags of run that describe the container of an image, as podman has
-// them, and makes the Pod that they mean.
+// Package container has the flags of run that describe the container of an image, named as in podman. It builds the
+// Pod from them.
 package container
 
 import (
@@ -10,13 +10,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Flags describe the container of an image. For files the documents do that.
+// Flags describe the container of an image. With files, the documents describe it.
 type Flags struct {
-	// Stdin is -i: the container reads what this command reads.
+	// Stdin is -i: the container reads this command's stdin.
 	Stdin bool
-	// TTY is -t.
+	// TTY is -t: the container gets a terminal.
 	TTY bool
-	// PublishAll is -P: the ports that the image exposes are published.
+	// PublishAll is -P: the exposed ports of the image are published.
 	PublishAll bool
 	// SeccompDir is the directory of the engine's seccomp profiles.
 	SeccompDir string
@@ -30,18 +30,18 @@ type Flags struct {
 	volumes  volumeFlags
 }
 
-// group is some of the flags. apply says what they mean in a Pod with one container.
+// group is a part of the flags. apply sets its fields in a Pod with one container.
 type group interface {
 	add(*pflag.FlagSet)
 	apply(*podDocument) error
 }
 
 func (f *Flags) groups() []group {
-	// The security's come after the volumes: where they mount, a read-only root needs nothing to write to.
+	// security comes after volumes, because a read-only root needs no writable directory where a volume is mounted.
 	return []group{&f.process, &f.limits, &f.identity, &f.ending, &f.names, &f.volumes, &f.security}
 }
 
-// Add adds the flags.
+// Add adds the flags to a command.
 func (f *Flags) Add(flags *pflag.FlagSet) {
 	of := pflag.NewFlagSet("", pflag.ContinueOnError)
 	of.BoolVarP(&f.Stdin, "interactive", "i", false, "image: pass stdin to the container")
@@ -55,10 +55,10 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.AddFlagSet(of)
 }
 
-// ofImage marks the flags that are for an image.
+// ofImage is the annotation of flags that apply only to images.
 const ofImage = "image"
 
-// Refuse names the flags that were given although the run is of files.
+// Refuse returns an error that names the flags for images that were set for a run of files.
 func Refuse(cmd *cobra.Command) error {
 	var given []string
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
@@ -72,5 +72,5 @@ func Refuse(cmd *cobra.Command) error {
 	return fmt.Errorf("%s: only for an image; with a file, set this in its documents", strings.Join(given, ", "))
 }
 
-// Volumes are the volumes with names, which are made if they are missing.
+// Volumes returns the named volumes. The engine creates missing ones.
 func (f *Flags) Volumes() []string { return f.volumes.names() }

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// identityFlags say what the pod is called, and what is noted of it.
+// identityFlags set the pod's name, labels and annotations.
 type identityFlags struct {
 	name                            string
 	labels, labelFiles, annotations []string
@@ -43,7 +43,7 @@ func (f *identityFlags) apply(p *podDocument) error {
 	return err
 }
 
-// pairs reads KEY=VALUE, and KEY alone for an empty value. Of one key the last counts.
+// pairs parses KEY=VALUE. KEY alone gives an empty value, and the last value of a key wins.
 func pairs(flag string, texts []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, text := range texts {

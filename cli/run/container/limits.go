@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/ulimit"
 )
 
-// limitFlags say how much the container may have.
+// limitFlags set the container's limits.
 type limitFlags struct {
 	cpus, memory string
 	ulimits      []string
@@ -54,7 +54,7 @@ func (f *limitFlags) apply(p *podDocument) error {
 	return nil
 }
 
-// memoryOf makes a Pod's quantity of --memory.
+// memoryOf converts --memory to a quantity of a Pod.
 func memoryOf(typed string) (string, error) {
 	quantity, err := text.Memory(typed)
 	if err != nil {
@@ -63,7 +63,7 @@ func memoryOf(typed string) (string, error) {
 	return quantity, nil
 }
 
-// cpusOf makes a Pod's quantity of --cpus.
+// cpusOf converts --cpus to a quantity of a Pod.
 func cpusOf(text string) (string, error) {
 	number, milli := strings.CutSuffix(text, "m") // as in a Pod
 	n, err := strconv.ParseFloat(number, 64)

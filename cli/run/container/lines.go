@@ -10,8 +10,8 @@ import (
 // maxLines bounds a file of variables or labels, in bytes.
 const maxLines = 1 << 20
 
-// linesOf reads a file that flag names. Empty lines and those that begin with # are left out, and spaces
-// before a line.
+// linesOf reads the file that flag names. It skips empty lines and lines that begin with #, and removes leading
+// spaces.
 func linesOf(flag, name string) (lines []string, err error) {
 	file, err := os.Open(name)
 	if err != nil {

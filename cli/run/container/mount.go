@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/text"
 )
 
-// parseMount reads what follows --mount: a line of CSV, as podman's and docker's.
+// parseMount parses the value of --mount, a line of CSV as in podman and docker.
 func parseMount(text string) (m mounted, err error) {
 	fields := csv.NewReader(strings.NewReader(text))
 	list, err := fields.Read()
@@ -85,8 +85,8 @@ func parseMount(text string) (m mounted, err error) {
 	return m, err
 }
 
-// parseTmpfs reads what follows --tmpfs. As with podman the mount is noexec, nosuid and nodev unless the options say exec,
-// suid or dev.
+// parseTmpfs parses the value of --tmpfs. As in podman, the mount is noexec, nosuid and nodev unless the options
+// say exec, suid or dev.
 func parseTmpfs(text string) (m mounted, err error) {
 	at, options, _ := strings.Cut(text, ":")
 	m.at, m.from.EmptyDir = at, &emptyDir{Medium: "Memory"}
@@ -110,10 +110,10 @@ func parseTmpfs(text string) (m mounted, err error) {
 	return m, nil
 }
 
-// parseShm reads what follows --shm-size.
+// parseShm parses the value of --shm-size.
 func parseShm(text string) (mounted, error) { return parseTmpfs("/dev/shm:size=" + text) }
 
-// set takes an option of a directory in memory.
+// set applies one option of a directory in memory.
 func (d *emptyDir) set(option string) (err error) {
 	switch key, value, _ := strings.Cut(option, "="); key {
 	case "size":

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// nameFlags say how the pod is called in its network, and how it finds others.
+// nameFlags set the pod's host name and name resolution.
 type nameFlags struct {
 	hostname                        string
 	hosts, servers, search, options []string
@@ -23,7 +23,7 @@ func (f *nameFlags) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.options, "dns-option", nil, "image: option of resolv.conf, such as ndots:2")
 }
 
-// hostname is one as the API has it.
+// hostname matches a host name that the API accepts.
 var hostname = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
 func (f *nameFlags) apply(p *podDocument) error {

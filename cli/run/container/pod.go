@@ -10,10 +10,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// Manifest is the Pod that runs an image with arguments of its own, none for the
-// image's.
+// Manifest returns the Pod that runs an image with args. Without args, the image's own arguments are used.
 func (f *Flags) Manifest(image string, args []string) (api.Manifest, error) {
-	if len(args) > 0 && args[0] == "--" { // as kubectl's users end the flags
+	if len(args) > 0 && args[0] == "--" { // kubectl users end the flags with it
 		args = args[1:]
 	}
 	base := baseName(image)
@@ -37,7 +36,7 @@ func (f *Flags) Manifest(image string, args []string) (api.Manifest, error) {
 
 var notOfName = regexp.MustCompile(`[^a-z0-9]+`)
 
-// baseName is the last part of an image's name, as a container may be called.
+// baseName returns the last part of an image's name, in the form of a container's name.
 func baseName(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	image = image[strings.LastIndexByte(image, '/')+1:]
@@ -50,7 +49,7 @@ func baseName(image string) string {
 	return image
 }
 
-// verbatim keeps a Pod's $(NAME) from being replaced in what a user has typed.
+// verbatim escapes $ in typed text, so that a Pod does not replace $(NAME).
 func verbatim(texts []string) (out []string) {
 	for _, text := range texts {
 		out = append(out, strings.ReplaceAll(text, "$", "$$"))

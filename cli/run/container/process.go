@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 )
 
-// processFlags describe the container's first process.
+// processFlags describe the container's main process.
 type processFlags struct {
 	env, envFiles, groups           []string
 	user, workdir, entrypoint, pull string
@@ -68,7 +68,7 @@ func (f *processFlags) setEntrypoint(c *container) error {
 	return nil
 }
 
-// setEnv lays the variables of --env over those of the files, and later ones over earlier ones.
+// setEnv sets the environment. Variables of --env override those of files, and later ones override earlier ones.
 func (f *processFlags) setEnv(c *container) error {
 	var all []string
 	for _, name := range f.envFiles {
@@ -100,7 +100,7 @@ func (f *processFlags) setEnv(c *container) error {
 	return nil
 }
 
-// setUser takes numbers to the Pod's own fields. Names are the image's, and an annotation says them.
+// setUser sets numbers in the Pod's fields. Names are the image's, so an annotation carries them.
 func (f *processFlags) setUser(p *podDocument) error {
 	if f.user == "" {
 		return nil
@@ -128,7 +128,7 @@ func (f *processFlags) setUser(p *podDocument) error {
 	return nil
 }
 
-// decimal reads the number of a user or group. is is false for a name.
+// decimal parses the number of a user or group. is is false for a name.
 func decimal(text string) (n uint32, is bool, err error) {
 	if strings.Trim(text, "0123456789") != "" {
 		return 0, false, nil

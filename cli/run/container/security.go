@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// securityFlags say what the container may do.
+// securityFlags control the container's privileges.
 type securityFlags struct {
 	capAdd, capDrop, options, sysctls   []string
 	privileged, readOnly, readOnlyTmpfs bool
@@ -57,7 +57,7 @@ func (f *securityFlags) apply(p *podDocument) error {
 	return nil
 }
 
-// capabilityNames are the names as a Pod has them, without a prefix.
+// capabilityNames returns the names in the form of a Pod, without the prefix CAP_.
 func capabilityNames(typed []string) (names []string) {
 	for _, name := range typed {
 		names = append(names, strings.TrimPrefix(strings.ToUpper(strings.TrimSpace(name)), "CAP_"))
@@ -65,7 +65,7 @@ func capabilityNames(typed []string) (names []string) {
 	return names
 }
 
-// writable mounts empty directories in memory where programs must write, unless something is mounted there.
+// writable mounts empty directories in memory at /run, /tmp and /var/tmp, unless something is mounted there.
 func writable(p *podDocument) {
 	c := p.only()
 	for i, dir := range []struct {
@@ -81,7 +81,7 @@ func writable(p *podDocument) {
 	}
 }
 
-// option reads one of --security-opt. Docker's colon after the name is as good as podman's =.
+// option applies one value of --security-opt. It accepts docker's colon after the name as well as podman's =.
 func (f *securityFlags) option(p *podDocument, text string) error {
 	c := p.only()
 	name, value := text, ""
@@ -96,7 +96,7 @@ func (f *securityFlags) option(p *podDocument, text string) error {
 	case name == "seccomp":
 		return f.seccomp(c, value)
 	case name == "apparmor" && value == "unconfined", name == "label" && value == "disable":
-		return nil // so it is
+		return nil // always true in a pod
 	case name == "apparmor":
 		return fmt.Errorf("the pod's kernel loads no AppArmor profile; only apparmor=unconfined is possible")
 	case name == "label":
@@ -113,7 +113,7 @@ func (f *securityFlags) option(p *podDocument, text string) error {
 	return nil
 }
 
-// seccomp takes a profile that lies in the engine's directory of profiles: the engine reads no other file.
+// seccomp sets a profile from the engine's directory of profiles. The engine reads no other files.
 func (f *securityFlags) seccomp(c *container, file string) error {
 	at, err := filepath.Abs(file)
 	if err != nil {

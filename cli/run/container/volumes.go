@@ -15,21 +15,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/api/annotations"
 )
 
-// mounted is one thing that a container gets at a place of its own.
+// mounted is a volume, or a device, of a container and its path.
 type mounted struct {
 	from     volume // without its name
 	at       string
 	readOnly bool
-	cache    string   // empty is as the engine likes
-	noCopy   bool     // a volume stays empty that is so
-	access   string   // what the pod may do with a device, of "rwm"; empty for what is none
+	cache    string   // empty for the engine's default
+	noCopy   bool     // an empty volume stays empty
+	access   string   // permissions of a device, from "rwm"; empty for other mounts
 	options  []string // of the mount: noexec, nosuid, nodev
 }
 
-// volumeName is what volumes are called, as with podman. What is none has to be a path.
+// volumeName matches the names of volumes, as in podman. Any other source must be a path.
 var volumeName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
 
-// volumeFlags are -v, --mount, --tmpfs and --device, in their order.
+// volumeFlags collects -v, --mount, --tmpfs and --device in their order.
 type volumeFlags struct{ all []mounted }
 
 func (f *volumeFlags) add(flags *pflag.FlagSet) {
@@ -45,7 +45,7 @@ func (f *volumeFlags) add(flags *pflag.FlagSet) {
 	flags.Var(volumeFlag{f, parseDevice, "HOST[:POD[:rwm]]"}, "device", "image: block device of the host, at POD or at the same path")
 }
 
-// volumeFlag is one of them as package pflag sees it.
+// volumeFlag is one of them as a pflag.Value.
 type volumeFlag struct {
 	to    *volumeFlags
 	parse func(string) (mounted, error)
@@ -73,7 +73,7 @@ func (v volumeFlag) Set(text string) error {
 	return err
 }
 
-// parseVolume reads what follows -v.
+// parseVolume parses the value of -v.
 func parseVolume(text string) (m mounted, err error) {
 	parts := splitColons(text)
 	switch {
@@ -110,7 +110,7 @@ func parseVolume(text string) (m mounted, err error) {
 	return m, nil
 }
 
-// splitColons splits at colons, but at those that a backslash precedes. Any other backslash is one of the path.
+// splitColons splits at colons that no backslash precedes. Other backslashes belong to the path.
 func splitColons(text string) []string {
 	parts := strings.Split(text, ":")
 	for i := 0; i+1 < len(parts); {
@@ -123,10 +123,11 @@ func splitColons(text string) []string {
 	return parts
 }
 
-// unchanging are the options that say how it is anyway; no policy of SELinux's is in a pod.
+// unchanging lists accepted options that describe what is true anyway: pods have no SELinux policy, and private
+// mounts.
 var unchanging = []string{"z", "Z", "rbind", "bind", "rprivate", "private"}
 
-// setOption takes an option that every mount has.
+// setOption applies an option that all mounts accept, and reports whether it is one.
 func (m *mounted) setOption(option string) bool {
 	switch option {
 	case "ro", "rw":
@@ -149,8 +150,8 @@ func (m *mounted) setCache(value string) error {
 	return nil
 }
 
-// hostPathOf is a path that somebody has typed, which has to be there: a directory that a
-// typing error made is no help.
+// hostPathOf returns a typed path of the host, which must exist: creating a mistyped directory would hide the
+// error.
 func hostPathOf(typed string) (*hostPath, error) {
 	if typed == "" {
 		return nil, errors.New("the path on the host is missing")
@@ -168,7 +169,7 @@ func hostPathOf(typed string) (*hostPath, error) {
 	return &hostPath{Path: at}, nil
 }
 
-// apply gives a pod and its container what the flags say.
+// apply adds the volumes to a pod and its container.
 func (f *volumeFlags) apply(p *podDocument) error {
 	c := p.only()
 	for i, m := range f.all {
@@ -190,7 +191,7 @@ func (f *volumeFlags) apply(p *podDocument) error {
 	return nil
 }
 
-// names are the volumes with names, which are made if they are missing.
+// names returns the named volumes. The engine creates missing ones.
 func (f *volumeFlags) names() (names []string) {
 	for _, m := range f.all {
 		if m.from.Claim != nil && !slices.Contains(names, m.from.Claim.Name) {
