@@ -17,8 +17,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
-// await answers when a pod meets a condition, or at once when it has ended and will
-// not. How long to wait is the client's to say: its call ends when it goes.
+// await answers when a pod meets a condition, or at once if the pod has ended and cannot meet it. The client sets
+// the timeout by ending its call.
 func (s *server) await(r *http.Request) (any, error) {
 	req, err := decode[api.AwaitRequest](r)
 	if err != nil {
@@ -83,7 +83,7 @@ func (e *entry) awaitGone(ctx context.Context) error {
 	}
 }
 
-// awaitRunning waits until the pod is up, or has succeeded. It returns how the pod has failed, if it has.
+// awaitRunning waits until the pod is up or has succeeded. It returns the pod's failure, if it failed.
 func (e *entry) awaitRunning(ctx context.Context) (*api.Ended, error) {
 	var up state.Up
 	for {
@@ -120,7 +120,7 @@ func (e *entry) awaitRunning(ctx context.Context) (*api.Ended, error) {
 	}
 }
 
-// condition reads what is waited for, see api.AwaitRequest.
+// condition parses the condition of an api.AwaitRequest.
 func condition(text string) (met func(*entry) (bool, error), err error) {
 	kind, rest, _ := strings.Cut(text, "=")
 	switch kind {
@@ -139,7 +139,7 @@ func condition(text string) (met func(*entry) (bool, error), err error) {
 	return nil, fmt.Errorf("%w condition %q: use delete, condition=NAME[=STATUS] or jsonpath=TEMPLATE[=VALUE]", api.ErrInvalid, text)
 }
 
-// conditionIs ignores case, as kubectl does.
+// conditionIs ignores case, like kubectl.
 func conditionIs(status corev1.PodStatus, name, want string) bool {
 	for _, c := range status.Conditions {
 		if strings.EqualFold(string(c.Type), name) {
@@ -149,8 +149,8 @@ func conditionIs(status corev1.PodStatus, name, want string) bool {
 	return false
 }
 
-// jsonpathIs compares what a template, which ends with a brace, makes of the pod;
-// without a value anything does.
+// jsonpathIs returns a condition that compares the result of a template, which ends with a brace, for the pod.
+// Without a value, any result that is not empty meets it.
 func jsonpathIs(text string) (func(*entry) (bool, error), error) {
 	end := strings.LastIndexByte(text, '}') + 1
 	template, value := text[:end], text[end:]

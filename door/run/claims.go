@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// claimed makes the volumes that a request names and that are missing, those of its claims
-// first. A volume of a claim that is there grows if it is too small. It returns what it has made.
+// claimed creates the missing volumes of a request: first those of its claims, then those in names. It grows an
+// existing volume of a claim if the volume is too small. It returns the names of the new volumes.
 func (s *server) claimed(ctx context.Context, names []string, claims []*corev1.PersistentVolumeClaim) (made []string, err error) {
 	for _, claim := range claims {
 		name, err := s.claim(ctx, claim)
@@ -39,8 +39,8 @@ func (s *server) claimed(ctx context.Context, names []string, claims []*corev1.P
 	return made, nil
 }
 
-// claim makes a claim's volume, or takes the one that is there. It returns the name of one that
-// it has made.
+// claim creates a claim's volume or uses the existing one. It returns the name of a new volume, and "" for an
+// existing one.
 func (s *server) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim) (made string, err error) {
 	want := volumeOf(claim)
 	have, err := s.volumes.Create(ctx, want)
@@ -56,7 +56,7 @@ func (s *server) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 			have.Name, kindText(have.Kind), kindText(want.Kind)))
 	case have.Bytes < want.Bytes:
 		_, err := s.grow(ctx, want.Name, want.Bytes)
-		if errors.Is(err, named.ErrSize) { // another request may have grown it beyond that meanwhile
+		if errors.Is(err, named.ErrSize) { // another request may have grown the volume further meanwhile
 			if now, again := s.volumes.Get(want.Name); again == nil && now.Bytes >= want.Bytes {
 				err = nil
 			}
@@ -78,7 +78,7 @@ func kindText(k named.Kind) string {
 	return "a disk for one pod at a time"
 }
 
-// volumeOf is the volume that a claim asks for.
+// volumeOf returns the volume that a claim asks for.
 func volumeOf(claim *corev1.PersistentVolumeClaim) named.Volume {
 	size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	v := named.Volume{
@@ -97,8 +97,7 @@ func volumeOf(claim *corev1.PersistentVolumeClaim) named.Volume {
 	return v
 }
 
-// checkClaims refuses pods whose claims stand for no volume: of those that are there, and of
-// those that the request makes.
+// checkClaims refuses pods with claims that have neither an existing volume nor one that the request creates.
 func (s *server) checkClaims(pods []newPod, req api.RunRequest, claims []*corev1.PersistentVolumeClaim) error {
 	coming := coming(req, claims)
 	for _, p := range pods {
@@ -125,7 +124,7 @@ func (s *server) checkClaims(pods []newPod, req api.RunRequest, claims []*corev1
 	return nil
 }
 
-// coming are the volumes that a request makes if they are missing.
+// coming returns the volumes that a request creates if they are missing.
 func coming(req api.RunRequest, claims []*corev1.PersistentVolumeClaim) []string {
 	names := slices.Clone(req.Volumes)
 	for _, claim := range claims {
@@ -134,7 +133,7 @@ func coming(req api.RunRequest, claims []*corev1.PersistentVolumeClaim) []string
 	return names
 }
 
-// volumesOf are all volumes that a request names.
+// volumesOf returns all volumes that a request names.
 func volumesOf(pods []newPod, req api.RunRequest, claims []*corev1.PersistentVolumeClaim) []string {
 	names := coming(req, claims)
 	for _, p := range pods {
@@ -143,8 +142,8 @@ func volumesOf(pods []newPod, req api.RunRequest, claims []*corev1.PersistentVol
 	return names
 }
 
-// checkClaimName refuses a pod the names that volumes of other namespaces' claims have: no claim's
-// name has an underscore. Those that the user himself gave with -v are any volume's.
+// checkClaimName refuses names with an underscore, because these are volumes of claims in other namespaces. No
+// claim's name has an underscore. Names that the user gave with -v are allowed.
 func checkClaimName(name string, given []string) error {
 	if !strings.Contains(name, "_") || slices.Contains(given, name) {
 		return nil

@@ -16,12 +16,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
-// defaultContainer is the annotation that names the container which commands
-// mean when none is named, as kubectl reads it.
+// defaultContainer is kubectl's annotation with the name of the container that commands use if none is named.
 const defaultContainer = "kubectl.kubernetes.io/default-container"
 
-// allContainers are the names of a pod's containers of every kind, in the order
-// in which they start; ephemeral ones last.
+// allContainers returns the names of all containers of a pod in their start order. Ephemeral containers come last.
 func allContainers(p *corev1.Pod) []string {
 	var names []string
 	for _, c := range p.Spec.InitContainers {
@@ -34,8 +32,8 @@ func allContainers(p *corev1.Pod) []string {
 	return names
 }
 
-// findContainer names one of a pod's containers by its name or an unambiguous
-// prefix of it; empty is the pod's default one.
+// findContainer finds a container by its name or an unambiguous prefix. An empty ref means the pod's default
+// container.
 func findContainer(p *corev1.Pod, ref string) (string, error) {
 	names := allContainers(p)
 	if ref == "" {
@@ -62,8 +60,7 @@ func findContainer(p *corev1.Pod, ref string) (string, error) {
 		ref, p.Namespace, p.Name, api.ErrAmbiguous, strings.Join(found, " or "))
 }
 
-// container finds a container that commands are sent to: its name and the id of
-// its newest instance.
+// container finds a container by ref and returns its name and the id of its newest instance.
 func (e *entry) container(ref string) (name, id string, err error) {
 	if err := e.Damaged(); err != nil {
 		return "", "", err
@@ -79,7 +76,7 @@ func (e *entry) container(ref string) (name, id string, err error) {
 	return name, id, nil
 }
 
-// orPaused is why a paused pod does nothing, in place of how that was noticed.
+// orPaused replaces err with an explanation if the pod is paused.
 func (e *entry) orPaused(err error) error {
 	if _, paused := e.s.engine.Pauses(e.Sandbox()); paused {
 		return errclass.With(api.ErrConflict, fmt.Errorf("pod %s is paused: resume it with bulkhead resume %s", e.Key(), e.Name()))
@@ -95,11 +92,10 @@ func containerNames(p *corev1.Pod) []string {
 	return names
 }
 
-// debugTimeout bounds the start of an ephemeral container, its image included.
+// debugTimeout bounds the start of an ephemeral container, including the pull of its image.
 const debugTimeout = 10 * time.Minute
 
-// debug adds an ephemeral container to a pod that runs and answers when it has
-// been started.
+// debug adds an ephemeral container to a running pod and answers when the container has started.
 func (s *server) debug(r *http.Request) (any, error) {
 	e, err := s.find(r.PathValue("ref"))
 	if err != nil {
@@ -129,8 +125,8 @@ func (s *server) debug(r *http.Request) (any, error) {
 	return api.Debugged{Container: spec.Name}, nil
 }
 
-// debugger is the container that is asked for: where nothing else is said under
-// a name that is free, of the image of the container that it is to look at.
+// debugger returns the requested container. The default name has a random suffix. The default image is the
+// target's, or that of the pod's first container.
 func debugger(p *corev1.Pod, req api.DebugRequest) corev1.EphemeralContainer {
 	if req.Name == "" {
 		req.Name = "debugger-" + strings.ToLower(rand.Text()[:5])

@@ -21,17 +21,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
-// entry is one pod with what this door adds to it.
+// entry is a pod with the additional state of this door.
 type entry struct {
 	*manager.Pod
 	s   *server
-	log *outbox // what its events told, for the run that follows it
-	// unhealthy is what each container's probes said last; it belongs to Event.
+	log *outbox // messages of its events, for the run that follows it
+	// unhealthy has the last message of each container's probes. Only Event uses it.
 	unhealthy map[string]string
 
 	mu     sync.Mutex
-	getenv image.Getenv // of the command that ran it last; nil: an earlier engine's
-	// debuggers are the environments of the commands that added containers, by image.
+	getenv image.Getenv // of the command that last ran it; nil: an earlier engine's pod
+	// debuggers has the environments of the commands that added containers, by image.
 	debuggers map[string]image.Getenv
 }
 
@@ -39,10 +39,10 @@ func (s *server) newEntry(p *manager.Pod) manager.Door {
 	return &entry{Pod: p, s: s, log: newOutbox(), unhealthy: map[string]string{}, debuggers: map[string]image.Getenv{}}
 }
 
-// entryOf is the entry that newEntry made.
+// entryOf returns the entry that newEntry created.
 func entryOf(p *manager.Pod) *entry { return p.Door().(*entry) }
 
-// all are the pods, oldest first.
+// all returns the pods, oldest first.
 func (s *server) all() (list []*entry) {
 	for _, p := range s.pods.All() {
 		list = append(list, entryOf(p))
@@ -50,10 +50,10 @@ func (s *server) all() (list []*entry) {
 	return list
 }
 
-// find names a pod to be looked at: a prefix of its name will do.
+// find finds a pod to read by its name or a prefix of it.
 func (s *server) find(ref string) (*entry, error) { return found(s.pods.Find(ref)) }
 
-// findExact names a pod to be changed.
+// findExact finds a pod to change by its full name.
 func (s *server) findExact(ref string) (*entry, error) { return found(s.pods.FindExact(ref)) }
 
 func found(p *manager.Pod, err error) (*entry, error) {
@@ -91,7 +91,7 @@ func (e *entry) Configure(o *pod.Options) error {
 	return nil
 }
 
-// allocatable is what a container has that sets no limit: the pod's machine.
+// allocatable returns the resources of a container without limits: those of the pod's VM.
 func (s *server) allocatable(ctx context.Context, sandbox string) (corev1.ResourceList, error) {
 	facts, err := s.engine.Facts(ctx, sandbox)
 	if err != nil {
@@ -103,18 +103,18 @@ func (s *server) allocatable(ctx context.Context, sandbox string) (corev1.Resour
 	}, nil
 }
 
-// Release implements manager.Door: Configure takes nothing in.
+// Release implements manager.Door. Configure acquires nothing that must be released.
 func (e *entry) Release() {}
 
-// Event implements manager.Door: who follows the run is told of warnings.
+// Event implements manager.Door. It passes warnings on to the client that follows the run.
 func (e *entry) Event(ev pod.Event) {
 	if ev.Warning && ev.Reason != "BackOff" && !e.expected(ev) {
 		e.log.put(api.Message{Notice: ev.Reason + ": " + ev.Message})
 	}
 }
 
-// expected tells whether ev is what a container's probes said last as well, or what
-// they say of one that is being ended.
+// expected reports whether ev repeats the last message of a container's probes, or comes from the probes of a pod
+// that is being stopped.
 func (e *entry) expected(ev pod.Event) bool {
 	if ev.Reason != "Unhealthy" && ev.Reason != "ProbeWarning" {
 		return false
@@ -127,12 +127,12 @@ func (e *entry) expected(ev pod.Event) bool {
 	return last == ev.Message
 }
 
-// images is the image store as the command sees it that named the image: the one that
-// ran the pod last, or that added a container of another image than the pod has.
+// images returns the image store in the environment of the command that named the image: the command that last ran
+// the pod, or the one that added a container of another image.
 func (e *entry) images(name string) *image.Store {
 	getenv := e.environment(name)
 	if getenv == nil {
-		return e.s.images // an earlier engine's pod
+		return e.s.images // a pod of an earlier engine
 	}
 	return e.s.images.With(getenv)
 }
@@ -146,21 +146,21 @@ func (e *entry) environment(name string) image.Getenv {
 	return e.debuggers[name]
 }
 
-// reads says in what environment the pod's images are pulled from now on.
+// reads sets the environment for later pulls of the pod's images.
 func (e *entry) reads(getenv image.Getenv) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.getenv = getenv
 }
 
-// debugs says in what environment the image is pulled of a container that is added.
+// debugs sets the environment for pulls of an added container's image.
 func (e *entry) debugs(name string, getenv image.Getenv) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.debuggers[name] = getenv
 }
 
-// environment is that of the command that made a request.
+// environment returns the environment of the command that made a request.
 func (s *server) environment(r *http.Request) (image.Getenv, error) {
 	texts := r.Header.Values(api.EnvironmentHeader)
 	if len(texts) == 0 {
@@ -168,12 +168,13 @@ func (s *server) environment(r *http.Request) (image.Getenv, error) {
 	}
 	e, err := api.ParseEnvironment(texts[0])
 	if err != nil {
-		return nil, fmt.Errorf("%w environment", api.ErrInvalid) // which is not shown: passwords are in it
+		return nil, fmt.Errorf("%w environment", api.ErrInvalid) // not shown, because it contains passwords
 	}
 	return e.Get, nil
 }
 
-// imagesFor is the image store as the command that made a request sees it, or as the instance sees it that the command means.
+// imagesFor returns the image store for a request: in the environment of its command, or of the instance that it
+// names.
 func (s *server) imagesFor(r *http.Request) (*image.Store, error) {
 	getenv, err := s.environment(r)
 	if err != nil {

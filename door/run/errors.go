@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
-// classes are the errors of what lies below, each with the class in which it crosses the socket.
-// An error of several classes crosses as the first of them.
+// classes maps errors of the lower layers to the classes in which they cross the socket. If several match, the
+// first one counts.
 var classes = []struct{ is, of error }{
 	{image.ErrNotFound, api.ErrNotFound},
 	{image.ErrAmbiguous, api.ErrAmbiguous},
@@ -37,7 +37,7 @@ var classes = []struct{ is, of error }{
 	{pod.ErrTarget, api.ErrNotFound},
 }
 
-// classify gives err the class that crosses the socket.
+// classify adds the class that crosses the socket to err.
 func classify(err error) error {
 	for _, class := range classes {
 		if errors.Is(err, class.is) {

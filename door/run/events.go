@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/manager/events"
 )
 
-// listEvents sends the events of one pod or of all, and with watch those to come.
+// listEvents sends the events of one pod or of all pods. With watch it also sends later events.
 func (s *server) listEvents(r *http.Request, out send) error {
 	ref := r.PathValue("ref")
 	var one *entry

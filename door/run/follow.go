@@ -8,8 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/state"
 )
 
-// follow sends the output of every pod's containers, and each pod's end after
-// the last of its output.
+// follow sends the output of all containers of the pods. Each pod's end follows its last output.
 func (s *server) follow(ctx context.Context, entries []*entry, out send) error {
 	out = serial(out)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -23,7 +22,7 @@ func (s *server) follow(ctx context.Context, entries []*entry, out send) error {
 		})
 	}
 	wg.Wait()
-	for _, e := range entries { // after the end of the one that failed, whose exit code counts
+	for _, e := range entries { // after the end of the failed pod, because its exit code counts
 		if ctx.Err() == nil && state.Queued(e.Status()) {
 			if err := e.tellEnd(out); err != nil {
 				return err
@@ -33,8 +32,8 @@ func (s *server) follow(ctx context.Context, entries []*entry, out send) error {
 	return context.Cause(ctx)
 }
 
-// toTheEnd sends the output of one pod's containers until it has ended, and that
-// unless it has never begun.
+// toTheEnd sends the output of one pod's containers until the pod has ended, then its end. It sends no end for a
+// pod that never started.
 func (e *entry) toTheEnd(ctx context.Context, out send) error {
 	if err := e.awaitStart(ctx, false, out); err != nil {
 		return err
@@ -50,7 +49,7 @@ func (e *entry) toTheEnd(ctx context.Context, out send) error {
 	if err := relay(e, out); err != nil {
 		return err
 	}
-	if e.givenUp() == nil && !state.Queued(e.Status()) { // else that is told in its stead
+	if e.givenUp() == nil && !state.Queued(e.Status()) { // otherwise its error or a later end is sent instead
 		return e.tellEnd(out)
 	}
 	return nil
@@ -62,7 +61,7 @@ func (e *entry) tellEnd(out send) error {
 	return out(api.Message{Ended: &end})
 }
 
-// end tells how the pod has ended.
+// end describes the pod's end.
 func (e *entry) end() api.Ended {
 	given, status := e.Given(), e.Status()
 	return api.Ended{
@@ -71,14 +70,14 @@ func (e *entry) end() api.Ended {
 	}
 }
 
-// outboxLimit bounds the messages that wait for a reader; the oldest go first.
+// outboxLimit bounds the messages that wait for a reader. The oldest are dropped first.
 const outboxLimit = 256
 
 // outbox passes messages from goroutines that must not block to one reader.
 type outbox struct {
 	mu   sync.Mutex
 	list []api.Message
-	wake chan struct{} // has room for one
+	wake chan struct{} // has room for one signal
 }
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }

@@ -69,7 +69,7 @@ func (s *server) handler() http.Handler {
 	return mux
 }
 
-// answered serves a call whose answer is one JSON value.
+// answered serves a call that answers with one JSON value.
 func answered(call func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := call(r)
@@ -79,26 +79,26 @@ func answered(call func(*http.Request) (any, error)) http.HandlerFunc {
 			w.WriteHeader(statusOf(err))
 			v = api.ToError(err)
 		}
-		// The client that does not read its answer has gone.
+		// A failed write means that the client has disconnected.
 		_ = json.NewEncoder(w).Encode(v)
 	}
 }
 
-// send writes one message of a stream; it fails when the client has gone.
+// send writes one message of a stream. It fails if the client has disconnected.
 type send func(api.Message) error
 
-// streamed serves a call whose answer is a stream of messages.
+// streamed serves a call that answers with a stream of messages.
 func streamed(call func(*http.Request, send) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		flusher := http.NewResponseController(w)
 		body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxRequest))
 		if err != nil {
-			return // the client is gone, or sends what no client of ours does
+			return // the client has disconnected, or sends what no client of ours sends
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		// Sent before anything is done: a client whose engine dies from here
-		// on knows that its request was taken, and does not repeat it.
+		// The header is sent before any work: if the engine dies later, the client knows that its request was
+		// accepted, and does not repeat it.
 		if err := flusher.Flush(); err != nil {
 			return
 		}
@@ -110,15 +110,16 @@ func streamed(call func(*http.Request, send) error) http.HandlerFunc {
 			return flusher.Flush()
 		}
 		if err := call(r, out); err != nil {
-			_ = out(api.Message{Error: api.ToError(classify(err))}) // as above
+			_ = out(api.Message{Error: api.ToError(classify(err))}) // an error means that the client has disconnected
 		}
 	}
 }
 
-// errEnding ends streams at the engine's end.
+// errEnding ends streams when the engine stops.
 var errEnding = errors.New("the engine is stopping: run the command again, which starts a new one")
 
-// followed ends a stream that only reads when the engine begins to end, which would wait for it in vain.
+// followed ends a stream that only reads when the engine begins to stop. Otherwise the engine would wait for the
+// stream.
 func (s *server) followed(call func(*http.Request, send) error) func(*http.Request, send) error {
 	return func(r *http.Request, out send) error {
 		ctx, cancel := context.WithCancelCause(r.Context())

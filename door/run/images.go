@@ -92,7 +92,7 @@ func (s *server) saveImage(r *http.Request) (any, error) {
 	return api.Result{}, listed(images.Save(r.Context(), req.Image, req.Path, req.Format))
 }
 
-// fetch gets an image and sends its progress.
+// fetch pulls or loads an image and sends the progress.
 func fetch(ctx context.Context, name string, out send, get func(context.Context, image.PullOptions) (image.Image, error)) error {
 	box := newOutbox()
 	type result struct {
@@ -133,7 +133,7 @@ func (s *server) removeImage(r *http.Request) (any, error) {
 	return api.Result{}, s.usedBy(ref, listed(images.Remove(r.Context(), ref, image.RemoveOptions{})))
 }
 
-// usedBy names the pods that use an image, whose error knows their sandboxes.
+// usedBy adds the names of the pods that use an image to its removal error, which has only their sandboxes.
 func (s *server) usedBy(ref string, err error) error {
 	used, is := errors.AsType[*image.InUseError](err)
 	if !is {
@@ -145,7 +145,7 @@ func (s *server) usedBy(ref string, err error) error {
 			pods, names = append(pods, p.Key()), append(names, p.Name())
 		}
 	}
-	if len(pods) < len(used.Sandboxes) { // another door's, or another instance's
+	if len(pods) < len(used.Sandboxes) { // pods of other doors or instances
 		return fmt.Errorf("%w (bulkhead ps --all-instances -o wide shows sandboxes)", err)
 	}
 	return errclass.With(image.ErrInUse, fmt.Errorf("remove image %s: it is in use by pod %s (bulkhead rm -f %s removes the pod)",
@@ -167,7 +167,7 @@ func (s *server) login(r *http.Request) (any, error) {
 	return api.Result{}, image.Login(r.Context(), getenv, req.Registry, req.Username, req.Password, req.Insecure)
 }
 
-// listed says where to look for an image that there is not.
+// listed adds a hint to the error for a missing image.
 func listed(err error) error {
 	if errors.Is(err, image.ErrNotFound) {
 		err = fmt.Errorf("%w: bulkhead image ls lists the images", err)
@@ -175,15 +175,14 @@ func listed(err error) error {
 	return err
 }
 
-// puller is the engine's image service with the progress of pulls told to who
-// watches the pod.
+// puller is the engine's image service. It also sends the progress of pulls to the client that follows the pod.
 type puller struct {
 	internalapi.ImageManagerService
 	images func(name string) *image.Store
 	log    *outbox
 }
 
-// PullImage pulls like the engine's, with the user's own credentials.
+// PullImage pulls an image with the user's credentials.
 func (p puller) PullImage(
 	ctx context.Context, spec *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig,
 ) (string, error) {
@@ -198,7 +197,8 @@ func (p puller) PullImage(
 	return img.ID, err
 }
 
-// ImageStatus looks a name up as the pod's command means it. What is the name of no image may be an id, or begin one.
+// ImageStatus looks up an image by name in the environment of the pod's command. A name without an image may be an
+// id or a prefix of one.
 func (p puller) ImageStatus(ctx context.Context, spec *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error) {
 	written := spec.GetUserSpecifiedImage()
 	store := p.images(written)

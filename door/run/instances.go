@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/printable"
 )
 
-// foreign lists the pods of doors in other processes, and those of other instances, by
-// their records: of what goes on inside them only their own door or engine knows.
+// foreign lists the pods of doors in other processes and of other instances from their records. Only their own door
+// or engine knows their inner state.
 func (s *server) foreign() ([]api.Pod, error) {
 	names, err := s.engine.Instances()
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *server) foreign() ([]api.Pod, error) {
 	return pods, nil
 }
 
-// recorded is a pod as its engine's record shows it.
+// recorded describes a pod by its engine's record.
 func recorded(instance string, r engine.Record) api.Pod {
 	p := api.Pod{
 		Instance: instance, Sandbox: r.ID, UID: r.ID, Name: r.ID[:12], Phase: "Running", Status: r.Phase, Created: r.Created, Accel: r.Accel,
@@ -64,7 +64,7 @@ func recorded(instance string, r engine.Record) api.Pod {
 	return p
 }
 
-// ofDoor is the pod of a door in another process.
+// ofDoor describes a pod of a door in another process.
 func ofDoor(p *engine.Pod, door, key string) api.Pod {
 	out := api.Pod{
 		Instance: client.Instance + "/" + door, Sandbox: p.ID, UID: p.ID, Name: printable.Text(key),
@@ -79,7 +79,7 @@ func ofDoor(p *engine.Pod, door, key string) api.Pod {
 	return out
 }
 
-// portsOf are published ports as they are shown.
+// portsOf formats published ports.
 func portsOf(ports []engine.Port) (out []string) {
 	for _, port := range ports {
 		text := fmt.Sprintf("%s:%d->%d", port.HostIP, port.HostPort, port.PodPort)
@@ -100,7 +100,8 @@ func (s *server) reap(r *http.Request) (any, error) {
 		return nil, err
 	}
 	reaped := api.Reaped{Adopted: res.Adopted, Removed: res.Removed, Failed: res.Failed}
-	// The first to ask is told what the start did, too: that is why it asked.
+	// The first caller also gets the results of the engine's start, because it probably started the engine for
+	// them.
 	s.found.Do(func() {
 		first := s.engine.Found()
 		reaped.Adopted += first.Adopted

@@ -33,7 +33,7 @@ func (s *server) list(r *http.Request) (any, error) {
 	return append(pods, foreign...), err
 }
 
-// chosen tells of the pods of a selection, with what their VMs have.
+// chosen describes the selected pods, with facts of their VMs.
 func (s *server) chosen(ctx context.Context, which selection) []api.Pod {
 	pods := []api.Pod{}
 	for _, e := range s.all() {
@@ -72,13 +72,12 @@ func summary(e *entry) api.Pod {
 	return p
 }
 
-// machineConditionType is the condition that tells about a pod's machine, in
-// the only part of a v1.PodStatus that is open to others.
+// machineConditionType is the condition that describes a pod's VM. Conditions are the only part of a v1.PodStatus
+// that may be extended.
 const machineConditionType corev1.PodConditionType = "io.bulkhead/Machine"
 
-// machineCondition is true while the pod has a machine. Its reason says where
-// that came from, its message what it is; inspect --sandbox has the same facts
-// one by one.
+// machineCondition is true while the pod has a VM. Its reason says how the VM was created, and its message
+// describes it. inspect --sandbox has the same facts as separate fields.
 func machineCondition(f *engine.Facts, began *metav1.Time) corev1.PodCondition {
 	c := corev1.PodCondition{Type: machineConditionType, Status: corev1.ConditionTrue, Reason: "ColdBoot"}
 	if began != nil {
@@ -112,7 +111,7 @@ func machineCondition(f *engine.Facts, began *metav1.Time) corev1.PodCondition {
 	return c
 }
 
-// madeHow is how a pod's VM was made, and why not in a faster way.
+// madeHow says how a pod's VM was created, and why not in a faster way.
 func madeHow(f *engine.Facts) string {
 	switch {
 	case f.Forked:

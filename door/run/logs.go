@@ -17,10 +17,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/manager/logs"
 )
 
-// everything is what a foreground run shows.
+// everything selects the output that a foreground run shows.
 var everything = manager.OutputOptions{Follow: true, Whole: true, Tail: -1}
 
-// logs sends the output of one container or of several.
+// logs sends the output of one or several containers.
 func (s *server) logs(r *http.Request, out send) error {
 	e, err := s.find(r.PathValue("ref"))
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *server) logs(r *http.Request, out send) error {
 	return e.output(r.Context(), names, o, serial(out))
 }
 
-// begun says why a container has written nothing: it was never started.
+// begun returns an error that explains why a container has no output: it was never started.
 func (e *entry) begun(name string) error {
 	status := e.Status()
 	if state.Queued(status) {
@@ -69,7 +69,7 @@ func (e *entry) begun(name string) error {
 		name, e.Key(), c.State.Waiting.Reason, e.Name()))
 }
 
-// restarted are those of a pod's containers that have a previous run.
+// restarted returns the containers that have a previous run.
 func (e *entry) restarted(names []string) ([]string, error) {
 	var again []string
 	status := e.Status()
@@ -85,7 +85,7 @@ func (e *entry) restarted(names []string) ([]string, error) {
 	return again, nil
 }
 
-// parseOutput reads api.LogOptions from a query.
+// parseOutput parses api.LogOptions from a query.
 func parseOutput(q url.Values) (manager.OutputOptions, error) {
 	o := manager.OutputOptions{Follow: q.Get("follow") == "true", Previous: q.Get("previous") == "true", Tail: -1}
 	var err error
@@ -102,8 +102,8 @@ func parseOutput(q url.Values) (manager.OutputOptions, error) {
 	return o, nil
 }
 
-// output sends what containers have written, one after the other, or with follow
-// what all of them write as it comes.
+// output sends the output of containers, one after the other. With Follow it sends the output of all containers as
+// it arrives.
 func (e *entry) output(ctx context.Context, containers []string, o manager.OutputOptions, out send) error {
 	one := func(name string) error {
 		return e.Output(ctx, name, o, func(l logs.Line) error {
@@ -127,7 +127,7 @@ func (e *entry) output(ctx context.Context, containers []string, o manager.Outpu
 	return errors.Join(errs...)
 }
 
-// serial lets several goroutines send.
+// serial makes a send function safe for concurrent use.
 func serial(out send) send {
 	var mu sync.Mutex
 	return func(m api.Message) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/diskusage"
 )
 
-// inspectImage tells all about an image.
+// inspectImage returns all details of an image.
 func (s *server) inspectImage(r *http.Request) (any, error) {
 	images, err := s.imagesFor(r)
 	if err != nil {
@@ -32,8 +32,7 @@ func (s *server) inspectImage(r *http.Request) (any, error) {
 	return api.ImageDetail{Image: *apiImage(img), Digests: img.Digests, Pulled: img.Pulled, Config: config}, nil
 }
 
-// pruneImages removes images that no pod uses: those without a name, or with all
-// every one.
+// pruneImages removes images that no pod uses: those without a name, or with all every one.
 func (s *server) pruneImages(r *http.Request) (any, error) {
 	var p api.Pruned
 	err := s.collectImages(r.Context(), r.URL.Query().Get("all") == "true", &p)
@@ -70,8 +69,8 @@ func (s *server) collectImages(ctx context.Context, all bool, p *api.Pruned) err
 	return nil
 }
 
-// stays notes that something could not be removed, which keeps nothing else from being so. It is an
-// error if the client has gone.
+// stays records that something could not be removed, and the prune continues. It returns the error if the client
+// has disconnected.
 func stays(ctx context.Context, p *api.Pruned, err error) error {
 	if ctx.Err() != nil {
 		return err
@@ -80,8 +79,7 @@ func stays(ctx context.Context, p *api.Pruned, err error) error {
 	return nil
 }
 
-// usedImages are the ids of the images that pods name, ended ones included: they
-// can be started again.
+// usedImages returns the ids of the images that pods name. Ended pods count, because they can be started again.
 func (s *server) usedImages() map[string]bool {
 	used := map[string]bool{}
 	for _, e := range s.all() {
@@ -94,7 +92,7 @@ func (s *server) usedImages() map[string]bool {
 	return used
 }
 
-// imageNames are the images that a pod names.
+// imageNames returns the images that a pod names.
 func imageNames(p *corev1.Pod) (names []string) {
 	for _, c := range p.Spec.InitContainers {
 		names = append(names, c.Image)
@@ -113,7 +111,7 @@ func imageNames(p *corev1.Pod) (names []string) {
 	return names
 }
 
-// prune removes ended pods, images that no pod uses, old templates, and with all those that no pod uses.
+// prune removes ended pods, unused images, outdated templates, and with all also every idle template.
 func (s *server) prune(r *http.Request) (any, error) {
 	p := api.Pruned{}
 	for _, e := range s.all() {
@@ -159,8 +157,8 @@ func (s *server) prune(r *http.Request) (any, error) {
 	return p, nil
 }
 
-// idleTemplates tells of templates whether no pod that runs was cloned from them. They are built again
-// when a pod of their kind comes.
+// idleTemplates returns a function that reports whether no running pod was cloned from a template. Such templates
+// are built again for the next pod of their kind.
 func (s *server) idleTemplates(ctx context.Context) func(engine.Template) bool {
 	used := map[string]bool{}
 	for _, p := range s.engine.Pods() {
@@ -171,7 +169,7 @@ func (s *server) idleTemplates(ctx context.Context) func(engine.Template) bool {
 	return func(t engine.Template) bool { return !used[t.Key] }
 }
 
-// diskUsage sums up what lies on the disk, and what of it prune would remove.
+// diskUsage sums up the disk usage, and what prune would free.
 func (s *server) diskUsage(r *http.Request) (any, error) {
 	images, err := s.images.List()
 	if err != nil {
@@ -233,7 +231,7 @@ func (s *server) volumeShare(ctx context.Context) (share api.DiskShare, err erro
 	return share, err
 }
 
-// podSize is what a pod takes of the disk: its record, its logs, its scratch disk.
+// podSize returns the disk usage of a pod: its record, logs and scratch disk.
 func (s *server) podSize(e *entry) int64 {
 	size := diskusage.Of(e.Dir())
 	if id := e.Sandbox(); id != "" {

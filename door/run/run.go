@@ -28,8 +28,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
-// run starts the pods of a request, tells about each, and in the foreground
-// stays until all have ended. When its client goes before, so do they.
+// run starts the pods of a request and reports each start. In the foreground it stays until all pods have ended. If
+// its client disconnects earlier, the pods are ended.
 func (s *server) run(r *http.Request, out send) error {
 	req, err := decode[api.RunRequest](r)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *server) run(r *http.Request, out send) error {
 	}
 	tell, all := out, func() error { return nil }
 	if req.Detach {
-		// What is abandoned because another pod did not start is not named.
+		// Pods that are abandoned because another pod did not start must not be reported.
 		tell, all = holdStarted(out)
 	}
 	for _, e := range entries {
@@ -95,7 +95,8 @@ func (s *server) run(r *http.Request, out send) error {
 	return nil
 }
 
-// holdStarted returns out but for the messages that tell of a start, which all sends.
+// holdStarted returns a send function that holds back the messages of starts, and a function that sends the held
+// messages.
 func holdStarted(out send) (but send, all func() error) {
 	var held []api.Message
 	but = func(m api.Message) error {
@@ -115,7 +116,7 @@ func holdStarted(out send) (but send, all func() error) {
 	}
 }
 
-// addAll takes all pods of a request in, or none, once their volumes are there.
+// addAll adds all pods of a request or none, after creating their volumes.
 func (s *server) addAll(
 	ctx context.Context, req api.RunRequest, found *podapi.Documents, list []newPod, getenv image.Getenv, out send,
 ) (entries []*entry, err error) {
@@ -142,7 +143,7 @@ func (s *server) addAll(
 			err = fmt.Errorf("%w: remove it first (bulkhead rm -f %s)", err, n.Pod.Name)
 		}
 		if err != nil {
-			for _, e := range entries { // nothing of them runs yet
+			for _, e := range entries { // these do not run yet
 				err = errors.Join(err, s.pods.Forget(e.Pod))
 			}
 			return nil, err
@@ -154,8 +155,7 @@ func (s *server) addAll(
 	return entries, nil
 }
 
-// abandon removes the pods of a request that failed, whose client has gone, or
-// that asked for it.
+// abandon removes the pods of a request that failed, whose client disconnected, or that asked for removal.
 func (s *server) abandon(entries []*entry) error {
 	var pods []*manager.Pod
 	for _, e := range entries {
@@ -164,13 +164,13 @@ func (s *server) abandon(entries []*entry) error {
 	return s.pods.Abandon(pods)
 }
 
-// newPod is a pod of a request, with the objects of its namespace.
+// newPod is a pod of a request with the objects of its namespace.
 type newPod struct {
 	manager.Record
 	objects manager.Objects
 }
 
-// records makes the pods of a request ready to be run.
+// records prepares the pods of a request.
 func records(req api.RunRequest, found *podapi.Documents) ([]newPod, error) {
 	var list []newPod
 	if req.Deadline < 0 || req.Deadline > math.MaxInt32 {
@@ -213,8 +213,8 @@ func records(req api.RunRequest, found *podapi.Documents) ([]newPod, error) {
 	return list, nil
 }
 
-// started waits until the pod's start is under way, waits for its turn, or the pod
-// has ended, passing on what happens meanwhile, and tells that it has.
+// started waits until the pod's start is under way, the pod waits for its turn, or the pod has ended. It passes on
+// messages meanwhile, then reports the start.
 func (s *server) started(ctx context.Context, e *entry, out send) error {
 	if err := e.awaitStart(ctx, true, out); err != nil {
 		return err
@@ -225,8 +225,8 @@ func (s *server) started(ctx context.Context, e *entry, out send) error {
 	return s.tellStarted(ctx, e, out)
 }
 
-// awaitStart waits until the pod's start is under way or the pod has ended, passing
-// on what happens meanwhile; with queued no longer than until it waits for its turn.
+// awaitStart waits until the pod's start is under way or the pod has ended, and passes on messages meanwhile. With
+// queued, it also returns when the pod waits for its turn.
 func (e *entry) awaitStart(ctx context.Context, queued bool, out send) error {
 	for {
 		status, changed := e.Watch()
@@ -246,7 +246,7 @@ func (e *entry) awaitStart(ctx context.Context, queued bool, out send) error {
 	}
 }
 
-// givenUp is why a pod was given up whose start had been followed.
+// givenUp returns why a pod with a followed start was given up.
 func (e *entry) givenUp() error {
 	err := e.Err()
 	if errors.Is(err, pod.ErrImage) || errors.Is(err, pod.ErrStart) {
@@ -280,7 +280,7 @@ func (s *server) tellStarted(ctx context.Context, e *entry, out send) error {
 	return out(api.Message{Started: &m})
 }
 
-// tellChosen tells which ports were chosen for those of the request that name none.
+// tellChosen reports the host ports that were chosen for ports without one.
 func tellChosen(req api.RunRequest, pods []newPod, out send) error {
 	wanted, err := engine.ReadPorts(req.Ports)
 	if err != nil {

@@ -19,13 +19,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
-// selection chooses among the pods; the zero value chooses all.
+// selection selects pods. The zero value selects all.
 type selection struct {
 	namespace, kind, workload string
 	labels                    labels.Selector
 }
 
-// parseSelection reads what a query chooses, see package api.
+// parseSelection parses the selection of a query, see package api.
 func parseSelection(q url.Values) (selection, error) {
 	s := selection{namespace: q.Get("namespace"), kind: q.Get("kind"), workload: q.Get("workload")}
 	if (s.kind == "") != (s.workload == "") {
@@ -38,19 +38,18 @@ func parseSelection(q url.Values) (selection, error) {
 	return s, nil
 }
 
-// has says whether a pod is chosen.
+// has reports whether a pod is selected.
 func (s selection) has(p *corev1.Pod) bool {
 	owned := func(o metav1.OwnerReference) bool { return o.Kind == s.kind && o.Name == s.workload }
 	return s.lists(p.Namespace, p.Labels) && (s.workload == "" || slices.ContainsFunc(p.OwnerReferences, owned))
 }
 
-// lists is has for pods of which no more is known.
+// lists is has for pods with only a known namespace and labels.
 func (s selection) lists(namespace string, of map[string]string) bool {
 	return (s.namespace == "" || s.namespace == namespace) && (s.labels == nil || s.labels.Matches(labels.Set(of)))
 }
 
-// names tells what the pods of documents are called. What only a cluster can have
-// does not matter for that.
+// names returns the names of the pods in documents. It ignores objects that only a cluster supports.
 func (s *server) names(r *http.Request) (any, error) {
 	req, err := decode[api.NamesRequest](r)
 	if err != nil {
@@ -67,10 +66,10 @@ func (s *server) names(r *http.Request) (any, error) {
 	return names, nil
 }
 
-// watchInterval is the most time between a change that is no event and its message.
+// watchInterval bounds the delay of changes that cause no event.
 const watchInterval = time.Second
 
-// watch sends the chosen pods, and each again when it has changed.
+// watch sends the selected pods, and again each that has changed.
 func (s *server) watch(r *http.Request, out send) error {
 	chosen, err := parseSelection(r.URL.Query())
 	if err != nil {

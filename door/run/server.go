@@ -1,6 +1,6 @@
-// Package run is the door of the commands, and the engine process of a user behind it: one process, started by
-// the first command that needs it, elected by a lock, gone when its last pod
-// and its last request are. Pods outlive it; the next one adopts them.
+// Package run is the door of the commands and the engine process of a user behind it. The first command that needs
+// the engine starts it, and a lock elects it. The engine stops after its last pod and its last request. Pods
+// outlive it, and the next engine adopts them.
 package run
 
 import (
@@ -32,52 +32,49 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
-// Options say how an engine runs.
+// Options configure an engine.
 type Options struct {
 	Roots dirs.Roots
-	// Idle is how long the engine stays, with its warm machines,
-	// when no pod runs and nobody asks.
+	// Idle is how long the engine and its warm VMs stay without running pods and requests.
 	Idle time.Duration
-	// NoForks and Tenant are those of engine.Options.
+	// NoForks and Tenant are passed to engine.Options.
 	NoForks bool
-	// DefaultMemory and DefaultVCPUs are those of engine.Options.
+	// DefaultMemory and DefaultVCPUs are passed to engine.Options.
 	DefaultMemory, DefaultVCPUs int
 	Tenant                      func(engine.Identity) string
 	Logger                      *slog.Logger
-	// Environment is the default of requests without one, and that of the pods
-	// which an earlier engine left.
+	// Environment is the default for requests without one and for pods of an earlier engine.
 	Environment api.Environment
 }
 
-// shutdownWait bounds the end of requests under way at an engine's end.
+// shutdownWait bounds the wait for requests in progress when the engine stops.
 const shutdownWait = 5 * time.Second
 
-// server serves one user. It is made and run by Run.
+// server serves one user. Run creates it.
 type server struct {
 	roots  dirs.Roots
 	log    *slog.Logger
 	engine *engine.Engine
 	cri    *cri.Service // over the engine
-	images *image.Store // as the command that started the engine has them
+	images *image.Store // in the environment of the command that started the engine
 	places place.Rules
 	// ownEnvironment is Options.Environment.
 	ownEnvironment api.Environment
 	pods           *manager.Manager
 	volumes        *named.Store
-	// naming has who adds pods that name volumes, and who removes those that none names.
+	// naming coordinates adding pods that name volumes with removing unnamed volumes.
 	naming naming.Names
 	opened chan struct{} // closed when pods is set
 	// ending is closed when the engine begins to end.
 	ending <-chan struct{}
 	idle   *life.Idle
-	found  sync.Once // told what the engine found when it was made
+	found  sync.Once // reports once what the engine found at its start
 	stop   context.CancelFunc
 }
 
-// Run serves until ctx ends or the engine has been idle for long enough,
-// and calls ready when its socket is served. Where another engine of the same
-// user serves, it calls ready and returns; one that holds the lock and neither
-// serves nor ends makes it fail with flock.ErrLocked.
+// Run serves until ctx ends or the engine has been idle for long enough. It calls ready when its socket is served.
+// If another engine of the same user serves, Run calls ready and returns. If another engine holds the lock and does
+// not serve, the error matches flock.ErrLocked.
 func Run(ctx context.Context, o Options, ready func()) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -116,20 +113,19 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	})
 }
 
-// podsDir holds what is known of each pod, with its logs, and volumesDir its
-// volumes' files.
+// podsDir holds the record and the logs of each pod.
 func podsDir(r dirs.Roots) string { return filepath.Join(r.Data, "pods") }
 
 func volumesDir(r dirs.Roots) string { return filepath.Join(r.Instance(client.Instance), "volumes") }
 
-// open makes the engine and what speaks to it.
+// open opens the engine and the services on top of it.
 func (s *server) open(ctx context.Context, o Options) (err error) {
 	s.engine, err = engine.Open(ctx, engine.Options{
 		Roots: o.Roots, Instance: client.Instance, NoForks: o.NoForks, Tenant: o.Tenant,
 		DefaultMemory: o.DefaultMemory, DefaultVCPUs: o.DefaultVCPUs,
 		Logger: o.Logger, Building: s.building,
 		HostPaths: []string{podsDir(o.Roots), volumesDir(o.Roots)},
-		LogBytes:  2 * logs.Bound, // room for what comes until a pod's rotator looks
+		LogBytes:  2 * logs.Bound, // room for output until the pod's log rotator checks again
 	})
 	if err != nil {
 		return err
@@ -143,12 +139,12 @@ func (s *server) open(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// building tells who waits for a pod why that takes longer than usual.
+// building tells the client that waits for a pod why its start takes longer than usual.
 func (s *server) building(uid string) {
 	select {
 	case <-s.opened:
 	default:
-		return // nobody follows a pod that was taken over
+		return // no client follows an adopted pod
 	}
 	if p, err := s.pods.Get(types.UID(uid)); err == nil {
 		entryOf(p).log.put(api.Message{Step: "booting a VM to clone pods from, once for this kernel, size and network"})
@@ -156,7 +152,7 @@ func (s *server) building(uid string) {
 }
 
 func (s *server) serve(ctx context.Context, ready func()) error {
-	// Doors' socket first, and closed last: who finds the other one served finds this one.
+	// The doors' socket opens first and closes last: a client that finds the other socket also finds this one.
 	doors, err := socket.Listen(ctx, client.EngineSocket(s.roots))
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)

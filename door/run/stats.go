@@ -14,12 +14,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
-// statsWait bounds the wait for one pod's figures: the others' are shown without
-// them.
+// statsWait bounds the wait for one pod's figures. The other pods' figures are shown without them.
 const statsWait = 3 * time.Second
 
-// stats returns what pods use: those that are named, else all that have not
-// ended.
+// stats returns the usage of the named pods, or of all pods that have not ended.
 func (s *server) stats(r *http.Request) (any, error) {
 	var entries []*entry
 	for _, ref := range r.URL.Query()["pod"] {
@@ -70,8 +68,8 @@ func (s *server) podStats(ctx context.Context, e *entry) api.PodStats {
 	return st
 }
 
-// fillStats sets the figures; the limit is that of the containers together if
-// each has one, else what the machine has.
+// fillStats sets the figures. The limit is the sum of the containers' limits if all have one, otherwise the VM's
+// memory.
 func fillStats(st *api.PodStats, p *corev1.Pod, status corev1.PodStatus, u *engine.Usage) {
 	st.Time = u.At
 	st.Disk = api.Counters{In: int64(u.DiskRead), Out: int64(u.DiskWritten)}

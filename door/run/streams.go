@@ -43,11 +43,11 @@ func (s *server) attach(r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// interactive is the pod's default container if there is something to attach to.
+// interactive returns the pod's default container if it has stdin or a terminal to attach to.
 func interactive(p *corev1.Pod) *api.Interactive {
 	name, err := findContainer(p, "")
 	if err != nil {
-		return nil // an annotation names one that is not there
+		return nil // an annotation names a missing container
 	}
 	if stdin, tty := streamsOf(p, name); stdin || tty {
 		return &api.Interactive{Container: name, Stdin: stdin, TTY: tty}
@@ -55,7 +55,7 @@ func interactive(p *corev1.Pod) *api.Interactive {
 	return nil
 }
 
-// streamsOf tells what a container's spec says of its stdin and terminal.
+// streamsOf returns whether a container's spec has stdin and a terminal.
 func streamsOf(p *corev1.Pod, name string) (stdin, tty bool) {
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for _, c := range list {
@@ -72,7 +72,7 @@ func streamsOf(p *corev1.Pod, name string) (stdin, tty bool) {
 	return false, false
 }
 
-// forward says which ports of a running pod are meant.
+// forward resolves the ports of a running pod.
 func (s *server) forward(r *http.Request) (any, error) {
 	e, err := s.find(r.PathValue("ref"))
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *server) forward(r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// portOf reads a port's number, or its name in the pod's containers.
+// portOf parses a port's number, or finds its name in the pod's containers.
 func portOf(p *corev1.Pod, text string) (int, error) {
 	if n, err := strconv.Atoi(text); err == nil {
 		if n < 1 || n > 65535 {
@@ -197,7 +197,7 @@ func (s *server) copyFiles(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := e.orPaused(nil); err != nil { // the shim says no only when it is dialled
+	if err := e.orPaused(nil); err != nil { // the shim reports it only when it is dialled
 		return nil, err
 	}
 	stream, err := s.engine.Copy(r.Context(), engine.CopyRequest{ContainerID: id, Path: req.Path, In: req.In, Into: req.Into})

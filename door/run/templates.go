@@ -56,7 +56,7 @@ func (s *server) removeTemplate(r *http.Request) (any, error) {
 	return api.Result{}, s.engine.RemoveTemplate(r.Context(), info.Key)
 }
 
-// findTemplate names a template by an unambiguous prefix of its key.
+// findTemplate finds a template by an unambiguous prefix of its key.
 func (s *server) findTemplate(ctx context.Context, prefix string) (engine.Template, error) {
 	infos, err := s.engine.Templates(ctx)
 	if err != nil {

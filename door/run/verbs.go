@@ -30,7 +30,7 @@ func (s *server) inspect(r *http.Request) (any, error) {
 	return p, nil
 }
 
-// shown is the pod as the API has it.
+// shown returns the pod as in the API.
 func (e *entry) shown() *corev1.Pod {
 	p := e.Spec().DeepCopy()
 	p.Status = e.Status()
@@ -62,7 +62,7 @@ func (s *server) verb(r *http.Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The end of a pod goes on when the one who asked for it has gone.
+		// The pod's end continues if the client that asked for it disconnects.
 		defer s.pods.Orphan(func() bool { return socket.Left(r.Context()) })()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), manager.EndTimeout(e.Given(), req.Grace))
 		defer cancel()
@@ -74,7 +74,7 @@ func (s *server) verb(r *http.Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if e.HasEnded() { // one that runs goes on as it was started
+		if e.HasEnded() { // a running pod keeps its environment
 			e.reads(getenv)
 		}
 		if err := e.Start(ctx); err != nil {
@@ -125,8 +125,7 @@ func (s *server) remove(r *http.Request) (any, error) {
 	return api.Result{Pod: e.Key()}, err
 }
 
-// generate answers with a pod as somebody would write it: without what Bulkhead
-// has set, and without what is the default. Decoded again it is the same pod.
+// generate answers with a pod in the form that users write, see manifest.Write.
 func (s *server) generate(r *http.Request) (any, error) {
 	e, err := s.find(r.PathValue("ref"))
 	if err != nil {
@@ -142,8 +141,7 @@ func (s *server) generate(r *http.Request) (any, error) {
 	return manifest.Write(asked, e.Objects(), r.URL.Query().Get("secrets") == "true")
 }
 
-// update gives a pod other versions of its ConfigMaps and Secrets, and one of
-// its containers other resources.
+// update replaces ConfigMaps and Secrets of a pod, and changes the resources of one of its containers.
 func (e *entry) update(ctx context.Context, req api.UpdateRequest) error {
 	if err := e.updateObjects(req); err != nil {
 		return err
@@ -182,7 +180,7 @@ func (e *entry) updateObjects(req api.UpdateRequest) error {
 	return e.PutObjects(all)
 }
 
-// kill sends a signal to one container of a pod, or to each that runs.
+// kill sends a signal to one container of a pod, or to every running one.
 func (s *server) kill(r *http.Request) (any, error) {
 	e, err := s.findExact(r.PathValue("ref"))
 	if err != nil {

@@ -24,8 +24,8 @@ func (s *server) version(r *http.Request) (any, error) {
 	}, nil
 }
 
-// evaluate fills a JSONPath template in, as kubectl does: the command line
-// carries no library for it.
+// evaluate fills in a JSONPath template like kubectl. It runs in the engine, so that the command line needs no
+// library for it.
 func (s *server) evaluate(r *http.Request) (any, error) {
 	req, err := decode[api.JSONPathRequest](r)
 	if err != nil {

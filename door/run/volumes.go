@@ -51,8 +51,7 @@ func (s *server) apiVolume(ctx context.Context, v named.Volume, users map[string
 	return out
 }
 
-// volumeUsers are the pods that name each volume, ended ones included: they can be started
-// again.
+// volumeUsers returns the pods that name each volume. Ended pods count, because they can be started again.
 func (s *server) volumeUsers() map[string][]*entry {
 	users := map[string][]*entry{}
 	for _, e := range s.all() {
@@ -89,7 +88,7 @@ func (s *server) createVolume(r *http.Request) (any, error) {
 	return s.apiVolume(r.Context(), made, nil), nil
 }
 
-// bytesOf reads a size in the API's form, such as 10Gi.
+// bytesOf parses a size in the API's form, such as 10Gi.
 func bytesOf(size string) (int64, error) {
 	q, err := resource.ParseQuantity(size)
 	if err != nil || q.Sign() <= 0 {
@@ -119,7 +118,7 @@ func (s *server) grow(ctx context.Context, name string, size int64) (named.Volum
 	return s.engine.GrowVolume(ctx, name, size)
 }
 
-// removeVolume removes a volume that no pod names, or with force the pods that name it before.
+// removeVolume removes a volume that no pod names. With force it first removes the pods that name it.
 func (s *server) removeVolume(r *http.Request) (any, error) {
 	name, force := r.PathValue("name"), r.URL.Query().Get("force") == "true"
 	if force {
@@ -139,8 +138,7 @@ func (s *server) removeVolume(r *http.Request) (any, error) {
 	return nil, listedVolume(err)
 }
 
-// unnamed removes a volume that no pod names. What was in it is deleted by rest, for which pods that
-// begin do not wait.
+// unnamed removes a volume that no pod names. rest deletes its contents, and new pods do not wait for that.
 func (s *server) unnamed(ctx context.Context, name string) (rest func(context.Context) error, err error) {
 	done, err := s.naming.Remove(ctx, name, func() error {
 		if users := s.volumeUsers()[name]; len(users) > 0 {
@@ -175,7 +173,7 @@ func (s *server) pruneVolumes(r *http.Request) (any, error) {
 	return p, err
 }
 
-// collectVolumes removes the volumes that no pod names, each that can be.
+// collectVolumes removes as many volumes that no pod names as possible.
 func (s *server) collectVolumes(ctx context.Context, p *api.Pruned) error {
 	all, err := s.volumes.List()
 	if err != nil {
@@ -205,7 +203,7 @@ func (s *server) collectVolumes(ctx context.Context, p *api.Pruned) error {
 	return nil
 }
 
-// listedVolume says where to look for a volume that there is not.
+// listedVolume adds a hint to the error for a missing volume.
 func listedVolume(err error) error {
 	if errors.Is(err, named.ErrNotFound) {
 		err = fmt.Errorf("%w: bulkhead volume ls lists the volumes", err)

@@ -62,27 +62,27 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// RunRequest runs the pods of some YAML documents.
+// RunRequest runs the pods of YAML documents.
 type RunRequest struct {
 	Manifests []Manifest `json:"manifests"`
 	Detach    bool       `json:"detach,omitempty"`
-	Remove    bool       `json:"remove,omitempty"` // each pod when it has ended
+	Remove    bool       `json:"remove,omitempty"` // remove each pod when it has ended
 	Ports     []string   `json:"ports,omitempty"`  // [IP:]HOST:POD
-	// IgnoreUnsupported skips what only a cluster can have, with a notice for each
-	// kind, instead of refusing it.
+	// IgnoreUnsupported skips objects that only a cluster can have, with a notice for each kind, instead of
+	// refusing them.
 	IgnoreUnsupported bool   `json:"ignoreUnsupported,omitempty"`
 	Network           string `json:"network,omitempty"`
-	// HostLoopback lets the user network run in the host's own namespace where
-	// none can be made for it: the pods reach the host's loopback then.
+	// HostLoopback allows the user network to run in the host's network namespace if no namespace can be created
+	// for it. The pods then reach the host's loopback.
 	HostLoopback bool   `json:"hostLoopback,omitempty"`
 	Template     string `json:"template,omitempty"` // "on" or "off"
-	Warm         string `json:"warm,omitempty"`     // likewise
+	Warm         string `json:"warm,omitempty"`     // "on" or "off"
 	Accel        string `json:"accel,omitempty"`
-	// Volumes are made if they are missing.
+	// Volumes are named volumes. The engine creates missing ones.
 	Volumes []string `json:"volumes,omitempty"`
-	// Deadline is how long each pod may be active, in seconds; 0 leaves that to the pod's activeDeadlineSeconds.
+	// Deadline is the longest active time of each pod, in seconds. 0 leaves it to the pod's activeDeadlineSeconds.
 	Deadline int64 `json:"deadline,omitempty"`
-	// Size is that of the client's terminal, for the containers that have one.
+	// Size is the size of the client's terminal, for containers with a terminal.
 	Size Size `json:"size,omitzero"`
 }
 
@@ -92,59 +92,57 @@ type Manifest struct {
 	YAML string `json:"yaml"`
 }
 
-// NamesRequest asks what the pods of documents are called.
+// NamesRequest asks for the names of the pods in documents.
 type NamesRequest struct {
 	Manifests []Manifest `json:"manifests"`
 }
 
-// Names are NAMESPACE/NAME of pods.
+// Names are pods as NAMESPACE/NAME.
 type Names struct {
 	Pods []string `json:"pods"`
 }
 
-// KillRequest sends a signal to the first process of a container, or of each one of
-// the pod that runs.
+// KillRequest sends a signal to the first process of one container, or of every running container of the pod.
 type KillRequest struct {
 	Container string `json:"container,omitempty"`
 	Signal    int    `json:"signal"`
 }
 
-// Message is one line of a stream; exactly one field is set.
+// Message is one line of a stream. Exactly one field is set.
 type Message struct {
 	Progress *Progress `json:"progress,omitempty"`
 	Started  *Started  `json:"started,omitempty"`
 	Log      *Log      `json:"log,omitempty"`
-	Notice   string    `json:"notice,omitempty"` // for the user's eyes
-	Step     string    `json:"step,omitempty"`   // what is being waited for, until the next message
+	Notice   string    `json:"notice,omitempty"` // shown to the user
+	Step     string    `json:"step,omitempty"`   // the step being waited for, until the next message
 	Ended    *Ended    `json:"ended,omitempty"`
 	Image    *Image    `json:"image,omitempty"`
 	Event    *Event    `json:"event,omitempty"`
-	Pod      *Pod      `json:"pod,omitempty"`   // that has changed; its status is Removed at last
+	Pod      *Pod      `json:"pod,omitempty"`   // a changed pod; after its removal its status is Removed
 	Error    *Error    `json:"error,omitempty"` // the last line of a failed stream
 }
 
-// Progress tells how far a blob of a pull has come, in bytes.
+// Progress reports the progress of one blob of a pull, in bytes.
 type Progress struct {
 	Image string `json:"image"`
 	Blob  string `json:"blob"`
-	Total int64  `json:"total"` // 0 or less when it is not known
+	Total int64  `json:"total"` // 0 or less if unknown
 	Done  int64  `json:"done"`
 	State string `json:"state,omitempty"` // "pulling", "converting", "done"
 }
 
-// Started tells that a pod's sandbox runs, and what each phase of it cost.
+// Started reports that a pod's sandbox runs, and the duration of each phase of its start.
 type Started struct {
 	Pod        Pod      `json:"pod"`
 	Containers []string `json:"containers"`
 	Phases     []Phase  `json:"phases,omitempty"`
-	// VM is how the VM was made.
+	// VM says how the VM was created.
 	VM string `json:"vm,omitempty"`
-	// Interactive is the pod's default container if its spec asks for stdin or for
-	// a terminal.
+	// Interactive is the pod's default container if its spec asks for stdin or a terminal.
 	Interactive *Interactive `json:"interactive,omitempty"`
 }
 
-// Interactive is a container that somebody may want to attach to.
+// Interactive is a container that a client may want to attach to.
 type Interactive struct {
 	Container string `json:"container"`
 	Stdin     bool   `json:"stdin,omitempty"`
@@ -157,7 +155,7 @@ type Phase struct {
 	Microseconds int64  `json:"us"`
 }
 
-// Log is a piece of a container's output. Data need not be a whole line.
+// Log is a piece of a container's output. Data may be a part of a line.
 type Log struct {
 	Pod       string    `json:"pod"`
 	Container string    `json:"container"`
@@ -166,7 +164,7 @@ type Log struct {
 	Data      []byte    `json:"data"`
 }
 
-// Ended tells how a pod ended.
+// Ended reports how a pod ended.
 type Ended struct {
 	Pod      string `json:"pod"`
 	Phase    string `json:"phase"`
@@ -194,17 +192,17 @@ type Pod struct {
 	Labels     map[string]string `json:"labels,omitempty"`
 }
 
-// LogOptions choose what of a pod's output is sent. They travel in the query.
+// LogOptions select the output to send. They travel in the query.
 type LogOptions struct {
-	Container string    `json:"container,omitempty"` // empty: those of spec.containers
-	All       bool      `json:"all,omitempty"`       // init and ephemeral containers, too
+	Container string    `json:"container,omitempty"` // empty: all of spec.containers
+	All       bool      `json:"all,omitempty"`       // also init and ephemeral containers
 	Follow    bool      `json:"follow,omitempty"`
-	Previous  bool      `json:"previous,omitempty"` // of the run before the newest
-	Tail      int64     `json:"tail,omitempty"`     // lines of each container; less than 0: all
-	Since     time.Time `json:"since,omitzero"`     // nothing from before
+	Previous  bool      `json:"previous,omitempty"` // of the run before the current one
+	Tail      int64     `json:"tail,omitempty"`     // lines of each container; negative: all
+	Since     time.Time `json:"since,omitzero"`     // output since this time
 }
 
-// Query is o as the engine reads it.
+// Query encodes o for the engine.
 func (o LogOptions) Query() url.Values {
 	q := url.Values{
 		"container": {o.Container}, "all": {strconv.FormatBool(o.All)},
@@ -219,20 +217,20 @@ func (o LogOptions) Query() url.Values {
 
 // ExecRequest runs a command in a container.
 type ExecRequest struct {
-	Container string   `json:"container,omitempty"` // empty: the pod's default one
+	Container string   `json:"container,omitempty"` // empty: the pod's default container
 	Command   []string `json:"command"`
 	TTY       bool     `json:"tty,omitempty"`
 	Stdin     bool     `json:"stdin,omitempty"`
-	// Size is the terminal's when the command starts.
+	// Size is the terminal's size when the command starts.
 	Size Size `json:"size,omitzero"`
-	// User, as the image knows it ("name", "uid:gid"), Dir and the variables of Env
-	// (NAME=VALUE) are the container's where they are not given.
+	// User ("name" or "uid:gid", as in the image), Dir and the variables of Env (NAME=VALUE) override the
+	// container's.
 	User string   `json:"user,omitempty"`
 	Dir  string   `json:"dir,omitempty"`
 	Env  []string `json:"env,omitempty"`
 }
 
-// Size is a terminal's; zero is not known.
+// Size is the size of a terminal. Zero means unknown.
 type Size struct {
 	Width  uint16 `json:"width"`
 	Height uint16 `json:"height"`
@@ -240,32 +238,31 @@ type Size struct {
 
 // DebugRequest adds an ephemeral container to a running pod.
 type DebugRequest struct {
-	Name    string   `json:"name,omitempty"`   // empty: one is made up
-	Image   string   `json:"image,omitempty"`  // empty: the target's, or that of the pod's first container
-	Target  string   `json:"target,omitempty"` // the container whose processes it is to see
+	Name    string   `json:"name,omitempty"`   // empty: the engine chooses one
+	Image   string   `json:"image,omitempty"`  // empty: the image of the target, or of the pod's first container
+	Target  string   `json:"target,omitempty"` // the container that shares its processes
 	Command []string `json:"command,omitempty"`
 	TTY     bool     `json:"tty,omitempty"`
 	Stdin   bool     `json:"stdin,omitempty"`
-	// Size is the terminal's when the container starts.
+	// Size is the terminal's size when the container starts.
 	Size Size `json:"size,omitzero"`
 }
 
-// Debugged names the container that was added.
+// Debugged names the new container.
 type Debugged struct {
 	Container string `json:"container"`
 }
 
 // AttachRequest joins the streams of a container's first process.
 type AttachRequest struct {
-	Container string `json:"container,omitempty"` // empty: the pod's default one
+	Container string `json:"container,omitempty"` // empty: the pod's default container
 	Stdin     bool   `json:"stdin,omitempty"`
 }
 
-// CopyRequest asks for a tar stream of a path in a container, or with In takes
-// one to it. With Into the path is a directory that takes whatever comes; else
-// one tree comes, into Path if that is a directory, or as Path.
+// CopyRequest asks for a tar stream of a path in a container, or with In sends one to it. With Into, Path is a
+// directory that accepts any entries. Otherwise one tree arrives: into Path if Path is a directory, else as Path.
 type CopyRequest struct {
-	Container string `json:"container,omitempty"` // empty: the pod's default one
+	Container string `json:"container,omitempty"` // empty: the pod's default container
 	Path      string `json:"path"`
 	In        bool   `json:"in,omitempty"`
 	Into      bool   `json:"into,omitempty"`
@@ -276,7 +273,7 @@ type ForwardRequest struct {
 	Ports []string `json:"ports"`
 }
 
-// Forward are the ports that a ForwardRequest named, in its order.
+// Forward has the numbers of the ports in a ForwardRequest, in its order.
 type Forward struct {
 	UID   string `json:"uid"` // of the pod
 	Ports []int  `json:"ports"`
@@ -287,46 +284,44 @@ type ConnectRequest struct {
 	Port int `json:"port"`
 }
 
-// Stream is where the caller gets the bytes of an exec or console: a unix
-// socket of the pod's own shim, and the token that it asks for.
+// Stream says where the caller gets the bytes of an exec, attach, copy or console: a unix socket of the pod's shim,
+// and the token that it requires.
 type Stream struct {
 	Address string `json:"address"`
 	Token   string `json:"token"`
-	TTY     bool   `json:"tty,omitempty"` // of attach: the process has a terminal
+	TTY     bool   `json:"tty,omitempty"` // for attach: the process has a terminal
 }
 
-// StopRequest ends a pod.
+// StopRequest stops a pod.
 type StopRequest struct {
-	// Grace is the time in seconds between TERM and KILL; nil takes the
-	// pod's own.
+	// Grace is the time in seconds between SIGTERM and SIGKILL. nil means the pod's own.
 	Grace *int64 `json:"grace,omitempty"`
 }
 
-// AwaitRequest waits for a condition of a pod: "delete", "condition=NAME[=STATUS]",
-// "jsonpath=TEMPLATE[=VALUE]" as kubectl wait has them, or "running": ready, or ended
-// well. That a pod has ended which will not meet its condition is ErrConflict; of "running" it is Result.Failed, and
-// so is a container that ends again and again.
+// AwaitRequest waits for a condition of a pod: "delete", "condition=NAME[=STATUS]" or "jsonpath=TEMPLATE[=VALUE]"
+// as in kubectl wait, or "running": ready, or ended successfully. If a pod has ended and cannot meet the condition,
+// the error is ErrConflict. For "running", Result.Failed describes a pod that failed or a container that crashes
+// repeatedly.
 type AwaitRequest struct {
 	For string `json:"for"`
 }
 
-// UpdateRequest changes what a pod has.
+// UpdateRequest changes a pod's ConfigMaps, Secrets and resources.
 type UpdateRequest struct {
-	// Manifests hold ConfigMaps and Secrets, which replace those of the same
-	// name that the pod was run with.
+	// Manifests contain ConfigMaps and Secrets, which replace those of the same name that the pod was run with.
 	Manifests []Manifest `json:"manifests,omitempty"`
-	// Container is whose Limits and Requests change, empty for the first. Those
-	// that are not named stay, but a request that was the limit stays that.
+	// Container is the container to change the Limits and Requests of; empty means the first. Other resources stay
+	// the same, but a request that was equal to its limit follows the limit.
 	Container string            `json:"container,omitempty"`
 	Limits    map[string]string `json:"limits,omitempty"` // by resource: "cpu", "memory"
 	Requests  map[string]string `json:"requests,omitempty"`
 }
 
-// Result is the answer of what only succeeds or fails; ExitCode is wait's.
+// Result is the answer of a call without other results. ExitCode is set by wait.
 type Result struct {
 	Pod      string `json:"pod,omitempty"`
 	ExitCode int    `json:"exitCode,omitempty"`
-	// Failed, if not nil, is how a pod failed that was awaited to run.
+	// Failed describes the failure of a pod that was awaited to run, nil if it did not fail.
 	Failed *Ended `json:"failed,omitempty"`
 }
 
@@ -339,40 +334,40 @@ type Image struct {
 	Created time.Time `json:"created"`
 }
 
-// ImageDetail is all that is known of an image.
+// ImageDetail describes one image completely.
 type ImageDetail struct {
 	Image
-	Digests []string        `json:"digests,omitempty"` // repository@digest of every manifest it came by
+	Digests []string        `json:"digests,omitempty"` // repository@digest of each manifest that it came from
 	Pulled  time.Time       `json:"pulled"`
-	Config  json.RawMessage `json:"config"` // OCI, as it came
+	Config  json.RawMessage `json:"config"` // OCI, unchanged
 }
 
-// Pruned is what a prune has removed.
+// Pruned lists what a prune removed.
 type Pruned struct {
 	Pods      []string `json:"pods,omitempty"`
 	Images    []string `json:"images,omitempty"`
 	Templates []string `json:"templates,omitempty"`
 	Volumes   []string `json:"volumes,omitempty"`
-	Bytes     int64    `json:"bytes"` // of the disk
-	// Failed are the reasons why something that nobody needs is there still.
+	Bytes     int64    `json:"bytes"` // freed on the disk
+	// Failed has the reasons why unused things were not removed.
 	Failed []string `json:"failed,omitempty"`
 }
 
-// DiskShare is what things of a kind take of the disk.
+// DiskShare is the disk usage of one type of things.
 type DiskShare struct {
 	Type        string `json:"type"`
 	Total       int    `json:"total"`
-	Active      int    `json:"active"` // that are in use
+	Active      int    `json:"active"` // in use
 	Bytes       int64  `json:"bytes"`
-	Reclaimable int64  `json:"reclaimableBytes"` // by system prune --all
+	Reclaimable int64  `json:"reclaimableBytes"` // freed by system prune --all
 }
 
-// VolumeRequest describes a volume that is to be made, or its new size.
+// VolumeRequest describes a volume to create, or its new size.
 type VolumeRequest struct {
 	Name   string            `json:"name,omitempty"`
-	Size   string            `json:"size,omitempty"` // as the Kubernetes API has it; empty is 10Gi
+	Size   string            `json:"size,omitempty"` // a quantity of the Kubernetes API; empty is 10Gi
 	Shared bool              `json:"shared,omitempty"`
-	Block  bool              `json:"block,omitempty"` // a bare disk
+	Block  bool              `json:"block,omitempty"` // a disk without a file system
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
@@ -384,64 +379,63 @@ type Volume struct {
 	Used        int64             `json:"used"` // bytes on disk
 	Created     time.Time         `json:"created"`
 	Labels      map[string]string `json:"labels,omitempty"`
-	Claim       string            `json:"claim,omitempty"` // NAMESPACE/NAME of the claim it was made for
+	Claim       string            `json:"claim,omitempty"` // NAMESPACE/NAME of the claim that it was created for
 	AccessModes []string          `json:"accessModes,omitempty"`
-	Path        string            `json:"path"`             // on this machine; of a shared one its files'
-	Pods        []string          `json:"pods"`             // that name it, ended ones included
+	Path        string            `json:"path"`             // on the host; of a shared volume, the path of its files
+	Pods        []string          `json:"pods"`             // pods that name it, ended ones included
 	Damage      string            `json:"damage,omitempty"` // why it cannot be used
 }
 
-// JSONPathRequest fills a template in with a value, in kubectl's language. With Rows the template is one of
-// Go's, and filled in with each item of the value, a list.
+// JSONPathRequest fills in a template in kubectl's language with a value. With Rows, the template is a Go template
+// that is filled in with each item of the value, a list.
 type JSONPathRequest struct {
 	Rows     bool            `json:"rows,omitempty"`
 	Template string          `json:"template"`
 	Value    json.RawMessage `json:"value"`
 }
 
-// JSONPathResult is the text that came of it.
+// JSONPathResult is the resulting text.
 type JSONPathResult struct {
 	Text string `json:"text"`
 }
 
-// Manifests are the documents that make a pod, as somebody would write them: its
-// ConfigMaps, if they are asked for its Secrets, and the pod, which is the last.
+// Manifests are the documents that create a pod, in the form that users write: its ConfigMaps, its Secrets if they
+// are requested, and last the pod.
 type Manifests struct {
 	Documents []map[string]any `json:"documents"`
-	Secrets   []string         `json:"secrets,omitempty"` // names of those left out
+	Secrets   []string         `json:"secrets,omitempty"` // names of omitted Secrets
 }
 
-// ImageUsers are the instances that images can be for: for=INSTANCE. Without it they are the engine's own.
+// ImageUsers are the instances with their own images: for=INSTANCE. Without it, the engine's own images are meant.
 var ImageUsers = []string{dirs.CRI, dirs.Node}
 
 // PullRequest names an image of a registry.
 type PullRequest struct {
 	Image    string `json:"image"`
-	Insecure bool   `json:"insecure,omitempty"` // plain HTTP, or a certificate that nobody has signed, will do
+	Insecure bool   `json:"insecure,omitempty"` // accept plain HTTP and unverified certificates
 }
 
-// LoadRequest names an image on this machine, and the name it gets: oci:DIR[:TAG],
-// oci-archive:FILE, docker-archive:FILE, or the path of any of these.
+// LoadRequest names an image on the host and the name that it gets: oci:DIR[:TAG], oci-archive:FILE,
+// docker-archive:FILE, or the path of any of these.
 type LoadRequest struct {
 	Source string `json:"source"`
 	Name   string `json:"name,omitempty"`
 }
 
-// TagRequest gives an image more names.
+// TagRequest adds names to an image.
 type TagRequest struct {
 	Image string   `json:"image"`
 	Names []string `json:"names"`
 }
 
-// SaveRequest names an image, and the file that it is written to, an archive of
-// Format: docker-archive or oci-archive.
+// SaveRequest names an image and the archive to write. Format is docker-archive or oci-archive.
 type SaveRequest struct {
 	Image  string `json:"image"`
 	Path   string `json:"path"`
 	Format string `json:"format"`
 }
 
-// LoginRequest are credentials for a registry, kept in the user's auth.json.
+// LoginRequest has the credentials of a registry, to be kept in the user's auth.json.
 type LoginRequest struct {
 	Registry string `json:"registry"`
 	Username string `json:"username"`
@@ -450,7 +444,7 @@ type LoginRequest struct {
 	Insecure bool   `json:"insecure,omitempty"` // as in PullRequest
 }
 
-// TemplateRequest asks for a template of a size.
+// TemplateRequest asks for a template of this size.
 type TemplateRequest struct {
 	VCPUs   int    `json:"vcpus"`
 	Network string `json:"network,omitempty"`
@@ -469,15 +463,15 @@ type Template struct {
 	Reason  string    `json:"reason"` // why it was built
 }
 
-// Reaped counts what a reap did.
+// Reaped counts the results of a reap.
 type Reaped struct {
 	Adopted int      `json:"adopted"`
 	Removed int      `json:"removed"`
-	Failed  []string `json:"failed,omitempty"` // tried again at the next reap
-	Alive   []string `json:"alive,omitempty"`  // other instances whose engine runs, and does it itself
+	Failed  []string `json:"failed,omitempty"` // the next reap tries again
+	Alive   []string `json:"alive,omitempty"`  // other instances with a running engine, which reaps by itself
 }
 
-// Version tells the version of every part.
+// Version has the versions of all parts.
 type Version struct {
 	Bulkhead string          `json:"bulkhead"`
 	Go       string          `json:"go"`

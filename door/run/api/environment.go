@@ -6,24 +6,22 @@ import (
 	"path/filepath"
 )
 
-// EnvironmentHeader is the header of a request with the Environment of the
-// command that made it, encoded.
+// EnvironmentHeader is the header of a request with the encoded Environment of the command that sent it.
 const EnvironmentHeader = "Bulkhead-Environment"
 
-// Environment are the variables that tell how a command reaches registries, and
-// what it knows images by. The engine has an environment of its own, from
-// another day, and must not go by it. It may hold passwords (of proxies): it is
-// kept in memory only.
+// Environment has the variables that control how a command reaches registries and resolves image names. The
+// engine's own environment may be outdated and must not be used. The values may contain passwords (of proxies), so
+// they are kept only in memory.
 type Environment map[string]string
 
-// The variables, of which those of files are made absolute: the engine has
-// another working directory.
+// The variables of an Environment. Those in files name files and are made absolute, because the engine has another
+// working directory.
 var (
 	proxies = []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"}
 	files   = []string{"REGISTRY_AUTH_FILE", "DOCKER_CONFIG", "CONTAINERS_REGISTRIES_CONF", "REGISTRIES_CONFIG_PATH", "CONTAINERS_POLICY_JSON"}
 )
 
-// ReadEnvironment is the process's own.
+// ReadEnvironment reads the variables of this process.
 func ReadEnvironment() Environment {
 	e := Environment{}
 	for _, name := range proxies {
@@ -37,15 +35,15 @@ func ReadEnvironment() Environment {
 			continue
 		}
 		if path, err := filepath.Abs(value); err == nil {
-			value = path // else its use fails, and says so
+			value = path // otherwise the use of the file fails and reports it
 		}
 		e[name] = value
 	}
 	return e
 }
 
-// TakeEnvironment is ReadEnvironment, of which the process's own environment
-// keeps nothing: what it does not pass on, no library goes by.
+// TakeEnvironment is ReadEnvironment, and removes the variables from the process. Libraries then see only what the
+// caller passes on.
 func TakeEnvironment() (Environment, error) {
 	e := ReadEnvironment()
 	for name := range e {
@@ -59,7 +57,7 @@ func TakeEnvironment() (Environment, error) {
 // Get returns a variable's value, "" if it is not set.
 func (e Environment) Get(name string) string { return e[name] }
 
-// Encode is e as a header's value.
+// Encode returns e as the value of a header.
 func (e Environment) Encode() string {
 	v := url.Values{}
 	for name, value := range e {

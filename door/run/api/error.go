@@ -6,8 +6,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
-// The classes of the engine's errors, matched with errors.Is on both
-// sides of the socket.
+// The classes of the engine's errors. errors.Is matches them on both sides of the socket.
 var (
 	ErrNotFound  = errors.New("not found")
 	ErrAmbiguous = errors.New("ambiguous")
@@ -16,14 +15,13 @@ var (
 	ErrDenied    = errors.New("denied")
 )
 
-// Error crosses the socket. Message is one line; Detail is what only a closer
-// look needs: a console's last lines, a process's stderr.
+// Error is an error that crosses the socket. Message is one line. Detail has what helps to find the cause: the last
+// lines of a console, or the stderr of a process.
 type Error struct {
 	Class   string `json:"class,omitempty"`
 	Message string `json:"message"`
 	Detail  string `json:"detail,omitempty"`
-	// ExitCode is that of a command that could not be run, 127 or 126; 0 for
-	// every other error.
+	// ExitCode is 127 or 126 for a command that could not be run, and 0 for all other errors.
 	ExitCode int `json:"exitCode,omitempty"`
 }
 
@@ -35,7 +33,7 @@ var classes = errclass.Names{
 	{"denied", ErrDenied},
 }
 
-// ToError makes err fit to cross the socket.
+// ToError converts err to an Error that can cross the socket.
 func ToError(err error) *Error {
 	if already := (*Error)(nil); errors.As(err, &already) {
 		return already
@@ -56,8 +54,8 @@ func ToError(err error) *Error {
 	return e
 }
 
-// Error is the one-line message.
+// Error returns the one-line message.
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap is the class, or nil for none.
+// Unwrap returns the class, or nil if there is none.
 func (e *Error) Unwrap() error { return classes.Named(e.Class) }

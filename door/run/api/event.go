@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// Event is something that happened to a pod, in the fields of core/v1's Event.
+// Event is something that happened to a pod, with the fields of core/v1's Event.
 type Event struct {
 	Kind           string          `json:"kind"`
 	APIVersion     string          `json:"apiVersion"`
@@ -15,8 +15,7 @@ type Event struct {
 	InvolvedObject ObjectReference `json:"involvedObject"`
 }
 
-// ObjectReference names what an event is about; FieldPath is
-// "spec.containers{NAME}" for a container.
+// ObjectReference names the subject of an event. FieldPath is "spec.containers{NAME}" for a container.
 type ObjectReference struct {
 	Kind       string `json:"kind"`
 	APIVersion string `json:"apiVersion"`
@@ -26,7 +25,7 @@ type ObjectReference struct {
 	FieldPath  string `json:"fieldPath,omitempty"`
 }
 
-// PodStats is what a running pod uses. Counters begin with its machine.
+// PodStats is the resource usage of a running pod. Counters start with its VM.
 type PodStats struct {
 	Name      string    `json:"name"`
 	Namespace string    `json:"namespace"`
@@ -34,14 +33,13 @@ type PodStats struct {
 	Status    string    `json:"status"`
 	Created   time.Time `json:"created"`
 	Restarts  int       `json:"restarts"`
-	// Time is when the figures were taken; zero when there are none: the pod
-	// does not run, or is paused.
+	// Time is when the figures were taken. It is zero without figures: the pod does not run or is paused.
 	Time        time.Time        `json:"time,omitzero"`
-	CPU         time.Duration    `json:"cpuNanoseconds"` // that its containers have used
+	CPU         time.Duration    `json:"cpuNanoseconds"` // used by its containers
 	Memory      int64            `json:"memoryBytes"`    // their working sets
 	MemoryLimit int64            `json:"memoryLimitBytes"`
-	HostMemory  int64            `json:"hostMemoryBytes,omitempty"` // that the pod's VM takes of the host; 0: not known
-	Network     *Counters        `json:"network,omitempty"`         // received and sent; nil: it has none
+	HostMemory  int64            `json:"hostMemoryBytes,omitempty"` // host memory that the pod's VM takes; 0: unknown
+	Network     *Counters        `json:"network,omitempty"`         // received and sent; nil without a network
 	Disk        Counters         `json:"disk"`                      // read and written
 	PIDs        int              `json:"pids"`
 	Containers  []ContainerStats `json:"containers,omitempty"`
@@ -53,7 +51,7 @@ type Counters struct {
 	Out int64 `json:"outBytes"`
 }
 
-// ContainerStats is what a running container uses.
+// ContainerStats is the resource usage of a running container.
 type ContainerStats struct {
 	Name        string        `json:"name"`
 	CPU         time.Duration `json:"cpuNanoseconds"`

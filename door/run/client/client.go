@@ -1,6 +1,5 @@
-// Package client talks to the user's engine and starts it when there is
-// none. It imports nothing of the engine: a command line is ready in
-// milliseconds.
+// Package client talks to the user's engine and starts it if none runs. It imports nothing of the engine, so that
+// commands start within milliseconds.
 package client
 
 import (
@@ -23,18 +22,16 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/podsock"
 )
 
-// Socket is the path of the engine's socket, and Lock of the lock that it
-// holds as long as it runs.
+// Socket is the path of the engine's socket.
 func Socket(r dirs.Roots) string { return filepath.Join(r.Instance(Instance), "run.sock") }
 
-// EngineSocket is the path of the socket that the same process serves to doors in other
-// processes (api/engine/v1).
+// EngineSocket is the path of the socket that the same process serves to doors in other processes (api/engine/v1).
 func EngineSocket(r dirs.Roots) string { return filepath.Join(r.Instance(Instance), "engine.sock") }
 
-// Lock is the path of the lock that elects the engine.
+// Lock is the path of the lock that elects the engine. The engine holds it as long as it runs.
 func Lock(r dirs.Roots) string { return filepath.Join(r.Instance(Instance), "run.lock") }
 
-// Instance is the name of the instance that door/run and its engine work in.
+// Instance is the name of the instance of door/run and its engine.
 const Instance = dirs.Run
 
 // Client is a connection to an engine. It is safe for concurrent use.
@@ -44,21 +41,20 @@ type Client struct {
 	start Starter
 }
 
-// Starter starts an engine and returns when it serves its socket.
+// Starter starts an engine and returns when the engine serves its socket.
 type Starter func(ctx context.Context, r dirs.Roots) error
 
-// New returns a client that starts an engine with start when none answers.
+// New returns a client that calls start if no engine answers. A nil start starts none.
 func New(r dirs.Roots, start Starter) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, Socket(r)) }
 	return &Client{&http.Client{Transport: &http.Transport{DialContext: dial}}, r, start}
 }
 
-// ErrForeign is matched by the error of a call where somebody else serves the
-// socket: without a runtime directory the state lies in a world-writable one, in
-// which another user may have made it first.
+// ErrForeign is matched by the error of a call if another user's process serves the socket. Without a runtime
+// directory, the state lies in a world-writable directory, where another user may have created it first.
 var ErrForeign = errors.New("another user's process serves the engine's socket")
 
-// dial connects to an engine, which runs as the caller or as root.
+// dial connects to an engine. The engine must run as the caller or as root.
 func dial(ctx context.Context, path string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", path)
@@ -76,8 +72,8 @@ func dial(ctx context.Context, path string) (net.Conn, error) {
 	return conn, nil
 }
 
-// Call makes one call and decodes its answer into out, which may be nil. What a
-// user named is escaped in path (url.PathEscape).
+// Call makes one call and decodes its answer into out, which may be nil. The caller must escape names in path
+// (url.PathEscape).
 func (c *Client) Call(ctx context.Context, method, path string, query url.Values, in, out any) error {
 	resp, err := c.do(ctx, method, path, query, in)
 	if err != nil {
@@ -94,8 +90,8 @@ func (c *Client) Call(ctx context.Context, method, path string, query url.Values
 	return nil
 }
 
-// Stream makes one call and gives each message of its answer to each, until
-// the stream ends. An error message ends it with that error.
+// Stream makes one call and passes each message of the answer to each, until the stream ends. An error message ends
+// it with that error.
 func (c *Client) Stream(ctx context.Context, method, path string, query url.Values, in any, each func(api.Message) error) error {
 	resp, err := c.do(ctx, method, path, query, in)
 	if err != nil {
@@ -122,9 +118,8 @@ func (c *Client) Stream(ctx context.Context, method, path string, query url.Valu
 	}
 }
 
-// forsaken is the error of a stream that the engine did not end. What the engine had
-// begun for it, a foreground run's pods above all, is ended by the next engine, which
-// is started for that: nobody else may ask for one.
+// forsaken returns the error of a stream that broke off. It first starts a new engine, which ends the work that the
+// dead engine left, such as the pods of a foreground run. Nothing else might start one.
 func (c *Client) forsaken(ctx context.Context, method string, err error) error {
 	if method == http.MethodGet || c.start == nil {
 		return err
@@ -135,17 +130,17 @@ func (c *Client) forsaken(ctx context.Context, method string, err error) error {
 	return err
 }
 
-// do sends the request, and again to a new engine if the old one is gone
-// before it has answered anything.
+// do sends the request. If the engine ends before it has answered anything, do sends the request again to a new
+// engine.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, in any) (*http.Response, error) {
-	// What is empty, or dots, is no part of a path: another one would be asked for.
+	// An empty element or dots would change the path, and the request would reach another resource.
 	if p := path + "/"; strings.Contains(p, "//") || strings.Contains(p, "/./") || strings.Contains(p, "/../") {
 		return nil, fmt.Errorf("%w: a name must not be empty or consist of dots", api.ErrNotFound)
 	}
 	if err := c.checkState(); err != nil {
 		return nil, err
 	}
-	var body []byte // none: a server that has none to read sees at once when we go
+	var body []byte // nil without in: only then does the server notice at once when the client disconnects
 	if in != nil {
 		var err error
 		if body, err = json.Marshal(in); err != nil {
@@ -169,7 +164,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	return nil, e
 }
 
-// DialEngine connects to EngineSocket, and starts an engine if none serves.
+// DialEngine connects to EngineSocket. It starts an engine if none runs.
 func (c *Client) DialEngine(ctx context.Context) (net.Conn, error) {
 	if err := c.checkState(); err != nil {
 		return nil, err
@@ -181,7 +176,7 @@ func (c *Client) DialEngine(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// checkState refuses a state directory in which no socket fits.
+// checkState refuses a state directory with a path that is too long for sockets.
 func (c *Client) checkState() error {
 	if len(c.roots.State) <= dirs.MaxState {
 		return nil
@@ -190,10 +185,10 @@ func (c *Client) checkState() error {
 		"set BULKHEAD_STATE to a shorter path", c.roots.State, len(c.roots.State), dirs.MaxState)
 }
 
-// ensured makes a call, and again after an engine was started if none was there.
+// ensured makes a call. If no engine runs, it starts one and calls again.
 func ensured[T any](ctx context.Context, c *Client, call func() (T, error)) (T, error) {
 	answer, err := call()
-	// The one that answers ensure may itself be about to end.
+	// The engine that answered ensure may itself be stopping.
 	for tries := 0; err != nil && ctx.Err() == nil && c.start != nil && absent(err) && tries < 3; tries++ {
 		if err = c.ensure(ctx); err == nil {
 			answer, err = call()

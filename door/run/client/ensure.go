@@ -17,11 +17,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/tail"
 )
 
-// startTimeout bounds the start of an engine: it adopts what an earlier one
-// left behind before it serves.
+// startTimeout bounds the start of an engine, which adopts the pods of an earlier one before it serves.
 const startTimeout = 60 * time.Second
 
-// absent says that nobody listens, or that who did is just going away.
+// absent reports whether an error means that no engine listens, or that the listening one is stopping.
 func absent(err error) bool {
 	for _, e := range []error{syscall.ECONNREFUSED, syscall.ENOENT, syscall.ECONNRESET, syscall.EPIPE, io.EOF} {
 		if errors.Is(err, e) {
@@ -31,8 +30,7 @@ func absent(err error) bool {
 	return false
 }
 
-// ensure starts an engine unless another client has done so meanwhile:
-// starts are serialised by a lock, so that nobody races.
+// ensure starts an engine unless another client has just started one. A lock serialises starts.
 func (c *Client) ensure(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -54,13 +52,12 @@ func (c *Client) ensure(ctx context.Context) error {
 	return c.start(ctx, c.roots)
 }
 
-// ReadyFD is the environment variable with the number of the descriptor on which
-// an engine says that it is ready.
+// ReadyFD is the environment variable with the number of the file descriptor on which an engine reports that it is
+// ready.
 const ReadyFD = "BULKHEAD_READY_FD"
 
-// StartProcess is the Starter of the command line: it runs bulkhead-engine in
-// a session of its own with its output in a bounded file, and waits until it says
-// that it is ready, or ends.
+// StartProcess is the Starter of the command line. It runs bulkhead-engine in its own session, with its output in a
+// bounded file, and waits until the engine reports that it is ready, or ends.
 func StartProcess(ctx context.Context, r dirs.Roots) error {
 	exe, err := dirs.Sibling("bulkhead-engine")
 	if err != nil {
@@ -94,7 +91,7 @@ func StartProcess(ctx context.Context, r dirs.Roots) error {
 		}
 	}
 	said := make([]byte, len("ready"))
-	_, readErr := io.ReadFull(ready, said) // whoever else holds it open
+	_, readErr := io.ReadFull(ready, said) // another process may hold it open
 	if string(said) == "ready" {
 		return cmd.Process.Release()
 	}
@@ -103,13 +100,12 @@ func StartProcess(ctx context.Context, r dirs.Roots) error {
 	}
 	waitErr := cmd.Wait()
 	if errors.Is(readErr, io.EOF) {
-		readErr = nil // it has ended, which Wait tells
+		readErr = nil // the engine has ended, and Wait returns its error
 	}
 	return fmt.Errorf("start the engine: %s (its log is %s): %w", tail.Line(tail.File(log)), logPath, errors.Join(waitErr, readErr))
 }
 
-// logLimit is the size, in bytes, from which an engine's log is begun anew by
-// the next one.
+// logLimit is the size of an engine's log, in bytes, above which the next engine truncates it.
 const logLimit = 1 << 20
 
 func openLog(path string) (*os.File, error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
-// Rows fills a template of Go's in with each item of a JSON list, a line for each, as podman does with
-// --format. "table " before the template puts the names of its fields above. The error is of api.ErrInvalid.
+// Rows fills in a Go template with each item of a JSON list, one line each, like podman's --format. With the prefix
+// "table ", a header has the names of the fields. The error matches api.ErrInvalid.
 func Rows(format string, list json.RawMessage) (string, error) {
 	var items []map[string]any
 	if err := json.Unmarshal(list, &items); err != nil {

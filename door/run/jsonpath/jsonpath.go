@@ -1,4 +1,4 @@
-// Package jsonpath fills templates in, in the language of kubectl.
+// Package jsonpath fills in templates in kubectl's language.
 package jsonpath
 
 import (
@@ -14,8 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
-// Fill fills a template in with a JSON value; what a field names that is not there is
-// empty. The error is of api.ErrInvalid.
+// Fill fills in a template with a JSON value. Missing fields are empty. The error matches api.ErrInvalid.
 func Fill(template string, value json.RawMessage) (string, error) {
 	var data any
 	if err := kjson.Unmarshal(value, &data); err != nil {

@@ -1,5 +1,5 @@
-// Package life is how the engine process begins and ends: one for each user, elected by
-// a lock, gone when nothing keeps it.
+// Package life controls the life of the engine process: one engine per user, elected by a lock, which stops when
+// idle.
 package life
 
 import (
@@ -14,20 +14,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 )
 
-// electionWait bounds the wait for another engine to end or to serve: less
-// than a client's patience, so that the client gets the reason.
+// electionWait bounds the wait for another engine to stop or to serve. It is shorter than a client's timeout, so
+// that the client gets the reason.
 const electionWait = 50 * time.Second
 
-// electionRetry spaces the looks at the lock and the socket: neither tells
-// when it changes.
+// electionRetry is the interval between checks of the lock and the socket. Neither reports changes.
 const electionRetry = 5 * time.Millisecond
 
-// ErrServed is Elect's when another engine serves the user already.
+// ErrServed is returned by Elect if another engine already serves the user.
 var ErrServed = errors.New("another engine serves")
 
-// Elect makes this process the engine of the roots' user. The lock may be
-// held by one that is just ending, and by one that a client has started which
-// did not live to use it.
+// Elect makes this process the engine of the roots' user. For a moment, the lock may be held by an engine that is
+// stopping, or by one that a client has started and that ends without serving.
 func Elect(ctx context.Context, r dirs.Roots) (*flock.Lock, error) {
 	if err := r.Ensure(); err != nil {
 		return nil, fmt.Errorf("start the engine: %w", err)

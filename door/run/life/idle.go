@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Idle ends an engine that has had nothing to do for a while. Requests and
-// running pods keep it. Its methods may be called at once.
+// Idle stops an engine that has been idle for a while. Requests and running pods keep the engine alive. Idle is
+// safe for concurrent use.
 type Idle struct {
 	mu    sync.Mutex
 	busy  int
@@ -17,8 +17,8 @@ type Idle struct {
 	end   func()
 }
 
-// NewIdle calls end once, when nothing has kept the engine for so long. The time does not run before release is called:
-// an engine that takes over what an earlier one left is not idle.
+// NewIdle returns an Idle that calls end once, after the engine was idle for the duration after. The time starts
+// when release is called, because an engine that adopts pods is not idle.
 func NewIdle(after time.Duration, end func()) (i *Idle, release func()) {
 	i = &Idle{after: after, end: end, busy: 1}
 	i.timer = time.AfterFunc(after, i.expire)
@@ -26,7 +26,7 @@ func NewIdle(after time.Duration, end func()) (i *Idle, release func()) {
 	return i, i.leave
 }
 
-// expire ends the engine, unless something has come since the timer went off.
+// expire ends the engine, unless a request or pod has come since the timer fired.
 func (i *Idle) expire() {
 	i.mu.Lock()
 	i.ended = i.ended || i.busy == 0
@@ -37,7 +37,7 @@ func (i *Idle) expire() {
 	}
 }
 
-// enter and leave bracket what keeps the engine. enter reports whether the engine stays.
+// enter and leave bracket what keeps the engine alive. enter reports whether the engine stays.
 func (i *Idle) enter() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -54,17 +54,17 @@ func (i *Idle) leave() {
 	}
 }
 
-// Stop keeps end from being called.
+// Stop stops the timer, so that end is not called.
 func (i *Idle) Stop() { i.timer.Stop() }
 
-// Hold keeps the engine until release is called.
+// Hold keeps the engine alive until release is called.
 func (i *Idle) Hold() (release func()) {
 	i.enter()
 	return i.leave
 }
 
-// Count lets every request keep the engine while it lasts. A request that comes when the engine has begun to end for
-// idleness gets no answer: its client asks the next engine.
+// Count keeps the engine alive during each request. If the idle engine has begun to stop, a new request gets no
+// answer, and its client asks the next engine.
 func (i *Idle) Count(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		stays := i.enter()

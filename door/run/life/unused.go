@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// Unused knows the connections of an http.Server that no request has come on. Shutdown waits five seconds for a request
-// on each: a client that opened one too many would hold up the engine's end, and the start of the next engine.
+// Unused tracks the connections of an http.Server without any request so far. Shutdown waits five seconds for a
+// request on each: one superfluous connection of a client would delay the engine's end and the start of the next
+// engine.
 type Unused struct {
 	mu    sync.Mutex
 	conns map[net.Conn]bool
@@ -31,7 +32,7 @@ func (u *Unused) State(c net.Conn, s http.ConnState) {
 	}
 }
 
-// Close closes them, and those that still come.
+// Close closes these connections and later ones.
 func (u *Unused) Close() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

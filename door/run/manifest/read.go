@@ -1,4 +1,4 @@
-// Package manifest reads the documents that people write, and writes a pod as one.
+// Package manifest reads documents that users write, and writes a pod as such documents.
 package manifest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
-// Read reads the documents of manifests; the error is of api.ErrInvalid.
+// Read reads the documents of manifests. The error matches api.ErrInvalid.
 func Read(manifests []api.Manifest, options podapi.Options) (*podapi.Documents, error) {
 	var files []podapi.File
 	for _, m := range manifests {
@@ -21,7 +21,7 @@ func Read(manifests []api.Manifest, options podapi.Options) (*podapi.Documents, 
 	return found, nil
 }
 
-// Objects are what documents have beside pods.
+// Objects returns the ConfigMaps and Secrets of documents.
 func Objects(found *podapi.Documents) manager.Objects {
 	return manager.Objects{ConfigMaps: found.ConfigMaps, Secrets: found.Secrets}
 }

@@ -15,9 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
-// Write writes a pod as somebody would: without what Bulkhead has set, and without
-// what is the default. Decoded again it is the same pod. The ConfigMaps that it was
-// given come before it, and with secrets the Secrets.
+// Write writes a pod in the form that users write: without fields that Bulkhead has set and without defaults.
+// Decoding the result gives the same pod. Its ConfigMaps come first, and with secrets its Secrets.
 func Write(given *corev1.Pod, objects manager.Objects, secrets bool) (api.Manifests, error) {
 	var out api.Manifests
 	pod, err := written(given)
@@ -57,8 +56,7 @@ func Write(given *corev1.Pod, objects manager.Objects, secrets bool) (api.Manife
 	return out, nil
 }
 
-// written leaves out of a pod every field without which it is decoded to the
-// same one.
+// written removes all fields of a pod that do not change the decoded pod.
 func written(p *corev1.Pod) (map[string]any, error) {
 	want := plainPod(p)
 	data, err := json.Marshal(want)
@@ -80,7 +78,7 @@ func written(p *corev1.Pod) (map[string]any, error) {
 	if !same() {
 		return nil, fmt.Errorf("generate: pod %s/%s cannot be written so that it is read as the same", p.Namespace, p.Name)
 	}
-	// What everybody writes stays.
+	// Fields that users always write stay.
 	keep := map[string]bool{
 		"apiVersion": true, "kind": true, "metadata": true, "name": true, "spec": true, "containers": true, "image": true, "emptyDir": true,
 	}
@@ -88,7 +86,7 @@ func written(p *corev1.Pod) (map[string]any, error) {
 	return fields, nil
 }
 
-// plainPod is a pod without what is no part of its specification.
+// plainPod returns a pod with only its metadata and specification.
 func plainPod(p *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -99,7 +97,7 @@ func plainPod(p *corev1.Pod) *corev1.Pod {
 	}
 }
 
-// leaveOut removes what is not needed, the largest parts first.
+// leaveOut removes unnecessary fields, the largest parts first.
 func leaveOut(fields map[string]any, keep map[string]bool, same func() bool) {
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		value := fields[key]

@@ -1,5 +1,5 @@
-// Package naming keeps who adds pods that name volumes and who removes volumes that none names out of
-// each other's way, without a lock that is held while volumes are made or grow.
+// Package naming prevents conflicts between adding pods that name volumes and removing volumes that no pod names.
+// It holds no lock while volumes are created or grown.
 package naming
 
 import (
@@ -10,19 +10,19 @@ import (
 	"sync"
 )
 
-// ErrNamed is of a volume that pods name which are being added.
+// ErrNamed means that pods which are being added name the volume.
 var ErrNamed = errors.New("is used by a pod that is being created")
 
-// Names are those of volumes that somebody is about to use or to remove. The zero value is none;
-// its methods may be called at once.
+// Names tracks volumes that are about to be used or removed. The zero value is ready to use. Names is safe for
+// concurrent use.
 type Names struct {
 	mu     sync.Mutex
 	wanted map[string]int
-	going  map[string]chan struct{} // closed when the volume is gone, or stays
+	going  map[string]chan struct{} // closed when the removal is done or failed
 }
 
-// Want keeps the volumes called so from being removed, whether there are any or not, until done.
-// It waits for removals under way.
+// Want prevents the removal of these volumes, existing or not, until done is called. It waits for removals in
+// progress.
 func (n *Names) Want(ctx context.Context, names []string) (done func(), err error) {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	n.mu.Lock()
@@ -55,8 +55,8 @@ func (n *Names) release(names []string) {
 	}
 }
 
-// Remove has nobody want a volume until done, unless somebody does (ErrNamed) or used returns an
-// error, which is called when nobody can come to want it any more.
+// Remove reserves a volume for removal until done is called. It returns ErrNamed if the volume is wanted, and the
+// error of used, which it calls when no new user can appear.
 func (n *Names) Remove(ctx context.Context, name string, used func() error) (done func(), err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -84,7 +84,7 @@ func (n *Names) Remove(ctx context.Context, name string, used func() error) (don
 	}), nil
 }
 
-// gone waits for the end of a removal, during which the caller's hold of mu is given up.
+// gone waits for the end of a removal. It releases mu while it waits.
 func (n *Names) gone(ctx context.Context, name string) error {
 	gone := n.going[name]
 	n.mu.Unlock()

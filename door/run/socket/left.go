@@ -7,16 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connection is the key of a request's connection in its context.
+// connection is the context key of a request's connection.
 type connection struct{}
 
-// WithConnection is an http.Server's ConnContext.
+// WithConnection is the ConnContext of an http.Server.
 func WithConnection(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connection{}, c)
 }
 
-// Left reports whether the client of a request has gone. The request's context
-// says so too, but only when the server has got round to reading.
+// Left reports whether the client of a request has disconnected. The request's context reports it too, but only
+// after the server has read from the connection.
 func Left(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return true

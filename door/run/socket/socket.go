@@ -1,4 +1,4 @@
-// Package socket serves a unix socket that is its user's alone, and knows when a client has gone.
+// Package socket serves a unix socket that only its user can open, and detects disconnected clients.
 package socket
 
 import (
@@ -9,16 +9,16 @@ import (
 	"syscall"
 )
 
-// socket is a listener whose Close removes its file, unless that is another's by
-// then: of an engine that has been started since the directory was removed.
+// socket is a listener that removes its file on Close, unless the file belongs to a newer engine. That happens if
+// the directory was removed and a newer engine started.
 type socket struct {
 	*net.UnixListener
 	path string
 	file os.FileInfo
 }
 
-// Listen serves a unix socket. A file that is there is replaced: who holds the
-// engine's lock is the only one to serve it.
+// Listen serves a unix socket. It replaces an existing file, because only the holder of the engine's lock serves
+// it.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -44,8 +44,7 @@ func (s socket) Close() error {
 	return errors.Join(err, s.UnixListener.Close())
 }
 
-// private gives a unix socket, before it has a name, the mode that its file will
-// have: with another one it would be everybody's for a moment.
+// private sets the mode of a unix socket before it is bound, so that its file is never open to other users.
 func private(_, _ string, c syscall.RawConn) error {
 	var err error
 	if failed := c.Control(func(fd uintptr) { err = syscall.Fchmod(int(fd), 0o600) }); failed != nil {

@@ -6,12 +6,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Counts are kubectl's READY and RESTARTS columns.
+// Counts has the values of kubectl's columns READY and RESTARTS.
 type Counts struct {
 	Ready      int // of Containers
 	Containers int // regular ones and sidecars
-	// Restarts are those of the initial containers up to the one at work while the
-	// pod is initialised, and of its Containers from then on.
+	// Restarts counts the initial containers up to the current one during initialisation, and the Containers
+	// afterwards.
 	Restarts int
 }
 
@@ -56,21 +56,21 @@ func Begun(statuses []corev1.ContainerStatus) int {
 	return n
 }
 
-// UnderWay tells whether a pod that begins with initial containers, which may take
-// their time, has begun, and of any other whether all of it has started.
+// UnderWay reports whether a pod's start is under way. With initial containers, one must have begun. Without, all
+// containers must have begun.
 func UnderWay(p *corev1.Pod, status corev1.PodStatus) bool {
 	return Begun(status.InitContainerStatuses) > 0 || Begun(status.ContainerStatuses) == len(p.Spec.Containers)
 }
 
-// Queued tells whether the pod waits for its turn.
+// Queued reports whether the pod waits for its turn.
 func Queued(status corev1.PodStatus) bool {
 	return slices.ContainsFunc(status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
 	})
 }
 
-// MemoryLimits are the containers' limits in bytes, by their names: as they are in
-// force, of one that does not run as its specification has them.
+// MemoryLimits returns the containers' limits in bytes by name. For a running container it is the limit in force,
+// for others the specified one.
 func MemoryLimits(p *corev1.Pod, status corev1.PodStatus) map[string]int64 {
 	limits := map[string]int64{}
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {

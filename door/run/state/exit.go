@@ -7,11 +7,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
-// CodeDeadline is the exit code of a pod that was ended because its time was over, as podman has it.
+// CodeDeadline is the exit code of a pod that ended by its deadline, as in podman.
 const CodeDeadline = 255
 
-// ExitCode is the pod's as a command's, and 1 for one that has failed and no
-// container of which tells why.
+// ExitCode returns the exit code of a command for the pod. It is 1 for a failed pod without a failed container.
 func ExitCode(p *corev1.Pod, status corev1.PodStatus) int {
 	if status.Phase == corev1.PodFailed && status.Reason == pod.ReasonDeadline {
 		return CodeDeadline
@@ -23,8 +22,8 @@ func ExitCode(p *corev1.Pod, status corev1.PodStatus) int {
 	return code
 }
 
-// EndMessage is what the last of the containers has said that failed, or the status
-// says. Sidecars do not count: their ends are not the pod's.
+// EndMessage returns the message of the last failed container, or of the status. Sidecars do not count, because the
+// pod does not end with them.
 func EndMessage(p *corev1.Pod, status corev1.PodStatus) string {
 	text := status.Message
 	if status.Reason == pod.ReasonDeadline {

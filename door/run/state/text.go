@@ -1,5 +1,4 @@
-// Package state says in few words and figures how a pod is, as kubectl and shells
-// have it.
+// Package state describes a pod's state in short texts and figures, like kubectl and shells.
 package state
 
 import (
@@ -11,13 +10,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod"
 )
 
-// Terminating is the text of a pod that runs and is to end.
+// Terminating is the text of a running pod that is being stopped.
 const Terminating = "Terminating"
 
-// Stopped is the text of a pod whose end was asked for, and whose containers ended by that.
+// Stopped is the text of a pod that was stopped on request and ended by it.
 const Stopped = "Stopped"
 
-// Signalled tells whether the containers of a pod that has ended failed by nothing but signals.
+// Signalled reports whether all failed containers of an ended pod were ended by signals, and at least one failed.
 func Signalled(status corev1.PodStatus) bool {
 	signals := 0
 	for _, c := range status.ContainerStatuses {
@@ -32,14 +31,14 @@ func Signalled(status corev1.PodStatus) bool {
 	return signals > 0
 }
 
-// Text is kubectl's STATUS column: the phase, unless a container's state says more.
+// Text returns kubectl's STATUS column: the phase, or a more specific state of a container.
 func Text(p *corev1.Pod, status corev1.PodStatus) string {
 	text := string(status.Phase)
 	if status.Reason != "" {
 		text = status.Reason
 	}
 	if status.Reason == pod.ReasonDeadline {
-		return text // rather than how its containers took it
+		return text // rather than how the containers ended
 	}
 	if initial := initText(p, status); initial != "" && !initialised(status) {
 		return initial
@@ -48,7 +47,7 @@ func Text(p *corev1.Pod, status corev1.PodStatus) string {
 	for _, c := range status.ContainerStatuses {
 		switch end := c.State.Terminated; {
 		case c.State.Waiting != nil && c.State.Waiting.Reason == pod.ReasonCreating && status.Phase == corev1.PodFailed:
-			// It was ended before it had begun.
+			// It was ended before it started.
 		case c.State.Waiting != nil && c.State.Waiting.Reason != "":
 			return c.State.Waiting.Reason
 		case end != nil && end.ExitCode != 0:
@@ -60,7 +59,7 @@ func Text(p *corev1.Pod, status corev1.PodStatus) string {
 	return text
 }
 
-// initText says how far the start has come, empty when it is done.
+// initText describes the progress of the initial containers. It is empty when they are done.
 func initText(p *corev1.Pod, status corev1.PodStatus) string {
 	for i, c := range status.InitContainerStatuses {
 		end, waits := c.State.Terminated, c.State.Waiting
@@ -77,7 +76,7 @@ func initText(p *corev1.Pod, status corev1.PodStatus) string {
 	return ""
 }
 
-// over tells whether the initial container at i holds the start up no longer.
+// over reports whether the initial container at i no longer delays the start.
 func over(p *corev1.Pod, i int, c corev1.ContainerStatus) bool {
 	end := c.State.Terminated
 	return end != nil && end.ExitCode == 0 || isSidecar(p, i) && c.Started != nil && *c.Started
@@ -92,7 +91,7 @@ func initialised(status corev1.PodStatus) bool {
 	return false
 }
 
-// isSidecar tells what the pod's initial container at i is.
+// isSidecar reports whether the pod's initial container at i is a sidecar.
 func isSidecar(p *corev1.Pod, i int) bool {
 	if i >= len(p.Spec.InitContainers) {
 		return false

@@ -12,17 +12,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
-// hold is how long a pod must be ready before it counts as up, if a container of it has no readiness probe: such a
-// container is ready when it has started, even if it ends at once.
+// hold is how long a pod must be ready to count as up, if a container has no readiness probe. Such a container is
+// ready as soon as it starts, even if it ends at once.
 const hold = time.Second
 
-// Up tells when a pod is up. The zero value has seen no status. It is not safe for concurrent use.
+// Up determines when a pod is up. The zero value is ready to use. It is not safe for concurrent use.
 type Up struct {
 	since    time.Time // when the pod became ready, zero while it is not
 	restarts int32
 }
 
-// Left is how long the pod must stay as it is to count as up. ready is false for a pod that is not ready.
+// Left returns how long the pod must stay ready to count as up. ready is false if the pod is not ready.
 func (u *Up) Left(p *corev1.Pod, status corev1.PodStatus, now time.Time) (left time.Duration, ready bool) {
 	ready = slices.ContainsFunc(status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
@@ -42,7 +42,7 @@ func (u *Up) Left(p *corev1.Pod, status corev1.PodStatus, now time.Time) (left t
 	return hold - now.Sub(u.since), true
 }
 
-// Crashing is how a container of the pod ends again and again, nil if none does.
+// Crashing describes a container that ends repeatedly, nil if there is none.
 func Crashing(p *corev1.Pod, status corev1.PodStatus) *api.Ended {
 	for _, c := range slices.Concat(status.InitContainerStatuses, status.ContainerStatuses) {
 		end, waits := c.LastTerminationState.Terminated, c.State.Waiting
@@ -63,5 +63,5 @@ func Crashing(p *corev1.Pod, status corev1.PodStatus) *api.Ended {
 	return nil
 }
 
-// crashLoop is the kubelet's word for a container that waits to be started again.
+// crashLoop is the kubelet's reason for a container that waits for its next restart.
 const crashLoop = "CrashLoopBackOff"
