@@ -1,4 +1,4 @@
-// Package api_test holds what is true of every generated API.
+// Package api_test tests all generated APIs.
 package api_test
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// TestGenerated: the committed code is what generate.sh makes of each definition.
+// TestGenerated checks that the committed code is the output of generate.sh for each definition.
 func TestGenerated(t *testing.T) {
 	testgo.NeedTree()
 	if _, err := exec.LookPath("protoc"); err != nil {
@@ -54,8 +54,7 @@ func compare(t *testing.T, committed, made string) {
 	}
 }
 
-// withoutVersions drops the comment that names protoc's version, which is the
-// distribution's.
+// withoutVersions removes the comment with protoc's version, which depends on the distribution.
 func withoutVersions(b []byte) []byte {
 	var kept [][]byte
 	for _, line := range bytes.Split(b, []byte("\n")) {

@@ -3,37 +3,35 @@ package annotations
 
 import "strings"
 
-// Prefix is that of every reserved annotation. A user's with it are refused.
+// Prefix is the prefix of all reserved annotations. Users may not set them.
 const Prefix = "io.bulkhead.internal/"
 
-// Started is when the pod began, in RFC 3339: its sandboxes may be replaced. Package pod
-// notes it on each sandbox and reads it back.
+// Started is the start time of the pod in RFC 3339, because its sandboxes may be replaced. Package pod sets it on
+// each sandbox and reads it back.
 const Started = Prefix + "started"
 
-// Cache is the beginning of a user's annotations: followed by the name of a volume that is a
-// directory of the host or a shared volume, it says what the pod's guest may remember of that,
-// "auto", "none" or "always" (package share).
+// Cache is the prefix of a user's annotation, followed by the name of a volume that is a directory of the host or a
+// shared volume. The value says what the pod's guest may cache of it: "auto", "none" or "always" (package share).
 const Cache = "io.bulkhead.cache/"
 
-// Device is the beginning of a user's annotations: followed by the name of a hostPath of type
-// BlockDevice, it says what containers that have it among their volumeDevices may do with it, some
-// of "rwm".
+// Device is the prefix of a user's annotation, followed by the name of a hostPath of type BlockDevice. The value is
+// the access of containers with the volume in volumeDevices: some of "rwm".
 const Device = "io.bulkhead.device/"
 
-// Copy is the beginning of a user's annotations: followed by the name of a persistentVolumeClaim it says
-// "image" if the volume, while it is empty, gets what the image has where a container mounts it.
+// Copy is the prefix of a user's annotation, followed by the name of a persistentVolumeClaim. With the value
+// "image", an empty volume is filled from the image at its mount point.
 const Copy = "io.bulkhead.copy/"
 
-// User is the beginning of a user's annotations: followed by the name of a container it says whom that runs as, NAME or
-// NAME:GROUP of its image, or a number in place of either. A Pod has fields for numbers alone.
+// User is the prefix of a user's annotation, followed by the name of a container. The value is its user, NAME or
+// NAME:GROUP of its image; each may be a number. A Pod has fields for numbers only.
 const User = "io.bulkhead.user/"
 
-// Ulimits is the beginning of a user's annotations: followed by the name of a container it says what its processes may
-// have, in the form of package ulimit: "nofile=1024:2048 core=0".
+// Ulimits is the prefix of a user's annotation, followed by the name of a container. The value sets the limits of
+// its processes in the form of package ulimit: "nofile=1024:2048 core=0".
 const Ulimits = "io.bulkhead.ulimits/"
 
-// CopyImage is the value of such an annotation.
+// CopyImage is the value of the Copy annotation.
 const CopyImage = "image"
 
-// Internal tells whether key is reserved.
+// Internal reports whether key is reserved.
 func Internal(key string) bool { return strings.HasPrefix(key, Prefix) }

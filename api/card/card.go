@@ -1,12 +1,11 @@
-// Package card names the network cards that a VM is given while it runs: who plugs them in
-// and the guest must agree on them.
+// Package card defines the network cards that a running VM can be given. The hypervisor and the guest must agree on
+// them.
 package card
 
 import "fmt"
 
-// Most is how many cards a VM can be given, beside the one that it begins with.
+// Most is the maximum number of cards in addition to the first one.
 const Most = 7
 
-// MAC is the hardware address by which the guest knows the card of a number, from 0 on, until
-// the card has its pod's.
+// MAC returns the initial hardware address of card number, from 0 on. The guest identifies the card by it.
 func MAC(number int) string { return fmt.Sprintf("02:62:68:6b:00:%02x", number) }

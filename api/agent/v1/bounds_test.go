@@ -15,8 +15,8 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// TestChunks: data of any length arrives as it was sent, in chunks of at most MaxChunk,
-// and no data is one empty chunk, which ends the stream.
+// TestChunks checks that data of any length arrives unchanged in chunks of at most MaxChunk, and that an empty
+// chunk ends the stream.
 func TestChunks(t *testing.T) {
 	for _, tc := range []struct{ bytes, chunks int }{
 		{0, 1}, {1, 1}, {agentv1.MaxChunk - 1, 1}, {agentv1.MaxChunk, 1}, {agentv1.MaxChunk + 1, 2}, {2 * agentv1.MaxChunk, 2},
@@ -26,7 +26,7 @@ func TestChunks(t *testing.T) {
 		if err := agentv1.WriteChunk(&wire, data); err != nil || wire.Len() != tc.bytes+4*tc.chunks {
 			t.Errorf("%d bytes became %d in %d chunks: %v", tc.bytes, wire.Len(), tc.chunks, err)
 		}
-		want := io.ErrUnexpectedEOF // without the empty chunk a stream was cut
+		want := io.ErrUnexpectedEOF // without the empty chunk the stream was cut
 		if tc.bytes == 0 {
 			want = io.EOF
 		}
@@ -56,9 +56,9 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// TestFrameLimit: a frame of exactly the limit passes both ways, one byte more neither.
+// TestFrameLimit checks that a frame of exactly the limit passes both ways, and that one more byte fails.
 func TestFrameLimit(t *testing.T) {
-	const limit = 70 << 10 // more than once what a buffer grows by
+	const limit = 70 << 10 // more than one growth of a buffer
 	for _, tc := range []struct {
 		bytes   int
 		allowed bool
@@ -92,8 +92,8 @@ func TestFrameLimit(t *testing.T) {
 	}
 }
 
-// TestErrorsArePrintable: an agent's message reaches logs and terminals as one line of at
-// most 1 KiB, without control characters.
+// TestErrorsArePrintable checks that an agent's message becomes one line of at most 1 KiB without control
+// characters.
 func TestErrorsArePrintable(t *testing.T) {
 	for raw, want := range map[string]string{
 		"a b~":              "a b~",
@@ -115,8 +115,7 @@ func TestErrorsArePrintable(t *testing.T) {
 	}
 }
 
-// TestAnswersOfHandlers: whatever kind of handler a call has, its answer, or its error with
-// its class, reaches the caller, and a call without a body is one.
+// TestAnswersOfHandlers checks that the answers and errors of all kinds of handlers reach the caller.
 func TestAnswersOfHandlers(t *testing.T) {
 	t.Parallel()
 	ping := func(context.Context, struct{}) (agentv1.Pong, error) { return agentv1.Pong{Uptime: 7}, nil }
@@ -138,11 +137,10 @@ func TestAnswersOfHandlers(t *testing.T) {
 	}
 }
 
-// TestForwardOneWay: each end of a forwarded port learns that the other writes no more,
-// whether the server can be told so or not, and reads that again when it asks again.
+// TestForwardOneWay checks that each end of a forwarded port sees the half close of the other, again at each read.
 func TestForwardOneWay(t *testing.T) {
 	t.Parallel()
-	server, far := net.Pipe() // which has no CloseWrite
+	server, far := net.Pipe() // it has no CloseWrite
 	c := agent(t, agentv1.Handlers{agentv1.OpForward: func(_ context.Context, s *agentv1.Stream) error {
 		if err := s.Reply(nil); err != nil {
 			return err
@@ -173,7 +171,7 @@ func TestForwardOneWay(t *testing.T) {
 	}
 }
 
-// TestTreeBase names what comes of a copy.
+// TestTreeBase checks the names in a copy.
 func TestTreeBase(t *testing.T) {
 	for name, want := range map[string]string{
 		"a": "a", "/a/b": "b", "/a/b/": "b", "/a/b/.": ".", "/": ".", "//": ".", "/a/..": ".", ".": ".", "..": ".", "/a/.b": ".b",
@@ -184,8 +182,7 @@ func TestTreeBase(t *testing.T) {
 	}
 }
 
-// TestEntryBounds: names and targets of the greatest length pass, longer ones do not, and
-// only a file has a size.
+// TestEntryBounds checks the limits of names and targets, and that only a file has a size.
 func TestEntryBounds(t *testing.T) {
 	most, more := bytes.Repeat([]byte("n"), agentv1.MaxName), bytes.Repeat([]byte("n"), agentv1.MaxName+1)
 	for name, tc := range map[string]struct {

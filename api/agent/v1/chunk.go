@@ -5,12 +5,11 @@ import (
 	"io"
 )
 
-// MaxChunk is the most bytes of data in one chunk.
+// MaxChunk is the maximum length of a chunk's data, in bytes.
 const MaxChunk = 32 << 10
 
-// WriteChunk writes the data of a stream in chunks of at most MaxChunk. An
-// empty chunk says that the stream ends here; a connection that ends without
-// one was cut.
+// WriteChunk writes data in chunks of at most MaxChunk. Empty data writes an empty chunk, which ends the stream. A
+// connection that ends without one was cut.
 func WriteChunk(w io.Writer, data []byte) error {
 	frame := make([]byte, 4+min(len(data), MaxChunk))
 	for first := true; first || len(data) > 0; first = false {
@@ -24,9 +23,8 @@ func WriteChunk(w io.Writer, data []byte) error {
 	return nil
 }
 
-// ReadChunk reads one chunk into buf, which holds MaxChunk bytes, and returns
-// the part that was filled. It returns io.EOF for the empty chunk and
-// io.ErrUnexpectedEOF when the connection ends without it.
+// ReadChunk reads one chunk into buf, which must have MaxChunk bytes, and returns the filled part. It returns
+// io.EOF for the empty chunk and io.ErrUnexpectedEOF if the connection ends without it.
 func ReadChunk(r io.Reader, buf []byte) ([]byte, error) {
 	n, err := readLength(r, MaxChunk)
 	if err != nil {
@@ -41,7 +39,7 @@ func ReadChunk(r io.Reader, buf []byte) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// WriteAck writes how many bytes of a stream have been dealt with.
+// WriteAck acknowledges the bytes of a stream up to offset.
 func WriteAck(w io.Writer, offset int64) error {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(offset))
@@ -49,7 +47,7 @@ func WriteAck(w io.Writer, offset int64) error {
 	return err
 }
 
-// ReadAck reads what WriteAck wrote.
+// ReadAck reads the offset from WriteAck.
 func ReadAck(r io.Reader) (int64, error) {
 	var b [8]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {

@@ -12,27 +12,25 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/timeline"
 )
 
-// Client calls an agent. Its methods may be used at once; each opens a stream
-// of its own. An agent's refusal is an *Error, which matches its class; when
-// the context ends first, the error matches the context's.
+// Client calls an agent. Its methods are safe for concurrent use; each opens its own stream. A refusal by the agent
+// is an *Error that matches its class. If the context ends first, the error matches the context's.
 type Client struct {
 	open func(context.Context) (net.Conn, error)
 }
 
-// NewClient makes a client that opens its streams by open. A stream's Close
-// must end reads and writes that are under way.
+// NewClient returns a client that opens its streams by open. A stream's Close must end pending reads and writes.
 func NewClient(open func(ctx context.Context) (net.Conn, error)) *Client {
 	return &Client{open: open}
 }
 
-// begin opens a stream, makes the call and reads its answer. When the context
-// ends, the stream is closed; stop undoes that.
+// begin opens a stream, makes the call and reads its answer. The stream is closed when the context ends, until the
+// caller calls stop.
 func (c *Client) begin(ctx context.Context, op Op, body, answer any) (conn net.Conn, stop func() bool, err error) {
 	conn, err = c.open(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("agent %s: %w", op, err)
 	}
-	opened := conn // the result is cleared by a failure while the context ends
+	opened := conn // conn is nil after a failure, while the context may still end
 	stop = context.AfterFunc(ctx, func() { opened.Close() })
 	if err := exchange(conn, op, body, answer, timeline.From(ctx)); err != nil {
 		stop()
@@ -96,7 +94,7 @@ func ask[T any](ctx context.Context, c *Client, op Op, body any) (T, error) {
 	return answer, err
 }
 
-// Configure gives the machine its identity; see type Configure.
+// Configure gives the VM its identity; see type Configure.
 func (c *Client) Configure(ctx context.Context, r Configure) (Configured, error) {
 	return ask[Configured](ctx, c, OpConfigure, r)
 }
@@ -114,21 +112,20 @@ func (c *Client) AdjustTime(ctx context.Context, r AdjustTime) error {
 // Ping asks for nothing but an answer.
 func (c *Client) Ping(ctx context.Context) (Pong, error) { return ask[Pong](ctx, c, OpPing, nil) }
 
-// Memory tells the guest's view of its memory.
+// Memory returns the guest's view of its memory.
 func (c *Client) Memory(ctx context.Context) (Memory, error) {
 	return ask[Memory](ctx, c, OpMemory, nil)
 }
 
-// Mount mounts the disk in a slot. It succeeds when the same disk is mounted
-// under that name already.
+// Mount mounts the disk in a slot. It succeeds if the same disk is already mounted under that name.
 func (c *Client) Mount(ctx context.Context, r Mount) error { return c.call(ctx, OpMount, r, nil) }
 
-// Grow makes a volume's file system as large as its disk is now.
+// Grow grows a volume's file system to the size of its disk.
 func (c *Client) Grow(ctx context.Context, r Grow) error {
 	return c.call(ctx, OpGrow, r, nil)
 }
 
-// Unmount is the inverse of Mount and succeeds for a name that is not mounted.
+// Unmount undoes Mount. It succeeds for a name that is not mounted.
 func (c *Client) Unmount(ctx context.Context, r Unmount) error {
 	return c.call(ctx, OpUnmount, r, nil)
 }
@@ -136,7 +133,7 @@ func (c *Client) Unmount(ctx context.Context, r Unmount) error {
 // Flush writes the guest's file systems to its disks.
 func (c *Client) Flush(ctx context.Context) error { return c.call(ctx, OpFlush, nil, nil) }
 
-// Create makes a container, which waits for Start.
+// Create creates a container, which waits for Start.
 func (c *Client) Create(ctx context.Context, r Create) (Created, error) {
 	return ask[Created](ctx, c, OpCreate, r)
 }
@@ -144,26 +141,25 @@ func (c *Client) Create(ctx context.Context, r Create) (Created, error) {
 // Start starts a created container; Exec of r must be empty.
 func (c *Client) Start(ctx context.Context, r Process) error { return c.call(ctx, OpStart, r, nil) }
 
-// Exec runs one more process in a container.
+// Exec runs an additional process in a container.
 func (c *Client) Exec(ctx context.Context, r Exec) (Created, error) {
 	return ask[Created](ctx, c, OpExec, r)
 }
 
-// Signal sends a signal. It fails with ErrNotFound when the process has ended.
+// Signal sends a signal. It fails with ErrNotFound if the process has ended.
 func (c *Client) Signal(ctx context.Context, r Signal) error { return c.call(ctx, OpSignal, r, nil) }
 
-// Wait returns when the process has ended, at once when it had already.
+// Wait returns when the process has ended.
 func (c *Client) Wait(ctx context.Context, r Process) (Exit, error) {
 	return ask[Exit](ctx, c, OpWait, r)
 }
 
-// Listening returns the ports that are listened on when they are others than known.
+// Listening waits until the listening ports differ from known, and returns them.
 func (c *Client) Listening(ctx context.Context, known Listening) (Listening, error) {
 	return ask[Listening](ctx, c, OpListening, known)
 }
 
-// Delete forgets a process that has ended or was never started, and what it
-// left. It fails with ErrBusy while the process runs.
+// Delete deletes a process that has ended or was never started. It fails with ErrBusy while the process runs.
 func (c *Client) Delete(ctx context.Context, r Process) (Exit, error) {
 	return ask[Exit](ctx, c, OpDelete, r)
 }
@@ -174,7 +170,7 @@ func (c *Client) Resize(ctx context.Context, r Resize) error { return c.call(ctx
 // Pause freezes a container; Resume thaws it.
 func (c *Client) Pause(ctx context.Context, r Process) error { return c.call(ctx, OpPause, r, nil) }
 
-// Resume is the inverse of Pause.
+// Resume thaws a container.
 func (c *Client) Resume(ctx context.Context, r Process) error { return c.call(ctx, OpResume, r, nil) }
 
 // Update changes a container's limits.
@@ -193,10 +189,10 @@ func (c *Client) Pids(ctx context.Context, r Process) (Pids, error) {
 	return ask[Pids](ctx, c, OpPids, r)
 }
 
-// List tells every process that the agent knows.
+// List returns all processes that the agent knows.
 func (c *Client) List(ctx context.Context) (List, error) { return ask[List](ctx, c, OpList, nil) }
 
-// ReadFile reads the end of a file of a container.
+// ReadFile reads the end of a file in a container.
 func (c *Client) ReadFile(ctx context.Context, r ReadFile) (File, error) {
 	return ask[File](ctx, c, OpReadFile, r)
 }

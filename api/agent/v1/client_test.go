@@ -17,7 +17,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// connect makes a client whose every stream is served by serve.
+// connect returns a client with streams served by serve.
 func connect(t *testing.T, serve func(net.Conn)) *agentv1.Client {
 	t.Helper()
 	return agentv1.NewClient(func(context.Context) (net.Conn, error) {
@@ -77,7 +77,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// TestHostileReplies wants an error, soon, for whatever a guest answers.
+// TestHostileReplies checks that all invalid answers of a guest cause an error soon.
 func TestHostileReplies(t *testing.T) {
 	t.Parallel()
 	length := func(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
@@ -114,12 +114,12 @@ func TestHostileReplies(t *testing.T) {
 	}
 }
 
-// TestCancel wants every call to end with its context.
+// TestCancel checks that every call ends with its context.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	c := agent(t, agentv1.Handlers{
 		agentv1.OpWait: agentv1.Waiting(func(ctx context.Context, _ agentv1.Process) (agentv1.Exit, error) {
-			<-ctx.Done() // when the host goes
+			<-ctx.Done() // when the host closes the stream
 			return agentv1.Exit{}, ctx.Err()
 		}),
 		agentv1.OpOutput: func(_ context.Context, s *agentv1.Stream) error {
@@ -173,8 +173,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestJoinHangsUp: a host that closes its end as a whole ends the join, though
-// the server never says anything; one that only ends its writing does not.
+// TestJoinHangsUp checks that Join ends when the host closes its connection completely, even if the server stays
+// silent, but not after a half close.
 func TestJoinHangsUp(t *testing.T) {
 	t.Parallel()
 	server, far := net.Pipe()
@@ -206,12 +206,12 @@ func TestJoinHangsUp(t *testing.T) {
 	}
 }
 
-// halfDeaf is a server that does not mind the end of what it is told.
+// halfDeaf is a server that ignores a half close.
 type halfDeaf struct{ net.Conn }
 
 func (halfDeaf) CloseWrite() error { return nil }
 
-// TestForwardRefused: that nothing listens is told apart from all else.
+// TestForwardRefused checks that a refused connection differs from other errors.
 func TestForwardRefused(t *testing.T) {
 	t.Parallel()
 	c := agent(t, agentv1.Handlers{agentv1.OpForward: func(_ context.Context, s *agentv1.Stream) error {

@@ -11,8 +11,8 @@ import (
 // maxMessage bounds an error's message, in bytes.
 const maxMessage = 1024
 
-// The classes of an agent's error, matched with errors.Is. One more is
-// syscall.ECONNREFUSED, of Forward to a port where nothing listens.
+// The classes of an agent's errors, matched with errors.Is. Forward also returns syscall.ECONNREFUSED for a port
+// without a listener.
 var (
 	ErrNotFound    = errors.New("not found")
 	ErrExists      = errors.New("already exists")
@@ -23,7 +23,7 @@ var (
 	ErrUnsupported = errors.New("not supported by the agent")
 )
 
-// Error crosses the channel.
+// Error is an error that crosses the channel.
 type Error struct {
 	Class   string `json:"class,omitempty"`
 	Message string `json:"message"`
@@ -40,7 +40,7 @@ var classes = errclass.Names{
 	{"refused", syscall.ECONNREFUSED},
 }
 
-// ToError makes err fit to cross the channel. Nil stays nil.
+// ToError converts err for the channel. Nil stays nil.
 func ToError(err error) *Error {
 	if err == nil {
 		return nil
@@ -49,14 +49,13 @@ func ToError(err error) *Error {
 	return e
 }
 
-// Error is the agent's one-line message.
+// Error returns the agent's one-line message.
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap is the class, or nil for none and for one that this host does not know.
+// Unwrap returns the class, or nil without a class or for one that this host does not know.
 func (e *Error) Unwrap() error { return classes.Named(e.Class) }
 
-// bounded makes the message one line of printable text, at most maxMessage
-// bytes long: it ends up in logs and on terminals.
+// bounded limits the message to one line of printable text, at most maxMessage bytes, for logs and terminals.
 func (e *Error) bounded() *Error {
 	e.Message = strings.Map(func(r rune) rune {
 		switch {

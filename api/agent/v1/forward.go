@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// Forward connects to a port of the pod. The connection has CloseWrite besides
-// net.Conn's methods. The context covers only the connecting. An error matches
-// syscall.ECONNREFUSED when nothing listens there.
+// Forward connects to a port of the pod. The connection also has CloseWrite. The context covers only the
+// connecting. The error matches syscall.ECONNREFUSED if the port has no listener.
 func (c *Client) Forward(ctx context.Context, port uint16) (net.Conn, error) {
 	return c.stream(ctx, OpForward, Forward{Port: port})
 }
@@ -31,9 +30,8 @@ func (c *Client) stream(ctx context.Context, op Op, body any) (net.Conn, error) 
 	return NewChunkConn(conn), nil
 }
 
-// ChunkConn carries bytes as chunks, so that either end can be closed alone
-// (CloseWrite), which a stream of the channel cannot. Both sides of a
-// forwarded port use it. Reads and writes may go on at once.
+// ChunkConn carries bytes as chunks, so that each direction can be closed alone (CloseWrite). A stream of the
+// channel cannot do that. Both sides of a forwarded port use it. Reads and writes may be concurrent.
 type ChunkConn struct {
 	net.Conn
 	readMu, writeMu sync.Mutex
@@ -41,11 +39,10 @@ type ChunkConn struct {
 	ended           error
 }
 
-// NewChunkConn wraps a stream, which it owns from then on.
+// NewChunkConn wraps a stream and takes ownership of it.
 func NewChunkConn(conn net.Conn) *ChunkConn { return &ChunkConn{Conn: conn} }
 
-// Read returns io.EOF when the other side has closed its writing end, and
-// io.ErrUnexpectedEOF when it has gone.
+// Read returns io.EOF after the other side's CloseWrite, and io.ErrUnexpectedEOF if the other side is gone.
 func (c *ChunkConn) Read(p []byte) (int, error) {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
@@ -76,24 +73,22 @@ func (c *ChunkConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// CloseWrite tells the other side that nothing more will be written.
+// CloseWrite ends this side's writing.
 func (c *ChunkConn) CloseWrite() error {
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
 	return WriteChunk(c.Conn, nil)
 }
 
-// Gone returns when the other side has closed the stream as a whole, or the
-// stream is closed here. It is called after Read has returned io.EOF.
+// Gone returns when the other side has closed the whole stream, or when it is closed here. Call it after Read has
+// returned io.EOF.
 func (c *ChunkConn) Gone() {
-	_, _ = c.Conn.Read(make([]byte, 1)) // nothing more is due
+	_, _ = c.Conn.Read(make([]byte, 1)) // no more data follows
 }
 
-// Join copies between two connections, each direction until its end, which
-// is passed on by CloseWrite, and returns when both have ended; then both are
-// closed. An error in either direction ends both, and so does it when the other
-// side of a ChunkConn that has said its last is gone: what the other connection
-// may yet say, or never says, nobody waits for.
+// Join copies between two connections in both directions, passes on each end by CloseWrite, and closes both when
+// both directions have ended. An error in either direction ends both. So does the end of a ChunkConn after its
+// CloseWrite: Join then does not wait for the other connection.
 func Join(a, b io.ReadWriteCloser) {
 	end := func() {
 		a.Close()

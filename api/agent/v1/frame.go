@@ -8,12 +8,12 @@ import (
 	"io"
 )
 
-// grow is how much a frame's buffer grows by as its bytes arrive: a length is
-// only a claim, so memory follows what was really sent.
+// grow is the step by which a frame's buffer grows as its bytes arrive. The announced length is untrusted, so
+// memory follows the data.
 const grow = 32 << 10
 
-// WriteFrame writes v as JSON after its length, in one Write. It fails before
-// writing when the frame would be longer than limit bytes.
+// WriteFrame writes v as JSON after its length, in one Write. It fails before the Write if the frame exceeds limit
+// bytes.
 func WriteFrame(w io.Writer, v any, limit int) error {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -30,10 +30,8 @@ func WriteFrame(w io.Writer, v any, limit int) error {
 	return nil
 }
 
-// ReadFrame reads a frame of at most limit bytes into v. It returns io.EOF when
-// the stream ends before the frame begins, io.ErrUnexpectedEOF when it ends
-// within, and an error that matches ErrInvalid for a frame that is too long or
-// is not JSON.
+// ReadFrame reads a frame of at most limit bytes into v. It returns io.EOF if the stream ends before the frame, and
+// io.ErrUnexpectedEOF within it. The error matches ErrInvalid if the frame is too long or not JSON.
 func ReadFrame(r io.Reader, v any, limit int) error {
 	n, err := readLength(r, limit)
 	if err != nil {
@@ -49,13 +47,12 @@ func ReadFrame(r io.Reader, v any, limit int) error {
 	return nil
 }
 
-// quote is the text of an error of package json, which may quote all that was
-// sent: as much of it as says what is wrong.
+// quote returns the beginning of an error of package json, which may quote all of the input.
 func quote(err error) string {
 	return (&Error{Message: fmt.Sprintf("%.200s", err.Error())}).bounded().Message
 }
 
-// readLength reads the four bytes before a frame or chunk of at most limit bytes.
+// readLength reads the four length bytes of a frame or chunk of at most limit bytes.
 func readLength(r io.Reader, limit int) (int, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

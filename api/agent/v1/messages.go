@@ -1,11 +1,8 @@
-// Package agentv1 is the protocol between a sandbox on the host and the agent
-// in its virtual machine.
+// Package agentv1 is the protocol between a sandbox on the host and the agent in its VM.
 //
-// Every stream of the channel is one call, opened by the host. It begins with
-// a frame that holds a Call and is answered by a frame that holds a Reply; the
-// streams of stdio and of forwarded ports carry on with data. What the host
-// says is trusted by the agent; what the agent says is hostile to the host,
-// which bounds each frame by MaxReply.
+// Each stream of the channel is one call, opened by the host. It begins with a frame that holds a Call, answered by
+// a frame that holds a Reply. Streams for stdio and forwarded ports then carry data. The agent trusts the host. The
+// host does not trust the agent, and bounds each frame by MaxReply.
 package agentv1
 
 import (
@@ -15,18 +12,18 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
-// Version is this protocol's. The agent tells its own in the channel's hello;
-// a host speaks to agents of its own version and of the one before.
+// Version is the version of this protocol. The agent sends its version in the channel's hello. A host supports
+// agents of its own version and of the one before.
 const Version = 1
 
-// The names of the virtio-serial ports: of the channel, and of shared directories.
+// The names of the virtio-serial ports for the channel and for shared directories.
 const (
 	Port      = "io.bulkhead.channel"
 	SharePort = "io.bulkhead.share"
 )
 
-// RingDisk is the Name of the disk through which large answers of shared directories travel. It is in a slot only if one is
-// free, and before the first directory is mounted, or it is not used.
+// RingDisk is the Name of the disk for large answers of shared directories. It is used only if a slot is free
+// before the first directory is mounted.
 const RingDisk = "share-ring"
 
 // The bounds of a frame, in bytes.
@@ -48,7 +45,7 @@ const (
 	OpMount     Op = "mount"     // Mount -> -
 	OpUnmount   Op = "unmount"   // Unmount -> -
 	OpGrow      Op = "grow"      // Grow -> -
-	OpFlush     Op = "flush"     // - -> -; sync(2), before the machine goes
+	OpFlush     Op = "flush"     // - -> -; sync(2), before the VM ends
 	OpCreate    Op = "create"    // Create -> Created
 	OpStart     Op = "start"     // Process -> -
 	OpExec      Op = "exec"      // Exec -> Created; the process runs at return
@@ -70,7 +67,7 @@ const (
 	OpUnpack    Op = "unpack"    // Unpack -> -, then entries and files' bytes; then -
 	OpUsage     Op = "usage"     // - -> Usage
 	OpFiles     Op = "files"     // Files -> FilesState
-	OpListening Op = "listening" // Listening -> Listening; when it is another, as long as it takes
+	OpListening Op = "listening" // Listening -> Listening; waits for a change
 	OpDatagrams Op = "datagrams" // - -> -, then Datagrams both ways
 )
 
@@ -86,21 +83,20 @@ type Call struct {
 type Reply struct {
 	Error *Error          `json:"error,omitempty"`
 	Body  json.RawMessage `json:"body,omitempty"`
-	Parts []Part          `json:"parts,omitempty"` // of a call that is traced
+	Parts []Part          `json:"parts,omitempty"` // of a traced call
 }
 
-// Process names a container's first process (Exec empty) or an exec'd one.
+// Process names a container's first process (Exec empty) or an exec process.
 type Process struct {
 	Container string `json:"container"`
 	Exec      string `json:"exec,omitempty"`
 }
 
-// Configure makes a clone distinct and gives it its pod's identity. It is the
-// first call to a machine and is made once, but for a rehearsal.
+// Configure makes a clone distinct and gives it its pod's identity. It is the first call to a VM and is made once,
+// except in a rehearsal.
 type Configure struct {
-	// Rehearsal says that there is no pod yet: a member of a pool goes through
-	// the motions of one. The next Configure, when no container is left,
-	// replaces all that this one has set.
+	// Rehearsal means that there is no pod yet: a parent rehearses one. When no container is left, the next
+	// Configure replaces all settings of this one.
 	Rehearsal bool              `json:"rehearsal,omitempty"`
 	Sandbox   string            `json:"sandbox"`
 	Entropy   []byte            `json:"entropy"` // 64 bytes of the host's randomness
@@ -111,51 +107,51 @@ type Configure struct {
 	Hosts     string            `json:"hosts"`     // content of /etc/hosts
 	Sysctls   map[string]string `json:"sysctls,omitempty"`
 	Network   *Network          `json:"network,omitempty"`
-	// Cards are the further interfaces, by the numbers of the cards that the machine has been
-	// given for them (package card). The agent waits for these.
+	// Cards are the additional interfaces, by the numbers of the VM's network cards (package card). The agent waits
+	// for the cards.
 	Cards    []Network `json:"cards,omitempty"`
-	ShmBytes int64     `json:"shmBytes,omitempty"` // size of the pod's /dev/shm; 0 is 64 MiB
+	ShmBytes int64     `json:"shmBytes,omitempty"` // size of the pod's /dev/shm; 0 means 64 MiB
 	Limits   PodLimits `json:"limits,omitzero"`
-	// ScratchBytes is what may be written to the scratch disk; 0 is all of it.
+	// ScratchBytes limits the use of the scratch disk; 0 means all of it.
 	ScratchBytes int64 `json:"scratchBytes,omitempty"`
 }
 
-// PodLimits hold for all containers of the pod together; 0 is none.
+// PodLimits apply to all containers of the pod together; 0 means no limit.
 type PodLimits struct {
 	MemoryBytes int64 `json:"memoryBytes,omitempty"`
 	CPUQuota    int64 `json:"cpuQuota,omitempty"`  // microseconds of each period
 	CPUPeriod   int64 `json:"cpuPeriod,omitempty"` // microseconds; 0 is 100000
-	VCPUs       int   `json:"vcpus,omitempty"`     // how many of the machine's are online; 0 is no change
+	VCPUs       int   `json:"vcpus,omitempty"`     // how many of the VM's are online; 0 means no change
 }
 
-// Network is how the guest sets up an interface.
+// Network is the configuration of a guest's interface.
 type Network struct {
-	// Name is the interface's; empty is as the guest's kernel calls it.
+	// Name is the interface's name; empty keeps the kernel's name.
 	Name      string   `json:"name,omitempty"`
 	MAC       string   `json:"mac"`
 	Addresses []string `json:"addresses"` // CIDR
 	Gateways  []string `json:"gateways"`
 	MTU       int      `json:"mtu,omitempty"`
-	// Routes are those that follow neither from Addresses nor from Gateways, in the order in
-	// which they can be added.
+	// Routes are the routes that follow neither from Addresses nor from Gateways, in an order in which they can be
+	// added.
 	Routes []Route `json:"routes,omitempty"`
 }
 
-// Route is one way out of the machine.
+// Route is a route of the VM.
 type Route struct {
 	Destination string `json:"destination"`       // CIDR
-	Gateway     string `json:"gateway,omitempty"` // empty: on the link itself
+	Gateway     string `json:"gateway,omitempty"` // empty means on the link itself
 	Metric      int    `json:"metric,omitempty"`
 }
 
-// Listening are the ports that processes of the guest listen on, those of TCP first, sorted by
-// number, and at most 256 of each kind.
+// Listening lists the ports that processes of the guest listen on: TCP first, sorted by number, at most 256 of each
+// protocol.
 type Listening struct {
 	Ports []ListeningPort `json:"ports"`
 }
 
-// ListeningPort is one of them, with Datagrams one of UDP. Loopback says that only the guest's
-// own processes reach it.
+// ListeningPort is a TCP port, or a UDP port with Datagrams. Loopback means that only the guest's own processes
+// reach it.
 type ListeningPort struct {
 	Port      uint16 `json:"port"`
 	Loopback  bool   `json:"loopback,omitempty"`
@@ -174,7 +170,7 @@ type SetTime struct {
 	Time time.Time `json:"time"`
 }
 
-// Pong is what a machine says that answers.
+// Pong is the answer to a ping.
 type Pong struct {
 	// Uptime is the guest's steady clock, in nanoseconds since its boot.
 	Uptime time.Duration `json:"uptime"`
@@ -182,8 +178,7 @@ type Pong struct {
 	Time time.Time `json:"time"`
 }
 
-// AdjustTime has the guest's clock go on or back, little by little where it is
-// less than half a second.
+// AdjustTime corrects the guest's clock, gradually if the difference is below half a second.
 type AdjustTime struct {
 	By time.Duration `json:"by"` // nanoseconds
 }
@@ -194,47 +189,45 @@ type Memory struct {
 	Available int64 `json:"available"`
 }
 
-// Mount mounts the disk in a slot at the guest's place for Name. Image disks
-// are erofs and read-only; the scratch disk is ext4.
+// Mount mounts the disk in a slot at the guest's place for Name. Image disks are erofs and read-only; the scratch
+// disk is ext4.
 type Mount struct {
 	Name     string `json:"name"` // "scratch", an image's id, or a volume's name
 	Slot     int    `json:"slot"`
 	FS       string `json:"fs"` // "erofs" or "ext4"; a volume may have none
 	ReadOnly bool   `json:"readOnly,omitempty"`
-	// Volume says that it is a block device of the host's, of so many Bytes.
+	// Volume means that it is a block device of the host, of so many Bytes.
 	Volume bool  `json:"volume,omitempty"`
 	Bytes  int64 `json:"bytes,omitempty"`
 }
 
-// Unmount is the inverse of Mount; ErrBusy while a container uses it.
+// Unmount undoes Mount. It fails with ErrBusy while a container uses the disk.
 type Unmount struct {
 	Name string `json:"name"`
 }
 
-// Grow has the file system of a volume, which is mounted to be written, be as large as its disk,
-// of which the host has said that it has so many Bytes.
+// Grow grows the file system of a writable volume to the size of its disk, which is Bytes according to the host.
 type Grow struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
 }
 
-// Create makes a container, which waits for its start.
+// Create creates a container, which waits for its start.
 type Create struct {
 	Container string `json:"container"`
-	// The root of an image, by the Name of a mounted disk, is an overlay of it on
-	// the scratch disk (tmpfs when there is none).
+	// A root that is an image, named by the Name of a mounted disk, is an overlay of it on the scratch disk (on
+	// tmpfs without one).
 	containerv1.RootRecord
-	// Spec is the OCI runtime specification (1.0), with the mounts of
-	// containerv1.Mount and the words of ours that stand in specification.go. Root.Path is ignored. Process.User with Username
-	// set is resolved in the image's /etc/passwd and /etc/group, as "user",
-	// "user:group" or numbers.
+	// Spec is the OCI runtime specification (1.0), with the mounts of containerv1.Mount and the extensions in
+	// specification.go. Root.Path is ignored. If Username is set, Process.User is resolved in the image's
+	// /etc/passwd and /etc/group, as "user", "user:group" or numbers.
 	Spec      json.RawMessage `json:"spec"`
 	Terminal  bool            `json:"terminal,omitempty"`
 	Stdin     bool            `json:"stdin,omitempty"`     // else /dev/null
 	StdinOnce bool            `json:"stdinOnce,omitempty"` // closed after the first Input stream ends
 }
 
-// Exec runs one more process in a running container.
+// Exec runs an additional process in a running container.
 type Exec struct {
 	Process
 	Spec     json.RawMessage `json:"spec"` // OCI process
@@ -242,27 +235,27 @@ type Exec struct {
 	Stdin    bool            `json:"stdin,omitempty"`
 }
 
-// Created tells the process's id within the guest, and who a container's first process is.
+// Created returns the process's id in the guest, and the user of a container's first process.
 type Created struct {
 	PID  int   `json:"pid"`
-	User *User `json:"user,omitempty"` // nil of an exec
+	User *User `json:"user,omitempty"` // nil for an exec
 }
 
-// User is who a process is: the image's names are numbers.
+// User is the user of a process, in numbers.
 type User struct {
 	UID    uint32   `json:"uid"`
 	GID    uint32   `json:"gid"`
 	Groups []uint32 `json:"groups,omitempty"`
 }
 
-// Signal is sent to a process, or with All to every one of the container.
+// Signal is sent to a process, or with All to all processes of the container.
 type Signal struct {
 	Process
 	Signal int  `json:"signal"`
 	All    bool `json:"all,omitempty"`
 }
 
-// Exit tells how a process ended. Code is 128+n for signal n.
+// Exit describes how a process ended. Code is 128+n for signal n.
 type Exit struct {
 	Code      int       `json:"code"`
 	Signal    int       `json:"signal,omitempty"`
@@ -277,15 +270,15 @@ type Resize struct {
 	Height uint16 `json:"height"`
 }
 
-// Update changes a container's cgroup; Resources is OCI LinuxResources. Without
-// a container it changes the pod's, to the Limits.
+// Update changes a container's cgroup; Resources is OCI LinuxResources. Without a container it sets the pod's
+// cgroup to Limits.
 type Update struct {
 	Container string          `json:"container,omitempty"`
 	Resources json.RawMessage `json:"resources,omitempty"`
 	Limits    PodLimits       `json:"limits,omitzero"`
 }
 
-// Stats are a container's, read from its cgroup.
+// Stats are a container's statistics, read from its cgroup.
 type Stats struct {
 	At            time.Time `json:"at"`
 	CPUUsec       uint64    `json:"cpuUsec"`
@@ -299,21 +292,21 @@ type Stats struct {
 	RootfsInodes  uint64    `json:"rootfsInodes"`
 }
 
-// Usage are the pod's counters since the machine's start.
+// Usage holds the pod's counters since the VM's start.
 type Usage struct {
-	Network *NetUsage `json:"network,omitempty"` // nil: it has no interface
-	// Cards are those of the further interfaces that Configure has named and that are there.
+	Network *NetUsage `json:"network,omitempty"` // nil if it has no interface
+	// Cards are the counters of the additional interfaces of Configure that exist.
 	Cards []NetUsage `json:"cards,omitempty"`
 	Disk  DiskUsage  `json:"disk"`
-	// Volumes are the pod's emptyDirs that have been mounted, MaxVolumes at most.
+	// Volumes are the mounted emptyDirs of the pod, at most MaxVolumes.
 	Volumes []VolumeUsage `json:"volumes,omitempty"`
 }
 
-// MaxVolumes bounds of how many volumes is told what lies in them.
+// MaxVolumes bounds the number of volumes in Usage.
 const MaxVolumes = 512
 
-// VolumeUsage is what lies in an emptyDir, in bytes and files, and what it may hold: without a limit of its own as much as
-// what it lies on.
+// VolumeUsage is the usage and the capacity of an emptyDir, in bytes and files. Without a limit of its own, its
+// capacity is the capacity of its file system.
 type VolumeUsage struct {
 	Name      string `json:"name"`
 	Used      uint64 `json:"used"`
@@ -322,7 +315,7 @@ type VolumeUsage struct {
 	Available uint64 `json:"available"`
 }
 
-// NetUsage are those of an interface of the pod's.
+// NetUsage holds the counters of an interface of the pod.
 type NetUsage struct {
 	Name     string `json:"name"`
 	RxBytes  uint64 `json:"rxBytes"`
@@ -331,13 +324,13 @@ type NetUsage struct {
 	TxErrors uint64 `json:"txErrors"`
 }
 
-// DiskUsage are bytes of the machine's disks: images and the scratch disk.
+// DiskUsage counts the bytes of the VM's disks: images and the scratch disk.
 type DiskUsage struct {
 	ReadBytes  uint64 `json:"readBytes"`
 	WriteBytes uint64 `json:"writeBytes"`
 }
 
-// Pids are the processes of a container, as the guest numbers them.
+// Pids are the processes of a container, in the guest's numbers.
 type Pids struct {
 	Pids []int `json:"pids"`
 }
@@ -356,16 +349,15 @@ type List struct {
 	Processes []Status `json:"processes"`
 }
 
-// Output asks for a stream of a process ("stdout" or "stderr"; a terminal has
-// only "stdout") from Offset on. What lies before Offset counts as acknowledged.
-// A newer Output for the same stream ends the older one.
+// Output asks for a stream of a process from Offset on ("stdout" or "stderr"; a terminal has only "stdout"). Data
+// before Offset counts as acknowledged. A newer Output for the same stream ends the older one.
 type Output struct {
 	Process
 	Stream string `json:"stream"`
 	Offset int64  `json:"offset"`
 }
 
-// Input feeds a process's stdin. The answer tells how much it has had already.
+// Input feeds a process's stdin. The answer is the offset reached so far.
 type Input struct {
 	Process
 }
@@ -375,8 +367,7 @@ type Offset struct {
 	Offset int64 `json:"offset"`
 }
 
-// Forward connects to a port on the pod's loopback, or its address if nothing
-// listens there.
+// Forward connects to a port on the pod's loopback, or on its address if the loopback has no listener.
 type Forward struct {
 	Port uint16 `json:"port"`
 }
@@ -394,22 +385,20 @@ type File struct {
 	Data []byte `json:"data"`
 }
 
-// Files are the content of a volume whose files the host says, or a part of it.
-// A set of files goes over in any number of calls: the first with Begin, the
-// last with Commit, which publishes the whole set at once (package
-// volume/atomicdir) in place of the one before. A call with neither and no
-// entries asks for the state.
+// Files carries the content of a volume of files, or a part of it. A set of files takes any number of calls: the
+// first with Begin, the last with Commit. Commit publishes the whole set at once (package volume/atomicdir) and
+// replaces the previous set. A call with neither and no entries asks for the state.
 type Files struct {
 	Volume string `json:"volume"`
-	// Digest names the set; a Commit of the published one is no change.
+	// Digest identifies the set. A Commit of the published set changes nothing.
 	Digest  string      `json:"digest,omitempty"`
 	Begin   bool        `json:"begin,omitempty"`
 	Commit  bool        `json:"commit,omitempty"`
-	Group   int         `json:"group,omitempty"` // of directories; 0 is root's
+	Group   int         `json:"group,omitempty"` // of directories; 0 means root's
 	Entries []FileEntry `json:"entries,omitempty"`
 }
 
-// FileEntry is one file, or what is added to its end.
+// FileEntry is one file, or data to append to it.
 type FileEntry struct {
 	Path string `json:"path"` // within the volume
 	Mode uint32 `json:"mode"` // permissions
@@ -418,7 +407,7 @@ type FileEntry struct {
 	Data []byte `json:"data,omitempty"`
 }
 
-// FilesState tells the digest of a volume's published set, empty for none.
+// FilesState is the digest of a volume's published set, empty for none.
 type FilesState struct {
 	Digest string `json:"digest,omitempty"`
 }

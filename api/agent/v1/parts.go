@@ -10,8 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/timeline"
 )
 
-// The parts of calls that a guest tells of to a host that traces them: those of Configure, in
-// their order, and those of Create and Exec.
+// The parts of traced calls in a guest: first those of Configure, in order, then those of Create and Exec.
 const (
 	PartReseed   = "reseed"
 	PartClock    = "set the clock"
@@ -24,9 +23,9 @@ const (
 	PartLimits   = "limit the pod"
 	PartScratch  = "limit the scratch disk"
 
-	PartRoot = "mount the root"           // of a container: its image and its own layer
-	PartSpec = "adjust the specification" // read, made the guest's, and written for crun
-	PartCrun = "run crun"                 // until the process is there
+	PartRoot = "mount the root"           // of a container: its image and its writable layer
+	PartSpec = "adjust the specification" // read, adapt and write it for crun
+	PartCrun = "run crun"                 // until the process exists
 )
 
 var partNames = []string{
@@ -34,29 +33,29 @@ var partNames = []string{
 	PartRoot, PartSpec, PartCrun,
 }
 
-// Part is what a part of a call took in the guest.
+// Part is a part of a call in the guest, and its duration.
 type Part struct {
 	Name string `json:"name"`
 	Usec int64  `json:"usec"`
 }
 
-// stepPrefix precedes the name of a call in that of a step.
+// stepPrefix precedes a call's name in the name of its step.
 const stepPrefix = "agent "
 
-// KnownStep says that a host that traces hears of steps and parts by that name.
+// KnownStep reports whether traces contain steps or parts with that name.
 func KnownStep(name string) bool {
 	op, is := strings.CutPrefix(name, stepPrefix)
 	return is && traced[Op(op)] || slices.Contains(partNames, name)
 }
 
-// traced are the calls that steps are named after.
+// traced are the calls with steps.
 var traced = map[Op]bool{
 	OpConfigure: true, OpMount: true, OpUnmount: true, OpFlush: true, OpCreate: true, OpStart: true, OpExec: true,
 	OpSignal: true, OpDelete: true, OpPause: true, OpResume: true, OpUpdate: true, OpFiles: true,
 }
 
-// step is what a call took, by the host's clock, and what the guest says of it; none of a call
-// whose time says nothing.
+// step returns the step of a call, with the duration on the host's clock and the guest's parts. It returns none for
+// calls with meaningless durations.
 func step(op Op, began time.Time, parts []Part) []timeline.Step {
 	now := time.Now()
 	s := timeline.Step{Name: stepPrefix + string(op), Begin: began, Took: now.Sub(began)}
@@ -66,7 +65,7 @@ func step(op Op, began time.Time, parts []Part) []timeline.Step {
 	return timeline.Within([]timeline.Step{s}, began, now, KnownStep)
 }
 
-// partList is what a guest keeps of a call that is traced.
+// partList collects the parts of a traced call in the guest.
 type partList struct {
 	mu  sync.Mutex
 	all []Part
@@ -83,8 +82,7 @@ func (l *partList) list() []Part {
 	return l.all
 }
 
-// Begin begins a part of the call that a guest's handler has ctx of. It ends when end is called.
-// Parts do not overlap.
+// Begin starts a part of the call with a guest handler's ctx. The caller must call end. Parts must not overlap.
 func Begin(ctx context.Context, name string) (end func()) {
 	l, _ := ctx.Value(partsKey{}).(*partList)
 	if l == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/timeline"
 )
 
-// TestParts: a guest tells of the parts of a call that the host traces, and of no other.
+// TestParts checks that a guest reports the parts of traced calls only.
 func TestParts(t *testing.T) {
 	t.Parallel()
 	c := agent(t, agentv1.Handlers{agentv1.OpCreate: agentv1.Unary(func(ctx context.Context, r agentv1.Create) (agentv1.Created, error) {
@@ -46,7 +46,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestHostileParts: what a guest says took no longer than the call.
+// TestHostileParts checks that a guest's parts cannot take longer than the call.
 func TestHostileParts(t *testing.T) {
 	t.Parallel()
 	parts := []agentv1.Part{{Name: agentv1.PartCrun, Usec: math.MaxInt64}, {Name: agentv1.PartCrun, Usec: math.MinInt64}}

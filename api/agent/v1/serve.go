@@ -14,11 +14,11 @@ type Stream struct {
 	net.Conn
 	Body    json.RawMessage // of the call
 	replied bool
-	parts   *partList // nil of a call that nobody traces
+	parts   *partList // nil without a trace
 }
 
-// Reply answers the call; nil means an empty answer. It is made at most once. An answer
-// that cannot be told, because it is too long or no JSON, leaves the call unanswered.
+// Reply answers the call, at most once; nil means an empty answer. An answer that is too long or not JSON leaves
+// the call unanswered.
 func (s *Stream) Reply(answer any) error {
 	reply := Reply{Parts: s.parts.list()}
 	if answer != nil {
@@ -33,14 +33,13 @@ func (s *Stream) Reply(answer any) error {
 	return err
 }
 
-// Handler serves one call. What it returns is sent as the answer unless it has
-// replied already.
+// Handler serves one call. Its error is sent as the answer, unless it has replied already.
 type Handler func(ctx context.Context, s *Stream) error
 
 // Handlers serve the calls of an agent.
 type Handlers map[Op]Handler
 
-// Unary makes a handler of a function from body to answer.
+// Unary makes a handler from a function of the body that returns the answer.
 func Unary[In, Out any](f func(context.Context, In) (Out, error)) Handler {
 	return func(ctx context.Context, s *Stream) error {
 		var in In
@@ -57,8 +56,7 @@ func Unary[In, Out any](f func(context.Context, In) (Out, error)) Handler {
 	}
 }
 
-// Waiting is Unary for a call that may take as long as it takes: the context
-// ends when the host goes away.
+// Waiting is like Unary, for a call without a time limit. The context ends when the host closes the stream.
 func Waiting[In, Out any](f func(context.Context, In) (Out, error)) Handler {
 	call := Unary(f)
 	return func(ctx context.Context, s *Stream) error {
@@ -67,7 +65,7 @@ func Waiting[In, Out any](f func(context.Context, In) (Out, error)) Handler {
 		go func() {
 			defer close(done)
 			var b [1]byte
-			_, _ = s.Read(b[:]) // the host sends no more: this is the end
+			_, _ = s.Read(b[:]) // the host sends no more data, so this returns at the end
 			cancel()
 		}()
 		err := call(ctx, s)
@@ -81,8 +79,7 @@ func Waiting[In, Out any](f func(context.Context, In) (Out, error)) Handler {
 	}
 }
 
-// Serve reads the call of a stream, lets its handler answer, and closes the
-// stream. Its error is for a log.
+// Serve reads the call of a stream, lets its handler answer, and closes the stream. The error is for a log.
 func Serve(ctx context.Context, conn net.Conn, handlers Handlers) error {
 	defer conn.Close()
 	var call Call

@@ -2,7 +2,7 @@ package agentv1
 
 import "strings"
 
-// What Create.Spec may hold beside what OCI defines; the agent resolves it.
+// Extensions of OCI in Create.Spec. The agent resolves them.
 
 // The paths of PID namespaces, see PIDNamespace.
 const (
@@ -10,9 +10,8 @@ const (
 	pidTarget = "bulkhead.container:"
 )
 
-// PIDNamespace is the path of the PID namespace of the pod's container of that id, and
-// without one of the namespace that the pod's containers share. The inverse is
-// ParsePIDNamespace.
+// PIDNamespace returns the path of the PID namespace of the pod's container with that id, or with "" the path of
+// the namespace that the pod's containers share. ParsePIDNamespace is its inverse.
 func PIDNamespace(container string) string {
 	if container == "" {
 		return pidPod
@@ -31,11 +30,10 @@ func ParsePIDNamespace(path string) (container string, ok bool) {
 
 // The annotations.
 const (
-	AllDevices   = "io.bulkhead.all-devices" // "true": the container gets every device of its machine
-	StorageLimit = "io.bulkhead.storage"     // how many bytes the container's writable layer may hold
+	AllDevices   = "io.bulkhead.all-devices" // "true": the container gets all devices of its VM
+	StorageLimit = "io.bulkhead.storage"     // limit of the container's writable layer, in bytes
 )
 
-// StrictGroups is the third part of a Process.User.Username ("1:2:strict",
-// "name::strict") of which only the groups count that the specification names, and
-// not those of the image's /etc/group.
+// StrictGroups is the third part of a Process.User.Username ("1:2:strict", "name::strict"). It means that only the
+// groups in the specification count, and not those in the image's /etc/group.
 const StrictGroups = "strict"

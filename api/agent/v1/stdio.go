@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// OutputStream carries what a process writes. Next is for one goroutine; Ack
-// and Close may be called from any.
+// OutputStream carries a process's output. Only one goroutine may call Next; Ack and Close are safe for concurrent
+// use.
 type OutputStream struct {
 	conn   net.Conn
 	stop   func() bool
@@ -18,8 +18,8 @@ type OutputStream struct {
 	ackMu  sync.Mutex
 }
 
-// Output asks for a stream of a process. The context covers the whole life of
-// the stream: when it ends, Next fails.
+// Output opens an output stream of a process. The context covers the whole life of the stream: Next fails when it
+// ends.
 func (c *Client) Output(ctx context.Context, r Output) (*OutputStream, error) {
 	var at Offset
 	conn, stop, err := c.begin(ctx, OpOutput, r, &at)
@@ -34,10 +34,9 @@ func (c *Client) Output(ctx context.Context, r Output) (*OutputStream, error) {
 	return &OutputStream{conn: conn, stop: stop, offset: at.Offset, buf: make([]byte, MaxChunk)}, nil
 }
 
-// Next returns the next bytes and the offset of the first of them. The data is
-// valid until the next call. It returns io.EOF after the last byte that the
-// process and its children wrote, and another error when the stream was cut or
-// a newer Output has taken it over: ask again with Output.
+// Next returns the next bytes and the offset of the first one. The data is valid until the next call. It returns
+// io.EOF after all output of the process and its children. Any other error means that the stream was cut or taken
+// over by a newer Output; the caller can ask again with Output.
 func (s *OutputStream) Next() (int64, []byte, error) {
 	data, err := ReadChunk(s.conn, s.buf)
 	if err != nil {
@@ -48,35 +47,34 @@ func (s *OutputStream) Next() (int64, []byte, error) {
 	return at, data, nil
 }
 
-// Offset is that of what Next returns next.
+// Offset is the offset of the next data from Next.
 func (s *OutputStream) Offset() int64 { return s.offset }
 
-// Ack tells the agent that the bytes before offset are safe: it forgets them.
-// A process whose output is not acknowledged blocks in the end.
+// Ack tells the agent to discard the bytes before offset. A process without acknowledgements eventually blocks.
 func (s *OutputStream) Ack(offset int64) error {
 	s.ackMu.Lock()
 	defer s.ackMu.Unlock()
 	return WriteAck(s.conn, offset)
 }
 
-// Close ends the stream; what was not acknowledged stays with the agent.
+// Close ends the stream. The agent keeps unacknowledged data.
 func (s *OutputStream) Close() error {
 	s.stop()
 	return s.conn.Close()
 }
 
-// InputStream feeds a process's stdin. Write and CloseInput are for one
-// goroutine; the others may be called from any.
+// InputStream feeds a process's stdin. Only one goroutine may call Write and CloseInput; the other methods are safe
+// for concurrent use.
 type InputStream struct {
 	conn  net.Conn
 	stop  func() bool
 	acked atomic.Int64
-	moved chan struct{} // holds one
+	moved chan struct{} // capacity 1
 	done  chan struct{}
 }
 
-// Input opens a process's stdin. It fails with ErrInvalid when the process has
-// none. A newer Input ends the older one. The context covers the stream's life.
+// Input opens a process's stdin. It fails with ErrInvalid if the process has none. A newer Input ends the older
+// one. The context covers the stream's life.
 func (c *Client) Input(ctx context.Context, r Input) (*InputStream, error) {
 	var at Offset
 	conn, stop, err := c.begin(ctx, OpInput, r, &at)
@@ -106,15 +104,14 @@ func (s *InputStream) acks() {
 	}
 }
 
-// Offset is how many bytes the process's stdin has been given since its
-// beginning, over all streams.
+// Offset returns the number of bytes that the process's stdin has received, over all streams.
 func (s *InputStream) Offset() int64 { return s.acked.Load() }
 
-// Moved is sent on when Offset has grown, for one who waits for that.
+// Moved returns a channel that receives a value when Offset has grown. It serves one receiver.
 func (s *InputStream) Moved() <-chan struct{} { return s.moved }
 
-// Done is closed when the agent takes no more: the process has closed its
-// stdin or ended, a newer Input took over, or the channel was cut.
+// Done returns a channel that is closed when the agent accepts no more data: the process has closed its stdin or
+// ended, a newer Input took over, or the channel was cut.
 func (s *InputStream) Done() <-chan struct{} { return s.done }
 
 // Write sends data to the process. It blocks while the process does not read.
@@ -128,10 +125,10 @@ func (s *InputStream) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// CloseInput makes the process read end of file, after what was written.
+// CloseInput makes the process read end of file after the written data.
 func (s *InputStream) CloseInput() error { return WriteChunk(s.conn, nil) }
 
-// Close lets go of the stream; the process's stdin stays open for another.
+// Close closes the stream. The process's stdin stays open for another one.
 func (s *InputStream) Close() error {
 	s.stop()
 	err := s.conn.Close()

@@ -11,7 +11,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// TestOutput reads a process's output from an offset on, and acknowledges it.
+// TestOutput checks reading a process's output from an offset, and its acknowledgement.
 func TestOutput(t *testing.T) {
 	t.Parallel()
 	acked := make(chan int64, 1)
@@ -48,8 +48,8 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestInput feeds a process: Offset tells what has arrived and never falls, and the
-// stream is done when the agent ends it.
+// TestInput checks that Offset counts the delivered bytes and never falls, and that the stream is done when the
+// agent ends it.
 func TestInput(t *testing.T) {
 	t.Parallel()
 	seen, repeated := make(chan struct{}), make(chan struct{}, 1)
@@ -68,7 +68,7 @@ func TestInput(t *testing.T) {
 		if err := errors.Join(agentv1.WriteAck(s, 13), agentv1.WriteAck(s, 4)); err != nil {
 			return err
 		}
-		repeated <- struct{}{} // the first of them was dealt with before the second was read
+		repeated <- struct{}{} // the first one was handled before the second was read
 		if _, err := agentv1.ReadChunk(s, buf); !errors.Is(err, io.EOF) {
 			return err
 		}
@@ -81,7 +81,7 @@ func TestInput(t *testing.T) {
 	if in.Offset() != 10 {
 		t.Errorf("it begins at %d", in.Offset())
 	}
-	for _, data := range []string{"", "abc"} { // no data is no end
+	for _, data := range []string{"", "abc"} { // empty data does not end the stream
 		if n, err := in.Write([]byte(data)); err != nil || n != len(data) {
 			t.Errorf("write %q: %d, %v", data, n, err)
 		}

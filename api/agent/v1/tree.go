@@ -13,11 +13,11 @@ import (
 // The kinds of a tree's entries.
 const (
 	KindFile    = "file"    // Size bytes follow
-	KindDir     = "dir"     // before what is in it
+	KindDir     = "dir"     // before its content
 	KindSymlink = "symlink" // to Target
-	KindLink    = "link"    // another name of the file that came as Target
-	KindSkipped = "skipped" // neither: a device, a socket; Target says why
-	KindEnd     = "end"     // of the tree, with what went wrong
+	KindLink    = "link"    // a hard link to the entry named Target
+	KindSkipped = "skipped" // none of these, such as a device or a socket; Target says why
+	KindEnd     = "end"     // end of the tree, with the error
 )
 
 // The bounds of an entry.
@@ -26,18 +26,16 @@ const (
 	maxEntry = 32 << 10
 )
 
-// Pack asks for a tree of files of a container: a file, or a directory with what
-// is in it. Path is the container's, with its symbolic links, also the last.
-// Entries' names begin with TreeBase of the path.
+// Pack asks for a tree of files in a container: a file, or a directory with its content. Path's symbolic links are
+// resolved in the container, including the last one. Entries' names begin with TreeBase of the path.
 type Pack struct {
 	Container string `json:"container"`
 	Path      string `json:"path"`
 }
 
-// Unpack takes a tree into a container. Where Path is a directory, the tree
-// comes into it; else Path, in a directory that is there, becomes the tree. With
-// Into Path has to be a directory, and the tree may have several roots. What is
-// there already is replaced, but a directory by nothing else.
+// Unpack writes a tree into a container. If Path is a directory, the tree comes into it; otherwise the tree becomes
+// Path in an existing directory. With Into, Path must be a directory, and the tree may have several roots. Existing
+// files are replaced, but only a directory replaces a directory.
 type Unpack struct {
 	Container string `json:"container"`
 	Path      string `json:"path"`
@@ -55,8 +53,8 @@ type Entry struct {
 	Error  *Error `json:"error,omitempty"` // of the end
 }
 
-// TreeBase is what the names of a tree's entries begin with: the last part of its
-// path, or "." where that is a directory's own ("dir/.", "..", "/").
+// TreeBase returns the beginning of the names of a tree's entries. It is the last part of the path, or "." if that
+// is a directory's own name ("dir/.", "..", "/").
 func TreeBase(name string) string {
 	if base := path.Base(name); !strings.HasSuffix(name, "/.") && path.Clean(name) != "/" && base != ".." {
 		return base
@@ -64,11 +62,10 @@ func TreeBase(name string) string {
 	return "."
 }
 
-// WriteEntry writes an entry's frame; a file's bytes are the caller's to write.
+// WriteEntry writes an entry's frame. The caller writes a file's bytes.
 func WriteEntry(w io.Writer, e Entry) error { return WriteFrame(w, e, maxEntry) }
 
-// ReadEntry reads what WriteEntry wrote, and checks what can be checked of it
-// alone.
+// ReadEntry reads an entry and validates it.
 func ReadEntry(r io.Reader) (Entry, error) {
 	var e Entry
 	if err := ReadFrame(r, &e, maxEntry); err != nil {
@@ -80,14 +77,13 @@ func ReadEntry(r io.Reader) (Entry, error) {
 	return e, nil
 }
 
-// TreeReader is a tree that comes from the guest. It is used by one goroutine;
-// Close may be called from any.
+// TreeReader reads a tree from the guest. Only one goroutine may use it, but any may call Close.
 type TreeReader struct {
 	conn net.Conn
 	left int64 // of the current file
 }
 
-// Pack begins to read a tree. The context covers only the beginning.
+// Pack starts reading a tree. The context covers only the start.
 func (c *Client) Pack(ctx context.Context, r Pack) (*TreeReader, error) {
 	conn, stop, err := c.begin(ctx, OpPack, r, nil)
 	if err != nil {
@@ -100,9 +96,8 @@ func (c *Client) Pack(ctx context.Context, r Pack) (*TreeReader, error) {
 	return &TreeReader{conn: conn}, nil
 }
 
-// Next returns the next entry; what was not read of a file is passed over. It
-// returns io.EOF after the last one, and the agent's error when the tree is not
-// whole.
+// Next returns the next entry and skips the rest of the current file. It returns io.EOF after the last one, and the
+// agent's error if the tree is incomplete.
 func (t *TreeReader) Next() (Entry, error) {
 	if _, err := io.CopyN(io.Discard, t.conn, t.left); err != nil {
 		return Entry{}, fmt.Errorf("agent %s: %w", OpPack, unexpected(err))
@@ -137,16 +132,14 @@ func (t *TreeReader) Read(p []byte) (int, error) {
 // Close ends the tree.
 func (t *TreeReader) Close() error { return t.conn.Close() }
 
-// TreeWriter is a tree that goes to the guest. Put and End are for one
-// goroutine; Close may be called from any.
+// TreeWriter sends a tree to the guest. Only one goroutine may call Put and End, but any may call Close.
 type TreeWriter struct {
 	conn net.Conn
-	done chan struct{} // closed when the agent has answered
-	err  error         // with what
+	done chan struct{} // closed after the agent's answer
+	err  error         // the agent's error
 }
 
-// Unpack begins to write a tree. The context covers only the beginning, in
-// which the agent looks at the destination.
+// Unpack starts writing a tree. The context covers only the start, in which the agent checks the destination.
 func (c *Client) Unpack(ctx context.Context, r Unpack) (*TreeWriter, error) {
 	conn, stop, err := c.begin(ctx, OpUnpack, r, nil)
 	if err != nil {
@@ -161,8 +154,7 @@ func (c *Client) Unpack(ctx context.Context, r Unpack) (*TreeWriter, error) {
 	return w, nil
 }
 
-// await reads the second answer. It may come early, when nothing more is taken:
-// then it ends the writing.
+// await reads the second answer. An early one means that the agent accepts no more data, and ends the writing.
 func (w *TreeWriter) await() {
 	defer close(w.done)
 	var reply Reply
@@ -191,7 +183,7 @@ func (w *TreeWriter) Put(e Entry, content io.Reader) error {
 	return nil
 }
 
-// why is the agent's reason for not taking more.
+// why returns the agent's reason for not accepting data.
 func (w *TreeWriter) why(err error) error {
 	w.conn.Close()
 	<-w.done
@@ -201,25 +193,25 @@ func (w *TreeWriter) why(err error) error {
 	return err
 }
 
-// End sends the tree's end and returns when the agent has all of it in place.
+// End sends the tree's end and returns when the agent has stored all of it.
 func (w *TreeWriter) End() error {
 	if WriteEntry(w.conn, Entry{Kind: KindEnd}) != nil {
-		// The answer tells why, or that all is well: it may come, and end the
-		// stream, before the write that it answers has returned.
+		// The answer says why, or that all is well. It may arrive and end the stream before the write that it
+		// answers has returned.
 		w.conn.Close()
 	}
 	<-w.done
 	return w.err
 }
 
-// Close ends the tree, whole or not.
+// Close ends the tree, complete or not.
 func (w *TreeWriter) Close() error {
 	err := w.conn.Close()
 	<-w.done
 	return err
 }
 
-// tellWrite tells a failed write from a failed read, which io.CopyN does not.
+// tellWrite distinguishes a failed write from a failed read, which io.CopyN does not.
 type tellWrite struct{ w io.Writer }
 
 type writeError struct{ error }

@@ -16,7 +16,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// treeClient talks to an agent that serves op with handler.
+// treeClient returns a client of an agent that serves op with handler.
 func treeClient(t *testing.T, op agentv1.Op, handler agentv1.Handler) *agentv1.Client {
 	t.Helper()
 	return agentv1.NewClient(func(context.Context) (net.Conn, error) {
@@ -71,7 +71,7 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// sent is a connection to an agent that has said what r holds.
+// sent is a connection to an agent that has sent the content of r.
 type sent struct {
 	net.Conn
 	r io.Reader
@@ -81,12 +81,11 @@ func (c sent) Read(p []byte) (int, error)  { return c.r.Read(p) }
 func (c sent) Write(p []byte) (int, error) { return len(p), nil }
 func (c sent) Close() error                { return nil }
 
-// TestPackEnds reads trees in pieces: a file has its size, a tree that is whole ends with
-// io.EOF, and one that is cut does not.
+// TestPackEnds checks that a complete tree ends with io.EOF, and a cut one with an error, for reads in pieces.
 func TestPackEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name, content string
-		ends          bool // with an entry that says so
+		ends          bool // by an entry
 		read, next    error
 	}{
 		{name: "whole", content: "abcde", ends: true, next: io.EOF},
@@ -105,7 +104,7 @@ func TestPackEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		client := agentv1.NewClient(func(context.Context) (net.Conn, error) {
-			return sent{r: iotest.DataErrReader(&wire)}, nil // whose last bytes come with the end
+			return sent{r: iotest.DataErrReader(&wire)}, nil // the last bytes come together with the end
 		})
 		tree, err := client.Pack(t.Context(), agentv1.Pack{})
 		if err != nil {
@@ -123,7 +122,7 @@ func TestPackEnds(t *testing.T) {
 	}
 }
 
-// TestPackHostile reads entries that no agent of ours sends.
+// TestPackHostile checks entries that no real agent sends.
 func TestPackHostile(t *testing.T) {
 	for name, raw := range map[string]string{
 		"a size below nothing": `{"kind":"file","name":"YQ==","size":-1}`,
@@ -200,8 +199,8 @@ func TestUnpack(t *testing.T) {
 	}
 }
 
-// TestUnpackIsAnsweredEarly has the agent's answer come, and end the stream,
-// before the write that it answers has returned.
+// TestUnpackIsAnsweredEarly checks an agent's answer that ends the stream before the write that it answers has
+// returned.
 func TestUnpackIsAnsweredEarly(t *testing.T) {
 	for name, refusal := range map[string]*agentv1.Error{"well": nil, "ill": agentv1.ToError(errors.New("no space left"))} {
 		handler := func(_ context.Context, s *agentv1.Stream) error {
@@ -229,7 +228,7 @@ func TestUnpackIsAnsweredEarly(t *testing.T) {
 	}
 }
 
-// lateConn's late writes return when it is closed, though they have been done.
+// lateConn's late writes return when it is closed, although they were completed.
 type lateConn struct {
 	net.Conn
 	late   atomic.Bool
@@ -251,8 +250,7 @@ func (c *lateConn) Close() error {
 	return c.Conn.Close()
 }
 
-// TestUnpackFails tells the agent's reason when it takes no more, and the
-// source's when that gives no more.
+// TestUnpackFails checks that the error is the agent's if it accepts no more data, and otherwise the source's.
 func TestUnpackFails(t *testing.T) {
 	full := treeClient(t, agentv1.OpUnpack, func(_ context.Context, s *agentv1.Stream) error {
 		if err := s.Reply(nil); err != nil {

@@ -25,7 +25,7 @@ func (b Block) encode(add func(key, value string)) {
 	}
 }
 
-// parse takes one option of a mount of the block, and returns false for one that is none.
+// parse parses one option of a mount of the block. It returns false for other options.
 func (b *Block) parse(key, value string, err *error) bool {
 	switch key {
 	case "fs":
@@ -55,7 +55,7 @@ func (b *Block) parse(key, value string, err *error) bool {
 	return true
 }
 
-// check refuses what no container can have of a block.
+// check refuses invalid mounts of the block.
 func (b Block) check(m Mount) error {
 	switch {
 	case b.Name == "":

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Container is what this package can say of a container; each field may be left out.
+// Container is the description of a container in this package's types; each field may be empty.
 type Container struct {
 	Root   Root
 	Mounts []Mount
@@ -13,9 +13,8 @@ type Container struct {
 	Hooks  Hooks
 }
 
-// Check refuses, by name, what is described here and does not work yet. It is the one
-// place that does: the engine asks it of a request, the sandbox of a container, the
-// agent of a specification. An error matches ErrInvalid or errors.ErrUnsupported.
+// Check refuses unsupported descriptions by name. It is the only place for that: the engine, the sandbox and the
+// agent call it. The error matches ErrInvalid or errors.ErrUnsupported.
 func Check(c Container) error {
 	switch r := c.Root.(type) {
 	case nil:

@@ -1,22 +1,18 @@
-// Package containerv1 says what a container is made from and where its standard
-// streams lead, in no client's language. Engine, shim, sandbox and agent share its
-// three sum types:
+// Package containerv1 describes a container's file systems and standard streams independently of any client.
+// Engine, shim, sandbox and agent share its three sum types:
 //
 //   - Root, the container's root file system: Image, Share or Block;
-//   - Source, what a Mount mounts: Dir, Files, Text, Termination, Image, Share or Block;
-//   - Stdio, where standard streams lead: Log, Stream, Discard or Descriptors.
+//   - Source, the source of a Mount: Dir, Files, Text, Termination, Image, Share or Block;
+//   - Stdio, the destination of standard streams: Log, Stream, Discard or Descriptors.
 //
-// The next kind of each is one more type here, and the compiler and the tests find
-// every place that has to know it.
+// A new kind is one more type here; the compiler and the tests then find all places that must handle it.
 //
-// A name in these types (of a file, a share, a device) belongs to who reads it. The
-// engine reads a path of the host; a shim reads the name under which the engine has
-// sent the descriptor.
+// The reader of these types defines the meaning of a name (of a file, a share, a device). The engine reads a path of
+// the host. A shim reads the name under which the engine has sent the descriptor.
 //
-// Hooks are beside these: a request to the engine has them, and nothing below it does.
+// Hooks come only in requests to the engine; the layers below have none.
 //
-// Each sum type has one text form: Mount is a mount of an OCI specification
-// (Mount.Encode, ParseMount), Root is a JSON object (RootRecord), Stdio is the three
-// strings of containerd's Task API (EncodeStdio, ParseStdio). Print and parse are each
-// other's inverse.
+// Each sum type has one text form: Mount is a mount of an OCI specification (Mount.Encode, ParseMount), Root is a JSON
+// object (RootRecord), Stdio is the three strings of containerd's Task API (EncodeStdio, ParseStdio). Print and parse
+// are each other's inverse.
 package containerv1

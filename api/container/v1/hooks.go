@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// Hooks are the commands that a container's client wants run, in their order, by the
-// Point at which they run.
+// Hooks are the commands of a container's client, by the Point at which they run, in order.
 type Hooks map[Point][]Hook
 
 // Hook is a command of a container's client.
 type Hook struct {
-	// Path is absolute: inside the container for StartContainer, on the host for all
-	// other points. Args begin with the command's own name.
+	// Path is absolute: inside the container for StartContainer, on the host for all other points. Args begin with
+	// the command's name.
 	Path      string
 	Args, Env []string
-	// Timeout ends the command, which has then failed; 0 is none.
+	// Timeout ends the command with a failure; 0 means no timeout.
 	Timeout time.Duration
 }
 
@@ -33,10 +32,10 @@ const (
 	Poststop        Point = "poststop"        // on the host, after the container has been deleted
 )
 
-// points are all that there are.
+// points lists all points.
 var points = []Point{Prestart, CreateRuntime, CreateContainer, StartContainer, Poststart, Poststop}
 
-// check refuses a hook, and a point that is none.
+// check refuses hooks and unknown points.
 func (h Hooks) check() error {
 	for point := range h {
 		if !slices.Contains(points, point) {

@@ -7,19 +7,18 @@ import (
 	"strings"
 )
 
-// Source is what a Mount mounts: Dir, Files, Text, Termination, Image, Share or Block.
+// Source is the source of a Mount: Dir, Files, Text, Termination, Image, Share or Block.
 type Source interface{ isSource() }
 
-// Dir is a directory of the guest that all containers of the pod share and that lives
-// as long as the pod: an emptyDir.
+// Dir is a directory in the guest for all containers of the pod, with the pod's lifetime: an emptyDir.
 type Dir struct {
 	Name   string
 	Medium Medium
-	Size   int64  // bytes; 0 is no limit
-	Mode   uint32 // permissions; 0 is 0777
+	Size   int64  // bytes; 0 means no limit
+	Mode   uint32 // permissions; 0 means 0777
 }
 
-// Medium is what a Dir lies on.
+// Medium is the storage of a Dir.
 type Medium string
 
 // The media.
@@ -32,11 +31,10 @@ const (
 // Files is a directory of files that the host has copied into the guest.
 type Files struct{ Name string }
 
-// Text is one file that the guest writes. Containers with the same text at the same
-// destination share it.
+// Text is a file that the guest writes. Containers with the same text at the same destination share it.
 type Text struct{ Content string }
 
-// Termination is the file in which the container leaves its last words.
+// Termination is the container's termination message file.
 type Termination struct{}
 
 func (Dir) isSource()         {}
@@ -47,24 +45,24 @@ func (Image) isSource()       {}
 func (Share) isSource()       {}
 func (Block) isSource()       {}
 
-// Mount is one of a container's mounts. The kernel's own file systems (proc, tmpfs, …)
-// are none: they stand in the OCI specification as they are.
+// Mount is one of a container's mounts, except the kernel's own file systems (proc, tmpfs, …). Those stay as they
+// are in the OCI specification.
 type Mount struct {
 	Destination string
 	Source      Source
-	// SubPath is what of the source is mounted; empty is all. A directory that is
-	// missing is made in a Dir and in Files, and is an error elsewhere.
+	// SubPath is the part of the source to mount; empty means all. A missing directory is created in a Dir and in
+	// Files, and is an error elsewhere.
 	SubPath string
-	// Group owns a Dir, Files, a Block, or a Share that is a volume, beside root (fsGroup); 0 is none.
+	// Group owns a Dir, Files, a Block, or a Share that is a volume, besides root (fsGroup); 0 means none.
 	Group int
-	// Copy has a Block with a file system, while that is empty, get what the root has at Destination.
+	// Copy fills an empty Block with a file system from the root's content at Destination.
 	Copy bool
-	// Options are mount(8)'s: "ro", "rbind", "rprivate", "noexec" … None is one that
-	// Encode writes itself.
+	// Options are options of mount(8), such as "ro", "rbind", "rprivate", "noexec". They must not include options
+	// that Encode writes.
 	Options []string
 }
 
-// The types of mounts in an OCI specification, by the Source that they stand for.
+// The types of mounts in an OCI specification, by Source.
 const (
 	typeDir         = "bulkhead.emptydir"
 	typeFiles       = "bulkhead.files"
@@ -75,7 +73,7 @@ const (
 	typeBlock       = "bulkhead.block"
 )
 
-// Encode is the mount as an OCI specification has it. The inverse is ParseMount.
+// Encode returns the mount in the form of an OCI specification. ParseMount is its inverse.
 func (m Mount) Encode() (kind, source string, options []string) {
 	options = slices.Clone(m.Options)
 	add := func(key, value string) { options = append(options, key+"="+value) }
@@ -120,8 +118,8 @@ func (m Mount) Encode() (kind, source string, options []string) {
 	return kind, source, options
 }
 
-// ParseMount is the inverse of Mount.Encode. ours is false for a mount whose type is
-// none of this package's, which is the kernel's own. An error matches ErrInvalid.
+// ParseMount is the inverse of Mount.Encode. ours is false for other types of mounts, which are the kernel's own.
+// The error matches ErrInvalid.
 func ParseMount(destination, kind, source string, options []string) (m Mount, ours bool, err error) {
 	m = Mount{Destination: destination}
 	var dir Dir
@@ -162,7 +160,7 @@ func ParseMount(destination, kind, source string, options []string) (m Mount, ou
 	return m, true, nil
 }
 
-// parse takes one option with a value, and returns false for one that is mount(8)'s.
+// parse parses one option with a value. It returns false for an option of mount(8).
 func (m *Mount) parse(dir *Dir, block *Block, kind, key, value string, err *error) bool {
 	isDir := kind == typeDir
 	whole := kind == typeText || kind == typeTermination

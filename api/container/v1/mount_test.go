@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// sources are one of each Source.
+// sources has one of each Source.
 var sources = []Source{
 	Dir{Name: "v"}, Dir{Name: "v", Medium: Memory, Size: 77, Mode: 0o1700}, Dir{Name: "v", Medium: HugePages},
 	Files{Name: "v"}, Text{Content: "127.0.0.1 a=b,c\n"}, Termination{},
@@ -39,7 +39,7 @@ func TestMountIsWhatWasPrinted(t *testing.T) {
 	}
 }
 
-// A specification that an older engine has written must still be read.
+// A specification that an older engine wrote must still be readable.
 func TestMountWords(t *testing.T) {
 	m := Mount{
 		Destination: "/v", Source: Dir{Name: "v", Medium: Memory, Size: 77, Mode: 0o1700},
@@ -85,7 +85,7 @@ func TestParseMountLeavesTheKernels(t *testing.T) {
 	}
 }
 
-// What was parsed once is printed and parsed to the same.
+// A parsed mount must be equal after printing and parsing.
 func FuzzParseMount(f *testing.F) {
 	for _, s := range sources {
 		kind, source, options := Mount{Source: s, SubPath: "p", Group: 1, Options: []string{"rro"}}.Encode()

@@ -11,48 +11,44 @@ var ErrInvalid = errors.New("invalid description of a container")
 // Root is a container's root file system: Image, Share or Block.
 type Root interface{ isRoot() }
 
-// Image is the file system of an image, by the image's id. As a root it is laid under
-// a writable layer; as a Source it is read-only.
+// Image is the file system of an image, by the image's id. As a root it lies under a writable layer; as a Source it
+// is read-only.
 type Image struct{ ID string }
 
-// Share is a directory of the host, or a file, by its path, or a named volume of the engine's
-// that is a directory, by what VolumeName makes of its name. As a Root the container runs on the
-// directory itself, and what it writes is there.
+// Share is a directory or file of the host, by its path, or a named volume with a directory, by its VolumeName. As
+// a Root, the container runs on the directory itself, and writes go there.
 type Share struct {
 	Name string
-	// Cache is what the guest may remember of it: a word of package share, of which none is
-	// that package's default.
+	// Cache says what the guest may cache, in the words of package share; empty selects that package's default.
 	Cache string
-	// Present is of a volume that somebody has mounted: one that is missing is an error, where another would be
-	// made, and so is what is missing of it for who may not write there.
+	// Present is set for a volume that is mounted already: a missing one is an error and is not created. The same
+	// holds for missing files in it if it is read-only.
 	Present bool
-	// SetID is of a Root only: files that the container makes there keep their bits of
-	// set-user-id, on the host too. Whoever asks for it sees to it that no other user of the
-	// host can reach them.
+	// SetID applies to a Root only: set-user-id bits that the container sets stay, on the host too. The client must
+	// make sure that no other user of the host can reach the files.
 	SetID bool
 }
 
-// Block is a block device of the host, or a regular file that stands for one, by its path, or a
-// named volume of the engine's that is a disk. As a Source one
-// without a file system is a device at the mount's destination; as a Root it has FSExt4.
+// Block is a block device of the host, or a regular file used as one, by its path, or a named volume with a disk.
+// As a Source without a file system it is a device at the mount's destination. As a Root it must have FSExt4.
 type Block struct {
 	Name string
-	// FS is the file system that is on it: FSExt4, or NoFS.
+	// FS is its file system: FSExt4, or NoFS.
 	FS       FS
 	ReadOnly bool
-	// Access is what the container may do with a device: some of "rwm", as a device cgroup has
-	// them. Mode is that of the device's node. Neither is there with a file system.
+	// Access is the container's access to a device: some of "rwm", as in a device cgroup. Mode is the mode of the
+	// device's node. Both must be empty with a file system.
 	Access string
 	Mode   uint32
-	// Device is the number that the block device at the path must have, as stat(2) has it; no regular
-	// file stands for that one. 0 is any, and also a file.
+	// Device is the required number of the block device at the path, as in stat(2); a regular file is then refused.
+	// 0 accepts any device or a file.
 	Device uint64
 }
 
 // FS is a file system on a Block.
 type FS string
 
-// The file systems that a guest mounts from a Block.
+// The file systems that a guest can mount from a Block.
 const (
 	NoFS   FS = ""
 	FSExt4 FS = "ext4"
@@ -62,7 +58,7 @@ func (Image) isRoot() {}
 func (Share) isRoot() {}
 func (Block) isRoot() {}
 
-// RootRecord is a Root in JSON, fit to be embedded. Exactly one field is set.
+// RootRecord is a Root in JSON, for embedding. Exactly one field is set.
 type RootRecord struct {
 	Image string `json:"image,omitempty"`
 	Share string `json:"share,omitempty"`
@@ -82,8 +78,7 @@ func RecordOf(r Root) RootRecord {
 	return RootRecord{}
 }
 
-// Root returns the one root that the record holds, or an error that matches
-// ErrInvalid.
+// Root returns the root in the record, or an error that matches ErrInvalid.
 func (r RootRecord) Root() (Root, error) {
 	var roots []Root
 	if r.Image != "" {

@@ -6,39 +6,38 @@ import (
 	"strings"
 )
 
-// Stdio is where a process's standard streams lead: Log, Stream, Discard or
-// Descriptors. Of the first three, clients may attach to each process at any time.
+// Stdio is the destination of a process's standard streams: Log, Stream, Discard or Descriptors. Clients may attach
+// at any time, except to Descriptors.
 type Stdio interface {
 	isStdio()
 	// Input is the process's stdin.
 	Input() Stdin
 }
 
-// Stdin is what feeds a process whose output goes to a Log, a Stream or nowhere.
+// Stdin is the stdin of a process with a Log, a Stream or Discard.
 type Stdin string
 
 // The kinds of stdin.
 const (
 	NoStdin   Stdin = ""            // /dev/null
-	OpenStdin Stdin = "stream:"     // whoever attaches; it stays open after a client has left
-	StdinOnce Stdin = "stream:once" // the first who attaches; it is closed after that client's end
+	OpenStdin Stdin = "stream:"     // any attached client; it stays open afterwards
+	StdinOnce Stdin = "stream:once" // the first attached client; it is closed afterwards
 )
 
-// Log is a file in the CRI's log format that takes the output.
+// Log is a file for the output in the CRI's log format.
 type Log struct {
 	File  string
 	Stdin Stdin
 }
 
-// Stream is the one client that attaches first: output waits for it, from the start of
-// the process, and is discarded after the client's end.
+// Stream is the first attached client: output waits for it from the start of the process, and is discarded after
+// the client's end.
 type Stream struct{ Stdin Stdin }
 
-// Discard is nowhere: who attaches sees the output from then on.
+// Discard discards the output. Clients that attach see later output.
 type Discard struct{ Stdin Stdin }
 
-// Descriptors are open files that take the bytes as they are: fifos, or a terminal.
-// Empty is none.
+// Descriptors are open files for the raw bytes: fifos, or a terminal. Empty means none.
 type Descriptors struct{ Stdin, Stdout, Stderr string }
 
 func (Log) isStdio()         {}
@@ -55,18 +54,17 @@ func (s Stream) Input() Stdin { return s.Stdin }
 // Input is the process's stdin.
 func (s Discard) Input() Stdin { return s.Stdin }
 
-// Input is NoStdin: no client can feed a descriptor.
+// Input is NoStdin, because no client can feed a descriptor.
 func (s Descriptors) Input() Stdin { return NoStdin }
 
-// The words of the Task API's stdio. What is neither of them nor empty is a path, which
-// is how containerd names a fifo.
+// The words in the Task API's stdio. Other non-empty values are paths, which is how containerd names a fifo.
 const (
 	wordStream = "stream:"
 	prefixLog  = "log:"
 	prefixFile = "file:"
 )
 
-// EncodeStdio is s as containerd's Task API has it. The inverse is ParseStdio.
+// EncodeStdio returns s in the form of containerd's Task API. ParseStdio is its inverse.
 func EncodeStdio(s Stdio) (stdin, stdout, stderr string) {
 	switch s := s.(type) {
 	case Log:
@@ -87,8 +85,8 @@ func EncodeStdio(s Stdio) (stdin, stdout, stderr string) {
 	return "", "", ""
 }
 
-// ParseStdio is the inverse of EncodeStdio. Stderr may repeat stdout. An error matches
-// ErrInvalid, or errors.ErrUnsupported for a path.
+// ParseStdio is the inverse of EncodeStdio. stderr may repeat stdout. The error matches ErrInvalid, or
+// errors.ErrUnsupported for a path.
 func ParseStdio(stdin, stdout, stderr string) (Stdio, error) {
 	for _, word := range []string{stdin, stdout, stderr} {
 		if strings.HasPrefix(word, prefixFile) {

@@ -1,6 +1,5 @@
-// Package runtimev1 is what a runtime may offer beyond the CRI, in process: package pod
-// asks its runtime for it. Over a runtime that lacks it, what the CRI has no field for
-// cannot be kept, and is refused by name.
+// Package runtimev1 defines options of a runtime beyond the CRI, for callers in the same process. Package pod
+// refuses them by name if its runtime does not support them.
 package runtimev1
 
 import (
@@ -13,66 +12,65 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
-// Runtime is a CRI runtime that keeps what the CRI has no field for. Its methods do what
-// the CRI's of the same names do.
+// Runtime is a CRI runtime with options for which the CRI has no field. Its methods are like the CRI's methods of
+// the same names.
 type Runtime interface {
-	// RunPodSandboxWith keeps the options with the pod, for its containers and its
-	// resizes. When ctx is cancelled it undoes what it has done, and returns then.
+	// RunPodSandboxWith stores the options for the pod's containers and resizes. If ctx is cancelled, it undoes its
+	// work before it returns.
 	RunPodSandboxWith(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string, o PodOptions) (string, error)
 	CreateContainerWith(
 		ctx context.Context, podID string, config *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig, o ContainerOptions,
 	) (string, error)
-	// ExecSyncClipped is ExecSync for who wants the first limit bytes of each stream
-	// only: the rest is thrown away, and no error.
+	// ExecSyncClipped is like ExecSync, but keeps only the first limit bytes of each stream. It discards the rest
+	// without an error.
 	ExecSyncClipped(
 		ctx context.Context, id string, cmd []string, timeout time.Duration, limit int,
 	) (stdout, stderr []byte, err error)
 }
 
-// PodOptions are a pod's. The zero value asks for nothing beyond the CRI.
+// PodOptions are the options of a pod. The zero value asks for nothing beyond the CRI.
 type PodOptions struct {
-	// Network is the kind of network: "user", "none" or "host-loopback"; empty is the
-	// runtime's default.
+	// Network is the kind of network: "user", "none" or "host-loopback"; empty selects the runtime's default.
 	Network string `json:"network,omitempty"`
-	// Accel is the accelerator: "kvm" or "tcg"; empty is the probed one.
+	// Accel is the accelerator: "kvm" or "tcg"; empty selects the result of the probe.
 	Accel string `json:"accel,omitempty"`
-	// Cold asks for a boot of its own instead of a clone.
+	// Cold asks for a boot instead of a clone.
 	Cold bool `json:"cold,omitempty"`
-	// NoFork asks for a clone that shares nothing of its host's process with other pods.
+	// NoFork asks for a clone that shares no QEMU process memory with other pods.
 	NoFork bool `json:"noFork,omitempty"`
-	// WholeCPU and WholeMemory say that the sandbox's limit holds for the pod as a whole
-	// and not only as the sum of its containers'.
+	// WholeCPU and WholeMemory mean that the sandbox's limit applies to the pod as a whole, and not only as the sum
+	// of its containers' limits.
 	WholeCPU    bool `json:"wholeCPU,omitempty"`
 	WholeMemory bool `json:"wholeMemory,omitempty"`
-	// Unstated says that a container of the pod has no memory limit, so that the
-	// sandbox's is not all that the pod may use. It is a hint for the VM's size.
+	// Unstated means that a container of the pod has no memory limit, so that the pod may use more than the
+	// sandbox's limit. It is a hint for the VM's size.
 	Unstated bool `json:"unstated,omitempty"`
-	// ScratchBytes is what the pod may write to its disk; 0 is the runtime's default.
+	// ScratchBytes is the size of the pod's scratch disk; 0 selects the runtime's default.
 	ScratchBytes int64 `json:"scratchBytes,omitempty"`
-	// FSGroup is the group that the volumes belong to; 0 is none.
+	// FSGroup is the group of the volumes; 0 means none.
 	FSGroup int `json:"fsGroup,omitempty"`
-	// EmptyDirs are the emptyDir volumes that are not plain directories on the disk, by
-	// name.
+	// EmptyDirs are the emptyDir volumes by name, except plain directories on the disk.
 	EmptyDirs map[string]containerv1.Dir `json:"emptyDirs,omitempty"`
-	// HostPaths are where on the host the volumes lie that are directories of its, and which named
-	// volumes (containerv1.VolumeName) those are that are such, by name.
+	// HostPaths are the volumes that are directories of the host or named volumes (containerv1.VolumeName), by
+	// name.
 	HostPaths map[string]containerv1.Share `json:"hostPaths,omitempty"`
-	// Disks are those of HostPaths that are block devices whose file systems the pod's VM mounts, by name.
+	// Disks are the volumes of HostPaths that are block devices with file systems for the pod's VM to mount, by
+	// name.
 	Disks map[string]containerv1.Block `json:"disks,omitempty"`
-	// Filled are the named volumes, by the pod's names, that get what the image has where they are mounted
-	// while they are empty.
+	// Filled are the named volumes, by the pod's names, that are filled from the image at their mount points while
+	// they are empty.
 	Filled map[string]bool `json:"filled,omitempty"`
 }
 
-// Size is a terminal's; zero is not known.
+// Size is the size of a terminal; zero means unknown.
 type Size struct {
 	Width  uint16 `json:"width"`
 	Height uint16 `json:"height"`
 }
 
-// ContainerOptions are a container's. The zero value asks for nothing beyond the CRI.
+// ContainerOptions are the options of a container. The zero value asks for nothing beyond the CRI.
 type ContainerOptions struct {
-	// StorageBytes is what its writable layer may hold; 0 is no limit of its own.
+	// StorageBytes is the limit of its writable layer; 0 means no limit of its own.
 	StorageBytes int64 `json:"storageBytes,omitempty"`
 	// Size is the size of the terminal when the program starts.
 	Size Size `json:"size,omitzero"`
