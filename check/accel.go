@@ -14,20 +14,19 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/ready"
 )
 
-// guestMemory is what a probe's guest boots with, in MiB, as a pod's does.
+// guestMemory is the boot memory of a probe's guest, in MiB, as for a small pod.
 const guestMemory = 256
 
-// freshTimeout is what KVM gets when it is to be probed again: more than an engine that is about to start a pod gives it.
+// freshTimeout is the time for a repeated probe of KVM, more than at the start of a pod.
 const freshTimeout = 30 * time.Second
 
-// kvm is what the probe of KVM gave.
+// kvm is the result of the probe of KVM.
 type kvm struct {
 	verdict probe.Verdict
-	err     error // the probe could not be made
+	err     error // the probe failed
 }
 
-// lacking is why a guest cannot be booted; the finding before this one says
-// what to do about it.
+// lacking returns why a guest cannot be booted. The finding before this one has the remedy.
 func (m *machine) lacking() string {
 	switch {
 	case m.driver == nil:
@@ -49,7 +48,7 @@ func (m *machine) accelerator(ctx context.Context) Finding {
 		return judgeAccelerator(kvm{err: err})
 	}
 	defer leave()
-	// The engine's own file: what is found here, the next pod uses.
+	// The engine's own file: the next pod uses this result.
 	path := filepath.Join(m.options.Roots.State, "kvm.json")
 	if m.options.Fresh {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -68,7 +67,7 @@ func (m *machine) accelerator(ctx context.Context) Finding {
 	return judgeAccelerator(k)
 }
 
-// judgeAccelerator never fails: emulation serves where KVM does not.
+// judgeAccelerator never fails, because pods can run with emulation.
 func judgeAccelerator(k kvm) Finding {
 	const emulated = "; machines are emulated: what a container computes takes several times as long"
 	switch {
@@ -84,11 +83,11 @@ func judgeAccelerator(k kvm) Finding {
 	return warn(k.verdict.Reason+emulated, remedy)
 }
 
-// guestMachine has a device of each kind that a pod's VM has.
+// guestMachine returns a VM with a device of each kind that a pod's VM has.
 func (m *machine) guestMachine(accel hypervisor.Accel) hypervisor.VMConfig {
 	net := hypervisor.NetworkRestricted
 	if m.options.CRI != nil && m.options.CRI.CNIConf != "" {
-		net = hypervisor.NetworkNone // their taps are a probe of their own, and not every QEMU has a user network
+		net = hypervisor.NetworkNone // taps have a probe of their own, and not every QEMU has a user network
 	}
 	return hypervisor.VMConfig{
 		Kernel: m.bundle.KernelPath(), Initrd: m.bundle.InitrdPath(), Cmdline: m.bundle.Cmdline,
@@ -97,7 +96,7 @@ func (m *machine) guestMachine(accel hypervisor.Accel) hypervisor.VMConfig {
 	}
 }
 
-// booted is how a boot to the agent's first answer went.
+// booted is the result of a boot up to the agent's first answer.
 type booted struct {
 	accel hypervisor.Accel
 	took  time.Duration
@@ -139,13 +138,13 @@ func (m *machine) bootOnce(ctx context.Context) error {
 	return errors.Join(err, v.Kill(endCtx), v.Close())
 }
 
-// untilEnd waits for the agent, or for the machine's end.
+// untilEnd waits for the agent, or for the VM's end.
 func untilEnd(ctx context.Context, v hypervisor.VM) error {
 	err := ready.Answering(ctx, v)
 	if err == nil {
 		return nil
 	}
-	// A connection that breaks is most often the first sign of that end.
+	// A broken connection is most often the first sign of that end.
 	select {
 	case <-v.Done():
 		err = errors.New("the machine ended before its agent answered")

@@ -1,6 +1,5 @@
-// Package check finds out what this machine can do for pods: each probe tries
-// one thing the way a pod's start does, and says what it found, why, and what
-// would make it better. It needs no engine and leaves nothing running.
+// Package check finds out whether this host can run pods. Each probe tries one thing like a pod's start. It reports
+// the result, the reason and a remedy. It needs no engine and leaves nothing running.
 package check
 
 import (
@@ -14,40 +13,37 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/pace"
 )
 
-// Status is how bad a finding is.
+// Status is the severity of a finding.
 type Status string
 
-// The statuses. Pods run, if less well, where there are warnings; they cannot
-// run where there is a Fail.
+// The statuses. With warnings pods run less well. With a Fail they cannot run.
 const (
 	OK   Status = "ok"
 	Warn Status = "warn"
 	Fail Status = "fail"
 )
 
-// Finding is what one probe found.
+// Finding is the result of one probe.
 type Finding struct {
 	Check  string `json:"check"`
 	Status Status `json:"status"`
-	// Reason is one line, Remedy another, empty when there is nothing to do.
+	// Reason is one line. Remedy is another one, empty without a remedy.
 	Reason string `json:"reason"`
 	Remedy string `json:"remedy,omitempty"`
-	// Detail is for a closer look: the guest's console, QEMU's stderr.
+	// Detail is for diagnosis: the guest's console, QEMU's stderr.
 	Detail string `json:"detail,omitempty"`
 }
 
-// Options say what is checked.
+// Options select the probes.
 type Options struct {
 	Roots dirs.Roots
-	// Fresh probes KVM again instead of believing what was found since the
-	// host's last boot.
+	// Fresh probes KVM again instead of using the result since the host's last boot.
 	Fresh bool
-	// CRI asks what a node needs for `bulkhead cri` as well; nil does not.
+	// CRI adds the probes of a node for `bulkhead cri`; it may be nil.
 	CRI *CRI
 }
 
-// Probe asks one question. Probes share what they have found: each is asked
-// once, in the order of Probes.
+// Probe is one question. Probes share their results, so they must run once each, in the order of Probes.
 type Probe struct {
 	Name string
 	Ask  func(context.Context) Finding
@@ -56,7 +52,7 @@ type Probe struct {
 // probeTimeout bounds one probe; the longest boots a guest under emulation.
 const probeTimeout = time.Minute
 
-// Probes are the questions about this machine.
+// Probes returns the probes of this host.
 func Probes(o Options) []Probe {
 	m := &machine{options: o}
 	probes := []Probe{
@@ -84,8 +80,7 @@ func Probes(o Options) []Probe {
 		Probe{"user namespaces", m.namespaces}, Probe{"pasta", m.pasta}, Probe{"/dev/net/tun", m.tun}, Probe{"network", m.network})
 }
 
-// Run asks the probes in order and gives each finding to report. It returns
-// whether pods can run, and ctx's error if it ended before.
+// Run runs the probes in order and calls report with each finding. It returns whether pods can run, or ctx's error.
 func Run(ctx context.Context, probes []Probe, report func(Finding)) (bool, error) {
 	able := true
 	for _, p := range probes {
@@ -102,8 +97,7 @@ func Run(ctx context.Context, probes []Probe, report func(Finding)) (bool, error
 	return able, nil
 }
 
-// machine is what the probes know of the host; a nil or empty field is what
-// was not found.
+// machine holds what the probes know of the host; a nil or empty field was not found.
 type machine struct {
 	options     Options
 	stateOK     bool
@@ -111,7 +105,7 @@ type machine struct {
 	bundle      *guest.Bundle
 	accel       hypervisor.Accel
 	redirection error // between taps
-	// remedies of what the network needs, the most basic first.
+	// remedies for the network, the most basic one first
 	networkRemedies []string
 }
 

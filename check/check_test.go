@@ -12,8 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// One failure makes a machine unable, warnings do not, and every finding bears
-// its probe's name.
+// A failure makes the result false, warnings do not, and every finding has its probe's name.
 func TestRun(t *testing.T) {
 	probe := func(name string, f Finding) Probe {
 		return Probe{name, func(context.Context) Finding { return f }}
@@ -40,8 +39,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A machine with neither QEMU nor guest nor directories is told so by each
-// probe that needs them, and nothing is tried.
+// On a host without QEMU, guest and directories, each probe that needs them says so and tries nothing.
 func TestNothingThere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes network namespaces; make test runs it in its second pass")
@@ -68,8 +66,7 @@ func TestNothingThere(t *testing.T) {
 	}
 }
 
-// A guest whose kernel is none says so within the boot's time, with its
-// machine's words, and leaves nothing behind.
+// An invalid kernel is reported within the boot's time, with QEMU's output, and leaves nothing behind.
 func TestBrokenKernel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a virtual machine; make test runs it in its second pass")
@@ -85,10 +82,10 @@ func TestBrokenKernel(t *testing.T) {
 	t.Logf("%s\n%s", f.Reason, f.Detail)
 }
 
-// emulated is this machine without KVM. Nothing of what is tried on it may be left.
+// emulated returns this host without KVM. It checks that the probes leave nothing.
 func emulated(t *testing.T) *machine {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "bhc") // short: sockets lie beneath
+	dir, err := os.MkdirTemp("/tmp", "bhc") // short, because sockets lie below
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +104,7 @@ func emulated(t *testing.T) *machine {
 	return m
 }
 
-// TestForks really forks, and says why it cannot.
+// TestForks forks a VM, and checks the reasons why it cannot.
 func TestForks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts virtual machines; make test runs it in its second pass")

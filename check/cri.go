@@ -17,16 +17,16 @@ import (
 	"github.com/bulkhead-project/bulkhead/network/cni"
 )
 
-// CRI is the node's setting of `bulkhead cri`, or of `bulkhead node`.
+// CRI is the configuration of `bulkhead cri` or `bulkhead node`.
 type CRI struct {
-	// Socket and Kubelet, the kubelet's directory, are empty for `bulkhead node`, which has neither.
+	// Socket, and Kubelet (the kubelet's directory), are empty for `bulkhead node`.
 	Socket, Kubelet string
-	// CNIConf and CNIBin are for pods whose network is the node's; CNIConf is empty for others.
+	// CNIConf and CNIBin are for pods in the node's network; CNIConf is empty otherwise.
 	CNIConf string
 	CNIBin  []string
 }
 
-// criProbes ask what a node needs beside QEMU and guest.
+// criProbes returns the additional probes of a node.
 func (m *machine) criProbes() []Probe {
 	probes := []Probe{
 		{"root", func(context.Context) Finding { return judgeRoot(os.Geteuid()) }},
@@ -55,7 +55,7 @@ func judgeRoot(uid int) Finding {
 	return ok("each virtual machine gets a user of its own")
 }
 
-// kubepods are the groups that kubelets make, by their two drivers.
+// kubepods are the cgroups that kubelets make, by their two drivers.
 var kubepods = []string{"/kubepods", "/kubepods.slice"}
 
 func (m *machine) podCgroups(context.Context) Finding {
@@ -69,7 +69,7 @@ func (m *machine) podCgroups(context.Context) Finding {
 	return judgePodCgroups(h.Support(), "")
 }
 
-// judgePodCgroups is told of the kubelet's group, if there is one yet.
+// judgePodCgroups judges the cgroups of pods. parent is the kubelet's cgroup, if it exists already.
 func judgePodCgroups(s hostcgroup.Support, parent string) Finding {
 	var lacking []string
 	for _, c := range []string{"memory", "cpu"} {
@@ -101,12 +101,12 @@ func judgeKubelet(dir string, err error, directory bool) Finding {
 	return ok("volumes of pods are recognised below " + dir)
 }
 
-// endpoint is what there is at the socket's path.
+// endpoint is the state of the socket's path.
 type endpoint struct {
 	path   string
 	served bool
-	other  bool  // something that is no socket
-	err    error // the directory cannot be written
+	other  bool  // not a socket
+	err    error // the directory is not writable
 }
 
 func (m *machine) socket(ctx context.Context) Finding {
@@ -121,7 +121,7 @@ func (m *machine) socket(ctx context.Context) Finding {
 	return judgeSocket(e)
 }
 
-// longestSocket is the kernel's bound, without the byte that ends a path.
+// longestSocket is the kernel's limit, without the byte that ends a path.
 const longestSocket = 107
 
 func judgeSocket(e endpoint) Finding {
@@ -141,7 +141,7 @@ func judgeSocket(e endpoint) Finding {
 
 func (m *machine) plugins(ctx context.Context) Finding {
 	c := m.options.CRI
-	// It is asked only what a kubelet's question for the node's state asks it, too.
+	// This asks the plugins only what a kubelet's status request asks.
 	p := cni.New(cni.Options{Conf: c.CNIConf, Bin: c.CNIBin, Dir: filepath.Join(m.options.Roots.Data, "cni", "check")})
 	defer p.Close()
 	return judgePlugins(c, p.Status(ctx))

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
-// TestJudgeCRI: what fails of a node says what to do.
+// TestJudgeCRI checks that each failure of a node has a remedy.
 func TestJudgeCRI(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
@@ -72,7 +72,7 @@ func TestJudgeCRI(t *testing.T) {
 	}
 }
 
-// TestCRIProbes: the questions follow the network of pods.
+// TestCRIProbes checks that the probes depend on the network of pods.
 func TestCRIProbes(t *testing.T) {
 	t.Parallel()
 	asked := func(c *CRI) (names []string) {
@@ -111,7 +111,7 @@ func TestCRIProbes(t *testing.T) {
 	}
 }
 
-// TestNode asks about a node whose parts are there, or are not.
+// TestNode checks a node with and without its parts.
 func TestNode(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "bn")

@@ -21,11 +21,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// forked is how a fork of a QEMU went.
+// forked is the result of a fork.
 type forked struct {
 	arch  string
 	accel hypervisor.Accel
-	none  error // there is no library
+	none  error // no library
 	took  time.Duration
 	err   error
 }
@@ -43,7 +43,7 @@ func (m *machine) forks(ctx context.Context) Finding {
 	return judgeForks(f)
 }
 
-// judgeForks never fails: there are clones.
+// judgeForks never fails, because pods can be clones.
 func judgeForks(f forked) Finding {
 	const cloned = "; pods' VMs are cloned instead, which costs each a second of a processor"
 	switch {
@@ -60,10 +60,10 @@ func judgeForks(f forked) Finding {
 	return ok(fmt.Sprintf("a QEMU was forked within %.1f ms, and the fork answered", float64(f.took.Microseconds())/1000))
 }
 
-// forkTimeout bounds a fork: where the library was not loaded, nobody answers.
+// forkTimeout bounds a fork. Without the library in QEMU there is no answer.
 const forkTimeout = 5 * time.Second
 
-// forkOnce starts a machine with the library, whose guest gets no time to boot, and forks it.
+// forkOnce starts a VM with the library and forks it. The guest gets no time to boot.
 func (m *machine) forkOnce(ctx context.Context, library string) (took time.Duration, err error) {
 	dir, leave, err := m.room()
 	if err != nil {
@@ -105,13 +105,13 @@ func (m *machine) forkOnce(ctx context.Context, library string) (took time.Durat
 	return took, errors.Join(err, v.Kill(endCtx), v.Close())
 }
 
-// forkName is the name of the machine, and of its fork; forkDir is the fork's directory below the machine's.
+// forkName is the name of the VM and its fork. forkDir is the fork's directory below the VM's.
 const (
 	forkName = "check"
 	forkDir  = "f"
 )
 
-// fork makes a fork, asks it and ends it.
+// fork forks the VM, asks the fork and ends it.
 func (m *machine) fork(ctx context.Context, c *warm.Control, dir string) (took time.Duration, err error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return 0, err
@@ -135,7 +135,7 @@ func (m *machine) fork(ctx context.Context, c *warm.Control, dir string) (took t
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = id.Signal(unix.SIGKILL) }() // it may have ended
+	defer func() { _ = id.Signal(unix.SIGKILL) }() // it may have exited
 	r := hypervisor.Record{Process: id, Dir: dir, Machine: m.guestMachine(hypervisor.TCG)}
 	v, err := m.driver.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{Name: forkName, Dir: dir})
 	if err != nil {

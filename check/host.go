@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
-// What one idle pod takes, measured, and what makes several worth while; MiB.
+// The measured memory of an idle pod, and the memory that makes several pods worthwhile; MiB.
 const (
 	leastMemory  = 128
 	enoughMemory = 1024
@@ -39,7 +39,7 @@ func parseMeminfo(text string) ram {
 	var r ram
 	for line := range strings.Lines(text) {
 		name, rest, _ := strings.Cut(line, ":")
-		kib, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(rest), " kB")) // another unit is not a line of interest
+		kib, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(rest), " kB")) // other units do not matter
 		switch name {
 		case "MemTotal":
 			r.total = kib >> 10
@@ -67,7 +67,7 @@ func judgeMemory(r ram, cpus int) Finding {
 
 func mebibytes(n int) string { return size(uint64(n) << 20) }
 
-// cgroups tries them where the engine has them: in a unit of systemd's, if there is that.
+// cgroups tries cgroups where the engine has them: in a unit of systemd if possible.
 func (m *machine) cgroups(ctx context.Context) Finding {
 	tag := "bulkhead-check-" + strconv.Itoa(os.Getpid())
 	err := unit.Enter(ctx, tag+".scope")
@@ -81,8 +81,8 @@ func (m *machine) cgroups(ctx context.Context) Finding {
 	return found
 }
 
-// judgeCgroups: containers' limits are enforced in the guest; the host's cgroups
-// are the wall around a machine that its guest has taken over.
+// judgeCgroups judges the host's cgroups. The guest enforces the containers' limits; the host's cgroups contain a
+// VM that its guest has taken over.
 func judgeCgroups(s hostcgroup.Support, root bool) Finding {
 	const without = "limits of containers are enforced inside the guest, but nothing holds a virtual machine to them " +
 		"that has been taken over, and converters of images have no common limit of memory"
@@ -104,7 +104,7 @@ func judgeCgroups(s hostcgroup.Support, root bool) Finding {
 		s.Version, strings.Join(s.Controllers, ", ")))
 }
 
-// lackingController is the remedy where a controller is missing that is not memory.
+// lackingController is the remedy for a missing controller other than memory.
 func lackingController(s hostcgroup.Support, root bool) string {
 	var lacking []string
 	for _, c := range []string{"cpu", "pids"} {
@@ -125,7 +125,7 @@ func lackingController(s hostcgroup.Support, root bool) string {
 		"/etc/systemd/system/user@.service.d/delegate.conf, systemctl daemon-reload, and log in again"
 }
 
-// merging warns of KSM, for programs that have all of their memory merged (prctl(2), PR_SET_MEMORY_MERGE).
+// merging warns of KSM for programs that have enabled it for all of their memory (prctl(2), PR_SET_MEMORY_MERGE).
 func (m *machine) merging(context.Context) Finding {
 	b, _ := os.ReadFile("/sys/kernel/mm/ksm/run") // not every kernel has it
 	return judgeMerging(strings.TrimSpace(string(b)))
@@ -152,7 +152,7 @@ func judgeShares(err error) Finding {
 
 func (m *machine) landlock(context.Context) Finding { return judgeLandlock(confine.Landlock()) }
 
-// judgeLandlock judges the second wall, which stands behind the virtual machine.
+// judgeLandlock judges the second wall, behind the VM.
 func judgeLandlock(err error) Finding {
 	const remedy = "boot Linux 6.12 or later"
 	switch {

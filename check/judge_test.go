@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
-// TestJudgements is what is said of machines that lack something.
+// TestJudgements checks the findings for hosts with missing parts.
 func TestJudgements(t *testing.T) {
 	roots := dirs.Roots{Data: "/data", State: "/state"}
 	broken := errors.New("broken")
@@ -27,7 +27,7 @@ func TestJudgements(t *testing.T) {
 		name           string
 		got            Finding
 		status         Status
-		reason, remedy string // parts of each
+		reason, remedy string // parts of the texts
 	}{
 		{name: "directories", got: judgeDirectories(roots, nil, nil, nil), status: OK, reason: "data in /data, state in /state"},
 		{

@@ -12,16 +12,16 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// userns is whether user namespaces can be made, and what may forbid them.
+// userns reports whether user namespaces work, and the settings that may forbid them.
 type userns struct {
 	err      error
-	clone    string // kernel.unprivileged_userns_clone, empty where there is none
+	clone    string // kernel.unprivileged_userns_clone, empty if missing
 	apparmor string // kernel.apparmor_restrict_unprivileged_userns, likewise
 	most     string // user.max_user_namespaces
 	tools    []string
 }
 
-// networkTools are what the network is set up with, and their packages.
+// networkTools are the programs for the network, and their packages.
 var networkTools = []struct{ program, from string }{
 	{"unshare", "util-linux"}, {"nsenter", "util-linux"}, {"setpriv", "util-linux"}, {"ip", "iproute2"},
 }
@@ -40,7 +40,7 @@ func (m *machine) namespaces(ctx context.Context) Finding {
 	return m.needed(judgeNamespaces(u))
 }
 
-// needed keeps the remedy for something that the network lacks.
+// needed records the remedy for a missing part of the network.
 func (m *machine) needed(f Finding) Finding {
 	if f.Status != OK {
 		m.networkRemedies = append(m.networkRemedies, f.Remedy)
@@ -88,7 +88,7 @@ func judgePasta(path, version string, err error) Finding {
 		return warn("pasta, which connects pods to the outside, is not there", "apt-get install passt")
 	}
 	version = strings.TrimPrefix(version, "pasta ")
-	if version == "" || version == "unknown version" { // as Debian builds it
+	if version == "" || version == "unknown version" { // as built by Debian
 		return ok(path)
 	}
 	return ok(version + ", " + path)
@@ -114,11 +114,11 @@ func judgeTun(err error, root bool) Finding {
 	return warn(fmt.Sprintf("%v", err), "modprobe tun")
 }
 
-// userNetwork is what pods would get.
+// userNetwork is the network that pods would get.
 type userNetwork struct {
 	kind     network.Kind
 	reason   string
-	err      error // it could not be tried
+	err      error // the test failed
 	remedies []string
 }
 

@@ -32,12 +32,12 @@ func judgePrograms(paths []string, err error) Finding {
 	return ok(strings.Join(paths, ", "))
 }
 
-// emulator is what there is of QEMU.
+// emulator is the state of QEMU.
 type emulator struct {
 	path    string
 	version string // a whole line
-	sandbox error  // nil when it can confine itself
-	err     error  // it is not there, or does not start
+	sandbox error  // nil if it can confine itself
+	err     error  // it is missing or does not start
 }
 
 func (m *machine) qemu(ctx context.Context) Finding {
@@ -56,15 +56,14 @@ func (m *machine) qemu(ctx context.Context) Finding {
 	return judgeQEMU(e)
 }
 
-// oldestQEMU is the oldest version that Bulkhead's own tests run with, and firstQEMU the oldest that knows all of a
-// VM's arguments (i8042=off).
+// oldestQEMU is the oldest version in Bulkhead's own tests. firstQEMU is the oldest one that knows all of a VM's
+// arguments (i8042=off).
 var (
 	oldestQEMU = [2]int{7, 2}
 	firstQEMU  = [2]int{7, 0}
 )
 
-// readOnlyQEMU is the first that can open a template for reading only; older
-// ones get a sealed copy of it in memory.
+// readOnlyQEMU is the first version that can open a template read-only. Older ones get a sealed copy in memory.
 var readOnlyQEMU = [2]int{8, 2}
 
 func judgeQEMU(e emulator) Finding {
@@ -108,10 +107,10 @@ func parseVersion(line string) (v [2]int, known bool) {
 
 func less(a, b [2]int) bool { return a[0] < b[0] || a[0] == b[0] && a[1] < b[1] }
 
-// inside is what there is of the guest bundle.
+// inside is the state of the guest bundle.
 type inside struct {
 	bundle guest.Bundle
-	err    error  // it is not there or damaged
+	err    error  // it is missing or damaged
 	agent  string // SHA-256 of the installed agent, empty if there is none
 }
 

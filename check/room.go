@@ -15,14 +15,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// endTimeout bounds the end of what a probe has started.
+// endTimeout bounds the end of a probe's processes.
 const endTimeout = 5 * time.Second
 
-// lockName is the file in a probe's directory that its process has locked.
+// lockName is the file in a probe's directory that its process locks.
 const lockName = "lock"
 
-// room makes a directory of a probe's own in which VMs' sockets fit. leave removes it. When this process is
-// killed instead, Sweep does.
+// room creates a directory for a probe, with a path short enough for VMs' sockets. leave removes it. If this
+// process is killed, Sweep does.
 func (m *machine) room() (dir string, leave func(), err error) {
 	for range 10 {
 		dir, err = os.MkdirTemp(m.options.Roots.State, "c")
@@ -33,13 +33,12 @@ func (m *machine) room() (dir string, leave func(), err error) {
 		if err = lockErr; err == nil {
 			return dir, func() { _ = errors.Join(os.RemoveAll(dir), lock.Unlock()) }, nil
 		}
-		_ = os.RemoveAll(dir) // another process's Sweep was quicker
+		_ = os.RemoveAll(dir) // another process's Sweep was faster
 	}
 	return "", nil, err
 }
 
-// Sweep ends and removes what killed processes have left of their probes: VMs, networks, directories. It returns
-// how many probes these were.
+// Sweep ends and removes the VMs, networks and directories of killed probes. It returns the number of these probes.
 func Sweep(ctx context.Context, r dirs.Roots) (swept int, err error) {
 	found, err := filepath.Glob(filepath.Join(r.State, "c[0-9]*"))
 	for _, dir := range found {
@@ -61,7 +60,7 @@ func Sweep(ctx context.Context, r dirs.Roots) (swept int, err error) {
 	return swept, err
 }
 
-// tied starts a process that the kernel kills when the calling thread ends. The caller keeps that thread
+// tied starts a process that the kernel kills when the calling thread ends. The caller must keep that thread
 // (runtime.LockOSThread) until the process has ended.
 func tied(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {

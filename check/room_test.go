@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// TestSweep: what killed processes have left goes, and what a living one has stays.
+// TestSweep checks that Sweep removes the files of killed processes and keeps those of live ones.
 func TestSweep(t *testing.T) {
 	m := &machine{options: Options{Roots: dirs.Roots{State: t.TempDir()}}}
 	living, leave, err := m.room()

@@ -26,8 +26,7 @@ func (m *machine) directories(ctx context.Context) Finding {
 	return f
 }
 
-// judgeDirectories is told what went wrong in making the roots, and in writing
-// to each.
+// judgeDirectories judges the errors from creating the roots and from writing to each.
 func judgeDirectories(r dirs.Roots, ensure, data, state error) Finding {
 	another := "set BULKHEAD_DATA and BULKHEAD_STATE to directories of your own"
 	switch {
@@ -46,7 +45,7 @@ func judgeDirectories(r dirs.Roots, ensure, data, state error) Finding {
 	return ok(fmt.Sprintf("data in %s, state in %s", r.Data, r.State))
 }
 
-// writable makes a file in dir, and removes it.
+// writable creates a file in dir and removes it.
 func writable(dir string) error {
 	f, err := os.CreateTemp(dir, ".check-")
 	if err != nil {
@@ -57,20 +56,20 @@ func writable(dir string) error {
 	return errors.Join(err, f.Close())
 }
 
-// What a template, the scratch disks of some pods and a small image take.
+// The space for a template, the scratch disks of some pods and a small image.
 const (
 	leastDisk  = 256 << 20
 	enoughDisk = 2 << 30
 )
 
-// storage is what there is below the data directory.
+// storage is the state of the file system with the data directory.
 type storage struct {
 	path       string
 	free       uint64
 	freeErr    error
-	sparse     uint64 // bytes that an empty file of a disk slot's size takes
+	sparse     uint64 // bytes on disk of an empty file with a disk slot's size
 	sparseErr  error
-	memoryOnly bool // gone at the next boot
+	memoryOnly bool // lost at the next boot
 }
 
 func (m *machine) disk(context.Context) Finding {
@@ -88,7 +87,7 @@ func look(data string) storage {
 	return s
 }
 
-// existing is the nearest directory to path that is there.
+// existing returns the nearest existing directory to path.
 func existing(path string) string {
 	for {
 		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
@@ -98,7 +97,7 @@ func existing(path string) string {
 	}
 }
 
-// sparse makes an empty file as large as a pod's disk, and tells what it takes.
+// sparse creates an empty file as large as a pod's disk, and returns its bytes on disk.
 func sparse(dir string) (uint64, error) {
 	f, err := os.CreateTemp(dir, ".check-")
 	if err != nil {
@@ -137,7 +136,7 @@ func judgeDisk(s storage) Finding {
 	return ok(free + ", with sparse files")
 }
 
-// size prints bytes in powers of 1024.
+// size formats bytes in powers of 1024.
 func size(n uint64) string {
 	switch {
 	case n >= 10<<30:

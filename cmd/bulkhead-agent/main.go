@@ -1,4 +1,4 @@
-// Bulkhead-agent is process 1 of a pod's virtual machine.
+// Bulkhead-agent is process 1 of a pod's VM.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 		os.Exit(2)
 	}
 	agent.Log("%v", agent.Main(version.Version))
-	// Without its agent the machine is of no use: end it, and the host sees it.
+	// The VM is useless without its agent: power off, so that the host notices.
 	unix.Sync()
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 }

@@ -1,10 +1,10 @@
-// Without these the runtime keeps files of the cgroup open, which a process that was taken over could open for writing.
-//
+// Without these settings the runtime keeps files of the cgroup open. A compromised process could open them for
+// writing.
 //go:debug containermaxprocs=0
 //go:debug updatemaxprocs=0
 
-// Command bulkhead-convert reads one image for an engine and makes its disk.
-// Engines start it; it has no use on a command line.
+// Command bulkhead-convert reads an image for an engine and creates its disk. Engines start it; do not run it by
+// hand.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	_ = oomscore.Unprotect(os.Getpid()) // an image is read also where it stays protected
+	_ = oomscore.Unprotect(os.Getpid()) // it can read an image even if it stays protected
 	if err := worker.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bulkhead-convert:", err)
 		os.Exit(1)

@@ -19,8 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/network/cni"
 )
 
-// serveCRI is the process of `bulkhead cri`, which ends with ctx. Its log goes to
-// whoever has started it.
+// serveCRI runs `bulkhead cri` until ctx ends. It logs to stderr.
 func serveCRI(ctx context.Context, args []string) error {
 	var c config.Config
 	flags := pflag.NewFlagSet("bulkhead-engine cri", pflag.ContinueOnError)

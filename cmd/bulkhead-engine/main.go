@@ -1,5 +1,5 @@
-// Command bulkhead-engine is the engine of one user. The commands that need
-// it start it; nobody installs or configures it.
+// Command bulkhead-engine is the engine of one user. Commands start it when they need it; it needs no installation
+// or configuration.
 package main
 
 import (
@@ -29,8 +29,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
-// idle is how long an engine stays when there is nothing to do;
-// BULKHEAD_IDLE names another duration.
+// idle is the time without work after which an engine exits; BULKHEAD_IDLE sets another duration.
 const idle = 3 * time.Minute
 
 // logLimit bounds the engine's log, in bytes.
@@ -38,8 +37,8 @@ const logLimit = 4 << 20
 
 func main() {
 	log := boundedlog.New(os.Stderr, logLimit)
-	logrus.SetLevel(logrus.ErrorLevel) // the image library tells its retries there
-	logrus.SetOutput(log)              // and ttrpc what a shim says that it should not
+	logrus.SetLevel(logrus.ErrorLevel) // the image library logs retries there
+	logrus.SetOutput(log)              // and ttrpc logs errors of a shim
 	err := confine.Without(confine.NeverUsed)
 	if err == nil {
 		err = serve(log, os.Args[1:])
@@ -50,7 +49,7 @@ func main() {
 	}
 }
 
-// serve opens the door that the arguments name: the commands' without any.
+// serve opens the door in the arguments: the commands' door without any.
 func serve(log io.Writer, args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -61,7 +60,7 @@ func serve(log io.Writer, args []string) error {
 	return supervise(ctx, log)
 }
 
-// supervise runs the engine and tells who started it when it is ready.
+// supervise runs the engine and notifies its parent process when it is ready.
 func supervise(ctx context.Context, log io.Writer) error {
 	ready, err := readiness()
 	if err != nil {
@@ -71,7 +70,7 @@ func supervise(ctx context.Context, log io.Writer) error {
 	if o.Roots, err = dirs.Default(dirs.Run); err != nil {
 		return err
 	}
-	// Every command brings its own: what the first one had is for nobody else.
+	// Every command sends its own environment. The first one's must not serve others.
 	if o.Environment, err = api.TakeEnvironment(); err != nil {
 		return err
 	}
@@ -90,9 +89,8 @@ func supervise(ctx context.Context, log io.Writer) error {
 	return run.Run(ctx, o, ready)
 }
 
-// enterUnit moves the engine into a unit of systemd's, where one can be had: there the limits of
-// pods' cgroups hold, and the end of the session that has asked for the engine is not theirs.
-// Without one the engine works as before.
+// enterUnit moves the engine into a systemd unit if possible. There the limits of pods' cgroups work, and the pods
+// survive the end of the session. Without a unit the engine works without that.
 func enterUnit(ctx context.Context, r dirs.Roots, log *slog.Logger) {
 	err := unit.Enter(ctx, group.Name(r, client.Instance)+".scope")
 	switch {
@@ -108,8 +106,8 @@ func enterUnit(ctx context.Context, r dirs.Roots, log *slog.Logger) {
 	}
 }
 
-// readiness is what writes to the descriptor that client.ReadyFD names, if any.
-// No process that is started meanwhile, and outlives this one, may hold it open.
+// readiness returns the function that writes to the descriptor in client.ReadyFD, if any. Other processes must not
+// inherit the descriptor.
 func readiness() (func(), error) {
 	text := os.Getenv(client.ReadyFD)
 	if text == "" {

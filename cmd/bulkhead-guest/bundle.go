@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/guest/build"
 )
 
-// custom is the source of what did not come from a package.
+// custom is the source of files that do not come from a package.
 const custom = "custom"
 
 func bundleCommand() *cobra.Command {
@@ -69,7 +69,7 @@ func source(file string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// crunVersion asks crun itself: its first line is "crun version 1.8.1".
+// crunVersion asks crun itself. Its first line is "crun version 1.8.1".
 func crunVersion(ctx context.Context, path string) (string, error) {
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {

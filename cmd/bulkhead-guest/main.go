@@ -1,5 +1,4 @@
-// Bulkhead-guest makes what Bulkhead's build needs and its users do not run: the
-// guest bundle and the demo image.
+// Bulkhead-guest creates the guest bundle and the demo image for Bulkhead's build. Users do not run it.
 package main
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/config"
 )
 
-// identify reads the kubeconfig, which is made first if there is none. A node of static pods alone has none.
+// identify reads the kubeconfig, and creates it first if it is missing. A node with static pods only has none.
 func identify(ctx context.Context, c *config.Config, o *node.Options, log *slog.Logger) (err error) {
 	if c.Kubeconfig == "" {
 		return nil

@@ -1,6 +1,5 @@
-// Command bulkhead-node is the process of `bulkhead node`: an engine of an instance of its own, with the
-// door of a Kubernetes API server open. It is a program beside bulkhead-engine, which has no use for
-// clients of an API server.
+// Command bulkhead-node is the process of `bulkhead node`: an engine of its own instance with a door for a
+// Kubernetes API server. It is separate from bulkhead-engine, which does not need clients of an API server.
 package main
 
 import (
@@ -31,7 +30,7 @@ import (
 )
 
 func main() {
-	logrus.SetLevel(logrus.ErrorLevel) // the image library tells its retries there
+	logrus.SetLevel(logrus.ErrorLevel) // the image library logs retries there
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	signal.Ignore(syscall.SIGHUP)
@@ -62,7 +61,7 @@ func serve(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	klog.SetSlogLogger(log) // client-go's
+	klog.SetSlogLogger(log) // client-go's logs
 	o, err := options(&c)
 	if err != nil {
 		return err
@@ -82,7 +81,7 @@ func serve(ctx context.Context, args []string) error {
 	})
 }
 
-// options are what the flags say.
+// options converts the flags.
 func options(c *config.Config) (o node.Options, err error) {
 	o = node.Options{
 		Name: c.NodeName, IP: c.NodeIP, MaxPods: c.MaxPods, ClusterDNS: c.ClusterDNS, ClusterDomain: c.ClusterDomain, Manifests: c.Manifests,
@@ -90,7 +89,7 @@ func options(c *config.Config) (o node.Options, err error) {
 		Listen: c.Listen, Cert: c.Cert, Key: c.Key, ClientCA: c.ClientCA, RotateServing: c.RotateServing, Version: version.Version,
 	}
 	if o.RootDir = c.RootDir; c.Endpoint != "" {
-		o.Runtime, o.RootDir = remote(c.Endpoint), "" // whose pods have no volumes of drivers
+		o.Runtime, o.RootDir = remote(c.Endpoint), "" // its pods have no volumes of CSI drivers
 	}
 	if o.Roots, err = dirs.Default(dirs.Node); err != nil {
 		return o, err
@@ -126,7 +125,7 @@ func options(c *config.Config) (o node.Options, err error) {
 	return o, nil
 }
 
-// remote opens a runtime of another program's in the place of the engine.
+// remote opens another program's runtime in place of the engine.
 func remote(at string) func(context.Context, local.Options) (node.Runtime, error) {
 	return func(ctx context.Context, l local.Options) (node.Runtime, error) {
 		r, err := endpoint.Open(ctx, endpoint.Options{

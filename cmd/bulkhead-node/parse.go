@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// labels are KEY=VALUE.
+// labels parses KEY=VALUE.
 func labels(texts []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, text := range texts {
@@ -23,7 +23,7 @@ func labels(texts []string) (map[string]string, error) {
 	return out, nil
 }
 
-// taints are KEY=VALUE:EFFECT.
+// taints parses KEY=VALUE:EFFECT.
 func taints(texts []string) (out []corev1.Taint, err error) {
 	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 	for _, text := range texts {
@@ -38,7 +38,7 @@ func taints(texts []string) (out []corev1.Taint, err error) {
 	return out, nil
 }
 
-// reserved are RESOURCE=QUANTITY.
+// reserved parses RESOURCE=QUANTITY.
 func reserved(texts []string) (corev1.ResourceList, error) {
 	out := corev1.ResourceList{}
 	for _, text := range texts {

@@ -1,10 +1,10 @@
-// Without these the runtime keeps files of the cgroup open, which a process that was taken over could open for writing.
-//
+// Without these settings the runtime keeps files of the cgroup open. A compromised process could open them for
+// writing.
 //go:debug containermaxprocs=0
 //go:debug updatemaxprocs=0
 
-// Command bulkhead-share serves directories of the host to one pod, or puts them where a
-// server finds them. Engines start it; it has no use on a command line.
+// Command bulkhead-share serves directories of the host to one pod, or attaches them for a server. Engines start
+// it; do not run it by hand.
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() {
 	err := fmt.Errorf("it is started by the engine: %s, %s", share.Serve, share.Attach)
 	switch {
 	case len(os.Args) == 4 && os.Args[1] == share.Serve:
-		err = server.Main(context.Background(), os.Args[2]) // the last one is the pod's directory, for people to read
+		err = server.Main(context.Background(), os.Args[2]) // the last argument is the pod's directory, for readers of ps
 	case len(os.Args) == 2 && os.Args[1] == share.Attach:
 		err = attach.Main(os.Stdin)
 	}

@@ -1,5 +1,5 @@
-// Command bulkhead runs Kubernetes pods, each in a small virtual machine of its
-// own. It is a client of bulkhead-engine, which it starts.
+// Command bulkhead runs Kubernetes pods, each in its own small VM. It is a client of bulkhead-engine, which it
+// starts.
 package main
 
 import (
