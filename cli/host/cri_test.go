@@ -26,7 +26,7 @@ func TestCRIRefuses(t *testing.T) {
 	}{
 		"a file that is not there": {[]string{"--config=/no/such/file"}, "cri: configuration: "},
 		"the file":                 {[]string{"--config", file}, `cri: log-level "loud" is none of`},
-		"a flag":                   {[]string{"--config", file, "--log-level=info", "--listen=x"}, `cri: listen "x" is not`},
+		"a flag":                   {[]string{"--config", file, "--log-level=info", "--listen=x"}, `cri: listen "x" must be`},
 		"neither":                  {[]string{"--config", file, "--log-level=info"}, "bulkhead-engine"},
 	} {
 		cmd := CRI(&app.App{})

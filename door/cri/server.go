@@ -68,7 +68,7 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	}
 	defer func() {
 		if err := seen.tracer.Close(ctx); err != nil {
-			o.Logger.Warn("end the traces", "error", err)
+			o.Logger.Warn("cannot send the last traces", "error", err)
 		}
 	}()
 	o.Engine.Observer = seen.metrics

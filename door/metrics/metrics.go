@@ -39,18 +39,18 @@ var (
 func New() *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.starts = m.counter("bulkhead_pod_starts_total",
-		"Starts of pods, by how the VM was made (fork, clone, boot) and by result (ok, failed).", "vm", "result")
-	m.notForked = m.counter("bulkhead_pod_not_forked_total", "Started pods whose VM is a clone, by why it is no fork.", "reason")
-	m.took = m.histogram("bulkhead_pod_start_seconds", "Duration of the starts of pods that did not fail.", startBuckets, "vm")
-	m.phases = m.histogram("bulkhead_pod_start_phase_seconds", "Duration of each phase of them.", startBuckets, "phase", "vm")
+		"Pod starts, by the way the VM was made (fork, clone, boot) and by result (ok, failed).", "vm", "result")
+	m.notForked = m.counter("bulkhead_pod_not_forked_total", "Started pods with a cloned VM, by the reason why it was not forked.", "reason")
+	m.took = m.histogram("bulkhead_pod_start_seconds", "Duration of successful pod starts.", startBuckets, "vm")
+	m.phases = m.histogram("bulkhead_pod_start_phase_seconds", "Duration of each phase of successful pod starts.", startBuckets, "phase", "vm")
 	m.stopParts = m.histogram("bulkhead_pod_stop_phase_seconds",
-		"Duration of each part of the stops of pods, some of which run at once.", startBuckets, "phase")
+		"Duration of each part of pod stops. Some parts run concurrently.", startBuckets, "phase")
 	templates := m.counter("bulkhead_template_requests_total",
-		"Requests for the template of a VM: it was there (hit), was built, or could not be (failed).", "result")
+		"Requests for a VM template, by result: it existed (hit), was built, or the build failed.", "result")
 	warm := m.counter("bulkhead_warm_vms_total",
-		"Warm VMs that were made, that took the place of older ones (renewed), failed, or were dropped.", "event")
+		"Warm VMs, by event: made, made to replace an older one (renewed), failed, or dropped.", "event")
 	leaks := m.counter("bulkhead_reaped_total",
-		"What killed processes had left: pods adopted by another shim, leaks removed, and what could not be (failed).", "result")
+		"Leftovers of killed processes, by result: pods adopted by another shim, removed, or not removable (failed).", "result")
 	m.events = [measure.Events]prometheus.Counter{
 		measure.TemplateHit:    templates.WithLabelValues("hit"),
 		measure.TemplateBuilt:  templates.WithLabelValues("built"),
@@ -64,7 +64,7 @@ func New() *Metrics {
 		measure.LeakFailed:     leaks.WithLabelValues("failed"),
 	}
 	// These two have the names that are usual for gRPC servers.
-	m.calls = m.counter("grpc_server_handled_total", "Calls that have ended, by code.", "grpc_service", "grpc_method", "grpc_code")
+	m.calls = m.counter("grpc_server_handled_total", "Finished calls, by code.", "grpc_service", "grpc_method", "grpc_code")
 	m.callTook = m.histogram("grpc_server_handling_seconds", "Duration of calls.", callBuckets, "grpc_service", "grpc_method")
 	for _, vm := range []measure.VM{measure.Fork, measure.Clone, measure.Boot} {
 		for _, result := range []string{"ok", "failed"} {

@@ -12,9 +12,9 @@ type possessions struct{ e *engine.Engine }
 var (
 	podsDesc       = prometheus.NewDesc("bulkhead_pods", "Pods, by state (ready, notready).", []string{"state"}, nil)
 	containersDesc = prometheus.NewDesc("bulkhead_containers", "Containers, by state (created, running, exited).", []string{"state"}, nil)
-	givenDesc      = prometheus.NewDesc("bulkhead_vm_memory_given_bytes", "Memory that the VMs of ready pods have been given.", nil, nil)
+	givenDesc      = prometheus.NewDesc("bulkhead_vm_memory_given_bytes", "Memory given to the VMs of ready pods.", nil, nil)
 	takenDesc      = prometheus.NewDesc("bulkhead_vm_memory_taken_bytes",
-		"Memory that the cgroups around these VMs and their shims take on the host.", nil, nil)
+		"Host memory used by the cgroups of these VMs and their shims.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -44,11 +44,11 @@ type podReference interface {
 // check refuses a request that is too large or has an invalid door name.
 func check(r request) error {
 	if n := proto.Size(r); n > enginev1.MaxRequest {
-		return failure.Invalid("the request has %d bytes, of at most %d", n, enginev1.MaxRequest)
+		return failure.Invalid("the request has %d bytes, at most %d are allowed", n, enginev1.MaxRequest)
 	}
 	door := r.GetDoor()
 	if door == "" || len(door) > maxDoor || strings.Trim(door, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-		return failure.Invalid("door %.80q: want 1 to %d of a-z, 0-9 and '-'", door, maxDoor)
+		return failure.Invalid("door %.80q must be 1 to %d of a-z, 0-9 and '-'", door, maxDoor)
 	}
 	return nil
 }
@@ -92,14 +92,14 @@ func podRequest(r *enginev1.StartRequest) (engine.PodRequest, error) {
 // checkStart refuses impossible values that the engine does not check.
 func checkStart(r *enginev1.StartRequest) error {
 	if r.GetKey() == "" || len(r.GetKey()) > maxKey {
-		return failure.Invalid("the key has %d bytes, of 1 to %d", len(r.GetKey()), maxKey)
+		return failure.Invalid("the key has %d bytes, must have 1 to %d", len(r.GetKey()), maxKey)
 	}
 	if len(r.GetPorts()) > maxPorts {
-		return failure.Invalid("%d ports, of at most %d", len(r.GetPorts()), maxPorts)
+		return failure.Invalid("%d ports, at most %d are allowed", len(r.GetPorts()), maxPorts)
 	}
 	for _, p := range r.GetPorts() {
 		if p.GetPodPort() == 0 || max(p.GetPodPort(), p.GetHostPort()) > math.MaxUint16 {
-			return failure.Invalid("port %d:%d is none", p.GetHostPort(), p.GetPodPort())
+			return failure.Invalid("port %d:%d is out of range", p.GetHostPort(), p.GetPodPort())
 		}
 	}
 	size, limits, overhead := r.GetSize(), r.GetSize().GetLimits(), r.GetOverhead()
@@ -119,14 +119,14 @@ func checkStart(r *enginev1.StartRequest) error {
 		{"scratch_bytes", r.GetScratchBytes()},
 	} {
 		if n.value < 0 || n.value > maxNumber {
-			return failure.Invalid("%s is %d, of 0 to %d", n.name, n.value, int64(maxNumber))
+			return failure.Invalid("%s is %d, must be from 0 to %d", n.name, n.value, int64(maxNumber))
 		}
 	}
 	if max(size.GetCpuPeriod(), size.GetCpuShares()) > maxNumber {
-		return failure.Invalid("size.cpu_period or size.cpu_shares is above %d", int64(maxNumber))
+		return failure.Invalid("size.cpu_period and size.cpu_shares must be at most %d", int64(maxNumber))
 	}
 	if cpu := overhead.GetCpu(); !(cpu >= 0 && cpu <= 1) { // also refuses NaN
-		return failure.Invalid("overhead.cpu is %v, of 0 to 1", cpu)
+		return failure.Invalid("overhead.cpu is %v, must be from 0 to 1", cpu)
 	}
 	return oci.CheckSysctls(r.GetSysctls())
 }

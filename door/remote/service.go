@@ -74,7 +74,7 @@ func (s *Service) Adopt(_ context.Context, r *enginev1.AdoptRequest) (*enginev1.
 		return nil, err
 	}
 	if (r.GetId() == "") == (r.GetKey() == "") {
-		return nil, failure.Invalid("adopt: want either an id or a key")
+		return nil, failure.Invalid("adopt: give either an id or a key")
 	}
 	p, err := s.find(r.GetDoor(), func(p *engine.Pod) bool {
 		if r.GetId() != "" {
@@ -129,7 +129,7 @@ func (s *Service) end(ctx context.Context, r podReference, do func(context.Conte
 		return err
 	}
 	if r.GetId() == "" {
-		return failure.Invalid("no pod id is given")
+		return failure.Invalid("the pod id is missing")
 	}
 	p, err := s.find(r.GetDoor(), func(p *engine.Pod) bool { return p.ID == r.GetId() })
 	if failure.NotFound(err) {

@@ -30,10 +30,10 @@ func Warm(text string) (noForks bool, tenant func(engine.Identity) string, err e
 	}
 	key, ok := strings.CutPrefix(text, "label=")
 	if !ok {
-		return false, nil, fmt.Errorf("%q is none of on, off, namespace and label=KEY", text)
+		return false, nil, fmt.Errorf("%q must be on, off, namespace or label=KEY", text)
 	}
 	if len(validation.IsQualifiedName(key)) > 0 {
-		return false, nil, fmt.Errorf("%q is no label's name", key)
+		return false, nil, fmt.Errorf("%q must be a label name", key)
 	}
 	return false, func(who engine.Identity) string { return who.Labels[key] }, nil
 }

@@ -24,12 +24,12 @@ func TestWarm(t *testing.T) {
 		{text: "label=tenant", apart: true, tenant: "red"},
 		{text: "label=example.org/team", apart: true, tenant: "blue"},
 		{text: "label=other", apart: true},
-		{text: "On", err: `"On" is none of on, off, namespace and label=KEY`},
-		{text: "label", err: `"label" is none of`},
-		{text: "namespace=shop", err: "is none of"},
-		{text: "label=", err: `"" is no label's name`},
-		{text: "label= tenant", err: `" tenant" is no label's name`},
-		{text: "label=a=b", err: `"a=b" is no label's name`},
+		{text: "On", err: `"On" must be on, off, namespace or label=KEY`},
+		{text: "label", err: `"label" must be on,`},
+		{text: "namespace=shop", err: "must be on,"},
+		{text: "label=", err: `"" must be a label name`},
+		{text: "label= tenant", err: `" tenant" must be a label name`},
+		{text: "label=a=b", err: `"a=b" must be a label name`},
 	} {
 		t.Run(c.text, func(t *testing.T) {
 			noForks, tenant, err := Warm(c.text)
@@ -46,7 +46,7 @@ func TestWarm(t *testing.T) {
 				t.Errorf("tenant %q, want %q", tenant(who), c.tenant)
 			}
 			if c.apart && tenant(engine.Identity{}) != "" {
-				t.Error("a pod without it has a tenant")
+				t.Error("a pod without the label has a tenant")
 			}
 		})
 	}

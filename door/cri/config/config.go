@@ -49,66 +49,66 @@ func (c *Config) settings() settings.Table {
 	return settings.Table{
 		{
 			Key: "listen", Value: &c.Listen, Preset: "unix:///run/bulkhead/cri.sock",
-			Help: "unix socket that the kubelet is given as containerRuntimeEndpoint",
+			Help: "unix socket of the server, the kubelet's containerRuntimeEndpoint",
 		},
 		{
 			Key: "kubelet-root", Value: &c.Kubelet, Preset: "/var/lib/kubelet",
-			Help: "the kubelet's root directory, in which pods' volumes lie",
+			Help: "the kubelet's root directory, which contains pods' volumes",
 		},
 		{
 			Key: "log-dir", Value: &c.Logs, Preset: []string{"/var/log/pods"},
-			Help: "directory below which pods' logs may lie (repeatable)",
+			Help: "directory that may contain pods' logs (repeatable)",
 		},
 		{
 			Key: "network", Value: &c.Network, Preset: CNI,
-			Help: "network of pods: cni, by the node's plugins, or user, which needs none",
+			Help: "network of pods: cni (uses the node's plugins) or user (needs no plugins)",
 		},
 		{
 			Key: "cni-conf-dir", Value: &c.CNIConf, Preset: "/etc/cni/net.d",
-			Help: "directory of CNI's configurations, of which the first by name holds for the next pod",
+			Help: "directory of CNI configurations; the first by name applies to the next pod",
 		},
 		{
 			Key: "cni-bin-dir", Value: &c.CNIBin, Preset: []string{"/opt/cni/bin", "/usr/lib/cni"},
-			Help: "directory of CNI's plugins (repeatable)",
+			Help: "directory of CNI plugins (repeatable)",
 		},
 		{
 			Key: "warm", Value: &c.Warm, Preset: "",
-			Help: "which pods' VMs are forks of one warm VM: on (all), off (none), namespace or label=KEY (those with the same); " +
-				"empty is BULKHEAD_WARM, or on",
+			Help: "which pods share a warm VM to fork: on (all), off (none), namespace or label=KEY (pods with the same value); " +
+				"empty means BULKHEAD_WARM, or on",
 		},
 		{
 			Key: "default-memory", Value: &c.DefaultMemory, Preset: "",
-			Help: "memory of the VM of a pod that states no limit, as 2Gi; empty is BULKHEAD_DEFAULT_MEMORY, or half of the host's " +
+			Help: "VM memory of a pod without a limit, such as 2Gi; empty means BULKHEAD_DEFAULT_MEMORY, or half of the host's " +
 				"memory, at least 512Mi and at most 2Gi",
 		},
 		{
 			Key: "default-cpus", Value: &c.DefaultCPUs, Preset: "",
-			Help: "CPUs of the VM of a pod that states none; empty is BULKHEAD_DEFAULT_CPUS, or 1",
+			Help: "VM CPUs of a pod without a limit; empty means BULKHEAD_DEFAULT_CPUS, or 1",
 		},
 		{
 			Key: "runtime-handler", Value: &c.Handlers, Preset: []string{},
-			Help: "handler for pods of a RuntimeClass, beside bulkhead and bulkhead-cold: NAME=OPTION,..., of cold (boot each VM), " +
+			Help: "handler for a RuntimeClass, in addition to bulkhead and bulkhead-cold: NAME=OPTION,..., with options cold (boot each VM), " +
 				"no-fork (clone each VM), kvm and tcg (repeatable)",
 		},
 		{
 			Key: "metrics-address", Value: &c.Metrics, Preset: "",
-			Help: "IP:PORT where Prometheus reads /metrics, by plain HTTP; empty is nowhere",
+			Help: "IP:PORT for Prometheus metrics at /metrics over plain HTTP; empty means none",
 		},
 		{
 			Key: "trace-endpoint", Value: &c.Traces, Preset: "",
-			Help: "URL that OpenTelemetry's traces are sent to, by OTLP over HTTP; empty is nowhere",
+			Help: "URL for OpenTelemetry traces, sent as OTLP over HTTP; empty means none",
 		},
 		{
 			Key: "nri", Value: &c.NRI, Preset: false,
-			Help: "ask plugins of NRI, of /opt/nri/plugins and at /var/run/nri/nri.sock, which no other runtime has then",
+			Help: "use NRI plugins in /opt/nri/plugins and at /var/run/nri/nri.sock, which no other runtime can then serve",
 		},
 		{
 			Key: "log-level", Value: &c.LogLevel, Preset: "info",
-			Help: "least level of what is logged: debug, info, warn or error",
+			Help: "lowest level that is logged: debug, info, warn or error",
 		},
 		{
 			Key: "log-format", Value: &c.LogFormat, Preset: "text",
-			Help: "format of the log: text or json",
+			Help: "log format: text or json",
 		},
 	}
 }
@@ -128,7 +128,7 @@ func (c *Config) Args() []string { return c.settings().Args() }
 // Check returns an error that names an invalid setting.
 func (c *Config) Check() error {
 	if path, ok := strings.CutPrefix(c.Listen, "unix://"); !ok || !filepath.IsAbs(path) {
-		return fmt.Errorf("listen %q is not unix:// and an absolute path", c.Listen)
+		return fmt.Errorf("listen %q must be unix:// and an absolute path", c.Listen)
 	}
 	for key, dirs := range map[string][]string{
 		"kubelet-root": {c.Kubelet}, "log-dir": c.Logs, "cni-conf-dir": {c.CNIConf}, "cni-bin-dir": c.CNIBin,
@@ -138,16 +138,16 @@ func (c *Config) Check() error {
 		}
 	}
 	if c.Network != CNI && c.Network != User {
-		return fmt.Errorf("network %q is neither cni nor user", c.Network)
+		return fmt.Errorf("network %q must be cni or user", c.Network)
 	}
 	if c.Metrics != "" {
 		if _, err := netip.ParseAddrPort(c.Metrics); err != nil {
-			return fmt.Errorf("metrics-address %q is no IP:PORT", c.Metrics)
+			return fmt.Errorf("metrics-address %q must be IP:PORT", c.Metrics)
 		}
 	}
 	if c.Traces != "" {
 		if u, err := url.Parse(c.Traces); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return fmt.Errorf("trace-endpoint %q is no URL of http or https", c.Traces)
+			return fmt.Errorf("trace-endpoint %q must be an http or https URL", c.Traces)
 		}
 	}
 	if _, err := ParseHandlers(c.Handlers); err != nil {

@@ -58,7 +58,7 @@ func parse(t *testing.T, args []string) (c Config, f *pflag.FlagSet) {
 func TestMost(t *testing.T) {
 	t.Parallel()
 	if n := len(new(Config).settings()); n > 15 {
-		t.Errorf("%d settings", n)
+		t.Errorf("%d settings, want at most 15", n)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestCheck(t *testing.T) {
 	for _, tc := range []struct{ arg, err string }{
 		{arg: "--listen=unix:///run/cri.sock"},
 		{arg: "--log-level=warn"},
-		{"--listen=/run/cri.sock", `listen "/run/cri.sock" is not unix://`},
+		{"--listen=/run/cri.sock", `listen "/run/cri.sock" must be unix://`},
 		{"--listen=unix://run/cri.sock", "listen"},
 		{"--listen=tcp://127.0.0.1:1", "listen"},
 		{"--listen=", "listen"},
@@ -75,14 +75,14 @@ func TestCheck(t *testing.T) {
 		{"--log-dir=", `log-dir "" is not an absolute path`},
 		{"--cni-conf-dir=c", `cni-conf-dir "c" is not an absolute path`},
 		{"--cni-bin-dir=", `cni-bin-dir "" is not an absolute path`},
-		{"--network=host", `network "host" is neither`},
+		{"--network=host", `network "host" must be cni or user`},
 		{"--log-level=loud", `log-level "loud" is none of`},
 		{"--runtime-handler=a=hot", `runtime-handler "a=hot": option "hot"`},
 		{arg: "--metrics-address=[::1]:0"},
 		{arg: "--trace-endpoint=https://collector/v1/traces"},
-		{"--trace-endpoint=127.0.0.1:4318", `trace-endpoint "127.0.0.1:4318" is no URL`},
+		{"--trace-endpoint=127.0.0.1:4318", `trace-endpoint "127.0.0.1:4318" must be an http or https URL`},
 		{"--trace-endpoint=http:///x", "trace-endpoint"},
-		{"--metrics-address=:1338", `metrics-address ":1338" is no IP:PORT`},
+		{"--metrics-address=:1338", `metrics-address ":1338" must be IP:PORT`},
 		{"--log-format=xml", `log-format "xml" is neither`},
 	} {
 		c, _ := parse(t, []string{tc.arg})
@@ -128,24 +128,24 @@ func TestFile(t *testing.T) {
 			want: all,
 		},
 		{
-			name: "a flag wins", text: "kubelet-root = '/k'\nlog-dir = ['/l', '/m']",
+			name: "a flag takes precedence", text: "kubelet-root = '/k'\nlog-dir = ['/l', '/m']",
 			args: []string{"--log-dir=/n"}, want: []string{"--kubelet-root=/k", "--log-dir=/n"},
 		},
-		{name: "a flag wins with its preset", text: "log-level = 'debug'", args: []string{"--log-level=info"}},
+		{name: "a flag with the default takes precedence", text: "log-level = 'debug'", args: []string{"--log-level=info"}},
 		{name: "unknown", text: "\nlisten = 'unix:///s'\nlissten = 'x'", err: `line 3: unknown key (key "lissten")`},
 		{name: "another case", text: "Listen = 'x'", err: `line 1: unknown key (key "Listen")`},
 		{name: "unknown table", text: "[a]\nb = 1", err: `line 1: unknown key (key "a")`},
 		{name: "unknown table below", text: "\n[a.b]\nc = 1", err: `line 2: unknown key (key "a.b")`},
 		{name: "unknown tables", text: "\n[[a]]\n[[a]]", err: `line 3: unknown key (key "a")`},
-		{name: "a table instead of a string", text: "[listen]", err: `line 1: not a string (key "listen")`},
+		{name: "a table instead of a string", text: "[listen]", err: `line 1: must be a string (key "listen")`},
 		{name: "a key below a string", text: "\nlisten.a = 1", err: `line 2: unknown key (key "listen.a")`},
-		{name: "a word for a switch", text: "nri = 'yes'", err: `line 1: neither true nor false (key "nri")`},
-		{name: "a switch beside its flag", text: "nri = 1", args: []string{"--nri"}, err: "line 1: neither"},
-		{name: "a number", text: "warm = 1", err: `line 1: not a string (key "warm")`},
-		{name: "one and not a list", text: "\n\nlog-dir = '/l'", err: `line 3: not a list of strings (key "log-dir")`},
-		{name: "numbers", text: "log-dir = ['/l', 1]", err: `line 1: not a list of strings (key "log-dir")`},
-		{name: "none", text: "log-dir = []", err: `line 1: an empty list (key "log-dir")`},
-		{name: "wrong beside a flag", text: "warm = 1", args: []string{"--warm=on"}, err: "line 1: not a string"},
+		{name: "a string for a switch", text: "nri = 'yes'", err: `line 1: must be true or false (key "nri")`},
+		{name: "a wrong switch and its flag", text: "nri = 1", args: []string{"--nri"}, err: "line 1: must be true or false"},
+		{name: "a number", text: "warm = 1", err: `line 1: must be a string (key "warm")`},
+		{name: "a string for a list", text: "\n\nlog-dir = '/l'", err: `line 3: must be a list of strings (key "log-dir")`},
+		{name: "numbers", text: "log-dir = ['/l', 1]", err: `line 1: must be a list of strings (key "log-dir")`},
+		{name: "none", text: "log-dir = []", err: `line 1: must not be an empty list (key "log-dir")`},
+		{name: "a wrong value and its flag", text: "warm = 1", args: []string{"--warm=on"}, err: "line 1: must be a string"},
 		{name: "twice", text: "warm = 'on'\nwarm = 'on'", err: `line 2: `},
 		{name: "no TOML", text: "listen: x", err: "line 1: "},
 	} {
@@ -175,7 +175,7 @@ func TestFileMissing(t *testing.T) {
 	t.Parallel()
 	c, f := parse(t, nil)
 	if err := c.Load(filepath.Join(t.TempDir(), "no"), f); err == nil {
-		t.Error("a file that is not there")
+		t.Error("a missing file is accepted")
 	}
 	if err := c.Load(os.DevNull, f); err != nil {
 		t.Error(err)
@@ -191,7 +191,7 @@ func TestFileMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.Load(large, f); !errors.Is(err, trusted.ErrUntrusted) {
-		t.Errorf("a file that everybody may write: %v", err)
+		t.Errorf("a world-writable file: %v", err)
 	}
 }
 
@@ -215,7 +215,7 @@ func TestDocumented(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(string(text), want) {
-			t.Errorf("%s has not:\n%s", path, want)
+			t.Errorf("%s lacks:\n%s", path, want)
 		}
 	}
 	// Without comment signs, the example must contain the defaults.

@@ -109,30 +109,30 @@ func read(s settings.Setting, v any) error {
 	case *string:
 		one, ok := v.(string)
 		if !ok {
-			return errors.New("not a string")
+			return errors.New("must be a string")
 		}
 		*into = one
 	case *bool:
 		one, ok := v.(bool)
 		if !ok {
-			return errors.New("neither true nor false")
+			return errors.New("must be true or false")
 		}
 		*into = one
 	case *[]string:
 		list, ok := v.([]any)
 		if !ok {
-			return errors.New("not a list of strings")
+			return errors.New("must be a list of strings")
 		}
 		all := []string{}
 		for _, item := range list {
 			one, ok := item.(string)
 			if !ok {
-				return errors.New("not a list of strings")
+				return errors.New("must be a list of strings")
 			}
 			all = append(all, one)
 		}
 		if len(all) == 0 && len(s.Preset.([]string)) > 0 {
-			return errors.New("an empty list")
+			return errors.New("must not be an empty list")
 		}
 		*into = all
 	}

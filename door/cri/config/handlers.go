@@ -23,10 +23,10 @@ func ParseHandlers(texts []string) (map[string]Handler, error) {
 	for _, text := range texts {
 		name, options, some := strings.Cut(text, "=")
 		if !handlerName.MatchString(name) {
-			return nil, fmt.Errorf("runtime-handler %q: its name is not of lower-case letters, digits and '-'", text)
+			return nil, fmt.Errorf("runtime-handler %q: its name must consist of lower-case letters, digits and '-'", text)
 		}
 		if _, twice := all[name]; twice {
-			return nil, fmt.Errorf("runtime-handler %q: there is another of that name", text)
+			return nil, fmt.Errorf("runtime-handler %q: the name is used twice", text)
 		}
 		var h Handler
 		if some {
@@ -39,7 +39,7 @@ func ParseHandlers(texts []string) (map[string]Handler, error) {
 				case (option == "kvm" || option == "tcg") && (h.Accel == "" || h.Accel == option):
 					h.Accel = option
 				default:
-					return nil, fmt.Errorf("runtime-handler %q: option %q is none of cold, no-fork, and kvm or tcg", text, option)
+					return nil, fmt.Errorf("runtime-handler %q: option %q must be cold, no-fork, or one of kvm and tcg", text, option)
 				}
 			}
 		}

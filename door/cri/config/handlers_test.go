@@ -21,7 +21,7 @@ func TestParseHandlers(t *testing.T) {
 		{texts: []string{"a=kvm,tcg"}, err: `option "tcg"`},
 		{texts: []string{"a="}, err: `option ""`},
 		{texts: []string{"a=hot"}, err: `option "hot"`},
-		{texts: []string{"a", "a=cold"}, err: "another of that name"},
+		{texts: []string{"a", "a=cold"}, err: "used twice"},
 		{texts: []string{""}, err: "its name"},
 		{texts: []string{"=cold"}, err: "its name"},
 		{texts: []string{"A"}, err: "its name"},

@@ -138,7 +138,7 @@ func check(a *api.ContainerAdjustment) error {
 	case len(l.GetNamespaces()) > 0:
 		return refuse("namespace %s", l.GetNamespaces()[0].GetType())
 	case len(l.GetSysctl()) > 0:
-		return refuse("sysctls: they are the pod's")
+		return refuse("sysctls: they belong to the pod")
 	case len(l.GetNetDevices()) > 0:
 		return refuse("network devices")
 	case proto.Size(l.GetScheduler()) > 0:
@@ -155,11 +155,11 @@ func check(a *api.ContainerAdjustment) error {
 func checkResources(r *api.LinuxResources) error {
 	switch {
 	case r.GetBlockioClass().Get() != nil:
-		return failure.Unsupported("a container in a virtual machine has no class of block I/O (%s)", *r.GetBlockioClass().Get())
+		return failure.Unsupported("a container in a virtual machine has no block I/O class (%s)", *r.GetBlockioClass().Get())
 	case r.GetRdtClass().Get() != nil:
-		return failure.Unsupported("a container in a virtual machine has no class of RDT (%s)", *r.GetRdtClass().Get())
+		return failure.Unsupported("a container in a virtual machine has no RDT class (%s)", *r.GetRdtClass().Get())
 	case len(r.GetDevices()) > 0:
-		return failure.Unsupported("a plugin's rules of devices mean nothing in a virtual machine")
+		return failure.Unsupported("a plugin's device rules have no effect in a virtual machine")
 	}
 	return nil
 }

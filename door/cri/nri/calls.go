@@ -33,7 +33,7 @@ func (p *Plugins) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandb
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	if err := p.run.RemovePodSandbox(ctx, id); err != nil {
-		p.o.Logger.Warn("remove a pod that a plugin refuses", "pod", id, "error", err)
+		p.o.Logger.Warn("cannot remove a pod that a plugin refused", "pod", id, "error", err)
 	}
 	return "", fmt.Errorf("pod %s: refused by a plugin: %w", config.GetMetadata().GetName(), err)
 }
@@ -72,7 +72,7 @@ func (p *Plugins) Adjust(ctx context.Context, m service.Making, spec *specs.Spec
 	}
 	if err != nil {
 		undo()
-		return nil, fmt.Errorf("adjust for the node's plugins: %w", err)
+		return nil, fmt.Errorf("apply the adjustments of the node's plugins: %w", err)
 	}
 	// The updates may be for any other container. This one does not exist yet.
 	if _, err := p.unsolicited(ctx, res.GetUpdate()); err != nil {
@@ -147,6 +147,6 @@ func (p *Plugins) UpdateContainerResources(ctx context.Context, id string, r *ru
 // log logs a plugin's failure that no caller waits for.
 func (p *Plugins) log(what, id string, err error) {
 	if err != nil {
-		p.o.Logger.Warn("a plugin fails", "event", what, "id", id, "error", err)
+		p.o.Logger.Warn("a plugin failed", "event", what, "id", id, "error", err)
 	}
 }

@@ -27,7 +27,7 @@ func (p *Plugins) follow(ctx context.Context, followed func()) {
 					return
 				}
 				if err := p.missed(ctx); err != nil && ctx.Err() == nil {
-					p.o.Logger.Warn("look for what plugins have missed", "error", err)
+					p.o.Logger.Warn("cannot look for events that plugins have missed", "error", err)
 				}
 			})
 		}()
@@ -38,7 +38,7 @@ func (p *Plugins) follow(ctx context.Context, followed func()) {
 			case err := <-done:
 				open = false
 				if ctx.Err() == nil {
-					p.o.Logger.Warn("follow events for plugins", "error", err)
+					p.o.Logger.Warn("the subscription to events for plugins ended", "error", err)
 				}
 			}
 		}

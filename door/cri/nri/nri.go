@@ -180,7 +180,7 @@ func (p *Plugins) unsolicited(ctx context.Context, updates []*api.ContainerUpdat
 		if err == nil {
 			continue
 		}
-		p.o.Logger.Warn("update a container for a plugin", "container", u.GetContainerId(), "error", err)
+		p.o.Logger.Warn("cannot update a container for a plugin", "container", u.GetContainerId(), "error", err)
 		if !u.GetIgnoreFailure() {
 			failed = append(failed, u)
 		}
@@ -199,10 +199,10 @@ func (p *Plugins) update(ctx context.Context, u *api.ContainerUpdate) error {
 // evict stops the containers that plugins evict.
 func (p *Plugins) evict(ctx context.Context, all []*api.ContainerEviction) {
 	for _, e := range all {
-		p.o.Logger.Info("a plugin ends a container", "container", e.GetContainerId(), "reason", e.GetReason())
+		p.o.Logger.Info("a plugin evicts a container", "container", e.GetContainerId(), "reason", e.GetReason())
 		p.wg.Go(func() {
 			if err := p.run.StopContainer(context.WithoutCancel(ctx), e.GetContainerId(), 10); err != nil {
-				p.o.Logger.Warn("end a container for a plugin", "container", e.GetContainerId(), "error", err)
+				p.o.Logger.Warn("cannot stop a container that a plugin evicts", "container", e.GetContainerId(), "error", err)
 			}
 		})
 	}

@@ -51,7 +51,7 @@ func New(ctx context.Context, endpoint string, log *slog.Logger) (*Tracer, error
 	if err != nil {
 		return nil, fmt.Errorf("send traces: %w", err)
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("send traces", "error", err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("cannot send traces", "error", err) }))
 	return newTracer(sdk.WithBatcher(to)), nil
 }
 

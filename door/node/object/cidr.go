@@ -21,7 +21,7 @@ func (k *Keeper) ranges(ctx context.Context, node *corev1.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, rangeTimeout)
 	defer cancel()
 	if err := k.o.PodCIDR(ctx, cidrs); err != nil {
-		return fmt.Errorf("tell the runtime of the pods' addresses: %w", err)
+		return fmt.Errorf("pass the pod CIDRs to the runtime: %w", err)
 	}
 	k.cidrs = cidrs
 	return nil

@@ -99,7 +99,7 @@ func New(o Options) (*Keeper, error) {
 		DeleteFunc: func(any) { k.take(nil) },
 	})
 	if err != nil {
-		return nil, fmt.Errorf("follow the node: %w", err)
+		return nil, fmt.Errorf("watch the Node: %w", err)
 	}
 	return k, nil
 }
@@ -141,7 +141,7 @@ func (k *Keeper) take(node *corev1.Node) {
 	}
 	k.mu.Unlock()
 	if gone {
-		k.o.Logger.Warn("the node was deleted, and is made again", "node", k.o.Name)
+		k.o.Logger.Warn("the Node was deleted and is created again", "node", k.o.Name)
 	}
 	if gone || moved {
 		k.Look()
@@ -163,7 +163,7 @@ func (k *Keeper) Run(ctx context.Context, registered func()) {
 			if ctx.Err() != nil {
 				return
 			}
-			k.o.Logger.Warn("the node is told of again", "node", k.o.Name, "error", err)
+			k.o.Logger.Warn("retrying to report the Node", "node", k.o.Name, "error", err)
 			wait, pause = pause, min(2*pause, lastPause)
 		} else {
 			pause = firstPause

@@ -16,7 +16,7 @@ func (c *Cache) Handler(ctx context.Context, uid types.UID) (string, error) {
 	v := c.views[uid]
 	c.mu.Unlock()
 	if v == nil {
-		return "", fmt.Errorf("pod %s is not watched for", uid)
+		return "", fmt.Errorf("the objects of pod %s are not watched", uid)
 	}
 	name := v.pod.Spec.RuntimeClassName
 	if name == nil || *name == "" {

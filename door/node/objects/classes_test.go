@@ -23,13 +23,13 @@ func TestHandler(t *testing.T) {
 		synctest.Wait()
 		if handler, err := w.Handler(t.Context(), p.UID); !errors.Is(err, volume.ErrNotFound) ||
 			err.Error() != `runtimeclass.node.k8s.io "fast" not found` {
-			t.Errorf("a class that is not there: %q, %v", handler, err)
+			t.Errorf("a missing class: %q, %v", handler, err)
 		}
 		if handler, err := w.Handler(t.Context(), none.UID); handler != "" || err != nil {
-			t.Errorf("a pod of none: %q, %v", handler, err)
+			t.Errorf("a pod without a class: %q, %v", handler, err)
 		}
 		if _, err := w.Handler(t.Context(), "unknown"); err == nil {
-			t.Error("a pod that is not watched for has a handler")
+			t.Error("a pod without watches has a handler")
 		}
 		before := w.wakes(p.UID)
 		made := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Handler: "bulkhead-fast"}

@@ -65,7 +65,7 @@ func (s *serviceStore) Resync() error           { return nil }
 func (s *serviceStore) change(object any, there bool) error {
 	service, ok := object.(*corev1.Service)
 	if !ok {
-		return fmt.Errorf("%T is no Service", object)
+		return fmt.Errorf("not a Service: %T", object)
 	}
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()

@@ -59,7 +59,7 @@ func (v *view) Token(ctx context.Context, source *corev1.ServiceAccountTokenProj
 	case t.failure != nil:
 		return nil, t.failure
 	}
-	return nil, fmt.Errorf("the API server has issued no token yet")
+	return nil, fmt.Errorf("the API server has not issued a token yet")
 }
 
 // tokenOf returns the token for a source. It is called with the cache's lock held.

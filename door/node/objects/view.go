@@ -58,7 +58,7 @@ func (v *view) get(ctx context.Context, k key) (any, error) {
 		select {
 		case <-came:
 		case <-timer.C:
-			return nil, fmt.Errorf("the API server has not told yet whether there is %s %q", k.kind, k.name)
+			return nil, fmt.Errorf("the API server has not yet answered whether %s %q exists", k.kind, k.name)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

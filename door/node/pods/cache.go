@@ -46,7 +46,7 @@ func NewCache(client kubernetes.Interface, node string) (*Cache, error) {
 		byUID: func(object any) ([]string, error) {
 			pod, ok := object.(*corev1.Pod)
 			if !ok {
-				return nil, errors.New("no pod")
+				return nil, errors.New("not a pod")
 			}
 			return []string{string(pod.UID)}, nil
 		},

@@ -73,7 +73,7 @@ func New(o Options) (*Controller, error) {
 		rejected: map[types.UID]Rejection{},
 	}
 	if err := o.Source.Follow(c.Wake, c.sawDeletion); err != nil {
-		return nil, fmt.Errorf("follow the pods: %w", err)
+		return nil, fmt.Errorf("watch the pods: %w", err)
 	}
 	return c, nil
 }
@@ -112,7 +112,7 @@ func (c *Controller) next(ctx context.Context) bool {
 	defer c.queue.Done(uid)
 	if err := c.reconcile(ctx, uid); err != nil {
 		if ctx.Err() == nil {
-			c.o.Logger.Warn("a pod is tried again", "uid", uid, "error", err)
+			c.o.Logger.Warn("retrying a pod", "uid", uid, "error", err)
 		}
 		c.queue.AddRateLimited(uid)
 		return true

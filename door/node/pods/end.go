@@ -37,7 +37,7 @@ func (c *Controller) end(ctx context.Context, uid types.UID, grace int64, remove
 			return
 		}
 		if ctx.Err() == nil {
-			c.o.Logger.Warn("the end of a pod is tried again", "uid", uid, "error", err)
+			c.o.Logger.Warn("retrying to end a pod", "uid", uid, "error", err)
 		}
 		c.queue.AddAfter(uid, c.pauses.When(uid))
 	})
@@ -48,7 +48,7 @@ func (c *Controller) hurry(ctx context.Context, uid types.UID, grace int64) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(grace)*time.Second+endSlack)
 	defer cancel()
 	if err := c.o.Runner.Stop(ctx, uid, grace); err != nil && ctx.Err() == nil {
-		c.o.Logger.Warn("the end of a pod could not be shortened", "uid", uid, "error", err)
+		c.o.Logger.Warn("cannot shorten the grace of a pod", "uid", uid, "error", err)
 	}
 }
 

@@ -160,11 +160,11 @@ func (c *Controller) orphan(ctx context.Context, uid types.UID) error {
 	}
 	live, err := c.o.Source.Live(ctx, given.Namespace, given.Name, uid)
 	if err != nil {
-		return fmt.Errorf("ask for pod %s/%s: %w", given.Namespace, given.Name, err)
+		return fmt.Errorf("look up pod %s/%s: %w", given.Namespace, given.Name, err)
 	}
 	if live {
 		c.forgetSighting(uid)
-		return fmt.Errorf("pod %s/%s is unknown and is there", given.Namespace, given.Name)
+		return fmt.Errorf("pod %s/%s exists but is not in the cache yet", given.Namespace, given.Name)
 	}
 	c.mu.Lock()
 	grace, deleted := c.deleted[uid]

@@ -76,7 +76,7 @@ func (m *Manager) Preempt(pod *corev1.Pod, reason string) (end func(context.Cont
 		return nil, enough
 	}
 	for _, v := range victims {
-		m.o.Logger.Warn("a pod is ended in the place of a critical one", "pod", v.Namespace+"/"+v.Name, "critical", pod.Namespace+"/"+pod.Name)
+		m.o.Logger.Warn("ending a pod to make room for a critical one", "pod", v.Namespace+"/"+v.Name, "critical", pod.Namespace+"/"+pod.Name)
 		m.chosen[v.UID] = true
 	}
 	return func(ctx context.Context) {
@@ -92,7 +92,7 @@ func (m *Manager) end(ctx context.Context, pod *corev1.Pod) {
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
 	if err := m.o.End(ctx, pod); err != nil {
-		m.o.Logger.Warn("a pod that makes room has not ended yet", "pod", pod.Namespace+"/"+pod.Name, "error", err)
+		m.o.Logger.Warn("a preempted pod has not ended yet", "pod", pod.Namespace+"/"+pod.Name, "error", err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -91,7 +91,7 @@ func (r *Runner) debug(ctx context.Context, p *manager.Pod, list []corev1.Epheme
 		}
 		r.beside.Go(func() {
 			if err := p.Debug(ctx, added, runtimev1.Size{}); err != nil {
-				r.o.Logger.Info("an ephemeral container does not run yet", "pod", p.Key(), "container", added.Name, "error", err)
+				r.o.Logger.Info("an ephemeral container is not running yet", "pod", p.Key(), "container", added.Name, "error", err)
 			}
 		})
 	}

@@ -18,7 +18,7 @@ import (
 func (r *Runner) Usages(ctx context.Context) (map[types.UID]usage.Pod, error) {
 	list, err := r.usages(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask the runtime what its pods use: %w", err)
+		return nil, fmt.Errorf("ask the runtime for the usage of its pods: %w", err)
 	}
 	all := map[types.UID]usage.Pod{}
 	for _, told := range list {

@@ -45,7 +45,7 @@ func (s static) Run(ctx context.Context, p *corev1.Pod) error {
 	s.files.Lock() // no other pod of that name can be added meanwhile
 	defer s.files.Unlock()
 	if other := s.FindStatic(p.Namespace, p.Name); other != nil && other.UID != p.UID {
-		return fmt.Errorf("the pod that %s/%s was before has not ended: %w", p.Namespace, p.Name, pods.ErrWaits)
+		return fmt.Errorf("the earlier pod %s/%s has not ended: %w", p.Namespace, p.Name, pods.ErrWaits)
 	}
 	return s.Runner.Run(ctx, p)
 }

@@ -43,7 +43,7 @@ func (s *starts) register(to *prometheus.Registry) {
 	})
 	s.sli = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "kubelet_pod_start_sli_duration_seconds",
-		Help: "Duration in seconds from a pod's creation until all its containers have started, less what its images took to be pulled; " +
+		Help: "Duration in seconds from a pod's creation until all its containers have started, without the time to pull its images; " +
 			"of pods without initial containers and without claims",
 		Buckets: startBuckets,
 	})

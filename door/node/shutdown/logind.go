@@ -54,7 +54,7 @@ func connect(ctx context.Context, address string) (*logind, error) {
 	l := &logind{conn: conn, hears: h}
 	if err := l.follow(ctx); err != nil {
 		l.close()
-		return nil, fmt.Errorf("follow logind: %w", err)
+		return nil, fmt.Errorf("subscribe to logind's signals: %w", err)
 	}
 	return l, nil
 }
@@ -109,7 +109,7 @@ func property[T any](ctx context.Context, l *logind, name string) (value T, err 
 	}
 	value, is := got.Value().(T)
 	if !is {
-		return value, fmt.Errorf("ask logind for %s: it is a %s", name, got.Signature())
+		return value, fmt.Errorf("ask logind for %s: unexpected type %s", name, got.Signature())
 	}
 	return value, nil
 }
@@ -125,7 +125,7 @@ func (l *logind) inhibit(ctx context.Context) error {
 	call := l.conn.Object(l.owner, path).CallWithContext(ctx, manager+".Inhibit", 0,
 		"shutdown", "bulkhead node", "Bulkhead ends the node's pods", "delay")
 	if err := call.Store(&fd); err != nil {
-		return fmt.Errorf("ask logind to hold up the machine's end: %w", err)
+		return fmt.Errorf("take logind's inhibitor lock: %w", err)
 	}
 	l.lock = os.NewFile(uintptr(fd), "inhibitor lock")
 	return nil
@@ -145,12 +145,12 @@ func (l *logind) next(ctx context.Context) (down bool, err error) {
 		select {
 		case owner := <-l.hears.owners:
 			if owner != l.owner {
-				return false, errors.New("logind has ended")
+				return false, errors.New("logind has stopped")
 			}
 		case down := <-l.hears.words:
 			return down, nil
 		case <-l.conn.Context().Done():
-			return false, errors.New("the connection to D-Bus has ended")
+			return false, errors.New("the connection to D-Bus was closed")
 		case <-ctx.Done():
 			return false, ctx.Err()
 		}

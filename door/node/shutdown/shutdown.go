@@ -77,7 +77,7 @@ func (m *Manager) Run(ctx context.Context) {
 		if time.Since(began) > lastPause {
 			pause, told = firstPause, ""
 		}
-		if text := fmt.Sprintf("pods will not be ended before the machine goes down: %v", err); text != told {
+		if text := fmt.Sprintf("pods will not be ended before the host shuts down: %v", err); text != told {
 			told = text
 			m.o.Logger.Error(text)
 			m.o.Warn("GracefulNodeShutdownUnavailable", text)
@@ -106,11 +106,11 @@ func (m *Manager) serve(ctx context.Context) error {
 	}
 	period := m.o.Period
 	if delay < period {
-		m.o.Logger.Warn("logind holds up the machine's end for less than is asked for: set InhibitDelayMaxSec in logind.conf",
+		m.o.Logger.Warn("logind delays a shutdown for less time than requested: set InhibitDelayMaxSec in logind.conf",
 			"asked", period, "has", delay)
 		period = delay
 	}
-	m.o.Logger.Info("pods are ended before the machine goes down", "within", period)
+	m.o.Logger.Info("pods are ended before the host shuts down", "within", period)
 	// Before the connection, a shutdown may have been started or cancelled.
 	down, err := l.down(ctx)
 	for ; err == nil; down, err = l.next(ctx) {
@@ -123,7 +123,7 @@ func (m *Manager) serve(ctx context.Context) error {
 			}
 			continue
 		}
-		m.o.Logger.Warn("the machine goes down: the pods are ended", "within", period)
+		m.o.Logger.Warn("the host shuts down: ending the pods", "within", period)
 		m.end(ctx, period)
 		l.release()
 	}
@@ -155,7 +155,7 @@ func (m *Manager) endGroup(ctx context.Context, pods []*corev1.Pod, period time.
 		}
 		all.Go(func() {
 			if err := m.o.End(ctx, pod, grace); err != nil {
-				m.o.Logger.Warn("a pod did not end before the machine", "pod", pod.Namespace+"/"+pod.Name, "error", err)
+				m.o.Logger.Warn("a pod did not end before the shutdown", "pod", pod.Namespace+"/"+pod.Name, "error", err)
 			}
 		})
 	}

@@ -103,7 +103,7 @@ func (r *Reporter) next(ctx context.Context) bool {
 	}
 	if err := r.Report(ctx, pod); err != nil {
 		if ctx.Err() == nil {
-			r.o.Logger.Warn("a status is told again", "pod", pod.Namespace+"/"+pod.Name, "error", err)
+			r.o.Logger.Warn("retrying to report a status", "pod", pod.Namespace+"/"+pod.Name, "error", err)
 		}
 		r.queue.AddRateLimited(uid)
 		return true

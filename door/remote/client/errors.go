@@ -12,10 +12,10 @@ import (
 var (
 	ErrNotFound    = errors.New("no such pod")
 	ErrExists      = errors.New("a stopped pod has the key")
-	ErrInvalid     = errors.New("the request cannot be right")
-	ErrUnsupported = errors.New("pods in virtual machines do not have this")
-	ErrTooLarge    = errors.New("the host has not enough")
-	ErrUnavailable = errors.New("the engine is about to end")
+	ErrInvalid     = errors.New("invalid request")
+	ErrUnsupported = errors.New("not supported for pods in virtual machines")
+	ErrTooLarge    = errors.New("the host has too few resources")
+	ErrUnavailable = errors.New("the engine is stopping")
 )
 
 var classOf = map[codes.Code]error{
