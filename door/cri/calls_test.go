@@ -27,51 +27,51 @@ func TestCodes(t *testing.T) {
 		call func() error
 		code codes.Code
 	}{
-		"stop of a pod that is not there": {
+		"stop of a missing pod": {
 			call: func() error {
 				_, err := c.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: "none"})
 				return err
 			},
 		},
-		"removal of a pod that is not there": {
+		"removal of a missing pod": {
 			call: func() error {
 				_, err := c.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: "none"})
 				return err
 			},
 		},
-		"stop of a container that is not there": {
+		"stop of a missing container": {
 			call: func() error {
 				_, err := c.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: "none"})
 				return err
 			},
 		},
-		"removal of a container that is not there": {
+		"removal of a missing container": {
 			call: func() error {
 				_, err := c.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: "none"})
 				return err
 			},
 		},
-		"removal of an image that is not there": {
+		"removal of a missing image": {
 			call: func() error {
 				_, err := c.Images.RemoveImage(ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: "none:1"}})
 				return err
 			},
 		},
-		"status of a pod that is not there": {
+		"status of a missing pod": {
 			call: func() error {
 				_, err := c.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: "none"})
 				return err
 			},
 			code: codes.NotFound,
 		},
-		"exec in a container that is not there": {
+		"exec in a missing container": {
 			call: func() error {
 				_, err := c.Exec(ctx, &runtimeapi.ExecRequest{ContainerId: "none", Cmd: []string{"sh"}, Stdout: true})
 				return err
 			},
 			code: codes.NotFound,
 		},
-		"port-forward to a pod that is not there": {
+		"port-forward to a missing pod": {
 			call: func() error {
 				_, err := c.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: "none", Port: []int32{80}})
 				return err
@@ -127,7 +127,7 @@ func TestLists(t *testing.T) {
 	}
 	none, err := c.StreamContainers(ctx, &runtimeapi.StreamContainersRequest{Filter: &runtimeapi.ContainerFilter{Id: "none"}})
 	if got := parts(t, none, err); len(got) != 0 {
-		t.Errorf("parts of nothing: %v", got)
+		t.Errorf("an empty list in parts: %v", got)
 	}
 	images, err := c.Images.StreamImages(ctx, &runtimeapi.StreamImagesRequest{})
 	if got := parts(t, images, err); len(got) != 1 || got[0].GetImages()[0].GetRepoTags()[0] != enginetest.Busybox {

@@ -43,10 +43,10 @@ func serveDoor(t testing.TB, o Options) critest.Client {
 		select {
 		case err := <-done:
 			if err != nil {
-				t.Errorf("the door has ended with %v", err)
+				t.Errorf("the door returned %v", err)
 			}
 		case <-time.After(testdeadline.For(time.Minute)):
-			t.Error("the door does not end")
+			t.Error("the door does not stop")
 		}
 	})
 	return critest.Dial(t, o.Socket)

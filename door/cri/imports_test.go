@@ -24,7 +24,7 @@ func TestImports(t *testing.T) {
 			continue
 		}
 		if ours && (slices.Contains([]string{"guest", "hypervisor", "network", "sandbox", "shim", "agent"}, top) || own == "engine/store") {
-			t.Errorf("the door imports %s, which is the engine's to use", own)
+			t.Errorf("the door imports %s, which only the engine may use", own)
 		}
 	}
 }

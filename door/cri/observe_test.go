@@ -91,17 +91,17 @@ func TestObserved(t *testing.T) {
 		Auth:  &runtimeapi.AuthConfig{Username: "somebody", Password: "hunter2"},
 	}
 	if _, err := c.Images.PullImage(ctx, pull); err == nil {
-		t.Error("pulled from nowhere")
+		t.Error("pulled from a missing registry")
 	}
 	if _, err := c.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: critest.Pod("q"), RuntimeHandler: "runc"}); err == nil {
-		t.Error("run by another runtime")
+		t.Error("run by an unknown handler")
 	}
 	host := critest.Pod("r")
 	host.Linux.SecurityContext = &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_NODE},
 	}
 	if _, err := c.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: host}); err == nil {
-		t.Error("run among the host's processes")
+		t.Error("run with the host's processes")
 	}
 	status, page := get(ctx, t, "http://"+o.Metrics+"/metrics")
 	for _, want := range []string{

@@ -63,7 +63,7 @@ func TestStreams(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(s.requests()) != before {
-					t.Fatal("a stream was opened before its client had come")
+					t.Fatal("a stream was opened before its client connected")
 				}
 				client, err := dial(at)
 				if err != nil {

@@ -89,7 +89,7 @@ func (s served) check(query string) error {
 			}
 		}
 		if m[2] == "" {
-			return fmt.Errorf("%q is of every node", m[1])
+			return fmt.Errorf("%q selects every node", m[1])
 		}
 		for part := range strings.SplitSeq(m[2], ",") {
 			p := matcher.FindStringSubmatch(part)
@@ -100,12 +100,12 @@ func (s served) check(query string) error {
 	}
 	for label, there := range grouped {
 		if !there {
-			return fmt.Errorf("nothing has the label %s", label)
+			return fmt.Errorf("no series has the label %s", label)
 		}
 	}
 	left := selection.ReplaceAllString(query, "")
 	if found == 0 || !rest.MatchString(left) || strings.Count(left, "(") != strings.Count(left, ")") {
-		return fmt.Errorf("%q is not understood", left)
+		return fmt.Errorf("cannot parse %q", left)
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	if queries < 15 {
-		t.Errorf("%d queries", queries)
+		t.Errorf("the dashboard has %d queries", queries)
 	}
 	for _, v := range board.Templating.List {
 		if v.Name == "node" && v.Query != "label_values(bulkhead_build_info, instance)" {

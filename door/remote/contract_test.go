@@ -48,7 +48,7 @@ func TestContract(t *testing.T) {
 	}
 	same("start", pod, nil)
 	if pod.GetPorts()[0].GetHostPort() == 0 {
-		t.Error("nobody knows the published port")
+		t.Error("the published port is missing")
 	}
 	again, err := c.Start(t.Context(), r)
 	same("start again", again, err)
@@ -97,7 +97,7 @@ func TestWalls(t *testing.T) {
 	oci, containerd := p.door("oci"), p.door("containerd")
 	mine, theirs := start(t, oci, "k"), start(t, containerd, "k")
 	if mine.GetId() == theirs.GetId() {
-		t.Fatal("two doors have one pod")
+		t.Fatal("two doors share a pod")
 	}
 	own, err := p.e.StartPod(t.Context(), engine.PodRequest{Key: "oci/k"}) // the namespace is called oci
 	if err != nil {
@@ -108,7 +108,7 @@ func TestWalls(t *testing.T) {
 			t.Errorf("adopt %s: %v", id, err)
 		}
 		if err := errors.Join(oci.Stop(t.Context(), id), oci.Remove(t.Context(), id)); err != nil {
-			t.Errorf("what is not there: %v", err)
+			t.Errorf("a missing pod: %v", err)
 		}
 	}
 	for _, pod := range p.e.Pods() {
@@ -234,6 +234,6 @@ func TestClientStarts(t *testing.T) {
 	broken := errors.New("no engine today")
 	c = client.New(o.Roots, "oci", func(context.Context, dirs.Roots) error { return broken })
 	if err := c.Remove(t.Context(), pod.GetId()); !errors.Is(err, broken) {
-		t.Errorf("where none can be started: %v", err)
+		t.Errorf("if no engine can be started: %v", err)
 	}
 }

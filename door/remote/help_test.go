@@ -58,7 +58,7 @@ func serve(t *testing.T, o engine.Options) *process {
 			t.Errorf("close the engine: %v", err)
 		}
 		if n := p.holds.Load(); n != 0 {
-			t.Errorf("%d holds are left of a process that has ended", n)
+			t.Errorf("%d holds are left after the process has ended", n)
 		}
 	}
 	t.Cleanup(p.end)
@@ -75,7 +75,7 @@ func (p *process) kept(t *testing.T, want int32) {
 	t.Helper()
 	for deadline := time.Now().Add(testdeadline.For(20 * time.Second)); p.holds.Load() != want; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d things keep the process, want %d", p.holds.Load(), want)
+			t.Fatalf("%d holds on the process, want %d", p.holds.Load(), want)
 		}
 	}
 }

@@ -94,12 +94,12 @@ func TestRefused(t *testing.T) {
 		{name: "pod port 0", r: port(1, 0), says: "port"},
 		{name: "host port 65536", r: port(65536, 1), says: "port"},
 		{name: "many ports", r: start(func(r *enginev1.StartRequest) { r.Ports = make([]*enginev1.Port, 257) }), says: "ports"},
-		{name: "less than no memory", r: size(&enginev1.Size{MemoryLimit: -1}), says: "size.memory_limit"},
+		{name: "negative memory", r: size(&enginev1.Size{MemoryLimit: -1}), says: "size.memory_limit"},
 		{name: "huge pages that overflow", r: size(&enginev1.Size{HugePages: math.MaxInt64}), says: "size.huge_pages"},
 		{name: "a period that overflows", r: size(&enginev1.Size{CpuPeriod: math.MaxUint64}), says: "size.cpu_period"},
-		{name: "less than no disk", r: start(func(r *enginev1.StartRequest) { r.ScratchBytes = -1 }), says: "scratch_bytes"},
+		{name: "a negative disk", r: start(func(r *enginev1.StartRequest) { r.ScratchBytes = -1 }), says: "scratch_bytes"},
 		{
-			name: "an overhead that is no number", says: "overhead.cpu",
+			name: "an overhead that is not a number", says: "overhead.cpu",
 			r: start(func(r *enginev1.StartRequest) { r.Overhead = &enginev1.Overhead{Cpu: math.NaN()} }),
 		},
 		{

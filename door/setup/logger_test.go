@@ -30,10 +30,10 @@ func TestLogger(t *testing.T) {
 			t.Errorf("%s: %d lines, %v: %.200s", format, lines, err, text)
 		}
 		if log.Enabled(t.Context(), slog.LevelInfo) || !log.Enabled(t.Context(), slog.LevelWarn) {
-			t.Errorf("%s: not from warn on", format)
+			t.Errorf("%s: the minimum level is not warn", format)
 		}
 	}
 	if _, err := Logger("loud", "text"); err == nil {
-		t.Error("a level that there is not")
+		t.Error("an unknown level is accepted")
 	}
 }

@@ -17,7 +17,7 @@ func TestSize(t *testing.T) {
 		{name: "environment", memoryEnv: "300Mi", cpusEnv: "4", mib: 300, vcpus: 4},
 		{name: "both", memory: "1G", cpus: "1", memoryEnv: "300Mi", cpusEnv: "4", mib: 953, vcpus: 1},
 		{name: "little", memory: "255Mi", err: `default memory "255Mi" must be a quantity of at least 256Mi`},
-		{name: "no quantity", memoryEnv: "much", err: "BULKHEAD_DEFAULT_MEMORY"},
+		{name: "not a quantity", memoryEnv: "much", err: "BULKHEAD_DEFAULT_MEMORY"},
 		{name: "much", memory: "9E", err: "must be a quantity"},
 		{name: "no CPU", cpus: "0", err: `default CPUs "0" must be a number from 1 to 64`},
 		{name: "half a CPU", cpusEnv: "0.5", err: "BULKHEAD_DEFAULT_CPUS"},

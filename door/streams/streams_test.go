@@ -19,7 +19,7 @@ func TestFirstSize(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if len(sizes) != 1 {
-		t.Error("more than the first size was taken")
+		t.Error("more than the first size was read")
 	}
 	ended := make(chan remotecommand.TerminalSize)
 	close(ended)

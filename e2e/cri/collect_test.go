@@ -52,7 +52,7 @@ esac`
 		data, err := os.ReadFile(told)
 		if err == nil {
 			if !strings.Contains(string(data), `"cni.dev/valid-attachments":[]`) {
-				t.Errorf("the plugin is told %s", data)
+				t.Errorf("the plugin's input is %s", data)
 			}
 			break
 		}

@@ -22,7 +22,7 @@ import (
 var apart = []struct{ specs, why string }{
 	{"HostPID|HostIpc is true", "a VM has processes and shared memory of its own: such pods are refused"},
 	{"HostNetwork is true", "the guest's kernel has no sockets of the host, which the spec lists in the container"},
-	{"Mount Propagation|adding volume and device", "paths of the host that are no volume are refused"},
+	{"Mount Propagation|adding volume and device", "paths of the host other than volumes are refused"},
 	{"should support (non-)?recursive readonly mounts", "likewise"},
 	{"image with digest", "the one digest that the spec names is of an image that cannot be had"},
 	{"MaskedPaths", "the shell of Debian's busybox runs its own ls, whatever /bin/ls is"},

@@ -54,7 +54,7 @@ func killedVM(ctx context.Context, t *testing.T, n *node) {
 		pause(ctx, t)
 	}
 	if took := time.Since(killed); took > testdeadline.For(time.Second) {
-		t.Errorf("the pod's end was told after %v", took)
+		t.Errorf("the pod's end was reported after %v", took)
 	}
 	if st := n.ended(ctx, t, container); st.GetExitCode() == 0 || st.GetReason() != "VMKilled" || st.GetMessage() == "" {
 		t.Errorf("the container has ended with %v", st)
@@ -137,11 +137,11 @@ func TestFaultyNetwork(t *testing.T) {
 	set("fail-del")
 	_, err = n.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: pod})
 	if status.Code(err) != codes.Unknown || !strings.Contains(err.Error(), "cannot let go") {
-		t.Errorf("a plugin that does not take back: %v", err)
+		t.Errorf("a plugin that does not release: %v", err)
 	}
 	_, err = n.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: pod})
 	if err == nil || len(testnet.Leases(t, n.data)) == 0 {
-		t.Errorf("a pod is removed whose address is not given back: %v", err)
+		t.Errorf("a pod was removed although its address was not released: %v", err)
 	}
 	set("")
 	n.Remove(ctx, t, pod)
@@ -198,7 +198,7 @@ func TestStatus(t *testing.T) {
 	for _, tt := range []struct{ name, text, word string }{
 		{"none", "", "no network configuration"},
 		{"damaged", "{", "10-bridge.conflist"},
-		{"a plugin that is not there", strings.ReplaceAll(string(text), `"portmap"`, `"nosuch"`), "nosuch"},
+		{"a missing plugin", strings.ReplaceAll(string(text), `"portmap"`, `"nosuch"`), "nosuch"},
 	} {
 		err := os.Remove(conf)
 		if tt.text != "" {

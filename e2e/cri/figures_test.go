@@ -49,7 +49,7 @@ func events(ctx context.Context, t *testing.T, n *node) {
 		got = append(got, what)
 	}
 	if strings.Join(got, ", ") != want {
-		t.Errorf("told %s, want %s", strings.Join(got, ", "), want)
+		t.Errorf("events %s, want %s", strings.Join(got, ", "), want)
 	}
 }
 
@@ -74,7 +74,7 @@ func stats(ctx context.Context, t *testing.T, n *node) {
 		t.Errorf("a container: %v, %v", one, err)
 	}
 	_, err = n.ContainerStats(ctx, &runtimeapi.ContainerStatsRequest{ContainerId: "none"})
-	expect(t, "stats of nobody", err, codes.NotFound)
+	expect(t, "stats of a missing container", err, codes.NotFound)
 	for _, tt := range []struct {
 		name   string
 		filter *runtimeapi.ContainerStatsFilter
@@ -119,7 +119,7 @@ func metrics(ctx context.Context, t *testing.T, n *node) {
 	for _, d := range described.GetDescriptors() {
 		labels[d.GetName()] = len(d.GetLabelKeys())
 		if d.GetHelp() == "" {
-			t.Errorf("%s is not explained", d.GetName())
+			t.Errorf("%s has no help text", d.GetName())
 		}
 	}
 	res, err := n.ListPodSandboxMetrics(ctx, &runtimeapi.ListPodSandboxMetricsRequest{})
@@ -145,7 +145,7 @@ func metrics(ctx context.Context, t *testing.T, n *node) {
 		"container_memory_working_set_bytes", "container_start_time_seconds", "container_network_receive_bytes_total",
 	} {
 		if seen[name] == 0 {
-			t.Errorf("%s is 0 or not there: %v", name, seen)
+			t.Errorf("%s is 0 or missing: %v", name, seen)
 		}
 	}
 }

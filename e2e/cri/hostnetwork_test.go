@@ -48,7 +48,7 @@ func TestHostNetwork(t *testing.T) {
 	}
 	if st, err := n.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: pod}); err != nil ||
 		st.GetStatus().GetNetwork().GetIp() != "" {
-		t.Errorf("its address is the kubelet's to tell: %v, %v", st.GetStatus().GetNetwork(), err)
+		t.Errorf("its status has an address, which the kubelet should set: %v, %v", st.GetStatus().GetNetwork(), err)
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("the host\n")) }))
 	defer server.Close()

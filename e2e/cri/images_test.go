@@ -75,7 +75,7 @@ func images(ctx context.Context, t *testing.T, n *node) {
 		t.Errorf("an index of other architectures: %v", err)
 	}
 	_, err = n.Images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: r.Host + "/no/image:1"}, Auth: auth})
-	expect(t, "an image that is not there", err, codes.NotFound)
+	expect(t, "a missing image", err, codes.NotFound)
 
 	st, err := n.Images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: spec, Verbose: true})
 	i := st.GetImage()

@@ -189,7 +189,7 @@ func (n *killed) strike(ctx context.Context, t *testing.T, point string, call fu
 		s.Release()
 		<-done
 	case err := <-done:
-		t.Fatalf("%s was not met: %v", point, err)
+		t.Fatalf("the point %s was not reached: %v", point, err)
 	}
 }
 

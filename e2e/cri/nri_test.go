@@ -53,7 +53,7 @@ func (a adjuster) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error
 }
 
 // join registers the plugin and returns the pods and containers of its first synchronisation.
-func (a adjuster) join(ctx context.Context, t *testing.T, socket string) (told string) {
+func (a adjuster) join(ctx context.Context, t *testing.T, socket string) (synced string) {
 	t.Helper()
 	s, err := stub.New(a, stub.WithPluginName("adjuster"), stub.WithPluginIdx("10"), stub.WithSocketPath(socket), stub.WithOnClose(func() {}))
 	if err == nil {
@@ -87,8 +87,8 @@ func TestPlugins(t *testing.T) {
 	end := n.serve(t)
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	plugin := adjuster{synced: make(chan string, 1), heard: make(chan string, 9)}
-	if told := plugin.join(ctx, t, socket); told != "nothing" {
-		t.Errorf("told of %s", told)
+	if synced := plugin.join(ctx, t, socket); synced != "nothing" {
+		t.Errorf("synchronised with %s", synced)
 	}
 	config := critest.Pod("p")
 	config.LogDirectory = n.logs
@@ -105,8 +105,8 @@ func TestPlugins(t *testing.T) {
 	}
 	end()
 	n.serve(t)
-	if told := plugin.join(ctx, t, socket); told != "p c CONTAINER_RUNNING" {
-		t.Errorf("told of %s", told)
+	if synced := plugin.join(ctx, t, socket); synced != "p c CONTAINER_RUNNING" {
+		t.Errorf("synchronised with %s", synced)
 	}
 	n.Remove(ctx, t, pod)
 	for _, want := range []string{"stop c", "remove p"} {

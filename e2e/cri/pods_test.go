@@ -68,7 +68,7 @@ func lists(ctx context.Context, t *testing.T, n *node) {
 	}{
 		{"label", &runtimeapi.PodSandboxFilter{LabelSelector: suite}, "blue red"},
 		{"two labels", &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"suite": "lists", "colour": "red"}}, "red"},
-		{"a label of nobody", &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"suite": "x"}}, ""},
+		{"an unused label", &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"suite": "x"}}, ""},
 		{"prefix", &runtimeapi.PodSandboxFilter{Id: pods["red"][:13]}, "red"},
 		{"ready", &runtimeapi.PodSandboxFilter{State: ready, LabelSelector: suite}, "red"},
 		{"not ready", &runtimeapi.PodSandboxFilter{State: gone, LabelSelector: suite}, "blue"},

@@ -42,7 +42,7 @@ func portForward(ctx context.Context, t *testing.T, n *node) {
 		}
 	}
 	_, err = n.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: "none", Port: []int32{80}})
-	expect(t, "port-forward to nobody", err, codes.NotFound)
+	expect(t, "port-forward to a missing pod", err, codes.NotFound)
 }
 
 // hostPorts: the portmap plugin publishes a pod's TCP and UDP ports at the node's addresses, and removes them with the

@@ -45,7 +45,7 @@ func logs(ctx context.Context, t *testing.T, n *node) {
 		t.Errorf("the new log: %s, %v", text, err)
 	}
 	if got := n.containerOf(ctx, t, container).GetLogPath(); got != path {
-		t.Errorf("the log is said to be at %s", got)
+		t.Errorf("the status has the log at %s", got)
 	}
 	if _, err := n.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: container}); err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func logs(ctx context.Context, t *testing.T, n *node) {
 	_, err := n.ReopenContainerLog(ctx, &runtimeapi.ReopenContainerLogRequest{ContainerId: container})
 	expect(t, "the log of a container that has ended", err, codes.FailedPrecondition)
 	_, err = n.ReopenContainerLog(ctx, &runtimeapi.ReopenContainerLogRequest{ContainerId: "none"})
-	expect(t, "the log of nobody", err, codes.NotFound)
+	expect(t, "the log of a missing container", err, codes.NotFound)
 }
 
 // resources: a container's limits change while it runs, and its status shows them.
@@ -77,13 +77,13 @@ func resources(ctx context.Context, t *testing.T, n *node) {
 	}
 	got := n.containerOf(ctx, t, container).GetResources().GetLinux()
 	if got.GetMemoryLimitInBytes() != 96<<20 || got.GetCpuQuota() != 80_000 {
-		t.Errorf("the status tells %v", got)
+		t.Errorf("the status shows %v", got)
 	}
 	n.grown(ctx, t, pod, container, config)
 	_, err = n.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{ContainerId: "none", Linux: next})
-	expect(t, "an update of nobody", err, codes.NotFound)
+	expect(t, "an update of a missing container", err, codes.NotFound)
 	_, err = n.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: "none", Resources: next})
-	expect(t, "an update of no pod", err, codes.NotFound)
+	expect(t, "an update of a missing pod", err, codes.NotFound)
 }
 
 // grown: in a pod that was started without resources, a new or updated container can use all of its limits. More than
@@ -143,7 +143,7 @@ func execs(ctx context.Context, t *testing.T, n *node) {
 	_, err = run(0)
 	expect(t, "no command", err, codes.InvalidArgument)
 	_, err = n.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: "none", Cmd: []string{"true"}})
-	expect(t, "a command in nobody", err, codes.NotFound)
+	expect(t, "a command in a missing container", err, codes.NotFound)
 	if _, err := n.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: container}); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func exits(ctx context.Context, t *testing.T, n *node) {
 				t.Errorf("ended with %v", st)
 			}
 			if got, err := os.ReadFile(words); tt.words != "" && (err != nil || string(got) != tt.words) {
-				t.Errorf("its last words are %q, %v", got, err)
+				t.Errorf("its termination message is %q, %v", got, err)
 			}
 		})
 	}

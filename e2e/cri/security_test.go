@@ -68,7 +68,7 @@ func users(ctx context.Context, t *testing.T, n *node) {
 		u := n.containerOf(ctx, t, id).GetUser().GetLinux()
 		got := fmt.Sprintf("%d:%d:%s", u.GetUid(), u.GetGid(), strings.Trim(fmt.Sprint(u.GetSupplementalGroups()), "[]"))
 		if u == nil || got != l.want {
-			t.Errorf("%s: the status tells user %s (%v)", l.name, got, u)
+			t.Errorf("%s: the status shows user %s (%v)", l.name, got, u)
 		}
 	})
 	c := critest.Container("named", "true")

@@ -58,10 +58,10 @@ func (n *node) serve(t *testing.T) (end func()) {
 		select {
 		case err := <-done:
 			if err != nil {
-				t.Errorf("the door has ended with %v", err)
+				t.Errorf("the door returned %v", err)
 			}
 		case <-time.After(testdeadline.For(time.Minute)):
-			t.Error("the door does not end")
+			t.Error("the door does not stop")
 		}
 	}
 	t.Cleanup(end)

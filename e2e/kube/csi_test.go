@@ -52,7 +52,7 @@ func (w *world) testCSI(t *testing.T) {
 		t.Errorf("the successor finds %q, %v", out, err)
 	}
 	if out, err := in("csi-reader", "echo >/v/new"); err == nil || !strings.Contains(out, "Read-only file system") {
-		t.Errorf("a write to what is read-only: %q, %v", out, err)
+		t.Errorf("a write to a read-only volume: %q, %v", out, err)
 	}
 	w.delete(ctx, t, "csi-reader")
 	w.blockVolume(ctx, t)

@@ -49,7 +49,7 @@ func TestDocumented(t *testing.T) {
 		"BULKHEAD_LIBEXEC="+bin(), "BULKHEAD_GUEST="+filepath.Join(bin(), "guest"))
 	const socket = "/run/bulkhead/cri.sock"
 	if !strings.Contains(string(text), "containerRuntimeEndpoint: unix://"+socket+"\n") {
-		t.Errorf("the kubelet's line is missing")
+		t.Errorf("the document lacks the kubelet's command")
 	}
 	for _, block := range blocks(string(text)) {
 		if strings.Contains(block, "kubectl") && sh.kubelet == nil {
@@ -58,9 +58,9 @@ func TestDocumented(t *testing.T) {
 		}
 		out := sh.run(t, block)
 		if strings.Contains(block, "kubectl logs") {
-			c.Wait(testdeadline.Context(t, time.Minute), t, "the pod's words", func(context.Context) (err error) {
+			c.Wait(testdeadline.Context(t, time.Minute), t, "the pod's output", func(context.Context) (err error) {
 				if !strings.HasPrefix(out, "hello from Linux ") {
-					err, out = fmt.Errorf("it has said %q", out), sh.run(t, block)
+					err, out = fmt.Errorf("its output is %q", out), sh.run(t, block)
 				}
 				return err
 			})

@@ -112,7 +112,7 @@ func (w *world) logs(ctx context.Context, t testing.TB, pod string, o corev1.Pod
 // says waits until a container has logged exactly words.
 func (w *world) says(ctx context.Context, t testing.TB, pod string, o corev1.PodLogOptions, words string) {
 	t.Helper()
-	w.Wait(ctx, t, "the words of "+pod, func(ctx context.Context) error {
+	w.Wait(ctx, t, "the output of "+pod, func(ctx context.Context) error {
 		return is(words, func() (string, error) {
 			out, err := w.Client.CoreV1().Pods(ns).GetLogs(pod, &o).DoRaw(ctx)
 			return string(out), err

@@ -64,7 +64,7 @@ func (w *world) testDelete(t *testing.T) {
 			t.Errorf("%s was gone after %v", name, took)
 		}
 		if name == "unwilling" && took < c.grace {
-			t.Errorf("%s was gone after %v, before its time", name, took)
+			t.Errorf("%s was gone after %v, too early", name, took)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func (w *world) testReboot(t *testing.T) {
 		return st.State.Running != nil && st.RestartCount == 1
 	})
 	if after.UID != before.UID {
-		t.Error("it is another pod")
+		t.Error("the pod was replaced")
 	}
 	for previous, want := range map[bool]string{true: "x\n", false: "x\nx\n"} {
 		w.says(ctx, t, "reboot", corev1.PodLogOptions{Previous: previous}, want)

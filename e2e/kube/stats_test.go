@@ -67,12 +67,12 @@ func (w *world) testStats(t *testing.T) {
 		s := w.summary(ctx, t)
 		i := slices.IndexFunc(s.Pods, func(p podSummary) bool { return p.PodRef.Name == "stats" })
 		if i < 0 || len(s.Pods[i].Containers) == 0 {
-			return fmt.Errorf("there are none of it in %+v", s)
+			return fmt.Errorf("the pod is missing in %+v", s)
 		}
 		pod, c := s.Pods[i], s.Pods[i].Containers[0]
 		if pod.CPU.UsageCoreNanoSeconds == 0 || pod.Memory.WorkingSetBytes == 0 || c.CPU.UsageCoreNanoSeconds == 0 ||
 			c.Memory.WorkingSetBytes == 0 || c.Rootfs.UsedBytes < 4<<20 || c.Rootfs.UsedBytes > 8<<20 {
-			return fmt.Errorf("they are %+v", pod)
+			return fmt.Errorf("the statistics are %+v", pod)
 		}
 		return nil
 	})

@@ -82,7 +82,7 @@ func (w *world) gone(ctx context.Context, t testing.TB, name string) {
 			return nil
 		}
 		if err == nil {
-			err = fmt.Errorf("it is there: %s", &pod.Status)
+			err = fmt.Errorf("it still exists: %s", &pod.Status)
 		}
 		return err
 	})
@@ -183,7 +183,7 @@ func (w *world) testInit(t *testing.T) {
 		t.Errorf("they ran as %q", got)
 	}
 	if got := w.logs(ctx, t, "init", corev1.PodLogOptions{Container: "side"}); got != "end\n" {
-		t.Errorf("the sidecar has said %q", got)
+		t.Errorf("the sidecar's output is %q", got)
 	}
 	for _, st := range pod.Status.InitContainerStatuses {
 		if st.State.Terminated == nil || st.State.Terminated.ExitCode != 0 {

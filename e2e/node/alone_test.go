@@ -90,10 +90,10 @@ func (w *world) untilAlone(ctx context.Context, t *testing.T, name, what string,
 // saysAlone waits until a pod's container has logged exactly words.
 func (w *world) saysAlone(ctx context.Context, t *testing.T, name, words string) {
 	t.Helper()
-	w.Wait(ctx, t, "the words of "+name, func(ctx context.Context) error {
+	w.Wait(ctx, t, "the output of "+name, func(ctx context.Context) error {
 		got, err := w.ask(ctx, "/containerLogs/default/"+name+"/c")
 		if err == nil && got != words {
-			err = fmt.Errorf("it has said %q", got)
+			err = fmt.Errorf("its output is %q", got)
 		}
 		return err
 	})
@@ -112,7 +112,7 @@ func (w *world) curl(ctx context.Context, t *testing.T, name string) {
 		answers = append(answers, string(out))
 	}
 	if len(answers) != 2 || !strings.Contains(answers[0], name) || answers[1] != "one\n" {
-		t.Errorf("curl says %q", answers)
+		t.Errorf("curl prints %q", answers)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestManifestsAlone(t *testing.T) {
 	start()
 	after := w.untilAlone(ctx, t, name, "ready after a kill", isReady)
 	if after.UID != first.UID || after.Status.ContainerStatuses[0].ContainerID != first.Status.ContainerStatuses[0].ContainerID {
-		t.Errorf("it is another one: %v", &after.Status)
+		t.Errorf("it is another pod: %v", &after.Status)
 	}
 	if got, err := execAlone(ctx, w.port(ctx, t), name, "touch", "/tmp/bad"); err != nil {
 		t.Fatalf("exec: %q, %v", got, err)
@@ -162,14 +162,14 @@ func TestManifestsAlone(t *testing.T) {
 		return p.UID == next.UID && p.Status.ContainerStatuses[0].RestartCount > 0
 	})
 	if n := w.vms(t); n != 1 {
-		t.Errorf("there are %d machines", n)
+		t.Errorf("there are %d VMs", n)
 	}
 
 	w.removeManifests(t)
-	w.Wait(ctx, t, "the end of all", func(ctx context.Context) error {
+	w.Wait(ctx, t, "the end of all pods", func(ctx context.Context) error {
 		text, err := w.ask(ctx, "/pods")
 		if n := w.vms(t); err != nil || n > 0 || strings.Contains(text, name) {
-			return fmt.Errorf("%d machines, %s, %w", n, text, err)
+			return fmt.Errorf("%d VMs, %s, %w", n, text, err)
 		}
 		return nil
 	})

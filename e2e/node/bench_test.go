@@ -82,7 +82,7 @@ func (c *counts) told(pods int) (writes, events int, table string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, what := range slices.Sorted(maps.Keys(c.n)) {
-		table += fmt.Sprintf("  %-28s %7d  %.2f a pod\n", what, c.n[what], float64(c.n[what])/float64(pods))
+		table += fmt.Sprintf("  %-28s %7d  %.2f per pod\n", what, c.n[what], float64(c.n[what])/float64(pods))
 		switch {
 		case strings.HasSuffix(what, " /events"):
 			events += c.n[what]
@@ -174,13 +174,13 @@ func (b *burst) fake(t *testing.T, n int) {
 	took := time.Since(began)
 	memory, spent := heap()-before, processor(t)-busy
 	writes, events, all := seen.told(n)
-	t.Logf("%d pods run after %v: %.0f a second; %v of a processor; %.1f MB of heap and stacks; requests:\n%s",
+	t.Logf("%d pods run after %v: %.0f per second; %v of CPU time; %.1f MB of heap and stacks; requests:\n%s",
 		n, took.Round(time.Millisecond), float64(n)/took.Seconds(), spent.Round(time.Millisecond), float64(memory)/(1<<20), all)
 	if writes > mostOwn*n || writes+events > most*n {
 		t.Errorf("%d requests that write for %d pods, and %d events", writes, n, events)
 	}
 	if n >= manyPods { // depends on the host
-		t.Logf("the aims are %d a second and %d MB", manyASecond, manyMemory)
+		t.Logf("the goals are %d per second and %d MB", manyASecond, manyMemory)
 	}
 	b.unbind(ctx, t)
 	cancel()
@@ -219,7 +219,7 @@ func (b *burst) machines(t *testing.T, n int) {
 	bound := time.Since(began)
 	running(n)
 	took := time.Since(began)
-	t.Logf("%d pods in machines run after %v (%v of it their making): %.1f a second", n, took.Round(time.Millisecond),
+	t.Logf("%d pods in VMs run after %v (%v of it to create them): %.1f per second", n, took.Round(time.Millisecond),
 		bound.Round(time.Millisecond), float64(n)/took.Seconds())
 }
 
@@ -287,7 +287,7 @@ func (b *burst) unbind(ctx context.Context, t *testing.T) {
 	b.Wait(ctx, t, "the pods to be gone", func(ctx context.Context) error {
 		list, err := b.client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{Limit: 1})
 		if err == nil && len(list.Items) > 0 {
-			err = fmt.Errorf("pod %s is there", list.Items[0].Name)
+			err = fmt.Errorf("pod %s still exists", list.Items[0].Name)
 		}
 		return err
 	})

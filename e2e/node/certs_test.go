@@ -44,7 +44,7 @@ func TestCertificates(t *testing.T) {
 		}
 	}
 	if n := w.asked(ctx, t, certificatesv1.KubeAPIServerClientKubeletSignerName, "bootstrap"); n != 1 {
-		t.Errorf("%d requests of a client's", n)
+		t.Errorf("%d requests for a client certificate", n)
 	}
 	node := "system:node:" + testkube.NodeName
 	w.Wait(ctx, t, "the request for a serving certificate", func(ctx context.Context) error {
@@ -86,7 +86,7 @@ func TestCertificates(t *testing.T) {
 		block, _ := pem.Decode(text)
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err == nil && time.Until(cert.NotAfter) < time.Hour {
-			err = fmt.Errorf("it ends at %s", cert.NotAfter)
+			err = fmt.Errorf("it expires at %s", cert.NotAfter)
 		}
 		return err
 	})
@@ -131,7 +131,7 @@ func (w *world) answers(ctx context.Context, t *testing.T) {
 	w.Wait(ctx, t, "the node's API", func(ctx context.Context) error {
 		out, err := w.Client.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes", testkube.NodeName, "proxy/healthz").DoRaw(ctx)
 		if err == nil && string(out) != "ok" {
-			err = fmt.Errorf("it answers %q", out)
+			err = fmt.Errorf("its answer is %q", out)
 		}
 		return err
 	})

@@ -72,7 +72,7 @@ containers: [{name: c, command: [sleep, "1000"], volumeMounts: [{name: v, mountP
 			pod.Status.ObservedGeneration == pod.Generation
 	})
 	if n := pod.Status.ContainerStatuses[0].RestartCount; n != 0 {
-		t.Errorf("it was started anew %d times", n)
+		t.Errorf("it was restarted %d times", n)
 	}
 	sees("the limit", []string{"cat", "/sys/fs/cgroup/memory.max"}, "201326592")
 	// Another pod uses nearly all of the node, so a larger resize must wait for its end.
@@ -89,7 +89,7 @@ containers: [{name: c, command: [sleep, "1000"], volumeMounts: [{name: v, mountP
 		return condition(pod, corev1.PodResizePending).Reason == corev1.PodReasonDeferred
 	})
 	if has := pod.Status.ContainerStatuses[0].Resources.Limits[corev1.ResourceCPU]; has.String() != "300m" {
-		t.Errorf("it has %s", &has)
+		t.Errorf("its resources are %s", &has)
 	}
 	w.typed(ctx, t, "", "delete", "pod", "most", "--grace-period=1")
 	w.until(ctx, t, "changing", "resized", func(pod *corev1.Pod) bool {
@@ -98,7 +98,7 @@ containers: [{name: c, command: [sleep, "1000"], volumeMounts: [{name: v, mountP
 	})
 
 	w.typed(ctx, t, "", "set", "image", "pod/changing", "c="+w.second)
-	pod = w.until(ctx, t, "changing", "started anew", func(pod *corev1.Pod) bool {
+	pod = w.until(ctx, t, "changing", "restarted", func(pod *corev1.Pod) bool {
 		c := pod.Status.ContainerStatuses[0]
 		return c.RestartCount == 1 && c.State.Running != nil && c.Image == w.second
 	})
@@ -180,7 +180,7 @@ func (w *world) testEviction(t *testing.T) {
 	if modest := w.ready(ctx, t, "modest"); modest.Status.Reason != "" || modest.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the other pod: %+v", modest.Status)
 	}
-	w.Wait(ctx, t, "the images to be told", func(ctx context.Context) error {
+	w.Wait(ctx, t, "the Node to list the images", func(ctx context.Context) error {
 		node, err := w.Client.CoreV1().Nodes().Get(ctx, testkube.NodeName, metav1.GetOptions{})
 		own := func(i corev1.ContainerImage) bool { return slices.Contains(i.Names, w.image) }
 		if err == nil && !slices.ContainsFunc(node.Status.Images, own) {

@@ -170,7 +170,7 @@ func (w *world) testClaimKinds(t *testing.T, disk string) {
 	w.Wait(ctx, t, "the end of the pod's own claim", func(ctx context.Context) error {
 		_, err := w.Client.CoreV1().PersistentVolumeClaims(ns).Get(ctx, "kinds-own", metav1.GetOptions{})
 		if !errors.IsNotFound(err) {
-			return fmt.Errorf("it is there: %w", err)
+			return fmt.Errorf("it still exists: %w", err)
 		}
 		return nil
 	})

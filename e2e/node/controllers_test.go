@@ -115,7 +115,7 @@ func (w *world) testStatefulSet(t *testing.T) {
 		return pod.Status.ContainerStatuses[0].RestartCount == 1 && condition(pod, corev1.PodReady).Status == corev1.ConditionTrue
 	})
 	if again.UID != second.UID {
-		t.Error("after its VM's end it is another pod")
+		t.Error("after the VM's end it is another pod")
 	}
 	w.says(ctx, t, "ss-1", corev1.PodLogOptions{}, "ss-1\nss-1\n") // and its volume
 	if now := w.ready(ctx, t, "ss-0"); now.UID != first.UID || now.Status.ContainerStatuses[0].RestartCount != 0 {
@@ -193,7 +193,7 @@ func (w *world) testDrain(t *testing.T) {
 	w.budget(ctx, t, "drained", 2)
 	drain := []string{"drain", testkube.NodeName, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector=app=drained"}
 	if out, err := w.kubectl(ctx, append(drain, "--timeout=3s")...).CombinedOutput(); err == nil {
-		t.Errorf("drained in spite of the budget: %s", out)
+		t.Errorf("drained despite the budget: %s", out)
 	}
 	if err := w.Client.PolicyV1().PodDisruptionBudgets(ns).Delete(ctx, "drained", metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
@@ -253,7 +253,7 @@ func (w *world) testCronJob(t *testing.T) {
 				}
 			}
 		}
-		return fmt.Errorf("none of %d", len(jobs.Items))
+		return fmt.Errorf("none of %d has completed", len(jobs.Items))
 	})
 	w.typed(ctx, t, "", "delete", "cronjob", "cron")
 }

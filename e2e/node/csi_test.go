@@ -104,7 +104,7 @@ func (w *world) csiFiles(ctx context.Context, t *testing.T) {
 		t.Errorf("the successor finds %q, %v", out, err)
 	}
 	if out, err := w.sh(ctx, "csi-reader", "echo >/v/new"); err == nil || !strings.Contains(out, "Read-only file system") {
-		t.Errorf("a write to what is read-only: %q, %v", out, err)
+		t.Errorf("a write to a read-only volume: %q, %v", out, err)
 	}
 	w.csiDelete(ctx, t, "csi-reader")
 }
@@ -184,11 +184,11 @@ func (w *world) csiAttached(ctx context.Context, t *testing.T, driver *testcsi.D
 	used := func(ctx context.Context, want bool) error {
 		node, err := w.Client.CoreV1().Nodes().Get(ctx, testkube.NodeName, metav1.GetOptions{})
 		if err == nil && slices.Contains(node.Status.VolumesInUse, name) != want {
-			err = fmt.Errorf("the node tells that it uses %v", node.Status.VolumesInUse)
+			err = fmt.Errorf("the node reports as in use %v", node.Status.VolumesInUse)
 		}
 		return err
 	}
-	w.Wait(ctx, t, "the node to tell that it uses the volume", func(ctx context.Context) error { return used(ctx, true) })
+	w.Wait(ctx, t, "the node to report the volume as in use", func(ctx context.Context) error { return used(ctx, true) })
 	if err := driver.Unmounted(); err != nil {
 		t.Errorf("before it is attached: %v", err)
 	}
@@ -285,7 +285,7 @@ func (w *world) csiDelete(ctx context.Context, t *testing.T, name string) {
 		case apierrors.IsNotFound(err):
 			return nil
 		case err == nil:
-			return errors.New("it is there")
+			return errors.New("it still exists")
 		}
 		return err
 	})

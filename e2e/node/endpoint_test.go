@@ -150,7 +150,7 @@ func TestEndpoint(t *testing.T) {
 		t.Errorf("it has no address: %v", &first.Status)
 	}
 	if got, err := w.ask(ctx, "/stats/summary"); err != nil || !strings.Contains(got, name) {
-		t.Errorf("what it uses: %s, %v", got, err)
+		t.Errorf("its usage: %s, %v", got, err)
 	}
 	at := w.port(ctx, t)
 	run := func(command ...string) (string, error) { return execAlone(ctx, at, name, command...) }
@@ -165,7 +165,7 @@ func TestEndpoint(t *testing.T) {
 	start()
 	after := w.untilAlone(ctx, t, name, "ready after a kill", isReady)
 	if after.Status.ContainerStatuses[0].ContainerID != first.Status.ContainerStatuses[0].ContainerID {
-		t.Errorf("it is another one: %v", &after.Status)
+		t.Errorf("it is another pod: %v", &after.Status)
 	}
 	if got, err := run("touch", "/tmp/bad"); err != nil {
 		t.Errorf("exec: %q, %v", got, err)
@@ -175,7 +175,7 @@ func TestEndpoint(t *testing.T) {
 	})
 
 	w.removeManifests(t)
-	w.Wait(ctx, t, "the end of all", func(ctx context.Context) error {
+	w.Wait(ctx, t, "the end of all pods", func(ctx context.Context) error {
 		text, err := w.ask(ctx, "/pods")
 		if n := w.sandboxes(t); err != nil || n > 0 || strings.Contains(text, name) {
 			return fmt.Errorf("%d pods, %s, %w", n, text, err)

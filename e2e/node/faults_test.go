@@ -196,7 +196,7 @@ func (n *illNode) start(ctx context.Context, t *testing.T) (ended <-chan error) 
 	case err := <-done:
 		t.Fatalf("the node ended: %v", err)
 	case <-ctx.Done():
-		t.Fatal("the node does not begin")
+		t.Fatal("the node does not start")
 	}
 	return done
 }
@@ -246,7 +246,7 @@ func theFault(ctx context.Context, t *testing.T, c *testkube.Cluster, kind, faul
 	if err != nil {
 		t.Error(err)
 	}
-	n.Wait(ctx, t, "the end of all", func(ctx context.Context) error {
+	n.Wait(ctx, t, "the end of all pods", func(ctx context.Context) error {
 		left, err := n.runtime.ListPodSandbox(ctx, nil)
 		if err == nil && len(left) > 0 {
 			err = fmt.Errorf("%d sandboxes are left", len(left))
@@ -304,20 +304,20 @@ func (n *illNode) falls(ctx context.Context, t *testing.T, kind, fault string) {
 	for which, times := range n.api.recover() {
 		t.Logf("%-28s %d times in %v", which, times, illFor(kind))
 		if sum += times; times > most(kind, which) {
-			t.Errorf("%s was asked for %d times in %v", which, times, illFor(kind))
+			t.Errorf("%s was requested %d times in %v", which, times, illFor(kind))
 		}
 	}
 	if sum == 0 && kind != "service" {
-		t.Error("nothing was asked for")
+		t.Error("there were no requests")
 	}
 	came := n.ready(ctx, t, comes)
 	n.Wait(ctx, t, "the end of "+goes.Name, func(ctx context.Context) error {
 		if now, err := pods.Get(ctx, goes.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there: %w, %s", err, &now.Status)
+			return fmt.Errorf("it still exists: %w, %s", err, &now.Status)
 		}
 		return nil
 	})
-	n.Wait(ctx, t, "the node to be told of", func(ctx context.Context) error {
+	n.Wait(ctx, t, "the node to be reported", func(ctx context.Context) error {
 		node, err := n.Client.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -333,7 +333,7 @@ func (n *illNode) falls(ctx context.Context, t *testing.T, kind, fault string) {
 	defer n.runtime.mu.Unlock()
 	for _, p := range []*corev1.Pod{keeps, goes, came} {
 		if times := n.runtime.made[string(p.UID)]; times != 1 {
-			t.Errorf("%s was made %d times", p.Name, times)
+			t.Errorf("%s was created %d times", p.Name, times)
 		}
 	}
 	if restarts := came.Status.ContainerStatuses[0].RestartCount; restarts != 0 {
@@ -374,12 +374,12 @@ func twoOfOneName(ctx context.Context, t *testing.T, c *testkube.Cluster) {
 	second.dir, second.boot = "twin-2", "00000000-0000-0000-0000-000000000002"
 	ended := []<-chan error{first.start(ctx, t)}
 	if n := told(ctx); n != 0 {
-		t.Errorf("before there is another one: told %d times", n)
+		t.Errorf("before another node exists: reported %d times", n)
 	}
 	ended = append(ended, second.start(ctx, t))
-	c.Wait(ctx, t, "both to tell of one another", func(ctx context.Context) error {
+	c.Wait(ctx, t, "both nodes to report each other", func(ctx context.Context) error {
 		if n := told(ctx); n < 2 {
-			return fmt.Errorf("told %d times", n)
+			return fmt.Errorf("reported %d times", n)
 		}
 		return nil
 	})

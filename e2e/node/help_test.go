@@ -87,10 +87,10 @@ func (w *world) until(ctx context.Context, t testing.TB, name, what string, is f
 // says waits until a container has logged exactly words.
 func (w *world) says(ctx context.Context, t testing.TB, pod string, o corev1.PodLogOptions, words string) {
 	t.Helper()
-	w.Wait(ctx, t, "the words of "+pod, func(ctx context.Context) error {
+	w.Wait(ctx, t, "the output of "+pod, func(ctx context.Context) error {
 		out, err := w.Client.CoreV1().Pods(ns).GetLogs(pod, &o).DoRaw(ctx)
 		if err == nil && string(out) != words {
-			err = fmt.Errorf("it has said %q, not %q", out, words)
+			err = fmt.Errorf("its output is %q, not %q", out, words)
 		}
 		return err
 	})

@@ -100,7 +100,7 @@ func (w *world) strike(ctx context.Context, t *testing.T, point string, do func(
 		stopped.Release()
 		w.serve()
 	case <-ctx.Done():
-		t.Fatalf("%s was not met", point)
+		t.Fatalf("the point %s was not reached", point)
 	}
 }
 
@@ -120,7 +120,7 @@ func (w *world) killStatic(t *testing.T, stage, point string) {
 	}
 	mirror := w.ready(ctx, t, name)
 	if pods.MirrorOf(mirror) == "" || mirror.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Errorf("it is shown as %v, %s", mirror.ObjectMeta, &mirror.Status)
+		t.Errorf("its mirror is %v, %s", mirror.ObjectMeta, &mirror.Status)
 	}
 	w.says(ctx, t, name, corev1.PodLogOptions{}, "words\n")
 	if n := w.vms(t); n != 1 {
@@ -160,7 +160,7 @@ func (w *world) kill(t *testing.T, stage, point string) {
 	if _, errs, err := w.exec(ctx, "victim", corev1.PodExecOptions{Command: []string{"touch", "/v/f"}}, nil); err != nil {
 		t.Errorf("exec: %v: %s", err, errs)
 	}
-	w.Wait(ctx, t, "the end of what had been begun", func(context.Context) error {
+	w.Wait(ctx, t, "the end of the operation", func(context.Context) error {
 		if n := w.vms(t); n != 1 {
 			return fmt.Errorf("there are %d machines", n)
 		}

@@ -26,10 +26,10 @@ func (w *world) gone(ctx context.Context, t *testing.T, name string, n int) {
 	w.Wait(ctx, t, "the end of pod "+name, func(ctx context.Context) error {
 		_, err := w.Client.CoreV1().Pods(ns).Get(ctx, name, metav1.GetOptions{})
 		if !errors.IsNotFound(err) {
-			return fmt.Errorf("it is there: %w", err)
+			return fmt.Errorf("it still exists: %w", err)
 		}
 		if got := w.vms(t); got != n {
-			return fmt.Errorf("the machine has %d pods, and should have %d", got, n)
+			return fmt.Errorf("the host has %d VMs, want %d", got, n)
 		}
 		return nil
 	})
@@ -83,7 +83,7 @@ func (w *world) testRestart(t *testing.T) {
 	w.gone(ctx, t, "deleted", 2)
 	w.gone(ctx, t, "orphan", 2)
 	if n := w.ready(ctx, t, "counts").Status.ContainerStatuses[0].RestartCount; n != 0 {
-		t.Errorf("the container was started anew %d times", n)
+		t.Errorf("the container was restarted %d times", n)
 	}
 	if _, errs, err := w.exec(ctx, "counts", corev1.PodExecOptions{Command: []string{"true"}}, nil); err != nil {
 		t.Errorf("exec: %v: %s", err, errs)
@@ -163,7 +163,7 @@ func (w *world) testDeletedWhileInitialising(t *testing.T) {
 	for change := range changes.ResultChan() {
 		pod, is := change.Object.(*corev1.Pod)
 		if !is {
-			t.Fatalf("the watch says %v", change.Object)
+			t.Fatalf("the watch returned %v", change.Object)
 		}
 		for _, st := range pod.Status.ContainerStatuses {
 			if st.State.Waiting == nil && (st.State.Terminated == nil || !st.State.Terminated.StartedAt.IsZero()) {
@@ -172,7 +172,7 @@ func (w *world) testDeletedWhileInitialising(t *testing.T) {
 		}
 		if change.Type == watch.Deleted {
 			if n := w.vms(t); n != 0 {
-				t.Errorf("its object is gone, and there are %d machines", n)
+				t.Errorf("its object is gone, but there are %d VMs", n)
 			}
 			return
 		}
@@ -188,12 +188,12 @@ func (w *world) testLateSecret(t *testing.T) {
     env: [{name: WORD, valueFrom: {secretKeyRef: {name: late, key: word}}}]}]}`)
 	w.pod(ctx, t, "late-word", `{containers: [{name: c, command: [sh, -c, "echo $WORD; exec sleep 1000"],
   env: [{name: WORD, valueFrom: {secretKeyRef: {name: late, key: word}}}]}]}`)
-	w.Wait(ctx, t, "the events that tell of the missing Secret", func(ctx context.Context) error {
+	w.Wait(ctx, t, "the events about the missing Secret", func(ctx context.Context) error {
 		if got := w.reasons(ctx, t, "late"); !slices.Contains(got, "FailedMount") {
 			return fmt.Errorf("there are %v", got)
 		}
 		if got := w.messages(ctx, t, "late-word", "MandatorySecretNotFound"); got != `Secret "late" not found` {
-			return fmt.Errorf("of the variable there is %q, among %v", got, w.reasons(ctx, t, "late-word"))
+			return fmt.Errorf("the message about the variable is %q, among %v", got, w.reasons(ctx, t, "late-word"))
 		}
 		return nil
 	})
@@ -238,7 +238,7 @@ func (w *world) startSilence(t *testing.T) {
 // testSilence: a command without output for more than half a minute is not cut off.
 func (w *world) testSilence(t *testing.T) {
 	if got := <-w.silence; got != "words\n" { // bounded by its own context
-		t.Errorf("it has said %q", got)
+		t.Errorf("its output is %q", got)
 	}
 	if err := w.Client.CoreV1().Pods(ns).Delete(t.Context(), "silent", *metav1.NewDeleteOptions(1)); err != nil {
 		t.Error(err)
@@ -297,7 +297,7 @@ func (w *world) testBlindStart(t *testing.T) {
 	after := w.ready(ctx, t, "stays")
 	was, is := before.Status.ContainerStatuses[0], after.Status.ContainerStatuses[0]
 	if after.UID != before.UID || is.ContainerID != was.ContainerID || is.RestartCount != 0 {
-		t.Errorf("it is another one: %s", &after.Status)
+		t.Errorf("it is another pod: %s", &after.Status)
 	}
 }
 

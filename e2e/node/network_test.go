@@ -41,7 +41,7 @@ func (w *world) testNetwork(t *testing.T) {
 	w.Wait(ctx, t, "the port of the host's", func(ctx context.Context) error {
 		got, err := testkube.Fetch(ctx, "http://"+testkube.NodeIP+":18083/page")
 		if err == nil && got != testkube.NodeIP+"\n" {
-			err = fmt.Errorf("it says %q", got)
+			err = fmt.Errorf("its answer is %q", got)
 		}
 		return err
 	})

@@ -143,13 +143,13 @@ func (w *world) testPod(t *testing.T) {
 		return nil
 	})
 	if n := w.vms(t); n != 1 {
-		t.Errorf("%d machines", n)
+		t.Errorf("%d VMs", n)
 	}
 	w.typed(ctx, t, "", "delete", "pod", "one", "--grace-period=1") // waits for its end
 	if _, err := w.Client.CoreV1().Pods(ns).Get(ctx, "one", metav1.GetOptions{}); !errors.IsNotFound(err) {
 		t.Errorf("deleted: %v", err)
 	}
 	if n := w.vms(t); n != 0 {
-		t.Errorf("%d machines are left", n)
+		t.Errorf("%d VMs are left", n)
 	}
 }

@@ -232,7 +232,7 @@ func (w *world) testDisk(t *testing.T) {
 	w.again(ctx, t, []string{fmt.Sprintf("nodefs.available<%d", full+written/2)}, "--minimum-image-ttl-duration", "0s")
 	filler := w.evicted(ctx, t, "filler", "The node was low on resource: ephemeral-storage. Threshold quantity: ")
 	if !strings.Contains(filler.Status.Message, "Container c was using ") {
-		t.Errorf("it was evicted for %s", filler.Status.Message)
+		t.Errorf("it was evicted because of %s", filler.Status.Message)
 	}
 	w.under(ctx, t, corev1.NodeDiskPressure, corev1.TaintNodeDiskPressure)
 	w.without(ctx, t, image)
@@ -283,7 +283,7 @@ func (w *world) without(ctx context.Context, t *testing.T, image string) {
 				return nil
 			}
 		}
-		return errors.New("the node does not say so")
+		return errors.New("the log does not say so")
 	})
 	w.untilNode(ctx, t, "without an image", func(n *corev1.Node) error {
 		if tells(n, image) || !tells(n, w.image) {
@@ -326,7 +326,7 @@ func (w *world) testShutdown(t *testing.T) {
 	logind.Prepare(t, true)
 	lock.Released(ctx, t)
 	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("the machine's end was held up for %v", took)
+		t.Errorf("the shutdown was delayed for %v", took)
 	}
 	var finished []time.Time
 	for _, name := range []string{"plain", "critical"} {

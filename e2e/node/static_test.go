@@ -82,7 +82,7 @@ func (w *world) testStatic(t *testing.T) {
 	})
 	before, after := first.Status.ContainerStatuses[0].ContainerID, again.Status.ContainerStatuses[0].ContainerID
 	if pods.MirrorOf(again) != pods.MirrorOf(first) || before != after {
-		t.Errorf("its mirror is that of another pod: %v", &again.Status)
+		t.Errorf("the mirror shows another pod: %v", &again.Status)
 	}
 	w.manifest(t, "fixed", "two", "")
 	w.until(ctx, t, name, "another pod", func(p *corev1.Pod) bool {
@@ -90,13 +90,13 @@ func (w *world) testStatic(t *testing.T) {
 	})
 	w.says(ctx, t, name, corev1.PodLogOptions{}, "two\n")
 	if n := w.vms(t); n != 1 {
-		t.Errorf("there are %d machines", n)
+		t.Errorf("there are %d VMs", n)
 	}
 	w.removeManifests(t)
 	w.Wait(ctx, t, "the end of the static pod", func(ctx context.Context) error {
 		_, err := api.Get(ctx, name, metav1.GetOptions{})
 		if n := w.vms(t); !apierrors.IsNotFound(err) || n > 0 {
-			return fmt.Errorf("its mirror: %w; %d machines", err, n)
+			return fmt.Errorf("its mirror: %w; %d VMs", err, n)
 		}
 		return nil
 	})

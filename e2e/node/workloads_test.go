@@ -36,13 +36,13 @@ func (w *world) testDeployment(t *testing.T) {
 	w.typed(ctx, t, "", "scale", "deployment/d", "--replicas=20")
 	w.typed(ctx, t, "", "rollout", "status", "deployment/d", "--timeout=100s")
 	if n := w.vms(t); n < 20 {
-		t.Errorf("%d machines", n)
+		t.Errorf("%d VMs", n)
 	}
 	w.typed(ctx, t, "", "scale", "deployment/d", "--replicas=0")
 	w.Wait(ctx, t, "the replicas' end", func(ctx context.Context) error {
 		list, err := w.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{LabelSelector: "app=d"})
 		if n := w.vms(t); err == nil && len(list.Items)+n > 0 { // those of earlier tests have been deleted
-			err = fmt.Errorf("%d pods and %d machines are left", len(list.Items), n)
+			err = fmt.Errorf("%d pods and %d VMs are left", len(list.Items), n)
 		}
 		return err
 	})
@@ -146,7 +146,7 @@ func (w *world) testTop(t *testing.T) {
 		w.WaitEvery(ctx, t, time.Second, "figures of "+args, func(ctx context.Context) error {
 			out, err := w.kubectl(ctx, append(strings.Fields("top "+args), "--no-headers")...).CombinedOutput()
 			if err == nil && !regexp.MustCompile(want).Match(out) {
-				err = errors.New("other figures are awaited")
+				err = errors.New("the values are not as expected yet")
 			}
 			if err != nil {
 				return fmt.Errorf("%w: %s", err, out)

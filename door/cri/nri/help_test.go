@@ -255,7 +255,7 @@ func (p *plugin) wait(t *testing.T, want []string, order func([]string)) {
 			return
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("the plugin has heard %s, want %s", strings.Join(got, ", "), strings.Join(want, ", "))
+			t.Fatalf("the plugin's calls are %s, want %s", strings.Join(got, ", "), strings.Join(want, ", "))
 		}
 		time.Sleep(time.Millisecond)
 	}

@@ -101,7 +101,7 @@ func TestAdjust(t *testing.T) {
 		t.Errorf("%+v\n%+v\n%+v", s.Annotations, s.Process, r)
 	}
 	if len(r.Devices) == 0 {
-		t.Error("the rules of devices are gone")
+		t.Error("the device rules are missing")
 	}
 	for word, change := range map[string]func(*api.ContainerAdjustment){
 		"/usr/lib": func(a *api.ContainerAdjustment) {
@@ -131,7 +131,7 @@ func TestAdjust(t *testing.T) {
 		}
 	}
 	if c, _ := w.container("p-bad"); c != nil {
-		t.Error("a container that was never made is known")
+		t.Error("a container that was not created is known")
 	}
 }
 
@@ -245,12 +245,12 @@ func TestUntrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := New(Options{Dir: dir, Conf: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}); !errors.Is(err, trusted.ErrUntrusted) {
-		t.Errorf("a program that everybody may write: %v", err)
+		t.Errorf("a world-writable program: %v", err)
 	}
 	if err := errors.Join(os.Chmod(program, 0o700), os.Chmod(dir, 0o777)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := New(Options{Dir: dir, Conf: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}); !errors.Is(err, trusted.ErrUntrusted) {
-		t.Errorf("a directory that everybody may write: %v", err)
+		t.Errorf("a world-writable directory: %v", err)
 	}
 }

@@ -112,7 +112,7 @@ func TestNone(t *testing.T) {
 	tr.About(t.Context(), nil)
 	ctx, steps := tr.Follow(t.Context())
 	if tr.Steps(ctx, steps); timeline.From(ctx) != nil {
-		t.Error("somebody asks for steps")
+		t.Error("steps are recorded")
 	}
 	tr.Started(t.Context(), time.Second, func() (*engine.Facts, error) { panic("asked") })
 	if err := tr.Close(t.Context()); err != nil {

@@ -67,17 +67,17 @@ func TestPodCIDR(t *testing.T) {
 			t.Errorf("at first: %v", got)
 		}
 		if got := since(10 * time.Second); len(got) < 2 || len(got) > 8 {
-			t.Errorf("while it fails: %v", got)
+			t.Errorf("while the runtime fails: %v", got)
 		}
 		mu.Lock()
 		fails = nil
 		mu.Unlock()
 		if got := since(time.Minute); len(got) != 1 {
-			t.Errorf("when it does not: %v", got)
+			t.Errorf("after the failures: %v", got)
 		}
 		give("10.1.0.0/24", "10.1.0.0/24", "fd00::/64")
 		if got := since(time.Minute); !slices.Equal(got, []string{"10.1.0.0/24,fd00::/64"}) {
-			t.Errorf("other ones: %v", got)
+			t.Errorf("after a change: %v", got)
 		}
 	})
 }

@@ -29,11 +29,11 @@ func TestEvents(t *testing.T) {
 		client *fake.Clientset
 		want   []string
 	}{
-		"a new one": {fake.NewClientset(), []string{
+		"a new node": {fake.NewClientset(), []string{
 			isReady, "Normal NodeHasNoDiskPressure Node node status is now: NodeHasNoDiskPressure", starting,
 		}},
-		"one that was away":     {fake.NewClientset(again), []string{starting}},
-		"one that has rebooted": {fake.NewClientset(known), []string{starting, "Warning Rebooted Node node has been rebooted, boot id: now"}},
+		"a restarted node": {fake.NewClientset(again), []string{starting}},
+		"a rebooted node":  {fake.NewClientset(known), []string{starting, "Warning Rebooted Node node has been rebooted, boot id: now"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -126,13 +126,13 @@ func TestOthersStay(t *testing.T) {
 			t.Errorf("node: %+v", node)
 		}
 		if patches.Load() != 1 {
-			t.Errorf("told %d times in four minutes", patches.Load())
+			t.Errorf("reported %d times in four minutes", patches.Load())
 		}
 		ready.Store(corev1.ConditionFalse)
 		time.Sleep(lookEvery)
 		synctest.Wait()
 		if patches.Load() != 2 {
-			t.Errorf("told %d times of a change", patches.Load()-1)
+			t.Errorf("reported a change %d times", patches.Load()-1)
 		}
 	})
 }
@@ -188,7 +188,7 @@ func TestFailures(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		if n := asked.Load(); n < 40 || n > 60 {
-			t.Errorf("asked %d times", n)
+			t.Errorf("%d requests", n)
 		}
 		down.Store(false)
 		time.Sleep(lastPause)
@@ -222,7 +222,7 @@ func TestClash(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if clashes != 0 {
-			t.Error("it clashes with itself")
+			t.Error("a clash with the node itself is reported")
 		}
 		for range 6 {
 			node := get(t, client).DeepCopy()
@@ -234,7 +234,7 @@ func TestClash(t *testing.T) {
 			synctest.Wait() // the next round runs before the other host reports again
 		}
 		if clashes != 1 {
-			t.Errorf("%d clashes were told", clashes)
+			t.Errorf("%d clashes were reported", clashes)
 		}
 	})
 }
@@ -249,7 +249,7 @@ func TestLeaseGoesForward(t *testing.T) {
 		passed := time.Duration(i+1) * renewEvery
 		next := f.tell(testclock.Set(now.Add(passed), by))
 		if grown := next.Sub(last); grown < renewEvery {
-			t.Errorf("by a clock set by %v it goes on by %v", by, grown)
+			t.Errorf("the clock is set by %v: the time advances by %v", by, grown)
 		}
 		last = next
 	}

@@ -54,7 +54,7 @@ func (u *user) tells(t *testing.T, used ...corev1.UniqueVolumeName) {
 		t.Fatal(err)
 	}
 	if got := get(t, u.client).Status.VolumesInUse; !slices.Equal(got, used) || u.InUse("v") != slices.Contains(used, "v") {
-		t.Fatalf("the API server has %v of %v, and v counts as told: %t", got, used, u.InUse("v"))
+		t.Fatalf("the API server has %v, want %v; v counts as reported: %t", got, used, u.InUse("v"))
 	}
 }
 
@@ -67,7 +67,7 @@ func TestLateWatch(t *testing.T) {
 	u.tells(t)
 	u.used = []corev1.UniqueVolumeName{"v"}
 	if u.InUse("v") {
-		t.Error("a volume of which the API server was told that it is not used counts as used")
+		t.Error("a volume that was reported as unused counts as used")
 	}
 	u.tells(t, "v")
 	u.tells(t, "v", "w")
@@ -82,7 +82,7 @@ func TestEarlierUse(t *testing.T) {
 	late.Status.VolumesInUse = []corev1.UniqueVolumeName{"v"}
 	u.take(late)
 	if u.InUse("v") {
-		t.Error("an earlier process's word counts")
+		t.Error("an earlier process's report counts")
 	}
 	u.tells(t, "v")
 }
@@ -98,7 +98,7 @@ func TestUseEnds(t *testing.T) {
 	u.during = func() { // another pod arrives meanwhile
 		u.used = []corev1.UniqueVolumeName{"v"}
 		if u.InUse("v") {
-			t.Error("what is taken back counts as told")
+			t.Error("a removed volume counts as reported")
 		}
 	}
 	if err := u.sync(t.Context()); !errors.Is(err, u.fail) || u.InUse("v") {
@@ -122,12 +122,12 @@ func TestAnotherNode(t *testing.T) {
 	}
 	u.take(next)
 	if u.InUse("v") {
-		t.Error("what another Node was told counts")
+		t.Error("a report to another Node counts")
 	}
 	u.tells(t, "v")
 	u.take(nil)
 	if u.InUse("v") {
-		t.Error("what a Node that is gone was told counts")
+		t.Error("a report to a deleted Node counts")
 	}
 }
 

@@ -106,7 +106,7 @@ func TestOnlyWhatIsReferenced(t *testing.T) {
 			t.Errorf("%d watches", watches)
 		}
 		if _, err := one.Secret(t.Context(), "other"); !errors.Is(err, volume.ErrNotFound) {
-			t.Errorf("an object that the pod does not refer to: %v", err)
+			t.Errorf("an unreferenced object: %v", err)
 		}
 		release()
 		release2()
@@ -132,7 +132,7 @@ func TestRefer(t *testing.T) {
 		w.Refer(debugged) // it does not run
 		own, release := w.Of(pod("1"))
 		if _, err := own.Secret(t.Context(), "other"); !errors.Is(err, volume.ErrNotFound) {
-			t.Errorf("before anybody refers to it: %v", err)
+			t.Errorf("before a pod refers to it: %v", err)
 		}
 		w.Refer(debugged)
 		w.Refer(debugged)
@@ -156,10 +156,10 @@ func TestLate(t *testing.T) {
 		defer release()
 		synctest.Wait()
 		if !w.Known(pod("1")) {
-			t.Error("that there is nothing is not known")
+			t.Error("it is not known that the object is missing")
 		}
 		if _, err := own.Secret(t.Context(), "s"); !errors.Is(err, volume.ErrNotFound) {
-			t.Errorf("before it is there: %v", err)
+			t.Errorf("before it is created: %v", err)
 		}
 		resource := corev1.SchemeGroupVersion.WithResource("secrets")
 		for _, step := range []struct {
@@ -178,7 +178,7 @@ func TestLate(t *testing.T) {
 			select {
 			case <-changed:
 			default:
-				t.Errorf("%q: nobody was told", step.want)
+				t.Errorf("%q: the change was not notified", step.want)
 			}
 			got, err := own.Secret(t.Context(), "s")
 			if w.wakes("1") == before || step.want == "" && !errors.Is(err, volume.ErrNotFound) ||
@@ -197,7 +197,7 @@ func TestSilence(t *testing.T) {
 			return true, nil, errors.New("down")
 		})
 		if w.Known(pod("1")) {
-			t.Error("known before the API server has said anything")
+			t.Error("known before the API server has answered")
 		}
 		own, release := w.Of(pod("1"))
 		began := time.Now()
@@ -255,7 +255,7 @@ func TestTokens(t *testing.T) {
 		select {
 		case <-changed:
 		default:
-			t.Error("its successor was not told of")
+			t.Error("its successor was not notified")
 		}
 		if got := get(); got != "xx" {
 			t.Errorf("after 49 minutes: %q", got)
@@ -268,16 +268,16 @@ func TestTokens(t *testing.T) {
 		set(errors.New("down"))
 		time.Sleep(57 * time.Minute)
 		if got := get(); got != "xx" {
-			t.Errorf("while none is issued: %q", got)
+			t.Errorf("while no token is issued: %q", got)
 		}
 		time.Sleep(4 * time.Minute)
 		if got := get(); !strings.Contains(got, "down") {
-			t.Errorf("when it has ended: %q", got)
+			t.Errorf("after its expiry: %q", got)
 		}
 		set(nil)
 		time.Sleep(time.Minute)
 		if got := get(); got != "xxx" {
-			t.Errorf("when they are issued again: %q", got)
+			t.Errorf("when tokens are issued again: %q", got)
 		}
 	})
 }
@@ -317,13 +317,13 @@ func TestTokensOfAnotherClock(t *testing.T) {
 					t.Fatalf("%q, %v", text, err)
 				}
 				if n := times(10 * time.Hour); n < 12 || n > 13 {
-					t.Errorf("asked %d times in ten hours", n)
+					t.Errorf("%d requests in ten hours", n)
 				}
 				w.mu.Lock()
 				fail = errors.New("down")
 				w.mu.Unlock()
 				if n := times(11 * time.Hour); n < 500 || n > 670 {
-					t.Errorf("asked %d times in eleven hours in which none was issued", n)
+					t.Errorf("%d requests in eleven hours without an issued token", n)
 				}
 			})
 		})

@@ -34,9 +34,9 @@ func TestServices(t *testing.T) {
 			links           *bool
 			has             string
 		}{
-			{"of its own", "own", nil, "default/kubernetes own/late own/web"},
-			{"of none", "own", new(bool), "default/kubernetes"},
-			{"of the API server's", "default", nil, "default/kubernetes"},
+			{"with service links", "own", nil, "default/kubernetes own/late own/web"},
+			{"without service links", "own", new(bool), "default/kubernetes"},
+			{"in the API server's namespace", "default", nil, "default/kubernetes"},
 		} {
 			name := want.name
 			p := pod("1")
@@ -69,7 +69,7 @@ func TestServices(t *testing.T) {
 			synctest.Wait()
 		}
 		if list, err := w.Services(t.Context(), "unknown"); len(list) > 0 || err != nil {
-			t.Errorf("a pod that is not there: %v, %v", list, err)
+			t.Errorf("a missing pod: %v, %v", list, err)
 		}
 	})
 }
@@ -95,7 +95,7 @@ func TestServicesUnread(t *testing.T) {
 			t.Errorf("given up: %v", err)
 		}
 		if w.Known(p) {
-			t.Error("it is known what was not read")
+			t.Error("services count as known although they were not read")
 		}
 	})
 }

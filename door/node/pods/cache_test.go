@@ -27,7 +27,7 @@ func TestReplacedInOneUpdate(t *testing.T) {
 		close(hold)
 		synctest.Wait()
 		if w.Has("old") || !w.released["old"] || w.count("remove old") != 1 || w.cache.Get("old") != nil {
-			t.Errorf("of the old one is left: %v", w.calls)
+			t.Errorf("left of the old one: %v", w.calls)
 		}
 		if !w.has(next) || !w.Has("new") || w.count("run new") != 1 || w.count("stop new") != 0 || w.cache.Get("new") == nil {
 			t.Errorf("the new one: %v", w.calls)

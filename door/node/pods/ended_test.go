@@ -77,7 +77,7 @@ func TestEndGivesBack(t *testing.T) {
 		w.c.Wake("1")
 		synctest.Wait()
 		if w.released["1"] {
-			t.Error("it runs, and has given back what it has")
+			t.Error("it runs, but its resources were released")
 		}
 		w.die("1")
 		w.c.Wake("1")
@@ -102,7 +102,7 @@ func TestRevived(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if w.count("revive "+string(uid)) != 0 || w.failed[uid] != "NodeShutdown" || !w.released[uid] || w.count("remove "+string(uid)) != 0 {
-			t.Errorf("while the node does not take it: %v, %v", w.failed, w.calls)
+			t.Errorf("while the node rejects it: %v, %v", w.failed, w.calls)
 		}
 		w.mu.Lock()
 		w.rejects = nil
@@ -112,7 +112,7 @@ func TestRevived(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if n := w.count("revive " + string(uid)); n != 2 || w.HasEnded(uid) || w.count("run "+string(uid)) != 1 {
-			t.Errorf("when it does: %d times, %v", n, w.calls)
+			t.Errorf("when the node accepts it: %d times, %v", n, w.calls)
 		}
 	})
 }
@@ -138,7 +138,7 @@ func TestPutBack(t *testing.T) {
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if !w.Has(uid) || w.count("run "+string(uid)) != 2 || w.count("remove "+string(uid)) != failing+1 {
-					t.Errorf("put back: %v", w.calls)
+					t.Errorf("the file is restored: %v", w.calls)
 				}
 				time.Sleep(time.Hour)
 				w.c.Wake(uid)
@@ -245,7 +245,7 @@ func TestPreemptionHoldsUpNobody(t *testing.T) {
 		close(hold)
 		synctest.Wait()
 		if !w.Has("critical0") || len(w.All()) != 2*workers+1 {
-			t.Errorf("when it is: %v", w.All())
+			t.Errorf("when there is room: %v", w.All())
 		}
 	})
 }

@@ -47,7 +47,7 @@ func TestObjectGoesAfterTheVM(t *testing.T) {
 		time.Sleep(time.Minute) // far beyond its grace
 		synctest.Wait()
 		if !w.has(p) || w.count("remove 1") > 0 {
-			t.Error("the object went before the VM")
+			t.Error("the object was deleted before the VM was removed")
 		}
 		close(hold)
 		synctest.Wait()
@@ -118,7 +118,7 @@ func TestTombstone(t *testing.T) {
 		lost(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: p}, w.c.sawDeletion)
 		synctest.Wait()
 		if w.Has("1") {
-			t.Errorf("it runs on: %v", w.calls)
+			t.Errorf("it still runs: %v", w.calls)
 		}
 	})
 }
@@ -170,7 +170,7 @@ func TestWaits(t *testing.T) {
 		w.c.Wake("1")
 		synctest.Wait()
 		if !w.Has("1") {
-			t.Error("it waits on")
+			t.Error("it still waits")
 		}
 	})
 }
@@ -202,7 +202,7 @@ func TestRejected(t *testing.T) {
 			t.Errorf("%v, %v", w.failed, w.calls)
 		}
 		if !w.released["1"] {
-			t.Error("its resources are not given back")
+			t.Error("its resources were not released")
 		}
 	})
 }
@@ -232,16 +232,16 @@ func TestRejectedStays(t *testing.T) {
 func TestOrphans(t *testing.T) {
 	inWorld(t, []*corev1.Pod{pod("orphan", "1")}, func(t *testing.T, w *world) {
 		if w.count("stop 1") != 0 {
-			t.Error("ended at its first sighting")
+			t.Error("ended after the first check")
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if w.Has("1") || w.count("stop 1") != 1 || fmt.Sprint(w.graces) != "[30]" {
-			t.Errorf("after two sightings: %v, graces %v", w.calls, w.graces)
+			t.Errorf("after two checks: %v, graces %v", w.calls, w.graces)
 		}
 		for _, a := range w.client.Actions() {
 			if l, ok := a.(clienttesting.ListAction); ok && l.GetListRestrictions().Fields.String() == "" {
-				t.Errorf("a list of everything: %v", a)
+				t.Errorf("a list of all pods: %v", a)
 			}
 		}
 	})
@@ -256,7 +256,7 @@ func TestOrphanIsLive(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if w.count("stop 1") != 0 {
-			t.Error("a pod was ended that the API server has")
+			t.Error("a pod was ended although the API server has it")
 		}
 	})
 }
@@ -269,7 +269,7 @@ func TestOrphanUnknown(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if w.count("stop 1") != 0 {
-			t.Error("ended although nobody could be asked")
+			t.Error("ended although the API server did not answer")
 		}
 		w.mu.Lock()
 		down = nil

@@ -48,18 +48,18 @@ func TestChoose(t *testing.T) {
 		want   []string
 		enough bool
 	}{
-		"nothing is lacking":    {list("0", "0"), []*corev1.Pod{pod("a", 0, "1", "1Gi")}, nil, true},
-		"one of two":            {list("500m", "0"), []*corev1.Pod{pod("b", 9, "1", "0"), pod("a", 0, "1", "0")}, []string{"a"}, true},
-		"the younger":           {list("1", "0"), []*corev1.Pod{pod("old", 0, "1", "0"), young}, []string{"young"}, true},
-		"one that does for two": {list("2", "0"), []*corev1.Pod{pod("a", 0, "1", "0"), pod("b", 1, "2", "0")}, []string{"b"}, true},
+		"no lack":            {list("0", "0"), []*corev1.Pod{pod("a", 0, "1", "1Gi")}, nil, true},
+		"one of two":         {list("500m", "0"), []*corev1.Pod{pod("b", 9, "1", "0"), pod("a", 0, "1", "0")}, []string{"a"}, true},
+		"the younger":        {list("1", "0"), []*corev1.Pod{pod("old", 0, "1", "0"), young}, []string{"young"}, true},
+		"one instead of two": {list("2", "0"), []*corev1.Pod{pod("a", 0, "1", "0"), pod("b", 1, "2", "0")}, []string{"b"}, true},
 		"two resources": {
 			list("1", "1Gi"), []*corev1.Pod{pod("a", 0, "1", "0"), pod("b", 1, "0", "1Gi"), pod("c", 2, "1", "1Gi")}, []string{"a", "b"}, true,
 		},
-		"both":        {list("2", "0"), []*corev1.Pod{pod("a", 0, "1", "0"), pod("b", 1, "1", "0")}, []string{"a", "b"}, true},
-		"no use":      {list("1", "0"), []*corev1.Pod{best, pod("a", 0, "1", "0")}, []string{"a"}, true},
-		"not enough":  {list("3", "0"), []*corev1.Pod{pod("a", 0, "1", "0"), pod("b", 1, "1", "0")}, nil, false},
-		"critical":    {list("1", "0"), []*corev1.Pod{pod("a", 2_000_000_000, "1", "0"), pod(static, 0, "1", "0")}, nil, false},
-		"none at all": {list("1", "0"), nil, nil, false},
+		"both":                  {list("2", "0"), []*corev1.Pod{pod("a", 0, "1", "0"), pod("b", 1, "1", "0")}, []string{"a", "b"}, true},
+		"one without resources": {list("1", "0"), []*corev1.Pod{best, pod("a", 0, "1", "0")}, []string{"a"}, true},
+		"not enough":            {list("3", "0"), []*corev1.Pod{pod("a", 0, "1", "0"), pod("b", 1, "1", "0")}, nil, false},
+		"critical":              {list("1", "0"), []*corev1.Pod{pod("a", 2_000_000_000, "1", "0"), pod(static, 0, "1", "0")}, nil, false},
+		"none at all":           {list("1", "0"), nil, nil, false},
 	} {
 		before := names(tt.pods)
 		got, enough := choose(tt.lacks, tt.pods, requests)
@@ -141,7 +141,7 @@ func TestChosenOnce(t *testing.T) {
 	critical := pod("critical", 2_000_000_000, "1", "0")
 	end, again := m.Preempt(critical, "OutOfcpu")
 	if end == nil || !again {
-		t.Fatalf("nothing is ended: %v", again)
+		t.Fatalf("no pod is ended: %v", again)
 	}
 	if twice, again := m.Preempt(critical, "OutOfcpu"); twice != nil || !again {
 		t.Errorf("while it ends: again %v, another end: %v", again, twice != nil)

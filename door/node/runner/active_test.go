@@ -88,7 +88,7 @@ func TestRevive(t *testing.T) {
 					t.Errorf("it is %s, %s", status.Phase, status.Reason)
 				}
 				if err := w.Condemn(t.Context(), uid, 0, manager.Verdict{Reason: "Evicted"}); err != nil || w.Revivable(uid) {
-					t.Errorf("one that was evicted is to run again: %v", err)
+					t.Errorf("an evicted pod runs again: %v", err)
 				}
 				w.end(uid)
 			})

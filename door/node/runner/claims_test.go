@@ -105,7 +105,7 @@ func TestClaims(t *testing.T) {
 		}
 		w.open()
 		if all.released[once] != 2 || all.released[uid]+all.released[broken] > 0 {
-			t.Errorf("released %v: what may run has its volumes", all.released)
+			t.Errorf("released %v although the pods may be running", all.released)
 		}
 		for _, id := range []types.UID{once, broken, uid} {
 			if err := w.Stop(t.Context(), id, 0); err != nil {

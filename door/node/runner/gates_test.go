@@ -38,7 +38,7 @@ func TestReadinessGates(t *testing.T) {
 			ready  corev1.ConditionStatus
 			reason string
 		}{
-			{name: "nobody has said anything", ready: corev1.ConditionFalse, reason: "ReadinessGatesNotReady"},
+			{name: "no condition is set", ready: corev1.ConditionFalse, reason: "ReadinessGatesNotReady"},
 			{
 				name:   "another condition is true",
 				others: []corev1.PodCondition{{Type: other, Status: corev1.ConditionTrue}},
@@ -79,7 +79,7 @@ func TestReadinessGates(t *testing.T) {
 			}
 			was, _ := condition(&before, gate)
 			if told := w.changes.Load() > 0; told != (was != tt.gate) {
-				t.Errorf("%s: told %d times", tt.name, w.changes.Load())
+				t.Errorf("%s: reported %d times", tt.name, w.changes.Load())
 			}
 		}
 		w.end(uid)

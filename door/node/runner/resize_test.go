@@ -43,11 +43,11 @@ func has(t *testing.T, when string, a *admission.Admission, cpu string) {
 	left := resource.MustParse("2")
 	left.Sub(resource.MustParse(cpu))
 	if no := a.Admit(of("other", other, 1, left.String())); no != nil {
-		t.Errorf("%s: it has more than %s: %s", when, cpu, no.Message)
+		t.Errorf("%s: more than %s is reserved: %s", when, cpu, no.Message)
 	}
 	left.Add(resource.MustParse("1m"))
 	if no := a.Admit(of("other", other, 1, left.String())); no == nil {
-		t.Errorf("%s: it has less than %s", when, cpu)
+		t.Errorf("%s: less than %s is reserved", when, cpu)
 	}
 	a.Release(other)
 }
@@ -82,8 +82,8 @@ func TestRefusedResize(t *testing.T) {
 			{"refused", of("p", uid, 2, "1500m"), "500m", []int64{1500}},
 			{"the same again", of("p", uid, 2, "1500m"), "500m", []int64{1500}},
 			{"with another label", labelled, "500m", []int64{1500}},
-			{"asked anew", of("p", uid, 3, "1600m"), "500m", []int64{1500, 1600}},
-			{"what it can have", of("p", uid, 4, "800m"), "800m", []int64{1500, 1600, 800}},
+			{"another request", of("p", uid, 3, "1600m"), "500m", []int64{1500, 1600}},
+			{"a possible size", of("p", uid, 4, "800m"), "800m", []int64{1500, 1600, 800}},
 			{"less", of("p", uid, 5, "300m"), "300m", []int64{1500, 1600, 800, 300}},
 		} {
 			if err := w.Update(t.Context(), step.p); err != nil {

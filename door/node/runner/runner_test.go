@@ -63,7 +63,7 @@ func TestEachCallFails(t *testing.T) {
 					t.Errorf("it has %d sandboxes", n)
 				}
 				if given := w.Given(uid); given == nil || given.Name != "p" || !w.Has(uid) || w.Find("default", "p") == nil {
-					t.Errorf("it is known as %v", given)
+					t.Errorf("its last specification is %v", given)
 				}
 				w.end(uid)
 				if call != "" && w.runtime.failed[call] == 0 {
@@ -97,7 +97,7 @@ func TestRunTwice(t *testing.T) {
 		}
 		w.end(uid)
 		if err := errors.Join(w.Stop(t.Context(), uid, 1), w.Remove(t.Context(), uid), w.Update(t.Context(), spec("p", uid))); err != nil {
-			t.Errorf("what is gone: %v", err)
+			t.Errorf("a removed pod: %v", err)
 		}
 	})
 }
@@ -162,10 +162,10 @@ func TestTakeOver(t *testing.T) {
 		}
 		w.open()
 		if !w.ready(uid, 10*time.Minute) {
-			t.Error("it is not started anew")
+			t.Error("it is not restarted")
 		}
 		if status, _ := w.Status(uid); status.ContainerStatuses[0].RestartCount != 1 {
-			t.Errorf("it was started anew %d times", status.ContainerStatuses[0].RestartCount)
+			t.Errorf("it was restarted %d times", status.ContainerStatuses[0].RestartCount)
 		}
 		w.end(uid)
 	})
@@ -237,14 +237,14 @@ func TestStatusOfAPodNotYetSeen(t *testing.T) {
 		w.runtime.mu.Unlock()
 		w.open()
 		if status, found := w.Status(uid); found || len(w.Statuses()) > 0 {
-			t.Errorf("it is told as %s", status.Phase)
+			t.Errorf("its status is %s", status.Phase)
 		}
 		w.changes.Store(0)
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		status, found := w.Status(uid)
 		if !found || status.Phase != corev1.PodRunning || w.changes.Load() == 0 {
-			t.Errorf("then it is %s, %t, told of %d times", status.Phase, found, w.changes.Load())
+			t.Errorf("then its status is %s, %t, reported %d times", status.Phase, found, w.changes.Load())
 		}
 		w.end(uid)
 	})
@@ -291,7 +291,7 @@ func TestViews(t *testing.T) {
 			t.Errorf("%v and %v", bound.All(), static.All())
 		}
 		if err := static.Run(t.Context(), spec("p", second)); !errors.Is(err, pods.ErrWaits) || w.Has(second) {
-			t.Errorf("another one of the name: %v", err)
+			t.Errorf("another pod of that name: %v", err)
 		}
 		if err := static.Run(t.Context(), spec("p", first)); err != nil {
 			t.Errorf("the same again: %v", err)
@@ -353,7 +353,7 @@ func TestWatch(t *testing.T) {
 			"seen p", "changed p Running", "changed p Failed", "event p Started", "probed p c Readiness failure", "removed " + string(uid),
 		} {
 			if seen.notes[want] == 0 {
-				t.Errorf("not told of %s: %v", want, seen.notes)
+				t.Errorf("%s is missing in %v", want, seen.notes)
 			}
 		}
 	})

@@ -63,7 +63,7 @@ func TestUsagesOfClaims(t *testing.T) {
 		time.Sleep(time.Second)
 		all := w.Claims()
 		if told := all[types.NamespacedName{Namespace: "default", Name: "t"}]; told.Capacity != 9 || told.Name != "told" || told.Claim != "t" {
-			t.Errorf("what a driver tells of: %+v", told)
+			t.Errorf("the driver's report: %+v", told)
 		}
 		for _, name := range []string{"c", "p-own"} {
 			v := all[types.NamespacedName{Namespace: "default", Name: name}]
@@ -75,7 +75,7 @@ func TestUsagesOfClaims(t *testing.T) {
 			t.Fatal(err)
 		}
 		if all := w.Claims(); len(all) != 0 {
-			t.Errorf("of one that has ended: %v", all)
+			t.Errorf("of an ended pod: %v", all)
 		}
 		w.end(uid)
 	})

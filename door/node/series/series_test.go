@@ -114,7 +114,7 @@ func TestNode(t *testing.T) {
 		tells(t, page(t, New(Options{Statuses: none, Claims: noClaims}), "/metrics"), []string{"kubelet_running_pods 0"}, []string{"bulkhead"})
 	})
 	if text := page(t, New(Options{Statuses: none, Claims: noClaims}), "/metrics"); !strings.Contains(text, "\ngo_goroutines ") {
-		t.Error("without more this process is not told of")
+		t.Error("without More, the metrics of this process are missing")
 	}
 }
 
@@ -191,7 +191,7 @@ func TestStarts(t *testing.T) {
 		s.Seen(p)
 		s.Removed(p.UID)
 		if len(s.starts.begun) != 0 {
-			t.Errorf("it waits for one that is gone: %v", s.starts.begun)
+			t.Errorf("it waits for a removed pod: %v", s.starts.begun)
 		}
 	})
 }

@@ -72,7 +72,7 @@ func (w *world) changed(ctx context.Context, t *testing.T, want bool) {
 			t.Errorf("ending: %t, want %t", got, want)
 		}
 	case <-ctx.Done():
-		t.Fatal("nothing changes")
+		t.Fatal("no change")
 	}
 }
 
@@ -131,7 +131,7 @@ func TestWithoutLogind(t *testing.T) {
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			t.Fatal("nothing is told")
+			t.Fatal("no warning")
 		}
 	}
 	if !strings.HasPrefix(w.warned[0], "GracefulNodeShutdownUnavailable: pods will not be ended") {
@@ -149,7 +149,7 @@ func TestWithoutLogind(t *testing.T) {
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			t.Fatal("that there is no bus is not told")
+			t.Fatal("the missing bus is not reported")
 		}
 	}
 }

@@ -144,7 +144,7 @@ func TestPatch(t *testing.T) {
 		}
 		w.set(ready(corev1.ConditionTrue))
 		if len(w.patches) != 1 {
-			t.Errorf("told twice: %v", w.patches)
+			t.Errorf("reported twice: %v", w.patches)
 		}
 	})
 }
@@ -189,11 +189,11 @@ func TestFailures(t *testing.T) {
 		err   error
 		again bool
 	}{
-		"429":     {apierrors.NewTooManyRequests("slowly", 1), true},
-		"500":     {apierrors.NewInternalError(errors.New("broken")), true},
-		"nothing": {errors.New("connection refused"), true},
-		"409":     {apierrors.NewConflict(pods, "p", errors.New("another version")), true},
-		"404":     {apierrors.NewNotFound(pods, "p"), false},
+		"429":       {apierrors.NewTooManyRequests("slowly", 1), true},
+		"500":       {apierrors.NewInternalError(errors.New("broken")), true},
+		"no answer": {errors.New("connection refused"), true},
+		"409":       {apierrors.NewConflict(pods, "p", errors.New("another version")), true},
+		"404":       {apierrors.NewNotFound(pods, "p"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -206,12 +206,12 @@ func TestFailures(t *testing.T) {
 				w.fail = nil
 				w.mu.Unlock()
 				if tt.again && (n < 15 || n > 40) || !tt.again && n != 1 {
-					t.Errorf("told %d times", n)
+					t.Errorf("reported %d times", n)
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if tt.again && w.live().Status.Phase != corev1.PodRunning {
-					t.Error("it was never told")
+					t.Error("it was never reported")
 				}
 			})
 		})
@@ -285,7 +285,7 @@ func TestFailedDoesNotRun(t *testing.T) {
 		c, d := got.ContainerStatuses[0], got.ContainerStatuses[1]
 		if end := c.State.Terminated; c.Ready || *c.Started || end == nil || end.ExitCode != 137 || !end.StartedAt.Equal(&began) ||
 			d.State.Terminated == nil || d.State.Terminated.ExitCode != 3 {
-			t.Errorf("told: %+v and %+v", c, d)
+			t.Errorf("reported: %+v and %+v", c, d)
 		}
 	})
 }
@@ -317,7 +317,7 @@ func TestAddressesStay(t *testing.T) {
 				first = tt.want[0].IP
 			}
 			if got.Phase != tt.phase || got.PodIP != first || !slices.Equal(got.PodIPs, tt.want) {
-				t.Errorf("%s with %v: %s, told %q, %v", tt.phase, tt.ips, got.Phase, got.PodIP, got.PodIPs)
+				t.Errorf("%s with %v: %s, reported %q, %v", tt.phase, tt.ips, got.Phase, got.PodIP, got.PodIPs)
 			}
 		}
 	})

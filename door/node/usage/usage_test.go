@@ -42,7 +42,7 @@ func TestSums(t *testing.T) {
 		t.Errorf("in all %+v, want %+v", got, want)
 	}
 	if got := (&Pod{}).Ephemeral(); got != (Files{}) {
-		t.Errorf("of a pod that is silent: %+v", got)
+		t.Errorf("of a pod without statistics: %+v", got)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestSystems(t *testing.T) {
 			t.Errorf("%+v, %t", v, ok)
 		}
 		if _, ok := s.Of(filepath.Join(t.TempDir(), "none")); ok {
-			t.Error("what is not there has figures")
+			t.Error("a missing directory has usage")
 		}
 		var asked atomic.Int32
 		gate := make(chan struct{})
@@ -79,7 +79,7 @@ func TestSystems(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); took != patience || asked.Load() != 1 {
-			t.Errorf("it held us up for %v, and was asked %d times", took, asked.Load())
+			t.Errorf("it delayed the caller for %v and was queried %d times", took, asked.Load())
 		}
 		close(gate)
 		synctest.Wait()
@@ -87,10 +87,10 @@ func TestSystems(t *testing.T) {
 			t.Errorf("it answers again: %+v, %t", v, ok)
 		}
 		if _, ok := s.Of("broken"); ok {
-			t.Error("an error is an answer")
+			t.Error("an error counts as an answer")
 		}
 		if v, ok := s.Of("lies"); !ok || v.Bytes != 0 || v.Inodes != 0 {
-			t.Errorf("where more is free than there is: %+v, %t", v, ok)
+			t.Errorf("more free than total space: %+v, %t", v, ok)
 		}
 	})
 }
