@@ -124,7 +124,7 @@ func (w *world) killStatic(t *testing.T, stage, point string) {
 	}
 	w.says(ctx, t, name, corev1.PodLogOptions{}, "words\n")
 	if n := w.vms(t); n != 1 {
-		t.Errorf("there are %d machines", n)
+		t.Errorf("there are %d VMs", n)
 	}
 	if stage == "no file" {
 		w.strike(ctx, t, point, leave)
@@ -162,7 +162,7 @@ func (w *world) kill(t *testing.T, stage, point string) {
 	}
 	w.Wait(ctx, t, "the end of the operation", func(context.Context) error {
 		if n := w.vms(t); n != 1 {
-			return fmt.Errorf("there are %d machines", n)
+			return fmt.Errorf("there are %d VMs", n)
 		}
 		return nil
 	})

@@ -115,7 +115,7 @@ func (w *world) testSameName(t *testing.T) {
 	}
 	w.Wait(ctx, t, "the end of the pod before", func(context.Context) error {
 		if n := w.vms(t); n != 1 {
-			return fmt.Errorf("there are %d machines", n)
+			return fmt.Errorf("there are %d VMs", n)
 		}
 		return nil
 	})
@@ -284,7 +284,7 @@ func (w *world) testBlindStart(t *testing.T) {
 	case <-ctx.Done():
 	}
 	if n := w.vms(t); n != 1 {
-		t.Errorf("there are %d machines", n)
+		t.Errorf("there are %d VMs", n)
 	}
 	w.StartAPI(w.top)
 	w.top.Cleanup(w.end) // before it is killed

@@ -69,7 +69,7 @@ func (w *world) testDaemonSet(t *testing.T) {
 	w.typed(ctx, t, "", "rollout", "status", "daemonset/ds", "--timeout=100s")
 	w.Wait(ctx, t, "its words", func(context.Context) error {
 		if out := w.typed(ctx, t, "", "logs", "daemonset/ds"); out != "made\n" {
-			return fmt.Errorf("it has said %q", out)
+			return fmt.Errorf("its output is %q", out)
 		}
 		return nil
 	})
@@ -168,7 +168,7 @@ func (w *world) testDebug(t *testing.T) {
 	})
 	w.Wait(ctx, t, "its words", func(context.Context) error {
 		if out := w.typed(ctx, t, "", "logs", "looked-at", "-c", "d"); !strings.Contains(out, "sleep 1000") {
-			return fmt.Errorf("it has said %q", out)
+			return fmt.Errorf("its output is %q", out)
 		}
 		return nil
 	})
