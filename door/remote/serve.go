@@ -34,7 +34,7 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 	enginev1.RegisterEngineService(server, s)
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
-	work.Go(func() { s.follow(ctx) })
+	work.Go(func() { s.holdWhileUsed(ctx) })
 	work.Go(func() {
 		<-ctx.Done()
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownWait)
@@ -62,16 +62,16 @@ func ours(peer *unix.Ucred) error {
 	return fmt.Errorf("%w: user %d", errForeign, peer.Uid)
 }
 
-// follow holds the process while a door's pod runs, whether this process started or adopted the pod. It returns when
+// holdWhileUsed holds the process while a door's pod runs, whether this process started or adopted the pod. It returns when
 // ctx ends.
-func (s *Service) follow(ctx context.Context) {
-	defer s.letGo()
+func (s *Service) holdWhileUsed(ctx context.Context) {
+	defer s.releaseHold()
 	for {
 		sub, err := s.engine.Subscribe(backlog)
 		if err != nil {
 			return // the engine is closed
 		}
-		s.keep()
+		s.updateHold()
 		s.listen(ctx, sub)
 		sub.Close()
 		if !errors.Is(sub.Err(), hub.ErrBehind) || ctx.Err() != nil {
@@ -89,7 +89,7 @@ func (s *Service) listen(ctx context.Context, sub *hub.Subscription[engine.Event
 				return
 			}
 			if door, _ := event.Pod.Door(); door != "" && event.ID == event.Pod.ID {
-				s.keep()
+				s.updateHold()
 			}
 		case <-ctx.Done():
 			return
@@ -97,8 +97,8 @@ func (s *Service) listen(ctx context.Context, sub *hub.Subscription[engine.Event
 	}
 }
 
-// keep takes the hold on the process if a door's pod runs, and releases it otherwise.
-func (s *Service) keep() {
+// updateHold takes the hold on the process if a door's pod runs, and releases it otherwise.
+func (s *Service) updateHold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	running := slices.ContainsFunc(s.engine.Pods(), func(p engine.Pod) bool {
@@ -109,18 +109,18 @@ func (s *Service) keep() {
 		s.release = s.hold()
 	}
 	if !running {
-		s.drop()
+		s.releaseLocked()
 	}
 }
 
-func (s *Service) letGo() {
+func (s *Service) releaseHold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop()
+	s.releaseLocked()
 }
 
-// drop releases the hold. It is called with mu held.
-func (s *Service) drop() {
+// releaseLocked releases the hold. It is called with mu held.
+func (s *Service) releaseLocked() {
 	if s.release != nil {
 		s.release()
 		s.release = nil

@@ -59,7 +59,7 @@ func (s *Service) Start(ctx context.Context, r *enginev1.StartRequest) (*enginev
 	if err != nil {
 		return nil, failure.Wrap(err, "start")
 	}
-	s.keep() // before this call's own hold is released
+	s.updateHold() // before this call's own hold is released
 	p, err := s.find(r.GetDoor(), func(p *engine.Pod) bool { return p.ID == id })
 	if err != nil {
 		return nil, err // removed meanwhile
@@ -107,7 +107,7 @@ func (s *Service) List(_ context.Context, r *enginev1.ListRequest, out enginev1.
 
 // Stop implements enginev1.EngineService.
 func (s *Service) Stop(ctx context.Context, r *enginev1.StopRequest) (*enginev1.StopResponse, error) {
-	if err := s.end(ctx, r, s.engine.StopPod); err != nil {
+	if err := s.stopOrRemove(ctx, r, s.engine.StopPod); err != nil {
 		return nil, failure.Wrap(err, "stop")
 	}
 	return &enginev1.StopResponse{}, nil
@@ -115,14 +115,14 @@ func (s *Service) Stop(ctx context.Context, r *enginev1.StopRequest) (*enginev1.
 
 // Remove implements enginev1.EngineService.
 func (s *Service) Remove(ctx context.Context, r *enginev1.RemoveRequest) (*enginev1.RemoveResponse, error) {
-	if err := s.end(ctx, r, s.engine.RemovePod); err != nil {
+	if err := s.stopOrRemove(ctx, r, s.engine.RemovePod); err != nil {
 		return nil, failure.Wrap(err, "remove")
 	}
 	return &enginev1.RemoveResponse{}, nil
 }
 
-// end stops or removes a pod with do. It does nothing if the door has no such pod.
-func (s *Service) end(ctx context.Context, r podReference, do func(context.Context, string) error) error {
+// stopOrRemove stops or removes a pod with do. It does nothing if the door has no such pod.
+func (s *Service) stopOrRemove(ctx context.Context, r podReference, do func(context.Context, string) error) error {
 	ctx, done := s.outlast(ctx)
 	defer done()
 	if err := check(r); err != nil {

@@ -10,19 +10,19 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// followAgain is the pause before a new subscription to events after one has ended.
-const followAgain = time.Second
+// resubscribePause is the pause before a new subscription to events after one has ended.
+const resubscribePause = time.Second
 
-// follow notifies the plugins of ends and removals, whatever their cause, until ctx ends. It calls followed when no
+// watchEvents notifies the plugins of ends and removals, whatever their cause, until ctx ends. It calls subscribed when no
 // event can be missed any more. If the subscription ends, it subscribes again and reports the missed events.
-func (p *Plugins) follow(ctx context.Context, followed func()) {
-	defer followed()
+func (p *Plugins) watchEvents(ctx context.Context, subscribed func()) {
+	defer subscribed()
 	for first := true; ctx.Err() == nil; first = false {
 		ch := make(chan *runtimeapi.ContainerEventResponse)
 		done := make(chan error, 1)
 		go func() {
 			done <- p.run.GetContainerEvents(ctx, ch, func(runtimeapi.RuntimeService_GetContainerEventsClient) {
-				followed()
+				subscribed()
 				if first {
 					return
 				}
@@ -34,7 +34,7 @@ func (p *Plugins) follow(ctx context.Context, followed func()) {
 		for open := true; open; {
 			select {
 			case e := <-ch:
-				p.tell(ctx, e)
+				p.notify(ctx, e)
 			case err := <-done:
 				open = false
 				if ctx.Err() == nil {
@@ -43,13 +43,13 @@ func (p *Plugins) follow(ctx context.Context, followed func()) {
 			}
 		}
 		select {
-		case <-time.After(followAgain):
+		case <-time.After(resubscribePause):
 		case <-ctx.Done():
 		}
 	}
 }
 
-func (p *Plugins) tell(ctx context.Context, e *runtimeapi.ContainerEventResponse) {
+func (p *Plugins) notify(ctx context.Context, e *runtimeapi.ContainerEventResponse) {
 	id := e.GetContainerId()
 	stopped := e.GetContainerEventType() == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
 	deleted := e.GetContainerEventType() == runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT

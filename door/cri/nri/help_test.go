@@ -205,7 +205,7 @@ func (w *world) start(t *testing.T) {
 // plugin is a real NRI plugin that records its calls.
 type plugin struct {
 	mu     sync.Mutex
-	heard  []string
+	calls  []string
 	create func(*api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error)
 	update func(*api.Container, *api.LinuxResources) ([]*api.ContainerUpdate, error)
 	run    error
@@ -231,10 +231,10 @@ func (w *world) join(t *testing.T, name string, p *plugin, options ...stub.Optio
 	w.a.BlockPluginSync().Unblock() // and until that has taken effect
 }
 
-func (p *plugin) hear(format string, args ...any) {
+func (p *plugin) record(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.heard = append(p.heard, fmt.Sprintf(format, args...))
+	p.calls = append(p.calls, fmt.Sprintf(format, args...))
 }
 
 // has waits until the plugin's calls are these, in this order.
@@ -248,7 +248,7 @@ func (p *plugin) wait(t *testing.T, want []string, order func([]string)) {
 	ctx := testdeadline.Context(t, 10*time.Second)
 	for {
 		p.mu.Lock()
-		got := slices.Clone(p.heard)
+		got := slices.Clone(p.calls)
 		p.mu.Unlock()
 		order(got)
 		if slices.Equal(got, want) {
@@ -265,34 +265,34 @@ func (p *plugin) wait(t *testing.T, want []string, order func([]string)) {
 func (p *plugin) hasAll(t *testing.T, want ...string) {
 	t.Helper()
 	slices.Sort(want)
-	p.wait(t, want, func(heard []string) { slices.Sort(heard) })
+	p.wait(t, want, func(calls []string) { slices.Sort(calls) })
 }
 
 func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, all []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer close(p.synced)
-	p.hear("sync %d %d", len(pods), len(all))
+	p.record("sync %d %d", len(pods), len(all))
 	return nil, nil
 }
 
 func (p *plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
-	p.hear("run %s %s", pod.GetName(), strings.Join(pod.GetIps(), "+"))
+	p.record("run %s %s", pod.GetName(), strings.Join(pod.GetIps(), "+"))
 	return p.run
 }
 
 func (p *plugin) StopPodSandbox(_ context.Context, pod *api.PodSandbox) error {
-	p.hear("stop %s", pod.GetName())
+	p.record("stop %s", pod.GetName())
 	return nil
 }
 
 func (p *plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
-	p.hear("remove %s", pod.GetName())
+	p.record("remove %s", pod.GetName())
 	return nil
 }
 
 func (p *plugin) CreateContainer(
 	_ context.Context, _ *api.PodSandbox, c *api.Container,
 ) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	p.hear("create %s", c.GetName())
+	p.record("create %s", c.GetName())
 	if p.create == nil {
 		return nil, nil, nil
 	}
@@ -300,24 +300,24 @@ func (p *plugin) CreateContainer(
 }
 
 func (p *plugin) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
-	p.hear("created %s", c.GetName())
+	p.record("created %s", c.GetName())
 	return nil
 }
 
 func (p *plugin) StartContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
-	p.hear("start %s", c.GetName())
+	p.record("start %s", c.GetName())
 	return nil
 }
 
 func (p *plugin) PostStartContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
-	p.hear("started %s %v", c.GetName(), c.GetState() == api.ContainerState_CONTAINER_RUNNING)
+	p.record("started %s %v", c.GetName(), c.GetState() == api.ContainerState_CONTAINER_RUNNING)
 	return nil
 }
 
 func (p *plugin) UpdateContainer(
 	_ context.Context, _ *api.PodSandbox, c *api.Container, r *api.LinuxResources,
 ) ([]*api.ContainerUpdate, error) {
-	p.hear("update %s", c.GetName())
+	p.record("update %s", c.GetName())
 	if p.update == nil {
 		return nil, nil
 	}
@@ -325,16 +325,16 @@ func (p *plugin) UpdateContainer(
 }
 
 func (p *plugin) PostUpdateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
-	p.hear("updated %s", c.GetName())
+	p.record("updated %s", c.GetName())
 	return nil
 }
 
 func (p *plugin) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
-	p.hear("end %s %d", c.GetName(), c.GetExitCode())
+	p.record("end %s %d", c.GetName(), c.GetExitCode())
 	return nil, nil
 }
 
 func (p *plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
-	p.hear("delete %s", c.GetName())
+	p.record("delete %s", c.GetName())
 	return nil
 }

@@ -36,27 +36,27 @@ func (p *Plugins) missed(ctx context.Context) error {
 		if res, err := p.run.ContainerStatus(ctx, id, false); err == nil {
 			e.ContainersStatuses[0] = res.GetStatus()
 		}
-		p.tellEnd(ctx, e, at < 0)
+		p.notifyEnd(ctx, e, at < 0)
 	}
 	for _, id := range pods {
 		at := slices.IndexFunc(all, func(pod *runtimeapi.PodSandbox) bool { return pod.GetId() == id })
 		if at >= 0 && all[at].GetState() == runtimeapi.PodSandboxState_SANDBOX_READY {
 			continue
 		}
-		p.tellEnd(ctx, &runtimeapi.ContainerEventResponse{
+		p.notifyEnd(ctx, &runtimeapi.ContainerEventResponse{
 			ContainerId: id, PodSandboxStatus: &runtimeapi.PodSandboxStatus{Id: id},
 		}, at < 0)
 	}
 	return nil
 }
 
-// tellEnd reports the end of the event's pod or container, and also its removal if gone is set.
-func (p *Plugins) tellEnd(ctx context.Context, e *runtimeapi.ContainerEventResponse, gone bool) {
+// notifyEnd reports the end of the event's pod or container, and also its removal if gone is set.
+func (p *Plugins) notifyEnd(ctx context.Context, e *runtimeapi.ContainerEventResponse, gone bool) {
 	e.ContainerEventType = runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT
-	p.tell(ctx, e)
+	p.notify(ctx, e)
 	if gone {
 		e.ContainerEventType = runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
-		p.tell(ctx, e)
+		p.notify(ctx, e)
 	}
 }
 

@@ -75,7 +75,7 @@ const updateTimeout = time.Minute
 func New(o Options) (*Plugins, error) {
 	useLogger(o.Logger)
 	for _, dir := range []string{cmp.Or(o.Dir, adaptation.DefaultPluginPath), cmp.Or(o.Conf, adaptation.DefaultPluginConfigPath)} {
-		if err := judge(dir); err != nil {
+		if err := checkDir(dir); err != nil {
 			return nil, fmt.Errorf("nri: %w", err)
 		}
 	}
@@ -101,8 +101,8 @@ func New(o Options) (*Plugins, error) {
 	return p, nil
 }
 
-// judge refuses a directory of programs or configuration that another user may change. The directory may be missing.
-func judge(dir string) error {
+// checkDir refuses a directory of programs or configuration that another user may change. The directory may be missing.
+func checkDir(dir string) error {
 	d, err := trusted.Dir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -134,9 +134,9 @@ func (p *Plugins) Start(ctx context.Context, run Runtime) error {
 	if err := p.read(ctx); err != nil {
 		return fmt.Errorf("nri: %w", err)
 	}
-	followed := make(chan struct{})
-	p.wg.Go(func() { p.follow(ctx, sync.OnceFunc(func() { close(followed) })) })
-	<-followed
+	subscribed := make(chan struct{})
+	p.wg.Go(func() { p.watchEvents(ctx, sync.OnceFunc(func() { close(subscribed) })) })
+	<-subscribed
 	if err := p.a.Start(); err != nil {
 		p.Close()
 		return fmt.Errorf("nri: %w", err)
@@ -152,7 +152,7 @@ func (p *Plugins) Close() {
 }
 
 // synchronize sends all pods and containers to a plugin.
-func (p *Plugins) synchronize(ctx context.Context, tell adaptation.SyncCB) error {
+func (p *Plugins) synchronize(ctx context.Context, send adaptation.SyncCB) error {
 	p.mu.Lock()
 	var pods []*api.PodSandbox
 	for _, pod := range p.pods {
@@ -163,7 +163,7 @@ func (p *Plugins) synchronize(ctx context.Context, tell adaptation.SyncCB) error
 		containers = append(containers, c)
 	}
 	p.mu.Unlock()
-	updates, err := tell(ctx, pods, containers)
+	updates, err := send(ctx, pods, containers)
 	if err != nil {
 		return err
 	}

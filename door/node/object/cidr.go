@@ -9,16 +9,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// rangeTimeout bounds the call that passes the pod CIDRs to the runtime.
-const rangeTimeout = 10 * time.Second
+// cidrTimeout bounds the call that passes the pod CIDRs to the runtime.
+const cidrTimeout = 10 * time.Second
 
-// ranges passes the pod CIDRs to the runtime when the Node first has them and when they change, like a kubelet.
-func (k *Keeper) ranges(ctx context.Context, node *corev1.Node) error {
-	cidrs := rangesOf(node)
+// passCIDRs passes the pod CIDRs to the runtime when the Node first has them and when they change, like a kubelet.
+func (k *Keeper) passCIDRs(ctx context.Context, node *corev1.Node) error {
+	cidrs := cidrsOf(node)
 	if k.o.PodCIDR == nil || cidrs == "" || cidrs == k.cidrs {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, rangeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cidrTimeout)
 	defer cancel()
 	if err := k.o.PodCIDR(ctx, cidrs); err != nil {
 		return fmt.Errorf("pass the pod CIDRs to the runtime: %w", err)
@@ -27,7 +27,7 @@ func (k *Keeper) ranges(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-func rangesOf(node *corev1.Node) string {
+func cidrsOf(node *corev1.Node) string {
 	if node == nil {
 		return ""
 	}

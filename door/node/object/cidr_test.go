@@ -20,7 +20,7 @@ func TestPodCIDR(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		var mu sync.Mutex
-		var told []string
+		var passed []string
 		fails := errors.New("not yet")
 		k, err := New(Options{
 			Client: client, Name: "node",
@@ -30,7 +30,7 @@ func TestPodCIDR(t *testing.T) {
 			PodCIDR: func(_ context.Context, cidrs string) error {
 				mu.Lock()
 				defer mu.Unlock()
-				told = append(told, cidrs)
+				passed = append(passed, cidrs)
 				return fails
 			},
 		})
@@ -48,8 +48,8 @@ func TestPodCIDR(t *testing.T) {
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
-			all := told
-			told = nil
+			all := passed
+			passed = nil
 			return all
 		}
 		if got := since(time.Minute); len(got) > 0 || !registered {

@@ -23,10 +23,10 @@ type forward struct {
 }
 
 // Now implements clock.Clock.
-func (f *forward) Now() time.Time { return f.tell(time.Now()) }
+func (f *forward) Now() time.Time { return f.advance(time.Now()) }
 
-// tell returns the current time of day, or the last one plus the elapsed time if that is later.
-func (f *forward) tell(now time.Time) time.Time {
+// advance returns the current time of day, or the last one plus the elapsed time if that is later.
+func (f *forward) advance(now time.Time) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	wall := now.Round(0)

@@ -20,9 +20,9 @@ var conditionReasons = map[corev1.NodeConditionType][2]string{
 	corev1.NodePIDPressure:    {"NodeHasSufficientPID", "NodeHasInsufficientPID"},
 }
 
-// say publishes events for the changes of a reported Node status. first means that this process reported for the first
+// publish sends events for the changes of a reported Node status. first means that this process reported for the first
 // time.
-func (k *Keeper) say(node *corev1.Node, before, after *corev1.NodeStatus, first bool) {
+func (k *Keeper) publish(node *corev1.Node, before, after *corev1.NodeStatus, first bool) {
 	if k.o.Events == nil {
 		return
 	}

@@ -39,8 +39,8 @@ func TestEvents(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var pressed atomic.Bool
-				told := record.NewFakeRecorder(100)
-				k, err := New(Options{Client: tt.client, Name: "node", Events: told, Status: func(context.Context) corev1.NodeStatus {
+				recorder := record.NewFakeRecorder(100)
+				k, err := New(Options{Client: tt.client, Name: "node", Events: recorder, Status: func(context.Context) corev1.NodeStatus {
 					disk := corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse}
 					if pressed.Load() {
 						disk.Status = corev1.ConditionTrue
@@ -58,8 +58,8 @@ func TestEvents(t *testing.T) {
 				events := func() (all []string) {
 					time.Sleep(10 * time.Minute)
 					synctest.Wait()
-					for len(told.Events) > 0 {
-						all = append(all, <-told.Events)
+					for len(recorder.Events) > 0 {
+						all = append(all, <-recorder.Events)
 					}
 					return all
 				}

@@ -75,7 +75,7 @@ func TestFeatures(t *testing.T) {
 		{"that is older", &runtimeapi.StatusResponse{}, false, 0},
 	} {
 		m := &Measurer{Runtime: able{testcri.New(0), step.answer}, DataDir: t.TempDir()}
-		if err := k.tell(t.Context(), get(t, client), m.Status(t.Context())); err != nil {
+		if err := k.report(t.Context(), get(t, client), m.Status(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		s := get(t, client).Status

@@ -25,9 +25,9 @@ const (
 	// leaseDuration and renewEvery are the kubelet's defaults.
 	leaseDuration = 40 * time.Second
 	renewEvery    = 10 * time.Second
-	// lookEvery is the interval of measurements. tellEvery is the time after which an unchanged status is reported again.
-	lookEvery = 10 * time.Second
-	tellEvery = 5 * time.Minute
+	// measureEvery is the interval of measurements. reportEvery is the time after which an unchanged status is reported again.
+	measureEvery = 10 * time.Second
+	reportEvery  = 5 * time.Minute
 	// firstPause and lastPause bound the pauses between retries.
 	firstPause = 200 * time.Millisecond
 	lastPause  = 7 * time.Second
@@ -65,14 +65,14 @@ type Keeper struct {
 	wake     chan struct{}
 	cidrs    string // last passed to the runtime; used only by Run
 
-	mu   sync.Mutex
-	node *corev1.Node // as the API server had it last; nil if absent
-	last *corev1.Node // like node, but kept after a deletion
-	told time.Time
-	use  use
-	// strange counts how often in a row the Node showed another boot ID after this process had reported its own.
-	strange int
-	clashed bool // the clash was reported
+	mu       sync.Mutex
+	node     *corev1.Node // as the API server had it last; nil if absent
+	last     *corev1.Node // like node, but kept after a deletion
+	reported time.Time
+	use      use
+	// otherBoots counts how often in a row the Node showed another boot ID after this process had reported its own.
+	otherBoots int
+	clashed    bool // the clash was reported
 }
 
 // New returns a Keeper. The caller must call Run once.
@@ -94,9 +94,9 @@ func New(o Options) (*Keeper, error) {
 	}
 	k.informer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, o.Client), &corev1.Node{}, 0, nil)
 	_, err := k.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { k.take(object.(*corev1.Node)) },
-		UpdateFunc: func(_, object any) { k.take(object.(*corev1.Node)) },
-		DeleteFunc: func(any) { k.take(nil) },
+		AddFunc:    func(object any) { k.store(object.(*corev1.Node)) },
+		UpdateFunc: func(_, object any) { k.store(object.(*corev1.Node)) },
+		DeleteFunc: func(any) { k.store(nil) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch the Node: %w", err)
@@ -128,11 +128,11 @@ func (k *Keeper) Look() {
 	}
 }
 
-// take stores the Node that the API server sent, or nil after a deletion.
-func (k *Keeper) take(node *corev1.Node) {
+// store keeps the Node that the API server sent, or nil after a deletion.
+func (k *Keeper) store(node *corev1.Node) {
 	k.mu.Lock()
 	gone := node == nil && k.node != nil
-	moved := rangesOf(node) != rangesOf(k.node)
+	moved := cidrsOf(node) != cidrsOf(k.node)
 	if k.node = node; node != nil {
 		k.last = node
 	}
@@ -158,7 +158,7 @@ func (k *Keeper) Run(ctx context.Context, registered func()) {
 	all.Go(func() { k.informer.RunWithContext(ctx) })
 	pause, first := firstPause, true
 	for {
-		wait := lookEvery
+		wait := measureEvery
 		if err := k.sync(ctx); err != nil {
 			if ctx.Err() != nil {
 				return
@@ -189,11 +189,11 @@ func (k *Keeper) Run(ctx context.Context, registered func()) {
 // renew renews the lease until ctx ends.
 func (k *Keeper) renew(ctx context.Context) {
 	lease.NewController(k.leaseClock(ctx), k.o.Client, k.o.Name, int32(leaseDuration/time.Second), nil, renewEvery,
-		k.o.Name, corev1.NamespaceNodeLease, k.own).Run(ctx)
+		k.o.Name, corev1.NamespaceNodeLease, k.setOwner).Run(ctx)
 }
 
-// own makes the Node the owner of the lease.
-func (k *Keeper) own(l *coordinationv1.Lease) error {
+// setOwner makes the Node the owner of the lease.
+func (k *Keeper) setOwner(l *coordinationv1.Lease) error {
 	node := k.Node()
 	if node == nil || len(l.OwnerReferences) > 0 {
 		return nil

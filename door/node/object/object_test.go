@@ -129,7 +129,7 @@ func TestOthersStay(t *testing.T) {
 			t.Errorf("reported %d times in four minutes", patches.Load())
 		}
 		ready.Store(corev1.ConditionFalse)
-		time.Sleep(lookEvery)
+		time.Sleep(measureEvery)
 		synctest.Wait()
 		if patches.Load() != 2 {
 			t.Errorf("reported a change %d times", patches.Load()-1)
@@ -230,7 +230,7 @@ func TestClash(t *testing.T) {
 			if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node, ""); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(lookEvery)
+			time.Sleep(measureEvery)
 			synctest.Wait() // the next round runs before the other host reports again
 		}
 		if clashes != 1 {
@@ -244,10 +244,10 @@ func TestClash(t *testing.T) {
 func TestLeaseGoesForward(t *testing.T) {
 	now := time.Now()
 	f := &forward{}
-	last := f.tell(now)
+	last := f.advance(now)
 	for i, by := range []time.Duration{0, -time.Hour, -time.Hour, -2 * time.Hour, time.Hour, 0, -time.Hour} {
 		passed := time.Duration(i+1) * renewEvery
-		next := f.tell(testclock.Set(now.Add(passed), by))
+		next := f.advance(testclock.Set(now.Add(passed), by))
 		if grown := next.Sub(last); grown < renewEvery {
 			t.Errorf("the clock is set by %v: the time advances by %v", by, grown)
 		}

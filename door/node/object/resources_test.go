@@ -13,13 +13,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testcri"
 )
 
-// told returns the status of an existing Node after the keeper reported it.
-func told(t *testing.T, there corev1.NodeStatus, dataDir string) corev1.NodeStatus {
+// reportedStatus returns the status of an existing Node after the keeper reported it.
+func reportedStatus(t *testing.T, there corev1.NodeStatus, dataDir string) corev1.NodeStatus {
 	t.Helper()
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Status: there})
 	k := &Keeper{o: Options{Client: client}}
 	m := &Measurer{Facts: machine.Facts{CPUs: 2}, Runtime: testcri.New(0), DataDir: dataDir}
-	if err := k.tell(t.Context(), get(t, client), m.Status(t.Context())); err != nil {
+	if err := k.report(t.Context(), get(t, client), m.Status(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	return get(t, client).Status
@@ -29,7 +29,7 @@ func told(t *testing.T, there corev1.NodeStatus, dataDir string) corev1.NodeStat
 // kubelet's resources that this node does not have are removed.
 func TestOthersResources(t *testing.T) {
 	t.Parallel()
-	s := told(t, corev1.NodeStatus{
+	s := reportedStatus(t, corev1.NodeStatus{
 		Capacity: corev1.ResourceList{
 			"example.com/foo": resource.MustParse("4"), "hugepages-2Mi": resource.MustParse("1Gi"), corev1.ResourceCPU: resource.MustParse("64"),
 		},
@@ -52,11 +52,11 @@ func TestUnmeasuredDisk(t *testing.T) {
 	storage := func(q string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse(q)}
 	}
-	s := told(t, corev1.NodeStatus{Capacity: storage("10Gi"), Allocatable: storage("9Gi")}, nowhere)
+	s := reportedStatus(t, corev1.NodeStatus{Capacity: storage("10Gi"), Allocatable: storage("9Gi")}, nowhere)
 	if s.Capacity.StorageEphemeral().String() != "10Gi" || s.Allocatable.StorageEphemeral().String() != "9Gi" {
 		t.Errorf("capacity %v, allocatable %v", s.Capacity, s.Allocatable)
 	}
-	s = told(t, corev1.NodeStatus{}, nowhere)
+	s = reportedStatus(t, corev1.NodeStatus{}, nowhere)
 	if _, is := s.Capacity[corev1.ResourceEphemeralStorage]; is {
 		t.Errorf("capacity %v", s.Capacity)
 	}

@@ -23,7 +23,7 @@ func (k *Keeper) sync(ctx context.Context) error {
 		got, err := k.o.Client.CoreV1().Nodes().Get(ctx, k.o.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			if got, err = k.create(ctx, status); err == nil {
-				k.say(got, &corev1.NodeStatus{}, &status, false)
+				k.publish(got, &corev1.NodeStatus{}, &status, false)
 			}
 		}
 		if err != nil {
@@ -35,21 +35,21 @@ func (k *Keeper) sync(ctx context.Context) error {
 	if err := k.label(ctx, node); err != nil {
 		return err
 	}
-	return errors.Join(k.tell(ctx, node, status), k.ranges(ctx, node))
+	return errors.Join(k.report(ctx, node, status), k.passCIDRs(ctx, node))
 }
 
 // clash detects another host with the same node name: the status keeps being replaced.
 func (k *Keeper) clash(node *corev1.Node, own *corev1.NodeStatus) {
 	k.mu.Lock()
-	if k.told.IsZero() || node.Status.NodeInfo.BootID == own.NodeInfo.BootID {
-		k.strange = 0
+	if k.reported.IsZero() || node.Status.NodeInfo.BootID == own.NodeInfo.BootID {
+		k.otherBoots = 0
 	} else {
-		k.strange++
+		k.otherBoots++
 	}
-	report := k.strange >= 2 && !k.clashed // the first may be an old answer
-	k.clashed = k.clashed || report
+	clash := k.otherBoots >= 2 && !k.clashed // the first may be an old answer
+	k.clashed = k.clashed || clash
 	k.mu.Unlock()
-	if report && k.o.Clash != nil {
+	if clash && k.o.Clash != nil {
 		k.o.Clash(node)
 	}
 }
@@ -96,8 +96,8 @@ func (k *Keeper) label(ctx context.Context, node *corev1.Node) error {
 	return err
 }
 
-// tell patches the status if it has changed or was not reported for a while.
-func (k *Keeper) tell(ctx context.Context, node *corev1.Node, status corev1.NodeStatus) error {
+// report patches the status if it has changed or was not reported for a while.
+func (k *Keeper) report(ctx context.Context, node *corev1.Node, status corev1.NodeStatus) error {
 	now := metav1.Now()
 	next := node.Status.DeepCopy()
 	next.Capacity, next.Allocatable = resources(&node.Status, &status)
@@ -113,9 +113,9 @@ func (k *Keeper) tell(ctx context.Context, node *corev1.Node, status corev1.Node
 		setCondition(next, c, now)
 	}
 	k.mu.Lock()
-	due := time.Since(k.told) >= tellEvery
+	due := time.Since(k.reported) >= reportEvery
 	k.mu.Unlock()
-	if !due && !must && still(&node.Status) == still(next) {
+	if !due && !must && withoutTimes(&node.Status) == withoutTimes(next) {
 		return nil
 	}
 	base := node.Status
@@ -141,10 +141,10 @@ func (k *Keeper) tell(ctx context.Context, node *corev1.Node, status corev1.Node
 	}
 	k.answered(got)
 	k.mu.Lock()
-	first := k.told.IsZero()
-	k.told = time.Now()
+	first := k.reported.IsZero()
+	k.reported = time.Now()
 	k.mu.Unlock()
-	k.say(got, &node.Status, next, first)
+	k.publish(got, &node.Status, next, first)
 	if must && k.o.Changed != nil {
 		k.o.Changed()
 	}
@@ -166,8 +166,8 @@ func setCondition(status *corev1.NodeStatus, c corev1.NodeCondition, now metav1.
 	status.Conditions = append(status.Conditions, c)
 }
 
-// still returns a status without its heartbeat times, in a comparable form.
-func still(s *corev1.NodeStatus) string {
+// withoutTimes returns a status without its heartbeat times, in a comparable form.
+func withoutTimes(s *corev1.NodeStatus) string {
 	out := s.DeepCopy()
 	for i := range out.Conditions {
 		out.Conditions[i].LastHeartbeatTime = metav1.Time{}

@@ -9,10 +9,10 @@ import (
 
 // use is the last report of the volumes in use. It is guarded by Keeper.mu.
 type use struct {
-	// known is set if told is the API server's last answer and no later patch has an unknown outcome.
-	known bool
-	told  []corev1.UniqueVolumeName
-	node  types.UID // the Node that received the report
+	// known is set if reported is the API server's last answer and no later patch has an unknown outcome.
+	known    bool
+	reported []corev1.UniqueVolumeName
+	node     types.UID // the Node that received the report
 }
 
 // InUse reports whether the API server has confirmed that the Node lists the volume as in use, and no patch since then
@@ -20,7 +20,7 @@ type use struct {
 func (k *Keeper) InUse(name corev1.UniqueVolumeName) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.Contains(k.use.told, name)
+	return slices.Contains(k.use.reported, name)
 }
 
 // next returns the volumes in use to report. must means that they must be reported even if the watch shows the same
@@ -36,8 +36,8 @@ func (k *Keeper) next(node *corev1.Node) (names []corev1.UniqueVolumeName, must 
 		k.use = use{node: node.UID}
 	}
 	names = k.o.InUse()
-	must = !k.use.known || !slices.Equal(k.use.told, names)
-	k.use.told = slices.DeleteFunc(slices.Clone(k.use.told), func(n corev1.UniqueVolumeName) bool { return !slices.Contains(names, n) })
+	must = !k.use.known || !slices.Equal(k.use.reported, names)
+	k.use.reported = slices.DeleteFunc(slices.Clone(k.use.reported), func(n corev1.UniqueVolumeName) bool { return !slices.Contains(names, n) })
 	return names, must
 }
 
@@ -52,5 +52,5 @@ func (k *Keeper) sends() {
 func (k *Keeper) answered(node *corev1.Node) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.use = use{known: true, told: node.Status.VolumesInUse, node: node.UID}
+	k.use = use{known: true, reported: node.Status.VolumesInUse, node: node.UID}
 }

@@ -46,8 +46,8 @@ func newUser(t *testing.T) *user {
 	return u
 }
 
-// tells runs one round, and checks that the API server has the used volumes.
-func (u *user) tells(t *testing.T, used ...corev1.UniqueVolumeName) {
+// expectReported runs one round, and checks that the API server has the used volumes.
+func (u *user) expectReported(t *testing.T, used ...corev1.UniqueVolumeName) {
 	t.Helper()
 	u.used = used
 	if err := u.sync(t.Context()); err != nil {
@@ -62,16 +62,16 @@ func (u *user) tells(t *testing.T, used ...corev1.UniqueVolumeName) {
 func TestLateWatch(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	u.tells(t, "v")
-	u.take(get(t, u.client)) // the last Node of the watch
-	u.tells(t)
+	u.expectReported(t, "v")
+	u.store(get(t, u.client)) // the last Node of the watch
+	u.expectReported(t)
 	u.used = []corev1.UniqueVolumeName{"v"}
 	if u.InUse("v") {
 		t.Error("a volume that was reported as unused counts as used")
 	}
-	u.tells(t, "v")
-	u.tells(t, "v", "w")
-	u.tells(t, "w")
+	u.expectReported(t, "v")
+	u.expectReported(t, "v", "w")
+	u.expectReported(t, "w")
 }
 
 // TestEarlierUse: a new process does not trust the watch about volumes that an earlier one reported.
@@ -80,11 +80,11 @@ func TestEarlierUse(t *testing.T) {
 	u := newUser(t)
 	late := get(t, u.client).DeepCopy()
 	late.Status.VolumesInUse = []corev1.UniqueVolumeName{"v"}
-	u.take(late)
+	u.store(late)
 	if u.InUse("v") {
 		t.Error("an earlier process's report counts")
 	}
-	u.tells(t, "v")
+	u.expectReported(t, "v")
 }
 
 // TestUseEnds: a volume does not count as reported while it is being removed from the list, nor after a patch with an
@@ -92,8 +92,8 @@ func TestEarlierUse(t *testing.T) {
 func TestUseEnds(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	u.tells(t, "v")
-	u.take(get(t, u.client))
+	u.expectReported(t, "v")
+	u.store(get(t, u.client))
 	u.used, u.fail = nil, errors.New("no answer")
 	u.during = func() { // another pod arrives meanwhile
 		u.used = []corev1.UniqueVolumeName{"v"}
@@ -105,27 +105,27 @@ func TestUseEnds(t *testing.T) {
 		t.Errorf("%v, %t", err, u.InUse("v"))
 	}
 	u.fail, u.during = nil, nil
-	u.tells(t, "v") // the watch still shows this list
+	u.expectReported(t, "v") // the watch still shows this list
 }
 
 // TestAnotherNode: after the Node is created again, no volume counts as reported.
 func TestAnotherNode(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	u.tells(t, "v")
-	u.take(get(t, u.client))
+	u.expectReported(t, "v")
+	u.store(get(t, u.client))
 	next := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "second"}}
 	next.Status.VolumesInUse = []corev1.UniqueVolumeName{"v"} // never reported to it
 	nodes := corev1.SchemeGroupVersion.WithResource("nodes")
 	if err := errors.Join(u.client.Tracker().Delete(nodes, "", "node"), u.client.Tracker().Add(next.DeepCopy())); err != nil {
 		t.Fatal(err)
 	}
-	u.take(next)
+	u.store(next)
 	if u.InUse("v") {
 		t.Error("a report to another Node counts")
 	}
-	u.tells(t, "v")
-	u.take(nil)
+	u.expectReported(t, "v")
+	u.store(nil)
 	if u.InUse("v") {
 		t.Error("a report to a deleted Node counts")
 	}

@@ -95,7 +95,7 @@ func (s *serviceStore) Replace(list []any, _ string) error {
 		s.i.known = true
 		close(s.i.came)
 		for v := range s.i.views {
-			v.tell()
+			v.notify()
 			wake = append(wake, v)
 		}
 	}

@@ -102,7 +102,7 @@ func (v *view) ask(t *token) <-chan struct{} {
 			return
 		}
 		if err == nil {
-			v.tell() // volumes that wait for the token are written
+			v.notify() // volumes that wait for the token are written
 		}
 		v.schedule(t, wait)
 	})

@@ -81,8 +81,8 @@ func (v *view) Changed() <-chan struct{} {
 	return v.changed
 }
 
-// tell notifies the pod that an object has changed. It is called with the cache's lock held.
-func (v *view) tell() {
+// notify wakes the waiters of Changed. It is called with the cache's lock held.
+func (v *view) notify() {
 	if v.changed != nil {
 		close(v.changed)
 		v.changed = nil

@@ -95,22 +95,22 @@ type store struct {
 	i *item
 }
 
-func (s *store) Add(object any) error    { s.put(object); return nil }
-func (s *store) Update(object any) error { s.put(object); return nil }
-func (s *store) Delete(any) error        { s.put(nil); return nil }
+func (s *store) Add(object any) error    { s.set(object); return nil }
+func (s *store) Update(object any) error { s.set(object); return nil }
+func (s *store) Delete(any) error        { s.set(nil); return nil }
 func (s *store) Resync() error           { return nil }
 
 func (s *store) Replace(list []any, _ string) error {
 	if len(list) > 0 {
-		s.put(list[0])
+		s.set(list[0])
 	} else {
-		s.put(nil)
+		s.set(nil)
 	}
 	return nil
 }
 
-// put stores the object's current state and wakes the pods that use it.
-func (s *store) put(object any) {
+// set stores the object's current state and wakes the pods that use it.
+func (s *store) set(object any) {
 	s.c.mu.Lock()
 	i := s.i
 	if i.known && i.object == nil && object == nil {
@@ -124,7 +124,7 @@ func (s *store) put(object any) {
 	}
 	var wake []*view
 	for v := range i.views {
-		v.tell()
+		v.notify()
 		wake = append(wake, v)
 	}
 	s.c.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 // errPassing is a temporary error.
 var errPassing = errors.New("a moment's fault")
 
-// machine is a fake Runner, Reporter and Admission.
-type machine struct {
+// fakes is a fake Runner, Reporter and Admission.
+type fakes struct {
 	mu       sync.Mutex
 	pods     map[types.UID]*corev1.Pod
 	calls    []string
@@ -37,7 +37,7 @@ type machine struct {
 	passing  map[types.UID]bool // ended pods that are to run again
 }
 
-func (m *machine) call(name string, uid types.UID) error {
+func (m *fakes) call(name string, uid types.UID) error {
 	m.calls = append(m.calls, name+" "+string(uid))
 	err := m.fail[name]
 	if err != nil && m.times[name] > 0 {
@@ -49,7 +49,7 @@ func (m *machine) call(name string, uid types.UID) error {
 }
 
 // count returns how often something was called.
-func (m *machine) count(call string) (n int) {
+func (m *fakes) count(call string) (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, c := range m.calls {
@@ -60,7 +60,7 @@ func (m *machine) count(call string) (n int) {
 	return n
 }
 
-func (m *machine) Run(_ context.Context, p *corev1.Pod) error {
+func (m *fakes) Run(_ context.Context, p *corev1.Pod) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.call("run", p.UID); err != nil {
@@ -70,13 +70,13 @@ func (m *machine) Run(_ context.Context, p *corev1.Pod) error {
 	return nil
 }
 
-func (m *machine) Update(_ context.Context, p *corev1.Pod) error {
+func (m *fakes) Update(_ context.Context, p *corev1.Pod) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.call("update", p.UID)
 }
 
-func (m *machine) Stop(ctx context.Context, uid types.UID, grace int64) error {
+func (m *fakes) Stop(ctx context.Context, uid types.UID, grace int64) error {
 	m.mu.Lock()
 	err := m.call("stop", uid)
 	m.graces = append(m.graces, grace)
@@ -97,7 +97,7 @@ func (m *machine) Stop(ctx context.Context, uid types.UID, grace int64) error {
 	}
 }
 
-func (m *machine) Remove(_ context.Context, uid types.UID) error {
+func (m *fakes) Remove(_ context.Context, uid types.UID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.call("remove", uid); err != nil {
@@ -108,29 +108,29 @@ func (m *machine) Remove(_ context.Context, uid types.UID) error {
 }
 
 // die ends a pod.
-func (m *machine) die(uid types.UID) {
+func (m *fakes) die(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ended[uid] = true
 }
 
-func (m *machine) Has(uid types.UID) bool { return m.Given(uid) != nil }
+func (m *fakes) Has(uid types.UID) bool { return m.Given(uid) != nil }
 
-func (m *machine) HasEnded(uid types.UID) bool {
+func (m *fakes) HasEnded(uid types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.pods[uid] != nil && m.ended[uid]
 }
 
-func (m *machine) Forget(types.UID) {}
+func (m *fakes) Forget(types.UID) {}
 
-func (m *machine) Given(uid types.UID) *corev1.Pod {
+func (m *fakes) Given(uid types.UID) *corev1.Pod {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.pods[uid]
 }
 
-func (m *machine) All() (all []types.UID) {
+func (m *fakes) All() (all []types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for uid := range m.pods {
@@ -139,32 +139,32 @@ func (m *machine) All() (all []types.UID) {
 	return all
 }
 
-func (m *machine) Report(_ context.Context, p *corev1.Pod) error {
+func (m *fakes) Report(_ context.Context, p *corev1.Pod) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.call("report", p.UID)
 }
 
-func (m *machine) Changed(uid types.UID) {
+func (m *fakes) Changed(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_ = m.call("changed", uid)
 }
 
-func (m *machine) Fail(_ context.Context, p *corev1.Pod, reason, _ string) error {
+func (m *fakes) Fail(_ context.Context, p *corev1.Pod, reason, _ string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.failed[p.UID] = reason
 	return m.call("fail", p.UID)
 }
 
-func (m *machine) Revivable(uid types.UID) bool {
+func (m *fakes) Revivable(uid types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.ended[uid] && m.passing[uid]
 }
 
-func (m *machine) Revive(_ context.Context, uid types.UID) error {
+func (m *fakes) Revive(_ context.Context, uid types.UID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.call("revive", uid); err != nil {
@@ -175,13 +175,13 @@ func (m *machine) Revive(_ context.Context, uid types.UID) error {
 	return nil
 }
 
-func (m *machine) Admit(*corev1.Pod) *Rejection {
+func (m *fakes) Admit(*corev1.Pod) *Rejection {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.rejects
 }
 
-func (m *machine) preempt(_ *corev1.Pod, reason string) (end func(context.Context), again bool) {
+func (m *fakes) preempt(_ *corev1.Pod, reason string) (end func(context.Context), again bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.preempts == nil {
@@ -190,15 +190,15 @@ func (m *machine) preempt(_ *corev1.Pod, reason string) (end func(context.Contex
 	return m.preempts(reason)
 }
 
-func (m *machine) Release(uid types.UID) {
+func (m *fakes) Release(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.released[uid] = true
 }
 
-// world is a controller between a fake API server and a fake machine.
+// world is a controller between a fake API server and fakes.
 type world struct {
-	*machine
+	*fakes
 	t      *testing.T
 	client *fake.Clientset
 	cache  *Cache
@@ -206,12 +206,12 @@ type world struct {
 	answer func(clienttesting.Action) (bool, runtime.Object, error) // overrides the answers to requests about pods; guarded by mu
 }
 
-// inWorld runs a test on a fake clock. The machine starts with the given pods.
+// inWorld runs a test on a fake clock. The fakes start with the given pods.
 func inWorld(t *testing.T, there []*corev1.Pod, test func(*testing.T, *world)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, client: fake.NewClientset(), machine: &machine{
+		w := &world{t: t, client: fake.NewClientset(), fakes: &fakes{
 			pods: map[types.UID]*corev1.Pod{}, fail: map[string]error{}, times: map[string]int{},
 			hold: map[types.UID]chan struct{}{}, failed: map[types.UID]string{}, released: map[types.UID]bool{},
 			ended: map[types.UID]bool{}, passing: map[types.UID]bool{},
@@ -232,7 +232,7 @@ func inWorld(t *testing.T, there []*corev1.Pod, test func(*testing.T, *world)) {
 			t.Fatal(err)
 		}
 		w.c, err = New(Options{
-			Source: w.cache, Runner: w.machine, Reporter: w.machine, Admission: w.machine,
+			Source: w.cache, Runner: w.fakes, Reporter: w.fakes, Admission: w.fakes,
 			Events: record.NewFakeRecorder(1 << 20), Preempt: w.preempt,
 		})
 		if err != nil {
@@ -295,7 +295,7 @@ func (w *world) has(p *corev1.Pod) bool {
 	return err == nil && got.(*corev1.Pod).UID == p.UID
 }
 
-// answers sets the API server's answers to requests about pods. f is called with the machine's lock held.
+// answers sets the API server's answers to requests about pods. f is called with the lock of fakes held.
 func (w *world) answers(verb string, f func() (runtime.Object, error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

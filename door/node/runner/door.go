@@ -43,7 +43,7 @@ func (d *door) Configure(o *pod.Options) error {
 	o.Runtime, o.Images, o.Arrival = node.Backend.Runtime, d.r.images, d.r.images.Wait
 	o.Dial, o.Pauses, o.Resume, o.Allocatable = node.Backend.Dial, node.Backend.Pauses, node.Backend.Resume, node.Backend.Allocatable
 	o.SeccompDir, o.NodeName, o.HostIP, o.ClusterDomain = node.SeccompDir, node.Node, node.HostIP, node.ClusterDomain
-	o.Objects, o.Claims, o.Places = d.take(), d.claims, node.Backend.Places
+	o.Objects, o.Claims, o.Places = d.watchObjects(), d.claims, node.Backend.Places
 	o.FailFast, o.SoftStorage = false, true // a node evicts
 	if node.Services != nil {
 		o.Services = func(ctx context.Context) ([]*corev1.Service, error) { return node.Services(ctx, d.p.UID()) }
@@ -63,8 +63,8 @@ func (d *door) Configure(o *pod.Options) error {
 	return nil
 }
 
-// take starts watching the objects that the pod refers to.
-func (d *door) take() volume.Objects {
+// watchObjects starts watching the objects that the pod refers to.
+func (d *door) watchObjects() volume.Objects {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.release == nil {

@@ -223,7 +223,7 @@ func (w *world) open() {
 	w.Runner, err = Open(w.t.Context(), Options{
 		Dir: filepath.Join(w.dir, "pods"), VolumeDir: filepath.Join(w.dir, "volumes"),
 		Backend: Backend{Runtime: w.runtime, Images: w.runtime, Dial: refused, Usages: w.usages},
-		Objects: nothing{}, Node: "node", HostIP: "192.0.2.1", Pod: w.known, Changed: w.tell,
+		Objects: nothing{}, Node: "node", HostIP: "192.0.2.1", Pod: w.known, Changed: w.countChange,
 		Resources: w.resources, Claims: w.claims, VolumeUse: w.use, VolumeAbsent: w.absent, Handler: w.handler, Watch: w.watch,
 		Logger: slog.New(slog.DiscardHandler),
 	})
@@ -232,8 +232,8 @@ func (w *world) open() {
 	}
 }
 
-// tell counts changes.
-func (w *world) tell(types.UID) {
+// countChange counts a change.
+func (w *world) countChange(types.UID) {
 	w.changes.Add(1)
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
 )
 
-// of returns a pod with one container that requests, and is limited to, that many processors.
-func of(name string, uid types.UID, generation int64, cpu string) *corev1.Pod {
+// sized returns a pod with one container that requests, and is limited to, that many processors.
+func sized(name string, uid types.UID, generation int64, cpu string) *corev1.Pod {
 	p := spec(name, uid)
 	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 	p.Generation, p.Spec.Containers[0].Resources = generation, corev1.ResourceRequirements{Limits: list, Requests: list}
@@ -36,26 +36,26 @@ func (w *world) ledger() *admission.Admission {
 	return a
 }
 
-// has checks how many processors are reserved for a pod, by what is left for others.
-func has(t *testing.T, when string, a *admission.Admission, cpu string) {
+// expectReserved checks how many processors are reserved for a pod, by what is left for others.
+func expectReserved(t *testing.T, when string, a *admission.Admission, cpu string) {
 	t.Helper()
 	const other = types.UID("00000000-0000-0000-0000-00000000000f")
 	left := resource.MustParse("2")
 	left.Sub(resource.MustParse(cpu))
-	if no := a.Admit(of("other", other, 1, left.String())); no != nil {
+	if no := a.Admit(sized("other", other, 1, left.String())); no != nil {
 		t.Errorf("%s: more than %s is reserved: %s", when, cpu, no.Message)
 	}
 	left.Add(resource.MustParse("1m"))
-	if no := a.Admit(of("other", other, 1, left.String())); no == nil {
+	if no := a.Admit(sized("other", other, 1, left.String())); no == nil {
 		t.Errorf("%s: less than %s is reserved", when, cpu)
 	}
 	a.Release(other)
 }
 
-// begin runs a pod that has half a processor.
-func (w *world) begin(a *admission.Admission) {
+// startPod runs a pod that has half a processor.
+func (w *world) startPod(a *admission.Admission) {
 	w.t.Helper()
-	p := of("p", uid, 1, "500m")
+	p := sized("p", uid, 1, "500m")
 	if no := a.Admit(p); no != nil {
 		w.t.Fatal(no)
 	}
@@ -69,9 +69,9 @@ func (w *world) begin(a *admission.Admission) {
 func TestRefusedResize(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.ledger()
-		w.begin(a)
+		w.startPod(a)
 		w.runtime.most = 1000
-		labelled := of("p", uid, 2, "1500m")
+		labelled := sized("p", uid, 2, "1500m")
 		labelled.Labels = map[string]string{"a": "1"}
 		for _, step := range []struct {
 			when  string
@@ -79,19 +79,19 @@ func TestRefusedResize(t *testing.T) {
 			has   string
 			sizes []int64
 		}{
-			{"refused", of("p", uid, 2, "1500m"), "500m", []int64{1500}},
-			{"the same again", of("p", uid, 2, "1500m"), "500m", []int64{1500}},
+			{"refused", sized("p", uid, 2, "1500m"), "500m", []int64{1500}},
+			{"the same again", sized("p", uid, 2, "1500m"), "500m", []int64{1500}},
 			{"with another label", labelled, "500m", []int64{1500}},
-			{"another request", of("p", uid, 3, "1600m"), "500m", []int64{1500, 1600}},
-			{"a possible size", of("p", uid, 4, "800m"), "800m", []int64{1500, 1600, 800}},
-			{"less", of("p", uid, 5, "300m"), "300m", []int64{1500, 1600, 800, 300}},
+			{"another request", sized("p", uid, 3, "1600m"), "500m", []int64{1500, 1600}},
+			{"a possible size", sized("p", uid, 4, "800m"), "800m", []int64{1500, 1600, 800}},
+			{"less", sized("p", uid, 5, "300m"), "300m", []int64{1500, 1600, 800, 300}},
 		} {
 			if err := w.Update(t.Context(), step.p); err != nil {
 				t.Errorf("%s: %v", step.when, err)
 			}
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			has(t, step.when, a, step.has)
+			expectReserved(t, step.when, a, step.has)
 			if !slices.Equal(w.runtime.sizes, step.sizes) {
 				t.Errorf("%s: resized to %v", step.when, w.runtime.sizes)
 			}
@@ -105,9 +105,9 @@ func TestRefusedResize(t *testing.T) {
 func TestResizeAcrossRunners(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.ledger()
-		w.begin(a)
+		w.startPod(a)
 		w.runtime.most, w.runtime.fails["UpdatePodSandboxResources"] = 1000, 2 // once in each Runner
-		if err := w.Update(t.Context(), of("p", uid, 2, "1500m")); err != nil {
+		if err := w.Update(t.Context(), sized("p", uid, 2, "1500m")); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
@@ -116,15 +116,15 @@ func TestResizeAcrossRunners(t *testing.T) {
 		w.runtime.mu.Unlock()
 		a = w.ledger() // takes over the pods
 		w.Reserve(a.Take)
-		has(t, "under way", a, "1500m")
+		expectReserved(t, "under way", a, "1500m")
 		for _, when := range []string{"refused", "the same again"} {
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			has(t, when, a, "500m")
+			expectReserved(t, when, a, "500m")
 			if status, _ := w.Status(uid); status.ContainerStatuses[0].Resources.Limits.Cpu().String() != "500m" || len(w.runtime.sizes) != 1 {
 				t.Errorf("%s: it has %v, and was resized to %v", when, status.ContainerStatuses[0].Resources, w.runtime.sizes)
 			}
-			if err := w.Update(t.Context(), of("p", uid, 2, "1500m")); err != nil {
+			if err := w.Update(t.Context(), sized("p", uid, 2, "1500m")); err != nil {
 				t.Error(err)
 			}
 		}
@@ -136,17 +136,17 @@ func TestResizeAcrossRunners(t *testing.T) {
 func TestResizeDownHolds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.ledger()
-		w.begin(a)
+		w.startPod(a)
 		w.runtime.fails["UpdatePodSandboxResources"] = 2
-		if err := w.Update(t.Context(), of("p", uid, 2, "300m")); err != nil {
+		if err := w.Update(t.Context(), sized("p", uid, 2, "300m")); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		has(t, "under way", a, "500m")
+		expectReserved(t, "under way", a, "500m")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		has(t, "done", a, "300m")
+		expectReserved(t, "done", a, "300m")
 		w.end(uid)
 	})
 }
@@ -156,18 +156,18 @@ func TestResizeDownHolds(t *testing.T) {
 func TestDeferredResize(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.ledger()
-		w.begin(a)
+		w.startPod(a)
 		const other = types.UID("00000000-0000-0000-0000-000000000002")
-		if no := a.Admit(of("q", other, 1, "700m")); no != nil {
+		if no := a.Admit(sized("q", other, 1, "700m")); no != nil {
 			t.Fatal(no)
 		}
 		w.runtime.fails["UpdatePodSandboxResources"] = 2
-		if err := w.Update(t.Context(), of("p", uid, 2, "1")); err != nil {
+		if err := w.Update(t.Context(), sized("p", uid, 2, "1")); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
 		for range 3 {
-			if err := w.Update(t.Context(), of("p", uid, 3, "1500m")); !errors.Is(err, pods.ErrWaits) {
+			if err := w.Update(t.Context(), sized("p", uid, 3, "1500m")); !errors.Is(err, pods.ErrWaits) {
 				t.Errorf("deferred: %v", err)
 			}
 			time.Sleep(time.Minute)
@@ -177,13 +177,13 @@ func TestDeferredResize(t *testing.T) {
 			t.Errorf("resized to %v", w.runtime.sizes)
 		}
 		a.Release(other)
-		has(t, "while it waits", a, "1")
-		if err := w.Update(t.Context(), of("p", uid, 3, "1500m")); err != nil {
+		expectReserved(t, "while it waits", a, "1")
+		if err := w.Update(t.Context(), sized("p", uid, 3, "1500m")); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		has(t, "when the other has ended", a, "1500m")
+		expectReserved(t, "when the other has ended", a, "1500m")
 		w.end(uid)
 	})
 }
@@ -192,18 +192,18 @@ func TestDeferredResize(t *testing.T) {
 func TestResizeOfOneThatEnds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.ledger()
-		w.begin(a)
+		w.startPod(a)
 		w.runtime.fails["UpdatePodSandboxResources"] = 1000
-		if err := w.Update(t.Context(), of("p", uid, 2, "1")); err != nil {
+		if err := w.Update(t.Context(), sized("p", uid, 2, "1")); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
 		a.Release(uid) // the API server shows it as ended
-		if err := w.Update(t.Context(), of("p", uid, 3, "1500m")); err != nil {
+		if err := w.Update(t.Context(), sized("p", uid, 3, "1500m")); err != nil {
 			t.Error(err)
 		}
 		w.end(uid)
 		synctest.Wait()
-		has(t, "ended", a, "0")
+		expectReserved(t, "ended", a, "0")
 	})
 }

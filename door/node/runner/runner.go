@@ -183,15 +183,15 @@ func (r *Runner) Close() {
 	r.manager.Close()
 }
 
-// settle is how long a pod's start waits for its objects to become known.
-const settle = 5 * time.Second
+// objectsWait is how long a pod's start waits for its objects to become known.
+const objectsWait = 5 * time.Second
 
 // Run implements pods.Runner.
 func (r *Runner) Run(_ context.Context, p *corev1.Pod) error {
 	if r.o.Watch != nil {
 		r.o.Watch.Seen(p)
 	}
-	if !r.o.Objects.Known(p) && r.waited(p.UID) < settle {
+	if !r.o.Objects.Known(p) && r.waited(p.UID) < objectsWait {
 		return fmt.Errorf("objects of pod %s/%s: %w", p.Namespace, p.Name, pods.ErrWaits)
 	}
 	given := *p // shares data with the source's pod, and neither is modified

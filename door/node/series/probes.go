@@ -63,7 +63,7 @@ func (s *Series) Probed(pod *corev1.Pod, container string, kind probe.Kind, resu
 	}
 	p.mu.Lock() // held while counting, so that the pod is not forgotten meanwhile
 	defer p.mu.Unlock()
-	if !p.take(pod, counter{container, kind, result}) {
+	if !p.reserve(pod, counter{container, kind, result}) {
 		return
 	}
 	p.found.WithLabelValues(string(kind), results[result], container, pod.Name, pod.Namespace, string(pod.UID)).Inc()
@@ -72,8 +72,8 @@ func (s *Series) Probed(pod *corev1.Pod, container string, kind probe.Kind, resu
 	}
 }
 
-// take reports whether a counter exists or could be added. It is called with mu held.
-func (p *probes) take(pod *corev1.Pod, c counter) bool {
+// reserve reports whether a counter exists or could be added. It is called with mu held.
+func (p *probes) reserve(pod *corev1.Pod, c counter) bool {
 	of := p.known[pod.UID]
 	switch {
 	case of != nil && of.all[c]:
@@ -90,8 +90,8 @@ func (p *probes) take(pod *corev1.Pod, c counter) bool {
 	return true
 }
 
-// knows reports whether a pod has counters.
-func (p *probes) knows(uid types.UID) bool {
+// has reports whether a pod has counters.
+func (p *probes) has(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.known[uid] != nil

@@ -32,8 +32,8 @@ func page(t *testing.T, s *Series, path string) string {
 	return w.Body.String()
 }
 
-// tells checks that a page has these lines, and no line that starts with one of lacks.
-func tells(t *testing.T, page string, lines, lacks []string) {
+// expectLines checks that a page has these lines, and no line that starts with one of lacks.
+func expectLines(t *testing.T, page string, lines, lacks []string) {
 	t.Helper()
 	for _, want := range lines {
 		if !strings.Contains("\n"+page, "\n"+want+"\n") {
@@ -98,7 +98,7 @@ func TestNode(t *testing.T) {
 			return map[types.NamespacedName]usage.Volume{{Namespace: "n", Name: "c"}: v}
 		}})
 		s.Evicted("memory.available")
-		tells(t, page(t, s, "/metrics"), []string{
+		expectLines(t, page(t, s, "/metrics"), []string{
 			`kubelet_node_name{node="node"} 1`, "kubelet_running_pods 1", `kubelet_running_containers{container_state="running"} 1`,
 			`kubelet_running_containers{container_state="exited"} 1`, `kubelet_running_containers{container_state="created"} 0`,
 			`kubelet_evictions{eviction_signal="memory.available"} 1`, "kubelet_certificate_manager_client_ttl_seconds 3600",
@@ -111,7 +111,7 @@ func TestNode(t *testing.T) {
 			`kubelet_volume_stats_inodes_free{namespace="n",persistentvolumeclaim="c"} 5`,
 			`kubelet_volume_stats_inodes_used{namespace="n",persistentvolumeclaim="c"} 6`,
 		}, []string{"go_goroutines"})
-		tells(t, page(t, New(Options{Statuses: none, Claims: noClaims}), "/metrics"), []string{"kubelet_running_pods 0"}, []string{"bulkhead"})
+		expectLines(t, page(t, New(Options{Statuses: none, Claims: noClaims}), "/metrics"), []string{"kubelet_running_pods 0"}, []string{"bulkhead"})
 	})
 	if text := page(t, New(Options{Statuses: none, Claims: noClaims}), "/metrics"); !strings.Contains(text, "\ngo_goroutines ") {
 		t.Error("without More, the metrics of this process are missing")
@@ -131,13 +131,13 @@ func TestProbes(t *testing.T) {
 		return fmt.Sprintf(`prober_probe_total{container="c",namespace="n",pod="p",pod_uid=%q,probe_type=%q,result=%q}`, uid, kind, result)
 	}
 	const took = `prober_probe_duration_seconds_count{container="c",namespace="n",pod="p",probe_type="Liveness"}`
-	tells(t, page(t, s, "/metrics/probes"), []string{
+	expectLines(t, page(t, s, "/metrics/probes"), []string{
 		of("Liveness", "successful", "u-1") + " 2", of("Liveness", "failed", "u-1") + " 1", of("Liveness", "unknown", "u-1") + " 1",
 		of("Readiness", "failed", "u-2") + " 1", took + " 3",
 	}, nil)
 	s.Removed("u-1")
 	s.Removed("u-1")
-	tells(t, page(t, s, "/metrics/probes"), []string{of("Readiness", "failed", "u-2") + " 1"}, []string{of("Liveness", "successful", "u-1")})
+	expectLines(t, page(t, s, "/metrics/probes"), []string{of("Readiness", "failed", "u-2") + " 1"}, []string{of("Liveness", "successful", "u-1")})
 	s.Probed(other, "c", probe.Liveness, probe.Success, time.Second)
 	s.Changed(other, func() corev1.PodStatus { return corev1.PodStatus{Phase: corev1.PodSucceeded} })
 	if text := page(t, s, "/metrics/probes"); strings.Contains(text, "prober") {
@@ -151,7 +151,7 @@ func TestProbes(t *testing.T) {
 	}
 	s.Removed("0")
 	s.Probed(other, "c", probe.Liveness, probe.Failure, 0)
-	tells(t, page(t, s, "/metrics/probes"), []string{of("Liveness", "failed", "u-2") + " 1"}, nil)
+	expectLines(t, page(t, s, "/metrics/probes"), []string{of("Liveness", "failed", "u-2") + " 1"}, nil)
 }
 
 // TestStarts: a pod's start is timed once, from its first sighting, and from its creation without the image pulls. A
@@ -181,7 +181,7 @@ func TestStarts(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		s.Changed(failed, func() corev1.PodStatus { return corev1.PodStatus{Phase: corev1.PodFailed} })
-		tells(t, page(t, s, "/metrics"), []string{
+		expectLines(t, page(t, s, "/metrics"), []string{
 			"kubelet_pod_start_duration_seconds_count 2", "kubelet_pod_start_duration_seconds_sum 22", // 11 each
 			"kubelet_pod_start_sli_duration_seconds_count 1", "kubelet_pod_start_sli_duration_seconds_sum 7", // 13 minus 6
 		}, nil)
@@ -202,7 +202,7 @@ func TestRequests(t *testing.T) {
 	s := New(Options{Statuses: none, Claims: noClaims})
 	handler := s.Count(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/pods" {
-			tells(t, page(t, s, "/metrics"), []string{
+			expectLines(t, page(t, s, "/metrics"), []string{
 				`kubelet_http_inflight_requests{long_running="false",method="GET",path="pods",server_type="readwrite"} 1`,
 			}, nil)
 		}
@@ -216,7 +216,7 @@ func TestRequests(t *testing.T) {
 	of := func(method, path, long string) string {
 		return fmt.Sprintf(`kubelet_http_requests_total{long_running=%q,method=%q,path=%q,server_type="readwrite"}`, long, method, path)
 	}
-	tells(t, page(t, s, "/metrics"), []string{
+	expectLines(t, page(t, s, "/metrics"), []string{
 		of("GET", "pods", "false") + " 1", of("POST", "exec", "true") + " 1", of("GET", "containerLogs", "false") + " 1",
 		of("GET", "metrics/cadvisor", "false") + " 1", of("GET", "other", "false") + " 2", of("other", "other", "false") + " 1",
 		of("GET", "metrics", "false") + " 2",

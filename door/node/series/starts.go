@@ -75,7 +75,7 @@ func (s *Series) Event(p *corev1.Pod, e pod.Event) {
 
 // Changed records a change of a pod's status.
 func (s *Series) Changed(p *corev1.Pod, status func() corev1.PodStatus) {
-	if !s.starts.waits(p.UID) && !s.probes.knows(p.UID) {
+	if !s.starts.waits(p.UID) && !s.probes.has(p.UID) {
 		return
 	}
 	now := status()

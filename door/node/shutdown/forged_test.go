@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testlogind"
 )
 
-// say sends logind's signal to one client, whatever signals that client subscribed to, and waits until the bus has it.
-func say(t *testing.T, conn *dbus.Conn, to string, from dbus.ObjectPath, down bool) {
+// signal sends logind's signal to one client, whatever signals that client subscribed to, and waits until the bus has it.
+func signal(t *testing.T, conn *dbus.Conn, to string, from dbus.ObjectPath, down bool) {
 	t.Helper()
 	conn.Send(&dbus.Message{Type: dbus.TypeSignal, Flags: dbus.FlagNoReplyExpected, Headers: map[dbus.HeaderField]dbus.Variant{
 		dbus.FieldDestination: dbus.MakeVariant(to), dbus.FieldPath: dbus.MakeVariant(from),
@@ -43,8 +43,8 @@ func TestForged(t *testing.T) {
 		if err := other.Emit(path, manager+"."+preparing, down); err != nil {
 			t.Fatal(err)
 		}
-		say(t, other, node, path, down)
-		say(t, l.Conn, node, path+"/other", down)
+		signal(t, other, node, path, down)
+		signal(t, l.Conn, node, path+"/other", down)
 	}
 	forge(true)
 	l.Prepare(t, true)

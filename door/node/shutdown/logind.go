@@ -29,10 +29,10 @@ const callTimeout = 10 * time.Second
 
 // logind is a connection to logind. It is not safe for concurrent use.
 type logind struct {
-	conn  *dbus.Conn
-	hears *hears
-	owner string   // logind's unique name on the bus
-	lock  *os.File // the inhibitor lock; nil if not held
+	conn    *dbus.Conn
+	signals *signals
+	owner   string   // logind's unique name on the bus
+	lock    *os.File // the inhibitor lock; nil if not held
 }
 
 // connect subscribes to logind's shutdown signals on the bus with that address. The caller must ask down for the state
@@ -40,7 +40,7 @@ type logind struct {
 func connect(ctx context.Context, address string) (*logind, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	h := newHears()
+	h := newSignals()
 	var conn *dbus.Conn
 	var err error
 	if address == "" {
@@ -51,16 +51,16 @@ func connect(ctx context.Context, address string) (*logind, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to D-Bus: %w", err)
 	}
-	l := &logind{conn: conn, hears: h}
-	if err := l.follow(ctx); err != nil {
+	l := &logind{conn: conn, signals: h}
+	if err := l.subscribe(ctx); err != nil {
 		l.close()
 		return nil, fmt.Errorf("subscribe to logind's signals: %w", err)
 	}
 	return l, nil
 }
 
-// follow subscribes to the signals and learns logind's unique name, their only valid sender.
-func (l *logind) follow(ctx context.Context) error {
+// subscribe subscribes to the signals and learns logind's unique name, their only valid sender.
+func (l *logind) subscribe(ctx context.Context) error {
 	err := l.conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(busName), dbus.WithMatchInterface(busName),
 		dbus.WithMatchMember(ownerChanged), dbus.WithMatchArg(0, service))
 	if err != nil {
@@ -78,7 +78,7 @@ func (l *logind) follow(ctx context.Context) error {
 	if err := l.conn.BusObject().CallWithContext(ctx, busName+".GetNameOwner", 0, service).Store(&l.owner); err != nil {
 		return err
 	}
-	l.hears.from.Store(&l.owner)
+	l.signals.from.Store(&l.owner)
 	return nil
 }
 
@@ -143,11 +143,11 @@ func (l *logind) release() {
 func (l *logind) next(ctx context.Context) (down bool, err error) {
 	for {
 		select {
-		case owner := <-l.hears.owners:
+		case owner := <-l.signals.owners:
 			if owner != l.owner {
 				return false, errors.New("logind has stopped")
 			}
-		case down := <-l.hears.words:
+		case down := <-l.signals.shutdowns:
 			return down, nil
 		case <-l.conn.Context().Done():
 			return false, errors.New("the connection to D-Bus was closed")

@@ -52,11 +52,11 @@ type Reporter struct {
 	queue workqueue.TypedRateLimitingInterface[types.UID]
 
 	mu   sync.Mutex
-	last map[types.UID]*told
+	last map[types.UID]*answer
 }
 
-// told is the API server's last answer for a pod. Its lock is held while the pod's status is reported.
-type told struct {
+// answer is the API server's last answer for a pod. Its lock is held while the pod's status is reported.
+type answer struct {
 	sync.Mutex
 	version string
 	status  corev1.PodStatus
@@ -69,7 +69,7 @@ func New(o Options) *Reporter {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstPause, lastPause)
-	return &Reporter{o: o, queue: workqueue.NewTypedRateLimitingQueue(limiter), last: map[types.UID]*told{}}
+	return &Reporter{o: o, queue: workqueue.NewTypedRateLimitingQueue(limiter), last: map[types.UID]*answer{}}
 }
 
 // Changed notes that the status of a pod has changed. It does not block.
@@ -140,18 +140,18 @@ func (r *Reporter) Forget(uid types.UID) {
 	delete(r.last, uid)
 }
 
-func (r *Reporter) of(uid types.UID) *told {
+func (r *Reporter) answerOf(uid types.UID) *answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.last[uid] == nil {
-		r.last[uid] = &told{}
+		r.last[uid] = &answer{}
 	}
 	return r.last[uid]
 }
 
 // patch replaces the newest known status by the one that next returns.
 func (r *Reporter) patch(ctx context.Context, pod *corev1.Pod, next func(old *corev1.PodStatus) (corev1.PodStatus, bool)) error {
-	last := r.of(pod.UID)
+	last := r.answerOf(pod.UID)
 	last.Lock()
 	defer last.Unlock()
 	old := &pod.Status

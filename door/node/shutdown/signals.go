@@ -6,19 +6,21 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// hears receives the signals of a connection and keeps the last one of each kind. Any client of the bus can send a
-// signal with logind's interface, also to one client alone. So hears checks the sender, which the bus sets, and drops
+// signals receives the signals of a connection and keeps the last one of each kind. Any client of the bus can send a
+// signal with logind's interface, also to one client alone. So signals checks the sender, which the bus sets, and drops
 // the signals of other senders.
-type hears struct {
-	from   atomic.Pointer[string] // logind's unique name on the bus; nil while unknown
-	words  chan bool              // true for a shutdown, false for a cancelled one
-	owners chan string            // logind's new unique names
+type signals struct {
+	from      atomic.Pointer[string] // logind's unique name on the bus; nil while unknown
+	shutdowns chan bool              // true for a shutdown, false for a cancelled one
+	owners    chan string            // logind's new unique names
 }
 
-func newHears() *hears { return &hears{words: make(chan bool, 1), owners: make(chan string, 1)} }
+func newSignals() *signals {
+	return &signals{shutdowns: make(chan bool, 1), owners: make(chan string, 1)}
+}
 
 // DeliverSignal implements dbus.SignalHandler. Only the connection's reader calls it.
-func (h *hears) DeliverSignal(iface, name string, signal *dbus.Signal) {
+func (h *signals) DeliverSignal(iface, name string, signal *dbus.Signal) {
 	from := h.from.Load()
 	switch {
 	case signal.Sender == busName && iface == busName && name == ownerChanged:
@@ -33,7 +35,7 @@ func (h *hears) DeliverSignal(iface, name string, signal *dbus.Signal) {
 			return
 		}
 		if down, is := signal.Body[0].(bool); is {
-			replace(h.words, down)
+			replace(h.shutdowns, down)
 		}
 	}
 }
