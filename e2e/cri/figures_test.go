@@ -16,9 +16,9 @@ import (
 func events(ctx context.Context, t *testing.T, n *node) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	told, err := n.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
+	events, err := n.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	if err == nil {
-		_, err = told.Header()
+		_, err = events.Header()
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func events(ctx context.Context, t *testing.T, n *node) {
 	want := "pod STARTED, c CREATED, c STARTED, c STOPPED 7, pod STOPPED, c DELETED, pod DELETED"
 	var got []string
 	for len(got) < strings.Count(want, ",")+1 {
-		e, err := told.Recv()
+		e, err := events.Recv()
 		if err != nil {
 			t.Fatalf("%s, and then %v", strings.Join(got, ", "), err)
 		}

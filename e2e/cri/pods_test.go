@@ -179,7 +179,7 @@ func verbose(ctx context.Context, t *testing.T, n *node) {
 	config.Annotations = map[string]string{"example.org/a": "b"}
 	pod := n.podOf(ctx, t, config)
 	container := n.sleeper(ctx, t, pod, "c", config, nil)
-	look := func(words ...string) {
+	expectInfo := func(words ...string) {
 		t.Helper()
 		res, err := n.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: pod, Verbose: true})
 		if err != nil || res.GetTimestamp() == 0 || len(res.GetContainersStatuses()) != 1 ||
@@ -192,7 +192,7 @@ func verbose(ctx context.Context, t *testing.T, n *node) {
 			}
 		}
 	}
-	look(`"state":"running"`, `"network":"tap"`, `"name":"address"`, `"vmPID":`)
+	expectInfo(`"state":"running"`, `"network":"tap"`, `"name":"address"`, `"vmPID":`)
 	res, err := n.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: container, Verbose: true})
 	if err != nil || res.GetInfo()["sandboxID"] != pod {
 		t.Errorf("the container's status %v, %v", res, err)
@@ -204,5 +204,5 @@ func verbose(ctx context.Context, t *testing.T, n *node) {
 	if _, err := n.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: pod}); err != nil {
 		t.Fatal(err)
 	}
-	look(`"state":"stopped"`, `"name":"stop: network"`)
+	expectInfo(`"state":"stopped"`, `"name":"stop: network"`)
 }

@@ -16,17 +16,17 @@ import (
 
 type security = runtimeapi.LinuxContainerSecurityContext
 
-// look is a container with a security context, and the expected output of a script in it.
-type look struct {
+// check is a container with a security context, and the expected output of a script in it.
+type check struct {
 	name     string
 	security *security
 	script   string
 	want     string
 }
 
-// looks runs each script in a container of its own.
-func (n *node) looks(
-	ctx context.Context, t *testing.T, pod string, config *runtimeapi.PodSandboxConfig, all []look, also ...func(l look, id string),
+// runChecks runs each script in a container of its own.
+func (n *node) runChecks(
+	ctx context.Context, t *testing.T, pod string, config *runtimeapi.PodSandboxConfig, all []check, also ...func(l check, id string),
 ) {
 	t.Helper()
 	for _, l := range all {
@@ -55,7 +55,7 @@ func users(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("users")
 	pod := n.podOf(ctx, t, config)
 	const who = "echo $(id -u):$(id -g):$(id -G)"
-	n.looks(ctx, t, pod, config, []look{
+	n.runChecks(ctx, t, pod, config, []check{
 		{"root", &security{}, who, "0:0:0"},
 		{"user", &security{RunAsUser: number(1234)}, who, "1234:0:0"},
 		{"group", &security{RunAsUser: number(1234), RunAsGroup: number(55), SupplementalGroups: []int64{77}}, who, "1234:55:55 77"},
@@ -64,7 +64,7 @@ func users(ctx context.Context, t *testing.T, n *node) {
 			SupplementalGroupsPolicy: runtimeapi.SupplementalGroupsPolicy_Strict,
 		}, who, "1234:55:55 77"},
 		{"name", &security{RunAsUsername: "demo"}, who, "1000:1000:1000 2000"},
-	}, func(l look, id string) {
+	}, func(l check, id string) {
 		u := n.containerOf(ctx, t, id).GetUser().GetLinux()
 		got := fmt.Sprintf("%d:%d:%s", u.GetUid(), u.GetGid(), strings.Trim(fmt.Sprint(u.GetSupplementalGroups()), "[]"))
 		if u == nil || got != l.want {
@@ -89,7 +89,7 @@ func privileges(ctx context.Context, t *testing.T, n *node) {
 	config := critest.Pod("privileges")
 	pod := n.podOf(ctx, t, config)
 	const caps = "awk '/CapEff|CapBnd|NoNewPrivs/{print $2}' /proc/self/status | tr '\n' ' '"
-	n.looks(ctx, t, pod, config, []look{
+	n.runChecks(ctx, t, pod, config, []check{
 		{"default", &security{}, caps, "00000000a80425fb 00000000a80425fb 0"},
 		{"none", &security{
 			Capabilities: &runtimeapi.Capability{DropCapabilities: []string{"ALL"}},
@@ -126,7 +126,7 @@ func seccomp(ctx context.Context, t *testing.T, n *node) {
 		return &security{Seccomp: &runtimeapi.SecurityProfile{ProfileType: kind, LocalhostRef: ref}}
 	}
 	const mode = "awk '/^Seccomp:/{print $2}' /proc/self/status; "
-	n.looks(ctx, t, pod, config, []look{
+	n.runChecks(ctx, t, pod, config, []check{
 		{"default", of(runtimeapi.SecurityProfile_RuntimeDefault, ""), mode + "unshare -U true 2>/dev/null || echo refused", "2\nrefused"},
 		{"unconfined", of(runtimeapi.SecurityProfile_Unconfined, ""), mode, "0"},
 		{"localhost", of(runtimeapi.SecurityProfile_Localhost, filepath.Join(dir, "nodirs.json")),

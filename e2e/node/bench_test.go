@@ -77,8 +77,8 @@ func (c *counts) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// told returns the number of writing requests except events, the number of events, and a table of all requests.
-func (c *counts) told(pods int) (writes, events int, table string) {
+// totals returns the number of writing requests except events, the number of events, and a table of all requests.
+func (c *counts) totals(pods int) (writes, events int, table string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, what := range slices.Sorted(maps.Keys(c.n)) {
@@ -112,17 +112,17 @@ const (
 // `make bench-node` runs it. With fewer pods it is an ordinary test.
 func TestBench(t *testing.T) {
 	testturn.Take(t, 0, 2)
-	n, machines := 30, 3
+	n, vms := 30, 3
 	if text := os.Getenv("BULKHEAD_BENCH_NODE"); text != "" {
-		if _, err := fmt.Sscan(text, &n, &machines); err != nil {
+		if _, err := fmt.Sscan(text, &n, &vms); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w := newControlPlane(t)
 	b := newBurst(t, w)
 	t.Run("Fake", func(t *testing.T) { b.fake(t, n) })
-	w.begin(t)
-	t.Run("Machines", func(t *testing.T) { b.machines(t, machines) })
+	w.startNode(t)
+	t.Run("VMs", func(t *testing.T) { b.inVMs(t, vms) })
 }
 
 // burst creates many pods at once.
@@ -173,7 +173,7 @@ func (b *burst) fake(t *testing.T, n int) {
 	running(n)
 	took := time.Since(began)
 	memory, spent := heap()-before, processor(t)-busy
-	writes, events, all := seen.told(n)
+	writes, events, all := seen.totals(n)
 	t.Logf("%d pods run after %v: %.0f per second; %v of CPU time; %.1f MB of heap and stacks; requests:\n%s",
 		n, took.Round(time.Millisecond), float64(n)/took.Seconds(), spent.Round(time.Millisecond), float64(memory)/(1<<20), all)
 	if writes > mostOwn*n || writes+events > most*n {
@@ -206,8 +206,8 @@ func (b *burst) start(ctx context.Context, t *testing.T, config *rest.Config, n 
 	return ended
 }
 
-// machines measures a node's pods in VMs.
-func (b *burst) machines(t *testing.T, n int) {
+// inVMs measures a node's pods in VMs.
+func (b *burst) inVMs(t *testing.T, n int) {
 	ctx := testdeadline.Context(t, time.Minute+time.Duration(n)*2*time.Second)
 	running := b.running(ctx, t)
 	b.bind(ctx, t, 1, b.image) // pulls the image and makes the template

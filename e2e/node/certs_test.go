@@ -24,7 +24,7 @@ import (
 func TestCertificates(t *testing.T) {
 	w := newControlPlane(t)
 	ctx := testdeadline.Context(t, 3*time.Minute)
-	grants, looks, approve := documented(t)
+	grants, shown, approve := documented(t)
 	for _, grant := range grants {
 		w.shell(ctx, t, grant)
 	}
@@ -55,8 +55,8 @@ func TestCertificates(t *testing.T) {
 	})
 	name := w.request(ctx, t, certificatesv1.KubeletServingSignerName)
 	var seen strings.Builder
-	for _, look := range looks {
-		seen.WriteString(w.shell(ctx, t, strings.ReplaceAll(look, "NAME", name)))
+	for _, command := range shown {
+		seen.WriteString(w.shell(ctx, t, strings.ReplaceAll(command, "NAME", name)))
 	}
 	for _, want := range []string{name, node, "system:nodes", "CN = " + node, "DNS:" + testkube.NodeName, "IP Address:"} {
 		if !strings.Contains(seen.String(), want) {
@@ -103,14 +103,14 @@ func TestCertificates(t *testing.T) {
 
 // documented returns the commands of docs/node.md for certificates: those that grant rights, those that show a request,
 // and the one that approves it.
-func documented(t *testing.T) (grants, looks []string, approve string) {
+func documented(t *testing.T) (grants, shown []string, approve string) {
 	t.Helper()
-	grants, looks = lines(t, "kubectl create clusterrolebinding"), lines(t, "kubectl get csr")
+	grants, shown = lines(t, "kubectl create clusterrolebinding"), lines(t, "kubectl get csr")
 	approves := lines(t, "kubectl certificate approve")
-	if len(grants) != 3 || len(looks) != 3 || len(approves) != 1 {
-		t.Fatalf("docs/node.md has %q, %q and %q", grants, looks, approves)
+	if len(grants) != 3 || len(shown) != 3 || len(approves) != 1 {
+		t.Fatalf("docs/node.md has %q, %q and %q", grants, shown, approves)
 	}
-	return grants, looks, approves[0]
+	return grants, shown, approves[0]
 }
 
 // request returns the name of the only request to a signer.

@@ -29,7 +29,7 @@ import (
 func (w *world) testCSI(t *testing.T) {
 	ctx := testdeadline.Context(t, 2*time.Minute)
 	driver := w.csiDisks(ctx, t, "csi")
-	w.csiTold(ctx, t)
+	w.csiRegistered(ctx, t)
 	w.csiVolume(ctx, t, "raw", func(v *corev1.PersistentVolume) { v.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) })
 	w.csiFiles(ctx, t)
 	w.csiDevice(ctx, t)
@@ -56,8 +56,8 @@ func csiSpec(claim string) string {
   containers: [{name: c, command: [sleep, "1000"], volumeMounts: [{name: v, mountPath: /v}]}]}`
 }
 
-// csiTold: the CSINode lists the driver, and the Node says that controllers may attach volumes.
-func (w *world) csiTold(ctx context.Context, t *testing.T) {
+// csiRegistered: the CSINode lists the driver, and the Node says that controllers may attach volumes.
+func (w *world) csiRegistered(ctx context.Context, t *testing.T) {
 	t.Helper()
 	info, err := w.Client.StorageV1().CSINodes().Get(ctx, testkube.NodeName, metav1.GetOptions{})
 	if all := info.Spec.Drivers; err != nil || len(all) != 1 || all[0].Name != testcsi.Name || all[0].NodeID != testkube.NodeName {

@@ -75,7 +75,7 @@ func TestNodeOnContainerd(t *testing.T) {
 	}
 	w := newControlPlane(t)
 	w.startContainerd(testdeadline.Context(t, time.Minute), t)
-	w.begin(t)
+	w.startNode(t)
 	t.Run("static", w.testStatic)
 	t.Run("pod", w.testPod)
 	t.Run("same name", w.testSameName)

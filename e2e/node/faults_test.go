@@ -240,7 +240,7 @@ func theFault(ctx context.Context, t *testing.T, c *testkube.Cluster, kind, faul
 	defer cancel()
 	n := newIllNode(c, "ill-"+kind+"-"+fault)
 	ended := n.start(ctx, t)
-	n.falls(ctx, t, kind, fault)
+	n.injectFault(ctx, t, kind, fault)
 	own := metav1.ListOptions{FieldSelector: "spec.nodeName=" + n.name}
 	err := c.Client.CoreV1().Pods(ns).DeleteCollection(ctx, metav1.DeleteOptions{}, own)
 	if err != nil {
@@ -267,8 +267,8 @@ func within(ctx context.Context, t *testing.T) (context.Context, context.CancelF
 	return own, func() { stop(); cancel() }
 }
 
-// falls injects the fault. Meanwhile one pod is created and another one is deleted.
-func (n *illNode) falls(ctx context.Context, t *testing.T, kind, fault string) {
+// injectFault injects the fault. Meanwhile one pod is created and another one is deleted.
+func (n *illNode) injectFault(ctx context.Context, t *testing.T, kind, fault string) {
 	t.Helper()
 	pods := n.Client.CoreV1().Pods(ns)
 	keeps, goes := n.pod(ctx, t, "keeps"), n.pod(ctx, t, "goes")
@@ -346,7 +346,7 @@ func (n *illNode) falls(ctx context.Context, t *testing.T, kind, fault string) {
 func twoOfOneName(ctx context.Context, t *testing.T, c *testkube.Cluster) {
 	ctx, cancel := within(ctx, t)
 	defer cancel()
-	told := func(ctx context.Context) (n int) {
+	reports := func(ctx context.Context) (n int) {
 		list, err := c.Client.CoreV1().Events(ns).List(ctx, metav1.ListOptions{FieldSelector: "reason=NodeNameClash"})
 		if err != nil {
 			t.Error(err)
@@ -373,12 +373,12 @@ func twoOfOneName(ctx context.Context, t *testing.T, c *testkube.Cluster) {
 	first, second := newIllNode(c, "twin"), newIllNode(c, "twin")
 	second.dir, second.boot = "twin-2", "00000000-0000-0000-0000-000000000002"
 	ended := []<-chan error{first.start(ctx, t)}
-	if n := told(ctx); n != 0 {
+	if n := reports(ctx); n != 0 {
 		t.Errorf("before another node exists: reported %d times", n)
 	}
 	ended = append(ended, second.start(ctx, t))
 	c.Wait(ctx, t, "both nodes to report each other", func(ctx context.Context) error {
-		if n := told(ctx); n < 2 {
+		if n := reports(ctx); n < 2 {
 			return fmt.Errorf("reported %d times", n)
 		}
 		return nil

@@ -35,8 +35,8 @@ type ill struct {
 	open   map[*cut]string // open watches
 }
 
-// what returns a request's verb and resource: "PATCH pods/status", "WATCH nodes".
-func what(r *http.Request) string {
+// operation returns a request's verb and resource: "PATCH pods/status", "WATCH nodes".
+func operation(r *http.Request) string {
 	words := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	words = words[min(len(words), map[string]int{"api": 2, "apis": 3}[words[0]]):]
 	if len(words) > 2 && words[0] == "namespaces" {
@@ -83,7 +83,7 @@ var errAway = errors.New("connection refused")
 
 // RoundTrip implements http.RoundTripper.
 func (s *ill) RoundTrip(r *http.Request) (*http.Response, error) {
-	which := what(r)
+	which := operation(r)
 	s.mu.Lock()
 	s.counts[which]++
 	fault, well := s.fault, s.well
@@ -96,11 +96,11 @@ func (s *ill) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	switch fault {
 	case conflicts:
-		return said(r, http.StatusConflict, "Conflict", nil), nil
+		return refusal(r, http.StatusConflict, "Conflict", nil), nil
 	case busy:
-		return said(r, http.StatusTooManyRequests, "TooManyRequests", http.Header{"Retry-After": {"1"}}), nil
+		return refusal(r, http.StatusTooManyRequests, "TooManyRequests", http.Header{"Retry-After": {"1"}}), nil
 	case broken:
-		return said(r, http.StatusInternalServerError, "InternalError", nil), nil
+		return refusal(r, http.StatusInternalServerError, "InternalError", nil), nil
 	case silent:
 		select {
 		case <-well:
@@ -145,8 +145,8 @@ func (c *cut) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// said returns an error in an API server's format.
-func said(r *http.Request, code int, reason string, header http.Header) *http.Response {
+// refusal returns an error in an API server's format.
+func refusal(r *http.Request, code int, reason string, header http.Header) *http.Response {
 	h := http.Header{"Content-Type": {"application/json"}}
 	maps.Copy(h, header)
 	return answer(r, code, failure(code, reason), h)

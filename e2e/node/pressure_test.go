@@ -54,7 +54,7 @@ func newPressed(t *testing.T) *world {
 	t.Helper()
 	w := newControlPlane(t)
 	w.room(t, 6<<30)
-	w.begin(t)
+	w.startNode(t)
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000}
 	if _, err := w.Client.SchedulingV1().PriorityClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -109,13 +109,13 @@ func (w *world) untilNode(ctx context.Context, t *testing.T, what string, is fun
 func (w *world) under(ctx context.Context, t *testing.T, kind corev1.NodeConditionType, taint string) {
 	t.Helper()
 	w.untilNode(ctx, t, "under "+string(kind), func(n *corev1.Node) error {
-		told := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		reported := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == kind && c.Status == corev1.ConditionTrue
 		})
 		kept := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
 			return t.Key == taint && t.Effect == corev1.TaintEffectNoSchedule
 		})
-		if !told || !kept {
+		if !reported || !kept {
 			return fmt.Errorf("it has %v, %v", n.Status.Conditions, n.Spec.Taints)
 		}
 		return nil
@@ -265,8 +265,8 @@ func (w *world) unused(ctx context.Context, t *testing.T) (image string) {
 	return image
 }
 
-// tells reports whether a Node lists an image.
-func tells(n *corev1.Node, image string) bool {
+// listsImage reports whether a Node lists an image.
+func listsImage(n *corev1.Node, image string) bool {
 	return slices.ContainsFunc(n.Status.Images, func(i corev1.ContainerImage) bool { return slices.Contains(i.Names, image) })
 }
 
@@ -286,7 +286,7 @@ func (w *world) without(ctx context.Context, t *testing.T, image string) {
 		return errors.New("the log does not say so")
 	})
 	w.untilNode(ctx, t, "without an image", func(n *corev1.Node) error {
-		if tells(n, image) || !tells(n, w.image) {
+		if listsImage(n, image) || !listsImage(n, w.image) {
 			return fmt.Errorf("it has %v", n.Status.Images)
 		}
 		return nil

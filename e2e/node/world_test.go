@@ -53,7 +53,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := newControlPlane(t)
-	w.begin(t)
+	w.startNode(t)
 	return w
 }
 
@@ -69,8 +69,8 @@ func newControlPlane(t *testing.T) *world {
 	return w
 }
 
-// begin starts the node and waits until it is ready.
-func (w *world) begin(t *testing.T) {
+// startNode starts the node and waits until it is ready.
+func (w *world) startNode(t *testing.T) {
 	t.Helper()
 	testtemplate.Share(w.top, w.Dir, dirs.Roots{Data: w.data(), State: filepath.Join(w.Dir, "s")})
 	w.serve()
