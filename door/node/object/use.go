@@ -37,7 +37,9 @@ func (k *Keeper) next(node *corev1.Node) (names []corev1.UniqueVolumeName, must 
 	}
 	names = k.o.InUse()
 	must = !k.use.known || !slices.Equal(k.use.reported, names)
-	k.use.reported = slices.DeleteFunc(slices.Clone(k.use.reported), func(n corev1.UniqueVolumeName) bool { return !slices.Contains(names, n) })
+	k.use.reported = slices.DeleteFunc(slices.Clone(k.use.reported), func(n corev1.UniqueVolumeName) bool {
+		return !slices.Contains(names, n)
+	})
 	return names, must
 }
 

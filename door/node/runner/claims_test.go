@@ -93,7 +93,7 @@ func TestClaims(t *testing.T) {
 			t.Fatalf("%d are mounted, released %v", n, all.released)
 		}
 		all.stick(true)
-		if err := w.Stop(t.Context(), once, 0); err != nil { // it ends by itself, and its object shows that
+		if err := w.Stop(t.Context(), once, 0); err != nil { // like a pod that ends by itself
 			t.Fatal(err)
 		}
 		if n := all.left(); n != 3 || all.released[once] != 1 {

@@ -111,7 +111,8 @@ func TestNode(t *testing.T) {
 			`kubelet_volume_stats_inodes_free{namespace="n",persistentvolumeclaim="c"} 5`,
 			`kubelet_volume_stats_inodes_used{namespace="n",persistentvolumeclaim="c"} 6`,
 		}, []string{"go_goroutines"})
-		expectLines(t, page(t, New(Options{Statuses: none, Claims: noClaims}), "/metrics"), []string{"kubelet_running_pods 0"}, []string{"bulkhead"})
+		expectLines(t, page(t, New(Options{Statuses: none, Claims: noClaims}), "/metrics"),
+			[]string{"kubelet_running_pods 0"}, []string{"bulkhead"})
 	})
 	if text := page(t, New(Options{Statuses: none, Claims: noClaims}), "/metrics"); !strings.Contains(text, "\ngo_goroutines ") {
 		t.Error("without More, the metrics of this process are missing")
@@ -137,7 +138,8 @@ func TestProbes(t *testing.T) {
 	}, nil)
 	s.Removed("u-1")
 	s.Removed("u-1")
-	expectLines(t, page(t, s, "/metrics/probes"), []string{of("Readiness", "failed", "u-2") + " 1"}, []string{of("Liveness", "successful", "u-1")})
+	expectLines(t, page(t, s, "/metrics/probes"), []string{of("Readiness", "failed", "u-2") + " 1"},
+		[]string{of("Liveness", "successful", "u-1")})
 	s.Probed(other, "c", probe.Liveness, probe.Success, time.Second)
 	s.Changed(other, func() corev1.PodStatus { return corev1.PodStatus{Phase: corev1.PodSucceeded} })
 	if text := page(t, s, "/metrics/probes"); strings.Contains(text, "prober") {
