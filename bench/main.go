@@ -39,18 +39,18 @@ func main() {
 		known = append(known, fmt.Sprintf("%s (%s)", g.Name, g.About))
 	}
 	flag.IntVar(&o.runs, "runs", 20, "samples of each row")
-	flag.IntVar(&o.pods, "pods", 50, "idle pods, of the group idle, and, up to 50, the most that burst starts at once")
-	flag.DurationVar(&o.window, "window", time.Minute, "how long the group sustained runs pods for a sample")
-	flag.StringVar(&o.rows, "rows", "", "groups of rows to measure, with commas between them (default all): "+strings.Join(known, ", "))
+	flag.IntVar(&o.pods, "pods", 50, "idle pods of the group idle, and the most pods that the group burst starts at once, up to 50")
+	flag.DurationVar(&o.window, "window", time.Minute, "duration of a sample of the group sustained")
+	flag.StringVar(&o.rows, "rows", "", "groups of rows to measure, separated by commas (default all): "+strings.Join(known, ", "))
 	flag.StringVar(&o.bin, "bin", "bin", "directory of the programs, with the guest bundle in guest/")
 	flag.StringVar(&o.against, "against", "",
-		"such a directory of another build, or a checkout with bin/, whose commands are measured in turns with ours")
+		"directory of another build's programs, or a checkout with bin/, to measure in turns with -bin")
 	flag.StringVar(&o.image, "image", "build/busybox.tar", "archive of the busybox image")
-	flag.StringVar(&o.reader, "reader", "build/tools/diskread", "the program that reads disks in a container")
-	flag.StringVar(&o.worker, "worker", "build/tools/filework", "the program that works with files in shared directories")
-	flag.StringVar(&o.module, "module", "build/kernel/modules/kernel/fs/fuse/virtiofs.ko", "the module for virtiofsd of the guest's kernel")
-	flag.StringVar(&o.out, "out", "bench.json", "file for all samples, empty for none")
-	flag.BoolVar(&o.quiet, "quiet", false, "do not tell on stderr what is being measured")
+	flag.StringVar(&o.reader, "reader", "build/tools/diskread", "program that reads disks in a container")
+	flag.StringVar(&o.worker, "worker", "build/tools/filework", "program that works with files in shared directories")
+	flag.StringVar(&o.module, "module", "build/kernel/modules/kernel/fs/fuse/virtiofs.ko", "kernel module of the guest for virtiofsd")
+	flag.StringVar(&o.out, "out", "bench.json", "file to write all samples to, empty for none")
+	flag.BoolVar(&o.quiet, "quiet", false, "do not print progress to stderr")
 	flag.Parse()
 	groups, err := selected(o.rows)
 	if err == nil && groups[0].Alone {
@@ -80,7 +80,7 @@ func bench(o options) (err error) {
 		return err
 	}
 	if o.runs < 1 || o.pods < 2 || o.window <= 0 {
-		return errors.New("there must be one run, two pods and a moment at least")
+		return errors.New("-runs must be at least 1, -pods at least 2 and -window more than 0")
 	}
 	b := &rows.Bench{
 		Runs: o.runs, Pods: o.pods, Window: o.window, Report: &report.Report{Facts: report.Host(o.runs), Left: []string{}},
@@ -124,7 +124,7 @@ func bench(o options) (err error) {
 		measured = errors.Join(measured, b.Report.WriteJSON(o.out))
 	}
 	if measured == nil && b.Report.Failed() {
-		return errors.New("rows failed or something was left behind, see above")
+		return errors.New("some rows failed or something was left behind, see above")
 	}
 	return measured
 }
@@ -161,15 +161,15 @@ func selected(names string) ([]rows.Group, error) {
 	}
 	for _, name := range wanted {
 		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("there is no row %q: choose of %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("there is no group %q: choose from %s", name, strings.Join(known, ", "))
 		}
 	}
 	all = slices.DeleteFunc(all, func(g rows.Group) bool { return !slices.Contains(wanted, g.Name) })
 	if len(all) > 1 && slices.ContainsFunc(all, func(g rows.Group) bool { return g.Alone }) {
-		return nil, fmt.Errorf("one of %s is measured alone", names)
+		return nil, fmt.Errorf("one of the groups %s must be measured alone", names)
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("there is no row %q", names)
+		return nil, fmt.Errorf("there is no group %q", names)
 	}
 	return all, nil
 }
@@ -183,7 +183,7 @@ func paths(b *rows.Bench, o options) error {
 		}
 		for _, name := range append(must, "") {
 			if _, err := os.Stat(filepath.Join(path, name)); err != nil {
-				return "", fmt.Errorf("%w (make bench makes what is missing)", err)
+				return "", fmt.Errorf("%w (make bench builds missing files)", err)
 			}
 		}
 		return path, nil

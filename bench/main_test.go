@@ -92,10 +92,10 @@ func TestSelected(t *testing.T) {
 	}
 	for _, wrong := range []string{"exec,nothing", "exec,cri", ","} {
 		if _, err := selected(wrong); err == nil {
-			t.Errorf("%s is taken", wrong)
+			t.Errorf("%s is accepted", wrong)
 		}
 	}
 	if slices.ContainsFunc(all, func(g rows.Group) bool { return g.Alone }) {
-		t.Error("what is measured alone is among all")
+		t.Error("a group that must be measured alone is among all groups")
 	}
 }

@@ -35,7 +35,7 @@ func unit(t *testing.T, path string) map[string][]string {
 		case strings.HasPrefix(line, "[") && strings.HasSuffix(line, "]"):
 			section = line
 		case !assigned || section == "" || strings.TrimSpace(key) != key:
-			t.Errorf("%s: %q is neither a section nor an assignment in one", path, line)
+			t.Errorf("%s: %q is neither a section nor an assignment in a section", path, line)
 		default:
 			values[section+key] = append(values[section+key], value)
 		}

@@ -40,7 +40,7 @@ func TestFilesList(t *testing.T) {
 	for _, p := range programs {
 		name := filepath.Base(p)
 		if inside := name == "bulkhead-agent" || name == "bulkhead-guest"; slices.Contains(sources, "bin/"+name) == inside {
-			t.Errorf("bin/%s: it is wrong to list it or not to", name)
+			t.Errorf("bin/%s: is listed but must not be, or the other way round", name)
 		}
 	}
 }
@@ -87,11 +87,11 @@ func TestUninstall(t *testing.T) {
 	}
 	in(t, top, "hack/install", "install", "/opt/b", root) // of a version with one file
 	if _, err := os.Stat(filepath.Join(root, "opt/b/libexec")); !os.IsNotExist(err) {
-		t.Errorf("files of the version before stay: %v", err)
+		t.Errorf("files of the earlier version remain: %v", err)
 	}
 	in(t, top, "hack/install", "uninstall", "/opt/b", root)
 	if got := all(); got != before {
-		t.Errorf("removal leaves %s of %s", got, before)
+		t.Errorf("the removal leaves %s of %s", got, before)
 	}
 	out, err := exec.CommandContext(t.Context(), filepath.Join(top, "hack/install"), "uninstall", "/opt/b", root).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "nothing is installed in "+root+"/opt/b") {

@@ -22,7 +22,7 @@ type installer struct {
 func newInstaller(t *testing.T) *installer {
 	t.Helper()
 	if _, err := os.Stat("/bin/busybox"); err != nil {
-		t.Fatalf("busybox, which the image has: %v", err)
+		t.Fatalf("find busybox, which the image contains: %v", err)
 	}
 	dir := t.TempDir()
 	i := &installer{from: filepath.Join(dir, "from"), host: filepath.Join(dir, "host"), calls: filepath.Join(dir, "calls")}
@@ -46,7 +46,7 @@ func newInstaller(t *testing.T) *installer {
 	}
 	const enters = `on() { nsenter --target 1 --mount --uts --ipc --net --pid -- "$@"; }`
 	if strings.Count(string(text), enters) != 1 {
-		t.Fatalf("the script has not once %s", enters)
+		t.Fatalf("the script must contain %s once", enters)
 	}
 	script := strings.Replace(string(text), enters, `on() { echo "$@" >>"$CALLS"; [ "$*" != "$FAIL" ]; }`, 1)
 	if err := os.WriteFile(filepath.Join(dir, "install"), []byte(script), 0o755); err != nil {
@@ -98,11 +98,11 @@ func TestInstall(t *testing.T) {
 	}
 	all, err := exec.Command("find", filepath.Join(i.host, "usr"), "-type", "f").Output()
 	if err != nil || len(strings.Fields(string(all))) != len(files) {
-		t.Errorf("%v: there is more: %s", err, all)
+		t.Errorf("%v: there are more files: %s", err, all)
 	}
 	was := make([]byte, 8)
 	if n, err := old.Read(was); err != nil || string(was[:n]) != "old" {
-		t.Errorf("a program that runs was written to: %q, %v", was[:n], err)
+		t.Errorf("a running program was written to: %q, %v", was[:n], err)
 	}
 }
 

@@ -62,7 +62,7 @@ func newHost(t *testing.T, packages string) *host {
 		_ = cmd.Wait()
 	})
 	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("the copy of this host says %q", line)
+		t.Fatalf("the copy of this host answers %q", line)
 	}
 	of := strconv.Itoa(cmd.Process.Pid)
 	child, err := os.ReadFile("/proc/" + of + "/task/" + of + "/children")

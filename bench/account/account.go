@@ -39,7 +39,7 @@ func Open(name string) (*Account, error) {
 	if !ok {
 		a.read = readV2
 		if mount, own, ok = hostcgroup.Place(""); !ok {
-			return nil, errors.New("count processor time: no cgroups are mounted")
+			return nil, errors.New("count processor time: no cgroup hierarchy is mounted")
 		}
 	}
 	// The top is root's; ordinary users have what their session was delegated.

@@ -55,14 +55,14 @@ func TestUsed(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(a.dir); err == nil {
-		t.Error("the group is still there")
+		t.Error("the group still exists")
 	}
 }
 
 func TestNone(t *testing.T) {
 	var a *Account
 	if _, err := a.Used(); err == nil {
-		t.Error("nothing counts")
+		t.Error("a nil account counts")
 	}
 	if err := a.Start(exec.CommandContext(t.Context(), "true"), (*exec.Cmd).Run); err != nil {
 		t.Error(err)

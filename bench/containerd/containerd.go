@@ -59,7 +59,7 @@ func Open(ctx context.Context, o Options) (c *Containerd, err error) {
 		}
 	}
 	if counted == nil {
-		return nil, errors.New("containerd's pods are put into a cgroup, which there is none for")
+		return nil, errors.New("containerd's pods need a cgroup, but none could be created")
 	}
 	c = &Containerd{Account: counted, dir: dir, socket: filepath.Join(dir, "c.sock"), died: make(chan struct{})}
 	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config(o)), 0o600); err != nil {
@@ -152,7 +152,7 @@ func (c *Containerd) Close(ctx context.Context) (err error) {
 	case <-c.died:
 		err = errors.Join(err, c.err)
 	case <-ctx.Done():
-		err = errors.Join(err, fmt.Errorf("containerd does not end: %w", ctx.Err()), c.cmd.Process.Kill())
+		err = errors.Join(err, fmt.Errorf("containerd does not exit: %w", ctx.Err()), c.cmd.Process.Kill())
 	}
 	for i := range c.made {
 		_ = os.Remove(c.made[len(c.made)-1-i]) // others may use it by now

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 // to be left.
 func TestContainerd(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("containerd's pods are root's")
+		t.Skip("containerd needs root")
 	}
 	dir, err := os.MkdirTemp("/tmp", "cd") // sockets lie in it
 	if err != nil {

@@ -27,7 +27,7 @@ func (c *Containerd) LoadPause(ctx context.Context) error {
 	config := f.Config
 	config.Entrypoint, config.Cmd = nil, []string{"/bin/sleep", "1000000"}
 	if img, err = mutate.Config(img, config); err != nil {
-		return fmt.Errorf("make the image of pauses: %w", err)
+		return fmt.Errorf("build the pause image: %w", err)
 	}
 	layout, archive := filepath.Join(c.dir, "pause"), filepath.Join(c.dir, "pause.tar")
 	if err := ociimage.WriteLayout(layout, img); err != nil {

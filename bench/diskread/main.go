@@ -45,7 +45,7 @@ func run(args []string) error {
 		}
 		return read(args[1], size, count)
 	}
-	return fmt.Errorf("what is %v?", args)
+	return fmt.Errorf("unknown command %v", args)
 }
 
 // fill writes mib MiB that no layer below can store as a hole.

@@ -91,7 +91,7 @@ func one(words []string) (string, error) {
 		words = words[1:]
 	}
 	if len(words) != 2 || works[words[1]] == nil {
-		return "", fmt.Errorf("what is %q?", words)
+		return "", fmt.Errorf("unknown command %q", words)
 	}
 	if drop {
 		unix.Sync()

@@ -69,14 +69,14 @@ func (k *Kubelet) Start(ctx context.Context, name, image string, command ...stri
 		return err
 	})
 	if err != nil {
-		return p, fmt.Errorf("create the container of %s: %w", name, err)
+		return p, fmt.Errorf("create the container of pod %s: %w", name, err)
 	}
 	err = timed(&p.Start, func() error {
 		_, err := k.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: p.container})
 		return err
 	})
 	if err != nil {
-		return p, fmt.Errorf("start the container of %s: %w", name, err)
+		return p, fmt.Errorf("start the container of pod %s: %w", name, err)
 	}
 	return p, nil
 }

@@ -45,7 +45,7 @@ func Image(ctx context.Context, reader string, shape Shape) (v1.Image, error) {
 	}
 	program, err := os.ReadFile(reader)
 	if err != nil {
-		return nil, fmt.Errorf("make the benchmark's image: %w", err)
+		return nil, fmt.Errorf("build the benchmark's image: %w", err)
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	words := dictionary(rng)
@@ -66,10 +66,10 @@ func Image(ctx context.Context, reader string, shape Shape) (v1.Image, error) {
 	} {
 		layer, err := pack(entries)
 		if err != nil {
-			return nil, fmt.Errorf("make the benchmark's image: %w", err)
+			return nil, fmt.Errorf("build the benchmark's image: %w", err)
 		}
 		if img, err = mutate.AppendLayers(img, layer); err != nil {
-			return nil, fmt.Errorf("make the benchmark's image: %w", err)
+			return nil, fmt.Errorf("build the benchmark's image: %w", err)
 		}
 	}
 	return img, nil

@@ -30,7 +30,7 @@ func TestImage(t *testing.T) {
 		digests = append(digests, d)
 	}
 	if digests[0] != digests[1] {
-		t.Error("the same arguments give two images")
+		t.Error("the same arguments give different images")
 	}
 	r, err := Serve(t.Context(), img)
 	if err != nil {

@@ -28,7 +28,7 @@ const git = "/usr/bin/git"
 func Tools(worker string) ([]ociimage.Entry, error) {
 	from := map[string]string{worker: Worker, git: git[1:], busybox.Binary: busybox.Binary[1:]}
 	if err := libraries(git, from); err != nil {
-		return nil, fmt.Errorf("find what git is linked with: %w", err)
+		return nil, fmt.Errorf("find the libraries of git: %w", err)
 	}
 	dirs := map[string]bool{}
 	all := []ociimage.Entry{
@@ -105,7 +105,7 @@ func ToolsImage(ctx context.Context, tools []ociimage.Entry) (v1.Image, error) {
 	}
 	layer, err := pack(tools)
 	if err != nil {
-		return nil, fmt.Errorf("make the benchmark's image: %w", err)
+		return nil, fmt.Errorf("build the benchmark's image: %w", err)
 	}
 	return mutate.AppendLayers(img, layer)
 }

@@ -75,7 +75,7 @@ volume_path = %q
 		cmd.Env = p.env
 		r, err := site.Time(cmd, p.Account)
 		if err != nil {
-			return nil, fmt.Errorf("ask for the baseline's version: %w", err)
+			return nil, fmt.Errorf("read podman's version: %w", err)
 		}
 		line, _, _ := strings.Cut(r.Out, "\n")
 		p.Version = strings.TrimPrefix(p.Version+" with "+strings.ReplaceAll(line, " version", ""), " with podman ")

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 // TestPodman runs a container and expects nothing of it to be left.
 func TestPodman(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("podman's storage is another one for an ordinary user")
+		t.Skip("podman uses another storage driver for an ordinary user")
 	}
 	top := t.TempDir()
 	dir := filepath.Join(top, "podman")

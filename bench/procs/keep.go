@@ -27,7 +27,7 @@ func Keep(run func() int) (code int, err error) {
 		return run(), nil
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return 1, fmt.Errorf("become the parent of orphans: %w", err)
+		return 1, fmt.Errorf("become the subreaper of orphans: %w", err)
 	}
 	// Ctrl-C reaches both; who ends this one alone means the kept one.
 	signals := make(chan os.Signal, 8)

@@ -64,11 +64,11 @@ func Look(pid int) (Process, error) {
 func parseStat(pid int, b []byte) (Process, error) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 0 || end < open {
-		return Process{}, fmt.Errorf("process %d: no name in its stat", pid)
+		return Process{}, fmt.Errorf("process %d: its stat has no name", pid)
 	}
 	rest := strings.Fields(string(b[end+1:]))
 	if len(rest) < 15 {
-		return Process{}, fmt.Errorf("process %d: its stat is cut short", pid)
+		return Process{}, fmt.Errorf("process %d: its stat is truncated", pid)
 	}
 	parent, err := strconv.Atoi(rest[1])
 	user, err2 := strconv.ParseUint(rest[11], 10, 64)

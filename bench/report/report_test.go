@@ -64,7 +64,7 @@ func TestPrint(t *testing.T) {
 		}
 	}
 	if !rep.Failed() {
-		t.Error("a failed row is no failure")
+		t.Error("a report with a failed row does not fail")
 	}
 }
 

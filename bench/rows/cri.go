@@ -118,7 +118,7 @@ func (b *Bench) beside(ctx context.Context, conf string) (*containerd.Containerd
 func (b *Bench) rest(ctx context.Context, v *site.Server, image string) error {
 	err := v.Settle(ctx, image)
 	if err != nil && ctx.Err() == nil {
-		b.note("the machine did not " + err.Error())
+		b.note("the host did not " + err.Error())
 		return nil
 	}
 	return err

@@ -196,7 +196,7 @@ func (c *crowd) count(ctx context.Context) error {
 	for id, m := range after {
 		was, ok := before[id]
 		if !ok {
-			return fmt.Errorf("sandbox %s was not there before", id)
+			return fmt.Errorf("sandbox %s did not exist before", id)
 		}
 		ticks := m.Shim.Ticks + m.QEMU.Ticks - was.Shim.Ticks - was.QEMU.Ticks
 		c.busy.Add(float64(ticks) / procs.TicksPerSecond / window * 100)
@@ -218,7 +218,7 @@ func (c *crowd) pods(ctx context.Context) (map[string]site.Machine, error) {
 	for name, p := range list {
 		m, ok := all[p.Sandbox]
 		if !ok {
-			return nil, fmt.Errorf("pod %s (%s) has no machine", name, p.Status)
+			return nil, fmt.Errorf("pod %s (%s) has no VM", name, p.Status)
 		}
 		found[p.Sandbox] = m
 	}

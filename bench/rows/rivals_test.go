@@ -52,7 +52,7 @@ func TestRatio(t *testing.T) {
 	b := newBench()
 	b.ratio(report.Row{Name: "none"}, &report.Row{}, &report.Row{Samples: []float64{1}})
 	if len(b.Report.Rows) != 0 {
-		t.Error("a ratio of nothing")
+		t.Error("a ratio without samples")
 	}
 	b.ratio(report.Row{Name: "half"}, &report.Row{Samples: []float64{1}}, &report.Row{Samples: []float64{2}})
 	if diff := cmp.Diff([]float64{0.5}, b.Report.Rows[0].Samples); diff != "" {

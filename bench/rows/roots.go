@@ -90,7 +90,7 @@ func (b *Bench) openRooted(ctx context.Context) (e *rooted, tree string, err err
 			os.Symlink("busybox", filepath.Join(tree, "bin", "true")))
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("make a root: %w", err)
+		return nil, "", fmt.Errorf("create a root directory: %w", err)
 	}
 	bin := b.Builds[0].Bin
 	bundle, err := guest.Load(filepath.Join(bin, "guest"))

@@ -15,7 +15,7 @@ func run(ctx context.Context, b *Bench) error {
 		build := &b.Builds[i]
 		c, err := b.runOf(ctx, build, report.Row{
 			Group: "run", Name: "run --rm true", Unit: "ms", Aim: 450,
-			What: "bulkhead run --rm of busybox true with network, from before the command to its end; the machine is a fork of a warm parent",
+			What: "bulkhead run --rm of busybox true with network, from before the command to its end; the VM is a fork of a warm parent",
 		}, false)
 		if err != nil {
 			return err
@@ -26,8 +26,8 @@ func run(ctx context.Context, b *Bench) error {
 		name, what string
 		flags      []string
 	}{
-		{"… as a clone", "the same with an engine that keeps nothing warm (BULKHEAD_WARM=off): each machine is a clone of the template", nil},
-		{"… cold", "the same with --template=off: each machine boots from its kernel", []string{"--template=off"}},
+		{"… as a clone", "the same with an engine that keeps nothing warm (BULKHEAD_WARM=off): each VM is a clone of the template", nil},
+		{"… cold", "the same with --template=off: each VM boots from its kernel", []string{"--template=off"}},
 	} {
 		c, err := b.runOf(ctx, &b.Builds[0], report.Row{Group: "run", Name: cold.name, Unit: "ms", What: cold.what}, true, cold.flags...)
 		if err != nil {

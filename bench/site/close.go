@@ -68,7 +68,7 @@ func gone(ctx context.Context, pid int) error {
 			return nil
 		}
 		if err := procs.Wait(ctx, 20*time.Millisecond); err != nil {
-			return fmt.Errorf("process %d does not end: %w", pid, err)
+			return fmt.Errorf("process %d does not exit: %w", pid, err)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func (v *Server) Close(ctx context.Context) (err error) {
 	case <-v.died:
 	case <-ctx.Done():
 		_ = v.cmd.Process.Kill()
-		err = errors.Join(err, fmt.Errorf("the CRI's server does not end: %w", ctx.Err()))
+		err = errors.Join(err, fmt.Errorf("the CRI's server does not exit: %w", ctx.Err()))
 	}
 	return err
 }

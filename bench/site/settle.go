@@ -31,7 +31,7 @@ func (s *Site) Settle(ctx context.Context) (note string, err error) {
 	}
 	if err != nil {
 		s.restless++
-		return "the machine did not " + strings.ReplaceAll(err.Error(), context.DeadlineExceeded.Error(), "in "+limit.String()), nil
+		return "the host did not " + strings.ReplaceAll(err.Error(), context.DeadlineExceeded.Error(), "in "+limit.String()), nil
 	}
 	s.restless = 0
 	return "", nil
@@ -41,7 +41,7 @@ func (s *Site) Settle(ctx context.Context) (note string, err error) {
 func (s *Site) complete(all []procs.Process) error {
 	f := s.find(all)
 	if got, want := len(f.pods), len(s.pods)+s.pool; got < want {
-		return fmt.Errorf("%d of %d machines are there", got, want)
+		return fmt.Errorf("%d of %d VMs are running", got, want)
 	}
 	if s.forks && len(f.parents) == 0 {
 		return errors.New("there is no warm parent")

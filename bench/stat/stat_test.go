@@ -28,6 +28,6 @@ func TestSums(t *testing.T) {
 		}
 	}
 	if twenty[0] != 20 {
-		t.Error("the samples were put into another order")
+		t.Error("the samples were reordered")
 	}
 }

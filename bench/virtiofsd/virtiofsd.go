@@ -62,7 +62,7 @@ func Open(ctx context.Context, o Options) (v *VM, err error) {
 	}
 	initrd := filepath.Join(o.Dir, "initrd")
 	if err := pack(initrd, bundle.InitrdPath(), o); err != nil {
-		return nil, fmt.Errorf("make an initrd: %w", err)
+		return nil, fmt.Errorf("build an initrd: %w", err)
 	}
 	v = &VM{}
 	defer func() {
@@ -104,7 +104,7 @@ func Open(ctx context.Context, o Options) (v *VM, err error) {
 	v.lines = bufio.NewReader(v.conn)
 	line, err := v.next(ctx)
 	if err == nil && line != "ready" {
-		err = fmt.Errorf("it says %q", line)
+		err = fmt.Errorf("unexpected answer %q", line)
 	}
 	return v, err
 }
@@ -112,7 +112,7 @@ func Open(ctx context.Context, o Options) (v *VM, err error) {
 // Do has the program do what a line says, and returns the line that it answers.
 func (v *VM) Do(ctx context.Context, line string) (string, error) {
 	if _, err := fmt.Fprintln(v.conn, line); err != nil {
-		return "", fmt.Errorf("ask the VM: %w", err)
+		return "", fmt.Errorf("send to the VM: %w", err)
 	}
 	said, err := v.next(ctx)
 	if err == nil && strings.HasPrefix(said, "failed") {
@@ -129,7 +129,7 @@ func (v *VM) next(ctx context.Context) (string, error) {
 	}
 	line, err := v.lines.ReadString('\n')
 	if err != nil {
-		return "", fmt.Errorf("hear the VM: %w", err)
+		return "", fmt.Errorf("read from the VM: %w", err)
 	}
 	return strings.TrimSpace(line), nil
 }

@@ -34,7 +34,7 @@ func TestPages(t *testing.T) {
 		}
 		other, err := os.ReadFile(filepath.Join(again, name))
 		if err != nil || string(other) != string(page) {
-			t.Errorf("%s is not the same again: %v", name, err)
+			t.Errorf("%s differs the second time: %v", name, err)
 		}
 		for _, sub := range cmd.Commands() {
 			look(sub)

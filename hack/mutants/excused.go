@@ -22,7 +22,7 @@ func parseExcused(text string) ([]excuse, error) {
 		second, rest, ok := strings.Cut(rest, " | ")
 		last := strings.LastIndex(rest, " | ")
 		if !ok || last < 0 || strings.TrimSpace(rest[last+3:]) == "" {
-			return nil, fmt.Errorf("excused.txt:%d: not path | fault | line | reason", number+1)
+			return nil, fmt.Errorf("excused.txt:%d: must be path | fault | line | reason", number+1)
 		}
 		all = append(all, excuse{path: first, fault: second, line: strings.TrimSpace(rest[:last])})
 	}

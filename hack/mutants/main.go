@@ -70,7 +70,7 @@ func run(gremlins, tags, dir string) (score, error) {
 	}
 	var r report
 	if err := json.Unmarshal(b, &r); err != nil {
-		return score{}, fmt.Errorf("read what gremlins says: %w", err)
+		return score{}, fmt.Errorf("read the report of gremlins: %w", err)
 	}
 	return r.judge(dir, known, os.ReadFile)
 }

@@ -102,6 +102,6 @@ func TestAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := strings.Fields(string(out)); len(got) != 2 || got[0] != "1" || len(got[1]) != 1 {
-		t.Errorf("it sees others: %q", out)
+		t.Errorf("it sees other processes: %q", out)
 	}
 }
