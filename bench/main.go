@@ -21,7 +21,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/alone"
 )
 
-// closeTimeout bounds the clearing up.
+// closeTimeout bounds the cleanup.
 const closeTimeout = 5 * time.Minute
 
 type options struct {
@@ -73,7 +73,7 @@ func main() {
 	os.Exit(code)
 }
 
-// bench measures, prints and clears up, also when it is interrupted.
+// bench measures, prints the report and cleans up, also after an interrupt.
 func bench(o options) (err error) {
 	groups, err := selected(o.rows)
 	if err != nil {
@@ -95,7 +95,7 @@ func bench(o options) (err error) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	// Sockets lie beneath it, and pods run as users of their own.
+	// Short, because sockets lie below it, and traversable, because pods run as their own users.
 	if b.Dir, err = os.MkdirTemp("/tmp", "bb"); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func bench(o options) (err error) {
 		return err
 	}
 	measured := measure(ctx, b, groups)
-	stop() // the next Ctrl-C ends even the clearing up
+	stop() // the next Ctrl-C ends even the cleanup
 	b.Progress("clear up")
 	cleaning, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -147,8 +147,7 @@ func measure(ctx context.Context, b *rows.Bench, groups []rows.Group) error {
 	return errors.Join(errs...)
 }
 
-// selected are the groups of a list of names, of an empty one all that are not measured
-// alone.
+// selected returns the named groups. An empty list selects all groups that need not be measured alone.
 func selected(names string) ([]rows.Group, error) {
 	all := rows.Groups()
 	if names == "" {
@@ -174,7 +173,7 @@ func selected(names string) ([]rows.Group, error) {
 	return all, nil
 }
 
-// paths makes what was named absolute, and looks whether it is there.
+// paths makes the given paths absolute and checks that they exist.
 func paths(b *rows.Bench, o options) error {
 	abs := func(path string, must ...string) (string, error) {
 		path, err := filepath.Abs(path)
@@ -211,6 +210,6 @@ func paths(b *rows.Bench, o options) error {
 			return err
 		}
 	}
-	b.Module = o.module // whose row says that it is missing
+	b.Module = o.module // a missing module is reported by its row
 	return nil
 }

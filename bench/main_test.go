@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// TestMain runs the tests in a network of their own and below a keeper, as main does.
+// TestMain runs the tests in their own network and below a keeper, like main.
 func TestMain(m *testing.M) {
 	if err := alone.Enter(); err != nil {
 		log.Fatal(err)
@@ -29,8 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestBench measures something once with the real programs, and expects samples
-// and nothing left.
+// TestBench measures once with the real programs. It expects samples, and nothing left behind.
 func TestBench(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")

@@ -1,4 +1,4 @@
-// Package deploy holds what the files of this directory say to what the programs do.
+// Package deploy tests that the files of this directory match the programs.
 package deploy
 
 import (
@@ -18,8 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/group"
 )
 
-// unit reads a file of systemd's: values by section and key, those of a key that is given
-// again one after the other.
+// unit parses a systemd unit file into values by section and key. The values of repeated keys are joined.
 func unit(t *testing.T, path string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -43,7 +42,7 @@ func unit(t *testing.T, path string) map[string][]string {
 	return values
 }
 
-// TestUnits: a service's command is one that there is, and pods outlive it.
+// TestUnits: the command of each service exists, and pods outlive the service.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	var c config.Config
@@ -71,7 +70,8 @@ func checkUnit(t *testing.T, command string, flags *pflag.FlagSet, check func() 
 		}
 	}
 	for key := range u {
-		// These would be removed, or be others, while pods still use them: most make a mount namespace.
+		// With these options, directories of running pods would be removed or hidden. Most create a mount
+		// namespace.
 		for _, prefix := range []string{"RuntimeDirectory", "Private", "Protect", "Read", "Temporary", "RestrictSUIDSGID", "MemoryDeny"} {
 			if strings.HasPrefix(key, "[Service]"+prefix) {
 				t.Errorf("%s is set", key)
@@ -93,8 +93,7 @@ func checkUnit(t *testing.T, command string, flags *pflag.FlagSet, check func() 
 	}
 }
 
-// TestRuntimeClasses: each built-in handler has a class, whose overhead is what the engine
-// adds.
+// TestRuntimeClasses: each built-in handler has a RuntimeClass with the engine's overhead.
 func TestRuntimeClasses(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("kubernetes/runtimeclass.yaml")

@@ -26,7 +26,7 @@ func listed(t *testing.T) (lines [][]string) {
 	return lines
 }
 
-// TestFilesList: every program is installed, apart from the guest's and the one that makes it.
+// TestFilesList: every program is installed, except the guest's programs and the one that builds the guest.
 func TestFilesList(t *testing.T) {
 	t.Parallel()
 	var sources []string
@@ -45,7 +45,7 @@ func TestFilesList(t *testing.T) {
 	}
 }
 
-// tree is a checkout that is built: the script, the list, and an empty file for each line.
+// tree creates a built checkout: the script, the list, and an empty file for each line.
 func tree(t *testing.T) string {
 	t.Helper()
 	top := t.TempDir()
@@ -58,7 +58,7 @@ func tree(t *testing.T) string {
 	return top
 }
 
-// TestUninstall: removal undoes the installation, and keeps what others have put beside it.
+// TestUninstall: a removal undoes the installation and keeps other files.
 func TestUninstall(t *testing.T) {
 	t.Parallel()
 	top, root := tree(t), t.TempDir()
@@ -85,7 +85,7 @@ func TestUninstall(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(top, "deploy/files"), []byte("0755 bin/bulkhead bin\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	in(t, top, "hack/install", "install", "/opt/b", root) // of a version with one file
+	in(t, top, "hack/install", "install", "/opt/b", root) // of an earlier version with one file
 	if _, err := os.Stat(filepath.Join(root, "opt/b/libexec")); !os.IsNotExist(err) {
 		t.Errorf("files of the earlier version remain: %v", err)
 	}

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// installer is a node without anything, and what is to be installed on it. Only the node's own commands are a
-// recording of them.
+// installer is an empty node and the files to install on it. Only the commands for the node are recorded instead of
+// run.
 type installer struct {
 	from, host, calls string
 	env               []string
@@ -39,7 +39,7 @@ func newInstaller(t *testing.T) *installer {
 			t.Fatal(err)
 		}
 	}
-	// The function of the script that goes to the node is replaced by one that writes down what would be run.
+	// Replace the script's function that enters the node with one that records its commands.
 	text, err := os.ReadFile("install/install")
 	if err != nil {
 		t.Fatal(err)
@@ -64,12 +64,12 @@ func (i *installer) run(env ...string) (out string, calls []string, err error) {
 	return string(text), strings.Split(strings.TrimSpace(string(told)), "\n"), err
 }
 
-// TestInstall: what there is is replaced whole, what is another's stays, and then the node is asked for packages and
-// the service, twice as well as once.
+// TestInstall: the installation replaces existing files and keeps other files. Then it installs packages and the
+// service on the node. A second run works like the first.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	i := newInstaller(t)
-	old, err := os.Open(filepath.Join(i.host, "usr/local/bin/bulkhead")) // as a program that runs
+	old, err := os.Open(filepath.Join(i.host, "usr/local/bin/bulkhead")) // like a running program
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestInstallFails: what fails on the node ends the installation, before a service is started.
+// TestInstallFails: a failure on the node ends the installation before a service starts.
 func TestInstallFails(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -132,7 +132,7 @@ func TestInstallFails(t *testing.T) {
 	}
 }
 
-// TestDaemonSet: the installation goes to chosen nodes alone, and the service that it starts is one that there is.
+// TestDaemonSet: the installation runs only on selected nodes, and starts a service that exists.
 func TestDaemonSet(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("kubernetes/install.yaml")

@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// built returns the path of the package that make test has built, by the end of its name.
+// built returns the path of the package that make test built, by the end of its name.
 func built(t *testing.T, end string) string {
 	t.Helper()
 	packages, err := filepath.Glob("../build/packages/bulkhead*" + end)
@@ -31,10 +31,10 @@ func built(t *testing.T, end string) string {
 	return path
 }
 
-// host is a copy of this host that a test changes.
+// host is a copy of this host that a test may change.
 type host struct {
 	pid string
-	ctx context.Context //nolint:containedctx // a test's
+	ctx context.Context //nolint:containedctx // of the test
 }
 
 func newHost(t *testing.T, packages string) *host {
@@ -58,7 +58,7 @@ func newHost(t *testing.T, packages string) *host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // and with it all that runs in the copy
+		_ = cmd.Process.Kill() // and with it all processes in the copy
 		_ = cmd.Wait()
 	})
 	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
@@ -86,7 +86,7 @@ func (h *host) as(user, script string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// must runs a script whose output matches a pattern.
+// must runs a script and checks that its output matches a pattern.
 func (h *host) must(t *testing.T, user, pattern, script string) string {
 	t.Helper()
 	began := time.Now()
@@ -98,8 +98,8 @@ func (h *host) must(t *testing.T, user, pattern, script string) string {
 	return out
 }
 
-// TestPackage: a package is installed, used by root and by another user, upgraded and removed while their pods
-// run, and purged.
+// TestPackage: a package is installed and used by root and another user. It is upgraded and removed while their
+// pods run, and then purged.
 func TestPackage(t *testing.T) {
 	testturn.Take(t, 1, 3)
 	if testing.Short() {
@@ -126,7 +126,7 @@ func TestPackage(t *testing.T) {
 	for _, user := range users {
 		const exec = "bulkhead exec stays -- echo goes on"
 		h.must(t, user, `^goes on$`, exec)
-		engine := "pgrep -r R,S,D -u " + user + " -x bulkhead-engine" // no first process reaps in the copy
+		engine := "pgrep -r R,S,D -u " + user + " -x bulkhead-engine" // zombies do not count, because no process 1 reaps in the copy
 		h.must(t, user, `^goes on$`, "kill $("+engine+") && while "+engine+"; do sleep 0.1; done >/dev/null && "+exec)
 		h.must(t, user, `^/usr/libexec/bulkhead/bulkhead-engine$`, "readlink /proc/$("+engine+")/exe")
 	}
@@ -138,7 +138,7 @@ func TestPackage(t *testing.T) {
 	}
 	h.must(t, "root", `^absent$`, "[ -e /usr/share/bulkhead ] || echo absent")
 	h.must(t, "root", `stays, because`, "dpkg -P bulkhead && ls -d /var/lib/bulkhead/sandboxes")
-	h.must(t, "root", ``, install) // after which the pods are found again
+	h.must(t, "root", ``, install) // after it the pods are found again
 	for _, user := range users {
 		h.must(t, user, `^found$`, "bulkhead exec stays -- echo found")
 		h.must(t, user, ``, "bulkhead rm -f stays")
@@ -148,7 +148,8 @@ func TestPackage(t *testing.T) {
 	h.must(t, "alice", ``, "ls .local/share/bulkhead/images")
 }
 
-// TestPackageControl: what dpkg reads of the package, and the rules of a distribution that matter to its users.
+// TestPackageControl: the package has the fields and files that dpkg reads and that matter to users of a
+// distribution.
 func TestPackageControl(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the package, which make test makes; it runs in the second pass")

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestRPM: the .rpm has the files of the .deb. rpm verifies them, and removes all of them. The test does not run the scripts of
-// the package, which the .deb has too.
+// TestRPM: the .rpm has the files of the .deb. rpm verifies them and removes all of them. The test does not run the
+// scripts of the package, which the .deb shares.
 func TestRPM(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs the packages, which make test makes; it runs in the second pass")

@@ -37,7 +37,7 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// TestVersion: a version is a number that dpkg orders, also in what git archive makes, and in a copy without git.
+// TestVersion: a version is a number that dpkg can order, also in an archive of git and in a copy without git.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

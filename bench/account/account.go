@@ -1,5 +1,5 @@
-// Package account counts the processor time of commands and of all that they start, those
-// processes included that leave them, by a cgroup around them.
+// Package account counts the processor time of commands and of all processes that they start, with a cgroup around
+// them.
 package account
 
 import (
@@ -20,11 +20,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
-// Account is a cgroup, and one in it for the commands: what puts pods into groups of
-// their own, puts them below that with the older controllers, and beside it with
-// cgroup2. A nil Account counts nothing.
+// Account is a cgroup with another one inside it for the commands. Programs with their own cgroups for pods put
+// them below it with the older controllers, and beside it with cgroup2. A nil Account counts nothing.
 type Account struct {
-	// Path is the group's below its hierarchy's top.
+	// Path is the cgroup's path below the top of its hierarchy.
 	Path string
 
 	dir   string
@@ -32,7 +31,7 @@ type Account struct {
 	read  func(dir string) (time.Duration, error)
 }
 
-// Open makes a group of that name in the hierarchy that counts processor time.
+// Open creates a cgroup of that name in the hierarchy that counts processor time.
 func Open(name string) (*Account, error) {
 	a := &Account{read: readV1}
 	mount, own, ok := hostcgroup.Place("cpuacct")
@@ -42,7 +41,7 @@ func Open(name string) (*Account, error) {
 			return nil, errors.New("count processor time: no cgroup hierarchy is mounted")
 		}
 	}
-	// The top is root's; ordinary users have what their session was delegated.
+	// Only root can use the top. Ordinary users use the cgroup delegated to their session.
 	var errs []error
 	for _, at := range []string{"/", filepath.Dir(own)} {
 		a.Path = filepath.Join(at, name)
@@ -57,7 +56,7 @@ func Open(name string) (*Account, error) {
 }
 
 func (a *Account) make(parent string) error {
-	// Pods have limits where these reach; where they do not, that is not for us to say.
+	// Enable pods' limits where possible. A missing controller is no error here.
 	_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+cpu +memory +pids"), 0)
 	inner := filepath.Join(a.dir, "commands")
 	if err := os.MkdirAll(inner, 0o755); err != nil {
@@ -74,7 +73,7 @@ func (a *Account) make(parent string) error {
 	return nil
 }
 
-// Start starts a command that is counted.
+// Start starts a command and counts it.
 func (a *Account) Start(cmd *exec.Cmd, start func(*exec.Cmd) error) error {
 	if a == nil {
 		return start(cmd)
@@ -82,7 +81,7 @@ func (a *Account) Start(cmd *exec.Cmd, start func(*exec.Cmd) error) error {
 	return a.inner.Start(cmd, start)
 }
 
-// Used is the processor time of all that was ever in the group, user's and system's.
+// Used returns the user and system time of all processes that were ever in the cgroup.
 func (a *Account) Used() (time.Duration, error) {
 	if a == nil {
 		return 0, errors.New("processor time is not counted")
@@ -107,7 +106,7 @@ func readV2(dir string) (time.Duration, error) {
 	return parseStat(string(b))
 }
 
-// parseStat reads a cpu.stat: a line "name number" for each figure.
+// parseStat parses a cpu.stat, with a line "name number" for each figure.
 func parseStat(stat string) (time.Duration, error) {
 	for line := range strings.Lines(stat) {
 		if value, ok := strings.CutPrefix(line, "usage_usec "); ok {
@@ -118,8 +117,8 @@ func parseStat(stat string) (time.Duration, error) {
 	return 0, errors.New("cpu.stat has no usage_usec")
 }
 
-// Close removes the group, what is in it and what there is at its path in other
-// hierarchies, when its last process has ended, for which it waits until ctx ends.
+// Close waits until the last process has ended or ctx ends. Then it removes the cgroup, everything in it, and the
+// cgroups at its path in other hierarchies.
 func (a *Account) Close(ctx context.Context) error {
 	if a == nil {
 		return nil
@@ -131,8 +130,7 @@ func (a *Account) Close(ctx context.Context) error {
 	return errors.Join(err, Sweep(a.Path))
 }
 
-// Sweep removes the groups that programs have made at that path in every hierarchy, empty
-// ones only, and what is below them.
+// Sweep removes the empty cgroups that programs created at that path in any hierarchy, and the cgroups below them.
 func Sweep(path string) error {
 	roots, err := filepath.Glob("/sys/fs/cgroup/*" + path)
 	if err != nil {
@@ -148,7 +146,7 @@ func Sweep(path string) error {
 	return err
 }
 
-// below are a directory and those in it, parents first; what is gone is left out.
+// below returns a directory and all directories below it, parents first. It skips directories that have vanished.
 func below(dir string) (dirs []string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {

@@ -22,7 +22,7 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// TestUsed counts a command whose child outlives it, where the host lets this user.
+// TestUsed counts a command with a child that outlives it, if the host allows it for this user.
 func TestUsed(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	a, err := Open("bulkhead-account-test-" + strconv.Itoa(os.Getpid()))
@@ -44,7 +44,7 @@ func TestUsed(t *testing.T) {
 	} else if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	// It waits for the child, whose time is what is left to see.
+	// It waits for the child, so that the child's time is counted.
 	if err := a.inner.Delete(ctx); err != nil {
 		t.Error(err)
 	}

@@ -1,5 +1,5 @@
-// Package containerd is another baseline: Debian's containerd with runc, asked through the
-// CRI as a kubelet asks it, with directories of the benchmark's own.
+// Package containerd is a second baseline: Debian's containerd with runc. The benchmark calls it through the CRI,
+// as a kubelet does, in its own directories.
 package containerd
 
 import (
@@ -27,18 +27,18 @@ const (
 // ErrAbsent is matched by Open's error when containerd or runc is not installed.
 var ErrAbsent = errors.New("containerd with runc is not installed")
 
-// Options say what containerd is started with.
+// Options configure containerd.
 type Options struct {
-	// Dir is an existing directory for everything of its own.
+	// Dir is an existing directory for all its files.
 	Dir string
-	// Account counts what it and its containers use.
+	// Account counts the processor time of containerd and its containers.
 	Account *account.Account
-	// CNIConf is the directory of the configuration of the pods' network, CNIBin that of
-	// its plugins. Without them pods are on the host's network.
+	// CNIConf is the directory of the configuration of the pods' network, and CNIBin the directory of its plugins.
+	// If they are empty, pods use the host's network.
 	CNIConf, CNIBin string
 }
 
-// Containerd runs pods through the CRI. Its methods may be called at once.
+// Containerd runs pods through the CRI. It is safe for concurrent use.
 type Containerd struct {
 	*kubelet.Kubelet
 	Account *account.Account
@@ -46,11 +46,11 @@ type Containerd struct {
 	dir, socket string
 	cmd         *exec.Cmd
 	died        chan struct{}
-	err         error    // how it has died
-	made        []string // directories that were not there
+	err         error    // why it died
+	made        []string // directories that did not exist before
 }
 
-// Open starts containerd. Pods consist of images that Load loads.
+// Open starts containerd. Pods use the images that Load loads.
 func Open(ctx context.Context, o Options) (c *Containerd, err error) {
 	dir, counted := o.Dir, o.Account
 	for _, program := range []string{"containerd", "ctr", "containerd-shim-runc-v2", "runc"} {
@@ -65,7 +65,7 @@ func Open(ctx context.Context, o Options) (c *Containerd, err error) {
 	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config(o)), 0o600); err != nil {
 		return nil, fmt.Errorf("configure containerd: %w", err)
 	}
-	// Shims have their sockets there, whatever they are told.
+	// Shims create their sockets here, whatever the configuration says.
 	for _, shims := range []string{"/run/containerd", "/run/containerd/s"} {
 		if _, err := os.Stat(shims); err != nil {
 			c.made = append(c.made, shims)
@@ -95,8 +95,8 @@ func Open(ctx context.Context, o Options) (c *Containerd, err error) {
 	return c, nil
 }
 
-// config is containerd's, of version 1.5 and later. What the benchmark's user may lack is
-// not asked for.
+// config returns a configuration for containerd 1.5 and later. It leaves out features that the benchmark's user may
+// lack.
 func config(o Options) string {
 	return strings.NewReplacer(
 		"DIR", o.Dir, "PAUSE", pause, "CNIBIN", cmp.Or(o.CNIBin, o.Dir), "CNICONF", cmp.Or(o.CNIConf, o.Dir),
@@ -129,7 +129,7 @@ Root = "DIR/runc"
 `)
 }
 
-// Load takes an image from an archive and gives it a name.
+// Load loads an image from an archive and names it.
 func (c *Containerd) Load(ctx context.Context, archive, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, loadPatience)
 	defer cancel()
@@ -139,8 +139,7 @@ func (c *Containerd) Load(ctx context.Context, archive, name string) error {
 	return err
 }
 
-// Close removes all pods, ends containerd, and removes what it keeps outside of its
-// directory.
+// Close removes all pods, stops containerd, and removes its files outside of its directory.
 func (c *Containerd) Close(ctx context.Context) (err error) {
 	if c.Kubelet != nil {
 		err = c.Kubelet.Close(ctx)
@@ -155,7 +154,7 @@ func (c *Containerd) Close(ctx context.Context) (err error) {
 		err = errors.Join(err, fmt.Errorf("containerd does not exit: %w", ctx.Err()), c.cmd.Process.Kill())
 	}
 	for i := range c.made {
-		_ = os.Remove(c.made[len(c.made)-1-i]) // others may use it by now
+		_ = os.Remove(c.made[len(c.made)-1-i]) // it may be in use by others now
 	}
 	return err
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
-// TestMain runs the tests below a keeper: containerd's shims lose their parents.
+// TestMain runs the tests below a keeper, because containerd's shims lose their parents.
 func TestMain(m *testing.M) {
 	code, err := procs.Keep(m.Run)
 	if err != nil {
@@ -26,8 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestContainerd runs two pods, one that ends and one that does not, and expects nothing
-// to be left.
+// TestContainerd runs two pods, one that ends and one that does not, and checks that nothing is left.
 func TestContainerd(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("containerd needs root")

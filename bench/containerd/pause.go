@@ -11,10 +11,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
 )
 
-// pause is the image of what holds a pod's namespaces.
+// pause is the image of the process that holds a pod's namespaces.
 const pause = "localhost/pause:bench"
 
-// LoadPause makes and loads the image that every pod needs beside its own.
+// LoadPause builds and loads the pause image, which every pod needs.
 func (c *Containerd) LoadPause(ctx context.Context) error {
 	img, err := busybox.Image(ctx, busybox.Binary)
 	if err != nil {

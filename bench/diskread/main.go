@@ -48,7 +48,7 @@ func run(args []string) error {
 	return fmt.Errorf("unknown command %v", args)
 }
 
-// fill writes mib MiB that no layer below can store as a hole.
+// fill writes mib MiB that no lower layer can store as a hole.
 func fill(path string, mib int) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -67,7 +67,7 @@ func fill(path string, mib int) error {
 	return f.Sync()
 }
 
-// read reads count blocks at random, or all in order if count is 0.
+// read reads count random blocks, or all blocks in order if count is 0.
 func read(path string, block, count int) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0)
 	if err != nil {
@@ -82,7 +82,7 @@ func read(path string, block, count int) error {
 	if blocks == 0 {
 		return fmt.Errorf("%s is smaller than a block", path)
 	}
-	// Memory of its own is aligned as direct reading wants it.
+	// Anonymous memory has the alignment that direct reading needs.
 	buf, err := unix.Mmap(-1, 0, block, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE)
 	if err != nil {
 		return err

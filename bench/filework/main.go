@@ -40,9 +40,8 @@ func main() {
 	fmt.Println(line)
 }
 
-// calm has Go's runtime look after its threads less often than every 20 µs, which under
-// emulation would cost more than the files do: it starts the program again, whose threads
-// all inherit the slack of this one's timers.
+// calm slows down the checks of Go's runtime on its threads, which run every 20 µs. Under emulation they would cost
+// more than the files. It starts the program again, so that all threads inherit the timer slack of this one.
 func calm() error {
 	const slack, calmed = 10_000_000, "FILEWORK_CALM"
 	if os.Getenv(calmed) != "" {
@@ -68,7 +67,7 @@ const (
 	pages     = 1000
 )
 
-// works are by verb. Each is told its directory, and says how many things it did.
+// works maps verbs to works. Each gets its directory and returns the number of things it did.
 var works = map[string]func(dir string) (int, error){
 	"make": func(dir string) (int, error) { return files, eachFile(dir, os.O_WRONLY|os.O_CREATE|os.O_EXCL, write) },
 	"read": func(dir string) (int, error) { return files, eachFile(dir, os.O_RDONLY, read) },
@@ -84,7 +83,7 @@ var works = map[string]func(dir string) (int, error){
 	"mmap":      mapped,
 }
 
-// one does the work that the words say, and says how it went.
+// one does the work of a line and returns its result.
 func one(words []string) (string, error) {
 	drop := len(words) > 0 && words[0] == "-drop"
 	if drop {
@@ -107,7 +106,7 @@ func one(words []string) (string, error) {
 	return fmt.Sprint(n, " ", time.Since(began).Nanoseconds()), nil
 }
 
-// eachFile opens small files in ten directories, which are made for it.
+// eachFile opens small files in ten directories, which it creates.
 func eachFile(dir string, flags int, do func(f *os.File) error) error {
 	for i := range files {
 		in := filepath.Join(dir, "small", strconv.Itoa(i/200))
@@ -144,7 +143,7 @@ func read(f *os.File) error {
 	return err
 }
 
-// walk looks at everything below dir's small files.
+// walk lists the directories below dir and stats every small file.
 func walk(dir string) (n int, err error) {
 	err = filepath.WalkDir(filepath.Join(dir, "small"), func(_ string, d fs.DirEntry, err error) error {
 		if err == nil {
@@ -156,7 +155,7 @@ func walk(dir string) (n int, err error) {
 	return n, err
 }
 
-// run runs a program in dir, which is one thing done.
+// run runs a program in dir, which counts as one thing.
 func run(dir, name string, args ...string) (int, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME=/")
@@ -166,8 +165,8 @@ func run(dir, name string, args ...string) (int, error) {
 	return 1, nil
 }
 
-// big moves blocks of the large file: count of them at random, or all in order if count is
-// negative. It counts bytes.
+// big reads or writes blocks of the large file: count random blocks, or all blocks in order if count is negative.
+// It returns the number of bytes.
 func big(dir string, flags, block, count int) (int, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "big"), flags, 0o644)
 	if err != nil {
@@ -216,13 +215,13 @@ func mapped(dir string) (int, error) {
 	return bigSize, unix.Munmap(b)
 }
 
-// The directory that the VM shares, and the name that QEMU gives it.
+// The shared directory of the VM, and QEMU's name for it.
 const (
 	shared = "/shared"
 	tag    = "bench"
 )
 
-// serve mounts the shared directory and works for as long as the host says what.
+// serve mounts the shared directory and does the works that the host sends.
 func serve() error {
 	list, err := os.ReadFile("/etc/modules.load")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestWorks does each work once, but those of programs that are not ours.
+// TestWorks does each work once, except the works of other programs.
 func TestWorks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

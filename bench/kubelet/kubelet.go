@@ -1,4 +1,4 @@
-// Package kubelet asks a runtime through the CRI what a kubelet asks it, and times it.
+// Package kubelet makes the CRI calls of a kubelet to a runtime, and times them.
 package kubelet
 
 import (
@@ -16,27 +16,27 @@ import (
 
 const (
 	startPatience = 30 * time.Second
-	// patience bounds a pod's start and its end.
+	// patience bounds the start and the end of a pod.
 	patience = time.Minute
-	// retry is how often something is asked for that tells nobody by itself.
+	// retry is the interval between polls for a state that nothing reports.
 	retry = 10 * time.Millisecond
 )
 
-// Options are what all pods of a runtime have in common.
+// Options apply to all pods of a runtime.
 type Options struct {
-	// Socket is the runtime's.
+	// Socket is the runtime's socket.
 	Socket string
-	// Logs is the directory with one of the logs of each pod.
+	// Logs is the directory with a log directory for each pod.
 	Logs string
-	// Cgroup is the pods' parent.
+	// Cgroup is the parent cgroup of the pods.
 	Cgroup string
-	// HostNetwork says that pods are on the host's network, instead of CNI's.
+	// HostNetwork runs pods on the host's network instead of CNI's.
 	HostNetwork bool
 }
 
-// Kubelet runs pods of one container. Its methods may be called at once.
+// Kubelet runs pods of one container. It is safe for concurrent use.
 type Kubelet struct {
-	// Version is the runtime's.
+	// Version is the runtime's version.
 	Version string
 
 	o    Options
@@ -54,7 +54,7 @@ func (k *Kubelet) Pull(ctx context.Context, image string) error {
 	return err
 }
 
-// Dial waits until a runtime serves its socket, but not when it has died.
+// Dial waits until a runtime serves its socket. It fails at once if the runtime dies.
 func Dial(ctx context.Context, o Options, died <-chan struct{}) (*Kubelet, error) {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
@@ -79,7 +79,7 @@ func Dial(ctx context.Context, o Options, died <-chan struct{}) (*Kubelet, error
 	}
 }
 
-// Close removes all pods and hangs up.
+// Close removes all pods and closes the connection.
 func (k *Kubelet) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -91,7 +91,7 @@ func (k *Kubelet) Close(ctx context.Context) error {
 	return errors.Join(append(errs, k.conn.Close())...)
 }
 
-// Ended waits until the pod's container has exited, with 0.
+// Ended waits until the pod's container has exited with code 0.
 func (k *Kubelet) Ended(ctx context.Context, p *Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

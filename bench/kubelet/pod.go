@@ -10,8 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Pod is a pod of one container, and how long the calls have taken that have made and
-// ended it.
+// Pod is a pod of one container, with the durations of the calls that started and removed it.
 type Pod struct {
 	ID                                string
 	Run, Create, Start, Stop, Removal time.Duration
@@ -19,7 +18,7 @@ type Pod struct {
 	container string
 }
 
-// timed calls f and adds the time that it took to took.
+// timed calls f and adds its duration to took.
 func timed(took *time.Duration, f func() error) error {
 	began := time.Now()
 	err := f()
@@ -27,8 +26,7 @@ func timed(took *time.Duration, f func() error) error {
 	return err
 }
 
-// Start starts a pod and returns when its container runs. With an error, there may be a
-// part of the pod.
+// Start starts a pod and returns when its container runs. After an error, parts of the pod may exist.
 func (k *Kubelet) Start(ctx context.Context, name, image string, command ...string) (*Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -81,7 +79,7 @@ func (k *Kubelet) Start(ctx context.Context, name, image string, command ...stri
 	return p, nil
 }
 
-// Exec runs a command in a pod's container to its end, and returns how long that took.
+// Exec runs a command in a pod's container until it exits, and returns the duration.
 func (k *Kubelet) Exec(ctx context.Context, p *Pod, command ...string) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -95,7 +93,7 @@ func (k *Kubelet) Exec(ctx context.Context, p *Pod, command ...string) (took tim
 	return took, err
 }
 
-// Trip asks for a container's figures, which is a way into the pod and back.
+// Trip requests a container's figures, which takes one round trip to the pod.
 func (k *Kubelet) Trip(ctx context.Context, p *Pod) (took time.Duration, err error) {
 	err = timed(&took, func() error {
 		_, err := k.cri.ContainerStats(ctx, &runtimeapi.ContainerStatsRequest{ContainerId: p.container})
@@ -104,15 +102,15 @@ func (k *Kubelet) Trip(ctx context.Context, p *Pod) (took time.Duration, err err
 	return took, err
 }
 
-// End stops a pod, by which its container is killed, and removes it.
+// End stops a pod, which kills its container, and removes the pod.
 func (k *Kubelet) End(ctx context.Context, p *Pod) error {
 	return k.EndLooking(ctx, p, func() error { return nil })
 }
 
-// EndLooking is End with a look at the pod that is stopped and not yet removed.
+// EndLooking is End, and calls look between the stop and the removal.
 func (k *Kubelet) EndLooking(ctx context.Context, p *Pod, look func() error) error {
 	if p.ID == "" {
-		return nil // it was never made
+		return nil // it was never created
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -136,13 +134,13 @@ func (k *Kubelet) EndLooking(ctx context.Context, p *Pod, look func() error) err
 	return nil
 }
 
-// Phase is a part of a call of Bulkhead's.
+// Phase is a part of a call of Bulkhead.
 type Phase struct {
 	Name string        `json:"name"`
 	Took time.Duration `json:"took"`
 }
 
-// Phases are what Bulkhead tells of a pod's calls.
+// Phases returns the phases that Bulkhead reports for a pod's calls.
 func (k *Kubelet) Phases(ctx context.Context, p *Pod) ([]Phase, error) {
 	r, err := k.cri.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.ID, Verbose: true})
 	if err != nil {

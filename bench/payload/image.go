@@ -1,5 +1,4 @@
-// Package payload makes the image that is pulled, converted and read, and serves
-// it from a registry on loopback.
+// Package payload builds the image that is pulled, converted and read, and serves it from a registry on loopback.
 package payload
 
 import (
@@ -20,13 +19,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
 )
 
-// The names in the image of what the benchmark uses.
+// The names of the benchmark's files in the image.
 const (
 	Reader  = "bin/diskread"
 	BigFile = "data/big"
 )
 
-// Shape says how large the image is, unpacked, in bytes beside the base.
+// Shape is the size of the unpacked image in bytes, without the base.
 type Shape struct {
 	Small int // in files of 200 bytes to 1 MiB
 	Big   int // in one file
@@ -35,9 +34,9 @@ type Shape struct {
 // MB200 is an image of 200 MB.
 var MB200 = Shape{Small: 132 << 20, Big: 64 << 20}
 
-// Image makes an image on top of busybox: the program that reads disks, many
-// small files and a big one, in a layer each. The same arguments give the same
-// image. Small files compress to about half, as programs and texts do.
+// Image builds an image on top of busybox, with a layer each for the program that reads disks, for many small files
+// and for a big one. The same arguments give the same image. Small files compress to about half, like programs and
+// texts.
 func Image(ctx context.Context, reader string, shape Shape) (v1.Image, error) {
 	img, err := busybox.Image(ctx, busybox.Binary)
 	if err != nil {
@@ -75,7 +74,7 @@ func Image(ctx context.Context, reader string, shape Shape) (v1.Image, error) {
 	return img, nil
 }
 
-// pack makes a layer that is compressed only once.
+// pack builds a layer that is compressed only once.
 func pack(entries []ociimage.Entry) (v1.Layer, error) {
 	packed, err := ociimage.Tar(entries)
 	if err != nil {
@@ -97,8 +96,7 @@ func dictionary(rng *rand.Rand) [][]byte {
 	return words
 }
 
-// content is words, some used far more often than others, and in every eighth
-// kilobyte noise.
+// content is words, some much more frequent than others, with noise in every eighth kilobyte.
 func content(rng *rand.Rand, words [][]byte, size int) []byte {
 	common := rand.NewZipf(rng, 1.3, 8, uint64(len(words)-1))
 	out := make([]byte, 0, size+1024)

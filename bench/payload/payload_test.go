@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// TestImage makes a small one twice, serves it and pulls it.
+// TestImage builds a small image twice, serves it and pulls it.
 func TestImage(t *testing.T) {
 	shape := Shape{Small: 3 << 20, Big: 1 << 20}
 	var digests []v1.Hash

@@ -18,16 +18,16 @@ import (
 
 // Registry serves one image from memory, over plain HTTP on loopback.
 type Registry struct {
-	// Reference is the image's name, with the registry's address.
+	// Reference is the name of the image, with the registry's address.
 	Reference string
-	// Packed is what a pull transfers, in bytes.
+	// Packed is the size of a pull in bytes.
 	Packed int64
 
 	server *http.Server
 	wg     sync.WaitGroup
 }
 
-// Serve starts a registry with img in it. Close ends it.
+// Serve starts a registry with img. Close stops it.
 func Serve(ctx context.Context, img v1.Image) (r *Registry, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -38,7 +38,7 @@ func Serve(ctx context.Context, img v1.Image) (r *Registry, err error) {
 		Reference: l.Addr().String() + "/bench/image:1",
 		server:    &http.Server{Handler: registry.New(registry.Logger(quiet)), ErrorLog: quiet},
 	}
-	r.wg.Go(func() { _ = r.server.Serve(l) }) // it ends with Close; before it, the pull says what fails
+	r.wg.Go(func() { _ = r.server.Serve(l) }) // it ends with Close; an earlier end makes the pull fail
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("fill the registry: %w", err), r.Close())
@@ -65,7 +65,7 @@ func Serve(ctx context.Context, img v1.Image) (r *Registry, err error) {
 	return r, nil
 }
 
-// Close ends the registry.
+// Close stops the registry.
 func (r *Registry) Close() error {
 	err := r.server.Close()
 	r.wg.Wait()

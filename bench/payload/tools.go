@@ -17,14 +17,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
 )
 
-// Worker is the name, in image and VM, of the program that works with files.
+// Worker is the name of the program that works with files, in the image and in the VM.
 const Worker = "bin/filework"
 
-// git is where Debian's package puts it.
+// git is its path in Debian's package.
 const git = "/usr/bin/git"
 
-// Tools are worker, busybox, and this host's git with its libraries, as entries of an image or of an
-// archive.
+// Tools returns worker, busybox, and this host's git with its libraries, as entries of an image or archive.
 func Tools(worker string) ([]ociimage.Entry, error) {
 	from := map[string]string{worker: Worker, git: git[1:], busybox.Binary: busybox.Binary[1:]}
 	if err := libraries(git, from); err != nil {
@@ -33,8 +32,8 @@ func Tools(worker string) ([]ociimage.Entry, error) {
 	dirs := map[string]bool{}
 	all := []ociimage.Entry{
 		ociimage.Symlink("usr/bin/git-upload-pack", "git"),
-		ociimage.Symlink("bin/sh", "busybox"), // git asks it to find the former
-		// git trusts trees of others only if it is told to.
+		ociimage.Symlink("bin/sh", "busybox"), // git looks for the former
+		// git trusts the trees of other users only if its configuration says so.
 		ociimage.File("etc/gitconfig", 0o644, "[safe]\n\tdirectory = *\n"),
 	}
 	for path, name := range from {
@@ -56,7 +55,7 @@ func Tools(worker string) ([]ociimage.Entry, error) {
 	return all, nil
 }
 
-// libraries adds what a program loads, by where it is and what it is called.
+// libraries adds the libraries that a program loads, by path and name.
 func libraries(program string, to map[string]string) error {
 	f, err := elf.Open(program)
 	if err != nil {
@@ -97,7 +96,7 @@ func libraries(program string, to map[string]string) error {
 
 var libraryDirs = []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
 
-// ToolsImage is busybox with tools.
+// ToolsImage returns busybox with tools.
 func ToolsImage(ctx context.Context, tools []ociimage.Entry) (v1.Image, error) {
 	img, err := busybox.Image(ctx, busybox.Binary)
 	if err != nil {

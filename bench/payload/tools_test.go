@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestTools runs git from nothing but what it is given.
+// TestTools runs git with nothing but its own files.
 func TestTools(t *testing.T) {
 	t.Parallel()
 	all, err := Tools(os.DevNull)

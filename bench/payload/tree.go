@@ -13,11 +13,11 @@ import (
 // Tree is a real tree of files, as a repository and as an archive.
 type Tree struct {
 	dir string
-	// Files are so many.
+	// Files is the number of files.
 	Files int
 }
 
-// MakeTree has the tree of the checkout in which the benchmark runs, and puts it into dir, which it makes.
+// MakeTree creates dir and puts the tree of the benchmark's checkout into it.
 func MakeTree(ctx context.Context, dir string) (Tree, error) {
 	t := Tree{dir: dir}
 	repository, archive := filepath.Join(t.dir, "tree.git"), filepath.Join(t.dir, "tree.tar")
@@ -41,7 +41,7 @@ func MakeTree(ctx context.Context, dir string) (Tree, error) {
 	return t, err
 }
 
-// CopyTo copies repository and archive into a directory, which is made.
+// CopyTo copies the repository and the archive into a directory, which it creates.
 func (t Tree) CopyTo(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (t Tree) CopyTo(ctx context.Context, dir string) error {
 	return os.Chmod(dir, 0o755)
 }
 
-// Tidy takes away what the last work of that verb has made.
+// Tidy removes the results of the last work of that verb.
 func (Tree) Tidy(ctx context.Context, dir, verb string) error {
 	made, again := map[string]string{"make": "small", "clone": "clone", "tar": "tar"}[verb]
 	if !again {
@@ -61,7 +61,7 @@ func (Tree) Tidy(ctx context.Context, dir, verb string) error {
 	if err := os.RemoveAll(filepath.Join(dir, made)); err != nil {
 		return err
 	}
-	// A guest may take a name that it knew for there, for a second.
+	// A guest may still see a name for a second after its removal.
 	select {
 	case <-time.After(1100 * time.Millisecond):
 	case <-ctx.Done():

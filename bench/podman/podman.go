@@ -1,5 +1,4 @@
-// Package podman is the baseline: the same image and commands in podman, with
-// directories of the benchmark's own.
+// Package podman is the baseline: the same image and commands in podman, in directories of the benchmark.
 package podman
 
 import (
@@ -18,12 +17,12 @@ import (
 
 const patience = time.Minute
 
-// Podman runs containers as the caller, with runc where that is installed.
+// Podman runs containers as the caller, with runc if it is installed.
 type Podman struct {
 	program string
 	env     []string
 	cgroup  string // below the top of every hierarchy
-	// Version is podman's and its runtime's.
+	// Version is the version of podman and its runtime.
 	Version string
 	Account *account.Account
 }
@@ -31,13 +30,13 @@ type Podman struct {
 // ErrAbsent is matched by Open's error when podman is not installed.
 var ErrAbsent = errors.New("podman is not installed")
 
-// Open keeps everything of podman's in dir, which exists, and counts what it uses.
+// Open keeps all of podman's files in dir, which must exist, and counts podman's processor time.
 func Open(ctx context.Context, dir string, counted *account.Account) (*Podman, error) {
 	program, err := exec.LookPath("podman")
 	if err != nil {
 		return nil, ErrAbsent
 	}
-	// Debian's crun does not run where cgroups are hybrid; runc does everywhere.
+	// Debian's crun does not run with hybrid cgroups, runc always does.
 	runtime := "crun"
 	if _, err := exec.LookPath("runc"); err == nil {
 		runtime = "runc"
@@ -46,8 +45,8 @@ func Open(ctx context.Context, dir string, counted *account.Account) (*Podman, e
 	if counted != nil {
 		p.cgroup = counted.Path
 	}
-	// No static_dir: it follows graphroot, which is all that the process is told
-	// that podman clears up with; with another one a run takes 20 s longer.
+	// static_dir is not set, because it follows graphroot. The process that podman cleans up with knows only
+	// graphroot; with another static_dir a run takes 20 s longer.
 	files := map[string]string{
 		"containers.conf": fmt.Sprintf(`[containers]
 log_driver = "k8s-file"
@@ -83,11 +82,11 @@ volume_path = %q
 	return p, nil
 }
 
-// limits are resource limits that no caller needs to be privileged for: podman
-// would raise its own, which fails where root lacks the capability.
+// limits are resource limits that no caller needs privileges for. Podman would raise its own, which fails if root
+// lacks the capability.
 var limits = []string{"--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024"}
 
-// Run runs `podman args…` to its end; of `podman run` it completes the flags.
+// Run runs `podman args…` until it exits. For `podman run` it adds flags.
 func (p *Podman) Run(ctx context.Context, args ...string) (site.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -100,7 +99,7 @@ func (p *Podman) Run(ctx context.Context, args ...string) (site.Result, error) {
 	return site.Time(cmd, p.Account)
 }
 
-// Load takes an image from an archive and gives it a name.
+// Load loads an image from an archive and names it.
 func (p *Podman) Load(ctx context.Context, archive, name string) error {
 	r, err := p.Run(ctx, "load", "--quiet", "-i", archive)
 	if err != nil {
@@ -111,8 +110,7 @@ func (p *Podman) Load(ctx context.Context, archive, name string) error {
 	return err
 }
 
-// Close removes all containers and images of the benchmark's, and the cgroups that no
-// account is to remove.
+// Close removes all containers and images of the benchmark, and the cgroups that no account removes.
 func (p *Podman) Close(ctx context.Context) error {
 	_, rmErr := p.Run(ctx, "rm", "--all", "--force", "--time", "0")
 	_, resetErr := p.Run(ctx, "system", "reset", "--force")

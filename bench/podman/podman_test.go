@@ -13,8 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
-// TestMain runs the tests below a keeper: podman waits for its monitors to be
-// reaped.
+// TestMain runs the tests below a keeper, because podman waits until its monitors are reaped.
 func TestMain(m *testing.M) {
 	code, err := procs.Keep(m.Run)
 	if err != nil {
@@ -23,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestPodman runs a container and expects nothing of it to be left.
+// TestPodman runs a container and checks that nothing is left.
 func TestPodman(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("podman uses another storage driver for an ordinary user")

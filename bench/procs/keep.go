@@ -12,13 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keeper is the variable that tells a kept process who keeps it.
+// keeper is the environment variable with the keeper's process id.
 const keeper = "BULKHEAD_BENCH_KEEPER"
 
-// Keep runs this program again, with itself as the parent of every process below
-// that loses its own: daemons stay in sight, and are waited for at once when they
-// die, which not every container's first process does. The program that is kept
-// does run; both return its exit code.
+// Keep runs this program again below a keeper, which becomes the parent of all orphans below it. Daemons then stay
+// visible, and are reaped as soon as they die. The kept program calls run; both return its exit code.
 func Keep(run func() int) (code int, err error) {
 	if os.Getenv(keeper) != "" {
 		if Root() == os.Getpid() {
@@ -29,7 +27,7 @@ func Keep(run func() int) (code int, err error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return 1, fmt.Errorf("become the subreaper of orphans: %w", err)
 	}
-	// Ctrl-C reaches both; who ends this one alone means the kept one.
+	// Ctrl-C reaches both processes. A signal to the keeper alone is passed on.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
@@ -64,8 +62,8 @@ func Keep(run func() int) (code int, err error) {
 	}
 }
 
-// Root is the process below which all is that this one has brought about: its
-// keeper while it lives, else itself.
+// Root is the process above everything that this process started: its keeper while it lives, otherwise this
+// process.
 func Root() int {
 	if pid, err := strconv.Atoi(os.Getenv(keeper)); err == nil && pid > 1 && pid == os.Getppid() {
 		return pid

@@ -11,15 +11,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/pss"
 )
 
-// Weight is the proportional share of memory of a virtual machine's process and
-// its parts, in bytes.
+// Weight is the proportional set size of a VM's process and its parts, in bytes.
 type Weight struct {
 	PSS   int64
 	Guest int64 // the guest's memory
 	Code  int64 // translated code, under emulation
 }
 
-// Weigh weighs a virtual machine's process.
+// Weigh measures a VM's process.
 func Weigh(pid int) (Weight, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", pid))
 	if err != nil {
@@ -32,9 +31,8 @@ func Weigh(pid int) (Weight, error) {
 	return w, nil
 }
 
-// parseMaps reads smaps: a line "from-to rwxp offset device inode [name]", then
-// what is known of that mapping. The guest's memory is a memory file; translated
-// code is what may be both written and executed.
+// parseMaps parses smaps. Each mapping has a line "from-to rwxp offset device inode [name]", then its figures. The
+// guest's memory is a memory file. Memory that is both writable and executable is translated code.
 func parseMaps(maps string) (Weight, error) {
 	var w Weight
 	var guest, code bool
@@ -66,8 +64,8 @@ func parseMaps(maps string) (Weight, error) {
 	return w, nil
 }
 
-// HeldMemory is what the memory files (memfd) that a process holds open take up,
-// in bytes, whether or not anybody maps them: PSS counts only what is mapped.
+// HeldMemory returns the size in bytes of the memory files (memfd) that a process holds open, mapped or not. PSS
+// counts only mapped memory.
 func HeldMemory(pid int) (int64, error) {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(dir)

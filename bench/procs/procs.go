@@ -1,5 +1,5 @@
-// Package procs looks at the processes that a benchmark has brought about: what
-// they weigh, what they use, when they come to rest and whether any is left.
+// Package procs inspects the processes of a benchmark: their memory, their CPU time, when they come to rest and
+// whether any is left.
 package procs
 
 import (
@@ -13,20 +13,19 @@ import (
 	"strings"
 )
 
-// Process is a process at the time when it was looked at.
+// Process is the state of a process at one moment.
 type Process struct {
 	PID, Parent int
-	Name        string // the kernel's, 15 bytes at most
+	Name        string // the kernel's, at most 15 bytes
 	Zombie      bool
-	Ticks       uint64 // of CPU, user and system together, its threads included
-	Reaped      uint64 // the same of the children that it has waited for, and theirs
+	Ticks       uint64 // of CPU, user and system, all threads together
+	Reaped      uint64 // the same for the children that it has reaped, and their children
 }
 
-// TicksPerSecond is the unit of Process.Ticks, the same on every Linux that Go
-// runs on.
+// TicksPerSecond is the unit of Process.Ticks. It is the same on every Linux that Go supports.
 const TicksPerSecond = 100
 
-// Below returns the processes that descend from pid, parents first.
+// Below returns the descendants of pid, parents first.
 func Below(pid int) ([]Process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -51,7 +50,7 @@ func Below(pid int) ([]Process, error) {
 	return found, nil
 }
 
-// Look returns what one process is and has used.
+// Look returns the state of one process.
 func Look(pid int) (Process, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -60,7 +59,7 @@ func Look(pid int) (Process, error) {
 	return parseStat(pid, b)
 }
 
-// parseStat reads /proc/PID/stat, in which the name may contain anything.
+// parseStat parses /proc/PID/stat. The name may contain any characters.
 func parseStat(pid int, b []byte) (Process, error) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 0 || end < open {
@@ -84,7 +83,7 @@ func parseStat(pid int, b []byte) (Process, error) {
 	}, nil
 }
 
-// Args is the command line of a process, empty when it is gone.
+// Args returns the command line of a process, empty if the process is gone.
 func Args(pid int) []string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil || len(b) == 0 {
@@ -93,7 +92,7 @@ func Args(pid int) []string {
 	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
 }
 
-// Getenv is a variable of a process's environment at its start.
+// Getenv returns a variable of a process's initial environment.
 func Getenv(pid int, name string) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
@@ -107,8 +106,8 @@ func Getenv(pid int, name string) string {
 	return ""
 }
 
-// Others is how many ticks of CPU all processes have used since the host booted
-// but Root, what is below it, and what that has waited for.
+// Others returns the CPU ticks since boot of all processes except Root, its descendants and the processes that
+// these have reaped.
 func Others() (int64, error) {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -132,8 +131,8 @@ func Others() (int64, error) {
 	return all, nil
 }
 
-// parseBusy adds up the first line of /proc/stat but for idle and waiting times
-// and those of guests, which are counted as user's already.
+// parseBusy sums up the first line of /proc/stat without idle and waiting times. It also leaves out guest times,
+// which are included in user times.
 func parseBusy(stat string) (int64, error) {
 	line, _, _ := strings.Cut(stat, "\n")
 	fields := strings.Fields(line)
@@ -151,7 +150,7 @@ func parseBusy(stat string) (int64, error) {
 	return sum, nil
 }
 
-// HasThread says whether a process has a thread of that name.
+// HasThread reports whether a process has a thread of that name.
 func HasThread(pid int, name string) bool {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", pid))
 	return err == nil && slices.ContainsFunc(tasks, func(path string) bool {

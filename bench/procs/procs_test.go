@@ -73,7 +73,7 @@ Pss:   40000 kB
 	}
 }
 
-// TestOrphans loses a grandchild and expects to see and weigh it, and the keeper to reap it.
+// TestOrphans orphans a grandchild. It expects to see and weigh it, and the keeper to reap it.
 func TestOrphans(t *testing.T) {
 	if Root() != os.Getppid() {
 		t.Fatalf("the keeper is %d and the parent %d", Root(), os.Getppid())
@@ -143,7 +143,7 @@ func TestOthers(t *testing.T) {
 	if err != nil || before <= 0 {
 		t.Fatalf("%d, %v", before, err)
 	}
-	// Our own work is not others'.
+	// Our own work must not count as others'.
 	began := time.Now()
 	if err := exec.CommandContext(t.Context(), "sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done").Run(); err != nil {
 		t.Fatal(err)

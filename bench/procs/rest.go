@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// When the processes are at rest: they use less than restTicks, and a part of a
-// tick for each, in every one of restWindows.
+// Processes are at rest if they use less than restTicks, plus a part of a tick for each process, in each of
+// restWindows windows.
 const (
 	restWindow  = 350 * time.Millisecond
 	restWindows = 2
 	restTicks   = 2
 )
 
-// Rest waits until everything below Root has come to rest and ready
-// says so. The error says what has not, when ctx ends.
+// Rest waits until all processes below Root are at rest and ready returns nil. If ctx ends first, the error says
+// what is not at rest.
 func Rest(ctx context.Context, ready func([]Process) error) error {
 	last := map[int]uint64{}
 	quiet := 0
@@ -42,8 +42,8 @@ func Rest(ctx context.Context, ready func([]Process) error) error {
 	}
 }
 
-// used is what the processes have used since last, which it brings up to date.
-// It is not known as long as last is empty. A new process counts in full.
+// used returns the ticks that the processes used since last, and updates last. known is false if last was empty.
+// All ticks of a new process count.
 func used(all []Process, last map[int]uint64) (ticks uint64, known bool) {
 	known = len(last) > 0
 	now := map[int]uint64{0: 0}
@@ -60,7 +60,7 @@ func used(all []Process, last map[int]uint64) (ticks uint64, known bool) {
 	return ticks, known
 }
 
-// Wait waits for a time, or for the end of ctx, whose error it returns.
+// Wait waits for a duration, or until ctx ends, and then returns its error.
 func Wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Facts are what figures depend on.
+// Facts are the conditions that the figures depend on.
 type Facts struct {
 	Date   time.Time `json:"date"`
 	Runs   int       `json:"runs"`
@@ -20,19 +20,19 @@ type Facts struct {
 	CPU    string    `json:"cpu"`
 	Memory string    `json:"memory"`
 	Load   string    `json:"loadAtStart"` // over 1, 5 and 15 minutes
-	// Others is the CPU time that processes beside the benchmark's used while it
-	// ran, in percent of one core, for who wonders about the figures.
+	// Others is the CPU time of processes outside the benchmark while it ran, in percent of one core. It helps to
+	// explain odd figures.
 	Others float64 `json:"othersPercent"`
 	Kernel string  `json:"kernel"`
 	Accel  string  `json:"accel"`
-	// Versions are of the programs that take part, by name.
+	// Versions has the versions of the programs by name.
 	Versions map[string]string `json:"versions"`
 	Took     time.Duration     `json:"tookNanoseconds"`
 
 	order []string
 }
 
-// Host fills in what the host tells.
+// Host returns the facts of this host.
 func Host(runs int) Facts {
 	f := Facts{Date: time.Now().UTC().Truncate(time.Second), Runs: runs, Cores: runtime.NumCPU(), Versions: map[string]string{}}
 	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
@@ -47,7 +47,7 @@ func Host(runs int) Facts {
 	return f
 }
 
-// Version tells the version of a program.
+// Version records the version of a program.
 func (f *Facts) Version(name, version string) {
 	if _, there := f.Versions[name]; !there {
 		f.order = append(f.order, name)
@@ -55,7 +55,7 @@ func (f *Facts) Version(name, version string) {
 	f.Versions[name] = version
 }
 
-// field is the value of the first line of a "name : value" file with the name.
+// field returns the value of the first line "name : value" of a file.
 func field(path, name string) string {
 	file, err := os.Open(path)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package report keeps what a benchmark has measured, and prints it.
+// Package report stores and prints the results of a benchmark.
 package report
 
 import (
@@ -9,23 +9,22 @@ import (
 	"github.com/bulkhead-project/bulkhead/bench/stat"
 )
 
-// Row is one line of the table. It is filled by one goroutine.
+// Row is one line of the table. It is not safe for concurrent use.
 type Row struct {
-	Group string // by which it is selected
+	Group string // for the selection of rows
 	Name  string
 	What  string // what exactly was measured
 	Unit  string
-	// Higher says that more is better.
+	// Higher means that more is better.
 	Higher  bool
 	Samples []float64
-	// Aim bounds the median, from above, or from below if Higher; 0 is none.
+	// Aim bounds the median: from above, or from below if Higher. 0 means no aim.
 	Aim float64
-	// Phases are the samples of the parts that a sample consists of, if they
-	// are known.
+	// Phases has the samples of the parts of a sample, if they are known.
 	Phases []Phase
-	// Failed is why there are no or fewer samples, empty if there are all.
+	// Failed says why samples are missing. It is empty if all samples exist.
 	Failed string
-	// Absent is why nothing was measured, where that is no failure.
+	// Absent says why nothing was measured, if that is no failure.
 	Absent string
 }
 
@@ -49,10 +48,10 @@ func (r *Row) AddPhase(name string, v float64) {
 	r.Phases = append(r.Phases, Phase{name, []float64{v}})
 }
 
-// Median is the samples' median, NaN of none.
+// Median returns the median of the samples, NaN without samples.
 func (r *Row) Median() float64 { return stat.Median(r.Samples) }
 
-// P95 is what 95 % of the samples are not worse than.
+// P95 returns the value that 95 % of the samples are not worse than.
 func (r *Row) P95() float64 {
 	if r.Higher {
 		return stat.Percentile(r.Samples, 5)
@@ -60,8 +59,7 @@ func (r *Row) P95() float64 {
 	return stat.Percentile(r.Samples, 95)
 }
 
-// Met says whether the median keeps to the aim; it is "" without an aim or
-// samples.
+// Met says whether the median reaches the aim. It is "" without an aim or samples.
 func (r *Row) Met() string {
 	switch m := r.Median(); {
 	case r.Aim == 0 || math.IsNaN(m):
@@ -82,7 +80,7 @@ func (r *Row) aim() string {
 	return "≤ " + number(r.Aim)
 }
 
-// MarshalJSON gives the raw samples and the sums.
+// MarshalJSON encodes the raw samples and the summary.
 func (r *Row) MarshalJSON() ([]byte, error) {
 	type phase struct {
 		Name    string    `json:"name"`
@@ -116,7 +114,7 @@ func (r *Row) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// number prints three digits that say something.
+// number formats a figure with three significant digits.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v):

@@ -11,17 +11,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
 
-// Report is a whole run of the benchmark; it is written as JSON.
+// Report has the results of a whole benchmark. It is written as JSON.
 type Report struct {
 	Facts Facts  `json:"facts"`
 	Rows  []*Row `json:"rows"`
-	// Left is what was still there when all was cleaned up.
+	// Left lists what the cleanup left behind.
 	Left []string `json:"left"`
-	// Notes are what was odd while it ran.
+	// Notes lists oddities of the run.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Failed says whether a row lacks samples or something was left.
+// Failed reports whether a row lacks samples or something was left behind.
 func (r *Report) Failed() bool {
 	for _, row := range r.Rows {
 		if row.Failed != "" {
@@ -36,8 +36,7 @@ func (r *Report) WriteJSON(path string) error {
 	return atomicfile.WriteJSON(path, r, 0o644, atomicfile.Volatile)
 }
 
-// Print prints the facts, the table, what the figures are of, and where the
-// time of a missed aim went.
+// Print prints the facts, the table, the explanations of the rows, and the phases of rows that miss their aim.
 func (r *Report) Print(w io.Writer) {
 	r.Facts.print(w)
 	fmt.Fprintln(w)
@@ -92,7 +91,7 @@ func (r *Report) remarks(w io.Writer) {
 	}
 }
 
-// table aligns columns: the first to the left, units too, figures to the right.
+// table aligns columns: the first and the units to the left, figures to the right.
 func table(w io.Writer, lines [][]string) {
 	var width []int
 	for _, line := range lines {

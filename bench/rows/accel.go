@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
-// accelerators measures a pod's start under KVM and emulated, in turns. It is for hosts with KVM.
+// accelerators measures the start of a pod with KVM and emulated, in turns. It needs KVM.
 func accelerators(ctx context.Context, b *Bench) error {
 	absent, err := b.withoutKVM(ctx)
 	if err != nil {
@@ -42,7 +42,7 @@ func accelerators(ctx context.Context, b *Bench) error {
 	return nil
 }
 
-// withoutKVM says why no pod runs under KVM here. It is empty where one does.
+// withoutKVM returns why no pod can run with KVM here, empty if one can.
 func (b *Bench) withoutKVM(ctx context.Context) (absent string, err error) {
 	s, err := b.site(ctx, &b.Builds[0], false)
 	if err != nil {

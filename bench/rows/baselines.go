@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/bench/site"
 )
 
-// kubelets is containerd with the small image, or why there is none.
+// kubelets returns containerd with the small image, or why it is absent.
 func (b *Bench) kubelets(ctx context.Context) (*containerd.Containerd, string, error) {
 	if b.containerd != nil || b.containerdAbsent != "" {
 		return b.containerd, b.containerdAbsent, nil
@@ -26,13 +26,13 @@ func (b *Bench) kubelets(ctx context.Context) (*containerd.Containerd, string, e
 	return c, absent, err
 }
 
-// openContainerd is a containerd with the small image, or why there is none.
+// openContainerd opens containerd with the small image, or returns why it is absent.
 func (b *Bench) openContainerd(ctx context.Context, o containerd.Options) (*containerd.Containerd, string, error) {
 	c, err := containerd.Open(ctx, o)
 	if err != nil {
 		return nil, err.Error(), ctx.Err()
 	}
-	b.served = append(b.served, c) // from here on it is closed
+	b.served = append(b.served, c) // Close closes it from here on
 	b.Report.Facts.Version("containerd", c.Version)
 	if err = c.LoadPause(ctx); err == nil {
 		err = c.Load(ctx, b.Image, Small)
@@ -43,7 +43,7 @@ func (b *Bench) openContainerd(ctx context.Context, o containerd.Options) (*cont
 	return c, "", nil
 }
 
-// inPodman is podman run.
+// inPodman is the rival podman run.
 func inPodman(p *podman.Podman, absent string) rival {
 	r := rival{name: "podman", what: "podman run --network none", absent: absent}
 	if absent != "" {
@@ -68,7 +68,7 @@ func inPodman(p *podman.Podman, absent string) rival {
 	return r
 }
 
-// inContainerd is what a kubelet asks containerd for.
+// inContainerd is the rival containerd, called like by a kubelet.
 func inContainerd(c *containerd.Containerd, absent string) rival {
 	r := rival{name: "containerd", what: "containerd with runc through the CRI, on the host's network", absent: absent}
 	if absent != "" {

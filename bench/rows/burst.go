@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/bench/report"
 )
 
-// burst starts many pods at once: a large crowd less often than a small one.
+// burst starts many pods at once. It starts large crowds less often than small ones.
 func burst(ctx context.Context, b *Bench) error {
 	all, err := b.rivals(ctx)
 	if err != nil {
@@ -46,7 +46,7 @@ func burst(ctx context.Context, b *Bench) error {
 	return nil
 }
 
-// rounds is how often so many pods are started at once.
+// rounds returns how often that many pods are started at once.
 func rounds(runs, pods int) int {
 	switch {
 	case pods < 5:
@@ -57,8 +57,7 @@ func rounds(runs, pods int) int {
 	return max(runs/5, 1)
 }
 
-// atOnce calls f n times at once, and returns how long it took until all had returned, and
-// their errors, the first few.
+// atOnce calls f n times concurrently. It returns the time until all calls returned, and the first few errors.
 func atOnce(n int, f func(i int) error) (time.Duration, error) {
 	began := time.Now()
 	errs := make(chan error, n)

@@ -6,8 +6,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/bench/report"
 )
 
-// cpu counts what a pod's whole life costs: until all is at rest again, so that what is
-// done afterwards counts too.
+// cpu measures the processor time of a pod's whole life, until everything is at rest again, so that later work
+// counts too.
 func cpu(ctx context.Context, b *Bench) error {
 	all, err := b.rivals(ctx)
 	if err != nil {

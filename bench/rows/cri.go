@@ -19,17 +19,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/pss"
 )
 
-// cniPlugins is where Debian has them.
+// cniPlugins is the directory of Debian's package.
 const cniPlugins = "/usr/lib/cni"
 
-// cniNetwork is the network of both runtimes' pods.
+// cniNetwork is the network of the pods of both runtimes.
 const cniNetwork = `{"cniVersion": "1.0.0", "name": "bulkhead-bench", "plugins": [
   {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipam": {"type": "host-local", "dataDir": "DATA",
     "ranges": [[{"subnet": "10.88.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
   {"type": "portmap", "capabilities": {"portMappings": true}}
 ]}`
 
-// cri measures the calls of a kubelet, beside containerd on the same network.
+// cri measures a kubelet's calls, beside containerd on the same network.
 func cri(ctx context.Context, b *Bench) error {
 	conf, err := b.cniConf()
 	if err != nil {
@@ -43,7 +43,7 @@ func cri(ctx context.Context, b *Bench) error {
 	if err != nil {
 		return err
 	}
-	b.served = append(b.served, ours) // from here on it is closed
+	b.served = append(b.served, ours) // Close closes it from here on
 	theirs, absent, err := b.beside(ctx, conf)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func cri(ctx context.Context, b *Bench) error {
 	return nil
 }
 
-// cniConf is a directory with the configuration of the pods' network.
+// cniConf returns a directory with the configuration of the pods' network.
 func (b *Bench) cniConf() (string, error) {
 	dir, err := b.mkdir("cni")
 	if err != nil {
@@ -93,7 +93,7 @@ func (b *Bench) cniConf() (string, error) {
 	return dir, os.WriteFile(filepath.Join(dir, "10-bench.conflist"), []byte(text), 0o600)
 }
 
-// pulled is a small image that a runtime has pulled, of a registry that has it for others.
+// pulled makes a runtime pull a small image from a registry, and returns its reference.
 func (b *Bench) pulled(ctx context.Context, k *kubelet.Kubelet) (string, error) {
 	img, err := busybox.Image(ctx, busybox.Binary)
 	if err != nil {
@@ -105,7 +105,7 @@ func (b *Bench) pulled(ctx context.Context, k *kubelet.Kubelet) (string, error) 
 	return b.registry.Reference, k.Pull(ctx, b.registry.Reference)
 }
 
-// beside is containerd on CNI's network with the small image, or why there is none.
+// beside returns containerd on CNI's network with the small image, or why it is absent.
 func (b *Bench) beside(ctx context.Context, conf string) (*containerd.Containerd, string, error) {
 	dir, err := b.mkdir("cn")
 	if err != nil {
@@ -124,13 +124,13 @@ func (b *Bench) rest(ctx context.Context, v *site.Server, image string) error {
 	return err
 }
 
-// runtime is one that a kubelet asks, and its rows.
+// runtime is a runtime that a kubelet calls, with its rows.
 type runtime struct {
 	k       *kubelet.Kubelet
 	account interface{ Used() (time.Duration, error) }
 	image   string
 	settle  func(ctx context.Context) error
-	// phases tell what a pod's calls consist of; nil where the runtime does not.
+	// phases returns the phases of a pod's calls. It is nil if the runtime does not report them.
 	phases func(ctx context.Context, p *kubelet.Pod) ([]kubelet.Phase, error)
 
 	run, create, start, sum, first, exec, stop, removal, end *report.Row
@@ -162,7 +162,7 @@ func (b *Bench) newRuntime(name, what, absent string, settle func(context.Contex
 	}
 }
 
-// life is a pod's from its start to its removal.
+// life measures a pod from its start to its removal.
 func (r *runtime) life() contender {
 	return contender{row: r.sum, prepare: r.settle, sample: r.live}
 }
@@ -208,8 +208,7 @@ func (r *runtime) live(ctx context.Context) (err error) {
 	return err
 }
 
-// execs runs the commands in a pod. A phase of them is all but the command: the way into the
-// pod and back.
+// execs runs the commands in a pod. One phase is everything except the command: the round trip to the pod.
 func (r *runtime) execs(ctx context.Context, p *kubelet.Pod) error {
 	for i := range 1 + laterExecs {
 		took, err := r.k.Exec(ctx, p, "true")
@@ -234,7 +233,7 @@ func (r *runtime) execs(ctx context.Context, p *kubelet.Pod) error {
 	return nil
 }
 
-// part adds the phases to a row that are told now and are not known yet.
+// part adds the newly reported phases to a row.
 func (r *runtime) part(ctx context.Context, p *kubelet.Pod, row *report.Row, known map[string]bool) (map[string]bool, error) {
 	names := map[string]bool{}
 	if r.phases == nil {
@@ -250,7 +249,7 @@ func (r *runtime) part(ctx context.Context, p *kubelet.Pod, row *report.Row, kno
 	return names, err
 }
 
-// crowd is so many pods, which are started and removed at once.
+// crowd starts and removes that many pods at once.
 func (r *runtime) crowd(n int) contender {
 	return contender{row: r.burst, prepare: r.settle, sample: func(ctx context.Context) error {
 		empty, err := weight()
@@ -277,7 +276,7 @@ func (r *runtime) crowd(n int) contender {
 	}}
 }
 
-// weight is that of all processes of the benchmark.
+// weight returns the memory of all processes of the benchmark.
 func weight() (sum int64, err error) {
 	all, err := procs.Below(procs.Root())
 	for _, p := range all {

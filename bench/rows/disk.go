@@ -71,8 +71,8 @@ func (b *Bench) diskOf(ctx context.Context, build *Build, image string) error {
 	return s.Remove(ctx, "disk")
 }
 
-// reading runs the reader in the pod "disk": megabytes a second of large blocks,
-// or reads a second of small ones.
+// reading runs the reader in the pod "disk". It samples megabytes per second of large blocks, or reads per second
+// of small ones.
 func (b *Bench) reading(s *site.Site, row *report.Row, args ...string) contender {
 	return contender{row: row, sample: func(ctx context.Context) error {
 		r, err := s.Run(ctx, append([]string{"exec", "disk", "--", "/" + payload.Reader}, args...)...)

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/bench/site"
 )
 
-// laterExecs is how many commands follow the first one in each pod.
+// laterExecs is the number of commands after the first one in each pod.
 const laterExecs = 4
 
 func exec(ctx context.Context, b *Bench) error {
@@ -42,8 +42,7 @@ func exec(ctx context.Context, b *Bench) error {
 	return err
 }
 
-// execOf starts a pod for each sample, and runs commands in it
-// when all is at rest.
+// execOf starts a pod for each sample, waits until everything is at rest, and runs commands in the pod.
 func (b *Bench) execOf(ctx context.Context, build *Build) (contender, error) {
 	first := b.row(report.Row{
 		Group: "exec", Name: "exec true, first", Unit: "ms", Aim: 50,

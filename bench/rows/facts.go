@@ -4,8 +4,7 @@ import (
 	"context"
 )
 
-// Facts adds the versions of the programs that take part to the report, and the
-// accelerator.
+// Facts adds the versions of the programs and the accelerator to the report.
 func (b *Bench) Facts(ctx context.Context) error {
 	for i := range b.Builds {
 		build := &b.Builds[i]

@@ -11,10 +11,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/bench/site"
 )
 
-// cpuWindow is how long the CPU time of idle pods is counted.
+// cpuWindow is how long the CPU time of idle pods is measured.
 const cpuWindow = 20 * time.Second
 
-// crowd is the group "idle" on one build.
+// crowd measures the group "idle" on one build.
 type crowd struct {
 	b     *Bench
 	s     *site.Site
@@ -65,7 +65,7 @@ func (b *Bench) newCrowd(ctx context.Context, build *Build) (*crowd, error) {
 	return c, err
 }
 
-// measure goes from no pod to all of them and back.
+// measure goes from no pod to all pods and back.
 func (c *crowd) measure(ctx context.Context) error {
 	names := site.Names("idle", c.n)
 	var all []string
@@ -95,8 +95,7 @@ func (c *crowd) measure(ctx context.Context) error {
 	return c.crowds(ctx, max(c.b.Runs/5, 1)-1, file, names)
 }
 
-// gather starts all the pods: at once, which is a sample, or one after the other
-// if that fails.
+// gather starts all pods: at once, which is a sample, or one after the other if that fails.
 func (c *crowd) gather(ctx context.Context, file string, names, manifests []string) error {
 	if err := c.b.settle(ctx, c.s); err != nil {
 		return err
@@ -124,7 +123,7 @@ func (c *crowd) gather(ctx context.Context, file string, names, manifests []stri
 	return nil
 }
 
-// starts measures the start of one pod, again and again.
+// starts measures the start of one pod repeatedly.
 func (c *crowd) starts(ctx context.Context, row *report.Row, file, name string, then func(context.Context) error) error {
 	return c.b.pair(ctx, c.b.Runs, contender{
 		row:     row,
@@ -143,7 +142,7 @@ func (c *crowd) starts(ctx context.Context, row *report.Row, file, name string, 
 	})
 }
 
-// crowds starts all pods at once, and removes them, again and again.
+// crowds repeatedly starts all pods at once and removes them.
 func (c *crowd) crowds(ctx context.Context, rounds int, file string, names []string) error {
 	return c.b.pair(ctx, rounds, contender{
 		row:     c.atOnce,
@@ -159,7 +158,7 @@ func (c *crowd) crowds(ctx context.Context, rounds int, file string, names []str
 	})
 }
 
-// atRest measures what takes all the pods, and removes them.
+// atRest measures the memory of all pods, and removes them.
 func (c *crowd) atRest(ctx context.Context, one string, names []string) error {
 	if err := c.weigh(ctx, c.many, c.n); err != nil {
 		return err
@@ -177,7 +176,7 @@ func (c *crowd) atRest(ctx context.Context, one string, names []string) error {
 	return c.s.Remove(ctx, names[:c.n-1]...)
 }
 
-// count counts the CPU time of the pods when they are at rest.
+// count measures the CPU time of the pods at rest.
 func (c *crowd) count(ctx context.Context) error {
 	c.b.Progress(c.busy.Name)
 	before, err := c.pods(ctx)
@@ -204,7 +203,7 @@ func (c *crowd) count(ctx context.Context) error {
 	return nil
 }
 
-// pods are the processes of the pods, without those that no pod has.
+// pods returns the processes of the pods, without processes that belong to no pod.
 func (c *crowd) pods(ctx context.Context) (map[string]site.Machine, error) {
 	list, err := c.s.Pods(ctx)
 	if err != nil {

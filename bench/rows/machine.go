@@ -16,10 +16,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/template"
 )
 
-// machinePatience bounds one machine's life.
+// machinePatience bounds the life of one VM.
 const machinePatience = 2 * time.Minute
 
-// machines starts single machines with the packages that a shim has them from.
+// machines starts single VMs with the packages that a shim uses.
 type machines struct {
 	driver   hypervisor.Driver
 	template *template.Template
@@ -52,8 +52,8 @@ func (b *Bench) machines(ctx context.Context) (*machines, error) {
 	return m, nil
 }
 
-// start measures a machine from before its process starts to its agent's first
-// answer, adds the time and its phases to the row, and ends it.
+// start measures a VM from before its process starts to its agent's first answer. It adds the time and its phases
+// to the row, and ends the VM.
 func (m *machines) start(ctx context.Context, row *report.Row, cold bool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, machinePatience)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/pss"
 )
 
-// weights are the rows of the memory of one idle pod among so many.
+// weights has the rows for the memory of one idle pod among n.
 type weights struct{ pod, qemu, guest, code, shim *report.Row }
 
 func newWeights(n string, podAim, shimAim float64, add func(name, unit string, aim float64, what string) *report.Row) weights {
@@ -23,7 +23,7 @@ func newWeights(n string, podAim, shimAim float64, add func(name, unit string, a
 	}
 }
 
-// weigh adds a sample of every pod that is there; n are expected.
+// weigh adds a sample of every existing pod. It expects n pods.
 func (c *crowd) weigh(ctx context.Context, w weights, n int) error {
 	if err := c.b.settle(ctx, c.s); err != nil {
 		return err

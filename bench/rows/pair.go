@@ -7,18 +7,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/bench/report"
 )
 
-// contender is one of several things that are measured in turns, so that what
-// disturbs one disturbs all.
+// contender is one of several things that are measured in turns, so that a disturbance affects all of them.
 type contender struct {
 	row *report.Row
-	// prepare is not measured; it may be nil.
+	// prepare is not measured. It may be nil.
 	prepare func(ctx context.Context) error
 	// sample adds its samples to the row.
 	sample func(ctx context.Context) error
 }
 
-// pair samples every contender n times, each time beginning with another one. A
-// contender that fails is left out from then on; the error is ctx's.
+// pair samples every contender n times. Each round starts with another contender. It stops sampling a contender
+// that fails. The error is ctx's.
 func (b *Bench) pair(ctx context.Context, n int, all ...contender) error {
 	for i := range n {
 		for j := range all {
@@ -46,7 +45,7 @@ func (b *Bench) pair(ctx context.Context, n int, all ...contender) error {
 	return nil
 }
 
-// ratio adds a row of two rows' medians, if both have samples.
+// ratio adds a row with the ratio of two rows' medians, if both have samples.
 func (b *Bench) ratio(r report.Row, of, to *report.Row) {
 	if len(of.Samples) == 0 || len(to.Samples) == 0 {
 		return

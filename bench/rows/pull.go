@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/bench/report"
 )
 
-// payloadRegistry serves the large image; it is made when it is first needed.
+// payloadRegistry serves the large image. It is started on first use.
 func (b *Bench) payloadRegistry(ctx context.Context) (*payload.Registry, error) {
 	if b.registry != nil {
 		return b.registry, nil

@@ -10,23 +10,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/bench/site"
 )
 
-// rival is who runs pods of the same image: a build of ours or a baseline. Its functions
-// may be called at once.
+// rival runs pods of the same image: a build of Bulkhead or a baseline. Its functions are safe for concurrent use.
 type rival struct {
-	name    string // that its rows bear, empty for the first build
+	name    string // of its rows, empty for the first build
 	what    string // how it runs pods
 	absent  string // why it cannot be measured
 	site    *site.Site
 	account *account.Account
-	// once runs a pod of true to its end. Of those that run at once each has another number.
+	// once runs a pod of true until it ends. Concurrent calls have different numbers.
 	once func(ctx context.Context, number int) error
-	// start starts so many pods that sleep, at once, and returns how long it took until
-	// all ran; end removes them.
+	// start starts n sleeping pods at once and returns the time until all run. end removes them.
 	start func(ctx context.Context, n int) (time.Duration, error)
 	end   func(ctx context.Context, n int) error
 }
 
-// rivals are all who are there: the builds first.
+// rivals returns all available rivals, the builds first.
 func (b *Bench) rivals(ctx context.Context) ([]rival, error) {
 	var all []rival
 	for i := range b.Builds {
@@ -66,7 +64,7 @@ func (b *Bench) rivalRow(r report.Row, who *rival) *report.Row {
 	return b.row(r, nil)
 }
 
-// ours is bulkhead run.
+// ours is the rival bulkhead run.
 func ours(s *site.Site) rival {
 	return rival{
 		what: "bulkhead run", site: s, account: s.Account,

@@ -28,7 +28,7 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// TestSustain expects pods one after the other in each row, and none after a failure.
+// TestSustain expects consecutive pods in each row, and none after a failure.
 func TestSustain(t *testing.T) {
 	var now, most, n atomic.Int32
 	rate, err := sustain(t.Context(), 3, 20*time.Millisecond, func(context.Context, int) error {

@@ -19,18 +19,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// rootPatience bounds what is asked of the engine for one sample.
+// rootPatience bounds the engine's calls for one sample.
 const rootPatience = 2 * time.Minute
 
-// rooted is a running pod whose containers have roots of every kind. Its engine is this process: no
-// command asks for a directory of the host as a root.
+// rooted is a running pod with containers on roots of every kind. Its engine is this process, because no command
+// can request a directory of the host as a root.
 type rooted struct {
 	*engine.Engine
 	pod string
 	n   int
 }
 
-// roots measures a container on a directory of the host beside one on an image, in one pod.
+// roots measures a container on a directory of the host and one on an image, in one pod.
 func roots(ctx context.Context, b *Bench) (err error) {
 	e, tree, err := b.openRooted(ctx)
 	if err != nil {
@@ -73,10 +73,10 @@ func roots(ctx context.Context, b *Bench) (err error) {
 	return nil
 }
 
-// openRooted opens an engine with the first build's programs, and makes the directory of the same files
-// as the small image.
+// openRooted opens an engine with the first build's programs, and creates a directory with the files of the small
+// image.
 func (b *Bench) openRooted(ctx context.Context) (e *rooted, tree string, err error) {
-	dir, err := b.mkdir("r") // short: sockets lie beneath
+	dir, err := b.mkdir("r") // short: sockets lie below it
 	if err != nil {
 		return nil, "", err
 	}
@@ -109,7 +109,7 @@ func (b *Bench) openRooted(ctx context.Context) (e *rooted, tree string, err err
 	return &rooted{Engine: opened}, tree, nil
 }
 
-// run is one container's life, of which making, starting and running it is measured.
+// run runs one container and measures creating, starting and running it.
 func (e *rooted) run(ctx context.Context, row *report.Row, root containerv1.Root) error {
 	ctx, cancel := context.WithTimeout(ctx, rootPatience)
 	defer cancel()

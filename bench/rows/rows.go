@@ -1,4 +1,4 @@
-// Package rows measures: each group of the benchmark's rows is a file.
+// Package rows measures. Each file has one group of the benchmark's rows.
 package rows
 
 import (
@@ -16,18 +16,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/bench/site"
 )
 
-// Small is the image that most rows run.
+// Small is the image of most rows.
 const Small = "localhost/busybox:bench"
 
 // Group measures some rows.
 type Group struct {
 	Name, About string
 	Measure     func(ctx context.Context, b *Bench) error
-	// Alone says that the group is measured in a network of its own, without others.
+	// Alone means that the group is measured in its own network, without other groups.
 	Alone bool
 }
 
-// Groups are all, in the order in which they are measured.
+// Groups returns all groups in the order in which they are measured.
 func Groups() []Group {
 	return []Group{
 		{Name: "boot", About: "cold boot to the agent", Measure: boot},
@@ -47,19 +47,19 @@ func Groups() []Group {
 	}
 }
 
-// Bench is what groups measure with. They run one after the other.
+// Bench has what groups need for measuring. Groups run one after the other.
 type Bench struct {
 	Runs   int
-	Pods   int           // of the group "idle", and, up to 50, the most of "burst"
+	Pods   int           // of the group "idle", and the most of "burst", up to 50
 	Window time.Duration // of a sample of the group "sustained"
-	Dir    string        // for everything
+	Dir    string        // for all files
 	Image  string        // archive of the small image
 	Reader string        // the program that reads disks
 	Worker string        // the program that works with files
 	Module string        // virtiofs.ko of the guest's kernel
 	Builds []Build
 	Report *report.Report
-	// Progress is told what is being done.
+	// Progress receives the names of steps.
 	Progress func(string)
 
 	podman           *podman.Podman
@@ -68,15 +68,14 @@ type Bench struct {
 	containerdAbsent string
 	registry         *payload.Registry
 	accounts         []*account.Account
-	served           []interface{ Close(context.Context) error } // runtimes, by which pods run
+	served           []interface{ Close(context.Context) error } // runtimes that run pods
 }
 
-// Build is one build of Bulkhead. Mark is what its rows are told apart by, empty
-// for the first.
+// Build is one build of Bulkhead. Mark identifies its rows, and is empty for the first build.
 type Build struct {
 	Bin, Mark string
 
-	sites map[bool]*site.Site // by whether it forks no machine
+	sites map[bool]*site.Site // the key says whether the site forks no VM
 }
 
 // row adds a row to the report.
@@ -89,8 +88,7 @@ func (b *Bench) row(r report.Row, build *Build) *report.Row {
 	return &r
 }
 
-// site is the site of a build, which is set up when it is first asked for: with
-// the small image and the template.
+// site returns the site of a build. On first use it sets the site up with the small image and the template.
 func (b *Bench) site(ctx context.Context, build *Build, clones bool) (*site.Site, error) {
 	if s := build.sites[clones]; s != nil {
 		return s, nil
@@ -111,7 +109,7 @@ func (b *Bench) site(ctx context.Context, build *Build, clones bool) (*site.Site
 	if build.sites == nil {
 		build.sites = map[bool]*site.Site{}
 	}
-	build.sites[clones] = s // from here on it is closed
+	build.sites[clones] = s // Close closes it from here on
 	if _, err := s.Run(ctx, "image", "load", "--quiet", "oci-archive:"+b.Image, Small); err != nil {
 		return nil, err
 	}
@@ -121,14 +119,14 @@ func (b *Bench) site(ctx context.Context, build *Build, clones bool) (*site.Site
 	return s, s.Prime(ctx, Small)
 }
 
-// account counts what those use who have a directory; it is nil where nothing can.
+// account counts the processes of the programs in dir. It is nil if counting is impossible.
 func (b *Bench) account(dir string) *account.Account {
 	a, err := account.Open("bulkhead-bench-" + filepath.Base(b.Dir) + "-" + filepath.Base(dir))
 	if err != nil {
 		b.note(err.Error())
 		return nil
 	}
-	b.accounts = append(b.accounts, a) // from here on it is closed
+	b.accounts = append(b.accounts, a) // Close closes it from here on
 	return a
 }
 
@@ -140,7 +138,7 @@ func (b *Bench) mkdir(name string) (string, error) {
 	return dir, os.Chmod(dir, 0o755)
 }
 
-// baseline is podman with the small image, or why there is none.
+// baseline returns podman with the small image, or why it is absent.
 func (b *Bench) baseline(ctx context.Context) (*podman.Podman, string, error) {
 	if b.podman != nil || b.podmanAbsent != "" {
 		return b.podman, b.podmanAbsent, nil
@@ -151,7 +149,7 @@ func (b *Bench) baseline(ctx context.Context) (*podman.Podman, string, error) {
 	}
 	p, err := podman.Open(ctx, dir, b.account(dir))
 	if err == nil {
-		b.podman = p // from here on it is closed
+		b.podman = p // Close closes it from here on
 		b.Report.Facts.Version("podman", p.Version)
 		if err = p.Load(ctx, b.Image, Small); err == nil {
 			_, err = p.Run(ctx, "run", "--rm", Small, "true")
@@ -163,7 +161,7 @@ func (b *Bench) baseline(ctx context.Context) (*podman.Podman, string, error) {
 	return b.podman, b.podmanAbsent, ctx.Err()
 }
 
-// inPodman takes one command of podman as a sample.
+// inPodman samples one command of podman.
 func (b *Bench) inPodman(p *podman.Podman, row *report.Row, args ...string) contender {
 	first := b.Builds[0].sites[false]
 	return contender{
@@ -198,7 +196,7 @@ func (b *Bench) note(text string) {
 	b.Progress("note: " + text)
 }
 
-// Close ends all that the groups have started and returns what is left of it.
+// Close ends everything that the groups have started and returns what is left.
 func (b *Bench) Close(ctx context.Context) []string {
 	var left []string
 	failed := func(what string, err error) {

@@ -15,8 +15,7 @@ func newBench() *Bench {
 	return &Bench{Runs: 3, Report: &report.Report{}, Progress: func(string) {}}
 }
 
-// TestPair expects turns, each round begun by another, and that one who fails
-// keeps nobody from the rest.
+// TestPair expects turns, each round started by another contender. A failing contender must not stop the others.
 func TestPair(t *testing.T) {
 	b := newBench()
 	var order []string

@@ -50,7 +50,7 @@ func run(ctx context.Context, b *Bench) error {
 	return nil
 }
 
-// runOf is `bulkhead run --rm` on a site of a build.
+// runOf measures `bulkhead run --rm` on a site of a build.
 func (b *Bench) runOf(ctx context.Context, build *Build, r report.Row, clones bool, flags ...string) (contender, error) {
 	row := b.row(r, build)
 	s, err := b.site(ctx, build, clones)
@@ -84,7 +84,7 @@ type phase struct {
 	ms   float64
 }
 
-// timings reads what --timings prints: a line "12.3 ms  name" for each phase.
+// timings parses the output of --timings: a line "12.3 ms name" for each phase.
 func timings(stderr string) []phase {
 	var list []phase
 	for line := range strings.Lines(stderr) {

@@ -16,11 +16,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
 )
 
-// works are what is done in a shared directory, in this order, by a verb of the worker's.
+// works are the measured works in a shared directory, in this order, by the worker's verbs.
 var works = []struct {
 	name, what, unit, verb string
 	cold                   bool
-	aim                    float64 // times virtiofsd's
+	aim                    float64 // relative to virtiofsd
 }{
 	{"make", "2,000 files of 1 KiB made, one after the other", "files/s", "make", false, 1.5},
 	{"walk", "a walk of these with their attributes, the guest's caches empty", "entries/s", "walk", true, 1.5},
@@ -35,12 +35,12 @@ var works = []struct {
 	{"mmap", "64 MiB read through a mapping, the guest's caches empty", "MB/s", "mmap", true, 0.7},
 }
 
-// sharer is who works in a directory of the host.
+// sharer does works in a directory of the host.
 type sharer struct {
 	name, how string
 	dir       string // on the host
-	guest     bool   // has caches of its own, that are emptied
-	at        string // what it calls the directory
+	guest     bool   // has its own caches, which are emptied before each work
+	at        string // its path of the directory
 	do        func(ctx context.Context, words ...string) (string, error)
 	rows      []*report.Row
 	absent    string
@@ -102,7 +102,7 @@ func shares(ctx context.Context, b *Bench) error {
 	return nil
 }
 
-// sample does one work, and adds how many things it did in a second.
+// sample does one work, and adds the number of things that it did per second.
 func (s *sharer) sample(ctx context.Context, i, files int) error {
 	var words []string
 	if works[i].cold && s.guest {
@@ -129,7 +129,7 @@ func (s *sharer) sample(ctx context.Context, i, files int) error {
 	return nil
 }
 
-// onHost is this host itself.
+// onHost works on this host directly.
 func (b *Bench) onHost(dir string) *sharer {
 	return &sharer{name: "host", how: "on the host itself", dir: dir, at: dir, do: func(ctx context.Context, words ...string) (string, error) {
 		r, err := site.Time(osexec.CommandContext(ctx, b.Worker, words...), nil)
@@ -137,7 +137,7 @@ func (b *Bench) onHost(dir string) *sharer {
 	}}
 }
 
-// inPod is a pod of a build's, with a directory of the host.
+// inPod works in a pod of a build, with a directory of the host.
 func (b *Bench) inPod(ctx context.Context, build *Build, base string, tools []ociimage.Entry) (*sharer, error) {
 	name := "ours"
 	if build.Mark != "" {
@@ -173,7 +173,7 @@ func (b *Bench) inPod(ctx context.Context, build *Build, base string, tools []oc
 	}, nil
 }
 
-// inVirtiofsd is a VM of virtiofsd's, or why there is none.
+// inVirtiofsd works in a VM with virtiofsd, or says why there is none.
 func (b *Bench) inVirtiofsd(ctx context.Context, base string, tools []ociimage.Entry) (*sharer, error) {
 	s := &sharer{name: "virtiofsd", how: "in a VM with virtiofsd and its defaults", dir: filepath.Join(base, "v"), guest: true, at: "/shared"}
 	dir, err := b.mkdir("v")
@@ -191,7 +191,7 @@ func (b *Bench) inVirtiofsd(ctx context.Context, base string, tools []ociimage.E
 		s.absent = err.Error()
 		return s, ctx.Err()
 	}
-	b.served = append(b.served, v) // from here on it is closed
+	b.served = append(b.served, v) // Close closes it from here on
 	s.do = func(ctx context.Context, words ...string) (string, error) { return v.Do(ctx, strings.Join(words, " ")) }
 	return s, nil
 }

@@ -43,8 +43,8 @@ func sustained(ctx context.Context, b *Bench) error {
 	return nil
 }
 
-// sustain runs pods one after the other, in so many rows at once, and returns how many a
-// minute ended. None begins after that time.
+// sustain runs pods one after the other, in n rows at once, and returns how many ended per minute. No pod starts
+// after the window.
 func sustain(
 	ctx context.Context, width int, window time.Duration, once func(ctx context.Context, number int) error,
 ) (perMinute float64, err error) {

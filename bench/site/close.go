@@ -15,15 +15,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/bench/procs"
 )
 
-// goneWait bounds the wait for processes to end that have been told to.
+// goneWait bounds the wait for processes that are being stopped.
 const goneWait = 20 * time.Second
 
-// Close removes all pods, ends the engine, and returns what is left after
-// that in the site's directories; its processes are Leftover's.
+// Close removes all pods, stops the engine, and returns what is left in the site's directories. Leftover handles
+// remaining processes.
 func (s *Site) Close(ctx context.Context) (left []string, err error) {
 	pid, none := s.Engine()
 	if none == nil {
-		pods, psErr := s.Pods(ctx) // also those of a start that failed half-way
+		pods, psErr := s.Pods(ctx) // also pods of a start that failed half-way
 		err = errors.Join(err, psErr, s.Remove(ctx, slices.Sorted(maps.Keys(pods))...))
 		err = errors.Join(err, syscall.Kill(pid, syscall.SIGTERM))
 		err = errors.Join(err, gone(ctx, pid))
@@ -59,7 +59,7 @@ func (s *Site) Close(ctx context.Context) (left []string, err error) {
 	return left, err
 }
 
-// gone waits until a process is no more.
+// gone waits until a process no longer exists.
 func gone(ctx context.Context, pid int) error {
 	ctx, cancel := context.WithTimeout(ctx, goneWait)
 	defer cancel()
@@ -73,11 +73,11 @@ func gone(ctx context.Context, pid int) error {
 	}
 }
 
-// Leftover says what still runs below procs.Root or is mounted in dir when all
-// sites are closed, and ends and unmounts it.
+// Leftover returns what still runs below procs.Root or is mounted in dir after all sites are closed. It kills and
+// unmounts it.
 func Leftover(ctx context.Context, dir string) []string {
 	var left []string
-	// What has been told to end may take a moment.
+	// Processes that are being stopped may take a moment.
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	var alive []procs.Process
@@ -102,7 +102,7 @@ func Leftover(ctx context.Context, dir string) []string {
 	for line := range strings.Lines(string(table)) {
 		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], dir+"/") {
 			left = append(left, "mount "+f[4])
-			_ = syscall.Unmount(f[4], syscall.MNT_DETACH) // it may be beneath another
+			_ = syscall.Unmount(f[4], syscall.MNT_DETACH) // it may be below another mount
 		}
 	}
 	return left

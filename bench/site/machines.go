@@ -10,14 +10,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// Machine is one pod's processes.
+// Machine has the processes of one pod.
 type Machine struct {
 	Sandbox string // id
 	Shim    procs.Process
 	QEMU    procs.Process
 }
 
-// Machines are those of the site's pods, and of an older build's pool, by sandbox id.
+// Machines returns the processes of the site's pods, and of an older build's pool, by sandbox id.
 func (s *Site) Machines() (map[string]Machine, error) {
 	all, err := procs.Below(procs.Root())
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *Site) Machines() (map[string]Machine, error) {
 	return s.find(all).pods, nil
 }
 
-// Parents are the warm parents of the site, which pods' machines are forks of.
+// Parents returns the warm parents of the site, which pods' VMs are forked from.
 func (s *Site) Parents() ([]procs.Process, error) {
 	all, err := procs.Below(procs.Root())
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *Site) Parents() ([]procs.Process, error) {
 	return s.find(all).parents, nil
 }
 
-// found is what runs below a site's engine.
+// found has the processes below a site's engine.
 type found struct {
 	pods    map[string]Machine // by sandbox id
 	parents []procs.Process
@@ -45,17 +45,16 @@ func (s *Site) find(all []procs.Process) found {
 	return find(all, s.isEngine, procs.Args, func(pid int) bool { return procs.HasThread(pid, warmThread) })
 }
 
-// warmThread is the thread of a parent's that its forks do not have.
+// warmThread is the name of a thread that parents have and forks lack.
 const warmThread = "warm"
 
-// find looks for the shims below the engine and for the machine of each: a child of the
-// shim, or a fork, which is the engine's child as its parent is, and bears the sandbox's
-// name.
+// find finds the shims below the engine and each shim's VM. The VM is a child of the shim. A fork is a child of the
+// engine, like its parent, and has the sandbox's name.
 func find(all []procs.Process, engine func(procs.Process) bool, args func(pid int) []string, warm func(pid int) bool) found {
 	own := map[int]bool{}
 	f := found{pods: map[string]Machine{}}
 	var shims []Machine
-	below := map[int]procs.Process{}    // machines by their parent process
+	below := map[int]procs.Process{}    // VMs by their parent process
 	named := map[string]procs.Process{} // and by name
 	for _, p := range all {             // parents come first
 		own[p.PID] = own[p.Parent] || engine(p)
@@ -86,8 +85,7 @@ func find(all []procs.Process, engine func(procs.Process) bool, args func(pid in
 	return f
 }
 
-// machineName is what the command line of a machine's process calls it, empty for another
-// process.
+// machineName returns the name of a VM from the command line of its process, empty for another process.
 func machineName(args []string) string {
 	if i := slices.Index(args, "-name"); i > 0 && i+1 < len(args) && strings.HasPrefix(filepath.Base(args[0]), "qemu-system-") {
 		return args[i+1]

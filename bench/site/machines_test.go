@@ -9,8 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/bench/procs"
 )
 
-// TestFind expects a fork and a clone with their shims, and the warm parent apart from
-// both.
+// TestFind expects a fork and a clone with their shims, and the warm parent apart from both.
 func TestFind(t *testing.T) {
 	const forked, cloned = "0123456789abcdef", "fedcba9876543210"
 	lines := map[int]string{
@@ -21,7 +20,7 @@ func TestFind(t *testing.T) {
 		6: "/bin/bulkhead-shim sandbox " + cloned,
 		7: "/usr/bin/qemu-system-x86_64 -name bulkhead-bulkhead-fedcba987654 -m 1",
 		8: "/bin/bulkhead-shim sandbox alone",
-		9: "/usr/bin/qemu-system-x86_64 -name bulkhead-bulkhead-0123456789ab -m 1", // another site's
+		9: "/usr/bin/qemu-system-x86_64 -name bulkhead-bulkhead-0123456789ab -m 1", // another site's VM
 	}
 	all := []procs.Process{{PID: 2, Parent: 1}, {PID: 9, Parent: 1}}
 	for _, pid := range []int{3, 4, 5, 6, 8} {
@@ -57,7 +56,7 @@ func TestMachineName(t *testing.T) {
 	}
 }
 
-// TestBuilds tells builds apart by what they keep ready.
+// TestBuilds distinguishes builds by what they keep ready.
 func TestBuilds(t *testing.T) {
 	s, err := Open(Options{Bin: "/nowhere", Dir: t.TempDir()})
 	if err != nil {

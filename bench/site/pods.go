@@ -12,9 +12,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// Manifest is a pod of one container that runs a command.
+// Manifest returns a pod of one container that runs a command.
 func Manifest(name, image string, command ...string) string {
-	args, _ := json.Marshal(command) // strings always can
+	args, _ := json.Marshal(command) // strings never fail
 	return fmt.Sprintf(`---
 apiVersion: v1
 kind: Pod
@@ -26,22 +26,22 @@ spec:
 `, name, image, args)
 }
 
-// WithScratch is the same with a directory of the scratch disk.
+// WithScratch is Manifest with a directory on the scratch disk.
 func WithScratch(name, image, path string, command ...string) string {
 	m := Manifest(name, image, command...)
 	m = strings.Replace(m, "}]\n", fmt.Sprintf(", volumeMounts: [{name: scratch, mountPath: %q}]}]\n", path), 1)
 	return m + "  volumes: [{name: scratch, emptyDir: {}}]\n"
 }
 
-// WithHostPath is the same with a directory of the host at /data, which is made if it is missing. The
-// container is privileged, so that it may empty its guest's caches.
+// WithHostPath is Manifest with a directory of the host at /data, which is created if it is missing. The container
+// is privileged, so that it can empty its guest's caches.
 func WithHostPath(name, image, path string, command ...string) string {
 	m := Manifest(name, image, command...)
 	m = strings.Replace(m, "}]\n", ", securityContext: {privileged: true}, volumeMounts: [{name: data, mountPath: /data}]}]\n", 1)
 	return m + fmt.Sprintf("  volumes: [{name: data, hostPath: {path: %q, type: DirectoryOrCreate}}]\n", path)
 }
 
-// Write puts manifests into a file of the site and returns its path.
+// Write writes manifests into a file of the site and returns its path.
 func (s *Site) Write(name string, manifests ...string) (string, error) {
 	path := filepath.Join(s.dir, name+".yaml")
 	if err := os.WriteFile(path, []byte(strings.Join(manifests, "")), 0o600); err != nil {
@@ -50,8 +50,7 @@ func (s *Site) Write(name string, manifests ...string) (string, error) {
 	return path, nil
 }
 
-// Start starts the pods of a file in the background: all of them or, with an
-// error, none.
+// Start starts the pods of a file in the background: all of them, or none if there is an error.
 func (s *Site) Start(ctx context.Context, file string) (Result, error) {
 	r, err := s.Run(ctx, "run", "-d", "--quiet", file)
 	if err != nil {
@@ -63,7 +62,7 @@ func (s *Site) Start(ctx context.Context, file string) (Result, error) {
 	return r, nil
 }
 
-// Remove ends and removes pods by name.
+// Remove stops and removes pods by name.
 func (s *Site) Remove(ctx context.Context, names ...string) error {
 	if len(names) == 0 {
 		return nil
@@ -78,7 +77,7 @@ func (s *Site) Remove(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// Pods are the pods by name.
+// Pods returns the site's pods by name.
 func (s *Site) Pods(ctx context.Context) (map[string]api.Pod, error) {
 	var list []api.Pod
 	if err := s.JSON(ctx, &list, "ps"); err != nil {
@@ -91,7 +90,7 @@ func (s *Site) Pods(ctx context.Context) (map[string]api.Pod, error) {
 	return pods, nil
 }
 
-// Names are base1 … baseN.
+// Names returns base1 … baseN.
 func Names(base string, n int) []string {
 	var names []string
 	for i := range n {

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/bench/procs"
 )
 
-// Server is `bulkhead cri` on a site's directories, with pods of its own.
+// Server is `bulkhead cri` on a site's directories, with its own pods.
 type Server struct {
 	*kubelet.Kubelet
 	Account *account.Account
@@ -24,8 +24,7 @@ type Server struct {
 	died chan struct{}
 }
 
-// Serve serves the CRI to pods of CNI's network instead of running the site's engine,
-// which it ends. Close closes it.
+// Serve stops the site's engine and serves the CRI instead, for pods on CNI's network. Close closes it.
 func (s *Site) Serve(ctx context.Context, cniConf, cniBin string) (v *Server, err error) {
 	if pid, err := s.Engine(); err == nil {
 		if err := errors.Join(syscall.Kill(pid, syscall.SIGTERM), gone(ctx, pid)); err != nil {
@@ -51,7 +50,7 @@ func (s *Site) Serve(ctx context.Context, cniConf, cniBin string) (v *Server, er
 	}
 	go func() {
 		defer close(v.died)
-		_ = v.cmd.Wait() // it is told to end
+		_ = v.cmd.Wait() // it is being stopped
 	}()
 	o := kubelet.Options{Socket: socket, Logs: logs}
 	if s.Account != nil {
@@ -64,8 +63,8 @@ func (s *Site) Serve(ctx context.Context, cniConf, cniBin string) (v *Server, er
 	return v, nil
 }
 
-// Settle waits until all processes of the benchmark are at rest, and there is a warm
-// parent, for which it runs a pod of that image where there is none.
+// Settle waits until all processes of the benchmark are at rest and a warm parent exists. If there is none, it runs
+// a pod of image.
 func (v *Server) Settle(ctx context.Context, image string) error {
 	ctx, cancel := context.WithTimeout(ctx, restPatience)
 	defer cancel()
@@ -82,7 +81,7 @@ func (v *Server) Settle(ctx context.Context, image string) error {
 	return procs.Rest(ctx, v.warm)
 }
 
-// warm says that there is no warm parent.
+// warm returns an error if there is no warm parent.
 func (v *Server) warm(all []procs.Process) error {
 	f := find(all, func(p procs.Process) bool { return p.PID == v.cmd.Process.Pid }, procs.Args,
 		func(pid int) bool { return procs.HasThread(pid, warmThread) })
@@ -92,7 +91,7 @@ func (v *Server) warm(all []procs.Process) error {
 	return nil
 }
 
-// Close removes the server's pods and ends it.
+// Close removes the server's pods and stops it.
 func (v *Server) Close(ctx context.Context) (err error) {
 	if v.Kubelet != nil {
 		err = v.Kubelet.Close(ctx)

@@ -10,12 +10,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/bench/procs"
 )
 
-// restPatience bounds the wait for machines to come to rest.
+// restPatience bounds the wait for processes to come to rest.
 const restPatience = 30 * time.Second
 
-// Settle waits until the site's pods are there, and what the next one begins with, and
-// every process of the benchmark is at rest. What has not come to rest in time is
-// returned as a note; the error is ctx's.
+// Settle waits until the site's pods run, the preparations for the next pod are done, and all processes of the
+// benchmark are at rest. After a timeout, note says what is not at rest. The error is ctx's.
 func (s *Site) Settle(ctx context.Context) (note string, err error) {
 	limit := restPatience
 	if s.restless > 1 {
@@ -37,7 +36,7 @@ func (s *Site) Settle(ctx context.Context) (note string, err error) {
 	return "", nil
 }
 
-// complete says what is missing.
+// complete returns an error that says what is missing.
 func (s *Site) complete(all []procs.Process) error {
 	f := s.find(all)
 	if got, want := len(f.pods), len(s.pods)+s.pool; got < want {
@@ -49,7 +48,7 @@ func (s *Site) complete(all []procs.Process) error {
 	return nil
 }
 
-// Prime runs a pod of an image, for what the engine makes when it has seen the first.
+// Prime runs a pod of an image, so that the engine makes its preparations.
 func (s *Site) Prime(ctx context.Context, image string) (err error) {
 	if s.primer, err = s.Write("primer", Manifest("primer", image, "true")); err == nil {
 		_, err = s.Run(ctx, "run", "--rm", "--quiet", s.primer)
@@ -57,8 +56,8 @@ func (s *Site) Prime(ctx context.Context, image string) (err error) {
 	return err
 }
 
-// wake runs a pod where there is no warm parent, which ends after some minutes without a
-// fork: the pod makes the engine want one.
+// wake runs a pod if there is no warm parent. A parent ends after some minutes without a fork, and a new pod makes
+// the engine start another.
 func (s *Site) wake(ctx context.Context) error {
 	all, err := procs.Below(procs.Root())
 	if err != nil || !s.forks || s.primer == "" || len(s.find(all).parents) > 0 {

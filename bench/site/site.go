@@ -1,5 +1,5 @@
-// Package site is a Bulkhead of the benchmark's own: the programs of one build
-// with directories, an engine and pods that nobody else uses.
+// Package site is a private Bulkhead for the benchmark: the programs of one build with their own directories,
+// engine and pods.
 package site
 
 import (
@@ -24,30 +24,30 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// patience bounds every command that names no deadline of its own.
+// patience bounds every command without another deadline.
 const patience = 3 * time.Minute
 
-// library is beside the programs of a build that forks. One without it is older, and keeps
-// a machine ready for the next pod.
+// library exists beside the programs of a build that forks. A build without it is older, and keeps a VM ready for
+// the next pod.
 const library = "bulkhead-warm.so"
 
-// outputLimit is what is kept of a command's output, in bytes of each stream.
+// outputLimit is the number of bytes that are kept of each output stream of a command.
 const outputLimit = 1 << 20
 
-// Options say what a site is made of.
+// Options configure a site.
 type Options struct {
 	// Bin is the directory of the programs and the guest bundle.
 	Bin string
-	// Dir is an existing directory of the site's own with a short path, which
-	// everybody may traverse: pods run as users of their own.
+	// Dir is an existing directory of the site with a short path. All users must be able to traverse it, because
+	// pods run as their own users.
 	Dir string
-	// Clones makes the engine fork no machine: each is a clone.
+	// Clones makes the engine fork no VM: each is a clone.
 	Clones bool
-	// Account counts what all processes of the site use; nil counts nothing.
+	// Account counts the processor time of all processes of the site. nil counts nothing.
 	Account *account.Account
 }
 
-// Site starts and removes pods one command at a time; Run may be called at once.
+// Site starts and removes pods, one command at a time. Run is safe for concurrent use.
 type Site struct {
 	Bin     string
 	Roots   dirs.Roots
@@ -55,15 +55,14 @@ type Site struct {
 
 	dir      string
 	env      []string
-	forks    bool   // whether a warm parent is there when all is at rest
-	pool     int    // machines that an older build keeps ready instead
-	primer   string // the manifest of a pod of no other use
+	forks    bool   // a warm parent exists when all is at rest
+	pool     int    // VMs that an older build keeps ready instead
+	primer   string // the manifest of a pod for no other use
 	pods     map[string]bool
-	restless int // how often in a row they have not come to rest
+	restless int // how often in a row the processes have not come to rest
 }
 
-// Open makes the directories of a site; its engine starts with the first
-// command.
+// Open creates the directories of a site. Its engine starts with the first command.
 func Open(o Options) (*Site, error) {
 	s := &Site{
 		Bin: o.Bin, Account: o.Account, dir: o.Dir, pods: map[string]bool{},
@@ -91,13 +90,13 @@ func Open(o Options) (*Site, error) {
 	return s, nil
 }
 
-// Result is what a command did.
+// Result is the result of a command.
 type Result struct {
-	Took        time.Duration // from before its start until it was waited for
+	Took        time.Duration // from before its start until it was reaped
 	Out, Stderr string
 }
 
-// Run runs `bulkhead args…` to its end.
+// Run runs `bulkhead args…` until it exits.
 func (s *Site) Run(ctx context.Context, args ...string) (Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -106,9 +105,9 @@ func (s *Site) Run(ctx context.Context, args ...string) (Result, error) {
 	return Time(cmd, s.Account)
 }
 
-// Time runs a command to its end, in an account and out of reach of the terminal's Ctrl-C.
+// Time runs a command until it exits, in an account and out of reach of the terminal's Ctrl-C.
 func Time(cmd *exec.Cmd, in *account.Account) (Result, error) {
-	// Not pipes: whoever else holds one open would count as a part of the command.
+	// Files, not pipes: a process that holds a pipe open would count as a part of the command.
 	var files [2]*os.File
 	for i := range files {
 		fd, err := unix.MemfdCreate("bench-output", unix.MFD_CLOEXEC)
@@ -142,7 +141,7 @@ func Time(cmd *exec.Cmd, in *account.Account) (Result, error) {
 	return r, nil
 }
 
-// Engine is the process of the site's engine.
+// Engine returns the process id of the site's engine.
 func (s *Site) Engine() (int, error) {
 	all, err := procs.Below(procs.Root())
 	if err != nil {
@@ -156,7 +155,7 @@ func (s *Site) Engine() (int, error) {
 	return 0, errors.New("the site has no engine")
 }
 
-// engines are the names of the engine's program: an older build that is compared with has the second.
+// engines has the names of the engine's program. The second is that of an older build.
 var engines = []string{"bulkhead-engine", "bulkhead-supervisor"}
 
 func (s *Site) isEngine(p procs.Process) bool {
@@ -165,7 +164,7 @@ func (s *Site) isEngine(p procs.Process) bool {
 		procs.Getenv(p.PID, "BULKHEAD_STATE") == s.Roots.State
 }
 
-// JSON runs a command with -o json and decodes what it prints.
+// JSON runs a command with -o json and decodes its output.
 func (s *Site) JSON(ctx context.Context, out any, args ...string) error {
 	r, err := s.Run(ctx, append(args, "-o", "json")...)
 	if err != nil {
@@ -177,7 +176,7 @@ func (s *Site) JSON(ctx context.Context, out any, args ...string) error {
 	return nil
 }
 
-// Version is what the programs say of themselves.
+// Version returns the versions that the programs report.
 func (s *Site) Version(ctx context.Context) (api.Version, error) {
 	var v api.Version
 	return v, s.JSON(ctx, &v, "version")

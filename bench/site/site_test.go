@@ -36,7 +36,7 @@ func TestTime(t *testing.T) {
 	if r.Out != "out\n" || r.Stderr != "err\n" || r.Took <= 0 {
 		t.Errorf("%+v", r)
 	}
-	// Whoever keeps the output open is not waited for.
+	// Processes that keep the output open do not delay it.
 	r, err = Time(exec.CommandContext(t.Context(), "sh", "-c", "sleep 5 & echo $!"), nil)
 	if err != nil || r.Took.Seconds() > 4 {
 		t.Errorf("%+v, %v", r, err)

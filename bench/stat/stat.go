@@ -1,4 +1,4 @@
-// Package stat sums up samples.
+// Package stat computes statistics of samples.
 package stat
 
 import (
@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// Median is the middle of the samples, the mean of the two in the middle of an
-// even number, and NaN of none.
+// Median returns the middle sample, or the mean of the two in the middle. It is NaN without samples.
 func Median(samples []float64) float64 {
 	if len(samples) == 0 {
 		return math.NaN()
@@ -20,8 +19,8 @@ func Median(samples []float64) float64 {
 	return (s[mid-1] + s[mid]) / 2
 }
 
-// Percentile is the smallest sample that at least so many percent of all do not
-// exceed (the nearest rank), and NaN of none.
+// Percentile returns the smallest sample that at least percent of the samples do not exceed (the nearest rank). It
+// is NaN without samples.
 func Percentile(samples []float64, percent float64) float64 {
 	if len(samples) == 0 {
 		return math.NaN()

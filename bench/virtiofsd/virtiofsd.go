@@ -1,6 +1,5 @@
-// Package virtiofsd is a VM whose directory of the host is served by Debian's virtiofsd:
-// what shared directories are measured beside. It has the guest's kernel of pods, one
-// processor and as much memory, which it shares with virtiofsd.
+// Package virtiofsd is a VM with a directory of the host that Debian's virtiofsd serves, as a baseline for shared
+// directories. It has the guest kernel, one processor and the memory of a pod. The memory is shared with virtiofsd.
 package virtiofsd
 
 import (
@@ -31,27 +30,26 @@ const (
 // patience bounds the start and each work.
 const patience = 2 * time.Minute
 
-// Options say what the VM is made of.
+// Options configure the VM.
 type Options struct {
-	Dir    string // for sockets and the initrd, short
+	Dir    string // short, for sockets and the initrd
 	Shared string // the directory that it shares
 	Guest  string // the guest bundle
 	Module string // virtiofs.ko of its kernel
-	CPU    string // QEMU's model of the processor
-	// Tools are in its root. Program, by its name there, is process 1, with the argument
-	// "serve".
+	CPU    string // QEMU's CPU model
+	// Tools are files of the VM's root. Program is the name of process 1 in it, which gets the argument "serve".
 	Tools   []ociimage.Entry
 	Program string
 }
 
-// VM is one that runs.
+// VM is a running VM.
 type VM struct {
 	served, machine *exec.Cmd
 	conn            net.Conn
 	lines           *bufio.Reader
 }
 
-// Open boots it. It returns when its directory is mounted.
+// Open boots the VM. It returns when the shared directory is mounted.
 func Open(ctx context.Context, o Options) (v *VM, err error) {
 	if _, err := os.Stat(server); err != nil {
 		return nil, err
@@ -109,7 +107,7 @@ func Open(ctx context.Context, o Options) (v *VM, err error) {
 	return v, err
 }
 
-// Do has the program do what a line says, and returns the line that it answers.
+// Do sends a line to the program and returns its answer.
 func (v *VM) Do(ctx context.Context, line string) (string, error) {
 	if _, err := fmt.Fprintln(v.conn, line); err != nil {
 		return "", fmt.Errorf("send to the VM: %w", err)
@@ -134,7 +132,7 @@ func (v *VM) next(ctx context.Context) (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// Close ends VM and server.
+// Close ends the VM and the server.
 func (v *VM) Close(context.Context) error {
 	if v.conn != nil {
 		v.conn.Close()
@@ -166,12 +164,12 @@ func appear(ctx context.Context, path string) error {
 		case <-ctx.Done():
 			cancel()
 			return fmt.Errorf("%s: %w", path, ctx.Err())
-		case <-time.After(10 * time.Millisecond): // virtiofsd does not say when
+		case <-time.After(10 * time.Millisecond): // virtiofsd does not report it
 		}
 	}
 }
 
-// pack writes the guest's initrd with tools and module behind it, which the kernel unpacks over it.
+// pack writes the guest's initrd, followed by the tools and the module. The kernel unpacks them over it.
 func pack(path, base string, o Options) (err error) {
 	archive, err := os.ReadFile(base)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Command man writes a manual page for each command of the command line. It is a
-// program of its own: what turns text into pages would make the command line
-// larger by half a megabyte.
+// Command man writes a manual page for each command of the command line. It is a separate program, because the
+// libraries for manual pages would make the command line half a megabyte larger.
 package main
 
 import (
@@ -24,8 +23,8 @@ func main() {
 	}
 }
 
-// write fills dir with bulkhead.1, bulkhead-run.1 and so on. The same version
-// at the same SOURCE_DATE_EPOCH makes the same bytes.
+// write fills dir with bulkhead.1, bulkhead-run.1 and so on. The same version at the same SOURCE_DATE_EPOCH gives
+// the same bytes.
 func write(version, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -35,7 +34,7 @@ func write(version, dir string) error {
 	return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Bulkhead " + version, Manual: "Bulkhead"}, dir)
 }
 
-// quiet leaves out who generated the page, and when.
+// quiet leaves out the generator and the date of each page.
 func quiet(cmd *cobra.Command) {
 	cmd.DisableAutoGenTag = true
 	for _, sub := range cmd.Commands() {

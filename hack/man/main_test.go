@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli"
 )
 
-// TestPages wants a page with examples for each command, and the same again.
+// TestPages expects a page with examples for each command, and the same pages the second time.
 func TestPages(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1767225600")
 	dir, again := t.TempDir(), t.TempDir()

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// excuse names the faults of one kind in one line of a file. The line's text names
-// it, so that lines before it may come and go.
+// excuse names the faults of one kind in one line of a file. It quotes the line instead of its number, because
+// lines before it may come and go.
 type excuse struct{ path, fault, line string }
 
-// parseExcused reads lines of four parts, "path | fault | the source's line | why no
-// test can, or should, notice it". Lines that begin with # are comments.
+// parseExcused parses lines of four parts: "path | fault | the source's line | reason". The reason says why no test
+// can or should notice the fault. Lines that begin with # are comments.
 func parseExcused(text string) ([]excuse, error) {
 	var all []excuse
 	for number, line := range strings.Split(text, "\n") {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue
 		}
-		// The source's line may hold the separator.
+		// The source's line may contain the separator.
 		first, rest, _ := strings.Cut(line, " | ")
 		second, rest, ok := strings.Cut(rest, " | ")
 		last := strings.LastIndex(rest, " | ")

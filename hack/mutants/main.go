@@ -1,7 +1,6 @@
-// Command mutants puts small faults into a package, one at a time, and tells which of
-// them its quick tests do not notice. Gremlins makes the faults; this program runs it
-// as the project builds, leaves out the faults that mean nothing (excused.txt), and
-// prints the score.
+// Command mutants puts small faults into a package, one at a time, and lists the faults that the package's quick
+// tests do not notice. Gremlins creates the faults. This program runs it as the project builds, leaves out
+// meaningless faults (excused.txt), and prints the score.
 package main
 
 import (
@@ -15,8 +14,7 @@ import (
 	"strings"
 )
 
-// enough is the part of the faults that can be noticed, in percent, which tests of a
-// package at a boundary must notice.
+// enough is the percentage of noticeable faults that the tests of a package at a boundary must notice.
 const enough = 85
 
 func main() {
@@ -57,7 +55,7 @@ func run(gremlins, tags, dir string) (score, error) {
 	if err != nil {
 		return score{}, err
 	}
-	// vet would refuse some faults before a test has seen them.
+	// vet would refuse some faults before a test sees them.
 	flags := "GOFLAGS=-short -vet=off -ldflags=-s -tags=" + strings.ReplaceAll(tags, " ", ",")
 	cmd.Env = append(os.Environ(), flags, "TMPDIR="+temp, "PATH="+path)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
@@ -75,8 +73,8 @@ func run(gremlins, tags, dir string) (score, error) {
 	return r.judge(dir, known, os.ReadFile)
 }
 
-// alone is a command that sees and signals no process but its own, all of which end with
-// it: with a fault in the wrong place a test kills every process of its user.
+// alone returns a command that sees and signals only its own processes, which end with it. With a fault in the
+// wrong place, a test could kill all processes of its user.
 func alone(name string, args ...string) *exec.Cmd {
 	flags := []string{"--pid", "--fork", "--mount-proc", "--kill-child"}
 	if os.Geteuid() != 0 {
@@ -85,13 +83,13 @@ func alone(name string, args ...string) *exec.Cmd {
 	return exec.Command("unshare", append(append(flags, "--", name), args...)...)
 }
 
-// module is the path by which gremlins tests a package whose name is not its
-// directory's, such as agentv1 in api/agent/v1. The module's root has no tests, so the
-// command fails, and gremlins would count every fault as noticed.
+// module is the path by which gremlins tests a package with a name that differs from its directory, such as agentv1
+// in api/agent/v1. The root of the module has no tests, so the command fails, and gremlins would count every fault
+// as noticed.
 const module = "github.com/bulkhead-project/bulkhead"
 
-// wrapGo writes a program "go" into dir that tests the working directory, where gremlins
-// runs it, instead of the module's root. It returns the PATH that finds this program first.
+// wrapGo writes a program "go" into dir that tests the working directory, where gremlins runs it, instead of the
+// module's root. It returns a PATH that finds this program first.
 func wrapGo(dir string) (string, error) {
 	gotool, err := exec.LookPath("go")
 	if err != nil {
@@ -107,7 +105,7 @@ exec '%s' "$@"
 	return dir + string(filepath.ListSeparator) + os.Getenv("PATH"), nil
 }
 
-// report is what gremlins writes.
+// report is the output of gremlins.
 type report struct {
 	Files []struct {
 		Name      string  `json:"file_name"` // below the package's directory
@@ -122,16 +120,16 @@ type fault struct {
 	Column int    `json:"column"`
 }
 
-// score is what became of the faults.
+// score counts the results of the faults.
 type score struct {
 	noticed, excused int
-	untried          int // in conditions of a switch, of which Go's coverage knows nothing
+	untried          int // in conditions of a switch, which Go's coverage does not record
 	survivors        []string
-	stale            []excuse // of the package, and of no survivor
+	stale            []excuse // of the package, without a survivor
 }
 
-// judge counts the faults of the package in dir. A fault that no test reaches
-// survives, and one whose test does not end is noticed.
+// judge counts the faults of the package in dir. A fault that no test reaches survives. A fault that makes a test
+// hang is noticed.
 func (r report) judge(dir string, known []excuse, read func(string) ([]byte, error)) (score, error) {
 	var s score
 	used := map[excuse]bool{}
@@ -175,7 +173,7 @@ func (r report) judge(dir string, known []excuse, read func(string) ([]byte, err
 	return s, nil
 }
 
-// percent is the part of the faults that are noticed, of those that can be.
+// percent is the share of noticed faults among the noticeable ones.
 func (s score) percent() int { return 100 * s.noticed / max(1, s.noticed+len(s.survivors)) }
 
 func (s score) String() string {

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestJudge: what no test notices counts, unless it is excused by its line; an excuse
-// of no survivor is told.
+// TestJudge: unnoticed faults count, unless their line is excused. An excuse without a survivor is reported.
 func TestJudge(t *testing.T) {
 	known, err := parseExcused("# why\n\na/b/x.go | CONDITIONALS_BOUNDARY | if a > 0 | b { | both mean the same\n" +
 		"a/b/x.go | ARITHMETIC_BASE | gone + 1 | a reason\nother/y.go | ARITHMETIC_BASE | x + 1 | a reason\n")
@@ -53,8 +52,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestWrapGo: gremlins' command for the module's root is one for the working directory,
-// and every other command stays as it is.
+// TestWrapGo: gremlins' command for the module's root becomes one for the working directory, and other commands
+// stay the same.
 func TestWrapGo(t *testing.T) {
 	dir := t.TempDir()
 	path, err := wrapGo(dir)
@@ -77,7 +76,7 @@ func TestParseExcusedWantsReasons(t *testing.T) {
 	}
 }
 
-// TestExcusedHolds: each excuse names a line that is there.
+// TestExcusedHolds: each excuse quotes an existing line.
 func TestExcusedHolds(t *testing.T) {
 	b, err := os.ReadFile("excused.txt")
 	if err != nil {
@@ -95,7 +94,7 @@ func TestExcusedHolds(t *testing.T) {
 	}
 }
 
-// TestAlone: what a faulty test kills is its own.
+// TestAlone: a faulty test can kill only its own processes.
 func TestAlone(t *testing.T) {
 	out, err := alone("sh", "-c", "echo $$; ls -d /proc/[0-9]* | wc -l").Output()
 	if err != nil {

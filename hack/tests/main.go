@@ -25,7 +25,7 @@ func main() {
 	}
 }
 
-// run is both passes, and what they took.
+// run runs both passes, and reports their durations.
 func run(ctx context.Context, out io.Writer, tags string, packages []string) error {
 	if len(packages) == 0 {
 		packages = []string{"./..."}
@@ -39,7 +39,7 @@ func run(ctx context.Context, out io.Writer, tags string, packages []string) err
 		whole := newReport(out)
 		reports = append(reports, whole)
 		args := []string{"-tags", tags, "-vet=off", "-count=1", "-p", "2", "-parallel", "2", "-timeout", "40m", "-run", quick.tests()}
-		// Without cgo, as make builds the programs: most is compiled already.
+		// Without cgo, as make builds the programs: most packages are compiled already.
 		err = whole.goTest(ctx, []string{"CGO_ENABLED=0"}, append(args, quick.packages()...)...)
 	}
 	fmt.Fprintf(out, "first pass %d s, second pass %d s\n", int(first.Seconds()), int((time.Since(began) - first).Seconds()))
@@ -52,7 +52,7 @@ func run(ctx context.Context, out io.Writer, tags string, packages []string) err
 	return nil
 }
 
-// times is what the packages took and what their tests did, both passes together.
+// times returns the durations of packages and of tests, both passes together.
 func times(reports ...*report) (packages, tests map[string]float64) {
 	packages, tests = map[string]float64{}, map[string]float64{}
 	for _, r := range reports {
@@ -66,7 +66,7 @@ func times(reports ...*report) (packages, tests map[string]float64) {
 	return packages, tests
 }
 
-// slowest describes the n that took longest.
+// slowest describes the n entries that took longest.
 func slowest(n int, took map[string]float64) []string {
 	names := slices.Sorted(maps.Keys(took))
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(took[b], took[a]) })

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// feed gives a report events, one a line: action, package, test ("-" is none), seconds, output.
+// feed gives a report events, one on each line: action, package, test ("-" for none), seconds, output.
 func feed(t *testing.T, r *report, events string) {
 	t.Helper()
 	for line := range strings.Lines(events) {
@@ -31,7 +31,7 @@ func feed(t *testing.T, r *report, events string) {
 	}
 }
 
-// TestSecondPass: it runs the whole of each test that skipped anything.
+// TestSecondPass: it runs each test completely that skipped anything.
 func TestSecondPass(t *testing.T) {
 	r := newReport(&bytes.Buffer{})
 	feed(t, r, `pass a TestQuick 0
@@ -59,7 +59,7 @@ func TestSecondPass(t *testing.T) {
 	}
 }
 
-// TestOutput: of a package that fails, it prints what its failing and unfinished tests said.
+// TestOutput: for a package that fails, it prints the output of failing and unfinished tests.
 func TestOutput(t *testing.T) {
 	var out bytes.Buffer
 	r := newReport(&out)

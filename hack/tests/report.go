@@ -25,13 +25,13 @@ type report struct {
 	skipped map[string]map[string]bool // top-level tests that skipped something, by package
 }
 
-// result is of one package.
+// result is the result of one package.
 type result struct {
 	seconds float64
 	failed  bool
-	// tests is what each test took that has no tests of its own.
+	// tests has the duration of each test without subtests.
 	tests map[string]float64
-	// output of each test that has not passed, in the order of their first lines.
+	// output of each test that has not passed, in the order of the first lines.
 	output map[string]*strings.Builder
 	order  []string
 }
@@ -48,7 +48,7 @@ func newReport(out io.Writer) *report {
 
 // goTest runs go test and prints a line for each package and the output of each test that fails.
 func (r *report) goTest(ctx context.Context, env []string, args ...string) error {
-	// Paths of this tree would keep go from using what it compiled, and the results that it has, of another clone.
+	// Trim paths of this tree, so that go can reuse compiled packages and results of another clone.
 	cmd := exec.CommandContext(ctx, cmp.Or(os.Getenv("GO"), "go"), append([]string{"test", "-json", "-trimpath", "-ldflags=-w"}, args...)...)
 	cmd.Env = append(os.Environ(), append(env, testgo.Tree+"="+tree(ctx))...)
 	cmd.Stderr = os.Stderr
@@ -74,7 +74,8 @@ func (r *report) goTest(ctx context.Context, env []string, args ...string) error
 	return nil
 }
 
-// tree is a hash of all files of the tree. Without git it is empty, and tests that need it cannot be cached.
+// tree returns a hash of all files of the tree. Without git it is empty, and tests that depend on it cannot be
+// cached.
 func tree(ctx context.Context) string {
 	const list = `git ls-files -co --exclude-standard -z | sort -z | xargs -0 sha256sum -- 2>/dev/null`
 	files, err := exec.CommandContext(ctx, "bash", "-c", list).Output()
@@ -85,7 +86,7 @@ func tree(ctx context.Context) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// take adds a line of go test -json.
+// take processes a line of go test -json.
 func (r *report) take(line []byte) {
 	var e event
 	if json.Unmarshal(line, &e) != nil {
@@ -122,7 +123,7 @@ func (r *report) take(line []byte) {
 	}
 }
 
-// skip notes the test that has to run whole.
+// skip records a test that must run completely.
 func (r *report) skip(pkg, test string) {
 	top, _, _ := strings.Cut(test, "/")
 	if r.skipped[pkg] == nil {
@@ -131,7 +132,7 @@ func (r *report) skip(pkg, test string) {
 	r.skipped[pkg][top] = true
 }
 
-// tests matches the tests that were skipped.
+// tests returns a pattern for the tests that skipped something.
 func (r *report) tests() string {
 	all := map[string]bool{}
 	for _, names := range r.skipped {
@@ -140,15 +141,16 @@ func (r *report) tests() string {
 	return "^(" + strings.Join(slices.Sorted(maps.Keys(all)), "|") + ")$"
 }
 
-// packages are those that skipped tests, in the order in which they start: a long one that starts last runs alone.
+// packages returns the packages that skipped tests, in their start order. A long package that starts last would run
+// alone.
 func (r *report) packages() []string {
 	names := slices.Sorted(maps.Keys(r.skipped))
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
 	return names
 }
 
-// rank is the place of a package among those that take long. e2e/node and e2e/kube mostly wait, so that one of the others
-// computes beside each.
+// rank orders packages that take long. e2e/node and e2e/kube mostly wait, so one of the others computes beside
+// each.
 func rank(name string) int {
 	order := []string{"/e2e/node", "/e2e", "/e2e/cri", "/engine", "/e2e/kube", "/cli"}
 	for i, long := range order {
@@ -159,7 +161,8 @@ func rank(name string) int {
 	return len(order)
 }
 
-// time notes what a test took. Its parent ends after it, and is left out: what it took is its parts' time.
+// time records the duration of a test. Parents end after their subtests and are left out, because their duration is
+// that of the subtests.
 func (p *result) time(test string, seconds float64) {
 	for whole := range p.tests {
 		if strings.HasPrefix(whole, test+"/") {
@@ -179,7 +182,7 @@ func (p *result) add(test, text string) {
 	b.WriteString(text)
 }
 
-// print writes the package's own lines, and if it failed what its tests said that did not pass.
+// print writes the package's own lines. If it failed, it also writes the output of tests that did not pass.
 func (p *result) print(out io.Writer) {
 	if p.failed {
 		for _, test := range p.order {
