@@ -38,6 +38,9 @@ type host struct {
 // ends with the test. The test changes nothing on the disk image.
 func boot(t *testing.T, suite, parameters string) *host {
 	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make the host's disk")
+	}
 	image := image(t, suite)
 	h := &host{console: filepath.Join(t.TempDir(), "console"), clients: map[string]*ssh.Client{}}
 	key, err := os.ReadFile(filepath.Join(image, "key"))
@@ -77,12 +80,12 @@ func image(t *testing.T, suite string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(testdeadline.Context(t, 20*time.Minute), filepath.Join(root, "hack", "host-image"), suite)
+	cmd := exec.CommandContext(testdeadline.Context(t, time.Minute), filepath.Join(root, "hack", "host-image"), suite)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("make the disk of %s: %v: %s", suite, err, &stderr)
+		t.Fatalf("the disk of %s (make host-images makes it): %v: %s", suite, err, &stderr)
 	}
 	return strings.TrimSpace(string(out))
 }
@@ -110,7 +113,7 @@ func packages(t *testing.T) string {
 	cmd := exec.CommandContext(t.Context(), "sh", "-ec", script, "sh", tree, disk)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("make the disk of packages (make hosts makes the package): %v: %s", err, out)
+		t.Fatalf("make the disk of packages (make package critools makes them): %v: %s", err, out)
 	}
 	return disk
 }

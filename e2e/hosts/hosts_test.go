@@ -16,17 +16,11 @@ var hosts = []struct{ name, suite, parameters string }{
 	{name: "debian12-cgroup1", suite: "bookworm", parameters: "systemd.unified_cgroup_hierarchy=0"},
 }
 
-// enabled skips a test that boots hosts unless it is asked for.
-func enabled(t *testing.T) {
-	t.Helper()
-	if os.Getenv("BULKHEAD_TEST_HOSTS") == "" {
-		t.Skip("boots hosts: make hosts or make host-today runs it")
-	}
-}
-
 // TestToday runs some of the scenarios on one host, other ones each day.
 func TestToday(t *testing.T) {
-	enabled(t)
+	if testing.Short() {
+		t.Skip("boots a host")
+	}
 	for i, day := range []struct {
 		name, suite string
 		test        func(h *host, t *testing.T)
@@ -42,7 +36,9 @@ func TestToday(t *testing.T) {
 
 // TestHosts runs every scenario as every user on every host, and then those of all users together.
 func TestHosts(t *testing.T) {
-	enabled(t)
+	if os.Getenv("BULKHEAD_TEST_HOSTS") == "" {
+		t.Skip("takes an hour: make hosts runs it")
+	}
 	for _, one := range hosts {
 		t.Run(one.name, func(t *testing.T) {
 			h := boot(t, one.suite, one.parameters)
