@@ -23,8 +23,10 @@ ROWS    ?=
 AGAINST ?=
 # The host that make hosts tests on, the user and the scenario (empty: all of them).
 HOST    ?=
-AS      ?=
 RUN     ?=
+ifeq ($(origin AS),default)  # make's name of the assembler
+AS      :=
+endif
 # What make soak chooses by, which it prints, and how long it goes on.
 SEED    ?=
 SOAK    ?= 5m
