@@ -69,8 +69,17 @@ func boot(t *testing.T, suite, parameters string) *host {
 		// Debian 12's installer writes a file. Its AppArmor profile of pasta forbids to read the target of a link.
 		h.do(t, "root", "cp --remove-destination $(readlink -f /etc/resolv.conf) /etc/resolv.conf")
 	}
+	h.holdKVM(t)
 	h.do(t, "root", "mount -o ro LABEL=packages /mnt && apt-get -qq install /mnt/bulkhead.deb && install /mnt/crictl /usr/local/bin")
 	return h
+}
+
+// holdKVM keeps a VM in the host until it restarts. The host's kernel patches its scheduler when its first VM is created and
+// when its last one ends. QEMU's emulation sometimes runs the old code there on another processor, and the kernel panics.
+func (h *host) holdKVM(t *testing.T) {
+	t.Helper()
+	h.do(t, "root", "ln -sf $(command -v qemu-system-x86_64) /run/held && "+
+		"/run/held -accel kvm -S -m 16 -nodefaults -display none -daemonize")
 }
 
 // image returns the directory of the suite's disk, kernel and ssh key.

@@ -120,6 +120,7 @@ func (h *host) testReboot(t *testing.T) {
 			break
 		}
 	}
+	h.holdKVM(t)
 	h.do(t, "root", "until bulkhead ps --format '{{.Name}} {{.Status}}' | grep -qx 'always Running'; do sleep 1; done")
 	if out := h.do(t, "root", "bulkhead exec always -- echo on; bulkhead wait never || true"); out != "on\n137" {
 		t.Errorf("after the restart: %q", out)
