@@ -1,30 +1,27 @@
-// Package backoff has the kubelet's delays: between restarts of a container, and
-// between attempts to pull an image. The first restart is immediate.
+// Package backoff implements the kubelet's delays between restarts of a container and between attempts to pull an
+// image. The first restart is immediate.
 package backoff
 
 import "time"
 
-// The shortest delay and the longest.
+// The shortest and the longest delay.
 const (
 	First = 10 * time.Second
 	Last  = 5 * time.Minute
 )
 
 const (
-	// calm is how long after its last restart a container must have run for
-	// its delay to begin anew.
+	// calm is how long a container must have run since its last restart for its delay to start over.
 	calm = 2 * Last
 )
 
-// Backoff is the delay before one thing is tried again. The zero value allows
-// the first try at once.
+// Backoff is the delay before a retry. The zero value allows the first try at once.
 type Backoff struct {
 	Delay time.Duration
 	last  time.Time // of the last try
 }
 
-// Until tells when, after an event (a container's end, a failed pull), the next
-// try is due.
+// Until returns when the next try is due after event, which is the end of a container or a failed pull.
 func (b *Backoff) Until(event time.Time) time.Time {
 	if b.Delay == 0 || b.calmed(event) {
 		return event
@@ -42,11 +39,10 @@ func (b *Backoff) Next(event, now time.Time) {
 	b.last = now
 }
 
-// calmed tells whether the last try had held when event came.
+// calmed reports whether the last try lasted longer than calm before event.
 func (b *Backoff) calmed(event time.Time) bool { return event.Sub(b.last) > calm }
 
-// Resume rebuilds the delay of a container that was taken over, from how often
-// it was restarted, when its last run began and when that ended.
+// Resume restores the delay of an adopted container from its restart count and the start and end of its last run.
 func (b *Backoff) Resume(restarts int32, began, ended time.Time) {
 	if restarts < 1 || ended.Sub(began) > calm {
 		return

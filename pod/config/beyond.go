@@ -15,11 +15,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// ErrBeyondCRI is matched by the errors of Plain: a field that only a runtime which
-// offers more than the CRI can keep.
+// ErrBeyondCRI is matched by Plain's errors: a field needs a runtime that offers more than the CRI.
 var ErrBeyondCRI = errors.New("the runtime does not support it")
 
-// Beyond is what the pod asks for that the CRI has no field for.
+// Beyond returns the pod's options for which the CRI has no fields.
 func Beyond(o *Options) runtimev1.PodOptions {
 	limit := podLimits(o.Pod)[corev1.ResourceEphemeralStorage]
 	storage := limit.Value()
@@ -66,7 +65,7 @@ func Beyond(o *Options) runtimev1.PodOptions {
 	return out
 }
 
-// onHost is where a volume lies on the host, or which named volume it is.
+// onHost returns the host path of a volume, or the name of a named volume.
 func onHost(o *Options, v *corev1.Volume) (share containerv1.Share, is bool) {
 	share.Cache = o.Pod.Annotations[annotations.Cache+v.Name]
 	switch {
@@ -97,14 +96,14 @@ func emptyDir(name string, source *corev1.EmptyDirVolumeSource) containerv1.Dir 
 	return dir
 }
 
-// BeyondContainer is what a container asks for that the CRI has no field for.
+// BeyondContainer returns the container's options for which the CRI has no fields.
 func BeyondContainer(o *Options, container *corev1.Container) runtimev1.ContainerOptions {
 	limit := container.Resources.Limits[corev1.ResourceEphemeralStorage]
 	storage := limit.Value()
 	if o.SoftStorage && storage > 0 {
 		storage += softRoom(storage)
 	}
-	limits, _ := ulimit.ParseAll(o.Pod.Annotations[annotations.Ulimits+container.Name]) // Check has looked at them
+	limits, _ := ulimit.ParseAll(o.Pod.Annotations[annotations.Ulimits+container.Name]) // Check has validated them
 	out := runtimev1.ContainerOptions{StorageBytes: storage, Rlimits: limits}
 	if container.TTY {
 		out.Size = o.Size
@@ -112,11 +111,11 @@ func BeyondContainer(o *Options, container *corev1.Container) runtimev1.Containe
 	return out
 }
 
-// softRoom is what can be written beyond a limit of ephemeral storage that is soft, in bytes.
+// softRoom returns how many bytes can be written beyond a soft limit of ephemeral storage.
 func softRoom(limit int64) int64 { return max(limit/10, 16<<20) }
 
-// Plain refuses a pod that asks for what a runtime without more than the CRI cannot keep.
-// The error names the fields and matches ErrBeyondCRI.
+// Plain rejects a pod that needs more than a runtime with only the CRI offers. The error names the fields and matches
+// ErrBeyondCRI.
 func Plain(o *Options) error {
 	beyond := Beyond(o)
 	var fields []string

@@ -1,6 +1,5 @@
-// Package config translates a Pod to the configuration that the CRI takes: of its
-// sandbox, and of each of its containers. Nothing here asks the runtime, and
-// nothing remembers: the same Options and Launch give the same configuration.
+// Package config translates a Pod to the CRI's configuration of its sandbox and of each of its containers. The package
+// calls no runtime and keeps no state: the same Options and Launch give the same configuration.
 package config
 
 import (
@@ -12,10 +11,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// Sandbox is the pod as RunPodSandbox takes it.
+// Sandbox returns the pod's configuration for RunPodSandbox.
 func Sandbox(o *Options, attempt uint32) *runtimeapi.PodSandboxConfig {
 	pod := o.Pod
-	host, _ := o.hostname() // Check has looked at it
+	host, _ := o.hostname() // Check has validated it
 	dns, _ := DNSOf(o)
 	return &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{
@@ -40,8 +39,8 @@ func Sandbox(o *Options, attempt uint32) *runtimeapi.PodSandboxConfig {
 	}
 }
 
-// namespaceOptions are every pod's: one network, if not the host's, and IPC namespace for the pod,
-// and a process namespace for each container or one for all.
+// namespaceOptions returns the pod's namespaces: one network, unless it is the host's, one IPC namespace, and a process
+// namespace for each container or one for all.
 func namespaceOptions(pod *corev1.Pod) *runtimeapi.NamespaceOption {
 	out := &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}
 	if pod.Spec.HostNetwork {

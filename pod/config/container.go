@@ -9,27 +9,25 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Launch is what a container's configuration needs to know beside the pod.
+// Launch is the input for a container's configuration beside the pod.
 type Launch struct {
 	Image    *runtimeapi.Image
-	Ref      string // what the image is created from
+	Ref      string // the reference to create the container from
 	Restarts int32
-	IPs      []string // of the pod, the first one first
-	Target   string   // id of the container whose processes it is to see, or empty
-	// Allocatable is what a container has that sets no limit.
+	IPs      []string // of the pod, the primary one first
+	Target   string   // id of the container in which it sees the processes, or empty
+	// Allocatable are the resources of a container without limits.
 	Allocatable corev1.ResourceList
-	// Skipped, if set, is told of the keys that became no variables.
+	// Skipped, if set, is called with the keys that are not valid names of variables.
 	Skipped func(Skipped)
-	// Note, if set, is told of what variables refer to and do not get, with the reason of an event.
+	// Note, if set, is called for references of variables that cannot be resolved, with the reason of an event.
 	Note func(reason, message string)
-	// Images are the references of the volumes that are images, by the volumes'
-	// names.
+	// Images are the references of the image volumes, by volume name.
 	Images map[string]string
 }
 
-// Container is the container as CreateContainer takes it. It writes the pod's
-// hosts file. An error is a reference that leads nowhere, or a wish that
-// contradicts another.
+// Container returns the container's configuration for CreateContainer, and writes the pod's hosts file. It returns an
+// error for a reference that cannot be resolved, and for contradictory settings.
 func Container(ctx context.Context, o *Options, container *corev1.Container, with Launch) (*runtimeapi.ContainerConfig, error) {
 	env, err := resolveEnvironment(ctx, o, container, with)
 	if err != nil {
@@ -84,7 +82,7 @@ func Container(ctx context.Context, o *Options, container *corev1.Container, wit
 	}, nil
 }
 
-// LogPath is a container's log file within the pod's log directory.
+// LogPath returns a container's log file, relative to the pod's log directory.
 func LogPath(container string, restarts int32) string {
 	return filepath.Join(container, strconv.Itoa(int(restarts))+".log")
 }

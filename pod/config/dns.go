@@ -10,15 +10,15 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// What of a DNS configuration reaches the pod's resolver, as of the kubelet's.
+// The kubelet's limits for a pod's DNS configuration.
 const (
 	maxNameservers = 3
 	maxSearches    = 32
 	maxSearchChars = 2048
 )
 
-// DNSOf is the pod's resolver configuration and what is to be told of it:
-// something was cut. Nil leaves it to the runtime.
+// DNSOf returns the pod's resolver configuration, and notes about the parts that were cut. A nil configuration leaves
+// it to the runtime.
 func DNSOf(o *Options) (config *runtimeapi.DNSConfig, notes []string) {
 	own := o.Pod.Spec.DNSConfig
 	switch {
@@ -56,7 +56,7 @@ func cloneDNS(c *runtimeapi.DNSConfig) *runtimeapi.DNSConfig {
 	}
 }
 
-// unique keeps the first of equal words.
+// unique removes duplicates and keeps the order.
 func unique(words []string) []string {
 	var out []string
 	for _, word := range words {
@@ -67,8 +67,8 @@ func unique(words []string) []string {
 	return out
 }
 
-// mergeOptions lays the pod's options over those that are there, by name. The
-// kubelet's order is that of a map; here it is that of first mention.
+// mergeOptions merges the pod's options over have, by name, in order of first mention. The kubelet's order is that of a
+// map.
 func mergeOptions(have []string, own []corev1.PodDNSConfigOption) []string {
 	var order []string
 	values := make(map[string]string)
@@ -99,8 +99,8 @@ func mergeOptions(have []string, own []corev1.PodDNSConfigOption) []string {
 	return out
 }
 
-// fitSearches keeps as many domains, from the first, as resolvers take. One that
-// is too long for a name makes some of them abort, and goes.
+// fitSearches returns the first domains up to the limits of resolvers. It drops domains that are too long, because some
+// resolvers abort on them.
 func fitSearches(searches []string) []string {
 	kept := slices.DeleteFunc(slices.Clone(searches[:min(len(searches), maxSearches)]), func(s string) bool {
 		return len(s) > validation.DNS1123SubdomainMaxLength

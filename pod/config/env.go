@@ -16,16 +16,16 @@ import (
 // variable is one entry of a container's environment.
 type variable struct{ name, value string }
 
-// Skipped are the keys of an object that cannot be names of variables.
+// Skipped are the keys of an object that are not valid names of variables.
 type Skipped struct {
 	Source string // "configMap" or "secret"
 	Name   string // of the object
 	Keys   []string
 }
 
-// environment resolves a container's variables: those of envFrom, then those of
-// env in order, each of whose values may refer to those before it, and to those of Services. A variable
-// that is there already is replaced in its place. The variables of Services that nothing has set come last.
+// environment resolves a container's variables: first envFrom, then env in order. A value may refer to earlier
+// variables and to the variables of Services. A later variable replaces an earlier one in its place. Variables of
+// Services that were not replaced come last.
 type environment struct {
 	o         *Options
 	container *corev1.Container
@@ -69,7 +69,7 @@ func resolveEnvironment(ctx context.Context, o *Options, container *corev1.Conta
 	return e, nil
 }
 
-// services has the variables of Services known, and returns them in their order.
+// services adds the variables of Services to links, and returns them in order.
 func (e *environment) services(ctx context.Context) ([]variable, error) {
 	if e.o.Services == nil {
 		return nil, nil
@@ -102,8 +102,7 @@ func (e *environment) set(name, value string) {
 	e.out = append(e.out, variable{name, value})
 }
 
-// from takes the keys of a whole object; those that cannot be names are left
-// out.
+// from adds the keys of a whole object, except those that are not valid names.
 func (e *environment) from(ctx context.Context, from *corev1.EnvFromSource) error {
 	values := map[string]string{}
 	note := Skipped{}
@@ -144,8 +143,7 @@ func (e *environment) from(ctx context.Context, from *corev1.EnvFromSource) erro
 	return nil
 }
 
-// missing is err, unless it says that something is not there that need not be. That it is not there is
-// noted.
+// missing returns err, or nil if an optional object does not exist. It notes both.
 func (e *environment) missing(err error, optional *bool, kind, name string) error {
 	if !errors.Is(err, volume.ErrNotFound) {
 		e.note(optional, kind+"Read", "%s %q could not be read: %v", kind, name, err)
@@ -158,7 +156,7 @@ func (e *environment) missing(err error, optional *bool, kind, name string) erro
 	return err
 }
 
-// note tells of what a container's variables refer to and do not get, with Virtual Kubelet's reasons.
+// note reports a reference of a container's variables that cannot be resolved, with Virtual Kubelet's reasons.
 func (e *environment) note(optional *bool, what, format string, args ...any) {
 	if e.with.Note == nil {
 		return
@@ -174,7 +172,7 @@ func (e *environment) note(optional *bool, what, format string, args ...any) {
 	e.with.Note(reason, fmt.Sprintf(format, args...))
 }
 
-// source is the value of a reference; what is optional and not there is not set.
+// source resolves a reference. An optional reference to a missing object or key is not set.
 func (e *environment) source(ctx context.Context, from *corev1.EnvVarSource) (value string, set bool, err error) {
 	switch {
 	case from.FieldRef != nil:
@@ -224,8 +222,7 @@ func (e *environment) resource(ref *corev1.ResourceFieldSelector) (string, error
 	return volume.Resource(container, ref, e.with.Allocatable)
 }
 
-// field is the text of a field of the pod, as the downward API has it for
-// environment variables.
+// field returns a field of the pod as the downward API shows it in environment variables.
 func (e *environment) field(path string) (string, error) {
 	pod, ips := e.o.Pod, e.with.IPs
 	if pod.Spec.HostNetwork && e.o.HostIP != "" {

@@ -6,9 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// expand replaces the references $(NAME) in text by what lookup finds. A
-// reference that is not found, or not closed, stays as it is written, and $$
-// stands for one $, so that $$(NAME) is the text "$(NAME)".
+// expand replaces the references $(NAME) in text with the results of lookup. A reference that is unknown or not closed
+// stays as it is. $$ stands for one $, so $$(NAME) is the text "$(NAME)".
 func expand(text string, lookup func(name string) (string, bool)) string {
 	var out strings.Builder
 	for {
@@ -49,8 +48,8 @@ func expandAll(texts []string, lookup func(name string) (string, bool)) []string
 	return out
 }
 
-// StaticCommand is a probe's command with the references to those variables of
-// the container expanded that have their values in the pod itself.
+// StaticCommand returns a probe's command with its references to variables expanded, if the pod itself has their
+// values.
 func StaticCommand(c *corev1.Container, command []string) []string {
 	values := make(map[string]string, len(c.Env))
 	for _, env := range c.Env {

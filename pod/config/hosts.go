@@ -11,9 +11,8 @@ import (
 
 const hostsPath = "/etc/hosts"
 
-// hostsMount writes the pod's hosts file and mounts it, as the kubelet does for
-// every container that mounts nothing there itself. Nil is no mount: there is
-// nowhere to write it, and the runtime's own serves.
+// hostsMount writes the pod's hosts file and mounts it, as the kubelet does for every container that has no mount
+// there. It returns nil if the options name no file; the runtime's file is then used.
 func hostsMount(o *Options, container *corev1.Container, ips []string) (*runtimeapi.Mount, error) {
 	if o.HostsFile == "" {
 		return nil, nil
@@ -24,7 +23,7 @@ func hostsMount(o *Options, container *corev1.Container, ips []string) (*runtime
 		}
 	}
 	text := hostsFile(o.names(), ips, o.Pod.Spec.HostAliases)
-	// In place: over a runtime that mounts the file itself, the containers share it.
+	// Write in place: if the runtime itself mounts the file, the containers share it.
 	if err := os.WriteFile(o.HostsFile, []byte(text), 0o644); err != nil {
 		return nil, fmt.Errorf("write the pod's hosts file: %w", err)
 	}

@@ -8,16 +8,15 @@ import (
 )
 
 const (
-	// maxHostname is what a name is cut to, as a DNS label is.
+	// maxHostname is the length of a DNS label. Longer names are cut.
 	maxHostname = 63
-	// maxNodename is the kernel's bound of a host name.
+	// maxNodename is the kernel's limit for a host name.
 	maxNodename = 64
-	// defaultDomain is the domain that clusters have where nobody chose another.
+	// defaultDomain is the default domain of clusters.
 	defaultDomain = "cluster.local"
 )
 
-// names are a pod's: its host name, and the domain of its subdomain if it has
-// one.
+// names are the pod's host name, and the domain of its subdomain if it has one.
 type names struct{ host, domain string }
 
 func (o *Options) names() names {
@@ -42,12 +41,12 @@ func (o *Options) names() names {
 	return n
 }
 
-// cut makes a host name of a pod's name, which may be longer.
+// cut shortens a pod's name to a valid host name.
 func cut(name string) string {
 	return strings.TrimRight(name[:min(len(name), maxHostname)], "-.")
 }
 
-// hostname is the kernel's. A fully qualified one may be too long.
+// hostname returns the kernel's host name. It returns an error for a fully qualified name that is too long.
 func (o *Options) hostname() (string, error) {
 	n := o.names()
 	if asFQDN := o.Pod.Spec.SetHostnameAsFQDN; asFQDN == nil || !*asFQDN || n.domain == "" {
@@ -60,7 +59,7 @@ func (o *Options) hostname() (string, error) {
 	return name, nil
 }
 
-// hostsFile is the pod's /etc/hosts in the kubelet's form: programs parse it.
+// hostsFile returns the pod's /etc/hosts in the kubelet's form, because programs parse it.
 func hostsFile(n names, ips []string, aliases []corev1.HostAlias) string {
 	var b strings.Builder
 	b.WriteString("# Kubernetes-managed hosts file.\n")
@@ -71,7 +70,7 @@ func hostsFile(n names, ips []string, aliases []corev1.HostAlias) string {
 		fmt.Fprintln(&b, entry)
 	}
 	if len(ips) == 0 {
-		ips = []string{"127.0.0.1"} // without a network the pod still knows itself
+		ips = []string{"127.0.0.1"} // without a network, the pod's name resolves to loopback
 	}
 	for _, ip := range ips {
 		if n.domain != "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/api/annotations"
 )
 
-// The kubelet's labels and annotations, by which a pod is found again.
+// The kubelet's labels and annotations. Sandboxes and containers of a pod are found by them.
 const (
 	labelName      = "io.kubernetes.pod.name"
 	labelNamespace = "io.kubernetes.pod.namespace"
@@ -27,7 +27,7 @@ const (
 	annotationGrace         = "io.kubernetes.pod.terminationGracePeriod"
 )
 
-// sandboxLabels are the pod's own and, over them, the kubelet's.
+// sandboxLabels returns the pod's labels, overridden by the kubelet's.
 func sandboxLabels(pod *corev1.Pod) map[string]string {
 	labels := maps.Clone(pod.Labels)
 	if labels == nil {
@@ -59,24 +59,24 @@ func containerAnnotations(pod *corev1.Pod, container *corev1.Container, restarts
 	return out
 }
 
-// hashKind begins the hashes that are made of what has a container started anew when it changes, as
-// those of kubelets are. Earlier ones were made of the whole specification, and tell nothing.
+// hashKind is the prefix of hashes over the fields with changes that restart a container, like the kubelet's hashes.
+// Earlier hashes covered the whole specification, and are ignored.
 const hashKind = "image-"
 
-// hash identifies what of a container's specification has it started anew when it changes.
+// hash identifies the fields of a container's specification with changes that restart it.
 func hash(container *corev1.Container) string {
 	sum := sha256.Sum256([]byte(container.Name + "\x00" + container.Image))
 	return hashKind + hex.EncodeToString(sum[:4])
 }
 
-// Outdated tells whether a container with these annotations was made from another specification of it than this
-// one, in what has it started anew. Annotations that tell nothing of that are of none.
+// Outdated reports whether a container with these annotations was made from another image than in this specification.
+// Annotations without a usable hash are not outdated.
 func Outdated(annotations map[string]string, container *corev1.Container) bool {
 	made := annotations[annotationHash]
 	return strings.HasPrefix(made, hashKind) && made != hash(container)
 }
 
-// refuseInternal keeps a user's annotations from steering the engine.
+// refuseInternal rejects annotations of users that are reserved for the engine.
 func refuseInternal(user map[string]string) error {
 	for key := range user {
 		if annotations.Internal(key) {

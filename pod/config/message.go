@@ -8,12 +8,12 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// MessageFile is the host's file for the last words of one instance.
+// MessageFile returns the host's file for the termination message of one instance.
 func MessageFile(o *Options, container string, restarts int32) string {
 	return filepath.Join(o.MessageDir, container, strconv.Itoa(int(restarts)))
 }
 
-// messageMount lets the runtime have the file where the container expects it.
+// messageMount mounts that file at the container's terminationMessagePath.
 func messageMount(o *Options, spec *corev1.Container, restarts int32) []*runtimeapi.Mount {
 	if o.MessageDir == "" || spec.TerminationMessagePath == "" {
 		return nil

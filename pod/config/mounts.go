@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
-// fsGroup is the group that the pod's volumes belong to, nil for none.
+// fsGroup returns the group of the pod's volumes, nil for none.
 func fsGroup(pod *corev1.Pod) *int64 {
 	if pod.Spec.SecurityContext == nil {
 		return nil
@@ -24,9 +24,8 @@ func fsGroup(pod *corev1.Pod) *int64 {
 	return pod.Spec.SecurityContext.FSGroup
 }
 
-// containerMounts are the container's mounts of the pod's volumes; images are
-// the references of those that are images, and lookup finds the container's
-// variables.
+// containerMounts returns the container's mounts of the pod's volumes. images are the references of image volumes, and
+// lookup finds the container's variables.
 func containerMounts(
 	o *Options, container *corev1.Container, images map[string]string, lookup func(string) (string, bool),
 ) ([]*runtimeapi.Mount, error) {
@@ -85,25 +84,24 @@ func containerMount(o *Options, mount *corev1.VolumeMount, part string, images m
 	case directory == "":
 		return nil, fmt.Errorf("its kind is not honoured")
 	default:
-		out.Readonly = true // nothing that a container writes there would last
+		out.Readonly = true // a rewrite of the volume would remove a container's changes
 	}
 	out.HostPath = filepath.Join(o.Volumes(), directory, mount.Name, part)
 	return out, nil
 }
 
-// readOnly tells whether nobody may write to a claim's or a driver's volume.
+// readOnly reports whether a volume of a claim or driver is read-only.
 func readOnly(o *Options, name string, source *corev1.VolumeSource) bool {
 	claim, driver := source.PersistentVolumeClaim, source.CSI
 	return o.Claimed[name].ReadOnly || claim != nil && claim.ReadOnly || driver != nil && driver.ReadOnly != nil && *driver.ReadOnly
 }
 
-// containerDevices are the bare disks and the block devices among the pod's volumes that the
-// container has.
+// containerDevices returns the container's disks and block devices among the pod's volumes.
 func containerDevices(o *Options, container *corev1.Container) (out []*runtimeapi.Device) {
 	for _, device := range container.VolumeDevices {
 		access := cmp.Or(o.Pod.Annotations[annotations.Device+device.Name], "mrw")
 		if o.Claimed[device.Name].ReadOnly {
-			access = "r" // whatever the pod says
+			access = "r" // overrides the pod's choice
 		}
 		out = append(out, &runtimeapi.Device{
 			ContainerPath: device.DevicePath, HostPath: filepath.Join(o.Volumes(), layout.HostPath, device.Name), Permissions: access,
@@ -112,12 +110,12 @@ func containerDevices(o *Options, container *corev1.Container) (out []*runtimeap
 	return out
 }
 
-// subPath is what of a volume is mounted, empty for all of it.
+// subPath returns the mounted part of a volume, empty for the whole volume.
 func subPath(mount *corev1.VolumeMount, lookup func(string) (string, bool)) (string, error) {
 	part, told := mount.SubPath, mount.SubPath
 	if mount.SubPathExpr != "" {
 		missing := ""
-		told = mount.SubPathExpr // what it stands for may be a secret
+		told = mount.SubPathExpr // its expansion may be a secret
 		part = expand(mount.SubPathExpr, func(name string) (string, bool) {
 			value, known := lookup(name)
 			if !known {
@@ -138,15 +136,14 @@ func subPath(mount *corev1.VolumeMount, lookup func(string) (string, bool)) (str
 	return part, nil
 }
 
-// MountStatuses tell how the container's volumes are mounted, as the kubelet
-// does.
+// MountStatuses returns the states of the container's mounts, like a kubelet.
 func MountStatuses(container *corev1.Container) (out []corev1.VolumeMountStatus) {
 	for _, mount := range container.VolumeMounts {
 		status := corev1.VolumeMountStatus{Name: mount.Name, MountPath: mount.MountPath, ReadOnly: mount.ReadOnly}
 		if mount.ReadOnly {
 			mode := corev1.RecursiveReadOnlyDisabled
 			if wish := mount.RecursiveReadOnly; wish != nil && *wish != corev1.RecursiveReadOnlyDisabled {
-				mode = corev1.RecursiveReadOnlyEnabled // the guest's kernel and runtime can
+				mode = corev1.RecursiveReadOnlyEnabled // the guest's kernel and runtime support it
 			}
 			status.RecursiveReadOnly = &mode
 		}

@@ -17,66 +17,59 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// Options are a pod and what of its configuration its specification does not
-// say. They are not changed, and the pod must not be changed while it is in use.
+// Options are a pod and the part of its configuration that is not in its specification. Neither they nor the pod may be
+// changed while in use.
 type Options struct {
 	// Pod is the defaulted and validated pod (package podapi) with a UID.
 	Pod *corev1.Pod
-	// LogDir is the pod's own log directory; a container logs to
-	// LogDir/<container>/<restart count>.log.
+	// LogDir is the pod's own log directory. The path of a log is LogDir/<container>/<restart count>.log.
 	LogDir string
-	// MessageDir is the pod's own directory for the termination messages of its
-	// containers; with none they are not read.
+	// MessageDir is the pod's own directory for termination messages. If it is empty, they are not read.
 	MessageDir string
-	// VolumeDir is where the host paths of the pod's volumes are named, and
-	// where those of ConfigMaps, Secrets and the downward API are written: a
-	// directory of the pod's own, which goes with it. Of an emptyDir nothing
-	// lies there: the engine knows it by its path. Empty is
-	// /var/lib/kubelet/pods/<uid>/volumes.
+	// VolumeDir is a directory of the pod's own, which is removed with it. The host paths of the pod's volumes are
+	// below it. ConfigMaps, Secrets and the downward API are written there. An emptyDir has no files there: the engine
+	// identifies it by its path. Empty means /var/lib/kubelet/pods/<uid>/volumes.
 	VolumeDir string
-	// Objects are the ConfigMaps and Secrets of the pod's namespace; nil is
-	// none.
+	// Objects are the ConfigMaps and Secrets of the pod's namespace; nil means none.
 	Objects volume.Objects
-	// Services, if set, are the Services of the pod's namespace and that of the API server, for
-	// variables. It may wait a moment for them.
+	// Services, if set, returns the Services of the pod's namespace and of the API server, for variables. It may block
+	// for a moment.
 	Services func(ctx context.Context) ([]*corev1.Service, error)
-	// SoftStorage has writes beyond a limit of ephemeral storage fail only somewhat beyond it: who runs the
-	// pod ends it then.
+	// SoftStorage lets containers write somewhat beyond a limit of ephemeral storage, because the caller ends the pod
+	// for that.
 	SoftStorage bool
-	// Claimed is where on the host the volumes lie that are volume.Claimed, by name. Nil is a machine whose claims are
-	// volumes of its own, by name.
+	// Claimed are the host's places of the volumes that are volume.Claimed, by volume name. If nil, claims are named
+	// volumes of the engine.
 	Claimed map[string]volume.Place
-	// Places says what no pod gets of the host, and where nothing is made for it.
+	// Places are the rules for host paths that no pod may get, or that are not created for pods.
 	Places place.Rules
-	// HostsFile is where the pod's /etc/hosts is written; its directory exists.
-	// Empty leaves the file to the runtime, and hostAliases are refused.
+	// HostsFile is the file for the pod's /etc/hosts; its directory must exist. If it is empty, the runtime makes the
+	// file, and hostAliases are rejected.
 	HostsFile string
-	// SeccompDir is the directory of the profiles of type Localhost. Empty
-	// refuses them.
+	// SeccompDir is the directory of Localhost profiles. If it is empty, such profiles are rejected.
 	SeccompDir string
-	// DNS, if set, is the machine's resolver configuration, which the pod's own is
-	// laid over. Without it the runtime has its own.
+	// DNS, if set, returns the host's resolver configuration, over which the pod's own is merged. If nil, the runtime's
+	// applies.
 	DNS func() *runtimeapi.DNSConfig
-	// ClusterDomain ends the name of a pod with a subdomain; empty is cluster.local.
+	// ClusterDomain is the domain for a pod with a subdomain; empty means cluster.local.
 	ClusterDomain string
 
 	Network  string // "user", "none" or empty for the engine's default
 	Template string // "off" or empty
 	Warm     string // "off" or empty
 	Accel    string // "kvm", "tcg" or empty for the probed one
-	// Size is that of the terminals when the programs of the containers start.
+	// Size is the initial size of the containers' terminals.
 	Size runtimev1.Size
 	// Ports are published beside the pod's own hostPorts.
 	Ports []*runtimeapi.PortMapping
 	// HostIP is shown in the status.
 	HostIP string
-	// NodeName is what spec.nodeName is for the environment where the pod has
-	// none.
+	// NodeName is the value of spec.nodeName in environment variables if the pod has none.
 	NodeName string
 }
 
-// Check refuses a pod that cannot be run: it lacks a name, a UID or a container,
-// or it asks for what these options cannot give.
+// Check rejects a pod that cannot be run: one without name, UID or container, or with a setting that these options do
+// not support.
 func (o *Options) Check() error {
 	pod := o.Pod
 	switch {
@@ -106,7 +99,7 @@ func (o *Options) Check() error {
 	return nil
 }
 
-// AllObjects are Objects, or none.
+// AllObjects returns Objects, or volume.None if it is nil.
 func (o *Options) AllObjects() volume.Objects {
 	if o.Objects == nil {
 		return volume.None{}
@@ -114,7 +107,7 @@ func (o *Options) AllObjects() volume.Objects {
 	return o.Objects
 }
 
-// Volumes is VolumeDir, or the kubelet's.
+// Volumes returns VolumeDir, or by default the kubelet's directory.
 func (o *Options) Volumes() string {
 	if o.VolumeDir == "" {
 		return filepath.Join("/var/lib/kubelet/pods", string(o.Pod.UID), "volumes")

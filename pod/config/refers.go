@@ -8,8 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// RefersToResources tells whether a container of the pod or a volume asks for a
-// resource of a container.
+// RefersToResources reports whether a container or a volume of the pod refers to a resource of a container.
 func RefersToResources(pod *corev1.Pod) bool {
 	inEnv := func(env corev1.EnvVar) bool { return env.ValueFrom != nil && env.ValueFrom.ResourceFieldRef != nil }
 	if podspec.Any(&pod.Spec, func(c *corev1.Container) bool { return slices.ContainsFunc(c.Env, inEnv) }) {

@@ -19,8 +19,7 @@ const (
 	maxShares = 262_144
 )
 
-// Resources are a container's limits as the CRI has them. Where it has
-// none of its own it has its pod's.
+// Resources returns a container's limits for the CRI. The pod's limits apply where the container has none.
 func Resources(pod *corev1.Pod, container *corev1.Container) *runtimeapi.LinuxContainerResources {
 	limits := corev1.ResourceList{}
 	if own := pod.Spec.Resources; own != nil {
@@ -34,7 +33,7 @@ func Resources(pod *corev1.Pod, container *corev1.Container) *runtimeapi.LinuxCo
 	out := linuxResources(limits, podspec.Requests(container.Resources))
 	out.OomScoreAdj = oomScore(pod, container)
 	if hugePages(podLimits(pod)) != nil {
-		// Who asked for none gets none of the others'.
+		// A container that requested no huge pages gets none.
 		out.HugepageLimits = hugePages(limits)
 		if out.HugepageLimits == nil {
 			out.HugepageLimits = []*runtimeapi.HugepageLimit{{PageSize: "2MB"}}
@@ -43,8 +42,8 @@ func Resources(pod *corev1.Pod, container *corev1.Container) *runtimeapi.LinuxCo
 	return out
 }
 
-// SandboxResources size the machine: the CPUs that nothing in the pod may use
-// more than, if there is such a bound, and the memory that it says it needs.
+// SandboxResources sizes the VM. The CPU limit is set only if every container has one, or the pod. The memory is the
+// stated need.
 func SandboxResources(pod *corev1.Pod) *runtimeapi.LinuxContainerResources {
 	limits := podLimits(pod)
 	out := linuxResources(limits, podRequests(pod))
@@ -56,7 +55,7 @@ func SandboxResources(pod *corev1.Pod) *runtimeapi.LinuxContainerResources {
 	return out
 }
 
-// SandboxOverhead is what the pod says that its machine costs beside it.
+// SandboxOverhead returns the overhead of the pod's specification.
 func SandboxOverhead(pod *corev1.Pod) *runtimeapi.LinuxContainerResources {
 	if len(pod.Spec.Overhead) == 0 {
 		return nil
@@ -78,8 +77,7 @@ func linuxResources(limits, requests corev1.ResourceList) *runtimeapi.LinuxConta
 	return out
 }
 
-// hugePages are the limits of huge pages, nil for none, by the names that the
-// kernel's cgroups have for the sizes.
+// hugePages returns the limits of huge pages, nil for none, with page sizes named as in the kernel's cgroups.
 func hugePages(limits corev1.ResourceList) []*runtimeapi.HugepageLimit {
 	var out []*runtimeapi.HugepageLimit
 	for name, quantity := range limits {
@@ -101,9 +99,8 @@ func milliCPU(list corev1.ResourceList) int64 {
 	return quantity.MilliValue()
 }
 
-// oomScore orders the containers of a machine for the out-of-memory killer as
-// the kubelet orders those of a node: who asked for a larger share of the pod's
-// memory goes later, a sidecar no sooner than the containers that it serves.
+// oomScore returns the OOM score of a container, by the kubelet's rules for the containers of a node. A larger request
+// for memory makes a kill less likely. A sidecar is killed no sooner than the containers that it serves.
 func oomScore(pod *corev1.Pod, container *corev1.Container) int64 {
 	switch podspec.QOS(pod) {
 	case corev1.PodQOSGuaranteed:

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// securityContext merges the container's wishes over the pod's and the image's.
-// An error is a wish that contradicts another.
+// securityContext merges the container's settings over the pod's and the image's. It returns an error for
+// contradictions.
 func securityContext(o *Options, container *corev1.Container, image *runtimeapi.Image) (*runtimeapi.LinuxContainerSecurityContext, error) {
 	pod, own, shared := o.Pod, container.SecurityContext, o.Pod.Spec.SecurityContext
 	if own == nil {
@@ -75,8 +75,8 @@ func securityContext(o *Options, container *corev1.Container, image *runtimeapi.
 	return out, nil
 }
 
-// nonRoot refuses root, and a name, which only the image's /etc/passwd could
-// tell from root's; in the words of the kubelet.
+// nonRoot rejects root, and user names, because only the image's /etc/passwd maps them to ids. The messages are the
+// kubelet's.
 func nonRoot(uid *int64, c *runtimeapi.LinuxContainerSecurityContext) error {
 	switch {
 	case uid != nil && *uid == 0:
@@ -96,7 +96,7 @@ func groupsPolicy(context *corev1.PodSecurityContext) runtimeapi.SupplementalGro
 	return runtimeapi.SupplementalGroupsPolicy_Merge
 }
 
-// seccompProfile is the runtime's default where nobody says otherwise.
+// seccompProfile returns the first set profile, else the runtime's default.
 func seccompProfile(dir string, profiles ...*corev1.SeccompProfile) (*runtimeapi.SecurityProfile, error) {
 	profile := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}
 	wish := firstOf(profiles)
@@ -118,7 +118,7 @@ func seccompProfile(dir string, profiles ...*corev1.SeccompProfile) (*runtimeapi
 	return profile, nil
 }
 
-// privileged tells whether any container of the pod is.
+// privileged reports whether the pod has a privileged container.
 func privileged(pod *corev1.Pod) bool {
 	return podspec.Any(&pod.Spec, func(c *corev1.Container) bool {
 		return c.SecurityContext != nil && isTrue(c.SecurityContext.Privileged)

@@ -11,12 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// masterService is the Service of the API server, in the namespace default. Every pod has its variables.
+// masterService is the name of the API server's Service in the namespace default. Every pod gets its variables.
 const masterService = "kubernetes"
 
-// serviceVariables are the variables that a kubelet makes of Services, in the order of the Services' names:
-// those of the pod's namespace if its enableServiceLinks is not false, and that of the API server. A
-// Service without an address of the cluster has none.
+// serviceVariables returns a kubelet's variables for Services, in the order of the Services' names. They cover the
+// Services of the pod's namespace, unless enableServiceLinks is false, and the API server's. Services without a cluster
+// IP have none.
 func serviceVariables(pod *corev1.Pod, all []*corev1.Service) (out []variable) {
 	links := pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks
 	chosen := map[string]*corev1.Service{}
@@ -41,7 +41,7 @@ func serviceVariables(pod *corev1.Pod, all []*corev1.Service) (out []variable) {
 	return out
 }
 
-// variablesOf are one Service's: NAME_SERVICE_HOST and its like, and those of docker's links.
+// variablesOf returns the variables of one Service: NAME_SERVICE_HOST and so on, and the variables of Docker's links.
 func variablesOf(s *corev1.Service) (out []variable) {
 	prefix, ip := variableName(s.Name), s.Spec.ClusterIP
 	add := func(name, value string) { out = append(out, variable{prefix + name, value}) }
@@ -68,5 +68,5 @@ func variablesOf(s *corev1.Service) (out []variable) {
 	return out
 }
 
-// variableName is what the name of a Service or a port is in the name of a variable.
+// variableName returns the form of a Service's or port's name in the name of a variable.
 func variableName(name string) string { return strings.ReplaceAll(strings.ToUpper(name), "-", "_") }

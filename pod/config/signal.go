@@ -9,8 +9,7 @@ import (
 
 const signalPrefix = "SIGNAL_"
 
-// criSignal is the stop signal of a container as the CRI has it; the runtime's
-// default where none is set.
+// criSignal returns a container's stop signal for the CRI. The default is the runtime's.
 func criSignal(spec *corev1.Container) runtimeapi.Signal {
 	if spec.Lifecycle == nil || spec.Lifecycle.StopSignal == nil {
 		return runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT
@@ -19,7 +18,7 @@ func criSignal(spec *corev1.Container) runtimeapi.Signal {
 	return runtimeapi.Signal(runtimeapi.Signal_value[signalPrefix+name])
 }
 
-// Signal is the inverse: SIGNAL_SIGRTMINPLUS1 is SIGRTMIN+1.
+// Signal is the inverse of criSignal: SIGNAL_SIGRTMINPLUS1 becomes SIGRTMIN+1.
 func Signal(signal runtimeapi.Signal) corev1.Signal {
 	name := strings.TrimPrefix(signal.String(), signalPrefix)
 	return corev1.Signal(strings.NewReplacer("PLUS", "+", "MINUS", "-").Replace(name))

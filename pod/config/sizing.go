@@ -6,9 +6,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// aggregate is what a pod needs at a time, of what pick tells of each container:
-// the containers and sidecars together, or an init container with the sidecars
-// that are started before it, whichever is more.
+// aggregate returns the pod's largest need at any time, where pick returns the need of one container. It is the sum of
+// the containers and sidecars, or an init container with the sidecars that started before it, whichever is more.
 func aggregate(pod *corev1.Pod, pick func(*corev1.Container) corev1.ResourceList) corev1.ResourceList {
 	sum, sidecars, before := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
 	for container, kind := range podspec.All(&pod.Spec) {
@@ -46,8 +45,7 @@ func maxAll(most, list corev1.ResourceList) {
 	}
 }
 
-// podRequests and podLimits are the pod's sums, in whose place come those that
-// the pod states for itself.
+// podRequests and podLimits return the pod's sums, overridden by the values of the pod itself.
 func podRequests(pod *corev1.Pod) corev1.ResourceList {
 	sum := aggregate(pod, func(c *corev1.Container) corev1.ResourceList { return podspec.Requests(c.Resources) })
 	if own := pod.Spec.Resources; own != nil {
@@ -68,7 +66,7 @@ func podLimits(pod *corev1.Pod) corev1.ResourceList {
 	return sum
 }
 
-// ownLimit tells whether the pod itself has a limit of that name.
+// ownLimit reports whether the pod itself has a limit with that name.
 func ownLimit(pod *corev1.Pod, name corev1.ResourceName) bool {
 	if pod.Spec.Resources == nil {
 		return false
@@ -77,7 +75,7 @@ func ownLimit(pod *corev1.Pod, name corev1.ResourceName) bool {
 	return set && !limit.IsZero()
 }
 
-// bounded tells whether nothing in the pod may use more of name than a limit.
+// bounded reports whether every container, or the pod, has a limit for name.
 func bounded(pod *corev1.Pod, name corev1.ResourceName) bool {
 	if ownLimit(pod, name) {
 		return true
@@ -88,7 +86,7 @@ func bounded(pod *corev1.Pod, name corev1.ResourceName) bool {
 	})
 }
 
-// stated is the memory that the pod says it needs: limits before requests.
+// stated returns the memory that the pod says it needs, with limits before requests.
 func stated(pod *corev1.Pod) int64 {
 	name := corev1.ResourceMemory
 	if ownLimit(pod, name) {

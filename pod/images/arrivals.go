@@ -9,15 +9,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/broadcast"
 )
 
-// Arrivals is the image store of many pods, which tells those that wait for an image when another one has pulled it. Its
-// methods may be called at once.
+// Arrivals is an image store of several pods. It notifies pods that wait for an image when another pod has pulled it.
+// It is safe for concurrent use.
 type Arrivals struct {
 	internalapi.ImageManagerService
 
 	pulled broadcast.Broadcast
 }
 
-// PullImage is the store's.
+// PullImage pulls an image into the store and wakes Wait.
 func (a *Arrivals) PullImage(
 	ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig,
 ) (string, error) {
@@ -28,7 +28,7 @@ func (a *Arrivals) PullImage(
 	return ref, err
 }
 
-// Wait waits until an image is there. It is false when ctx has ended before.
+// Wait waits until an image exists. It returns false if ctx ends first.
 func (a *Arrivals) Wait(ctx context.Context, name string) bool {
 	for {
 		next := a.pulled.Next()
@@ -37,7 +37,7 @@ func (a *Arrivals) Wait(ctx context.Context, name string) bool {
 			return true
 		}
 		select {
-		case <-next: // another image, maybe
+		case <-next: // maybe for another image
 		case <-ctx.Done():
 			return false
 		}

@@ -1,5 +1,5 @@
-// Package images has the images of a pod where its containers can be made from
-// them: found in the runtime's store, or pulled with the pod's credentials.
+// Package images gets the images of a pod: it finds them in the runtime's store, or pulls them with the pod's
+// credentials.
 package images
 
 import (
@@ -24,23 +24,22 @@ const (
 	ReasonNeverPull = "ErrImageNeverPull"
 )
 
-// Fetcher has the images of one pod. Its methods may be called at once.
+// Fetcher gets the images of one pod. It is safe for concurrent use.
 type Fetcher struct {
 	Images  internalapi.ImageManagerService
 	Options *config.Options
-	// Event is told what happens meanwhile, from the goroutine of Fetch.
+	// Event is called for each event, on the goroutine of Fetch.
 	Event func(warning bool, reason, message string)
 }
 
-// Image is one that is there.
+// Image is an image in the store.
 type Image struct {
 	*runtimeapi.Image
-	Ref string // what a container is created from
-	How string // it came there, in the kubelet's words
+	Ref string // the reference to create a container from
+	How string // the kubelet's message on how the image was found
 }
 
-// Failure is why an image is not there: an error with the kubelet's reason and
-// its text for it.
+// Failure is the reason for a missing image: an error with the kubelet's reason and message.
 type Failure struct {
 	Reason, Message string
 	Err             error
@@ -50,8 +49,7 @@ func fail(reason string, err error) *Failure {
 	return &Failure{Reason: reason, Message: err.Error(), Err: err}
 }
 
-// Fetch finds the image in the store or pulls it, by the policy. sandbox is the
-// pod's configuration.
+// Fetch finds the image in the store or pulls it, depending on the policy. sandbox is the pod's configuration.
 func (f *Fetcher) Fetch(
 	ctx context.Context, name string, policy corev1.PullPolicy, sandbox *runtimeapi.PodSandboxConfig,
 ) (*Image, *Failure) {
@@ -86,8 +84,7 @@ func (f *Fetcher) Fetch(
 		name, took.Truncate(time.Millisecond), time.Since(began).Truncate(time.Millisecond), status.GetImage().GetSize())}, nil
 }
 
-// pull pulls with one after the other of the pod's credentials for the image,
-// without any where there are none.
+// pull tries the pod's credentials for the image one after the other, or pulls without any if there are none.
 func (f *Fetcher) pull(ctx context.Context, name string, spec *runtimeapi.ImageSpec, sandbox *runtimeapi.PodSandboxConfig) (string, error) {
 	list, missing, err := pullSecrets(ctx, f.Options)
 	if err != nil {
@@ -119,7 +116,7 @@ func orGone(err error) error {
 	return err
 }
 
-// tagged adds the tag that a name without one means.
+// tagged adds the default tag to a name without one.
 func tagged(name string) string {
 	last := name[strings.LastIndex(name, "/")+1:]
 	if strings.ContainsAny(last, ":@") {

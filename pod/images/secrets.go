@@ -18,18 +18,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// credential is what a pull secret has for the images of one place.
+// credential is one entry of a pull secret.
 type credential struct {
 	place    string // host[:port][/path]
 	username string
 	password string
 }
 
-// errNone says that a secret holds something else than credentials for images.
+// errNone means that a secret has no credentials for images.
 var errNone = errors.New("it contains no credentials for images")
 
-// pullSecrets are the credentials of the pod's imagePullSecrets, the longest
-// place first, and the names of the secrets that there are none of.
+// pullSecrets returns the credentials of the pod's imagePullSecrets, the longest place first, and the names of missing
+// secrets.
 func pullSecrets(ctx context.Context, o *config.Options) (out []credential, missing []string, err error) {
 	for _, ref := range o.Pod.Spec.ImagePullSecrets {
 		if ref.Name == "" {
@@ -44,7 +44,7 @@ func pullSecrets(ctx context.Context, o *config.Options) (out []credential, miss
 			return nil, nil, fmt.Errorf("image pull secret %s: %w", ref.Name, err)
 		}
 		list, err := credentials(secret)
-		if errors.Is(err, errNone) { // as one that is not there: the image may be everybody's
+		if errors.Is(err, errNone) { // treat it as missing: the image may be public
 			missing = append(missing, ref.Name)
 			continue
 		}
@@ -57,8 +57,7 @@ func pullSecrets(ctx context.Context, o *config.Options) (out []credential, miss
 	return out, missing, nil
 }
 
-// credentials reads a secret of one of the two types that hold them. No error
-// tells of their content.
+// credentials reads a secret of one of the two types for credentials. Errors do not contain its content.
 func credentials(secret *corev1.Secret) ([]credential, error) {
 	type entry struct {
 		Username string `json:"username"`
@@ -103,8 +102,7 @@ func credentials(secret *corev1.Secret) ([]credential, error) {
 	return out, nil
 }
 
-// placeOf is a registry's place without a scheme and without the path of its
-// interface.
+// placeOf returns a registry's place without the scheme and the version of its API.
 func placeOf(text string) string {
 	if !strings.Contains(text, "://") {
 		text = "https://" + text
@@ -123,10 +121,10 @@ func placeOf(text string) string {
 	return u.Host + strings.TrimSuffix(at, "/")
 }
 
-// defaultPlace is where images lie whose name begins with no registry.
+// defaultPlace is the registry of images with names that contain no registry.
 const defaultPlace = "index.docker.io"
 
-// authsFor are those for an image, the most particular first.
+// authsFor returns the credentials for an image, the most specific first.
 func authsFor(list []credential, image string) []*runtimeapi.AuthConfig {
 	var out []*runtimeapi.AuthConfig
 	host, rest, slash := strings.Cut(image, "/")
@@ -146,8 +144,7 @@ func authsFor(list []credential, image string) []*runtimeapi.AuthConfig {
 	return out
 }
 
-// liesIn tells whether an image lies in a place, in whose host each label may
-// be a pattern.
+// liesIn reports whether an image is in a place. Each label of the place's host may be a pattern.
 func liesIn(place, image string) bool {
 	placeHost, placePath, _ := strings.Cut(place, "/")
 	host, rest, _ := strings.Cut(image, "/")

@@ -1,5 +1,4 @@
-// Package instance reads back from the CRI what there is of a pod: its sandboxes,
-// and the runs of its containers.
+// Package instance reads back a pod's sandboxes and container instances from the CRI.
 package instance
 
 import (
@@ -19,15 +18,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/config"
 )
 
-// Instance is one CRI container: one run of a container of the pod. A nil one is
-// none, which has not ended and has no id.
+// Instance is one CRI container: one run of a container of the pod. A nil Instance has not ended and has no id.
 type Instance struct {
 	Sandbox  string
 	Restarts int32
 	Status   *runtimeapi.ContainerStatus
 }
 
-// ID is the runtime's, empty for none.
+// ID returns the runtime's id, empty for a nil Instance.
 func (i *Instance) ID() string {
 	if i == nil {
 		return ""
@@ -35,23 +33,23 @@ func (i *Instance) ID() string {
 	return i.Status.GetId()
 }
 
-// Exited tells whether i is known to have ended.
+// Exited reports whether i is known to have ended.
 func (i *Instance) Exited() bool {
 	return i != nil && i.Status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED
 }
 
-// Created tells whether i was made and never started.
+// Created reports whether i was created and never started.
 func (i *Instance) Created() bool {
 	return i != nil && i.Status.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED
 }
 
-// StartedAt and FinishedAt are the zero time where the runtime says nothing.
+// StartedAt returns when i started, the zero time if the runtime does not know.
 func (i *Instance) StartedAt() time.Time { return Time(i.Status.GetStartedAt()) }
 
-// FinishedAt is when i ended.
+// FinishedAt returns when i ended, the zero time if the runtime does not know.
 func (i *Instance) FinishedAt() time.Time { return Time(i.Status.GetFinishedAt()) }
 
-// Time is that of a CRI time stamp; 0 is the zero time.
+// Time converts a CRI time stamp; 0 is the zero time.
 func Time(stamp int64) time.Time {
 	if stamp == 0 {
 		return time.Time{}
@@ -59,7 +57,7 @@ func Time(stamp int64) time.Time {
 	return time.Unix(0, stamp)
 }
 
-// Sandboxes are the pod's, the newest first.
+// Sandboxes returns the pod's sandboxes, the newest first.
 func Sandboxes(ctx context.Context, runtime internalapi.RuntimeService, uid types.UID) ([]*runtimeapi.PodSandbox, error) {
 	list, err := runtime.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: selector(uid)})
 	if err != nil {
@@ -71,7 +69,7 @@ func Sandboxes(ctx context.Context, runtime internalapi.RuntimeService, uid type
 	return list, nil
 }
 
-// Containers are the pod's, in no order.
+// Containers returns the pod's containers, in no order.
 func Containers(ctx context.Context, runtime internalapi.RuntimeService, uid types.UID) ([]*runtimeapi.Container, error) {
 	list, err := runtime.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: selector(uid)})
 	if err != nil {
@@ -84,9 +82,8 @@ func selector(uid types.UID) map[string]string {
 	return map[string]string{config.LabelUID: string(uid)}
 }
 
-// Of are the instances of the container of that name among listed, the newest
-// first. The status of one in known, by its id, is not asked for again. One that
-// is gone meanwhile is none.
+// Of returns the instances of the named container among listed, the newest first. It takes statuses from known, by id,
+// instead of asking the runtime. Instances that no longer exist are left out.
 func Of(ctx context.Context, runtime internalapi.RuntimeService, listed []*runtimeapi.Container, name string,
 	known map[string]*runtimeapi.ContainerStatus,
 ) ([]*Instance, error) {
@@ -123,5 +120,5 @@ func restartCount(item *runtimeapi.Container) int32 {
 	return int32(item.GetMetadata().GetAttempt())
 }
 
-// Gone tells whether err says that the runtime has nothing of that id.
+// Gone reports whether err means that the runtime has no object with that id.
 func Gone(err error) bool { return err != nil && status.Code(err) == codes.NotFound }

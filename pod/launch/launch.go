@@ -27,14 +27,14 @@ const (
 	ReasonRun    = "RunContainerError"
 )
 
-// ErrGivenUp is the cause of a context that ends a Launch whose container must not be left behind.
+// ErrGivenUp is the cause for ending a Launch's context when its container must not stay.
 var ErrGivenUp = errors.New("the start was cancelled")
 
-// undoDeadline bounds the removal of a container whose start was given up.
+// undoDeadline bounds the removal of a container after its start was cancelled.
 const undoDeadline = 10 * time.Second
 
-// Launch is one attempt to start a container. Run only reads it, and the caller must not change anything it refers to
-// before Run has returned: Options needs a copy of the pod if the pod may change.
+// Launch is one attempt to start a container. The caller must not change the fields, or the pod in Options, before Run
+// has returned.
 type Launch struct {
 	Runtime   internalapi.RuntimeService
 	Options   config.Options
@@ -45,7 +45,7 @@ type Launch struct {
 	Config config.Launch
 	// Stale is the id of an earlier instance that was never started. Run removes it first. Empty is none.
 	Stale string
-	// Allocatable returns what a container has that sets no limit.
+	// Allocatable returns the resources of a container without limits.
 	Allocatable func(ctx context.Context) (corev1.ResourceList, error)
 }
 
@@ -65,8 +65,8 @@ type Result struct {
 	Err    error
 }
 
-// Run creates the container and starts it. When ctx ends with the cause ErrGivenUp, Run removes a container that was
-// created and does not run. A container that runs by then stays. When ctx ends otherwise, the container stays in any case.
+// Run creates the container and starts it. If ctx ends with the cause ErrGivenUp, Run removes a container that was
+// created and is not running. If ctx ends otherwise, the container stays in any case.
 func (l *Launch) Run(ctx context.Context) Result {
 	var out Result
 	if l.Stale != "" {
@@ -136,7 +136,7 @@ func (l *Launch) create(ctx context.Context, spec *runtimeapi.ContainerConfig) (
 	return l.Runtime.CreateContainer(ctx, l.Sandbox, spec, sandbox)
 }
 
-// undo removes the container if the start was given up, unless the container runs or has ended.
+// undo removes the container if the start was cancelled, unless the container runs or has ended.
 func (l *Launch) undo(ctx context.Context, id string) {
 	if !errors.Is(context.Cause(ctx), ErrGivenUp) {
 		return
@@ -145,7 +145,7 @@ func (l *Launch) undo(ctx context.Context, id string) {
 	defer cancel()
 	status, err := l.Runtime.ContainerStatus(ctx, id, false)
 	if err != nil || status.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_CREATED {
-		// What fails here ends with the sandbox.
+		// If the removal fails, the end of the sandbox removes the container.
 		_ = l.Runtime.RemoveContainer(ctx, id)
 	}
 }

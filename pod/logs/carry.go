@@ -13,9 +13,8 @@ import (
 	"strings"
 )
 
-// Carry prepares a pod's log directory for a pod that runs again, with its containers' restarts counted from
-// 0: each container's logs become the older file of its next run's log. Of more than Bound bytes the
-// oldest files are removed.
+// Carry prepares a pod's log directory for another run of the pod, which counts its containers' restarts from 0. Each
+// container's logs become the older file of its next log. Carry removes the oldest files beyond Bound bytes.
 func Carry(dir string) error {
 	containers, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -32,7 +31,7 @@ func Carry(dir string) error {
 	return nil
 }
 
-// run is a file of a container's logs: of the run n, and older if it comes before the other one.
+// run is one log file of run n of a container. older means that it comes before another file of that run.
 type run struct {
 	name  string
 	n     int
@@ -54,7 +53,7 @@ func carry(dir string) error {
 		if size += runs[i].size; size > Bound && i < len(runs)-1 {
 			break
 		}
-		runs[i].size = -1 // it is kept
+		runs[i].size = -1 // keep it
 	}
 	for _, r := range runs {
 		if r.size < 0 {
@@ -74,7 +73,7 @@ func carry(dir string) error {
 	return err
 }
 
-// runsOf are the files of a container's logs, the oldest first.
+// runsOf returns the files of a container's logs, the oldest first.
 func runsOf(dir string) (runs []run, err error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {

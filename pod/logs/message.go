@@ -14,18 +14,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/config"
 )
 
-// What the kubelet takes of a container's last words.
+// The kubelet's limits for a termination message.
 const (
-	maxMessage      = 4096 // bytes of its message file
-	maxMessageLog   = 2048 // bytes of its log, for want of a message
-	maxMessageLines = 80   // lines of its log
-	// maxTail is what is read of a log for them: as many short lines with the
-	// time before each, or the end of a long one.
+	maxMessage      = 4096 // bytes of the message file
+	maxMessageLog   = 2048 // bytes of the log, if there is no message
+	maxMessageLines = 80   // lines of the log
+	// maxTail is how many bytes of a log are read for them: enough for that many short lines with time stamps, or the
+	// end of a long one.
 	maxTail = 64 << 10
 )
 
-// MakeMessage makes the message file of a run, for the container to write, and
-// removes that of the last run but one, which no longer appears in the status.
+// MakeMessage creates the message file of a run, for the container to write. It removes the file of the last run but
+// one, which no longer appears in the status.
 func MakeMessage(o *config.Options, container string, restarts int32) error {
 	if o.MessageDir == "" {
 		return nil
@@ -36,7 +36,7 @@ func MakeMessage(o *config.Options, container string, restarts int32) error {
 		err = os.WriteFile(path, nil, 0o666)
 	}
 	if err == nil {
-		err = os.Chmod(path, 0o666) // whatever user the container has
+		err = os.Chmod(path, 0o666) // any user of the container may write
 	}
 	if err != nil {
 		return fmt.Errorf("create the termination message's file: %w", err)
@@ -47,9 +47,8 @@ func MakeMessage(o *config.Options, container string, restarts int32) error {
 	return nil
 }
 
-// LastWords are the termination message of a run of a container that has ended:
-// the content of its message file. Where that is empty, the run has failed and
-// the policy asks for it, they are the end of its log.
+// LastWords returns the termination message of a container's run that has ended: the content of its message file. If
+// that is empty, the run has failed, and the policy asks for it, LastWords returns the end of the log.
 func LastWords(o *config.Options, spec *corev1.Container, restarts int32, failed bool) string {
 	var text string
 	if o.MessageDir != "" {
@@ -63,8 +62,8 @@ func LastWords(o *config.Options, spec *corev1.Container, restarts int32, failed
 	return strings.ToValidUTF8(text, "?")
 }
 
-// tail is the end of a file, empty for one that cannot be read: the pod's end is
-// told all the same.
+// tail returns the end of a file. It returns no error but an empty text for an unreadable file, because the pod's end
+// must be reported anyway.
 func tail(path string, limit int64) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -82,8 +81,8 @@ func tail(path string, limit int64) string {
 	return string(data)
 }
 
-// logTail is the end of what was written, of a log in the CRI's format: each
-// line has its time, its stream and a tag before the text.
+// logTail returns the end of a container's output from a log in the CRI's format. There, a time, a stream and a tag
+// precede the text of each line.
 func logTail(log string) string {
 	var lines [][]byte
 	for line := range bytes.Lines([]byte(log)) {

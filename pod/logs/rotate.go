@@ -1,5 +1,4 @@
-// Package logs sees to what a pod's containers have written on the host: that
-// their logs stay small, and what they said last.
+// Package logs limits the size of the logs of a pod's containers, and reads their last words.
 package logs
 
 import (
@@ -16,35 +15,32 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/watch"
 )
 
-// A container that writes for ever must not fill the host's disk: as with a
-// kubelet a log is begun anew when it has grown large, and what it was before is
-// kept once. Size has no event, so it is looked at: seldom, and often while it grows.
+// A container that writes for ever must not fill the host's disk. As with a kubelet, a large log is rotated, and one
+// older file is kept. No event reports a log's size, so it is polled: rarely, and often while the log grows.
 const (
-	// Bound is the size, in bytes, at which a log is begun anew.
+	// Bound is the size, in bytes, at which a log is rotated.
 	Bound      = 16 << 20
 	seldomLook = 10 * time.Second
 	oftenLook  = time.Second
 )
 
-// Older is where the beginning of a container's log is that has been begun
-// anew; what came before that is gone.
+// Older returns the path of the older file of a rotated log. Everything before that file is lost.
 func Older(path string) string { return path + ".1" }
 
-// Rotator sees to the logs of a pod's running containers.
+// Rotator rotates the logs of a pod's running containers.
 type Rotator struct {
 	Runtime internalapi.RuntimeService
-	// Current are the ids of the containers to look at. It is asked at each look,
-	// from the goroutine of Run.
+	// Current returns the ids of the containers to check. It is called before each check, on the goroutine of Run.
 	Current func() []string
-	// Unread tells of a log whether its older file, which goes when the log is begun anew, has still to
-	// be read by somebody who is to miss nothing: then its container waits. Nil is never.
+	// Unread reports whether a reader that must not miss data still needs the older file of a log, which a rotation
+	// deletes. The container then waits. Nil means never.
 	Unread func(path string) bool
 	Logger *slog.Logger
 
-	sizes map[string]int64 // of the logs, by the containers' ids
+	sizes map[string]int64 // of the logs, by container id
 }
 
-// Run looks at the logs until ctx ends.
+// Run checks the logs until ctx ends.
 func (o *Rotator) Run(ctx context.Context) {
 	for wait := seldomLook; ; {
 		watch.Pause(ctx, wait)
@@ -58,7 +54,7 @@ func (o *Rotator) Run(ctx context.Context) {
 	}
 }
 
-// look looks at each log once, and tells whether one grows fast.
+// look checks each log once, and reports whether one grows fast.
 func (o *Rotator) look(ctx context.Context) (fast bool) {
 	sizes := map[string]int64{}
 	for _, id := range o.Current() {
@@ -74,8 +70,8 @@ func (o *Rotator) look(ctx context.Context) (fast bool) {
 	return fast
 }
 
-// one begins a container's log anew if that is due, and else returns its size, and whether
-// to look again soon. At the first look what another engine has left half done is done.
+// one rotates a container's log if that is due. Otherwise it returns the size, and whether to check again soon. The
+// first check also completes a rotation that another engine left half done.
 func (o *Rotator) one(ctx context.Context, id string, first bool) (size int64, soon bool, err error) {
 	res, err := o.Runtime.ContainerStatus(ctx, id, false)
 	if err != nil {

@@ -8,21 +8,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Verdict is why a pod is ended that was not done: its status is Failed with it.
+// Verdict is the reason for ending a pod from outside. The pod's status is Failed with this reason.
 type Verdict struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// Own: the pod has itself broken a limit of its own. Any other end is a disruption, which the condition
-	// DisruptionTarget tells of.
+	// Own: the pod exceeded its own limit. Any other end is a disruption, and the condition DisruptionTarget reports
+	// it.
 	Own bool `json:"own,omitempty"`
-	// Passing: the reason is one that passes, and the pod is to run again then.
+	// Passing: the reason is temporary, and the pod must run again afterwards.
 	Passing bool `json:"passing,omitempty"`
-	// Time is when it was spoken. Condemn sets it.
+	// Time is the time of the verdict. Condemn sets it.
 	Time metav1.Time `json:"time"`
 }
 
-// Condemn ends the pod within grace, in seconds, as Stop does, for a reason that its status tells. The first reason
-// stays. With a ctx that has ended nothing is done.
+// Condemn ends the pod within grace, in seconds, like Stop, and its status shows the reason. The first reason stays.
+// Condemn returns an error, and changes nothing, if ctx has already ended.
 func (p *Pod) Condemn(ctx context.Context, grace int64, why Verdict) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("end pod %s: %w", p.Key(), err)
@@ -30,26 +30,26 @@ func (p *Pod) Condemn(ctx context.Context, grace int64, why Verdict) error {
 	p.mu.Lock()
 	if p.rec.Ended == nil && p.rec.Verdict == nil {
 		why.Time = metav1.Now()
-		p.rec.Verdict = &why // Stop writes it down
+		p.rec.Verdict = &why // Stop saves it
 	}
 	p.mu.Unlock()
 	return p.Stop(ctx, &grace)
 }
 
-// Verdict is why the pod was condemned, nil for one that was not. It must not be changed.
+// Verdict returns why the pod was condemned, nil if it was not. The caller must not change it.
 func (p *Pod) Verdict() *Verdict {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.rec.Verdict
 }
 
-// over lays the verdict over the status of a pod.
+// over applies the verdict to a pod's status.
 func (v *Verdict) over(status *corev1.PodStatus, ended bool) {
 	if v == nil {
 		return
 	}
 	status.Reason, status.Message = v.Reason, v.Message
-	if ended || status.Phase == corev1.PodSucceeded { // its containers may all have ended well before the pod has
+	if ended || status.Phase == corev1.PodSucceeded { // its containers may have ended well before the pod
 		status.Phase = corev1.PodFailed
 	}
 	if v.Own {

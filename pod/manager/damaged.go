@@ -13,13 +13,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
-// reasonDamaged is the reason in the status of a pod whose record cannot be
-// read.
+// reasonDamaged is the reason in the status of a pod with an unreadable record.
 const reasonDamaged = "Damaged"
 
-// salvage is what can be known of a pod without its record: it is listed as
-// failed, with the cause, and can be removed with all that runs of it. Its name
-// is its sandbox's, or its UID for want of one.
+// salvage returns a substitute for an unreadable record. The pod is listed as failed, with the cause, and can be
+// removed with its VM. Its name comes from its sandbox; without one, it is the UID.
 func (m *Manager) salvage(ctx context.Context, uid string, cause error) Record {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: uid, Namespace: metav1.NamespaceDefault, UID: types.UID(uid)}}
 	p.Spec.Containers = []corev1.Container{{Name: "unknown"}}
@@ -34,8 +32,8 @@ func (m *Manager) salvage(ctx context.Context, uid string, cause error) Record {
 	}}
 }
 
-// Damaged is why the pod's record could not be read, of ErrConflict: such a pod can
-// only be removed. It is nil for any other.
+// Damaged returns an error of ErrConflict if the pod's record could not be read, else nil. A damaged pod can only be
+// removed.
 func (p *Pod) Damaged() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

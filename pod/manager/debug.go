@@ -11,9 +11,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod"
 )
 
-// Debug adds an ephemeral container, defaulted and validated, to a pod that runs,
-// and returns when it has been started. Its errors are those of pod.Pod's Debug. The
-// container is written down before it is made: the next manager has to know it.
+// Debug adds an ephemeral container to a running pod and returns when it has started. The container must be defaulted
+// and validated. The errors are those of pod.Pod's Debug. Debug saves the container before it creates it, for the next
+// manager.
 func (p *Pod) Debug(ctx context.Context, spec corev1.EphemeralContainer, size runtimev1.Size) error {
 	supervised := p.supervised()
 	if err := supervised.CanDebug(spec); err != nil {
@@ -25,8 +25,8 @@ func (p *Pod) Debug(ctx context.Context, spec corev1.EphemeralContainer, size ru
 	return supervised.Debug(ctx, spec, size)
 }
 
-// note writes an ephemeral container down, whose name is one of a kind: the pod
-// does not know yet of one that another request has just written down.
+// note saves an ephemeral container. It checks the name again, because the pod does not know containers that another
+// request has just saved.
 func (p *Pod) note(spec corev1.EphemeralContainer) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

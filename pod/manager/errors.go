@@ -7,9 +7,9 @@ var (
 	ErrNotFound  = errors.New("not found")
 	ErrAmbiguous = errors.New("ambiguous")
 	ErrInvalid   = errors.New("invalid")
-	// ErrConflict: the pod is in a state in which that cannot be done.
+	// ErrConflict: the pod's state does not allow the operation.
 	ErrConflict = errors.New("conflict")
-	// ErrExists: the name is another pod's.
+	// ErrExists: another pod has the name.
 	ErrExists = errors.New("already exists")
 	// ErrRuns: the pod has not ended.
 	ErrRuns = errors.New("runs")

@@ -6,9 +6,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
-// Free removes the sandboxes of a pod that has ended, with the disk that they hold, and leaves its record and its logs:
-// its status is the one that it ended with, for the next manager as well. It does nothing to any other pod, and
-// nothing to one whose end could not be written down: the next manager would run it again.
+// Free removes the sandboxes of a pod that has ended, with their disk space. The record, with the final status, and the
+// logs stay. Free does nothing to a pod that has not ended. It fails if the pod's end cannot be saved, because the next
+// manager would then run the pod again.
 func (p *Pod) Free(ctx context.Context) error {
 	done, gone, err := p.claim(ctx)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
-// waits makes the options of a pod that begins when its Job has room for it.
+// waits sets the options of a pod that begins only when its Job has room.
 func (p *Pod) waits(rec Record, o *pod.Options) {
 	if _, limited := podspec.Parallelism(rec.Pod); !limited || !p.m.o.Jobs {
 		return
@@ -24,8 +24,8 @@ func (p *Pod) waits(rec Record, o *pod.Options) {
 	}
 }
 
-// turn tells whether the pod may begin, and writes it down if it may: no more pods
-// of its Job than run at once have begun and not ended, nor wait before it.
+// turn returns whether the pod may begin, and saves a yes. It may begin if the Job's parallelism allows for one more
+// pod beside those that run and those with an earlier turn.
 func (p *Pod) turn() pod.Turn {
 	p.m.turns.Lock()
 	defer p.m.turns.Unlock()
@@ -51,9 +51,9 @@ func (p *Pod) turn() pod.Turn {
 	return pod.TurnNow
 }
 
-// failJob has no pod of the Job begin any more if this one, which had begun, has
-// failed or was stopped: the Job cannot succeed. It is done before the end of this
-// one is written down, so that a crash between the two loses nothing.
+// failJob stops the other pods of the Job from beginning if this pod had begun and has failed or was stopped, because
+// the Job can no longer succeed. The caller saves this pod's end afterwards, so that a crash between the two loses
+// nothing.
 func (p *Pod) failJob() {
 	status := p.supervised().Status()
 	rec := p.record()
@@ -74,15 +74,14 @@ func (p *Pod) failJob() {
 	}
 }
 
-// passTurn has the pods of the Job ask for their turns again.
+// passTurn makes the pods of the Job ask for their turns again.
 func (p *Pod) passTurn() {
 	for _, other := range p.job() {
 		other.supervised().Changed()
 	}
 }
 
-// job are the other pods of the pod's Job, none for one that does not limit how
-// many run at once.
+// job returns the other pods of the pod's Job, none if the Job has no limit for concurrent pods.
 func (p *Pod) job() (list []*Pod) {
 	if _, limited := podspec.Parallelism(p.Given()); !limited || !p.m.o.Jobs {
 		return nil
@@ -95,13 +94,12 @@ func (p *Pod) job() (list []*Pod) {
 	return list
 }
 
-// before tells whether a's turn is before b's, of one Job: by the numbers in their
-// names.
+// before reports whether a's turn is before b's in the same Job, by the numbers in their names.
 func before(a, b *Pod) bool {
 	return cmp.Or(cmp.Compare(len(a.Name()), len(b.Name())), strings.Compare(a.Name(), b.Name())) < 0
 }
 
-// record is what is kept of the pod now.
+// record returns the current record.
 func (p *Pod) record() Record {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,9 +8,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
-// Stop ends the pod within grace, in seconds (nil: the pod's own), and returns when
-// it has ended. It succeeds for one that has. The next manager goes on with it if
-// this one ends before.
+// Stop ends the pod within grace, in seconds (nil: the pod's own), and returns when it has ended. It succeeds if the
+// pod has already ended. If this manager closes first, the next one continues the stop.
 func (p *Pod) Stop(ctx context.Context, grace *int64) error {
 	if p.HasEnded() {
 		return nil
@@ -23,7 +22,7 @@ func (p *Pod) Stop(ctx context.Context, grace *int64) error {
 	p.rec.Stopping = true
 	p.ending.Store(true)
 	if err := p.save(); err != nil {
-		// The pod is to end all the more, on a full disk above all.
+		// Stop the pod even so: the disk may be full.
 		p.m.o.Logger.Warn("cannot save that a pod must end", "pod", p.Key(), "error", err)
 	}
 	p.mu.Unlock()
@@ -38,8 +37,8 @@ func (p *Pod) Stop(ctx context.Context, grace *int64) error {
 	}
 }
 
-// claim makes the caller the only one who starts or removes the pod, until done.
-// gone says that it was removed before.
+// claim reserves the right to start or remove the pod, until done is called. gone reports that the pod was removed
+// before.
 func (p *Pod) claim(ctx context.Context) (done func(), gone bool, err error) {
 	select {
 	case p.op <- struct{}{}:
@@ -49,9 +48,8 @@ func (p *Pod) claim(ctx context.Context) (done func(), gone bool, err error) {
 	return func() { <-p.op }, p.Removed(), nil
 }
 
-// Remove deletes an ended pod and all it left; with force a running one, which gets
-// no grace. It succeeds for one that is removed already; the error is of ErrRuns for
-// one that runs, without force.
+// Remove deletes an ended pod with its files. With force it also kills a running one, without grace. It succeeds if the
+// pod is already removed. For a running pod without force, the error is of ErrRuns.
 func (p *Pod) Remove(ctx context.Context, force bool) error {
 	done, gone, err := p.claim(ctx)
 	if err != nil {
@@ -75,10 +73,8 @@ func (p *Pod) Remove(ctx context.Context, force bool) error {
 	return p.m.Forget(p)
 }
 
-// Start runs an ended pod again, with nothing left of its last run but its emptyDirs and its logs.
-// The error is of
-// ErrConflict for one that runs or is damaged, and of ErrNotFound for one that was
-// removed.
+// Start runs an ended pod again. Only its emptyDirs and its logs remain from its last run. The error is of ErrConflict
+// if the pod runs or is damaged, and of ErrNotFound if it was removed.
 func (p *Pod) Start(ctx context.Context) error {
 	done, gone, err := p.claim(ctx)
 	if err != nil {
@@ -105,14 +101,13 @@ func (p *Pod) Start(ctx context.Context) error {
 	return nil
 }
 
-// again prepares another run, to follow the one of the sandbox earlier, and writes it
-// down, or leaves all as it was.
+// again prepares and saves another run, which follows the run of the sandbox earlier. On an error nothing changes.
 func (p *Pod) again(earlier string) error {
 	p.mu.Lock()
 	last := p.rec
 	p.mu.Unlock()
 	rec := last
-	rec.Ephemeral = nil // they were the last run's
+	rec.Ephemeral = nil // they belonged to the last run
 	rec.Earlier = earlier
 	rec.Ended, rec.Foreground, rec.Stopping, rec.Grace, rec.EndBy = nil, false, false, nil, time.Time{}
 	rec.Since, rec.Begun, rec.JobFailed, rec.Verdict, rec.Before = time.Now(), false, false, nil, nil

@@ -6,7 +6,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/manager/logs"
 )
 
-// LogUsage is what the logs of a container take of the disk, in bytes, and how many files they are.
+// LogUsage returns the disk usage of a container's logs, in bytes, and their number of files.
 func (p *Pod) LogUsage(container string) (bytes, files uint64) {
 	return logs.Usage(filepath.Join(p.dir, logsDir, container))
 }

@@ -1,10 +1,8 @@
-// Package manager holds many supervised pods (package pod) for a door: it keeps a
-// record of each on disk, takes over those that an earlier process left, starts,
-// stops, resizes and removes them, and keeps their events and logs.
+// Package manager holds many supervised pods (package pod) for a door. It keeps a record of each on disk, adopts pods
+// of an earlier process, starts, stops, resizes and removes them, and keeps their events and logs.
 //
-// It stands on the CRI's interfaces alone, and speaks no protocol: the door gives
-// it what else a pod needs (Options, Door), and turns its errors and states into
-// the language of its clients.
+// It uses only the CRI's interfaces, and no protocol. The door adds the other needs of a pod (Options, Door), and
+// translates errors and states for its clients.
 package manager
 
 import (
@@ -30,71 +28,65 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/watch"
 )
 
-// Options say where a manager keeps its pods and on what they run.
+// Options configure the storage and the runtime of a manager's pods.
 type Options struct {
-	// Dir holds a directory for each pod, named by its UID: its record, events and
-	// logs. It survives a reboot.
+	// Dir holds a directory for each pod, named by UID: its record, events and logs. It survives a reboot.
 	Dir string
-	// VolumeDir holds a directory for each pod's volumes, named by its UID.
+	// VolumeDir holds a directory for each pod's volumes, named by UID.
 	VolumeDir string
-	// Runtime is what the pods run on: it tells of their events, and is asked for what is left of a pod
-	// whose record is damaged.
+	// Runtime runs the pods and delivers their events. It is also searched for the sandbox of a pod with a damaged
+	// record.
 	Runtime internalapi.RuntimeService
-	// Door makes the door's part of a pod that is new or was taken over.
+	// Door makes the door's part of a new or adopted pod.
 	Door func(*Pod) Door
-	// ByUID lets pods of one name be there at once, as an API server has them whose
-	// clients force a pod's deletion.
+	// ByUID allows several pods with the same name. An API server has such pods after a forced deletion.
 	ByUID bool
-	// Jobs has the pods of one owner wait for their turns, as many as podspec.Parallelism says.
+	// Jobs makes the pods of one owner wait for their turns, as podspec.Parallelism limits them.
 	Jobs bool
-	// Changed, if set, is called when the status of a pod has changed, or its run has
-	// ended. It must not block.
+	// Changed, if set, is called when a pod's status has changed or its run has ended. It must not block.
 	Changed func(*Pod)
-	// Resized, if set, is called when a resize of a pod is done or was given up, and none has been asked for since:
-	// the pod's Spec tells what it has.
+	// Resized, if set, is called when the latest resize of a pod is done or was refused. The pod's Spec then shows the
+	// granted resources.
 	Resized func(*Pod)
-	// Hold, if set, is called when a pod begins to be supervised, and what it
-	// returns when that ends.
+	// Hold, if set, is called when the supervision of a pod begins, and its result when the supervision ends.
 	Hold   func() (release func())
 	Logger *slog.Logger
 }
 
-// Door is what a door adds to one pod.
+// Door is a door's part of one pod.
 type Door interface {
-	// Configure completes the options of a run: runtime, images, network, node.
-	// What the manager keeps is set already: the pod, its directories, its
-	// objects, and what the record says of its machine.
+	// Configure completes the options of a run: runtime, images, network, node. The manager has already set the pod,
+	// its directories, its objects, and the settings of its record.
 	Configure(o *pod.Options) error
-	// Event is told what happens to the pod, in order; it must not block.
+	// Event is called with each event of the pod, in order; it must not block.
 	Event(pod.Event)
-	// Release gives back what Configure has taken in, if it has: the pod has ended, or cannot be run. Configure
-	// may come again.
+	// Release frees the resources that Configure has reserved, if any. The pod has ended or cannot be run. Configure
+	// may be called again.
 	Release()
 }
 
-// Manager holds the pods of one door, by their UIDs. Methods may be called at once.
+// Manager holds the pods of one door, by UID. It is safe for concurrent use.
 type Manager struct {
 	o    Options
-	ctx  context.Context // ends with Close; pods run on
+	ctx  context.Context // ends with Close; the pods continue
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
-	logs    dirwatch.Watches // of who follows them
+	logs    dirwatch.Watches // of followers
 	watch   *watch.Watch
 	orphans orphans
 	news    broadcast.Broadcast
 
-	turns sync.Mutex // held by who gives or takes the turns of a Job's pods
+	turns sync.Mutex // held while turns of a Job's pods are given or taken
 
 	mu   sync.Mutex
 	pods map[types.UID]*Pod
-	// departed are the last pods that removed themselves when they had ended, the oldest first.
+	// departed are the last pods that removed themselves after their end, the oldest first.
 	departed []*Pod
 }
 
-// Open reads the pods of o.Dir back and supervises those that have not ended. A pod
-// whose record is damaged, or that cannot be run, is there as failed, until it is
-// removed. What runs for a client that is gone is ended. The caller calls Close.
+// Open reads back the pods in o.Dir and supervises those that have not ended. A pod that has a damaged record or cannot
+// be run appears as failed until it is removed. Pods of lost clients are ended. The caller calls Close.
 func Open(ctx context.Context, o Options) (*Manager, error) {
 	m := &Manager{o: o, pods: map[types.UID]*Pod{}}
 	if m.o.Logger == nil {
@@ -120,19 +112,19 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 			m.o.Logger.Error("cannot adopt a pod", "uid", d.Name(), "error", err)
 		}
 	}
-	for _, p := range m.All() { // all are there: they look at each other
+	for _, p := range m.All() { // all pods exist by now, because they look at each other
 		m.goOn(p)
 	}
 	m.look(ctx)
 	return m, nil
 }
 
-// takeOver takes in a pod that an earlier manager left.
+// takeOver adopts a pod of an earlier manager.
 func (m *Manager) takeOver(ctx context.Context, uid string) error {
 	var rec Record
 	err := atomicfile.ReadJSON(filepath.Join(m.o.Dir, uid, recordFile), &rec)
 	if errors.Is(err, os.ErrNotExist) {
-		// A crash between its directory and its record: it never was.
+		// A crash between the creation of the directory and the record: the pod never ran.
 		return os.RemoveAll(filepath.Join(m.o.Dir, uid))
 	}
 	if isHost(err) {
@@ -147,7 +139,7 @@ func (m *Manager) takeOver(ctx context.Context, uid string) error {
 	}
 	p, err := m.newPod(rec, false)
 	if err != nil {
-		// Its machine may run: it must be there to be removed.
+		// Its VM may run, so the pod must exist to be removed.
 		m.o.Logger.Error("cannot continue a pod", "uid", uid, "error", err)
 		named := m.salvage(ctx, uid, err)
 		named.Pod.Name, named.Pod.Namespace, named.Pod.CreationTimestamp = rec.Pod.Name, rec.Pod.Namespace, rec.Pod.CreationTimestamp
@@ -159,7 +151,7 @@ func (m *Manager) takeOver(ctx context.Context, uid string) error {
 	return nil
 }
 
-// errHost is matched by an error that says nothing about a record: whoever took it for damage would end a pod that runs well.
+// errHost is matched by errors of the host that leave a record intact. Treating them as damage would end a healthy pod.
 var errHost = errors.New("the host cannot read it now (the pod is unchanged: start again when the host can)")
 
 func isHost(err error) bool {
@@ -167,7 +159,7 @@ func isHost(err error) bool {
 		func(one error) bool { return errors.Is(err, one) })
 }
 
-// goOn supervises a pod that was taken over, and ends the one that nobody wants.
+// goOn supervises an adopted pod, and ends it if it is unwanted.
 func (m *Manager) goOn(p *Pod) {
 	rec := p.record()
 	unwanted := rec.Foreground || rec.Stopping || rec.Ended != nil && rec.Remove
@@ -181,11 +173,10 @@ func (m *Manager) goOn(p *Pod) {
 	}
 }
 
-// lookPatience bounds the wait for the pods that were taken over to be looked at.
+// lookPatience bounds the wait for the first observation of adopted pods.
 const lookPatience = 5 * time.Second
 
-// look waits until what is taken over has been looked at: who asks from then on
-// is not told of pods that begin.
+// look waits until adopted pods have been observed, so that their statuses are not those of new pods.
 func (m *Manager) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
@@ -199,14 +190,13 @@ func (m *Manager) look(ctx context.Context) {
 	}
 }
 
-// Close stops supervising and returns when nothing is done any more; the pods run
-// on.
+// Close stops the supervision and returns when all its work has ended. The pods continue to run.
 func (m *Manager) Close() {
 	m.stop()
 	m.wg.Wait()
 }
 
-// Running tells whether a pod has not ended. Its supervision may have, with Close.
+// Running reports whether a pod has not ended. After Close, a running pod has no supervision.
 func (m *Manager) Running() bool {
 	return slices.ContainsFunc(m.All(), func(p *Pod) bool {
 		p.mu.Lock()
@@ -215,12 +205,11 @@ func (m *Manager) Running() bool {
 	})
 }
 
-// News tells of any pod's events, and of its end.
+// News returns a channel that is closed at the next event or end of any pod.
 func (m *Manager) News() <-chan struct{} { return m.news.Next() }
 
-// Orphan takes in an end of pods that becomes nobody's as soon as gone says so,
-// until end is called; Settle waits for it.
+// Orphan registers an end of pods that Settle waits for if gone returns true. Call end when it is over.
 func (m *Manager) Orphan(gone func() bool) (end func()) { return m.orphans.begin(gone) }
 
-// Settle returns when the ends of pods that nobody waits for, as of now, are over.
+// Settle returns when the current ends of orphans are over.
 func (m *Manager) Settle(ctx context.Context) error { return m.orphans.settle(ctx) }

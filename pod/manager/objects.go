@@ -12,8 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
-// objectsFile holds the ConfigMaps and Secrets that a pod was given, beside its
-// record and apart from it: mode 0600, and shown by nothing.
+// objectsFile holds the ConfigMaps and Secrets of a pod, beside its record. It has mode 0600, and no command shows it.
 const objectsFile = "objects.json"
 
 // Objects are the ConfigMaps and Secrets of a pod's namespace.
@@ -22,10 +21,10 @@ type Objects struct {
 	Secrets    []*corev1.Secret    `json:"secrets,omitempty"`
 }
 
-// Empty tells whether there are none.
+// Empty reports whether there are none.
 func (o Objects) Empty() bool { return len(o.ConfigMaps)+len(o.Secrets) == 0 }
 
-// Of are those of a namespace.
+// Of returns the objects of a namespace.
 func (o Objects) Of(namespace string) (out Objects) {
 	for _, object := range o.ConfigMaps {
 		if object.Namespace == namespace {
@@ -40,7 +39,7 @@ func (o Objects) Of(namespace string) (out Objects) {
 	return out
 }
 
-// readObjects reads back what the pod was given.
+// readObjects reads back the pod's objects.
 func (p *Pod) readObjects() error {
 	var given Objects
 	err := atomicfile.ReadJSON(filepath.Join(p.dir, objectsFile), &given)
@@ -48,7 +47,7 @@ func (p *Pod) readObjects() error {
 		return nil
 	}
 	if errors.Is(err, atomicfile.ErrCorrupt) {
-		// The pod runs all the same; what misses an object will say so.
+		// The pod runs anyway, and steps that need a missing object report it.
 		p.m.o.Logger.Error("a pod's objects cannot be read", "pod", p.Key(), "error", err)
 		return nil
 	}
@@ -58,14 +57,14 @@ func (p *Pod) readObjects() error {
 	return p.objects.Put(given.ConfigMaps, given.Secrets)
 }
 
-// Objects are those that the pod was given, in their newest versions.
+// Objects returns the pod's objects in their newest versions.
 func (p *Pod) Objects() (o Objects) {
 	o.ConfigMaps, o.Secrets = p.objects.All()
 	return o
 }
 
-// PutObjects gives the pod more objects, or other versions of them. Whatever
-// uses them in the pod is told. The error is of ErrInvalid for what cannot be used.
+// PutObjects adds or updates objects of the pod, and notifies their users in the pod. For invalid objects the error is
+// of ErrInvalid.
 func (p *Pod) PutObjects(more Objects) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,21 +6,20 @@ import (
 	"sync"
 )
 
-// orphans are the ends of pods that nobody waits for any more: those of a
-// foreground run whose client has gone, and of pods that remove themselves.
+// orphans are the ends of pods that no client waits for: foreground runs of lost clients, and pods that remove
+// themselves.
 type orphans struct {
 	mu   sync.Mutex
 	open map[*orphan]struct{}
 }
 
-// orphan is one of them, once gone says so.
+// orphan is such an end, if gone returns true.
 type orphan struct {
 	gone func() bool
 	done chan struct{}
 }
 
-// begin takes in what is an orphan as soon as gone says so, until end is
-// called.
+// begin adds an end that counts as an orphan while gone returns true, until end is called.
 func (o *orphans) begin(gone func() bool) (end func()) {
 	n := &orphan{gone, make(chan struct{})}
 	o.mu.Lock()
@@ -37,7 +36,7 @@ func (o *orphans) begin(gone func() bool) (end func()) {
 	}
 }
 
-// settle returns when those that are orphans now have ended.
+// settle returns when the current orphans have ended.
 func (o *orphans) settle(ctx context.Context) error {
 	o.mu.Lock()
 	var wait []*orphan

@@ -13,21 +13,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/manager/logs"
 )
 
-// OutputOptions choose what of a container's output is given.
+// OutputOptions select a container's output.
 type OutputOptions struct {
 	Follow bool // until the pod has ended
-	// OneRun ends what is followed with the container's run, as a kubelet does.
+	// OneRun ends Follow with the container's run, as a kubelet does.
 	OneRun bool
-	// Whole is from the container's first run on, else the newest only. With Follow nothing of it is missed:
-	// a container that writes faster than is read waits, until its pod is to end.
+	// Whole starts with the container's first run, otherwise the newest. With Follow no output is missed: a container
+	// that writes faster than the client reads waits, until its pod must end.
 	Whole    bool
-	Previous bool      // the run that Previous says
-	Tail     int64     // so many lines of what is there; less than 0: all
-	Since    time.Time // nothing from before
+	Previous bool      // only the run of Previous
+	Tail     int64     // start with this many existing lines; less than 0: all
+	Since    time.Time // skip earlier lines
 }
 
-// Output gives out what a container has written, one run after the other, in order.
-// The error is of ErrNotFound where no previous run is kept.
+// Output passes a container's output to out, one run after the other, in order. The error is of ErrNotFound if the
+// previous run has no log.
 func (p *Pod) Output(ctx context.Context, container string, o OutputOptions, out func(logs.Line) error) error {
 	dir := filepath.Join(p.dir, logsDir, container)
 	if err := dirs.Ensure(dir, 0o700); err != nil {
@@ -55,7 +55,7 @@ func (p *Pod) Output(ctx context.Context, container string, o OutputOptions, out
 	return p.follow(ctx, dir, container, r, o.OneRun)
 }
 
-// read has a reader miss nothing until the returned function is called.
+// read protects a reader from missing output until the returned function is called.
 func (p *Pod) read(r *logs.Reader) (stop func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,8 +67,8 @@ func (p *Pod) read(r *logs.Reader) (stop func()) {
 	}
 }
 
-// unread tells of a log whether a reader would miss something if it were begun anew. Of a pod that is to
-// end nobody is waited for.
+// unread reports whether a rotation of the log would lose output for a reader. Readers do not delay a pod that must
+// end.
 func (p *Pod) unread(path string) bool {
 	if p.ending.Load() {
 		return false
@@ -83,7 +83,7 @@ func (p *Pod) unread(path string) bool {
 	return false
 }
 
-// follow reads what a container writes until its pod has ended, or with oneRun its run.
+// follow reads a container's output until its pod has ended, or with oneRun until its run has ended.
 func (p *Pod) follow(ctx context.Context, dir, container string, r *logs.Reader, oneRun bool) error {
 	written, stop, err := p.m.logs.Add(p.m.ctx, dir)
 	if err != nil {
@@ -91,8 +91,7 @@ func (p *Pod) follow(ctx context.Context, dir, container string, r *logs.Reader,
 	}
 	defer stop()
 	for {
-		// Looked at before the file is read: what was written before a
-		// container's end is in the file then.
+		// Read the state before the file: the file then contains all output from before a container's end.
 		_, changed := p.Watch()
 		over := p.HasEnded()
 		now := ContainerStatus(p.Status(), container)
@@ -117,13 +116,12 @@ func (p *Pod) follow(ctx context.Context, dir, container string, r *logs.Reader,
 	}
 }
 
-// hasRun tells whether the newest run of a container has ended.
+// hasRun reports whether the newest run of a container has ended.
 func hasRun(c *corev1.ContainerStatus) bool {
 	return c.State.Running == nil && (c.State.Terminated != nil || c.LastTerminationState.Terminated != nil)
 }
 
-// ContainerStatus is what a pod's status says of a container of any kind, empty for
-// one that it does not name.
+// ContainerStatus returns the status of a container of any kind from a pod's status, empty if it is missing.
 func ContainerStatus(status corev1.PodStatus, name string) corev1.ContainerStatus {
 	for _, list := range [][]corev1.ContainerStatus{
 		status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses,
@@ -137,8 +135,8 @@ func ContainerStatus(status corev1.PodStatus, name string) corev1.ContainerStatu
 	return corev1.ContainerStatus{}
 }
 
-// Previous is the number of a container's previous run: the one before the newest, or the newest of a container that waits to run
-// again. Less than 0 is none.
+// Previous returns the number of a container's previous run: the newest run of a container that waits for a restart,
+// else the one before. Less than 0 means none.
 func Previous(status corev1.PodStatus, container string) int {
 	c := ContainerStatus(status, container)
 	if c.State.Waiting != nil && c.LastTerminationState.Terminated != nil {
@@ -147,7 +145,7 @@ func Previous(status corev1.PodStatus, container string) int {
 	return int(c.RestartCount) - 1
 }
 
-// Restarts is how often a container of any kind was started again.
+// Restarts returns how often a container of any kind was restarted.
 func Restarts(status corev1.PodStatus, container string) int {
 	return int(ContainerStatus(status, container).RestartCount)
 }

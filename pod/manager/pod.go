@@ -17,15 +17,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// The files of a pod's directory, beside recordFile.
+// The contents of a pod's directory, beside recordFile.
 const (
 	logsDir     = "logs"
 	messagesDir = "messages"
 	eventsFile  = "events.jsonl"
 )
 
-// Pod is one pod of a Manager, from its Add or its manager's Open until it is
-// removed. It may be run more than once. Methods may be called at once.
+// Pod is one pod of a Manager, from Add or Open until its removal. It may be run more than once. It is safe for
+// concurrent use.
 type Pod struct {
 	m       *Manager
 	given   *corev1.Pod
@@ -33,24 +33,24 @@ type Pod struct {
 	dir     string
 	events  *events.Log
 	objects *volume.Set
-	ending  atomic.Bool // somebody wants its end
-	// op is held by the one that starts or removes the pod.
+	ending  atomic.Bool // its end was requested
+	// op is held while the pod is started or removed.
 	op chan struct{}
 
 	mu   sync.Mutex
 	rec  Record
 	p    *pod.Pod
-	done chan struct{} // closed when supervision has ended
-	err  error         // why, if not by the pod's end
+	done chan struct{} // closed when the supervision has ended
+	err  error         // why it ended before the pod
 	gone bool          // removed
-	kept bool          // its end is written down
-	// freed: nothing of an ended run is left at the runtime.
+	kept bool          // its end was saved
+	// freed: the runtime has no resources of an ended run.
 	freed bool
-	// readers are to miss nothing of the containers' output.
+	// readers must not miss output of the containers.
 	readers map[*logs.Reader]bool
 }
 
-// newPod makes the pod of a record. The pod is not nil also with an error.
+// newPod makes the pod of a record. It returns a pod even with an error.
 func (m *Manager) newPod(rec Record, failFast bool) (*Pod, error) {
 	p := &Pod{
 		m: m, dir: filepath.Join(m.o.Dir, string(rec.Pod.UID)), given: rec.Pod, rec: rec, done: make(chan struct{}),
@@ -73,7 +73,7 @@ func (m *Manager) newPod(rec Record, failFast bool) (*Pod, error) {
 	return p, nil
 }
 
-// prepare makes what is supervised, for the first run or another.
+// prepare makes the supervised pod, for the first run or another.
 func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 	for _, dir := range []string{p.dir, filepath.Join(p.dir, logsDir), filepath.Join(p.dir, messagesDir)} {
 		if err := dirs.Ensure(dir, 0o700); err != nil {
@@ -121,7 +121,7 @@ func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 		return nil, errclass.With(ErrInvalid, err)
 	}
 	if rec.Before != nil {
-		supervised.Update(rec.spec(), nil) // the resize that an earlier manager began
+		supervised.Update(rec.spec(), nil) // the unfinished resize of an earlier manager
 	}
 	return supervised, nil
 }
@@ -138,62 +138,60 @@ func (p *Pod) event(ev pod.Event) {
 	}
 }
 
-// tell says that the pod's status has changed, or its run has ended.
+// tell reports that the pod's status has changed, or its run has ended.
 func (p *Pod) tell() {
 	if p.m.o.Changed != nil {
 		p.m.o.Changed(p)
 	}
 }
 
-// Door is what Options.Door made for the pod.
+// Door returns the result of Options.Door for the pod.
 func (p *Pod) Door() Door { return p.door }
 
-// Dir is the pod's own directory.
+// Dir returns the pod's own directory.
 func (p *Pod) Dir() string { return p.dir }
 
-// Given is the pod as it was given. It must not be changed.
+// Given returns the pod as it was added. The caller must not change it.
 func (p *Pod) Given() *corev1.Pod { return p.given }
 
-// Name is the pod's name.
+// Name returns the pod's name.
 func (p *Pod) Name() string { return p.given.Name }
 
-// UID is the pod's UID.
+// UID returns the pod's UID.
 func (p *Pod) UID() types.UID { return p.given.UID }
 
-// Key is the pod's namespace/name.
+// Key returns the pod's namespace/name.
 func (p *Pod) Key() string { return p.given.Namespace + "/" + p.given.Name }
 
-// Events are what happened to the pod.
+// Events returns the pod's events.
 func (p *Pod) Events() *events.Log { return p.events }
 
-// supervised is the pod of the current run.
+// supervised returns the pod of the current run.
 func (p *Pod) supervised() *pod.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.p
 }
 
-// Sandbox is the CRI id of the pod's sandbox, empty before there is one.
+// Sandbox returns the CRI id of the pod's sandbox, empty before it exists.
 func (p *Pod) Sandbox() string { return p.supervised().Sandbox() }
 
-// Container is the CRI id of the newest container of that name.
+// Container returns the CRI id of the newest container with that name.
 func (p *Pod) Container(name string) (id string, found bool) { return p.supervised().Container(name) }
 
-// KeepTrying says that nobody waits for the pod's start any more: what fails of it
-// is tried again.
+// KeepTrying makes the pod retry failures of its start, because no client waits for it any more.
 func (p *Pod) KeepTrying() { p.supervised().KeepTrying() }
 
-// Changed has the pod's status made anew from what its door's options give.
+// Changed makes the pod compute its status again from its door's options.
 func (p *Pod) Changed() { p.supervised().Changed() }
 
-// Status is the pod's status; the stored one when it ended under an earlier manager.
+// Status returns the pod's status, or the stored one if it ended under an earlier manager.
 func (p *Pod) Status() corev1.PodStatus {
 	status, _ := p.Watch()
 	return status
 }
 
-// Watch returns the status and a channel that is closed when it has changed; no
-// status follows that of a pod that has ended.
+// Watch returns the status and a channel that is closed at its next change. The status of an ended pod does not change.
 func (p *Pod) Watch() (corev1.PodStatus, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,8 +203,8 @@ func (p *Pod) Watch() (corev1.PodStatus, <-chan struct{}) {
 	return status, changed
 }
 
-// Observed tells whether Status is what is there of the pod: of one that was taken over it is that of a pod which
-// begins until the runtime has answered. Options.Changed is called when it has.
+// Observed reports whether Status is reliable. Before the runtime has answered, an adopted pod looks like a new one.
+// Options.Changed is called when Observed becomes true.
 func (p *Pod) Observed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -220,15 +218,14 @@ func (p *Pod) Observed() bool {
 	}
 }
 
-// Ended is closed when the pod's current run has ended, or nobody supervises it any
-// more.
+// Ended returns a channel that is closed when the pod's current run, or its supervision, has ended.
 func (p *Pod) Ended() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.done
 }
 
-// HasEnded tells whether Ended is closed.
+// HasEnded reports whether Ended is closed.
 func (p *Pod) HasEnded() bool {
 	select {
 	case <-p.Ended():
@@ -238,20 +235,20 @@ func (p *Pod) HasEnded() bool {
 	}
 }
 
-// Ending tells whether somebody wants the pod's end.
+// Ending reports whether the pod must end.
 func (p *Pod) Ending() bool { return p.ending.Load() }
 
-// Stopped tells whether the pod's end was asked for.
+// Stopped reports whether a stop was requested.
 func (p *Pod) Stopped() bool { return p.record().Stopping }
 
-// Removed tells whether the pod was removed.
+// Removed reports whether the pod was removed.
 func (p *Pod) Removed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.gone
 }
 
-// Err is why the pod was given up, nil for one that runs or has run.
+// Err returns why the pod's supervision ended, nil while it runs or after the pod's end.
 func (p *Pod) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

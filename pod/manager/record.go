@@ -17,75 +17,75 @@ import (
 
 const recordFile = "pod.json"
 
-// Record is what survives of a pod on disk, mode 0600: environments are in it.
+// Record is the persistent state of a pod. The file has mode 0600, because it contains environment variables.
 type Record struct {
-	// Pod is the pod as it was given, defaulted and validated, with a UID.
+	// Pod is the pod as it was added, defaulted and validated, with a UID.
 	Pod *corev1.Pod `json:"pod"`
-	// Network, Template, Warm, Accel, Size and Ports are the like-named pod.Options.
+	// Network, Template, Warm, Accel, Size and Ports are the fields of pod.Options with these names.
 	Network  string                    `json:"network,omitempty"`
 	Template string                    `json:"template,omitempty"`
 	Warm     string                    `json:"warm,omitempty"`
 	Accel    string                    `json:"accel,omitempty"`
 	Size     runtimev1.Size            `json:"size,omitzero"`
 	Ports    []*runtimeapi.PortMapping `json:"ports,omitempty"`
-	// Since is when the current run was asked for.
+	// Since is the time of the request for the current run.
 	Since time.Time `json:"since,omitzero"`
-	// Begun: the turn of a pod has come that waits for others of its Job.
+	// Begun: the pod's turn in its Job has come.
 	Begun bool `json:"begun,omitempty"`
-	// JobFailed: its turn will not come any more.
+	// JobFailed: its turn will not come.
 	JobFailed bool `json:"jobFailed,omitempty"`
 	// Foreground: the pod ends with the client that ran it.
 	Foreground bool `json:"foreground,omitempty"`
-	// Stopping: somebody wants its end.
+	// Stopping: a stop was requested.
 	Stopping bool `json:"stopping,omitempty"`
-	// Grace is the shortest grace that the pod was given for its end, in seconds, and EndBy when it is over.
+	// Grace is the shortest requested grace, in seconds, and EndBy is its end.
 	Grace *int64    `json:"grace,omitempty"`
 	EndBy time.Time `json:"endBy,omitzero"`
-	// Remove: it is removed when it has ended.
+	// Remove: the pod is removed after its end.
 	Remove bool `json:"remove,omitempty"`
-	// Ended is the status that it ended with; nil for one that has not.
+	// Ended is the final status; nil before the end.
 	Ended *corev1.PodStatus `json:"ended,omitempty"`
-	// Earlier is the like-named one of pod.Options.
+	// Earlier is the field of pod.Options.
 	Earlier string `json:"earlier,omitempty"`
-	// Ephemeral are the containers that were added to the running pod.
+	// Ephemeral are the containers that Debug has added.
 	Ephemeral []corev1.EphemeralContainer `json:"ephemeral,omitempty"`
-	// Resources are what containers were resized to, by name, in Generation steps.
+	// Resources are the resized resources of containers, by name. Generation counts the resizes.
 	Resources  map[string]corev1.ResourceRequirements `json:"resources,omitempty"`
 	Generation int64                                  `json:"generation,omitempty"`
-	// Before are the resources of all containers before the resize that is under way; nil is none under way.
+	// Before are the resources of all containers before an unfinished resize; nil for none.
 	Before map[string]corev1.ResourceRequirements `json:"before,omitempty"`
-	// Changed is what else of the pod was changed since it was given; nil is nothing.
+	// Changed are other changes since the pod was added; nil for none.
 	Changed *Changed `json:"changed,omitempty"`
-	// Verdict is why the pod is ended, or was; nil for one that ends by itself or as it was asked to.
+	// Verdict is why the pod was condemned; nil if it was not.
 	Verdict *Verdict `json:"verdict,omitempty"`
 }
 
-// Changed is what of a pod can change while it runs, beside its resources.
+// Changed are the changes to a running pod beside its resources.
 type Changed struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 	Deadline    *int64            `json:"deadline,omitempty"` // activeDeadlineSeconds
-	// Images are those of all containers, by name.
+	// Images are the images of all containers, by name.
 	Images map[string]string `json:"images,omitempty"`
 }
 
-// leastGrace is what a pod has at least of its grace, in seconds, when the next manager goes on with its end: nobody may
-// have told its containers before.
+// leastGrace is the minimum grace, in seconds, when the next manager continues a stop: the containers may not have been
+// signalled before.
 const leastGrace = 2
 
-// graceLeft is what is left of the pod's grace, in seconds; nil for a pod that was given none.
+// graceLeft returns the rest of the pod's grace, in seconds; nil if no stop was requested.
 func (r *Record) graceLeft() *int64 {
 	if r.Grace == nil {
 		return nil
 	}
 	left := int64(math.Ceil(time.Until(r.EndBy).Seconds()))
-	return new(min(max(left, leastGrace), *r.Grace)) // at most all of it: the clock may have been set back
+	return new(min(max(left, leastGrace), *r.Grace)) // at most the whole grace: the clock may have been set back
 }
 
-// removesItself tells whether nobody else removes the pod when it has ended.
+// removesItself reports whether the manager, and not a client, removes the pod after its end.
 func (r *Record) removesItself() bool { return r.Remove && !r.Foreground }
 
-// spec is the pod with the containers that were added to it, as it was resized and changed.
+// spec returns the pod with its ephemeral containers, resizes and other changes.
 func (r *Record) spec() *corev1.Pod {
 	if len(r.Ephemeral)+len(r.Resources) == 0 && r.Changed == nil {
 		return r.Pod
@@ -97,13 +97,13 @@ func (r *Record) spec() *corev1.Pod {
 	return p
 }
 
-// resized lays what the pod's containers were resized to over its specification.
+// resized applies the resizes to p.
 func (r *Record) resized(p *corev1.Pod) {
 	lay(r.Resources, p)
 	p.Generation = max(p.Generation, r.Generation)
 }
 
-// had is the pod as it was before the resize that is under way.
+// had returns the pod as it was before the unfinished resize.
 func (r *Record) had() *corev1.Pod {
 	p := r.spec()
 	if r.Before != nil {
@@ -113,10 +113,10 @@ func (r *Record) had() *corev1.Pod {
 	return p
 }
 
-// begins notes what the containers have that are to be resized now.
+// begins saves the containers' resources before a resize.
 func (r *Record) begins(before *corev1.Pod) {
 	if r.Before != nil {
-		return // of the resize that this one takes the place of
+		return // keep the resources from before the resize that this one replaces
 	}
 	r.Before = map[string]corev1.ResourceRequirements{}
 	for c := range podspec.All(&before.Spec) {
@@ -124,7 +124,7 @@ func (r *Record) begins(before *corev1.Pod) {
 	}
 }
 
-// lay gives the containers of a pod those resources that are named.
+// lay sets the named resources of the containers of a pod.
 func lay(resources map[string]corev1.ResourceRequirements, p *corev1.Pod) {
 	for c := range podspec.All(&p.Spec) {
 		if own, found := resources[c.Name]; found {
@@ -133,21 +133,19 @@ func lay(resources map[string]corev1.ResourceRequirements, p *corev1.Pod) {
 	}
 }
 
-// save writes the record; the caller holds the lock or is alone with p.
+// save writes the record. The caller holds the lock or is the only user of p.
 func (p *Pod) save() error {
 	return atomicfile.WriteJSON(filepath.Join(p.dir, recordFile), p.rec, 0o600, atomicfile.Durable)
 }
 
-// Spec is the pod with the containers that were added to it, as it was resized and changed. It
-// must not be changed.
+// Spec returns the pod with its ephemeral containers, resizes and other changes. The caller must not change it.
 func (p *Pod) Spec() *corev1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.rec.spec()
 }
 
-// Written is the pod as somebody would write it: as it was given, and resized since.
-// It must not be changed.
+// Written returns the pod as in a file: as it was added, with its resizes. The caller must not change it.
 func (p *Pod) Written() (*corev1.Pod, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,7 +154,7 @@ func (p *Pod) Written() (*corev1.Pod, error) {
 	}
 	resized := p.rec.Pod.DeepCopy()
 	p.rec.resized(resized)
-	// Once through its text: quantities are then as a decoded pod has them.
+	// Encode and decode it, so that quantities have the form of a decoded pod.
 	data, err := json.Marshal(resized)
 	if err != nil {
 		return nil, fmt.Errorf("write pod %s: %w", p.Key(), err)

@@ -13,13 +13,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
-// minID is how much of an id names a pod that is to be changed, in characters: a
-// shorter text may well be a mistyped name.
+// minID is the shortest prefix of an id that commands with changes accept, in characters. A shorter text may be a
+// mistyped name.
 const minID = 6
 
-// Add takes in a new pod with its objects, if its name is free, and gives it to the
-// caller, who calls Run or Forget. The error is of ErrInvalid for a pod that cannot
-// be run, and of ErrExists. Pods of one UID are not added at once.
+// Add adds a new pod with its objects, if its name is free. The caller then calls Run or Forget. The error is of
+// ErrInvalid for a pod that cannot be run, and of ErrExists. Concurrent calls must not have the same UID.
 func (m *Manager) Add(rec Record, given Objects) (*Pod, error) {
 	if rec.Since.IsZero() {
 		rec.Since = time.Now()
@@ -41,7 +40,7 @@ func (m *Manager) Add(rec Record, given Objects) (*Pod, error) {
 	return p, nil
 }
 
-// enter saves a new pod, and has it be there, if its name is free.
+// enter saves a new pod and adds it to the manager, if its name is free.
 func (m *Manager) enter(p *Pod) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -58,8 +57,7 @@ func (m *Manager) enter(p *Pod) error {
 	return nil
 }
 
-// Forget removes all that is kept of a pod that was never run, or whose parts are
-// deleted.
+// Forget removes all files of a pod that never ran or has been deleted.
 func (m *Manager) Forget(p *Pod) error {
 	fault.Point("pod.deleted")
 	if err := os.RemoveAll(p.dir); err != nil {
@@ -80,11 +78,10 @@ func (m *Manager) Forget(p *Pod) error {
 	return nil
 }
 
-// mostDeparted is how many pods that removed themselves are remembered.
+// mostDeparted bounds the remembered pods that removed themselves.
 const mostDeparted = 64
 
-// Departed is a pod that has ended and removed itself not long ago. Who asks how such a pod has begun or ended may come
-// after its end.
+// Departed returns a pod that recently ended and removed itself. Clients may ask for its outcome after its end.
 func (m *Manager) Departed(uid types.UID) (*Pod, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,7 +111,7 @@ func (m *Manager) All() []*Pod {
 	return list
 }
 
-// Get returns the pod of a UID; the error is of ErrNotFound.
+// Get returns the pod with a UID. The error is of ErrNotFound.
 func (m *Manager) Get(uid types.UID) (*Pod, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -124,21 +121,21 @@ func (m *Manager) Get(uid types.UID) (*Pod, error) {
 	return nil, fmt.Errorf("pod %q: %w", uid, ErrNotFound)
 }
 
-// Find returns the pod of a name, namespace/name or id (its UID, or its sandbox's),
-// or of an unambiguous prefix of its name or id. A whole name wins over prefixes.
-// The error is of ErrNotFound or ErrAmbiguous. It is for who looks at a pod.
+// Find returns the pod for a name, namespace/name or id (its UID or its sandbox's id), or for an unambiguous prefix of
+// its name or id. A full name wins over prefixes. The error is of ErrNotFound or ErrAmbiguous. Use it for commands that
+// only read.
 func (m *Manager) Find(ref string) (*Pod, error) {
 	return m.find(ref, func(p *Pod, ref string) bool { return strings.HasPrefix(p.Name(), ref) || p.hasID(ref) })
 }
 
-// FindExact is Find for who changes a pod: a name is given whole, so that no pod
-// of a longer name is meant, and a prefix is that of an id.
+// FindExact is Find for commands that change a pod. It needs the full name, so that a pod with a longer name is not
+// meant, or a prefix of the id.
 func (m *Manager) FindExact(ref string) (*Pod, error) {
 	return m.find(ref, func(p *Pod, ref string) bool { return len(ref) >= minID && p.hasID(ref) })
 }
 
 func (m *Manager) find(ref string, loosely func(*Pod, string) bool) (*Pod, error) {
-	ref = strings.TrimPrefix(ref, "pod/") // as ps -o name has it
+	ref = strings.TrimPrefix(ref, "pod/") // as printed by ps -o name
 	all := m.All()
 	found := slices.DeleteFunc(slices.Clone(all), func(p *Pod) bool {
 		return ref != p.Name() && ref != p.Key() && ref != string(p.UID())
@@ -165,7 +162,7 @@ func (m *Manager) find(ref string, loosely func(*Pod, string) bool) (*Pod, error
 	return nil, fmt.Errorf("pod %q: %w: it may mean %s", ref, ErrAmbiguous, strings.Join(names, " or "))
 }
 
-// hasID tells whether prefix begins an id of the pod.
+// hasID reports whether prefix is a prefix of an id of the pod.
 func (p *Pod) hasID(prefix string) bool {
 	return strings.HasPrefix(string(p.UID()), prefix) || strings.HasPrefix(p.Sandbox(), prefix)
 }

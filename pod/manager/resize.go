@@ -12,14 +12,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
-// resizeWait is how long a command waits for a resize, which goes on after it.
+// resizeWait is how long a command waits for a resize, which continues afterwards.
 const resizeWait = 30 * time.Second
 
-// Resize gives a container (empty: the first) other limits and requests, by the names
-// of the resources, and waits for half a minute until it has them. Those that are not
-// named stay, but a request that was the limit stays that. The error is of ErrInvalid
-// for what cannot be had, and of ErrConflict for a pod that has ended, or whose resize
-// is tried again.
+// Resize changes limits and requests of a container (empty: the first), by names of resources, and waits up to
+// resizeWait for the change. Other resources stay, but a request that equals its limit follows the limit. The error is
+// of ErrInvalid for a resize that is not possible, and of ErrConflict for a pod that has ended or retries the resize.
 func (p *Pod) Resize(ctx context.Context, name string, limits, requests map[string]string) error {
 	p.mu.Lock()
 	run, done := p.p, p.done
@@ -46,16 +44,15 @@ func (p *Pod) Resize(ctx context.Context, name string, limits, requests map[stri
 	return fmt.Errorf("resize pod %s: it continues: %w", p.Key(), context.Cause(ctx))
 }
 
-// settle waits until a resize is done or refused, also for a command that does
-// not wait any more, or done is closed: the pod's end. What is refused is not
-// what the next manager, or the pod's next run, begins with.
+// settle waits until a resize is done or refused, or until done is closed at the pod's end. It also runs after the
+// command has stopped waiting. A refused resize does not apply to the next manager or the pod's next run.
 func (p *Pod) settle(watch func() (corev1.PodStatus, <-chan struct{}), done <-chan struct{}, generation int64) error {
 	for {
 		status, changed := watch()
 		if status.ObservedGeneration >= generation {
 			pending, progress := conditionOf(status, corev1.PodResizePending), conditionOf(status, corev1.PodResizeInProgress)
 			switch {
-			case progress != nil: // also of one that was granted before what is pending
+			case progress != nil: // including a resize that was granted before the pending one
 			case pending != nil:
 				p.finishResize(done, status, false)
 				return errclass.With(ErrInvalid, fmt.Errorf("resize pod %s: %s: %s", p.Key(), pending.Reason, pending.Message))
@@ -74,8 +71,8 @@ func (p *Pod) settle(watch func() (corev1.PodStatus, <-chan struct{}), done <-ch
 	}
 }
 
-// finishResize writes down that the run that done belongs to is resized, or what its containers have in place of what was
-// refused, and tells who wants to know; unless more has been asked for since.
+// finishResize saves that the run of done is resized, or the current resources after a refusal, and calls
+// Options.Resized. It does nothing if another resize was requested since.
 func (p *Pod) finishResize(done <-chan struct{}, status corev1.PodStatus, granted bool) {
 	p.mu.Lock()
 	if p.done != done || p.rec.Generation > status.ObservedGeneration {
@@ -96,7 +93,7 @@ func (p *Pod) finishResize(done <-chan struct{}, status corev1.PodStatus, grante
 	}
 }
 
-// giveUp takes what the containers have into the record in place of what was refused. It is called with mu held.
+// giveUp copies the containers' current resources to the record in place of refused ones. The caller holds mu.
 func (p *Pod) giveUp(status corev1.PodStatus) {
 	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
 		for _, c := range list {
@@ -112,7 +109,7 @@ func (p *Pod) giveUp(status corev1.PodStatus) {
 	}
 }
 
-// ask stores what the container is to have, and tells the pod.
+// ask saves the wanted resources of the container, and requests them from the pod.
 func (p *Pod) ask(name string, limits, requests map[string]string) (generation int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package nearest finds the word that somebody has probably meant.
+// Package nearest finds the known word that a misspelt word most likely stands for.
 package nearest
 
 import (
@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Suggest is a message's end that names what of known is probably meant by word; empty
-// for nothing. It sorts known.
+// Suggest returns the end of a message that names the word in known nearest to word, empty if none is near. It sorts
+// known.
 func Suggest(word string, known []string) string {
 	if len(word) > maxWord {
 		return ""
 	}
 	slices.Sort(known)
-	best, least := "", 1+min(len(word)/3, 3) // so many slips may be in a word
+	best, least := "", 1+min(len(word)/3, 3) // the number of allowed errors
 	for _, name := range known {
 		if n := distance(strings.ToLower(word), strings.ToLower(name)); n < least || n == 0 && best == "" {
 			best, least = name, n
@@ -25,11 +25,10 @@ func Suggest(word string, known []string) string {
 	return "; do you mean " + best + "?"
 }
 
-// maxWord is the longest word that is looked at, in bytes: no field's name is longer.
+// maxWord is the longest word to check, in bytes. Names of fields are shorter.
 const maxWord = 64
 
-// distance is how many letters must be put in, left out, changed, or exchanged
-// with the next one, to make one word of the other.
+// distance returns how many letters must be inserted, deleted, replaced, or swapped with the next one to turn a into b.
 func distance(a, b string) int {
 	before, last := []int(nil), make([]int, len(b)+1)
 	for j := range last {

@@ -1,5 +1,4 @@
-// Package testpod makes pods and the objects they refer to, for the tests of pod
-// and the packages below it.
+// Package testpod makes pods and the objects they refer to, for the tests of pod and the packages below it.
 package testpod
 
 import (
@@ -13,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// New is a pod of containers with these names and the image here:1.
+// New returns a pod of containers with these names and the image here:1.
 func New(policy corev1.RestartPolicy, names ...string) *corev1.Pod {
 	grace := int64(30)
 	pod := &corev1.Pod{
@@ -26,7 +25,7 @@ func New(policy corev1.RestartPolicy, names ...string) *corev1.Pod {
 	return pod
 }
 
-// Resources is a resource list of "name=quantity" words.
+// Resources returns a resource list from "name=quantity" words.
 func Resources(words ...string) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for _, word := range words {
@@ -36,7 +35,7 @@ func Resources(words ...string) corev1.ResourceList {
 	return out
 }
 
-// ConfigMap has data of keys and values in turn.
+// ConfigMap returns a ConfigMap with data of alternating keys and values.
 func ConfigMap(name string, data ...string) *corev1.ConfigMap {
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{}}
 	for i := 0; i < len(data); i += 2 {
@@ -45,7 +44,7 @@ func ConfigMap(name string, data ...string) *corev1.ConfigMap {
 	return object
 }
 
-// Secret has data of keys and values in turn.
+// Secret returns a Secret with data of alternating keys and values.
 func Secret(name string, data ...string) *corev1.Secret {
 	object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{}}
 	for i := 0; i < len(data); i += 2 {
@@ -54,7 +53,7 @@ func Secret(name string, data ...string) *corev1.Secret {
 	return object
 }
 
-// Set has these objects.
+// Set returns a set of these objects.
 func Set(t *testing.T, configMaps []*corev1.ConfigMap, secrets []*corev1.Secret) *volume.Set {
 	t.Helper()
 	set := &volume.Set{}
@@ -64,7 +63,7 @@ func Set(t *testing.T, configMaps []*corev1.ConfigMap, secrets []*corev1.Secret)
 	return set
 }
 
-// RestartOn is a restart rule of one operator, "In" or "NotIn".
+// RestartOn returns a restart rule with one operator, "In" or "NotIn".
 func RestartOn(operator string, values ...int32) corev1.ContainerRestartRule {
 	return corev1.ContainerRestartRule{
 		Action:    corev1.ContainerRestartRuleActionRestart,
@@ -72,7 +71,7 @@ func RestartOn(operator string, values ...int32) corev1.ContainerRestartRule {
 	}
 }
 
-// ConfigVolume is a volume of the files of a ConfigMap.
+// ConfigVolume returns a volume of the files of a ConfigMap.
 func ConfigVolume(name, object string) corev1.Volume {
 	source := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: object}}
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{ConfigMap: source}}

@@ -1,5 +1,5 @@
-// Package events keeps what happened to a pod: the last different events, each
-// with how often it happened, in a file that outlives the process.
+// Package events keeps the events of a pod in a file that outlives the process. It keeps the last different events,
+// each with a count.
 package events
 
 import (
@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	// maxEvents bounds the different events that are kept of a pod.
+	// maxEvents bounds the different events of a pod.
 	maxEvents = 256
-	// maxLines bounds the file: with more it is written anew.
+	// maxLines bounds the lines of the file. Beyond it, the file is rewritten.
 	maxLines = 4 * maxEvents
 	// maxText bounds an event's message, in bytes.
 	maxText = 1024
-	// maxFile bounds what is read back, in bytes.
+	// maxFile bounds the bytes that are read back.
 	maxFile = 8 << 20
 )
 
-// Event is something that happened, with how often it happened.
+// Event is one event of a pod, with the number of its occurrences.
 type Event struct {
 	First     time.Time `json:"first"`
 	Last      time.Time `json:"last"`
@@ -39,28 +39,27 @@ type Event struct {
 	Container string    `json:"container,omitempty"` // empty: the pod
 	Message   string    `json:"message"`
 
-	seq int64 // of the last time, in this Log
+	seq int64 // of the last occurrence, in this Log
 }
 
 func (e Event) same(o Event) bool {
 	return e.Warning == o.Warning && e.Reason == o.Reason && e.Container == o.Container && e.Message == o.Message
 }
 
-// Log keeps a pod's events in a file: an event a line, the last line of the same
-// event counts. It is a help for people: when the file cannot be read or written,
-// the pod goes on. Methods may be called at once.
+// Log keeps a pod's events in a file, one a line. The last line of the same event counts. The file only informs people:
+// if it cannot be read or written, the pod continues. Log is safe for concurrent use.
 type Log struct {
 	path string
 	news *broadcast.Broadcast
 
 	mu    sync.Mutex
-	list  []Event // the one that happened last is the last
+	list  []Event // the latest event is the last
 	lines int     // of the file
 	seq   int64
 }
 
-// Open reads the events of the file at path back, of which damaged lines are left
-// out, and tells news of those to come. The Log is usable also with an error.
+// Open reads the events back from the file at path, without damaged lines. Later events notify news. The Log is usable
+// even if Open returns an error.
 func Open(path string, news *broadcast.Broadcast) (*Log, error) {
 	l := &Log{path: path, news: news}
 	f, err := os.Open(path)
@@ -91,7 +90,7 @@ func Open(path string, news *broadcast.Broadcast) (*Log, error) {
 	return l, nil
 }
 
-// put takes e for the latest state of its event.
+// put replaces the previous state of e's event with e.
 func (l *Log) put(e Event) {
 	l.list = slices.DeleteFunc(l.list, e.same)
 	l.seq++
@@ -102,7 +101,7 @@ func (l *Log) put(e Event) {
 	}
 }
 
-// Add takes in an event and tells who watches.
+// Add adds an event and notifies the watchers.
 func (l *Log) Add(happened pod.Event) error {
 	e := Event{
 		First: happened.Time, Last: happened.Time, Count: 1, Warning: happened.Warning, Reason: happened.Reason,
@@ -136,7 +135,7 @@ func (l *Log) Add(happened pod.Event) error {
 	return nil
 }
 
-// rewrite leaves one line for each event in the file.
+// rewrite rewrites the file with one line for each event.
 func (l *Log) rewrite() error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -149,8 +148,8 @@ func (l *Log) rewrite() error {
 	return atomicfile.Write(l.path, b.Bytes(), 0o600, atomicfile.Volatile)
 }
 
-// Since returns the events after seq, in the order in which they happened last, and
-// what to give for seq the next time; 0 is all.
+// Since returns the events after seq, ordered by their last occurrence, and the seq for the next call; 0 means all
+// events.
 func (l *Log) Since(seq int64) (list []Event, last int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,8 +9,7 @@ import (
 	podlogs "github.com/bulkhead-project/bulkhead/pod/logs"
 )
 
-// open opens a log and the older file that it was begun anew from, oldest first, as
-// far as they are there.
+// open opens a log and its older file, oldest first, as far as they exist.
 func open(path string) (files []*os.File, err error) {
 	for _, path := range []string{podlogs.Older(path), path} {
 		f, err := os.Open(path)
@@ -45,7 +44,7 @@ func sameFile(a, b *os.File) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// joined reads files as one, as long as they were at first.
+// joined reads files as one, up to their sizes at the beginning.
 type joined struct {
 	files []*os.File
 	sizes []int64
@@ -65,8 +64,7 @@ func join(files []*os.File) (joined, error) {
 	return j, nil
 }
 
-// from returns the files from an offset on, at which the first of them then is,
-// and closes those before.
+// from closes the files before the offset at, and returns the others. The first of them is positioned at the offset.
 func (j joined) from(at int64) ([]*os.File, error) {
 	files, sizes := j.files, j.sizes
 	for len(files) > 1 && at >= sizes[0] {

@@ -11,12 +11,10 @@ import (
 	podlogs "github.com/bulkhead-project/bulkhead/pod/logs"
 )
 
-// kept is how many runs' logs are kept of a container: the newest, the one before,
-// and one for who follows and is a little behind.
+// kept is how many runs' logs are kept of a container: the newest, the one before, and one for a slow follower.
 const kept = 3
 
-// Prune removes a container's older logs from dir: one that is restarted for ever
-// would fill the disk.
+// Prune removes a container's older logs from dir, so that endless restarts do not fill the disk.
 func Prune(dir string) error {
 	list, err := os.ReadDir(dir)
 	if err != nil {

@@ -1,11 +1,9 @@
-// Package logs reads what a container has written: files in the CRI's log format,
-// DIR/N.log for the container's run N, with the older file that a log of more than
-// its bound was begun anew from (podlogs.Older).
+// Package logs reads a container's output from files in the CRI's log format. DIR/N.log is the log of run N, beside the
+// older file of a rotated log (podlogs.Older).
 //
-// k8s.io/cri-client/pkg/logs reads such files too, but not the older one: the lines
-// before a rotation, and those written between its last read and the rename, are
-// lost to it; it gives text where callers want stream and time; and it asks the
-// runtime about the container, also when that is gone.
+// k8s.io/cri-client/pkg/logs reads such files too, but ignores the older file. So it loses the lines before a rotation,
+// and the lines between its last read and the rename. It also returns text instead of stream and time, and it asks the
+// runtime about the container, even one that no longer exists.
 package logs
 
 import (
@@ -22,34 +20,32 @@ import (
 	podlogs "github.com/bulkhead-project/bulkhead/pod/logs"
 )
 
-// Options choose what is read.
+// Options select the output to read.
 type Options struct {
-	Run   int       // the container's run whose log is first
-	Tail  int64     // so many lines of what is there at first; less than 0: all
-	Since time.Time // nothing from before
-	// There ends the reading where the log ended when it was opened.
+	Run   int       // the run with the first log
+	Tail  int64     // start with this many existing lines; less than 0: all
+	Since time.Time // skip earlier lines
+	// There stops at the end that the log had when it was opened.
 	There bool
 }
 
-// Reader reads the logs of one container, one run after the other. It is used by
-// one goroutine.
+// Reader reads the logs of one container, one run after the other. It is not safe for concurrent use.
 type Reader struct {
 	dir   string
 	out   func(Line) error
 	since time.Time
 
 	n     int
-	lines int64             // of the first file that is opened; less than 0: all
-	there *io.LimitedReader // reads what was there at first; nil reads on
+	lines int64             // limit of the first opened file; less than 0: all
+	there *io.LimitedReader // limits the reads to the initial content; nil for no limit
 	f     *os.File
 	r     *bufio.Reader
-	part  []byte // of a line whose end is not written yet
+	part  []byte // the beginning of an unfinished line
 
-	at atomic.Pointer[os.FileInfo] // f's, or the last one's; nil before the first
+	at atomic.Pointer[os.FileInfo] // of f or of the last file; nil before the first
 }
 
-// New prepares to read the logs in dir, giving each line to out. Its user calls
-// Close.
+// New prepares to read the logs in dir and to pass each line to out. The caller calls Close.
 func New(dir string, o Options, out func(Line) error) *Reader {
 	r := &Reader{dir: dir, out: out, n: o.Run, lines: o.Tail, since: o.Since}
 	if o.There {
@@ -58,23 +54,23 @@ func New(dir string, o Options, out func(Line) error) *Reader {
 	return r
 }
 
-// Run is the container's run whose log is being read.
+// Run returns the number of the run with the current log.
 func (r *Reader) Run() int { return r.n }
 
-// Exists tells whether anything is there of the run's log.
+// Exists reports whether a log of the run exists.
 func (r *Reader) Exists() bool {
 	_, err := os.Stat(r.path())
 	_, older := os.Stat(podlogs.Older(r.path()))
 	return err == nil || older == nil
 }
 
-// Next goes on with the container's next run.
+// Next continues with the container's next run.
 func (r *Reader) Next() {
 	r.Close()
 	r.n++
 }
 
-// Close closes the log that is being read.
+// Close closes the current log.
 func (r *Reader) Close() {
 	if r.f != nil {
 		r.f.Close()
@@ -82,8 +78,8 @@ func (r *Reader) Close() {
 	r.f, r.part = nil, nil
 }
 
-// Drain gives the whole lines that are there and were not given yet. An error is
-// out's, or that of a file that cannot be read; a file that is not there is empty.
+// Drain passes on all complete lines since the last call. It returns the error of out, or of a file that cannot be
+// read. A missing file counts as empty.
 func (r *Reader) Drain() error {
 	if r.f == nil {
 		if err := r.begin(); r.f == nil {
@@ -97,8 +93,7 @@ func (r *Reader) Drain() error {
 		if r.there != nil && r.there.N <= 0 {
 			return nil
 		}
-		// What is written to the log that was begun anew comes after all that
-		// was written to the one before.
+		// Read the rest of the old file before the new one: lines may have been written before the rotation.
 		if anew, err := r.anew(); !anew || err != nil {
 			return err
 		}
@@ -113,8 +108,7 @@ func (r *Reader) Drain() error {
 
 func (r *Reader) path() string { return filepath.Join(r.dir, strconv.Itoa(r.n)+".log") }
 
-// begin opens the log, if it is there, at the first line that is wanted of it: in
-// its older file, where it has one that reaches so far.
+// begin opens the log, if it exists, at the first wanted line, which may be in its older file.
 func (r *Reader) begin() error {
 	files, err := open(r.path())
 	if err != nil || len(files) == 0 {
@@ -130,7 +124,7 @@ func (r *Reader) begin() error {
 	return nil
 }
 
-// wanted are the files from the first line that is wanted on.
+// wanted returns the files from the first wanted line on.
 func (r *Reader) wanted(files []*os.File) ([]*os.File, error) {
 	j, err := join(files)
 	if err != nil {
@@ -149,7 +143,7 @@ func (r *Reader) wanted(files []*os.File) ([]*os.File, error) {
 	return j.from(at)
 }
 
-// use goes on in another file.
+// use continues with another file.
 func (r *Reader) use(f *os.File) {
 	if r.f != nil {
 		r.f.Close()
@@ -164,8 +158,8 @@ func (r *Reader) use(f *os.File) {
 	}
 }
 
-// Unread tells whether lines would be missed if a log were begun anew now: the older file of that log would
-// go, and the reader has not come to it. It may be called from any goroutine.
+// Unread reports whether a rotation of the log now would lose lines: it would delete an older file that the reader has
+// not reached. Any goroutine may call it.
 func (r *Reader) Unread(path string) bool {
 	older, err := os.Stat(podlogs.Older(path))
 	if err != nil || filepath.Dir(path) != r.dir {
@@ -179,7 +173,7 @@ func (r *Reader) Unread(path string) bool {
 	return err != nil || !os.SameFile(*at, now)
 }
 
-// anew tells whether something is written to a log that comes after this one.
+// anew reports whether the log was rotated and its new file has content.
 func (r *Reader) anew() (bool, error) {
 	now, err := os.Stat(r.path())
 	if errors.Is(err, os.ErrNotExist) {
@@ -195,8 +189,8 @@ func (r *Reader) anew() (bool, error) {
 	return now.Size() > 0 && !os.SameFile(now, mine), nil
 }
 
-// follow goes on in the file after the one that was read. Of a log that was begun
-// anew more than once since, what came in between is gone.
+// follow continues with the file after the current one. If the log was rotated more than once since, the files in
+// between are lost.
 func (r *Reader) follow() error {
 	files, err := open(r.path())
 	if err != nil {
@@ -214,8 +208,8 @@ func (r *Reader) follow() error {
 	return nil
 }
 
-// read gives the whole lines that are there in the file. Who has taken over the
-// pod's shim may have written it: it need not have lines.
+// read passes on the complete lines of the current file. An attacker in the pod's shim may have written the file, so it
+// may contain no lines.
 func (r *Reader) read() error {
 	for {
 		line, err := r.r.ReadSlice('\n')

@@ -7,16 +7,15 @@ import (
 	"io"
 )
 
-// tailBlock is how much of a log is read at once, backwards.
+// tailBlock is how many bytes of a log are read at once, backwards.
 const tailBlock = 64 << 10
 
-// headerSize is more than a line's time, stream and tag take.
+// headerSize is more than the size of a line's time, stream and tag.
 const headerSize = 64
 
-// tailOffset returns the offset in a log of size bytes at which its last n lines of
-// output begin; a line that was split (tag P) counts once. It reads backwards in
-// blocks and no further than those lines reach. Where lines of both streams are
-// split and mixed, the first parts of one may lie before the offset.
+// tailOffset returns the offset of the last n lines of output in a log of size bytes. A split line (tag P) counts once.
+// It reads backwards in blocks, only as far as needed. If split lines of both streams are mixed, the first parts of one
+// may be before the offset.
 func tailOffset(f io.ReaderAt, size, n int64) (int64, error) {
 	t := tailer{f: f, left: n, end: -1}
 	buf := make([]byte, min(size, tailBlock))
@@ -45,12 +44,12 @@ func tailOffset(f io.ReaderAt, size, n int64) (int64, error) {
 type tailer struct {
 	f     io.ReaderAt
 	left  int64 // lines that are still wanted
-	end   int64 // of the line that is looked at; less than 0 before its first
-	begun bool  // a line has been looked at
+	end   int64 // of the current line; less than 0 before the first
+	begun bool  // a line has been checked
 }
 
-// line looks at the line from start to t.end and says whether it is one too
-// many. A line that is not ended yet is none.
+// line counts the line from start to t.end, and reports whether it is beyond the limit. An unfinished line does not
+// count.
 func (t *tailer) line(start int64) (done bool, err error) {
 	if t.end < 0 {
 		return false, nil
@@ -59,7 +58,7 @@ func (t *tailer) line(start int64) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// The last one counts also when its end is still to come.
+	// The last line counts even if its end is missing.
 	counts := tag == 'F' || tag == 'P' && !t.begun
 	t.begun = t.begun || tag != 0
 	if !counts {
@@ -72,7 +71,7 @@ func (t *tailer) line(start int64) (done bool, err error) {
 	return false, nil
 }
 
-// tag is that of the line at start: P, F, or 0 for what is no line of a log.
+// tag returns the tag of the line at start: P, F, or 0 for other text.
 func (t *tailer) tag(start int64) (byte, error) {
 	var header [headerSize]byte
 	n, err := t.f.ReadAt(header[:], start)

@@ -6,18 +6,18 @@ import (
 	"syscall"
 )
 
-// mostFiles bounds how many files of a container's logs are looked at.
+// mostFiles bounds how many log files of a container are checked.
 const mostFiles = 1024
 
-// Usage is what the files in a directory of logs take of the disk, in bytes, and how many there are. What is gone meanwhile
-// is not counted.
+// Usage returns the disk usage of a directory of logs, in bytes, and its number of files. It ignores files that
+// disappear meanwhile.
 func Usage(dir string) (bytes, files uint64) {
 	d, err := os.Open(dir)
 	if err != nil {
 		return 0, 0
 	}
 	defer d.Close()
-	names, _ := d.Readdirnames(mostFiles) // some are better than none
+	names, _ := d.Readdirnames(mostFiles) // a partial list is better than none
 	for _, name := range names {
 		info, err := os.Lstat(filepath.Join(dir, name))
 		if err != nil {
