@@ -159,7 +159,7 @@ func (m *Manager) find(ref string, loosely func(*Pod, string) bool) (*Pod, error
 	for _, p := range found {
 		names = append(names, p.Key())
 	}
-	return nil, fmt.Errorf("pod %q: %w: it may mean %s", ref, ErrAmbiguous, strings.Join(names, " or "))
+	return nil, fmt.Errorf("pod %q: %w: it may be %s", ref, ErrAmbiguous, strings.Join(names, " or "))
 }
 
 // hasID reports whether prefix is a prefix of an id of the pod.

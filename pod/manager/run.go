@@ -40,7 +40,7 @@ func (p *Pod) Run() {
 		p.tell()
 		if remove {
 			if err := p.Remove(p.m.ctx, true); err != nil {
-				p.m.o.Logger.Warn("a pod could not be removed", "pod", p.Key(), "error", err)
+				p.m.o.Logger.Warn("cannot remove a pod", "pod", p.Key(), "error", err)
 			}
 		}
 	})
@@ -62,7 +62,7 @@ func (p *Pod) finish(err error) (remove bool) {
 	p.err = errors.Join(err, unsaved)
 	fault.Point("pod.ended")
 	if p.err != nil {
-		p.m.o.Logger.Warn("a pod's supervision ended", "pod", p.Key(), "error", p.err)
+		p.m.o.Logger.Warn("a pod's supervision ended with an error", "pod", p.Key(), "error", p.err)
 	}
 	return p.rec.removesItself()
 }
@@ -98,7 +98,7 @@ func (p *Pod) orphaned() {
 	p.release(false)
 	rec := p.record()
 	if err := p.end(rec.graceLeft()); err != nil && p.m.ctx.Err() == nil {
-		p.m.o.Logger.Warn("a pod outlives its client", "pod", p.Key(), "error", err)
+		p.m.o.Logger.Warn("cannot end the pod of a lost client", "pod", p.Key(), "error", err)
 	}
 }
 

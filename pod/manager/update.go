@@ -47,7 +47,7 @@ func (p *Pod) settleBeside(run *pod.Pod, done <-chan struct{}, generation int64)
 	answer := run.Answer()
 	p.m.wg.Go(func() {
 		if err := p.settle(answer, done, generation); err != nil {
-			p.m.o.Logger.Info("a pod is not resized", "pod", p.Key(), "error", err)
+			p.m.o.Logger.Info("a pod was not resized", "pod", p.Key(), "error", err)
 		}
 	})
 }

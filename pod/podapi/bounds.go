@@ -26,7 +26,7 @@ const (
 )
 
 var (
-	errExpanded = fmt.Errorf("it stands for more than %d MiB of text, aliases and replicas written out", maxExpanded>>20)
+	errExpanded = fmt.Errorf("it has more than %d MiB of text with all aliases and replicas expanded", maxExpanded>>20)
 	errDepth    = fmt.Errorf("lists and maps are nested more than %d deep", maxDepth)
 	errSelf     = errors.New("an anchor contains itself")
 )

@@ -79,7 +79,7 @@ func (c checker) claim(spec *corev1.PersistentVolumeClaimSpec, at string) {
 		return mode == corev1.ReadWriteMany || mode == corev1.ReadOnlyMany
 	}
 	if *spec.VolumeMode == corev1.PersistentVolumeBlock && slices.ContainsFunc(spec.AccessModes, many) {
-		c.fault(at+"volumeMode", "a bare disk has one pod at a time: neither ReadWriteMany nor ReadOnlyMany")
+		c.fault(at+"volumeMode", "a disk is for one pod at a time, so ReadWriteMany and ReadOnlyMany are not possible")
 	}
 	size, asked := spec.Resources.Requests[corev1.ResourceStorage]
 	switch {
@@ -110,7 +110,7 @@ func (c checker) claimTemplates(templates []corev1.PersistentVolumeClaim) {
 		t, at := &templates[i], fmt.Sprintf("spec.volumeClaimTemplates[%d].", i)
 		c.name(at+"metadata.name", t.Name, validation.IsDNS1123Label)
 		if seen[t.Name] {
-			c.fault(at+"metadata.name", "%q is there twice", t.Name)
+			c.fault(at+"metadata.name", "%q appears twice", t.Name)
 		}
 		seen[t.Name] = true
 		c.labels(at+"metadata.", t.Labels)
@@ -162,7 +162,7 @@ func (c checker) devices(container *corev1.Container, at string) {
 		at := fmt.Sprintf("%svolumeDevices[%d].", at, i)
 		of := slices.IndexFunc(c.pod.Volumes, func(v corev1.Volume) bool { return v.Name == device.Name })
 		if of < 0 || c.pod.Volumes[of].PersistentVolumeClaim == nil && !isBlockDevice(c.pod.Volumes[of].HostPath) {
-			c.fault(at+"name", "there is no persistentVolumeClaim, nor a hostPath of type BlockDevice, %q", device.Name)
+			c.fault(at+"name", "the pod has no persistentVolumeClaim and no hostPath of type BlockDevice named %q", device.Name)
 		}
 		if slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == device.Name }) {
 			c.fault(at+"name", "%q is mounted too", device.Name)
@@ -171,9 +171,9 @@ func (c checker) devices(container *corev1.Container, at string) {
 		case device.DevicePath == "":
 			c.fault(at+"devicePath", "is required")
 		case !path.IsAbs(where) || where == "/":
-			c.fault(at+"devicePath", "%.200q is no place for a device", device.DevicePath)
+			c.fault(at+"devicePath", "%.200q is not a valid path for a device", device.DevicePath)
 		case paths[where]:
-			c.fault(at+"devicePath", "%.200q is there twice", device.DevicePath)
+			c.fault(at+"devicePath", "%.200q appears twice", device.DevicePath)
 		default:
 			paths[where] = true
 		}

@@ -79,7 +79,7 @@ func TestReadRefusesClaims(t *testing.T) {
 		{"nothing", "accessModes: [ReadWriteOnce], resources: {requests: {storage: 0}}", "0 is not greater than 0", ErrInvalid},
 		{"memory", "accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi, memory: 1Gi}}", "memory: is not honoured", ErrNotHonoured},
 		{"a bare one for many", "accessModes: [ReadWriteMany], volumeMode: Block, resources: {requests: {storage: 1Gi}}",
-			"a bare disk has one pod", ErrInvalid},
+			"a disk is for one pod", ErrInvalid},
 		{"a selector", whole + ", selector: {matchLabels: {a: b}}", "spec.selector: is not honoured: there are no", ErrNotHonoured},
 		{"a volume", whole + ", volumeName: v", "spec.volumeName: is not honoured", ErrNotHonoured},
 		{"a source", whole + ", dataSource: {kind: VolumeSnapshot, name: s}", "spec.dataSource: is not honoured", ErrNotHonoured},
@@ -114,14 +114,14 @@ func TestReadRefusesClaims(t *testing.T) {
 func TestReadRefusesDevices(t *testing.T) {
 	for devices, want := range map[string]string{
 		"[{name: v, devicePath: /dev/x}]":                                 "",
-		"[{name: e, devicePath: /dev/x}]":                                 `BlockDevice, "e"`,
-		"[{name: none, devicePath: /dev/x}]":                              `BlockDevice, "none"`,
+		"[{name: e, devicePath: /dev/x}]":                                 `BlockDevice named "e"`,
+		"[{name: none, devicePath: /dev/x}]":                              `BlockDevice named "none"`,
 		"[{name: d, devicePath: /dev/x}]":                                 "",
-		"[{name: h, devicePath: /dev/x}]":                                 `BlockDevice, "h"`,
+		"[{name: h, devicePath: /dev/x}]":                                 `BlockDevice named "h"`,
 		"[{name: v}]":                                                     "devicePath: is required",
-		"[{name: v, devicePath: dev}]":                                    "is no place for a device",
-		"[{name: v, devicePath: /m}]":                                     "is there twice",
-		"[{name: v, devicePath: /dev/x}, {name: v, devicePath: /dev/x/}]": "is there twice",
+		"[{name: v, devicePath: dev}]":                                    "is not a valid path for a device",
+		"[{name: v, devicePath: /m}]":                                     "appears twice",
+		"[{name: v, devicePath: /dev/x}, {name: v, devicePath: /dev/x/}]": "appears twice",
 		"[{name: w, devicePath: /dev/x}]":                                 `"w" is mounted too`,
 	} {
 		_, err := Read("f.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  volumes: ["+

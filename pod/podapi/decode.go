@@ -72,7 +72,7 @@ func (d *decoder) sort(from int) {
 func (d *decoder) read(f File) {
 	d.file, d.before, d.root = f.Name, 0, nil
 	if len(f.Data) > maxText {
-		d.add(0, "", ErrSyntax, fmt.Sprintf("it has %d bytes, at most %d are read", len(f.Data), maxText))
+		d.add(0, "", ErrSyntax, fmt.Sprintf("it has %d bytes, but the limit is %d", len(f.Data), maxText))
 		return
 	}
 	parts := split(bytes.TrimPrefix(f.Data, byteOrderMark))
@@ -191,7 +191,7 @@ func (d *decoder) object(text []byte, prefix, version, kind string) {
 	case list && prefix == "" && kinds[object.Version+" "+of] != nil:
 		d.items(object.Items, object.Version, of)
 	case object.Kind == "":
-		d.add(0, prefix+"kind", ErrSyntax, "there is none; a pod begins with \"apiVersion: v1\" and \"kind: Pod\"")
+		d.add(0, prefix+"kind", ErrSyntax, "is missing; a pod begins with \"apiVersion: v1\" and \"kind: Pod\"")
 	default:
 		d.unread(object.Version, object.Kind, prefix)
 	}
@@ -254,7 +254,7 @@ func (d *decoder) once(kind string, meta *metav1.ObjectMeta, prefix string) bool
 		here = fmt.Sprintf("%s:%d", d.file, d.before+line)
 	}
 	if there, twice := d.places[key]; twice {
-		d.add(0, prefix+"metadata.name", ErrInvalid, key+" is there twice, first at "+there)
+		d.add(0, prefix+"metadata.name", ErrInvalid, key+" appears twice, first at "+there)
 		return false
 	}
 	d.places[key] = here

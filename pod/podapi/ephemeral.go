@@ -25,7 +25,7 @@ func Ephemeral(spec *corev1.EphemeralContainer) error {
 		"restartPolicy": container.RestartPolicy != nil, "restartPolicyRules": len(container.RestartPolicyRules) > 0,
 	} {
 		if set {
-			c.fault(field, "an ephemeral container has none")
+			c.fault(field, "is not allowed in an ephemeral container")
 		}
 	}
 	spec.EphemeralContainerCommon = corev1.EphemeralContainerCommon(container)

@@ -86,8 +86,8 @@ func TestJobsThatAreRefused(t *testing.T) {
 		class      error
 	}{
 		{rest: "  completions: 3\n  parallelism: 0\n", class: ErrNotHonoured,
-			want: "f.yaml:10: spec.parallelism: 0 is not honoured: a job is run at once"},
-		{rest: "  parallelism: 0\n", class: ErrNotHonoured, want: "f.yaml:9: spec.parallelism: 0 is not honoured: a job is run at once"},
+			want: "f.yaml:10: spec.parallelism: 0 is not honoured: a job starts immediately"},
+		{rest: "  parallelism: 0\n", class: ErrNotHonoured, want: "f.yaml:9: spec.parallelism: 0 is not honoured: a job starts immediately"},
 		{rest: "  completions: 101\n  parallelism: 101\n", class: ErrInvalid, want: "f.yaml:9: spec.completions: 101 is not between 0 and 100"},
 		{rest: "  completions: -1\n", class: ErrInvalid, want: "f.yaml:9: spec.completions: -1 is not between 0 and 100"},
 		{rest: "  parallelism: 101\n", class: ErrInvalid, want: "f.yaml:9: spec.parallelism: 101 is not between 0 and 100"},

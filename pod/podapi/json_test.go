@@ -43,7 +43,7 @@ func TestJSON(t *testing.T) {
 		{name: "a word after an object", text: of("a") + "\n\nkind: Pod\n", fault: "f:3: not JSON: invalid character 'k'"},
 		{name: "a comma after an object", text: of("a") + ",\n" + of("b"), fault: "f:1: not JSON: invalid character ','"},
 		{name: "a brace too many", text: of("a") + "\n}\n", fault: "f:2: not JSON: invalid character '}'"},
-		{name: "null", text: of("a") + "\nnull\n", fault: "f:2: kind: there is none"},
+		{name: "null", text: of("a") + "\nnull\n", fault: "f:2: kind: is missing"},
 		{name: "half an object", text: of("a") + "\n" + of("b")[:50], fault: "f:2: not JSON: the text ends within a value"},
 		{name: "a comma at the end", text: strings.Replace(indented, `"i"`, `"i",`, 1), fault: "f:4: not JSON: invalid character '}'"},
 		{name: "a key twice", text: strings.Replace(indented, `"i"`, `"i","image":"j"`, 1), fault: `f:4: key "image" is already set in this map`},
@@ -51,7 +51,7 @@ func TestJSON(t *testing.T) {
 		{name: "an unknown field", text: of("a") + "\n" + strings.Replace(of("b"), `"image"`, `"oops":1,"image"`, 1),
 			fault: "f:2: spec.containers[0].oops: unknown field"},
 		{name: "a field of another case", text: strings.Replace(of("a"), `"spec"`, `"Spec"`, 1), fault: "Spec: unknown field"},
-		{name: "the same pod", text: of("a") + "\n" + of("a"), fault: "f:2: metadata.name: Pod default/a is there twice, first at f:1"},
+		{name: "the same pod", text: of("a") + "\n" + of("a"), fault: "f:2: metadata.name: Pod default/a appears twice, first at f:1"},
 
 		{name: "YAML's second map", text: "{apiVersion: v1, kind: Pod}\n{kind: Pod}\n",
 			fault: "f:2: not YAML: there is text after the end of the document"},

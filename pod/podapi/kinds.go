@@ -23,14 +23,14 @@ var kinds = map[string]func(d *decoder, text []byte, prefix string){
 
 // unsupported are kinds that need a cluster, with what to do instead.
 var unsupported = map[string]string{
-	"CronJob":                 "nothing is started by the clock; make a Job of its spec.jobTemplate.spec",
+	"CronJob":                 "there is no scheduling by time; make a Job of its spec.jobTemplate.spec",
 	"ReplicationController":   "not run; make a Pod of its spec.template",
 	"Service":                 "there are no services; publish a port with hostPort or -p",
 	"Endpoints":               "there are no services",
 	"EndpointSlice":           "there are no services",
 	"Ingress":                 "there are no services; publish a port with hostPort or -p",
 	"IngressClass":            "there are no services",
-	"NetworkPolicy":           "pods do not reach each other, and there is nothing to allow",
+	"NetworkPolicy":           "pods cannot reach each other, so there is no traffic to allow",
 	"Namespace":               "a namespace is part of a pod's name, and needs no object",
 	"ServiceAccount":          noServer,
 	"Role":                    noServer,
@@ -39,12 +39,12 @@ var unsupported = map[string]string{
 	"ClusterRoleBinding":      noServer,
 	"LimitRange":              noServer,
 	"ResourceQuota":           noServer,
-	"PersistentVolume":        "a claim makes its volume itself",
-	"StorageClass":            "volumes are this machine's; a claim says what it needs",
-	"HorizontalPodAutoscaler": "nothing is scaled",
-	"PodDisruptionBudget":     "nothing is evicted",
-	"PriorityClass":           "nothing is preempted or evicted",
-	"PodTemplate":             "it runs nothing by itself",
+	"PersistentVolume":        "a claim creates its volume",
+	"StorageClass":            "volumes are on this host; a claim states its size",
+	"HorizontalPodAutoscaler": "there is no scaling",
+	"PodDisruptionBudget":     "pods are never evicted",
+	"PriorityClass":           "pods are never preempted or evicted",
+	"PodTemplate":             "it does not run pods by itself",
 }
 
 const noServer = "there is no API server"
@@ -61,7 +61,7 @@ func (d *decoder) unread(version, kind, prefix string) {
 	why, cluster := unsupported[kind]
 	group, _, grouped := strings.Cut(version, "/")
 	if !cluster && grouped && strings.Contains(group, ".") && kinds["apps/v1 "+kind] == nil && kinds["batch/v1 "+kind] == nil {
-		why, cluster = "there is nobody who knows what it is", true
+		why, cluster = "there is no controller for it", true
 	}
 	name := kind
 	if version != "" {

@@ -50,7 +50,7 @@ func (c checker) probes(container *corev1.Container, at string) {
 		switch {
 		case grace == nil:
 		case p.field == "readinessProbe":
-			c.fault(at+p.field+".terminationGracePeriodSeconds", "is not for a readinessProbe, which ends nothing")
+			c.fault(at+p.field+".terminationGracePeriodSeconds", "cannot be set for a readinessProbe")
 		case *grace <= 0:
 			c.fault(at+p.field+".terminationGracePeriodSeconds", "%d is not more than 0", *grace)
 		}

@@ -108,7 +108,7 @@ func TestProbeValidation(t *testing.T) {
 		{name: "grace of liveness", liveness: exec(func(p *corev1.Probe) { p.TerminationGracePeriodSeconds = new(int64(1)) })},
 		{name: "grace of startup", startup: exec(func(p *corev1.Probe) { p.TerminationGracePeriodSeconds = new(int64(60)) })},
 		{name: "grace of readiness", readiness: exec(func(p *corev1.Probe) { p.TerminationGracePeriodSeconds = new(int64(1)) }),
-			want: []string{"readinessProbe.terminationGracePeriodSeconds: is not for a readinessProbe, which ends nothing"}},
+			want: []string{"readinessProbe.terminationGracePeriodSeconds: cannot be set for a readinessProbe"}},
 		{name: "grace of 0", liveness: exec(func(p *corev1.Probe) { p.TerminationGracePeriodSeconds = new(int64(0)) }),
 			want: []string{"livenessProbe.terminationGracePeriodSeconds: 0 is not more than 0"}},
 		{name: "negative grace", startup: exec(func(p *corev1.Probe) { p.TerminationGracePeriodSeconds = new(int64(-1)) }),

@@ -93,18 +93,18 @@ func TestTheSameTwice(t *testing.T) {
 		want  string // empty for no error
 	}{
 		{name: "in a file", files: []string{head + "---\n" + head},
-			want: "0.yaml:13: metadata.name: Pod default/web is there twice, first at 0.yaml:4"},
-		{name: "in two files", files: []string{head, head}, want: "1.yaml:4: metadata.name: Pod default/web is there twice, first at 0.yaml:4"},
+			want: "0.yaml:13: metadata.name: Pod default/web appears twice, first at 0.yaml:4"},
+		{name: "in two files", files: []string{head, head}, want: "1.yaml:4: metadata.name: Pod default/web appears twice, first at 0.yaml:4"},
 		{name: "a workload's", files: []string{
 			strings.Replace(workloadOf("apps/v1", "Deployment", "replicas: 1"), "prod", "default", 1), head},
-			want: "1.yaml:4: metadata.name: Pod default/web is there twice, first at 0.yaml:3"},
+			want: "1.yaml:4: metadata.name: Pod default/web appears twice, first at 0.yaml:3"},
 		{name: "in two namespaces", files: []string{head, strings.Replace(head, "name: web", "name: web\n  namespace: prod", 1)}},
 		{name: "of two kinds", files: []string{head, config, secret}},
 		{name: "of generated names", files: []string{strings.Repeat(strings.Replace(head, "name: web", "generateName: w", 1)+"---\n", 2)}},
 		{name: "ConfigMaps", files: []string{head, config, config},
-			want: "2.yaml:3: metadata.name: ConfigMap default/web is there twice, first at 1.yaml:3"},
+			want: "2.yaml:3: metadata.name: ConfigMap default/web appears twice, first at 1.yaml:3"},
 		{name: "Secrets", files: []string{head, secret + "---\n" + secret},
-			want: "1.yaml:7: metadata.name: Secret default/web is there twice, first at 1.yaml:3"},
+			want: "1.yaml:7: metadata.name: Secret default/web appears twice, first at 1.yaml:3"},
 	} {
 		var files []File
 		for i, text := range test.files {
@@ -139,8 +139,8 @@ func TestWhatNeedsACluster(t *testing.T) {
 				"f.yaml:7: Ingress (networking.k8s.io/v1): skipped: there are no services; publish a port with hostPort or -p"},
 		{name: "a custom resource",
 			text:     object("cert-manager.io/v1", "Certificate") + "---\n" + head,
-			refused:  "Certificate (cert-manager.io/v1): there is nobody who knows what it is",
-			warnings: "f.yaml:3: Certificate (cert-manager.io/v1): skipped: there is nobody who knows what it is"},
+			refused:  "Certificate (cert-manager.io/v1): there is no controller for it",
+			warnings: "f.yaml:3: Certificate (cert-manager.io/v1): skipped: there is no controller for it"},
 		{name: "in a list",
 			text: "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Service, metadata: {name: a}}\n" +
 				"- {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: [{name: c, image: i}]}}\n",

@@ -114,7 +114,7 @@ func (c checker) ports(ports []corev1.ContainerPort, at string, hostPorts map[st
 		if port.Name != "" {
 			c.name(at+"name", port.Name, validation.IsValidPortName)
 			if names[port.Name] {
-				c.fault(at+"name", "%q is there twice", port.Name)
+				c.fault(at+"name", "%q appears twice", port.Name)
 			}
 			names[port.Name] = true
 		}
@@ -132,11 +132,11 @@ func (c checker) ports(ports []corev1.ContainerPort, at string, hostPorts map[st
 			c.fault(at+"hostPort", "%d is not between 1 and 65535", port.HostPort)
 		}
 		if port.Protocol == corev1.ProtocolSCTP {
-			c.fault(at+"hostPort", "TCP and UDP are published, not SCTP")
+			c.fault(at+"hostPort", "only TCP and UDP ports can be published")
 		}
 		key := fmt.Sprintf("%s/%s/%d", port.Protocol, port.HostIP, port.HostPort)
 		if hostPorts[key] {
-			c.fault(at+"hostPort", "%d is there twice", port.HostPort)
+			c.fault(at+"hostPort", "%d appears twice", port.HostPort)
 		}
 		hostPorts[key] = true
 	}

@@ -18,7 +18,7 @@ func (c checker) containers(spec *corev1.PodSpec, volumes map[string]bool) {
 	check := func(container *corev1.Container, at string) {
 		c.name(at+"name", container.Name, validation.IsDNS1123Label)
 		if names[container.Name] {
-			c.fault(at+"name", "%q is there twice", container.Name)
+			c.fault(at+"name", "%q appears twice", container.Name)
 		}
 		names[container.Name] = true
 		c.container(container, at, volumes)
@@ -97,7 +97,7 @@ func (c checker) restarts(container *corev1.Container, at string) {
 		case len(values) > maxValues:
 			c.fault(at+"exitCodes.values", "%d values are more than %d", len(values), maxValues)
 		case len(slices.Compact(values)) < len(rule.ExitCodes.Values):
-			c.fault(at+"exitCodes.values", "a value is there twice")
+			c.fault(at+"exitCodes.values", "a value appears twice")
 		}
 	}
 }

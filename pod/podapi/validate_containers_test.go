@@ -10,7 +10,7 @@ import (
 func TestLifeCycleFaults(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{name: "a name that an initial container has", text: "  initContainers: [{name: main, image: i}]\n",
-			want: `spec.containers[0].name: "main" is there twice`},
+			want: `spec.containers[0].name: "main" appears twice`},
 		{name: "an initial container without an image", text: "  initContainers: [{name: i}]\n",
 			want: "spec.initContainers[0].image: is required"},
 		{name: "an initial container with hooks",
@@ -28,7 +28,7 @@ func TestLifeCycleFaults(t *testing.T) {
 		{name: "a rule's operator", text: "    restartPolicy: Never\n    restartPolicyRules: [{action: Restart, exitCodes: {operator: Like, " +
 			"values: [1]}}]\n", want: `exitCodes.operator: "Like" is not one of`},
 		{name: "a value twice", text: "    restartPolicy: Never\n    restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: " +
-			"[1, 1]}}]\n", want: "exitCodes.values: a value is there twice"},
+			"[1, 1]}}]\n", want: "exitCodes.values: a value appears twice"},
 		{name: "too many rules", text: "    restartPolicy: Never\n    restartPolicyRules: [" +
 			strings.Repeat("{action: Restart, exitCodes: {operator: In, values: [1]}},", 21) + "]\n", want: "21 rules are more than 20"},
 		{name: "no deadline", text: "  activeDeadlineSeconds: 0\n", want: "spec.activeDeadlineSeconds: 0 is not between 1 and 2147483647"},

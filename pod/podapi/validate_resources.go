@@ -48,7 +48,7 @@ func (c checker) hugePages(name corev1.ResourceName, limit resource.Quantity, re
 	}
 	size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
 	if err == nil && size.Sign() > 0 && limit.Value()%size.Value() != 0 {
-		c.fault(at+"limits."+string(name), "%s is no multiple of the page size %s", limit.String(), size.String())
+		c.fault(at+"limits."+string(name), "%s is not a multiple of the page size %s", limit.String(), size.String())
 	}
 }
 
@@ -96,7 +96,7 @@ func (c checker) resizePolicy(policies []corev1.ContainerResizePolicy, at string
 		oneOf(c, at+"resourceName", policy.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)
 		oneOf(c, at+"restartPolicy", policy.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)
 		if names[policy.ResourceName] {
-			c.fault(at+"resourceName", "%q is there twice", policy.ResourceName)
+			c.fault(at+"resourceName", "%q appears twice", policy.ResourceName)
 		}
 		names[policy.ResourceName] = true
 		if c.pod.RestartPolicy == corev1.RestartPolicyNever && policy.RestartPolicy == corev1.RestartContainer {

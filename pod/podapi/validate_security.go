@@ -39,7 +39,7 @@ func (c checker) podSecurity(context *corev1.PodSecurityContext) {
 			c.fault(field, "%q is not the name of a sysctl", sysctl.Name)
 		}
 		if names[sysctl.Name] {
-			c.fault(field, "%q is there twice", sysctl.Name)
+			c.fault(field, "%q appears twice", sysctl.Name)
 		}
 		names[sysctl.Name] = true
 	}
@@ -90,7 +90,7 @@ func (c checker) seccomp(profile *corev1.SeccompProfile, at string) {
 	case profile.Type == corev1.SeccompProfileTypeLocalhost && (file == nil || *file == ""):
 		c.fault(at+"localhostProfile", "must be set when type is Localhost")
 	case file != nil && (!filepath.IsLocal(*file) || slices.Contains(strings.Split(*file, "/"), "..")):
-		c.fault(at+"localhostProfile", "%q is not a path below the directory of profiles", *file)
+		c.fault(at+"localhostProfile", "%q is not a path below the profile directory", *file)
 	}
 }
 

@@ -100,11 +100,11 @@ func TestValidate(t *testing.T) {
 		{name: "ulimits", text: notes(`io.bulkhead.ulimits/main: nofile=5:6 core=0`)},
 		{name: "ulimits of no container", text: notes(`io.bulkhead.ulimits/other: core=0`), want: `no container "other"`},
 		{name: "ulimits that are none", text: notes(`io.bulkhead.ulimits/main: nofile`), want: "a limit must be a number"},
-		{name: "sysctl twice", text: pod("securityContext: {sysctls: [{name: a.b, value: '1'}, {name: a.b, value: '2'}]}"), want: "there twice"},
+		{name: "sysctl twice", text: pod("securityContext: {sysctls: [{name: a.b, value: '1'}, {name: a.b, value: '2'}]}"), want: "appears twice"},
 
 		{name: "huge pages", text: container("resources: {limits: {hugepages-2Mi: 4Mi, memory: 8Mi}}")},
 		{name: "huge pages alone", text: container("resources: {limits: {hugepages-2Mi: 4Mi}}"), want: "require cpu or memory"},
-		{name: "half a huge page", text: container("resources: {limits: {hugepages-2Mi: 3Mi, memory: 8Mi}}"), want: "no multiple"},
+		{name: "half a huge page", text: container("resources: {limits: {hugepages-2Mi: 3Mi, memory: 8Mi}}"), want: "not a multiple"},
 		{name: "fewer huge pages", text: container("resources: {limits: {hugepages-2Mi: 4Mi, memory: 8Mi}, requests: {hugepages-2Mi: 2Mi}}"),
 			want: "must equal the limit"},
 		{name: "huge pages requested alone", text: container("resources: {requests: {hugepages-2Mi: 2Mi, cpu: 1}}"),
@@ -123,7 +123,7 @@ func TestValidate(t *testing.T) {
 		{name: "resize of storage", text: container("resizePolicy: [{resourceName: ephemeral-storage, restartPolicy: NotRequired}]"),
 			want: "resizePolicy[0].resourceName"},
 		{name: "resize twice", text: container("resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}, {resourceName: cpu, " +
-			"restartPolicy: NotRequired}]"), want: "there twice"},
+			"restartPolicy: NotRequired}]"), want: "appears twice"},
 		{name: "restart to resize, and never", text: container("resizePolicy: [{resourceName: cpu, restartPolicy: RestartContainer}]") +
 			"  restartPolicy: Never\n", want: "must be NotRequired"},
 	}

@@ -19,7 +19,7 @@ func (c checker) volumes(pod *corev1.Pod) map[string]bool {
 		volume, at := &pod.Spec.Volumes[i], fmt.Sprintf("spec.volumes[%d].", i)
 		c.name(at+"name", volume.Name, validation.IsDNS1123Label)
 		if names[volume.Name] {
-			c.fault(at+"name", "%q is there twice", volume.Name)
+			c.fault(at+"name", "%q appears twice", volume.Name)
 		}
 		names[volume.Name] = true
 		c.volume(pod, &volume.VolumeSource, at)
@@ -129,7 +129,7 @@ func (c checker) projected(pod *corev1.Pod, sources []corev1.VolumeProjection, a
 	paths := map[string]bool{}
 	once := func(field, name string) {
 		if paths[name] {
-			c.fault(field, "%q is there twice", name)
+			c.fault(field, "%q appears twice", name)
 		}
 		paths[name] = true
 	}
@@ -240,7 +240,7 @@ func (c checker) mounts(container *corev1.Container, at string, volumes map[stri
 		case place == "/" || strings.ContainsAny(mount.MountPath, ":\x00"):
 			c.fault(at+"mountPath", "%q is not a place for a volume", mount.MountPath)
 		case paths[place]:
-			c.fault(at+"mountPath", "%q is there twice", mount.MountPath)
+			c.fault(at+"mountPath", "%q appears twice", mount.MountPath)
 		}
 		paths[place] = true
 		c.mountOptions(&mount, at)
@@ -273,7 +273,7 @@ func (c checker) mountOptions(mount *corev1.VolumeMount, at string) {
 		field := fmt.Sprintf("%sbindMountOptions[%d]", at, i)
 		oneOf(c, field, option, "noexec", "nodev", "nosuid")
 		if seen[option] {
-			c.fault(field, "%q is there twice", option)
+			c.fault(field, "%q appears twice", option)
 		}
 		seen[option] = true
 	}

@@ -43,7 +43,7 @@ func TestReadChecksVolumesAndEnvironments(t *testing.T) {
 		{name: "two sources", text: withVolume("projected: {sources: [{configMap: {name: c}, secret: {name: s}}]}"),
 			want: "sources[0]: is of more than one kind"},
 		{name: "twice", text: withVolume("projected: {sources: [{configMap: {name: c, items: [{key: a, path: x}]}}, {secret: {name: s, items: " +
-			"[{key: k, path: x}]}}]}"), want: `"x" is there twice`},
+			"[{key: k, path: x}]}}]}"), want: `"x" appears twice`},
 		{name: "token", text: withVolume("projected: {sources: [{serviceAccountToken: {path: t}}]}"),
 			want: "sources[0].serviceAccountToken: is not honoured: without an API server"},
 		{name: "status", text: withVolume("downwardAPI: {items: [{path: l, fieldRef: {fieldPath: status.podIP}}]}"),

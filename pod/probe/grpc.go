@@ -51,7 +51,7 @@ func GRPC(ctx context.Context, dial Dialer, action *corev1.GRPCAction, host stri
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 	)
 	if err != nil {
-		return Unknown, "", fmt.Errorf("make a gRPC client: %w", err)
+		return Unknown, "", fmt.Errorf("create a gRPC client: %w", err)
 	}
 	defer client.Close()
 	req := &grpc_health_v1.HealthCheckRequest{}

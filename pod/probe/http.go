@@ -48,7 +48,7 @@ func HTTP(ctx context.Context, dial Dialer, action *corev1.HTTPGetAction, port i
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxOutput))
 	switch {
 	case err != nil:
-		return Failure, Stable(fmt.Sprintf("Get %q: read the answer: %v", req.URL, err)), nil
+		return Failure, Stable(fmt.Sprintf("Get %q: read the response: %v", req.URL, err)), nil
 	case res.StatusCode >= http.StatusOK && res.StatusCode < http.StatusMultipleChoices:
 		return Success, string(body), nil
 	case res.StatusCode >= http.StatusMultipleChoices && res.StatusCode < http.StatusBadRequest:
@@ -114,7 +114,7 @@ func request(ctx context.Context, action *corev1.HTTPGetAction, port int, host, 
 	u.Host = net.JoinHostPort(host, strconv.Itoa(port))
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
-		return nil, fmt.Errorf("make the request: %w", err)
+		return nil, fmt.Errorf("create the request: %w", err)
 	}
 	for _, header := range action.HTTPHeaders {
 		req.Header.Add(header.Name, header.Value)

@@ -54,7 +54,7 @@ type Dialer func(ctx context.Context, port int) (net.Conn, error)
 
 // ErrNotAsked is matched by errors that tell nothing about the container: what
 // lies between has failed.
-var ErrNotAsked = errors.New("the pod could not be asked")
+var ErrNotAsked = errors.New("the pod could not be reached")
 
 // To returns a Dialer to a host on the network, for pods that can be reached by
 // their address. Without one nobody is asked.

@@ -91,7 +91,7 @@ func (p *Plan) resizeSandbox(ctx context.Context, runtime internalapi.RuntimeSer
 func fits(ctx context.Context, runtime internalapi.RuntimeService, one Change) error {
 	stats, err := runtime.ContainerStats(ctx, one.ID)
 	if err != nil {
-		return fmt.Errorf("container %s: what it uses: %w", one.Container.Name, err)
+		return fmt.Errorf("container %s: read its usage: %w", one.Container.Name, err)
 	}
 	used := stats.GetMemory().GetWorkingSetBytes().GetValue()
 	if used > uint64(one.Want.MemoryLimitInBytes) {

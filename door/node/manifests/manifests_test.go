@@ -222,7 +222,7 @@ func TestFaults(t *testing.T) {
 		"half":       {podOf("p", "")[:40], ""},
 		"text":       {"words", "not an object"},
 		"empty":      {"", "no pod"},
-		"kind":       {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n", "not one pod"},
+		"kind":       {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n", "exactly one pod"},
 		"two":        {podOf("a", "") + "---\n" + podOf("b", ""), "2 of them pods"},
 		"nameless":   {strings.Replace(podOf("p", ""), "name: p", "generateName: p-", 1), "needs a name"},
 		"field":      {podOf("p", "nonsense: 1,"), "nonsense"},

@@ -46,14 +46,14 @@ func (e Entry) only(values ...string) Entry {
 }
 
 const (
-	oneMachine = "there is one machine and no scheduler"
+	oneMachine = "there is one host and no scheduler"
 	setByAPI   = "set by Bulkhead, as an API server would"
-	noWindows  = "pods are Linux machines"
-	noStorage  = "the machine has no storage over a network"
-	alphaUser  = "alpha in the API; the files are root's and fsGroup's"
-	noSELinux  = "the guest loads no SELinux policy; the machine's wall is around the pod"
+	noWindows  = "pods are Linux VMs"
+	noStorage  = "the VM has no network storage"
+	alphaUser  = "alpha in the API; the files belong to root and fsGroup"
+	noSELinux  = "the guest loads no SELinux policy; the VM isolates the pod"
 
-	otherResources = "the machine has no other resource that a pod could be given"
+	otherResources = "the VM has no other resources for a pod"
 )
 
 // machineLabels are what can be said of the machine that a pod is.
@@ -68,11 +68,11 @@ var table = map[string]Entry{
 
 	"Pod.metadata": honoured(),
 	"Pod.spec":     honoured(),
-	"Pod.status":   noEffect("the status is Bulkhead's to tell"),
+	"Pod.status":   noEffect("Bulkhead reports the status itself"),
 
 	"ObjectMeta.name":                       honoured(),
 	"ObjectMeta.generateName":               honoured(),
-	"ObjectMeta.namespace":                  honoured("a name among others; nothing is isolated by it"),
+	"ObjectMeta.namespace":                  honoured("part of the pod's name; it does not isolate pods"),
 	"ObjectMeta.selfLink":                   noEffect(setByAPI),
 	"ObjectMeta.uid":                        noEffect(setByAPI),
 	"ObjectMeta.resourceVersion":            noEffect(setByAPI),
@@ -100,39 +100,39 @@ var table = map[string]Entry{
 	"PodSpec.serviceAccount":               noEffect("the former name of serviceAccountName"),
 	"PodSpec.automountServiceAccountToken": noEffect("without an API server there is no token to mount"),
 	"PodSpec.nodeName":                     never(oneMachine),
-	"PodSpec.hostNetwork":                  never("the pod is a machine of its own; publish ports instead"),
-	"PodSpec.hostPID":                      never("the pod is a machine of its own"),
-	"PodSpec.hostIPC":                      never("the pod is a machine of its own"),
+	"PodSpec.hostNetwork":                  never("the pod is a VM of its own; publish ports instead"),
+	"PodSpec.hostPID":                      never("the pod is a VM of its own"),
+	"PodSpec.hostIPC":                      never("the pod is a VM of its own"),
 	"PodSpec.shareProcessNamespace":        honoured(),
 	"PodSpec.securityContext":              honoured(),
 	"PodSpec.imagePullSecrets":             honoured("Secrets of the types dockerconfigjson and dockercfg, in the same files"),
 	"PodSpec.hostname":                     honoured(),
-	"PodSpec.subdomain":                    honoured("of the domain cluster.local; nothing resolves it"),
-	"PodSpec.affinity":                     honoured("as far as it is a preference; what is required is refused"),
+	"PodSpec.subdomain":                    honoured("in the domain cluster.local; no DNS server resolves it"),
+	"PodSpec.affinity":                     honoured("preferences are accepted without effect; requirements are refused"),
 	"PodSpec.schedulerName":                noEffect(oneMachine),
-	"PodSpec.tolerations":                  noEffect("the machine has no taints"),
+	"PodSpec.tolerations":                  noEffect("the host has no taints"),
 	"PodSpec.hostAliases":                  honoured(),
-	"PodSpec.priorityClassName":            noEffect("nothing is preempted or evicted"),
-	"PodSpec.priority":                     noEffect("nothing is preempted or evicted"),
+	"PodSpec.priorityClassName":            noEffect("pods are never preempted or evicted"),
+	"PodSpec.priority":                     noEffect("pods are never preempted or evicted"),
 	"PodSpec.dnsConfig":                    honoured(),
-	"PodSpec.readinessGates": honoured("a pod is not Ready until the conditions are set, and without a cluster there is " +
-		"nobody who sets them"),
+	"PodSpec.readinessGates": honoured("a pod is not Ready until its conditions are set, and without a cluster no " +
+		"controller sets them"),
 	"PodSpec.runtimeClassName":   honoured().only("bulkhead"),
 	"PodSpec.enableServiceLinks": noEffect("there are no services"),
-	"PodSpec.preemptionPolicy":   noEffect("nothing is preempted or evicted"),
-	"PodSpec.overhead": honoured("what the host's cgroup allows the machine beside the pod's own resources, where it " +
+	"PodSpec.preemptionPolicy":   noEffect("pods are never preempted or evicted"),
+	"PodSpec.overhead": honoured("the cgroup limit of the VM beyond the pod's own resources, if it " +
 		"is more than Bulkhead's figure"),
-	"PodSpec.topologySpreadConstraints": noEffect("over one machine all pods are spread alike"),
+	"PodSpec.topologySpreadConstraints": noEffect("there is only one host"),
 	"PodSpec.setHostnameAsFQDN":         honoured(),
 	"PodSpec.os":                        honoured(),
-	"PodSpec.hostUsers": honoured("with either value the pod's users are those of a kernel of its own: its root is " +
-		"nobody on the host"),
+	"PodSpec.hostUsers": honoured("with either value the pod's users belong to its own kernel; its root is not root " +
+		"on the host"),
 	"PodSpec.schedulingGates":        never(oneMachine),
 	"PodSpec.resourceClaims":         never("there are no resource drivers"),
 	"PodSpec.resources":              honoured(),
 	"PodSpec.hostnameOverride":       honoured(),
 	"PodSpec.schedulingGroup":        never(oneMachine),
-	"PodSpec.evictionResponders":     never("nothing is evicted"),
+	"PodSpec.evictionResponders":     never("pods are never evicted"),
 	"PodReadinessGate.conditionType": honoured(),
 	"Affinity.nodeAffinity":          honoured(),
 	"Affinity.podAffinity":           honoured(),
@@ -155,12 +155,12 @@ var table = map[string]Entry{
 	"PodSecurityContext.supplementalGroups":       honoured(),
 	"PodSecurityContext.supplementalGroupsPolicy": honoured(),
 	"PodSecurityContext.fsGroup":                  honoured(),
-	"PodSecurityContext.sysctls": honoured("those that belong to a namespace, and of the machine's own vm.*, fs.* and " +
-		"kernel.* those that size things; docs/security.md lists them"),
-	"PodSecurityContext.fsGroupChangePolicy": noEffect("volumes are as with OnRootMismatch"),
-	"PodSecurityContext.seccompProfile":      honoured("RuntimeDefault where nothing is said"),
+	"PodSecurityContext.sysctls": honoured("namespaced ones, and sizes among the VM's vm.*, fs.* and " +
+		"kernel.*; docs/security.md lists them"),
+	"PodSecurityContext.fsGroupChangePolicy": noEffect("volumes behave as with OnRootMismatch"),
+	"PodSecurityContext.seccompProfile":      honoured("the default is RuntimeDefault"),
 	"PodSecurityContext.appArmorProfile":     honoured(),
-	"PodSecurityContext.seLinuxChangePolicy": noEffect("without seLinuxOptions nothing is changed"),
+	"PodSecurityContext.seLinuxChangePolicy": noEffect("there are no SELinux labels to change"),
 	"Sysctl.name":                            honoured(),
 	"Sysctl.value":                           honoured(),
 
@@ -179,12 +179,12 @@ var table = map[string]Entry{
 	"Container.volumeMounts":             honoured(),
 	"Container.volumeDevices":            honoured("of claims whose volumeMode is Block, and hostPaths of type BlockDevice"),
 	"Container.livenessProbe":            honoured(),
-	"Container.readinessProbe":           honoured("until a container is ready for the first time it is asked more often"),
-	"Container.startupProbe":             honoured("asked more often in the first period, in which only a success counts"),
+	"Container.readinessProbe":           honoured("more frequent until the container is ready for the first time"),
+	"Container.startupProbe":             honoured("more frequent in the first period, when only a success counts"),
 	"Container.lifecycle":                honoured(),
 	"Container.terminationMessagePath":   honoured(),
 	"Container.terminationMessagePolicy": honoured(),
-	"Container.imagePullPolicy":          honoured("where nothing is said Always for the tag latest, but not for images of localhost"),
+	"Container.imagePullPolicy":          honoured("the default is Always for the tag latest, except for images of localhost"),
 	"Container.securityContext":          honoured(),
 	"Container.stdin":                    honoured(),
 	"Container.stdinOnce":                honoured(),
@@ -200,12 +200,12 @@ var table = map[string]Entry{
 	"Lifecycle.stopSignal":       honoured(),
 	"LifecycleHandler.exec":      honoured(),
 	"LifecycleHandler.httpGet":   honoured(),
-	"LifecycleHandler.tcpSocket": honoured("the port is connected to"),
+	"LifecycleHandler.tcpSocket": honoured("opens a connection to the port"),
 	"LifecycleHandler.sleep":     honoured(),
 	"ExecAction.command":         honoured(),
 	"HTTPGetAction.path":         honoured(),
 	"HTTPGetAction.port":         honoured(),
-	"HTTPGetAction.host":         honoured("the name that is asked for; the connection is to the pod"),
+	"HTTPGetAction.host":         honoured("sent in the request; the connection is to the pod"),
 	"HTTPGetAction.scheme":       honoured(),
 	"HTTPGetAction.httpHeaders":  honoured(),
 	"HTTPGetAction.protocol":     honoured(),
@@ -216,8 +216,8 @@ var table = map[string]Entry{
 	"SleepAction.seconds":        honoured(),
 
 	"ProbeHandler.exec":                   honoured(),
-	"ProbeHandler.httpGet":                honoured("asked within the pod's machine, where its loopback answers too"),
-	"ProbeHandler.tcpSocket":              honoured("connected to within the pod's machine, where its loopback answers too"),
+	"ProbeHandler.httpGet":                honoured("asked within the pod's VM, so servers on its loopback answer too"),
+	"ProbeHandler.tcpSocket":              honoured("connects within the pod's VM, so servers on its loopback answer too"),
 	"ProbeHandler.grpc":                   honoured(),
 	"GRPCAction.port":                     honoured(),
 	"GRPCAction.service":                  honoured(),
@@ -233,13 +233,13 @@ var table = map[string]Entry{
 	"ContainerPort.hostPort":      honoured("published on the host, TCP and UDP"),
 	"ContainerPort.containerPort": honoured(),
 	"ContainerPort.protocol":      honoured(),
-	"ContainerPort.hostIP":        honoured("where nothing is said the host's loopback"),
+	"ContainerPort.hostIP":        honoured("the default is the host's loopback"),
 
 	"EnvVar.name":                   honoured(),
 	"EnvVar.value":                  honoured(),
 	"EnvVar.valueFrom":              honoured(),
 	"EnvVarSource.fieldRef":         honoured(),
-	"EnvVarSource.resourceFieldRef": honoured("a limit that is not set is the size of the pod's machine"),
+	"EnvVarSource.resourceFieldRef": honoured("an unset limit is the size of the pod's VM"),
 	"EnvVarSource.configMapKeyRef":  honoured(),
 	"EnvVarSource.secretKeyRef":     honoured(),
 	"EnvVarSource.fileKeyRef":       never("let the container's command read the file"),
@@ -274,12 +274,12 @@ var table = map[string]Entry{
 	"VolumeMount.recursiveReadOnly": honoured(),
 	"VolumeMount.mountPath":         honoured(),
 	"VolumeMount.subPath":           honoured(),
-	"VolumeMount.mountPropagation":  never("nothing outside a container mounts within its volumes").only("None", "HostToContainer"),
+	"VolumeMount.mountPropagation":  never("no process outside a container mounts in its volumes").only("None", "HostToContainer"),
 	"VolumeMount.subPathExpr":       honoured(),
 	"VolumeMount.bindMountOptions":  honoured(),
 
 	"SecurityContext.capabilities":             honoured(),
-	"SecurityContext.privileged":               honoured("within the pod's own machine; docs/security.md says what it may do there"),
+	"SecurityContext.privileged":               honoured("within the pod's own VM; docs/security.md lists its rights"),
 	"SecurityContext.seLinuxOptions":           never(noSELinux),
 	"SecurityContext.windowsOptions":           never(noWindows),
 	"SecurityContext.runAsUser":                honoured(),
@@ -288,12 +288,12 @@ var table = map[string]Entry{
 	"SecurityContext.readOnlyRootFilesystem":   honoured(),
 	"SecurityContext.allowPrivilegeEscalation": honoured(),
 	"SecurityContext.procMount":                honoured(),
-	"SecurityContext.seccompProfile":           honoured("RuntimeDefault where nothing is said"),
+	"SecurityContext.seccompProfile":           honoured("the default is RuntimeDefault"),
 	"SecurityContext.appArmorProfile":          honoured(),
 	"Capabilities.add":                         honoured(),
 	"Capabilities.drop":                        honoured(),
 	"SeccompProfile.type":                      honoured(),
-	"SeccompProfile.localhostProfile":          honoured("a file below the directory seccomp of Bulkhead's data"),
+	"SeccompProfile.localhostProfile":          honoured("a file below seccomp/ in Bulkhead's data directory"),
 	"AppArmorProfile.type":                     never("the guest loads no AppArmor profile").only("Unconfined"),
 	"AppArmorProfile.localhostProfile":         never("the guest loads no AppArmor profile"),
 	"HostAlias.ip":                             honoured(),
@@ -314,7 +314,7 @@ var table = map[string]Entry{
 	"VolumeSource.nfs":                   never(noStorage),
 	"VolumeSource.iscsi":                 never(noStorage),
 	"VolumeSource.glusterfs":             never("removed from Kubernetes"),
-	"VolumeSource.persistentVolumeClaim": honoured("a volume of this machine, which outlives the pod: [volumes](volumes.md)"),
+	"VolumeSource.persistentVolumeClaim": honoured("a volume on this host, which outlives the pod: [volumes](volumes.md)"),
 	"VolumeSource.rbd":                   never("removed from Kubernetes"),
 	"VolumeSource.flexVolume":            never("deprecated; there are no drivers"),
 	"VolumeSource.cinder":                never("removed from Kubernetes"),
@@ -333,11 +333,11 @@ var table = map[string]Entry{
 	"VolumeSource.scaleIO":               never("removed from Kubernetes"),
 	"VolumeSource.storageos":             never("removed from Kubernetes"),
 	"VolumeSource.csi":                   never("there are no storage drivers"),
-	"VolumeSource.ephemeral":             never("an emptyDir is a disk of the pod's own"),
+	"VolumeSource.ephemeral":             never("use an emptyDir, which is on the pod's own disk"),
 	"VolumeSource.image":                 honoured(),
 
-	"PersistentVolumeClaimVolumeSource.claimName": honoured("a claim of the same files, or a volume that is there; a name of a volume " +
-		"that no claim could have, too"),
+	"PersistentVolumeClaimVolumeSource.claimName": honoured("a claim in the same files, or an existing volume, also with a name " +
+		"that claims cannot have"),
 	"PersistentVolumeClaimVolumeSource.readOnly": honoured(),
 	"VolumeDevice.name":                          honoured(),
 	"VolumeDevice.devicePath":                    honoured(),
@@ -367,7 +367,7 @@ var table = map[string]Entry{
 	"VolumeProjection.configMap":           honoured(),
 	"VolumeProjection.serviceAccountToken": never("without an API server there is no token"),
 	"VolumeProjection.clusterTrustBundle":  never("without an API server there are no trust bundles"),
-	"VolumeProjection.podCertificate":      never("without an API server there is nobody to sign one"),
+	"VolumeProjection.podCertificate":      never("without an API server there is no signer"),
 
 	"SecretProjection.items":       honoured(),
 	"SecretProjection.optional":    honoured(),
@@ -382,14 +382,14 @@ var table = map[string]Entry{
 
 	"DownwardAPIVolumeFile.path":             honoured(),
 	"DownwardAPIVolumeFile.fieldRef":         honoured(),
-	"DownwardAPIVolumeFile.resourceFieldRef": honoured("a limit that is not set is the size of the pod's machine"),
+	"DownwardAPIVolumeFile.resourceFieldRef": honoured("an unset limit is the size of the pod's VM"),
 	"DownwardAPIVolumeFile.mode":             honoured(),
 	"DownwardAPIVolumeFile.user":             never(alphaUser),
 
-	"EmptyDirVolumeSource.medium":    never("the machine has no other medium").only("Memory", "HugePages", "HugePages-2Mi"),
+	"EmptyDirVolumeSource.medium":    never("the VM has no other medium").only("Memory", "HugePages", "HugePages-2Mi"),
 	"EmptyDirVolumeSource.sizeLimit": honoured("a write beyond it fails; the pod is not evicted"),
 	"EmptyDirVolumeSource.mode":      honoured(),
 
 	"ImageVolumeSource.reference":  honoured(),
-	"ImageVolumeSource.pullPolicy": honoured("where nothing is said as for a container's image"),
+	"ImageVolumeSource.pullPolicy": honoured("the default is as for a container's image"),
 }

@@ -16,45 +16,45 @@ var otherTypes = []reflect.Type{
 }
 
 const (
-	oneTemplate = "the pods are those of the template"
-	noRollout   = "nothing is rolled out"
-	noRecord    = "the status is not kept"
+	oneTemplate = "the pods are always made from the template"
+	noRollout   = "there are no rollouts"
+	noRecord    = "the status is not stored"
 
-	claimIsVolume = "there are no PersistentVolumes to choose from: a claim makes its volume itself"
+	claimIsVolume = "there are no PersistentVolumes to choose from: a claim creates its volume"
 	noSource      = "a volume begins empty"
 )
 
 // otherTable is the table of the objects beside pods.
 var otherTable = map[string]Entry{
 	"ConfigMap.metadata":   honoured(),
-	"ConfigMap.immutable":  honoured("bulkhead update refuses another content"),
+	"ConfigMap.immutable":  honoured("bulkhead update refuses changes"),
 	"ConfigMap.data":       honoured(),
 	"ConfigMap.binaryData": honoured(),
 
 	"Secret.metadata":   honoured(),
-	"Secret.immutable":  honoured("bulkhead update refuses another content"),
+	"Secret.immutable":  honoured("bulkhead update refuses changes"),
 	"Secret.data":       honoured(),
 	"Secret.stringData": honoured(),
-	"Secret.type":       honoured("says which keys there must be"),
+	"Secret.type":       honoured("determines the required keys"),
 
 	"PersistentVolumeClaim.metadata": honoured(),
-	"PersistentVolumeClaim.spec": honoured("in the namespace default it is the volume of its name, in another NAMESPACE_NAME; nothing " +
-		"but bulkhead volume rm and prune removes that"),
+	"PersistentVolumeClaim.spec": honoured("the volume's name is NAME in the namespace default, in others NAMESPACE_NAME; only " +
+		"bulkhead volume rm and prune remove it"),
 	"PersistentVolumeClaim.status": noEffect(noRecord),
 
-	"PersistentVolumeClaimSpec.accessModes": honoured("with ReadWriteMany or ReadOnlyMany a shared directory, else a disk, which one " +
-		"pod at a time can have"),
+	"PersistentVolumeClaimSpec.accessModes": honoured("a shared directory for ReadWriteMany or ReadOnlyMany, else a disk, which one " +
+		"pod at a time can use"),
 	"PersistentVolumeClaimSpec.selector":                  never(claimIsVolume),
 	"PersistentVolumeClaimSpec.resources":                 honoured(),
 	"PersistentVolumeClaimSpec.volumeName":                never(claimIsVolume),
-	"PersistentVolumeClaimSpec.storageClassName":          noEffect("volumes are this machine's"),
+	"PersistentVolumeClaimSpec.storageClassName":          noEffect("volumes are on this host"),
 	"PersistentVolumeClaimSpec.volumeMode":                honoured("Block is a bare disk, for volumeDevices"),
 	"PersistentVolumeClaimSpec.dataSource":                never(noSource),
 	"PersistentVolumeClaimSpec.dataSourceRef":             never(noSource),
-	"PersistentVolumeClaimSpec.volumeAttributesClassName": noEffect("volumes are this machine's"),
-	"VolumeResourceRequirements.limits":                   noEffect("a volume is as large as is requested"),
-	"VolumeResourceRequirements.requests": honoured("of a shared directory the size is a promise; of a volume that is there it may be less, " +
-		"and if it is more the volume grows").only("storage"),
+	"PersistentVolumeClaimSpec.volumeAttributesClassName": noEffect("volumes are on this host"),
+	"VolumeResourceRequirements.limits":                   noEffect("a volume has the requested size"),
+	"VolumeResourceRequirements.requests": honoured("not enforced for a shared directory; an existing volume may be larger, " +
+		"and a smaller one grows").only("storage"),
 
 	"Deployment.metadata": honoured(),
 	"Deployment.spec":     honoured(),
@@ -90,19 +90,19 @@ var otherTable = map[string]Entry{
 	"StatefulSetSpec.template":                             honoured(),
 	"StatefulSetSpec.volumeClaimTemplates":                 honoured("claims TEMPLATE-POD, which stay when the pods are removed"),
 	"StatefulSetSpec.serviceName":                          noEffect("there are no services"),
-	"StatefulSetSpec.podManagementPolicy":                  noEffect("the pods start at once"),
+	"StatefulSetSpec.podManagementPolicy":                  noEffect("the pods start in parallel"),
 	"StatefulSetSpec.updateStrategy":                       noEffect(noRollout),
 	"StatefulSetSpec.revisionHistoryLimit":                 noEffect(noRollout),
 	"StatefulSetSpec.minReadySeconds":                      noEffect(noRollout),
 	"StatefulSetSpec.persistentVolumeClaimRetentionPolicy": honoured(),
 	"StatefulSetSpec.ordinals":                             honoured(),
-	"StatefulSetPersistentVolumeClaimRetentionPolicy.whenDeleted": never("nothing but bulkhead volume rm and prune removes volumes").
+	"StatefulSetPersistentVolumeClaimRetentionPolicy.whenDeleted": never("only bulkhead volume rm and prune remove volumes").
 		only("Retain"),
-	"StatefulSetPersistentVolumeClaimRetentionPolicy.whenScaled": noEffect("nothing is scaled"),
+	"StatefulSetPersistentVolumeClaimRetentionPolicy.whenScaled": noEffect("there is no scaling"),
 	"StatefulSetOrdinals.start":                                  honoured(),
 
 	"DaemonSet.metadata": honoured(),
-	"DaemonSet.spec":     honoured("one pod, as there is one machine"),
+	"DaemonSet.spec":     honoured("one pod, as there is one host"),
 	"DaemonSet.status":   noEffect(noRecord),
 
 	"DaemonSetSpec.selector":             noEffect(oneTemplate),
@@ -112,15 +112,15 @@ var otherTable = map[string]Entry{
 	"DaemonSetSpec.revisionHistoryLimit": noEffect(noRollout),
 
 	"Job.metadata": honoured(),
-	"Job.spec":     honoured("the end of its pods is the job's"),
+	"Job.spec":     honoured("the job ends with its pods"),
 	"Job.status":   noEffect(noRecord),
 
-	"JobSpec.parallelism":             honoured("so many run at once, the others wait for their turn; not 0"),
-	"JobSpec.completions":             honoured("so many pods, at most 100, in the order of their numbers"),
-	"JobSpec.activeDeadlineSeconds":   honoured("from the Job's begin, also of a pod that waits for its turn"),
+	"JobSpec.parallelism":             honoured("the number of pods that run at a time, not 0; the others wait for their turn"),
+	"JobSpec.completions":             honoured("the number of pods, at most 100, which start in the order of their numbers"),
+	"JobSpec.activeDeadlineSeconds":   honoured("from the Job's start, even for a pod that waits for its turn"),
 	"JobSpec.podFailurePolicy":        never(onePod),
 	"JobSpec.successPolicy":           never(onePod),
-	"JobSpec.backoffLimit":            honoured("for each pod; with either restartPolicy what fails is started again in its pod"),
+	"JobSpec.backoffLimit":            honoured("for each pod; with either restartPolicy a failed container is restarted in its pod"),
 	"JobSpec.backoffLimitPerIndex":    never(onePod),
 	"JobSpec.maxFailedIndexes":        never(onePod),
 	"JobSpec.selector":                noEffect(oneTemplate),
@@ -128,10 +128,10 @@ var otherTable = map[string]Entry{
 	"JobSpec.template":                honoured(),
 	"JobSpec.ttlSecondsAfterFinished": noEffect("the pod stays until it is removed; bulkhead run --rm removes it at its end"),
 	"JobSpec.completionMode":          honoured().only("NonIndexed", "Indexed"),
-	"JobSpec.suspend":                 never("it is run at once").only("false"),
+	"JobSpec.suspend":                 never("a job starts immediately").only("false"),
 	"JobSpec.podReplacementPolicy":    noEffect("no pod is replaced"),
 	"JobSpec.managedBy":               noEffect("there are no controllers"),
 	"JobSpec.scheduling":              never(oneMachine),
 }
 
-const onePod = "nothing makes a pod in the place of one that has failed"
+const onePod = "failed pods are not replaced"
