@@ -144,19 +144,19 @@ func (p *Pod) ask(name string, limits, requests map[string]string) (generation i
 	if p.rec.Resources == nil {
 		p.rec.Resources = map[string]corev1.ResourceRequirements{}
 	}
-	for other := range p.rec.Resources { // one that was refused is asked for again
+	for other := range p.rec.Resources { // request refused resources again
 		p.rec.Resources[other] = resourcesOf(spec, other)
 	}
 	p.rec.Resources[name], p.rec.Generation = next, generation
-	if err := p.save(); err != nil { // the next manager would give the pod what it had
+	if err := p.save(); err != nil { // without the record, the next manager would restore the old resources
 		p.rec = before
 		return 0, fmt.Errorf("resize pod %s: %w", p.Key(), err)
 	}
 	return p.p.Resize(name, next)
 }
 
-// follow adds to what is requested the new limits of what was requested to its
-// limit: so a guaranteed pod stays one.
+// follow adds new limits to the requests where the old request equals the old limit, so that a guaranteed pod stays
+// guaranteed.
 func follow(was corev1.ResourceRequirements, limits, requests map[string]string) map[string]string {
 	out := maps.Clone(requests)
 	if out == nil {
@@ -172,7 +172,7 @@ func follow(was corev1.ResourceRequirements, limits, requests map[string]string)
 	return out
 }
 
-// resourcesOf are a container's own, empty for one that is not there.
+// resourcesOf returns a container's resources, empty if it does not exist.
 func resourcesOf(pod *corev1.Pod, name string) corev1.ResourceRequirements {
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range list {

@@ -11,8 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
-// Run supervises the pod, in a goroutine of the manager's, until it has ended. It
-// is called once after Add.
+// Run supervises the pod, in a goroutine of the manager, until it has ended. Call it once after Add.
 func (p *Pod) Run() {
 	p.mu.Lock()
 	supervised, done, resizing, generation, since := p.p, p.done, p.rec.Before != nil, p.rec.Generation, p.rec.Since
@@ -46,8 +45,7 @@ func (p *Pod) Run() {
 	})
 }
 
-// finish writes down how a run ended, unless its supervision ends with the manager,
-// and says whether the pod is to be removed.
+// finish saves the outcome of a run, unless the manager closes, and reports whether the pod must be removed.
 func (p *Pod) finish(err error) (remove bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,9 +65,8 @@ func (p *Pod) finish(err error) (remove bool) {
 	return p.rec.removesItself()
 }
 
-// release says that no client follows the pod any more. Who would have removed it
-// at its end is gone: with remove its supervision does. The stop that follows
-// writes it down.
+// release records that no client follows the pod any more. With remove, the supervision removes the pod at its end in
+// place of the client. The caller's stop saves the record.
 func (p *Pod) release(remove bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,8 +74,8 @@ func (p *Pod) release(remove bool) {
 	p.rec.Remove = p.rec.Remove || remove
 }
 
-// Abandon ends pods side by side, each within its own grace, and removes them, however
-// long that takes: those of a client that has gone, or that asked for it.
+// Abandon ends pods of a lost client, or at a client's request. It ends them concurrently, each within its own grace,
+// and removes them, without a time limit.
 func (m *Manager) Abandon(pods []*Pod) error {
 	for _, p := range pods {
 		p.release(true)
@@ -92,8 +89,7 @@ func (m *Manager) Abandon(pods []*Pod) error {
 	return errors.Join(errs...)
 }
 
-// orphaned ends a pod that an earlier manager left, whose client is gone or that
-// was being stopped.
+// orphaned ends a pod of an earlier manager that has lost its client or was being stopped.
 func (p *Pod) orphaned() {
 	p.release(false)
 	rec := p.record()
@@ -102,7 +98,7 @@ func (p *Pod) orphaned() {
 	}
 }
 
-// end stops the pod within grace, as Stop does, and removes it if its record says so.
+// end stops the pod within grace, like Stop, and removes it if its record asks for that.
 func (p *Pod) end(grace *int64) error {
 	ctx, cancel := context.WithTimeout(p.m.ctx, EndTimeout(p.Given(), grace))
 	defer cancel()
@@ -118,8 +114,8 @@ func (p *Pod) end(grace *int64) error {
 	return p.Remove(ctx, true)
 }
 
-// EndTimeout bounds the end of a pod: its grace, or the one asked for in seconds,
-// and the ending itself.
+// EndTimeout returns a limit for the end of a pod: the longer of its own and the requested grace, in seconds, and one
+// more minute.
 func EndTimeout(p *corev1.Pod, asked *int64) time.Duration {
 	grace := graceOf(p, nil)
 	if asked != nil {
@@ -128,7 +124,7 @@ func EndTimeout(p *corev1.Pod, asked *int64) time.Duration {
 	return time.Duration(grace)*time.Second + time.Minute
 }
 
-// graceOf is the grace that was asked for, in seconds, or the pod's own.
+// graceOf returns the requested grace, in seconds, or the pod's own.
 func graceOf(p *corev1.Pod, asked *int64) int64 {
 	switch {
 	case asked != nil:

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
-// Update has a pod be as next is, a newer version of the one that it was given as: pod.Pod's Update says what of
-// it. It is written down, for the next manager to go on with. Where nothing is new, nothing is done.
+// Update changes a pod to next, a newer version of it, by the rules of pod.Pod's Update. It saves the change for the
+// next manager. Without changes it does nothing.
 func (p *Pod) Update(next *corev1.Pod, refused *podstatus.Condition) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -35,14 +35,14 @@ func (p *Pod) Update(next *corev1.Pod, refused *podstatus.Condition) error {
 			return fmt.Errorf("update pod %s: %w", p.Key(), err)
 		}
 	}
-	run.Update(next, refused) // what the next manager goes on with
+	run.Update(next, refused) // the next manager continues from the saved change
 	if resized {
 		p.settleBeside(run, done, next.Generation)
 	}
 	return nil
 }
 
-// settleBeside settles a resize of the run that done belongs to, for which nobody waits.
+// settleBeside settles a resize of the run of done in the background.
 func (p *Pod) settleBeside(run *pod.Pod, done <-chan struct{}, generation int64) {
 	answer := run.Answer()
 	p.m.wg.Go(func() {
@@ -52,8 +52,8 @@ func (p *Pod) settleBeside(run *pod.Pod, done <-chan struct{}, generation int64)
 	})
 }
 
-// noteResources takes those of the pod's containers into the record that are other ones than it was given, and
-// tells whether any is another one than before. It is called with mu held.
+// noteResources records the resources of wanted that differ from the pod as it was added, and reports whether any
+// differ from before. The caller holds mu.
 func (p *Pod) noteResources(before, wanted *corev1.Pod) (found bool) {
 	next := map[string]corev1.ResourceRequirements{}
 	for c := range podspec.All(&wanted.Spec) {
@@ -69,7 +69,7 @@ func (p *Pod) noteResources(before, wanted *corev1.Pod) (found bool) {
 	return found
 }
 
-// changedOf is what of a pod can change.
+// changedOf returns the part of a pod that can change.
 func changedOf(p *corev1.Pod) *Changed {
 	out := &Changed{Labels: p.Labels, Annotations: p.Annotations, Deadline: p.Spec.ActiveDeadlineSeconds, Images: map[string]string{}}
 	for c := range podspec.All(&p.Spec) {
@@ -78,7 +78,7 @@ func changedOf(p *corev1.Pod) *Changed {
 	return out
 }
 
-// over lays what was changed over a pod.
+// over applies the changes to a pod.
 func (c *Changed) over(p *corev1.Pod) {
 	if c == nil {
 		return

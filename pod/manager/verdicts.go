@@ -16,21 +16,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
 
-// The next manager goes on from these files. They need not survive a boot, for the VMs do not.
+// The next manager continues from these files. They need not survive a reboot, because the VMs do not.
 const (
-	// verdictsFile is what a pod's probes have found, and which of its containers are ended for that.
+	// verdictsFile has the results of a pod's probes, and the containers that are being stopped for them.
 	verdictsFile = "probes.json"
-	// transitionsFile is when the pod's conditions took their status.
+	// transitionsFile has the times of the last changes of the pod's conditions.
 	transitionsFile = "conditions.json"
 )
 
 // transitions are the conditions of one run of a pod.
 type transitions struct {
-	Since      time.Time             `json:"since"` // the run's
+	Since      time.Time             `json:"since"` // of the run
 	Conditions []corev1.PodCondition `json:"conditions"`
 }
 
-// lastVerdicts are those that an earlier manager wrote down of the pod.
+// lastVerdicts returns the verdicts that an earlier manager saved.
 func (p *Pod) lastVerdicts(spec *corev1.Pod) (last map[string]probe.Verdict) {
 	if !pod.Remembers(spec) || !p.recall(verdictsFile, &last) {
 		return nil
@@ -38,7 +38,7 @@ func (p *Pod) lastVerdicts(spec *corev1.Pod) (last map[string]probe.Verdict) {
 	return last
 }
 
-// lastConditions are those that an earlier manager wrote down of the same run of the pod.
+// lastConditions returns the conditions that an earlier manager saved for the same run.
 func (p *Pod) lastConditions(since time.Time) []corev1.PodCondition {
 	var last transitions
 	if !p.recall(transitionsFile, &last) || !last.Since.Equal(since) {
@@ -56,8 +56,8 @@ func (p *Pod) recall(file string, into any) (found bool) {
 	return err == nil
 }
 
-// remember writes down what the pod's probes find and when its conditions change, for the next manager. The caller calls
-// stop, which returns when the last write is over.
+// remember saves the results of the pod's probes and the changes of its conditions for the next manager. The caller
+// calls stop, which returns after the last write.
 func (p *Pod) remember(run *pod.Pod, since time.Time) (stop func()) {
 	ended := make(chan struct{})
 	var writer sync.WaitGroup
@@ -76,7 +76,7 @@ func (p *Pod) remember(run *pod.Pod, since time.Time) (stop func()) {
 					p.write(transitionsFile, transitions{since, now})
 					before = now
 				}
-			default: // the status is not the pod's yet
+			default: // the pod has not been observed yet
 			}
 			select {
 			case <-changed:
@@ -91,7 +91,7 @@ func (p *Pod) remember(run *pod.Pod, since time.Time) (stop func()) {
 	}
 }
 
-// bare are conditions without their messages, which may change often.
+// bare returns conditions without their messages, which may change often.
 func bare(conditions []corev1.PodCondition) (out []corev1.PodCondition) {
 	for _, c := range conditions {
 		out = append(out, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})

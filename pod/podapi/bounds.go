@@ -7,21 +7,20 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 )
 
-// The bounds of what is read at once. What people write is far within them, and
-// reading what is within them takes little time and memory: an alias, a replica
-// and a separator of documents are small in a file and may stand for much.
+// The limits for one read. Files that people write stay far below them. They bound time and memory, because an alias, a
+// replica or a document separator is short in a file but may expand to much.
 const (
 	maxText      = 3 << 20  // bytes of a file
-	maxExpanded  = 16 << 20 // bytes of all documents, each alias and each replica written out
+	maxExpanded  = 16 << 20 // bytes of all documents with all aliases and replicas expanded
 	maxDocuments = 1000
-	maxDepth     = 100 // of lists and maps within each other
+	maxDepth     = 100 // of nested lists and maps
 	maxPods      = 1000
 	maxClaims    = 1000
 	maxFaults    = 100
 	maxWords     = 1 << 10 // bytes of a fault's message, and of its field
-	// nodeCost is what a value counts for beside its text, in bytes.
+	// nodeCost is the size of a value beside its text, in bytes.
 	nodeCost = 64
-	// claimCost is what a claim counts for beside its text, in bytes.
+	// claimCost is the size of a claim beside its text, in bytes.
 	claimCost = 16 * nodeCost
 )
 
@@ -31,26 +30,24 @@ var (
 	errSelf     = errors.New("an anchor contains itself")
 )
 
-// scales weigh the nodes of one document. Those of anchors are remembered, so
-// that the work is that of the text and not of what it stands for.
+// scales weighs the nodes of one document. It remembers the weights of anchors, so that the work depends on the length
+// of the text and not on its expansion.
 type scales struct {
 	anchors map[*yamlv3.Node]weight
-	// at is the line at which weigh has failed.
+	// at is the line at which weigh failed.
 	at int
-	// misplaced are the keys of maps that are there twice, and merges that would
-	// win over the keys before them.
+	// misplaced are duplicate keys of maps, and merges that would override earlier keys.
 	misplaced []*yamlv3.Node
 }
 
-// weight is the size of a value, every alias in it written out, and how deep its
-// lists and maps are within each other. That of an anchor that is not complete is
+// weight is the size and the nesting depth of a value with all aliases expanded. The weight of an incomplete anchor is
 // zero.
 type weight struct{ size, depth int }
 
-// weigh fails where node is too large or too deep, or contains itself.
+// weigh returns an error if node is too large, too deep, or contains itself.
 func (s *scales) weigh(node *yamlv3.Node) (weight, error) {
 	if node.Kind == yamlv3.AliasNode {
-		// What it refers to stands before it, and has been weighed.
+		// The anchor precedes the alias and has been weighed.
 		whole := s.anchors[node.Alias]
 		if whole.size == 0 {
 			s.at = node.Line
@@ -66,7 +63,7 @@ func (s *scales) weigh(node *yamlv3.Node) (weight, error) {
 			return weight{}, err
 		}
 		whole = weight{size: whole.size + part.size, depth: max(whole.depth, part.depth+1)}
-		// Checked at each step, so that no sum overflows.
+		// Check at each step, so that the sums cannot overflow.
 		if whole.size > maxExpanded {
 			s.at = child.Line
 			return weight{}, errExpanded
@@ -82,10 +79,10 @@ func (s *scales) weigh(node *yamlv3.Node) (weight, error) {
 	return whole, nil
 }
 
-// mergeKey is the key whose value's entries a map takes for its own.
+// mergeKey is the key with entries to merge into its map.
 const mergeKey = "<<"
 
-// keys looks at the keys of a map.
+// keys checks the keys of a map.
 func (s *scales) keys(node *yamlv3.Node) {
 	if node.Kind != yamlv3.MappingNode {
 		return
@@ -100,8 +97,7 @@ func (s *scales) keys(node *yamlv3.Node) {
 	}
 }
 
-// weighed tells whether the document may be read; what it stands for counts
-// among all that is read.
+// weighed reports whether the document may be read. Its expanded size counts towards the limit.
 func (d *decoder) weighed(root *yamlv3.Node) bool {
 	s := &scales{anchors: map[*yamlv3.Node]weight{}}
 	whole, err := s.weigh(root)
@@ -119,11 +115,10 @@ func (d *decoder) weighed(root *yamlv3.Node) bool {
 	return d.count(whole.size) && len(s.misplaced) == 0
 }
 
-// count takes size bytes from what may be read at once, and tells whether they
-// were left.
+// count adds size bytes to the total, and reports whether it is within the limit.
 func (d *decoder) count(size int) bool {
 	if d.expanded > maxExpanded {
-		return false // and said so
+		return false // the fault has been reported
 	}
 	if d.expanded += size; d.expanded > maxExpanded {
 		d.add(0, "", ErrSyntax, errExpanded.Error())

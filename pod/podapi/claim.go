@@ -32,7 +32,7 @@ func (d *decoder) claim(text []byte, prefix string) {
 	}
 }
 
-// keepClaim tells whether there may be another claim.
+// keepClaim adds a claim, and reports whether the limit allows it.
 func (d *decoder) keepClaim(claim *corev1.PersistentVolumeClaim) bool {
 	if len(d.found.Claims) == maxClaims {
 		d.add(0, "", ErrInvalid, fmt.Sprintf("there are more than %d claims", maxClaims))
@@ -42,8 +42,7 @@ func (d *decoder) keepClaim(claim *corev1.PersistentVolumeClaim) bool {
 	return true
 }
 
-// countClaims counts what a set adds to each claim of each pod beside the claim's own text: the
-// labels of its selector.
+// countClaims adds the size of the claims of a set's pods. Each claim also contains the labels of the set's selector.
 func (d *decoder) countClaims(w workload) bool {
 	each := claimCost
 	if w.selector != nil {
@@ -58,7 +57,7 @@ func (d *decoder) countClaims(w workload) bool {
 	return d.count(each * len(w.volumes) * replicas)
 }
 
-// claim defaults and checks what a claim asks for.
+// claim sets a claim's defaults and checks it.
 func (c checker) claim(spec *corev1.PersistentVolumeClaimSpec, at string) {
 	if spec.VolumeMode == nil {
 		mode := corev1.PersistentVolumeFilesystem
@@ -90,8 +89,7 @@ func (c checker) claim(spec *corev1.PersistentVolumeClaimSpec, at string) {
 	}
 }
 
-// volumeName is what a claim that a pod names may be called: a claim's name, or that of any
-// volume, as bulkhead run -v has made it.
+// volumeName matches the names of volumes that a pod may use as claims, including those that bulkhead run -v creates.
 var volumeName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
 
 func (c checker) claimSource(source *corev1.PersistentVolumeClaimVolumeSource, at string) {
@@ -103,7 +101,7 @@ func (c checker) claimSource(source *corev1.PersistentVolumeClaimVolumeSource, a
 	})
 }
 
-// claimTemplates checks the claims that each pod of a set gets.
+// claimTemplates checks the claim templates of a set.
 func (c checker) claimTemplates(templates []corev1.PersistentVolumeClaim) {
 	seen := map[string]bool{}
 	for i := range templates {
@@ -118,8 +116,7 @@ func (c checker) claimTemplates(templates []corev1.PersistentVolumeClaim) {
 	}
 }
 
-// claims gives a pod of a set its own claims, in the place of volumes of the same names, and
-// returns them.
+// claims adds the set's own claims to a pod, where they replace volumes with the same names. It returns the claims.
 func claims(set *appsv1.StatefulSet, pod *corev1.Pod) (own []*corev1.PersistentVolumeClaim) {
 	var volumes []corev1.Volume
 	for i := range set.Spec.VolumeClaimTemplates {
@@ -152,7 +149,7 @@ func claims(set *appsv1.StatefulSet, pod *corev1.Pod) (own []*corev1.PersistentV
 	return own
 }
 
-// devices checks the bare disks that a container has.
+// devices checks the disks and block devices of a container.
 func (c checker) devices(container *corev1.Container, at string) {
 	paths := map[string]bool{}
 	for _, mount := range container.VolumeMounts {
@@ -184,7 +181,7 @@ func isBlockDevice(source *corev1.HostPathVolumeSource) bool {
 	return source != nil && source.Type != nil && *source.Type == corev1.HostPathBlockDev
 }
 
-// device checks what a pod says beside the API of a block device of the host.
+// device checks the annotation for a block device of the host.
 func (c checker) device(pod *corev1.Pod, key, volume string) {
 	const field = "metadata.annotations"
 	at := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume })

@@ -22,15 +22,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podapi/jsonnode"
 )
 
-// decoder collects the objects and problems of some files.
+// decoder collects the objects and problems of files.
 type decoder struct {
 	options  Options
-	unjudged bool // what is not honoured is another's to refuse
+	unjudged bool // report no fields that are not honoured; the caller judges them
 	found    Documents
 	problems FieldErrors
-	objects  int               // found, or skipped
-	expanded int               // bytes of all documents so far
-	places   map[string]string // where objects stand, by their kinds and names
+	objects  int               // objects found or skipped
+	expanded int               // expanded bytes of all documents so far
+	places   map[string]string // places of objects, by kind and name
 	skipped  map[string]*skipped
 
 	file   string
@@ -38,8 +38,8 @@ type decoder struct {
 	root   *yamlv3.Node // of the current document, for line numbers
 }
 
-// add reports a fault. A line of 0 is that of the field; any other one is the
-// document's. More than maxFaults are not collected.
+// add reports a fault. A line of 0 means the line of the field; other lines are relative to the document. At most
+// maxFaults faults are collected.
 func (d *decoder) add(line int, field string, class error, message string) {
 	if len(d.problems) > maxFaults {
 		return
@@ -57,10 +57,9 @@ func (d *decoder) add(line int, field string, class error, message string) {
 	d.problems = append(d.problems, &FieldError{File: d.file, Line: line, Field: cut(field), Message: message, class: class})
 }
 
-// sort orders the faults from the given one on by their lines, so that the same file has
-// the same faults in the same order.
+// sort orders the faults from index from on by line, so that the faults of a file have a stable order.
 func (d *decoder) sort(from int) {
-	last := min(len(d.problems), maxFaults) // what says that there are more stays at the end
+	last := min(len(d.problems), maxFaults) // the note about further faults stays at the end
 	if from < last {
 		slices.SortStableFunc(d.problems[from:last], func(a, b *FieldError) int {
 			return cmp.Or(cmp.Compare(a.Line, b.Line), strings.Compare(a.Field, b.Field), strings.Compare(a.Message, b.Message))
@@ -68,7 +67,7 @@ func (d *decoder) sort(from int) {
 	}
 }
 
-// files reads all there is in a file.
+// read reads all objects in a file.
 func (d *decoder) read(f File) {
 	d.file, d.before, d.root = f.Name, 0, nil
 	if len(f.Data) > maxText {
@@ -95,8 +94,8 @@ func (d *decoder) read(f File) {
 	}
 }
 
-// document reads a part of a file: JSON objects, one after the other, or a document of YAML. A document
-// that begins as JSON does and is none may be YAML all the same: {apiVersion: v1}.
+// document reads a part of a file: consecutive JSON objects, or a YAML document. A document that starts like JSON but
+// is not JSON may still be YAML: {apiVersion: v1}.
 func (d *decoder) document(data []byte) {
 	const space = " \t\r\n"
 	if bytes.HasPrefix(bytes.TrimLeft(data, space), byteOrderMark) {
@@ -107,7 +106,7 @@ func (d *decoder) document(data []byte) {
 	}
 }
 
-// json reads a stream of JSON values as kubectl does, and tells whether it is one.
+// json reads a stream of JSON values as kubectl does, and reports whether data is JSON.
 func (d *decoder) json(data []byte) bool {
 	in := jsonnode.New(data, maxExpanded/nodeCost, maxDepth)
 	for n := 0; ; n++ {
@@ -139,7 +138,7 @@ func (d *decoder) yaml(data []byte) {
 	var root, more yamlv3.Node
 	in := yamlv3.NewDecoder(bytes.NewReader(data))
 	if err := in.Decode(&root); err != nil {
-		if !errors.Is(err, io.EOF) { // nothing but comments
+		if !errors.Is(err, io.EOF) { // only comments
 			d.yamlError(err)
 		}
 		return
@@ -163,8 +162,7 @@ func (d *decoder) yaml(data []byte) {
 	d.object(text, "", "", "")
 }
 
-// object decodes one object, which stands at prefix in the document. Where it
-// does not say what it is, it is what kind and version say, if anything.
+// object decodes the object at prefix in the document. version and kind apply if the object has none.
 func (d *decoder) object(text []byte, prefix, version, kind string) {
 	object := struct {
 		Version string            `json:"apiVersion"`
@@ -203,13 +201,12 @@ func (d *decoder) items(items []json.RawMessage, version, kind string) {
 	}
 }
 
-// strictly decodes text into object, a pointer, and tells whether it could be.
-// Fields that the API does not have are reported, and the others are read.
+// strictly decodes text into object, a pointer, and reports success. It reports unknown fields and reads the others.
 func (d *decoder) strictly(text []byte, object any, prefix string) bool {
 	s := shape{report: func(line int, field, message string) { d.add(line, field, ErrSyntax, message) }}
 	s.fit(text, nodeAt(d.root, strings.TrimSuffix(prefix, ".")), reflect.TypeOf(object).Elem(), prefix)
 	if !s.wrong {
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(text, object); err != nil { // what fit has not seen
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(text, object); err != nil { // fit did not find the fault
 			d.add(0, strings.TrimSuffix(prefix, "."), ErrSyntax, err.Error())
 			return false
 		}
@@ -217,7 +214,7 @@ func (d *decoder) strictly(text []byte, object any, prefix string) bool {
 	return !s.wrong
 }
 
-// reporter reports faults of a class in the object at prefix.
+// reporter returns a function that reports faults of a class in the object at prefix.
 func (d *decoder) reporter(class error, prefix string) func(field, message string) {
 	return func(field, message string) { d.add(0, prefix+field, class, message) }
 }
@@ -238,7 +235,7 @@ func (d *decoder) pod(text []byte, prefix string) {
 	}
 }
 
-// keep takes a pod that is to be run.
+// keep adds a pod.
 func (d *decoder) keep(pod *corev1.Pod) {
 	if len(d.found.Pods) == maxPods {
 		d.add(0, "", ErrInvalid, fmt.Sprintf("there are more than %d pods", maxPods))
@@ -247,7 +244,7 @@ func (d *decoder) keep(pod *corev1.Pod) {
 	d.found.Pods = append(d.found.Pods, pod)
 }
 
-// once tells whether an object is the only one of its kind and name.
+// once reports whether an object's kind and name are unique.
 func (d *decoder) once(kind string, meta *metav1.ObjectMeta, prefix string) bool {
 	key, here := kind+" "+meta.Namespace+"/"+meta.Name, d.file
 	if line := lineOf(d.root, prefix+"metadata.name"); line > 0 {

@@ -15,8 +15,7 @@ import (
 
 const suffixLetters = "bcdfghjklmnpqrstvwxz2456789"
 
-// setDefaults sets what the API server sets on a pod that is created: those
-// fields that Bulkhead looks at.
+// setDefaults sets the API server's defaults for a new pod, in the fields that Bulkhead uses.
 func setDefaults(pod *corev1.Pod) {
 	pod.APIVersion, pod.Kind = "v1", "Pod"
 	pod.Status = corev1.PodStatus{}
@@ -41,7 +40,7 @@ func setDefaults(pod *corev1.Pod) {
 	case grace == nil:
 		spec.TerminationGracePeriodSeconds = new(int64(corev1.DefaultTerminationGracePeriodSeconds))
 	case *grace < 0:
-		spec.TerminationGracePeriodSeconds = new(int64(1)) // as the API server takes it
+		spec.TerminationGracePeriodSeconds = new(int64(1)) // like the API server
 	}
 	if spec.SecurityContext == nil {
 		spec.SecurityContext = &corev1.PodSecurityContext{}
@@ -58,8 +57,8 @@ func setDefaults(pod *corev1.Pod) {
 	podResourceDefaults(spec)
 }
 
-// podResourceDefaults sets the pod's own requests where it has limits alone: to
-// what its containers request in sum, else to the limit.
+// podResourceDefaults sets missing requests of a pod with limits: to the sum of its containers' requests, else to the
+// limit.
 func podResourceDefaults(spec *corev1.PodSpec) {
 	own := spec.Resources
 	if own == nil {
@@ -128,7 +127,7 @@ func volumeDefaults(source *corev1.VolumeSource) {
 	if *source == (corev1.VolumeSource{}) {
 		source.EmptyDir = &corev1.EmptyDirVolumeSource{}
 	}
-	// fileMode is the API's default for the files of a volume.
+	// fileMode sets the API's default for the files of a volume.
 	fileMode := func(mode **int32) {
 		if *mode == nil {
 			value := corev1.ConfigMapVolumeSourceDefaultMode
@@ -165,16 +164,15 @@ func volumeDefaults(source *corev1.VolumeSource) {
 	}
 }
 
-// states tells whether a container asks for anything of that name.
+// states reports whether a container has a limit or request for the resource.
 func states(r corev1.ResourceRequirements, name corev1.ResourceName) bool {
 	_, limited := r.Limits[name]
 	_, requested := r.Requests[name]
 	return limited || requested
 }
 
-// pullPolicy is Always for the tag latest and IfNotPresent for any other, as
-// the API server has it. An image of "localhost" was loaded here and is nowhere
-// else, so it is never pulled for its tag's sake.
+// pullPolicy returns Always for the tag latest and IfNotPresent for others, like the API server. Images of "localhost"
+// exist only in the local store, so they are never pulled.
 func pullPolicy(image string) corev1.PullPolicy {
 	name := image[strings.LastIndex(image, "/")+1:]
 	_, digest, _ := strings.Cut(name, "@")
@@ -192,7 +190,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// newUID is a random UUID (version 4).
+// newUID returns a random UUID (version 4).
 func newUID() types.UID {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails

@@ -5,9 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Ephemeral gives an ephemeral container the API server's defaults, and tells
-// what the API server would refuse in it as FieldErrors. That its name is free
-// and its target is there is for the pod to say.
+// Ephemeral sets the API server's defaults for an ephemeral container. It returns as FieldErrors the faults for which
+// the API server would refuse it. It does not check the name against the pod's containers, or the target.
 func Ephemeral(spec *corev1.EphemeralContainer) error {
 	container := corev1.Container(spec.EphemeralContainerCommon)
 	containerDefaults(&container)

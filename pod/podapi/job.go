@@ -14,12 +14,11 @@ import (
 // backoffLimit is the API server's default.
 const backoffLimit = 6
 
-// completionIndex is the variable that tells the containers of an indexed Job
-// which of its pods they are in.
+// completionIndex is the variable with the pod's index in the containers of an indexed Job.
 const completionIndex = "JOB_COMPLETION_INDEX"
 
-// job reads a Job. All its pods are made, and those beyond its parallelism wait for
-// their turn; one that fails is tried again in its place.
+// job reads a Job. It makes all of the Job's pods; those beyond its parallelism wait for their turn. Failed containers
+// are retried in their pod.
 func (d *decoder) job(text []byte, prefix string) {
 	object := &batchv1.Job{}
 	d.workload(text, prefix, object, func() workload {
@@ -38,7 +37,7 @@ func (d *decoder) job(text []byte, prefix string) {
 				label(pod, batchv1.JobNameLabel, object.Name)
 				label(pod, "job-name", object.Name) // its former name
 				label(pod, batchv1.ControllerUidLabel, string(pod.OwnerReferences[0].UID))
-				label(pod, "controller-uid", string(pod.OwnerReferences[0].UID)) // likewise
+				label(pod, "controller-uid", string(pod.OwnerReferences[0].UID)) // its former name
 				annotate(pod, podspec.AnnotationBackoffLimit, fmt.Sprint(*spec.BackoffLimit))
 				waits := spec.Completions != nil && *spec.Completions > parallel(spec)
 				if waits {
@@ -60,8 +59,7 @@ func (d *decoder) job(text []byte, prefix string) {
 	})
 }
 
-// checkJob refuses what the API server refuses of a Job, and by name a Job that is
-// not to run yet.
+// checkJob reports the faults for which the API server refuses a Job, and refuses a Job that must not run yet.
 func (d *decoder) checkJob(c checker, spec *batchv1.JobSpec, prefix string) {
 	if *spec.BackoffLimit < 0 {
 		c.fault("spec.backoffLimit", "%d is negative", *spec.BackoffLimit)
@@ -78,7 +76,7 @@ func (d *decoder) checkJob(c checker, spec *batchv1.JobSpec, prefix string) {
 	}
 }
 
-// parallel is how many of a Job's pods run at once.
+// parallel returns how many of a Job's pods run at a time.
 func parallel(spec *batchv1.JobSpec) int32 {
 	if spec.Parallelism == nil {
 		return 1
@@ -86,7 +84,7 @@ func parallel(spec *batchv1.JobSpec) int32 {
 	return *spec.Parallelism
 }
 
-// setIndex tells a pod of an indexed Job which it is.
+// setIndex gives a pod of an indexed Job its index.
 func setIndex(pod *corev1.Pod, number int32) {
 	index := strconv.Itoa(int(number))
 	named(pod)

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/internal/nearest"
 )
 
-// kinds are the objects that are read, by their apiVersion and kind.
+// kinds are the readers of the supported objects, by apiVersion and kind.
 var kinds = map[string]func(d *decoder, text []byte, prefix string){
 	"v1 Pod":                   (*decoder).pod,
 	"v1 ConfigMap":             (*decoder).configMap,
@@ -21,7 +21,7 @@ var kinds = map[string]func(d *decoder, text []byte, prefix string){
 	"batch/v1 Job":             (*decoder).job,
 }
 
-// unsupported are kinds that need a cluster, with what to do instead.
+// unsupported are kinds that need a cluster, with the reason or an alternative.
 var unsupported = map[string]string{
 	"CronJob":                 "there is no scheduling by time; make a Job of its spec.jobTemplate.spec",
 	"ReplicationController":   "not run; make a Pod of its spec.template",
@@ -49,14 +49,13 @@ var unsupported = map[string]string{
 
 const noServer = "there is no API server"
 
-// skipped are the objects of one kind that were skipped.
+// skipped are the skipped objects of one kind.
 type skipped struct {
 	at, kind, why string
 	count         int
 }
 
-// unread refuses an object that is not read, or skips it where it is known to be
-// one that only a cluster can have.
+// unread refuses an object that is not supported, or skips it if it is a known object of clusters.
 func (d *decoder) unread(version, kind, prefix string) {
 	why, cluster := unsupported[kind]
 	group, _, grouped := strings.Cut(version, "/")
@@ -86,7 +85,7 @@ func (d *decoder) unread(version, kind, prefix string) {
 	d.skipped[name].count++
 }
 
-// warnings tell what was skipped, one of each kind.
+// warnings returns one warning for each skipped kind.
 func (d *decoder) warnings() []string {
 	var out []string
 	for _, s := range d.skipped {
@@ -100,7 +99,7 @@ func (d *decoder) warnings() []string {
 	return out
 }
 
-// hint says what to do with an object that nobody knows.
+// hint returns advice for an object of an unknown kind.
 func hint(kind string) string {
 	var names []string
 	for known := range kinds {

@@ -12,21 +12,20 @@ import (
 
 var (
 	atLine = regexp.MustCompile(`line (\d+): *`)
-	// oneShort are the errors whose line the parser counts from 0.
+	// oneShort matches errors with lines that the parser counts from 0.
 	oneShort = regexp.MustCompile(`did not find expected (key|node content|',' or|'-' indicator|<)`)
-	// likeJSON is how JSON begins, and YAML as a rule does not.
+	// likeJSON matches the beginning of JSON; YAML rarely starts like that.
 	likeJSON      = regexp.MustCompile(`^\s*\{\s*["}]`)
 	byteOrderMark = []byte("\ufeff")
 )
 
-// part is one document of a file, and how many lines lie before it.
+// part is one document of a file. before is the number of lines before it.
 type part struct {
 	text   []byte
 	before int
 }
 
-// split cuts data at the lines that separate documents, into no more than
-// maxDocuments and what is left.
+// split cuts data at the document separators, into at most maxDocuments parts and the rest.
 func split(data []byte) []part {
 	var parts []part
 	start, at, before, lines := 0, 0, 0, 0
@@ -45,7 +44,7 @@ func split(data []byte) []part {
 	return append(parts, part{data[start:], before})
 }
 
-// yamlError reports each line of a YAML parser's error on its own.
+// yamlError reports each line of a YAML parser's error separately.
 func (d *decoder) yamlError(err error) {
 	text := strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:")
 	for part := range strings.Lines(text) {
@@ -66,7 +65,7 @@ func (d *decoder) yamlError(err error) {
 	}
 }
 
-// afterEnd reports text that follows a document's end: a parser's error there, or another document.
+// afterEnd reports text after a document's end: a parser's error there, or another document.
 func (d *decoder) afterEnd(err error, more *yamlv3.Node) {
 	const begun = "did not find expected <document start>"
 	if err != nil && !strings.Contains(err.Error(), begun) {
@@ -81,8 +80,7 @@ func (d *decoder) afterEnd(err error, more *yamlv3.Node) {
 	d.add(line, "", ErrSyntax, "not YAML: there is text after the end of the document (begin the next one with a line \"---\")")
 }
 
-// lineOf finds the line of the field at path, or of the nearest thing above it
-// that is there.
+// lineOf returns the line of the field at path, or of its nearest existing parent.
 func lineOf(node *yamlv3.Node, path string) int {
 	line := node.Line
 	for path != "" {
@@ -106,7 +104,7 @@ func lineOf(node *yamlv3.Node, path string) int {
 	return line
 }
 
-// nodeAt is the node of the field at path, nil where there is none.
+// nodeAt returns the node of the field at path, nil if it does not exist.
 func nodeAt(node *yamlv3.Node, path string) *yamlv3.Node {
 	for path != "" && node != nil {
 		step, rest, _ := strings.Cut(path, ".")
@@ -127,7 +125,7 @@ func nodeAt(node *yamlv3.Node, path string) *yamlv3.Node {
 	return node
 }
 
-// unalias is what node refers to, if it is an alias; of nil it is nil.
+// unalias resolves an alias. It returns other nodes, and nil, unchanged.
 func unalias(node *yamlv3.Node) *yamlv3.Node {
 	if node != nil && node.Kind == yamlv3.AliasNode {
 		return node.Alias
@@ -135,7 +133,7 @@ func unalias(node *yamlv3.Node) *yamlv3.Node {
 	return node
 }
 
-// child finds a key's node and its value's.
+// child returns the nodes of a key and its value.
 func child(node *yamlv3.Node, name string) []*yamlv3.Node {
 	node = unalias(node)
 	if node.Kind != yamlv3.MappingNode {

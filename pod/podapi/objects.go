@@ -39,7 +39,7 @@ func (d *decoder) configMap(text []byte, prefix string) {
 	}
 }
 
-// secret reads a Secret. No message of its faults holds a value.
+// secret reads a Secret. Messages about its faults contain no values.
 func (d *decoder) secret(text []byte, prefix string) {
 	object := &corev1.Secret{}
 	before := len(d.problems)
@@ -76,7 +76,7 @@ func (d *decoder) secret(text []byte, prefix string) {
 	}
 }
 
-// secretType checks for the keys that a type of Secret must have.
+// secretType checks for the required keys of a type of Secret.
 func (c checker) secretType(object *corev1.Secret) {
 	need := func(keys ...string) {
 		for _, key := range keys {
@@ -115,7 +115,7 @@ func (c checker) json(data map[string][]byte, key string) {
 	}
 }
 
-// objectMeta defaults and checks what every object of a namespace has.
+// objectMeta sets defaults and checks the metadata of a namespaced object.
 func (c checker) objectMeta(meta *metav1.ObjectMeta) {
 	setDefault(&meta.Namespace, metav1.NamespaceDefault)
 	c.name("metadata.name", meta.Name, validation.IsDNS1123Subdomain)

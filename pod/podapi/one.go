@@ -6,9 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// One reads a document (YAML or JSON) that is one v1 Pod, as a kubelet reads a file of its own: the pod is
-// decoded strictly, defaulted and validated, and has a name. Fields that Bulkhead does not honour are not
-// refused: a node judges them at admission. The error is a FieldErrors.
+// One reads a document (YAML or JSON) with exactly one v1 Pod, as a kubelet reads its files. The pod is decoded
+// strictly, defaulted and validated, and must have a name. Fields that Bulkhead does not honour are accepted, because a
+// node checks them at admission. The error is a FieldErrors.
 func One(name string, data []byte) (*corev1.Pod, error) {
 	d := &decoder{places: map[string]string{}, skipped: map[string]*skipped{}, unjudged: true}
 	d.read(File{Name: name, Data: data})

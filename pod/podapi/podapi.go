@@ -1,9 +1,7 @@
-// Package podapi reads the pods that a user gives, and the objects that they
-// refer to: YAML documents, decoded strictly, with the API server's defaults and
-// validation.
+// Package podapi reads pods and the objects they refer to from a user's YAML documents. It decodes them strictly, with
+// the API server's defaults and validation.
 //
-// What Bulkhead does with each field of the API is said by package fields. A field
-// that is not honoured is refused by name.
+// Package fields defines the handling of each field of the API. A field that is not honoured is refused by name.
 package podapi
 
 import (
@@ -16,18 +14,18 @@ import (
 
 // The classes of this package's errors, matched with errors.Is.
 var (
-	// ErrSyntax: the text is not YAML, or not of the API's form.
+	// ErrSyntax: the text is not YAML, or does not have the API's form.
 	ErrSyntax = errors.New("not a pod")
-	// ErrInvalid: a field's value is not allowed by the API.
+	// ErrInvalid: the API does not allow a field's value.
 	ErrInvalid = errors.New("invalid pod")
-	// ErrNotHonoured: a valid field that Bulkhead refuses.
+	// ErrNotHonoured: Bulkhead refuses a valid field.
 	ErrNotHonoured = errors.New("not honoured")
 )
 
-// FieldError is one fault of a document: where it is and what it is.
+// FieldError is one fault of a document.
 type FieldError struct {
 	File    string // as given to Decode
-	Line    int    // 1-based; 0 where it is not known
+	Line    int    // 1-based; 0 if unknown
 	Field   string // a path such as spec.containers[0].image; may be empty
 	Message string
 	class   error
@@ -44,14 +42,14 @@ func (p *FieldError) Error() string {
 	return where + ": " + p.Field + ": " + p.Message
 }
 
-// Unwrap gives the class.
+// Unwrap returns the class.
 func (p *FieldError) Unwrap() error { return p.class }
 
-// FieldErrors are all the faults of the documents; errors.As finds it, and each of
-// its entries. Its message is one line, that of the first few and a count.
+// FieldErrors are all faults of the documents. errors.As finds it and each of its entries. The message is one line with
+// the first few faults and a count.
 type FieldErrors []*FieldError
 
-// told is how many faults are in the message.
+// told is how many faults the message contains.
 const told = 3
 
 func (p FieldErrors) Error() string {
@@ -66,7 +64,7 @@ func (p FieldErrors) Error() string {
 	return text
 }
 
-// Detail are all the faults, a line each, if the message does not name them.
+// Detail returns all faults, one a line, or "" if the message already contains them.
 func (p FieldErrors) Detail() string {
 	if len(p) <= told {
 		return ""
@@ -78,7 +76,7 @@ func (p FieldErrors) Detail() string {
 	return b.String()
 }
 
-// Unwrap gives the single faults.
+// Unwrap returns the single faults.
 func (p FieldErrors) Unwrap() []error {
 	var out []error
 	for _, problem := range p {
@@ -87,42 +85,36 @@ func (p FieldErrors) Unwrap() []error {
 	return out
 }
 
-// Documents are the objects of some YAML documents, in their order.
+// Documents are the objects of YAML documents, in order.
 type Documents struct {
-	// Pods are defaulted, validated and have a UID. Those of workloads are
-	// among them.
+	// Pods are defaulted and validated, and have a UID. They include the pods of workloads.
 	Pods []*corev1.Pod
-	// ConfigMaps and Secrets are validated and have a namespace; a Secret's
-	// stringData is merged into its data.
+	// ConfigMaps and Secrets are validated and have a namespace. A Secret's stringData is merged into its data.
 	ConfigMaps []*corev1.ConfigMap
 	Secrets    []*corev1.Secret
-	// Claims are defaulted and validated, and have a namespace. Those of StatefulSets' pods
-	// are among them.
+	// Claims are defaulted and validated, and have a namespace. They include the claims of StatefulSets' pods.
 	Claims []*corev1.PersistentVolumeClaim
-	// Warnings tell what was skipped, one line for each kind of object.
+	// Warnings has one line for each skipped kind of object.
 	Warnings []string
 }
 
-// File is one file that is read.
+// File is one file to read.
 type File struct {
 	Name string // for messages
 	Data []byte
 }
 
-// Options say how files are read.
+// Options control the reading of files.
 type Options struct {
-	// IgnoreUnsupported skips objects that only a cluster can have, such as a
-	// Service, instead of refusing them. A kind that nobody knows is refused all
-	// the same.
+	// IgnoreUnsupported skips objects that only a cluster can have, such as a Service, instead of refusing them.
+	// Unknown kinds are refused anyway.
 	IgnoreUnsupported bool
 }
 
-// ReadAll reads the YAML (or JSON) documents in files: v1 Pods, ConfigMaps, Secrets
-// and PersistentVolumeClaims, the workloads that are made of pods, and Lists of all these. Every
-// fault found is in the error, which is a FieldErrors; then there are no objects.
-// A file without any object at all is an error, as are two objects of one kind
-// and name. What is read is bounded, as is what its aliases and replicas stand
-// for, so that any file is read or refused in little time and memory.
+// ReadAll reads the YAML (or JSON) documents in files: v1 Pods, ConfigMaps, Secrets and PersistentVolumeClaims,
+// workloads, and Lists of all these. The error is a FieldErrors with every fault, and then there are no objects. Files
+// without any object and duplicate objects are errors. The size is limited, also after the expansion of aliases and
+// replicas, so any file is read or refused in little time and memory.
 func ReadAll(files []File, options Options) (*Documents, error) {
 	d := &decoder{options: options, places: map[string]string{}, skipped: map[string]*skipped{}}
 	for _, f := range files {
@@ -135,13 +127,12 @@ func ReadAll(files []File, options Options) (*Documents, error) {
 	return &d.found, nil
 }
 
-// Read is ReadAll of one file.
+// Read is ReadAll for one file.
 func Read(name string, data []byte) (*Documents, error) {
 	return ReadAll([]File{{Name: name, Data: data}}, Options{})
 }
 
-// Decode is Read for who looks for pods alone: documents without a pod are an
-// error too.
+// Decode is Read for callers that only want pods. It returns an error if there is no pod.
 func Decode(name string, data []byte) ([]*corev1.Pod, error) {
 	found, err := Read(name, data)
 	if err != nil {

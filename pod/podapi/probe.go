@@ -24,8 +24,7 @@ func probeDefaults(probe *corev1.Probe) {
 	}
 }
 
-// httpGetDefaults sets the defaults of a probe's or a hook's request, which may
-// be nil.
+// httpGetDefaults sets the defaults of a request of a probe or hook, which may be nil.
 func httpGetDefaults(get *corev1.HTTPGetAction) {
 	if get != nil {
 		setDefault(&get.Path, "/")
@@ -33,7 +32,7 @@ func httpGetDefaults(get *corev1.HTTPGetAction) {
 	}
 }
 
-// probes checks a container's; at is its path.
+// probes checks a container's probes; at is its path.
 func (c checker) probes(container *corev1.Container, at string) {
 	for _, p := range []struct {
 		field string
@@ -89,7 +88,7 @@ func (c checker) probe(probe *corev1.Probe, at string) {
 	c.oneHandler(handlers, at)
 }
 
-// oneHandler reports a probe or a hook that has not exactly one handler.
+// oneHandler reports a probe or hook without exactly one handler.
 func (c checker) oneHandler(handlers int, at string) {
 	switch {
 	case handlers == 0:
@@ -122,7 +121,7 @@ func (c checker) httpGet(get *corev1.HTTPGetAction, at string) {
 	}
 }
 
-// portOrName checks a port given as a number or as a container port's name.
+// portOrName checks a port given by number or by a container port's name.
 func (c checker) portOrName(port intstr.IntOrString, at string) {
 	if port.Type == intstr.Int {
 		c.port(port.IntVal, at)

@@ -18,18 +18,16 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podapi/fields"
 )
 
-// shape compares a value with the type of the API that it is to become, and
-// reports where it is of another form: with the line, the path and its indexes,
-// and in YAML's words.
+// shape compares a value with its type in the API. It reports mismatches with the line, the path and its indexes, in
+// YAML's terms.
 type shape struct {
 	report func(line int, field, message string)
-	wrong  bool // a value is of another type
-	// unknown counts the fields that the API does not have.
+	wrong  bool // a value has another type
+	// unknown counts fields that the API does not have.
 	unknown int
 }
 
-// fit compares text, which is JSON and stands at node, with t. field is the path,
-// with a dot at its end where it is not empty.
+// fit compares text, the JSON of node, with t. field is the path, with a dot at its end unless it is empty.
 func (s *shape) fit(text []byte, node *yamlv3.Node, t reflect.Type, field string) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -41,16 +39,15 @@ func (s *shape) fit(text []byte, node *yamlv3.Node, t reflect.Type, field string
 	s.value(value, t, place{node: node, path: field})
 }
 
-// place is where a value stands: its node, nil where that is not known, the line
-// of its key, and its path.
+// place is the place of a value: its node, nil if unknown, the line of its key, and its path.
 type place struct {
 	node *yamlv3.Node
 	line int
 	path string
 }
 
-// entries are the places of the entries of the map at p, by their names. before
-// is the path before a name.
+// entries returns a function that finds the places of entries of the map at p by name. before is the path before a
+// name.
 func (p place) entries(before string) func(name string) place {
 	found := make(map[string]place)
 	if node := unalias(p.node); node != nil && node.Kind == yamlv3.MappingNode {
@@ -63,11 +60,11 @@ func (p place) entries(before string) func(name string) place {
 		if one, known := found[name]; known {
 			return one
 		}
-		return place{line: p.line, path: before + name} // merged into it
+		return place{line: p.line, path: before + name} // the entry was merged
 	}
 }
 
-// item is the place of an item of the list at p.
+// item returns the place of an item of the list at p.
 func (p place) item(i int) place {
 	out := place{line: p.line, path: fmt.Sprintf("%s[%d]", p.path, i)}
 	if list := unalias(p.node); list != nil && i < len(list.Content) {
@@ -138,7 +135,7 @@ func (s *shape) fields(value any, t reflect.Type, at place) {
 	}
 }
 
-// fieldsOf are the fields of a struct by their names in YAML.
+// fieldsOf returns the fields of a struct by their names in YAML.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	out := make(map[string]reflect.Type)
 	for i := range t.NumField() {
@@ -159,7 +156,7 @@ func (s *shape) list(value any, t reflect.Type, at place) {
 	if t.Elem().Kind() == reflect.Uint8 {
 		text, is := value.(string)
 		if _, err := base64.StdEncoding.DecodeString(text); !is || err != nil {
-			s.mismatch(at, "must be text in base64") // and what it is may be a secret
+			s.mismatch(at, "must be text in base64") // the value may be a secret
 		}
 		return
 	}
@@ -197,7 +194,7 @@ func (s *shape) scalar(value any, t reflect.Type, at place) {
 	}
 }
 
-// special compares a value with a type that reads JSON by itself.
+// special compares a value with a type that decodes JSON by itself.
 func (s *shape) special(value any, t reflect.Type, at place) {
 	text, err := json.Marshal(value)
 	if err == nil {
@@ -222,7 +219,7 @@ func (s *shape) special(value any, t reflect.Type, at place) {
 
 func isText(value any) bool { _, is := value.(string); return is }
 
-// word is what YAML calls a value.
+// word returns YAML's term for a value.
 func word(value any) string {
 	switch value.(type) {
 	case map[string]any:

@@ -14,14 +14,14 @@ import (
 // checker reports the faults of fields.
 type checker struct {
 	report func(field, message string)
-	pod    *corev1.PodSpec // whose fields they are
+	pod    *corev1.PodSpec // the pod with the fields
 }
 
 func (c checker) fault(field, format string, args ...any) {
 	c.report(field, fmt.Sprintf(format, args...))
 }
 
-// name reports what check has against a required name.
+// name reports the faults of a required name.
 func (c checker) name(field, name string, check func(string) []string) {
 	if name == "" {
 		c.fault(field, "is required")
@@ -32,8 +32,7 @@ func (c checker) name(field, name string, check func(string) []string) {
 	}
 }
 
-// reference is name for what refers to an object or to a key of one: of an optional one that cannot exist the API
-// takes any name.
+// reference is name for a reference to an object or a key. The API accepts any name for an optional reference.
 func (c checker) reference(field, name string, optional *bool, check func(string) []string) {
 	if name == "" || !isTrue(optional) {
 		c.name(field, name, check)
@@ -49,8 +48,7 @@ func oneOf[T ~string](c checker, field string, value T, allowed ...T) {
 	c.fault(field, "%q is not one of %v", value, allowed)
 }
 
-// validate reports what the API server would refuse in a defaulted pod, as far
-// as Bulkhead looks at it.
+// validate reports the faults for which the API server would refuse a defaulted pod, in the fields that Bulkhead uses.
 func validate(pod *corev1.Pod, report func(field, message string)) {
 	c := checker{report: report, pod: &pod.Spec}
 	c.name("metadata.name", pod.Name, validation.IsDNS1123Subdomain)
@@ -106,7 +104,7 @@ func (c checker) container(container *corev1.Container, at string, volumes map[s
 	c.devices(container, at)
 }
 
-// ports checks a container's; hostPorts are those of the pod so far.
+// ports checks a container's ports. hostPorts are the pod's host ports so far.
 func (c checker) ports(ports []corev1.ContainerPort, at string, hostPorts map[string]bool) {
 	names := map[string]bool{}
 	for i, port := range ports {

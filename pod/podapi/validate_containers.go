@@ -11,8 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// containers checks those of a pod, the initial ones as well: a name and a
-// host's port are one container's.
+// containers checks a pod's containers, including the initial ones. Names and host ports must be unique.
 func (c checker) containers(spec *corev1.PodSpec, volumes map[string]bool) {
 	names, hostPorts := map[string]bool{}, map[string]bool{}
 	check := func(container *corev1.Container, at string) {
@@ -49,7 +48,7 @@ func (c checker) containers(spec *corev1.PodSpec, volumes map[string]bool) {
 	}
 }
 
-// lifetime checks what bounds the pod's, and what its being ready depends on.
+// lifetime checks the pod's deadline and readiness gates.
 func (c checker) lifetime(spec *corev1.PodSpec) {
 	if seconds := spec.ActiveDeadlineSeconds; seconds != nil && (*seconds < 1 || *seconds > math.MaxInt32) {
 		c.fault("spec.activeDeadlineSeconds", "%d is not between 1 and %d", *seconds, math.MaxInt32)
@@ -66,7 +65,7 @@ func restartPolicy(container *corev1.Container) corev1.ContainerRestartPolicy {
 	return *container.RestartPolicy
 }
 
-// The API's bounds of a container's restart rules.
+// The API's limits for a container's restart rules.
 const (
 	maxRules  = 20
 	maxValues = 255
@@ -102,7 +101,7 @@ func (c checker) restarts(container *corev1.Container, at string) {
 	}
 }
 
-// lastWords checks where a container's termination message comes from.
+// lastWords checks the source of a container's termination message.
 func (c checker) lastWords(container *corev1.Container, at string) {
 	oneOf(c, at+"terminationMessagePolicy", container.TerminationMessagePolicy,
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// environment checks where a container's variables come from.
+// environment checks the sources of a container's variables.
 func (c checker) environment(container *corev1.Container, at string) {
 	for i, env := range container.Env {
 		c.env(env, fmt.Sprintf("%senv[%d].", at, i))
@@ -68,7 +68,7 @@ func (c checker) env(env corev1.EnvVar, at string) {
 		c.keyRef(ref.Name, ref.Key, at+"secretKeyRef.")
 	}
 	if from.FileKeyRef != nil {
-		sources++ // which is refused by itself
+		sources++ // which is refused separately
 	}
 	switch {
 	case sources == 0:
@@ -83,8 +83,7 @@ func (c checker) keyRef(name, key, at string) {
 	c.name(at+"key", key, validation.IsConfigMapKey)
 }
 
-// fieldRef checks a reference to a field of the pod: one that volumes may have
-// too, or one of those that are given.
+// fieldRef checks a reference to a field of the pod. more are fields beyond those allowed in volumes.
 func (c checker) fieldRef(ref *corev1.ObjectFieldSelector, at string, more ...string) {
 	field := ref.FieldPath
 	switch field {
@@ -101,7 +100,7 @@ func (c checker) fieldRef(ref *corev1.ObjectFieldSelector, at string, more ...st
 		if key, found := strings.CutPrefix(field, prefix); found && strings.HasSuffix(key, "']") {
 			key = strings.TrimSuffix(key, "']")
 			if strings.HasPrefix(prefix, "metadata.annotations") {
-				key = strings.ToLower(key) // whose case is free
+				key = strings.ToLower(key) // the case of annotations is free
 			}
 			c.name(at+"fieldPath", key, validation.IsQualifiedName)
 			return
@@ -110,7 +109,7 @@ func (c checker) fieldRef(ref *corev1.ObjectFieldSelector, at string, more ...st
 	c.fault(at+"fieldPath", "%q is not a field that can be referred to here", field)
 }
 
-// divisors are those that the API allows, by the kind of resource.
+// divisors are the divisors that the API allows, by kind of resource.
 var divisors = map[string][]string{
 	"cpu":    {"0", "1m", "1"},
 	"memory": {"0", "1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"},
@@ -140,5 +139,5 @@ func (c checker) resourceRef(ref *corev1.ResourceFieldSelector, at string) {
 	}
 }
 
-// nameOrPrefix is the check of a name that the API lets end with a dash.
+// nameOrPrefix checks a name that may end with a dash.
 func nameOrPrefix(name string) []string { return apivalidation.NameIsDNSSubdomain(name, true) }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// The API's bounds of a DNS configuration and of a host name that is given.
+// The API's limits for a DNS configuration and for hostnameOverride.
 const (
 	maxNameservers  = 3
 	maxSearches     = 32
@@ -17,7 +17,7 @@ const (
 	maxHostOverride = 64
 )
 
-// identity checks a pod's names and how it resolves others'.
+// identity checks a pod's names and its name resolution.
 func (c checker) identity(spec *corev1.PodSpec) {
 	if spec.Hostname != "" {
 		c.name("spec.hostname", spec.Hostname, validation.IsDNS1123Label)
@@ -81,7 +81,7 @@ func (c checker) dns(spec *corev1.PodSpec) {
 	}
 	for i, search := range config.Searches {
 		if search == "." {
-			continue // the root alone
+			continue // the root domain alone
 		}
 		c.name(fmt.Sprintf("%ssearches[%d]", at, i), strings.TrimSuffix(search, "."), validation.IsDNS1123SubdomainWithUnderscore)
 	}
@@ -103,7 +103,7 @@ func isIP(text string) bool {
 
 func isTrue(value *bool) bool { return value != nil && *value }
 
-// toleration checks one as the API server does, though no scheduler reads it here.
+// toleration checks a toleration like the API server, although no scheduler uses it here.
 func (c checker) toleration(t *corev1.Toleration, at string) {
 	if t.Key != "" {
 		c.name(at+"key", t.Key, validation.IsQualifiedName)

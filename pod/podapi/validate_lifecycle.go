@@ -24,7 +24,7 @@ func (c checker) lifecycle(lifecycle *corev1.Lifecycle, at string, spec *corev1.
 	}
 }
 
-// handler checks a hook: it has one action.
+// handler checks a hook: it must have one action.
 func (c checker) handler(handler *corev1.LifecycleHandler, at string, spec *corev1.PodSpec) {
 	if handler == nil {
 		return
@@ -50,7 +50,7 @@ func (c checker) handler(handler *corev1.LifecycleHandler, at string, spec *core
 	}
 }
 
-// signals are the names that the API has beside those of the real-time ones.
+// signals are the API's signal names other than real-time signals.
 var signals = []string{
 	"SIGABRT", "SIGALRM", "SIGBUS", "SIGCHLD", "SIGCLD", "SIGCONT", "SIGFPE", "SIGHUP", "SIGILL", "SIGINT", "SIGIO", "SIGIOT",
 	"SIGKILL", "SIGPIPE", "SIGPOLL", "SIGPROF", "SIGPWR", "SIGQUIT", "SIGSEGV", "SIGSTKFLT", "SIGSTOP", "SIGSYS", "SIGTERM",
@@ -58,7 +58,7 @@ var signals = []string{
 	"SIGRTMIN", "SIGRTMAX",
 }
 
-// isSignal takes SIGTERM, SIGRTMIN+1 to SIGRTMIN+15 and SIGRTMAX-1 to SIGRTMAX-14.
+// isSignal accepts the names in signals, SIGRTMIN+1 to SIGRTMIN+15 and SIGRTMAX-1 to SIGRTMAX-14.
 func isSignal(name string) bool {
 	for base, last := range map[string]int{"SIGRTMIN+": 15, "SIGRTMAX-": 14} {
 		if number, found := strings.CutPrefix(name, base); found {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// resources checks what a container, or the pod itself, asks for.
+// resources checks the resources of a container or of the pod itself.
 func (c checker) resources(r corev1.ResourceRequirements, at string) {
 	huge, plain := false, false
 	for name, quantity := range r.Limits {
@@ -41,7 +41,7 @@ func isHuge(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// hugePages are not overcommitted and come whole.
+// hugePages checks huge pages, which cannot be overcommitted or split.
 func (c checker) hugePages(name corev1.ResourceName, limit resource.Quantity, requests corev1.ResourceList, at string) {
 	if request, set := requests[name]; set && request.Cmp(limit) != 0 {
 		c.fault(at+"requests."+string(name), "%s must equal the limit %s", request.String(), limit.String())
@@ -88,7 +88,7 @@ func (c checker) podResources(spec *corev1.PodSpec) {
 	}
 }
 
-// resizePolicy checks how a container is resized.
+// resizePolicy checks a container's resize policies.
 func (c checker) resizePolicy(policies []corev1.ContainerResizePolicy, at string) {
 	names := map[corev1.ResourceName]bool{}
 	for i, policy := range policies {

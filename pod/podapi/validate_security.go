@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// sysctlName is a name with dots or slashes between its parts.
+// sysctlName matches a name with dots or slashes between its parts.
 var sysctlName = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
 func (c checker) podSecurity(context *corev1.PodSecurityContext) {
@@ -45,7 +45,7 @@ func (c checker) podSecurity(context *corev1.PodSecurityContext) {
 	}
 }
 
-// containerSecurity checks a container's own.
+// containerSecurity checks a container's own security context.
 func (c checker) containerSecurity(context *corev1.SecurityContext, at string) {
 	if context == nil {
 		return
@@ -107,8 +107,7 @@ func (c checker) capabilities(list *corev1.Capabilities, at string) {
 	}
 }
 
-// isCapability takes names with and without their prefix, in any case, and ALL,
-// as container runtimes do.
+// isCapability accepts names with and without their prefix, in any case, and ALL, like container runtimes.
 func isCapability(name string) bool {
 	name = strings.TrimPrefix(strings.ToLower(name), "cap_")
 	return name == "all" || slices.ContainsFunc(capability.ListKnown(), func(c capability.Cap) bool { return c.String() == name })
@@ -120,10 +119,10 @@ func (c checker) id(field string, id *int64) {
 	}
 }
 
-// userName is a user and maybe a group, each by a name or a number.
+// userName matches a user and optionally a group, each by name or number.
 var userName = regexp.MustCompile(`^[^-+:\s\x00-\x1f][^:\s\x00-\x1f]{0,127}(:[^-+:\s\x00-\x1f][^:\s\x00-\x1f]{0,127})?$`)
 
-// user checks what a pod says of a container's user beside the API.
+// user checks the annotation for a container's user.
 func (c checker) user(pod *corev1.Pod, key, name string) {
 	const field = "metadata.annotations"
 	container := containerNamed(pod, name)
@@ -140,7 +139,7 @@ func (c checker) user(pod *corev1.Pod, key, name string) {
 	}
 }
 
-// ulimits checks what a pod says of a container's processes beside the API.
+// ulimits checks the annotation for the limits of a container's processes.
 func (c checker) ulimits(pod *corev1.Pod, key, name string) {
 	const field = "metadata.annotations"
 	if containerNamed(pod, name) == nil {

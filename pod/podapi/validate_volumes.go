@@ -84,7 +84,7 @@ func (c checker) volume(pod *corev1.Pod, source *corev1.VolumeSource, at string)
 	}
 }
 
-// cache checks what a pod says of a volume beside the API.
+// cache checks the annotation for the cache mode of a volume.
 func (c checker) cache(pod *corev1.Pod, key, volume string) {
 	const field = "metadata.annotations"
 	at := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume })
@@ -97,7 +97,7 @@ func (c checker) cache(pod *corev1.Pod, key, volume string) {
 	}
 }
 
-// copied checks that an annotation names a claim which gets what the image has.
+// copied checks the annotation for a claim that is filled from the image.
 func (c checker) copied(pod *corev1.Pod, key, volume string) {
 	const field = "metadata.annotations"
 	claims := func(v corev1.Volume) bool { return v.Name == volume && v.PersistentVolumeClaim != nil }
@@ -124,7 +124,7 @@ func (c checker) hostPath(source *corev1.HostPathVolumeSource, at string) {
 	}
 }
 
-// projected checks the sources of one volume, no two of which may have one path.
+// projected checks the sources of one volume. Their paths must be unique.
 func (c checker) projected(pod *corev1.Pod, sources []corev1.VolumeProjection, at string) {
 	paths := map[string]bool{}
 	once := func(field, name string) {
@@ -194,7 +194,7 @@ func (c checker) downward(pod *corev1.Pod, items []corev1.DownwardAPIVolumeFile,
 	}
 }
 
-// containerOf checks the name of the container that a volume tells about.
+// containerOf checks the name of the container that a volume refers to.
 func (c checker) containerOf(pod *corev1.Pod, ref *corev1.ResourceFieldSelector, at string) {
 	if ref.ContainerName == "" {
 		c.fault(at+"containerName", "is required")
@@ -206,7 +206,7 @@ func (c checker) containerOf(pod *corev1.Pod, ref *corev1.ResourceFieldSelector,
 	}
 }
 
-// path checks the place of a file within a volume.
+// path checks the path of a file within a volume.
 func (c checker) path(field, name string) {
 	switch {
 	case name == "":
@@ -233,7 +233,7 @@ func (c checker) mounts(container *corev1.Container, at string, volumes map[stri
 		case !volumes[mount.Name]:
 			c.fault(at+"name", "there is no volume %q", mount.Name)
 		}
-		place := path.Join("/", mount.MountPath) // one that is relative begins at the root
+		place := path.Join("/", mount.MountPath) // a relative path begins at the root
 		switch {
 		case mount.MountPath == "":
 			c.fault(at+"mountPath", "is required")

@@ -17,26 +17,25 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podapi/fields"
 )
 
-// maxReplicas is how many pods one workload may ask a machine for.
+// maxReplicas bounds the pods of one workload.
 const maxReplicas = 100
 
-// workload is what all kinds of workloads come down to: some pods of one
-// template.
+// workload is the common form of all workloads: pods of one template.
 type workload struct {
 	meta     *metav1.ObjectMeta
 	template *corev1.PodTemplateSpec
 	replicas *int32
-	field    string                 // of replicas; empty is spec.replicas
-	policies []corev1.RestartPolicy // those allowed
+	field    string                 // the field of replicas; empty means spec.replicas
+	policies []corev1.RestartPolicy // allowed policies
 	ordinal  bool                   // every pod has a number in its name
-	first    int32                  // the number
+	first    int32                  // the first number
 	finish   func(pod *corev1.Pod, number int32)
 	owner    metav1.OwnerReference
-	check    func(c checker) // what is the workload's own; nil for nothing
-	// volumes are claims that each pod gets of its own, by claims, which is nil for none.
+	check    func(c checker) // checks fields of the workload's kind; nil for none
+	// volumes are claim templates, and claims returns a pod's own claims; nil for none.
 	volumes  []corev1.PersistentVolumeClaim
 	claims   func(pod *corev1.Pod) []*corev1.PersistentVolumeClaim
-	selector *metav1.LabelSelector // whose labels the claims get; nil for none
+	selector *metav1.LabelSelector // its labels are copied to the claims; nil for none
 }
 
 var always = []corev1.RestartPolicy{corev1.RestartPolicyAlways}
@@ -97,14 +96,14 @@ func (d *decoder) statefulSet(text []byte, prefix string) {
 	})
 }
 
-// hashOf is the hash of a template with which its pods are labelled.
+// hashOf returns the hash of a template for the labels of its pods.
 func hashOf(template *corev1.PodTemplateSpec) string {
 	h := fnv.New32a()
 	_ = json.NewEncoder(h).Encode(template) // it was read from JSON
 	return rand.SafeEncodeString(fmt.Sprint(h.Sum32()))
 }
 
-// named makes a pod's name its hostname, whatever its template says.
+// named sets a pod's hostname to its name, overriding its template.
 func named(pod *corev1.Pod) {
 	pod.Spec.Hostname = ""
 	if len(validation.IsDNS1123Label(pod.Name)) == 0 {
@@ -163,7 +162,7 @@ func (d *decoder) workload(text []byte, prefix string, object any, of func() wor
 			own = w.claims(pod)
 		}
 		validate(pod, func(field, message string) {
-			// What is the workload's own has been looked at.
+			// The fields of the workload itself have been checked.
 			if !strings.HasPrefix(field, "metadata.name") {
 				field = at + field
 			}
@@ -184,7 +183,7 @@ func (d *decoder) workload(text []byte, prefix string, object any, of func() wor
 	}
 }
 
-// pods makes the pods, defaulted.
+// pods makes the pods, with defaults.
 func (w workload) pods() (out []*corev1.Pod) {
 	count := int32(1)
 	if w.replicas != nil {

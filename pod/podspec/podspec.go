@@ -1,6 +1,5 @@
-// Package podspec says what the specification of a Pod alone says about its
-// containers: of what kind they are, which of them are started again, and what
-// quality of service the pod has.
+// Package podspec derives facts about containers from the specification of a Pod alone: their kinds, their restarts,
+// and the pod's quality of service.
 package podspec
 
 import (
@@ -9,27 +8,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Kind is what a container is to its pod. It decides when the container is
-// started, whether it is started again, and when it is ended.
+// Kind is a container's role in its pod. It decides when the container starts, restarts and ends.
 type Kind int
 
 const (
-	// Regular containers are what the pod is for: it lasts as long as one of
-	// them has something to do.
+	// Regular containers are the purpose of the pod, which lasts until they are done.
 	Regular Kind = iota
-	// Initial containers run to their end, one after the other, before any
-	// regular one.
+	// Initial containers run to their end, one after the other, before any regular container.
 	Initial
-	// Sidecar containers are started among the initial, run beside the regular
-	// and are ended after them.
+	// Sidecar containers start among the initial ones, run beside the regular ones and end after them.
 	Sidecar
-	// Ephemeral containers are added to a pod that runs, and started once.
+	// Ephemeral containers are added to a running pod and started once.
 	Ephemeral
 )
 
-// All are the containers and their kinds, in the order in which they are
-// started: those of initContainers, then those of containers. Ephemeral ones
-// are not among them. The pointers are into spec.
+// All iterates over the containers and their kinds in start order: initContainers, then containers. It leaves out
+// ephemeral containers. The pointers are into spec.
 func All(spec *corev1.PodSpec) iter.Seq2[*corev1.Container, Kind] {
 	return func(yield func(*corev1.Container, Kind) bool) {
 		for i := range spec.InitContainers {
@@ -45,7 +39,7 @@ func All(spec *corev1.PodSpec) iter.Seq2[*corev1.Container, Kind] {
 	}
 }
 
-// Any tells whether one of the containers of All is as is says.
+// Any reports whether is returns true for one of the containers of All.
 func Any(spec *corev1.PodSpec, is func(*corev1.Container) bool) bool {
 	for c := range All(spec) {
 		if is(c) {
@@ -55,8 +49,7 @@ func Any(spec *corev1.PodSpec, is func(*corev1.Container) bool) bool {
 	return false
 }
 
-// InitKind tells a sidecar from a container that runs to its end, of those of
-// initContainers.
+// InitKind returns whether an entry of initContainers is a sidecar or an initial container.
 func InitKind(c *corev1.Container) Kind {
 	if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 		return Sidecar

@@ -2,9 +2,8 @@ package podspec
 
 import corev1 "k8s.io/api/core/v1"
 
-// QOS is the pod's quality of service: Guaranteed when CPU and memory are
-// limited and requested alike, in every container or by the pod itself,
-// BestEffort when none asks for anything, else Burstable.
+// QOS returns the pod's quality of service. It is Guaranteed if limits and requests of CPU and memory are set and
+// equal, in every container or for the pod itself. It is BestEffort if none are set, else Burstable.
 func QOS(pod *corev1.Pod) corev1.PodQOSClass {
 	all := []corev1.ResourceRequirements{}
 	if own := pod.Spec.Resources; own != nil && len(own.Limits)+len(own.Requests) > 0 {
@@ -37,7 +36,7 @@ func QOS(pod *corev1.Pod) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
-// Requests are the requests, where absent the limits.
+// Requests returns the requests, or the limits of resources without a request.
 func Requests(r corev1.ResourceRequirements) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for _, list := range []corev1.ResourceList{r.Limits, r.Requests} {

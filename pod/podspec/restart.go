@@ -6,10 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Restarts tells whether a container that has ended with code is started again:
-// by the first of its rules that matches, else by its own policy, else by the
-// pod's. An initial one that succeeded is done. before is how often initial and
-// regular containers of the pod were started again, for its BackoffLimit.
+// Restarts reports whether a container that ended with code is restarted. The first matching rule decides, else the
+// container's own policy, else the pod's. A successful initial container is done. before is the number of restarts of
+// the pod's initial and regular containers, for its BackoffLimit.
 func Restarts(pod *corev1.Pod, kind Kind, spec *corev1.Container, code, before int32) bool {
 	policy := pod.Spec.RestartPolicy
 	switch {

@@ -9,13 +9,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// Condition is what there is to say of one, with the kubelet's reasons.
+// Condition is the state of one condition, with the kubelet's reasons.
 type Condition struct {
 	Status          corev1.ConditionStatus
 	Reason, Message string
 }
 
-// ContainersReady tells whether every regular container and sidecar is ready.
+// ContainersReady returns whether every regular container and sidecar is ready.
 func ContainersReady(spec *corev1.PodSpec, status *corev1.PodStatus) Condition {
 	var unready []string
 	for c, kind := range podspec.All(spec) {
@@ -35,8 +35,7 @@ func ContainersReady(spec *corev1.PodSpec, status *corev1.PodStatus) Condition {
 	return Condition{Status: corev1.ConditionTrue}
 }
 
-// Ready tells whether the containers are ready and the conditions that the
-// pod's readiness gates name are true.
+// Ready returns whether the containers are ready and the conditions of the pod's readiness gates are true.
 func Ready(spec *corev1.PodSpec, containers Condition, others []corev1.PodCondition) Condition {
 	if containers.Status != corev1.ConditionTrue {
 		return containers
@@ -63,8 +62,7 @@ func Ready(spec *corev1.PodSpec, containers Condition, others []corev1.PodCondit
 	return Condition{Status: corev1.ConditionTrue}
 }
 
-// Initialized tells whether the initial containers have ended well and the
-// sidecars have started, once.
+// Initialized returns whether the initial containers have succeeded and the sidecars have started once.
 func Initialized(spec *corev1.PodSpec, status *corev1.PodStatus) Condition {
 	var incomplete []string
 	for i := range spec.InitContainers {

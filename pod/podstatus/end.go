@@ -7,12 +7,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// CodeLost is the exit code of a container whose machine ended under it.
+// CodeLost is the exit code of a container that was lost with its VM.
 const CodeLost = 137
 
-// EndAll has no container of a pod that has ended wait for a start, as far as the
-// pod had come: those that had no turn yet wait as they did. As the kubelet has it,
-// what is not known to have ended well has failed.
+// EndAll marks the containers of an ended pod as terminated, as far as the pod's start had come; later ones keep
+// waiting. Like the kubelet, it counts containers with an unknown end as failed.
 func EndAll(spec *corev1.PodSpec, status *corev1.PodStatus) {
 	unknown := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		Reason: "ContainerStatusUnknown", Message: "The container could not be located when the pod was terminated", ExitCode: CodeLost,
@@ -36,15 +35,14 @@ func EndAll(spec *corev1.PodSpec, status *corev1.PodStatus) {
 	}
 }
 
-// Ended tells whether the pod has.
+// Ended reports whether the pod has ended.
 func Ended(status *corev1.PodStatus) bool {
 	return status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed
 }
 
-// ExitCode is the pod's as a command's: that of the first container, in the
-// pod's order, initial ones first, that failed, else 0. It is 127 where the
-// command is not there, and 126 where it cannot be executed. How sidecars end does
-// not matter. It is not known before the pod has ended.
+// ExitCode returns the pod's exit code as a command's: the code of the first failed container, in the pod's order,
+// initial ones first, else 0. It is 127 if the command does not exist, and 126 if it cannot be executed. Sidecars do
+// not count. It is unknown before the pod has ended.
 func ExitCode(spec *corev1.PodSpec, status *corev1.PodStatus) (code int, known bool) {
 	if !Ended(status) {
 		return 0, false

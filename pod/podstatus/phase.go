@@ -1,5 +1,5 @@
-// Package podstatus tells what follows from the statuses of a pod's containers for
-// the pod: its phase, its conditions and its exit code, as the kubelet has them.
+// Package podstatus derives a pod's phase, conditions and exit code from the statuses of its containers, like the
+// kubelet.
 package podstatus
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// Phase is the phase that follows from the containers' states, as the kubelet
-// has it; terminal says that nothing is started any more.
+// Phase returns the phase that follows from the containers' states, like the kubelet. terminal means that no container
+// will start any more.
 func Phase(pod *corev1.Pod, status *corev1.PodStatus, terminal bool) corev1.PodPhase {
 	if pending, failed := countInits(pod, status); failed {
 		return corev1.PodFailed
@@ -30,8 +30,7 @@ func Phase(pod *corev1.Pod, status *corev1.PodStatus, terminal bool) corev1.PodP
 	return all.phase(terminal)
 }
 
-// countInits tells whether the start has not come to the regular containers,
-// and whether it never will.
+// countInits reports whether the regular containers may not start yet, and whether they never will.
 func countInits(pod *corev1.Pod, all *corev1.PodStatus) (pending, failed bool) {
 	statuses, begun, before := all.InitContainerStatuses, AnyStarted(all.ContainerStatuses), Restarts(&pod.Spec, all)
 	for i := range pod.Spec.InitContainers {
@@ -46,7 +45,7 @@ func countInits(pod *corev1.Pod, all *corev1.PodStatus) (pending, failed bool) {
 			code := status.State.Terminated.ExitCode
 			failed = failed || code != 0 && !podspec.Restarts(pod, kind, spec, code, before)
 		case status.State.Waiting != nil && status.LastTerminationState.Terminated != nil:
-			// It failed and is started again, or its machine was replaced.
+			// It failed and is restarted, or its VM was replaced.
 		default:
 			pending = true
 		}
@@ -54,14 +53,14 @@ func countInits(pod *corev1.Pod, all *corev1.PodStatus) (pending, failed bool) {
 	return pending, failed
 }
 
-// tally counts what the containers of a pod do.
+// tally counts the states of a pod's containers.
 type tally struct {
 	running, waiting, unknown, stopped, final, succeeded int
 
-	before int32 // how often containers were started again
+	before int32 // how often containers were restarted
 }
 
-// sidecar counts one; how it ended does not matter.
+// sidecar counts a sidecar; its exit code does not matter.
 func (t *tally) sidecar(status corev1.ContainerStatus) {
 	switch {
 	case status.State.Running != nil:
@@ -98,20 +97,20 @@ func (t *tally) regular(pod *corev1.Pod, spec *corev1.Container, status corev1.C
 func (t *tally) phase(terminal bool) corev1.PodPhase {
 	switch {
 	case t.waiting > 0, t.unknown > 0:
-		return corev1.PodPending // not everything has been started
+		return corev1.PodPending // some containers have not been started
 	case t.running > 0:
 		return corev1.PodRunning
 	case t.stopped == 0:
 		return corev1.PodPending
 	case !terminal && t.final < t.stopped:
-		return corev1.PodRunning // about to be started again
+		return corev1.PodRunning // about to be restarted
 	case t.succeeded == t.stopped:
 		return corev1.PodSucceeded
 	}
 	return corev1.PodFailed
 }
 
-// Restarts is how often the initial and regular containers were started again.
+// Restarts returns how often the initial and regular containers were restarted.
 func Restarts(spec *corev1.PodSpec, status *corev1.PodStatus) (n int32) {
 	for c, kind := range podspec.All(spec) {
 		switch kind {
@@ -124,7 +123,7 @@ func Restarts(spec *corev1.PodSpec, status *corev1.PodStatus) (n int32) {
 	return n
 }
 
-// Of is that of the container of a name, empty for none.
+// Of returns the status of the named container, empty if it is missing.
 func Of(statuses []corev1.ContainerStatus, name string) corev1.ContainerStatus {
 	for _, status := range statuses {
 		if status.Name == name {
@@ -134,7 +133,7 @@ func Of(statuses []corev1.ContainerStatus, name string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-// AnyStarted tells whether a container runs or has run.
+// AnyStarted reports whether a container runs or has run.
 func AnyStarted(statuses []corev1.ContainerStatus) bool {
 	return slices.ContainsFunc(statuses, func(status corev1.ContainerStatus) bool {
 		return status.State.Running != nil || status.State.Terminated != nil || status.LastTerminationState.Terminated != nil

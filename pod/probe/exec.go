@@ -13,9 +13,8 @@ import (
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 )
 
-// Executor runs a command in a container, as the CRI's RuntimeService does: a
-// command's exit code other than 0 is an error with the methods of
-// k8s.io/utils/exec.ExitError, a deadline one of the code DeadlineExceeded.
+// Executor runs a command in a container, like the CRI's RuntimeService. A non-zero exit code is an error with the
+// methods of k8s.io/utils/exec.ExitError. A timeout is an error with the code DeadlineExceeded.
 type Executor interface {
 	ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout, stderr []byte, err error)
 }
@@ -29,9 +28,8 @@ const (
 // execSlack is how much longer than its own timeout a runtime may take.
 const execSlack = 15 * time.Second
 
-// Exec runs a command in a container. That it exits with 0 is a Success, that it
-// does not, or not within timeout, a Failure; the message is what it wrote, at
-// most 10 KiB. A command that the runtime did not run is an error.
+// Exec runs a command in a container. The exit code 0 is a Success, another code or a timeout a Failure. The message is
+// the command's output, at most 10 KiB. Exec returns an error if the runtime did not run the command.
 func Exec(ctx context.Context, runtime Executor, id string, command []string, timeout time.Duration) (Result, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout+execSlack)
 	defer cancel()
@@ -47,7 +45,7 @@ func Exec(ctx context.Context, runtime Executor, id string, command []string, ti
 	case err == nil, exited && exit.ExitStatus() == 0:
 		return Success, output, nil
 	case exited && exit.ExitStatus() >= notRun && exit.ExitStatus() <= notFound:
-		return Failure, Stable(output), nil // the runtime's words
+		return Failure, Stable(output), nil // the runtime's text
 	case exited:
 		return Failure, output, nil
 	case ctx.Err() == nil && status.Code(err) == codes.DeadlineExceeded:
@@ -56,8 +54,7 @@ func Exec(ctx context.Context, runtime Executor, id string, command []string, ti
 	return Unknown, "", err
 }
 
-// Run is runtime's ExecSync, of whose output no more is kept than a probe tells
-// where the runtime can do that.
+// Run calls runtime's ExecSync. If the runtime can do it, the output is cut to the size that probes need.
 func Run(ctx context.Context, runtime Executor, id string, command []string, timeout time.Duration) (stdout, stderr []byte, err error) {
 	if c, ok := runtime.(runtimev1.Runtime); ok {
 		return c.ExecSyncClipped(ctx, id, command, timeout, maxOutput)

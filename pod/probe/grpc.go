@@ -23,9 +23,8 @@ const (
 	maxHeaders = 16 << 10
 )
 
-// GRPC asks the gRPC health service (grpc.health.v1) on a port of the pod. SERVING
-// is a Success, everything else a Failure with the reason. host is the pod's
-// address, for messages. Nobody checks the server's certificate.
+// GRPC asks the gRPC health service (grpc.health.v1) on a port of the pod. SERVING is a Success, anything else a
+// Failure with the reason. host is the pod's address, for messages. The server's certificate is not verified.
 func GRPC(ctx context.Context, dial Dialer, action *corev1.GRPCAction, host string) (Result, string, error) {
 	if host == "" {
 		host = noHost
@@ -37,9 +36,9 @@ func GRPC(ctx context.Context, dial Dialer, action *corev1.GRPCAction, host stri
 	}
 	secured := insecure.NewCredentials()
 	if action.Mode != nil && *action.Mode == corev1.GRPCProbeModeTLS {
-		secured = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}) // a probe asks whether it answers, not who
+		secured = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}) // probes do not verify the server's identity
 	}
-	ctx, cancel := context.WithCancel(ctx) // ends what is dialed, too
+	ctx, cancel := context.WithCancel(ctx) // also ends open dials
 	defer cancel()
 	l := &line{ctx: ctx, dial: dial}
 	client, err := grpc.NewClient("passthrough:///"+address,
@@ -81,7 +80,7 @@ func GRPC(ctx context.Context, dial Dialer, action *corev1.GRPCAction, host stri
 	return Success, "service healthy", nil
 }
 
-// rounded is a timeout without the time that has passed since it began: an event says the same each time.
+// rounded removes the elapsed time from a timeout, so that events have the same text each time.
 func rounded(left time.Duration) time.Duration {
 	if left > time.Second/2 {
 		return left.Round(time.Second)

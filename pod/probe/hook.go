@@ -8,8 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Hook carries out a lifecycle hook and returns when it has ended, or with an
-// error when ctx has.
+// Hook runs a lifecycle hook. It returns when the hook has ended, or with an error when ctx ends.
 func (t *Target) Hook(ctx context.Context, handler *corev1.LifecycleHandler) error {
 	switch {
 	case handler.Exec != nil:

@@ -22,15 +22,12 @@ const (
 	noHost = "127.0.0.1"
 )
 
-// HTTP makes the request of action to a port of the pod. A status from 200 to
-// 399 is a Success with the answer's body; redirections are followed as long as
-// they stay on the host, one that does not is a Warning. Everything else,
-// transport errors included, is a Failure with the reason. host is the pod's
-// address; it or the action's own host names the pod in the request, and the
-// connection is dial's whatever the name.
+// HTTP makes the request of action to a port of the pod. A status from 200 to 399 is a Success with the response's
+// body. Redirections on the same host are followed; one to another host is a Warning. Everything else, including
+// transport errors, is a Failure with the reason. host is the pod's address. It or the action's own host names the pod
+// in the request, but dial always makes the connection.
 //
-// Nobody checks the server's certificate, no proxy is used, and at most 10 KiB
-// of the body are read.
+// The server's certificate is not verified, no proxy is used, and at most 10 KiB of the body are read.
 func HTTP(ctx context.Context, dial Dialer, action *corev1.HTTPGetAction, port int, host string) (Result, string, error) {
 	req, err := request(ctx, action, port, host, probeAgent)
 	if err != nil {
@@ -54,13 +51,12 @@ func HTTP(ctx context.Context, dial Dialer, action *corev1.HTTPGetAction, port i
 	case res.StatusCode >= http.StatusMultipleChoices && res.StatusCode < http.StatusBadRequest:
 		return Warning, "Probe terminated redirects, Response body: " + string(body), nil
 	}
-	// The body stays out of it, as with the kubelet: who may see a pod's events
-	// may not be meant to see what its server says.
+	// Leave the body out, like the kubelet: readers of a pod's events may not be allowed to see its server's content.
 	return Failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", res.StatusCode), nil
 }
 
-// hookHTTP makes the request of a lifecycle hook. As with the kubelet, any answer
-// will do; an error is that there was none.
+// hookHTTP makes the request of a lifecycle hook. Like the kubelet, it accepts any response, and returns an error only
+// if there was none.
 func hookHTTP(ctx context.Context, dial Dialer, action *corev1.HTTPGetAction, port int, host string) error {
 	req, err := request(ctx, action, port, host, hookAgent)
 	if err != nil {
@@ -74,16 +70,16 @@ func hookHTTP(ctx context.Context, dial Dialer, action *corev1.HTTPGetAction, po
 	return res.Body.Close()
 }
 
-// send makes a request by way of dial. done ends what it left open.
+// send makes a request through dial. done closes its connections.
 func send(req *http.Request, dial Dialer, action *corev1.HTTPGetAction) (res *http.Response, done func(), err error) {
 	l := &line{ctx: req.Context(), dial: dial}
 	transport := &http.Transport{
 		DialContext:            func(_ context.Context, _, address string) (net.Conn, error) { return l.dialAddress(address) },
-		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true}, // a probe asks whether it answers, not who
+		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true}, // probes do not verify the server's identity
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxHeader,
-		// What is not read of an answer must not be held, as by itself 4 MiB may be.
+		// Do not buffer unread data of a response. The default is up to 4 MiB.
 		HTTP2:     &http.HTTP2Config{MaxReceiveBufferPerStream: maxHeader, MaxReceiveBufferPerConnection: maxHeader},
 		Protocols: protocols(action),
 	}
@@ -95,7 +91,7 @@ func send(req *http.Request, dial Dialer, action *corev1.HTTPGetAction) (res *ht
 	return res, transport.CloseIdleConnections, err
 }
 
-// request is the action's, with the headers that a kubelet sends.
+// request returns the action's request, with a kubelet's headers.
 func request(ctx context.Context, action *corev1.HTTPGetAction, port int, host, agent string) (*http.Request, error) {
 	if action.Host != "" {
 		host = action.Host
@@ -125,14 +121,13 @@ func request(ctx context.Context, action *corev1.HTTPGetAction, port int, host, 
 	if accept, given := req.Header["Accept"]; !given {
 		req.Header.Set("Accept", "*/*")
 	} else if accept[0] == "" {
-		req.Header.Del("Accept") // to be sent with none
+		req.Header.Del("Accept") // to be sent without the header
 	}
 	req.Host = req.Header.Get("Host")
 	return req, nil
 }
 
-// dialAddress leaves only the port of an address to choose, so that no
-// redirection leads out of the pod.
+// dialAddress uses only the port of an address, so that redirections cannot leave the pod.
 func (l *line) dialAddress(address string) (net.Conn, error) {
 	_, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -152,7 +147,7 @@ func protocols(action *corev1.HTTPGetAction) *http.Protocols {
 		return p
 	}
 	p.SetHTTP1(true)
-	p.SetHTTP2(true) // where TLS agrees on it
+	p.SetHTTP2(true) // if TLS negotiates it
 	return p
 }
 

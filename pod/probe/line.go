@@ -6,16 +6,15 @@ import (
 	"sync"
 )
 
-// line remembers what becomes of the connections of a client that dials on
-// goroutines of its own, and may not wait for them. It dials within one ctx, the
-// action's, whatever the client would.
+// line records the outcome of the connections of a client that dials on its own goroutines, and may not wait for them.
+// It dials within the action's ctx, and ignores the client's.
 type line struct {
 	ctx  context.Context
 	dial Dialer
 
 	mu   sync.Mutex
-	over chan struct{} // closed when the newest connecting is; nil before the first
-	err  error         // of the newest that is over
+	over chan struct{} // closed when the newest dial has ended; nil before the first
+	err  error         // of the newest ended dial
 	done bool          // it has succeeded
 }
 
@@ -32,9 +31,8 @@ func (l *line) connect(port int) (net.Conn, error) {
 	return conn, err
 }
 
-// outcome tells what became of the newest connection. If the action's time is up
-// it waits for it, which is then about to end as well: the client cannot tell a
-// pod that does not answer from one that nobody could ask.
+// outcome returns the result of the newest dial. If the action's time is up, it waits for the dial, which is then about
+// to end. The caller needs the result to distinguish a pod that does not answer from one that could not be reached.
 func (l *line) outcome() (connected bool, failed error) {
 	l.mu.Lock()
 	over := l.over

@@ -1,9 +1,7 @@
-// Package probe asks containers how they are, as a kubelet does: the actions
-// (HTTP, TCP, gRPC and a command, which lifecycle hooks use too) and the Prober,
-// which carries out the probes of one run of a container.
+// Package probe probes containers like a kubelet. It has the actions (HTTP, TCP, gRPC and commands, which lifecycle
+// hooks also use) and the Prober, which runs the probes of one run of a container.
 //
-// Whatever a container answers is hostile: it is read up to a bound, and shown
-// by way of Line.
+// All responses of a container are hostile. They are read up to a limit, and shown through Line.
 package probe
 
 import (
@@ -21,16 +19,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Result is what an action found.
+// Result is the result of an action.
 type Result int
 
 // The results.
 const (
-	// Unknown comes with an error: the container was not asked.
+	// Unknown comes with an error: the container was not probed.
 	Unknown Result = iota
 	Success
-	// Warning is a success with something to tell: an HTTP redirection that
-	// leads elsewhere.
+	// Warning is a success with a remark: an HTTP redirection to another host.
 	Warning
 	Failure
 )
@@ -47,20 +44,18 @@ func (r Result) String() string {
 	return "unknown"
 }
 
-// Dialer connects to a TCP port of the pod. ctx bounds the connecting only. An
-// error that matches ErrNotAsked is nobody's in the pod; any other one is the
-// pod's answer, syscall.ECONNREFUSED where nothing listens.
+// Dialer connects to a TCP port of the pod. ctx bounds only the dial. An error that matches ErrNotAsked is not the
+// pod's. Any other error is the pod's answer, syscall.ECONNREFUSED if no process listens.
 type Dialer func(ctx context.Context, port int) (net.Conn, error)
 
-// ErrNotAsked is matched by errors that tell nothing about the container: what
-// lies between has failed.
+// ErrNotAsked is matched by errors that do not depend on the container: the path to it has failed.
 var ErrNotAsked = errors.New("the pod could not be reached")
 
-// To returns a Dialer to a host on the network, for pods that can be reached by
-// their address. Without one nobody is asked.
+// To returns a Dialer to a host on the network, for pods with a reachable address. With an empty host, every dial fails
+// with ErrNotAsked.
 func To(host string) Dialer {
 	return func(ctx context.Context, port int) (net.Conn, error) {
-		if host == "" { // which would be this very machine
+		if host == "" { // an empty host would mean this host
 			return nil, fmt.Errorf("%w: it has no address", ErrNotAsked)
 		}
 		var d net.Dialer
@@ -68,23 +63,21 @@ func To(host string) Dialer {
 	}
 }
 
-// Bounds of what is read of a container's answer, in bytes.
+// Limits for the output of a container, in bytes.
 const (
 	maxOutput = 10 << 10
 	maxLine   = 1024
 )
 
-// How probes and hooks call themselves: by the release of Kubernetes whose Pod
-// they read.
+// The User-Agents of probes and hooks, with the Kubernetes release of the Pod API.
 const (
 	probeAgent = "kube-probe/1.37"
 	hookAgent  = "kube-lifecycle/1.37"
 )
 
-// Port is the number of a port given as a number or as the name of one of the
-// container's ports.
+// Port returns the number of a port given by number or by the name of one of the container's ports.
 func Port(port intstr.IntOrString, container *corev1.Container) (int, error) {
-	number := port.IntValue() // of a string 0, if it is no number
+	number := port.IntValue() // 0 for a string without a number
 	if port.Type == intstr.String {
 		for _, known := range container.Ports {
 			if known.Name != "" && known.Name == port.StrVal {
@@ -100,10 +93,10 @@ func Port(port intstr.IntOrString, container *corev1.Container) (int, error) {
 
 var errPort = errors.New("neither a port's name nor a number from 1 to 65535")
 
-// changing matches the parts of an error that differ each time: the ids of commands and containers, and the client's own port.
+// changing matches the parts of an error that differ each time: ids of commands and containers, and the client's port.
 var changing = regexp.MustCompile(`(?:sha[0-9]+:)?\b(?:[0-9a-f]{64}|[0-9a-f]{32})\b|(?:\[[0-9a-f:]+\]|[0-9.]+):[0-9]+->`)
 
-// Stable replaces what differs each time in an error, so that events of the same failure merge. Digests stay.
+// Stable replaces the changing parts of an error, so that events of the same failure merge. Digests stay.
 func Stable(text string) string {
 	return changing.ReplaceAllStringFunc(text, func(part string) string {
 		switch {
@@ -116,8 +109,7 @@ func Stable(text string) string {
 	})
 }
 
-// Line makes a container's output fit to be shown: one line of printable text,
-// at most 1 KiB.
+// Line makes a container's output presentable: one line of printable text, at most 1 KiB.
 func Line(output string) string {
 	output = strings.ToValidUTF8(output[:min(len(output), maxOutput)], "?")
 	output = strings.Map(func(r rune) rune {

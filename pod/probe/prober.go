@@ -19,47 +19,42 @@ const (
 	Readiness Kind = "Readiness"
 )
 
-// Verdict is what the probes of one run of a container have found.
+// Verdict is the outcome of the probes of one run of a container.
 type Verdict struct {
 	// Started: there is no startup probe, or it has succeeded.
 	Started bool `json:"started"`
-	// Ready: it is Started, and there is no readiness probe or that succeeds.
+	// Ready: Started, and the readiness probe, if any, succeeds.
 	Ready bool `json:"ready"`
-	// Failed is the probe for whose failure the container is to be killed,
-	// Startup or Liveness; else empty. It is final.
+	// Failed is the probe with a failure that must kill the container, Startup or Liveness; else empty. It is final.
 	Failed Kind `json:"-"`
-	// Ending: it is being ended, or has been, in order to be started anew. No
-	// Prober says so, but who ends it.
+	// Ending: the container is being stopped, or was stopped, for a restart. The Prober leaves it to its caller.
 	Ending bool `json:"ending,omitempty"`
 }
 
-// Options describe one run of a container and who wants to know about it.
+// Options describe one run of a container and the receivers of its results.
 type Options struct {
 	Container *corev1.Container
-	// Ask carries out one probe; see Target.Ask.
+	// Ask runs one probe; see Target.Ask.
 	Ask func(ctx context.Context, probe *corev1.Probe) (Result, string, error)
-	// Began is when the container's run did.
+	// Began is when the run began.
 	Began time.Time
-	// Resumed says that it had run before anybody probed it here, as after a
-	// restart of the engine: its probes begin spread over their periods.
-	// Last is what was known then, nil for nothing; its Failed is not looked at.
+	// Resumed means that the run began before this Prober, as after a restart of the engine. Its probes start spread
+	// over their periods. Last is the earlier verdict, nil for none; its Failed is ignored.
 	Resumed bool
 	Last    *Verdict
-	// Stalls tells how often the container's machine has been stopped as a
-	// whole (paused), and whether it is now: what a probe says across that does
-	// not count. Nil is never.
+	// Stalls returns how often the container's VM has been paused, and whether it is paused now. Probe results across a
+	// pause do not count. Nil means never.
 	Stalls func() (times uint64, now bool)
-	// Changed is called after each change of the Verdict, and Event with each
-	// warning for the pod's events, with the kubelet's reasons. They are called
-	// from goroutines of Run and may block until its context ends.
+	// Changed is called after each change of the Verdict, and Event with each warning for the pod's events, with the
+	// kubelet's reasons. They are called from goroutines of Run and may block until its context ends.
 	Changed func()
 	Event   func(reason, message string)
-	// Probed, if set, is told of each probe that counts: what it found, and how long it took. It must not block.
+	// Probed, if set, is called for each probe that counts, with its result and duration. It must not block.
 	Probed func(kind Kind, result Result, took time.Duration)
 }
 
-// Prober carries out the probes of one run of a container. The protocol: New,
-// one Run, any number of Verdict and Quiesce from any goroutine.
+// Prober runs the probes of one run of a container. The protocol: New, one Run, any number of Verdict and Quiesce from
+// any goroutine.
 type Prober struct {
 	o       Options
 	started chan struct{} // closed when Started is set
@@ -91,10 +86,9 @@ func New(o Options) *Prober {
 	return p
 }
 
-// overdue tells whether a container that runs, and of whose startup probe
-// nothing is known, has run for longer than it would have without a success. Of
-// one that is known not to have started that says nothing: for a part of the time
-// nobody may have asked it, or ended it.
+// overdue reports whether a container with an unknown result of its startup probe has run for longer than an
+// unsuccessful probe would allow. It does not apply to a container that is known not to have started, because its
+// probes may have been interrupted.
 func overdue(probe *corev1.Probe, began time.Time) bool {
 	once := time.Duration(probe.PeriodSeconds+probe.TimeoutSeconds) * time.Second
 	return time.Since(began) > seconds(probe.InitialDelaySeconds)+time.Duration(probe.FailureThreshold+1)*once
@@ -102,15 +96,14 @@ func overdue(probe *corev1.Probe, began time.Time) bool {
 
 func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
 
-// Verdict is what is known by now.
+// Verdict returns the current verdict.
 func (p *Prober) Verdict() Verdict {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.verdict
 }
 
-// Run probes until ctx ends, which should be when the container does. When it
-// returns, none of its goroutines is left.
+// Run probes until ctx ends, which should be when the container ends. All its goroutines have ended when it returns.
 func (p *Prober) Run(ctx context.Context) {
 	dying, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -136,8 +129,8 @@ func (p *Prober) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// Quiesce ends the startup and liveness probes, for the pod is about to end:
-// readiness is told until the container has ended.
+// Quiesce ends the startup and liveness probes, because the pod is about to end. Readiness continues until the
+// container has ended.
 func (p *Prober) Quiesce() { p.once.Do(func() { close(p.quiet) }) }
 
 // set records the result of a probe that has reached its threshold.
@@ -162,8 +155,7 @@ func (p *Prober) set(kind Kind, result Result) {
 	}
 }
 
-// spread is a random part of a probe's period, so that not all pods' probes are
-// due at once when an engine takes them over.
+// spread returns a random part of a probe's period, so that not all probes are due together when an engine adopts pods.
 func spread(probe *corev1.Probe) time.Duration {
 	return time.Duration(rand.Int64N(int64(max(seconds(probe.PeriodSeconds), 1))))
 }

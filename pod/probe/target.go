@@ -9,22 +9,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Target is one run of a container, to be asked. Its methods may be called at
-// once.
+// Target is one run of a container, as the target of probes and hooks. It is safe for concurrent use.
 type Target struct {
 	Container *corev1.Container
 	// ID is the runtime's.
 	ID string
-	// Command makes a probe's command ready to be run; nil takes it as it is.
+	// Command prepares a probe's command; nil leaves it unchanged.
 	Command func(command []string) []string
 	Runtime Executor
-	// Dial connects to the pod, whose address is Host (empty for a pod without).
+	// Dial connects to the pod. Host is its address, empty for a pod without a network.
 	Dial Dialer
 	Host string
 }
 
-// Ask carries out a probe once, within its timeout. An error, which comes with
-// Unknown, tells nothing about the container.
+// Ask runs a probe once, within its timeout. An error comes with Unknown, and means that the container was not probed.
 func (t *Target) Ask(ctx context.Context, probe *corev1.Probe) (Result, string, error) {
 	timeout := time.Duration(probe.TimeoutSeconds) * time.Second
 	if probe.Exec != nil {

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// TCP connects to a port of the pod and closes the connection. That it cannot is
-// a Failure with the reason, and no error.
+// TCP connects to a port of the pod and closes the connection. If the connection fails, the result is a Failure with
+// the reason, without an error.
 func TCP(ctx context.Context, dial Dialer, port int) (Result, string, error) {
 	conn, err := dial(ctx, port)
 	if errors.Is(err, ErrNotAsked) {
@@ -15,6 +15,6 @@ func TCP(ctx context.Context, dial Dialer, port int) (Result, string, error) {
 	if err != nil {
 		return Failure, Stable(err.Error()), nil
 	}
-	_ = conn.Close() // it was opened, which is all that was asked
+	_ = conn.Close() // the connection itself is the result
 	return Success, "", nil
 }

@@ -12,10 +12,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Through is the Dialer of a pod whose ports dial connects to, by another way
-// than its address, which is ip or empty. An error of dial that matches
-// syscall.ECONNREFUSED says that nothing listens, one with the code Unavailable,
-// FailedPrecondition or NotFound nothing about the pod.
+// Through returns a Dialer that uses dial instead of the pod's address, which is ip or empty. If an error of dial
+// matches syscall.ECONNREFUSED, no process listens. The codes Unavailable, FailedPrecondition and NotFound mean that
+// the pod could not be reached.
 func Through(dial Dialer, ip string) Dialer {
 	return func(ctx context.Context, port int) (net.Conn, error) {
 		conn, err := dial(ctx, port)
@@ -23,7 +22,7 @@ func Through(dial Dialer, ip string) Dialer {
 			return conn, nil
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) {
-			// As it would be told if the pod's address were the host's to reach.
+			// As if the host could reach the pod's address.
 			return nil, &net.OpError{
 				Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.ParseIP(ip), Port: port},
 				Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),

@@ -8,29 +8,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// firstLook is how soon a failed first look at a container is followed by
-// another, then after twice as long, and so on.
+// firstLook is the delay after a failed first look at a container. The delay doubles after each further look.
 const firstLook = 250 * time.Millisecond
 
-// attempts is how often a probe that could not be carried out is tried at once.
+// attempts is how often a probe that returns an error is tried.
 const attempts = 3
 
-// worker carries out one probe of a container, on one goroutine.
+// worker runs one probe of a container, on one goroutine.
 //
-// A probe is due each period, for the first time when the initial delay is over
-// (liveness) or a period later: failureThreshold periods are then what a
-// container has to start, however long its period. Before that, startup and
-// readiness are looked at a few times, so that nobody waits for a period for a
-// container that is up after half a second. Only a success of those looks counts.
+// A probe is due each period, for the first time after the initial delay. Startup and readiness probes, and liveness
+// probes without a delay, are first due one period later. So a container has failureThreshold periods to start, however
+// long a period is. Before that, startup and readiness probes look a few times, because a container may be up after
+// half a second. Only a success of those looks counts.
 type worker struct {
 	p     *Prober
 	kind  Kind
 	probe *corev1.Probe
 	last  Result
-	times int // how often in a row
+	times int // results in a row
 }
 
-// probe runs one probe until ctx ends or nothing is left to find out.
+// probe runs one probe until ctx ends or its result is final.
 func (p *Prober) probe(ctx context.Context, kind Kind, probe *corev1.Probe) {
 	w := &worker{p: p, kind: kind, probe: probe}
 	resumed := p.o.Resumed
@@ -68,14 +66,13 @@ func (p *Prober) probe(ctx context.Context, kind Kind, probe *corev1.Probe) {
 	}
 }
 
-// first is when a probe is due for the first time. It is so much after now: the time at which a container began is one of
-// the day, and a clock that is set back later must not put off what is due.
+// first returns when a probe is due for the first time, relative to now. began is a time of day, and a clock that is
+// set back later must not delay the probe.
 func first(began time.Time, delay time.Duration, now time.Time) time.Time {
 	return now.Add(max(delay-max(now.Sub(began), 0), 0))
 }
 
-// look looks for a first success from begin on, for less than a period, and
-// tells whether to go on.
+// look tries for a first success from begin on, for less than a period. It reports whether to go on.
 func (w *worker) look(ctx context.Context, timer *time.Timer, begin time.Time, period time.Duration) bool {
 	due := begin
 	for delay := firstLook; due.Before(begin.Add(period)); delay *= 2 {
@@ -90,8 +87,7 @@ func (w *worker) look(ctx context.Context, timer *time.Timer, begin time.Time, p
 	return true
 }
 
-// once carries the probe out, and tells whether to go on. What is not due is a
-// look: its failure is nobody's.
+// once runs the probe, and reports whether to go on. A failure counts only if the probe is due.
 func (w *worker) once(ctx context.Context, due bool) bool {
 	stalls, stalled := w.p.o.Stalls()
 	if stalled {
@@ -132,12 +128,11 @@ func (w *worker) once(ctx context.Context, due bool) bool {
 		return true
 	}
 	w.p.set(w.kind, result)
-	// A container that is to be killed is left alone, one that has started has
-	// nothing more to prove.
+	// A container that must be killed, or has started, needs no more probes of this kind.
 	return w.kind == Readiness || w.kind == Liveness && result == Success
 }
 
-// count adds a result, and tells whether there are enough of it in a row.
+// count adds a result, and reports whether its threshold is reached.
 func (w *worker) count(result Result) bool {
 	if result != w.last {
 		w.last, w.times = result, 0
@@ -149,7 +144,7 @@ func (w *worker) count(result Result) bool {
 	return w.times >= int(w.probe.SuccessThreshold)
 }
 
-// tell tells of a probe that counts.
+// tell reports a probe that counts.
 func (w *worker) tell(result Result, err error, took time.Duration) {
 	if err != nil {
 		result = Unknown
@@ -165,7 +160,7 @@ func (w *worker) event(reason, message string) {
 	}
 }
 
-// wait returns at the time due, and false when ctx ends before.
+// wait returns true at the time due, and false if ctx ends first.
 func wait(ctx context.Context, timer *time.Timer, due time.Time) bool {
 	left := time.Until(due)
 	if left <= 0 {

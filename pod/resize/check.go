@@ -1,4 +1,4 @@
-// Package resize has the rules of a Pod's resize, and carries one out.
+// Package resize has the rules and the steps of a Pod's resize.
 package resize
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// Container is the container of that name whose resources may change while the
-// pod runs, nil for none: a regular one, or a sidecar.
+// Container returns the named container if it can be resized while the pod runs, which is a regular one or a sidecar,
+// else nil.
 func Container(spec *corev1.PodSpec, name string) *corev1.Container {
 	for c, kind := range podspec.All(spec) {
 		if c.Name == name && kind != podspec.Initial {
@@ -22,7 +22,7 @@ func Container(spec *corev1.PodSpec, name string) *corev1.Container {
 	return nil
 }
 
-// Check is what the API server allows of a resize.
+// Check returns an error for a resize that the API server does not allow.
 func Check(old, next corev1.ResourceRequirements) error {
 	for _, list := range []struct {
 		kind      string

@@ -9,18 +9,17 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Change is a container whose resources are not what they should be.
+// Change is a container with resources that must change.
 type Change struct {
 	Container *corev1.Container
 	ID        string // the runtime's
 	Want      *runtimeapi.LinuxContainerResources
 
 	cpu, memory bool
-	shrinks     bool // its memory
+	shrinks     bool // of its memory
 }
 
-// Compare is what is to change of a container that has these resources; found
-// is false where that is nothing.
+// Compare returns the change of a container from have to want; found is false if there is none.
 func Compare(container *corev1.Container, id string, have, want *runtimeapi.LinuxContainerResources) (one Change, found bool) {
 	one = Change{
 		Container: container, ID: id, Want: want,
@@ -31,8 +30,7 @@ func Compare(container *corev1.Container, id string, have, want *runtimeapi.Linu
 	return one, one.cpu || one.memory
 }
 
-// Restarts tells whether the container asked to be started anew for such a
-// change.
+// Restarts reports whether the container's resizePolicy requires a restart for the change.
 func (c *Change) Restarts() bool {
 	for _, policy := range c.Container.ResizePolicy {
 		if policy.RestartPolicy == corev1.RestartContainer &&
@@ -43,8 +41,7 @@ func (c *Change) Restarts() bool {
 	return false
 }
 
-// Plan is one attempt: the machine is grown before its containers' limits, and
-// shrunk after them.
+// Plan is one attempt. A VM grows before its containers' limits, and shrinks after them.
 type Plan struct {
 	Generation     int64 // of the Pod
 	Sandbox        string
@@ -53,8 +50,8 @@ type Plan struct {
 	Changes        []Change
 }
 
-// CarryOut does it, up to the first failure. A limit below what its container
-// uses is refused: the kernel would kill it.
+// CarryOut carries out the plan, up to the first failure. It refuses a memory limit below a container's usage, for
+// which the kernel would kill the container.
 func (p *Plan) CarryOut(ctx context.Context, runtime internalapi.RuntimeService) error {
 	if p.Grows {
 		if err := p.resizeSandbox(ctx, runtime); err != nil {
@@ -69,7 +66,7 @@ func (p *Plan) CarryOut(ctx context.Context, runtime internalapi.RuntimeService)
 		}
 		update := &runtimeapi.ContainerResources{Linux: one.Want}
 		if one.Want.CpuQuota == 0 {
-			update.Linux.CpuQuota = -1 // none, where 0 is no change
+			update.Linux.CpuQuota = -1 // no limit; 0 would mean no change
 		}
 		if err := runtime.UpdateContainerResources(ctx, one.ID, update); err != nil {
 			return fmt.Errorf("container %s: %w", one.Container.Name, err)
@@ -85,7 +82,7 @@ func (p *Plan) resizeSandbox(ctx context.Context, runtime internalapi.RuntimeSer
 	_, err := runtime.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{
 		PodSandboxId: p.Sandbox, Resources: p.Size, Overhead: p.Overhead,
 	})
-	return err // which says what was done
+	return err // the runtime's error names the call
 }
 
 func fits(ctx context.Context, runtime internalapi.RuntimeService, one Change) error {

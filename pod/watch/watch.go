@@ -1,4 +1,4 @@
-// Package watch subscribes to what a runtime tells of its pods.
+// Package watch subscribes to a runtime's events about pods.
 package watch
 
 import (
@@ -15,28 +15,27 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// retryDelay is how soon a subscription that has ended is renewed.
+// retryDelay is the pause before an ended subscription is renewed.
 const retryDelay = time.Second
 
 var errEnded = errors.New("the runtime ended the subscription")
 
-// Watch is one subscription to a runtime's events, for all pods that want to hear of theirs: with one
-// for each pod every event would be made and read as often as there are pods. It is there as long as
-// somebody listens. Its methods may be called at once.
+// Watch is one subscription to a runtime's events, shared by all pods. With one for each pod, the runtime would send
+// every event to every pod. The subscription lasts while it has listeners. Watch is safe for concurrent use.
 type Watch struct {
 	runtime internalapi.RuntimeService
 	log     *slog.Logger
 
 	mu   sync.Mutex
-	open *subscription // nil while nobody listens
+	open *subscription // nil without listeners
 }
 
-// New makes the watch of a runtime.
+// New returns the watch of a runtime.
 func New(runtime internalapi.RuntimeService, log *slog.Logger) *Watch {
 	return &Watch{runtime: runtime, log: log}
 }
 
-// listener is who hears of one pod, by a channel with room for one.
+// listener receives the notes about one pod, through a channel with room for one.
 type listener struct {
 	uid   types.UID
 	notes chan struct{}
@@ -49,10 +48,10 @@ func (l *listener) note() {
 	}
 }
 
-// Subscribe returns a channel with room for one that tells that something has
-// happened to a pod; what it is the reader reads back, so that nothing can be missed. It
-// is told at once, and again whenever the subscription was renewed. leave must be called, and returns
-// when nobody works for the reader any more. A subscription that cannot be had at first is an error.
+// Subscribe returns a channel with room for one that receives a note after events of a pod. The reader then reads back
+// the pod's state, so it cannot miss a change. A note also comes immediately, and after each renewal of the
+// subscription. The caller must call leave, which returns when all work for the reader has ended. If the first
+// subscription fails, Subscribe returns an error.
 func (w *Watch) Subscribe(ctx context.Context, uid types.UID) (notes <-chan struct{}, leave func(), err error) {
 	l := &listener{uid, make(chan struct{}, 1)}
 	s := w.join(l)
@@ -70,7 +69,7 @@ func (w *Watch) Subscribe(ctx context.Context, uid types.UID) (notes <-chan stru
 	return l.notes, sync.OnceFunc(func() { w.leave(s, l) }), nil
 }
 
-// join takes a listener into the subscription that is open, or into a new one.
+// join adds a listener to the open subscription, or to a new one.
 func (w *Watch) join(l *listener) *subscription {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +85,7 @@ func (w *Watch) join(l *listener) *subscription {
 	return w.open
 }
 
-// leave takes a listener out. The last one waits for the subscription's end.
+// leave removes a listener. The last one waits for the subscription's end.
 func (w *Watch) leave(s *subscription, l *listener) {
 	if !w.out(s, l) {
 		return
@@ -111,7 +110,7 @@ func (w *Watch) out(s *subscription, l *listener) (last bool) {
 	return last
 }
 
-// follow listens until ctx ends, or the first subscription is refused.
+// follow listens until ctx ends, or the first subscription fails.
 func (w *Watch) follow(ctx context.Context, s *subscription) {
 	defer close(s.done)
 	established := sync.OnceFunc(func() { close(s.known) })
@@ -122,7 +121,7 @@ func (w *Watch) follow(ctx context.Context, s *subscription) {
 		default:
 			w.mu.Lock()
 			if w.open == s {
-				w.open = nil // who comes now asks anew
+				w.open = nil // later listeners make a new one
 			}
 			w.mu.Unlock()
 			if s.refused = errEnded; err != nil {
@@ -138,7 +137,7 @@ func (w *Watch) follow(ctx context.Context, s *subscription) {
 	}
 }
 
-// listen forwards events to the listeners until the runtime ends that, or ctx does.
+// listen forwards events to the listeners until the runtime ends the subscription, or ctx ends.
 func (w *Watch) listen(ctx context.Context, s *subscription, established func()) error {
 	events := make(chan *runtimeapi.ContainerEventResponse, 16)
 	ended := make(chan error, 1)
@@ -162,18 +161,18 @@ func (w *Watch) listen(ctx context.Context, s *subscription, established func())
 	}
 }
 
-// subscription is one that listeners share.
+// subscription is a subscription that listeners share.
 type subscription struct {
 	stop    context.CancelFunc
-	done    chan struct{} // closed when nothing is listened to any more
-	known   chan struct{} // closed when it could be had, or refused says why not
+	done    chan struct{} // closed when it has ended
+	known   chan struct{} // closed when it is established, or refused is set
 	refused error
 
 	mu        sync.Mutex
-	listeners map[types.UID][]*listener // none of them empty
+	listeners map[types.UID][]*listener // each list has a listener
 }
 
-// note tells those who listen for a pod.
+// note notifies the listeners for a pod.
 func (s *subscription) note(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +181,7 @@ func (s *subscription) note(uid types.UID) {
 	}
 }
 
-// noteAll tells everybody: what has happened may be anybody's.
+// noteAll notifies all listeners, because the event may concern any pod.
 func (s *subscription) noteAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +192,7 @@ func (s *subscription) noteAll() {
 	}
 }
 
-// Pause waits for d, or less when ctx ends.
+// Pause waits for d, or until ctx ends.
 func Pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

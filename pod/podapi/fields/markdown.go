@@ -37,7 +37,7 @@ has ended. Failed containers are restarted in their pod, up to the Job's backoff
 the pods that have not begun also fail, with the reason JobFailed.
 `
 
-// Markdown is the table as a document.
+// Markdown returns the tables as a document.
 func Markdown() []byte {
 	var out bytes.Buffer
 	out.WriteString(preface)
@@ -49,7 +49,7 @@ func Markdown() []byte {
 	return out.Bytes()
 }
 
-// section writes a type's table, then those of the types within it.
+// section writes the table of a type, then the tables of the types in it.
 func section(out *bytes.Buffer, t reflect.Type, seen map[reflect.Type]bool) {
 	if seen[t] {
 		return
@@ -83,7 +83,7 @@ func rows(out *bytes.Buffer, t reflect.Type, within *[]reflect.Type) {
 	}
 }
 
-// element is what a pointer or slice is of.
+// element returns the element type of pointers and slices.
 func element(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()

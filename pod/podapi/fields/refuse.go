@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// Refuse reports every field of an object of the API, a pointer to it, that is
-// set and not honoured, with its path and the table's reason.
+// Refuse reports each set field of an API object (a pointer) that is not honoured, with its path and the table's
+// reason.
 func Refuse(object any, report func(field, message string)) {
 	walk(reflect.ValueOf(object).Elem(), "", report)
 }
 
-// walk goes through the fields of a struct of the API. What the table does not
-// know, a field of a later API, is refused too.
+// walk checks the fields of an API struct. Fields that the table does not know, of a later API, are refused too.
 func walk(value reflect.Value, prefix string, report func(field, message string)) {
 	for i := range value.NumField() {
 		field := value.Type().Field(i)
@@ -30,7 +29,7 @@ func walk(value reflect.Value, prefix string, report func(field, message string)
 	}
 }
 
-// check applies a field's entry to its value, which is set.
+// check applies a field's entry to its set value.
 func check(entry Entry, value reflect.Value, path string, report func(field, message string)) {
 	switch {
 	case entry.Status == NoEffect:
@@ -64,7 +63,7 @@ func check(entry Entry, value reflect.Value, path string, report func(field, mes
 	}
 }
 
-// refusal says why, and what is accepted.
+// refusal returns the message for a refused field, with the accepted values.
 func refusal(entry Entry) string {
 	message := "is not honoured"
 	if len(entry.Values) > 0 && entry.Values[0] != "" {
@@ -76,7 +75,7 @@ func refusal(entry Entry) string {
 	return message
 }
 
-// text is a scalar as YAML has it.
+// text returns a scalar in YAML's form.
 func text(value reflect.Value) string {
 	for value.Kind() == reflect.Pointer {
 		value = value.Elem()
@@ -84,7 +83,7 @@ func text(value reflect.Value) string {
 	return fmt.Sprint(value.Interface())
 }
 
-// isSet tells whether a field says anything.
+// isSet reports whether a field is set.
 func isSet(value reflect.Value) bool {
 	switch value.Kind() {
 	case reflect.Slice, reflect.Map:
@@ -93,8 +92,7 @@ func isSet(value reflect.Value) bool {
 	return !value.IsZero()
 }
 
-// isEmpty tells whether a field that is set says nothing all the same, such as
-// "affinity: {}".
+// isEmpty reports whether a set field is empty, such as "affinity: {}".
 func isEmpty(value reflect.Value) bool {
 	switch value.Kind() {
 	case reflect.Pointer:
@@ -110,13 +108,13 @@ func isEmpty(value reflect.Value) bool {
 	return !isSet(value)
 }
 
-// isUnion tells whether t is a choice, in which a field says something by being
-// there: an empty volume of one kind is not one of another.
+// isUnion reports whether t is a union, where a field's presence selects a kind: an empty volume of one kind is not a
+// volume of another.
 func isUnion(t reflect.Type) bool {
 	return strings.HasSuffix(t.Name(), "Source") || strings.HasSuffix(t.Name(), "Projection") || strings.HasSuffix(t.Name(), "Handler")
 }
 
-// isAPI tells whether t is a struct whose fields the table knows.
+// isAPI reports whether t is a struct that the tables cover.
 func isAPI(t reflect.Type) bool {
 	if t.Kind() != reflect.Struct {
 		return false
@@ -128,7 +126,7 @@ func isAPI(t reflect.Type) bool {
 	return t.Name() == "ObjectMeta" || t.Name() == "TypeMeta"
 }
 
-// entryOf is what the tables say about a field: nothing is a refusal.
+// entryOf returns the tables' entry for a field. Without an entry it is refused.
 func entryOf(t reflect.Type, name string) Entry {
 	if entry, known := table[key(t, name)]; known {
 		return entry
@@ -136,10 +134,10 @@ func entryOf(t reflect.Type, name string) Entry {
 	return otherTable[key(t, name)]
 }
 
-// key names a field in the table.
+// key returns a field's key in the tables.
 func key(t reflect.Type, name string) string { return t.Name() + "." + name }
 
-// JSONName is a field's name in YAML; an embedded struct has none of its own.
+// JSONName returns a field's name in YAML, and whether it is an embedded struct, which has no name.
 func JSONName(field reflect.StructField) (name string, embedded bool) {
 	name, _, _ = strings.Cut(field.Tag.Get("json"), ",")
 	return name, name == ""

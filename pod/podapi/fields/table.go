@@ -1,30 +1,28 @@
-// Package fields says what Bulkhead does with each field of the API, in one table
-// (table.go). A field that is not honoured is refused by name, never ignored, and
-// docs/pod-api.md is made from the same table.
+// Package fields defines the handling of each field of the API, in tables (table.go). A field that is not honoured is
+// refused by name, never ignored. docs/pod-api.md is generated from the tables.
 package fields
 
 //go:generate go run ./gen ../../../docs/pod-api.md
 
-// Status is what Bulkhead does with a field.
+// Status is Bulkhead's handling of a field.
 type Status string
 
 // The statuses.
 const (
-	// Honoured: the field does what the API says it does.
+	// Honoured: the field works as in the Kubernetes API.
 	Honoured Status = "honoured"
-	// NoEffect: the field may be set and changes nothing, by its nature.
+	// NoEffect: the field may be set and has no effect, by its nature.
 	NoEffect Status = "no effect"
-	// Never: the field is refused, for it has no meaning here.
+	// Never: the field is refused, because it makes no sense here.
 	Never Status = "refused"
 )
 
-// Entry is what there is to say about one field.
+// Entry is the description of one field.
 type Entry struct {
 	Status Status
-	// Values are the only ones accepted, of a map the keys, or a key with its value
-	// after "="; none means any.
+	// Values are the only accepted values. For a map they are keys, or "key=value". None means that all are accepted.
 	Values []string
-	// Note is the reason, or what to do instead.
+	// Note is the reason, or an alternative.
 	Note string
 }
 
@@ -56,12 +54,12 @@ const (
 	otherResources = "the VM has no other resources for a pod"
 )
 
-// machineLabels are what can be said of the machine that a pod is.
+// machineLabels are the labels of the node that nodeSelector may name.
 var machineLabels = []string{"kubernetes.io/os=linux", "kubernetes.io/arch=amd64", "beta.kubernetes.io/os=linux",
 	"beta.kubernetes.io/arch=amd64"}
 
-// table says it for every field of a Pod, by the type's name and the field's in
-// YAML. Below a field that is refused or without effect nothing needs saying.
+// table has an entry for every field of a Pod, by the names of its type and of the field in YAML. Fields inside a field
+// that is refused or has no effect need no entry.
 var table = map[string]Entry{
 	"TypeMeta.kind":       honoured(),
 	"TypeMeta.apiVersion": honoured(),

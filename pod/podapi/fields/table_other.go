@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// otherTypes are the objects beside pods, in the order of the document.
+// otherTypes are the objects other than pods, in the order of the document.
 var otherTypes = []reflect.Type{
 	reflect.TypeFor[corev1.ConfigMap](), reflect.TypeFor[corev1.Secret](), reflect.TypeFor[corev1.PersistentVolumeClaim](),
 	reflect.TypeFor[appsv1.Deployment](), reflect.TypeFor[appsv1.ReplicaSet](), reflect.TypeFor[appsv1.StatefulSet](),
@@ -24,7 +24,7 @@ const (
 	noSource      = "a volume begins empty"
 )
 
-// otherTable is the table of the objects beside pods.
+// otherTable is the table of the objects other than pods.
 var otherTable = map[string]Entry{
 	"ConfigMap.metadata":   honoured(),
 	"ConfigMap.immutable":  honoured("bulkhead update refuses changes"),

@@ -1,5 +1,5 @@
-// Package jsonnode reads a stream of JSON values as the nodes of YAML documents, so that a
-// fault in one is told with its line, and a key that is there twice is seen.
+// Package jsonnode reads a stream of JSON values as nodes of YAML documents. So faults have lines, and duplicate keys
+// are detected.
 package jsonnode
 
 import (
@@ -13,28 +13,28 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 )
 
-// ErrTooLarge means that a value has more parts, or deeper ones, than may be read.
+// ErrTooLarge means that a value has too many parts, or is nested too deep.
 var ErrTooLarge = errors.New("too many values, or nested too deep")
 
 // Stream reads the values of a text, one after the other.
 type Stream struct {
 	text     []byte
 	in       *json.Decoder
-	counted  int // bytes of text whose lines are in line
+	counted  int // bytes of text that line covers
 	line     int
 	maxDepth int
 	left     int // nodes that may still be made
 }
 
-// New returns a stream of text, of whose values at most maxNodes are read, at most maxDepth deep.
+// New returns a stream of text. It reads at most maxNodes nodes, at most maxDepth deep.
 func New(text []byte, maxNodes, maxDepth int) *Stream {
 	in := json.NewDecoder(bytes.NewReader(text))
 	in.UseNumber()
 	return &Stream{text: text, in: in, line: 1, maxDepth: maxDepth, left: maxNodes}
 }
 
-// Next returns the next value and its text. The error is io.EOF after the last one; after any other
-// error Line is where it is.
+// Next returns the next value and its text. The error is io.EOF after the last value. After another error, Line returns
+// its line.
 func (s *Stream) Next() (*yamlv3.Node, []byte, error) {
 	from := s.in.InputOffset()
 	token, err := s.in.Token()
@@ -51,7 +51,7 @@ func (s *Stream) Next() (*yamlv3.Node, []byte, error) {
 	return node, bytes.TrimSpace(s.text[from:s.in.InputOffset()]), nil
 }
 
-// Line is the line of what was read last; the first one is 1.
+// Line returns the line of the last read text; the first line is 1.
 func (s *Stream) Line() int {
 	s.count(s.in.InputOffset())
 	return s.line
@@ -67,7 +67,8 @@ func (s *Stream) count(to int64) {
 
 const space = " \t\r\n"
 
-// failed counts the lines up to the fault, which stands behind before, and tells it without Go's words.
+// failed counts the lines up to the fault, and removes Go's prefix from the error. before are characters that may
+// precede the fault.
 func (s *Stream) failed(err error, before string) error {
 	if errors.Is(err, ErrTooLarge) {
 		return err
@@ -108,7 +109,7 @@ func (s *Stream) node(token json.Token, err error, depth int) (*yamlv3.Node, err
 	return node, nil
 }
 
-// content reads what is in a list or a map: keys and values in turns, to its end.
+// content reads the entries of a list or a map to its end; a map's keys and values alternate.
 func (s *Stream) content(node *yamlv3.Node, depth int) error {
 	for {
 		token, err := s.in.Token()
