@@ -122,7 +122,7 @@ func TestDecodeNamesTheFault(t *testing.T) {
 		{name: "port", text: head + "    ports: [{containerPort: 70000}]\n", want: "70000 is not between 1 and 65535", class: ErrInvalid},
 		{name: "host ports", text: head + "    ports: [{containerPort: 1, hostPort: 8080}, {containerPort: 2, hostPort: 8080}]\n",
 			want: "8080 appears twice", class: ErrInvalid},
-		{name: "sctp", text: head + "    ports: [{containerPort: 1, hostPort: 53, protocol: SCTP}]\n", want: "only TCP and UDP ports can be published",
+		{name: "sctp", text: head + "    ports: [{containerPort: 1, hostPort: 53, protocol: SCTP}]\n", want: "only TCP and UDP",
 			class: ErrInvalid},
 		{name: "no path", text: head + "  volumes: [{name: v, hostPath: {}}]\n",
 			want: "spec.volumes[0].hostPath.path: is required", class: ErrInvalid},

@@ -100,7 +100,7 @@ func TestValidate(t *testing.T) {
 		{name: "ulimits", text: notes(`io.bulkhead.ulimits/main: nofile=5:6 core=0`)},
 		{name: "ulimits of no container", text: notes(`io.bulkhead.ulimits/other: core=0`), want: `no container "other"`},
 		{name: "ulimits that are none", text: notes(`io.bulkhead.ulimits/main: nofile`), want: "a limit must be a number"},
-		{name: "sysctl twice", text: pod("securityContext: {sysctls: [{name: a.b, value: '1'}, {name: a.b, value: '2'}]}"), want: "appears twice"},
+		{name: "sysctl twice", text: pod("securityContext: {sysctls: [{name: a.b, value: '1'}, {name: a.b, value: '2'}]}"), want: "twice"},
 
 		{name: "huge pages", text: container("resources: {limits: {hugepages-2Mi: 4Mi, memory: 8Mi}}")},
 		{name: "huge pages alone", text: container("resources: {limits: {hugepages-2Mi: 4Mi}}"), want: "require cpu or memory"},

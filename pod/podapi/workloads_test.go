@@ -116,7 +116,7 @@ func TestReadRefusesOfWorkloads(t *testing.T) {
 		{name: "claims", text: workloadOf("apps/v1", "StatefulSet", "volumeClaimTemplates: [{metadata: {name: x}}]"),
 			want: "f.yaml:5: spec.volumeClaimTemplates[0].spec.accessModes: is required", class: ErrInvalid},
 		{name: "deletion of claims", text: workloadOf("apps/v1", "StatefulSet", "persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete}"),
-			want: "spec.persistentVolumeClaimRetentionPolicy.whenDeleted: Delete is not honoured, only Retain: only bulkhead volume rm", class: ErrNotHonoured},
+			want: "spec.persistentVolumeClaimRetentionPolicy.whenDeleted: Delete is not honoured, only Retain: only", class: ErrNotHonoured},
 		{name: "of the pod", text: strings.Replace(workloadOf("apps/v1", "Deployment", "replicas: 1"), "spec:\n      ",
 			"spec:\n      hostPID: true\n      ", 1), want: "f.yaml:10: spec.template.spec.hostPID: is not honoured", class: ErrNotHonoured},
 		{name: "invalid pod", text: strings.Replace(workloadOf("apps/v1", "Deployment", "replicas: 2"), "name: c", "name: C", 1),
