@@ -162,7 +162,7 @@ func testLesserNetwork(t *testing.T) {
 		flag, notice, outside, loopback string
 	}{
 		{"--quiet", "no traffic leaves the pod", "", ""},
-		{"--allow-host-loopback", "the host's loopback can be reached from the pod, as asked for", "outside", "the host's"},
+		{"--allow-host-loopback", "the pod can reach the host's loopback, as requested", "outside", "the host's"},
 		{"--quiet", "no traffic leaves the pod", "", ""}, // no machine of the other kind is taken
 	} {
 		_, stderr, code := u.run(netPod, "run", "-d", tc.flag, "-p", fmt.Sprintf("%d:80", port), "-")

@@ -76,7 +76,7 @@ func closeAddresses(ctx context.Context, holder procid.ID, closed []string) ([]s
 	}
 	if len(commands) > 0 {
 		if err := askHolder(ctx, holder, commands...); err != nil {
-			return closed, fmt.Errorf("open addresses that are no more the host's: %w", err)
+			return closed, fmt.Errorf("open addresses that the host has lost: %w", err)
 		}
 	}
 	return want, nil

@@ -35,6 +35,6 @@ func TestChooseFree(t *testing.T) {
 		}
 	}
 	if _, err := ChooseFree([]Port{{HostIP: "192.0.2.1", PodPort: 80}}); !errors.Is(err, ErrPublish) {
-		t.Errorf("an address of others: %v", err)
+		t.Errorf("an address of another host: %v", err)
 	}
 }

@@ -56,7 +56,7 @@ func create(ctx context.Context, dir string, keep func(record) error) (r record,
 	}
 	// pasta has brought the namespace's loopback up.
 	if err := askHolder(ctx, r.Holder, "link set lo down"); err != nil {
-		return r, fmt.Errorf("take the namespace's loopback down: %w", err)
+		return r, fmt.Errorf("bring the namespace's loopback down: %w", err)
 	}
 	r.Closed, err = closeAddresses(ctx, r.Holder, nil)
 	return r, err
@@ -69,7 +69,7 @@ func TryNamespaces(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = "/"
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("make a user and network namespace: %s: %w", lastLine(out), err)
+		return fmt.Errorf("create a user and network namespace: %s: %w", lastLine(out), err)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func TestPastaIsConfined(t *testing.T) {
 	}
 	for _, arg := range args[:end] {
 		if _, err := strconv.Atoi(arg); err == nil || strings.Contains(arg, "/") {
-			t.Errorf("pasta is given %q: %q", arg, args)
+			t.Errorf("pasta gets %q: %q", arg, args)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func TestPastaFails(t *testing.T) {
 		kept = append(kept, r)
 		children, err := r.Pasta.Children()
 		if err != nil || len(children) != 0 {
-			t.Errorf("before it is on record, pasta has begun: %v, %v", children, err)
+			t.Errorf("pasta has started before it is on record: %v, %v", children, err)
 		}
 		return nil
 	})
@@ -85,7 +85,7 @@ func TestNotOnRecord(t *testing.T) {
 	}
 	gone(ctx, t, r.Pasta)
 	if _, err := os.Stat(begun); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("begun: %v", err)
+		t.Errorf("pasta has started: %v", err)
 	}
 }
 

@@ -47,12 +47,12 @@ func (n *namespace) ensure(ctx context.Context) (record, error) {
 	defer n.mu.Unlock()
 	lock, err := flock.Acquire(ctx, filepath.Join(n.dir, "netns.lock"))
 	if err != nil {
-		return record{}, fmt.Errorf("make the pods' network namespace: %w", err)
+		return record{}, fmt.Errorf("create the pods' network namespace: %w", err)
 	}
 	defer lock.Unlock()
 	if n.watcher == nil { // before the addresses are read, so that none is missed
 		if n.watcher, err = watch(n.refresh); err != nil {
-			return record{}, fmt.Errorf("make the pods' network namespace: %w", err)
+			return record{}, fmt.Errorf("create the pods' network namespace: %w", err)
 		}
 	}
 	r, err := read(n.path())
@@ -72,7 +72,7 @@ func (n *namespace) ensure(ctx context.Context) (record, error) {
 	if err != nil {
 		ctx, cancel := attaching(context.WithoutCancel(ctx))
 		defer cancel()
-		return record{}, errors.Join(fmt.Errorf("make the pods' network namespace: %w", err), end(ctx, n.path(), r))
+		return record{}, errors.Join(fmt.Errorf("create the pods' network namespace: %w", err), end(ctx, n.path(), r))
 	}
 	return r, nil
 }
@@ -141,7 +141,7 @@ func (n *namespace) release(ctx context.Context) error {
 	defer cancel()
 	lock, err := flock.Acquire(ctx, filepath.Join(n.dir, "netns.lock"))
 	if err != nil {
-		return fmt.Errorf("end the pods' network namespace: %w", err)
+		return fmt.Errorf("remove the pods' network namespace: %w", err)
 	}
 	defer lock.Unlock()
 	var errs []error
@@ -169,10 +169,10 @@ func end(ctx context.Context, path string, r record) error {
 		errs = append(errs, reap(ctx, id))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("end the pods' network namespace: %w", err)
+		return fmt.Errorf("remove the pods' network namespace: %w", err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("forget the pods' network namespace: %w", err)
+		return fmt.Errorf("remove the record of the pods' network namespace: %w", err)
 	}
 	return nil
 }

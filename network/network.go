@@ -140,7 +140,7 @@ func home() (Place, error) { return Place{}, nil }
 // network's, and the ports. Servers that the pod does not name are the network's.
 func (a Attachment) attach(r Request) (Attachment, error) {
 	if r.Bandwidth != (Bandwidth{}) {
-		return Attachment{}, fmt.Errorf("%w: a limit of bandwidth", ErrNotSupported)
+		return Attachment{}, fmt.Errorf("%w: bandwidth limits", ErrNotSupported)
 	}
 	if r.DNS != nil {
 		servers := a.DNS.Servers

@@ -28,20 +28,20 @@ func TestParsePorts(t *testing.T) {
 		}},
 		{in: "80-81/udp", want: []Port{{PodPort: 80, Protocol: "udp"}, {PodPort: 81, Protocol: "udp"}}},
 		{in: "0:80-81", want: []Port{{PodPort: 80, Protocol: "tcp"}, {PodPort: 81, Protocol: "tcp"}}},
-		{in: "x:80", err: "host port: not a number"},
-		{in: "8080:0", err: "pod port: not a number from 1"},
-		{in: "8080:65536", err: "pod port: not a number"},
-		{in: "8080:-1", err: "pod port: not a number"},
-		{in: "host:8080:80", err: "not an IP"},
-		{in: "", err: "pod port: not a number"},
-		{in: "8080:80/sctp", err: "neither tcp nor udp"},
-		{in: "8080-8082:80-81", err: "3 ports of the host for 2 of the pod"},
-		{in: "8080:80-81", err: "1 ports of the host for 2 of the pod"},
-		{in: "8080-8081:80", err: "2 ports of the host for 1 of the pod"},
+		{in: "x:80", err: "host port: must be a number"},
+		{in: "8080:0", err: "pod port: must be a number from 1"},
+		{in: "8080:65536", err: "pod port: must be a number"},
+		{in: "8080:-1", err: "pod port: must be a number"},
+		{in: "host:8080:80", err: "must be an IP"},
+		{in: "", err: "pod port: must be a number"},
+		{in: "8080:80/sctp", err: "must be tcp or udp"},
+		{in: "8080-8082:80-81", err: "3 host ports for 2 pod ports"},
+		{in: "8080:80-81", err: "1 host ports for 2 pod ports"},
+		{in: "8080-8081:80", err: "2 host ports for 1 pod ports"},
 		{in: "81-80", err: "empty"},
 		{in: "0-1:80-81", err: "empty"},
 		{in: "1-1000:1-1000", err: "more than 256"},
-		{in: "65535-65536:1-2", err: "host port: not a number"},
+		{in: "65535-65536:1-2", err: "host port: must be a number"},
 	} {
 		got, err := ParsePorts(tc.in)
 		if tc.err != "" {
@@ -68,7 +68,7 @@ func TestListenIsAllOrNothing(t *testing.T) {
 	}
 	port := free[0].HostPort
 	if port == 0 {
-		t.Error("the chosen port is not told")
+		t.Error("the chosen port is not returned")
 	}
 	if err := free[0].Close(); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestListenIsAllOrNothing(t *testing.T) {
 	}
 	again, err := Listen([]Port{{HostPort: port, PodPort: 80}})
 	if err != nil {
-		t.Fatalf("the first port was not given back: %v", err)
+		t.Fatalf("the first port was not closed: %v", err)
 	}
 	if err := again[0].Close(); err != nil {
 		t.Error(err)

@@ -11,7 +11,7 @@ import (
 // host's network namespace.
 func TestNoNetwork(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root makes a network namespace without a user namespace")
+		t.Skip("only root can create a network namespace without a user namespace")
 	}
 	host, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {

@@ -55,7 +55,7 @@ func ParsePorts(s string) ([]Port, error) {
 	text, protocol, _ := strings.Cut(strings.ToLower(s), "/")
 	p := Port{Protocol: cmp.Or(protocol, "tcp")}
 	if p.Protocol != "tcp" && p.Protocol != "udp" {
-		return bad("the protocol is neither tcp nor udp")
+		return bad("the protocol must be tcp or udp")
 	}
 	host, podPort := "", text
 	if i := strings.LastIndexByte(text, ':'); i >= 0 {
@@ -64,7 +64,7 @@ func ParsePorts(s string) ([]Port, error) {
 	if j := strings.LastIndexByte(host, ':'); j >= 0 {
 		p.HostIP, host = strings.Trim(host[:j], "[]"), host[j+1:]
 		if net.ParseIP(p.HostIP) == nil {
-			return bad("the address is not an IP")
+			return bad("the address must be an IP address")
 		}
 	}
 	first, n, err := ports(podPort, 1)
@@ -82,7 +82,7 @@ func ParsePorts(s string) ([]Port, error) {
 		return bad(fmt.Sprintf("more than %d ports", maxRange))
 	case firstHost == 0 && host != "" && hosts == 1: // each gets one that is free
 	case hosts != n:
-		return bad(fmt.Sprintf("%d ports of the host for %d of the pod", hosts, n))
+		return bad(fmt.Sprintf("%d host ports for %d pod ports", hosts, n))
 	}
 	var list []Port
 	for i := range n {
@@ -112,7 +112,7 @@ func ports(s string, least int) (first, n int, err error) {
 func number(s string, least int) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < least || n > 65535 {
-		return 0, fmt.Errorf("not a number from %d to 65535", least)
+		return 0, fmt.Errorf("must be a number from %d to 65535", least)
 	}
 	return n, nil
 }
@@ -152,7 +152,7 @@ func Listen(ports []Port) (listeners []Listener, err error) {
 		address := net.JoinHostPort(p.HostIP, strconv.Itoa(p.HostPort))
 		l, err := p.listen(address)
 		if errors.Is(err, syscall.EADDRINUSE) {
-			return listeners, fmt.Errorf("%w %s: %w: choose another, or end the program that has it", ErrPublish, address, ErrPortInUse)
+			return listeners, fmt.Errorf("%w %s: %w: choose another, or stop the program that uses it", ErrPublish, address, ErrPortInUse)
 		}
 		if err != nil {
 			return listeners, fmt.Errorf("%w %s: %w", ErrPublish, address, err)
@@ -177,7 +177,7 @@ func (p Port) listen(address string) (l Listener, err error) {
 		}
 		p.HostPort = l.Listener.Addr().(*net.TCPAddr).Port
 	default:
-		return l, fmt.Errorf("%w: protocol %s, only TCP and UDP", ErrNotSupported, p.Protocol)
+		return l, fmt.Errorf("%w: protocol %s (must be TCP or UDP)", ErrNotSupported, p.Protocol)
 	}
 	l.Port = p
 	return l, nil

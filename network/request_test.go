@@ -86,7 +86,7 @@ func TestImports(t *testing.T) {
 	}
 	for path := range strings.FieldsSeq(string(out)) {
 		if strings.HasPrefix(path, "k8s.io/") || strings.HasPrefix(path, "github.com/bulkhead-project/bulkhead/hypervisor") {
-			t.Errorf("network imports %s: kinds of networks are its own, devices the hypervisor's", path)
+			t.Errorf("network imports %s: it must not know the hypervisor's kinds of networks", path)
 		}
 	}
 }

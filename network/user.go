@@ -60,7 +60,7 @@ func NewUser(ctx context.Context, dir string, hostLoopback bool) *User {
 	switch {
 	case err == nil:
 	case hostLoopback:
-		u.ns, u.kind, u.reason = nil, KindHostLoopback, "the host's loopback can be reached from the pod, as asked for: "+err.Error()
+		u.ns, u.kind, u.reason = nil, KindHostLoopback, "the pod can reach the host's loopback, as requested: "+err.Error()
 	default:
 		u.ns, u.kind, u.reason = nil, KindRestricted, "no traffic leaves the pod: "+err.Error()
 	}

@@ -190,7 +190,7 @@ func testUser(t *testing.T) {
 		other.Close()
 	}
 	if !first.alive() {
-		t.Error("an engine that ends takes the namespace along")
+		t.Error("the namespace ends with its engine")
 	}
 	if err := first.Pasta.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ func (w *watcher) follow(ctx context.Context, socket *os.File) {
 	for {
 		if _, err := socket.Read(message); err != nil && !errors.Is(err, unix.ENOBUFS) {
 			if ctx.Err() == nil {
-				slog.Error("the host's addresses are not watched until there is another socket", "error", err)
+				slog.Error("cannot watch the host's addresses; opening another socket", "error", err)
 			}
 			return
 		}
@@ -86,7 +86,7 @@ func (w *watcher) follow(ctx context.Context, socket *os.File) {
 // update refreshes until that succeeds, or ctx ends.
 func (w *watcher) update(ctx context.Context) {
 	for err := w.refresh(ctx); err != nil && ctx.Err() == nil; err = w.refresh(ctx) {
-		slog.Warn("a change of the host's addresses is not known to the pods' network yet", "error", err)
+		slog.Warn("cannot update the pods' network after a change of the host's addresses; trying again", "error", err)
 		sleep(ctx, w.retry)
 	}
 }
@@ -100,7 +100,7 @@ func (w *watcher) again(ctx context.Context) *os.File {
 			w.update(ctx)
 			return socket
 		}
-		slog.Error("the host's addresses are not watched yet", "error", err)
+		slog.Error("cannot watch the host's addresses; trying again", "error", err)
 	}
 	return nil
 }

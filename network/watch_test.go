@@ -40,7 +40,7 @@ func TestWatchGoesOn(t *testing.T) {
 		select {
 		case <-refreshed:
 		case <-ctx.Done():
-			t.Fatalf("nothing is refreshed %s", what)
+			t.Fatalf("no refresh %s", what)
 		}
 	}
 	change := func(f *os.File) {
@@ -53,7 +53,7 @@ func TestWatchGoesOn(t *testing.T) {
 	change(first)
 	wait("at a change")
 	first.Close() // the read fails
-	wait("for what nobody has heard of")
+	wait("for the missed changes")
 	second := <-writers
 	defer second.Close()
 	change(second)
@@ -78,6 +78,6 @@ func TestWatchEnds(t *testing.T) {
 	far.Close()
 	w.stop()
 	if err := r.Close(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("its socket is left open: %v", err)
+		t.Errorf("its socket is still open: %v", err)
 	}
 }

@@ -172,7 +172,7 @@ func TestReload(t *testing.T) {
 	r := request()
 	_, err := n.add(t, r)
 	if err == nil || !strings.Contains(err.Error(), "come back later") {
-		t.Errorf("the first by name is not taken: %v", err)
+		t.Errorf("the first by name is not used: %v", err)
 	}
 	if err := n.Detach(t.Context(), r.ID); err != nil {
 		t.Error(err)
@@ -184,10 +184,10 @@ func TestReload(t *testing.T) {
 // and until then all that it needs.
 func TestFailing(t *testing.T) {
 	for name, tc := range map[string]struct{ script, want string }{
-		"add fails":            {`[ $CNI_COMMAND = DEL ] || { echo '{"code": 7, "msg": "no room"}'; exit 1; }`, "no room"},
-		"add says nothing":     {`[ $CNI_COMMAND = DEL ] || exit 3`, "exit status 3"},
-		"add speaks otherwise": {`[ $CNI_COMMAND = DEL ] || { echo so what; echo why >&2; exit 1; }`, "why"},
-		"no interface":         {`echo '{"cniVersion": "1.0.0"}'`, "no interface eth0"},
+		"add fails":          {`[ $CNI_COMMAND = DEL ] || { echo '{"code": 7, "msg": "no room"}'; exit 1; }`, "no room"},
+		"add says nothing":   {`[ $CNI_COMMAND = DEL ] || exit 3`, "exit status 3"},
+		"add writes garbage": {`[ $CNI_COMMAND = DEL ] || { echo so what; echo why >&2; exit 1; }`, "why"},
+		"no interface":       {`echo '{"cniVersion": "1.0.0"}'`, "no interface eth0"},
 		"no address": {
 			`[ $CNI_COMMAND = DEL ] || nsenter --net=$CNI_NETNS ip link add eth0 type veth peer name other
 			 echo '{"cniVersion": "1.0.0"}'`, errNoAddress.Error(),
@@ -223,7 +223,7 @@ func TestDeleteFails(t *testing.T) {
 		t.Error("deleted without a plugin")
 	}
 	if len(testnet.Leases(t, n.data)) != 2 || !holds(namespace(r.ID)) {
-		t.Error("what the next try needs is gone")
+		t.Error("the record for the next try is gone")
 	}
 	// The node's network is another one by then, and the namespace is gone.
 	n.script(t, "exit 1")
@@ -271,14 +271,14 @@ func TestCapabilities(t *testing.T) {
 	n.script(t, "[ $CNI_COMMAND = DEL ]")
 	ports := []network.Port{{HostPort: 80, PodPort: 8080, Protocol: "sctp"}}
 	if _, err := n.Attach(t.Context(), network.Request{ID: "x", Ports: ports}); err == nil || !strings.Contains(err.Error(), "sctp") {
-		t.Errorf("a port that nobody publishes: %v", err)
+		t.Errorf("a port without a plugin for ports: %v", err)
 	}
 	if err := n.Detach(t.Context(), "x"); err != nil {
 		t.Error(err)
 	}
 	limit := network.Bandwidth{Egress: 1000}
 	if _, err := n.Attach(t.Context(), network.Request{ID: "x", Bandwidth: limit}); !errors.Is(err, network.ErrNotSupported) {
-		t.Errorf("a limit that nobody keeps: %v", err)
+		t.Errorf("a limit without a plugin for limits: %v", err)
 	}
 	if err := os.Remove(filepath.Join(n.conf, "05-scripted.conflist")); err != nil {
 		t.Fatal(err)

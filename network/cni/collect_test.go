@@ -43,7 +43,7 @@ func TestCollect(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(n.adding) > 0 {
-		t.Errorf("%d plugins are said to run", len(n.adding))
+		t.Errorf("%d plugins are listed as running", len(n.adding))
 	}
 	if err := n.Collect(t.Context(), func(id string) bool { return id == stays.ID }); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestCollect(t *testing.T) {
 		err = json.Unmarshal(data, &got)
 	}
 	if err != nil || len(got.Valid) != 1 || got.Valid[0].ContainerID != stays.ID || got.Valid[0].IfName != "eth0" {
-		t.Errorf("told %s, %v", data, err)
+		t.Errorf("the plugin got %s, %v", data, err)
 	}
 	if err := n.Detach(t.Context(), stays.ID); err != nil {
 		t.Error(err)

@@ -33,9 +33,9 @@ func (p *Provider) load() (*libcni.NetworkConfigList, error) {
 		problems = append(problems, fmt.Errorf("%s: %w", filepath.Base(file), err))
 	}
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("no network configuration in %s is valid: %w", p.o.Conf, problems[0])
+		return nil, fmt.Errorf("no valid network configuration in %s: %w", p.o.Conf, problems[0])
 	}
-	return nil, fmt.Errorf("no network configuration in %s: install a network plugin's", p.o.Conf)
+	return nil, fmt.Errorf("no network configuration in %s: install a network plugin", p.o.Conf)
 }
 
 // readList reads a list of plugins, or the older form of one plugin alone.
@@ -106,7 +106,7 @@ func capabilities(list *libcni.NetworkConfigList, r network.Request) (args map[s
 	}
 	if limit := r.Bandwidth; limit != (network.Bandwidth{}) {
 		if !takes(list, "bandwidth") {
-			return nil, nil, fmt.Errorf("%w: a limit of bandwidth, for which network %s has no plugin", network.ErrNotSupported, list.Name)
+			return nil, nil, fmt.Errorf("%w: bandwidth limits: network %s has no plugin for them", network.ErrNotSupported, list.Name)
 		}
 		b := bandwidth{IngressRate: limit.Ingress, EgressRate: limit.Egress}
 		if b.IngressRate > 0 {

@@ -45,7 +45,7 @@ func (programs) ExecPlugin(ctx context.Context, path string, stdin []byte, env [
 	case json.Unmarshal(stdout.Bytes(), &said) == nil && (said.Code != 0 || said.Msg != ""):
 		return nil, fmt.Errorf("plugin %s: %w", name, &said)
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("plugin %s was ended: %w", name, ctx.Err())
+		return nil, fmt.Errorf("plugin %s was killed: %w", name, ctx.Err())
 	}
 	return nil, fmt.Errorf("plugin %s: %w: %s", name, err, printable.Text(tail.Line(stderr.String())))
 }

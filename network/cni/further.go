@@ -38,7 +38,7 @@ func further(links []netlink.Link) (more []*agentv1.Network, err error) {
 		case a.EncapType != ethernet:
 			return nil, fmt.Errorf("%w: %s is of type %s", errInterfaces, a.Name, l.Type())
 		case stacked(l):
-			return nil, fmt.Errorf("%w: %s lies on another one of the pod's", errInterfaces, a.Name)
+			return nil, fmt.Errorf("%w: %s is stacked on another interface of the pod", errInterfaces, a.Name)
 		case len(more) == card.Most:
 			return nil, fmt.Errorf("%w: %s is one too many: a pod has at most %d", errInterfaces, a.Name, card.Most+1)
 		}
@@ -63,11 +63,11 @@ func stacked(l netlink.Link) bool {
 func unruled() error {
 	rules, err := list(func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_ALL) })
 	if err != nil {
-		return fmt.Errorf("list the rules of routing: %w", err)
+		return fmt.Errorf("list the routing rules: %w", err)
 	}
 	for _, r := range rules {
 		if r.Table != unix.RT_TABLE_LOCAL && r.Table != unix.RT_TABLE_MAIN && r.Table != unix.RT_TABLE_DEFAULT {
-			return fmt.Errorf("%w: one with a rule of routing (%s)", errInterfaces, r)
+			return fmt.Errorf("%w: routing rule %s", errInterfaces, r)
 		}
 	}
 	return nil

@@ -71,7 +71,7 @@ func TestFurther(t *testing.T) {
 	}
 	for line := range strings.Lines(string(links)) {
 		if ours := strings.HasPrefix(line, "tap0") || strings.HasPrefix(line, "bulkhead"); ours && strings.Contains(line, ",UP") {
-			t.Errorf("while the addresses are given back: %s", line)
+			t.Errorf("while the addresses are released: %s", line)
 		}
 	}
 	if count := strings.Count(string(links), "\nbulkhead"); count != 3 {
@@ -117,12 +117,12 @@ func TestFurtherRefused(t *testing.T) {
 		want     string
 		commands []string
 	}{
-		"too many":       {"net7 is one too many: a pod has at most 8", many},
-		"on another one": {"net1 lies on another", []string{"link add link eth0 name net1 type macvlan", "link set net1 up"}},
+		"too many":            {"net7 is one too many: a pod has at most 8", many},
+		"a stacked interface": {"net1 is stacked on another", []string{"link add link eth0 name net1 type macvlan", "link set net1 up"}},
 		"a tunnel": {"tun9 is of type", []string{
 			"tuntap add tun9 mode tun", "addr add 10.1.2.1/24 dev tun9", "link set tun9 up",
 		}},
-		"a rule": {"rule of routing", []string{
+		"a rule": {"routing rule", []string{
 			"link add net1 type veth peer name peer1", "link set net1 up", "rule add from 10.1.2.1 table 100",
 		}},
 		"the name of a card": {"make tap bulkhead1", []string{"link add bulkhead1 type veth peer name peer1", "link set bulkhead1 up"}},

@@ -22,7 +22,7 @@ func join(path string) (guest *agentv1.Network, more []*agentv1.Network, err err
 		}
 		at := slices.IndexFunc(links, func(l netlink.Link) bool { return l.Attrs().Name == ifName })
 		if at < 0 {
-			return fmt.Errorf("no interface %s after the plugins", ifName)
+			return fmt.Errorf("the plugins made no interface %s", ifName)
 		}
 		eth := links[at]
 		if more, err = further(slices.Delete(links, at, at+1)); err != nil {
@@ -54,7 +54,7 @@ func connect(eth netlink.Link, tapName string) error {
 		return fmt.Errorf("set the MTU of the VM's tap: %w", err)
 	}
 	if err := netlink.LinkSetUp(card); err != nil {
-		return fmt.Errorf("take the VM's tap up: %w", err)
+		return fmt.Errorf("bring the VM's tap up: %w", err)
 	}
 	for from, to := range map[netlink.Link]netlink.Link{eth: card, card: eth} {
 		if err := redirect(from.Attrs().Index, to.Attrs().Index); err != nil {

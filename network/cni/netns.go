@@ -53,7 +53,7 @@ func makeNamespace(path string) (card *os.File, err error) {
 		if card != nil {
 			card.Close()
 		}
-		return nil, errors.Join(fmt.Errorf("make a network namespace: %w", err), removeNamespace(path))
+		return nil, errors.Join(fmt.Errorf("create a network namespace: %w", err), removeNamespace(path))
 	}
 	return card, nil
 }
@@ -65,7 +65,7 @@ func prepare() (card *os.File, err error) {
 		return nil, fmt.Errorf("find the loopback: %w", err)
 	}
 	if err := netlink.LinkSetUp(lo); err != nil {
-		return nil, fmt.Errorf("take the loopback up: %w", err)
+		return nil, fmt.Errorf("bring the loopback up: %w", err)
 	}
 	return makeTap(tapName)
 }
@@ -80,7 +80,7 @@ func makeTap(name string) (*os.File, error) {
 	silent := "/proc/sys/net/ipv6/conf/" + name + "/disable_ipv6"
 	if err := os.WriteFile(silent, []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		card.Close()
-		return nil, fmt.Errorf("silence the tap: %w", err)
+		return nil, fmt.Errorf("disable IPv6 on the tap: %w", err)
 	}
 	return card, nil
 }
@@ -101,7 +101,7 @@ func silence(path string) error {
 			}
 			// The VM may end, and its taps with it.
 			if err := netlink.LinkSetDown(l); err != nil && !errors.Is(err, unix.ENODEV) {
-				return fmt.Errorf("take the VM's tap down: %w", err)
+				return fmt.Errorf("bring the VM's tap down: %w", err)
 			}
 		}
 		return nil

@@ -32,7 +32,7 @@ func (p *Provider) keep(id string, r record) error {
 		return err
 	}
 	if err := atomicfile.WriteJSON(p.path(id), r, 0o600, atomicfile.Durable); err != nil {
-		return fmt.Errorf("note the network of pod %s: %w", id, err)
+		return fmt.Errorf("record the network of pod %s: %w", id, err)
 	}
 	return nil
 }
@@ -47,7 +47,7 @@ func (p *Provider) recordOf(id string) (r record, err error) {
 
 func (p *Provider) forget(id string) error {
 	if err := os.Remove(p.path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("forget the network of pod %s: %w", id, err)
+		return fmt.Errorf("remove the record of the network of pod %s: %w", id, err)
 	}
 	return nil
 }

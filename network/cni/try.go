@@ -15,7 +15,7 @@ import (
 func Try() (taps, redirection error) {
 	taps = apart(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("make a network namespace: %w", os.NewSyscallError("unshare", err))
+			return fmt.Errorf("create a network namespace: %w", os.NewSyscallError("unshare", err))
 		}
 		card, err := prepare()
 		if err != nil {
