@@ -10,9 +10,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// neverReached are the destinations that are closed to pods on every host: the
-// loopback, the link's own (cloud metadata, other machines' fallbacks) and
-// multicast, which the host's own services hear too.
+// neverReached are the destinations that are closed to pods on every host: the loopback, the link-local addresses
+// (cloud metadata, other hosts' fallbacks) and multicast, which the host's own services receive too.
 var neverReached = []netip.Prefix{
 	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("224.0.0.0/4"),
 }
@@ -21,8 +20,7 @@ func isNeverReached(a netip.Addr) bool {
 	return slices.ContainsFunc(neverReached, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// hostAddresses are the IPv4 addresses of this host that neverReached does not
-// cover, sorted. pasta carries no IPv6.
+// hostAddresses returns this host's IPv4 addresses that neverReached does not cover, sorted. pasta carries no IPv6.
 func hostAddresses() ([]string, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -43,9 +41,8 @@ func hostAddresses() ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// closeAddresses makes the host's addresses unreachable in the holder's namespace,
-// in which those of closed are unreachable already, and opens what the host has
-// no more. It returns those that are closed now.
+// closeAddresses makes the host's addresses unreachable in the holder's namespace. The addresses in closed are
+// unreachable already; those that the host has lost are opened. It returns the addresses that are closed now.
 func closeAddresses(ctx context.Context, holder procid.ID, closed []string) ([]string, error) {
 	want, err := hostAddresses()
 	if err != nil {
@@ -70,7 +67,7 @@ func closeAddresses(ctx context.Context, holder procid.ID, closed []string) ([]s
 	commands = nil
 	for _, address := range closed {
 		if !slices.Contains(want, address) {
-			// An engine that was killed here may have deleted it already.
+			// The route may be missing: a killed engine may have deleted it already.
 			commands = append(commands, "route replace unreachable "+address, "route del unreachable "+address)
 		}
 	}

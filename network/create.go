@@ -19,20 +19,19 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 
-// netUser is who the namespace and pasta run as when the engine is root.
+// netUser is the user of the namespace and of pasta when the engine is root.
 const netUser = uids.Network
 
 var asNetUser = []string{"setpriv", "--reuid=" + strconv.Itoa(netUser), "--regid=" + strconv.Itoa(netUser), "--clear-groups"}
 
-// gateScript waits until descriptor 3 says so, and then becomes its arguments: the
-// process is on record before it makes anything. It ends with an engine that dies
-// before.
+// gateScript waits for a line on descriptor 3, and then executes its arguments: the process is on record before it
+// creates anything. It exits if the engine dies before.
 const gateScript = `read -r go <&3 && exec 3<&- || exit
 `
 
-// tunScript gives pasta a /dev/net/tun that its user may open. Without udev the host's
-// node is root's alone. The other node lies in a file system of its own, because the
-// state directory's may forbid devices, and ends with the mount namespace.
+// tunScript gives pasta a /dev/net/tun that its user may open. Without udev only root may open the host's node. The
+// other node lies in a file system of its own, because the state directory's may forbid devices. It ends with the mount
+// namespace.
 const tunScript = `setpriv --reuid="$1" --regid="$1" --clear-groups sh -c ': <>/dev/net/tun' 2>/dev/null || {
 	mount -t tmpfs -o mode=755,size=16k bulkhead-tun /dev/net &&
 	mknod -m 600 /dev/net/tun c 10 200 && chown "$1:$1" /dev/net/tun
@@ -40,10 +39,9 @@ const tunScript = `setpriv --reuid="$1" --regid="$1" --clear-groups sh -c ': <>/
 shift
 `
 
-// create makes user and network namespace, connects them by pasta, closes the
-// host's addresses to them, and returns what stays behind, also where it fails:
-// what there is then. keep is given the record whenever a process is known, so
-// that an engine that comes after this one finds it.
+// create creates the user and network namespace, connects them by pasta and closes the host's addresses to them. It
+// returns the record, after a failure with the processes that exist then. It calls keep with the record when a process
+// is known, so that a later engine finds it.
 func create(ctx context.Context, dir string, keep func(record) error) (r record, err error) {
 	if _, err := exec.LookPath("pasta"); err != nil {
 		return r, fmt.Errorf("%w (install the package passt)", err)
@@ -62,8 +60,8 @@ func create(ctx context.Context, dir string, keep func(record) error) (r record,
 	return r, err
 }
 
-// TryNamespaces makes a user and a network namespace as Attach would, and lets
-// them go. An error says in one line why they cannot be made.
+// TryNamespaces creates a user and a network namespace like Attach, and releases them. Its error has the reason in one
+// line.
 func TryNamespaces(ctx context.Context) error {
 	args := inUserNamespace("unshare", "--net", "true")
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -74,9 +72,8 @@ func TryNamespaces(ctx context.Context) error {
 	return nil
 }
 
-// inUserNamespace runs a command in a user namespace of its own, with all capabilities
-// there. It must be the network user's, so that user makes it itself; root could not
-// give it away.
+// inUserNamespace returns a command that runs args in a new user namespace with all capabilities. The network user
+// creates the namespace itself, because root could not give it away.
 func inUserNamespace(args ...string) []string {
 	args = append([]string{"unshare", "--user", "--map-current-user", "--keep-caps"}, args...)
 	if os.Geteuid() == 0 {
@@ -85,33 +82,30 @@ func inUserNamespace(args ...string) []string {
 	return args
 }
 
-// environment is all that the namespace's processes have of it: the engine's own
-// may hold secrets, and pasta reads what guests send. It says whose they are to who
-// looks at the machine's processes.
+// environment returns the whole environment of the namespace's processes: the engine's own may hold secrets, and pasta
+// reads packets of guests. BULKHEAD_NETWORK shows in a list of processes which instance they belong to.
 func environment(dir string) []string {
 	return []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/usr/bin:/sbin:/bin", "BULKHEAD_NETWORK=" + dir}
 }
 
-// pastaArgs makes a network namespace in a user namespace of its own, connects it, and
-// runs the holder there.
+// pastaArgs returns a command that creates a network namespace in a new user namespace, connects it, and runs the
+// holder there.
 //
-// pasta makes the network namespace itself and is given no path, for some of
-// AppArmor's profiles of it forbid to look at other processes, and all to open files
-// of ours. The profiles allow standard streams without a path, and any program.
+// pasta creates the network namespace itself and gets no path. Some of its AppArmor profiles deny access to other
+// processes, and all deny files of Bulkhead. They allow standard streams without a path, and any program.
 func pastaArgs() []string {
 	args := inUserNamespace("pasta", "--netns-only", "--config-net", "--ipv4-only", "--no-map-gw", "--quiet",
 		"--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none")
 	if len(hostResolver(KindUser).Servers) == 0 {
-		// Only then: pasta lets all answers of the host's first name server come
-		// from hostDNS, also those to who has asked that server itself.
+		// Only then: with the option, pasta makes all answers of the host's first name server come from hostDNS, even
+		// if a pod has asked that server itself.
 		args = append(args, "--dns-forward", hostDNS)
 	}
 	return append(args, "--", "/bin/sh", "-c", holdScript)
 }
 
-// startPasta starts pasta, which makes the namespace, and in it the holder. Both
-// outlive this process, and are not waited for: while this process lives, one that is
-// killed stays a zombie until reap collects it. An error leaves neither.
+// startPasta starts pasta, which creates the namespace and starts the holder in it. Both outlive this process. While
+// this process lives, a killed one stays a zombie until reap collects it. After an error neither is left.
 func startPasta(ctx context.Context, dir string, keep func(record) error) (r record, err error) {
 	r.OwnUser = os.Geteuid() != 0
 	var p pipes
@@ -133,7 +127,7 @@ func startPasta(ctx context.Context, dir string, keep func(record) error) (r rec
 	if err := cmd.Start(); err != nil {
 		return r, err
 	}
-	// Its group is no other's: it is our child until it is waited for.
+	// The process group is safe to kill: its leader is a child of this process until it is waited for.
 	kill := func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	defer func() {
 		if err != nil {
@@ -172,15 +166,15 @@ func (r record) findHolder() (procid.ID, error) {
 	return children[0], nil
 }
 
-// awaitHolder waits until the holder runs. pasta starts it when the namespace is
-// connected. When pasta ends instead, its child may wait for ever, and is killed.
+// awaitHolder waits until the holder runs. pasta starts it when the namespace is connected. If pasta ends instead, its
+// child may wait forever, and is killed.
 func (r record) awaitHolder(ctx context.Context, complaints *os.File, kill func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = complaints.SetReadDeadline(time.Unix(1, 0)) })()
 	var ended sync.WaitGroup
 	defer ended.Wait()
-	defer cancel() // before it is waited for
+	defer cancel() // runs before ended.Wait
 	ended.Go(func() {
 		if r.Pasta.Wait(ctx) == nil {
 			_ = kill()
@@ -189,7 +183,7 @@ func (r record) awaitHolder(ctx context.Context, complaints *os.File, kill func(
 	return said(complaints, there)
 }
 
-// lastLine is where pasta says why; before it come its warnings.
+// lastLine returns pasta's error, which comes after its warnings.
 func lastLine(b []byte) string {
 	last := "no message"
 	for line := range strings.Lines(string(b)) {

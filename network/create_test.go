@@ -17,9 +17,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestPastaIsConfined: the profiles of AppArmor that distributions have for pasta forbid
-// it other processes (a pid), and files of ours (paths), and allow any program below
-// /bin and /usr/bin.
+// TestPastaIsConfined: distributions' AppArmor profiles of pasta deny other processes (a pid) and files of Bulkhead
+// (paths), and allow any program below /bin and /usr/bin.
 func TestPastaIsConfined(t *testing.T) {
 	t.Parallel()
 	args := pastaArgs()
@@ -35,7 +34,7 @@ func TestPastaIsConfined(t *testing.T) {
 	}
 }
 
-// fakePasta puts a pasta into PATH that is a script.
+// fakePasta puts a script named pasta into PATH.
 func fakePasta(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,8 +49,8 @@ func fakePasta(t *testing.T, script string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// TestPastaFails: a pasta that ends leaves nothing, its child that waits for it least of
-// all, and its complaint is told. Nothing is made before it is on record.
+// TestPastaFails: a pasta that ends leaves nothing, not even its waiting child, and its error is reported. It creates
+// nothing before it is on record.
 func TestPastaFails(t *testing.T) {
 	ctx := testdeadline.Context(t, 10*time.Second)
 	fakePasta(t, "sleep 600 &\necho no tun today >&2\nexit 1\n")
@@ -73,7 +72,7 @@ func TestPastaFails(t *testing.T) {
 	gone(ctx, t, r.Pasta)
 }
 
-// TestNotOnRecord: what cannot be recorded is not begun.
+// TestNotOnRecord: pasta does not start if it cannot be recorded.
 func TestNotOnRecord(t *testing.T) {
 	ctx := testdeadline.Context(t, 10*time.Second)
 	begun := filepath.Join(t.TempDir(), "begun")

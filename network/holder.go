@@ -13,17 +13,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// there is the holder's first line, on its standard error.
+// there is the first line on the holder's standard error.
 const there = "bulkhead: there"
 
-// holdScript keeps the namespaces, and says so. From then on it runs what it is asked to
-// on its standard input: lines of a token and commands of ip(8), separated by semicolons.
-// Its standard output answers each by the token, the exit status and what ip said.
+// holdScript holds the namespaces, and reports that it runs. Then it executes the requests on its standard input: lines
+// of a token and commands of ip(8), separated by semicolons. It answers each on its standard output by the token, the
+// exit status and ip's output.
 //
-// A shell of its own says it: a redirection would move the holder's own files meanwhile.
+// A subshell writes the first line: a redirection would move the holder's own files meanwhile.
 //
-// Nobody else can change the namespace: a process of an ordinary user that joins
-// it loses its capabilities when it executes another program.
+// No other process can change the namespace: a process of an ordinary user that joins it loses its capabilities when it
+// executes another program.
 const holdScript = `(echo ` + "'" + there + "'" + ` >&2); exec 2>/dev/null
 set -f
 while read -r token commands; do
@@ -32,7 +32,7 @@ while read -r token commands; do
 	echo "$token" $? $said
 done`
 
-// said reads lines until want. Where their end comes first, the last one is a complaint.
+// said reads lines until want. If the input ends before, the last line is the error.
 func said(r io.Reader, want string) error {
 	var got strings.Builder
 	lines := bufio.NewScanner(io.TeeReader(io.LimitReader(r, 64<<10), &got))
@@ -47,7 +47,7 @@ func said(r io.Reader, want string) error {
 	return errors.New(lastLine([]byte(got.String())))
 }
 
-// Where the holder reads and writes.
+// The holder's descriptors for requests and answers.
 const (
 	askFile    = 0
 	answerFile = 1
@@ -65,8 +65,8 @@ func openHolder(holder procid.ID, file int) (*os.File, error) {
 	return f, nil
 }
 
-// askHolder has the namespace's holder run commands of ip(8) in it, also those after
-// one that fails. One caller at a time: the namespace is locked.
+// askHolder makes the namespace's holder run commands of ip(8), including those after one that fails. The caller holds
+// the namespace's lock.
 func askHolder(ctx context.Context, holder procid.ID, commands ...string) error {
 	ask, err := openHolder(holder, askFile)
 	if err != nil {
@@ -84,7 +84,7 @@ func askHolder(ctx context.Context, holder procid.ID, commands ...string) error 
 	if err := errors.Join(ask.SetDeadline(deadline), answer.SetDeadline(deadline)); err != nil {
 		return err
 	}
-	// The empty line ends what an engine that was killed had begun to ask.
+	// The empty line ends the unfinished request of an engine that was killed.
 	token := rand.Text()
 	if _, err := fmt.Fprintf(ask, "\n%s %s\n", token, strings.Join(commands, ";")); err != nil {
 		return fmt.Errorf("ask the namespace's holder: %w", err)
@@ -93,7 +93,7 @@ func askHolder(ctx context.Context, holder procid.ID, commands ...string) error 
 	for lines.Scan() {
 		got, rest, _ := strings.Cut(lines.Text(), " ")
 		if got != token {
-			continue // to an engine that was killed
+			continue // an answer to an engine that was killed
 		}
 		if status, said, _ := strings.Cut(rest, " "); status != "0" {
 			return fmt.Errorf("ip: status %s: %s", status, lastLine([]byte(said)))

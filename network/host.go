@@ -9,32 +9,31 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// Host is the Provider of pods that share the host's network: what their guests send leaves by
-// the host's own stack, its loopback at 10.0.2.2. Their addresses are the host's, and not told.
-// What they listen on, the engine publishes.
+// Host is the Provider of pods that share the host's network. Their packets leave by the host's own stack; its loopback
+// is 10.0.2.2. Their addresses are the host's, and not reported. The engine publishes the ports that they listen on.
 type Host struct{}
 
-// Kind is KindHost.
+// Kind returns KindHost.
 func (Host) Kind() (Kind, string) { return KindHost, "" }
 
-// Status is always nil.
+// Status returns nil.
 func (Host) Status(context.Context) error { return nil }
 
-// Example is what all guests have but for their hardware addresses.
+// Example returns the network of all guests, except for their hardware addresses.
 func (Host) Example() *agentv1.Network { return (*User)(nil).Example() }
 
-// Attach keeps nothing. Name servers on the host's loopback are asked by way of QEMU.
+// Attach keeps nothing. Name servers on the host's loopback are reached through QEMU.
 func (h Host) Attach(_ context.Context, r Request) (Attachment, error) {
 	a := Attachment{Start: (*exec.Cmd).Start, Place: home, Guest: h.Example(), DNS: Resolver(KindHost)}
 	a, err := a.attach(r)
-	a.DNS.Servers = slices.Clone(a.DNS.Servers) // the pod's are the caller's
+	a.DNS.Servers = slices.Clone(a.DNS.Servers) // the pod's servers belong to the caller
 	for i, server := range a.DNS.Servers {
 		if at, err := netip.ParseAddr(server); err == nil && at.IsLoopback() {
 			a.DNS.Servers[i] = userDNS
 		}
 	}
 	if len(a.DNS.Servers) == 0 {
-		a.DNS.Servers = []string{userDNS} // which says that there is none
+		a.DNS.Servers = []string{userDNS} // QEMU answers that there is none
 	}
 	return a, err
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// namespace is the network namespace that an instance's machines share. It
-// outlives the engine: two processes hold it, whose identities lie on disk.
+// namespace is the network namespace that an instance's VMs share. It outlives the engine: two processes hold it, and
+// their identities are stored on disk.
 type namespace struct {
 	dir     string
 	mu      sync.Mutex
@@ -26,9 +26,8 @@ type namespace struct {
 // record names the processes behind the namespace.
 type record struct {
 	Pasta  procid.ID `json:"pasta"`  // moves the packets, and leads a process group
-	Holder procid.ID `json:"holder"` // lives in the namespaces: Pasta's child, not known while Pasta begins
-	// OwnUser says that the namespace lies in a user namespace that the
-	// caller must join too: it is not root.
+	Holder procid.ID `json:"holder"` // runs in the namespaces: Pasta's child, unknown while Pasta starts
+	// OwnUser means that the caller is not root and must join a user namespace too.
 	OwnUser bool `json:"ownUser"`
 	// Closed are the host's addresses that the namespace's processes cannot reach.
 	Closed []string `json:"closed"`
@@ -36,12 +35,12 @@ type record struct {
 
 func (n *namespace) path() string { return filepath.Join(n.dir, "namespace.json") }
 
-// earlier is the record of a namespace that an earlier version has made, which
-// does not close the host's addresses: its pods keep it until release.
+// earlier returns the path of the record of a namespace that an earlier version has created, which does not close the
+// host's addresses. Its pods keep it until release.
 func (n *namespace) earlier() string { return filepath.Join(n.dir, "netns.json") }
 
-// ensure returns the namespace that is there, or makes one. From then on, until
-// release, addresses that the host gets are closed to it.
+// ensure returns the namespace, and creates it if needed. From then on, until release, new addresses of the host are
+// closed to it.
 func (n *namespace) ensure(ctx context.Context) (record, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -50,7 +49,7 @@ func (n *namespace) ensure(ctx context.Context) (record, error) {
 		return record{}, fmt.Errorf("create the pods' network namespace: %w", err)
 	}
 	defer lock.Unlock()
-	if n.watcher == nil { // before the addresses are read, so that none is missed
+	if n.watcher == nil { // before the addresses are read, so that no change is missed
 		if n.watcher, err = watch(n.refresh); err != nil {
 			return record{}, fmt.Errorf("create the pods' network namespace: %w", err)
 		}
@@ -77,10 +76,10 @@ func (n *namespace) ensure(ctx context.Context) (record, error) {
 	return r, nil
 }
 
-// alive tells whether the namespace is there and connected.
+// alive reports whether the namespace exists and is connected.
 func (r record) alive() bool { return r.Holder.Alive() && r.Pasta.Alive() }
 
-// refresh closes the addresses that the host has now, if there is a namespace.
+// refresh closes the host's present addresses, if there is a namespace.
 func (n *namespace) refresh(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -99,7 +98,7 @@ func (n *namespace) refresh(ctx context.Context) error {
 	return err
 }
 
-// closeAddresses brings r up to date with the host. The namespace is locked.
+// closeAddresses updates the closed addresses of r. The caller holds the namespace's lock.
 func (n *namespace) closeAddresses(ctx context.Context, r record) (record, error) {
 	now, err := closeAddresses(ctx, r.Holder, r.Closed)
 	if err != nil || slices.Equal(now, r.Closed) {
@@ -113,8 +112,7 @@ func (n *namespace) keep(r record) error {
 	return atomicfile.WriteJSON(n.path(), r, 0o600, atomicfile.Volatile)
 }
 
-// read returns the record, an empty one when there is none. A damaged record
-// is an error: its processes would be lost.
+// read returns the record, or an empty one if there is none. A damaged record is an error: its processes would be lost.
 func read(path string) (record, error) {
 	var r record
 	err := atomicfile.ReadJSON(path, &r)
@@ -124,7 +122,7 @@ func read(path string) (record, error) {
 	return r, nil
 }
 
-// unwatch ends the watcher.
+// unwatch stops the watcher.
 func (n *namespace) unwatch() {
 	n.mu.Lock()
 	w := n.watcher
@@ -155,7 +153,7 @@ func (n *namespace) release(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// end kills what is left of the namespace of a record, and forgets it.
+// end kills the processes of a record, and removes the record.
 func end(ctx context.Context, path string, r record) error {
 	var errs []error
 	for _, id := range []procid.ID{r.Pasta, r.Holder} {
@@ -177,7 +175,7 @@ func end(ctx context.Context, path string, r record) error {
 	return nil
 }
 
-// reap waits for the end of a process, which may be a child of ours.
+// reap waits for the end of a process, which may be a child of this process.
 func reap(ctx context.Context, id procid.ID) error {
 	if err := id.Wait(ctx); err != nil {
 		return err
@@ -185,7 +183,7 @@ func reap(ctx context.Context, id procid.ID) error {
 	var status syscall.WaitStatus
 	_, err := syscall.Wait4(id.PID, &status, syscall.WNOHANG, nil)
 	if errors.Is(err, syscall.ECHILD) {
-		return nil // another engine's, or init's
+		return nil // a child of another engine, or of init
 	}
 	return err
 }

@@ -115,8 +115,8 @@ func TestParseResolv(t *testing.T) {
 	}
 }
 
-// Without pasta no namespace can be made: nothing may leave the pod then, and
-// the reason is told, unless the hole was asked for.
+// Without pasta no namespace can be created. No traffic may leave the pod then, and the reason is returned, unless the
+// host's loopback was requested.
 func TestUserFallsBack(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	for _, tc := range []struct {

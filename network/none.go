@@ -9,27 +9,25 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// None is the Provider of pods without a network: their guests have a
-// loopback and nothing else.
+// None is the Provider of pods without a network: their guests have only a loopback.
 type None struct{}
 
-// Kind is always KindNone.
+// Kind returns KindNone.
 func (None) Kind() (Kind, string) { return KindNone, "" }
 
-// Status is always nil.
+// Status returns nil.
 func (None) Status(context.Context) error { return nil }
 
-// Example is nil.
+// Example returns nil.
 func (None) Example() *agentv1.Network { return nil }
 
-// Attach opens the ports, which go over the channel: the VM has no network device.
+// Attach opens the ports. Their traffic goes over the channel, since the VM has no network device.
 func (None) Attach(_ context.Context, r Request) (Attachment, error) {
 	return Attachment{Start: alone, Place: nowhere}.attach(r)
 }
 
-// alone starts a process in a network namespace of its own, in which there is
-// nothing. Only root can make one just like that; for others nothing but the
-// walls around QEMU and shim keeps them from the host's network.
+// alone starts a process in a new, empty network namespace. Only root can create one without a user namespace. For
+// other users only the confinement of QEMU and shim keeps them from the host's network.
 func alone(cmd *exec.Cmd) error {
 	if os.Geteuid() == 0 {
 		if cmd.SysProcAttr == nil {
@@ -40,7 +38,7 @@ func alone(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// nowhere is where alone's processes are.
+// nowhere returns the place of alone's processes.
 func nowhere() (Place, error) { return Place{Alone: os.Geteuid() == 0}, nil }
 
 // Detach does nothing.

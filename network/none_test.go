@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestNoNetwork: processes of a pod whose traffic goes nowhere are not in the
-// host's network namespace.
+// TestNoNetwork: processes of a pod without traffic are not in the host's network namespace.
 func TestNoNetwork(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can create a network namespace without a user namespace")

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// pipes makes pipes until that fails once, with err, and closes their files.
+// pipes creates pipes until that fails once, with err, and closes their files.
 type pipes struct {
 	files []*os.File
 	err   error
@@ -21,8 +21,7 @@ func (p *pipes) make() (r, w *os.File) {
 	return r, w
 }
 
-// both is a pipe that is open in both directions: it never ends, and others can open it
-// at its process.
+// both returns a pipe that is open in both directions. It has no end of file, and other processes can open it in /proc.
 func (p *pipes) both() *os.File {
 	r, _ := p.make()
 	if p.err != nil {

@@ -16,20 +16,20 @@ type Port struct {
 	HostIP   string // empty means 127.0.0.1
 	HostPort int    // 0 lets the kernel choose
 	PodPort  int
-	Protocol string // "tcp" or empty, "udp"; others are for a node's plugins
+	Protocol string // "tcp" or empty, "udp"; only a node's plugins know others
 }
 
-// Datagrams tells that the port is one of UDP.
+// Datagrams reports whether the port is a UDP port.
 func (p Port) Datagrams() bool { return strings.EqualFold(p.Protocol, "udp") }
 
-// Listener is an open published port: a Listener of TCP, or a socket of UDP.
+// Listener is an open published port: a TCP listener or a UDP socket.
 type Listener struct {
 	Port
 	net.Listener
 	UDP *net.UDPConn
 }
 
-// Close closes what it has.
+// Close closes the listener or socket.
 func (l Listener) Close() error {
 	if l.UDP != nil {
 		return l.UDP.Close()
@@ -40,14 +40,14 @@ func (l Listener) Close() error {
 // ErrPublish is the class of the errors of ports that cannot be published.
 var ErrPublish = errors.New("publish")
 
-// ErrPortInUse is returned for a port of the host that another program has.
+// ErrPortInUse is returned for a port of the host that another program uses.
 var ErrPortInUse = errors.New("port is in use")
 
-// maxRange is how many ports a text of ParsePorts may name.
+// maxRange is the most ports that a text for ParsePorts may name.
 const maxRange = 256
 
-// ParsePorts reads "[[IP:][HOST]:]POD[/tcp|/udp]", each a port number or a range, FIRST-LAST, and both ranges of one
-// length. Without HOST the port of the host is 0. An IPv6 address stands in brackets.
+// ParsePorts reads "[[IP:][HOST]:]POD[/tcp|/udp]". Each port is a number or a range, FIRST-LAST; both ranges must have
+// the same length. Without HOST the port of the host is 0. An IPv6 address stands in brackets.
 func ParsePorts(s string) ([]Port, error) {
 	bad := func(why string) ([]Port, error) {
 		return nil, fmt.Errorf("port %q: %s (use [[IP:]HOST:]POD[/udp])", s, why)
@@ -80,7 +80,7 @@ func ParsePorts(s string) ([]Port, error) {
 	switch {
 	case n > maxRange:
 		return bad(fmt.Sprintf("more than %d ports", maxRange))
-	case firstHost == 0 && host != "" && hosts == 1: // each gets one that is free
+	case firstHost == 0 && host != "" && hosts == 1: // each gets a free port
 	case hosts != n:
 		return bad(fmt.Sprintf("%d host ports for %d pod ports", hosts, n))
 	}
@@ -117,9 +117,8 @@ func number(s string, least int) (int, error) {
 	return n, nil
 }
 
-// ChooseFree gives those of ports whose host port is 0 one that is free now, and
-// the address where that is.
-// Another program may take it before the pod listens: that is ErrPortInUse then.
+// ChooseFree replaces host ports of 0 by ports that are free now, and fills in their address. Another program may take
+// such a port before the pod listens; Listen then returns ErrPortInUse.
 func ChooseFree(ports []Port) ([]Port, error) {
 	chosen := slices.Clone(ports)
 	for i, p := range chosen {
@@ -130,14 +129,14 @@ func ChooseFree(ports []Port) ([]Port, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer l[0].Close() // after the others, so that none is chosen twice
+		defer l[0].Close() // after the others are open, so that no port is chosen twice
 		chosen[i] = l[0].Port
 	}
 	return chosen, nil
 }
 
-// Listen opens every port, or none: a port in use is ErrPortInUse, and a
-// protocol other than TCP and UDP is refused. The caller closes the listeners.
+// Listen opens every port, or none. A used port is ErrPortInUse; a protocol other than TCP and UDP is refused. The
+// caller closes the listeners.
 func Listen(ports []Port) (listeners []Listener, err error) {
 	defer func() {
 		if err != nil {

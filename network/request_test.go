@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// Both providers give what a request asks for in the same way.
+// TestAttachGrantsTheRequest: both providers fulfil a request in the same way.
 func TestAttachGrantsTheRequest(t *testing.T) {
 	own := DNS{Servers: []string{"192.0.2.1"}, Searches: []string{"own.example"}}
 	user := &User{kind: KindRestricted}

@@ -9,16 +9,13 @@ import (
 	"strings"
 )
 
-// resolvConfs are the files that tell the host's name servers, in the order
-// they are tried: systemd-resolved's own list is used when the first names
-// only its stub on the loopback, which no pod can reach.
+// resolvConfs are the files with the host's name servers, in the order of the tries. The second is systemd-resolved's
+// own list. It is used if the first has only the stub on the loopback, which no pod can reach.
 var resolvConfs = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
 
-// Resolver is how pods in a network of that kind resolve names, where their own
-// configuration says nothing else; nothing for those without a network. Where
-// the host's name servers are out of pods' reach, the host is asked for them, by
-// those kinds where it answers. Pods of the host's network have the host's file as it is, with what
-// is on its loopback.
+// Resolver returns the resolver configuration of pods in a network of that kind that have none of their own. It is
+// empty for pods without a network. If pods cannot reach the host's name servers, the host answers in their place, for
+// the kinds where it can. Pods of the host's network get the host's file unchanged, including servers on its loopback.
 func Resolver(kind Kind) DNS {
 	switch kind {
 	case KindNone:
@@ -29,17 +26,16 @@ func Resolver(kind Kind) DNS {
 	}
 	dns := hostResolver(kind)
 	switch {
-	case len(dns.Servers) > 0 || kind == KindCNI: // where nobody answers for the host
+	case len(dns.Servers) > 0 || kind == KindCNI: // with CNI the host does not answer
 	case kind == KindHostLoopback:
-		dns.Servers = []string{userDNS, hostDNS} // the second where there is a namespace after all
+		dns.Servers = []string{userDNS, hostDNS} // the second for pods with a namespace after all
 	default:
 		dns.Servers = []string{hostDNS}
 	}
 	return dns
 }
 
-// hostResolver is the host's configuration with the name servers that a pod can
-// reach.
+// hostResolver returns the host's configuration, with only the name servers that a pod can reach.
 func hostResolver(kind Kind) DNS {
 	var dns DNS
 	for _, path := range resolvConfs {
@@ -55,8 +51,8 @@ func hostResolver(kind Kind) DNS {
 	return dns
 }
 
-// reachable leaves out the servers that are closed to pods. The node's network lets pods reach all but the
-// loopback; any other one closes the host's addresses, and carries no IPv6.
+// reachable removes the servers that are closed to pods. A node's network closes only the loopback. The others close
+// the host's addresses, and carry no IPv6.
 func reachable(kind Kind, servers []string) []string {
 	own, err := hostAddresses()
 	return slices.DeleteFunc(servers, func(server string) bool {
@@ -80,8 +76,7 @@ func readResolv(path string) (DNS, error) {
 	return parseResolv(f), nil
 }
 
-// parseResolv reads the format of resolv.conf(5). Scoped addresses are left out, and
-// the dots at the ends of domains.
+// parseResolv reads the format of resolv.conf(5). It skips scoped addresses and trims the dots at the ends of domains.
 func parseResolv(r io.Reader) (dns DNS) {
 	s := bufio.NewScanner(io.LimitReader(r, 64<<10))
 	for s.Scan() {

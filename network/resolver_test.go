@@ -9,12 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestResolverOfKinds: what pods of each kind of network ask, by what the host's files say.
+// TestResolverOfKinds: the name servers of pods of each kind of network, for different files of the host.
 func TestResolverOfKinds(t *testing.T) {
 	const stub, upstream = "nameserver 127.0.0.53\nsearch a.example\n", "nameserver 192.0.2.53\nnameserver 2001:db8::53\ndomain b.example\n"
 	searches := func(domain string, servers ...string) DNS { return DNS{Servers: servers, Searches: []string{domain}} }
 	for name, tc := range map[string]struct {
-		files []string // of resolvConfs; a missing one is not there
+		files []string // of resolvConfs; a missing one does not exist
 		want  map[Kind]DNS
 	}{
 		"a server": {files: []string{upstream}, want: map[Kind]DNS{
@@ -42,8 +42,8 @@ func TestResolverOfKinds(t *testing.T) {
 	}
 }
 
-// TestHostNetworkResolver: a pod of the host's network asks what is on the host's loopback by way of QEMU, and the
-// request is left as it was.
+// TestHostNetworkResolver: a pod of the host's network reaches servers on the host's loopback through QEMU. The request
+// is not changed.
 func TestHostNetworkResolver(t *testing.T) {
 	for name, tc := range map[string]struct {
 		file string
@@ -68,7 +68,7 @@ func TestHostNetworkResolver(t *testing.T) {
 	}
 }
 
-// hostFiles has the host's files say that.
+// hostFiles replaces the host's files by the given texts.
 func hostFiles(t *testing.T, texts ...string) {
 	t.Helper()
 	before := resolvConfs

@@ -21,8 +21,8 @@ func (r record) start(cmd *exec.Cmd) error {
 		return err
 	}
 	defer at.Close()
-	// A child is cloned from the thread that forks, and gets its namespace, as it
-	// gets whatever else the caller has put this thread into.
+	// A child is cloned from the thread that forks, and inherits its namespace and the others that the caller has
+	// entered.
 	runtime.LockOSThread()
 	home, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
@@ -37,11 +37,11 @@ func (r record) start(cmd *exec.Cmd) error {
 	err = cmd.Start()
 	if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
 		runtime.UnlockOSThread()
-	} // else the thread ends with this goroutine, and nothing else ever runs in that namespace
+	} // else the thread ends with this goroutine, and runs no other
 	return err
 }
 
-// place is the namespace, as long as its holder lives.
+// place returns the namespace, while its holder lives.
 func (r record) place() (p Place, err error) {
 	at := "/proc/" + strconv.Itoa(r.Holder.PID) + "/ns/"
 	if p.Net, err = os.Open(at + "net"); err == nil && r.OwnUser {
@@ -56,8 +56,7 @@ func (r record) place() (p Place, err error) {
 	return p, nil
 }
 
-// startEntering goes through nsenter: a process with threads, as every Go
-// program is, cannot join a user namespace.
+// startEntering uses nsenter: a process with threads, as every Go program is, cannot join a user namespace.
 func (r record) startEntering(cmd *exec.Cmd) error {
 	nsenter, err := exec.LookPath("nsenter")
 	if err != nil {

@@ -44,8 +44,8 @@ func TestUserNetwork(t *testing.T) {
 	}
 }
 
-// resolves: where the host's name servers are out of reach, pods get the answers of
-// the host's resolver, and nothing else of that address.
+// resolves: if the host's name servers are out of reach, pods get the answers of the host's resolver, and no other
+// service of that address.
 func resolves(t *testing.T, a Attachment) {
 	if diff := cmp.Diff(DNS{Servers: []string{hostDNS}, Searches: []string{"own.example"}}, a.DNS); diff != "" {
 		t.Error(diff)
@@ -65,7 +65,7 @@ func resolves(t *testing.T, a Attachment) {
 	}
 }
 
-// testNames: a name server of the host that pods can reach is asked by them directly.
+// testNames: pods use a name server of the host directly if they can reach it.
 func testNames(t *testing.T) {
 	u := NewUser(t.Context(), t.TempDir(), false)
 	t.Cleanup(func() {
@@ -85,8 +85,7 @@ func testNames(t *testing.T) {
 	}
 }
 
-// ownUser: nobody's processes, of which others have some, cannot join the pods'
-// network and listen to it.
+// ownUser: processes of the user nobody, which other programs use too, cannot join the pods' network and listen to it.
 func ownUser(ctx context.Context, t *testing.T, u *User) {
 	r, err := u.ns.ensure(ctx)
 	if err != nil {
@@ -147,7 +146,7 @@ func testUser(t *testing.T) {
 		}
 	}
 
-	// Multicast would be heard by the host's services too.
+	// The host's services would receive multicast too.
 	multicast := exec.Command("bash", "-c", "exec 3<>/dev/udp/224.0.0.251/5353")
 	if err := a.Start(multicast); err != nil {
 		t.Fatal(err)
@@ -160,8 +159,7 @@ func testUser(t *testing.T) {
 	}
 	resolves(t, a)
 
-	// An address that the host gets is closed to pods, and one that it gives up is
-	// not closed for ever.
+	// A new address of the host is closed to pods, and an address that the host has lost is opened again.
 	command(t, "addr add "+laterIP+"/24 dev docker0")
 	until(ctx, t, "the host reaches its new address", func() bool { return reaches(host, laterIP, "8088") })
 	until(ctx, t, "a new address is closed", func() bool { return !reaches(a, laterIP, "8088") })
@@ -169,14 +167,14 @@ func testUser(t *testing.T) {
 	command(t, "route add "+laterIP+" via "+serverIP)
 	until(ctx, t, "an address that went elsewhere is open", func() bool { return reaches(a, laterIP, "80") })
 
-	// Another engine finds the same namespace, and a dead one is replaced.
+	// Another engine finds the same namespace, and replaces a dead one.
 	other := NewUser(ctx, dir, false)
 	first, err := u.ns.ensure(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []procid.ID{first.Holder, first.Pasta} {
-		// pasta lets only root look.
+		// pasta's environment is readable only for root.
 		if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", id.PID)); err == nil && strings.Contains(string(env), inside) {
 			t.Errorf("process %d has the engine's environment", id.PID)
 		} else if err != nil && os.Geteuid() == 0 {
@@ -211,12 +209,12 @@ func testUser(t *testing.T) {
 	if err := u.Release(ctx); err != nil {
 		t.Fatal(err)
 	}
-	// So does a namespace of an earlier version.
+	// A namespace of an earlier version is removed too.
 	old := record{Holder: testproc.Start(t, exec.Command("cat")), Pasta: testproc.Start(t, exec.Command("cat"))}
 	if err := atomicfile.WriteJSON(filepath.Join(dir, "netns.json"), old, 0o600, atomicfile.Volatile); err != nil {
 		t.Fatal(err)
 	}
-	// What an engine has made that was killed meanwhile the next one ends.
+	// The next engine removes the processes of an engine that was killed meanwhile.
 	half, err := create(ctx, dir, func(r record) error {
 		if r.Holder.PID != 0 {
 			return nil

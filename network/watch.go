@@ -12,24 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The pause after a refresh that failed, and the first and the longest one between
-// attempts to listen again.
+// The pause after a failed refresh. It is also the first pause between attempts to listen again; mostWatchRetry is the
+// longest.
 const (
 	watchRetry     = time.Second
 	mostWatchRetry = time.Minute
 )
 
-// watcher calls a function whenever an IPv4 address of this host comes or goes. When
-// it cannot listen any more it listens anew.
+// watcher calls a function whenever an IPv4 address of this host is added or removed. If its socket fails, it opens
+// another one.
 type watcher struct {
-	open    func() (*os.File, error) // gives what is readable at each change
+	open    func() (*os.File, error) // returns a file that is readable at each change
 	refresh func(context.Context) error
 	retry   time.Duration
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
 }
 
-// watch begins: a change after its return is seen. stop ends it.
+// watch starts a watcher: it sees every change after watch returns. stop ends it.
 func watch(refresh func(context.Context) error) (*watcher, error) {
 	w := &watcher{open: listenAddresses, refresh: refresh, retry: watchRetry}
 	if err := w.start(); err != nil {
@@ -38,7 +38,7 @@ func watch(refresh func(context.Context) error) (*watcher, error) {
 	return w, nil
 }
 
-// listenAddresses is a socket from which the kernel's messages on addresses are read.
+// listenAddresses returns a socket that receives the kernel's messages on addresses.
 func listenAddresses() (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -70,7 +70,7 @@ func (w *watcher) start() error {
 func (w *watcher) follow(ctx context.Context, socket *os.File) {
 	defer socket.Close()
 	defer context.AfterFunc(ctx, func() { _ = socket.SetReadDeadline(time.Unix(1, 0)) })()
-	// What a message says does not matter: all addresses are read again.
+	// The content of a message does not matter: all addresses are read again.
 	message := make([]byte, 4096)
 	for {
 		if _, err := socket.Read(message); err != nil && !errors.Is(err, unix.ENOBUFS) {
@@ -91,8 +91,7 @@ func (w *watcher) update(ctx context.Context) {
 	}
 }
 
-// again listens anew, and makes up for the changes that nobody has heard of; nil when
-// ctx has ended.
+// again opens another socket, and refreshes for changes that were missed. It returns nil if ctx has ended.
 func (w *watcher) again(ctx context.Context) *os.File {
 	for retry := w.retry; sleep(ctx, retry); retry = min(2*retry, mostWatchRetry) {
 		socket, err := w.open()
@@ -105,7 +104,7 @@ func (w *watcher) again(ctx context.Context) *os.File {
 	return nil
 }
 
-// sleep reports whether the time has passed; it has not when ctx ends before.
+// sleep reports whether the time has passed. It returns false if ctx ends before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

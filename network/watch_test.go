@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestWatchGoesOn: a watcher whose socket fails listens anew, until it can, and then
-// makes up for what it has missed. It ends when it is stopped.
+// TestWatchGoesOn: a watcher with a failed socket opens another one as soon as it can, and then refreshes for the
+// changes that it has missed. It ends when it is stopped.
 func TestWatchGoesOn(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 5*time.Second)
@@ -64,7 +64,7 @@ func TestWatchGoesOn(t *testing.T) {
 	}
 }
 
-// TestWatchEnds: one that waits to listen anew ends when it is stopped.
+// TestWatchEnds: a watcher that waits to open a socket ends when it is stopped.
 func TestWatchEnds(t *testing.T) {
 	t.Parallel()
 	r, far, err := os.Pipe()

@@ -22,17 +22,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testproc"
 )
 
-// The tests of the shared namespace run twice, as root and as an ordinary
-// user, in a world of their own, in whose outside a server stands.
+// The tests of the shared namespace run twice, as root and as an ordinary user, in a world of their own with a server
+// outside.
 const (
 	inside   = "BULKHEAD_TEST_WORLD"
 	hostIP   = "10.91.0.1"
 	serverIP = "10.91.0.2"
 
-	bridgeIP   = "172.29.0.1"      // another one of the host's
+	bridgeIP   = "172.29.0.1"      // another address of the host
 	uniqueIP   = "fd91::1"         // its unique local address
 	linkIP     = "fe80::91"        // and its link-local one
-	laterIP    = "172.28.0.1"      // one that the host gets, and that then is the outside's
+	laterIP    = "172.28.0.1"      // an address that the host gets, and loses to the outside
 	metadataIP = "169.254.169.254" // of the outside
 	stubIP     = "127.0.0.53"      // the host's resolver
 )
@@ -61,7 +61,7 @@ func serve() {
 	answer(l)
 }
 
-// answerNames says "hello" to each datagram, until c is closed.
+// answerNames answers "hello" to each datagram, until c is closed.
 func answerNames(c net.PacketConn) {
 	question := make([]byte, 512)
 	for {
@@ -73,12 +73,12 @@ func answerNames(c net.PacketConn) {
 	}
 }
 
-// ask asks a name server from the pod's network.
+// ask sends a query to a name server from the pod's network.
 func ask(a Attachment, server string) (string, error) {
 	return run(a, "timeout", "5", "bash", "-c", `exec 3<>/dev/udp/$1/53 && echo question >&3 && head -c 5 <&3`, "bash", server)
 }
 
-// answer says "hello" to who connects, until l is closed.
+// answer writes "hello" to each client, until l is closed.
 func answer(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -90,7 +90,7 @@ func answer(l net.Listener) {
 	}
 }
 
-// enterWorld runs this very test in the host of a world.
+// enterWorld runs the calling test in the host of a world.
 func enterWorld(t *testing.T, who, resolvConf string) {
 	server := exec.Command(os.Args[0])
 	server.Env = append(os.Environ(), inside+"=serve")
@@ -103,7 +103,7 @@ func enterWorld(t *testing.T, who, resolvConf string) {
 	} {
 		testnet.Run(t, append(slices.Clone(args), append([]string{"ip"}, strings.Fields(line)...)...)...)
 	}
-	// The host's resolver is on its loopback, for any user to serve.
+	// The host's resolver is on its loopback. Any user may serve it.
 	testnet.Run(t, append(slices.Clone(args), "sh", "-c", "echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start")...)
 	for _, address := range []string{metadataIP, laterIP} {
 		world.Outside(t, "addr", "add", address+"/32", "dev", "tonet0")
@@ -115,7 +115,7 @@ func enterWorld(t *testing.T, who, resolvConf string) {
 			t.Fatal(err)
 		}
 	}
-	// The state directory's file system forbids devices, as that of /run does.
+	// The state directory's file system forbids devices, as /run does.
 	state := filepath.Join(home, "state")
 	if err := os.Mkdir(state, 0o700); err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func enterWorld(t *testing.T, who, resolvConf string) {
 	}
 	args = append(args, "unshare", "--mount", "sh", "-c", `mount --bind "$1" /etc/resolv.conf && shift && exec "$@"`, "sh", conf)
 	if who == "ordinary" {
-		// As udev makes it: everybody may open the tun device.
+		// Like udev's node: every user may open the tun device.
 		tun := filepath.Join(home, "tun")
 		testnet.Run(t, "mknod", "-m", "666", tun, "c", "10", "200")
 		if err := errors.Join(os.Chown(home, 1234, 1234), os.Chown(state, 1234, 1234)); err != nil {
@@ -151,8 +151,8 @@ func enterWorld(t *testing.T, who, resolvConf string) {
 	}
 }
 
-// hostCommands runs what anybody writes to a FIFO as commands of ip in the host's
-// namespace: the test of an ordinary user cannot change its own host.
+// hostCommands runs lines of a FIFO as commands of ip in the host's namespace: the test of an ordinary user cannot
+// change its own host.
 func hostCommands(t *testing.T, world testnet.World, path string) {
 	t.Helper()
 	if err := unix.Mkfifo(path, 0o600); err != nil {
@@ -167,7 +167,7 @@ func hostCommands(t *testing.T, world testnet.World, path string) {
 	testproc.Start(t, cmd)
 }
 
-// command has ip run in the host's namespace.
+// command runs ip in the host's namespace.
 func command(t *testing.T, line string) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(os.Getenv("HOME"), "commands"), os.O_WRONLY, 0)
@@ -180,7 +180,7 @@ func command(t *testing.T, line string) {
 	}
 }
 
-// until waits for a condition that another process brings about.
+// until waits for a condition that another process fulfils.
 func until(ctx context.Context, t *testing.T, what string, met func() bool) {
 	t.Helper()
 	for !met() {
@@ -191,7 +191,7 @@ func until(ctx context.Context, t *testing.T, what string, met func() bool) {
 	}
 }
 
-// fetch reads what a server says to a process in the pod's network.
+// fetch returns a server's answer to a process in the pod's network.
 func fetch(a Attachment, address, port string) (string, error) {
 	return run(a, "timeout", "2", "bash", "-c", `exec 3<>/dev/tcp/$1/$2 && cat <&3`, "bash", address, port)
 }
@@ -219,7 +219,7 @@ func run(a Attachment, args ...string) (string, error) {
 	return string(out), readErr
 }
 
-// reaches tells whether a service answers a process in the pod's network.
+// reaches reports whether a service answers a process in the pod's network.
 func reaches(a Attachment, address, port string) bool {
 	out, err := fetch(a, address, port)
 	return err == nil && out == "hello"

@@ -16,26 +16,25 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// adding is the work of the plugins for one pod.
+// adding is a run of the plugins that adds one pod.
 type adding struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	path   string // the namespace
 	guest  *agentv1.Network
-	more   []*agentv1.Network // further interfaces
+	more   []*agentv1.Network // of further interfaces
 	dns    types.DNS
 	err    error
 }
 
-// end has the plugins end, and waits for them.
+// end kills the plugins and waits for them.
 func (w *adding) end() {
 	w.cancel()
 	<-w.done
 }
 
-// Attach makes the pod's namespace and has the plugins begin. The attachment is complete when
-// they have ended. For a pod that has its namespace already, the attachment is where its
-// processes run and no more.
+// Attach creates the pod's namespace and starts the plugins. Complete waits for them. If the pod has its namespace
+// already, the attachment only leads into it.
 func (p *Provider) Attach(ctx context.Context, r network.Request) (network.Attachment, error) {
 	path := namespace(r.ID)
 	if holds(path) {
@@ -60,7 +59,7 @@ func (p *Provider) Attach(ctx context.Context, r network.Request) (network.Attac
 	left = slices.Clone(left)
 	for i := range left {
 		if left[i].HostIP == "" {
-			left[i].HostIP = "::" // a node's ports are those of all its addresses
+			left[i].HostIP = "::" // a node publishes ports on all of its addresses
 		}
 	}
 	if err := p.keep(r.ID, rec); err != nil {
@@ -81,7 +80,7 @@ func (p *Provider) Attach(ctx context.Context, r network.Request) (network.Attac
 	return a, nil
 }
 
-// arguments are what plugins are told of a pod (CNI_ARGS).
+// arguments returns the plugins' arguments about a pod (CNI_ARGS).
 func arguments(r network.Request) [][2]string {
 	return [][2]string{
 		{"IgnoreUnknown", "1"},
@@ -90,8 +89,8 @@ func arguments(r network.Request) [][2]string {
 	}
 }
 
-// begin has the plugins add the pod, and joins the interface that they make to its VM's tap.
-// Detach and Close wait for it. It lets go of p.working when it has ended.
+// begin starts the plugins that add the pod, and then joins their interface to its VM's tap. Detach and Close wait for
+// it. It unlocks p.working when it has ended.
 func (p *Provider) begin(ctx context.Context, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) *adding {
 	ctx, cancel := context.WithTimeout(ctx, addTimeout)
 	work := &adding{cancel: cancel, done: make(chan struct{}), path: rt.NetNS}
@@ -111,7 +110,7 @@ func (p *Provider) begin(ctx context.Context, list *libcni.NetworkConfigList, rt
 	return work
 }
 
-// ended forgets the work for a pod.
+// ended removes the run of a pod.
 func (p *Provider) ended(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,8 +134,7 @@ func (p *Provider) add(ctx context.Context, list *libcni.NetworkConfigList, rt *
 	return nil
 }
 
-// complete waits for the plugins. The pod's own DNS goes before the network's, and that
-// before the host's.
+// complete waits for the plugins. The pod's own DNS takes precedence over the network's, and that over the host's.
 func (w *adding) complete(ctx context.Context, a *network.Attachment, own *network.DNS) error {
 	select {
 	case <-w.done:
@@ -150,8 +148,7 @@ func (w *adding) complete(ctx context.Context, a *network.Attachment, own *netwo
 	if a.Cards, err = joinMore(w.path, w.more); err != nil {
 		return err
 	}
-	// The pod's own addresses are those of its first interface, as with other runtimes: what
-	// its peers know it by.
+	// As with other runtimes, the pod's addresses are those of its first interface, which its peers know.
 	a.Guest, a.IPs = w.guest, nil
 	for _, address := range w.guest.Addresses {
 		a.IPs = append(a.IPs, addressOnly(address))
@@ -170,9 +167,8 @@ func (w *adding) complete(ctx context.Context, a *network.Attachment, own *netwo
 	return nil
 }
 
-// Detach has the plugins give the pod's addresses back, and removes its namespace. The VM may
-// still run: it reaches nobody by these addresses any more. What fails is there for the next
-// try.
+// Detach makes the plugins release the pod's addresses, and removes its namespace. The VM may still run, but is cut off
+// from the network first. After a failure, everything that the next try needs is kept.
 func (p *Provider) Detach(ctx context.Context, id string) error {
 	p.mu.Lock()
 	work := p.adding[id]
@@ -184,7 +180,7 @@ func (p *Provider) Detach(ctx context.Context, id string) error {
 	defer p.working.RUnlock()
 	rec, err := p.recordOf(id)
 	path := namespace(id)
-	if errors.Is(err, os.ErrNotExist) { // nothing has begun, or all has ended
+	if errors.Is(err, os.ErrNotExist) { // Attach has not started, or Detach has ended
 		return removeNamespace(path)
 	}
 	if err != nil {
@@ -204,7 +200,7 @@ func (p *Provider) Detach(ctx context.Context, id string) error {
 	return p.forget(id)
 }
 
-// del runs on a context of its own: an address that is not given back is lost.
+// del runs on a context of its own: an address that is not released is lost.
 func (p *Provider) del(ctx context.Context, id string, rec record, path string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), delTimeout)
 	defer cancel()
@@ -213,7 +209,7 @@ func (p *Provider) del(ctx context.Context, id string, rec record, path string) 
 		return fmt.Errorf("read the network that pod %s was added to: %w", id, err)
 	}
 	if !holds(path) {
-		path = "" // which tells plugins that it is gone
+		path = "" // plugins then know that it is gone
 	}
 	if err := p.cni.DelNetworkList(ctx, list, rec.runtimeConf(id, path)); err != nil {
 		return fmt.Errorf("delete from network %s: %w", list.Name, err)

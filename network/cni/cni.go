@@ -1,8 +1,7 @@
-// Package cni attaches pods to the network of a node by the CNI plugins that are configured
-// on it. A pod has a network namespace of its own, in which a tap, the VM's card, stands for
-// the interface that the plugins make: what comes in at one leaves at the other, and the
-// guest is given the interface's hardware address, its addresses, routes and MTU. Nothing
-// else runs in that namespace.
+// Package cni attaches pods to the network of a node by the node's CNI plugins. A pod has a network namespace of its
+// own. Its tap, the VM's card, is connected with the interface that the plugins make: packets that enter one leave at
+// the other. The guest gets the interface's hardware address, addresses, routes and MTU. No process runs in that
+// namespace.
 package cni
 
 import (
@@ -23,25 +22,25 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// Where nodes have their CNI, as containerd and CRI-O look for it.
+// The directories of a node's CNI, as containerd and CRI-O know them.
 const (
 	DefaultConf = "/etc/cni/net.d"
 	DefaultBin  = "/opt/cni/bin"
 	DebianBin   = "/usr/lib/cni"
 )
 
-// namespaces is where the pods' network namespaces are held, for ip-netns(8) to see them.
+// namespaces is the directory of the pods' network namespaces, where ip-netns(8) sees them.
 const namespaces = "/run/netns"
 
-// ifName is the interface that plugins make.
+// ifName is the name of the interface that plugins make.
 const ifName = "eth0"
 
-// Each of the plugins' tasks has a deadline of its own, after which they are killed.
+// The plugins' time limits. Afterwards they are killed.
 const (
 	addTimeout    = time.Minute
 	delTimeout    = time.Minute
 	statusTimeout = 10 * time.Second
-	// Pods that are being started wait for it.
+	// Starts of pods wait for a collection.
 	collectTimeout = 20 * time.Second
 )
 
@@ -52,15 +51,14 @@ var (
 	errNoAddress  = errors.New("the plugins gave it no address")
 )
 
-// Options say where the parts are. All are required.
+// Options configure a Provider. All are required.
 type Options struct {
-	// Conf is the directory of the network configurations, of which the first by name is
-	// taken. It is read for each pod, so that a change holds from the next pod on.
+	// Conf is the directory of the network configurations. The first one by name is used. It is read for each pod, so a
+	// change applies from the next pod on.
 	Conf string
 	// Bin are the directories of the plugins.
 	Bin []string
-	// Dir keeps what is needed to detach pods. It outlives a reboot, as what plugins keep
-	// does.
+	// Dir holds the records that are needed to detach pods. It must outlive a reboot, as the plugins' own records do.
 	Dir    string
 	Logger *slog.Logger
 }
@@ -70,15 +68,14 @@ type Provider struct {
 	o   Options
 	cni *libcni.CNIConfig
 
-	// working is held for reading while plugins are at work on a pod, and for writing while
-	// all that no pod has is collected.
+	// working is locked for reading while plugins work on a pod, and for writing during a collection.
 	working sync.RWMutex
 
 	mu     sync.Mutex
 	adding map[string]*adding // by the pods' ids, while the plugins run
 }
 
-// New makes the provider. It asks nothing of the host yet.
+// New returns a provider. It does not look at the host yet.
 func New(o Options) *Provider {
 	return &Provider{
 		o: o, adding: map[string]*adding{},
@@ -86,10 +83,10 @@ func New(o Options) *Provider {
 	}
 }
 
-// Kind is KindCNI.
+// Kind returns KindCNI.
 func (p *Provider) Kind() (network.Kind, string) { return network.KindCNI, "" }
 
-// Status asks the plugins whether they can attach pods, where they know the question.
+// Status asks the plugins whether they can attach pods. Plugins of older versions are not asked.
 func (p *Provider) Status(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -103,15 +100,15 @@ func (p *Provider) Status(ctx context.Context) error {
 	return nil
 }
 
-// Example is a network of the addresses that are for examples (RFC 5737).
+// Example returns a network with addresses for documentation (RFC 5737).
 func (p *Provider) Example() *agentv1.Network {
 	return &agentv1.Network{Addresses: []string{"192.0.2.2/24"}, Gateways: []string{"192.0.2.1"}}
 }
 
-// Release does nothing: pods share nothing here.
+// Release does nothing: pods share nothing.
 func (p *Provider) Release(context.Context) error { return nil }
 
-// Close waits for plugins that still run.
+// Close kills plugins that still run, and waits for them.
 func (p *Provider) Close() {
 	p.mu.Lock()
 	all := slices.Collect(maps.Values(p.adding))
@@ -121,5 +118,5 @@ func (p *Provider) Close() {
 	}
 }
 
-// namespace is the path of a pod's network namespace.
+// namespace returns the path of a pod's network namespace.
 func namespace(id string) string { return filepath.Join(namespaces, "bulkhead-"+id) }

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testnet.Alone(m)) }
 
-// node is a node's CNI.
+// node is the CNI setup of a node.
 type node struct {
 	*Provider
 	conf, bin, data string
@@ -38,7 +38,7 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-// script has the node's network be one plugin, a shell script.
+// script makes a shell script the only plugin of the node's network.
 func (n *node) script(t *testing.T, body string) {
 	t.Helper()
 	text := `{"cniVersion": "1.0.0", "name": "scripted", "plugins": [{"type": "scripted"}]}`
@@ -89,8 +89,7 @@ func (n *node) nothingLeft(t *testing.T) {
 	}
 }
 
-// TestBridge: a pod has the addresses, routes and MTU that the plugins have made, of both
-// kinds, and gives them back.
+// TestBridge: a pod has the plugins' addresses, routes and MTU, of IPv4 and IPv6, and releases them.
 func TestBridge(t *testing.T) {
 	n := newNode(t)
 	testnet.WriteBridge(t, n.conf, n.data)
@@ -130,8 +129,7 @@ func TestBridge(t *testing.T) {
 	n.nothingLeft(t)
 }
 
-// TestReload: the first configuration by name holds for the next pod, and a broken one is
-// passed over.
+// TestReload: the next pod uses the first configuration by name, and a broken one is skipped.
 func TestReload(t *testing.T) {
 	n := newNode(t)
 	if err := n.Status(t.Context()); !errors.Is(err, ErrNotReady) || !strings.Contains(err.Error(), n.conf) {
@@ -159,7 +157,7 @@ func TestReload(t *testing.T) {
 	if err := os.WriteFile(open, []byte(`{"cniVersion": "0.4.0", "name": "open", "type": "loopback"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(open, 0o666); err != nil { // everybody may write it
+	if err := os.Chmod(open, 0o666); err != nil { // every user may write it
 		t.Fatal(err)
 	}
 	if list, err := n.load(); err != nil || list.Name != "alone" || len(list.Plugins) != 1 {
@@ -180,8 +178,7 @@ func TestReload(t *testing.T) {
 	n.nothingLeft(t)
 }
 
-// TestFailing: whatever the plugins do, there is nothing left once a delete has succeeded,
-// and until then all that it needs.
+// TestFailing: whatever the plugins do, nothing is left after a successful delete, and everything is kept before.
 func TestFailing(t *testing.T) {
 	for name, tc := range map[string]struct{ script, want string }{
 		"add fails":          {`[ $CNI_COMMAND = DEL ] || { echo '{"code": 7, "msg": "no room"}'; exit 1; }`, "no room"},
@@ -209,8 +206,7 @@ func TestFailing(t *testing.T) {
 	}
 }
 
-// TestDeleteFails: an address that could not be given back is given back later, with the
-// configuration that it was taken with.
+// TestDeleteFails: an address that could not be released is released later, with the configuration of its pod.
 func TestDeleteFails(t *testing.T) {
 	n := newNode(t)
 	testnet.WriteBridge(t, n.conf, n.data)
@@ -225,7 +221,7 @@ func TestDeleteFails(t *testing.T) {
 	if len(testnet.Leases(t, n.data)) != 2 || !holds(namespace(r.ID)) {
 		t.Error("the record for the next try is gone")
 	}
-	// The node's network is another one by then, and the namespace is gone.
+	// By then the node's network has changed, and the namespace is gone.
 	n.script(t, "exit 1")
 	if err := removeNamespace(namespace(r.ID)); err != nil {
 		t.Fatal(err)
@@ -237,8 +233,8 @@ func TestDeleteFails(t *testing.T) {
 	n.nothingLeft(t)
 }
 
-// hang attaches a pod whose plugin hangs in a program of its own, has do run meanwhile, and checks
-// that the pod's delete ends the plugin and that nothing is left.
+// hang attaches a pod with a plugin that hangs in a child, and calls do meanwhile. It checks that the pod's delete
+// kills the plugin and that nothing is left.
 func hang(t *testing.T, do func(n *node)) {
 	t.Helper()
 	n := newNode(t)
@@ -261,11 +257,10 @@ func hang(t *testing.T, do func(n *node)) {
 	n.nothingLeft(t)
 }
 
-// TestHanging: a plugin that hangs in a program of its own is ended with it when its pod is
-// given up.
+// TestHanging: a plugin that hangs in a child is killed with it when its pod is abandoned.
 func TestHanging(t *testing.T) { hang(t, func(*node) {}) }
 
-// TestCapabilities are of what the plugins take.
+// TestCapabilities: the arguments depend on the plugins' capabilities.
 func TestCapabilities(t *testing.T) {
 	n := newNode(t)
 	n.script(t, "[ $CNI_COMMAND = DEL ]")
@@ -298,7 +293,7 @@ func TestCapabilities(t *testing.T) {
 	n.nothingLeft(t)
 }
 
-// TestSilence: a VM that still runs reaches nobody by addresses that are being given back.
+// TestSilence: a VM that still runs cannot send from addresses that are being released.
 func TestSilence(t *testing.T) {
 	n := newNode(t)
 	seen := filepath.Join(t.TempDir(), "seen")

@@ -11,14 +11,13 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 )
 
-// ErrBusy is matched while plugins are at work on pods, when nothing can be collected.
+// ErrBusy is matched while plugins work on pods: nothing can be collected then.
 var ErrBusy = errors.New("the network plugins are at work")
 
-// Collect gives back what no pod has: it detaches the recorded pods that exists denies, and has
-// the plugins of the present configuration free what is not of a recorded pod (the verb GC,
-// from version 1.1.0 of CNI on). No plugin works on a pod meanwhile. As with every
-// runtime, a network of that version is this instance's alone, unless its configuration says
-// disableGC.
+// Collect releases addresses that belong to no pod. It detaches the recorded pods that do not exist. Then it makes the
+// plugins of the present configuration free everything without a recorded pod (the verb GC, from CNI 1.1.0 on). No
+// plugin works on a pod meanwhile. As with every runtime, a network of that version must belong to this instance alone,
+// unless its configuration has disableGC.
 func (p *Provider) Collect(ctx context.Context, exists func(id string) bool) error {
 	recorded, err := p.recorded()
 	if err != nil {
@@ -42,7 +41,7 @@ func (p *Provider) collect(ctx context.Context) error {
 	defer cancel()
 	list, err := p.load()
 	if err != nil {
-		return nil // Status tells of it, and nobody can be asked
+		return nil // Status reports it, and there is no plugin to ask
 	}
 	recorded, err := p.recorded()
 	if err != nil {
@@ -58,7 +57,7 @@ func (p *Provider) collect(ctx context.Context) error {
 	return nil
 }
 
-// recorded are the ids of pods that are attached, or may be.
+// recorded returns the ids of pods that are attached, or may be.
 func (p *Provider) recorded() (ids []string, err error) {
 	files, err := filepath.Glob(filepath.Join(p.o.Dir, "*.json"))
 	for _, file := range files {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// collects is a plugin's part that knows the verb GC, and writes what it is told to a file.
+// collects is the part of a plugin that handles the verb GC, and writes its input to a file.
 const collects = `cd /; case $CNI_COMMAND in
 ADD) nsenter --net=$CNI_NETNS sh -c 'ip link add eth0 type veth peer name other && ip addr add 10.1.2.3/24 dev eth0'
 	echo '{"cniVersion": "1.1.0"}';;
@@ -19,7 +19,7 @@ VERSION) echo '{"cniVersion": "1.1.0", "supportedVersions": ["1.0.0", "1.1.0"]}'
 GC) cat >FILE;;
 esac`
 
-// collector is a node whose plugin collects; told is what it was told last.
+// collector returns a node with a plugin that collects; told is the file with its last input.
 func collector(t *testing.T, version string) (n *node, told string) {
 	t.Helper()
 	n, told = newNode(t), filepath.Join(t.TempDir(), "told")
@@ -31,8 +31,8 @@ func collector(t *testing.T, version string) (n *node, told string) {
 	return n, told
 }
 
-// TestCollect: what belongs to no pod is given back, by a delete where there is a record of it
-// and else by the plugins, which are told whose attachments are to stay.
+// TestCollect: a delete releases attachments with a record but no pod. The plugins release the others; they get the
+// list of attachments to keep.
 func TestCollect(t *testing.T) {
 	n, told := collector(t, "1.1.0")
 	stays, goes := request(), request()
@@ -78,7 +78,7 @@ func TestCollectOld(t *testing.T) {
 	}
 }
 
-// TestCollectFails: what fails is said, and without a configuration there is nobody to ask.
+// TestCollectFails: a failure is an error. Without a configuration there is no plugin to ask, and no error.
 func TestCollectFails(t *testing.T) {
 	n, _ := collector(t, "1.1.0")
 	n.script(t, `[ $CNI_COMMAND = GC ] && { echo '{"code": 7, "msg": "no list"}'; exit 1; }
@@ -99,8 +99,7 @@ func TestCollectFails(t *testing.T) {
 	}
 }
 
-// TestCollectWaits: while plugins are at work on a pod nothing is collected, which its delete
-// ends.
+// TestCollectWaits: while plugins work on a pod, nothing is collected.
 func TestCollectWaits(t *testing.T) {
 	hang(t, func(n *node) {
 		if err := n.Collect(t.Context(), func(string) bool { return true }); !errors.Is(err, ErrBusy) {
@@ -109,7 +108,7 @@ func TestCollectWaits(t *testing.T) {
 	})
 }
 
-// TestRoutes: routes without a gateway come first, and each kind stays in the kernel's order.
+// TestRoutes: routes without a gateway come first, and each kind keeps the kernel's order.
 func TestRoutes(t *testing.T) {
 	n := newNode(t)
 	n.script(t, `cd /; [ $CNI_COMMAND = ADD ] || exit 0

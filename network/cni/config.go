@@ -17,7 +17,7 @@ import (
 // maxConf bounds a configuration, in bytes.
 const maxConf = 1 << 20
 
-// load reads the first configuration that is whole.
+// load reads the first valid configuration.
 func (p *Provider) load() (*libcni.NetworkConfigList, error) {
 	files, err := libcni.ConfFiles(p.o.Conf, []string{".conf", ".conflist", ".json"})
 	if err != nil {
@@ -38,7 +38,7 @@ func (p *Provider) load() (*libcni.NetworkConfigList, error) {
 	return nil, fmt.Errorf("no network configuration in %s: install a network plugin", p.o.Conf)
 }
 
-// readList reads a list of plugins, or the older form of one plugin alone.
+// readList reads a list of plugins, or the older form with one plugin.
 func readList(file string) (*libcni.NetworkConfigList, error) {
 	data, err := trusted.Read(file, maxConf)
 	if err != nil {
@@ -60,7 +60,7 @@ func readList(file string) (*libcni.NetworkConfigList, error) {
 	return libcni.NetworkConfFromBytes(list)
 }
 
-// plugins looks for a configuration's programs.
+// plugins checks that a configuration's programs exist.
 func (p *Provider) plugins(list *libcni.NetworkConfigList) error {
 	for _, plugin := range list.Plugins {
 		if _, err := invoke.FindInPath(plugin.Network.Type, p.o.Bin); err != nil {
@@ -70,12 +70,12 @@ func (p *Provider) plugins(list *libcni.NetworkConfigList) error {
 	return nil
 }
 
-// takes tells whether a plugin of the list has a capability.
+// takes reports whether a plugin of the list has a capability.
 func takes(list *libcni.NetworkConfigList, capability string) bool {
 	return slices.ContainsFunc(list.Plugins, func(p *libcni.NetworkConfig) bool { return p.Network.Capabilities[capability] })
 }
 
-// portMapping and bandwidth are capabilities' arguments, as the conventions of CNI have them.
+// portMapping and bandwidth are arguments of capabilities, from CNI's conventions.
 type portMapping struct {
 	HostPort      int    `json:"hostPort"`
 	ContainerPort int    `json:"containerPort"`
@@ -90,11 +90,10 @@ type bandwidth struct {
 	EgressBurst  int64 `json:"egressBurst,omitempty"`
 }
 
-// burst is the most that plugins take, in bits: a limit is one of the rate.
+// burst is the largest burst that plugins accept, in bits: only the rate is limited.
 const burst = math.MaxInt32
 
-// capabilities are the arguments of what a pod asks for. The ports that are left are to be
-// published by others.
+// capabilities returns the arguments for a pod's request. The caller publishes the ports in left.
 func capabilities(list *libcni.NetworkConfigList, r network.Request) (args map[string]any, left []network.Port, err error) {
 	args, left = map[string]any{}, r.Ports
 	if len(r.Ports) > 0 && takes(list, "portMappings") {
@@ -123,7 +122,7 @@ func capabilities(list *libcni.NetworkConfigList, r network.Request) (args map[s
 	return args, left, nil
 }
 
-// cmpProtocol is a protocol as plugins want it.
+// cmpProtocol returns a protocol in the plugins' form.
 func cmpProtocol(p string) string {
 	if p == "" {
 		return "tcp"

@@ -18,16 +18,16 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/tail"
 )
 
-// programs runs plugins. Unlike the library's own way, it ends a plugin's children with it:
-// one that hangs in a program of its own would never be given up.
+// programs runs plugins. Unlike the library, it kills a plugin's children with it: otherwise a plugin that hangs in a
+// child would never end.
 type programs struct{ *version.PluginDecoder }
 
 var _ invoke.Exec = programs{}
 
-// reapDelay is how long the output of a plugin that was killed is waited for.
+// reapDelay is the longest wait for the output of a killed plugin.
 const reapDelay = time.Second
 
-// ExecPlugin runs one.
+// ExecPlugin runs one plugin.
 func (programs) ExecPlugin(ctx context.Context, path string, stdin []byte, env []string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, path)

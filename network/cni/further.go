@@ -16,13 +16,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// further reads those of the links that plugins have made beside the pod's first interface, in
-// the order in which they were made.
+// further reads the interfaces that plugins have made beside the pod's first one, in the order of their creation.
 func further(links []netlink.Link) (more []*agentv1.Network, err error) {
 	slices.SortFunc(links, func(a, b netlink.Link) int { return cmp.Compare(a.Attrs().Index, b.Attrs().Index) })
 	for _, l := range links {
 		a := l.Attrs()
-		// What belongs to a bond or a bridge is reached by that one.
+		// A bond or bridge stands for its members.
 		if a.Flags&net.FlagLoopback != 0 || a.MasterIndex != 0 || isTap(l) {
 			continue
 		}
@@ -30,7 +29,7 @@ func further(links []netlink.Link) (more []*agentv1.Network, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("read interface %s: %w", a.Name, err)
 		}
-		// Kernels have interfaces of their own in every namespace, for tunnels.
+		// Kernels have tunnel interfaces of their own in every namespace.
 		if len(guest.Addresses) == 0 && (a.EncapType != ethernet || a.Flags&net.FlagUp == 0) {
 			continue
 		}
@@ -48,18 +47,17 @@ func further(links []netlink.Link) (more []*agentv1.Network, err error) {
 	return more, nil
 }
 
-// ethernet is the encapsulation of interfaces that a VM has cards for.
+// ethernet is the encapsulation of interfaces that a VM can have.
 const ethernet = "ether"
 
-// stacked tells whether an interface has its packets from another one of the same namespace,
-// where they are redirected before that one sees them.
+// stacked reports whether an interface gets its packets from another one in the same namespace. That one's packets are
+// redirected before it sees them.
 func stacked(l netlink.Link) bool {
 	a := l.Attrs()
 	return l.Type() != "veth" && a.NetNsID < 0 && a.ParentIndex != 0 && a.ParentIndex != a.Index
 }
 
-// unruled refuses rules by which packets take other routes than those of the main table, which the
-// guest is not given.
+// unruled returns an error if routing rules use other tables than the main one: the guest does not get such rules.
 func unruled() error {
 	rules, err := list(func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_ALL) })
 	if err != nil {
@@ -73,8 +71,7 @@ func unruled() error {
 	return nil
 }
 
-// joinMore makes the cards of further interfaces in the namespace at path, and joins each
-// interface with its own.
+// joinMore creates the taps of further interfaces in the namespace at path, and joins each interface with its tap.
 func joinMore(path string, more []*agentv1.Network) (cards []network.Card, err error) {
 	if len(more) == 0 {
 		return nil, nil

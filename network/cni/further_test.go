@@ -21,9 +21,8 @@ func inNamespace(commands ...string) string {
 ` + strings.Join(append(first, commands...), "\n") + "\nEND\necho '{\"cniVersion\": \"1.0.0\"}'"
 }
 
-// TestFurther: each interface that plugins have made and taken up is a card of the guest's, in
-// the order in which they were made; the pod's own addresses are those of the first. Nothing is
-// left of it.
+// TestFurther: each interface that plugins have made and brought up is a card of the guest, in the order of creation.
+// The pod's own addresses are the first interface's. Nothing is left after the delete.
 func TestFurther(t *testing.T) {
 	n := newNode(t)
 	seen := filepath.Join(t.TempDir(), "seen")
@@ -80,8 +79,8 @@ func TestFurther(t *testing.T) {
 	n.nothingLeft(t)
 }
 
-// joined checks that packets go from each of two interfaces to the other, and that the other is up
-// with the MTU of the one.
+// joined checks that packets go between two interfaces in both directions, and that the other is up with the MTU of the
+// one.
 func joined(t *testing.T, pod, one, other string) {
 	t.Helper()
 	ip := func(command string) string {
@@ -107,7 +106,7 @@ func joined(t *testing.T, pod, one, other string) {
 	}
 }
 
-// TestFurtherRefused: what a VM has no card for is named, and nothing is left.
+// TestFurtherRefused: the error names the interface that a VM cannot have, and nothing is left.
 func TestFurtherRefused(t *testing.T) {
 	var many []string
 	for i := range card.Most + 1 {

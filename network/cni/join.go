@@ -11,9 +11,8 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// join joins the interface that plugins have made in the namespace at path with the tap of
-// the VM, and returns what the guest sets up to be that interface, and to be the others that
-// plugins have made beside it.
+// join joins the plugins' interface in the namespace at path with the VM's tap. It returns the settings for the guest,
+// so that it takes the place of that interface and of the further ones.
 func join(path string) (guest *agentv1.Network, more []*agentv1.Network, err error) {
 	err = inside(path, func() error {
 		links, err := list(netlink.LinkList)
@@ -44,7 +43,7 @@ func join(path string) (guest *agentv1.Network, more []*agentv1.Network, err err
 	return guest, more, err
 }
 
-// connect has each packet that comes in at an interface leave at a tap, and the other way round.
+// connect redirects each packet that enters an interface to a tap, and vice versa.
 func connect(eth netlink.Link, tapName string) error {
 	card, err := netlink.LinkByName(tapName)
 	if err != nil {
@@ -64,7 +63,7 @@ func connect(eth netlink.Link, tapName string) error {
 	return nil
 }
 
-// redirect needs u32 and mirred: matchall is not in every kernel.
+// redirect uses u32 and mirred: not every kernel has matchall.
 func redirect(from, to int) error {
 	ingress := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: from, Parent: netlink.HANDLE_INGRESS, Handle: netlink.MakeHandle(0xffff, 0),
@@ -85,8 +84,7 @@ func redirect(from, to int) error {
 	return nil
 }
 
-// read reads an interface as the plugins have left it in the kernel: not all of them tell
-// all of it.
+// read reads an interface as the plugins have left it in the kernel: not all of them report all of it.
 func read(eth netlink.Link) (*agentv1.Network, error) {
 	a := eth.Attrs()
 	guest := &agentv1.Network{MAC: a.HardwareAddr.String(), MTU: a.MTU}
@@ -101,7 +99,7 @@ func read(eth netlink.Link) (*agentv1.Network, error) {
 	direct := 0
 	for _, r := range routes {
 		if r.Protocol == unix.RTPROT_KERNEL || r.Type != unix.RTN_UNICAST {
-			continue // the guest's kernel makes its own
+			continue // the guest's kernel adds its own
 		}
 		route := agentv1.Route{Metric: r.Priority}
 		if r.Dst != nil {
@@ -110,7 +108,7 @@ func read(eth netlink.Link) (*agentv1.Network, error) {
 		if r.Gw != nil {
 			route.Gateway = r.Gw.String()
 		}
-		if route.Gateway == "" { // by which gateways may be reached, so it is made before theirs
+		if route.Gateway == "" { // gateways may need it, so it comes before their routes
 			guest.Routes = slices.Insert(guest.Routes, direct, route)
 			direct++
 			continue
@@ -120,7 +118,7 @@ func read(eth netlink.Link) (*agentv1.Network, error) {
 	return guest, nil
 }
 
-// addressesOf are those of an interface that others can reach, IPv4 first.
+// addressesOf returns an interface's addresses that others can reach, IPv4 first.
 func addressesOf(l netlink.Link) (out []string, err error) {
 	all, err := list(func() ([]netlink.Addr, error) { return netlink.AddrList(l, netlink.FAMILY_ALL) })
 	if err != nil {

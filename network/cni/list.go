@@ -6,11 +6,11 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// asks is how often a list is asked for. The kernel says of one that it was interrupted when
-// something came or went while it was told, as other pods' interfaces do on a busy node.
+// asks is the number of tries to read a list. The kernel interrupts a list if an entry is added or removed meanwhile,
+// as other pods' interfaces are on a busy node.
 const asks = 100
 
-// list is what ask lists, whole.
+// list calls ask until it returns a whole list.
 func list[T any](ask func() (T, error)) (all T, err error) {
 	for range asks {
 		if all, err = ask(); !errors.Is(err, netlink.ErrDumpInterrupted) {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestList: a list that was interrupted is asked for again, and not for ever.
+// TestList: an interrupted list is read again, but not forever.
 func TestList(t *testing.T) {
 	for _, tt := range []struct {
 		interrupted int

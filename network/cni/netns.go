@@ -15,21 +15,20 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/tap"
 )
 
-// tapName is the VM's card in the pod's namespace; that of a further interface is furtherTap with
-// a number from 1 on.
+// tapName is the VM's card in the pod's namespace. The card of a further interface is furtherTap with a number, from 1
+// on.
 const (
 	tapName    = "tap0"
 	furtherTap = "bulkhead"
 )
 
-// isTap tells whether an interface is a card of the VM's.
+// isTap reports whether an interface is a card of the VM.
 func isTap(l netlink.Link) bool {
 	name := l.Attrs().Name
 	return name == tapName || l.Type() == "tuntap" && strings.HasPrefix(name, furtherTap)
 }
 
-// makeNamespace makes a network namespace with a loopback that is up and the tap of a VM,
-// held by a mount at path.
+// makeNamespace creates a network namespace with a loopback that is up and the tap of a VM. A mount at path holds it.
 func makeNamespace(path string) (card *os.File, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
@@ -58,7 +57,7 @@ func makeNamespace(path string) (card *os.File, err error) {
 	return card, nil
 }
 
-// prepare makes what is in every pod's namespace, that of the calling thread.
+// prepare sets up the calling thread's namespace for a pod.
 func prepare() (card *os.File, err error) {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -70,13 +69,13 @@ func prepare() (card *os.File, err error) {
 	return makeTap(tapName)
 }
 
-// makeTap makes a tap in the calling thread's namespace.
+// makeTap creates a tap in the calling thread's namespace.
 func makeTap(name string) (*os.File, error) {
 	card, err := tap.Make(name)
 	if err != nil {
 		return nil, err
 	}
-	// The namespace's own kernel has nothing to say to the guest.
+	// The namespace's own kernel must send nothing to the guest.
 	silent := "/proc/sys/net/ipv6/conf/" + name + "/disable_ipv6"
 	if err := os.WriteFile(silent, []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		card.Close()
@@ -85,7 +84,7 @@ func makeTap(name string) (*os.File, error) {
 	return card, nil
 }
 
-// silence keeps the VM from a pod's network, as far as it has one.
+// silence disconnects the VM from a pod's network, if it has one.
 func silence(path string) error {
 	if !holds(path) {
 		return nil
@@ -108,11 +107,11 @@ func silence(path string) error {
 	})
 }
 
-// removeNamespace lets a namespace go, with all that is in it. One that is gone is none.
+// removeNamespace removes a namespace and its interfaces. It does nothing if the namespace is gone.
 func removeNamespace(path string) error {
 	for {
 		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // nothing is mounted there any more
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // no mount is left
 			break
 		}
 		if err != nil {
@@ -125,7 +124,7 @@ func removeNamespace(path string) error {
 	return nil
 }
 
-// holds tells whether a namespace is held at path: after a reboot there is none.
+// holds reports whether a namespace is mounted at path: after a reboot there is none.
 func holds(path string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(path, &st) == nil && st.Type == unix.NSFS_MAGIC
@@ -146,7 +145,7 @@ func inside(path string, f func() error) error {
 	})
 }
 
-// apart runs f in a thread that ends with it.
+// apart runs f in a thread that ends with f.
 func apart(f func() error) error {
 	done := make(chan error, 1)
 	go func() {

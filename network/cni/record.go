@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// record is what a pod was added with, and is deleted with.
+// record holds the arguments that a pod was added with. They are needed to delete it.
 type record struct {
 	List         []byte         `json:"list"`
 	Args         [][2]string    `json:"args"`
@@ -37,7 +37,7 @@ func (p *Provider) keep(id string, r record) error {
 	return nil
 }
 
-// recordOf fails with an error that matches fs.ErrNotExist where there is none.
+// recordOf returns an error that matches fs.ErrNotExist if there is no record.
 func (p *Provider) recordOf(id string) (r record, err error) {
 	if err := atomicfile.ReadJSON(p.path(id), &r); err != nil {
 		return r, fmt.Errorf("find the network of pod %s: %w", id, err)
@@ -52,7 +52,7 @@ func (p *Provider) forget(id string) error {
 	return nil
 }
 
-// addressOnly is a prefix's address.
+// addressOnly returns a prefix's address.
 func addressOnly(prefix string) string {
 	p, err := netip.ParsePrefix(prefix)
 	if err != nil {

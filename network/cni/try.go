@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/tap"
 )
 
-// Try tells what this host's kernel lacks for pods: a VM's tap in a network namespace, and
-// the redirection of packets between two interfaces. It leaves nothing.
+// Try checks that this host's kernel can run pods' networks: a VM's tap in a network namespace, and the redirection of
+// packets between two interfaces. It leaves nothing behind.
 func Try() (taps, redirection error) {
 	taps = apart(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {

@@ -2,7 +2,7 @@ package cni
 
 import "testing"
 
-// TestTry: where the tests of pods' networks run, nothing is lacking.
+// TestTry: hosts that run the tests of pods' networks lack nothing.
 func TestTry(t *testing.T) {
 	if taps, redirection := Try(); taps != nil || redirection != nil {
 		t.Errorf("%v, %v", taps, redirection)
