@@ -95,14 +95,14 @@ func (b *blob) copy(ctx context.Context, src types.ImageSource, report func(Prog
 		}
 	}
 	if !verifier.Verified() {
-		return fmt.Errorf("%w: %d bytes came, which are others", ErrDigest, p.Offset)
+		return fmt.Errorf("%w: got %d bytes with another digest", ErrDigest, p.Offset)
 	}
 	p.Done = true
 	report(p)
 	return nil
 }
 
-var errStalled = fmt.Errorf("%w: nothing came for %v", ErrUnavailable, stallLimit)
+var errStalled = fmt.Errorf("%w: no data for %v", ErrUnavailable, stallLimit)
 
 // stalled returns the reason why ctx ended rather than what that caused.
 func stalled(ctx context.Context, err error) error {

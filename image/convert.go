@@ -79,7 +79,7 @@ func layerError(layers []*blob, err error, limit int64) error {
 func faultError(fault *convert.Error, limit int64) error {
 	switch {
 	case fault.Kind == convert.Large && limit < slot.Size:
-		return fmt.Errorf("%w: it takes more than the %d MiB that are left beside its layers and the %d kept for pods (%s)",
+		return fmt.Errorf("%w: its disk needs more than the %d MiB that are free beside its layers and the %d MiB kept for pods (%s)",
 			ErrNoSpace, limit>>20, reserve>>20, makeRoom)
 	case fault.Kind == convert.Space:
 		return fmt.Errorf("%w: %w", ErrNoSpace, fault)

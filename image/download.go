@@ -75,7 +75,7 @@ func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report 
 	return size, err
 }
 
-var errLayers = fmt.Errorf("%w: its layers take more than what is free (%s)", ErrNoSpace, makeRoom)
+var errLayers = fmt.Errorf("%w: its layers need more than the free space (%s)", ErrNoSpace, makeRoom)
 
 // blobs are the image's layers, lowest first, and the different ones among them,
 // in the same order. The caller closes the latter.

@@ -95,7 +95,7 @@ func unavailableHint(err error, registry string) string {
 	case strings.Contains(err.Error(), "x509: "):
 		return fmt.Sprintf(" (put the authority's certificate into /etc/containers/certs.d/%s/ca.crt, or use --tls-verify=false)", registry)
 	case registry == "localhost":
-		return " (images of this host are loaded with bulkhead image load, those of a node with --for node)"
+		return " (load images of this host with bulkhead image load; for a node, add --for node)"
 	}
 	return ""
 }

@@ -34,7 +34,7 @@ func Login(ctx context.Context, getenv Getenv, registry, username, password stri
 		return fmt.Errorf("log in to %s: %w", registry, err)
 	}
 	if _, err := config.SetCredentials(sys, key, username, password); err != nil {
-		return fmt.Errorf("keep the credentials for %s: %w", registry, err)
+		return fmt.Errorf("store the credentials for %s: %w", registry, err)
 	}
 	return nil
 }

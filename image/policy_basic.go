@@ -33,7 +33,7 @@ func allowed(_ context.Context, _ *types.SystemContext, _ types.UnparsedImage) e
 			return fmt.Errorf("%w: %w", ErrPolicy, err)
 		}
 		if !acceptsAnything(data) {
-			return fmt.Errorf("%w: %s asks for more than this build can check (build with -tags containers_image_openpgp)", ErrPolicy, item.Name)
+			return fmt.Errorf("%w: this build cannot check the requirements of %s (build with -tags containers_image_openpgp)", ErrPolicy, item.Name)
 		}
 	}
 	return nil

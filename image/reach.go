@@ -74,14 +74,14 @@ func newReach(sys *types.SystemContext, name string) (reach, error) {
 // insecure is asked by HTTPS, and leads to HTTPS: an address of this host has no certificate for the name.
 func (r reach) check(u *url.URL) error {
 	if u.Scheme != "https" && !r.insecure {
-		return fmt.Errorf("%w: it leads from HTTPS to %s at %.255q", ErrUnavailable, strings.ToUpper(u.Scheme), u.Hostname())
+		return fmt.Errorf("%w: the registry refers from HTTPS to %s at %.255q", ErrUnavailable, strings.ToUpper(u.Scheme), u.Hostname())
 	}
 	if slices.Contains(r.own, u.Host) {
 		return nil
 	}
 	for _, addr := range r.addresses(u.Hostname()) {
 		if neverAsked(addr) || r.isMine(addr) && !r.isLocal() {
-			return fmt.Errorf("%w: it leads to %.255q, an address of this host, its link or its cloud", ErrUnavailable, u.Hostname())
+			return fmt.Errorf("%w: the registry refers to %.255q, an address of this host, its link or its cloud", ErrUnavailable, u.Hostname())
 		}
 	}
 	return nil

@@ -241,7 +241,7 @@ func (c *converterSlots) run(ctx context.Context, use func(g *hostcgroup.Group) 
 	defer leave()
 	err = use(g)
 	if errors.Is(err, convert.ErrMemory) {
-		err = fmt.Errorf("%w while the image was unpacked, for which all images together have %d MiB: unpack fewer at once, or add memory",
+		err = fmt.Errorf("%w while unpacking the image: all images together have %d MiB for that (unpack fewer at once, or add memory)",
 			err, c.memory>>20)
 	}
 	return err
@@ -273,7 +273,7 @@ func (c *converterSlots) runSoon(ctx context.Context, fetched <-chan struct{}, u
 }
 
 // errLate ends a converter that has waited for its layers.
-var errLate = fmt.Errorf("the layers did not come within %v", layersWait)
+var errLate = fmt.Errorf("the layers were not fetched within %v", layersWait)
 
 // take waits until another converter may run, in the order of the calls, and until done is called.
 func (c *converterSlots) take(ctx context.Context) (done func(), err error) {
@@ -306,5 +306,5 @@ func (c *converterSlots) take(ctx context.Context) (done func(), err error) {
 }
 
 func (c *converterSlots) late(ctx context.Context) error {
-	return fmt.Errorf("wait for one of %d other images to be unpacked, of which memory allows no more at once: %w", c.most, context.Cause(ctx))
+	return fmt.Errorf("wait while %d other images are unpacked (memory allows no more at once): %w", c.most, context.Cause(ctx))
 }

@@ -18,7 +18,7 @@ func (s *Store) Tag(ctx context.Context, nameOrID string, names []string) error 
 			err = fmt.Errorf("%w: an empty name", ErrInvalid)
 		}
 		if err == nil && !isTagged(named[0]) {
-			err = fmt.Errorf("%w: %s: a digest is no tag", ErrInvalid, name)
+			err = fmt.Errorf("%w: %s: must have a tag and no digest", ErrInvalid, name)
 		}
 		if err != nil {
 			return fmt.Errorf("tag image %s: %w", nameOrID, err)

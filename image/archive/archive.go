@@ -24,7 +24,7 @@ const (
 var ErrFormat = errors.New("unknown format")
 
 // ErrChanged is returned when the layer is not what its digest says.
-var ErrChanged = errors.New("the layer is read differently each time")
+var ErrChanged = errors.New("the layer changed while it was read")
 
 // Image is an image of one layer.
 type Image struct {

@@ -89,7 +89,7 @@ func TestHostileProcess(t *testing.T) {
 		{what: "half a message", script: reply(100, "{}"), says: "EOF"},
 		{what: "a message of 4 GiB", script: reply(-1, "{}"), says: "not a message"},
 		{what: "no JSON", script: message("nonsense"), says: "not a message"},
-		{what: "a disk too soon", script: message(`{"size":4096}`), says: "before it has read"},
+		{what: "a disk too soon", script: message(`{"size":4096}`), says: "before it had read"},
 		{what: "a fault of many lines", script: message(`{"fault":{"kind":"host","text":"a\nb\u001b[31m"}}`), says: "a b [31m"},
 		{what: "a long fault", script: message(`{"fault":{"text":"` + strings.Repeat("x", 5000) + `"}}`), says: "xxx"},
 		{what: "a crash without end", script: "yes no | head -c 10000000 >&2; exit 1", says: "no"},

@@ -157,7 +157,7 @@ func widen(pipe any) {
 }
 
 // errUnread is for an answer that comes before the layers have been read.
-var errUnread = fmt.Errorf("%w: it answers before it has read its layers", errMessage)
+var errUnread = fmt.Errorf("%w: it answered before it had read its layers", errMessage)
 
 // head keeps the first bytes of what is written to it.
 type head struct{ bytes.Buffer }

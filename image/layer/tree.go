@@ -63,7 +63,7 @@ func (t *Tree) Apply(ctx context.Context, stream io.Reader) error {
 // overflow says so if it was the bound on the stream that ended it.
 func (t *Tree) overflow(limited *io.LimitedReader, err error) error {
 	if limited.N <= 0 {
-		return fmt.Errorf("%w: layers of more bytes than the limit", ErrHostile)
+		return fmt.Errorf("%w: the layers have more bytes than the limit", ErrHostile)
 	}
 	if errors.Is(err, tar.ErrHeader) || errors.Is(err, tar.ErrFieldTooLong) {
 		return fmt.Errorf("%w: %w", ErrHostile, err)
@@ -150,5 +150,5 @@ func (t *Tree) linked(name string) (*erofs.Inode, error) {
 			return e.Inode, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: hard link to %.255q, which is no file", ErrHostile, name)
+	return nil, fmt.Errorf("%w: hard link to %.255q (must be an existing file)", ErrHostile, name)
 }

@@ -84,13 +84,13 @@ func (s *Source) chooseSaved(list []saved, which string) (saved, error) {
 	if number, ok := strings.CutPrefix(which, "@"); ok {
 		i, err := strconv.Atoi(number)
 		if err != nil || i < 0 || i >= len(list) {
-			return saved{}, fmt.Errorf("%w: there is no @%.20s of %d", ErrWhich, number, len(list))
+			return saved{}, fmt.Errorf("%w: no image @%.20s (the archive has %d)", ErrWhich, number, len(list))
 		}
 		return list[i], nil
 	}
 	if which == "" {
 		if len(list) != 1 {
-			return saved{}, fmt.Errorf("%w: %d images in the archive: say which, as docker-archive:FILE:NAME", ErrWhich, len(list))
+			return saved{}, fmt.Errorf("%w: %d images in the archive: choose one with docker-archive:FILE:NAME", ErrWhich, len(list))
 		}
 		s.names = list[0].names()
 		return list[0], nil
@@ -105,7 +105,7 @@ func (s *Source) chooseSaved(list []saved, which string) (saved, error) {
 			return img, nil
 		}
 	}
-	return saved{}, fmt.Errorf("%w: none of %d in the archive is %s", ErrWhich, len(list), s.names[0])
+	return saved{}, fmt.Errorf("%w: none of the %d images in the archive is %s", ErrWhich, len(list), s.names[0])
 }
 
 // descriptor reads a layer of at most limit bytes to its end for its digest.

@@ -31,7 +31,7 @@ var (
 	// none that is named so.
 	ErrWhich = errors.New("which image")
 	// ErrLarge is returned for layers that have more bytes than there is room for.
-	ErrLarge = errors.New("its layers take more than what is free")
+	ErrLarge = errors.New("its layers need more than the free space")
 )
 
 // Source is one image. It is a types.ImageSource whose blobs may be read by
@@ -80,7 +80,7 @@ func Open(ctx context.Context, g *hostcgroup.Group, text, dir string, limit int6
 	case "oci", "oci-archive":
 		err = s.readOCI(which)
 	default:
-		err = fmt.Errorf("%w: %s has neither an index.json (OCI) nor a manifest.json (docker save)", ErrFormat, place)
+		err = fmt.Errorf("%w: %s must have an index.json (OCI) or a manifest.json (docker save)", ErrFormat, place)
 	}
 	if err == nil {
 		s.ref, err = s.reference(place, which)

@@ -46,7 +46,7 @@ func choose(list []v1.Descriptor, which string) (v1.Descriptor, error) {
 	if number, ok := strings.CutPrefix(which, "@"); ok {
 		i, err := strconv.Atoi(number)
 		if err != nil || i < 0 || i >= len(list) {
-			return v1.Descriptor{}, fmt.Errorf("%w: there is no @%.20s of %d", ErrWhich, number, len(list))
+			return v1.Descriptor{}, fmt.Errorf("%w: no image @%.20s (the layout has %d)", ErrWhich, number, len(list))
 		}
 		return list[i], nil
 	}
@@ -60,7 +60,7 @@ func choose(list []v1.Descriptor, which string) (v1.Descriptor, error) {
 		found = forGuests(found)
 	}
 	if len(found) != 1 {
-		return v1.Descriptor{}, fmt.Errorf("%w: %d of %d in the layout are %q: say which, as oci:DIR:TAG", ErrWhich, len(found), len(list), which)
+		return v1.Descriptor{}, fmt.Errorf("%w: %d of %d images match %q: choose one with oci:DIR:TAG", ErrWhich, len(found), len(list), which)
 	}
 	return found[0], nil
 }

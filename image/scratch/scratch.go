@@ -57,10 +57,10 @@ type Maker struct {
 func (m Maker) Create(ctx context.Context, path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("make scratch disk: %w", err)
+		return fmt.Errorf("create scratch disk: %w", err)
 	}
 	if err := errors.Join(m.fill(ctx, f, size), f.Close()); err != nil {
-		return fmt.Errorf("make scratch disk %s: %w", path, errors.Join(err, os.Remove(path)))
+		return fmt.Errorf("create scratch disk %s: %w", path, errors.Join(err, os.Remove(path)))
 	}
 	return nil
 }

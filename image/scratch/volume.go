@@ -28,7 +28,7 @@ func CreateVolume(ctx context.Context, path string, size int64) error {
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("make the disk of a volume: %w", err)
+		return fmt.Errorf("create the disk of a volume: %w", err)
 	}
 	if err = f.Truncate(Rounded(size)); err == nil {
 		err = mkfsVolume(ctx, path)
@@ -37,7 +37,7 @@ func CreateVolume(ctx context.Context, path string, size int64) error {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("make the disk of a volume %s: %w", path, errors.Join(err, os.Remove(path)))
+		return fmt.Errorf("create the disk of a volume %s: %w", path, errors.Join(err, os.Remove(path)))
 	}
 	return nil
 }

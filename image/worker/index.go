@@ -78,10 +78,10 @@ func members(archive io.ReadSeeker) ([]convert.Member, error) {
 			return list, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: no tar archive: %w", errDamaged, err)
+			return nil, fmt.Errorf("%w: not a tar archive: %w", errDamaged, err)
 		}
 		if headers > maxHeaders || len(list) > maxMembers || names > maxNames {
-			return nil, fmt.Errorf("%w: an archive of too many files", errDamaged)
+			return nil, fmt.Errorf("%w: the archive has too many files", errDamaged)
 		}
 		m := convert.Member{Name: path.Clean("/" + h.Name)[1:]}
 		switch h.Typeflag {

@@ -90,7 +90,7 @@ func lower(resource int, most uint64) error {
 // wish held, which a change of user cancels.
 func endWith(parent int) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
-		return fmt.Errorf("ask for the end with the parent: %w", err)
+		return fmt.Errorf("request a kill at the parent's end: %w", err)
 	}
 	if os.Getppid() != parent {
 		return errors.New("the parent has ended")
