@@ -15,14 +15,13 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// stallLimit is how long a registry may send nothing before it counts as gone.
+// stallLimit is the time without data after which a registry counts as gone.
 const stallLimit = 2 * time.Minute
 
-// blob is a layer while it is fetched: a file that is written at one end and,
-// from the first byte, read at the other.
+// blob is a layer that is being fetched: a file that is written and, from the first byte on, read at the same time.
 type blob struct {
 	info types.BlobInfo
-	file *os.File // nameless
+	file *os.File // without a name
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -40,8 +39,7 @@ func newBlob(info types.BlobInfo, dir string) (*blob, error) {
 	return b, nil
 }
 
-// fetch reads the blob from its source to the end and verifies it.
-// Its readers get the error as well.
+// fetch reads the blob from its source to the end and verifies it. Its readers get the error as well.
 func (b *blob) fetch(ctx context.Context, src types.ImageSource, report func(Progress)) error {
 	if err := b.copy(ctx, src, report); err != nil {
 		err = fmt.Errorf("blob %s: %w", b.info.Digest, err)
@@ -70,7 +68,7 @@ func (b *blob) copy(ctx context.Context, src types.ImageSource, report func(Prog
 	verifier := b.info.Digest.Verifier()
 	buf := make([]byte, 256<<10)
 	for {
-		if err := ctx.Err(); err != nil { // a file's reader does not know it
+		if err := ctx.Err(); err != nil { // a file's reader does not check ctx
 			return stalled(ctx, err)
 		}
 		n, readErr := in.Read(buf)
@@ -104,7 +102,7 @@ func (b *blob) copy(ctx context.Context, src types.ImageSource, report func(Prog
 
 var errStalled = fmt.Errorf("%w: no data for %v", ErrUnavailable, stallLimit)
 
-// stalled returns the reason why ctx ended rather than what that caused.
+// stalled returns the reason why ctx ended, if there is one, in place of err.
 func stalled(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errStalled) {
 		return cause
@@ -112,12 +110,11 @@ func stalled(ctx context.Context, err error) error {
 	return err
 }
 
-// atEOF tells the end of a stream from a failure that was caused by some other
-// stream's: a connection that was cut is an error that wraps io.EOF.
+// atEOF distinguishes the end of a stream from a failure of another stream: the error of a broken connection wraps
+// io.EOF.
 func atEOF(err error) bool { return err == io.EOF } //nolint:errorlint // see above
 
-// broken gives a failed transfer its class: a registry that went away, or a
-// file that is not what it says.
+// broken adds the class of a failed transfer: an unavailable registry, or an invalid file.
 func broken(src types.ImageSource, err error) error {
 	named := src.Reference().DockerReference()
 	if src.Reference().Transport().Name() != docker.Transport.Name() || named == nil {
@@ -143,11 +140,10 @@ func (b *blob) advance(written int64) {
 	b.changed.Broadcast()
 }
 
-// reader returns the blob from its start; a Read waits for bytes to come, and
-// io.EOF means complete and verified.
+// reader returns the blob from its start. A Read waits for data; io.EOF means complete and verified.
 func (b *blob) reader() io.ReadCloser { return &blobReader{b: b} }
 
-// errStopped ends reads of a layer that nobody wants any more.
+// errStopped ends reads of a layer after its reader was closed.
 var errStopped = errors.New("reading stopped")
 
 type blobReader struct {
@@ -180,7 +176,7 @@ func (r *blobReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends a Read that waits. The blob and its other readers go on.
+// Close ends a waiting Read. The blob and its other readers go on.
 func (r *blobReader) Close() error {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
@@ -189,7 +185,7 @@ func (r *blobReader) Close() error {
 	return nil
 }
 
-// fail ends reads that wait, with err unless there is one already.
+// fail ends waiting reads, with err unless there is an error already.
 func (b *blob) fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -199,7 +195,7 @@ func (b *blob) fail(err error) {
 	b.changed.Broadcast()
 }
 
-// close gives the file back.
+// close frees the file.
 func (b *blob) close() error { return b.file.Close() }
 
 // readBlob reads a small blob and verifies it.

@@ -7,22 +7,21 @@ import (
 	"golang.org/x/net/http/httpproxy"
 )
 
-// Every guest is of one platform.
+// The platform of all guests.
 const (
 	platformOS   = "linux"
 	platformArch = "amd64"
 )
 
-// userAgent is what registries see.
+// userAgent is the name that registries see.
 const userAgent = "bulkhead"
 
-// Getenv is the environment that says how registries are reached and what they
-// are known by: the value of a variable, "" for one that is not set. The
-// variables are podman's, and files' paths in them are absolute.
+// Getenv returns the value of an environment variable, "" if it is not set. The variables are podman's: they configure
+// access to registries and credentials. Files' paths in them are absolute.
 type Getenv func(name string) string
 
-// context configures the library: where its large temporary files go (they end
-// with the stage), and credentials instead of auth.json's.
+// context configures the library: the directory of its large temporary files (removed with the stage), and credentials
+// in place of auth.json's.
 func (getenv Getenv) context(tmp string, auth *Auth) *types.SystemContext {
 	proxies := getenv.proxies()
 	sys := &types.SystemContext{
@@ -44,15 +43,15 @@ func (getenv Getenv) context(tmp string, auth *Auth) *types.SystemContext {
 	return sys
 }
 
-// setInsecure lets registries speak plain HTTP, or have certificates that nobody has signed.
+// setInsecure allows plain HTTP and untrusted certificates for registries.
 func setInsecure(sys *types.SystemContext, insecure bool) {
 	if insecure {
 		sys.DockerInsecureSkipTLSVerify = types.OptionalBoolTrue
 	}
 }
 
-// authFile is the auth.json that the environment names, as podman reads it;
-// without one the library looks in its usual places.
+// authFile returns the auth.json that the environment names, as podman reads it. Without one the library searches its
+// usual places.
 func (getenv Getenv) authFile() string {
 	if path := getenv("REGISTRY_AUTH_FILE"); path != "" {
 		return path
@@ -77,12 +76,12 @@ func (getenv Getenv) proxies() httpproxy.Config {
 	}
 }
 
-// all is what there is of the environment, to compare.
+// all returns everything from the environment, for comparison.
 func (getenv Getenv) all() []any {
 	return []any{getenv.authFile(), getenv.registriesConf(), getenv.policyFile(), getenv.proxies()}
 }
 
-// first is the first variable that is set.
+// first returns the first variable that is set.
 func (getenv Getenv) first(names ...string) string {
 	for _, name := range names {
 		if value := getenv(name); value != "" {

@@ -17,10 +17,9 @@ import (
 
 const diskFile = "disk.erofs"
 
-// makeDisk has layers, lowest first, merged into one disk of at most limit bytes
-// in dir, while they are still being fetched, and returns the size of the file
-// system in it. A disk that is there already, of an earlier try, is overwritten.
-// The converter runs in the cgroup g.
+// makeDisk merges layers, lowest first, into one disk of at most limit bytes in dir, while they are still being
+// fetched. It returns the size of the file system on the disk. A disk of an earlier try is overwritten. The converter
+// runs in the cgroup g.
 func makeDisk(ctx context.Context, g *hostcgroup.Group, dir string, limit int64, layers []*blob, diffIDs []digest.Digest,
 ) (size int64, err error) {
 	disk, err := os.OpenFile(filepath.Join(dir, diskFile), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -28,7 +27,7 @@ func makeDisk(ctx context.Context, g *hostcgroup.Group, dir string, limit int64,
 		return 0, err
 	}
 	defer func() {
-		if err != nil { // room for the next try, or for others
+		if err != nil { // free the space for the next try, or for others
 			err = errors.Join(err, disk.Truncate(0))
 		}
 		err = errors.Join(err, disk.Close())
@@ -43,11 +42,11 @@ func makeDisk(ctx context.Context, g *hostcgroup.Group, dir string, limit int64,
 	if err := disk.Sync(); err != nil {
 		return 0, fmt.Errorf("sync the disk: %w", err)
 	}
-	// A slot of a virtual machine has one size, and so has what fills it.
+	// All slots of a VM have one size, and so do the disks in them.
 	return size, disk.Truncate(slot.Size)
 }
 
-// nameless is a file in dir that is gone when it is closed, whoever closes it.
+// nameless creates a file in dir without a name. It is deleted when it is closed or the process ends.
 func nameless(dir string) (*os.File, error) {
 	f, err := os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o600)
 	if err == nil {
@@ -62,8 +61,7 @@ func nameless(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// layerError gives what the converter says of an image its class, and the
-// layer that it says it of its name.
+// layerError adds the class of the converter's error, and the layer that it concerns.
 func layerError(layers []*blob, err error, limit int64) error {
 	var fault *convert.Error
 	if !errors.As(err, &fault) {

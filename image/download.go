@@ -15,14 +15,14 @@ import (
 // parallel is how many layers are downloaded at once.
 const parallel = 4
 
-// A disk is expected to take diskFactor bytes for each that its layers have, and
-// diskBase more. One that takes more is made when no other is being made.
+// A disk is expected to take diskFactor bytes for each byte of its layers, and diskBase more. A larger one is made
+// while no other pull runs.
 const (
 	diskFactor = 4
 	diskBase   = 64 << 20
 )
 
-// download fetches the layers, several at once, and converts them as they come.
+// download fetches the layers, several at once, and converts them as they arrive.
 func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report func(Progress)) (size int64, err error) {
 	layers, queue, err := blobs(st.dir, r)
 	if err != nil {
@@ -41,12 +41,12 @@ func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report 
 		cancel(nil)
 		fetches.Wait()
 		for _, b := range queue {
-			_ = b.close() // it has no name: nothing is lost
+			_ = b.close() // an unnamed file has nothing to lose
 		}
 	})
 	defer release()
 	pending := int64(0)
-	for _, b := range queue { // what the registry claims, before anything of it is fetched
+	for _, b := range queue { // the registry's claims, checked before anything is fetched
 		if pending += b.info.Size; pending > maxRoom {
 			return 0, errLayers
 		}
@@ -64,12 +64,12 @@ func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report 
 		if cause := context.Cause(ctx); err != nil && cause != nil {
 			err = cause
 		}
-		if first && errors.Is(err, ErrNoSpace) { // at the second try the layers are there
+		if first && errors.Is(err, ErrNoSpace) { // the second try has all layers
 			fetches.Wait()
 			first, pending = false, 0
 			return err
 		}
-		release() // before others are promised its room
+		release() // before its space is promised to others
 		return err
 	})
 	return size, err
@@ -77,8 +77,8 @@ func (s *Store) download(ctx context.Context, st *stage, r *sourceImage, report 
 
 var errLayers = fmt.Errorf("%w: its layers need more than the free space (%s)", ErrNoSpace, makeRoom)
 
-// blobs are the image's layers, lowest first, and the different ones among them,
-// in the same order. The caller closes the latter.
+// blobs returns the image's layers, lowest first, and the distinct ones in the same order. The caller closes the
+// latter.
 func blobs(dir string, r *sourceImage) (layers, queue []*blob, err error) {
 	byDigest := map[digest.Digest]*blob{}
 	for _, info := range r.layers {
@@ -98,8 +98,7 @@ func blobs(dir string, r *sourceImage) (layers, queue []*blob, err error) {
 	return layers, queue, nil
 }
 
-// fetch fetches blobs, and begins in their order: the lowest is needed first. The
-// first that fails ends the others, which may be slow.
+// fetch fetches blobs and starts in their order: the lowest is needed first. If one fails, the others are cancelled.
 func fetch(ctx context.Context, cancel context.CancelCauseFunc, r *sourceImage, queue []*blob, report func(Progress)) {
 	slots := make(chan struct{}, parallel)
 	if !r.src.HasThreadSafeGetBlob() {

@@ -16,25 +16,23 @@ import (
 	"github.com/bulkhead-project/bulkhead/image/convert"
 )
 
-// The errors that callers tell apart with errors.Is.
+// The errors that callers distinguish with errors.Is.
 var (
 	// ErrNotFound: no such image, here or in the registry.
 	ErrNotFound = errors.New("image not found")
 	// ErrUnauthorized: the registry wants credentials, or refused them.
 	ErrUnauthorized = errors.New("registry refused access")
-	// ErrAmbiguous: an id prefix that several images share.
+	// ErrAmbiguous: several images share an id prefix.
 	ErrAmbiguous = errors.New("more than one image matches")
 	// ErrInUse: the image is pinned by a sandbox.
 	ErrInUse = errors.New("image is in use")
-	// ErrInvalid: a reference, digest, manifest or layer that is not what it
-	// must be.
+	// ErrInvalid: a reference, digest, manifest or layer breaks its rules.
 	ErrInvalid = errors.New("invalid image")
-	// ErrDigest: bytes that do not have the digest they were asked for by.
+	// ErrDigest: the content does not have the requested digest.
 	ErrDigest = errors.New("digest does not match")
 	// ErrUnavailable: the registry could not be reached, or went away.
 	ErrUnavailable = errors.New("registry unavailable")
-	// ErrNoSpace: the disk of the store is full, or the image is larger than
-	// what is free on it.
+	// ErrNoSpace: the disk of the store is full, or the image is larger than the free space.
 	ErrNoSpace = errors.New("no space left for the image")
 	// ErrMemory: there was too little memory to unpack the image.
 	ErrMemory = convert.ErrMemory
@@ -42,18 +40,18 @@ var (
 	ErrPolicy = errors.New("image refused by policy")
 )
 
-// InUseError is of ErrInUse, and has the ids of the sandboxes that use the image.
+// InUseError is an ErrInUse with the ids of the sandboxes that use the image.
 type InUseError struct{ Sandboxes []string }
 
 func (e *InUseError) Error() string {
 	return fmt.Sprintf("%v by sandbox %s", ErrInUse, strings.Join(e.Sandboxes, ", "))
 }
 
-// Is makes the error one of ErrInUse.
+// Is reports whether target is ErrInUse.
 func (e *InUseError) Is(target error) bool { return target == ErrInUse }
 
-// classify adds the error class that a library's error belongs to, and puts
-// the message on one line. registry is where the advice points to.
+// classify adds the class of a library's error, and puts the message on one line. The advice in the message names
+// registry.
 func classify(err error, registry string) error {
 	if err == nil || classified(err) {
 		return err
@@ -85,8 +83,7 @@ func classify(err error, registry string) error {
 	return &classError{nil, err, oneLine(err)}
 }
 
-// unavailableHint is what most often helps against it, empty where nothing is
-// likelier than the rest.
+// unavailableHint returns the most likely remedy, empty if there is none.
 func unavailableHint(err error, registry string) string {
 	switch {
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"),
@@ -121,7 +118,7 @@ type classError struct {
 
 func (e *classError) Error() string { return e.text }
 
-// Detail is the library's own text, if the message does not have it.
+// Detail returns the library's own text, if the message does not have it.
 func (e *classError) Detail() string {
 	if cause := e.cause.Error(); !strings.Contains(e.text, oneLine(e.cause)) {
 		return cause

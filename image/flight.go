@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// flights makes several pulls of the same thing one. The work goes on for as
-// long as anybody waits for it, whoever began it.
+// flights merges concurrent pulls of the same image into one. The work goes on while at least one caller waits for it.
 type flights struct {
 	mu     sync.Mutex
 	active map[string]*flight
@@ -21,8 +20,7 @@ type flight struct {
 	err     error
 }
 
-// do runs work once for all callers with the same key at a time, and returns
-// its result or ctx's error.
+// do runs work once for all concurrent callers with the same key, and returns its result or ctx's error.
 func (f *flights) do(ctx context.Context, key string, progress func(Progress),
 	work func(context.Context, func(Progress)) (string, error),
 ) (string, error) {
@@ -35,7 +33,7 @@ func (f *flights) do(ctx context.Context, key string, progress func(Progress),
 		return fl.id, fl.err
 	case <-ctx.Done():
 		if f.leave(key, fl) {
-			<-fl.done // nobody else: its temporary files are gone when we return
+			<-fl.done // the last waiter: the temporary files are removed before do returns
 		}
 		return "", ctx.Err()
 	}
@@ -67,7 +65,7 @@ func (f *flights) join(ctx context.Context, key string, work func(context.Contex
 	return fl
 }
 
-// leave ends the flight with its last waiter, and reports whether it did.
+// leave cancels the flight with its last waiter, and reports whether it did.
 func (f *flights) leave(key string, fl *flight) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,7 +75,7 @@ func (f *flights) leave(key string, fl *flight) bool {
 	}
 	fl.cancel()
 	if f.active[key] == fl {
-		delete(f.active, key) // who comes now begins anew
+		delete(f.active, key) // the next caller starts another flight
 	}
 	return true
 }
@@ -87,14 +85,14 @@ type Progress struct {
 	// Digest names the blob; Total is its size in bytes, -1 if unknown.
 	Digest string
 	Total  int64
-	// Offset is how much has been read.
+	// Offset is the number of bytes read.
 	Offset int64
 	// Done: the blob is complete and its digest verified.
 	Done bool
 }
 
-// fanout passes progress on to everyone who waits for the same pull. It is
-// safe for concurrent use; the functions are called one at a time.
+// fanout passes progress on to all callers that wait for the same pull. It is safe for concurrent use; the functions
+// are called one at a time.
 type fanout struct {
 	mu    sync.Mutex
 	next  int
@@ -102,8 +100,7 @@ type fanout struct {
 	last  map[string]Progress
 }
 
-// add registers f, which is first told all that is known, and returns how to
-// remove it.
+// add registers f and calls it first with everything known so far. remove removes it.
 func (o *fanout) add(f func(Progress)) (remove func()) {
 	if f == nil {
 		return func() {}

@@ -11,25 +11,23 @@ import (
 
 // Image is one image of a store, as it was when it was looked up.
 type Image struct {
-	// ID stands for the image's content: a hexadecimal SHA-256 of the digests of
-	// its configuration and of its layers, which this process has verified. It is
-	// none of those digests itself.
+	// ID identifies the image's content: a hexadecimal SHA-256 of the digests of its configuration and of its layers,
+	// which this process has verified. It differs from all of those digests.
 	ID string `json:"id"`
-	// Names are the full names ("docker.io/library/busybox:latest") that the
-	// store's instance knows it by, sorted.
+	// Names are the full names ("docker.io/library/busybox:latest") of the image in the store's instance, sorted.
 	Names []string `json:"names,omitempty"`
-	// Digests are "repository@sha256:…" for each manifest it came by, sorted.
+	// Digests are "repository@sha256:…" for each manifest that it was pulled by, sorted.
 	Digests []string `json:"digests,omitempty"`
-	// Size is what the image takes of the host's disk, in bytes.
+	// Size is the image's size on the host's disk, in bytes.
 	Size int64 `json:"size"`
-	// Created is when the image was made, zero if it does not say.
+	// Created is when the image was made, zero if unknown.
 	Created time.Time `json:"created,omitzero"`
-	// Pulled is when its disk was made here.
+	// Pulled is when its disk was made on this host.
 	Pulled time.Time `json:"pulled"`
 	// User is Config.User: name or uid, with an optional group after a colon.
 	// Names are looked up in the guest.
 	User string `json:"user,omitempty"`
-	// Config is what the image says about running it.
+	// Config is the image's configuration for running it.
 	Config v1.ImageConfig `json:"config"`
 }
 
@@ -67,7 +65,7 @@ func parseConfig(blob []byte, layers int) (v1.Image, error) {
 	return config, nil
 }
 
-// checkDigest refuses digests that nothing can be verified with.
+// checkDigest refuses digests that cannot be used for verification.
 func checkDigest(d digest.Digest) error {
 	if err := d.Validate(); err != nil {
 		return fmt.Errorf("%w: digest %.80q: %w", ErrInvalid, d, err)

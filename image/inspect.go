@@ -67,15 +67,15 @@ func (r *sourceImage) choose(ctx context.Context, sys *types.SystemContext, raw 
 	return raw, mime, err
 }
 
-// ownBlob is a blob that is read from its image's own source. The addresses
-// that a manifest gives for it are the image's choice, and could be any of the
-// host's own or of its network: the library would ask them first.
+// ownBlob returns a blob without the addresses that the manifest gives for it, so that it is read from its image's own
+// source. The image chooses those addresses, which could be the host's own or in its network. The library would use
+// them first.
 func ownBlob(info types.BlobInfo) types.BlobInfo {
 	info.URLs = nil
 	return info
 }
 
-// read fills in what the manifest says, and fetches the configuration.
+// read stores the manifest's content, and fetches the configuration.
 func (r *sourceImage) read(ctx context.Context, m manifest.Manifest) error {
 	info := ownBlob(m.ConfigInfo())
 	if err := checkDigest(info.Digest); err != nil {
@@ -104,11 +104,9 @@ func (r *sourceImage) read(ctx context.Context, m manifest.Manifest) error {
 	return err
 }
 
-// contentID is what an image is stored under: everything that the process that
-// makes its disk is given. Whoever takes that process over, by a layer of their
-// own, can spoil no disk but that of images with the same layers. The
-// configuration, which anybody may put above other layers, says what these are
-// when they are uncompressed, and is part of it.
+// contentID returns the id that an image is stored under: a hash of the converter's whole input. A layer that takes
+// over the converter can only spoil the disks of images with the same layers. The configuration is part of it: it has
+// the digests of the uncompressed layers, and anyone may combine it with other layers.
 func contentID(config digest.Digest, layers []types.BlobInfo) string {
 	hash := sha256.New()
 	fmt.Fprintf(hash, "disk %d\n%s\n", convert.Version, config)

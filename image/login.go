@@ -10,9 +10,9 @@ import (
 	"go.podman.io/image/v5/pkg/docker/config"
 )
 
-// Login checks credentials with a registry ("docker.io", "host:5000", or
-// "host/repository") and keeps them where podman does, in auth.json or a
-// credential helper, for every later pull. insecure is as in PullOptions. ErrUnauthorized, ErrUnavailable.
+// Login checks credentials with a registry ("docker.io", "host:5000", or "host/repository") and stores them like
+// podman, in auth.json or a credential helper, for later pulls. insecure is as in PullOptions. Errors: ErrUnauthorized,
+// ErrUnavailable.
 func Login(ctx context.Context, getenv Getenv, registry, username, password string, insecure bool) error {
 	key, err := registryKey(registry)
 	if err != nil {
@@ -25,7 +25,7 @@ func Login(ctx context.Context, getenv Getenv, registry, username, password stri
 	if err != nil {
 		return fmt.Errorf("log in to %s: read registries.conf: %w", registry, err)
 	}
-	allowed.limit(sys) // the password goes to where the registry says that tokens come from
+	allowed.limit(sys) // the password is sent to the registry's own choice of a token server
 	if err := docker.CheckAuth(ctx, sys, username, password, host); err != nil {
 		err = classify(err, host)
 		if errors.Is(err, ErrUnauthorized) {
@@ -39,10 +39,10 @@ func Login(ctx context.Context, getenv Getenv, registry, username, password stri
 	return nil
 }
 
-// ErrNotLoggedIn is Logout's where there is nothing to forget.
+// ErrNotLoggedIn is returned by Logout if there are no credentials.
 var ErrNotLoggedIn = errors.New("not logged in")
 
-// Logout forgets the credentials for a registry; ErrNotLoggedIn if there are none.
+// Logout removes the credentials for a registry; ErrNotLoggedIn if there are none.
 func Logout(getenv Getenv, registry string) error {
 	key, err := registryKey(registry)
 	if err != nil {
@@ -58,7 +58,7 @@ func Logout(getenv Getenv, registry string) error {
 	return nil
 }
 
-// registryKey is what auth.json knows a registry by.
+// registryKey returns a registry's key in auth.json.
 func registryKey(registry string) (string, error) {
 	key := strings.TrimPrefix(strings.TrimPrefix(registry, "https://"), "http://")
 	key = strings.TrimSuffix(key, "/")

@@ -11,10 +11,8 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// pullNames returns the full names that a user's may mean, in the order in
-// which they are tried: podman's rules (aliases, unqualified-search
-// registries), and docker.io where registries.conf names none, as Kubernetes
-// expects.
+// pullNames returns the full names that a user's name may mean, in the order of the tries. It follows podman's rules
+// (aliases, unqualified-search registries), and uses docker.io if registries.conf has none, as Kubernetes expects.
 func (getenv Getenv) pullNames(name string) ([]reference.Named, error) {
 	sys := getenv.names()
 	if !isShort(name) {
@@ -38,7 +36,7 @@ func (getenv Getenv) pullNames(name string) ([]reference.Named, error) {
 	return out, nil
 }
 
-// localNames returns the full names to look a user's up by.
+// localNames returns the full names to look up a user's name.
 func (getenv Getenv) localNames(name string) ([]string, error) {
 	var out []string
 	if isShort(name) {
@@ -60,8 +58,8 @@ func (getenv Getenv) localNames(name string) ([]string, error) {
 	return out, nil
 }
 
-// loadName is the full name that a loaded image gets by name, none if that is
-// empty. A name without a registry is a local one.
+// loadName returns the full name that a loaded image gets by name, none if name is empty. A name without a registry is
+// a local one.
 func loadName(name string) ([]reference.Named, error) {
 	if name == "" {
 		return nil, nil
@@ -72,7 +70,7 @@ func loadName(name string) ([]reference.Named, error) {
 	return onlyNormalized(name)
 }
 
-// isShort tells a name without a registry.
+// isShort reports whether a name has no registry.
 func isShort(name string) bool {
 	first, _, found := strings.Cut(name, "/")
 	return !found || !strings.ContainsAny(first, ".:") && first != "localhost"
@@ -93,7 +91,7 @@ func onlyNormalized(name string) ([]reference.Named, error) {
 	return []reference.Named{reference.TagNameOnly(named)}, nil
 }
 
-// names is the context that never asks the user: the engine has no terminal.
+// names returns a context that never asks the user: the engine has no terminal.
 func (getenv Getenv) names() *types.SystemContext {
 	sys := getenv.context("", nil)
 	mode := types.ShortNameModeDisabled

@@ -11,11 +11,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
-// maxHolder bounds a holder's name, which becomes a file's, escaped.
+// maxHolder bounds a holder's name, which becomes part of an escaped file name.
 const maxHolder = 80
 
-// Pin keeps an image's disk for holder, a sandbox's name, until Unpin, across
-// restarts. Pinning twice is as pinning once. ErrNotFound.
+// Pin keeps an image's disk for holder, a sandbox's name, until Unpin, across restarts. It is idempotent. Error:
+// ErrNotFound.
 func (s *Store) Pin(ctx context.Context, id, holder string) error {
 	err := s.locked(ctx, func() error {
 		if !validID(id) || !s.exists(id) {
@@ -38,8 +38,7 @@ func (s *Store) Pin(ctx context.Context, id, holder string) error {
 	return nil
 }
 
-// Unpin ends what Pin began, and removes the image if nobody else wants it.
-// It succeeds if there is no such pin.
+// Unpin removes a pin, and the image if it has no other pin or reference. It succeeds if there is no such pin.
 func (s *Store) Unpin(ctx context.Context, id, holder string) error {
 	if !validID(id) {
 		return nil
@@ -56,7 +55,7 @@ func (s *Store) Unpin(ctx context.Context, id, holder string) error {
 	return nil
 }
 
-// UnpinAll ends every pin of holder: for a sandbox that is gone.
+// UnpinAll removes every pin of holder, for a sandbox that has ended.
 func (s *Store) UnpinAll(ctx context.Context, holder string) error {
 	pins, err := s.Pins()
 	if err != nil {
@@ -73,8 +72,8 @@ func (s *Store) UnpinAll(ctx context.Context, holder string) error {
 	return errors.Join(errs...)
 }
 
-// Pins returns the holders of each pinned image, of all instances: whoever
-// reaps unpins those of its sandboxes that are no more.
+// Pins returns the holders of each pinned image, of all instances. A reaper unpins the images of its sandboxes that no
+// longer exist.
 func (s *Store) Pins() (map[string][]string, error) {
 	entries, err := os.ReadDir(s.path("pins"))
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	"go.podman.io/storage/pkg/configfile"
 )
 
-// allowed returns ErrPolicy unless policy.json allows the image. Where there is
-// no such file, everything is allowed.
+// allowed returns ErrPolicy unless policy.json allows the image. Without that file, everything is allowed.
 func allowed(ctx context.Context, sys *types.SystemContext, img types.UnparsedImage) (err error) {
 	policy, err := signature.DefaultPolicy(sys)
 	if errors.Is(err, configfile.ErrConfigFileNotFound) {

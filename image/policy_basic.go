@@ -13,9 +13,8 @@ import (
 	"go.podman.io/storage/pkg/configfile"
 )
 
-// allowed is for builds without signature verification: it allows everything
-// where policy.json does, or is missing, and refuses everything where the file
-// asks for anything more.
+// allowed is for builds without signature verification. It allows everything if policy.json does or is missing, and
+// refuses everything if the file has any requirement.
 func allowed(_ context.Context, _ *types.SystemContext, _ types.UnparsedImage) error {
 	files := configfile.File{
 		Name: "policy", Extension: "json", DoNotLoadDropInFiles: true,

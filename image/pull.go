@@ -19,11 +19,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
-// Auth are credentials for one pull, instead of those of auth.json. Token, an
-// OAuth2 identity token, or Username and Password.
+// Auth has credentials for one pull, in place of auth.json's: Token, an OAuth2 identity token, or Username and
+// Password.
 type Auth struct{ Username, Password, Token string }
 
-// PullPolicy says when Pull asks the registry, as Kubernetes has it.
+// PullPolicy says when Pull contacts the registry, as in Kubernetes.
 type PullPolicy string
 
 // The pull policies; the zero value is PullAlways.
@@ -33,22 +33,20 @@ const (
 	PullNever   PullPolicy = "Never"
 )
 
-// PullOptions qualify a pull or a load.
+// PullOptions configure a pull or a load.
 type PullOptions struct {
 	Auth   *Auth // nil: auth.json
 	Policy PullPolicy
-	// Insecure lets the registry speak plain HTTP, or have a certificate that nobody has signed.
+	// Insecure allows plain HTTP and untrusted certificates for the registry.
 	Insecure bool
-	// Progress, if not nil, is told how each blob gets on. It is called by
-	// one goroutine at a time and must not block for long.
+	// Progress, if not nil, is called with the progress of each blob. It is called by one goroutine at a time and must
+	// not block for long.
 	Progress func(Progress)
 }
 
-// Pull fetches the image that name means, unless its disk is here already, and
-// makes name mean it to this instance. Pulls of the same image at once, by any
-// number of callers and processes, are one. Nothing is left of one that fails:
-// ErrNotFound, ErrUnauthorized, ErrUnavailable, ErrDigest, ErrInvalid,
-// ErrPolicy, ErrNoSpace, ErrMemory.
+// Pull fetches the image that name means, unless its disk exists already, and makes name refer to it in this instance.
+// Concurrent pulls of the same image, by any number of callers and processes, are merged. A failed pull leaves nothing.
+// Errors: ErrNotFound, ErrUnauthorized, ErrUnavailable, ErrDigest, ErrInvalid, ErrPolicy, ErrNoSpace, ErrMemory.
 func (s *Store) Pull(ctx context.Context, name string, opts PullOptions) (Image, error) {
 	img, err := s.pull(ctx, name, opts)
 	if err != nil {
@@ -64,7 +62,7 @@ func (s *Store) pull(ctx context.Context, name string, opts PullOptions) (Image,
 			return img, err
 		}
 	}
-	// An engine lives long; the library reads registries.conf once.
+	// The library caches registries.conf, and an engine lives long.
 	sysregistriesv2.InvalidateCache()
 	candidates, err := s.getenv.pullNames(name)
 	if err != nil {
@@ -89,8 +87,7 @@ func (s *Store) pullNamed(ctx context.Context, named reference.Named, opts PullO
 	if err != nil {
 		return Image{}, fmt.Errorf("%w: name %s: %w", ErrInvalid, named, err)
 	}
-	// Who has other credentials, or another policy, must not get an image by
-	// somebody else's.
+	// A caller with other credentials, or another policy, must not share a pull.
 	key, err := json.Marshal([]any{opts.Auth, opts.Insecure, s.getenv.all()})
 	if err != nil {
 		return Image{}, err
@@ -111,9 +108,8 @@ func (s *Store) pullNamed(ctx context.Context, named reference.Named, opts PullO
 	return img, classify(err, reference.Domain(named))
 }
 
-// Load converts the image in source ("oci:DIR[:TAG]", "oci-archive:FILE[:TAG]",
-// "docker-archive:FILE[:NAME]", or the path of any of them), and makes name mean
-// it; without a name, those that the source itself says. Errors as Pull.
+// Load converts the image in source ("oci:DIR[:TAG]", "oci-archive:FILE[:TAG]", "docker-archive:FILE[:NAME]", or the
+// path of any of them), and makes name refer to it. Without a name it uses the source's own names. Errors: as for Pull.
 func (s *Store) Load(ctx context.Context, source, name string, opts PullOptions) (Image, error) {
 	img, err := s.loadFrom(ctx, source, name, opts)
 	if err != nil {
@@ -139,8 +135,7 @@ func (s *Store) loadFrom(ctx context.Context, source, name string, opts PullOpti
 	})
 }
 
-// openLocal opens a source on this host. An archive that is compressed is copied
-// into dir.
+// openLocal opens a source on this host. It copies a compressed archive into dir.
 func (s *Store) openLocal(ctx context.Context, source, dir string) (src *local.Source, err error) {
 	err = s.rooms.spend(ctx, copyRoom, func(limit int64) error {
 		return s.converters.run(ctx, func(g *hostcgroup.Group) error {
@@ -151,7 +146,7 @@ func (s *Store) openLocal(ctx context.Context, source, dir string) (src *local.S
 	return src, err
 }
 
-// localError gives a source's error its class.
+// localError adds the class of a source's error.
 func localError(err error, limit int64) error {
 	var fault *convert.Error
 	switch {
@@ -165,11 +160,10 @@ func localError(err error, limit int64) error {
 	return err
 }
 
-// opener opens an image's source, with dir for its temporary files, and says
-// which names the image gets.
+// opener opens an image's source, with dir for its temporary files. It returns the names that the image gets.
 type opener func(ctx context.Context, dir string) (types.ImageSource, []reference.Named, error)
 
-// fetch gets an image by way of the flight called key, and names it.
+// fetch fetches an image through the flight called key, and returns it.
 func (s *Store) fetch(ctx context.Context, key string, opts PullOptions, open opener) (Image, error) {
 	id, err := s.flights.do(ctx, key, opts.Progress, func(ctx context.Context, report func(Progress)) (string, error) {
 		return s.transfer(ctx, open, opts.Auth, report)

@@ -15,12 +15,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
-// minPrefix is the shortest prefix that is taken for an id.
+// minPrefix is the shortest prefix of an id.
 const minPrefix = 3
 
-// Resolve returns the image that a name, a name with a digest, an id or an
-// unambiguous prefix of one means to this instance. A name is completed as for
-// a pull, localhost first. ErrNotFound, ErrAmbiguous, ErrInvalid.
+// Resolve returns the image of this instance with that name, name with digest, id or unique prefix of an id. A name is
+// completed as for a pull, localhost first. Errors: ErrNotFound, ErrAmbiguous, ErrInvalid.
 func (s *Store) Resolve(nameOrID string) (Image, error) {
 	id, _, err := s.lookup(nameOrID)
 	if err != nil {
@@ -48,7 +47,7 @@ func (s *Store) List() ([]Image, error) {
 		seen[r.ID] = true
 		img, err := s.load(r.ID, refs)
 		if errors.Is(err, ErrNotFound) {
-			continue // removed since
+			continue // removed meanwhile
 		}
 		if err != nil {
 			return nil, fmt.Errorf("list images: %w", err)
@@ -80,7 +79,7 @@ func (s *Store) ConfigJSON(id string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxManifest))
 }
 
-// load reads a stored image, as refs know it. ErrNotFound for one that was removed since.
+// load reads a stored image, with its names from refs. ErrNotFound if it was removed meanwhile.
 func (s *Store) load(id string, refs []ref) (Image, error) {
 	var m meta
 	err := atomicfile.ReadJSON(s.path(id, metaFile), &m)
@@ -115,8 +114,7 @@ func (s *Store) load(id string, refs []ref) (Image, error) {
 	return img, nil
 }
 
-// lookup returns an image's id, and the name of its reference if it was found
-// by name.
+// lookup returns an image's id, and the name of its reference if it was found by name.
 func (s *Store) lookup(nameOrID string) (id, name string, err error) {
 	refs, err := s.refs(s.instance)
 	if err != nil {
@@ -162,7 +160,7 @@ func matchID(refs []ref, text string) (string, error) {
 	return found, nil
 }
 
-// union returns the members of both, sorted, each once.
+// union returns the members of both, sorted and without duplicates.
 func union(a, b []string) []string {
 	out := slices.Concat(a, b)
 	slices.Sort(out)

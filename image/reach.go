@@ -15,17 +15,17 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// lookupWait bounds the look-up of a name that a registry leads to.
+// lookupWait bounds the look-up of a name that a registry refers to.
 const lookupWait = 10 * time.Second
 
-// reach is what a client of registries may ask: the registries that the user has named, and
-// whatever else they lead to, by a redirection or as the server of tokens, but
-// no address of this host or of its link, and no metadata service of a cloud, where services believe who asks.
+// reach limits the addresses of a client of registries. It may contact the user's registries and the hosts that they
+// refer to, by a redirection or as the server of tokens. It must not contact an address of this host or of its link, or
+// a cloud's metadata service: services there trust their clients.
 type reach struct {
 	own      []string // hosts, with their ports
 	lookup   func(ctx context.Context, host string) ([]netip.Addr, error)
 	mine     func() []netip.Addr // the addresses of the host's interfaces
-	insecure bool                // one of own may be asked by plain HTTP, or with a certificate that nobody has signed
+	insecure bool                // plain HTTP and untrusted certificates are allowed for one of own
 }
 
 // reachOf allows the registries of these hosts.
@@ -35,7 +35,7 @@ func reachOf(insecure bool, own ...string) reach {
 	}}
 }
 
-// interfaceAddresses are the addresses of this host.
+// interfaceAddresses returns the addresses of this host.
 func interfaceAddresses() (out []netip.Addr) {
 	all, _ := net.InterfaceAddrs() // without them loopback and link are still refused
 	for _, a := range all {
@@ -46,7 +46,7 @@ func interfaceAddresses() (out []netip.Addr) {
 	return out
 }
 
-// newReach allows a name's registry and its mirrors. A name without a repository is a registry's.
+// newReach allows a name's registry and its mirrors. A name without a repository is a registry.
 func newReach(sys *types.SystemContext, name string) (reach, error) {
 	host, repository, _ := strings.Cut(name, "/")
 	r := reachOf(sys.DockerInsecureSkipTLSVerify == types.OptionalBoolTrue, host)
@@ -70,8 +70,8 @@ func newReach(sys *types.SystemContext, name string) (reach, error) {
 	return r, err
 }
 
-// check refuses a request's address. A name may get another address before it is asked, so a registry that is not
-// insecure is asked by HTTPS, and leads to HTTPS: an address of this host has no certificate for the name.
+// check refuses a request's address. A name may get another address between check and request. So a registry that is
+// not insecure needs HTTPS, and may only refer to HTTPS: an address of this host has no certificate for the name.
 func (r reach) check(u *url.URL) error {
 	if u.Scheme != "https" && !r.insecure {
 		return fmt.Errorf("%w: the registry refers from HTTPS to %s at %.255q", ErrUnavailable, strings.ToUpper(u.Scheme), u.Hostname())
@@ -87,8 +87,8 @@ func (r reach) check(u *url.URL) error {
 	return nil
 }
 
-// isLocal tells a registry on this host, which may lead to others here. Its name says so
-// and not its addresses, which whoever owns the name chooses.
+// isLocal reports whether a registry is on this host: such a registry may refer to others here. The name decides and
+// not its addresses, since the owner of a name chooses those.
 func (r reach) isLocal() bool {
 	for _, host := range r.own {
 		name := (&url.URL{Host: host}).Hostname()
@@ -104,7 +104,7 @@ func (r reach) isMine(addr netip.Addr) bool {
 	return addr.IsLoopback() || slices.Contains(r.mine(), addr.WithZone(""))
 }
 
-// metadata are the addresses at which clouds tell a host its secrets, beside those of its link.
+// metadata are the addresses of clouds' metadata services, with secrets of the host, that are not link-local.
 var metadata = []netip.Prefix{
 	netip.MustParsePrefix("fd00:ec2::/32"),      // AWS
 	netip.MustParsePrefix("fd20:ce::/32"),       // Google
@@ -113,17 +113,17 @@ var metadata = []netip.Prefix{
 	netip.MustParsePrefix("192.0.0.192/32"),     // Oracle
 }
 
-// neverAsked reports whether no registry may lead to an address, wherever it is itself.
+// neverAsked reports whether no registry may refer to an address, not even a local one.
 func neverAsked(addr netip.Addr) bool {
 	return addr.IsLinkLocalUnicast() || addr.IsUnspecified() || addr.IsMulticast() || addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}) ||
 		slices.ContainsFunc(metadata, func(p netip.Prefix) bool { return p.Contains(addr.WithZone("")) })
 }
 
-// translations are the prefixes of IPv6 addresses that stand for an IPv4 address, with the place of its first byte.
+// translations are the prefixes of IPv6 addresses that stand for an IPv4 address, with the index of its first byte.
 var translations = []struct {
 	prefix netip.Prefix
 	at     int
-	not    byte // each byte is inverted by it
+	not    byte // each byte is XORed with it
 }{
 	{netip.MustParsePrefix("::/96"), 12, 0},           // IPv4-compatible
 	{netip.MustParsePrefix("64:ff9b::/96"), 12, 0},    // NAT64
@@ -133,7 +133,7 @@ var translations = []struct {
 	{netip.MustParsePrefix("2001::/32"), 12, 0xff},    // Teredo
 }
 
-// meanings are an address, and the IPv4 address that it stands for.
+// meanings returns an address, and the IPv4 address that it stands for.
 func meanings(addr netip.Addr) []netip.Addr {
 	addr = addr.Unmap()
 	out := []netip.Addr{addr}
@@ -151,7 +151,7 @@ func meanings(addr netip.Addr) []netip.Addr {
 	return out
 }
 
-// addresses are those of a host; what has none cannot be asked either.
+// addresses returns a host's addresses, none if the look-up fails: the host cannot be contacted then.
 func (r reach) addresses(host string) (out []netip.Addr) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookupWait)
 	defer cancel()
@@ -165,8 +165,7 @@ func (r reach) addresses(host string) (out []netip.Addr) {
 	return out
 }
 
-// limit puts the check before every request that goes to no proxy, whose
-// network is another.
+// limit checks every request that does not go to a proxy. A proxy is in another network.
 func (r reach) limit(sys *types.SystemContext) {
 	proxy := sys.DockerProxy
 	sys.DockerProxy = func(u *url.URL) (*url.URL, error) {

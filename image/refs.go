@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
 
-// ref is one reference: a name in one instance, and the image it means. An
-// image that came without a name has one whose Name is empty.
+// ref is one reference: a name in one instance, and its image. The reference of an image without a name has an empty
+// Name.
 type ref struct {
 	Name    string   `json:"name"`
 	ID      string   `json:"id"`
@@ -22,8 +22,7 @@ type ref struct {
 	path string
 }
 
-// refPath is where a name's reference lies: names are longer, and of other
-// letters, than file names may be.
+// refPath returns the file of a name's reference. Names are longer than file names may be, and have other characters.
 func (s *Store) refPath(name, id string) string {
 	if name == "" {
 		name = "id:" + id
@@ -32,8 +31,7 @@ func (s *Store) refPath(name, id string) string {
 	return s.path("refs", s.instance, hex.EncodeToString(sum[:])+".json")
 }
 
-// setRef makes name mean id, and collects the image it meant before. The store
-// is locked.
+// setRef makes name refer to id, and collects its previous image. The caller holds the store's lock.
 func (s *Store) setRef(r ref) error {
 	path := s.refPath(r.Name, r.ID)
 	var old ref
@@ -49,8 +47,8 @@ func (s *Store) setRef(r ref) error {
 	return nil
 }
 
-// refs returns the references of one instance. A damaged one is an error that
-// names its file: what it kept must not be taken for unreferenced.
+// refs returns the references of one instance. A damaged one is an error that names its file: its image must not be
+// taken for unreferenced.
 func (s *Store) refs(instance string) ([]ref, error) {
 	files, err := filepath.Glob(filepath.Join(s.path("refs", instance), "*.json"))
 	if err != nil {
@@ -61,7 +59,7 @@ func (s *Store) refs(instance string) ([]ref, error) {
 		var r ref
 		err := atomicfile.ReadJSON(file, &r)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // removed since
+			continue // removed meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -72,7 +70,7 @@ func (s *Store) refs(instance string) ([]ref, error) {
 	return out, nil
 }
 
-// users returns the references to id of all instances.
+// users returns the references to id in all instances.
 func (s *Store) users(id string) ([]ref, error) {
 	instances, err := os.ReadDir(s.path("refs"))
 	if err != nil {
@@ -96,7 +94,7 @@ func (s *Store) users(id string) ([]ref, error) {
 // goneExt marks an image that is being removed.
 const goneExt = ".gone"
 
-// collect removes an image that nobody refers to or pins. The store is locked.
+// collect removes an image without references and pins. The caller holds the store's lock.
 func (s *Store) collect(id string) error {
 	if !validID(id) {
 		return fmt.Errorf("%w: id %.80q", ErrInvalid, id)
@@ -109,8 +107,8 @@ func (s *Store) collect(id string) error {
 	if err != nil || len(holders) > 0 {
 		return err
 	}
-	// Moved first, so that no crash leaves half an image under its id; to where
-	// nothing has to be made, since this is how a full disk is emptied.
+	// It is moved first, so that no crash leaves half an image under its id. The move must not create anything, since a
+	// full disk is emptied this way.
 	gone := s.path("tmp", id+goneExt)
 	if err := os.Rename(s.path(id), gone); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -118,7 +116,7 @@ func (s *Store) collect(id string) error {
 	return os.RemoveAll(gone)
 }
 
-// collectAll collects what a killed process left unreferenced.
+// collectAll collects the images that a killed process left unreferenced.
 func (s *Store) collectAll() error {
 	ids, err := s.ids()
 	if err != nil {
@@ -145,15 +143,14 @@ func (s *Store) ids() ([]string, error) {
 	return ids, nil
 }
 
-// RemoveOptions say how Remove treats an image that a sandbox uses.
+// RemoveOptions configure Remove.
 type RemoveOptions struct {
-	// Force removes the names of an image in use; its disk goes when the
-	// last sandbox has unpinned it.
+	// Force removes the names of an image in use. Its disk is removed when the last sandbox has unpinned it.
 	Force bool
 }
 
-// Remove removes a name, or every name of the image that an id means. The
-// image goes with its last reference. ErrNotFound, ErrAmbiguous, ErrInUse.
+// Remove removes a name, or every name of an image given by its id. The image is removed with its last reference.
+// Errors: ErrNotFound, ErrAmbiguous, ErrInUse.
 func (s *Store) Remove(ctx context.Context, nameOrID string, opts RemoveOptions) error {
 	err := s.locked(ctx, func() error {
 		found, named, err := s.lookup(nameOrID)

@@ -18,28 +18,26 @@ import (
 )
 
 const (
-	// maxRoom is a disk of the largest size with its layers, compressed by nothing.
+	// maxRoom is the space for a disk of the largest size and its uncompressed layers.
 	maxRoom = 2 * slot.Size
 	// reserve is left free on the store's file system.
 	reserve = 64 << 20
-	// makeRoom is the advice that goes with ErrNoSpace.
+	// makeRoom is the advice for ErrNoSpace.
 	makeRoom = "remove images with bulkhead image rm"
-	// copyRoom is what most archives take that have to be decompressed.
+	// copyRoom is the space for the decompressed copy of most archives.
 	copyRoom = 8 << 30
-	// roomWait bounds the wait for other pulls to give room back.
+	// roomWait bounds the wait for other pulls to free space.
 	roomWait = time.Hour
 )
 
-// rooms shares the room on a store's file system among the pulls of this process.
-// Each is promised its part before it writes, and all promises together leave the
-// reserve. What a pull has written counts as taken and as promised until it ends:
-// pulls then wait for each other earlier than they would have to, and never take
-// too much. Who waits for room holds no promise, so that all waits end. Of the
-// pulls of other processes it knows what they have written, not what they will.
+// rooms shares the space on a store's file system among the pulls of this process. Each pull gets a promise before it
+// writes, and all promises together leave the reserve free. Written bytes count twice until the pull ends, as used and
+// as promised: pulls wait earlier than necessary, and never use too much. A pull that waits holds no promise, so all
+// waits end. Of other processes' pulls it knows only the bytes written so far.
 type rooms struct {
 	free func() (int64, error)
-	turn chan struct{} // holds one value while somebody takes room, or has all of it
-	// ended holds a value when a promise has ended since the turn's holder looked.
+	turn chan struct{} // holds one value while a pull waits for space, or has all of it
+	// ended holds a value if a promise has ended since the turn's holder looked.
 	ended chan struct{}
 
 	mu       sync.Mutex
@@ -54,14 +52,14 @@ func newRooms(dir string) *rooms {
 	}
 }
 
-// promise is a part of the room. end gives it back, once or several times.
+// promise is a part of the space. end returns it, and is idempotent.
 type promise struct {
 	bytes int64
 	end   func()
 }
 
-// take promises want bytes, for which it waits while others have promises. It
-// promises less only where no one else has any: there is no more then.
+// take promises want bytes. It waits for them while other pulls have promises. It promises less only if no other pull
+// has any, because there is no more space then.
 func (r *rooms) take(ctx context.Context, want int64) (promise, error) {
 	leave, err := r.enter(ctx, func(left int64) bool { return left >= want })
 	if err != nil {
@@ -71,8 +69,8 @@ func (r *rooms) take(ctx context.Context, want int64) (promise, error) {
 	return r.promise(want, func() {})
 }
 
-// takeAll promises as much of want as there is when all others have ended. Until
-// it ends it is the only promise.
+// takeAll waits until all other promises have ended, and promises as much of want as there is. It is the only promise
+// until it ends.
 func (r *rooms) takeAll(ctx context.Context, want int64) (promise, error) {
 	leave, err := r.enter(ctx, func(int64) bool { return false })
 	if err != nil {
@@ -85,9 +83,8 @@ func (r *rooms) takeAll(ctx context.Context, want int64) (promise, error) {
 	return p, err
 }
 
-// spend has use write what it does not yet know the size of: at most want bytes,
-// or, if it needs more (ErrNoSpace), all that there is once no other pull has a
-// promise. What use leaves of what it wrote, it leaves for good.
+// spend calls use, which writes an unknown number of bytes: at most want or, if that is too little (ErrNoSpace), all
+// free space once no other pull has a promise. Bytes that use has written and kept stay used.
 func (r *rooms) spend(ctx context.Context, want int64, use func(limit int64) error) error {
 	p, err := r.take(ctx, want)
 	if err != nil {
@@ -109,7 +106,7 @@ func (r *rooms) spend(ctx context.Context, want int64, use func(limit int64) err
 	return use(all.bytes)
 }
 
-// enter waits for its turn, and then until there is enough or nobody to wait for.
+// enter waits for its turn, and then until there is enough space or no other promise.
 func (r *rooms) enter(ctx context.Context, enough func(left int64) bool) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, roomWait)
 	defer cancel()
@@ -142,7 +139,7 @@ func (r *rooms) enter(ctx context.Context, enough func(left int64) bool) (leave 
 	}
 }
 
-// left is what is neither taken nor promised, and how many promises there are.
+// left returns the bytes that are neither used nor promised, and the number of promises.
 func (r *rooms) left() (bytes int64, promises int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,7 +147,7 @@ func (r *rooms) left() (bytes int64, promises int, err error) {
 	return max(0, free-reserve-r.promised), r.promises, err
 }
 
-// promise is for the holder of the turn.
+// promise is called by the holder of the turn.
 func (r *rooms) promise(want int64, after func()) (promise, error) {
 	left, _, err := r.left()
 	if err != nil {
@@ -175,7 +172,7 @@ func (r *rooms) add(bytes int64, promises int) {
 	r.promises += promises
 }
 
-// freeOn returns what is free on dir's file system to this user.
+// freeOn returns the bytes that this user may still write on dir's file system.
 func freeOn(dir string) (int64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
@@ -185,35 +182,35 @@ func freeOn(dir string) (int64, error) {
 }
 
 const (
-	// converterMemory is what a converter may take at most, in bytes (image/worker).
+	// converterMemory is the most memory of a converter, in bytes (image/worker).
 	converterMemory = 2 << 30
-	// mostConverters is how many there are at once on a large host.
+	// mostConverters is the most concurrent converters on a large host.
 	mostConverters = 8
-	// converterWait bounds the wait for the converters of others.
+	// converterWait bounds the wait for other converters.
 	converterWait = 30 * time.Minute
-	// converterRetry is how often a caller looks for a converter that has ended: flock(2) has no event.
+	// converterRetry is the interval of checks for a free lock: flock(2) has no event.
 	converterRetry = 50 * time.Millisecond
-	// layersWait is how long a converter may wait for layers to be fetched before others may run in its place.
+	// layersWait is the longest wait of a converter for layers, before others may run in its place.
 	layersWait = 20 * time.Second
 )
 
-// Group is a cgroup for converters, all of which together may take so many bytes of memory, and lasts until leave is
-// called. It is nil where there is none, which its maker has said.
+// Group returns a cgroup for converters, which may use so much memory together. It exists until leave is called. It is
+// nil if there is none; Group has reported the reason then.
 type Group func(ctx context.Context, memory int64) (g *hostcgroup.Group, leave func())
 
-// ConvertIn has the converters of this process run in a cgroup. It is called before there is one.
+// ConvertIn sets the cgroup of this process's converters. Call it before the first conversion.
 func (s *Store) ConvertIn(g Group) { s.converters.group = g }
 
-// converterSlots bounds how many converters run at once, of all processes that share a store: they take no more
-// than half of the host's memory, and one may always run. Each holds the lock of a file. Those of a process share a
-// cgroup, which has the memory that so many may take, and no more than half of the host's.
+// converterSlots bounds the concurrent converters of all processes that share a store. They use at most half of the
+// host's memory; one may always run. Each holds the lock of a file. The converters of a process share a cgroup with the
+// memory for that many, at most half of the host's.
 type converterSlots struct {
 	dir    string
 	most   int
 	memory int64 // the cgroup's, in bytes
 	group  Group
 	wait   time.Duration // layersWait
-	turn   chan struct{} // held by the caller of this process that looks for a free lock
+	turn   chan struct{} // held by the caller of this process that waits for a free lock
 }
 
 func newConverters(dir string) *converterSlots {
@@ -230,7 +227,7 @@ func newConverters(dir string) *converterSlots {
 	return c
 }
 
-// run calls use, which runs a converter in the cgroup g, while another converter may run.
+// run waits for a free converter and calls use, which runs it in the cgroup g.
 func (c *converterSlots) run(ctx context.Context, use func(g *hostcgroup.Group) error) error {
 	done, err := c.take(ctx)
 	if err != nil {
@@ -247,8 +244,8 @@ func (c *converterSlots) run(ctx context.Context, use func(g *hostcgroup.Group) 
 	return err
 }
 
-// runSoon is run for layers that are still being fetched. If they do not come soon, use is ended, and called again
-// when all are there.
+// runSoon is like run for layers that are still being fetched. If they take too long, it cancels use, and calls it
+// again when all have been fetched.
 func (c *converterSlots) runSoon(ctx context.Context, fetched <-chan struct{}, use func(context.Context, *hostcgroup.Group) error) error {
 	soon, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -267,15 +264,15 @@ func (c *converterSlots) runSoon(ctx context.Context, fetched <-chan struct{}, u
 	}
 	select {
 	case <-fetched:
-	case <-ctx.Done(): // whoever fetches ends them then
+	case <-ctx.Done(): // the fetches end then
 	}
 	return c.run(ctx, func(g *hostcgroup.Group) error { return use(ctx, g) })
 }
 
-// errLate ends a converter that has waited for its layers.
+// errLate cancels a converter that waited too long for its layers.
 var errLate = fmt.Errorf("the layers were not fetched within %v", layersWait)
 
-// take waits until another converter may run, in the order of the calls, and until done is called.
+// take waits until another converter may run, in the order of the calls. It may run until done is called.
 func (c *converterSlots) take(ctx context.Context) (done func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, converterWait)
 	defer cancel()
@@ -291,7 +288,7 @@ func (c *converterSlots) take(ctx context.Context) (done func(), err error) {
 		for i := range c.most {
 			l, err := flock.Try(filepath.Join(c.dir, strconv.Itoa(i)))
 			if err == nil {
-				return func() { _ = l.Unlock() }, nil // its descriptor is closed, and the lock gone with it
+				return func() { _ = l.Unlock() }, nil // the descriptor is closed, which releases the lock
 			}
 			if !errors.Is(err, flock.ErrLocked) {
 				return nil, err

@@ -17,11 +17,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
-// Save writes an image to path, an archive of a format of package archive's,
-// which replaces what is there once it is whole. The image has one layer there,
-// with all its files, and so an id of its own; its configuration is the same, and
-// it carries the names that it has here, or of these the one that it was asked for
-// by. ErrNotFound, ErrAmbiguous, ErrInvalid, ErrNoSpace.
+// Save writes an image to path, an archive in a format of package archive. The archive replaces the file at path once
+// it is complete. The saved image has one layer with all its files, and so an id of its own. It keeps its configuration
+// and its names, or only the name that it was requested by. Errors: ErrNotFound, ErrAmbiguous, ErrInvalid, ErrNoSpace.
 func (s *Store) Save(ctx context.Context, nameOrID, path, format string) error {
 	if err := s.save(ctx, nameOrID, path, format); err != nil {
 		if errors.Is(err, archive.ErrFormat) {
@@ -37,7 +35,7 @@ func (s *Store) save(ctx context.Context, nameOrID, path, format string) (err er
 	if err != nil {
 		return err
 	}
-	disk, err := s.OpenDisk(id) // open, it stays, whoever removes it
+	disk, err := s.OpenDisk(id) // open, it stays even if the image is removed
 	if err != nil {
 		return err
 	}
@@ -80,13 +78,13 @@ func (s *Store) flatten(id string, content func(io.Writer) error) (archive.Image
 	return archive.Image{Names: img.Names, Config: config, Layer: hash.Digest(), Size: counted.n, Content: content}, err
 }
 
-// flatConfig is an image's configuration with its only layer.
+// flatConfig returns an image's configuration with its only layer.
 func (s *Store) flatConfig(id string, diffID digest.Digest) ([]byte, error) {
 	data, err := s.ConfigJSON(id)
 	if err != nil {
 		return nil, err
 	}
-	var config map[string]json.RawMessage // with fields that only others know
+	var config map[string]json.RawMessage // keeps unknown fields
 	if err := json.Unmarshal(data, &config); err != nil {
 		return nil, err
 	}
@@ -101,7 +99,7 @@ func (s *Store) flatConfig(id string, diffID digest.Digest) ([]byte, error) {
 	return json.Marshal(config)
 }
 
-// counter counts what is written.
+// counter counts the bytes written.
 type counter struct {
 	out io.Writer
 	n   int64

@@ -1,13 +1,12 @@
-// Package image keeps container images as read-only EROFS disks: it pulls
-// them from registries and archives with the field's own library and
-// conventions, converts each once, and removes it when nobody refers to it.
+// Package image keeps container images as read-only EROFS disks. It pulls them from registries and archives with the
+// common library and conventions, converts each once, and removes it with its last reference.
 //
-// A store lies in one directory, which any number of processes use at once:
+// A store lies in one directory, which any number of processes use concurrently:
 //
 //	<id>/            disk.erofs, config.json, meta.json: complete, never changed
-//	refs/<instance>/ one file a name, which says whose image it is
-//	pins/<id>/       one file a holder, for as long as a sandbox uses the disk
-//	tmp/             what is being made, each part under a lock of its own
+//	refs/<instance>/ one file per name, with the id of its image
+//	pins/<id>/       one file per holder, while a sandbox uses the disk
+//	tmp/             unfinished files, each under a lock of its own
 //	lock             held for moments, while refs, pins and <id> change
 package image
 
@@ -33,9 +32,8 @@ const (
 	lockWait   = 30 * time.Second
 )
 
-// Store is one instance's view of the images of a user. Its methods may be
-// called at once from several goroutines, and other processes may use the same
-// directory.
+// Store is one instance's view of the images of a user. It is safe for concurrent use, and other processes may use the
+// same directory.
 type Store struct {
 	root       string
 	instance   string
@@ -47,9 +45,8 @@ type Store struct {
 
 var instanceName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
-// Open opens the store in roots, made if it is missing, for the instance
-// ("run", "cri", …) that will own the references made through it. What
-// processes that were killed left behind is removed.
+// Open opens the store in roots, and creates it if it is missing. The instance ("run", "cri", …) will own the
+// references made through it. Open removes the remains of killed processes.
 func Open(roots dirs.Roots, instance string) (*Store, error) {
 	if !instanceName.MatchString(instance) {
 		return nil, fmt.Errorf("open image store: %w: instance %q", ErrInvalid, instance)
@@ -70,21 +67,20 @@ func Open(roots dirs.Roots, instance string) (*Store, error) {
 	return s, nil
 }
 
-// With is the same store for a caller whose environment is another than this
-// process's.
+// With returns the same store for a caller with another environment than this process.
 func (s *Store) With(getenv Getenv) *Store {
 	own := *s
 	own.getenv = getenv
 	return &own
 }
 
-// For is the same images as another instance knows them, whose references it changes. It may not have run yet.
+// For returns the store with the references of another instance. That instance may not have run yet.
 func (s *Store) For(instance string) (*Store, error) {
 	if !instanceName.MatchString(instance) {
 		return nil, fmt.Errorf("%w: instance %q", ErrInvalid, instance)
 	}
 	own := *s
-	own.instance, own.flights = instance, &flights{} // a flight ends with a reference
+	own.instance, own.flights = instance, &flights{} // the result of a flight is a reference
 	if err := dirs.Ensure(own.path("refs", instance), 0o700); err != nil {
 		return nil, fmt.Errorf("image store of instance %s: %w", instance, err)
 	}
@@ -113,8 +109,7 @@ type stage struct {
 }
 
 func (s *Store) newStage() (*stage, error) {
-	// The lock file is there first, and locked, so that the directory is
-	// never without one.
+	// The lock file is created first, and locked, so that the directory always has one.
 	f, err := os.CreateTemp(s.path("tmp"), "*.lock")
 	if err != nil {
 		return nil, err
@@ -134,12 +129,12 @@ func (s *Store) newStage() (*stage, error) {
 	return st, nil
 }
 
-// remove is called once, whatever became of the stage.
+// remove is called once, whether or not the stage was published.
 func (st *stage) remove() error {
 	return errors.Join(os.RemoveAll(st.dir), os.Remove(st.dir+".lock"), st.lock.Unlock())
 }
 
-// reap removes the stages of processes that are no more.
+// reap removes the stages of processes that have ended.
 func (s *Store) reap() error {
 	entries, err := os.ReadDir(s.path("tmp"))
 	if err != nil {
@@ -178,8 +173,7 @@ func (s *Store) reap() error {
 	return nil
 }
 
-// publish makes what a stage holds the image id, unless that is there already.
-// The store is locked.
+// publish publishes the stage's image under id, unless it exists already. The caller holds the store's lock.
 func (s *Store) publish(st *stage, id string) error {
 	_, err := os.Stat(st.built())
 	if s.exists(id) || errors.Is(err, os.ErrNotExist) {
@@ -199,8 +193,8 @@ func (s *Store) exists(id string) bool {
 	return err == nil
 }
 
-// OpenDisk opens an image's disk for reading: a sparse file of
-// slot.Size. The caller closes it. Who keeps it in use pins it.
+// OpenDisk opens an image's disk for reading: a sparse file of slot.Size. The caller closes it, and must pin the image
+// to keep it.
 func (s *Store) OpenDisk(id string) (*os.File, error) {
 	if !validID(id) {
 		return nil, fmt.Errorf("image %.80q: %w", id, ErrNotFound)

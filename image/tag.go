@@ -7,9 +7,8 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 )
 
-// Tag makes each of names mean the image too that nameOrID means. A name without
-// a registry is a local one, as for Load. Either all are set or, if one is not a
-// name, none. ErrNotFound, ErrAmbiguous, ErrInvalid.
+// Tag makes each of names refer to the image of nameOrID too. A name without a registry is a local one, as for Load. If
+// one is invalid, none is set. Errors: ErrNotFound, ErrAmbiguous, ErrInvalid.
 func (s *Store) Tag(ctx context.Context, nameOrID string, names []string) error {
 	var full []reference.Named
 	for _, name := range names {

@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	// convertWait bounds the wait for another process that converts the
-	// same image.
+	// convertWait bounds the wait for another process that converts the same image.
 	convertWait   = time.Hour
 	convertPrefix = "convert-"
 )
@@ -33,7 +32,7 @@ type sourceImage struct {
 	digests []digest.Digest // of the manifest, and of the list that it is in
 }
 
-// transfer brings an image from its source into the store, and returns its id.
+// transfer copies an image from its source into the store, and returns its id.
 func (s *Store) transfer(ctx context.Context, open opener, auth *Auth, report func(Progress)) (id string, err error) {
 	st, err := s.newStage()
 	if err != nil {
@@ -52,8 +51,8 @@ func (s *Store) transfer(ctx context.Context, open opener, auth *Auth, report fu
 	return r.id, s.ensure(ctx, st, r, names, report)
 }
 
-// ensure converts an image unless it is here, and names it. Whoever converts
-// the same image, in whatever process and under whatever name, is waited for.
+// ensure converts an image unless it exists, and names it. It waits for any other caller or process that converts the
+// same image, under any name.
 func (s *Store) ensure(ctx context.Context, st *stage, r *sourceImage, names []reference.Named, report func(Progress)) (err error) {
 	wait, cancel := context.WithTimeout(ctx, convertWait)
 	defer cancel()
@@ -70,14 +69,14 @@ func (s *Store) ensure(ctx context.Context, st *stage, r *sourceImage, names []r
 			}
 		}
 		err := s.locked(ctx, func() error { return s.adopt(st, r, names) })
-		// It may have been removed since it was seen.
+		// It may have been removed meanwhile.
 		if !errors.Is(err, ErrNotFound) || ctx.Err() != nil {
 			return err
 		}
 	}
 }
 
-// built is where a stage holds what publish moves.
+// built returns the directory of a stage that publish moves.
 func (st *stage) built() string { return filepath.Join(st.dir, "image") }
 
 // build fetches and converts an image into a stage.
@@ -96,8 +95,7 @@ func (s *Store) build(ctx context.Context, st *stage, r *sourceImage, report fun
 	return atomicfile.WriteJSON(filepath.Join(st.built(), metaFile), m, 0o600, atomicfile.Durable)
 }
 
-// adopt publishes what was built, if anything, and names it. The store is
-// locked.
+// adopt publishes the built image, if any, and names it. The caller holds the store's lock.
 func (s *Store) adopt(st *stage, r *sourceImage, names []reference.Named) error {
 	if err := s.publish(st, r.id); err != nil {
 		return err

@@ -16,14 +16,14 @@ import (
 
 // The formats.
 const (
-	Docker = "docker-archive" // what docker save and podman save write
+	Docker = "docker-archive" // the format of docker save and podman save
 	OCI    = "oci-archive"    // an OCI layout, packed
 )
 
-// ErrFormat is returned for a format that is none of these.
+// ErrFormat is returned for an unknown format.
 var ErrFormat = errors.New("unknown format")
 
-// ErrChanged is returned when the layer is not what its digest says.
+// ErrChanged is returned if the layer does not have its digest.
 var ErrChanged = errors.New("the layer changed while it was read")
 
 // Image is an image of one layer.
@@ -36,8 +36,7 @@ type Image struct {
 	Content func(io.Writer) error
 }
 
-// Write writes an image to out. ErrFormat, ErrChanged, or the error of out or
-// Content.
+// Write writes an image to out. It returns ErrFormat, ErrChanged, or an error of out or Content.
 func Write(out io.Writer, format string, img Image) error {
 	w := tar.NewWriter(out)
 	var err error
@@ -106,7 +105,7 @@ func blobPath(d digest.Digest) string {
 	return path.Join(v1.ImageBlobsDir, d.Algorithm().String(), d.Encoded())
 }
 
-// write writes small files, and the layer.
+// write writes small files and the layer.
 func (img Image) write(w *tar.Writer, layer string, files ...file) error {
 	for _, f := range files {
 		if err := w.WriteHeader(header(f.name, int64(len(f.data)))); err != nil {

@@ -1,9 +1,7 @@
-// Package convert lets another process read what images are made of. That
-// process, bulkhead-convert, has nothing but the descriptors that it is given
-// (package image/worker): whoever finds a fault in a decompressor, in the tar
-// reader or in the writer of disks has that process, and its one image, and
-// nothing of the engine's. It ends with the call, with the call's context, and
-// with the engine.
+// Package convert reads the content of images in another process. That process, bulkhead-convert, has only the
+// descriptors that it gets (package image/worker). An attacker with a hole in a decompressor, the tar reader or the
+// writer of disks controls that process and its one image, but not the engine. It ends with the call, with the call's
+// context, and with the engine.
 package convert
 
 import (
@@ -18,28 +16,24 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
-// ErrMemory says that the kernel killed the process because memory ran out.
+// ErrMemory means that the kernel killed the process because memory ran out.
 var ErrMemory = errors.New("memory ran out")
 
-// Version is that of the disks that Disk makes. It is raised when the same layers
-// give another disk.
+// Version is the version of Disk's output. It is raised when the same layers give another disk.
 const Version = 1
 
 // Layer is one layer of an image.
 type Layer struct {
 	// DiffID is the digest of its uncompressed content.
 	DiffID digest.Digest
-	// Content is the layer as it was fetched. Disk closes it, which must end
-	// a Read that waits.
+	// Content is the layer as it was fetched. Disk closes it; Close must end a waiting Read.
 	Content io.ReadCloser
 }
 
-// Disk merges layers, lowest first, into a file system in disk, and returns its
-// size. disk is an empty file that takes at most limit bytes of the host's. The
-// process runs in the cgroup g.
-// Layers are read while they come, and without an error all of them have been read
-// to their io.EOF, whatever the process says. An *Error says what is wrong with the image or
-// the host; an error of a layer's Content is returned as it is. ErrMemory.
+// Disk merges layers, lowest first, into a file system on disk, and returns its size. disk is an empty file that may
+// grow to limit bytes. The process runs in the cgroup g. Layers are read as they arrive. Without an error all of them
+// have been read to their io.EOF, whatever the process answers. Errors: *Error for a fault of the image or the host, an
+// error of a layer's Content unchanged, ErrMemory.
 func Disk(ctx context.Context, g *hostcgroup.Group, disk *os.File, limit int64, layers []Layer) (int64, error) {
 	req := Request{Task: ToDisk, Limit: limit}
 	for _, l := range layers {
@@ -56,11 +50,9 @@ func Disk(ctx context.Context, g *hostcgroup.Group, disk *os.File, limit int64, 
 	return reply.Size, nil
 }
 
-// Index lists the regular files of a tar archive, plain or compressed. If it is
-// compressed the archive is copied to spare, an empty file, of which it takes at
-// most limit bytes, and copied is true: the members' offsets are those of
-// spare. What is claimed of an offset or a size may be false. *Error and ErrMemory,
-// as for Disk.
+// Index lists the regular files of a tar archive, plain or compressed. It copies a compressed archive to spare, an
+// empty file that may grow to limit bytes, and returns copied: the members' offsets then refer to spare. Offsets and
+// sizes may be false. Errors: *Error and ErrMemory, as for Disk.
 func Index(ctx context.Context, g *hostcgroup.Group, archive, spare *os.File, limit int64) (members []Member, copied bool, err error) {
 	c := call{request: Request{Task: ToIndex, Limit: limit}, group: g, files: []*os.File{archive, spare}}
 	reply, err := c.do(ctx)
@@ -75,8 +67,8 @@ func Index(ctx context.Context, g *hostcgroup.Group, archive, spare *os.File, li
 	return reply.Members, reply.Copied, nil
 }
 
-// Export writes the files on a disk, which Disk has made, to out: as a layer, an
-// uncompressed tar stream. The same disk gives the same bytes. ErrMemory.
+// Export writes the files of a disk that Disk has made to out, as a layer: an uncompressed tar stream. The same disk
+// gives the same bytes. Error: ErrMemory.
 func Export(ctx context.Context, g *hostcgroup.Group, disk *os.File, out io.Writer) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -106,7 +98,7 @@ func (c *call) feed(w io.Writer) error {
 	return nil
 }
 
-// stop ends reads of layers that wait.
+// stop ends waiting reads of layers.
 func (c *call) stop() error {
 	var errs []error
 	for _, l := range c.layers {

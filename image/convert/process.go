@@ -41,7 +41,7 @@ type call struct {
 	layers  []Layer
 }
 
-// do runs the process to its end. Nothing of it is left when do returns.
+// do runs the process until it has ended. Nothing of it is left when do returns.
 func (c *call) do(ctx context.Context) (reply Reply, err error) {
 	path, err := dirs.Sibling(Program)
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *call) do(ctx context.Context) (reply Reply, err error) {
 	cmd.ExtraFiles = c.files
 	cmd.Stderr = &crash
 	cmd.WaitDelay = killWait
-	// No terminal's signal reaches it. It ends with the thread that starts it.
+	// The terminal's signals do not reach it. It ends with the thread that starts it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
 	err = c.group.Start(cmd, func(cmd *exec.Cmd) (err error) {
 		reply, err = c.run(ctx, running, kill, cmd, &crash)
@@ -68,7 +68,7 @@ func (c *call) do(ctx context.Context) (reply Reply, err error) {
 	return reply, err
 }
 
-// run is do in the thread that the group has, which is kept until the process has ended.
+// run is the part of do in the group's thread, which is kept until the process has ended.
 func (c *call) run(ctx, running context.Context, kill context.CancelFunc, cmd *exec.Cmd, crash *head) (Reply, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -81,24 +81,24 @@ func (c *call) run(ctx, running context.Context, kill context.CancelFunc, cmd *e
 	if err := cmd.Start(); err != nil {
 		return Reply{}, err
 	}
-	oom := hostoom.Take(cmd.Process.Pid) // it still waits for the request
+	oom := hostoom.Take(cmd.Process.Pid) // the process still waits for the request
 	fed, answered := make(chan error, 1), make(chan struct{})
 	go func() {
 		err := errors.Join(c.feed(in), in.Close())
-		fed <- err // said before the process is killed for it
+		fed <- err // sent before the process is killed for it
 		select {
 		case <-answered:
 		default:
 			if err != nil && !errors.Is(err, unix.EPIPE) {
-				kill() // it would wait for the rest
+				kill() // the process would wait for the rest
 			}
 		}
 	}()
 	var reply Reply
 	replyErr := receive(out, maxReply, &reply)
 	close(answered)
-	// It has said what it has to say, and is not waited for; when it only
-	// fell silent it may be about to say why with its exit status.
+	// After its answer the process is not waited for. If it closed the pipe without one, its exit status may give the
+	// reason soon.
 	grace := time.Duration(0)
 	if errors.Is(replyErr, io.EOF) || errors.Is(replyErr, io.ErrUnexpectedEOF) {
 		grace = killWait
@@ -115,7 +115,7 @@ func (c *call) run(ctx, running context.Context, kill context.CancelFunc, cmd *e
 		}
 	}
 	waitErr := cmd.Wait()
-	if waitErr == nil || running.Err() != nil { // it did not end by itself
+	if waitErr == nil || running.Err() != nil { // it was killed
 		waitErr = replyErr
 	}
 	var source *sourceError
@@ -132,8 +132,7 @@ func (c *call) run(ctx, running context.Context, kill context.CancelFunc, cmd *e
 	case replyErr != nil:
 		return Reply{}, fmt.Errorf("%s failed: %w%s", Program, waitErr, crash.line())
 	case feedErr != nil && len(c.layers) > 0:
-		// Of a layer that has not come to its end nobody knows whether it is the
-		// right one.
+		// A layer that was not read to its end is not verified.
 		return Reply{}, errUnread
 	}
 	return reply, stopErr
@@ -145,7 +144,7 @@ func killed(err error) bool {
 	return errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == unix.SIGKILL
 }
 
-// widen enlarges a pipe. A smaller one is slower, no more.
+// widen enlarges a pipe. A smaller one is only slower.
 func widen(pipe any) {
 	f, ok := pipe.(syscall.Conn)
 	if !ok {
@@ -156,10 +155,10 @@ func widen(pipe any) {
 	}
 }
 
-// errUnread is for an answer that comes before the layers have been read.
+// errUnread means that the process answered before it had read the layers.
 var errUnread = fmt.Errorf("%w: it answered before it had read its layers", errMessage)
 
-// head keeps the first bytes of what is written to it.
+// head keeps the first bytes of its input.
 type head struct{ bytes.Buffer }
 
 func (h *head) Write(p []byte) (int, error) {
@@ -167,7 +166,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// line is the first line, for an error.
+// line returns the first line, for an error.
 func (h *head) line() string {
 	text, _, _ := strings.Cut(h.String(), "\n")
 	if text = clean(text); text == "" {
@@ -176,8 +175,7 @@ func (h *head) line() string {
 	return ": " + text
 }
 
-// clean makes one printable line of what the process wrote: it may have been
-// taken over.
+// clean returns the process's text as one printable line: the process may be hostile.
 func clean(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -10,14 +10,13 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// The descriptors of the process: it reads a Request and then the layers, it
-// writes a Reply, and it has at most two files.
+// The descriptors of the process. It reads a Request and then the layers, writes a Reply, and has at most two files.
 const (
 	InputFD = iota
 	ReplyFD
-	_        // what it writes when it crashes
+	_        // stderr, with the trace of a crash
 	SourceFD // the disk, or the archive that is read
-	SpareFD  // room for an archive's decompressed copy, or the pipe that a layer is written to; none for a disk
+	SpareFD  // an archive's decompressed copy, or the pipe for a layer; absent for a disk
 )
 
 const (
@@ -27,7 +26,7 @@ const (
 	maxChunk = 256 << 10
 )
 
-// Task is what the process is to do.
+// Task is a task of the process.
 type Task string
 
 // The tasks.
@@ -37,28 +36,28 @@ const (
 	ToLayer Task = "layer" // write a disk's files as one layer
 )
 
-// Request is what the process is asked for.
+// Request is a request to the process.
 type Request struct {
 	Task Task `json:"task"`
-	// Limit is the most bytes that the file which it writes may have.
+	// Limit is the largest size of the file that it writes, in bytes.
 	Limit int64 `json:"limit"`
 	// DiffIDs are the digests of the layers' uncompressed content, lowest first.
 	DiffIDs []digest.Digest `json:"diffIDs,omitempty"`
 }
 
-// Reply is what the process answers, once.
+// Reply is the process's only answer.
 type Reply struct {
-	// Size is that of the file system on the disk, in bytes.
+	// Size is the size of the file system on the disk, in bytes.
 	Size int64 `json:"size,omitempty"`
-	// Members are those of an archive.
+	// Members are an archive's members.
 	Members []Member `json:"members,omitempty"`
 	// Copied: the archive was compressed, and Members lie in the copy.
 	Copied bool   `json:"copied,omitempty"`
 	Fault  *Error `json:"fault,omitempty"`
 }
 
-// Member is a regular file in an archive: Size bytes from Offset on. Link, if
-// not empty, names the member whose content it has instead.
+// Member is a regular file in an archive: Size bytes, starting at Offset. If Link is not empty, the member has the
+// content of the member with that name.
 type Member struct {
 	Name   string `json:"name"`
 	Offset int64  `json:"offset,omitempty"`
@@ -66,7 +65,7 @@ type Member struct {
 	Link   string `json:"link,omitempty"`
 }
 
-// Kind says what an Error is about.
+// Kind is the class of an Error.
 type Kind string
 
 // The kinds of errors.
@@ -78,8 +77,7 @@ const (
 	Host    Kind = "host"    // anything else
 )
 
-// Error is why the process could not do what it was asked for. Its text has
-// been cleaned and is one line.
+// Error is the reason why the process failed. Its text is one clean line.
 type Error struct {
 	Kind Kind `json:"kind"`
 	// Layer is the number of the layer at fault, from 0, or -1.
@@ -89,7 +87,7 @@ type Error struct {
 
 func (f *Error) Error() string { return f.Text }
 
-// errMessage is for a message that is no message of this protocol.
+// errMessage is returned for an invalid message of this protocol.
 var errMessage = errors.New("not a message of the converter")
 
 // Send writes a message: its length and its JSON.
@@ -102,8 +100,7 @@ func Send(w io.Writer, message any) error {
 	return err
 }
 
-// receive reads a message of at most limit bytes. What the length claims is
-// not allocated before it has come.
+// receive reads a message of at most limit bytes. It allocates only as much as has arrived, whatever the length says.
 func receive(r io.Reader, limit int64, message any) error {
 	var length [4]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -126,15 +123,14 @@ func receive(r io.Reader, limit int64, message any) error {
 	return nil
 }
 
-// ReadRequest reads the request, and nothing of what follows it.
+// ReadRequest reads the request, and no byte beyond it.
 func ReadRequest(r io.Reader) (Request, error) {
 	var req Request
 	err := receive(r, maxRequest, &req)
 	return req, err
 }
 
-// sendLayer writes a layer in chunks, each with its length; a chunk of nothing
-// ends it.
+// sendLayer writes a layer in chunks, each with its length. An empty chunk ends it.
 func sendLayer(w io.Writer, layer io.Reader, buf []byte) error {
 	for {
 		n, err := layer.Read(buf[4:])
@@ -144,7 +140,7 @@ func sendLayer(w io.Writer, layer io.Reader, buf []byte) error {
 				return err
 			}
 		}
-		if err == io.EOF { //nolint:errorlint // a failure that wraps it is no end
+		if err == io.EOF { //nolint:errorlint // an error that wraps io.EOF is a failure
 			_, err = w.Write([]byte{0, 0, 0, 0})
 			return err
 		}
@@ -154,20 +150,20 @@ func sendLayer(w io.Writer, layer io.Reader, buf []byte) error {
 	}
 }
 
-// sourceError is a failure to read a layer, not to pass it on.
+// sourceError is a failure to read a layer. Failures to send it have no such type.
 type sourceError struct{ err error }
 
 func (e *sourceError) Error() string { return e.err.Error() }
 func (e *sourceError) Unwrap() error { return e.err }
 
-// LayerReader reads one layer from the stream in which sendLayer has written it.
+// LayerReader reads one layer that sendLayer has written.
 type LayerReader struct {
 	in   io.Reader
 	rest uint32
 	end  bool
 }
 
-// NewLayerReader reads the layer that begins here.
+// NewLayerReader reads the layer that starts at in.
 func NewLayerReader(in io.Reader) *LayerReader { return &LayerReader{in: in} }
 
 // Read returns io.EOF at the layer's end, and an error if the stream ends

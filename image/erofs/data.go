@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Data is the content of a regular file, already in the Writer's keeping.
+// Data is the content of a regular file that the Writer has stored.
 type Data struct {
 	size    int64
 	inline  bool     // small: kept at the end of the disk until Finish
@@ -21,9 +21,8 @@ type Data struct {
 
 var zeroChunk [chunkSize]byte
 
-// Store takes size bytes from r as the content of one file. A chunk of zeros
-// takes no room on the disk. It returns r's error, or io.ErrUnexpectedEOF
-// when r ends early.
+// Store stores size bytes from r as the content of one file. A chunk of zeros takes no space on the disk. It returns
+// r's error, or io.ErrUnexpectedEOF if r ends early.
 func (w *Writer) Store(r io.Reader, size int64) (*Data, error) {
 	if size == 0 {
 		return nil, nil
@@ -56,7 +55,7 @@ func (w *Writer) Store(r io.Reader, size int64) (*Data, error) {
 	return d, nil
 }
 
-// storePiece writes the next piece of a file, whole chunks but for the last.
+// storePiece writes the next piece of a file. All pieces but the last have whole chunks.
 func (w *Writer) storePiece(d *Data, piece []byte, done int64) error {
 	start := 0 // of the run of chunks not written yet
 	flush := func(end int) error {
@@ -90,7 +89,7 @@ func (w *Writer) storePiece(d *Data, piece []byte, done int64) error {
 	return flush(len(piece))
 }
 
-// fillChunks notes the chunks before the first hole, which lie in a row.
+// fillChunks fills in the chunks before the first hole, which are contiguous.
 func (d *Data) fillChunks(n int) {
 	d.chunks = make([]uint32, n, n+8)
 	for i := range d.chunks {
@@ -98,8 +97,7 @@ func (d *Data) fillChunks(n int) {
 	}
 }
 
-// dropUnused gives the room of content that no file has any more back to the
-// host's file system, where that can.
+// dropUnused frees the space of content that no file uses any more, if the host's file system can do that.
 func (w *Writer) dropUnused() error {
 	for _, d := range w.data {
 		if d.used || d.inline || d.written == 0 {

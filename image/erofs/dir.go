@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// planDir sorts a directory's names and works out its size: blocks of entries,
-// each followed by their names, none split.
+// planDir sorts a directory's names and computes its size. A block has entries followed by their names; none is split.
 func planDir(n *Inode) {
 	n.names = make([]string, 0, len(n.Entries)+2)
 	n.names = append(n.names, ".", "..")

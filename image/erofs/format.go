@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// BlockSize is the file system's block, and the page of the machines that
-// mount it.
+// BlockSize is the file system's block size, and the page size of the VMs that mount it.
 const BlockSize = 4096
 
-// What is used of the on-disk format: see the kernel's fs/erofs/erofs_fs.h.
+// The parts of the on-disk format that the writer uses: see the kernel's fs/erofs/erofs_fs.h.
 const (
 	superOffset = 1024
 	superSize   = 128
@@ -17,7 +16,7 @@ const (
 
 	compatMtime      = 0x2
 	incompatChunked  = 0x4
-	inodeSize        = 64 // the extended form, which alone has 32-bit owners and a time
+	inodeSize        = 64 // the extended form, the only one with 32-bit owners and a time
 	slotSize         = 32 // an inode's number is its offset in slots
 	direntSize       = 12
 	chunkIndexSize   = 8
@@ -33,8 +32,8 @@ const (
 	layoutInline     = 2
 	layoutChunk      = 4
 	blockBits        = 12
-	maxInline        = 3 << 10 // the largest file that is kept beside its inode
-	firstSlot        = 1       // no inode is number 0, which programs take for none
+	maxInline        = 3 << 10 // the largest file that is stored beside its inode
+	firstSlot        = 1       // no inode has number 0, which means "none" to programs
 	typeMask         = 0o170000
 	typeFifo         = 0o010000
 	typeChar         = 0o020000
@@ -45,7 +44,7 @@ const (
 	typeSocket       = 0o140000
 )
 
-// xattrPrefixes are the name spaces that the format can express.
+// xattrPrefixes are the name spaces that the format knows.
 var xattrPrefixes = []struct {
 	index  byte
 	prefix string
@@ -72,7 +71,7 @@ func splitXattr(name string) (index byte, rest string, ok bool) {
 	return 0, "", false
 }
 
-// fileType is the type byte of a directory entry.
+// fileType returns the type byte of a directory entry.
 func fileType(mode uint16) byte {
 	switch mode & typeMask {
 	case typeRegular:
@@ -111,7 +110,7 @@ func putInode(b []byte, n *Inode) {
 	le.PutUint32(b[44:], n.links)
 }
 
-// appendXattrs appends the inline attribute area, whose length is n.xattrSize.
+// appendXattrs appends the inline attribute area of n.xattrSize bytes.
 func appendXattrs(b []byte, n *Inode) []byte {
 	if n.xattrSize == 0 {
 		return b

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrTooLarge is returned for what the format, or the writer's bounds, cannot
-// hold.
+// ErrTooLarge is returned if something exceeds the format or the writer's bounds.
 var ErrTooLarge = errors.New("too large for an EROFS disk")
 
 // Inode is one file of any kind. The same Inode under several names is a hard
@@ -14,7 +13,7 @@ var ErrTooLarge = errors.New("too large for an EROFS disk")
 type Inode struct {
 	Mode      uint16 // type and permissions, as in st_mode
 	UID, GID  uint32
-	Rdev      uint32 // of devices, as the kernel's new_encode_dev
+	Rdev      uint32 // of devices, encoded like the kernel's new_encode_dev
 	Mtime     int64  // seconds since the epoch
 	MtimeNsec uint32
 	Xattrs    []Xattr           // names outside the known name spaces are dropped
@@ -22,7 +21,7 @@ type Inode struct {
 	Entries   map[string]*Entry // of directories
 	Data      *Data             // of regular files; nil is empty
 
-	// What Finish works out.
+	// The fields below are set by Finish.
 	size      int64
 	links     uint32
 	ino       uint32
@@ -34,7 +33,7 @@ type Inode struct {
 	blocks    int      // of a directory
 }
 
-// Entry is a name in a directory. Tag belongs to who builds the tree.
+// Entry is a name in a directory. Tag belongs to the builder of the tree.
 type Entry struct {
 	Inode *Inode
 	Tag   int
@@ -48,13 +47,13 @@ func NewDir(perm uint16) *Inode {
 	return &Inode{Mode: typeDir | perm&0o7777, Entries: map[string]*Entry{}}
 }
 
-// IsDir tells whether the inode is a directory.
+// IsDir reports whether the inode is a directory.
 func (n *Inode) IsDir() bool { return n.Mode&typeMask == typeDir }
 
-// IsRegular tells whether the inode is a regular file.
+// IsRegular reports whether the inode is a regular file.
 func (n *Inode) IsRegular() bool { return n.Mode&typeMask == typeRegular }
 
-// IsSymlink tells whether the inode is a symbolic link.
+// IsSymlink reports whether the inode is a symbolic link.
 func (n *Inode) IsSymlink() bool { return n.Mode&typeMask == typeSymlink }
 
 // Device returns Rdev for a device, or ErrTooLarge.
@@ -65,8 +64,7 @@ func Device(major, minor int64) (uint32, error) {
 	return uint32(minor&0xff) | uint32(major)<<8 | uint32(minor&^0xff)<<12, nil
 }
 
-// CheckXattrs returns ErrTooLarge if the attributes are more than the format
-// holds; Finish checks too, but later.
+// CheckXattrs returns ErrTooLarge if the attributes exceed the format. Finish checks the same, but later.
 func (n *Inode) CheckXattrs() error {
 	size := 0
 	for _, x := range n.Xattrs {

@@ -10,9 +10,8 @@ import (
 // placed is an inode in the order of the metadata area.
 type placed struct{ node, parent *Inode }
 
-// plan visits every inode once, directories before their entries, and gives
-// each its place, and a place among the blocks to what does not fit beside it.
-// end is the size of the metadata area.
+// plan visits every inode once, directories before their entries, and sets its position. Content that does not fit
+// beside its inode gets blocks. end is the size of the metadata area.
 func (w *Writer) plan(root *Inode) (order []placed, end int64, err error) {
 	pos := int64(firstSlot * slotSize)
 	var visit func(n, parent *Inode) error
@@ -98,8 +97,7 @@ func (w *Writer) place(n *Inode, pos *int64) error {
 	return nil
 }
 
-// writeMeta writes the metadata area at offset meta, and what plan moved out
-// of it.
+// writeMeta writes the metadata area at offset meta, and the content that plan has moved out of it.
 func (w *Writer) writeMeta(order []placed, meta int64) error {
 	out := bufio.NewWriterSize(io.NewOffsetWriter(w.f, meta), 1<<20)
 	var at int64
@@ -138,7 +136,7 @@ func (w *Writer) writeMeta(order []placed, meta int64) error {
 	return out.Flush()
 }
 
-// tail is what Finish itself writes of an inode's content.
+// tail returns the part of an inode's content that Finish writes.
 func (w *Writer) tail(p placed) ([]byte, error) {
 	n := p.node
 	switch {

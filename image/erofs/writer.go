@@ -1,8 +1,7 @@
-// Package erofs writes EROFS disks: the read-only file system that every
-// Linux kernel since 5.4 mounts. Content goes straight to its final place as
-// it arrives, so that layers can be converted while they are downloaded;
-// metadata follows at the end. It writes what container images need and Linux
-// can express: hard links, holes, extended attributes, devices, 64-bit times.
+// Package erofs writes EROFS disks, the read-only file system that every Linux kernel since 5.4 can mount. It writes
+// content to its final place as it arrives, so that layers can be converted while they are downloaded. Metadata follows
+// at the end. It supports the features that container images need: hard links, holes, extended attributes, devices,
+// 64-bit times.
 package erofs
 
 import (
@@ -14,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Writer makes one disk: Store the content of files, build a tree of Inodes,
-// Finish. It is not safe for concurrent use.
+// Writer writes one disk: Store the content of files, build a tree of Inodes, Finish. It is not safe for concurrent
+// use.
 type Writer struct {
 	f       *os.File
 	limit   int64
-	next    int64 // where the next content goes
+	next    int64 // the offset of the next content
 	spooled int64 // bytes of small files, which end at limit
 	synced  int64
 	data    []*Data
@@ -28,24 +27,22 @@ type Writer struct {
 	chunked bool
 }
 
-// NewWriter writes to f, an empty file, at most limit bytes. Small files wait for
-// Finish at that end of f, so that one bound holds for all that is written. f
-// stays the caller's.
+// NewWriter writes at most limit bytes to f, an empty file. Small files are kept at that end of f until Finish, so that
+// one bound covers all writes. The caller keeps f.
 func NewWriter(f *os.File, limit int64) *Writer {
 	return &Writer{f: f, limit: limit, next: BlockSize, buf: make([]byte, 16*chunkSize)}
 }
 
-// Flush asks the kernel to begin writing back what was stored since the last
-// call, so that a sync at the end has little left to do.
+// Flush asks the kernel to start writing back the content stored since the last call, so that a sync at the end is
+// short.
 func (w *Writer) Flush() {
-	// Only a hint: an error here would come back from the sync.
+	// Only a hint: the sync reports errors.
 	_ = unix.SyncFileRange(int(w.f.Fd()), w.synced, w.next-w.synced, unix.SYNC_FILE_RANGE_WRITE)
 	w.synced = w.next
 }
 
-// Finish writes the tree under root and returns the disk's size in bytes, a
-// multiple of BlockSize. Content that no Inode refers to is dropped. Nothing
-// is synced. The Writer is of no use afterwards.
+// Finish writes the tree under root and returns the disk's size in bytes, a multiple of BlockSize. It drops content
+// without an Inode. It does not sync. Afterwards the Writer is unusable.
 func (w *Writer) Finish(root *Inode) (int64, error) {
 	order, end, err := w.plan(root)
 	if err != nil {
@@ -53,7 +50,7 @@ func (w *Writer) Finish(root *Inode) (int64, error) {
 	}
 	meta := align(w.next, BlockSize)
 	size := meta + end
-	if size+w.spooled > w.limit { // it would be written over what waits there
+	if size+w.spooled > w.limit { // it would overwrite the small files
 		return 0, w.tooLarge()
 	}
 	if err := w.writeMeta(order, meta); err != nil {

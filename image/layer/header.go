@@ -22,11 +22,10 @@ const (
 // xattrRecord is the prefix of the PAX records that hold extended attributes.
 const xattrRecord = "SCHILY.xattr."
 
-// overlayXattr is overlayfs's own name space, in which an image has no say.
+// overlayXattr is overlayfs's own name space. Images must not set its attributes.
 const overlayXattr = "trusted.overlay."
 
-// inode makes the inode of an entry that is no directory already there, and
-// stores a file's content.
+// inode returns the inode of an entry, unless the entry is an existing directory, and stores a file's content.
 func (t *Tree) inode(h *tar.Header, in io.Reader) (*erofs.Inode, error) {
 	node := &erofs.Inode{}
 	var err error
@@ -65,14 +64,14 @@ func (t *Tree) inode(h *tar.Header, in io.Reader) (*erofs.Inode, error) {
 	return node, setAttributes(node, h)
 }
 
-// setAttributes sets what every kind of file has.
+// setAttributes sets the attributes that every kind of file has.
 func setAttributes(node *erofs.Inode, h *tar.Header) error {
 	if h.Uid < 0 || h.Gid < 0 || int64(h.Uid) >= 1<<32-1 || int64(h.Gid) >= 1<<32-1 {
 		return fmt.Errorf("%w: owner %d:%d", ErrHostile, h.Uid, h.Gid)
 	}
 	node.Mode = node.Mode&^0o7777 | uint16(h.Mode&0o7777)
 	if node.IsSymlink() {
-		node.Mode |= 0o777 // Linux knows no other
+		node.Mode |= 0o777 // Linux has no other mode for links
 	}
 	node.UID, node.GID = uint32(h.Uid), uint32(h.Gid)
 	node.Mtime, node.MtimeNsec = h.ModTime.Unix(), uint32(h.ModTime.Nanosecond())
@@ -87,7 +86,7 @@ func setAttributes(node *erofs.Inode, h *tar.Header) error {
 	return node.CheckXattrs()
 }
 
-// cost is what an entry takes in memory, about.
+// cost returns about how much memory an entry takes.
 func cost(h *tar.Header) int64 {
 	n := entryCost + len(h.Name) + len(h.Linkname)
 	for k, v := range h.PAXRecords {

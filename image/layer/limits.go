@@ -5,30 +5,26 @@ import (
 	"fmt"
 )
 
-// ErrHostile is returned for a layer that breaks a limit or the rules of its
-// format: what it would take to go on is not worth what it is.
+// ErrHostile is returned for a layer that breaks a limit or the rules of its format.
 var ErrHostile = errors.New("layer refused")
 
-// Limits bound what the layers of one image may cost, whatever they claim.
+// Limits bound the cost of the layers of one image, whatever they claim.
 type Limits struct {
-	// Content is the most bytes that the files of all layers may have
-	// together, holes included.
+	// Content is the most bytes of all files in all layers together, holes included.
 	Content int64
-	// Stream is the most bytes that all layers may have uncompressed.
+	// Stream is the most uncompressed bytes of all layers.
 	Stream int64
-	// Entries is the most names that all layers may bring.
+	// Entries is the most names in all layers.
 	Entries int
-	// Steps is the most names that may be looked at on the way to all
-	// entries: in paths, in the targets of the links that they pass, and in
-	// directories that a whiteout empties.
+	// Steps is the most names that may be looked up on the way to all entries: in paths, in the targets of their links,
+	// and in directories that a whiteout empties.
 	Steps int
-	// Metadata is the most bytes of names, link targets and attributes, all
-	// of which are held in memory.
+	// Metadata is the most bytes of names, link targets and attributes. They are all held in memory.
 	Metadata int64
 }
 
-// DefaultLimits are wide enough for every image that is honestly made: 64 GiB
-// is the size of a disk slot, and Steps are 64 for each of the most entries.
+// DefaultLimits allow every honest image: 64 GiB is the size of a disk slot, and Steps allows 64 for each of the most
+// entries.
 var DefaultLimits = Limits{Content: 64 << 30, Stream: 80 << 30, Entries: 2 << 20, Steps: 128 << 20, Metadata: 512 << 20}
 
 const (
@@ -37,7 +33,7 @@ const (
 	maxHops = 255  // symbolic links followed in one path, as in a chroot of containerd
 )
 
-// entryCost is about what an entry takes in memory beside its strings.
+// entryCost is about the memory that an entry takes beside its strings.
 const entryCost = 512
 
 type budget struct {
@@ -48,7 +44,7 @@ type budget struct {
 	meta    int64
 }
 
-// step counts n names that are looked at.
+// step counts n names that are looked up.
 func (b *budget) step(n int) error {
 	if n > b.limits.Steps-b.steps {
 		return fmt.Errorf("%w: more than %d steps through paths and links", ErrHostile, b.limits.Steps)

@@ -7,8 +7,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/image/erofs"
 )
 
-// components cleans a name out of a layer: it is taken as if chrooted, so
-// neither ".." nor a leading slash leads out.
+// components cleans a name from a layer. The name is resolved as if chrooted, so neither ".." nor a leading slash leads
+// out.
 func components(name string) ([]string, error) {
 	if len(name) > maxPath {
 		return nil, fmt.Errorf("%w: path of %d bytes", ErrHostile, len(name))
@@ -28,19 +28,19 @@ func components(name string) ([]string, error) {
 	return parts, nil
 }
 
-// walker goes from directory to directory without ever leaving the root.
+// walker goes from directory to directory and never leaves the root.
 type walker struct {
 	stack  []*erofs.Inode // the way from the root to here
 	budget *budget
 	hops   int
-	// missing makes a directory that is implied, or is nil to refuse.
+	// missing creates an implied directory. If it is nil, a missing directory is refused.
 	missing func(dir *erofs.Inode, name string) *erofs.Inode
-	// passed is told every entry on the way, or is nil.
+	// passed, if not nil, is called for every entry on the way.
 	passed func(*erofs.Entry)
 }
 
-// enter goes down into a directory, no deeper than a path of maxPath bytes can
-// name: chains of symbolic links would lead to any depth.
+// enter goes down into a directory, no deeper than a path of maxPath bytes can name: chains of symbolic links could
+// lead to any depth.
 func (w *walker) enter(dir *erofs.Inode) error {
 	if len(w.stack) > maxPath/2 {
 		return fmt.Errorf("%w: directories too deep", ErrHostile)
@@ -49,8 +49,7 @@ func (w *walker) enter(dir *erofs.Inode) error {
 	return nil
 }
 
-// walk follows parts, symbolic links included, to a directory, or returns nil
-// if there is none and none may be made.
+// walk follows parts, symbolic links included, to a directory. It returns nil if there is none and missing is nil.
 func (w *walker) walk(parts []string) (*erofs.Inode, error) {
 	for len(parts) > 0 {
 		if err := w.budget.step(1); err != nil {

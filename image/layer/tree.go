@@ -1,6 +1,5 @@
-// Package layer merges the layers of an image, tar streams each, into one
-// tree of EROFS inodes: whiteouts, opaque directories and hard links across
-// layers included. Every byte of a layer is taken for hostile.
+// Package layer merges the layers of an image, each a tar stream, into one tree of EROFS inodes, with whiteouts, opaque
+// directories and hard links across layers. Every byte of a layer is treated as hostile.
 package layer
 
 import (
@@ -14,8 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/image/erofs"
 )
 
-// Tree is an image's file system while its layers are applied, lowest first.
-// It is not safe for concurrent use.
+// Tree is an image's file system. Its layers are applied lowest first. It is not safe for concurrent use.
 type Tree struct {
 	Root   *erofs.Inode
 	out    *erofs.Writer
@@ -23,13 +21,13 @@ type Tree struct {
 	budget budget
 }
 
-// NewTree returns an empty tree whose files' content is stored in out.
+// NewTree returns an empty tree that stores the content of files in out.
 func NewTree(out *erofs.Writer, limits Limits) *Tree {
 	return &Tree{Root: erofs.NewDir(0o755), out: out, budget: budget{limits: limits}}
 }
 
-// Apply puts the next layer, an uncompressed tar stream, over the tree, and
-// reads it to its end. ErrHostile and erofs.ErrTooLarge mean the layer itself.
+// Apply applies the next layer, an uncompressed tar stream, to the tree, and reads it to its end. ErrHostile and
+// erofs.ErrTooLarge concern the layer itself.
 func (t *Tree) Apply(ctx context.Context, stream io.Reader) error {
 	t.layer++
 	limited := &io.LimitedReader{R: stream, N: t.budget.limits.Stream}
@@ -53,14 +51,14 @@ func (t *Tree) Apply(ctx context.Context, stream io.Reader) error {
 			return t.overflow(limited, err)
 		}
 	}
-	// What follows the end of the archive is part of the digest.
+	// Bytes after the end of the archive are part of the digest.
 	if _, err := io.Copy(io.Discard, limited); err != nil {
 		return err
 	}
 	return t.overflow(limited, nil)
 }
 
-// overflow says so if it was the bound on the stream that ended it.
+// overflow returns an error of its own if the bound on the stream has ended it.
 func (t *Tree) overflow(limited *io.LimitedReader, err error) error {
 	if limited.N <= 0 {
 		return fmt.Errorf("%w: the layers have more bytes than the limit", ErrHostile)
@@ -109,8 +107,8 @@ func (t *Tree) entry(h *tar.Header, in io.Reader) error {
 	return nil
 }
 
-// parent returns the directory of an entry. One that no layer lists is made,
-// and one of a lower layer now belongs to this layer too.
+// parent returns the directory of an entry. It creates a directory that no layer lists; a directory of a lower layer
+// now belongs to this layer too.
 func (t *Tree) parent(parts []string) (*erofs.Inode, error) {
 	var err error
 	w := t.walker()
@@ -133,8 +131,7 @@ func (t *Tree) walker() walker {
 	return walker{stack: []*erofs.Inode{t.Root}, budget: &t.budget}
 }
 
-// linked returns the inode that a hard link names: its last component is not
-// followed.
+// linked returns the inode that a hard link names. It does not follow the last component.
 func (t *Tree) linked(name string) (*erofs.Inode, error) {
 	parts, err := components(name)
 	if err != nil || len(parts) == 0 {

@@ -14,8 +14,8 @@ const (
 	opaqueMarker   = ".wh..wh..opq"
 )
 
-// whiteout applies the marker called base in dir. Only what lower layers
-// brought is hidden, wherever in this layer the marker stands.
+// whiteout applies the marker called base in dir. It hides only entries of lower layers, wherever the marker stands in
+// this layer.
 func (t *Tree) whiteout(dir *erofs.Inode, base string) error {
 	if base == opaqueMarker {
 		return t.prune(dir)
@@ -33,14 +33,13 @@ func (t *Tree) whiteout(dir *erofs.Inode, base string) error {
 	case entry.Tag != t.layer:
 		delete(dir.Entries, name)
 	case entry.Inode.IsDir():
-		// This layer has a directory of that name: it replaces the one
-		// below instead of merging with it.
+		// This layer has a directory of that name. It replaces the one below instead of merging with it.
 		return t.prune(entry.Inode)
 	}
 	return nil
 }
 
-// prune removes what this layer has not brought from dir, at every depth.
+// prune removes entries of lower layers from dir, at every depth.
 func (t *Tree) prune(dir *erofs.Inode) error {
 	if err := t.budget.step(len(dir.Entries)); err != nil {
 		return err

@@ -25,7 +25,7 @@ type saved struct {
 	Layers   []string
 }
 
-// names are those of its tags that are names.
+// names returns the valid names among its tags.
 func (s saved) names() (names []reference.Named) {
 	for _, tag := range s.RepoTags {
 		if named, err := reference.ParseNormalizedNamed(tag); err == nil {
@@ -35,9 +35,8 @@ func (s saved) names() (names []reference.Named) {
 	return names
 }
 
-// readDocker reads the image that which means, and makes the manifest that it
-// has not: its layers are known by the digests of what lies in the archive, for
-// which at most limit bytes are read.
+// readDocker reads the image that which selects, and builds its manifest, which the archive lacks. Its layers get the
+// digests of their content in the archive; at most limit bytes are read for that.
 func (s *Source) readDocker(ctx context.Context, which string, limit int64) error {
 	data, err := small(s.files, "manifest.json")
 	if err != nil {
@@ -108,7 +107,7 @@ func (s *Source) chooseSaved(list []saved, which string) (saved, error) {
 	return saved{}, fmt.Errorf("%w: none of the %d images in the archive is %s", ErrWhich, len(list), s.names[0])
 }
 
-// descriptor reads a layer of at most limit bytes to its end for its digest.
+// descriptor reads a layer of at most limit bytes to its end, for its digest.
 func (s *Source) descriptor(ctx context.Context, name string, limit int64) (manifest.Schema2Descriptor, error) {
 	in, size, err := s.files.open(name)
 	if err != nil {
@@ -116,7 +115,7 @@ func (s *Source) descriptor(ctx context.Context, name string, limit int64) (mani
 	}
 	defer in.Close()
 	hash := digest.Canonical.Digester()
-	if size <= limit { // which it says, and need not keep to
+	if size <= limit { // a claim that may be false
 		size, err = io.Copy(hash.Hash(), io.LimitReader(&cancellable{ctx, in}, limit+1))
 	}
 	if err != nil {
@@ -128,7 +127,7 @@ func (s *Source) descriptor(ctx context.Context, name string, limit int64) (mani
 	return manifest.Schema2Descriptor{MediaType: manifest.DockerV2Schema2LayerMediaType, Size: size, Digest: hash.Digest()}, nil
 }
 
-// cancellable is a reader that ends with its context.
+// cancellable is a reader that fails when its context has ended.
 type cancellable struct {
 	ctx context.Context
 	in  io.Reader

@@ -13,22 +13,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
-// maxSmall bounds what is read whole: indexes, manifests, configurations.
+// maxSmall bounds files that are read whole: indexes, manifests, configurations.
 const maxSmall = 4 << 20
 
 // files are the files of an image.
 type files interface {
-	// open opens a regular file and returns its size, which need not be true.
-	// os.ErrNotExist.
+	// open opens a regular file and returns its size, which may be false. Error: os.ErrNotExist.
 	open(name string) (io.ReadCloser, int64, error)
 	Close() error
 }
 
-// directory is an image in a directory, out of which no link leads.
+// directory is an image in a directory. Links cannot lead out of it.
 type directory struct{ *os.Root }
 
 func (d directory) open(name string) (io.ReadCloser, int64, error) {
-	// A pipe that nobody writes would be waited for.
+	// Opening a pipe without a writer would block.
 	f, err := d.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, 0, err
@@ -40,7 +39,7 @@ func (d directory) open(name string) (io.ReadCloser, int64, error) {
 	return f, size, nil
 }
 
-// regular returns the size of a regular file, and refuses every other.
+// regular returns the size of a regular file, and refuses other types.
 func regular(f *os.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -52,14 +51,14 @@ func regular(f *os.File) (int64, error) {
 	return info.Size(), nil
 }
 
-// archive is an image in a tar file, whose members are read where they lie.
+// archive is an image in a tar file. Its members are read in place.
 type archive struct {
 	file    *os.File
 	members map[string]convert.Member
 }
 
-// newArchive has f, which it closes, indexed. What is compressed is copied to a
-// nameless file in dir, at most limit bytes of it.
+// newArchive indexes f, which it closes. It copies a compressed archive to a nameless file in dir, of at most limit
+// bytes.
 func newArchive(ctx context.Context, g *hostcgroup.Group, f *os.File, dir string, limit int64) (*archive, error) {
 	spare, err := os.CreateTemp(dir, "archive-*")
 	if err != nil {
@@ -77,7 +76,7 @@ func newArchive(ctx context.Context, g *hostcgroup.Group, f *os.File, dir string
 	}
 	a := &archive{file: f, members: map[string]convert.Member{}}
 	for _, m := range members {
-		a.members[m.Name] = m // as tar has it, the last counts
+		a.members[m.Name] = m // as in tar, the last one counts
 	}
 	return a, spare.Close()
 }

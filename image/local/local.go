@@ -1,7 +1,6 @@
-// Package local reads an image that lies on this host: an OCI layout in a
-// directory or an archive, or what docker save writes. Whoever made it is
-// hostile: only regular files are opened, nothing is unpacked, what is read
-// whole is bounded, and archives are taken apart by package convert's process.
+// Package local reads an image on this host: an OCI layout in a directory or an archive, or an archive of docker save.
+// The image is treated as hostile: only regular files are opened, nothing is unpacked, files that are read whole are
+// bounded, and package convert's process parses archives.
 package local
 
 import (
@@ -25,25 +24,23 @@ import (
 )
 
 var (
-	// ErrFormat is returned for what is no image, or of none of the formats.
+	// ErrFormat is returned for files that are not an image, or have an unknown format.
 	ErrFormat = errors.New("bad format")
-	// ErrWhich is returned where there are several images and none is named, or
-	// none that is named so.
+	// ErrWhich is returned if there are several images and none is selected, or if the selected one does not exist.
 	ErrWhich = errors.New("which image")
-	// ErrLarge is returned for layers that have more bytes than there is room for.
+	// ErrLarge is returned for layers that are larger than the free space.
 	ErrLarge = errors.New("its layers need more than the free space")
 )
 
-// Source is one image. It is a types.ImageSource whose blobs may be read by
-// several goroutines at once; blobs are not verified, manifests are.
+// Source is one image. It is a types.ImageSource with blobs that may be read concurrently. Manifests are verified,
+// blobs are not.
 type Source struct {
 	ref   types.ImageReference
 	files files
-	// names are what the image says that it is called.
+	// names are the image's own names.
 	names []reference.Named
-	top   document // its manifest, or the list that it is in
-	// places says where docker save has put a blob; a layout knows them by
-	// their digests.
+	top   document // its manifest, or the list with its manifest
+	// places maps blobs to the files of docker save. A layout names them by their digests.
 	places map[digest.Digest]string
 }
 
@@ -53,14 +50,11 @@ type document struct {
 	mime string
 }
 
-// Open opens the image that text means: "oci:DIR[:TAG]",
-// "oci-archive:FILE[:TAG]", "docker-archive:FILE[:NAME]", in which @0 instead
-// of a tag or name is the first image, or the path of a file or directory whose
-// format is found out. Archives that are compressed are copied into dir, at most
-// limit bytes of them, and of layers that have to be read to be known no more than
-// limit bytes are read. Archives are taken apart in the cgroup g. The caller closes
-// the Source. ErrFormat, ErrWhich, ErrLarge, os.ErrNotExist, *convert.Error,
-// convert.ErrMemory.
+// Open opens the image that text names: "oci:DIR[:TAG]", "oci-archive:FILE[:TAG]", "docker-archive:FILE[:NAME]", or the
+// path of a file or directory; @0 instead of a tag or name is the first image. For a path it detects the format. It
+// copies compressed archives into dir, at most limit bytes of them. To find the digests of layers it reads at most
+// limit bytes. Archives are parsed in the cgroup g. The caller closes the Source. Errors: ErrFormat, ErrWhich,
+// ErrLarge, os.ErrNotExist, *convert.Error, convert.ErrMemory.
 func Open(ctx context.Context, g *hostcgroup.Group, text, dir string, limit int64) (*Source, error) {
 	transport, place, which := split(text)
 	if place == "" {
@@ -91,7 +85,7 @@ func Open(ctx context.Context, g *hostcgroup.Group, text, dir string, limit int6
 	return s, nil
 }
 
-// split takes a source apart. A path that is absolute has no transport.
+// split splits the text into its parts. An absolute path has no transport.
 func split(text string) (transport, place, which string) {
 	if path.IsAbs(text) {
 		return "", text, ""
@@ -105,7 +99,7 @@ func split(text string) (transport, place, which string) {
 }
 
 func openFiles(ctx context.Context, g *hostcgroup.Group, place, dir string, limit int64) (files, error) {
-	// A pipe that nobody writes would be waited for.
+	// Opening a pipe without a writer would block.
 	f, err := os.OpenFile(place, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -124,8 +118,7 @@ func openFiles(ctx context.Context, g *hostcgroup.Group, place, dir string, limi
 	return newArchive(ctx, g, f, dir, limit)
 }
 
-// detect finds the format out. docker save writes both; of the two its own file
-// has the whole names.
+// detect detects the format. docker save writes both files; its own one has the whole names.
 func detect(f files) string {
 	for _, format := range []struct{ file, transport string }{{"manifest.json", "docker-archive"}, {"index.json", "oci"}} {
 		if in, _, err := f.open(format.file); err == nil {
@@ -136,7 +129,7 @@ func detect(f files) string {
 	return ""
 }
 
-// reference is what policy.json and errors know the image by.
+// reference returns the image's name for policy.json and errors.
 func (s *Source) reference(place, which string) (types.ImageReference, error) {
 	if which != "" {
 		place += ":" + which
@@ -154,7 +147,7 @@ func (s *Source) reference(place, which string) (types.ImageReference, error) {
 	return ref, nil
 }
 
-// Names are those that the image itself says that it has.
+// Names returns the names that the image itself has.
 func (s *Source) Names() []reference.Named { return s.names }
 
 // Reference is part of types.ImageSource.

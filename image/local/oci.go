@@ -13,11 +13,11 @@ import (
 	"go.podman.io/image/v5/manifest"
 )
 
-// containerdName is the annotation in which containerd and docker keep an
-// image's whole name; OCI's own may be a tag only.
+// containerdName is the annotation with an image's whole name, set by containerd and docker. OCI's own annotation may
+// have only a tag.
 const containerdName = "io.containerd.image.name"
 
-// readOCI reads the index of an OCI layout, and the manifest that which means.
+// readOCI reads the index of an OCI layout, and the manifest that which selects.
 func (s *Source) readOCI(which string) error {
 	data, err := small(s.files, v1.ImageIndexFile)
 	if err != nil {
@@ -65,16 +65,16 @@ func choose(list []v1.Descriptor, which string) (v1.Descriptor, error) {
 	return found[0], nil
 }
 
-// Every guest is of one platform.
+// The platform of all guests.
 const (
 	platformOS   = "linux"
 	platformArch = "amd64"
 )
 
-// attestation is the type of a manifest that tells how another one was built.
+// attestation is the annotation of a manifest that describes how another one was built.
 const attestation = "vnd.docker.reference.type"
 
-// forGuests leaves out images of other platforms, and manifests that are no images. A flat index has both.
+// forGuests removes images of other platforms, and manifests that are not images. A flat index has both.
 func forGuests(list []v1.Descriptor) (out []v1.Descriptor) {
 	for _, d := range list {
 		p := d.Platform
@@ -103,7 +103,7 @@ func (s *Source) document(d digest.Digest, mime string) (document, error) {
 	return document{data, mime}, nil
 }
 
-// path is where a blob lies whose digest is valid.
+// path returns the file of a blob with a valid digest.
 func (s *Source) path(d digest.Digest) string {
 	if s.places != nil {
 		return s.places[d]

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copySparse makes to, which is empty, equal to from, holes included: a clone
-// where the file system has that, else the data alone.
+// copySparse copies from to to, an empty file, including holes. It clones the file if the file system can, and else
+// copies the data.
 func copySparse(to, from *os.File) error {
 	if unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil {
 		return nil

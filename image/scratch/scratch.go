@@ -1,6 +1,5 @@
-// Package scratch makes the writable disks of pods: sparse files as long as the
-// ext4 in them, which is what the pod may write. mkfs.ext4 runs once a size; after
-// that a disk is a copy of the few blocks it wrote.
+// Package scratch creates the writable disks of pods: sparse files of the size of their ext4, which is the size that
+// the pod may write. mkfs.ext4 runs once per size. A disk is then a copy of the few blocks that it wrote.
 package scratch
 
 import (
@@ -24,36 +23,34 @@ import (
 const (
 	MinSize = 64 << 20
 	MaxSize = slot.Size
-	// Unit is what sizes are rounded up to.
+	// Unit is the unit that sizes are rounded up to.
 	Unit = 1 << 20
 )
 
 var (
 	// ErrSize is returned for a size that no disk may have.
 	ErrSize = errors.New("impossible size of a scratch disk")
-	// ErrNoMkfs is returned where mkfs.ext4 (package e2fsprogs) is missing.
+	// ErrNoMkfs is returned if mkfs.ext4 (package e2fsprogs) is missing.
 	ErrNoMkfs = errors.New("mkfs.ext4 not found: install e2fsprogs")
 )
 
-// version is part of a template's name: another mkfs line is another version.
+// version is part of a template's name. Change it with the arguments of mkfs.
 const version = "3"
 
-// journalSize is that of the smallest journal that ext4 has, in bytes.
+// journalSize is the size of ext4's smallest journal, in bytes.
 const journalSize = 4 << 20
 
 // mkfsWait bounds one run of mkfs.ext4 and the wait for another process's.
 const mkfsWait = 30 * time.Second
 
-// Maker makes scratch disks. It may be used by several goroutines, and
-// several processes, at once.
+// Maker creates scratch disks. It is safe for concurrent use, also by several processes.
 type Maker struct {
 	// Templates is the directory of empty file systems, which must exist.
 	Templates string
 }
 
-// Create makes a disk at path, which must not exist, with a file system of
-// size bytes, rounded up to Unit. Nothing is left if it fails. ErrSize,
-// ErrNoMkfs.
+// Create creates a disk at path, which must not exist, with a file system of size bytes, rounded up to Unit. It leaves
+// nothing if it fails. Errors: ErrSize, ErrNoMkfs.
 func (m Maker) Create(ctx context.Context, path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -65,8 +62,8 @@ func (m Maker) Create(ctx context.Context, path string, size int64) error {
 	return nil
 }
 
-// Copy makes a disk at path, which must not exist, with the content of another one, which
-// nobody writes meanwhile. Nothing is left if it fails.
+// Copy creates a disk at path, which must not exist, with the content of another one, which must not change meanwhile.
+// It leaves nothing if it fails.
 func Copy(path string, from *os.File) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -78,7 +75,7 @@ func Copy(path string, from *os.File) error {
 	return nil
 }
 
-// Rounded is the length of the disk that is made for size bytes.
+// Rounded returns the length of the disk for size bytes.
 func Rounded(size int64) int64 { return max(MinSize, (size+Unit-1)/Unit*Unit) }
 
 func (m Maker) fill(ctx context.Context, f *os.File, size int64) error {
@@ -94,7 +91,7 @@ func (m Maker) fill(ctx context.Context, f *os.File, size int64) error {
 	return copySparse(f, template)
 }
 
-// template returns the empty file system of a size, made if it is missing.
+// template returns the empty file system of a size, and creates it if it is missing.
 func (m Maker) template(ctx context.Context, size int64) (*os.File, error) {
 	path := filepath.Join(m.Templates, fmt.Sprintf("scratch-%dm-%s.img", size/Unit, version))
 	f, err := os.Open(path)
@@ -111,7 +108,7 @@ func (m Maker) template(ctx context.Context, size int64) (*os.File, error) {
 	if f, err := os.Open(path); !errors.Is(err, os.ErrNotExist) {
 		return f, err // another process made it meanwhile
 	}
-	// The name is fixed, so that what a killed process left is written over.
+	// The name is fixed, so that the file of a killed process is overwritten.
 	tmp := filepath.Join(m.Templates, ".scratch.tmp")
 	if err := mkfs(ctx, tmp, size); err != nil {
 		return nil, errors.Join(err, os.Remove(tmp))
@@ -122,11 +119,9 @@ func (m Maker) template(ctx context.Context, size int64) (*os.File, error) {
 	return os.Open(path)
 }
 
-// mkfs makes an empty ext4 of size bytes in path. The disk may outlive a crash of
-// the VM that writes it, so there is a journal, the smallest. Tables and journal
-// are written when they are first needed, nothing is reserved for root, and
-// features are of the oldest kernel a guest may have. Quotas of projects bound
-// the volumes that have a limit.
+// mkfs creates an empty ext4 of size bytes in path. The disk may outlive a crash of its VM, so it has a journal, the
+// smallest one. Tables and journal are written on first use, root has no reserve, and the features are those of the
+// oldest kernel a guest may have. Project quotas bound the volumes with a limit.
 func mkfs(ctx context.Context, path string, size int64) error {
 	tool, err := lookTool("mkfs.ext4")
 	if err != nil {
@@ -152,11 +147,10 @@ func mkfs(ctx context.Context, path string, size int64) error {
 	return f.Sync()
 }
 
-// inodes is how many files a disk can have: one for every 16 KiB, at most
-// four million.
+// inodes returns the most files of a disk: one for every 16 KiB, at most four million.
 func inodes(size int64) int64 { return min(max(size>>14, 1024), 4<<20) }
 
-// lookTool finds a program of e2fsprogs, which an ordinary user's PATH often has not: ErrNoMkfs.
+// lookTool finds a program of e2fsprogs, which is often missing from an ordinary user's PATH. Error: ErrNoMkfs.
 func lookTool(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil

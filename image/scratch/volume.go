@@ -11,17 +11,16 @@ import (
 	"strings"
 )
 
-// growTo is what the file system of a volume leaves room for in its tables of groups, in
-// bytes: as far as it can grow while it is mounted.
+// growTo is the size, in bytes, that the group tables of a volume's file system have space for: the limit to which it
+// can grow while it is mounted.
 const growTo = 1 << 40
 
-// CreateVolume makes the disk of a volume at path, which must not exist, and syncs it: an empty
-// ext4 of size bytes, rounded up to Unit, which can grow and whose top is anybody's to write.
-// Nothing is left if it fails. ErrSize, ErrNoMkfs.
+// CreateVolume creates the disk of a volume at path, which must not exist, and syncs it. It is an empty ext4 of size
+// bytes, rounded up to Unit, which can grow. Every user may write its top directory. CreateVolume leaves nothing if it
+// fails. Errors: ErrSize, ErrNoMkfs.
 //
-// Volumes are few and live long: each has an identity of its own (no template), a journal of
-// the size that mkfs.ext4 finds right, and copies of its superblock. There is no lost+found, which
-// databases take for a directory in use.
+// Volumes are few and live long. Each has an identity of its own (no template), a journal of mkfs.ext4's default size,
+// and copies of its superblock. There is no lost+found: databases would take the directory for one in use.
 func CreateVolume(ctx context.Context, path string, size int64) error {
 	if size < 1 || size > MaxSize {
 		return fmt.Errorf("%w: %d bytes (at most %d)", ErrSize, size, int64(MaxSize))
@@ -60,7 +59,7 @@ func mkfsVolume(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	// It says what it was told, and of each fault a line more, and succeeds.
+	// debugfs echoes its commands, adds a line for each error, and succeeds anyway.
 	if out, err = run(ctx, "rmdir lost+found\nset_inode_field <2> mode 040777\n", debugfs, "-w", "-f", "/dev/stdin", path); err != nil ||
 		out != "debugfs: rmdir lost+found debugfs: set_inode_field <2> mode 040777" {
 		return fmt.Errorf("debugfs: %w: %s", errors.Join(err, errors.New("the top of the disk cannot be changed")), out)
@@ -68,7 +67,7 @@ func mkfsVolume(ctx context.Context, path string) error {
 	return nil
 }
 
-// run runs a tool with that input, and returns what it said as one line, without its version.
+// run runs a tool with that input, and returns its output as one line, without its version.
 func run(ctx context.Context, input, tool string, args ...string) (said string, err error) {
 	cmd := exec.CommandContext(ctx, tool, args...)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "MKE2FS_CONFIG=/dev/null", "DEBUGFS_PAGER=__none__"}

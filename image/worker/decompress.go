@@ -12,15 +12,14 @@ import (
 	"github.com/mikelolasagasti/xz"
 )
 
-// zstdWindow bounds what a stream can make its decompressor take.
+// zstdWindow bounds the memory of a stream's decompressor.
 const zstdWindow = 128 << 20
 
-// errPlain is decompress's for a stream that is not compressed, or in no way
-// that it knows.
+// errPlain is returned by decompress for a stream that is not compressed in a known way.
 var errPlain = errors.New("not compressed")
 
-// decompress returns the stream inside of in, by its first bytes: media types
-// are often wrong. With errPlain nothing of in has been read.
+// decompress returns the decompressed stream of in. It detects the format by the first bytes, because media types are
+// often wrong. With errPlain it has consumed nothing.
 func decompress(in *bufio.Reader) (io.ReadCloser, error) {
 	magic, err := in.Peek(4)
 	if err != nil && !atEOF(err) {
@@ -44,6 +43,5 @@ func decompress(in *bufio.Reader) (io.ReadCloser, error) {
 	return nil, errPlain
 }
 
-// atEOF tells the end of a stream from a failure that was caused by some other
-// stream's.
+// atEOF distinguishes the end of a stream from a failure of another stream.
 func atEOF(err error) bool { return err == io.EOF } //nolint:errorlint // see above

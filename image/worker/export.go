@@ -69,7 +69,7 @@ func (e *exporter) entry(path string, entry fs.DirEntry, err error) error {
 	return errors.Join(err, f.Close())
 }
 
-// header says of a file what a layer says of it.
+// header returns the layer's header of a file.
 func (e *exporter) header(path string, st *erofs.Stat) (*tar.Header, error) {
 	h := &tar.Header{
 		Format: tar.FormatPAX, Name: path, Mode: int64(st.Mode.Perm()), Uid: int(st.UID), Gid: int(st.GID),
@@ -108,7 +108,7 @@ func (e *exporter) header(path string, st *erofs.Stat) (*tar.Header, error) {
 		if st.Mode&fs.ModeCharDevice != 0 {
 			h.Typeflag = tar.TypeChar
 		}
-		// As the kernel's new_encode_dev has packed it.
+		// The encoding of the kernel's new_encode_dev.
 		h.Devmajor, h.Devminor = int64(st.Rdev>>8&0xfff), int64(st.Rdev&0xff|st.Rdev>>12&^0xff)
 	default:
 		return nil, fmt.Errorf("%w: %.255q is a %v", errDamaged, path, st.Mode.Type())

@@ -14,8 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/image/erofs"
 )
 
-// The bounds of an archive that images are loaded from: it has a file for each
-// layer, three at the most, and a few others.
+// The bounds of an archive of images: it has at most three files for each layer, and a few others.
 const (
 	maxMembers  = 16384
 	maxNames    = 4 << 20
@@ -24,7 +23,7 @@ const (
 	maxNameSize = 1024
 )
 
-// index lists the members of an archive, which it copies if it is compressed.
+// index lists the members of an archive. It copies a compressed one first.
 func index(archive, spare *os.File, limit int64) (convert.Reply, error) {
 	var reply convert.Reply
 	buffered := bufio.NewReaderSize(archive, copyBuffer)
@@ -66,10 +65,10 @@ func copyTo(spare *os.File, stream io.Reader, limit int64) error {
 	}
 }
 
-// members lists the regular files, and the links that may mean one.
+// members lists the regular files, and the links that may refer to one.
 func members(archive io.ReadSeeker) ([]convert.Member, error) {
 	var list []convert.Member
-	top := map[int]string{} // what a symbolic link means that was written as if it lay at the top
+	top := map[int]string{} // targets of symbolic links as if they were at the top
 	in := tar.NewReader(archive)
 	for names, headers := 0, 0; ; headers++ {
 		h, err := in.Next()
@@ -107,7 +106,7 @@ func members(archive io.ReadSeeker) ([]convert.Member, error) {
 	}
 }
 
-// relink has links lead to the top that lead nowhere else: some tools write layer.tar so.
+// relink makes links refer to the top if their own target does not exist: some tools write such links for layer.tar.
 func relink(list []convert.Member, top map[int]string) {
 	names := map[string]bool{}
 	for _, m := range list {
@@ -120,7 +119,7 @@ func relink(list []convert.Member, top map[int]string) {
 	}
 }
 
-// sparse tells a file whose content is not what lies at its place.
+// sparse reports whether a file's content is stored in another form than plain bytes.
 func sparse(h *tar.Header) bool {
 	for record := range h.PAXRecords {
 		if strings.HasPrefix(record, "GNU.sparse.") {

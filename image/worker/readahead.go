@@ -12,9 +12,9 @@ import (
 
 var (
 	errStopped = errors.New("reading stopped")
-	// errDamaged: a stream that is not what its format asks for.
+	// errDamaged: a stream does not have its format.
 	errDamaged = errors.New("damaged")
-	// errDigest: content that does not have its digest.
+	// errDigest: content does not have its digest.
 	errDigest = errors.New("digest does not match")
 )
 
@@ -29,7 +29,7 @@ type readAhead struct {
 	pieces   chan []byte
 	free     chan []byte
 	quit     chan struct{}
-	err      error // after pieces is closed
+	err      error // valid after pieces is closed
 	verified bool
 	rest     []byte
 	current  []byte
@@ -79,8 +79,7 @@ func (a *readAhead) run(in io.Reader, verifier digest.Verifier) {
 			}
 		}
 		if atEOF(err) || errors.Is(err, io.ErrUnexpectedEOF) && n > 0 && a.atEnd(stream) {
-			// The compressed bytes are read to their end too: their digest
-			// is known only then.
+			// Read the compressed bytes to their end too: only then is their digest known.
 			if _, err := io.Copy(io.Discard, in); err != nil {
 				a.err = damaged(err)
 				return
@@ -95,16 +94,14 @@ func (a *readAhead) run(in io.Reader, verifier digest.Verifier) {
 	}
 }
 
-// atEnd tells a short last piece from a stream that was cut: the latter does
-// not end, it fails.
+// atEnd distinguishes a short last piece from a truncated stream, which fails instead of ending.
 func (a *readAhead) atEnd(stream io.Reader) bool {
 	var one [1]byte
 	n, err := stream.Read(one[:])
 	return n == 0 && atEOF(err)
 }
 
-// damaged says that it was the compressed stream, unless it was the engine or
-// this host.
+// damaged marks an error as the compressed stream's, unless it is the engine's or this host's.
 func damaged(err error) error {
 	var host *os.PathError
 	if errors.As(err, &host) || errors.Is(err, errStopped) || errors.Is(err, errDamaged) {
@@ -113,7 +110,7 @@ func damaged(err error) error {
 	return fmt.Errorf("%w: decompress: %w", errDamaged, err)
 }
 
-// Read is for one goroutine.
+// Read must be called by one goroutine at a time.
 func (a *readAhead) Read(p []byte) (int, error) {
 	for len(a.rest) == 0 {
 		if a.current != nil {
@@ -134,8 +131,8 @@ func (a *readAhead) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// stop waits for the goroutine, which a blocked fetch must have been ended
-// for, and returns whether the whole stream was read and is what it must be.
+// stop waits for the goroutine, and reports whether the whole stream was read and verified. The caller must end a
+// blocked fetch first.
 func (a *readAhead) stop() (bool, error) {
 	close(a.quit)
 	for range a.pieces {

@@ -14,22 +14,20 @@ import (
 )
 
 const (
-	// softMemory is where the collector begins to work harder: images that are
-	// honestly made, and all that layer.DefaultLimits allow, take less.
+	// softMemory is where the collector starts to work harder. Honest images, and all within layer.DefaultLimits, take
+	// less.
 	softMemory = 1 << 30
-	// maxMemory ends the process.
+	// maxMemory is the limit that ends the process.
 	maxMemory = 2 << 30
-	// maxAddresses bounds what it may map, and so its page tables: Go reserves far
-	// more than it uses.
+	// maxAddresses bounds its mappings, and so its page tables: Go reserves far more than it uses.
 	maxAddresses = 8 << 30
-	// firstUser is added to the process's id for a user that nobody else is: no
-	// process id reaches 2^22, and the sum is below 2^31.
+	// firstUser plus the process's id is a user that no other process has: no process id reaches 2^22, and the sum is
+	// below 2^31.
 	firstUser = 2_140_000_000
 )
 
-// calls are the system calls that Go's runtime needs, and those on files that
-// are open. None opens a file, makes a socket or a process, or names another
-// process.
+// calls are the system calls that Go's runtime needs, and those on open files. None opens a file, creates a socket or a
+// process, or names another process.
 var calls = []uint32{
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_LSEEK, unix.SYS_FSTAT,
 	unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE, unix.SYS_SYNC_FILE_RANGE, unix.SYS_CLOSE,
@@ -41,13 +39,12 @@ var calls = []uint32{
 	unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_EVENTFD2,
 }
 
-// Confine takes everything from this process but its memory, of which it bounds
-// the amount, and its open files, none of which may become larger than limit
-// bytes. The process is killed when its parent, which has to have asked for that
-// too (Pdeathsig), ends. It is for a program without cgo.
+// Confine removes all rights of this process except its memory, which it bounds, and its open files, which may grow to
+// limit bytes. The process is killed when its parent ends; the parent must have requested that too (Pdeathsig). It is
+// for a program without cgo.
 func Confine(limit int64) error {
 	parent := os.Getppid()
-	// Where memory is short it is this process that goes.
+	// If memory is short, this process is killed first.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	debug.SetMemoryLimit(softMemory)
 	signal.Ignore(unix.SIGXFSZ) // a write fails instead
@@ -65,7 +62,7 @@ func Confine(limit int64) error {
 	if err := endWith(parent); err != nil {
 		return err
 	}
-	// Where the kernel lacks Landlock the list of calls alone keeps it from files.
+	// Without Landlock in the kernel only the list of calls protects files.
 	if _, err := confine.Apply(confine.Policy{}); err != nil {
 		return fmt.Errorf("confine the converter: %w", err)
 	}
@@ -86,8 +83,7 @@ func lower(resource int, most uint64) error {
 	return nil
 }
 
-// endWith asks the kernel for a death with the parent. Until now the parent's own
-// wish held, which a change of user cancels.
+// endWith asks the kernel to kill this process when its parent ends. A change of user cancels the parent's own request.
 func endWith(parent int) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("request a kill at the parent's end: %w", err)
@@ -98,9 +94,8 @@ func endWith(parent int) error {
 	return nil
 }
 
-// becomeNobody takes root's user from the process. In a user namespace that lacks
-// the number it stays who it is, which is root of nothing: Confine takes its
-// capabilities.
+// becomeNobody gives the process another user than root. In a user namespace without that number it keeps its user,
+// which is root only there: Confine drops its capabilities.
 func becomeNobody() error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -113,7 +108,7 @@ func becomeNobody() error {
 	if err == nil {
 		err = syscall.Setresuid(user, user, user)
 	}
-	if err != nil && !errors.Is(err, unix.EINVAL) { // which is of a number that the namespace lacks
+	if err != nil && !errors.Is(err, unix.EINVAL) { // the error for a number that the namespace lacks
 		return fmt.Errorf("become user %d: %w", user, err)
 	}
 	return nil

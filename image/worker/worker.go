@@ -1,6 +1,5 @@
-// Package worker is the process that reads what images are made of, for package
-// convert: compressed streams, tar archives, the writer of disks. Before it
-// reads a byte of an image it gives up everything but its open descriptors
+// Package worker is the process that reads the content of images, for package convert: compressed streams, tar
+// archives, and the writer of disks. Before it reads a byte of an image it gives up everything but its open descriptors
 // and its memory (Confine).
 package worker
 
@@ -25,8 +24,7 @@ import (
 
 const inputBuffer = 512 << 10
 
-// Run serves the one request that comes on convert.InputFD. An error means that
-// there is nobody to tell, or nothing that could be told.
+// Run serves the one request on convert.InputFD. It returns an error only if it cannot send a reply.
 func Run() error {
 	in, out := blocking(convert.InputFD, "input"), blocking(convert.ReplyFD, "reply")
 	req, err := convert.ReadRequest(in)
@@ -43,10 +41,9 @@ func Run() error {
 	return convert.Send(out, reply)
 }
 
-// blocking is an inherited descriptor without Go's poller, which would need
-// system calls of its own.
+// blocking returns an inherited descriptor without Go's poller, which would need more system calls.
 func blocking(fd int, name string) *os.File {
-	// Where it fails the file is polled, or no descriptor at all.
+	// If it fails, the file is polled, or the descriptor is invalid.
 	_ = syscall.SetNonblock(fd, false)
 	return os.NewFile(uintptr(fd), name)
 }
@@ -80,7 +77,7 @@ func disk(req convert.Request, in io.Reader, disk *os.File) (int64, error) {
 	return out.Finish(tree.Root)
 }
 
-// layerError says which layer it was.
+// layerError names the faulty layer.
 type layerError struct {
 	layer int
 	err   error
@@ -89,7 +86,7 @@ type layerError struct {
 func (e *layerError) Error() string { return e.err.Error() }
 func (e *layerError) Unwrap() error { return e.err }
 
-// fault is err as the engine is told of it.
+// fault returns err in the form for the engine.
 func fault(err error) *convert.Error {
 	f := &convert.Error{Kind: convert.Host, Layer: -1, Text: err.Error()}
 	var of *layerError
@@ -109,13 +106,13 @@ func fault(err error) *convert.Error {
 	return f
 }
 
-// applyLayer decompresses in one goroutine and merges in the caller's, so that
-// two processors have work; it returns when both are done.
+// applyLayer decompresses in one goroutine and merges in the caller's, to use two processors. It returns when both are
+// done.
 func applyLayer(tree *layer.Tree, in io.Reader, diffID digest.Digest) error {
 	ahead := newReadAhead(in, diffID.Verifier())
-	err := tree.Apply(context.Background(), ahead) // the process is killed
+	err := tree.Apply(context.Background(), ahead) // cancelled by killing the process
 	if err != nil {
-		return err // as is the other goroutine, by the process's end
+		return err // the process's end ends the other goroutine
 	}
 	verified, err := ahead.stop()
 	switch {

@@ -1,5 +1,4 @@
-// Command escape confines itself as bulkhead-convert does and tells what it can
-// still do, a line each.
+// Command escape confines itself like bulkhead-convert and prints the results of its attempts to escape, one per line.
 package main
 
 import (
@@ -19,9 +18,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/image/worker"
 )
 
-// main takes: a file, the address of a listener, the process that it is to kill,
-// and, if it is to take more memory than it may, anything. It inherits a file
-// that it may write.
+// main takes a file, the address of a listener, and the process to kill. With one more argument it takes more memory
+// than it may. It inherits a file that it may write.
 func main() {
 	path, address := os.Args[1], os.Args[2]
 	victim, err := strconv.Atoi(os.Args[3])
@@ -93,7 +91,7 @@ func main() {
 	}
 	fmt.Println("fork:", errno)
 	fmt.Println("end: <nil>")
-	_, _ = os.NewFile(0, "input").Read(make([]byte, 1)) // until the test has looked at this process
+	_, _ = os.NewFile(0, "input").Read(make([]byte, 1)) // until the test has inspected this process
 }
 
 func mapped(fd, length, flags int) error {

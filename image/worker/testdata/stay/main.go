@@ -1,5 +1,5 @@
-// Command stay confines itself as bulkhead-convert does, writes its number to the
-// file that it inherits, and never ends, whoever closes its pipes.
+// Command stay confines itself like bulkhead-convert, writes its process id to the file that it inherits, and never
+// ends, even if its pipes are closed.
 package main
 
 import (
