@@ -19,13 +19,13 @@ const RingFD = 4
 const RingSize = wire.RingSize
 
 // ErrRing is matched by the error for a file that is no such memory.
-var ErrRing = errors.New("not a server's memory for answers")
+var ErrRing = errors.New("not the memory for answers of a share server")
 
 // NewRing makes the memory of one pod, whose length nobody can change. The caller closes it.
 func NewRing() (*os.File, error) {
 	f, err := memfd.Create("share-ring")
 	if err != nil {
-		return nil, fmt.Errorf("make memory for answers: %w", err)
+		return nil, fmt.Errorf("create the memory for answers: %w", err)
 	}
 	err = f.Truncate(RingSize)
 	if err == nil {
@@ -37,7 +37,7 @@ func NewRing() (*os.File, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("make memory for answers: %w", err)
+		return nil, fmt.Errorf("create the memory for answers: %w", err)
 	}
 	return f, nil
 }

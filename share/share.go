@@ -45,7 +45,7 @@ const (
 )
 
 // ErrCache is matched by the error for a cache that is none of these.
-var ErrCache = errors.New("cache is auto, none or always")
+var ErrCache = errors.New("cache must be auto, none or always")
 
 // ParseCache reads a cache, of which the empty string is Auto.
 func ParseCache(text string) (Cache, error) {

@@ -44,12 +44,12 @@ type Request struct {
 func Main(in io.Reader) error {
 	var r Request
 	if err := json.NewDecoder(in).Decode(&r); err != nil {
-		return fmt.Errorf("read what to attach: %w", err)
+		return fmt.Errorf("read the request: %w", err)
 	}
 	runtime.LockOSThread() // and never unlocked: the thread belongs to the namespace from now on
 	if r.Unshare {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-			return fmt.Errorf("have mounts of its own: %w", err)
+			return fmt.Errorf("unshare the mounts: %w", err)
 		}
 	}
 	trees := make([]int, len(r.Trees))

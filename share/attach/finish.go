@@ -23,10 +23,10 @@ func finishAll(all []Tree, fds []int) error {
 	}
 	// All trees are cloned by now: mounts of another namespace cannot be.
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("have mounts of its own: %w", err)
+		return fmt.Errorf("unshare the mounts: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("keep mounts to itself: %w", err)
+		return fmt.Errorf("make the mounts private: %w", err)
 	}
 	if err := unix.Mount("tmpfs", workshop, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700,size=1m"); err != nil {
 		return fmt.Errorf("mount: %w", err)

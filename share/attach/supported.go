@@ -24,7 +24,7 @@ func Supported() error {
 // tooOld tells by the kernel's error for a mount's attributes what is missing.
 func tooOld(err error) error {
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
-		return fmt.Errorf("mounts whose links are not followed need Linux 5.14 or later: %w", err)
+		return fmt.Errorf("mounts with nosymfollow need Linux 5.14 or later: %w", err)
 	}
 	return err
 }

@@ -88,7 +88,7 @@ var _ fuse.RawFileSystem = (*FS)(nil)
 // New is a file system without roots. It sets the process's umask to 0, since each request brings the guest's.
 func New(o Options) (*FS, error) {
 	if o.ACL && o.Owner != nil {
-		return nil, errors.New("access control lists name owners, which are not kept")
+		return nil, errors.New("access control lists need the host's owners (Owner must be nil)")
 	}
 	proc, err := takeProc(o.ProcSelfFD)
 	if err != nil {
@@ -144,7 +144,7 @@ func (fs *FS) Add(r Root) error {
 	var st unix.Statx_t
 	err = nodes.Stat(fd, &st)
 	if t := st.Mode & unix.S_IFMT; err == nil && t != unix.S_IFDIR && t != unix.S_IFREG {
-		err = errors.New("neither a directory nor a regular file")
+		err = errors.New("must be a directory or a regular file")
 	}
 	if err == nil {
 		err = fs.table.AddTree(&nodes.Tree{Name: r.Name, ReadOnly: r.ReadOnly, SetID: r.SetID, Cache: r.Cache}, fd)

@@ -46,7 +46,7 @@ func descriptors(wanted int) (int, error) {
 	others := max(64, limit/16) // the process's own, and those of requests under way
 	have := limit - others
 	if have < 64 {
-		return 0, fmt.Errorf("%d descriptors do not suffice: %w", l.Cur, unix.EMFILE)
+		return 0, fmt.Errorf("%d descriptors are too few: %w", l.Cur, unix.EMFILE)
 	}
 	if wanted > 0 {
 		have = min(have, wanted)

@@ -13,7 +13,7 @@ import (
 // with nothing in it but the directory of the shared ones.
 func enterRoot() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return fmt.Errorf("keep mounts to itself: %w", err)
+		return fmt.Errorf("stop the propagation of mounts: %w", err)
 	}
 	const at = "/proc" // a directory that every host has
 	if err := unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755,size=1m"); err != nil {
@@ -30,7 +30,7 @@ func enterRoot() error {
 		return fmt.Errorf("pivot: %w", err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("leave the host's: %w", err)
+		return fmt.Errorf("unmount the host's root: %w", err)
 	}
 	return unix.Chdir("/")
 }

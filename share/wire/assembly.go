@@ -14,11 +14,11 @@ type assembly struct {
 func (a *assembly) add(payload []byte, least int) ([]byte, error) {
 	if a.want == 0 {
 		if len(payload) < least {
-			return nil, fmt.Errorf("a message that begins with %d bytes", len(payload))
+			return nil, fmt.Errorf("message starts with %d bytes", len(payload))
 		}
 		a.want = lengthOf(payload)
 		if a.want < least || a.want > MaxMessage {
-			return nil, fmt.Errorf("a message of %d bytes", a.want)
+			return nil, fmt.Errorf("message of %d bytes", a.want)
 		}
 		if a.want == len(payload) {
 			a.want = 0
@@ -29,7 +29,7 @@ func (a *assembly) add(payload []byte, least int) ([]byte, error) {
 	a.buf = append(a.buf, payload...)
 	switch {
 	case len(a.buf) > a.want:
-		return nil, fmt.Errorf("%d bytes of a message of %d", len(a.buf), a.want)
+		return nil, fmt.Errorf("%d bytes for a message of %d", len(a.buf), a.want)
 	case len(a.buf) < a.want:
 		return nil, nil
 	}

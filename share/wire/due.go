@@ -67,7 +67,7 @@ func (g *guest) pay() error {
 		n, epoch := g.takeDue()
 		if len(g.due.writing) > 0 {
 			if _, err := g.port.Write(g.due.writing); err != nil {
-				return fmt.Errorf("speak to the host: %w", err)
+				return fmt.Errorf("write to the host: %w", err)
 			}
 		}
 		if n > 0 {

@@ -67,7 +67,7 @@ func (g *guest) requests() error {
 		case errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOENT):
 			continue // a request that was given up
 		case err != nil:
-			return fmt.Errorf("read what the kernel asks: %w", err)
+			return fmt.Errorf("read the kernel's requests: %w", err)
 		case n < minRequest:
 			continue
 		}
@@ -138,7 +138,7 @@ func (g *guest) put(buf []byte, n int, epoch uint64) error {
 		next := [frame.Tail]byte(part[frame.Head+size:])
 		frame.Enclose(part, frame.Data, epoch)
 		if _, err := g.port.Write(part); err != nil {
-			return fmt.Errorf("ask the host: %w", err)
+			return fmt.Errorf("write to the host: %w", err)
 		}
 		copy(part[frame.Head+size:], next[:])
 	}
@@ -167,7 +167,7 @@ func (g *guest) replies() error {
 			}
 			continue
 		case err != nil:
-			return fmt.Errorf("read what the host answers: %w", err)
+			return fmt.Errorf("read the host's answers: %w", err)
 		case f.Kind == frame.Hello:
 			in.reset()
 			if err := g.hello(f); err != nil {
@@ -278,7 +278,7 @@ func (g *guest) say(k frame.Kind, epoch uint64, payload ...byte) error {
 	g.write.Lock()
 	defer g.write.Unlock()
 	if _, err := g.port.Write(frame.Append(nil, k, epoch, payload)); err != nil {
-		return fmt.Errorf("speak to the host: %w", err)
+		return fmt.Errorf("write to the host: %w", err)
 	}
 	return nil
 }

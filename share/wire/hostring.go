@@ -35,7 +35,7 @@ type Room struct {
 // session's. It is called before the first Room, once.
 func (h *Host) Offer(mem []byte) error {
 	if len(mem) != RingSize {
-		return fmt.Errorf("a ring of %d bytes, not %d", len(mem), RingSize)
+		return fmt.Errorf("the ring has %d bytes instead of %d", len(mem), RingSize)
 	}
 	r := &ring{mem: mem, lost: make(chan struct{}, 1)}
 	for i := range ringRooms {

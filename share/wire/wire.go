@@ -30,7 +30,7 @@ const MaxMessage = MaxData + 4<<10
 const version = 1
 
 // ErrGuest is matched by the errors that the guest has caused.
-var ErrGuest = errors.New("the guest broke the protocol of shared directories")
+var ErrGuest = errors.New("the guest broke the protocol of shares")
 
 // The places in the head of a message (the kernel's include/uapi/linux/fuse.h), in the
 // machine's own order of bytes: both sides run on one processor.

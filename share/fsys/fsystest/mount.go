@@ -110,7 +110,7 @@ func Mount(t testing.TB, s Spec) string {
 		}
 	})
 	if _, err := io.ReadFull(ready, make([]byte, 1)); err != nil {
-		t.Fatalf("the server has not begun: %v", err)
+		t.Fatalf("the server has not started: %v", err)
 	}
 	return dir
 }
