@@ -11,17 +11,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/wire"
 )
 
-// RingFD is the memory that a server answers large reads through, which it inherits. A server
-// that has none there answers over its port alone.
+// RingFD is the descriptor of the memory for large answers, which a server inherits. Without it the server uses only
+// its port.
 const RingFD = 4
 
-// RingSize is the length of that memory. Pages that nobody has written to take no room.
+// RingSize is the length of that memory, in bytes. Unwritten pages use no memory.
 const RingSize = wire.RingSize
 
-// ErrRing is matched by the error for a file that is no such memory.
+// ErrRing is matched by the error for a file that is not such a memory.
 var ErrRing = errors.New("not the memory for answers of a share server")
 
-// NewRing makes the memory of one pod, whose length nobody can change. The caller closes it.
+// NewRing creates the memory of one pod with a fixed length. The caller closes it.
 func NewRing() (*os.File, error) {
 	f, err := memfd.Create("share-ring")
 	if err != nil {
@@ -29,7 +29,7 @@ func NewRing() (*os.File, error) {
 	}
 	err = f.Truncate(RingSize)
 	if err == nil {
-		// The disk's other users have no right to it but by their descriptors.
+		// Other users of the disk may only access it by their descriptors.
 		err = f.Chmod(0o600)
 	}
 	if err == nil {
@@ -42,8 +42,8 @@ func NewRing() (*os.File, error) {
 	return f, nil
 }
 
-// CheckRing returns an error that matches ErrRing for a descriptor of anything but what NewRing
-// makes. It may come from a process that is not believed.
+// CheckRing returns an error that matches ErrRing unless fd is a memory of NewRing. fd may come from an untrusted
+// process.
 func CheckRing(fd int) error {
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {
@@ -53,7 +53,7 @@ func CheckRing(fd int) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return fmt.Errorf("%w: %w", ErrRing, err)
 	}
-	seals &^= unix.F_SEAL_EXEC // which the kernel adds where vm.memfd_noexec is 1
+	seals &^= unix.F_SEAL_EXEC // the kernel adds it if vm.memfd_noexec is 1
 	if seals != memfd.Fixed || st.Size != RingSize {
 		return fmt.Errorf("%w: %d bytes, seals %#x", ErrRing, st.Size, seals)
 	}

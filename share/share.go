@@ -1,9 +1,8 @@
-// Package share names what the engine, the server of a pod's shared directories and its
-// helper have to agree on.
+// Package share has the names that the engine, the share server of a pod and its helper must agree on.
 //
-// A server is a process of its own for each pod that has a directory of the host, in a
-// mount namespace in which nothing is but those directories (package attach puts them there),
-// and answers the FUSE messages of the pod's guest (packages wire, fsys, server).
+// A server is a process for each pod that has a directory of the host. It runs in a mount namespace with only those
+// directories (package attach mounts them there), and answers the FUSE messages of the pod's guest (packages wire,
+// fsys, server).
 package share
 
 import (
@@ -14,40 +13,38 @@ import (
 	"strings"
 )
 
-// Program is the executable of server and helper, and the word that tells them apart.
+// Program is the executable of server and helper. Serve and Attach are their arguments.
 const (
 	Program = "bulkhead-share"
 	Serve   = "serve"
 	Attach  = "attach"
 )
 
-// Dir is the directory in the server's namespace that holds the shared ones, by their names.
+// Dir is the directory with the shares in the server's namespace.
 const Dir = "/shares"
 
-// Ready is what a server says on its stdout when it serves; anything else is why it does not.
+// Ready is a server's output on stdout when it serves; anything else is an error message.
 const Ready = "ready"
 
-// PortFD is a server's connection to the guest, which it inherits. It makes its namespace when
-// a first byte comes on its stdin, says Ready or why not, and serves when a second one comes.
-// It ends when its stdin ends without them.
+// PortFD is a server's connection to the guest, which it inherits. After the first byte on its stdin the server creates
+// its namespace and prints Ready or an error. After the second byte it serves. It ends if its stdin ends without them.
 const PortFD = 3
 
-// Cache is what the guest's kernel may remember of a directory.
+// Cache says what the guest's kernel may cache of a directory.
 type Cache string
 
-// The caches. Auto is the default: what changes on the host is seen within a second, and when
-// a file is opened. None asks the host each time. Always never asks again, which is for
-// directories that nobody changes.
+// The caches. Auto is the default: changes on the host are visible within a second, and when a file is opened. None
+// asks the host each time. Always never asks again, for directories that do not change.
 const (
 	Auto   Cache = "auto"
 	None   Cache = "none"
 	Always Cache = "always"
 )
 
-// ErrCache is matched by the error for a cache that is none of these.
+// ErrCache is matched by the error for an unknown cache.
 var ErrCache = errors.New("cache must be auto, none or always")
 
-// ParseCache reads a cache, of which the empty string is Auto.
+// ParseCache parses a cache. The empty string means Auto.
 func ParseCache(text string) (Cache, error) {
 	switch c := Cache(text); c {
 	case "":
@@ -58,9 +55,9 @@ func ParseCache(text string) (Cache, error) {
 	return "", fmt.Errorf("%w, not %.32q", ErrCache, text)
 }
 
-// Name is what a directory or file of the host is called in a pod: the same for the same path
-// and the same way of sharing it, whichever engine asks. With follow mounts are seen that the
-// host makes below it later; with setID the guest can make programs of set-user-id.
+// Name returns the name of a host's directory or file in a pod. It is the same for the same path and options, whichever
+// engine asks. With follow, later mounts of the host below it are visible. With setID, the guest can create set-user-id
+// programs.
 func Name(path string, readOnly, follow, setID bool, c Cache) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%t%t", path, readOnly, follow))
 	name := string(c) + "-" + hex.EncodeToString(sum[:12])
@@ -78,13 +75,13 @@ const (
 	setIDSuffix    = "-suid"
 )
 
-// ReadOnly tells whether the directory of that name is only to be read.
+// ReadOnly reports whether the directory with that name is read-only.
 func ReadOnly(name string) bool { return strings.HasSuffix(name, readOnlySuffix) }
 
-// SetID tells whether what the guest makes in the directory of that name may be set-user-id.
+// SetID reports whether the guest may create set-user-id files in the directory with that name.
 func SetID(name string) bool { return strings.HasSuffix(name, setIDSuffix) }
 
-// CacheOf is the cache of the directory of that name, false for what is no such name.
+// CacheOf returns the cache of the directory with that name, and false for an invalid name.
 func CacheOf(name string) (Cache, bool) {
 	word, sum, cut := strings.Cut(strings.TrimSuffix(strings.TrimSuffix(name, readOnlySuffix), setIDSuffix), "-")
 	if c, err := ParseCache(word); err == nil && cut && word != "" && len(sum) == 24 && strings.Trim(sum, "0123456789abcdef") == "" {

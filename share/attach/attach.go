@@ -1,6 +1,6 @@
-// Package attach puts directories of the host into the mount namespace of a server of shared
-// directories. A process of its own does that, for a moment: a thread that has joined a mount
-// namespace is of no other use, and an ordinary user's engine cannot join a user namespace.
+// Package attach mounts directories of the host in the mount namespace of a share server. A short-lived process does
+// that: a thread that has joined a mount namespace cannot be used for anything else, and an ordinary user's engine
+// cannot join a user namespace.
 package attach
 
 import (
@@ -15,38 +15,36 @@ import (
 	"github.com/bulkhead-project/bulkhead/share"
 )
 
-// Tree is a directory or a file of the host. Those that the process is given are what it asks
-// for on stdin, in JSON.
+// Tree is a directory or a file of the host. The process reads its trees from stdin, in JSON.
 type Tree struct {
 	Name string `json:"name"` // share.Name
-	// FD is its number among the process's descriptors, Path where it lies, without links.
-	// Where the process has none of the host's own mounts the path is opened again, and has
-	// to lead to the same.
+	// FD is its number among the process's descriptors, Path its path without links. A process without the host's own
+	// mounts opens the path again, and it must lead to the same file.
 	FD       int    `json:"fd"`
 	Path     string `json:"path"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
 	Follow   bool   `json:"follow,omitempty"` // share.Name
-	// Masks are directories below it in the place of which nothing is to be seen.
+	// Masks are directories below it that appear empty.
 	Masks []string `json:"masks,omitempty"`
 }
 
-// Request is what is asked of the process.
+// Request is the input of the process.
 type Request struct {
 	Namespace int    `json:"namespace"` // the descriptor of the server's mount namespace
-	Unshare   bool   `json:"unshare"`   // the process is in a user namespace, and has none of the host's mounts
+	Unshare   bool   `json:"unshare"`   // the process is in a user namespace, without the host's own mounts
 	Trees     []Tree `json:"trees"`
 }
 
-// Main is the whole life of the process. A tree that is there already stays.
+// Main runs the process. It skips a tree that is mounted already.
 //
-// A tree is finished, its masks included, in a mount namespace that only this process has: a
-// server that was taken over opens what comes into its directory at once.
+// A tree is completed, with its masks, in a mount namespace of this process alone: a hostile server opens anything in
+// its directory as soon as it appears.
 func Main(in io.Reader) error {
 	var r Request
 	if err := json.NewDecoder(in).Decode(&r); err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}
-	runtime.LockOSThread() // and never unlocked: the thread belongs to the namespace from now on
+	runtime.LockOSThread() // never unlocked: the thread belongs to the namespace from now on
 	if r.Unshare {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 			return fmt.Errorf("unshare the mounts: %w", err)
@@ -81,10 +79,10 @@ func Main(in io.Reader) error {
 	return nil
 }
 
-// Attributes of every tree: nothing of it is executed here, and no link in it is followed.
+// attributes of every tree's mount: no program in it is executed on the host, and no link is followed.
 const attributes = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC | unix.MOUNT_ATTR_NOSYMFOLLOW
 
-// open makes a mount of the tree that is nowhere yet, with all that is mounted below it.
+// open returns a detached mount of the tree, with all mounts below it.
 func (t Tree) open(byPath bool) (int, error) {
 	const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE
 	at := t.FD
@@ -112,7 +110,7 @@ func (t Tree) open(byPath bool) (int, error) {
 	return fd, nil
 }
 
-// reopen opens the path. A guest that has a directory above it may have changed that meanwhile.
+// reopen opens the path again. A guest with a directory above it may have changed it meanwhile.
 func (t Tree) reopen() (int, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, t.Path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
@@ -130,7 +128,7 @@ func (t Tree) reopen() (int, error) {
 	return fd, nil
 }
 
-// place puts a mount into the server's directory, where nobody but this process is believed.
+// place mounts a tree in the server's directory. Only this process is trusted there.
 func (t Tree) place(dir, tree int) error {
 	if there, err := mounted(dir, t.Name); there || err != nil {
 		return err
@@ -138,7 +136,7 @@ func (t Tree) place(dir, tree int) error {
 	return put(tree, dir, t.Name)
 }
 
-// put moves a mount to a place of that name in dir, which it makes.
+// put creates a place of that name in dir and moves a mount to it.
 func put(tree, dir int, name string) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(tree, &st); err != nil {
@@ -162,7 +160,7 @@ func move(mount, dir int, name string) error {
 	return unix.MoveMount(mount, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// makePlace makes what a directory, or a file, is mounted on.
+// makePlace creates the mount point for a directory or a file.
 func makePlace(dir int, name string, directory bool) error {
 	if directory {
 		if err := unix.Mkdirat(dir, name, 0o700); !errors.Is(err, unix.EEXIST) {
@@ -177,7 +175,7 @@ func makePlace(dir int, name string, directory bool) error {
 	return unix.Close(fd)
 }
 
-// mounted tells whether there is a mount of that name.
+// mounted reports whether there is a mount of that name.
 func mounted(dir int, name string) (bool, error) {
 	var st unix.Statx_t
 	err := unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, 0, &st)

@@ -10,18 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// workshop is where this process mounts what it works at: a directory that every host has, in
-// the process's own mount namespace.
+// workshop is the directory where this process works with mounts, in its own mount namespace. Every host has it.
 const workshop = "/proc"
 
-// finishAll puts the masks into trees that are mounted nowhere, and replaces each by one that is
-// mounted nowhere either, since older kernels mount nothing below such a tree. Nothing of it
-// comes to the host, or to where the host's mounts come to.
+// finishAll hides the masks in detached trees, and replaces each tree by a detached copy: older kernels cannot mount
+// below a detached tree. The mounts do not propagate to the host.
 func finishAll(all []Tree, fds []int) error {
 	if !slices.ContainsFunc(all, func(t Tree) bool { return len(t.Masks) > 0 }) {
 		return nil
 	}
-	// All trees are cloned by now: mounts of another namespace cannot be.
+	// All trees are cloned by now: mounts of another namespace cannot be cloned.
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("unshare the mounts: %w", err)
 	}
@@ -67,7 +65,7 @@ func (t Tree) finish(dir, tree int, name string) (int, error) {
 	return finished, nil
 }
 
-// hide puts an empty directory over one of a tree. One that is not there needs none.
+// hide mounts an empty directory over one of a tree. It does nothing if there is none.
 func hide(tree int, mask string) error {
 	target, err := unix.Openat2(tree, path.Clean(mask), &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
@@ -87,7 +85,7 @@ func hide(tree int, mask string) error {
 	return unix.MoveMount(empty, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// emptyDirectory is a mount in which there is nothing, and nothing can be made.
+// emptyDirectory returns a mount of an empty read-only directory.
 func emptyDirectory() (int, error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {

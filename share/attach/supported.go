@@ -7,21 +7,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Supported returns why this kernel cannot attach directories, nil if it can.
+// Supported returns nil if this kernel can attach directories, and the reason if not.
 func Supported() error {
-	// No mount has this descriptor: a kernel that gets as far as looking for it knows call and attributes.
+	// No mount has this descriptor: a kernel that gets as far as looking for it knows the call and the attributes.
 	attr := unix.MountAttr{Attr_set: attributes, Propagation: unix.MS_PRIVATE}
 	err := unix.MountSetattr(-1, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr)
 	switch {
 	case errors.Is(err, unix.EBADF):
 		return nil
-	case errors.Is(err, unix.EPERM): // which the kernel says before it looks at the attributes
+	case errors.Is(err, unix.EPERM): // the kernel checks that before the attributes
 		return old()
 	}
 	return tooOld(err)
 }
 
-// tooOld tells by the kernel's error for a mount's attributes what is missing.
+// tooOld adds to the kernel's error for a mount's attributes what is missing.
 func tooOld(err error) error {
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("mounts with nosymfollow need Linux 5.14 or later: %w", err)
@@ -29,7 +29,7 @@ func tooOld(err error) error {
 	return err
 }
 
-// old judges the kernel by its version.
+// old checks the kernel's version.
 func old() error {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// brief is how long the guest trusts what it was told when Cache is Auto: with the way to the guest, changes
-	// on the host are seen within a second.
+	// brief is how long the guest may cache names and attributes with CacheAuto. Including the way to the guest, it
+	// sees changes on the host within a second.
 	brief = 900 * time.Millisecond
-	// long is that of Always.
+	// long is the same for CacheAlways.
 	long = 24 * time.Hour
 )
 
-// timeout is how long the guest may trust what it was told of names and attributes.
+// timeout returns how long the guest may cache names and attributes.
 func timeout(c Cache) time.Duration {
 	switch c {
 	case CacheAlways:
@@ -53,7 +53,7 @@ func (fs *FS) attrOut(r *nodes.Ref, out *fuse.AttrOut) error {
 	return nil
 }
 
-// attr is what the guest is told of a file.
+// attr fills in the attributes that the guest sees.
 func (fs *FS) attr(st *unix.Statx_t, out *fuse.Attr) {
 	*out = fuse.Attr{
 		Ino:       fs.table.Ino(st),
@@ -73,7 +73,7 @@ func (fs *FS) attr(st *unix.Statx_t, out *fuse.Attr) {
 	}
 }
 
-// shown is the owner that the guest sees.
+// shown returns the owner that the guest sees.
 func (fs *FS) shown(uid, gid uint32) fuse.Owner {
 	if fs.opts.Owner == nil {
 		return fuse.Owner{Uid: uid, Gid: gid}
@@ -89,7 +89,7 @@ func (fs *FS) shown(uid, gid uint32) fuse.Owner {
 	return o
 }
 
-// entry tells the guest of a node.
+// entry fills in the guest's entry for a node.
 func (fs *FS) entry(r *nodes.Ref, st *unix.Statx_t, out *fuse.EntryOut) {
 	fs.listed(r.ID(), r.Tree().Cache, st, out)
 }
@@ -101,7 +101,7 @@ func (fs *FS) listed(id uint64, c Cache, st *unix.Statx_t, out *fuse.EntryOut) {
 	out.SetAttrTimeout(timeout(c))
 }
 
-// Statx implements [fuse.RawFileSystem]: guests do without.
+// Statx implements [fuse.RawFileSystem]: guests work without it.
 func (*FS) Statx(<-chan struct{}, *fuse.StatxIn, *fuse.StatxOut) fuse.Status { return fuse.ENOSYS }
 
 // Access implements [fuse.RawFileSystem]: the guest's kernel checks modes itself.

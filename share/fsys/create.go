@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/fsys/nodes"
 )
 
-// as makes a file in the name of the caller.
+// as runs do with the caller's user and group, which then own the new file.
 func (fs *FS) as(in *fuse.InHeader, do func() error) error {
 	if fs.opts.Owner != nil {
 		return do()
@@ -18,7 +18,7 @@ func (fs *FS) as(in *fuse.InHeader, do func() error) error {
 	return creds.As(in.Uid, in.Gid, do)
 }
 
-// masked is the mode of a new entry of dir. A directory's default access control list stands in for the umask.
+// masked returns the mode of a new entry of dir. A directory's default access control list replaces the umask.
 func (fs *FS) masked(dir *nodes.Ref, mode, umask uint32) uint32 {
 	if umask == 0 || fs.hasDefaultACL(dir) {
 		return mode
@@ -46,14 +46,14 @@ func (fs *FS) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.
 	})
 }
 
-// Symlink implements [fuse.RawFileSystem]. The target is what the guest likes: only the guest follows it.
+// Symlink implements [fuse.RawFileSystem]. The target may be anything: only the guest follows it.
 func (fs *FS) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
 	return fs.make(in, name, out, func(dir *nodes.Ref) error {
 		return unix.Symlinkat(target, dir.FD, name)
 	})
 }
 
-// make makes an entry and tells the guest of it.
+// make creates an entry and returns it to the guest.
 func (fs *FS) make(in *fuse.InHeader, name string, out *fuse.EntryOut, do func(dir *nodes.Ref) error) fuse.Status {
 	dir, err := fs.place(in.NodeId, name)
 	if err != nil {
@@ -100,7 +100,7 @@ func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.En
 	return fuse.OK
 }
 
-// createTries bounds how often a file may be removed and made again by others while it is opened.
+// createTries bounds how often other programs may remove and create a file again while it is being opened.
 const createTries = 8
 
 // Create implements [fuse.RawFileSystem].
@@ -114,8 +114,7 @@ func (fs *FS) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fus
 	if err != nil {
 		return status(err)
 	}
-	// Only a file that is made here is opened by its name. One that is there already is looked up first, for it may
-	// be a FIFO.
+	// Only a new file is opened by its name. An existing one is looked up first, because it may be a FIFO.
 	for range createTries {
 		err = fs.create(dir, name, flags, in, out)
 		if !errors.Is(err, unix.EEXIST) || in.Flags&unix.O_EXCL != 0 {
@@ -134,7 +133,7 @@ func (fs *FS) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fus
 	return status(err)
 }
 
-// openEntered opens a file that was there already.
+// openEntered opens a file that existed already.
 func (fs *FS) openEntered(r *nodes.Ref, in *fuse.CreateIn, out *fuse.CreateOut) error {
 	id, kind := r.ID(), r.Type()
 	var err error
@@ -157,7 +156,7 @@ func (fs *FS) openEntered(r *nodes.Ref, in *fuse.CreateIn, out *fuse.CreateOut) 
 	return err
 }
 
-// create makes a file that must not be there.
+// create creates a file that must not exist.
 func (fs *FS) create(dir *nodes.Ref, name string, flags int, in *fuse.CreateIn, out *fuse.CreateOut) error {
 	mode := modeOf(dir.Tree(), fs.masked(dir, in.Mode, in.Umask))
 	fd := -1
@@ -171,7 +170,7 @@ func (fs *FS) create(dir *nodes.Ref, name string, flags int, in *fuse.CreateIn, 
 	return fs.created(dir, name, dir.Tree(), fd, flags, out)
 }
 
-// created makes node and handle of a new file.
+// created creates the node and the handle of a new file.
 func (fs *FS) created(dir *nodes.Ref, name string, tree *nodes.Tree, fd, flags int, out *fuse.CreateOut) error {
 	path, err := fs.again(fd, unix.O_PATH)
 	if err != nil {

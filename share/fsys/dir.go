@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/fsys/nodes"
 )
 
-// position is where a directory's descriptor stands. It is held while entries are read.
+// position is the position of a directory's descriptor. It is locked while entries are read.
 type position struct {
 	mu sync.Mutex
 	at int64
@@ -20,7 +20,7 @@ type position struct {
 // OpenDir implements [fuse.RawFileSystem].
 func (fs *FS) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	if in.NodeId == nodes.Root {
-		return fuse.OK // without a handle
+		return fuse.OK // no handle is needed
 	}
 	r, err := fs.hold(in.NodeId, false)
 	if err != nil {
@@ -65,7 +65,7 @@ func (fs *FS) readDir(in *fuse.ReadIn, out *fuse.DirEntryList, plus bool) fuse.S
 	}
 	size := int(min(in.Size, mostRead))
 	if plus {
-		size /= 4 // the guest is told more of an entry than the host tells
+		size /= 4 // an entry with attributes is larger than the host's
 	}
 	h.dir.mu.Lock()
 	defer h.dir.mu.Unlock()
@@ -83,7 +83,7 @@ func (fs *FS) readDir(in *fuse.ReadIn, out *fuse.DirEntryList, plus bool) fuse.S
 	}))
 }
 
-// listEntry tells the guest of an entry, if it can: node 0 leaves it to be looked up.
+// listEntry adds a node and attributes to an entry, if it can. With node 0 the guest looks the entry up later.
 func (fs *FS) listEntry(dir *nodes.Ref, name string, out *fuse.DirEntryList, entry *fuse.EntryOut) {
 	var st unix.Statx_t
 	if nodes.StatAt(dir.FD, name, &st) != nil {
@@ -98,15 +98,15 @@ func (fs *FS) listEntry(dir *nodes.Ref, name string, out *fuse.DirEntryList, ent
 }
 
 const (
-	// leastRead is of bytes that hold any entry.
+	// leastRead is a size, in bytes, that holds any entry.
 	leastRead = 1 << 10
-	// mostRead is of bytes that are read at once.
+	// mostRead is the largest read, in bytes.
 	mostRead = 32 << 10
 )
 
 var readBuffers = sync.Pool{New: func() any { return new([mostRead]byte) }}
 
-// list passes the entries from offset on to add, until it is false. The host's own offsets go to the guest, so
+// list passes the entries from offset on to add, until add returns false. The guest gets the host's own offsets, so
 // entries that do not fit are read again.
 func (fs *FS) list(h *handle, offset int64, size int, out *fuse.DirEntryList, add func(*fuse.DirEntry) bool) error {
 	all := readBuffers.Get().(*[mostRead]byte)
@@ -139,7 +139,7 @@ func (fs *FS) list(h *handle, offset int64, size int, out *fuse.DirEntryList, ad
 	}
 }
 
-// parse reads the first of the entries that getdents64(2) has written, and is its length.
+// parse parses the first of the entries from getdents64(2), and returns its length.
 func parse(b []byte, e *fuse.DirEntry) int {
 	const header = 19
 	size := int(binary.NativeEndian.Uint16(b[16:]))

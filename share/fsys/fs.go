@@ -1,9 +1,9 @@
 // Package fsys is the file system that answers a guest's FUSE requests with directories of the host.
 //
-// Everything that a request says is hostile. A name is one component, checked, and used by a system call that takes
-// it relative to a descriptor and follows no link; no path is ever joined. Files are opened for data from the
-// descriptor that they were looked up as, so a name that changes meanwhile changes nothing; what is no regular file or
-// directory is never opened. Ids and handles are numbers that were given out once, and never again.
+// Every request is treated as hostile. A name must be one component. The system calls take it relative to a descriptor
+// and follow no link; paths are never joined. A file is opened for data through the descriptor of its look-up, so a
+// later change of its name has no effect. Only regular files and directories are ever opened. Ids and handles are
+// numbers that are used once.
 package fsys
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/fsys/nodes"
 )
 
-// Cache is what the guest's kernel may remember of a root.
+// Cache says how long the guest's kernel may cache the contents of a root.
 type Cache = nodes.Cache
 
 // The caches of a root: see package nodes.
@@ -34,42 +34,42 @@ const (
 type Root struct {
 	// Name is its entry in the guest's file system: one component.
 	Name string
-	// Dir is an O_PATH descriptor of it, which Add takes over.
+	// Dir is an O_PATH descriptor of it. Add owns it.
 	Dir *os.File `json:"-"`
 	// ReadOnly refuses every change with EROFS, and reads without changing access times.
 	ReadOnly bool
-	// SetID lets the guest make files that are set-user-id on the host. Without it these bits are dropped from what
-	// the guest makes, changes the mode of, or writes to.
+	// SetID lets the guest create files that are set-user-id on the host. Without it these bits are dropped when the
+	// guest creates a file, changes its mode or writes to it.
 	SetID bool
-	// Cache says what the guest may remember.
+	// Cache is the cache mode.
 	Cache Cache
 }
 
 // Owner is a user and a group of the guest.
 type Owner struct{ UID, GID uint32 }
 
-// Options are those of a file system.
+// Options configure a file system.
 type Options struct {
-	// Owner is whom the process's own files belong to in the guest; all other owners are 65534 there, and new
-	// files are the process's own. Nil keeps all owners as they are, for which the process needs CAP_CHOWN,
-	// CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID, CAP_SETUID and CAP_SETGID.
+	// Owner is the owner that the guest sees of the process's own files. All other owners are 65534 in the guest, and
+	// the process owns new files. Nil keeps all owners; the process then needs CAP_CHOWN, CAP_DAC_OVERRIDE,
+	// CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID, CAP_SETUID and CAP_SETGID.
 	Owner *Owner
-	// ACL passes POSIX access control lists on. It needs Owner to be nil, and a guest's kernel that was told.
+	// ACL passes on POSIX access control lists. It needs a nil Owner, and the guest's kernel must have agreed to them.
 	ACL bool
-	// ProcSelfFD is /proc/self/fd, opened with O_PATH. New takes it over. Nil opens it.
+	// ProcSelfFD is /proc/self/fd, opened with O_PATH. New owns it. If it is nil, New opens it.
 	ProcSelfFD *os.File `json:"-"`
-	// Handles is the number before that of the first handle. A guest may have handles of a process before this one,
-	// of the same files.
+	// Handles is the number before the first handle. The guest may still have handles of an earlier process, for the
+	// same files.
 	Handles uint64
-	// Nodes is how many files the guest may know, each at some 300 bytes; 262,144 if 0.
+	// Nodes is the most files that the guest may know, at some 300 bytes each; 262,144 if 0.
 	Nodes int
-	// Descriptors is how many the file system may have; most of RLIMIT_NOFILE if 0.
+	// Descriptors is the most descriptors of the file system; most of RLIMIT_NOFILE if 0.
 	Descriptors int
-	// Waiters is how many requests may wait for locks; 256 if 0.
+	// Waiters is the most requests that may wait for locks; 256 if 0.
 	Waiters int
 }
 
-// FS is a file system of roots. It implements [fuse.RawFileSystem]; all its methods may be called at once.
+// FS is a file system of roots. It implements [fuse.RawFileSystem]. It is safe for concurrent use.
 type FS struct {
 	opts    Options
 	uid     uint32
@@ -85,7 +85,7 @@ type FS struct {
 
 var _ fuse.RawFileSystem = (*FS)(nil)
 
-// New is a file system without roots. It sets the process's umask to 0, since each request brings the guest's.
+// New returns a file system without roots. It sets the process's umask to 0, since each request has the guest's.
 func New(o Options) (*FS, error) {
 	if o.ACL && o.Owner != nil {
 		return nil, errors.New("access control lists need the host's owners (Owner must be nil)")
@@ -104,7 +104,7 @@ func New(o Options) (*FS, error) {
 		uid:  uint32(os.Geteuid()),
 		gid:  uint32(os.Getegid()),
 		proc: proc,
-		// Open files keep their nodes' descriptors, so there are more of these than of handles.
+		// Open files keep their nodes' descriptors, so there are more descriptors than handles.
 		table:   nodes.New(nodes.Limits{Nodes: or(o.Nodes, 1<<18), Descriptors: limit / 2}),
 		handles: handles{max: limit * 3 / 8, next: o.Handles, open: map[uint64]*handle{}},
 		stop:    make(chan struct{}),
@@ -114,10 +114,11 @@ func New(o Options) (*FS, error) {
 	return fs, nil
 }
 
-// sweepPause is how long a file that the host has removed may still take room.
+// sweepPause is the longest time that a file removed on the host may still use disk space.
 const sweepPause = 5 * time.Second
 
-// sweep looks for removed files until the file system ends. A file's last descriptor hides its end from any watch.
+// sweep looks for removed files until the file system is closed. While a file has a descriptor, no watch reports its
+// removal.
 func (fs *FS) sweep() {
 	tick := time.NewTicker(sweepPause)
 	defer tick.Stop()
@@ -131,7 +132,7 @@ func (fs *FS) sweep() {
 	}
 }
 
-// Add shares a root, also while requests are answered. It is an error if its name is taken or is no name.
+// Add shares a root. It may be called while requests are answered. It is an error if its name is invalid or in use.
 func (fs *FS) Add(r Root) error {
 	defer r.Dir.Close()
 	if err := component(r.Name); err != nil {
@@ -156,8 +157,8 @@ func (fs *FS) Add(r Root) error {
 	return nil
 }
 
-// Remove ends the sharing of a root: all that the guest has of it is ESTALE, and all descriptors are closed once
-// the requests that use them have ended.
+// Remove stops sharing a root. The guest's accesses to it fail with ESTALE, and all its descriptors are closed when the
+// requests that use them have ended.
 func (fs *FS) Remove(name string) error {
 	tree, err := fs.table.RemoveTree(name)
 	if err != nil {
@@ -167,8 +168,7 @@ func (fs *FS) Remove(name string) error {
 	return nil
 }
 
-// Close ends requests that wait for locks, removes all roots and closes all descriptors. No other requests may be under
-// way.
+// Close ends requests that wait for locks, removes all roots and closes all descriptors. No other requests may run.
 func (fs *FS) Close() {
 	fs.once.Do(func() {
 		close(fs.stop)

@@ -16,18 +16,18 @@ type handle struct {
 	ref   *nodes.Ref
 	all   *handles
 
-	// users and dead are guarded by all.mu: the descriptor is closed when it is dead and has no users.
+	// all.mu guards users and dead. The descriptor is closed when it is dead and has no users.
 	users int
 	dead  bool
 
-	// plain writes where it is told to, though the handle appends; -1 until it is needed.
+	// plain is a descriptor for writes at an offset, if the handle appends; -1 until it is needed.
 	mu    sync.Mutex
 	plain int
 
 	dir position
 }
 
-// handles are those of a file system.
+// handles are the handles of a file system.
 type handles struct {
 	max int
 
@@ -37,7 +37,7 @@ type handles struct {
 	plain int // handles that have a second descriptor
 }
 
-// add makes a handle of fd and of r, which both belong to it from then on, also if it fails.
+// add creates a handle of fd and r. It owns both, even if it fails.
 func (hs *handles) add(fd, flags int, r *nodes.Ref) (*handle, error) {
 	h := &handle{fd: fd, flags: flags, ref: r, all: hs, plain: -1}
 	r.Opened()
@@ -56,7 +56,7 @@ func (hs *handles) add(fd, flags int, r *nodes.Ref) (*handle, error) {
 	return h, nil
 }
 
-// hold is the handle of that id, in use until it is released. It is EBADF if it is none of the node's.
+// hold returns the handle with that id, in use until it is released. It returns EBADF if the node has no such handle.
 func (hs *handles) hold(id, node uint64) (*handle, error) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -78,7 +78,7 @@ func (h *handle) release() {
 	}
 }
 
-// second counts a second descriptor, if there is room for one.
+// second counts a second descriptor, if there is space for one.
 func (hs *handles) second() bool {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -89,7 +89,7 @@ func (hs *handles) second() bool {
 	return true
 }
 
-// drop ends the handles that match.
+// drop closes the handles that match, when they are not in use.
 func (hs *handles) drop(match func(*handle) bool) {
 	hs.mu.Lock()
 	var idle []*handle
@@ -109,7 +109,7 @@ func (hs *handles) drop(match func(*handle) bool) {
 	}
 }
 
-// end ends the handle of that id, if it is one of the node's.
+// end closes the handle with that id, when it is not in use, if the node has it.
 func (hs *handles) end(id, node uint64) {
 	hs.mu.Lock()
 	h := hs.open[id]
@@ -126,7 +126,7 @@ func (hs *handles) end(id, node uint64) {
 	}
 }
 
-// close is called once, when nobody uses the handle.
+// close is called once, when the handle is not in use.
 func (h *handle) close() {
 	_ = unix.Close(h.fd)
 	if h.plain >= 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/fsys/nodes"
 )
 
-// component is what is wrong with a name of the guest's.
+// component returns an error for an invalid name of the guest's.
 func component(name string) error {
 	switch {
 	case name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00"):
@@ -24,7 +24,7 @@ func component(name string) error {
 	return nil
 }
 
-// status is the number that the guest is told.
+// status returns the number of an error for the guest.
 func status(err error) fuse.Status {
 	var errno unix.Errno
 	switch {
@@ -36,14 +36,14 @@ func status(err error) fuse.Status {
 	return fuse.EIO
 }
 
-// descriptors is how many the file system may have.
+// descriptors returns the most descriptors that the file system may have.
 func descriptors(wanted int) (int, error) {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
 		return 0, fmt.Errorf("get the limit of descriptors: %w", err)
 	}
 	limit := int(min(l.Cur, 1<<20))
-	others := max(64, limit/16) // the process's own, and those of requests under way
+	others := max(64, limit/16) // the process's own, and those of requests
 	have := limit - others
 	if have < 64 {
 		return 0, fmt.Errorf("%d descriptors are too few: %w", l.Cur, unix.EMFILE)
@@ -54,7 +54,7 @@ func descriptors(wanted int) (int, error) {
 	return have, nil
 }
 
-// takeProc is a descriptor of /proc/self/fd, from f unless it is nil.
+// takeProc returns a descriptor of /proc/self/fd, from f unless f is nil.
 func takeProc(f *os.File) (int, error) {
 	if f == nil {
 		fd, err := unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -71,8 +71,8 @@ func takeProc(f *os.File) (int, error) {
 	return fd, nil
 }
 
-// again opens the file of a descriptor again, as the same file whatever its names are now. It must be a regular file
-// or a directory: others do things when they are opened.
+// again opens the file of a descriptor again. It is the same file, whatever its names are now. It must be a regular
+// file or a directory: opening other types has side effects.
 func (fs *FS) again(fd, flags int) (int, error) {
 	for {
 		got, err := unix.Openat(fs.proc, strconv.Itoa(fd), flags|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
@@ -90,8 +90,8 @@ func (fs *FS) open(r *nodes.Ref, flags int) (int, error) {
 	return fs.again(r.FD, flags)
 }
 
-// hold is the node of that id, held, which is to be changed if change is set. The synthetic root is none: it is
-// EROFS to change it, and EINVAL otherwise.
+// hold returns the node with that id, held. change says that it will be changed. For the synthetic root it returns
+// EROFS with change, and EINVAL otherwise.
 func (fs *FS) hold(id uint64, change bool) (*nodes.Ref, error) {
 	if id == nodes.Root {
 		if change {
@@ -107,7 +107,7 @@ func (fs *FS) hold(id uint64, change bool) (*nodes.Ref, error) {
 	return r, err
 }
 
-// place is a directory in which the entry name is to be made, removed or replaced.
+// place returns the directory in which the entry name will be created, removed or replaced.
 func (fs *FS) place(id uint64, name string) (*nodes.Ref, error) {
 	if err := component(name); err != nil {
 		return nil, err

@@ -69,7 +69,7 @@ func (fs *FS) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32
 	}
 }
 
-// plain is a descriptor of a handle that appends, for the pages of a mapping, which have their place.
+// plain returns a descriptor for writes at an offset, of a handle that appends. Pages of a mapping need it.
 func (fs *FS) plain(h *handle) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -90,7 +90,7 @@ func (fs *FS) plain(h *handle) (int, error) {
 	return h.plain, nil
 }
 
-// Lseek implements [fuse.RawFileSystem], for holes and data: the guest's kernel does the rest.
+// Lseek implements [fuse.RawFileSystem] for holes and data: the guest's kernel does the rest.
 func (fs *FS) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
 	h, err := fs.handles.hold(in.Fh, in.NodeId)
 	if err != nil {
@@ -108,7 +108,8 @@ func (fs *FS) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fus
 	return status(err)
 }
 
-// Fallocate implements [fuse.RawFileSystem]. Its request does not say whether set-user-id bits go: only root keeps them.
+// Fallocate implements [fuse.RawFileSystem]. The request does not say whether to drop set-user-id bits: only root keeps
+// them.
 func (fs *FS) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	h, err := fs.handles.hold(in.Fh, in.NodeId)
 	if err != nil {
@@ -127,7 +128,7 @@ func (fs *FS) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	return status(unix.Fallocate(h.fd, in.Mode, int64(in.Offset), int64(in.Length)))
 }
 
-// maxCopy bounds what one request copies, so that none takes long. Who asked for more asks again.
+// maxCopy bounds the bytes that one request copies, so that it is short. The guest repeats the request for the rest.
 const maxCopy = 16 << 20
 
 // CopyFileRange implements [fuse.RawFileSystem].

@@ -61,7 +61,7 @@ func (fs *FS) setLk(cancel <-chan struct{}, in *fuse.LkIn, wait bool) fuse.Statu
 	return status(fs.locks.Set(fs.owner(in, h), l, w))
 }
 
-// owner is whose locks a request is about.
+// owner returns the owner of a request's locks.
 func (fs *FS) owner(in *fuse.LkIn, h *handle) locks.Owner {
 	return locks.Owner{Node: in.NodeId, ID: in.Owner, Handle: in.Fh, Open: func() (int, error) {
 		if h.ref.Type() != unix.S_IFREG {
@@ -71,7 +71,7 @@ func (fs *FS) owner(in *fuse.LkIn, h *handle) locks.Owner {
 	}}
 }
 
-// openLock opens a file for locks, to be written if that is possible, since locks against others' reading need it.
+// openLock opens a file for locks, writable if possible: write locks need that.
 func (fs *FS) openLock(r *nodes.Ref, flags int) (int, error) {
 	if r.Tree().ReadOnly {
 		return fs.open(r, unix.O_RDONLY)
@@ -83,7 +83,7 @@ func (fs *FS) openLock(r *nodes.Ref, flags int) (int, error) {
 	return fd, err
 }
 
-// rangeOf is the lock that a request is about.
+// rangeOf returns the lock of a request.
 func rangeOf(in *fuse.FileLock) (unix.Flock_t, error) {
 	if in.Start > math.MaxInt64 || in.End > math.MaxInt64 || in.End < in.Start || in.Typ > unix.F_UNLCK {
 		return unix.Flock_t{}, unix.EINVAL

@@ -28,7 +28,7 @@ func (fs *FS) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fus
 		return fuse.OK
 	}
 	if t := timeout(dir.Tree().Cache); t > 0 && errors.Is(err, unix.ENOENT) {
-		// Node 0 says that there is none, and for how long.
+		// Node 0 means that there is none, and how long that is valid.
 		*out = fuse.EntryOut{}
 		out.SetEntryTimeout(t)
 		return fuse.OK
@@ -51,7 +51,7 @@ func (fs *FS) lookupTree(name string, out *fuse.EntryOut) error {
 	return nil
 }
 
-// enter is the node of dir's entry name, held, and tells the guest of it.
+// enter returns the node of dir's entry name, held, and fills in out for the guest.
 func (fs *FS) enter(dir *nodes.Ref, name string, out *fuse.EntryOut) (*nodes.Ref, error) {
 	fd, err := nodes.OpenAt(dir.FD, name)
 	if err != nil {
@@ -60,7 +60,7 @@ func (fs *FS) enter(dir *nodes.Ref, name string, out *fuse.EntryOut) (*nodes.Ref
 	return fs.enterFD(dir, name, dir.Tree(), fd, out)
 }
 
-// enterFD is enter for the descriptor of a file, which it takes over; dir is nil for a file without a name.
+// enterFD is like enter for the descriptor of a file, which it owns; dir is nil for a file without a name.
 func (fs *FS) enterFD(dir *nodes.Ref, name string, tree *nodes.Tree, fd int, out *fuse.EntryOut) (*nodes.Ref, error) {
 	var st unix.Statx_t
 	if err := nodes.Stat(fd, &st); err != nil {
@@ -78,7 +78,7 @@ func (fs *FS) enterFD(dir *nodes.Ref, name string, tree *nodes.Tree, fd int, out
 // Forget implements [fuse.RawFileSystem].
 func (fs *FS) Forget(id, n uint64) { fs.table.Forget(id, n) }
 
-// rootAttr is what the guest is told of the synthetic root.
+// rootAttr fills in the attributes of the synthetic root.
 func (*FS) rootAttr(out *fuse.Attr) {
 	*out = fuse.Attr{Ino: nodes.RootIno, Mode: unix.S_IFDIR | 0o555, Nlink: 2, Blksize: 4096}
 }

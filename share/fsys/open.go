@@ -9,11 +9,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/fsys/nodes"
 )
 
-// passed are the flags of open(2) that the host is told besides how the file is accessed. O_DIRECT is not: it would
-// ask the guest for addresses that fit the host's disk.
+// passed are the flags of open(2) that are passed on to the host beside the access mode. O_DIRECT is not: the guest's
+// addresses would have to fit the host's disk.
 const passed = unix.O_APPEND | unix.O_TRUNC | unix.O_SYNC | unix.O_NOATIME
 
-// openFlags are the host's for the guest's.
+// openFlags returns the host's flags for the guest's.
 func openFlags(t *nodes.Tree, guest uint32) (int, error) {
 	flags := int(guest) & (unix.O_ACCMODE | passed)
 	if flags&unix.O_ACCMODE == unix.O_ACCMODE {
@@ -41,7 +41,7 @@ func (fs *FS) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.S
 	return status(fs.openFile(r, &in.InHeader, in.Flags, in.Mode, out))
 }
 
-// openFile makes a handle of r, which belongs to it.
+// openFile creates a handle of r, which it owns.
 func (fs *FS) openFile(r *nodes.Ref, by *fuse.InHeader, guest, kill uint32, out *fuse.OpenOut) error {
 	flags, err := openFlags(r.Tree(), guest)
 	if err != nil {
@@ -61,12 +61,12 @@ func (fs *FS) openData(r *nodes.Ref, by *fuse.InHeader, flags int, kill bool) (i
 	truncate := flags&unix.O_TRUNC != 0
 	fd, err := fs.open(r, flags&^unix.O_TRUNC)
 	if err == unix.EPERM && r.Tree().ReadOnly { //nolint:errorlint // the kernel's own number
-		fd, err = fs.open(r, flags&^unix.O_NOATIME) // another's file
+		fd, err = fs.open(r, flags&^unix.O_NOATIME) // a file of another user
 	}
 	if err != nil || !truncate {
 		return fd, err
 	}
-	// O_TRUNC alone asks for no access: the file is opened to be written for it.
+	// O_TRUNC alone needs no access by the guest, but the file must be opened for writing to truncate it.
 	at := fd
 	if flags&unix.O_ACCMODE == unix.O_RDONLY {
 		if at, err = fs.open(r, unix.O_WRONLY); err != nil {
@@ -85,7 +85,7 @@ func (fs *FS) openData(r *nodes.Ref, by *fuse.InHeader, flags int, kill bool) (i
 	return fd, nil
 }
 
-// opened makes a handle of an open file, which like r belongs to it, and tells the guest.
+// opened creates a handle of an open file, and fills in out for the guest. It owns fd and r.
 func (fs *FS) opened(fd, flags int, r *nodes.Ref, out *fuse.OpenOut) error {
 	keep := fs.unchanged(fd, r)
 	h, err := fs.handles.add(fd, flags, r)
@@ -100,19 +100,19 @@ func (fs *FS) opened(fd, flags int, r *nodes.Ref, out *fuse.OpenOut) error {
 	case keep:
 		out.OpenFlags = fuse.FOPEN_KEEP_CACHE
 	}
-	// A listing that the guest remembers tells it nothing of attributes: each would be asked for by itself when it is
-	// no longer trusted. One that is read again brings them all.
+	// A cached listing has no attributes: the guest would request each one separately when they expire. A new listing
+	// has them all.
 	if directory && r.Tree().Cache == CacheAlways {
 		out.OpenFlags |= fuse.FOPEN_CACHE_DIR
 	}
 	return nil
 }
 
-// settled is how long ago a file must have been changed for its times to tell it from its next change: file systems
-// count in ticks of the kernel's.
+// settled is the age from which a file's times distinguish it from its next change: file systems count in ticks of the
+// kernel.
 const settled = 100 * time.Millisecond
 
-// unchanged is whether the guest may keep what it has of the file's data.
+// unchanged reports whether the guest may keep its cached data of the file.
 func (fs *FS) unchanged(fd int, r *nodes.Ref) bool {
 	switch r.Tree().Cache {
 	case CacheAlways:
@@ -136,7 +136,7 @@ func fingerprint(st *unix.Stat_t) uint64 {
 	return max(mark, 1)
 }
 
-// Flush implements [fuse.RawFileSystem]: a process has closed the file, and its locks end.
+// Flush implements [fuse.RawFileSystem]: a process has closed the file, which ends its locks.
 func (fs *FS) Flush(_ <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 	h, err := fs.handles.hold(in.Fh, in.NodeId)
 	if err != nil {

@@ -31,7 +31,7 @@ func (fs *FS) remove(id uint64, name string, flags int) fuse.Status {
 	return status(err)
 }
 
-// nameless ends the use of a file whose name was taken, unless that failed.
+// nameless pins a file after its name was removed, unless that failed, and releases it.
 func nameless(victim *nodes.Ref, err error) {
 	if victim == nil {
 		return

@@ -53,7 +53,7 @@ func (fs *FS) chown(r *nodes.Ref, in *fuse.SetAttrInCommon) error {
 		if uid >= 0 && (uint32(uid) != now.Uid || st.Uid != fs.uid) || gid >= 0 && (uint32(gid) != now.Gid || st.Gid != fs.gid) {
 			return unix.EPERM
 		}
-		uid, gid = -1, -1 // as it is; the kernel still drops the bits that a change of owner drops
+		uid, gid = -1, -1 // unchanged; the kernel still drops the bits that a change of owner drops
 	}
 	kept, err := fs.keptGroupBit(r, &in.InHeader)
 	if err == nil {
@@ -65,9 +65,8 @@ func (fs *FS) chown(r *nodes.Ref, in *fuse.SetAttrInCommon) error {
 	return err
 }
 
-// keptGroupBit is the mode of a file whose set-group-id bit a change of owner would leave, since
-// the server may keep it and who asks may not; else 0. The kernel takes the bit of files that
-// their group can execute.
+// keptGroupBit returns the mode of a file if a change of owner would keep its set-group-id bit: the server may keep it,
+// but the caller may not. Otherwise it returns 0. The kernel drops the bit of files that their group can execute.
 func (fs *FS) keptGroupBit(r *nodes.Ref, by *fuse.InHeader) (mode uint32, err error) {
 	if by.Uid == 0 || r.Type() != unix.S_IFREG {
 		return 0, nil
@@ -86,7 +85,7 @@ func (fs *FS) chmod(r *nodes.Ref, mode uint32) error {
 	return unix.Fchmodat(fs.proc, strconv.Itoa(r.FD), allowed(r, mode), 0)
 }
 
-// allowed is a mode that the guest may give a file of that type.
+// allowed returns a mode that the guest may set on a file of that type.
 func allowed(r *nodes.Ref, mode uint32) uint32 {
 	mode &= 0o7777
 	if r.Type() != unix.S_IFDIR {
@@ -95,7 +94,7 @@ func allowed(r *nodes.Ref, mode uint32) uint32 {
 	return mode
 }
 
-// modeOf is the mode of a new file in a tree, or of one that is no directory.
+// modeOf returns the allowed mode of a new file in a tree, or of one that is not a directory.
 func modeOf(t *nodes.Tree, mode uint32) uint32 {
 	if !t.SetID {
 		mode &^= unix.S_ISUID | unix.S_ISGID
@@ -144,7 +143,7 @@ func (fs *FS) utimes(r *nodes.Ref, in *fuse.SetAttrInCommon) error {
 	return unix.UtimesNanoAt(fs.proc, strconv.Itoa(r.FD), times, 0)
 }
 
-// when is one time of utimensat(2).
+// when returns one time for utimensat(2).
 func when(valid, set, now uint32, sec uint64, nsec uint32) unix.Timespec {
 	switch {
 	case valid&set == 0:
@@ -155,8 +154,8 @@ func when(valid, set, now uint32, sec uint64, nsec uint32) unix.Timespec {
 	return unix.Timespec{Sec: int64(sec), Nsec: int64(nsec)}
 }
 
-// disarm takes the set-user-id and set-group-id bits of a regular file that is about to be written, if the tree has
-// none or the guest's kernel asks for it. Of a file that its group cannot execute, members of the group keep the bit.
+// disarm drops the set-user-id and set-group-id bits of a regular file before a write, if the tree allows none or the
+// guest's kernel asks for it. If the group cannot execute the file, its members keep the group bit.
 func (fs *FS) disarm(t *nodes.Tree, fd int, by *fuse.InHeader, asked bool) error {
 	if t.SetID && !asked {
 		return nil

@@ -14,18 +14,18 @@ import (
 const (
 	accessACL  = "system.posix_acl_access"
 	defaultACL = "system.posix_acl_default"
-	// maxList is the kernel's bound of names and of values.
+	// maxList is the kernel's bound for names and for values.
 	maxList = 64 << 10
 )
 
-// shared is whether an attribute is the guest's: those of users, and access control lists if they are passed.
-// security.capability is not: it would make programs of the guest's privileged on the host.
+// shared reports whether the guest may use an attribute: user attributes, and access control lists if they are passed
+// on. security.capability is excluded: it would make the guest's programs privileged on the host.
 func (fs *FS) shared(name string) bool {
 	return strings.HasPrefix(name, "user.") || fs.opts.ACL && (name == accessACL || name == defaultACL)
 }
 
-// attributes opens a node for its attributes. Files that are neither regular nor directories have none, as for
-// users' attributes on the host.
+// attributes opens a node for its attributes. Only regular files and directories have any, like user attributes on the
+// host.
 func (fs *FS) attributes(r *nodes.Ref) (int, error) {
 	fd, err := fs.open(r, unix.O_RDONLY)
 	if errors.Is(err, unix.EACCES) {
@@ -34,7 +34,7 @@ func (fs *FS) attributes(r *nodes.Ref) (int, error) {
 	return fd, err
 }
 
-// attributesOf opens a node of that id for its attributes.
+// attributesOf opens the node with that id for its attributes.
 func (fs *FS) attributesOf(id uint64) (int, error) {
 	r, err := fs.hold(id, false)
 	if err != nil {
@@ -70,7 +70,7 @@ func (fs *FS) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string, dest [
 	return uint32(max(n, 0)), status(err)
 }
 
-// hasDefaultACL is whether new entries of dir get an access control list from it.
+// hasDefaultACL reports whether new entries of dir get an access control list from it.
 func (fs *FS) hasDefaultACL(dir *nodes.Ref) bool {
 	fd, err := fs.attributes(dir)
 	if err != nil {

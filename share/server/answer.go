@@ -13,34 +13,32 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/wire"
 )
 
-// What is answered at once is bounded: requests in number, those that move much data more so,
-// since each has two buffers of its size.
+// The bounds of concurrent requests. Requests with much data have a lower bound, since each has two buffers of its
+// size.
 const (
 	atOnce      = 96
 	atOnceLarge = 16
-	// largest is the size of a request, and of its answer, that is not large: a page with
-	// the head of either.
+	// largest is the largest size of a small request, and of its answer: a page and the header.
 	largest = 8 << 10
 	waiters = 32 // for locks, of atOnce
-	// background is how many requests the guest's kernel sends ahead of answers.
+	// background is the most requests that the guest's kernel sends ahead of answers.
 	background = 12
 )
 
-// answerer answers requests: the reader those that are quick, the others in a goroutine each.
+// answerer answers requests: the reader answers quick ones, and goroutines the others.
 type answerer struct {
 	host  *wire.Host
 	fuse  *protocol.Wire
 	slots chan struct{}
 	large chan struct{}
-	// again looks for directories that are shared since, when a file is not known.
+	// again looks for new directories, when a file is unknown.
 	again func() bool
 	turns turns
-	ended chan error // by the last reader
+	ended chan error // sent by the last reader
 	wg    sync.WaitGroup
 }
 
-// answer answers until the machine closes the port, which is nil. When it returns, no request is
-// answered any more.
+// answer answers until the VM closes the port, and then returns nil. When it returns, no request is being answered.
 func answer(host *wire.Host, files fuse.RawFileSystem) error {
 	a := &answerer{
 		host: host, slots: make(chan struct{}, atOnce), large: make(chan struct{}, atOnceLarge),
@@ -64,7 +62,7 @@ func answer(host *wire.Host, files fuse.RawFileSystem) error {
 	return nil
 }
 
-// take copies a request and has it answered, when there is room for another one.
+// take copies a request and answers it in a goroutine, when the bounds allow another one.
 func (a *answerer) take(request []byte, size int) {
 	many := len(request) > largest || size > largest
 	a.slots <- struct{}{}
@@ -86,15 +84,15 @@ func (a *answerer) take(request []byte, size int) {
 	})
 }
 
-// answer answers one request. An error of the port's is the reader's to see.
+// answer answers one request. The reader handles errors of the port.
 func (a *answerer) answer(request, reply []byte) {
 	if n := a.reply(request, reply); n > 0 && !wire.Silent(request) {
 		_ = a.host.Reply(reply[:n])
 	}
 }
 
-// reply writes the answer to a request and returns its length. One about a file that is not known is answered once more if
-// there are directories that were not known either.
+// reply writes the answer to a request and returns its length. If a file is unknown, it looks for new directories. If
+// there are any, it answers again.
 func (a *answerer) reply(request, reply []byte) int {
 	n := a.fuse.Answer(request, reply)
 	if n == protocol.OutHeader && unix.Errno(-int32(binary.NativeEndian.Uint32(reply[4:]))) == unix.ESTALE && a.again() {
@@ -103,14 +101,14 @@ func (a *answerer) reply(request, reply []byte) int {
 	return n
 }
 
-// The requests whose answer is as long as they say, and where they say it.
+// The requests that contain the length of their answer, and the offsets of that length.
 const (
 	opRead, opReaddir, opReaddirPlus = 15, 28, 44
 	opGetXattr, opListXattr          = 22, 23
 	readSize, xattrSize              = 40 + 16, 40
 )
 
-// replySize is the room for the answer. What a request claims beyond all bounds has no room.
+// replySize returns the space for the answer. A length beyond all bounds is cut.
 func replySize(request []byte) int {
 	at := 0
 	switch binary.NativeEndian.Uint32(request[4:]) {

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/share"
 )
 
-// closeInherited closes what this process has from whoever started the engine. Its own
-// descriptors are closed by an exec, so those that are not came through one.
+// closeInherited closes descriptors that the engine's starter has left open. The engine's own are closed by exec, so
+// descriptors without the flag are inherited.
 func closeInherited() error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

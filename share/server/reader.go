@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// A reader reads requests and answers the quick ones itself, one after the other: to hand each
-// to another thread takes longer than most answers do. A request may take long all the same, where a
-// disk of the host is slow. Then another reader takes over, and the former ends with its answer.
+// A reader reads requests and answers the quick ones itself, one after the other: handing a request to another thread
+// takes longer than most answers. A quick request may still take long on a slow disk of the host. Then another reader
+// takes over, and the former ends with its answer.
 
-// overdue is how long a reader may be with one request before another takes over, and half of it the least.
+// overdue is the longest time of a reader for one request before another takes over; the shortest is half of it.
 const overdue = 50 * time.Millisecond
 
 var errLost = errors.New("a reader has ended without a reason")
 
-// turns tells who reads: it is odd while the reader answers, and each change is a step of one.
+// turns counts the readers' turns: state is odd while the reader answers, and each change adds one.
 type turns struct {
 	state atomic.Uint64
-	// asleep tells that nobody watches, and wake that somebody should.
+	// asleep is set while the watcher sleeps, and wake wakes it.
 	asleep atomic.Bool
 	wake   chan struct{}
 }
 
-// begin is before the reader's answer.
+// begin is called before the reader's answer.
 func (t *turns) begin() (turn uint64) {
 	turn = t.state.Add(1)
 	if t.asleep.Load() {
@@ -36,11 +36,10 @@ func (t *turns) begin() (turn uint64) {
 	return turn
 }
 
-// end is after it. Another reads now if it is false.
+// end is called after it. It returns false if another reader has taken over.
 func (t *turns) end(turn uint64) bool { return t.state.CompareAndSwap(turn, turn+1) }
 
-// read answers requests until the port ends or another reader has taken over. The caller has
-// taken a slot for it.
+// read answers requests until the port ends or another reader has taken over. The caller has taken a slot for it.
 func (a *answerer) read() {
 	err, overtaken := errLost, false
 	defer func() {
@@ -48,7 +47,7 @@ func (a *answerer) read() {
 		if !overtaken {
 			select {
 			case a.ended <- err:
-			default: // another end has come first
+			default: // another reader ended first
 			}
 		}
 	}()
@@ -63,7 +62,7 @@ func (a *answerer) read() {
 			a.take(request, size)
 			continue
 		}
-		// The next reader's requests lie where this one does.
+		// Copied, because the next reader overwrites the buffer of this request.
 		request = buf[:copy(buf[:largest], request)]
 		err = errLost // if the answer ends this goroutine
 		turn := a.turns.begin()
@@ -75,7 +74,7 @@ func (a *answerer) read() {
 	}
 }
 
-// slow tells of requests that wait for others, or for a disk.
+// slow reports whether a request waits for other requests or for a disk.
 func slow(request []byte) bool {
 	switch binary.NativeEndian.Uint32(request[4:]) {
 	case opFsync, opFsyncDir, opSetLockWait, opFallocate, opCopyFileRange:
@@ -88,8 +87,7 @@ const (
 	opFsync, opFsyncDir, opSetLockWait, opFallocate, opCopyFileRange = 20, 30, 33, 43, 47
 )
 
-// watch starts another reader when one is overdue, until done. While nothing is asked it waits
-// without a timer.
+// watch starts another reader when one is overdue, until done. It needs no timer while there are no requests.
 func (a *answerer) watch(done <-chan struct{}) {
 	tick := time.NewTicker(overdue)
 	defer tick.Stop()
@@ -123,7 +121,7 @@ func (a *answerer) watch(done <-chan struct{}) {
 	}
 }
 
-// takeOver starts another reader, if there is room for one and the overdue one is still at it.
+// takeOver starts another reader, if there is a free slot and the overdue one is still busy.
 func (a *answerer) takeOver(turn uint64) {
 	select {
 	case a.slots <- struct{}{}:

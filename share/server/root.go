@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/share"
 )
 
-// enterRoot leaves this process, which is in a mount namespace of its own, a root directory
-// with nothing in it but the directory of the shared ones.
+// enterRoot gives this process, which has a mount namespace of its own, an empty root directory with only the directory
+// of the shares.
 func enterRoot() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("stop the propagation of mounts: %w", err)
@@ -25,7 +25,7 @@ func enterRoot() error {
 	if err := os.Mkdir("."+share.Dir, 0o755); err != nil {
 		return err
 	}
-	// The old root lies over the new one then, and is taken off it.
+	// The old root is then mounted over the new one, and is unmounted.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("pivot: %w", err)
 	}
@@ -35,8 +35,8 @@ func enterRoot() error {
 	return unix.Chdir("/")
 }
 
-// openDescriptors opens /proc/self/fd, as a mount of its own: no way leads from there to the
-// rest of /proc, where other processes have roots.
+// openDescriptors opens /proc/self/fd as a mount of its own: from there no path leads to the rest of /proc, where other
+// processes have roots.
 func openDescriptors() (*os.File, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, "/proc/self/fd", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {

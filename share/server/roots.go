@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/fsys"
 )
 
-// roots is the file system with the directories that the engine has put into dir, which it
-// finds when the guest asks for them by name.
+// roots is the file system with the directories that the engine has mounted in dir. It adds a directory when the guest
+// asks for it by name.
 type roots struct {
 	*fsys.FS
 	dir *os.File
@@ -23,7 +23,7 @@ type roots struct {
 	mu    sync.Mutex
 	known map[string]bool
 
-	looked atomic.Int64 // when again has looked last, in the clock's nanoseconds
+	looked atomic.Int64 // time of again's last look, in nanoseconds
 }
 
 func newRoots(files *fsys.FS, dir *os.File) *roots {
@@ -40,7 +40,7 @@ func (r *roots) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name strin
 	return r.FS.Lookup(cancel, header, name, out)
 }
 
-// findAll shares what is there already: the guest of a server before this one knows it.
+// findAll shares the directories that exist already: a guest of an earlier server knows them.
 func (r *roots) findAll() error {
 	fd, err := unix.Openat(int(r.dir.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -51,7 +51,7 @@ func (r *roots) findAll() error {
 	names, err := dir.Readdirnames(-1)
 	for _, name := range names {
 		if _, ok := share.CacheOf(name); !ok {
-			continue // what has been left half made
+			continue // left half made
 		}
 		if err := r.find(name); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -60,11 +60,11 @@ func (r *roots) findAll() error {
 	return err
 }
 
-// lookPause is how often a guest can have the directory looked through.
+// lookPause is the shortest pause between two looks through the directory that a guest can cause.
 const lookPause = time.Second
 
-// again shares what the engine has put there since, and tells whether there was any: a directory that did not answer when
-// this server began, of which the guest has mounts. It does not ask for their names any more.
+// again shares new directories, and reports whether there were any. A directory may not have answered when this server
+// started, while the guest has mounts of it and does not ask for its name any more.
 func (r *roots) again() bool {
 	now, last := time.Now().UnixNano(), r.looked.Load()
 	if now-last < int64(lookPause) || !r.looked.CompareAndSwap(last, now) {
@@ -76,11 +76,11 @@ func (r *roots) again() bool {
 		return len(r.known)
 	}
 	before := count()
-	_ = r.findAll() // what cannot be shared is not there
+	_ = r.findAll() // a directory that cannot be shared stays unknown
 	return count() > before
 }
 
-// find shares the directory of that name, if it is not shared yet.
+// find shares the directory with that name, if it is not shared yet.
 func (r *roots) find(name string) error {
 	cache, ok := share.CacheOf(name)
 	if !ok {
@@ -107,5 +107,5 @@ func (r *roots) find(name string) error {
 	return nil
 }
 
-// caches are fsys's.
+// caches maps the modes to fsys's.
 var caches = map[share.Cache]fsys.Cache{share.Auto: fsys.CacheAuto, share.None: fsys.CacheNone, share.Always: fsys.CacheAlways}

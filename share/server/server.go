@@ -1,10 +1,8 @@
-// Package server is the process that answers a pod's guest what it asks of the host's
-// directories.
+// Package server is the process that answers the file requests of a pod's guest for directories of the host.
 //
-// It reads what a hostile guest writes, so it has nothing else: no network, no file but the
-// shared ones, which lie in a mount namespace of its own; under root a user of the pod's own,
-// with the capabilities over files that their owners and modes need; Landlock, and a list of
-// system calls.
+// It reads a hostile guest's messages, so it has few rights: no network, and no files but the shared ones, in a mount
+// namespace of its own. Under root it runs as a user of the pod's own, with the capabilities for the files' owners and
+// modes. It is confined by Landlock and a list of system calls.
 package server
 
 import (
@@ -24,9 +22,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/wire"
 )
 
-// Main is the whole life of a server, as the engine starts it: owner is the user that it
-// becomes, or "" to stay who it is. It returns when the machine has ended, with nil, or with
-// an error.
+// Main runs a server as the engine starts it. owner is the user that it becomes, or "" to keep its user. It returns nil
+// when the VM has ended, or an error.
 func Main(ctx context.Context, owner string) error {
 	if err := begin(os.Stdin); err != nil {
 		return err
@@ -51,8 +48,8 @@ func Main(ctx context.Context, owner string) error {
 	return s.serve(ctx)
 }
 
-// begin waits for the engine's word: first that it has written down that this process is
-// there, then that the directories are.
+// begin waits for a byte from the engine. The first means that this process is on record, the second that the
+// directories are mounted.
 func begin(in io.Reader) error {
 	_, err := io.ReadFull(in, make([]byte, 1))
 	if err != nil {
@@ -67,7 +64,7 @@ type server struct {
 	files *roots
 }
 
-// prepare opens what the server needs, and gives up everything else.
+// prepare opens the server's files, and drops all other rights.
 func prepare(owner string) (*server, error) {
 	uid := -1
 	if owner != "" {
@@ -94,7 +91,7 @@ func prepare(owner string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Where the pod's memory is short it is this process that goes, and not its machine.
+	// If the pod's memory is short, the kernel kills this process and not the VM.
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0); err != nil {
 		return nil, err
 	}
@@ -125,11 +122,11 @@ func prepare(owner string) (*server, error) {
 	return &server{port, ring, newRoots(files, dir)}, nil
 }
 
-// mapRing maps the memory for large answers, if this process has one. Its descriptor stays open: the engine's
-// successor finds it here.
+// mapRing maps the memory for large answers, if this process has one. Its descriptor stays open: the engine's successor
+// takes it from here.
 func mapRing() ([]byte, error) {
 	if share.CheckRing(share.RingFD) != nil {
-		return nil, nil //nolint:nilerr // the port alone does as well
+		return nil, nil //nolint:nilerr // the port alone works as well
 	}
 	unix.CloseOnExec(share.RingFD)
 	mem, err := unix.Mmap(share.RingFD, 0, share.RingSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
@@ -139,7 +136,7 @@ func mapRing() ([]byte, error) {
 	return mem, nil
 }
 
-// serve answers the guest until the machine closes its port.
+// serve answers the guest until the VM closes its port.
 func (s *server) serve(ctx context.Context) error {
 	host, err := wire.Greet(ctx, s.port)
 	if err != nil {

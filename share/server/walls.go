@@ -11,11 +11,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
-// softMemory is where the collector begins to work harder: 16 large requests, 262,144 files
-// that the guest knows, and what a Go program has.
+// softMemory is where the collector starts to work harder: 16 large requests, 262,144 files that the guest knows, and
+// the memory of a Go program.
 const softMemory = 112 << 20
 
-// limit raises what the process may have open to all that it may, bounds its memory, and allows no core dumps.
+// limit raises the limit of open files to its maximum, bounds the memory, and disables core dumps.
 func limit() error {
 	debug.SetMemoryLimit(softMemory)
 	var l unix.Rlimit
@@ -29,15 +29,15 @@ func limit() error {
 	return confine.NoCore()
 }
 
-// capabilities are over files, whoever owns them, and over the owners of new ones: what root
-// in the guest has over a directory of the host that root shares with it.
+// capabilities give access to files of all owners, and to the owners of new ones. Root in the guest has the same access
+// to a directory of the host that root shares with it.
 var capabilities = []uint{
 	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID,
 	unix.CAP_SETUID, unix.CAP_SETGID,
 }
 
-// becomeServer takes every privilege from the process but the capabilities over files, which it
-// keeps as another user. With a negative uid it stays who it is, and keeps none.
+// becomeServer drops every privilege except the capabilities for files, which it keeps as another user. With a negative
+// uid it keeps its user, and no capabilities.
 func becomeServer(uid int) error {
 	if uid < 0 {
 		return confine.Become(os.Geteuid(), os.Getegid(), nil)
@@ -45,8 +45,8 @@ func becomeServer(uid int) error {
 	return confine.Become(uid, uid, capabilities)
 }
 
-// wallIn leaves the process the shared directories and the calls that it needs, for good.
-// Where the kernel lacks Landlock the namespace alone keeps it there, as the engine says.
+// wallIn confines the process to the shared directories and the system calls that it needs, permanently. Without
+// Landlock in the kernel only the namespace confines its files; the engine reports that.
 func wallIn() error {
 	if _, err := confine.Files(confine.Policy{Write: []string{share.Dir}}); err != nil {
 		return err
@@ -54,8 +54,8 @@ func wallIn() error {
 	return confine.Only(calls, confine.AnyFallocate)
 }
 
-// calls are the system calls that Go's runtime needs, those on files that are open, and those
-// that open, make, change and remove files. Of the latter every one takes a descriptor.
+// calls are the system calls that Go's runtime needs, those on open files, and those that open, create, change and
+// remove files. All of the latter take a descriptor.
 var calls = []uint32{
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_PREADV, unix.SYS_PWRITEV,
 	unix.SYS_LSEEK, unix.SYS_FSTAT, unix.SYS_STATX, unix.SYS_NEWFSTATAT, unix.SYS_FSTATFS, unix.SYS_CLOSE,

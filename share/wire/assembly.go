@@ -2,15 +2,14 @@ package wire
 
 import "fmt"
 
-// assembly puts a message together from the payloads of frames.
+// assembly assembles a message from the payloads of frames.
 type assembly struct {
 	buf  []byte
 	want int // the message's length, 0 before its first frame
 }
 
-// add takes a payload, and returns the message that is whole with it, nil before. The
-// message is valid until the next call. An error says that it is none. No more is allocated
-// than has come.
+// add appends a payload. It returns the message when it is complete, and nil before. The message is valid until the
+// next call. An error means an invalid message. It allocates only as much as has arrived.
 func (a *assembly) add(payload []byte, least int) ([]byte, error) {
 	if a.want == 0 {
 		if len(payload) < least {
@@ -37,5 +36,5 @@ func (a *assembly) add(payload []byte, least int) ([]byte, error) {
 	return a.buf, nil
 }
 
-// reset forgets a message that was put together in part.
+// reset drops an incomplete message.
 func (a *assembly) reset() { a.want = 0 }

@@ -8,24 +8,24 @@ import (
 	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
-// The goroutine that reads what the host says never writes to the port in a session. The host may not read then: it may
-// itself wait until an answer of its own is read. What that goroutine has to say is due. The goroutine of requests says it
-// before the kernel's next request, or one that does nothing else says it at once.
+// The goroutine that reads the host's messages never writes to the port in a session. The host may not read then: it
+// may itself wait until one of its answers is read. Instead the goroutine queues its messages as due. The goroutine of
+// requests sends them before the kernel's next request, or a separate goroutine sends them at once.
 
-// maxDue bounds the notes that are due, in bytes. A host that asks for more of them is not told more.
+// maxDue bounds the due notes, in bytes. Notes beyond it are dropped.
 const maxDue = 1 << 10
 
-// due is what is due.
+// due holds the due messages.
 type due struct {
-	any   atomic.Bool   // there may be something; set with guest.mu held
-	wake  chan struct{} // has room for one
-	notes []byte        // frames of this session; guest.mu's
-	// What is being written is guest.write's.
+	any   atomic.Bool   // set if something may be due; set with guest.mu held
+	wake  chan struct{} // holds one value
+	notes []byte        // frames of this session; guarded by guest.mu
+	// guest.write guards the messages being written.
 	writing []byte
 	request [frame.Head + keptSize + frame.Tail]byte
 }
 
-// owe has a frame of this session be sent soon.
+// owe queues a frame of this session.
 func (g *guest) owe(k frame.Kind, epoch uint64, payload ...byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -35,16 +35,16 @@ func (g *guest) owe(k frame.Kind, epoch uint64, payload ...byte) {
 	g.hurry()
 }
 
-// hurry has what is due be said. The caller holds mu.
+// hurry wakes the sender of due messages. The caller holds mu.
 func (g *guest) hurry() {
 	g.due.any.Store(true)
 	select {
 	case g.due.wake <- struct{}{}:
-	default: // it is about to be
+	default: // the sender is about to run
 	}
 }
 
-// sayDue says what is due until done is closed.
+// sayDue sends due messages until done is closed.
 func (g *guest) sayDue(done <-chan struct{}) error {
 	for {
 		select {
@@ -61,7 +61,7 @@ func (g *guest) sayDue(done <-chan struct{}) error {
 	}
 }
 
-// pay writes what is due. The caller holds write.
+// pay sends due messages. The caller holds write.
 func (g *guest) pay() error {
 	for g.due.any.Load() {
 		n, epoch := g.takeDue()
@@ -79,7 +79,7 @@ func (g *guest) pay() error {
 	return nil
 }
 
-// takeDue takes the notes that are due, and the first request, of n bytes. The caller holds write.
+// takeDue takes the due notes, and the first due request, of n bytes. The caller holds write.
 func (g *guest) takeDue() (n int, epoch uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,7 +97,7 @@ func (g *guest) takeDue() (n int, epoch uint64) {
 	return copy(g.due.request[frame.Head:], one.b[:one.n]), g.epoch
 }
 
-// forgive forgets what is due to a former server. The caller holds mu.
+// forgive drops the messages that are due to a former server. The caller holds mu.
 func (g *guest) forgive() {
 	g.due.notes = g.due.notes[:0]
 	g.due.any.Store(false)

@@ -13,12 +13,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
-// Forward passes the messages of the guest's kernel on to whoever serves at the port, and
-// the answers back, for as long as both files work. Both are blocking: fuse is of /dev/fuse
-// and belongs to a mount. Disk is where large answers may lie (ring.go), or nil. It returns io.EOF
-// when the mount is no more.
+// Forward passes the messages of the guest's kernel on to the server at the port, and the answers back, while both
+// files work. Both are blocking: fuse is of /dev/fuse and belongs to a mount. disk has large answers (ring.go), or is
+// nil. It returns io.EOF when the mount is gone.
 //
-// A session once begun, nothing is allocated: the process may do without a collector.
+// In a session Forward allocates nothing: the process can run without a collector.
 func Forward(port, fuse io.ReadWriter, disk io.ReaderAt) error {
 	g := &guest{port: port, fuse: fuse, ring: reader{disk: disk}}
 	g.begun.L = &g.mu
@@ -36,25 +35,25 @@ func Forward(port, fuse io.ReadWriter, disk io.ReaderAt) error {
 type guest struct {
 	port, fuse io.ReadWriter
 
-	mu    sync.Mutex // of what follows
-	begun sync.Cond  // a session
+	mu    sync.Mutex // guards the following fields
+	begun sync.Cond  // signals a new session
 	epoch uint64     // of the session, 0 for none
 	// asked are the requests that wait for their replies: few at a time.
 	asked  []question
 	copies copies
-	// locked are the files, in order, for whose POSIX locks the session was asked.
+	// locked are the files, in order, for which the session was asked for POSIX locks.
 	locked []uint64
 	init   []byte // the kernel's FUSE_INIT
-	// again is the number of that request while it is asked again.
+	// again is the number of that request while it is being repeated.
 	again uint64
 
-	write sync.Mutex     // of writes to the port
-	short [minReply]byte // a reply of the forwarder's own
+	write sync.Mutex     // guards writes to the port
+	short [minReply]byte // a reply by the forwarder itself
 	ring  reader
 	due   due
 }
 
-// requests reads what the kernel asks.
+// requests reads the kernel's requests.
 func (g *guest) requests() error {
 	runtime.LockOSThread()
 	patient()
@@ -65,7 +64,7 @@ func (g *guest) requests() error {
 		case errors.Is(err, unix.ENODEV):
 			return io.EOF
 		case errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOENT):
-			continue // a request that was given up
+			continue // an interrupted request
 		case err != nil:
 			return fmt.Errorf("read the kernel's requests: %w", err)
 		case n < minRequest:
@@ -77,13 +76,13 @@ func (g *guest) requests() error {
 	}
 }
 
-// patient has a request that nobody waits for not interrupt the process that has made it: this thread takes it when
-// that process waits for something. Who waits at once is not held up, since this thread has slept for longest.
+// patient keeps a request without a waiter from interrupting its process: this thread reads it when that process waits.
+// Requests with a waiter are not delayed, since this thread has slept longest.
 func patient() {
-	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_BATCH}, 0) // else it is only slower
+	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_BATCH}, 0) // on failure it is only slower
 }
 
-// request answers the message of n bytes that lies in buf behind a frame's head, or passes it on.
+// request answers the message of n bytes in buf, behind a frame's head, or passes it on.
 func (g *guest) request(buf []byte, n int) error {
 	request := buf[frame.Head : frame.Head+n]
 	unique, op := uniqueOf(request), codeOf(request)
@@ -101,7 +100,7 @@ func (g *guest) request(buf []byte, n int) error {
 	return g.answer(reply(g.short[:0], unique, 0))
 }
 
-// ask waits for a session, and notes what is asked in it. The caller holds mu.
+// ask waits for a session, and records the request. The caller holds mu.
 func (g *guest) ask(request []byte, op uint32) (epoch uint64) {
 	for g.epoch == 0 {
 		g.begun.Wait()
@@ -118,8 +117,8 @@ func (g *guest) ask(request []byte, op uint32) (epoch uint64) {
 	return g.epoch
 }
 
-// send writes the message of n bytes that lies in buf behind a frame's head. It is the
-// buffer's own bytes that travel: each frame's marks are written over its neighbours.
+// send writes the message of n bytes in buf, behind a frame's head. It sends the buffer itself: the marks of each frame
+// temporarily overwrite the bytes around it.
 func (g *guest) send(buf []byte, n int, epoch uint64) error {
 	g.write.Lock()
 	defer g.write.Unlock()
@@ -129,7 +128,7 @@ func (g *guest) send(buf []byte, n int, epoch uint64) error {
 	return g.put(buf, n, epoch)
 }
 
-// put is send for a caller that holds write.
+// put is like send for a caller that holds write.
 func (g *guest) put(buf []byte, n int, epoch uint64) error {
 	g.ring.tell(buf[frame.Head:])
 	for at := 0; at < n; at += frame.MaxPayload {
@@ -145,7 +144,7 @@ func (g *guest) put(buf []byte, n int, epoch uint64) error {
 	return nil
 }
 
-// replies reads what the host says.
+// replies reads the host's messages.
 func (g *guest) replies() error {
 	runtime.LockOSThread()
 	d := frame.NewDecoder(g.port, true)
@@ -154,8 +153,8 @@ func (g *guest) replies() error {
 		f, err := d.Next()
 		switch {
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrNoProgress):
-			// Nobody is there. Reads return at once until there is; this write waits, and so
-			// does what the kernel asks from now on.
+			// No host is connected. Reads return at once until there is one. This write blocks, and so do the kernel's
+			// requests from now on.
 			d.Reset()
 			in.reset()
 			g.mu.Lock()
@@ -179,7 +178,7 @@ func (g *guest) replies() error {
 				return err
 			}
 			continue
-		case f.Kind != frame.Data || f.Epoch != g.epoch || f.Epoch == 0: // which this goroutine alone changes
+		case f.Kind != frame.Data || f.Epoch != g.epoch || f.Epoch == 0: // only this goroutine changes g.epoch
 			continue
 		}
 		message, err := in.add(f.Payload, minReply)
@@ -195,7 +194,7 @@ func (g *guest) replies() error {
 	}
 }
 
-// wanted tells whether the kernel waits for a reply. Without a number it is a notice.
+// wanted reports whether the kernel waits for a reply. A reply without a number is a notice.
 func (g *guest) wanted(reply []byte) bool {
 	unique := uniqueOf(reply)
 	g.mu.Lock()
@@ -215,7 +214,7 @@ func (g *guest) wanted(reply []byte) bool {
 	return at >= 0 || unique == 0
 }
 
-// answer gives the kernel a reply. It may have given the request up.
+// answer passes a reply to the kernel. The kernel may have dropped the request.
 func (g *guest) answer(reply []byte) error {
 	_, err := g.fuse.Write(reply)
 	if errors.Is(err, unix.ENODEV) {
@@ -224,17 +223,17 @@ func (g *guest) answer(reply []byte) error {
 	return nil
 }
 
-// hello begins a session. Until it has begun for both, the host reads.
+// hello starts a session. The host only reads until the session has started on both sides.
 func (g *guest) hello(f frame.Frame) error {
 	if f.Epoch == 0 || len(f.Payload) != 1 || f.Payload[0] != version {
 		return nil
 	}
-	if f.Epoch == g.epoch { // which is only said again
+	if f.Epoch == g.epoch { // a repetition
 		g.owe(frame.Answer, f.Epoch, version)
 		return nil
 	}
 	g.mu.Lock()
-	g.epoch = 0 // what is asked from now on waits for this session
+	g.epoch = 0 // new requests wait for this session
 	g.forgive()
 	lost, init := g.asked, g.init
 	g.asked, g.locked, g.again = nil, nil, 0
@@ -265,7 +264,7 @@ func (g *guest) hello(f frame.Frame) error {
 	return nil
 }
 
-// introduce tells a server what the kernel told the one before.
+// introduce sends the kernel's FUSE_INIT to a new server.
 func (g *guest) introduce(init []byte, epoch uint64) error {
 	if init == nil {
 		return nil

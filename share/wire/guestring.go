@@ -10,22 +10,23 @@ import (
 	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
-// reader is the forwarder's side of the ring. What is not atomic is that thread's which reads what the host says.
+// reader is the forwarder's side of the ring. Except for atomics, it belongs to the thread that reads the host's
+// messages.
 type reader struct {
 	disk io.ReaderAt
-	buf  []byte // as long as what is read of a room, on a page
+	buf  []byte // page-aligned buffer for one room
 	on   bool   // in this session
 	read atomic.Uint32
 }
 
-// begin forgets the former session's.
+// begin drops the former session's state.
 func (r *reader) begin() {
 	r.on = false
 	r.read.Store(0)
 }
 
-// room is memory for what is read of a room: its data lies on a page as in the disk, so that the
-// disk, and then FUSE, copy whole pages.
+// room returns the buffer for one room: its data is page-aligned as on the disk, so that the disk and FUSE copy whole
+// pages.
 func (r *reader) room() []byte {
 	if r.buf == nil {
 		b := make([]byte, ringRoom+page)
@@ -35,16 +36,16 @@ func (r *reader) room() []byte {
 	return r.buf
 }
 
-// whose tells whether the disk is the memory of this session's server.
+// whose reports whether the disk is the memory of this session's server.
 func (r *reader) whose(epoch uint64) bool {
 	b := r.room()[:sector]
-	n, _ := r.disk.ReadAt(b, 0) // an error is as good as another's disk
+	n, _ := r.disk.ReadAt(b, 0) // an error means the same as another disk
 	return n == len(b) && [markSize]byte(b) == mark(epoch, 0, 0)
 }
 
 var errPlace = errors.New("no answer is there")
 
-// answer reads the answer that a note tells of, and returns it with its head.
+// answer reads the answer that a note refers to, and returns it with its head.
 func (r *reader) answer(note []byte, epoch uint64) ([]byte, error) {
 	at, head := int(binary.NativeEndian.Uint32(note[1:])), note[1+4:]
 	data := lengthOf(head) - minReply
@@ -53,7 +54,7 @@ func (r *reader) answer(note []byte, epoch uint64) ([]byte, error) {
 	}
 	b := r.room()
 	end := ringData + sectors(data)
-	// One read: a disk that is taken away meanwhile has no marks, at one end or at both.
+	// One read: if the disk is replaced meanwhile, a mark is missing at one end or at both.
 	n, err := r.disk.ReadAt(b[ringMark:end+sector], int64(at+ringMark))
 	if n < end+sector-ringMark {
 		return nil, errors.Join(errPlace, err)
@@ -65,7 +66,7 @@ func (r *reader) answer(note []byte, epoch uint64) ([]byte, error) {
 	return b[ringHead : ringData+data], nil
 }
 
-// noted does what the host notes.
+// noted handles a note of the host.
 func (g *guest) noted(note []byte) error {
 	r := &g.ring
 	switch {
@@ -78,12 +79,12 @@ func (g *guest) noted(note []byte) error {
 	case note[0] == notePlace && len(note) == placeSize && r.on:
 		message, err := r.answer(note, g.epoch)
 		if err != nil {
-			// What was noted since comes again as well, with this one.
+			// Later answers in the ring are sent again too, with this one.
 			r.on = false
 			var n [2]byte
 			binary.NativeEndian.PutUint16(n[:], uint16(r.read.Load()))
 			g.owe(frame.Note, g.epoch, noteLost, n[0], n[1])
-			return nil //nolint:nilerr // the host is told
+			return nil //nolint:nilerr // the host is notified
 		}
 		r.read.Add(1)
 		if g.wanted(message) {
@@ -93,7 +94,7 @@ func (g *guest) noted(note []byte) error {
 	return nil
 }
 
-// tell has a request say how many answers were read. The kernel has it say none.
+// tell adds the number of answers read to a request. The kernel leaves the field 0.
 func (r *reader) tell(request []byte) {
 	if n := r.read.Load(); n != 0 {
 		binary.NativeEndian.PutUint16(request[readCount:], uint16(n))

@@ -16,7 +16,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
-// Host is the server's side of one session. Next is for one goroutine, Reply for any number.
+// Host is the server's side of one session. Next must be called by one goroutine at a time; Reply is safe for
+// concurrent use.
 type Host struct {
 	conn  net.Conn
 	d     *frame.Decoder
@@ -24,18 +25,18 @@ type Host struct {
 	epoch uint64
 	ring  *ring // nil for none
 
-	mu  sync.Mutex // of what follows
+	mu  sync.Mutex // guards the following fields
 	out net.Buffers
-	// heads and tails are those of a message's frames.
+	// marks holds the heads and tails of a message's frames.
 	marks []byte
 }
 
-// A hello is repeated until it is answered: half a frame of a former server may have
-// swallowed it. The guest's forwarder may also not have begun yet.
+// A hello is repeated until it is answered: half a frame of a former server may have swallowed it, or the guest's
+// forwarder has not started yet.
 const helloEvery = 2 * time.Second
 
-// Greet begins a session over a connection to the guest's port, which it owns from then on.
-// It returns when the guest has answered, or the context ends.
+// Greet starts a session over a connection to the guest's port, which it owns. It returns when the guest has answered,
+// or ctx has ended.
 func Greet(ctx context.Context, conn net.Conn) (*Host, error) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	h, err := greet(conn)
@@ -54,12 +55,12 @@ func Greet(ctx context.Context, conn net.Conn) (*Host, error) {
 
 func greet(conn net.Conn) (*Host, error) {
 	var number [8]byte
-	// Package crypto/rand would make the guest's forwarder, which has no use for it, larger.
+	// Package crypto/rand would enlarge the guest's forwarder, which does not need it.
 	if _, err := unix.Getrandom(number[:], 0); err != nil {
 		return nil, err
 	}
 	h := &Host{conn: conn, d: frame.NewDecoder(conn, false), epoch: binary.NativeEndian.Uint64(number[:]) | 1}
-	// As many zeros as the longest frame end the wait for the rest of one.
+	// The zeros, as long as the longest frame, complete a former server's unfinished frame.
 	hello := frame.Append(make([]byte, frame.Max), frame.Hello, h.epoch, []byte{version})
 	for {
 		if err := conn.SetDeadline(time.Now().Add(helloEvery)); err != nil {
@@ -81,8 +82,8 @@ func greet(conn net.Conn) (*Host, error) {
 	}
 }
 
-// Next returns the guest's next request, which is valid until the next call. Errors are the
-// connection's (io.EOF when the machine has closed it), or match ErrGuest.
+// Next returns the guest's next request, which is valid until the next call. Errors are the connection's (io.EOF when
+// the VM has closed it), or match ErrGuest.
 func (h *Host) Next() ([]byte, error) {
 	for {
 		f, err := h.d.Next()
@@ -96,7 +97,7 @@ func (h *Host) Next() ([]byte, error) {
 			h.ring.heard(f.Payload)
 		}
 		if f.Epoch != h.epoch || f.Kind != frame.Data {
-			continue // what a former session has left, or another answer to the hello
+			continue // from a former session, or another answer to the hello
 		}
 		message, err := h.in.add(f.Payload, minRequest)
 		if err != nil {
@@ -119,7 +120,7 @@ func (h *Host) Reply(message []byte) error {
 	return h.reply(message)
 }
 
-// reply is called with mu held.
+// reply sends a message. The caller holds mu.
 func (h *Host) reply(message []byte) error {
 	if len(message) < minReply || len(message) > MaxMessage {
 		return fmt.Errorf("a reply of %d bytes: %w", len(message), io.ErrShortBuffer)

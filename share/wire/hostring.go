@@ -9,37 +9,37 @@ import (
 	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
-// ring is the server's side of the ring: a session's own.
+// ring is the server's side of a session's ring.
 type ring struct {
 	mem  []byte
-	lost chan struct{} // has room for one: the guest does not read it any more
+	lost chan struct{} // holds one value, when the guest has stopped reading
 
-	mu   sync.Mutex // of what follows; nobody waits for anything while it is held
-	on   bool       // the guest reads it
-	over bool       // and will not again in this session
+	mu   sync.Mutex // guards the following fields; never held while waiting
+	on   bool       // the guest reads the ring
+	over bool       // the guest will not read it again in this session
 	free []int      // rooms
-	sent []placed   // answers that the guest may not have read, in their order
-	read uint16     // how many it has read
+	sent []placed   // answers that the guest may not have read, in order
+	read uint16     // number of answers read
 }
 
-// placed is an answer in the ring: where its room begins, and its length with its head.
+// placed is an answer in the ring: the start of its room, and its length with its head.
 type placed struct{ at, n int }
 
-// Room is room for an answer: of the ring, or memory of its own.
+// Room is space for an answer, in the ring or in memory of its own.
 type Room struct {
 	Buf []byte
-	at  int // where it begins in the ring; 0 is not there
+	at  int // its start in the ring; 0 if it is not there
 }
 
-// Offer has the guest read large answers from mem, which is RingSize long and all zero or a former
-// session's. It is called before the first Room, once.
+// Offer makes the guest read large answers from mem, which has RingSize bytes, all zero or a former session's. It is
+// called once, before the first Room.
 func (h *Host) Offer(mem []byte) error {
 	if len(mem) != RingSize {
 		return fmt.Errorf("the ring has %d bytes instead of %d", len(mem), RingSize)
 	}
 	r := &ring{mem: mem, lost: make(chan struct{}, 1)}
 	for i := range ringRooms {
-		r.free = append(r.free, page+(ringRooms-1-i)*ringRoom) // the first is taken first
+		r.free = append(r.free, page+(ringRooms-1-i)*ringRoom) // the first room is taken first
 	}
 	first := mark(h.epoch, 0, 0)
 	copy(mem, first[:])
@@ -49,7 +49,7 @@ func (h *Host) Offer(mem []byte) error {
 	return h.note(noteOffer)
 }
 
-// Room is for an answer of at most size bytes, which Send sends or Drop gives back.
+// Room returns space for an answer of at most size bytes. The caller passes it to Send or Drop.
 func (h *Host) Room(size int) Room {
 	if h.ring != nil && size >= RingLeast && size <= MaxMessage {
 		if at := h.ring.take(); at != 0 {
@@ -60,14 +60,14 @@ func (h *Host) Room(size int) Room {
 	return Room{Buf: make([]byte, size)}
 }
 
-// Drop gives back a room that nothing is sent from.
+// Drop frees an unused room.
 func (h *Host) Drop(r Room) {
 	if r.at != 0 {
 		h.ring.give(r.at)
 	}
 }
 
-// Send sends the first n bytes of a room, which is the caller's no more.
+// Send sends the first n bytes of a room, and frees it.
 func (h *Host) Send(r Room, n int) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,7 +80,7 @@ func (h *Host) Send(r Room, n int) error {
 	return h.reply(r.Buf[:n])
 }
 
-// Mend sends anew what the guest could not read, once, or returns when done is closed.
+// Mend sends again the answers that the guest could not read, once, or returns when done is closed.
 func (h *Host) Mend(done <-chan struct{}) error {
 	if h.ring == nil {
 		return nil
@@ -105,7 +105,7 @@ func (h *Host) note(kind byte, parts ...[]byte) error {
 	return err
 }
 
-// heard takes what a guest says of the ring, which may be anything.
+// heard handles a note of the guest about the ring, which may be anything.
 func (r *ring) heard(note []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,7 +120,7 @@ func (r *ring) heard(note []byte) {
 	}
 }
 
-// counted takes how many answers a request says were read, and clears that in it.
+// counted reads the number of answers read from a request, and clears it there.
 func (r *ring) counted(request []byte) {
 	n := binary.NativeEndian.Uint16(request[readCount:])
 	binary.NativeEndian.PutUint16(request[readCount:], 0)
@@ -129,7 +129,7 @@ func (r *ring) counted(request []byte) {
 	r.count(n)
 }
 
-// count frees the rooms of what was read. A guest that says more than it was sent says nothing.
+// count frees the rooms of answers that were read. It ignores a number larger than the answers sent.
 func (r *ring) count(n uint16) {
 	read := int(n - r.read)
 	if r.over || read > len(r.sent) {
@@ -142,7 +142,7 @@ func (r *ring) count(n uint16) {
 	r.read = n
 }
 
-// take is a free room, or 0.
+// take returns a free room, or 0.
 func (r *ring) take() (at int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +160,7 @@ func (r *ring) give(at int) {
 	r.free = append(r.free, at)
 }
 
-// place puts the marks around an answer of n bytes, and tells whether the guest may read it.
+// place writes the marks around an answer of n bytes, and reports whether the guest reads the ring.
 func (r *ring) place(at int, epoch uint64, n int) bool {
 	data := n - minReply
 	around := mark(epoch, uniqueOf(r.mem[at+ringHead:]), data)
@@ -174,7 +174,7 @@ func (r *ring) place(at int, epoch uint64, n int) bool {
 	return r.on
 }
 
-// unread are the answers that the guest has not read and never will.
+// unread returns the answers that the guest has not read and never will.
 func (r *ring) unread() []placed {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,31 +6,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A request that changes nothing may be asked twice. One that a server has not answered before its end is asked of the next
-// one: an error would have the kernel forget a name, and with it what a container has mounted there.
+// A request that changes nothing may be repeated. If a server ends before it has answered one, the next server gets it.
+// An error would make the kernel forget a name, and with it a container's mounts there.
 
 const (
 	maxKept  = 32  // requests: others are lost with their server
 	keptSize = 512 // bytes: a name's longest lookup, and more
-	maxAgain = 8   // times that one is asked again: it may be what ends the servers
+	maxAgain = 8   // repetitions: the request may be what ends the servers
 )
 
 // question is a request that waits for its reply.
 type question struct {
 	unique uint64
-	kept   int  // the place of its copy, from 1 on; 0 is none
-	again  int  // of how many servers that have ended it was asked
-	due    bool // it is to be asked of this session's
-	lookup bool // it is of a name
+	kept   int  // the number of its copy, from 1 on; 0 means none
+	again  int  // the number of servers that have ended with it
+	due    bool // to be sent in this session
+	lookup bool // looks up a name
 }
 
-// copies are requests. Those with a length are in use.
+// copies are copies of requests. Those with a length are in use.
 type copies [maxKept]struct {
 	n int
 	b [keptSize]byte
 }
 
-// keep copies a request that may be asked again, and returns the place of the copy, 0 for none.
+// keep copies a request that may be repeated, and returns the number of the copy, 0 for none.
 func (c *copies) keep(request []byte) int {
 	if len(request) > keptSize || !repeatable(request) {
 		return 0
@@ -44,14 +44,14 @@ func (c *copies) keep(request []byte) int {
 	return 0
 }
 
-// drop gives a place up.
+// drop frees a copy.
 func (c *copies) drop(place int) {
 	if place > 0 {
 		c[place-1].n = 0
 	}
 }
 
-// getAttrHandle is the flag of a request for attributes that names an open file, which ends with its server.
+// getAttrHandle is the flag of a request for attributes that names an open file. Open files end with their server.
 const getAttrHandle = 1
 
 func repeatable(request []byte) bool {
@@ -64,7 +64,7 @@ func repeatable(request []byte) bool {
 	return false
 }
 
-// repeat has a request that a former server was asked be asked of this session's, or answers it with an error.
+// repeat queues a request of a former server for this session, or answers it with an error.
 func (g *guest) repeat(q question) error {
 	g.mu.Lock()
 	if q.kept == 0 || q.again == maxAgain {
@@ -79,8 +79,8 @@ func (g *guest) repeat(q question) error {
 	return nil
 }
 
-// settle has the kernel keep a name that the next server cannot look up, since it does not know the directory yet: the error is the
-// one for which the kernel looks the name up once more, later, and forgets nothing.
+// settle changes the error ESTALE of a repeated look-up: the next server may not know the directory yet. With ENOMEM
+// the kernel looks the name up again later, and forgets nothing.
 func (q question) settle(reply []byte) {
 	if q.again > 0 && q.lookup && unix.Errno(-int32(codeOf(reply))) == unix.ESTALE {
 		binary.NativeEndian.PutUint32(reply[4:], negative(unix.ENOMEM))

@@ -1,4 +1,4 @@
-// Package creds makes system calls in the name of another user.
+// Package creds makes system calls with the identity of another user.
 package creds
 
 import (
@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrIdentity is of users and groups that the process cannot act as. It is EOVERFLOW, as the kernel has it for those
-// that a user namespace does not know.
+// ErrIdentity is returned for users and groups that the process cannot act as. It is EOVERFLOW, the kernel's error for
+// users that a user namespace does not know.
 var ErrIdentity = fmt.Errorf("cannot act as this user: %w", unix.EOVERFLOW)
 
-// As runs do on a thread whose file system user and group are uid and gid: files that it makes belong to them.
-// What the process may do by CAP_DAC_OVERRIDE do may as well, since the guest has checked permissions already. do must
-// not start goroutines that make system calls for it.
+// As runs do on a thread with the file system user uid and group gid: they own the files that it creates. The process's
+// CAP_DAC_OVERRIDE applies to do as well, since the guest has checked permissions already. do must not start goroutines
+// that make system calls for it.
 func As(uid, gid uint32, do func() error) error {
 	if uid == uint32(os.Geteuid()) && gid == uint32(os.Getegid()) {
 		return do()
@@ -39,8 +39,8 @@ func As(uid, gid uint32, do func() error) error {
 	return do()
 }
 
-// restore makes the thread the process's own again. One with the wrong user must not serve anything else: it ends with
-// its goroutine.
+// restore gives the thread the process's identity again. If that fails, the thread ends with its goroutine, so that it
+// serves nothing with the wrong user.
 func restore(before caps) {
 	if become(os.Geteuid(), os.Getegid()) != nil || set(before) != nil {
 		runtime.Goexit()
@@ -48,10 +48,10 @@ func restore(before caps) {
 	runtime.UnlockOSThread()
 }
 
-// none is the user and group that stand for "as it is".
+// none is the user and group that mean "unchanged".
 const none = ^uint32(0)
 
-// become changes the thread's file system user and group. The kernel does not say whether it did.
+// become changes the thread's file system user and group. The kernel does not report whether it did.
 func become(uid, gid int) error {
 	for _, set := range []struct {
 		id int
@@ -67,7 +67,7 @@ func become(uid, gid int) error {
 	return nil
 }
 
-// caps are the thread's capabilities.
+// caps are a thread's capabilities.
 type caps [2]unix.CapUserData
 
 func get() (caps, error) {
@@ -81,7 +81,7 @@ func set(c caps) error {
 	return unix.Capset(&h, &c[0])
 }
 
-// overrideDAC takes back what the kernel took with user 0: the capability to ignore modes, if the thread had it before.
+// overrideDAC restores the capability to ignore modes, which the kernel drops with user 0, if the thread had it before.
 func overrideDAC(before caps) error {
 	const dac = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
 	now, err := get()

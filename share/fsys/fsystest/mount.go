@@ -1,7 +1,7 @@
-// Package fsystest mounts a file system of package fsys on this host, for tests, which are root's.
+// Package fsystest mounts a file system of package fsys on this host, for tests that run as root.
 //
-// The file system is served by a process of its own, the test's own program started again: a process that is its own
-// file server stops for ever when it touches a mapping of a file, since Go's runtime does not know that it waits.
+// A separate process serves the file system: the test's own program, started again. A process that is its own file
+// server hangs when it touches a mapping of a file, since Go's runtime does not know that it waits.
 package fsystest
 
 import (
@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// maxWrite is of one request's data.
+	// maxWrite bounds the data of one request.
 	maxWrite = 128 << 10
-	// served is the variable in which a server's process finds its Spec.
+	// served is the environment variable with the Spec of a server's process.
 	served = "BULKHEAD_FSYSTEST_SERVE"
-	// private is the variable of a process whose mounts are its own.
+	// private is set in the environment of a process with private mounts.
 	private = "BULKHEAD_FSYSTEST_PRIVATE"
 )
 
@@ -33,17 +33,17 @@ const (
 type Spec struct {
 	Options fsys.Options
 	Roots   []Root
-	// As serves as another user than root.
+	// As makes another user than root serve the file system.
 	As *syscall.Credential `json:"-"`
 }
 
-// Root is a root and where it is on the host.
+// Root is a root and its path on the host.
 type Root struct {
 	fsys.Root
 	Path string
 }
 
-// Main runs a package's tests, or is the server of one of them. The tests' mounts end with their process.
+// Main runs a package's tests, or the server of one of them. The tests' mounts end with their process.
 func Main(m *testing.M) {
 	if spec := os.Getenv(served); spec != "" {
 		if err := serve(spec); err != nil {
@@ -65,7 +65,7 @@ func Main(m *testing.M) {
 	os.Exit(0)
 }
 
-// Mount is a directory with the roots, until the test ends.
+// Mount returns a directory with the roots, which is mounted until the test ends.
 func Mount(t testing.TB, s Spec) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -88,7 +88,7 @@ func Mount(t testing.TB, s Spec) string {
 		t.Fatal(err)
 	}
 	server := exec.Command("/proc/self/exe") //nolint:noctx // until the file system is unmounted
-	// With the race detector a process sleeps a second at its end, unless it is told not to.
+	// With the race detector a process sleeps a second at its end, unless this is set.
 	server.Env = append(os.Environ(), served+"="+string(spec), "GORACE=atexit_sleep_ms=0")
 	server.Stdout, server.Stderr = os.Stderr, os.Stderr
 	server.ExtraFiles = []*os.File{fd, told}
@@ -115,7 +115,7 @@ func Mount(t testing.TB, s Spec) string {
 	return dir
 }
 
-// attach mounts a file system on dir, and is what its requests come from.
+// attach mounts a file system on dir, and returns the file with its requests.
 func attach(dir string) (*os.File, error) {
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

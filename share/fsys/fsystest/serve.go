@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/fsys/wire"
 )
 
-// serve is the server's process: descriptor 3 is /dev/fuse, 4 is told when the roots are there.
+// serve runs the server's process: descriptor 3 is /dev/fuse, and a byte is written to 4 when the roots exist.
 func serve(text string) error {
 	var s Spec
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -29,7 +29,7 @@ func serve(text string) error {
 	return nil
 }
 
-// New is the file system of a Spec, in this process and not mounted.
+// New returns the file system of a Spec, in this process and not mounted.
 func New(s Spec) (*fsys.FS, error) {
 	fs, err := fsys.New(s.Options)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package locks has a guest's file locks on the host, where other guests and the host's own programs see them.
+// Package locks keeps a guest's file locks on the host, where other guests and the host's own programs see them.
 //
-// A POSIX lock has an owner, a process of the guest's. Each owner has, for each file, a descriptor of its own, and its
-// locks belong to that (F_OFD_SETLK). Who waits for a lock tries again when one is given back here, and now and then,
-// since the host's kernel does not tell of others: it holds no thread, and can be interrupted. A deadlock of POSIX
-// locks is not found (EDEADLK).
+// The owner of a POSIX lock is a process of the guest. Each owner has a descriptor of its own for each file, which owns
+// its locks (F_OFD_SETLK). A waiter tries again when a lock is released here, and periodically, since the host's kernel
+// does not report other releases. A waiter holds no thread, and can be interrupted. Deadlocks of POSIX locks are not
+// detected (EDEADLK).
 package locks
 
 import (
@@ -15,15 +15,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/broadcast"
 )
 
-// Limits bounds what a guest has.
+// Limits bounds a guest's locks.
 type Limits struct {
-	// Descriptors is how many owners of locks there are, each of one file.
+	// Descriptors is the most owners of locks, counted per file.
 	Descriptors int
-	// Waiters is how many requests may wait.
+	// Waiters is the most requests that may wait.
 	Waiters int
 }
 
-// Locks are those of one guest. Its methods may be called at once from any goroutine.
+// Locks are the locks of one guest. It is safe for concurrent use.
 type Locks struct {
 	limits Limits
 	stop   <-chan struct{}
@@ -39,23 +39,23 @@ type Locks struct {
 // owned is an owner's descriptor of one file.
 type owned struct {
 	fd     int
-	handle uint64 // the last that a lock was asked with
+	handle uint64 // of the last request for a lock
 	users  int
 	dead   bool
 }
 
-// New is without locks. Who waits ends with EIO when stop is closed.
+// New returns Locks without locks. When stop is closed, waiters return EIO.
 func New(limits Limits, stop <-chan struct{}) *Locks {
 	return &Locks{limits: limits, stop: stop, files: map[uint64]map[uint64]*owned{}}
 }
 
-// Owner is whose POSIX locks a request is about.
+// Owner is the owner of a request's POSIX locks.
 type Owner struct {
 	// Node is the file.
 	Node uint64
-	// ID is the guest's number of the process.
+	// ID is the guest's number of the owning process.
 	ID uint64
-	// Handle is what the file was locked with.
+	// Handle is the handle of the request.
 	Handle uint64
 	// Open opens the file.
 	Open func() (int, error)
@@ -63,12 +63,12 @@ type Owner struct {
 
 // Wait says how long to wait for a lock.
 type Wait struct {
-	// Blocks waits until there is the lock, or Cancel is closed (EINTR).
+	// Blocks waits until the lock is granted, or Cancel is closed (EINTR).
 	Blocks bool
 	Cancel <-chan struct{}
 }
 
-// Get replaces l by a lock that is in its way, or by one of type F_UNLCK.
+// Get replaces l by a lock that conflicts with it, or by one of type F_UNLCK.
 func (ls *Locks) Get(o Owner, l *unix.Flock_t) error {
 	f, err := ls.hold(o)
 	if err != nil {
@@ -104,12 +104,12 @@ func (ls *Locks) Flock(fd, typ int, w Wait) error {
 }
 
 const (
-	// soonest and latest are the pauses of who waits for what may be held by others.
+	// soonest and latest are the pauses between tries for a lock that other programs may hold.
 	soonest = time.Millisecond
 	latest  = 50 * time.Millisecond
 )
 
-// try locks until that is done, fails otherwise than for another's lock, or must not wait.
+// try locks until it succeeds, fails for another reason than a conflict, or must not wait.
 func (ls *Locks) try(w Wait, unlock bool, lock func() error) error {
 	if unlock {
 		defer ls.freed.Tell()
@@ -118,7 +118,7 @@ func (ls *Locks) try(w Wait, unlock bool, lock func() error) error {
 	for first := true; ; first = false {
 		freed := ls.freed.Next()
 		err := lock()
-		if err == unix.EACCES { //nolint:errorlint // fcntl(2) says either
+		if err == unix.EACCES { //nolint:errorlint // fcntl(2) returns either
 			err = unix.EAGAIN
 		}
 		if err != unix.EAGAIN || !w.Blocks { //nolint:errorlint // the kernel's own number
@@ -143,7 +143,7 @@ func (ls *Locks) try(w Wait, unlock bool, lock func() error) error {
 		}
 		timer.Stop()
 		select {
-		case <-ls.stop: // also if a lock was given back at the end
+		case <-ls.stop: // also if a lock was released at the end
 			err = unix.EIO
 		default:
 		}

@@ -4,18 +4,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// has is whether the owner may have locks.
+// has reports whether the owner may have locks.
 func (ls *Locks) has(o Owner) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return ls.files[o.Node][o.ID] != nil
 }
 
-// hold is the owner's descriptor, in use until it is released.
+// hold returns the owner's descriptor, in use until it is released.
 func (ls *Locks) hold(o Owner) (*owned, error) {
 	fd := -1
 	if !ls.has(o) {
-		// Opening may take its time, on a file system of another machine's.
+		// Opening may take long on a network file system.
 		var err error
 		if fd, err = o.Open(); err != nil {
 			return nil, err
@@ -31,9 +31,9 @@ func (ls *Locks) hold(o Owner) (*owned, error) {
 		}
 		return nil, unix.EIO
 	case f != nil && fd >= 0:
-		_ = unix.Close(fd) // another request was quicker
+		_ = unix.Close(fd) // another request opened it first
 	case f == nil && fd < 0:
-		return nil, unix.EINTR // its locks have ended meanwhile, with a close: the guest asks again
+		return nil, unix.EINTR // a close has ended its locks meanwhile: the guest asks again
 	case f == nil && ls.open >= ls.limits.Descriptors:
 		_ = unix.Close(fd)
 		return nil, unix.ENOLCK
@@ -62,7 +62,7 @@ func (ls *Locks) release(f *owned) {
 	ls.settle(f)
 }
 
-// settle closes a descriptor that is dead and not in use, which gives its locks back.
+// settle closes a descriptor that is dead and not in use, which releases its locks.
 func (ls *Locks) settle(f *owned) {
 	if f.dead && f.users == 0 && f.fd >= 0 {
 		_ = unix.Close(f.fd)
@@ -72,19 +72,19 @@ func (ls *Locks) settle(f *owned) {
 	}
 }
 
-// Drop gives back what the owner has on a file.
+// Drop releases the owner's locks on a file.
 func (ls *Locks) Drop(node, owner uint64) {
 	ls.drop(node, func(id uint64, _ *owned) bool { return id == owner })
 }
 
-// Closed gives back the locks that were asked for with a handle, which is closed: those of F_OFD_SETLK in the guest
-// end with it. Those of its processes have ended before.
+// Closed releases the locks that were requested with a closed handle: F_OFD_SETLK locks in the guest end with it. The
+// locks of its processes have ended before.
 func (ls *Locks) Closed(node, handle uint64) {
 	ls.drop(node, func(_ uint64, f *owned) bool { return f.handle == handle })
 	ls.freed.Tell() // its flock(2) has ended with it
 }
 
-// Close gives everything back, and nothing out any more.
+// Close releases all locks, and grants none any more.
 func (ls *Locks) Close() {
 	ls.mu.Lock()
 	ls.closed = true

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Enter is the node of a file that the guest has looked up as name in parent, held; it counts the lookup. It takes
-// over fd, an O_PATH descriptor of the file. A nil parent is of a file without a name.
+// Enter returns the node of a file that the guest has looked up as name in parent, held, and counts the lookup. It owns
+// fd, an O_PATH descriptor of the file. parent is nil for a file without a name.
 func (t *Table) Enter(parent *Ref, name string, tree *Tree, fd int, st *unix.Statx_t) (*Ref, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -32,8 +32,8 @@ func (t *Table) Enter(parent *Ref, name string, tree *Tree, fd int, st *unix.Sta
 	return r, nil
 }
 
-// List is the id of a file that the guest is told of as name in parent, without a descriptor; it counts a lookup. It
-// is ENFILE when the guest knows many files: a quarter of the nodes is left for those that it asks for by name.
+// List returns the id of a file that is listed as name in parent, without a descriptor, and counts a lookup. It returns
+// ENFILE if the guest knows many files: a quarter of the nodes is kept for look-ups by name.
 func (t *Table) List(parent *Ref, name string, st *unix.Statx_t) (uint64, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -46,8 +46,8 @@ func (t *Table) List(parent *Ref, name string, st *unix.Statx_t) (uint64, error)
 	return n.id, nil
 }
 
-// find is the node of a file, which may be a new one if that leaves room for as many as spare. An inode whose number is
-// used again is another file. While a node has a descriptor, its inode cannot be used again.
+// find returns the node of a file. It creates one if at least spare nodes are left. An inode number that was reused
+// means another file. While a node has a descriptor, its inode number cannot be reused.
 func (t *Table) find(tree *Tree, st *unix.Statx_t, spare int) (*Node, error) {
 	if tree.dead {
 		return nil, unix.ESTALE
@@ -68,9 +68,9 @@ func (t *Table) find(tree *Tree, st *unix.Statx_t, spare int) (*Node, error) {
 	return t.add(t.idOf(tree, st), k, tree, st), nil
 }
 
-// idOf is the id of a new node: the same in every server of the pod's, so that the guest keeps what it has mounted on
-// a file when another server is asked for it. A file whose birth is not known may be one that has the number of
-// another since, and gets an id that no server has given; so does one of two that would have the same.
+// idOf returns the id of a new node. It is the same in every server of the pod, so that the guest's mounts on a file
+// survive a change of the server. A file without a known birth time may have a reused inode number, so it gets an id
+// that no server has used. A file with a colliding id does too.
 func (t *Table) idOf(tree *Tree, st *unix.Statx_t) uint64 {
 	if at := born(st); at != 0 {
 		h := fnv.New64a()
@@ -86,10 +86,10 @@ func (t *Table) idOf(tree *Tree, st *unix.Statx_t) uint64 {
 	return t.next - 1
 }
 
-// stable is set in the ids that files have in every server. Of these no other is that large, but those of trees.
+// stable is set in the ids that are the same in every server. Other ids are smaller, except for trees.
 const stable = 1 << 62
 
-// Forget takes back n lookups. More than there were, and nodes that do not exist, are nothing.
+// Forget subtracts n lookups. It ignores surplus lookups and unknown nodes.
 func (t *Table) Forget(id, n uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,7 +101,7 @@ func (t *Table) Forget(id, n uint64) {
 	t.settle(node)
 }
 
-// Known is the node of the file name in parent, held, or nil if the guest does not know it.
+// Known returns the node of the file name in parent, held, or nil if the guest does not know it.
 func (t *Table) Known(parent *Ref, name string) *Ref {
 	var st unix.Statx_t
 	if StatAt(parent.FD, name, &st) != nil {
@@ -124,7 +124,7 @@ func (t *Table) Known(parent *Ref, name string) *Ref {
 	return r
 }
 
-// Lookups is what the guest has to forget of a node. It is for tests.
+// Lookups returns the number of a node's lookups that the guest has not forgotten. It is for tests.
 func (t *Table) Lookups(id uint64) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,6 +1,6 @@
 package nodes
 
-// list is of the nodes whose descriptor may be closed, the least recently used first.
+// list is a list of the nodes with a descriptor that may be closed, the least recently used first.
 type list struct{ head, tail *Node }
 
 func (l *list) first() *Node { return l.head }
@@ -16,7 +16,7 @@ func (l *list) push(n *Node) {
 	l.tail = n
 }
 
-// remove takes n out, if it is in the list.
+// remove removes n, if it is in the list.
 func (l *list) remove(n *Node) {
 	if !n.listed {
 		return

@@ -1,9 +1,9 @@
-// Package nodes remembers which files a guest knows, within bounds.
+// Package nodes keeps the files that a guest knows, within bounds.
 //
-// A node is a file that the guest has looked up, by the id that it was told. A node is found again by the file's
-// identity, so hard links share one. It has an O_PATH descriptor while there are few nodes. Beyond that the least
-// recently used ones give theirs up, and are opened again by their last name below their parent's descriptor: only
-// if the file there is still the same one, else the answer is ESTALE, as NFS has it.
+// A node is a file that the guest has looked up, with the id that the guest got. It is found again by the file's
+// identity, so hard links share one. While there are few nodes, each has an O_PATH descriptor. Beyond that the least
+// recently used ones are closed, and opened again by their last name below their parent's descriptor. If another file
+// has the name then, the error is ESTALE, as in NFS.
 package nodes
 
 import (
@@ -18,7 +18,7 @@ type Tree struct {
 	ReadOnly bool
 	// SetID lets the guest give regular files set-user-id and set-group-id bits.
 	SetID bool
-	// Cache says what the guest may remember.
+	// Cache is the cache mode.
 	Cache Cache
 
 	id   uint32
@@ -26,44 +26,44 @@ type Tree struct {
 	root *Node
 }
 
-// Cache is what the guest's kernel may remember of a tree.
+// Cache says what the guest's kernel may cache of a tree.
 type Cache int
 
 const (
-	// Auto remembers names and attributes for less than a second, and data from one open to the next if the
-	// file has not changed.
+	// Auto caches names and attributes for less than a second, and data from one open to the next if the file has not
+	// changed.
 	Auto Cache = iota
-	// None remembers nothing.
+	// None caches nothing.
 	None
-	// Always remembers everything. It is for trees that nobody changes.
+	// Always caches everything. It is for trees that do not change.
 	Always
 )
 
 // Root is the id of the synthetic directory that holds all trees.
 const Root = 1
 
-// A Node is one file that the guest knows. All fields are guarded by the table's lock, but those that never change:
-// id, key, tree, Type.
+// A Node is one file that the guest knows. The table's lock guards all fields except those that never change: id, key,
+// tree, Type.
 type Node struct {
 	id   uint64
 	key  key
-	born int64 // the file's birth in ns, 0 where the file system does not tell
+	born int64 // the file's birth time in ns, 0 if unknown
 	tree *Tree
 	// Type is the S_IFMT part of the file's mode.
 	Type uint32
 
 	parent *Node
 	name   string
-	// prev and next are of the list of nodes whose descriptor may be closed.
+	// prev and next link the list of nodes with a descriptor that may be closed.
 	prev, next *Node
 
-	lookups uint64 // what the guest has to forget
-	seen    uint64 // what the guest's pages are of, see Ref.Seen
+	lookups uint64 // not forgotten by the guest
+	seen    uint64 // version of the data in the guest's page cache, see Ref.Seen
 	fd      int32  // -1: none
 	using   int32  // Refs
-	kids    int32  // nodes whose parent this is
+	kids    int32  // nodes with this parent
 	opens   int32  // open handles
-	pinned  bool   // has no name below which it could be opened again
+	pinned  bool   // cannot be opened again by a name
 	listed  bool   // in the list
 }
 
@@ -80,26 +80,26 @@ type volume struct {
 	mount uint64
 }
 
-// statxMask is what is asked of every file.
+// statxMask are the fields that are read of every file.
 const statxMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME | unix.STATX_MNT_ID
 
-// Stat is the state of the file that fd, an O_PATH descriptor, is of.
+// Stat returns the state of the file of fd, an O_PATH descriptor.
 func Stat(fd int, st *unix.Statx_t) error {
 	return unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, statxMask, st)
 }
 
-// StatAt is the state of the file name, which is one component, in the directory dir.
+// StatAt returns the state of the file name, which is one component, in the directory dir.
 func StatAt(dir int, name string, st *unix.Statx_t) error {
 	return unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, statxMask, st)
 }
 
-// OpenAt is an O_PATH descriptor of the file name, which is one component, in the directory dir. Links are not
-// followed.
+// OpenAt returns an O_PATH descriptor of the file name, which is one component, in the directory dir. It follows no
+// links.
 func OpenAt(dir int, name string) (int, error) {
 	return Openat2(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 }
 
-// Openat2 opens name, which is one component, in the directory dir, and nothing outside of it.
+// Openat2 opens name, which is one component, in the directory dir, and no file outside of it.
 func Openat2(dir int, name string, flags int, mode uint32) (int, error) {
 	how := unix.OpenHow{
 		Flags:   uint64(flags) | unix.O_CLOEXEC,

@@ -4,7 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ref keeps a node, and its descriptor open, until it is released.
+// Ref keeps a node and its open descriptor until it is released.
 type Ref struct {
 	// FD is the O_PATH descriptor.
 	FD int
@@ -13,13 +13,13 @@ type Ref struct {
 	t *Table
 }
 
-// ID is what the guest calls the node.
+// ID returns the guest's id of the node.
 func (r *Ref) ID() uint64 { return r.n.id }
 
-// Type is the S_IFMT part of the file's mode.
+// Type returns the S_IFMT part of the file's mode.
 func (r *Ref) Type() uint32 { return r.n.Type }
 
-// Tree is where the node is.
+// Tree returns the node's tree.
 func (r *Ref) Tree() *Tree { return r.n.tree }
 
 // Release ends the use of the descriptor.
@@ -30,14 +30,14 @@ func (r *Ref) Release() {
 	r.t.settle(r.n)
 }
 
-// LookedUp counts a lookup, which the guest has to forget.
+// LookedUp counts a lookup, which the guest will forget.
 func (r *Ref) LookedUp() {
 	r.t.mu.Lock()
 	defer r.t.mu.Unlock()
 	r.n.lookups++
 }
 
-// Pin says that the file has no name any more. The descriptor stays open until the guest forgets the node.
+// Pin marks the file as nameless. The descriptor stays open until the guest forgets the node.
 func (r *Ref) Pin() {
 	r.t.mu.Lock()
 	defer r.t.mu.Unlock()
@@ -45,18 +45,18 @@ func (r *Ref) Pin() {
 	r.t.rename(r.n, nil, "")
 }
 
-// Named says that the file has a name.
+// Named sets the file's name.
 func (r *Ref) Named(parent *Ref, name string) {
 	r.t.mu.Lock()
 	defer r.t.mu.Unlock()
 	r.t.rename(r.n, parent.n, name)
 }
 
-// Opened counts a handle. The node's descriptor stays open while it has one, so that an open file that was removed
+// Opened counts a handle. While a node has handles, its descriptor stays open, so that an open file that was removed
 // keeps its attributes.
 func (r *Ref) Opened() { r.count(1) }
 
-// Closed is the end of a handle.
+// Closed uncounts a handle.
 func (r *Ref) Closed() { r.count(-1) }
 
 func (r *Ref) count(n int32) {
@@ -66,7 +66,7 @@ func (r *Ref) count(n int32) {
 	r.t.settle(r.n)
 }
 
-// Seen sets what the guest's pages of the file are of, and is whether they were of the same. 0 is never the same.
+// Seen sets the version of the data that the guest has cached, and reports whether it was the same. 0 never matches.
 func (r *Ref) Seen(mark uint64) bool {
 	r.t.mu.Lock()
 	defer r.t.mu.Unlock()
@@ -78,7 +78,7 @@ func (r *Ref) Seen(mark uint64) bool {
 // maxDepth bounds the parents that are opened to open one node.
 const maxDepth = 4096
 
-// reopen gives the node of r a descriptor, if it has none.
+// reopen opens a descriptor for the node of r, if it has none.
 func (t *Table) reopen(r *Ref, depth int) error {
 	if r.FD >= 0 {
 		return nil
@@ -120,7 +120,7 @@ func (t *Table) reopen(r *Ref, depth int) error {
 	return t.give(r, fd)
 }
 
-// give gives the node of r the descriptor, unless another has been quicker.
+// give sets the descriptor of r's node, unless it has one already.
 func (t *Table) give(r *Ref, fd int) error {
 	defer func() { r.FD = int(r.n.fd) }()
 	if r.n.fd >= 0 {
@@ -136,7 +136,7 @@ func (t *Table) give(r *Ref, fd int) error {
 	return nil
 }
 
-// room closes idle descriptors until there is room for one more.
+// room closes idle descriptors until there is space for one more.
 func (t *Table) room() bool {
 	for t.open >= t.limits.Descriptors {
 		n := t.idle.first()

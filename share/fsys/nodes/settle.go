@@ -1,7 +1,7 @@
 package nodes
 
-// settle does what follows from a node's counts: its descriptor may be closed or not, its memory be given back or
-// not, and its parents' as well.
+// settle applies a node's counts: it lists or unlists the descriptor for closing, or removes the node. It then does the
+// same for its parents.
 func (t *Table) settle(n *Node) {
 	for n != nil {
 		if n.using > 0 {
@@ -26,7 +26,7 @@ func (t *Table) settle(n *Node) {
 	}
 }
 
-// rest puts a node that nobody uses at the end of the list, if its descriptor may be closed.
+// rest appends a node that is not in use to the list, if its descriptor may be closed.
 func (t *Table) rest(n *Node) {
 	t.idle.remove(n)
 	if n.fd >= 0 && !n.pinned && n.opens == 0 {
@@ -34,7 +34,7 @@ func (t *Table) rest(n *Node) {
 	}
 }
 
-// orphan takes a node's parent away, and is the parent if it has a child less.
+// orphan removes a node from its parent, and returns the parent.
 func (t *Table) orphan(n *Node) *Node {
 	up := n.parent
 	n.parent, n.name = nil, ""
@@ -44,8 +44,8 @@ func (t *Table) orphan(n *Node) *Node {
 	return up
 }
 
-// rename gives a node another name, or none. A parent is never below its child: what makes it one has been moved by
-// the host, and loses its name.
+// rename changes a node's name, or removes it. A parent must never be below its child: if the host has moved it there,
+// the node between loses its name.
 func (t *Table) rename(n, parent *Node, name string) {
 	if n == n.tree.root || n == parent {
 		return
@@ -69,7 +69,7 @@ func (t *Table) rename(n, parent *Node, name string) {
 	n.parent, n.name = parent, name
 }
 
-// unwind takes the parent of the node below n that is above parent, if there is one.
+// unwind removes the parent of the node between n and parent, if parent is below n.
 func (t *Table) unwind(n, parent *Node) {
 	for up := parent; up != nil; up = up.parent {
 		if up.parent == n {

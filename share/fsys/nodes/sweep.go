@@ -4,11 +4,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostSwept bounds the files that one Sweep looks at, from each end of the list.
+// mostSwept bounds the files that one Sweep checks, from each end of the list.
 const mostSwept = 4096
 
-// Sweep closes the descriptors of files that the host has removed and the guest has not open. Else such a
-// file would take room on the host's disk until the guest forgets it, which it may never do.
+// Sweep closes the descriptors of files that were removed on the host and are not open in the guest. Such a file would
+// use disk space until the guest forgets it, which may never happen.
 func (t *Table) Sweep() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -32,7 +32,7 @@ func (t *Table) Sweep() {
 	}
 }
 
-// sweep asks no server of a network: what it has is not this host's room.
+// sweep checks one file. It does not contact network servers: their files use no space of this host.
 func (t *Table) sweep(n *Node) {
 	var st unix.Statx_t
 	const flags = unix.AT_EMPTY_PATH | unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC

@@ -11,13 +11,13 @@ import (
 
 // Limits bounds a table.
 type Limits struct {
-	// Nodes is how many files the guest may know.
+	// Nodes is the most files that the guest may know.
 	Nodes int
-	// Descriptors is how many of them are open. Open files and files without a name keep theirs.
+	// Descriptors is the most descriptors. Open files and files without a name keep theirs.
 	Descriptors int
 }
 
-// Table is what the guest knows. Its methods may be called at once from any goroutine.
+// Table holds the guest's nodes. It is safe for concurrent use.
 type Table struct {
 	limits Limits
 
@@ -34,7 +34,7 @@ type Table struct {
 	idle    list
 }
 
-// New is an empty table.
+// New returns an empty table.
 func New(limits Limits) *Table {
 	return &Table{
 		limits:  limits,
@@ -47,27 +47,27 @@ func New(limits Limits) *Table {
 	}
 }
 
-// firstID is where the ids of nodes begin that are this process's own: elsewhere in each, since a guest may ask with an
-// id that a server before this one gave it, which must not be another file's.
+// firstID returns the first id of this process's own nodes. It is random, since the guest may use an id from an earlier
+// server, which must not mean another file.
 func firstID() uint64 { return uint64(1+rand.Uint32N(1<<30)) << 32 }
 
-// treeID is the id of a tree's root, the same in every process: what the guest has mounted of it, another server's
-// guest goes on with.
+// treeID returns the id of a tree's root. It is the same in every process, so that the guest's mounts of it survive a
+// change of the server.
 func treeID(name string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
 	return 1<<63 | h.Sum64()>>1
 }
 
-// Count is how many nodes there are, and how many have a descriptor.
+// Count returns the number of nodes, and of those with a descriptor.
 func (t *Table) Count() (nodes, descriptors int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.nodes), t.open
 }
 
-// AddTree takes over fd, an O_PATH descriptor of the tree's root. It is an error if a tree has the name. What the guest
-// remembers of the root of a tree that was removed is the new one's.
+// AddTree adds a tree. It owns fd, an O_PATH descriptor of its root. It is an error if a tree has the name already. The
+// root of a removed tree with the same name keeps its id.
 func (t *Table) AddTree(tree *Tree, fd int) error {
 	var st unix.Statx_t
 	if err := Stat(fd, &st); err != nil {
@@ -97,7 +97,7 @@ func (t *Table) AddTree(tree *Tree, fd int) error {
 	return nil
 }
 
-// RemoveTree ends a tree: its descriptors are closed once they are not in use, and its nodes answer ESTALE.
+// RemoveTree removes a tree: its descriptors are closed when they are not in use, and its nodes fail with ESTALE.
 func (t *Table) RemoveTree(name string) (*Tree, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,7 +121,7 @@ func (t *Table) RemoveTree(name string) (*Tree, error) {
 	return tree, nil
 }
 
-// Trees are those that were added and not removed, in the order of their numbers, beginning after number after.
+// Trees returns the present trees with a number above after, in the order of their numbers.
 func (t *Table) Trees(after uint64) []*Tree {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -133,10 +133,10 @@ func (t *Table) Trees(after uint64) []*Tree {
 	return nil
 }
 
-// Number is the tree's place among all trees ever added, from 1.
+// Number returns the tree's place among all trees ever added, from 1.
 func (tree *Tree) Number() uint64 { return uint64(tree.id) }
 
-// Tree is the one of that name, its root held, or ENOENT.
+// Tree returns the root of the tree with that name, held, or ENOENT.
 func (t *Table) Tree(name string) (*Ref, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,8 +147,8 @@ func (t *Table) Tree(name string) (*Ref, error) {
 	return t.use(tree.root), nil
 }
 
-// Hold is the node of that id, open until the Ref is released. It is ESTALE if there is none, or if the file is not
-// there any more.
+// Hold returns the node with that id, open until the Ref is released. It returns ESTALE if there is none, or if the
+// file is gone.
 func (t *Table) Hold(id uint64) (*Ref, error) {
 	t.mu.Lock()
 	n := t.nodes[id]
@@ -172,7 +172,7 @@ func (t *Table) use(n *Node) *Ref {
 	return &Ref{FD: int(n.fd), n: n, t: t}
 }
 
-// add makes a node.
+// add creates a node.
 func (t *Table) add(id uint64, k key, tree *Tree, st *unix.Statx_t) *Node {
 	n := &Node{id: id, key: k, born: born(st), tree: tree, Type: uint32(st.Mode) & unix.S_IFMT, fd: -1}
 	t.nodes[n.id] = n
@@ -180,7 +180,7 @@ func (t *Table) add(id uint64, k key, tree *Tree, st *unix.Statx_t) *Node {
 	return n
 }
 
-// keyOf is the identity of a file in the tree.
+// keyOf returns the identity of a file in the tree.
 func (t *Table) keyOf(tree *Tree, st *unix.Statx_t) (key, error) {
 	v := volume{tree: tree.id, dev: unix.Mkdev(st.Dev_major, st.Dev_minor), mount: st.Mnt_id}
 	i, ok := t.volumes[v]
@@ -194,5 +194,5 @@ func (t *Table) keyOf(tree *Tree, st *unix.Statx_t) (key, error) {
 	return key{volume: i, ino: st.Ino}, nil
 }
 
-// maxVolumes bounds the mounts of all trees that are remembered.
+// maxVolumes bounds the mounts of all trees that are stored.
 const maxVolumes = 1 << 16

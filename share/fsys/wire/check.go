@@ -15,15 +15,15 @@ type header struct {
 	extra          uint16
 }
 
-// operation is what is known of a request before it is answered.
+// operation describes a request, for the checks before it is answered.
 type operation struct {
 	// least is the length of the request without its names and data.
 	least int
 	// answer is the length of the answer without its data.
 	answer int
-	// size is where the request says how much data it wants, 0 if it wants none.
+	// size is the offset of the size of the requested data, 0 if the request has none.
 	size int
-	// silent is of requests without an answer.
+	// silent means that the request has no answer.
 	silent bool
 }
 
@@ -32,7 +32,7 @@ const opInit = 26
 // name is the shortest name.
 const name = 2
 
-// operations are those that are answered, by opcode.
+// operations are the supported requests, by opcode.
 var operations = map[uint32]operation{
 	1:  {least: inHeader + name, answer: sizeof(fuse.EntryOut{})},
 	2:  {least: sizeof(fuse.ForgetIn{}), silent: true},
@@ -83,8 +83,8 @@ func sizeof[T any](T) int {
 	return int(unsafe.Sizeof(t))
 }
 
-// check is what a request is refused for. Requests that are not known are ENOSYS, after which the guest's kernel
-// does without them.
+// check returns the error for a request that is refused. Unknown requests get ENOSYS; the guest's kernel does not send
+// them again.
 func (h header) check(op operation, known bool, request []byte, room int) unix.Errno {
 	switch {
 	case !known:

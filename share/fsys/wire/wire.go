@@ -1,8 +1,8 @@
 // Package wire answers a guest's FUSE messages with a file system.
 //
-// go-fuse reads and writes the messages. It trusts its peer, which is a kernel elsewhere: it allocates what a request
-// says that its answer takes, lets a second greeting change what was agreed, and logs what it does not understand.
-// So a message is checked here before go-fuse sees it.
+// go-fuse reads and writes the messages. It trusts its peer, which is usually the host's kernel: it allocates as much
+// as a request claims for its answer, lets a second greeting change the settings, and logs unknown requests. So this
+// package checks each message before go-fuse sees it.
 package wire
 
 import (
@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	// inHeader is the length of what every request begins with.
+	// inHeader is the length of every request's header.
 	inHeader = int(unsafe.Sizeof(fuse.InHeader{}))
-	// OutHeader is the length of what every answer begins with.
+	// OutHeader is the length of every answer's header.
 	OutHeader = int(unsafe.Sizeof(fuse.OutHeader{}))
-	// Overhead is how much longer than its data a message may be: headers, and for an entry of a directory nothing.
+	// Overhead is the most bytes of a message beyond its data.
 	Overhead = 4096
 )
 
-// Options are those of a connection.
+// Options configure a connection.
 type Options struct {
-	// MaxWrite is how many bytes of data one request writes or reads: 4,096 to 1 MiB.
+	// MaxWrite is the most data of one read or write, in bytes: 4,096 to 1 MiB.
 	MaxWrite int
-	// ACL has the guest's kernel check access control lists, which the file system passes on.
+	// ACL makes the guest's kernel check access control lists, which the file system passes on.
 	ACL bool
-	// Background is how many requests the guest sends ahead of answers; 64 if 0.
+	// Background is the most requests that the guest sends ahead of answers; 64 if 0.
 	Background int
-	// Panicked is told of a panic while a request was answered, which is answered with EIO.
+	// Panicked is called after a panic in a request, which is answered with EIO.
 	Panicked func(what any)
 }
 
-// Wire is one guest's connection. Answer may be called at once from any goroutine.
+// Wire is one guest's connection. Answer is safe for concurrent use.
 type Wire struct {
 	server *fuse.ProtocolServer
 
@@ -45,7 +45,7 @@ type Wire struct {
 	ready bool
 }
 
-// New answers with fs.
+// New returns a Wire that answers with fs.
 func New(fs fuse.RawFileSystem, o Options) *Wire {
 	if o.Background == 0 {
 		o.Background = 64
@@ -69,8 +69,8 @@ func New(fs fuse.RawFileSystem, o Options) *Wire {
 	})}
 }
 
-// Answer is the length of the answer that it has written to reply; 0 is of requests that have none. A request that
-// cannot be answered within reply is answered with an error.
+// Answer writes the answer to reply and returns its length; 0 for requests without an answer. If the answer may not fit
+// into reply, it is an error.
 func (w *Wire) Answer(request, reply []byte) int {
 	if len(request) < inHeader || len(reply) < OutHeader {
 		return 0
@@ -100,7 +100,7 @@ func (w *Wire) Answer(request, reply []byte) int {
 	return n
 }
 
-// begin and end stand around a request. The first must be the greeting, and there is one only.
+// begin and end enclose a request. The first request must be the greeting, and there is only one greeting.
 func (w *Wire) begin(opcode uint32) bool {
 	if opcode == opInit {
 		w.mu.Lock()
