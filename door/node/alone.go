@@ -49,7 +49,7 @@ func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (er
 		return errors.Join(fmt.Errorf("node: %w", err), n.listen.Close())
 	}
 	defer n.runner.Close()
-	n.runner.Reserve(admits.Take)
+	n.runner.Reserve(admits.AddRunning)
 	if err := n.static.open(admits, n.preempting(admits)); err != nil {
 		return errors.Join(fmt.Errorf("node: %w", err), n.listen.Close())
 	}

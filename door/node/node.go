@@ -253,7 +253,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	if n.runner, err = runner.Open(ctx, of); err != nil {
 		return err
 	}
-	n.runner.Reserve(admits.Take)
+	n.runner.Reserve(admits.AddRunning)
 	preempts := n.preempting(admits)
 	n.pods, err = pods.New(pods.Options{
 		Source: n.cache, Runner: n.runner.Bound(), Reporter: n.status, Admission: admits, Events: n.events.Recorder,

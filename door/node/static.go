@@ -64,7 +64,7 @@ func (s *static) open(admits *admission.Admission, preempts *preemption.Manager)
 		Preempt: preempts.Preempt, Logger: s.n.o.Logger,
 	})
 	s.pods.Store(c)
-	admits.Follow(s.room)
+	admits.OnFreed(s.room)
 	return err
 }
 

@@ -41,11 +41,11 @@ func New(node func() *corev1.Node, refuse func(*corev1.Pod) string, pressure fun
 	}
 }
 
-// Take counts the resources and ports of a running pod without a decision.
-func (a *Admission) Take(pod *corev1.Pod) {
+// AddRunning counts the resources and ports of a running pod without a decision.
+func (a *Admission) AddRunning(pod *corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.give(pod, Requests(pod))
+	a.assign(pod, Requests(pod))
 }
 
 // Release frees a pod's resources and ports.
@@ -61,8 +61,8 @@ func (a *Admission) Release(uid types.UID) {
 	}
 }
 
-// Follow sets the function that is called when a pod has released something. It must not block.
-func (a *Admission) Follow(freed func()) {
+// OnFreed sets the function that is called when a pod has released something. It must not block.
+func (a *Admission) OnFreed(freed func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.freed = freed
@@ -103,7 +103,7 @@ func (a *Admission) early(pod *corev1.Pod) *pods.Rejection {
 	if no := a.free(pod); no != nil {
 		return no
 	}
-	a.give(pod, Requests(pod))
+	a.assign(pod, Requests(pod))
 	return nil
 }
 
@@ -159,7 +159,7 @@ func (a *Admission) reserve(pod *corev1.Pod, node *corev1.Node) *pods.Rejection 
 				"Node didn't have enough resource: %s, requested: %s, used: %s, capacity: %s", name, &asked, &taken, &has)}
 		}
 	}
-	a.give(pod, want)
+	a.assign(pod, want)
 	return nil
 }
 
@@ -242,7 +242,7 @@ func unsupported(pod *corev1.Pod) *pods.Rejection {
 	if len(all) == 0 {
 		return nil
 	}
-	const told = 3
-	text := strings.Join(all[:min(len(all), told)], "; ")
+	const most = 3
+	text := strings.Join(all[:min(len(all), most)], "; ")
 	return &pods.Rejection{Reason: "UnexpectedAdmissionError", Message: text}
 }

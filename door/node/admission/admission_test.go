@@ -98,7 +98,7 @@ func TestLedger(t *testing.T) {
 	if no := a.Admit(three); no != nil {
 		t.Errorf("after another pod's end: %+v", no)
 	}
-	a.Take(one) // a running pod
+	a.AddRunning(one) // a running pod
 	a.Release("3")
 	if no := a.Admit(three); no == nil {
 		t.Error("a running pod was not counted")
@@ -115,8 +115,8 @@ func TestResize(t *testing.T) {
 		p.UID = types.UID(uid)
 		return p
 	}
-	a.Take(cpu("a", "1"))
-	a.Take(cpu("b", "1"))
+	a.AddRunning(cpu("a", "1"))
+	a.AddRunning(cpu("b", "1"))
 	for _, step := range []struct {
 		uid, cpu, reason string
 		held             string // the CPU that it has afterwards; empty means the requested one
@@ -172,7 +172,7 @@ func TestLacks(t *testing.T) {
 	a := New(node, nil, nil)
 	one := pod(t, "one", `containers: [{name: c, resources: {requests: {cpu: 1500m, memory: 1Gi}}}]`)
 	one.UID = "1"
-	a.Take(one)
+	a.AddRunning(one)
 	want := pod(t, "two", `containers: [{name: c, resources: {requests: {cpu: "1"}}}]`)
 	want.UID = "2"
 	nobody, first := func(types.UID) bool { return false }, func(uid types.UID) bool { return uid == "1" }

@@ -68,8 +68,8 @@ func (a *Admission) free(pod *corev1.Pod) *pods.Rejection {
 	return nil
 }
 
-// give records a pod's resources and ports. The caller holds mu.
-func (a *Admission) give(pod *corev1.Pod, list corev1.ResourceList) {
+// assign records a pod's resources and ports. The caller holds mu.
+func (a *Admission) assign(pod *corev1.Pod, list corev1.ResourceList) {
 	a.given[pod.UID] = list
 	if ports := hostPorts(pod); len(ports) > 0 {
 		a.ports[pod.UID] = ports

@@ -64,7 +64,7 @@ func TestHostPortsTaken(t *testing.T) {
 	const spec = `containers: [{name: c, resources: {requests: {cpu: "1"}}, ports: [{containerPort: 80, hostPort: 80}]}]`
 	one, two := pod(t, "one", spec), pod(t, "two", spec)
 	one.UID, two.UID = "1", "2"
-	a.Take(one)
+	a.AddRunning(one)
 	if no := a.Admit(two); no == nil || no.Reason != "NodePorts" {
 		t.Errorf("%+v", no)
 	}
@@ -77,23 +77,23 @@ func TestHostPortsTaken(t *testing.T) {
 	}
 }
 
-// TestFollow checks that the follower is called when resources are released, and only then.
-func TestFollow(t *testing.T) {
+// TestOnFreed checks that the follower is called when resources are released, and only then.
+func TestOnFreed(t *testing.T) {
 	t.Parallel()
-	a, told := New(node, nil, nil), 0
+	a, calls := New(node, nil, nil), 0
 	a.Release("none")
-	a.Follow(func() { told++ })
+	a.OnFreed(func() { calls++ })
 	p := pod(t, "p", `containers: [{name: c, resources: {requests: {cpu: "1"}}}]`)
 	a.Hold(p)
 	a.Release(p.UID)
-	if told != 0 {
-		t.Errorf("%d calls although nothing was released", told)
+	if calls != 0 {
+		t.Errorf("%d calls although nothing was released", calls)
 	}
-	a.Take(p)
+	a.AddRunning(p)
 	a.Hold(p)
 	a.Release(p.UID)
 	a.Release(p.UID)
-	if told != 2 {
-		t.Errorf("%d calls", told)
+	if calls != 2 {
+		t.Errorf("%d calls", calls)
 	}
 }

@@ -115,7 +115,7 @@ func TestResizeAcrossRunners(t *testing.T) {
 		w.runtime.fails["UpdatePodSandboxResources"] = 1 // so that the resize is still running at the check
 		w.runtime.mu.Unlock()
 		a = w.ledger() // takes over the pods
-		w.Reserve(a.Take)
+		w.Reserve(a.AddRunning)
 		expectReserved(t, "under way", a, "1500m")
 		for _, when := range []string{"refused", "the same again"} {
 			time.Sleep(time.Minute)
