@@ -80,8 +80,8 @@ func enter(under chan struct{}) (leave func(), err error) {
 	}
 }
 
-// Who authenticates a request. The error matches ErrUnknown or ErrBusy, or the API server could not be reached.
-func (h *Webhook) Who(r *http.Request) (*User, error) {
+// Authenticate authenticates a request. The error matches ErrUnknown or ErrBusy, or the API server could not be reached.
+func (h *Webhook) Authenticate(r *http.Request) (*User, error) {
 	if u := h.certified(r); u != nil {
 		return u, nil
 	}
@@ -141,9 +141,9 @@ func (h *Webhook) certified(r *http.Request) *User {
 	return &User{Name: leaf.Subject.CommonName, Groups: append(groups, "system:authenticated")}
 }
 
-// May reports whether a user may use a verb on a subresource of the node. The error matches ErrBusy, or the API server
+// Authorize reports whether a user may use a verb on a subresource of the node. The error matches ErrBusy, or the API server
 // could not be reached.
-func (h *Webhook) May(ctx context.Context, u *User, verb, subresource string) (bool, error) {
+func (h *Webhook) Authorize(ctx context.Context, u *User, verb, subresource string) (bool, error) {
 	key := fmt.Sprintf("%q %q %q %q %q %q", u.Name, u.UID, u.Groups, u.Extra, verb, subresource)
 	if allowed, found := h.answers.Get(key); found {
 		return allowed.(bool), nil

@@ -103,7 +103,7 @@ func TestGuard(t *testing.T) {
 	} {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody)
 		req.Header.Set("Authorization", header)
-		if u, err := h.Who(req); known != (err == nil) || known && u.Name != "alice" {
+		if u, err := h.Authenticate(req); known != (err == nil) || known && u.Name != "alice" {
 			t.Errorf("%q: %v, %v", header, u, err)
 		}
 	}
@@ -204,12 +204,12 @@ func TestCertificates(t *testing.T) {
 	} {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 		req.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{tt.cert}}
-		u, err := h.Who(req)
+		u, err := h.Authenticate(req)
 		if tt.user == "" && !errors.Is(err, ErrUnknown) || tt.user != "" && (err != nil || u.Name != tt.user || u.Groups[0] != "ops") {
 			t.Errorf("%s: %v, %v", name, u, err)
 		}
 	}
-	if ok, err := h.May(context.Background(), &User{Name: "mallory"}, "create", "proxy"); ok || err != nil {
+	if ok, err := h.Authorize(context.Background(), &User{Name: "mallory"}, "create", "proxy"); ok || err != nil {
 		t.Errorf("mallory: %v, %v", ok, err)
 	}
 }

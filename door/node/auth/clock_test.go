@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// TestHolds checks the lifetime of cached answers, also when the clock jumps ahead.
-func TestHolds(t *testing.T) {
+// TestCacheLifetimes checks the lifetime of cached answers, also when the clock jumps ahead.
+func TestCacheLifetimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReviewer()
 		h := New(r, "node", func() *x509.CertPool { return nil })
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 		req.Header.Set("Authorization", "Bearer good")
 		who := func() {
-			if _, err := h.Who(req); err != nil {
+			if _, err := h.Authenticate(req); err != nil {
 				t.Error(err)
 			}
 		}
 		bad := req.Clone(t.Context())
 		bad.Header.Set("Authorization", "Bearer bad")
 		refused := func() {
-			if _, err := h.Who(bad); !errors.Is(err, ErrUnknown) {
+			if _, err := h.Authenticate(bad); !errors.Is(err, ErrUnknown) {
 				t.Error(err)
 			}
 		}
 		may := func(sub string) func() {
 			return func() {
-				if allowed, err := h.May(t.Context(), &User{Name: "alice"}, "get", sub); err != nil || allowed != (sub == "metrics") {
+				if allowed, err := h.Authorize(t.Context(), &User{Name: "alice"}, "get", sub); err != nil || allowed != (sub == "metrics") {
 					t.Errorf("%s: %v, %v", sub, allowed, err)
 				}
 			}

@@ -45,14 +45,14 @@ func attributes(r *http.Request) (verb string, subresources []string) {
 // Guard calls next only if the API server authorises the request.
 func (h *Webhook) Guard(next http.Handler, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		u, err := h.Who(r)
+		u, err := h.Authenticate(r)
 		if err != nil {
 			fail(w, r, "authenticated", err, log)
 			return
 		}
 		verb, subresources := attributes(r)
 		for _, sub := range subresources {
-			allowed, err := h.May(r.Context(), u, verb, sub)
+			allowed, err := h.Authorize(r.Context(), u, verb, sub)
 			if err != nil {
 				fail(w, r, "authorised", err, log)
 				return
