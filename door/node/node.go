@@ -316,7 +316,7 @@ func (n *node) measurer(facts machine.Facts) *object.Measurer {
 		Facts: facts, Runtime: n.runtime.Backend().Runtime, Name: o.Name, Address: o.IP,
 		MaxPods: int64(o.MaxPods), DataDir: o.Roots.Data, Reserved: o.Reserved, Version: o.Version,
 		Withheld: func(all corev1.ResourceList) corev1.ResourceList { return eviction.Withheld(o.Eviction, all) },
-		Pressure: n.eviction.Pressure, Images: n.images.Told, Ending: n.shutdown.Ending,
+		Pressure: n.eviction.Pressure, Images: n.images.Largest, Ending: n.shutdown.Ending,
 	}
 }
 

@@ -21,8 +21,8 @@ import (
 const (
 	// every is the interval between checks of the disk.
 	every = 5 * time.Minute
-	// told limits the number of images in a Node's status, and toldNames the names of each.
-	told, toldNames = 50, 5
+	// maxImages limits the number of images in a Node's status, and maxNames the names of each.
+	maxImages, maxNames = 50, 5
 )
 
 // Options configure a Keeper. All but Logger are required.
@@ -172,8 +172,8 @@ func names(image *runtimeapi.Image) []string {
 	return slices.Concat(image.GetRepoDigests(), image.GetRepoTags())
 }
 
-// Told returns the images for a Node's status, the largest first and up to a limit.
-func (k *Keeper) Told(ctx context.Context) ([]corev1.ContainerImage, error) {
+// Largest returns the images for a Node's status, the largest first and up to a limit.
+func (k *Keeper) Largest(ctx context.Context) ([]corev1.ContainerImage, error) {
 	list, err := k.o.Images.ListImages(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("list the images: %w", err)
@@ -182,9 +182,9 @@ func (k *Keeper) Told(ctx context.Context) ([]corev1.ContainerImage, error) {
 		return cmp.Or(cmp.Compare(b.GetSize(), a.GetSize()), cmp.Compare(a.GetId(), b.GetId()))
 	})
 	var out []corev1.ContainerImage
-	for _, image := range list[:min(len(list), told)] {
+	for _, image := range list[:min(len(list), maxImages)] {
 		if all := names(image); len(all) > 0 {
-			out = append(out, corev1.ContainerImage{Names: all[:min(len(all), toldNames)], SizeBytes: int64(image.GetSize())})
+			out = append(out, corev1.ContainerImage{Names: all[:min(len(all), maxNames)], SizeBytes: int64(image.GetSize())})
 		}
 	}
 	return out, nil

@@ -174,8 +174,8 @@ func TestNew(t *testing.T) {
 	})
 }
 
-// TestTold checks that the largest images are listed, with a limited number of names.
-func TestTold(t *testing.T) {
+// TestLargest checks that the largest images are listed, with a limited number of names.
+func TestLargest(t *testing.T) {
 	t.Parallel()
 	s := &store{}
 	for i := range 60 {
@@ -183,7 +183,7 @@ func TestTold(t *testing.T) {
 	}
 	s.images[59].RepoDigests = []string{"1@", "2@", "3@", "4@", "5@", "6@"}
 	s.images[58].RepoTags = nil
-	got, err := s.keeper().Told(t.Context())
+	got, err := s.keeper().Largest(t.Context())
 	if err != nil || len(got) != 49 || len(got[0].Names) != 5 || got[0].SizeBytes != 59 || got[1].SizeBytes != 57 {
 		t.Errorf("%d images, %v: %+v", len(got), err, got[:2])
 	}
