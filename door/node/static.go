@@ -116,7 +116,7 @@ func (s *static) look(uid types.UID) {
 	name, known := s.names[uid]
 	s.mu.Unlock()
 	if known && s.mirrors != nil {
-		s.mirrors.Look(name.Namespace, name.Name)
+		s.mirrors.Requeue(name.Namespace, name.Name)
 	}
 }
 
@@ -144,7 +144,7 @@ func (s *static) removed(namespace, name string) {
 		s.wake(next.UID)
 	}
 	if s.mirrors != nil {
-		s.mirrors.Look(namespace, name)
+		s.mirrors.Requeue(namespace, name)
 	}
 }
 

@@ -62,13 +62,13 @@ func New(o Options) (*Keeper, error) {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstPause, lastPause)
 	k := &Keeper{o: o, queue: workqueue.NewTypedRateLimitingQueue(limiter)}
 	_, err := o.Cache.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { k.saw(object) },
-		UpdateFunc: func(_, object any) { k.saw(object) },
+		AddFunc:    func(object any) { k.observe(object) },
+		UpdateFunc: func(_, object any) { k.observe(object) },
 		DeleteFunc: func(object any) {
 			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = last.Obj
 			}
-			k.saw(object)
+			k.observe(object)
 			if pod, ok := object.(*corev1.Pod); ok && pods.MirrorOf(pod) != "" {
 				o.Changed(pod.UID)
 			}
@@ -80,14 +80,14 @@ func New(o Options) (*Keeper, error) {
 	return k, nil
 }
 
-func (k *Keeper) saw(object any) {
+func (k *Keeper) observe(object any) {
 	if pod, ok := object.(*corev1.Pod); ok && pods.MirrorOf(pod) != "" {
-		k.Look(pod.Namespace, pod.Name)
+		k.Requeue(pod.Namespace, pod.Name)
 	}
 }
 
-// Look requeues the mirror of a name, because its pod or its status has changed. It does not block.
-func (k *Keeper) Look(namespace, name string) {
+// Requeue requeues the mirror of a name, because its pod or its status has changed. It does not block.
+func (k *Keeper) Requeue(namespace, name string) {
 	k.queue.Add(types.NamespacedName{Namespace: namespace, Name: name})
 }
 

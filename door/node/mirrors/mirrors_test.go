@@ -103,7 +103,7 @@ func (w *world) set(f func()) {
 	w.mu.Lock()
 	f()
 	w.mu.Unlock()
-	w.k.Look("default", "p-node")
+	w.k.Requeue("default", "p-node")
 	time.Sleep(time.Second)
 	synctest.Wait()
 }
