@@ -22,7 +22,7 @@ func (n *node) openClaims() error {
 		var err error
 		n.csi, err = csi.New(csi.Options{
 			Root: n.o.RootDir, Dir: n.csiDir(), Client: n.client, Name: n.o.Name, Node: n.registered,
-			Tell: n.tell, InUse: n.inUse, Changed: func() { n.claims.Changed() }, Logger: n.o.Logger,
+			Publish: n.publishStatus, InUse: n.inUse, Changed: func() { n.claims.Changed() }, Logger: n.o.Logger,
 		})
 		if err != nil {
 			return err
@@ -56,8 +56,8 @@ func (n *node) closeClaims() {
 	}
 }
 
-// tell publishes the node's status now.
-func (n *node) tell() {
+// publishStatus publishes the node's status now.
+func (n *node) publishStatus() {
 	if k := n.kept.Load(); k != nil {
 		k.Look()
 	}

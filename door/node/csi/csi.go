@@ -41,8 +41,8 @@ type Options struct {
 	Node func() *corev1.Node
 	// InUse reports whether the API server has confirmed that the node uses a volume.
 	InUse func(corev1.UniqueVolumeName) bool
-	// Tell publishes the node's status now. It must not block.
-	Tell func()
+	// Publish publishes the node's status now. It must not block.
+	Publish func()
 	// Changed is called when a driver has been registered. It must not block.
 	Changed func()
 	Logger  *slog.Logger
@@ -53,10 +53,10 @@ var _ claims.Mounter = (*Plugin)(nil)
 // Plugin manages the CSI drivers of a host. It is safe for concurrent use.
 type Plugin struct {
 	*mounts.Mounter
-	o       Options
-	teller  *nodeinfo.Teller
-	watcher *plugins.Watcher
-	changed broadcast.Broadcast // on changes of the Node
+	o         Options
+	publisher *nodeinfo.Publisher
+	watcher   *plugins.Watcher
+	changed   broadcast.Broadcast // on changes of the Node
 
 	mu      sync.Mutex
 	drivers map[string]*registered
@@ -80,11 +80,11 @@ func New(o Options) (*Plugin, error) {
 	if o.Changed == nil {
 		o.Changed = func() {}
 	}
-	p := &Plugin{o: o, drivers: map[string]*registered{}, older: map[string][]*registered{}, teller: nodeinfo.New(o.Client, o.Name, o.Logger)}
+	p := &Plugin{o: o, drivers: map[string]*registered{}, older: map[string][]*registered{}, publisher: nodeinfo.New(o.Client, o.Name, o.Logger)}
 	waiter := attach.New(attach.Options{Client: o.Client, Name: o.Name, Node: o.Node, InUse: o.InUse, Changed: p.changed.Next})
 	var err error
 	p.Mounter, err = mounts.Open(mounts.Options{
-		Root: o.Root, Dir: o.Dir, Client: o.Client, Node: o.Name, Driver: p.driver, Changed: o.Tell, Logger: o.Logger,
+		Root: o.Root, Dir: o.Dir, Client: o.Client, Node: o.Name, Driver: p.driver, Changed: o.Publish, Logger: o.Logger,
 		Attached: func(ctx context.Context, driver, handle string) (map[string]string, error) {
 			return waiter.Wait(ctx, mounts.UniqueName(driver, handle), driver, handle)
 		},
@@ -104,7 +104,7 @@ func (p *Plugin) Run(ctx context.Context) (err error) {
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	all.Go(func() { p.teller.Run(ctx) })
+	all.Go(func() { p.publisher.Run(ctx) })
 	all.Go(func() { p.Tend(ctx) })
 	p.watcher.Run(ctx)
 	p.mu.Lock()
@@ -127,7 +127,7 @@ func (p *Plugin) NodeChanged() {
 	defer p.mu.Unlock()
 	if p.node != node.UID { // its CSINode was deleted with it
 		p.node = node.UID
-		p.teller.Look()
+		p.publisher.Wake()
 	}
 }
 
@@ -177,10 +177,10 @@ func (p *Plugin) enter(ctx context.Context, name string, d *registered) (err err
 		return err
 	}
 	d.Node = d.client
-	if err := p.take(name, d); err != nil {
+	if err := p.claim(name, d); err != nil {
 		return err
 	}
-	if err = p.teller.Add(ctx, name, d.Facts); err != nil {
+	if err = p.publisher.Add(ctx, name, d.Facts); err != nil {
 		p.leave(name, d)
 	}
 	return err
@@ -194,8 +194,8 @@ func (p *Plugin) free(name string, d *registered) error {
 	return nil
 }
 
-// take registers a driver under its name if the name is free.
-func (p *Plugin) take(name string, d *registered) error {
+// claim registers a driver under its name if the name is free.
+func (p *Plugin) claim(name string, d *registered) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.free(name, d); err != nil {
@@ -216,7 +216,7 @@ func (p *Plugin) leave(name string, d *registered) {
 	p.older[name] = slices.DeleteFunc(p.older[name], func(one *registered) bool { return one == d })
 	if p.drivers[name] == d {
 		delete(p.drivers, name)
-		p.teller.Remove(name)
+		p.publisher.Remove(name)
 		for _, one := range p.older[name] {
 			close(one.again)
 		}

@@ -63,7 +63,7 @@ func (w *world) open() {
 	w.Plugin, err = New(Options{
 		Root: w.root, Dir: filepath.Join(w.root, "records"), Client: w.client, Name: "node",
 		Node: func() *corev1.Node { return nil }, InUse: func(corev1.UniqueVolumeName) bool { return false },
-		Tell: func() {}, Changed: func() { w.changed <- struct{}{} },
+		Publish: func() {}, Changed: func() { w.changed <- struct{}{} },
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -19,14 +19,14 @@ const (
 	// firstPause and lastPause bound the pauses after failures.
 	firstPause = 200 * time.Millisecond
 	lastPause  = 30 * time.Second
-	// lookEvery is the interval between checks of an unchanged CSINode, which is deleted together with its Node.
-	lookEvery = 5 * time.Minute
+	// checkEvery is the interval between checks of an unchanged CSINode, which is deleted together with its Node.
+	checkEvery = 5 * time.Minute
 	// callTimeout limits one round.
 	callTimeout = 30 * time.Second
 )
 
-// Teller publishes the drivers.
-type Teller struct {
+// Publisher publishes the drivers.
+type Publisher struct {
 	client kubernetes.Interface
 	node   string
 	log    *slog.Logger
@@ -37,19 +37,19 @@ type Teller struct {
 	gone    map[string]bool // removed drivers that the API server may still have
 }
 
-// entry is one driver. told is closed once the driver has been published or refused. refused is the reason.
+// entry is one driver. published is closed once the driver has been published or refused. refused is the reason.
 type entry struct {
-	facts   driver.Facts
-	told    chan struct{}
-	refused error
+	facts     driver.Facts
+	published chan struct{}
+	refused   error
 }
 
-// New returns a Teller. The caller calls Run once.
-func New(client kubernetes.Interface, node string, log *slog.Logger) *Teller {
+// New returns a Publisher. The caller calls Run once.
+func New(client kubernetes.Interface, node string, log *slog.Logger) *Publisher {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Teller{
+	return &Publisher{
 		client: client, node: node, log: log, wake: make(chan struct{}, 1),
 		drivers: map[string]*entry{}, gone: map[string]bool{},
 	}
@@ -57,16 +57,16 @@ func New(client kubernetes.Interface, node string, log *slog.Logger) *Teller {
 
 // Add publishes a driver and waits for the result. If it fails or ctx ends first, the driver is removed again, and the
 // error says why.
-func (t *Teller) Add(ctx context.Context, name string, facts driver.Facts) error {
-	e := &entry{facts: facts, told: make(chan struct{})}
-	t.mu.Lock()
-	t.drivers[name] = e
-	delete(t.gone, name)
-	t.mu.Unlock()
-	t.Look()
+func (p *Publisher) Add(ctx context.Context, name string, facts driver.Facts) error {
+	e := &entry{facts: facts, published: make(chan struct{})}
+	p.mu.Lock()
+	p.drivers[name] = e
+	delete(p.gone, name)
+	p.mu.Unlock()
+	p.Wake()
 	var err error
 	select {
-	case <-e.told:
+	case <-e.published:
 		err = e.refused
 	case <-ctx.Done():
 		err = fmt.Errorf("register driver %s in the CSINode: %w", name, context.Cause(ctx))
@@ -74,47 +74,47 @@ func (t *Teller) Add(ctx context.Context, name string, facts driver.Facts) error
 	if err == nil {
 		return nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.drivers[name] == e {
-		t.remove(name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.drivers[name] == e {
+		p.remove(name)
 	}
 	return err
 }
 
 // Remove removes a driver. It does not wait for the API server.
-func (t *Teller) Remove(name string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.remove(name)
+func (p *Publisher) Remove(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.remove(name)
 }
 
 // remove removes a driver. The caller holds mu.
-func (t *Teller) remove(name string) {
-	delete(t.drivers, name)
-	t.gone[name] = true
-	t.Look()
+func (p *Publisher) remove(name string) {
+	delete(p.drivers, name)
+	p.gone[name] = true
+	p.Wake()
 }
 
-// Look starts a round soon. It does not block.
-func (t *Teller) Look() {
+// Wake starts a round soon. It does not block.
+func (p *Publisher) Wake() {
 	select {
-	case t.wake <- struct{}{}:
+	case p.wake <- struct{}{}:
 	default:
 	}
 }
 
 // Run publishes drivers until ctx ends.
-func (t *Teller) Run(ctx context.Context) {
+func (p *Publisher) Run(ctx context.Context) {
 	pause, first := firstPause, true
 	for {
-		wait := lookEvery
-		if !first || t.due() {
-			if err := t.round(ctx); err != nil {
+		wait := checkEvery
+		if !first || p.due() {
+			if err := p.round(ctx); err != nil {
 				if ctx.Err() != nil {
 					return
 				}
-				t.log.Warn("updating the CSINode failed, retrying", "error", err)
+				p.log.Warn("updating the CSINode failed, retrying", "error", err)
 				wait, pause = pause, min(2*pause, lastPause)
 			} else {
 				pause = firstPause
@@ -124,7 +124,7 @@ func (t *Teller) Run(ctx context.Context) {
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-t.wake:
+		case <-p.wake:
 		case <-ctx.Done():
 		}
 		timer.Stop()
@@ -135,45 +135,45 @@ func (t *Teller) Run(ctx context.Context) {
 }
 
 // due reports whether there are drivers to publish or to remove.
-func (t *Teller) due() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.drivers)+len(t.gone) > 0
+func (p *Publisher) due() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.drivers)+len(p.gone) > 0
 }
 
 // round publishes all drivers as they are now.
-func (t *Teller) round(ctx context.Context) error {
-	t.mu.Lock()
-	all, gone := make(map[string]*entry, len(t.drivers)), make(map[string]bool, len(t.gone))
-	for name, e := range t.drivers {
+func (p *Publisher) round(ctx context.Context) error {
+	p.mu.Lock()
+	all, gone := make(map[string]*entry, len(p.drivers)), make(map[string]bool, len(p.gone))
+	for name, e := range p.drivers {
 		all[name] = e
 	}
-	for name := range t.gone {
+	for name := range p.gone {
 		gone[name] = true
 	}
-	t.mu.Unlock()
+	p.mu.Unlock()
 	if len(all)+len(gone) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	refused, err := t.tell(ctx, all, gone)
+	refused, err := p.publish(ctx, all, gone)
 	if err != nil {
 		return err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for name := range gone {
-		if t.drivers[name] == nil {
-			delete(t.gone, name)
+		if p.drivers[name] == nil {
+			delete(p.gone, name)
 		}
 	}
 	for name, e := range all {
 		select {
-		case <-e.told:
+		case <-e.published:
 		default:
 			e.refused = refused[name]
-			close(e.told)
+			close(e.published)
 		}
 	}
 	return nil

@@ -22,20 +22,20 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/csi/driver"
 )
 
-// inWorld runs a test with a Teller and a fake API server with the node.
-func inWorld(t *testing.T, objects []runtime.Object, test func(*testing.T, *fake.Clientset, *Teller)) {
+// inWorld runs a test with a Publisher and a fake API server with the node.
+func inWorld(t *testing.T, objects []runtime.Object, test func(*testing.T, *fake.Clientset, *Publisher)) {
 	t.Helper()
 	t.Parallel()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "n1", Labels: map[string]string{"theirs": "x"}}}
 	client := fake.NewClientset(append(objects, node)...)
 	synctest.Test(t, func(t *testing.T) {
-		teller := New(client, "node", nil)
+		publisher := New(client, "node", nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		defer all.Wait()
 		defer cancel()
-		all.Go(func() { teller.Run(ctx) })
-		test(t, client, teller)
+		all.Go(func() { publisher.Run(ctx) })
+		test(t, client, publisher)
 	})
 }
 
@@ -58,15 +58,15 @@ func theNode(t *testing.T, client *fake.Clientset) *corev1.Node {
 	return got
 }
 
-// TestTold checks that a driver is in the CSINode, which the Node owns, and in the Node's labels and annotation. After
+// TestPublish checks that a driver is in the CSINode, which the Node owns, and in the Node's labels and annotation. After
 // its removal only the labels stay. Other drivers are not affected.
-func TestTold(t *testing.T) {
-	inWorld(t, nil, func(t *testing.T, client *fake.Clientset, teller *Teller) {
+func TestPublish(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, client *fake.Clientset, publisher *Publisher) {
 		facts := driver.Facts{NodeID: "id", MaxVolumes: 7, Topology: map[string]string{"topology.x/zone": "a"}}
-		if err := teller.Add(t.Context(), "one", facts); err != nil {
+		if err := publisher.Add(t.Context(), "one", facts); err != nil {
 			t.Fatal(err)
 		}
-		if err := teller.Add(t.Context(), "two", driver.Facts{NodeID: "id2"}); err != nil {
+		if err := publisher.Add(t.Context(), "two", driver.Facts{NodeID: "id2"}); err != nil {
 			t.Fatal(err)
 		}
 		got := csiNode(t, client)
@@ -82,12 +82,12 @@ func TestTold(t *testing.T) {
 		if node.Labels["topology.x/zone"] != "a" || node.Labels["theirs"] != "x" || node.Annotations[nodeID] != `{"one":"id","two":"id2"}` {
 			t.Errorf("node: %+v", node.ObjectMeta)
 		}
-		teller.Remove("one")
+		publisher.Remove("one")
 		synctest.Wait()
 		if got := csiNode(t, client); len(got.Spec.Drivers) != 1 || got.Spec.Drivers[0].Name != "two" {
 			t.Errorf("drivers: %+v", got.Spec.Drivers)
 		}
-		teller.Remove("two")
+		publisher.Remove("two")
 		synctest.Wait()
 		if node := theNode(t, client); node.Annotations[nodeID] != "" || node.Labels["topology.x/zone"] != "a" {
 			t.Errorf("node: %+v", node.ObjectMeta)
@@ -100,8 +100,8 @@ func TestChanged(t *testing.T) {
 	before := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: storagev1.CSINodeSpec{
 		Drivers: []storagev1.CSINodeDriver{{Name: "theirs", NodeID: "t"}, {Name: "one", NodeID: "old"}},
 	}}
-	inWorld(t, []runtime.Object{before}, func(t *testing.T, client *fake.Clientset, teller *Teller) {
-		synctest.Wait() // the Teller sends no requests meanwhile
+	inWorld(t, []runtime.Object{before}, func(t *testing.T, client *fake.Clientset, publisher *Publisher) {
+		synctest.Wait() // the Publisher sends no requests meanwhile
 		client.PrependReactor("update", "csinodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			got, err := client.Tracker().Get(storagev1.SchemeGroupVersion.WithResource("csinodes"), "", "node")
 			if err != nil {
@@ -116,7 +116,7 @@ func TestChanged(t *testing.T) {
 			}
 			return false, nil, nil
 		})
-		if err := teller.Add(t.Context(), "one", driver.Facts{NodeID: "new"}); err != nil {
+		if err := publisher.Add(t.Context(), "one", driver.Facts{NodeID: "new"}); err != nil {
 			t.Fatal(err)
 		}
 		if d := csiNode(t, client).Spec.Drivers; len(d) != 2 || d[0].Name != "theirs" || d[1].NodeID != "new" {
@@ -128,12 +128,12 @@ func TestChanged(t *testing.T) {
 // TestCollision checks that a driver is refused and not published if its topology contradicts a label, or if the API
 // server refuses its label. Other drivers are still published.
 func TestCollision(t *testing.T) {
-	inWorld(t, nil, func(t *testing.T, client *fake.Clientset, teller *Teller) {
-		err := teller.Add(t.Context(), "bad", driver.Facts{NodeID: "i", Topology: map[string]string{"theirs": "y"}})
+	inWorld(t, nil, func(t *testing.T, client *fake.Clientset, publisher *Publisher) {
+		err := publisher.Add(t.Context(), "bad", driver.Facts{NodeID: "i", Topology: map[string]string{"theirs": "y"}})
 		if err == nil || !strings.Contains(err.Error(), `"theirs":"y" but existing label is "theirs":"x"`) {
 			t.Errorf("collision: %v", err)
 		}
-		synctest.Wait() // the Teller sends no requests meanwhile
+		synctest.Wait() // the Publisher sends no requests meanwhile
 		client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			if strings.Contains(string(a.(clienttesting.PatchAction).GetPatch()), "node-role") {
 				return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "node", errors.New("not for you"))
@@ -141,10 +141,10 @@ func TestCollision(t *testing.T) {
 			return false, nil, nil
 		})
 		topology := map[string]string{"node-role.kubernetes.io/x": "y"}
-		if err := teller.Add(t.Context(), "worse", driver.Facts{NodeID: "i", Topology: topology}); !apierrors.IsForbidden(err) {
+		if err := publisher.Add(t.Context(), "worse", driver.Facts{NodeID: "i", Topology: topology}); !apierrors.IsForbidden(err) {
 			t.Errorf("forbidden: %v", err)
 		}
-		if err := teller.Add(t.Context(), "good", driver.Facts{NodeID: "i"}); err != nil {
+		if err := publisher.Add(t.Context(), "good", driver.Facts{NodeID: "i"}); err != nil {
 			t.Error(err)
 		}
 		if d := csiNode(t, client).Spec.Drivers; len(d) != 1 || d[0].Name != "good" {
@@ -155,10 +155,10 @@ func TestCollision(t *testing.T) {
 
 // TestFailures checks that failures are retried while the caller waits, and that a cancelled call leaves nothing.
 func TestFailures(t *testing.T) {
-	inWorld(t, nil, func(t *testing.T, client *fake.Clientset, teller *Teller) {
+	inWorld(t, nil, func(t *testing.T, client *fake.Clientset, publisher *Publisher) {
 		var down atomic.Bool
 		down.Store(true)
-		synctest.Wait() // the Teller sends no requests meanwhile
+		synctest.Wait() // the Publisher sends no requests meanwhile
 		client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if down.Load() {
 				return true, nil, errors.New("down")
@@ -167,11 +167,11 @@ func TestFailures(t *testing.T) {
 		})
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := teller.Add(short, "one", driver.Facts{NodeID: "i"}); !errors.Is(err, context.DeadlineExceeded) {
+		if err := publisher.Add(short, "one", driver.Facts{NodeID: "i"}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("down: %v", err)
 		}
 		go func() { time.Sleep(time.Minute); down.Store(false) }()
-		if err := teller.Add(t.Context(), "two", driver.Facts{NodeID: "i"}); err != nil {
+		if err := publisher.Add(t.Context(), "two", driver.Facts{NodeID: "i"}); err != nil {
 			t.Error(err)
 		}
 		if d := csiNode(t, client).Spec.Drivers; len(d) != 1 || d[0].Name != "two" {
@@ -182,8 +182,8 @@ func TestFailures(t *testing.T) {
 
 // TestNodeAgain checks that a CSINode that was deleted with its Node is created again for the new Node.
 func TestNodeAgain(t *testing.T) {
-	inWorld(t, nil, func(t *testing.T, client *fake.Clientset, teller *Teller) {
-		if err := teller.Add(t.Context(), "one", driver.Facts{NodeID: "i"}); err != nil {
+	inWorld(t, nil, func(t *testing.T, client *fake.Clientset, publisher *Publisher) {
+		if err := publisher.Add(t.Context(), "one", driver.Facts{NodeID: "i"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := client.StorageV1().CSINodes().Delete(t.Context(), "node", metav1.DeleteOptions{}); err != nil {
@@ -196,7 +196,7 @@ func TestNodeAgain(t *testing.T) {
 		if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		teller.Look()
+		publisher.Wake()
 		synctest.Wait()
 		if got := csiNode(t, client); got.OwnerReferences[0].UID != "n2" || len(got.Spec.Drivers) != 1 {
 			t.Errorf("CSINode: %+v", got)

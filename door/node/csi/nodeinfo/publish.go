@@ -21,16 +21,16 @@ import (
 // nodeID is the annotation of a Node with its IDs for the drivers.
 const nodeID = "csi.volume.kubernetes.io/nodeid"
 
-// tell updates the Node and its CSINode. refused are the drivers that it cannot publish.
-func (t *Teller) tell(ctx context.Context, all map[string]*entry, gone map[string]bool) (refused map[string]error, err error) {
-	node, err := t.client.CoreV1().Nodes().Get(ctx, t.node, metav1.GetOptions{})
+// publish updates the Node and its CSINode. refused are the drivers that it cannot publish.
+func (p *Publisher) publish(ctx context.Context, all map[string]*entry, gone map[string]bool) (refused map[string]error, err error) {
+	node, err := p.client.CoreV1().Nodes().Get(ctx, p.node, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("get the node: %w", err)
 	}
 	facts, refused := map[string]driver.Facts{}, map[string]error{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		f := all[name].facts
-		labelled, err := t.label(ctx, node, f.Topology)
+		labelled, err := p.label(ctx, node, f.Topology)
 		switch {
 		case err == nil:
 			node, facts[name] = labelled, f
@@ -40,14 +40,14 @@ func (t *Teller) tell(ctx context.Context, all map[string]*entry, gone map[strin
 			return nil, err
 		}
 	}
-	if err := t.annotate(ctx, node, facts, gone); err != nil {
+	if err := p.annotate(ctx, node, facts, gone); err != nil {
 		return nil, err
 	}
-	return refused, t.tellCSINode(ctx, node, facts, gone)
+	return refused, p.publishCSINode(ctx, node, facts, gone)
 }
 
 // label adds the labels of a topology to the Node. A label with another value is an error.
-func (t *Teller) label(ctx context.Context, node *corev1.Node, topology map[string]string) (*corev1.Node, error) {
+func (p *Publisher) label(ctx context.Context, node *corev1.Node, topology map[string]string) (*corev1.Node, error) {
 	missing := map[string]string{}
 	for key, value := range topology {
 		switch has, is := node.Labels[key]; {
@@ -60,12 +60,12 @@ func (t *Teller) label(ctx context.Context, node *corev1.Node, topology map[stri
 	if len(missing) == 0 {
 		return node, nil
 	}
-	return t.patch(ctx, node.Name, map[string]any{"labels": missing})
+	return p.patch(ctx, node.Name, map[string]any{"labels": missing})
 }
 
 // annotate updates the annotation with the node's IDs. A node has only one process, so no other process writes the
 // annotation.
-func (t *Teller) annotate(ctx context.Context, node *corev1.Node, facts map[string]driver.Facts, gone map[string]bool) error {
+func (p *Publisher) annotate(ctx context.Context, node *corev1.Node, facts map[string]driver.Facts, gone map[string]bool) error {
 	before := node.Annotations[nodeID]
 	ids := map[string]string{}
 	if before != "" && json.Unmarshal([]byte(before), &ids) != nil {
@@ -88,33 +88,33 @@ func (t *Teller) annotate(ctx context.Context, node *corev1.Node, facts map[stri
 	if next == nil && before == "" || next == before {
 		return nil
 	}
-	_, err := t.patch(ctx, node.Name, map[string]any{"annotations": map[string]any{nodeID: next}})
+	_, err := p.patch(ctx, node.Name, map[string]any{"annotations": map[string]any{nodeID: next}})
 	return err
 }
 
-func (t *Teller) patch(ctx context.Context, node string, meta map[string]any) (*corev1.Node, error) {
+func (p *Publisher) patch(ctx context.Context, node string, meta map[string]any) (*corev1.Node, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": meta})
 	if err != nil {
 		return nil, err
 	}
-	got, err := t.client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	got, err := p.client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("patch the node: %w", err)
 	}
 	return got, nil
 }
 
-// tellCSINode creates or updates the CSINode.
-func (t *Teller) tellCSINode(ctx context.Context, node *corev1.Node, facts map[string]driver.Facts, gone map[string]bool) error {
-	client := t.client.StorageV1().CSINodes()
+// publishCSINode creates or updates the CSINode.
+func (p *Publisher) publishCSINode(ctx context.Context, node *corev1.Node, facts map[string]driver.Facts, gone map[string]bool) error {
+	client := p.client.StorageV1().CSINodes()
 	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
-	now, err := client.Get(ctx, t.node, metav1.GetOptions{})
+	now, err := client.Get(ctx, p.node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		if len(facts) == 0 {
 			return nil
 		}
 		now, err = client.Create(ctx, &storagev1.CSINode{
-			ObjectMeta: metav1.ObjectMeta{Name: t.node, OwnerReferences: owner},
+			ObjectMeta: metav1.ObjectMeta{Name: p.node, OwnerReferences: owner},
 			Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{}},
 		}, metav1.CreateOptions{})
 	}
@@ -128,7 +128,7 @@ func (t *Teller) tellCSINode(ctx context.Context, node *corev1.Node, facts map[s
 		f, have := facts[d.Name]
 		return gone[d.Name] || have && !equality.Semantic.DeepEqual(d, entryOf(d.Name, f))
 	})
-	if now, err = t.update(ctx, now, next); err != nil {
+	if now, err = p.update(ctx, now, next); err != nil {
 		return err
 	}
 	next = now.DeepCopy()
@@ -137,16 +137,16 @@ func (t *Teller) tellCSINode(ctx context.Context, node *corev1.Node, facts map[s
 			next.Spec.Drivers = append(next.Spec.Drivers, entryOf(name, facts[name]))
 		}
 	}
-	_, err = t.update(ctx, now, next)
+	_, err = p.update(ctx, now, next)
 	return err
 }
 
 // update writes the CSINode if it has changed. A conflict is an error, and the next round starts from the beginning.
-func (t *Teller) update(ctx context.Context, now, next *storagev1.CSINode) (*storagev1.CSINode, error) {
+func (p *Publisher) update(ctx context.Context, now, next *storagev1.CSINode) (*storagev1.CSINode, error) {
 	if equality.Semantic.DeepEqual(now, next) {
 		return now, nil
 	}
-	got, err := t.client.StorageV1().CSINodes().Update(ctx, next, metav1.UpdateOptions{})
+	got, err := p.client.StorageV1().CSINodes().Update(ctx, next, metav1.UpdateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("update the CSINode: %w", err)
 	}
