@@ -62,7 +62,7 @@ func (w *Waiter) Wait(
 	defer cancel()
 	for {
 		changed := w.o.Changed()
-		if err = w.told(w.o.Node(), name); err == nil {
+		if err = w.check(w.o.Node(), name); err == nil {
 			break
 		}
 		select {
@@ -89,8 +89,8 @@ func (w *Waiter) Wait(
 	}
 }
 
-// told checks that the API server has confirmed the use of the volume, and that the Node lists it as attached.
-func (w *Waiter) told(node *corev1.Node, name corev1.UniqueVolumeName) error {
+// check returns an error unless the API server has confirmed the use of the volume and the Node lists it as attached.
+func (w *Waiter) check(node *corev1.Node, name corev1.UniqueVolumeName) error {
 	switch {
 	case node == nil:
 		return errors.New("the node is not registered yet")
@@ -114,7 +114,7 @@ func (w *Waiter) confirm(ctx context.Context, name corev1.UniqueVolumeName) erro
 	case !slices.Contains(node.Status.VolumesInUse, name): // another Node than the one that reported it
 		return errUnused
 	}
-	return w.told(node, name)
+	return w.check(node, name)
 }
 
 // get reads the VolumeAttachment and returns the attacher's metadata.

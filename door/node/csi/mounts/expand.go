@@ -55,8 +55,8 @@ func (a *attempt) expand(ctx context.Context) error {
 		a.m.o.Logger.Warn("a CSI volume cannot be expanded while it is in use", "volume", a.r.Spec, "error", err)
 		return nil
 	case failed.Code == codes.InvalidArgument || failed.Code == codes.OutOfRange || failed.Code == codes.NotFound:
-		_, told := a.m.claimStatus(ctx, claim, corev1.PersistentVolumeClaimNodeResizeInfeasible, nil)
-		err = errors.Join(err, told)
+		_, reported := a.m.claimStatus(ctx, claim, corev1.PersistentVolumeClaimNodeResizeInfeasible, nil)
+		err = errors.Join(err, reported)
 	}
 	return fmt.Errorf("MountVolume.NodeExpandVolume failed for volume %q: %w", a.r.Spec, err)
 }

@@ -37,7 +37,7 @@ func (m *Mounter) Mount(ctx context.Context, q claims.Request) (claims.Place, er
 		claims.Place
 		error
 	}
-	if !m.begin() {
+	if !m.startWork() {
 		return claims.Place{}, errClosed
 	}
 	done := make(chan result, 1)
@@ -116,7 +116,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	if err := a.lives(); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{a.attach, a.stage, a.publish, a.own} {
+	for _, step := range []func(context.Context) error{a.attach, a.stage, a.publish, a.applyGroup} {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -14,13 +14,13 @@ import (
 // ownWait limits how long the files of a volume may take to get a group. A pod may have created any number of files.
 const ownWait = 3 * time.Minute
 
-// own applies the pod's fsGroup to the volume's files if the node is responsible for that, once for each pod.
-func (a *attempt) own(ctx context.Context) error {
+// applyGroup applies the pod's fsGroup to the volume's files if the node is responsible for that, once for each pod.
+func (a *attempt) applyGroup(ctx context.Context) error {
 	owned := func(r *record) { r.Owned = true }
 	switch {
 	case a.r.Group == nil || a.r.Owned:
 		return nil
-	case !a.gives():
+	case !a.appliesGroup():
 		return a.step(owned)
 	}
 	within, cancel := context.WithTimeout(ctx, ownWait)
@@ -39,8 +39,8 @@ func (a *attempt) own(ctx context.Context) error {
 	return a.step(owned)
 }
 
-// gives reports whether the node applies the fsGroup. It follows the driver's policy, as a kubelet does.
-func (a *attempt) gives() bool {
+// appliesGroup reports whether the node applies the fsGroup. It follows the driver's policy, as a kubelet does.
+func (a *attempt) appliesGroup() bool {
 	r := a.r
 	if r.Group == nil || r.ReadOnly || r.Block || a.driver.Facts.Group {
 		return false

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestGives checks that the node applies the fsGroup in the same cases as a kubelet.
-func TestGives(t *testing.T) {
+// TestAppliesGroup checks that the node applies the fsGroup in the same cases as a kubelet.
+func TestAppliesGroup(t *testing.T) {
 	t.Parallel()
 	group := int64(7)
 	file, none, once := storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy
@@ -38,15 +38,15 @@ func TestGives(t *testing.T) {
 	} {
 		facts := driver.Facts{Can: driver.Can{Group: tc.can}}
 		a := &attempt{r: &tc.r, rules: storagev1.CSIDriverSpec{FSGroupPolicy: tc.policy}, driver: &Driver{Facts: facts}}
-		if got := a.gives(); got != tc.want {
+		if got := a.appliesGroup(); got != tc.want {
 			t.Errorf("%s: %v", tc.name, got)
 		}
 	}
 }
 
-// TestGiven checks that files get the group once, at the mount for a pod, even if the top directory has it, unless the
+// TestGroupApplied checks that files get the group once, at the mount for a pod, even if the top directory has it, unless the
 // pod's policy allows to skip that. Links are not followed.
-func TestGiven(t *testing.T) {
+func TestGroupApplied(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("gives files to a group, which is for root")

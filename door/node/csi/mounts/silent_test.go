@@ -91,9 +91,9 @@ func TestSilentVolume(t *testing.T) {
 	w.left()
 }
 
-// TestEndBesideSilence checks that a file system that hangs while its files get the group does not keep the node from
+// TestCloseBesideSilence checks that a file system that hangs while its files get the group does not keep the node from
 // stopping.
-func TestEndBesideSilence(t *testing.T) {
+func TestCloseBesideSilence(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("mounts, which is for root")

@@ -47,7 +47,7 @@ func (m *Mounter) tend(ctx context.Context) {
 		if _, busy := m.tending.LoadOrStore(name, true); busy {
 			continue
 		}
-		if !m.begin() {
+		if !m.startWork() {
 			return
 		}
 		go func() { // Close waits for it
@@ -69,7 +69,7 @@ func (m *Mounter) round(ctx context.Context, name string, keys []key) {
 		if ctx.Err() != nil {
 			return
 		}
-		err := m.look(ctx, k, rules)
+		err := m.tendVolume(ctx, k, rules)
 		if err != nil {
 			m.o.Logger.Warn("republishing a CSI volume failed", "driver", name, "uid", k.uid, "volume", k.volume, "error", err)
 		}
@@ -85,8 +85,8 @@ func timedOut(err error) bool {
 	return errors.As(err, &failed) && failed.Code == codes.DeadlineExceeded
 }
 
-// look looks after one volume if it is still published.
-func (m *Mounter) look(ctx context.Context, k key, rules storagev1.CSIDriverSpec) error {
+// tendVolume looks after one volume if it is still published.
+func (m *Mounter) tendVolume(ctx context.Context, k key, rules storagev1.CSIDriverSpec) error {
 	r := m.get(k)
 	if r == nil {
 		return nil

@@ -18,7 +18,7 @@ import (
 func (m *Mounter) Unmount(ctx context.Context, uid types.UID, volume string) error {
 	k := key{uid, volume}
 	done := m.flights.DoChan(m.file(k), func() (any, error) {
-		if !m.begin() {
+		if !m.startWork() {
 			return nil, errClosed
 		}
 		defer m.all.Done()
@@ -32,8 +32,8 @@ func (m *Mounter) Unmount(ctx context.Context, uid types.UID, volume string) err
 	}
 }
 
-// begin counts background work for Close. It returns false after Close.
-func (m *Mounter) begin() bool {
+// startWork counts background work for Close. It returns false after Close.
+func (m *Mounter) startWork() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ctx.Err() != nil {

@@ -15,8 +15,8 @@ import (
 func (m *Mounter) Use(uid types.UID, volume string) (usage.Volume, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	use, told := m.uses[key{uid, volume}]
-	return use, told
+	use, known := m.uses[key{uid, volume}]
+	return use, known
 }
 
 // Absent reports whether the volume of a driver is not mounted, as after a boot of the host. The files at its place
@@ -66,8 +66,8 @@ func (a *attempt) use(ctx context.Context) (use usage.Volume, err error) {
 }
 
 // useOf converts a driver's report. Only the size is required.
-func useOf(told *csi.NodeGetVolumeStatsResponse) (use usage.Volume, err error) {
-	for _, one := range told.GetUsage() {
+func useOf(report *csi.NodeGetVolumeStatsResponse) (use usage.Volume, err error) {
+	for _, one := range report.GetUsage() {
 		if one.GetTotal() < 0 || one.GetAvailable() < 0 || one.GetUsed() < 0 {
 			return use, fmt.Errorf("the driver reports negative usage: %d used, %d available, %d in total",
 				one.GetUsed(), one.GetAvailable(), one.GetTotal())

@@ -25,34 +25,34 @@ func TestUse(t *testing.T) {
 	inodes := &csi.VolumeUsage{Unit: csi.VolumeUsage_INODES, Total: 9, Available: 6, Used: 3}
 	all := usage.Volume{Capacity: 100, Available: 60, AllInodes: 9, InodesFree: 6, Files: usage.Files{Bytes: 30, Inodes: 3}}
 	for _, tc := range []struct {
-		name   string
-		volume claims.Request
-		told   []*csi.VolumeUsage
-		silent bool
-		want   usage.Volume
-		log    string
+		name    string
+		volume  claims.Request
+		reports []*csi.VolumeUsage
+		silent  bool
+		want    usage.Volume
+		log     string
 	}{
-		{name: "files", volume: persistent("u1", false), told: []*csi.VolumeUsage{bytes, inodes}, want: all},
-		{name: "a device", volume: persistent("u1", true), told: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: 7}},
+		{name: "files", volume: persistent("u1", false), reports: []*csi.VolumeUsage{bytes, inodes}, want: all},
+		{name: "a device", volume: persistent("u1", true), reports: []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: 7}},
 			want: usage.Volume{Capacity: 7}},
-		{name: "inline", volume: inline("u1"), told: []*csi.VolumeUsage{bytes, inodes, {Total: 3}}, want: all},
+		{name: "inline", volume: inline("u1"), reports: []*csi.VolumeUsage{bytes, inodes, {Total: 3}}, want: all},
 		{name: "no statistics", volume: persistent("u1", false), log: "reports no size"},
-		{name: "negative", volume: persistent("u1", false), told: []*csi.VolumeUsage{bytes, {Available: -1}}, log: "-1 available"},
-		{name: "no capability", volume: persistent("u1", false), told: []*csi.VolumeUsage{bytes}, silent: true},
+		{name: "negative", volume: persistent("u1", false), reports: []*csi.VolumeUsage{bytes, {Available: -1}}, log: "-1 available"},
+		{name: "no capability", volume: persistent("u1", false), reports: []*csi.VolumeUsage{bytes}, silent: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			ctx := testdeadline.Context(t, 5*time.Second)
 			w := newWorld(t, storagev1.CSIDriverSpec{VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{"Persistent", "Ephemeral"}})
 			w.facts.Stats = !tc.silent
-			w.driver.Tell(tc.told...)
+			w.driver.Tell(tc.reports...)
 			if _, err := w.Mount(ctx, tc.volume); err != nil {
 				t.Fatal(err)
 			}
 			name := tc.volume.Volume
 			w.tend(ctx)
-			if use, told := w.Use("u1", name); use != tc.want || told != (tc.want.Capacity > 0) || !strings.Contains(w.logged(), tc.log) {
-				t.Errorf("%+v, %t; log: %s", use, told, w.logged())
+			if use, known := w.Use("u1", name); use != tc.want || known != (tc.want.Capacity > 0) || !strings.Contains(w.logged(), tc.log) {
+				t.Errorf("%+v, %t; log: %s", use, known, w.logged())
 			}
 			w.driver.Set(func(_ context.Context, call string) error {
 				if call == "stats" {
@@ -61,7 +61,7 @@ func TestUse(t *testing.T) {
 				return nil
 			}, nil)
 			w.tend(ctx)
-			if use, told := w.Use("u1", name); told || tc.silent == strings.Contains(w.logged(), "no word") {
+			if use, known := w.Use("u1", name); known || tc.silent == strings.Contains(w.logged(), "no word") {
 				t.Errorf("after a failed request: %+v; log: %s", use, w.logged())
 			}
 			w.driver.Set(nil, nil)
@@ -70,7 +70,7 @@ func TestUse(t *testing.T) {
 				t.Error(err)
 			}
 			w.tend(ctx)
-			if use, told := w.Use("u1", name); told {
+			if use, known := w.Use("u1", name); known {
 				t.Errorf("after the unmount: %+v", use)
 			}
 			w.left()

@@ -22,8 +22,8 @@ import (
 const (
 	// maxSockets limits the number of plugins. Further ones are logged and ignored.
 	maxSockets = 64
-	// settle is the quiet time after a change of the directory before it is read.
-	settle = 50 * time.Millisecond
+	// quietTime is the quiet time after a change of the directory before it is read.
+	quietTime = 50 * time.Millisecond
 	// firstPause and lastPause bound the pauses between attempts to register one plugin.
 	firstPause = 500 * time.Millisecond
 	lastPause  = 2 * time.Minute
@@ -105,10 +105,10 @@ func (w *Watcher) Run(ctx context.Context) {
 	for pause := firstPause; ; {
 		select {
 		case <-events:
-			timer.Reset(settle)
+			timer.Reset(quietTime)
 		case err := <-failed: // events may be lost
 			w.o.Logger.Warn("watch for plugins", "error", err)
-			timer.Reset(settle)
+			timer.Reset(quietTime)
 		case <-timer.C:
 			var err error
 			if watcher, err = w.watch(watcher); watcher != nil {
@@ -176,14 +176,14 @@ func (w *Watcher) scan(ctx context.Context) {
 	}
 	for path, file := range there {
 		if w.workers[path] == nil {
-			w.begin(ctx, path, file)
+			w.start(ctx, path, file)
 		}
 	}
 }
 
-// begin starts the worker of a socket. A plugin is unregistered when its socket is removed, but not when the Watcher
+// start starts the worker of a socket. A plugin is unregistered when its socket is removed, but not when the Watcher
 // stops.
-func (w *Watcher) begin(ctx context.Context, path string, file identity) {
+func (w *Watcher) start(ctx context.Context, path string, file identity) {
 	own, stop := context.WithCancel(ctx)
 	one := &worker{file: file, stop: stop, done: make(chan struct{})}
 	w.workers[path] = one

@@ -77,8 +77,8 @@ func (w *world) refuses(err error) {
 	w.refuse = err
 }
 
-// word waits for the registration status that a plugin gets.
-func word(ctx context.Context, t *testing.T, f *testcsi.Fake) *registration.RegistrationStatus {
+// statusOf waits for the registration status that a plugin gets.
+func statusOf(ctx context.Context, t *testing.T, f *testcsi.Fake) *registration.RegistrationStatus {
 	t.Helper()
 	got, err := f.Word(ctx)
 	if err != nil {
@@ -95,7 +95,7 @@ func TestComesAndGoes(t *testing.T) {
 	for range 2 {
 		f := &testcsi.Fake{}
 		stop := f.Serve(t, w.root, "one.testcsi")
-		if got := word(ctx, t, f); !got.GetPluginRegistered() {
+		if got := statusOf(ctx, t, f); !got.GetPluginRegistered() {
 			t.Errorf("status: %v", got)
 		}
 		endpoint := filepath.Join(w.root, "plugins/one.testcsi/csi.sock")
@@ -164,7 +164,7 @@ func TestWatchFails(t *testing.T) {
 			register := func(name string) {
 				f := &testcsi.Fake{}
 				f.Serve(t, w.root, name)
-				if got := word(ctx, t, f); !got.GetPluginRegistered() {
+				if got := statusOf(ctx, t, f); !got.GetPluginRegistered() {
 					t.Errorf("%s: status: %v", name, got)
 				}
 			}
@@ -204,7 +204,7 @@ func TestNoEndpoint(t *testing.T) {
 	w := newWorld(t).runs()
 	f := &testcsi.Fake{Info: &registration.PluginInfo{Type: registration.CSIPlugin, Name: "x", SupportedVersions: []string{"1.0.0"}}}
 	f.Serve(t, w.root, "one.testcsi")
-	if got := word(ctx, t, f); !got.GetPluginRegistered() {
+	if got := statusOf(ctx, t, f); !got.GetPluginRegistered() {
 		t.Fatalf("status: %v", got)
 	}
 	if p := <-w.came; p.Endpoint != filepath.Join(w.root, "plugins_registry", "one.testcsi.sock") {
@@ -220,14 +220,14 @@ func TestDirectory(t *testing.T) {
 	w := newWorld(t).runs()
 	first, second := &testcsi.Fake{}, &testcsi.Fake{}
 	first.Serve(t, w.root, "one.testcsi")
-	word(ctx, t, first)
+	statusOf(ctx, t, first)
 	<-w.came
 	if err := os.RemoveAll(filepath.Join(w.root, "plugins_registry")); err != nil {
 		t.Fatal(err)
 	}
 	<-w.went
 	second.Serve(t, w.root, "two.testcsi")
-	if got := word(ctx, t, second); !got.GetPluginRegistered() {
+	if got := statusOf(ctx, t, second); !got.GetPluginRegistered() {
 		t.Errorf("status: %v", got)
 	}
 }
@@ -240,10 +240,10 @@ func TestReplaced(t *testing.T) {
 	w := newWorld(t).runs()
 	first, second := &testcsi.Fake{}, &testcsi.Fake{}
 	first.Serve(t, w.root, "one.testcsi")
-	word(ctx, t, first)
+	statusOf(ctx, t, first)
 	<-w.came
 	second.Serve(t, w.root, "two.testcsi")
-	word(ctx, t, second)
+	statusOf(ctx, t, second)
 	<-w.came
 	registry := filepath.Join(w.root, "plugins_registry")
 	if err := os.Rename(filepath.Join(registry, "two.testcsi.sock"), filepath.Join(registry, "one.testcsi.sock")); err != nil {
@@ -287,7 +287,7 @@ func TestRefused(t *testing.T) {
 			f := &testcsi.Fake{Info: tc.info}
 			stop := f.Serve(t, w.root, "hostile.testcsi")
 			defer stop()
-			if got := word(ctx, t, f); got.GetPluginRegistered() || !strings.Contains(got.GetError(), tc.want) {
+			if got := statusOf(ctx, t, f); got.GetPluginRegistered() || !strings.Contains(got.GetError(), tc.want) {
 				t.Errorf("status: %v", got)
 			}
 		})
@@ -307,11 +307,11 @@ func TestAgain(t *testing.T) {
 	w.refuses(errors.New("temporary error"))
 	f := &testcsi.Fake{}
 	stop := f.Serve(t, w.root, "one.testcsi")
-	if got := word(ctx, t, f); got.GetPluginRegistered() || !strings.Contains(got.GetError(), "temporary error") {
+	if got := statusOf(ctx, t, f); got.GetPluginRegistered() || !strings.Contains(got.GetError(), "temporary error") {
 		t.Errorf("status: %v", got)
 	}
 	w.refuses(nil)
-	if got := word(ctx, t, f); !got.GetPluginRegistered() {
+	if got := statusOf(ctx, t, f); !got.GetPluginRegistered() {
 		t.Errorf("status: %v", got)
 	}
 	stop()
@@ -323,7 +323,7 @@ func TestAgain(t *testing.T) {
 	defer dead.Close() // it accepts no connections
 	g := &testcsi.Fake{}
 	g.Serve(t, w.root, "two.testcsi")
-	if got := word(ctx, t, g); !got.GetPluginRegistered() {
+	if got := statusOf(ctx, t, g); !got.GetPluginRegistered() {
 		t.Errorf("status beside a silent plugin: %v", got)
 	}
 }
@@ -337,7 +337,7 @@ func TestHuge(t *testing.T) {
 	huge.Serve(t, w.root, "huge.testcsi")
 	f := &testcsi.Fake{}
 	f.Serve(t, w.root, "one.testcsi")
-	if got := word(ctx, t, f); !got.GetPluginRegistered() || (<-w.came).Name != "one.testcsi" {
+	if got := statusOf(ctx, t, f); !got.GetPluginRegistered() || (<-w.came).Name != "one.testcsi" {
 		t.Errorf("status: %v", got)
 	}
 }

@@ -84,15 +84,15 @@ func (w *Watcher) attempt(ctx context.Context, socket string) (p Plugin, r *Regi
 	if p, err = w.check(info, socket); err == nil {
 		r, err = w.o.Register(ctx, p)
 	}
-	word := &registration.RegistrationStatus{PluginRegistered: err == nil}
+	result := &registration.RegistrationStatus{PluginRegistered: err == nil}
 	if err != nil {
-		word.Error = clip(err.Error())
+		result.Error = clip(err.Error())
 	}
 	within, cancel = context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if _, told := client.NotifyRegistrationStatus(within, word); told != nil && err == nil {
+	if _, failed := client.NotifyRegistrationStatus(within, result); failed != nil && err == nil {
 		// The plugin works nonetheless, and stays registered while its socket exists.
-		w.o.Logger.Warn("notifying a plugin of its registration failed", "plugin", p.Name, "error", told)
+		w.o.Logger.Warn("notifying a plugin of its registration failed", "plugin", p.Name, "error", failed)
 	}
 	return p, r, err
 }
