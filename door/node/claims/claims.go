@@ -70,7 +70,7 @@ type Keeper struct {
 
 	devices devices
 
-	taking sync.Mutex // held while a volume is assigned to a pod
+	assigning sync.Mutex // held while a volume is assigned to a pod
 
 	mu   sync.Mutex
 	pods map[types.UID]*Volumes // pods with mounts, started mounts, or unreadable records
@@ -94,8 +94,8 @@ func (k *Keeper) Close() {
 	k.wg.Wait()
 }
 
-// beside runs do in the background. Close waits for it. It returns false after Close.
-func (k *Keeper) beside(do func()) bool {
+// background runs do in the background. Close waits for it. It returns false after Close.
+func (k *Keeper) background(do func()) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ctx.Err() != nil {
@@ -114,7 +114,7 @@ func (k *Keeper) Of(pod *corev1.Pod, dir string) *Volumes {
 	if err := v.read(); err != nil {
 		k.o.Logger.Error("reading the records of a pod's volumes failed", "pod", pod.Namespace+"/"+pod.Name, "uid", pod.UID, "error", err)
 	}
-	if len(v.known()) > 0 || v.notKnown() != nil {
+	if len(v.known()) > 0 || v.readError() != nil {
 		k.keep(v)
 	}
 	return v
@@ -150,10 +150,10 @@ func (k *Keeper) all() (all []*Volumes) {
 // errUsed is returned to the second pod of a ReadWriteOncePod claim.
 var errUsed = errors.New("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
 
-// take records that a pod has a volume. It fails for a ReadWriteOncePod volume that another pod has.
-func (k *Keeper) take(v *Volumes, name string, r record) error {
-	k.taking.Lock()
-	defer k.taking.Unlock()
+// assign records that a pod has a volume. It fails for a ReadWriteOncePod volume that another pod has.
+func (k *Keeper) assign(v *Volumes, name string, r record) error {
+	k.assigning.Lock()
+	defer k.assigning.Unlock()
 	if r.PV != nil && onePod(r.PV) {
 		if err := k.free(v.pod.UID, r.PV); err != nil {
 			return err
@@ -168,7 +168,7 @@ func (k *Keeper) free(uid types.UID, pv *corev1.PersistentVolume) error {
 		if v.pod.UID == uid {
 			continue
 		}
-		unknown := v.notKnown() != nil
+		unknown := v.readError() != nil
 		for _, r := range v.known() {
 			unknown = unknown || r.damaged
 			if r.PV != nil && r.PV.UID == pv.UID {

@@ -131,8 +131,8 @@ func (w *world) mapped() {
 	w.pod.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v", DevicePath: "/dev/v"}}
 }
 
-// TestWhatAPodWaitsFor checks the error for each reason to wait, and that no volume is recorded as mounted.
-func TestWhatAPodWaitsFor(t *testing.T) {
+// TestReasonsToWait checks the error for each reason to wait, and that no volume is recorded as mounted.
+func TestReasonsToWait(t *testing.T) {
 	t.Parallel()
 	for why, tt := range map[string]struct {
 		change func(*world)
@@ -251,9 +251,9 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestTheNextProcess checks that the next process knows mounts and started mounts without an API server, and undoes
+// TestRestart checks that the next process knows mounts and started mounts without an API server, and undoes
 // them.
-func TestTheNextProcess(t *testing.T) {
+func TestRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "h"}}
@@ -648,7 +648,7 @@ func TestBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := w.open(t)
 		v := k.Of(w.pod, w.dir)
-		done, err := v.begin(t.Context())
+		done, err := v.lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -52,10 +52,10 @@ func identity(st *unix.Stat_t) device {
 	return device{st.Dev, st.Ino}
 }
 
-// look opens a device and returns its signature. The caller holds the device until it calls free, which closes it. A
+// probe opens a device and returns its signature. The caller holds the device until it calls free, which closes it. A
 // goroutine waits for a device that does not answer; the caller gets an error when ctx ends. There is one such
 // goroutine for each device.
-func (d *devices) look(ctx context.Context, path string) (dev *os.File, found string, free func(), err error) {
+func (d *devices) probe(ctx context.Context, path string) (dev *os.File, found string, free func(), err error) {
 	type result struct {
 		dev   *os.File
 		found string

@@ -22,8 +22,8 @@ func fakeDevice(t *testing.T) (path, other string) {
 	return path, other
 }
 
-// TestOneAtATime checks that only one pod at a time probes a device, by whatever path, until it is done.
-func TestOneAtATime(t *testing.T) {
+// TestDeviceLock checks that only one pod at a time probes a device, by whatever path, until it is done.
+func TestDeviceLock(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 10*time.Second)
 	path, other := fakeDevice(t)
@@ -34,13 +34,13 @@ func TestOneAtATime(t *testing.T) {
 		}
 		return "", nil
 	}}
-	_, found, free, err := d.look(ctx, path)
+	_, found, free, err := d.probe(ctx, path)
 	if err != nil || found != "" {
 		t.Fatalf("%q, %v", found, err)
 	}
 	second := make(chan string, 1)
 	go func() {
-		_, found, free, err := d.look(ctx, other)
+		_, found, free, err := d.probe(ctx, other)
 		if err != nil {
 			found = err.Error()
 		} else {
@@ -50,7 +50,7 @@ func TestOneAtATime(t *testing.T) {
 	}()
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	if _, _, _, err := d.look(short, other); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, _, err := d.probe(short, other); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("device in use by another pod: %v", err)
 	}
 	formatted.Store(true)

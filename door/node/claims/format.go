@@ -32,7 +32,7 @@ func (v *Volumes) disk(ctx context.Context, r record) (Place, error) {
 	if fs := local.FSType; fs != nil && *fs != "" && *fs != ext4 {
 		return Place{}, fmt.Errorf("file system %q of %s: the VMs of this node mount only %s", *fs, local.Path, ext4)
 	}
-	dev, found, free, err := v.k.devices.look(ctx, local.Path)
+	dev, found, free, err := v.k.devices.probe(ctx, local.Path)
 	if err != nil {
 		return Place{}, err
 	}

@@ -46,7 +46,7 @@ func (v *Volumes) Changed() <-chan struct{} { return v.k.changed.Next() }
 
 // Mount implements volume.Claims.
 func (v *Volumes) Mount(ctx context.Context, pod *corev1.Pod) (map[string]Place, error) {
-	done, err := v.begin(ctx)
+	done, err := v.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -80,17 +80,17 @@ func (e *mountError) Error() string { return e.text }
 // Unwrap returns the errors of all volumes.
 func (e *mountError) Unwrap() error { return e.error }
 
-// begin waits until no other call mounts or unmounts, and reads the records if that failed before. The caller calls
+// lock waits until no other call mounts or unmounts, and reads the records if that failed before. The caller calls
 // done.
-func (v *Volumes) begin(ctx context.Context) (done func(), err error) {
+func (v *Volumes) lock(ctx context.Context) (done func(), err error) {
 	select {
 	case v.op <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("the pod's volumes are being mounted or unmounted: %w", ctx.Err())
 	}
 	done = func() { <-v.op }
-	if v.notKnown() != nil {
-		if err := v.read(); v.notKnown() != nil {
+	if v.readError() != nil {
+		if err := v.read(); v.readError() != nil {
 			done()
 			return nil, err
 		}
@@ -101,8 +101,8 @@ func (v *Volumes) begin(ctx context.Context) (done func(), err error) {
 	return done, nil
 }
 
-// notKnown returns why the records could not be read, or nil.
-func (v *Volumes) notKnown() error {
+// readError returns why the records could not be read, or nil.
+func (v *Volumes) readError() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.unread
@@ -126,7 +126,7 @@ func (v *Volumes) mount(ctx context.Context, pod *corev1.Pod, one *corev1.Volume
 		if r = next; r.ofDriver() && v.k.o.CSI == nil {
 			return fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", one.Name, errNoDrivers)
 		}
-		if err := v.k.take(v, one.Name, r); err != nil {
+		if err := v.k.assign(v, one.Name, r); err != nil {
 			return fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", one.Name, err)
 		}
 	}
@@ -149,7 +149,7 @@ func sameVolume(a, b record) bool {
 
 // Unmount implements volume.Claims.
 func (v *Volumes) Unmount(ctx context.Context) error {
-	done, err := v.begin(ctx)
+	done, err := v.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (v *Volumes) Release() {
 	if v.releasing {
 		return
 	}
-	v.releasing = v.k.beside(func() {
+	v.releasing = v.k.background(func() {
 		v.release(v.k.ctx)
 		v.mu.Lock()
 		v.releasing = false
