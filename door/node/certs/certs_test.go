@@ -141,7 +141,7 @@ func TestRequestAgain(t *testing.T) {
 	if err != nil || len(list.Items) != 1 {
 		t.Fatalf("%d requests, %v", len(list.Items), err)
 	}
-	settle(t, a, &list.Items[0], "sign")
+	handle(t, a, &list.Items[0], "sign")
 	if _, err := csrs.UpdateStatus(ctx, &list.Items[0], metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func newSigner(t *testing.T, a *authority, decide func(n int) string) *signer {
 		s.made = append(s.made, csr.DeepCopy())
 		n := len(s.made)
 		s.mu.Unlock()
-		settle(t, a, csr, decide(n))
+		handle(t, a, csr, decide(n))
 		return false, nil, nil // the tracker keeps it
 	})
 	return s
@@ -141,8 +141,8 @@ func (s *signer) requests() []*certificatesv1.CertificateSigningRequest {
 	return append([]*certificatesv1.CertificateSigningRequest(nil), s.made...)
 }
 
-// settle signs, denies or ignores a request.
-func settle(t *testing.T, a *authority, csr *certificatesv1.CertificateSigningRequest, how string) {
+// handle signs, denies or ignores a request.
+func handle(t *testing.T, a *authority, csr *certificatesv1.CertificateSigningRequest, how string) {
 	block, _ := pem.Decode(csr.Spec.Request)
 	asked, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {

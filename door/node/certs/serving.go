@@ -112,10 +112,10 @@ func (s *Serving) Run(ctx context.Context) {
 		defer s.manager.Stop()
 	}
 	if s.o.Cert != "" {
-		all.Go(func() { s.follow(ctx, s.loadCert, s.o.Cert, s.o.Key) })
+		all.Go(func() { s.watch(ctx, s.loadCert, s.o.Cert, s.o.Key) })
 	}
 	if s.o.ClientCA != "" {
-		all.Go(func() { s.follow(ctx, s.loadClients, s.o.ClientCA) })
+		all.Go(func() { s.watch(ctx, s.loadClients, s.o.ClientCA) })
 	}
 	<-ctx.Done()
 }

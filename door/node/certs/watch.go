@@ -8,10 +8,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirwatch"
 )
 
-// follow reloads files after each change in their directories, until ctx ends. It watches directories because a file
+// watch reloads files after each change in their directories, until ctx ends. It watches directories because a file
 // may be replaced by a link to another directory, as in a mounted Secret. A failed load keeps the earlier contents,
 // because a certificate and its key are not replaced together.
-func (s *Serving) follow(ctx context.Context, load func() error, files ...string) {
+func (s *Serving) watch(ctx context.Context, load func() error, files ...string) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -25,13 +25,13 @@ func (s *Serving) follow(ctx context.Context, load func() error, files ...string
 			continue
 		}
 		dirs[dir] = true
-		told, stop, err := watches.Add(ctx, dir)
+		events, stop, err := watches.Add(ctx, dir)
 		if err != nil {
 			s.o.Logger.Warn("cannot watch a certificate for changes", "directory", dir, "error", err)
 			continue
 		}
 		defer stop()
-		all.Go(func() { pass(ctx, told, changed) })
+		all.Go(func() { forward(ctx, events, changed) })
 	}
 	for {
 		// The first load sees changes from before the watch.
@@ -46,8 +46,8 @@ func (s *Serving) follow(ctx context.Context, load func() error, files ...string
 	}
 }
 
-// pass forwards notifications from one channel to another.
-func pass(ctx context.Context, from <-chan struct{}, to chan<- struct{}) {
+// forward sends notifications from one channel to another.
+func forward(ctx context.Context, from <-chan struct{}, to chan<- struct{}) {
 	for {
 		select {
 		case <-from:
