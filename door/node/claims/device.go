@@ -53,8 +53,8 @@ func identity(st *unix.Stat_t) device {
 }
 
 // probe opens a device and returns its signature. The caller holds the device until it calls free, which closes it. A
-// goroutine waits for a device that does not answer; the caller gets an error when ctx ends. There is one such
-// goroutine for each device.
+// goroutine waits for a device that does not answer; the caller gets an error when ctx ends. Because of the lock, at most
+// one goroutine per device is left waiting.
 func (d *devices) probe(ctx context.Context, path string) (dev *os.File, found string, free func(), err error) {
 	type result struct {
 		dev   *os.File
