@@ -92,18 +92,18 @@ func (s *Server) answer(call func(http.ResponseWriter, *http.Request) error) htt
 		if err == nil {
 			return
 		}
-		var told *failure
+		var f *failure
 		switch {
-		case errors.As(err, &told):
+		case errors.As(err, &f):
 		case status.Code(err) == codes.NotFound:
-			told = &failure{http.StatusNotFound, err}
+			f = &failure{http.StatusNotFound, err}
 		case status.Code(err) == codes.InvalidArgument:
-			told = &failure{http.StatusBadRequest, err}
+			f = &failure{http.StatusBadRequest, err}
 		default:
-			told = &failure{http.StatusInternalServerError, err}
+			f = &failure{http.StatusInternalServerError, err}
 		}
 		s.log.Info("a request failed", "path", r.URL.Path, "error", err)
-		http.Error(w, told.Error(), told.code)
+		http.Error(w, f.Error(), f.code)
 	})
 }
 

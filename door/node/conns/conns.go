@@ -163,7 +163,7 @@ func (g *Gate) Context(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, key{}, c)
 }
 
-func of(r *http.Request) *conn {
+func connOf(r *http.Request) *conn {
 	c, _ := r.Context().Value(key{}).(*conn)
 	return c
 }
@@ -171,7 +171,7 @@ func of(r *http.Request) *conn {
 // Judge starts the time limit for the verdict at a connection's first request.
 func (g *Gate) Judge(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c := of(r); c != nil {
+		if c := connOf(r); c != nil {
 			g.judge(c)
 		}
 		next.ServeHTTP(w, r)
@@ -190,8 +190,8 @@ func (g *Gate) judge(c *conn) {
 // Admit makes the connection of a request known. If there are too many known ones, it answers 503.
 func (g *Gate) Admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c := of(r); c != nil {
-			if err := g.know(c); err != nil {
+		if c := connOf(r); c != nil {
+			if err := g.markKnown(c); err != nil {
 				w.Header().Set("Connection", "close")
 				w.Header().Set("Retry-After", "1")
 				http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -204,7 +204,7 @@ func (g *Gate) Admit(next http.Handler) http.Handler {
 
 var errFull = errors.New("too many connections of known clients: close some")
 
-func (g *Gate) know(c *conn) error {
+func (g *Gate) markKnown(c *conn) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if c.known || c.place == nil {

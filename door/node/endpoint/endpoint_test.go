@@ -238,9 +238,9 @@ func TestRelist(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		events := make(chan *runtimeapi.ContainerEventResponse, 16)
 		done := make(chan error, 1)
-		go func() { done <- r.follow(ctx, events, func(runtimeapi.RuntimeService_GetContainerEventsClient) {}) }()
+		go func() { done <- r.run(ctx, events, func(runtimeapi.RuntimeService_GetContainerEventsClient) {}) }()
 		synctest.Wait()
-		told := func() (n int) {
+		received := func() (n int) {
 			time.Sleep(2 * relistEvery)
 			synctest.Wait()
 			for len(events) > 0 {
@@ -255,23 +255,23 @@ func TestRelist(t *testing.T) {
 			Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u"}, Labels: map[string]string{uidLabel: "u"},
 		}
 		id, err := fake.RunPodSandbox(t.Context(), config, "")
-		if err != nil || told() != 1 || told() != 0 {
+		if err != nil || received() != 1 || received() != 0 {
 			t.Errorf("after a new pod: %v", err)
 		}
 		c, err := fake.CreateContainer(t.Context(), id, &runtimeapi.ContainerConfig{Labels: map[string]string{uidLabel: "u"}}, nil)
-		if err != nil || told() != 1 {
+		if err != nil || received() != 1 {
 			t.Errorf("after a new container: %v", err)
 		}
 		fake.mu.Lock()
 		fake.fails = errors.New("busy")
 		fake.mu.Unlock()
-		if err := fake.StartContainer(t.Context(), c); err != nil || told() != 0 {
+		if err := fake.StartContainer(t.Context(), c); err != nil || received() != 0 {
 			t.Errorf("after failed lists: %v", err)
 		}
 		fake.mu.Lock()
 		fake.fails = nil
 		fake.mu.Unlock()
-		if told() != 1 {
+		if received() != 1 {
 			t.Error("no event for the container's start")
 		}
 		cancel()
@@ -308,20 +308,20 @@ func TestRelistAll(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		events, done := make(chan *runtimeapi.ContainerEventResponse), make(chan error, 1)
 		r := relist{fake, slog.New(slog.DiscardHandler)}
-		go func() { done <- r.follow(ctx, events, func(runtimeapi.RuntimeService_GetContainerEventsClient) {}) }()
-		told := map[string]bool{}
+		go func() { done <- r.run(ctx, events, func(runtimeapi.RuntimeService_GetContainerEventsClient) {}) }()
+		received := map[string]bool{}
 		for range n {
 			time.Sleep(relistEvery / 10)
 			synctest.Wait()
 			select {
 			case e := <-events:
-				told[e.PodSandboxStatus.Metadata.Uid] = true
+				received[e.PodSandboxStatus.Metadata.Uid] = true
 			default:
 			}
 		}
 		cancel()
-		if <-done; len(told) != n {
-			t.Errorf("events for %d of %d pods", len(told), n)
+		if <-done; len(received) != n {
+			t.Errorf("events for %d of %d pods", len(received), n)
 		}
 	})
 }

@@ -22,8 +22,8 @@ type relist struct {
 	log     *slog.Logger
 }
 
-// follow sends an event for each pod that has changed since its start, until ctx ends.
-func (r *relist) follow(
+// run sends an event for each pod that has changed since its start, until ctx ends.
+func (r *relist) run(
 	ctx context.Context, events chan<- *runtimeapi.ContainerEventResponse,
 	established func(runtimeapi.RuntimeService_GetContainerEventsClient),
 ) error {
@@ -33,7 +33,7 @@ func (r *relist) follow(
 	for last := map[string]string{}; ; {
 		now, err := r.list(ctx)
 		if err == nil {
-			err = tell(ctx, events, changed(last, now))
+			err = notify(ctx, events, changed(last, now))
 			last = now
 		}
 		if err != nil && ctx.Err() == nil {
@@ -63,8 +63,8 @@ func changed(last, now map[string]string) map[string]bool {
 	return pods
 }
 
-// tell sends an event for each pod. It blocks until the subscriber has read them all.
-func tell(ctx context.Context, events chan<- *runtimeapi.ContainerEventResponse, pods map[string]bool) error {
+// notify sends an event for each pod. It blocks until the subscriber has read them all.
+func notify(ctx context.Context, events chan<- *runtimeapi.ContainerEventResponse, pods map[string]bool) error {
 	for uid := range pods {
 		event := &runtimeapi.ContainerEventResponse{
 			PodSandboxStatus: &runtimeapi.PodSandboxStatus{Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid}},

@@ -107,5 +107,5 @@ func (s *service) GetContainerEvents(
 		ctx, cancel = context.WithTimeout(ctx, withoutEvents)
 		defer cancel()
 	}
-	return s.relist.follow(ctx, events, established)
+	return s.relist.run(ctx, events, established)
 }

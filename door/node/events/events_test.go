@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod"
 )
 
-// told returns the events in a fake API server.
-func told(ctx context.Context, t *testing.T, client *fake.Clientset) []corev1.Event {
+// recorded returns the events in a fake API server.
+func recorded(ctx context.Context, t *testing.T, client *fake.Clientset) []corev1.Event {
 	t.Helper()
 	synctest.Wait()
 	list, err := client.CoreV1().Events("ns").List(ctx, metav1.ListOptions{})
@@ -76,7 +76,7 @@ func TestPod(t *testing.T) {
 				e := New(client, "node", slog.New(slog.DiscardHandler))
 				defer e.Close()
 				e.Pod(p, tt.event)
-				all := told(t.Context(), t, client)
+				all := recorded(t.Context(), t, client)
 				if len(all) != 1 {
 					t.Fatalf("%d events", len(all))
 				}
@@ -110,7 +110,7 @@ func TestSameAgain(t *testing.T) {
 			e.Pod(p, pod.Event{Reason: "BackOff", Message: "later", Warning: true})
 			time.Sleep(time.Second)
 		}
-		if all := told(t.Context(), t, client); len(all) != 1 || all[0].Count != 3 {
+		if all := recorded(t.Context(), t, client); len(all) != 1 || all[0].Count != 3 {
 			t.Errorf("events %v", all)
 		}
 	})

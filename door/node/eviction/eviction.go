@@ -73,9 +73,9 @@ type Manager struct {
 	o       Options
 	unfreed int // consecutive failures of Free; used only by Run
 
-	mu   sync.Mutex
-	last map[corev1.NodeConditionType]time.Time // last time of each condition's cause
-	told string                                 // the conditions at the last call of Changed
+	mu       sync.Mutex
+	last     map[corev1.NodeConditionType]time.Time // last time of each condition's cause
+	reported string                                 // the conditions at the last call of Changed
 }
 
 const (
@@ -98,7 +98,7 @@ func New(o Options) *Manager {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Manager{o: o, last: map[corev1.NodeConditionType]time.Time{}, told: fmt.Sprint([]corev1.NodeConditionType(nil))}
+	return &Manager{o: o, last: map[corev1.NodeConditionType]time.Time{}, reported: fmt.Sprint([]corev1.NodeConditionType(nil))}
 }
 
 // Run measures until ctx ends.
@@ -111,7 +111,7 @@ func (m *Manager) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if err := m.look(ctx); err != nil && ctx.Err() == nil {
+		if err := m.check(ctx); err != nil && ctx.Err() == nil {
 			m.o.Logger.Warn("checking for pods to evict failed", "error", err)
 		}
 		timer.Reset(m.o.Every)
@@ -136,8 +136,8 @@ func (m *Manager) under() (out []corev1.NodeConditionType) {
 	return out
 }
 
-// look measures once and evicts at most one pod because of pressure.
-func (m *Manager) look(ctx context.Context) error {
+// check measures once and evicts at most one pod because of pressure.
+func (m *Manager) check(ctx context.Context) error {
 	host, err := m.o.Measure()
 	if err != nil {
 		return err
@@ -185,8 +185,8 @@ func (m *Manager) note(low []Threshold) {
 	m.mu.Unlock()
 	now := fmt.Sprint(m.under())
 	m.mu.Lock()
-	changed := now != m.told
-	m.told = now
+	changed := now != m.reported
+	m.reported = now
 	m.mu.Unlock()
 	if changed {
 		m.o.Changed()

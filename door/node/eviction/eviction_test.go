@@ -124,14 +124,14 @@ func TestOrder(t *testing.T) {
 	w.host.Memory = machine.Usage{Total: 1 << 30, Available: 50 * mib}
 	m := w.manager(t, "memory.available<100Mi", "nodefs.available<10%")
 	for i, want := range []string{"stays", "large", "small", "important", "modest"} {
-		if err := m.look(t.Context()); err != nil {
+		if err := m.check(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if len(w.evicted) != i+1 || w.evicted[i] != want {
 			t.Fatalf("evicted %v, and then %s", w.evicted, want)
 		}
 	}
-	if err := m.look(t.Context()); err != nil || len(w.evicted) != 5 || w.reclaimed != 0 {
+	if err := m.check(t.Context()); err != nil || len(w.evicted) != 5 || w.reclaimed != 0 {
 		t.Errorf("a critical pod: %v, %v", w.evicted, err)
 	}
 	const want = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. "
@@ -151,7 +151,7 @@ func TestCutOff(t *testing.T) {
 		w.host.Memory = machine.Usage{Total: 1 << 30, Available: 1}
 		ctx, cancel := context.WithCancel(t.Context())
 		w.cut = cancel
-		if err := w.manager(t, "memory.available<100Mi").look(ctx); err != nil || len(w.evicted) != 1 {
+		if err := w.manager(t, "memory.available<100Mi").check(ctx); err != nil || len(w.evicted) != 1 {
 			t.Errorf("%s: %v, %v", name, w.evicted, err)
 		}
 		cancel()
@@ -241,11 +241,11 @@ func TestDisk(t *testing.T) {
 		pod(t, "b", `{containers: [{name: c}, {name: d, resources: {requests: {ephemeral-storage: 20}}}]}`)}
 	w.host.Disk = machine.Disk{Total: 1000, Available: 50, Inodes: 100, FreeInodes: 100}
 	m := w.manager(t, "nodefs.available<10%", "imagefs.inodesFree<5%")
-	if err := m.look(t.Context()); err != nil || len(w.evicted) != 0 || w.reclaimed != 1 {
+	if err := m.check(t.Context()); err != nil || len(w.evicted) != 0 || w.reclaimed != 1 {
 		t.Errorf("evicted %v, reclaimed %d, %v", w.evicted, w.reclaimed, err)
 	}
 	w.frees, w.host.Disk.Available = 0, 50
-	if err := m.look(t.Context()); err != nil || fmt.Sprint(w.evicted) != "[a]" {
+	if err := m.check(t.Context()); err != nil || fmt.Sprint(w.evicted) != "[a]" {
 		t.Errorf("evicted %v, %v", w.evicted, err)
 	}
 	const want = "The node was low on resource: ephemeral-storage. Threshold quantity: 100, available: 50. " +
@@ -266,18 +266,18 @@ func TestDiskOfEnded(t *testing.T) {
 	w.host.Disk = machine.Disk{Total: 1000, Available: 50}
 	m := w.manager(t, "nodefs.available<10%")
 	for range 3 {
-		if err := m.look(t.Context()); err != nil || fmt.Sprint(w.evicted) != "[a]" {
+		if err := m.check(t.Context()); err != nil || fmt.Sprint(w.evicted) != "[a]" {
 			t.Errorf("evicted %v, %v", w.evicted, err)
 		}
 	}
 	w.stuck, w.host.Disk.Available = errors.New("it stays"), 50
 	for range patience - 1 {
-		if err := m.look(t.Context()); !errors.Is(err, w.stuck) || len(w.evicted) != 1 {
+		if err := m.check(t.Context()); !errors.Is(err, w.stuck) || len(w.evicted) != 1 {
 			t.Errorf("evicted %v, %v", w.evicted, err)
 		}
 	}
 	for range patience { // one eviction, and no other for as long
-		_ = m.look(t.Context())
+		_ = m.check(t.Context())
 	}
 	if fmt.Sprint(w.evicted) != "[a b]" {
 		t.Errorf("evicted %v", w.evicted)
@@ -325,7 +325,7 @@ func TestLimits(t *testing.T) {
 		w := &world{pods: []*corev1.Pod{pod(t, "p", `{`+tt.spec+`}`)}, usage: map[types.UID]Usage{
 			"p": {Disk: tt.disk, Written: tt.written, Volumes: tt.volumes},
 		}}
-		if err := w.manager(t, "memory.available<1").look(t.Context()); err != nil {
+		if err := w.manager(t, "memory.available<1").check(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if got := strings.Join(w.messages, ""); got != tt.why || strings.Join(w.signals, "") != string(tt.limit) {

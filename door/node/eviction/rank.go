@@ -19,8 +19,8 @@ import (
 func rank(s Signal, pods []*corev1.Pod, usage map[types.UID]Usage) {
 	beyond := map[types.UID]int64{}
 	for _, pod := range pods {
-		u, told := usage[pod.UID]
-		if !told || u.Silent {
+		u, known := usage[pod.UID]
+		if !known || u.Silent {
 			u.Memory = mostMemory(pod)
 		}
 		beyond[pod.UID] = beyondRequest(s, pod, u)

@@ -30,12 +30,12 @@ type Options struct {
 	// Problem is called with each new problem of a file or of Dir. It must not block. If nil, problems are only logged.
 	Problem func(file string, err error)
 	Logger  *slog.Logger
-	// Settle is the quiet time after a change before Dir is read; 0 means 200 ms.
-	Settle time.Duration
+	// QuietTime is the quiet time after a change before Dir is read; 0 means 200 ms.
+	QuietTime time.Duration
 }
 
 const (
-	settle = 200 * time.Millisecond
+	quietTime = 200 * time.Millisecond
 	// patience limits the wait for a directory that changes continuously.
 	patience = 2 * time.Second
 )
@@ -47,12 +47,12 @@ type Source struct {
 	gone    func(*corev1.Pod)
 	done    chan struct{} // closed after the first read of the directory
 
-	mu    sync.Mutex
-	files map[string]file // by name
-	pods  map[types.UID]*corev1.Pod
-	ever  map[types.UID]bool // pods that this process has seen
-	fault error              // why the directory could not be read
-	told  map[string]string  // last reported problem of each file
+	mu       sync.Mutex
+	files    map[string]file // by name
+	pods     map[types.UID]*corev1.Pod
+	ever     map[types.UID]bool // pods that this process has seen
+	fault    error              // why the directory could not be read
+	reported map[string]string  // last reported problem of each file
 }
 
 // file is the result of reading a file.
@@ -68,13 +68,13 @@ var _ pods.Source = (*Source)(nil)
 
 // New returns a Source. The caller calls Run once.
 func New(o Options) *Source {
-	o.Settle = cmp.Or(o.Settle, settle)
+	o.QuietTime = cmp.Or(o.QuietTime, quietTime)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Source{
 		o: o, done: make(chan struct{}), files: map[string]file{}, pods: map[types.UID]*corev1.Pod{},
-		ever: map[types.UID]bool{}, told: map[string]string{},
+		ever: map[types.UID]bool{}, reported: map[string]string{},
 	}
 }
 
@@ -167,7 +167,7 @@ func (s *Source) Run(ctx context.Context) error {
 	}
 	defer stop()
 	own := &watch{watches: watches, dir: s.o.Dir}
-	defer own.end()
+	defer own.close()
 	for {
 		// The watch starts before the read, so that no change is missed.
 		unwatched, unread := own.renew(ctx), s.read()
@@ -192,7 +192,7 @@ func (s *Source) Run(ctx context.Context) error {
 func (s *Source) calm(ctx context.Context, a, b <-chan struct{}) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	quiet, enough := time.NewTimer(s.o.Settle), time.NewTimer(max(patience, s.o.Settle))
+	quiet, enough := time.NewTimer(s.o.QuietTime), time.NewTimer(max(patience, s.o.QuietTime))
 	defer quiet.Stop()
 	defer enough.Stop()
 	for {
@@ -206,7 +206,7 @@ func (s *Source) calm(ctx context.Context, a, b <-chan struct{}) bool {
 		case <-ctx.Done():
 			return false
 		}
-		quiet.Reset(s.o.Settle)
+		quiet.Reset(s.o.QuietTime)
 	}
 }
 
@@ -223,13 +223,13 @@ type watch struct {
 func (w *watch) renew(ctx context.Context) error {
 	now, err := os.Stat(w.dir)
 	if err != nil {
-		w.end()
+		w.close()
 		return fmt.Errorf("watch the static pods: %w", err)
 	}
 	if w.is != nil && os.SameFile(now, w.is) {
 		return nil
 	}
-	w.end()
+	w.close()
 	if w.changed, w.stop, err = w.watches.Add(ctx, w.dir); err != nil {
 		return fmt.Errorf("watch %s: %w", w.dir, err)
 	}
@@ -237,7 +237,7 @@ func (w *watch) renew(ctx context.Context) error {
 	return nil
 }
 
-func (w *watch) end() {
+func (w *watch) close() {
 	if w.stop != nil {
 		w.stop()
 	}
@@ -251,10 +251,10 @@ func (s *Source) problem(name string, err error) {
 		text = err.Error()
 	}
 	s.mu.Lock()
-	same := s.told[name] == text
-	s.told[name] = text
+	same := s.reported[name] == text
+	s.reported[name] = text
 	if text == "" {
-		delete(s.told, name)
+		delete(s.reported, name)
 	}
 	s.mu.Unlock()
 	if same || err == nil {

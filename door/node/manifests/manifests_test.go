@@ -51,17 +51,17 @@ func newWorld(t *testing.T, files map[string]string) *world {
 
 // open starts a Source of the directory, as a new process does.
 func (w *world) open() {
-	w.s = New(Options{Dir: w.dir, Node: "node", Settle: time.Millisecond, Problem: func(file string, err error) {
+	w.s = New(Options{Dir: w.dir, Node: "node", QuietTime: time.Millisecond, Problem: func(file string, err error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.problems[file] = err.Error()
-		w.tell()
+		w.notify()
 	}})
-	_ = w.s.Follow(func(types.UID) { w.tell() }, func(p *corev1.Pod) {
+	_ = w.s.Follow(func(types.UID) { w.notify() }, func(p *corev1.Pod) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.ended = append(w.ended, p.UID)
-		w.tell()
+		w.notify()
 	})
 	ctx, cancel := context.WithCancel(w.ctx)
 	var all sync.WaitGroup
@@ -76,7 +76,7 @@ func (w *world) open() {
 	<-s.Read()
 }
 
-func (w *world) tell() {
+func (w *world) notify() {
 	select {
 	case w.news <- struct{}{}:
 	default:

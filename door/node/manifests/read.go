@@ -60,7 +60,7 @@ func (s *Source) read() error {
 		}
 		now[name] = f
 	}
-	s.take(now)
+	s.replace(now)
 	return nil
 }
 
@@ -122,8 +122,8 @@ func contents(dir *os.File, name string) ([]byte, error) {
 	return data, nil
 }
 
-// take replaces the files and pods, and reports new and removed pods.
-func (s *Source) take(now map[string]file) {
+// replace sets the files and pods, and reports new and removed pods.
+func (s *Source) replace(now map[string]file) {
 	next := map[types.UID]*corev1.Pod{}
 	for _, f := range now {
 		if f.pod != nil {
@@ -139,12 +139,12 @@ func (s *Source) take(now map[string]file) {
 		s.ever[uid] = true
 	}
 	s.files, s.pods = now, next
-	quiet := slices.DeleteFunc(slices.Collect(maps.Keys(s.told)), func(name string) bool {
+	quiet := slices.DeleteFunc(slices.Collect(maps.Keys(s.reported)), func(name string) bool {
 		_, there := now[name]
 		return there || name == s.o.Dir
 	})
 	for _, name := range quiet {
-		delete(s.told, name)
+		delete(s.reported, name)
 	}
 	s.mu.Unlock()
 	for name, f := range now {
