@@ -28,7 +28,7 @@ const Socket = "api.sock"
 // alone runs a node without an API server, which has only static pods, until ctx ends.
 func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (err error) {
 	o := n.o
-	facts, err := o.Machine()
+	facts, err := o.Measure()
 	if err != nil {
 		return fmt.Errorf("node: %w", err)
 	}

@@ -15,13 +15,13 @@ var _ pods.Source = (*static)(nil)
 func (s *static) Follow(changed func(types.UID), gone func(*corev1.Pod)) error {
 	return s.source.Follow(func(uid types.UID) {
 		if p := s.source.Get(uid); p != nil {
-			s.know(p)
+			s.recordName(p)
 		}
 		changed(uid)
-		s.look(uid)
+		s.updateMirror(uid)
 	}, func(p *corev1.Pod) {
 		gone(p)
-		s.look(p.UID)
+		s.updateMirror(p.UID)
 	})
 }
 

@@ -89,8 +89,8 @@ type Options struct {
 	ShutdownGrace, ShutdownGraceCritical time.Duration
 	// Engine are further options of the engine.
 	Engine engine.Options
-	// Machine measures the host; nil means machine.Measure.
-	Machine func() (machine.Facts, error)
+	// Measure measures the host; nil means machine.Measure.
+	Measure func() (machine.Facts, error)
 	// Runtime opens the runtime of the pods; nil means an engine in this process.
 	Runtime func(context.Context, local.Options) (Runtime, error)
 	Version string
@@ -109,29 +109,29 @@ func open(ctx context.Context, o local.Options) (Runtime, error) { return local.
 
 // node is a running node.
 type node struct {
-	o        Options
-	client   kubernetes.Interface
-	runtime  Runtime
-	cache    *pods.Cache
-	objects  *objects.Cache
-	claims   *claims.Keeper
-	csi      *csi.Plugin // nil without drivers
-	events   *events.Events
-	runner   *runner.Runner
-	status   *status.Reporter
-	keeper   *object.Keeper
-	kept     atomic.Pointer[object.Keeper] // keeper, once it exists
-	images   *images.Keeper
-	eviction *eviction.Manager
-	shutdown *shutdown.Manager
-	series   *series.Series
-	pods     *pods.Controller
-	looks    atomic.Pointer[pods.Controller] // pods, once it exists
-	static   *static
-	certs    *certs.Serving
-	gate     *conns.Gate
-	server   *http.Server
-	listen   net.Listener
+	o          Options
+	client     kubernetes.Interface
+	runtime    Runtime
+	cache      *pods.Cache
+	objects    *objects.Cache
+	claims     *claims.Keeper
+	csi        *csi.Plugin // nil without drivers
+	events     *events.Events
+	runner     *runner.Runner
+	status     *status.Reporter
+	keeper     *object.Keeper
+	kept       atomic.Pointer[object.Keeper] // keeper, once it exists
+	images     *images.Keeper
+	eviction   *eviction.Manager
+	shutdown   *shutdown.Manager
+	series     *series.Series
+	pods       *pods.Controller
+	controller atomic.Pointer[pods.Controller] // pods, once it exists
+	static     *static
+	certs      *certs.Serving
+	gate       *conns.Gate
+	server     *http.Server
+	listen     net.Listener
 }
 
 // Run runs a node until ctx ends. It calls ready once the node is registered or has read its static pods. The pods
@@ -156,8 +156,8 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	if o.Runtime == nil {
 		o.Runtime = open
 	}
-	if n.o.Machine == nil {
-		n.o.Machine = machine.Measure
+	if n.o.Measure == nil {
+		n.o.Measure = machine.Measure
 	}
 	n.runtime, err = o.Runtime(ctx, local.Options{Roots: o.Roots, Pods: dir, Volumes: volumes, Engine: o.Engine, Logger: o.Logger})
 	if err != nil {
@@ -175,7 +175,7 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	}
 	n.objects = objects.New(objects.Options{Client: n.client, Wake: n.wake, Logger: o.Logger})
 	defer n.objects.Close()
-	if err := n.make(ctx, dir, volumes); err != nil {
+	if err := n.assemble(ctx, dir, volumes); err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
 	defer n.runner.Close()
@@ -203,13 +203,13 @@ func (n *node) wake(uid types.UID) {
 		n.static.wake(uid)
 		return
 	}
-	if c := n.looks.Load(); c != nil {
+	if c := n.controller.Load(); c != nil {
 		c.Wake(uid)
 	}
 }
 
-// make creates the components that work on pods.
-func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
+// assemble creates the components that work on pods.
+func (n *node) assemble(ctx context.Context, dir, volumes string) (err error) {
 	o := n.o
 	n.guard()
 	admits := admission.New(func() *corev1.Node { return n.keeper.Last() }, n.runtime.Backend().Refuse, n.admits)
@@ -217,7 +217,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 		Client: n.client, Pod: n.cache.Get, Logger: o.Logger,
 		Status: n.statusOf,
 	})
-	n.keeper, err = n.keep()
+	n.keeper, err = n.newKeeper()
 	if err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	if err != nil {
 		return err
 	}
-	n.looks.Store(n.pods)
+	n.controller.Store(n.pods)
 	if err := n.static.open(admits, preempts); err != nil {
 		return err
 	}
@@ -273,10 +273,10 @@ func (n *node) make(ctx context.Context, dir, volumes string) (err error) {
 	return nil
 }
 
-// keep creates the keeper of the Node object.
-func (n *node) keep() (*object.Keeper, error) {
+// newKeeper creates the keeper of the Node object.
+func (n *node) newKeeper() (*object.Keeper, error) {
 	o := n.o
-	facts, err := o.Machine()
+	facts, err := o.Measure()
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func (n *node) guard() {
 		}
 	}
 	changed := func() {
-		n.static.room() // the host may continue after all
+		n.static.retryPending() // the host may continue after all
 		if n.keeper != nil {
 			n.keeper.Look()
 		}
@@ -128,14 +128,14 @@ func (n *node) evictable() []*corev1.Pod { return n.runner.Uncondemned() }
 
 // usage returns the resource usage of each pod.
 func (n *node) usage(ctx context.Context) (map[types.UID]eviction.Usage, error) {
-	told, err := n.runner.Usages(ctx)
+	usages, err := n.runner.Usages(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := map[types.UID]eviction.Usage{}
 	backend := n.runtime.Backend()
 	for _, p := range n.runner.Pods() {
-		one, answered := told[p.UID()]
+		one, answered := usages[p.UID()]
 		u := eviction.Usage{
 			Memory: one.Stats.GetLinux().GetMemory().GetWorkingSetBytes().GetValue(), Silent: !answered && p.Sandbox() != "",
 			Processes: one.Stats.GetLinux().GetProcess().GetProcessCount().GetValue(),

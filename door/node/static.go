@@ -57,14 +57,14 @@ func (s *static) mirror() (err error) {
 // open creates the controller. The runner must exist.
 func (s *static) open(admits *admission.Admission, preempts *preemption.Manager) error {
 	for _, p := range s.n.runner.Pods() {
-		s.know(p.Given())
+		s.recordName(p.Given())
 	}
 	c, err := pods.New(pods.Options{
 		Source: s, Runner: s.n.runner.Static(s.removed), Reporter: s, Admission: admits, Events: s.n.events.Recorder,
 		Preempt: preempts.Preempt, Logger: s.n.o.Logger,
 	})
 	s.pods.Store(c)
-	admits.OnFreed(s.room)
+	admits.OnFreed(s.retryPending)
 	return err
 }
 
@@ -101,8 +101,8 @@ func (s *static) run(ctx context.Context, ready func()) (err error) {
 	return err
 }
 
-// know records the name of a static pod by its UID.
-func (s *static) know(p *corev1.Pod) {
+// recordName records the name of a static pod by its UID.
+func (s *static) recordName(p *corev1.Pod) {
 	if pods.Static(p.UID) {
 		s.mu.Lock()
 		s.names[p.UID] = types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
@@ -110,8 +110,8 @@ func (s *static) know(p *corev1.Pod) {
 	}
 }
 
-// look requeues a pod's mirror, so that at least its status is updated.
-func (s *static) look(uid types.UID) {
+// updateMirror requeues a pod's mirror, so that at least its status is updated.
+func (s *static) updateMirror(uid types.UID) {
 	s.mu.Lock()
 	name, known := s.names[uid]
 	s.mu.Unlock()
@@ -120,15 +120,15 @@ func (s *static) look(uid types.UID) {
 	}
 }
 
-// ended requeues a terminated pod, so that its resources are released.
-func (s *static) ended(uid types.UID) {
+// requeueEnded requeues a terminated pod, so that its resources are released.
+func (s *static) requeueEnded(uid types.UID) {
 	if c := s.pods.Load(); c != nil && s.n.runner.HasEnded(uid) {
 		c.Wake(uid)
 	}
 }
 
-// room retries the pods that wait for room on the node.
-func (s *static) room() {
+// retryPending retries the pods that wait for room on the node.
+func (s *static) retryPending() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for uid, status := range s.failed {
@@ -175,13 +175,13 @@ func (s *static) Changed(uid types.UID) {
 		delete(s.failed, uid)
 		s.mu.Unlock()
 	}
-	s.look(uid)
+	s.updateMirror(uid)
 }
 
 // Report implements pods.Reporter. The mirror shows how a pod ended, if it exists in time. A pod's end does not wait
 // for an API server.
 func (s *static) Report(_ context.Context, p *corev1.Pod) error {
-	s.look(p.UID)
+	s.updateMirror(p.UID)
 	return nil
 }
 
@@ -201,13 +201,13 @@ func (s *static) Fail(_ context.Context, p *corev1.Pod, reason, message string) 
 	if before.Reason != reason || !known {
 		s.n.o.Logger.Warn("a static pod does not run", "pod", p.Namespace+"/"+p.Name, "reason", reason, "message", message)
 	}
-	s.look(p.UID)
+	s.updateMirror(p.UID)
 	return nil
 }
 
 // Forget implements pods.Reporter.
 func (s *static) Forget(uid types.UID) {
-	s.look(uid)
+	s.updateMirror(uid)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.names, uid)
@@ -217,12 +217,12 @@ func (s *static) Forget(uid types.UID) {
 // changed is called for each pod with a new status.
 func (n *node) changed(uid types.UID) {
 	if pods.Static(uid) || n.status == nil {
-		n.static.look(uid)
-		n.static.ended(uid)
+		n.static.updateMirror(uid)
+		n.static.requeueEnded(uid)
 		return
 	}
 	n.status.Changed(uid)
-	if c := n.looks.Load(); c != nil && n.runner.HasEnded(uid) {
+	if c := n.controller.Load(); c != nil && n.runner.HasEnded(uid) {
 		c.Wake(uid) // releases its resources, whether or not the API server has the status
 	}
 }
