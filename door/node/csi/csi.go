@@ -80,7 +80,8 @@ func New(o Options) (*Plugin, error) {
 	if o.Changed == nil {
 		o.Changed = func() {}
 	}
-	p := &Plugin{o: o, drivers: map[string]*registered{}, older: map[string][]*registered{}, publisher: nodeinfo.New(o.Client, o.Name, o.Logger)}
+	p := &Plugin{o: o, drivers: map[string]*registered{}, older: map[string][]*registered{}}
+	p.publisher = nodeinfo.New(o.Client, o.Name, o.Logger)
 	waiter := attach.New(attach.Options{Client: o.Client, Name: o.Name, Node: o.Node, InUse: o.InUse, Changed: p.changed.Next})
 	var err error
 	p.Mounter, err = mounts.Open(mounts.Options{
