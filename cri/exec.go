@@ -62,7 +62,7 @@ const maxForwards = 64
 // connects to a port does so when its client comes.
 func (s *Service) PortForward(ctx context.Context, r *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
 	if n := len(r.GetPort()); n < 1 || n > maxForwards {
-		return nil, failure.Invalid("port-forward to pod %.12s: %d ports, not 1 to %d", r.GetPodSandboxId(), n, maxForwards)
+		return nil, failure.Invalid("port-forward to pod %.12s: %d ports, but 1 to %d are possible", r.GetPodSandboxId(), n, maxForwards)
 	}
 	p, err := s.find(r.GetPodSandboxId())
 	if err != nil {

@@ -39,7 +39,7 @@ func (s *Service) handled(name string, o runtimev1.PodOptions) (runtimev1.PodOpt
 	h, ok := s.handlers[cmp.Or(name, RuntimeHandler)]
 	if !ok {
 		known := slices.Sorted(maps.Keys(s.handlers))
-		return o, failure.Invalid("unknown runtime handler %q: there are %s", name, strings.Join(known, ", "))
+		return o, failure.Invalid("unknown runtime handler %q (known: %s)", name, strings.Join(known, ", "))
 	}
 	o.Cold, o.NoFork, o.Accel = o.Cold || h.Cold, o.NoFork || h.NoFork, cmp.Or(o.Accel, h.Accel)
 	return o, nil

@@ -44,7 +44,7 @@ func (s *Service) ListImages(_ context.Context, filter *runtimeapi.ImageFilter) 
 // verbose, its info holds under "config" the image's configuration.
 func (s *Service) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error) {
 	if spec.GetImage() == "" {
-		return nil, failure.Invalid("no image is named")
+		return nil, failure.Invalid("the image has no name")
 	}
 	img, err := s.engine.Images().Resolve(spec.GetImage())
 	if failure.NotFound(failure.Wrap(err, "")) {
@@ -73,7 +73,7 @@ func (s *Service) PullImage(
 	_ *runtimeapi.PodSandboxConfig,
 ) (string, error) {
 	if spec.GetImage() == "" {
-		return "", failure.Invalid("no image is named")
+		return "", failure.Invalid("the image has no name")
 	}
 	credentials, err := authOf(auth)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Service) PullImage(
 // there, and fails for one in use.
 func (s *Service) RemoveImage(ctx context.Context, spec *runtimeapi.ImageSpec) error {
 	if spec.GetImage() == "" {
-		return failure.Invalid("no image is named")
+		return failure.Invalid("the image has no name")
 	}
 	img, err := s.engine.Images().Resolve(spec.GetImage())
 	if err == nil {

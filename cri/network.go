@@ -28,7 +28,7 @@ func wishes(r *engine.PodRequest, config *runtimeapi.PodSandboxConfig) (err erro
 		}
 		q, err := resource.ParseQuantity(text)
 		if err != nil || q.Value() <= 0 {
-			return failure.Invalid("annotation %s=%q is no number of bits a second", key, text)
+			return failure.Invalid("annotation %s=%q must be a positive number of bits per second", key, text)
 		}
 		*limit = q.Value()
 	}

@@ -125,11 +125,11 @@ func checkPod(config *runtimeapi.PodSandboxConfig) error {
 	case strings.Contains(meta.GetNamespace(), ":"):
 		return failure.Invalid("pod %s: namespace %q has a colon (metadata.namespace)", meta.GetName(), meta.GetNamespace())
 	case options.GetPid() == runtimeapi.NamespaceMode_NODE:
-		return failure.Unsupported("pod %s: the host's processes cannot be seen by a pod in a virtual machine (hostPID)", meta.GetName())
+		return failure.Unsupported("pod %s: a pod in a VM cannot see the host's processes (hostPID)", meta.GetName())
 	case options.GetIpc() == runtimeapi.NamespaceMode_NODE:
-		return failure.Unsupported("pod %s: the host's IPC cannot be used by a pod in a virtual machine (hostIPC)", meta.GetName())
+		return failure.Unsupported("pod %s: a pod in a VM cannot use the host's IPC (hostIPC)", meta.GetName())
 	case mapped(options):
-		return failure.Unsupported("pod %s: user namespaces are not made in a virtual machine (hostUsers: false)", meta.GetName())
+		return failure.Unsupported("pod %s: user namespaces are not available in a VM (hostUsers: false)", meta.GetName())
 	case config.GetLogDirectory() != "" && !filepath.IsAbs(config.GetLogDirectory()):
 		return failure.Invalid("pod %s: log directory %q is not absolute", meta.GetName(), config.GetLogDirectory())
 	}

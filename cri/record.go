@@ -68,7 +68,7 @@ func (s *Service) podOf(p *engine.Pod) podRecord {
 		config := &runtimeapi.PodSandboxConfig{}
 		st, err := decode(p.Record, config)
 		if err != nil {
-			s.log.Error("read a pod's record", "pod", p.ID, "error", err)
+			s.log.Error("cannot read a pod's record", "pod", p.ID, "error", err)
 		}
 		return podRecord{config, st.Handler, st.Options}
 	})
@@ -79,7 +79,7 @@ func (s *Service) containerOf(c *engine.Container) containerRecord {
 		config := &runtimeapi.ContainerConfig{}
 		st, err := decode(c.Record, config)
 		if err != nil {
-			s.log.Error("read a container's record", "container", c.ID, "error", err)
+			s.log.Error("cannot read a container's record", "container", c.ID, "error", err)
 		}
 		return containerRecord{config, st.ImageRef}
 	})

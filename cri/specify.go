@@ -55,7 +55,7 @@ func (s *Service) named(name, cache string) (containerv1.Source, error) {
 	case v.Kind == named.Disk && cache == "":
 		return containerv1.Block{Name: containerv1.VolumeName(name), FS: containerv1.FSExt4}, nil
 	case v.Kind == named.Disk:
-		return nil, failure.Invalid("volume %s is a disk, which has no cache to choose", name)
+		return nil, failure.Invalid("volume %s is a disk, so it has no cache mode", name)
 	}
 	return nil, failure.Invalid("volume %s is a bare disk, which cannot be mounted", name)
 }
@@ -82,7 +82,7 @@ func (s *Service) bare(name string) error {
 		err = failure.New(codes.FailedPrecondition, "volume %s is damaged: %s", name, v.Damage)
 	}
 	if err == nil && v.Kind != named.Block {
-		err = failure.Invalid("volume %s is no bare disk but %s", name, v.Kind)
+		err = failure.Invalid("volume %s must be a bare disk, but is %s", name, v.Kind)
 	}
 	return err
 }
@@ -95,7 +95,7 @@ func checkTarget(p *engine.Pod, config *runtimeapi.ContainerConfig) error {
 		slices.ContainsFunc(p.Containers, func(c engine.Container) bool { return c.ID == options.GetTargetId() }) {
 		return nil
 	}
-	return failure.New(codes.NotFound, "the pod has no container %q, whose processes are to be seen", options.GetTargetId())
+	return failure.New(codes.NotFound, "the pod has no target container %q", options.GetTargetId())
 }
 
 // seccomp reads a profile of type Localhost, which must lie in the engine's
@@ -117,7 +117,7 @@ func (s *Service) seccomp(profile *runtimeapi.SecurityProfile) (*specs.LinuxSecc
 	}
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, failure.Invalid("seccomp profile %q: there is no directory of profiles at %s", name, dir)
+		return nil, failure.Invalid("seccomp profile %q: the profile directory %s does not exist", name, dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read seccomp profile %q: %w", name, err)
@@ -127,7 +127,7 @@ func (s *Service) seccomp(profile *runtimeapi.SecurityProfile) (*specs.LinuxSecc
 		return root.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	})
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, failure.Invalid("seccomp profile %q: there is no such file in %s", name, dir)
+		return nil, failure.Invalid("seccomp profile %q: no such file in %s", name, dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read seccomp profile %q: %w", name, err)

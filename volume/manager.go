@@ -84,7 +84,7 @@ func (m *Manager) refresh(ctx context.Context, pod *corev1.Pod, volume *corev1.V
 
 func (m *Manager) write(plugin, name string, files []atomicdir.File) error {
 	if !filepath.IsLocal(name) {
-		return fmt.Errorf("volume name %q", name)
+		return fmt.Errorf("invalid volume name %q", name)
 	}
 	// Closed to others above, so that the files may have the modes that the
 	// pod's users need.

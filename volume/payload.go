@@ -46,7 +46,7 @@ func (p *payload) collect(ctx context.Context, source *corev1.VolumeSource) erro
 		}
 		return nil
 	}
-	return errors.New("the volume is not made of files")
+	return errors.New("the volume does not consist of files")
 }
 
 func (p *payload) projection(ctx context.Context, source *corev1.VolumeProjection) error {

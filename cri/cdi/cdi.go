@@ -68,10 +68,10 @@ func unknown(cache *cdi.Cache, name string, dirs []string) error {
 		files = append(files, file)
 	}
 	if len(files) == 0 {
-		return failure.New(codes.FailedPrecondition, "device %s: no specification in %s has it", name, strings.Join(dirs, ", "))
+		return failure.New(codes.FailedPrecondition, "device %s: no specification in %s defines it", name, strings.Join(dirs, ", "))
 	}
 	file := slices.Min(files)
-	return failure.New(codes.FailedPrecondition, "device %s: no specification has it; %s cannot be read: %v", name, file, failed[file][0])
+	return failure.New(codes.FailedPrecondition, "device %s: not defined, and %s cannot be read: %v", name, file, failed[file][0])
 }
 
 func apply(config *runtimeapi.ContainerConfig, name string, e specs.ContainerEdits) error {

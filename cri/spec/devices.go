@@ -72,7 +72,7 @@ func devices(out *specs.Linux, in Input) (disks []specs.Mount, err error) {
 		}
 		switch {
 		case !ok && !isDisk:
-			return nil, fmt.Errorf("%w: device %s of the host: the pod's machine has none of it", oci.ErrNotSupported, from)
+			return nil, fmt.Errorf("%w: device %s of the host: the pod's VM does not have it", oci.ErrNotSupported, from)
 		case !path.IsAbs(at) || at == "/":
 			return nil, fmt.Errorf("%w: device %s at %q", oci.ErrInvalid, from, w.GetContainerPath())
 		case strings.Trim(access, "rwm") != "":

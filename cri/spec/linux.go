@@ -18,7 +18,7 @@ func linux(out *specs.Linux, in Input, caps *specs.LinuxCapabilities) error {
 		return err
 	}
 	if p := security.GetApparmorProfile(); security.GetApparmor() == nil && p != "" && p != "unconfined" { //nolint:staticcheck // old clients'
-		return fmt.Errorf("%w: AppArmor: the guest has none", oci.ErrNotSupported)
+		return fmt.Errorf("%w: AppArmor: the guest does not support it", oci.ErrNotSupported)
 	}
 	var err error
 	if out.Namespaces, err = namespaces(security.GetNamespaceOptions()); err != nil {
@@ -54,7 +54,7 @@ func CheckLabels(security interface {
 		return fmt.Errorf("%w: SELinux options: the guest has no policy", oci.ErrNotSupported)
 	}
 	if p := security.GetApparmor(); p != nil && p.GetProfileType() != runtimeapi.SecurityProfile_Unconfined {
-		return fmt.Errorf("%w: AppArmor: the guest has none", oci.ErrNotSupported)
+		return fmt.Errorf("%w: AppArmor: the guest does not support it", oci.ErrNotSupported)
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func namespaces(options *runtimeapi.NamespaceOption) ([]specs.LinuxNamespace, er
 		pid.Path = agentv1.PIDNamespace("")
 	case runtimeapi.NamespaceMode_TARGET:
 		if options.GetTargetId() == "" {
-			return nil, fmt.Errorf("%w: no container is named whose processes are to be seen", oci.ErrInvalid)
+			return nil, fmt.Errorf("%w: the target container has no id (target_id)", oci.ErrInvalid)
 		}
 		pid.Path = agentv1.PIDNamespace(options.GetTargetId())
 	default:

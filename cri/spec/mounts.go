@@ -105,7 +105,7 @@ func volume(mount *runtimeapi.Mount, in Input) (m containerv1.Mount, err error) 
 	case v.Host:
 		share, named := in.Options.HostPaths[v.Name]
 		if !named {
-			return m, fmt.Errorf("%w: mount at %s: the pod has no directory of the host %q", oci.ErrInvalid, destination, v.Name)
+			return m, fmt.Errorf("%w: mount at %s: the pod has no hostPath volume %q", oci.ErrInvalid, destination, v.Name)
 		}
 		m.Source, m.SubPath = share, v.SubPath
 		volume, ok := containerv1.VolumeOf(share.Name)
@@ -180,7 +180,7 @@ func mountOptions(mount *runtimeapi.Mount) ([]string, error) {
 	}
 	switch {
 	case mount.GetRecursiveReadOnly() && (!mount.GetReadonly() || options[1] != "rprivate"):
-		return nil, fmt.Errorf("%w: recursive read-only, and not read-only or not private, mount", oci.ErrInvalid)
+		return nil, fmt.Errorf("%w: a recursive read-only mount must be read-only and private", oci.ErrInvalid)
 	case mount.GetRecursiveReadOnly():
 		options[2] = "rro"
 	case mount.GetReadonly() || mount.GetImage() != nil:

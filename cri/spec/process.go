@@ -76,7 +76,7 @@ func args(command, args []string, image imagev1.ImageConfig) ([]string, error) {
 	}
 	for i, arg := range merged {
 		if strings.ContainsRune(arg, 0) {
-			return nil, fmt.Errorf("%w: argument %d holds a zero byte", oci.ErrInvalid, i)
+			return nil, fmt.Errorf("%w: argument %d contains a zero byte", oci.ErrInvalid, i)
 		}
 	}
 	return merged, nil

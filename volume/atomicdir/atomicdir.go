@@ -107,14 +107,14 @@ func Begin(dir *os.Root, group int) (*Stage, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("begin a set of files: %w", err)
+			return nil, fmt.Errorf("start a set of files: %w", err)
 		}
 		err = s.own(s.name)
 		if err == nil && group != 0 {
 			err = s.own(".")
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("begin a set of files: %w", err), s.Drop())
+			return nil, errors.Join(fmt.Errorf("start a set of files: %w", err), s.Drop())
 		}
 		return s, nil
 	}
@@ -176,7 +176,7 @@ func (s *Stage) Add(file File) (err error) {
 // Drop removes the set instead of publishing it.
 func (s *Stage) Drop() error {
 	if err := s.dir.RemoveAll(s.name); err != nil {
-		return fmt.Errorf("drop a set of files: %w", err)
+		return fmt.Errorf("remove an unpublished set of files: %w", err)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 func subPath(volumesDir, name, at string) (Volume, error) {
 	table, err := mountinfo.GetMounts(nil)
 	if err != nil {
-		return Volume{}, fmt.Errorf("find what is mounted at %s: %w", at, err)
+		return Volume{}, fmt.Errorf("find the mount at %s: %w", at, err)
 	}
 	return findSubPath(table, volumesDir, name, at)
 }

@@ -12,7 +12,7 @@ import (
 
 // ErrUnknownSubPath is matched by the error of Of for a path below a kubelet's
 // volume-subpaths that is no mount of a volume of that pod.
-var ErrUnknownSubPath = errors.New("no part of a volume of the pod")
+var ErrUnknownSubPath = errors.New("not a part of a volume of the pod")
 
 // The names of the directories of a pod's volumes, by the volumes' kind.
 const (
