@@ -24,9 +24,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// CreateContainer makes a container in a ready pod and returns its id. A request
-// for a name and attempt that is being created, or is created and not started,
-// gets that container's id. The end of ctx ends the wait only.
+// CreateContainer creates a container in a ready pod and returns its id. If a container with that name and attempt is
+// being created, or is created and not started, it returns that container's id. The end of ctx ends only the wait.
 func (s *Service) CreateContainer(
 	ctx context.Context, podID string, config *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig,
 ) (string, error) {
@@ -57,7 +56,7 @@ func (s *Service) CreateContainerWith(
 	return s.engine.CreateContainer(ctx, p.ID, req)
 }
 
-// containerRequest is what the engine is asked for. The configuration is its own.
+// containerRequest returns the request to the engine. It may change config.
 func (s *Service) containerRequest(
 	ctx context.Context, p *engine.Pod, config *runtimeapi.ContainerConfig, o runtimev1.ContainerOptions,
 ) (r engine.ContainerRequest, err error) {
@@ -105,13 +104,13 @@ func (s *Service) containerRequest(
 	return r, err
 }
 
-// Making is a container that is being made. Its configuration must not be changed.
+// Making is a container that is being created. Its configuration must not be changed.
 type Making struct {
 	ID, PodID string
 	Config    *runtimeapi.ContainerConfig
 }
 
-// adjusted has Options.Adjust change a copy of a specification, nil without one.
+// adjusted returns a function that lets Options.Adjust change a copy of spec, nil without Adjust.
 func (s *Service) adjusted(
 	pod string, config *runtimeapi.ContainerConfig, spec *specs.Spec,
 ) func(context.Context, string) (*specs.Spec, func(), error) {
@@ -132,8 +131,7 @@ func (s *Service) adjusted(
 	}
 }
 
-// kept is the configuration that is stored: without the environment and the command,
-// which may hold secrets.
+// kept returns the configuration for the record, without the environment and the command, which may contain secrets.
 func kept(config *runtimeapi.ContainerConfig, own ownFiles) *runtimeapi.ContainerConfig {
 	config = proto.CloneOf(config)
 	config.Envs, config.Command, config.Args = nil, nil, nil
@@ -141,7 +139,7 @@ func kept(config *runtimeapi.ContainerConfig, own ownFiles) *runtimeapi.Containe
 	return config
 }
 
-// resolveImages has the mounts of images name them by their ids.
+// resolveImages replaces the images of mounts with their ids.
 func (s *Service) resolveImages(config *runtimeapi.ContainerConfig) error {
 	for _, mount := range config.GetMounts() {
 		name := mount.GetImage().GetImage()
@@ -157,7 +155,7 @@ func (s *Service) resolveImages(config *runtimeapi.ContainerConfig) error {
 	return nil
 }
 
-// filesOf are the volumes of files that a container mounts.
+// filesOf returns the volumes of files that a container mounts.
 func (s *Service) filesOf(config *runtimeapi.ContainerConfig, group int) ([]store.Files, error) {
 	var out []store.Files
 	for _, mount := range config.GetMounts() {
@@ -173,7 +171,7 @@ func (s *Service) filesOf(config *runtimeapi.ContainerConfig, group int) ([]stor
 	return out, nil
 }
 
-// stdioOf is where a container's standard streams lead.
+// stdioOf returns the ends of a container's standard streams.
 func stdioOf(config *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig) containerv1.Stdio {
 	in := containerv1.NoStdin
 	switch {
@@ -188,8 +186,8 @@ func stdioOf(config *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxC
 	return containerv1.Log{File: filepath.Join(sandbox.GetLogDirectory(), config.GetLogPath()), Stdin: in}
 }
 
-// imageName is what a container's status calls its image: a name of the image's, where the
-// client gives the id that it has pulled.
+// imageName returns the name of the image for a container's status. It is one of the image's names if the client gives
+// the id that it has pulled.
 func imageName(spec *runtimeapi.ImageSpec, img image.Image) string {
 	user := spec.GetUserSpecifiedImage()
 	switch {
@@ -210,21 +208,20 @@ func imageRef(img image.Image) string {
 	return img.ID
 }
 
-// StartContainer starts a created container. A container whose command cannot be run
-// has ended then, with code 126 or 127, and the error says why.
+// StartContainer starts a created container. If its command cannot be run, the container has ended with code 126 or
+// 127, and the error contains the reason.
 func (s *Service) StartContainer(ctx context.Context, id string) error {
 	return s.engine.StartContainer(ctx, id)
 }
 
-// StopContainer asks a container to end with its stop signal, and after timeout
-// seconds kills it; with 0 it kills at once. It returns when the container has
-// ended, and succeeds for one that has already or is not there.
+// StopContainer sends a container its stop signal, and kills it after timeout seconds; with 0 it kills immediately. It
+// returns when the container has ended. It succeeds for a container that has ended or does not exist.
 func (s *Service) StopContainer(ctx context.Context, id string, timeout int64) error {
 	return s.engine.StopContainer(ctx, id, time.Duration(max(timeout, 0))*time.Second)
 }
 
-// RemoveContainer removes a container, killing it first. It succeeds for one that is
-// not there. The container's log stays.
+// RemoveContainer removes a container, which it kills first. It succeeds if the container does not exist. The log
+// stays.
 func (s *Service) RemoveContainer(ctx context.Context, id string) error {
 	c, err := s.engine.Container(id)
 	if failure.NotFound(err) {
@@ -240,8 +237,7 @@ func (s *Service) RemoveContainer(ctx context.Context, id string) error {
 	return nil
 }
 
-// ReopenContainerLog lets a running container's log go on in a new file at its path,
-// after the old one was moved away.
+// ReopenContainerLog makes a running container's log continue in a new file at its path, after the old one was renamed.
 func (s *Service) ReopenContainerLog(ctx context.Context, id string) error {
 	return s.engine.ReopenLog(ctx, id)
 }
@@ -265,7 +261,7 @@ func (s *Service) UpdateContainerResources(ctx context.Context, id string, resou
 	return s.engine.UpdateContainer(ctx, c.ID, linuxResources(resources.GetLinux(), next.Linux.Resources), raw)
 }
 
-// merge is what a container has after an update, which leaves what is 0 unchanged.
+// merge returns a container's resources after an update. Zero values in the update change nothing.
 func merge(old, update *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerResources {
 	if old == nil {
 		return proto.CloneOf(update)
@@ -278,7 +274,8 @@ func merge(old, update *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxCon
 	return next
 }
 
-// linuxResources is an update of what a container then has. It leaves out what is 0: no change.
+// linuxResources converts the update r, after which a container has next. It leaves out zero values, which change
+// nothing.
 func linuxResources(r, next *runtimeapi.LinuxContainerResources) *specs.LinuxResources {
 	out := &specs.LinuxResources{CPU: &specs.LinuxCPU{Cpus: r.GetCpusetCpus(), Mems: r.GetCpusetMems()}}
 	if q := r.GetCpuQuota(); q != 0 {

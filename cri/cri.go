@@ -1,7 +1,6 @@
-// Package cri is the CRI's runtime and image services in process, over an engine:
-// it translates the CRI's configurations to the engine's requests and OCI
-// specifications, and the engine's state to the CRI's. It owns nothing: what it
-// wants to find again it gives to the engine as its record.
+// Package cri implements the CRI's runtime and image services in process, over an engine. It translates the CRI's
+// configurations to the engine's requests and OCI specifications, and the engine's state to the CRI's. It has no state
+// of its own: the engine keeps its records.
 //
 // Errors carry a gRPC status code (status.Code), also in process.
 package cri
@@ -20,21 +19,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
-// Options say whom a service serves.
+// Options configure a service.
 type Options struct {
 	Roots dirs.Roots
-	// Volumes are the directories in which clients' mounts are recognised as volumes.
+	// Volumes are the directories where clients' mounts are recognised as volumes.
 	Volumes layout.Dirs
-	// Handlers are runtime handlers beside the built-in ones, or in their place, by name.
+	// Handlers are additional runtime handlers by name, which may replace built-in ones.
 	Handlers map[string]Handler
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
-	// Adjust, if not nil, changes the specification of each container that is made, but for its
-	// mounts; undo is called if the container is not made then.
+	// Adjust, if not nil, changes the specification of each new container, except its mounts. undo is called if the
+	// container is not created afterwards.
 	Adjust func(ctx context.Context, m Making, spec *specs.Spec) (undo func(), err error)
 }
 
-// Service serves the CRI's interfaces. Its methods may be called at once.
+// Service implements the CRI's interfaces. It is safe for concurrent use.
 type Service struct {
 	engine     *engine.Engine
 	roots      dirs.Roots
@@ -53,7 +52,7 @@ var (
 	_ runtimev1.Runtime               = (*Service)(nil)
 )
 
-// New serves the pods of an engine, whose owner closes it.
+// New returns a service for the pods of an engine. The engine's owner closes the engine.
 func New(e *engine.Engine, o Options) *Service {
 	if o.Logger == nil {
 		o.Logger = slog.Default()

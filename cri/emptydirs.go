@@ -19,15 +19,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
-// kubeletDirs adds to a pod's options the emptyDirs of a kubelet's that a container mounts,
-// and their group. The CRI has no field for what they lie on, their size and who may
-// use them: the kubelet's own directories on the host tell it.
+// kubeletDirs adds to a pod's options the emptyDirs of a kubelet that a container mounts, and their group. The CRI has
+// no fields for their medium, size and permissions, so they come from the kubelet's directories on the host.
 func (s *Service) kubeletDirs(o *runtimev1.PodOptions, config *runtimeapi.ContainerConfig) error {
 	o.EmptyDirs = maps.Clone(o.EmptyDirs)
 	for _, mount := range config.GetMounts() {
 		v, ok, err := s.volumes.Of(mount.GetHostPath())
 		if err != nil || !ok || v.Files || v.Host || s.volumes.Kubelet == "" || !strings.HasPrefix(v.Dir, filepath.Clean(s.volumes.Kubelet)+"/") {
-			continue // what is wrong with a mount is said where it is specified
+			continue // the specification reports faults of mounts
 		}
 		dir, group, err := kubeletDir(v)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -41,14 +40,13 @@ func (s *Service) kubeletDirs(o *runtimev1.PodOptions, config *runtimeapi.Contai
 		}
 		o.EmptyDirs[v.Name] = dir
 		if group != 0 {
-			o.FSGroup = group // that of all of a pod's volumes
+			o.FSGroup = group // the group of all of a pod's volumes
 		}
 	}
 	return nil
 }
 
-// kubeletDir is the emptyDir that a kubelet has made on the host, and the group that its
-// files are to belong to, if it is not 0.
+// kubeletDir returns the emptyDir that a kubelet has made on the host, and the group of its files, 0 for none.
 func kubeletDir(v layout.Volume) (d containerv1.Dir, group int, err error) {
 	info, err := os.Lstat(v.Dir)
 	if err != nil {

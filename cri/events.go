@@ -12,11 +12,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hub"
 )
 
-// backlog is how many events a subscriber may be behind before it is cut off: it must
-// list anew then, which its error tells it.
+// backlog is the number of events that a subscriber may be behind. Beyond it, the subscription ends with an error, and
+// the client must list the objects again.
 const backlog = 1024
 
-// eventType is the CRI's name of what happened.
+// eventType maps the engine's events to the CRI's.
 var eventType = map[engine.EventKind]runtimeapi.ContainerEventType{
 	engine.Created: runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT,
 	engine.Started: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT,
@@ -24,11 +24,9 @@ var eventType = map[engine.EventKind]runtimeapi.ContainerEventType{
 	engine.Deleted: runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT,
 }
 
-// GetContainerEvents sends every event of containers and pods to ch until ctx ends
-// (nil), the engine closes, or the receiver is too far behind (an error with
-// codes.ResourceExhausted). established, which may be nil, is called with nil when
-// nothing can be missed any more. An event about a pod itself has the pod's id as
-// container id.
+// GetContainerEvents sends every event of containers and pods to ch until ctx ends (nil), the engine closes, or the
+// receiver is too far behind (an error with codes.ResourceExhausted). established, which may be nil, is called with nil
+// when the subscription is active. An event about a pod itself has the pod's id as container id.
 func (s *Service) GetContainerEvents(
 	ctx context.Context, ch chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient),
 ) error {
@@ -65,7 +63,7 @@ func (s *Service) GetContainerEvents(
 
 func (s *Service) eventOf(e engine.Event) *runtimeapi.ContainerEventResponse {
 	if e.Kind == engine.Deleted {
-		defer s.forget(e) // it may be told after the removal, and is read once more for that
+		defer s.forget(e) // this event may come after the removal, and reading it adds the record again
 	}
 	return &runtimeapi.ContainerEventResponse{
 		ContainerId: e.ID, ContainerEventType: eventType[e.Kind], CreatedAt: e.At.UnixNano(),
@@ -73,7 +71,7 @@ func (s *Service) eventOf(e engine.Event) *runtimeapi.ContainerEventResponse {
 	}
 }
 
-// forget forgets the records of what was removed: a pod's own end is its last event.
+// forget forgets the records of removed objects. A pod's own end is its last event.
 func (s *Service) forget(e engine.Event) {
 	s.containers.forget(e.ID)
 	if e.ID != e.Pod.ID {

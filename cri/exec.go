@@ -12,25 +12,23 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
-// ExecSync runs a command in a running container and returns what it wrote. A command
-// that is missing or cannot be run, and one that ends with another code than 0, is an
-// *engine.ExitError (127, 126). After timeout, if it is more than 0, the command is
-// killed, and the error's code is codes.DeadlineExceeded.
+// ExecSync runs a command in a running container and returns its output. A missing or not executable command and a
+// non-zero exit code are an *engine.ExitError (127, 126). After timeout, if positive, the command is killed, and the
+// error has codes.DeadlineExceeded.
 func (s *Service) ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (stdout, stderr []byte, err error) {
 	return s.engine.ExecSync(ctx, id, cmd, timeout)
 }
 
-// ExecSyncClipped is ExecSync for who wants the first limit bytes of each stream only:
-// the rest is thrown away, and no error.
+// ExecSyncClipped is ExecSync that returns only the first limit bytes of each stream, and discards the rest without an
+// error.
 func (s *Service) ExecSyncClipped(
 	ctx context.Context, id string, cmd []string, timeout time.Duration, limit int,
 ) (stdout, stderr []byte, err error) {
 	return s.engine.ExecSyncClipped(ctx, id, cmd, timeout, limit)
 }
 
-// Exec prepares a command in a running container and returns the URL of its streams, as
-// engine.Stream.URL makes it. The command runs when they are connected to; see
-// engine.Engine.Exec.
+// Exec prepares a command in a running container and returns the URL of its streams, from engine.Stream.URL. The
+// command runs when a client connects; see engine.Engine.Exec.
 func (s *Service) Exec(ctx context.Context, r *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
 	stream, err := s.engine.Exec(ctx, engine.ExecRequest{
 		Container: r.GetContainerId(), Command: r.GetCmd(), TTY: r.GetTty(),
@@ -53,13 +51,12 @@ func (s *Service) Attach(ctx context.Context, r *runtimeapi.AttachRequest) (*run
 	return &runtimeapi.AttachResponse{Url: stream.URL()}, nil
 }
 
-// maxForwards bounds the ports of one PortForward: each holds a stream of the pod's until
-// it is used.
+// maxForwards bounds the ports of one PortForward. Each holds a stream of the pod until it is used.
 const maxForwards = 64
 
-// PortForward returns the URL of connections to ports of the pod, one to each: raw bytes,
-// with half close. Its query holds a port and a token for each, in the request's order. What
-// connects to a port does so when its client comes.
+// PortForward returns the URL of connections to ports of the pod, one for each port: raw bytes, with half close. Its
+// query has a port and a token for each, in the request's order. The connection to a port is made when its client
+// connects.
 func (s *Service) PortForward(ctx context.Context, r *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
 	if n := len(r.GetPort()); n < 1 || n > maxForwards {
 		return nil, failure.Invalid("port-forward to pod %.12s: %d ports, but 1 to %d are possible", r.GetPodSandboxId(), n, maxForwards)
@@ -73,7 +70,7 @@ func (s *Service) PortForward(ctx context.Context, r *runtimeapi.PortForwardRequ
 	for _, port := range r.GetPort() {
 		stream, err := s.engine.PortForward(ctx, p.ID, int(port))
 		if err != nil {
-			return nil, err // the streams before are forgotten when nobody comes
+			return nil, err // unused streams expire
 		}
 		u.Path = stream.Socket
 		query.Add("port", strconv.Itoa(int(port)))

@@ -12,29 +12,27 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
-// The handlers that there are without configuration. A pod that names none gets
-// RuntimeHandler's VM; one of ColdHandler is booted and not cloned.
+// The built-in handlers. A pod without a handler gets RuntimeHandler. ColdHandler boots a VM instead of cloning one.
 const (
 	RuntimeHandler = "bulkhead"
 	ColdHandler    = "bulkhead-cold"
 )
 
-// Handler is how the VMs are made of pods that name it.
+// Handler defines how the VMs of its pods are made.
 type Handler struct {
-	// Cold, NoFork and Accel are as those of runtimev1.PodOptions.
+	// Cold, NoFork and Accel are the fields of runtimev1.PodOptions.
 	Cold, NoFork bool
 	Accel        string
 }
 
-// handlers are those of a service: the built-in ones, of which more may be others.
+// handlers returns the built-in handlers, which more may extend or replace.
 func handlers(more map[string]Handler) map[string]Handler {
 	all := map[string]Handler{RuntimeHandler: {}, ColdHandler: {Cold: true}}
 	maps.Copy(all, more)
 	return all
 }
 
-// handled are the options of a pod that names a handler. What the pod asks for itself
-// stays.
+// handled returns the options of a pod with a handler. The pod's own options take precedence.
 func (s *Service) handled(name string, o runtimev1.PodOptions) (runtimev1.PodOptions, error) {
 	h, ok := s.handlers[cmp.Or(name, RuntimeHandler)]
 	if !ok {
@@ -45,8 +43,8 @@ func (s *Service) handled(name string, o runtimev1.PodOptions) (runtimev1.PodOpt
 	return o, nil
 }
 
-// advertised are the handlers as clients see them. All run the same guest, which can
-// make mounts read-only recursively, and makes no user namespaces.
+// advertised returns the handlers for clients. All run the same guest, which supports recursive read-only mounts, but
+// no user namespaces.
 func (s *Service) advertised() (all []*runtimeapi.RuntimeHandler) {
 	for _, name := range append([]string{""}, slices.Sorted(maps.Keys(s.handlers))...) {
 		all = append(all, &runtimeapi.RuntimeHandler{

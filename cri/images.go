@@ -16,8 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/image"
 )
 
-// ListImages returns the images of the instance that match filter, which may
-// be nil.
+// ListImages returns the images of the instance that match filter, which may be nil.
 func (s *Service) ListImages(_ context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
 	if name := filter.GetImage().GetImage(); name != "" {
 		img, err := s.engine.Images().Resolve(name)
@@ -40,8 +39,8 @@ func (s *Service) ListImages(_ context.Context, filter *runtimeapi.ImageFilter) 
 	return out, nil
 }
 
-// ImageStatus returns an image; without one the response holds none. With
-// verbose, its info holds under "config" the image's configuration.
+// ImageStatus returns an image; the response is empty if it does not exist. With verbose, info contains the image's
+// configuration under "config".
 func (s *Service) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error) {
 	if spec.GetImage() == "" {
 		return nil, failure.Invalid("the image has no name")
@@ -64,8 +63,7 @@ func (s *Service) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, ver
 	return res, nil
 }
 
-// PullImage pulls an image and returns its id. When to pull is the caller's to
-// decide: this always asks the registry.
+// PullImage pulls an image and returns its id. It always asks the registry; the caller decides when to pull.
 func (s *Service) PullImage(
 	ctx context.Context,
 	spec *runtimeapi.ImageSpec,
@@ -86,8 +84,7 @@ func (s *Service) PullImage(
 	return img.ID, nil
 }
 
-// RemoveImage removes an image with all of its names. It succeeds for one that is not
-// there, and fails for one in use.
+// RemoveImage removes an image with all its names. It succeeds if the image does not exist, and fails if it is in use.
 func (s *Service) RemoveImage(ctx context.Context, spec *runtimeapi.ImageSpec) error {
 	if spec.GetImage() == "" {
 		return failure.Invalid("the image has no name")
@@ -102,7 +99,7 @@ func (s *Service) RemoveImage(ctx context.Context, spec *runtimeapi.ImageSpec) e
 	return failure.Wrap(err, "remove image")
 }
 
-// ImageFsInfo tells what the images and the pods' writable disks take.
+// ImageFsInfo returns the disk usage of the images and of the pods' writable disks.
 func (s *Service) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
 	usage := func(dir string) []*runtimeapi.FilesystemUsage {
 		bytes, inodes := diskUsage(dir)
@@ -116,12 +113,11 @@ func (s *Service) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse,
 	}, nil
 }
 
-// diskUsage is what a tree takes; what cannot be read, or goes meanwhile, is
-// left out.
+// diskUsage returns the usage of a tree. It leaves out files that cannot be read or that disappear meanwhile.
 func diskUsage(dir string) (bytes, inodes uint64) {
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // what vanishes does not count
+			return nil //nolint:nilerr // a vanished file does not count
 		}
 		if info, err := e.Info(); err == nil {
 			if st, ok := info.Sys().(*syscall.Stat_t); ok {
@@ -142,14 +138,13 @@ func (s *Service) toImage(img image.Image) *runtimeapi.Image {
 	user, _, _ := strings.Cut(img.User, ":")
 	if uid, number, _ := containerv1.ParseID(user); number {
 		out.Uid = &runtimeapi.Int64Value{Value: int64(uid)}
-	} else { // clients refuse an unreadable number as a name, and the guest does
+	} else { // clients reject an unreadable number as a name, and so does the guest
 		out.Username = user
 	}
 	return out
 }
 
-// authOf converts the kubelet's credentials: fields, or "user:password" in
-// base64.
+// authOf converts the kubelet's credentials: fields, or "user:password" in base64.
 func authOf(a *runtimeapi.AuthConfig) (*image.Auth, error) {
 	switch {
 	case a == nil:

@@ -9,19 +9,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
-// foreign reports whether a door in another process has asked for the pod. The CRI's
-// clients neither see nor end such a pod.
+// foreign reports whether a door in another process started the pod. The CRI's clients neither see nor end such pods.
 func foreign(p *engine.Pod) bool {
 	door, _ := p.Door()
 	return door != ""
 }
 
-// all are the CRI's pods, in no order.
+// all returns the CRI's pods, in no order.
 func (s *Service) all() []engine.Pod {
 	return slices.DeleteFunc(s.engine.Pods(), func(p engine.Pod) bool { return foreign(&p) })
 }
 
-// find returns the CRI's pod that id, or an unambiguous prefix of one, names.
+// find returns the CRI's pod for an id or an unambiguous prefix.
 func (s *Service) find(id string) (engine.Pod, error) {
 	p, err := s.engine.Pod(id)
 	if err == nil && foreign(&p) {

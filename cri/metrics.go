@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 )
 
-// metricLabels are those of every metric, in the order of their values; they are cAdvisor's.
+// metricLabels are the labels of every metric, in the order of their values; they are cAdvisor's.
 var metricLabels = []string{"container", "id", "image", "name", "namespace", "pod"}
 
 // The last label of some metrics.
@@ -19,12 +19,12 @@ const (
 	interfaceLabel = "interface"
 )
 
-// metric is a figure of a container. Its name is cAdvisor's.
+// metric is a metric of a container, with cAdvisor's name.
 type metric struct {
 	name, help string
 	kind       runtimeapi.MetricType
 	of         func(*engine.Container, *engine.ContainerUsage) uint64
-	label      [2]string // one more, and its value
+	label      [2]string // an additional label and its value
 }
 
 const (
@@ -32,7 +32,7 @@ const (
 	gauge   = runtimeapi.MetricType_GAUGE
 )
 
-// containerMetrics are those of a running container. Those of one name are beside each other.
+// containerMetrics are the metrics of a running container. Metrics with the same name are adjacent.
 var containerMetrics = []metric{
 	{name: "container_cpu_usage_seconds_total", help: "CPU time used, in seconds.", kind: counter,
 		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return uint64(u.CPU / time.Second) }},
@@ -54,7 +54,7 @@ var containerMetrics = []metric{
 		of: func(c *engine.Container, _ *engine.ContainerUsage) uint64 { return uint64(max(c.Started.Unix(), 0)) }},
 }
 
-// podMetric is a figure of a pod's interface.
+// podMetric is a metric of a pod's network interface.
 type podMetric struct {
 	name, help string
 	of         func(*engine.NetworkUsage) uint64
@@ -65,7 +65,7 @@ var podMetrics = []podMetric{
 	{"container_network_transmit_bytes_total", "Bytes transmitted.", func(n *engine.NetworkUsage) uint64 { return n.Tx }},
 }
 
-// ListMetricDescriptors tells what ListPodSandboxMetrics lists.
+// ListMetricDescriptors describes the metrics of ListPodSandboxMetrics.
 func (s *Service) ListMetricDescriptors(context.Context) ([]*runtimeapi.MetricDescriptor, error) {
 	var out []*runtimeapi.MetricDescriptor
 	for i, m := range containerMetrics {
@@ -85,8 +85,8 @@ func (s *Service) ListMetricDescriptors(context.Context) ([]*runtimeapi.MetricDe
 	return out, nil
 }
 
-// ListPodSandboxMetrics returns the figures of the pods that run and their containers. A pod
-// that does not answer is left out.
+// ListPodSandboxMetrics returns the metrics of the running pods and their containers. It leaves out pods that do not
+// answer.
 func (s *Service) ListPodSandboxMetrics(ctx context.Context) ([]*runtimeapi.PodSandboxMetrics, error) {
 	pods := s.all()
 	usages := s.engine.Usages(ctx, ids(pods))

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// wishes sets what the pod asks of its network.
+// wishes sets the pod's network options.
 func wishes(r *engine.PodRequest, config *runtimeapi.PodSandboxConfig) (err error) {
 	if r.Ports, err = ports(config.GetPortMappings()); err != nil {
 		return err
@@ -35,7 +35,7 @@ func wishes(r *engine.PodRequest, config *runtimeapi.PodSandboxConfig) (err erro
 	return nil
 }
 
-// ports are those that a host port is wanted for.
+// ports returns the mappings with a host port.
 func ports(mappings []*runtimeapi.PortMapping) ([]network.Port, error) {
 	var out []network.Port
 	for _, m := range mappings {

@@ -15,7 +15,7 @@ import (
 
 const (
 	hostsPath = "/etc/hosts"
-	// maxHosts bounds a file that becomes a container's /etc/hosts, in bytes.
+	// maxHosts bounds the bytes of a file for a container's /etc/hosts.
 	maxHosts = 1 << 20
 
 	// The kubelet's annotation of a container.
@@ -23,16 +23,16 @@ const (
 	terminationDefault    = "/dev/termination-log"
 )
 
-// ownFiles are the mounts that a client adds to a container's volumes for files of its own.
+// ownFiles are mounts of a client's own files beside a container's volumes.
 type ownFiles struct {
 	mounts      []*runtimeapi.Mount
 	hosts       spec.Hosts
 	termination *store.Termination
 }
 
-// takeOwnFiles takes the client's own files out of the mounts: /etc/hosts is read now, and the
-// termination message is copied at the container's end. Both are recognised by where they lie on the host.
-// A volume at the same destination is a mount like any other.
+// takeOwnFiles removes the client's own files from the mounts. It reads /etc/hosts now; the termination message is
+// copied when the container ends. Both are recognised by their places on the host. A volume at the same destination is
+// an ordinary mount.
 func (s *Service) takeOwnFiles(config *runtimeapi.ContainerConfig) (own ownFiles, err error) {
 	words := config.GetAnnotations()[terminationAnnotation]
 	if words == "" {
@@ -55,7 +55,7 @@ func (s *Service) takeOwnFiles(config *runtimeapi.ContainerConfig) (own ownFiles
 	return own, err
 }
 
-// ownFile reports whether a path of the host is a client's own and no volume.
+// ownFile reports whether a path of the host is a client's own file and not a volume.
 func (s *Service) ownFile(hostPath string) bool {
 	return hostPath != "" && s.engine.HostPaths().Check(hostPath) == nil && !s.volumes.Holds(hostPath)
 }

@@ -22,10 +22,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
-// RunPodSandbox makes and starts a pod and returns its id. The pod is seen by
-// nobody before it is ready, and nothing is left of one that fails. A request
-// for a name and attempt that is being started joins that start; for one that
-// is ready it returns its id. The end of ctx ends the wait and not the start.
+// RunPodSandbox creates and starts a pod and returns its id. Clients do not see the pod before it is ready, and a
+// failure leaves no trace of it. If a pod with that name and attempt is being started, the call joins the start. If it
+// is ready, the call returns its id. The end of ctx ends the wait, not the start.
 func (s *Service) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
 	return s.runPodSandbox(ctx, config, handler, runtimev1.PodOptions{}, false)
 }
@@ -55,9 +54,8 @@ func (s *Service) runPodSandbox(
 	return s.engine.StartPod(ctx, req)
 }
 
-// StopPodSandbox ends a pod's VM, with whatever runs in it, its shim and its
-// network. It succeeds for a pod that is stopped or not there. The end of ctx ends
-// the wait and not the stop.
+// StopPodSandbox stops a pod's VM with its containers, its shim and its network. It succeeds for a pod that is stopped
+// or does not exist. The end of ctx ends the wait, not the stop.
 func (s *Service) StopPodSandbox(ctx context.Context, id string) error {
 	p, err := s.find(id)
 	if failure.NotFound(err) {
@@ -69,8 +67,7 @@ func (s *Service) StopPodSandbox(ctx context.Context, id string) error {
 	return s.engine.StopPod(ctx, p.ID)
 }
 
-// RemovePodSandbox removes a pod and all that it has on disk, stopping it first. It
-// succeeds for one that is not there.
+// RemovePodSandbox removes a pod with its files, and stops it first. It succeeds if the pod does not exist.
 func (s *Service) RemovePodSandbox(ctx context.Context, id string) error {
 	p, err := s.find(id)
 	if failure.NotFound(err) {
@@ -109,12 +106,12 @@ func (s *Service) UpdatePodSandboxResources(
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
 }
 
-// podKey is the name that one pod at a time has.
+// podKey returns the pod's unique name.
 func podKey(m *runtimeapi.PodSandboxMetadata) string {
 	return fmt.Sprintf("%s/%s/%s/%d", m.GetNamespace(), m.GetName(), m.GetUid(), m.GetAttempt())
 }
 
-// checkPod refuses what no pod can be. Its errors name the field and what to do.
+// checkPod rejects configurations that no pod can have. Its errors name the field and the remedy.
 func checkPod(config *runtimeapi.PodSandboxConfig) error {
 	meta, options := config.GetMetadata(), config.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	switch {
@@ -136,14 +133,14 @@ func checkPod(config *runtimeapi.PodSandboxConfig) error {
 	return nil
 }
 
-// mapped reports whether a pod is to have a user namespace of its own. No
-// mapping, with the mode that is the zero value, is what a client means that says nothing.
+// mapped reports whether a pod must have its own user namespace. A client that sets no option also sends the mode POD,
+// the zero value, so a mapping is required.
 func mapped(o *runtimeapi.NamespaceOption) bool {
 	u := o.GetUsernsOptions()
 	return u.GetMode() == runtimeapi.NamespaceMode_POD && len(u.GetUids())+len(u.GetGids()) > 0
 }
 
-// podRequest is what the engine is asked for.
+// podRequest returns the request to the engine.
 func podRequest(
 	config *runtimeapi.PodSandboxConfig, handler string, o runtimev1.PodOptions,
 ) (r engine.PodRequest, err error) {
@@ -171,14 +168,14 @@ func podRequest(
 		return r, err
 	}
 	if config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {
-		r.Network, r.Ports = network.KindHost, nil // its ports are the host's already
+		r.Network, r.Ports = network.KindHost, nil // its ports are already the host's
 	}
 	r.Record, err = encode(config, stored{Handler: handler, Options: o})
 	return r, err
 }
 
-// sizeOf is what the kubelet, or package pod, has summed up over the containers.
-// Huge pages are beside the memory that it limits.
+// sizeOf returns the size from the resources that the kubelet, or package pod, has summed up. The memory limit does not
+// include huge pages.
 func sizeOf(r *runtimeapi.LinuxContainerResources, o runtimev1.PodOptions) engine.Size {
 	d := sizing.Demand{
 		Quota: r.GetCpuQuota(), Period: uint64(max(r.GetCpuPeriod(), 0)), Shares: uint64(max(r.GetCpuShares(), 0)),
@@ -197,7 +194,7 @@ func sizeOf(r *runtimeapi.LinuxContainerResources, o runtimev1.PodOptions) engin
 	return engine.Size{Demand: d, Limits: l}
 }
 
-// overheadOf is that of the pod's configuration (the API's spec.overhead).
+// overheadOf returns the overhead of the pod's configuration (the API's spec.overhead).
 func overheadOf(r *runtimeapi.LinuxContainerResources) store.Overhead {
 	o := store.Overhead{Memory: r.GetMemoryLimitInBytes()}
 	if r.GetCpuQuota() > 0 && r.GetCpuPeriod() > 0 {

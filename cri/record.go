@@ -14,21 +14,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
-// podRecord is what the service keeps with a pod.
+// podRecord is the service's record of a pod.
 type podRecord struct {
 	config  *runtimeapi.PodSandboxConfig
 	handler string
 	options runtimev1.PodOptions
 }
 
-// containerRecord is what the service keeps with a container. The configuration is
-// without the environment and the command, which may hold secrets.
+// containerRecord is the service's record of a container. The configuration lacks the environment and the command,
+// which may contain secrets.
 type containerRecord struct {
 	config   *runtimeapi.ContainerConfig
 	imageRef string
 }
 
-// stored is how a record is written.
+// stored is the stored form of a record.
 type stored struct {
 	Config   json.RawMessage      `json:"config"`
 	Handler  string               `json:"handler,omitempty"`
@@ -48,8 +48,7 @@ func encode(config proto.Message, s stored) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// decode reads a record. What is missing, as of a pod that another door has made, is
-// empty.
+// decode reads a record. Missing parts are empty, for example in a record of another door.
 func decode(raw json.RawMessage, config proto.Message) (s stored, err error) {
 	if len(raw) == 0 {
 		return s, nil
@@ -85,8 +84,7 @@ func (s *Service) containerOf(c *engine.Container) containerRecord {
 	})
 }
 
-// decoded remembers records that have been read, by id, until the record is another.
-// What it returns must not be changed.
+// decoded caches decoded records by id until the record is replaced. Its results must not be changed.
 type decoded[T any] struct {
 	mu    sync.Mutex
 	known map[string]known[T]
@@ -100,7 +98,7 @@ type known[T any] struct {
 func (d *decoded[T]) get(id string, raw json.RawMessage, read func() T) T {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// A record is replaced and never changed: the same bytes are the same record.
+	// A record is replaced and never changed, so the same bytes are the same record.
 	if k, ok := d.known[id]; ok && len(k.raw) == len(raw) && (len(raw) == 0 || &k.raw[0] == &raw[0]) {
 		return k.value
 	}
@@ -118,8 +116,8 @@ func (d *decoded[T]) forget(id string) {
 	delete(d.known, id)
 }
 
-// PodConfig is the configuration in a pod's record, of this instance or another; it is
-// empty where that is no record of this package.
+// PodConfig returns the configuration in a pod's record, of this instance or another. It is empty for records of other
+// packages.
 func PodConfig(record json.RawMessage) *runtimeapi.PodSandboxConfig {
 	config := &runtimeapi.PodSandboxConfig{}
 	if _, err := decode(record, config); err != nil {

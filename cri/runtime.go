@@ -11,13 +11,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
-// The runtime's name and the version of the CRI that it speaks.
+// The runtime's name and its version of the CRI.
 const (
 	RuntimeName = "bulkhead"
 	apiVersion  = "v1"
 )
 
-// Version names the runtime and its version.
+// Version returns the runtime's name and version.
 func (s *Service) Version(context.Context, string) (*runtimeapi.VersionResponse, error) {
 	version := "0.0.0-devel"
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
@@ -28,8 +28,8 @@ func (s *Service) Version(context.Context, string) (*runtimeapi.VersionResponse,
 	}, nil
 }
 
-// Status says that the runtime is ready, and whether pods reach the network.
-// With verbose its info holds the accelerator and the network, with reasons.
+// Status returns that the runtime is ready, and whether pods reach the network. With verbose, info contains the
+// accelerator and the network, with reasons.
 func (s *Service) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error) {
 	net := &runtimeapi.RuntimeCondition{Type: runtimeapi.NetworkReady, Status: true}
 	info := map[string]string{}
@@ -61,8 +61,8 @@ func (s *Service) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusR
 	return res, nil
 }
 
-// RuntimeConfig tells who makes the host's cgroups, in which pods' groups are asked for. Those
-// of the guest are nobody else's.
+// RuntimeConfig returns the driver for the host's cgroups, below which clients request pods' groups. The guest's
+// cgroups are internal.
 func (s *Service) RuntimeConfig(context.Context) (*runtimeapi.RuntimeConfigResponse, error) {
 	driver := runtimeapi.CgroupDriver_CGROUPFS
 	if hostcgroup.Systemd() {
@@ -71,8 +71,7 @@ func (s *Service) RuntimeConfig(context.Context) (*runtimeapi.RuntimeConfigRespo
 	return &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: driver}}, nil
 }
 
-// UpdateRuntimeConfig takes note of nothing: the pods' addresses are the
-// network's to give.
+// UpdateRuntimeConfig ignores the configuration: the network assigns the pods' addresses.
 func (s *Service) UpdateRuntimeConfig(context.Context, *runtimeapi.RuntimeConfig) error { return nil }
 
 // CheckpointContainer is not supported.

@@ -10,8 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/image"
 )
 
-// stopSignal is what asks a container to end: the container's own, else the
-// image's, else TERM. One that is no signal is as none.
+// stopSignal returns a container's stop signal: its own, else the image's, else TERM. Invalid signals are ignored.
 func stopSignal(config *runtimeapi.ContainerConfig, img image.Image) int {
 	if s := config.GetStopSignal(); s != runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT {
 		if n := signalNumber(strings.TrimPrefix(s.String(), "SIGNAL_")); n > 0 {
@@ -24,8 +23,7 @@ func stopSignal(config *runtimeapi.ContainerConfig, img image.Image) int {
 	return int(unix.SIGTERM)
 }
 
-// criSignal is the CRI's name of the signal that asks a container to end: the
-// one that its configuration has, else the first for the number.
+// criSignal returns the CRI's name of a stop signal: the configured one, else the first one with the number.
 func criSignal(config *runtimeapi.ContainerConfig, number int) runtimeapi.Signal {
 	if s := config.GetStopSignal(); s != runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT {
 		return s
@@ -38,8 +36,7 @@ func criSignal(config *runtimeapi.ContainerConfig, number int) runtimeapi.Signal
 	return runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT
 }
 
-// signalNumber reads "SIGTERM", "TERM", "15", "SIGRTMIN+3" or CRI's
-// "SIGRTMINPLUS3"; 0 is none of these.
+// signalNumber reads "SIGTERM", "TERM", "15", "SIGRTMIN+3" or the CRI's "SIGRTMINPLUS3". It returns 0 for other texts.
 func signalNumber(s string) int {
 	s = strings.ToUpper(strings.TrimSpace(s))
 	if n, err := strconv.Atoi(s); err == nil {
@@ -68,7 +65,7 @@ func signalNumber(s string) int {
 		}
 		return 0
 	}
-	switch s { // names that the kernel has two of
+	switch s { // names that are aliases in the kernel
 	case "SIGCLD":
 		s = "SIGCHLD"
 	case "SIGPOLL":

@@ -23,8 +23,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// specify makes a container's OCI specification, with the content of what its
-// configuration names by a path on the host.
+// specify returns a container's OCI specification, with the content of the files that its configuration names on the
+// host.
 func (s *Service) specify(ctx context.Context, p *engine.Pod, in spec.Input) (*specs.Spec, error) {
 	config := in.Container
 	in.Named, in.Bare = s.named, s.bare
@@ -42,7 +42,7 @@ func (s *Service) specify(ctx context.Context, p *engine.Pod, in spec.Input) (*s
 	return spec.Container(in)
 }
 
-// named is what a named volume is mounted from.
+// named returns the source of a mount of a named volume.
 func (s *Service) named(name, cache string) (containerv1.Source, error) {
 	v, err := s.engine.Volumes().Get(name)
 	switch {
@@ -60,8 +60,8 @@ func (s *Service) named(name, cache string) (containerv1.Source, error) {
 	return nil, failure.Invalid("volume %s is a bare disk, which cannot be mounted", name)
 }
 
-// blockNode looks whether a path of the host is a block device's, links followed. Its error says
-// that nobody can tell; what is not there, or not the caller's, is for others to refuse.
+// blockNode returns the node of a host path if it is a block device, after following links. It returns an error if that
+// cannot be determined. Missing and inaccessible paths are not errors here, because later steps reject them.
 func blockNode(ctx context.Context, path string) (node spec.Node, ok bool, err error) {
 	n, err := place.Look(ctx, path)
 	switch {
@@ -70,12 +70,12 @@ func blockNode(ctx context.Context, path string) (node spec.Node, ok bool, err e
 	case ctx.Err() != nil:
 		return node, false, failure.Wrap(err, "look for a block device")
 	case err != nil || !n.IsBlock() || n.Device == 0:
-		return node, false, nil //nolint:nilerr // it is for others to refuse
+		return node, false, nil //nolint:nilerr // later steps reject it
 	}
 	return spec.Node{Mode: n.Mode & 0o777, Group: int(n.Group), Device: n.Device}, true, nil
 }
 
-// bare says that a named volume is a bare disk, or what it is.
+// bare returns an error if a named volume is not a block device.
 func (s *Service) bare(name string) error {
 	v, err := s.engine.Volumes().Get(name)
 	if err == nil && v.Damage != "" {
@@ -87,8 +87,7 @@ func (s *Service) bare(name string) error {
 	return err
 }
 
-// checkTarget refuses a container that is to see the processes of one that is not the
-// pod's.
+// checkTarget rejects a container that would see the processes of a container of another pod.
 func checkTarget(p *engine.Pod, config *runtimeapi.ContainerConfig) error {
 	options := config.GetLinux().GetSecurityContext().GetNamespaceOptions()
 	if options.GetPid() != runtimeapi.NamespaceMode_TARGET ||
@@ -98,8 +97,8 @@ func checkTarget(p *engine.Pod, config *runtimeapi.ContainerConfig) error {
 	return failure.New(codes.NotFound, "the pod has no target container %q", options.GetTargetId())
 }
 
-// seccomp reads a profile of type Localhost, which must lie in the engine's
-// directory of profiles; nil for other types.
+// seccomp reads a profile of type Localhost, which must be in the engine's profile directory. It returns nil for other
+// types.
 func (s *Service) seccomp(profile *runtimeapi.SecurityProfile) (*specs.LinuxSeccomp, error) {
 	if profile.GetProfileType() != runtimeapi.SecurityProfile_Localhost {
 		return nil, nil

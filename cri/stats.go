@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
-// ContainerStats returns a running container's figures.
+// ContainerStats returns a running container's statistics.
 func (s *Service) ContainerStats(ctx context.Context, id string) (*runtimeapi.ContainerStats, error) {
 	c, err := s.engine.Container(id)
 	if err != nil {
@@ -34,8 +34,8 @@ func (s *Service) ContainerStats(ctx context.Context, id string) (*runtimeapi.Co
 	return s.attributes(&c), nil
 }
 
-// ListContainerStats returns the figures of running containers that match filter, which
-// may be nil. A pod that does not answer is left out.
+// ListContainerStats returns the statistics of running containers that match filter, which may be nil. It leaves out
+// pods that do not answer.
 func (s *Service) ListContainerStats(
 	ctx context.Context, filter *runtimeapi.ContainerStatsFilter,
 ) ([]*runtimeapi.ContainerStats, error) {
@@ -52,7 +52,7 @@ func (s *Service) ListContainerStats(
 	return out, ctx.Err()
 }
 
-// PodSandboxStats returns a pod's figures, summed over its containers.
+// PodSandboxStats returns a pod's statistics, summed over its containers.
 func (s *Service) PodSandboxStats(ctx context.Context, id string) (*runtimeapi.PodSandboxStats, error) {
 	p, err := s.find(id)
 	if err != nil {
@@ -65,14 +65,14 @@ func (s *Service) PodSandboxStats(ctx context.Context, id string) (*runtimeapi.P
 	return s.sum(&p, u), nil
 }
 
-// PodUsage is what a pod uses, with what lies in its emptyDirs, which the CRI does not tell of.
+// PodUsage is a pod's usage including its emptyDirs, for which the CRI has no fields.
 type PodUsage struct {
 	*runtimeapi.PodSandboxStats
 	Volumes []engine.VolumeUsage
 }
 
-// ListPodSandboxStats returns the figures of the pods that match filter, which may be
-// nil. A pod that does not answer is left out.
+// ListPodSandboxStats returns the statistics of the pods that match filter, which may be nil. It leaves out pods that
+// do not answer.
 func (s *Service) ListPodSandboxStats(
 	ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter,
 ) ([]*runtimeapi.PodSandboxStats, error) {
@@ -84,7 +84,7 @@ func (s *Service) ListPodSandboxStats(
 	return out, err
 }
 
-// PodUsages is ListPodSandboxStats, with the pods' emptyDirs.
+// PodUsages is ListPodSandboxStats with the pods' emptyDirs.
 func (s *Service) PodUsages(ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter) ([]PodUsage, error) {
 	pods := slices.DeleteFunc(s.all(), func(p engine.Pod) bool {
 		return !strings.HasPrefix(p.ID, filter.GetId()) || !matches(filter.GetLabelSelector(), s.podOf(&p).config.GetLabels())
@@ -113,8 +113,7 @@ func ids(pods []engine.Pod) []string {
 	return out
 }
 
-// containerStats are the figures of a pod's running containers; a paused or stopped pod,
-// which uses nothing, has none.
+// containerStats returns the statistics of a pod's running containers, none for a paused or stopped pod.
 func (s *Service) containerStats(p *engine.Pod, u *engine.Usage) []*runtimeapi.ContainerStats {
 	if u == nil {
 		return nil
@@ -140,7 +139,7 @@ func (s *Service) containerStats(p *engine.Pod, u *engine.Usage) []*runtimeapi.C
 	return out
 }
 
-// attributes are a container's figures without any figure.
+// attributes returns statistics with only the container's attributes.
 func (s *Service) attributes(c *engine.Container) *runtimeapi.ContainerStats {
 	st := s.containerStatus(c)
 	return &runtimeapi.ContainerStats{Attributes: &runtimeapi.ContainerAttributes{
@@ -186,7 +185,7 @@ func interfaceUsage(name string, u engine.NetworkUsage) *runtimeapi.NetworkInter
 	return &runtimeapi.NetworkInterfaceUsage{Name: name, RxBytes: value(u.Rx), TxBytes: value(u.Tx)}
 }
 
-// guestInterface is a pod's first, as its containers see it.
+// guestInterface is the name of a pod's first interface in its containers.
 const guestInterface = "eth0"
 
 func value(v uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: v} }

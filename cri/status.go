@@ -22,7 +22,7 @@ func podState(p *engine.Pod) runtimeapi.PodSandboxState {
 	return runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 }
 
-// podStatus is a pod's; all of it is the caller's own.
+// podStatus returns a pod's status, which the caller owns.
 func (s *Service) podStatus(p *engine.Pod) *runtimeapi.PodSandboxStatus {
 	rec := s.podOf(p)
 	config := proto.CloneOf(rec.config)
@@ -43,7 +43,7 @@ func (s *Service) podStatus(p *engine.Pod) *runtimeapi.PodSandboxStatus {
 	return status
 }
 
-// statuses are those of a pod's containers, oldest first.
+// statuses returns the statuses of a pod's containers, oldest first.
 func (s *Service) statuses(p *engine.Pod) []*runtimeapi.ContainerStatus {
 	out := make([]*runtimeapi.ContainerStatus, 0, len(p.Containers))
 	for i := range p.Containers {
@@ -58,7 +58,7 @@ var containerState = map[engine.State]runtimeapi.ContainerState{
 	engine.ContainerExited:  runtimeapi.ContainerState_CONTAINER_EXITED,
 }
 
-// containerStatus is a container's; all of it is the caller's own.
+// containerStatus returns a container's status, which the caller owns.
 func (s *Service) containerStatus(c *engine.Container) *runtimeapi.ContainerStatus {
 	rec := s.containerOf(c)
 	config := proto.CloneOf(rec.config)
@@ -94,8 +94,7 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// PodSandboxStatus returns a pod's status; with verbose, its info holds under
-// "facts" the JSON of Facts.
+// PodSandboxStatus returns a pod's status. With verbose, info contains the JSON of Facts under "facts".
 func (s *Service) PodSandboxStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error) {
 	p, err := s.find(id)
 	if err != nil {
@@ -118,8 +117,7 @@ func (s *Service) PodSandboxStatus(ctx context.Context, id string, verbose bool)
 	return res, nil
 }
 
-// ContainerStatus returns a container's status; with verbose, its info holds
-// the pod's id under "sandboxID".
+// ContainerStatus returns a container's status. With verbose, info contains the pod's id under "sandboxID".
 func (s *Service) ContainerStatus(_ context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
 	c, err := s.engine.Container(id)
 	if err != nil {
@@ -132,8 +130,7 @@ func (s *Service) ContainerStatus(_ context.Context, id string, verbose bool) (*
 	return res, nil
 }
 
-// ListPodSandbox returns the pods that match filter, which may be nil, newest
-// first.
+// ListPodSandbox returns the pods that match filter, which may be nil, newest first.
 func (s *Service) ListPodSandbox(_ context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	var out []*runtimeapi.PodSandbox
 	for _, p := range s.all() {
@@ -153,8 +150,7 @@ func (s *Service) ListPodSandbox(_ context.Context, filter *runtimeapi.PodSandbo
 	return out, nil
 }
 
-// ListContainers returns the containers that match filter, which may be nil,
-// newest first.
+// ListContainers returns the containers that match filter, which may be nil, newest first.
 func (s *Service) ListContainers(_ context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
 	var out []*runtimeapi.Container
 	for _, p := range s.all() {

@@ -5,9 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NameOf is the named volume that a claim stands for. A claim's name has no underscore, nor
-// has a namespace's, so no two claims stand for one. What is no claim's name (a pod that is
-// made for a volume of the user's) is taken as it is.
+// NameOf returns the named volume of a claim. Names of claims and namespaces have no underscore, so the result is
+// unique. A pod made for a user's volume may use a name that no claim can have, which is kept as it is.
 func NameOf(namespace, claim string) string {
 	if namespace == "" || namespace == metav1.NamespaceDefault {
 		return claim
@@ -15,7 +14,7 @@ func NameOf(namespace, claim string) string {
 	return namespace + "_" + claim
 }
 
-// Names are the named volumes of a pod, each once, in the order of the pod's volumes.
+// Names returns the named volumes of a pod, without duplicates, in the order of the pod's volumes.
 func Names(pod *corev1.Pod) (names []string) {
 	seen := map[string]bool{}
 	for i := range pod.Spec.Volumes {

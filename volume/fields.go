@@ -12,8 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Field is the text of a field of the pod's metadata, as the downward API has
-// it. known is false for any other field.
+// Field returns a field of the pod's metadata as in the downward API. known is false for other fields.
 func Field(pod *corev1.Pod, path string) (text string, known bool) {
 	if key, ok := subscript(path, "metadata.labels"); ok {
 		return pod.Labels[key], true
@@ -53,8 +52,8 @@ func formatMap(values map[string]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Resource is the text of a container's limit or request, in units of the
-// reference's divisor, rounded up. A limit that is not set is allocatable's.
+// Resource returns a container's limit or request, in units of the reference's divisor, rounded up. allocatable
+// replaces an unset limit.
 func Resource(container *corev1.Container, ref *corev1.ResourceFieldSelector, allocatable corev1.ResourceList) (string, error) {
 	list, name, _ := strings.Cut(ref.Resource, ".")
 	resourceName := corev1.ResourceName(name)

@@ -12,9 +12,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
-// hostPathModes are what the files of the types are, of those that a pod can have.
+// hostPathModes are the file types for the types of a hostPath.
 var hostPathModes = map[corev1.HostPathType]struct {
-	is   uint32 // as stat(2) has it
+	is   uint32 // as in stat(2)
 	what string
 }{
 	corev1.HostPathDirectory: {unix.S_IFDIR, "a directory"}, corev1.HostPathDirectoryOrCreate: {unix.S_IFDIR, "a directory"},
@@ -24,8 +24,8 @@ var hostPathModes = map[corev1.HostPathType]struct {
 	corev1.HostPathBlockDev: {unix.S_IFBLK, "a block device"},
 }
 
-// PrepareHostPath finds that a hostPath is what its type says, or makes it so where rules let pods'
-// things be. Its errors are the kubelet's.
+// PrepareHostPath checks that a hostPath has its type, or creates it where rules allow that. Its errors are the
+// kubelet's.
 func PrepareHostPath(ctx context.Context, rules place.Rules, source *corev1.HostPathVolumeSource) error {
 	if source.Type == nil || *source.Type == corev1.HostPathUnset {
 		return nil
@@ -48,7 +48,7 @@ func PrepareHostPath(ctx context.Context, rules place.Rules, source *corev1.Host
 			return nil
 		}
 	}
-	// What is no directory and no regular file is for the engine to refuse.
+	// The engine rejects other kinds of files if it does not support them.
 	if errors.Is(err, place.ErrKind) && isKind(ctx, source.Path, want.is) {
 		return nil
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/atomicdir"
 )
 
-// Manager keeps the volumes of one pod. The protocol: any number of Refresh,
-// then Remove. Its methods may be called at once.
+// Manager manages the volumes of one pod. The protocol: any number of Refresh, then Remove. It is safe for concurrent
+// use.
 type Manager struct {
 	dir     string
 	objects Objects
@@ -24,9 +24,8 @@ type Manager struct {
 	prepared bool // the hostPaths
 }
 
-// New makes the manager of the volumes below dir, which belongs to the one pod
-// and may be anywhere that is private to it. Nothing is written yet. Where rules say that no
-// pod's things lie, no hostPath is made.
+// New returns a manager for the volumes below dir, a private directory of the pod. It writes nothing yet. rules exclude
+// places of the host where no hostPath is created.
 func New(dir string, objects Objects, rules place.Rules) *Manager {
 	if objects == nil {
 		objects = None{}
@@ -34,7 +33,7 @@ func New(dir string, objects Objects, rules place.Rules) *Manager {
 	return &Manager{dir: dir, objects: objects, rules: rules}
 }
 
-// Needed tells whether the pod has volumes that Refresh writes or makes.
+// Needed reports whether the pod has volumes that Refresh writes or creates.
 func Needed(pod *corev1.Pod) bool {
 	for i := range pod.Spec.Volumes {
 		if source := &pod.Spec.Volumes[i].VolumeSource; Plugin(source) != "" || source.HostPath != nil {
@@ -44,10 +43,9 @@ func Needed(pod *corev1.Pod) bool {
 	return false
 }
 
-// Refresh writes what the volumes of the pod hold now; allocatable is what a
-// container has that sets no limit. A volume that cannot be written is left as
-// it was, and is named in the error; the others are written all the same. The first call that
-// succeeds finds the hostPaths to be what their types say.
+// Refresh writes the current content of the pod's volumes. allocatable are the resources of a container without limits.
+// A volume that cannot be written stays unchanged and is named in the error; the others are written. The first
+// successful call also checks or creates the hostPaths.
 func (m *Manager) Refresh(ctx context.Context, pod *corev1.Pod, allocatable corev1.ResourceList) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,8 +84,7 @@ func (m *Manager) write(plugin, name string, files []atomicdir.File) error {
 	if !filepath.IsLocal(name) {
 		return fmt.Errorf("invalid volume name %q", name)
 	}
-	// Closed to others above, so that the files may have the modes that the
-	// pod's users need.
+	// The parent is closed to others, so the files may have the modes that the pod's users need.
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		return err
 	}
@@ -104,7 +101,7 @@ func (m *Manager) write(plugin, name string, files []atomicdir.File) error {
 	return err
 }
 
-// Remove removes all volumes, and the directory.
+// Remove removes all volumes and the directory.
 func (m *Manager) Remove() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,18 +12,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/atomicdir"
 )
 
-// payload collects the files of one volume. A later file of the same path
-// replaces an earlier one.
+// payload collects the files of one volume. A later file replaces an earlier one with the same path.
 type payload struct {
 	pod         *corev1.Pod
 	objects     Objects
 	allocatable corev1.ResourceList
-	mode        int32 // where an item has none
+	mode        int32 // for items without a mode
 	files       []atomicdir.File
 	at          map[string]int
 }
 
-// collect is what a volume holds now.
+// collect collects the current files of a volume.
 func (p *payload) collect(ctx context.Context, source *corev1.VolumeSource) error {
 	switch {
 	case source.ConfigMap != nil:
@@ -90,7 +89,7 @@ func (p *payload) add(name string, mode *int32, data []byte) error {
 	if mode == nil {
 		mode = &p.mode
 	}
-	// Its owner, who is root in the pod and an ordinary user here, can read it.
+	// The owner, root in the pod and an ordinary user here, must be able to read it.
 	file := atomicdir.File{Path: name, Mode: fs.FileMode(*mode)&fs.ModePerm | 0o400, Data: data}
 	if context := p.pod.Spec.SecurityContext; context != nil && context.FSGroup != nil {
 		file.Mode |= 0o440
@@ -136,7 +135,7 @@ func (p *payload) secret(ctx context.Context, name string, items []corev1.KeyToP
 	return p.keys("secret", "secret", object.Data, items, optional)
 }
 
-// keys takes all keys, or the items'.
+// keys adds all keys, or those of items.
 func (p *payload) keys(kind, of string, all map[string][]byte, items []corev1.KeyToPath, optional *bool) error {
 	if len(items) == 0 {
 		for key, value := range all {
@@ -192,7 +191,7 @@ func (p *payload) value(item corev1.DownwardAPIVolumeFile) (string, error) {
 	return "", fmt.Errorf("item %s has no source", item.Path)
 }
 
-// Container finds a container of the pod by its name, nil if there is none.
+// Container returns the pod's container with that name, nil if there is none.
 func Container(pod *corev1.Pod, name string) *corev1.Container {
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range list {

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Set is Objects in memory. Its zero value is empty and ready for use.
+// Set is an implementation of Objects in memory. The zero value is empty and ready for use.
 type Set struct {
 	mu         sync.Mutex
 	configMaps map[string]*corev1.ConfigMap
@@ -22,13 +22,11 @@ type Set struct {
 
 var _ Objects = (*Set)(nil)
 
-// ErrImmutable is matched where an object that is marked as immutable was to be
-// changed.
+// ErrImmutable is matched by errors for changes of an immutable object.
 var ErrImmutable = errors.New("the object is immutable")
 
-// Put adds objects, or replaces those of the same name; all of them or, with an
-// error that matches ErrImmutable, none. The caller must not change them
-// afterwards.
+// Put adds objects, or replaces those with the same name. If an error matches ErrImmutable, none is changed. The caller
+// must not change the objects afterwards.
 func (s *Set) Put(configMaps []*corev1.ConfigMap, secrets []*corev1.Secret) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +59,7 @@ func (s *Set) Put(configMaps []*corev1.ConfigMap, secrets []*corev1.Secret) erro
 	return nil
 }
 
-// All are the objects, ordered by their names.
+// All returns the objects, ordered by name.
 func (s *Set) All() (configMaps []*corev1.ConfigMap, secrets []*corev1.Secret) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package cdi resolves devices of the Container Device Interface: files of the node say for each
-// what containers get that ask for it.
+// Package cdi resolves devices of the Container Device Interface: files on the node define the changes to containers
+// that ask for a device.
 package cdi
 
 import (
@@ -17,13 +17,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
 
-// Dirs are where nodes have their specifications, the last one going before.
+// Dirs are the usual directories of specifications. Later ones take precedence.
 var Dirs = cdi.DefaultSpecDirs
 
-// Apply adds to a container's configuration what the devices that it names give: environment,
-// groups and device nodes, of which package spec knows which ones a VM has. What needs the host's
-// own hardware, files or programs is refused by the name of the device. The specifications are
-// read each time.
+// Apply adds the edits of the named devices to a container's configuration: environment, groups and device nodes.
+// Package spec decides which nodes a VM has. Apply rejects devices that need the host's hardware, files or programs,
+// and names the device. It reads the specifications on each call.
 func Apply(config *runtimeapi.ContainerConfig, dirs []string) error {
 	if len(config.GetCDIDevices()) == 0 {
 		return nil
@@ -32,7 +31,7 @@ func Apply(config *runtimeapi.ContainerConfig, dirs []string) error {
 	if err != nil {
 		return fmt.Errorf("read the specifications of devices: %w", err)
 	}
-	var kinds []string // whose common edits have been applied
+	var kinds []string // files with common edits that have been applied
 	for _, d := range config.GetCDIDevices() {
 		name := d.GetName()
 		if _, _, _, err := parser.ParseQualifiedName(name); err != nil {
@@ -60,7 +59,7 @@ func Apply(config *runtimeapi.ContainerConfig, dirs []string) error {
 	return nil
 }
 
-// unknown says why a device is not there.
+// unknown returns the reason for a missing device.
 func unknown(cache *cdi.Cache, name string, dirs []string) error {
 	failed := cache.GetErrors()
 	files := make([]string, 0, len(failed))
@@ -112,7 +111,7 @@ func apply(config *runtimeapi.ContainerConfig, name string, e specs.ContainerEdi
 		config.Linux.SecurityContext = &runtimeapi.LinuxContainerSecurityContext{}
 	}
 	for _, gid := range e.AdditionalGIDs {
-		if gid != 0 { // which the specification has runtimes ignore
+		if gid != 0 { // the specification requires runtimes to ignore 0
 			config.Linux.SecurityContext.SupplementalGroups = append(config.Linux.SecurityContext.SupplementalGroups, int64(gid))
 		}
 	}

@@ -11,9 +11,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// capabilities applies the CRI's rules: dropping ALL empties the set and adding
-// ALL fills it before single names count, and of a single name that is in both
-// lists the drop wins. A privileged process has every one, whatever it asks for.
+// capabilities applies the CRI's rules. Dropping ALL empties the set, and adding ALL fills it, before single names
+// count. A name in both lists is dropped. A privileged process gets all capabilities.
 func capabilities(security *runtimeapi.LinuxContainerSecurityContext) (*specs.LinuxCapabilities, error) {
 	if security.GetPrivileged() {
 		all := oci.AllCapabilities
@@ -55,7 +54,7 @@ func capabilities(security *runtimeapi.LinuxContainerSecurityContext) (*specs.Li
 	return set, nil
 }
 
-// names gives capabilities their full upper-case names and refuses unknown ones.
+// names returns the full upper-case names of capabilities, and rejects unknown ones.
 func names(list []string) ([]string, error) {
 	known := oci.AllCapabilities()
 	var out []string

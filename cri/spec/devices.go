@@ -13,14 +13,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// node is a character device that the guest has as every Linux does.
+// node is a character device that the guest has like every Linux system.
 type node struct {
 	major, minor int64
 	mode         os.FileMode
 	common       bool // every container has it, at the same path
 }
 
-// nodes are the devices of the host that mean the same in the pod's machine.
+// nodes are the devices with the same meaning on the host and in the pod's VM.
 var nodes = map[string]node{
 	"/dev/null":    {1, 3, 0o666, true},
 	"/dev/zero":    {1, 5, 0o666, true},
@@ -28,19 +28,19 @@ var nodes = map[string]node{
 	"/dev/random":  {1, 8, 0o666, true},
 	"/dev/urandom": {1, 9, 0o666, true},
 	"/dev/tty":     {5, 0, 0o666, true},
-	"/dev/kmsg":    {1, 11, 0o644, false}, // the pod's own kernel's
+	"/dev/kmsg":    {1, 11, 0o644, false}, // the pod's own kernel
 	"/dev/fuse":    {10, 229, 0o666, false},
 	"/dev/net/tun": {10, 200, 0o666, false},
 }
 
-// Node is how a block device of the host can be opened there.
+// Node describes a block device of the host.
 type Node struct {
-	Mode   uint32 // the permissions, as chmod(2) has them
+	Mode   uint32 // the permissions, as in chmod(2)
 	Group  int    // the number of its group
-	Device uint64 // its own number, as stat(2) has it
+	Device uint64 // its device number, as in stat(2)
 }
 
-// block is the mount of a block device of the host.
+// block returns the mount of a block device of the host.
 func (in Input) block(hostPath, at, access string) (m containerv1.Mount, ok bool, err error) {
 	if in.Block == nil {
 		return m, false, nil
@@ -51,8 +51,8 @@ func (in Input) block(hostPath, at, access string) (m containerv1.Mount, ok bool
 	}}, ok, err
 }
 
-// devices adds the devices that the container names by the host's paths, and returns the mounts of
-// block devices. Others than these and nodes are refused: the pod's machine does not have them.
+// devices adds the devices that the container names by the host's paths, and returns the mounts of block devices. It
+// rejects devices other than these and nodes, because the pod's VM does not have them.
 func devices(out *specs.Linux, in Input) (disks []specs.Mount, err error) {
 	for _, w := range in.Container.GetDevices() {
 		from := in.from(w.GetHostPath())
@@ -96,8 +96,7 @@ func devices(out *specs.Linux, in Input) (disks []specs.Mount, err error) {
 	return disks, nil
 }
 
-// from is what a device's path of the host stands for: the name of a named volume, the path of a
-// hostPath, or itself.
+// from resolves a device's host path: to the name of a named volume, the path of a hostPath, or itself.
 func (in Input) from(hostPath string) string {
 	v, ok, err := in.Volumes.Of(hostPath)
 	if err != nil || !ok || !v.Host || v.SubPath != "" {
@@ -109,7 +108,7 @@ func (in Input) from(hostPath string) string {
 	return hostPath
 }
 
-// bareDisks are the container's bare disks that are named volumes.
+// bareDisks returns the container's block devices from named volumes.
 func bareDisks(in Input) (out []containerv1.Mount, err error) {
 	for _, d := range in.Container.GetDevices() {
 		volume, ok := containerv1.VolumeOf(in.from(d.GetHostPath()))

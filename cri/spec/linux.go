@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// linux changes the defaults to what the container's configuration says.
+// linux applies the container's configuration to the defaults.
 func linux(out *specs.Linux, in Input, caps *specs.LinuxCapabilities) error {
 	security := in.Container.GetLinux().GetSecurityContext()
 	if err := CheckLabels(security); err != nil {
@@ -28,10 +28,9 @@ func linux(out *specs.Linux, in Input, caps *specs.LinuxCapabilities) error {
 		return err
 	}
 	limits(out.Resources, in.Container.GetLinux().GetResources())
-	// Both lists empty is how the kubelet says that nothing is masked
-	// (procMount: Unmasked), and on the wire the same as silence. A kubelet is
-	// never silent about seccomp; who is gets a container that cannot write the
-	// guest kernel's knobs.
+	// A kubelet sends two empty lists for "nothing masked" (procMount: Unmasked), which look like unset lists. But a
+	// kubelet always sets seccomp. Other clients without lists get the defaults, so that the container cannot write the
+	// guest kernel's settings.
 	masked, readonly := security.GetMaskedPaths(), security.GetReadonlyPaths()
 	if masked != nil || readonly != nil || security.GetSeccomp() != nil {
 		out.MaskedPaths, out.ReadonlyPaths = masked, readonly
@@ -43,8 +42,8 @@ func linux(out *specs.Linux, in Input, caps *specs.LinuxCapabilities) error {
 	return nil
 }
 
-// CheckLabels refuses the labels of SELinux and profiles of AppArmor that the guest cannot hold a
-// container to. It is for containers and for pods.
+// CheckLabels rejects SELinux labels and AppArmor profiles, which the guest cannot enforce. It is for containers and
+// pods.
 func CheckLabels(security interface {
 	GetSelinuxOptions() *runtimeapi.SELinuxOption
 	GetApparmor() *runtimeapi.SecurityProfile
@@ -59,19 +58,19 @@ func CheckLabels(security interface {
 	return nil
 }
 
-// labelled says whether a label asks for more than what everything has without a policy: the level s0.
+// labelled reports whether a label asks for more than the level s0, which is the default without a policy.
 func labelled(o *runtimeapi.SELinuxOption) bool {
 	return o.GetUser() != "" || o.GetRole() != "" || o.GetType() != "" || o.GetLevel() != "" && o.GetLevel() != "s0"
 }
 
-// namespaces are those of the container's own; it shares the VM's. A user
-// namespace is none of them: the pod's users are those of its own kernel.
+// namespaces returns the container's own namespaces; it shares the VM's others. There is no user namespace: the pod has
+// the users of its own kernel.
 func namespaces(options *runtimeapi.NamespaceOption) ([]specs.LinuxNamespace, error) {
 	own := []specs.LinuxNamespace{{Type: specs.MountNamespace}, {Type: specs.CgroupNamespace}}
 	pid := specs.LinuxNamespace{Type: specs.PIDNamespace}
 	switch mode := options.GetPid(); mode {
 	case runtimeapi.NamespaceMode_CONTAINER:
-	case runtimeapi.NamespaceMode_POD: // the CRI's default; a kubelet says CONTAINER
+	case runtimeapi.NamespaceMode_POD: // the CRI's default; a kubelet sends CONTAINER
 		pid.Path = agentv1.PIDNamespace("")
 	case runtimeapi.NamespaceMode_TARGET:
 		if options.GetTargetId() == "" {
@@ -84,11 +83,11 @@ func namespaces(options *runtimeapi.NamespaceOption) ([]specs.LinuxNamespace, er
 	return append(own, pid), nil
 }
 
-// OOMGroup is the file of cgroup v2 by which a container that is out of memory dies as a whole. A kubelet asks for
-// that on hosts with cgroup v2; here each container with a limit has it, unless its unified resources say otherwise.
+// OOMGroup is the cgroup v2 file that makes a container without memory die as a whole. A kubelet asks for that on hosts
+// with cgroup v2. Here each container with a limit has it, unless its unified resources set another value.
 const OOMGroup = "memory.oom.group"
 
-// limits adds a container's limits. Zero in the CRI means unset and is left out.
+// limits adds a container's limits. Zero means unset in the CRI and is left out.
 func limits(out *specs.LinuxResources, r *runtimeapi.LinuxContainerResources) {
 	var cpu specs.LinuxCPU
 	if period := r.GetCpuPeriod(); period > 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// mounts adds the container's volumes to those that every container has. The devices are the nodes that the container may not open.
+// mounts adds the container's volumes to the default mounts. closed are device nodes that the container may not open.
 func mounts(out []specs.Mount, in Input) (_ []specs.Mount, closed []specs.LinuxDevice, _ error) {
 	if in.Container.GetLinux().GetSecurityContext().GetPrivileged() {
 		for i := range out {
@@ -62,15 +62,15 @@ func mounts(out []specs.Mount, in Input) (_ []specs.Mount, closed []specs.LinuxD
 			Destination: path.Clean(at), Source: containerv1.Termination{}, Options: []string{"bind", "rw"},
 		}))
 	}
-	// A mount within another must come after it.
+	// A mount inside another must come after it.
 	sort.SliceStable(volumes, func(i, j int) bool {
 		return strings.Count(volumes[i].Destination, "/") < strings.Count(volumes[j].Destination, "/")
 	})
 	return append(out, volumes...), closed, nil
 }
 
-// covers reports whether a volume at a destination takes the place of a usual mount: the same
-// destination, or all below /dev, as other runtimes have it.
+// covers reports whether a volume replaces a default mount. It has the same destination, or it is at /dev and replaces
+// all mounts below, as in other runtimes.
 func covers(volume, usual string) bool {
 	return volume == usual || volume == "/dev" && strings.HasPrefix(usual, "/dev/")
 }
@@ -80,7 +80,7 @@ func encode(m containerv1.Mount) specs.Mount {
 	return specs.Mount{Destination: m.Destination, Type: kind, Source: source, Options: options}
 }
 
-// volume converts a mount. A host path that is no volume's is shared with the guest.
+// volume converts a mount. A host path that belongs to no volume is shared with the guest.
 func volume(mount *runtimeapi.Mount, in Input) (m containerv1.Mount, err error) {
 	destination := mount.GetContainerPath()
 	if !path.IsAbs(destination) || path.Clean(destination) == "/" {
@@ -138,8 +138,8 @@ func volume(mount *runtimeapi.Mount, in Input) (m containerv1.Mount, err error) 
 	return m, nil
 }
 
-// hostPath mounts a path of the host: a block device as its node, which only a privileged
-// container may open, all else shared.
+// hostPath mounts a path of the host. A block device becomes a node that only a privileged container may open. Other
+// paths are shared.
 func (in Input) hostPath(m containerv1.Mount, share containerv1.Share, mount *runtimeapi.Mount) (containerv1.Mount, error) {
 	access := "rwm"
 	switch {
@@ -159,8 +159,8 @@ func (in Input) hostPath(m containerv1.Mount, share containerv1.Share, mount *ru
 	return m, nil
 }
 
-// closedNode is the node of a block device of the host of which the pod's VM has nothing: it has
-// the number that it has on the host, and no rule of the device cgroup.
+// closedNode returns the node of a block device that the pod's VM does not have. It has the host's device number, and
+// no rule of the device cgroup allows it.
 func closedNode(m containerv1.Mount, disk containerv1.Block) specs.LinuxDevice {
 	mode, group := os.FileMode(disk.Mode), uint32(m.Group)
 	return specs.LinuxDevice{
@@ -169,7 +169,7 @@ func closedNode(m containerv1.Mount, disk containerv1.Block) specs.LinuxDevice {
 	}
 }
 
-// mountOptions are those of a mount that say who may do what with it.
+// mountOptions returns the options for access, propagation and flags of a mount.
 func mountOptions(mount *runtimeapi.Mount) ([]string, error) {
 	options := []string{"rbind", "rprivate", "rw"}
 	switch mount.GetPropagation() {

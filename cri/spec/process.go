@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// process fills in what the container's configuration and its image say.
+// process applies the container's configuration and its image.
 func process(out *specs.Process, in Input) error {
 	config, security := in.Container, in.Container.GetLinux().GetSecurityContext()
 	var err error
@@ -57,9 +57,8 @@ func process(out *specs.Process, in Input) error {
 	return nil
 }
 
-// args merges a container's command and arguments with the image's: command
-// replaces the entrypoint and drops the image's cmd, args replace the cmd.
-// Nothing to run at all is an error.
+// args merges a container's command and arguments with the image's. The command replaces the entrypoint and drops the
+// image's cmd; args replace the cmd. An empty result is an error.
 func args(command, args []string, image imagev1.ImageConfig) ([]string, error) {
 	if len(command) == 0 {
 		command = image.Entrypoint
@@ -82,8 +81,7 @@ func args(command, args []string, image imagev1.ImageConfig) ([]string, error) {
 	return merged, nil
 }
 
-// environment lays the container's variables over the image's. Values are kept
-// byte for byte, whatever they hold.
+// environment merges the container's variables over the image's. Values are kept byte for byte.
 func environment(config *runtimeapi.ContainerConfig, image imagev1.ImageConfig) ([]string, error) {
 	env := append([]string(nil), image.Env...)
 	for _, variable := range config.GetEnvs() {
@@ -100,8 +98,8 @@ func environment(config *runtimeapi.ContainerConfig, image imagev1.ImageConfig) 
 	return env, nil
 }
 
-// user leaves the names to the guest, which has the image's /etc/passwd. The numbers are written
-// there as well, since the guest finds a user's groups by its number.
+// user leaves names to the guest, which has the image's /etc/passwd. Numbers are also written as names, because the
+// guest looks up a user's groups by number.
 func user(security *runtimeapi.LinuxContainerSecurityContext, image string) (specs.User, error) {
 	var user specs.User
 	for _, group := range security.GetSupplementalGroups() {
@@ -121,7 +119,7 @@ func user(security *runtimeapi.LinuxContainerSecurityContext, image string) (spe
 		}
 		user.UID = n
 		if of, number, _ := containerv1.ParseID(name); !number || of != n {
-			group = "" // it is another user's
+			group = "" // it belongs to another user
 		}
 		name = strconv.FormatUint(uint64(n), 10)
 	case security.GetRunAsUsername() != "" && security.GetRunAsUsername() != name:
@@ -151,8 +149,7 @@ func user(security *runtimeapi.LinuxContainerSecurityContext, image string) (spe
 	return user, nil
 }
 
-// id refuses 2^32-1 too, by which the kernel means "no change": the process
-// would stay root.
+// id also rejects 2^32-1, which means "no change" to the kernel: the process would stay root.
 func id(field string, value int64) (uint32, error) {
 	if value < 0 || value >= math.MaxUint32 {
 		return 0, fmt.Errorf("%w: %s %d is out of range", oci.ErrInvalid, field, value)

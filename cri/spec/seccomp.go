@@ -9,8 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// seccomp chooses the profile: none asked for is none, as the CRI has it, and a
-// privileged container has none whatever it asks for.
+// seccomp returns the profile. Without a request, or for a privileged container, it returns none, as in the CRI.
 func seccomp(
 	security *runtimeapi.LinuxContainerSecurityContext, localhost *specs.LinuxSeccomp, caps *specs.LinuxCapabilities,
 ) (*specs.LinuxSeccomp, error) {

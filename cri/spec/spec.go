@@ -1,5 +1,5 @@
-// Package spec translates the CRI's configuration of a container to the OCI
-// runtime specification of package oci, which the guest's runtime carries out.
+// Package spec translates the CRI's configuration of a container to an OCI runtime specification (package oci), which
+// the guest's runtime executes.
 package spec
 
 import (
@@ -17,29 +17,28 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
-// Input is what a container's specification is made from. Container is
-// required; the others may be zero. Nothing of it is changed or kept.
+// Input is the input of a container's specification. Only Container is required. Container does not change or keep any
+// part of it.
 type Input struct {
-	ID        string // the container's id: names its cgroup
+	ID        string // the container's id, which names its cgroup
 	Container *runtimeapi.ContainerConfig
 	Sandbox   *runtimeapi.PodSandboxConfig
 	Options   runtimev1.PodOptions       // of the pod
 	Own       runtimev1.ContainerOptions // of the container
-	Volumes   layout.Dirs                // that mounts are recognised in
+	Volumes   layout.Dirs                // for recognising mounts
 	Image     imagev1.ImageConfig
-	// Termination is where the container leaves its last words, if not at
-	// /dev/termination-log.
+	// Termination is the path of the container's termination message, if it is not /dev/termination-log.
 	Termination string
-	// Hosts is the /etc/hosts that the door has written; without Text the VM's own serves.
+	// Hosts is the door's /etc/hosts; without Text the VM's own is used.
 	Hosts Hosts
-	// Named is what a named volume is mounted from, with that cache where it is a directory, and Bare
-	// says that a volume is a bare disk, or what it is; nil has none.
+	// Named returns the source of a mount of a named volume; cache applies if the volume is a directory. Bare returns
+	// an error if a named volume is not a block device. If nil, there are no such volumes.
 	Named func(volume, cache string) (containerv1.Source, error)
 	Bare  func(volume string) error
-	// Block tells what a path of the host is, if it is that of a block device, and fails where
-	// nobody can tell; nil has none.
+	// Block returns the node of a host path if it is a block device. It returns an error if that cannot be determined.
+	// If nil, there are no block devices.
 	Block func(hostPath string) (node Node, ok bool, err error)
-	// Seccomp is the profile of type Localhost that the container names.
+	// Seccomp is the container's profile of type Localhost.
 	Seccomp *specs.LinuxSeccomp
 }
 
@@ -49,13 +48,12 @@ type Hosts struct {
 	ReadOnly bool
 }
 
-// Container makes the specification. Errors are the caller's input's: they name
-// the field and wrap oci.ErrInvalid or oci.ErrNotSupported.
+// Container returns the specification. Errors concern the input: they name the field and wrap oci.ErrInvalid or
+// oci.ErrNotSupported.
 //
-// A user that is given by name, by the image or by RunAsUsername, is left in
-// Process.User.Username as it is written ("name", "name:group", "1:2"): only the
-// guest has the image's /etc/passwd. A third part, agentv1.StrictGroups, says that the groups
-// in the image's /etc/group do not count.
+// A user given by name, by the image or RunAsUsername, stays as it is in Process.User.Username ("name", "name:group",
+// "1:2"), because only the guest has the image's /etc/passwd. A third part, agentv1.StrictGroups, excludes the groups
+// in the image's /etc/group.
 func Container(in Input) (*specs.Spec, error) {
 	if in.Container == nil {
 		return nil, fmt.Errorf("%w: no container configuration", oci.ErrInvalid)

@@ -1,15 +1,14 @@
-// Package atomicdir publishes a set of files in a directory, all at once, in
-// the layout that the kubelet gives the volumes of ConfigMaps and Secrets:
+// Package atomicdir publishes a set of files in a directory atomically, in the kubelet's layout for volumes of
+// ConfigMaps and Secrets:
 //
 //	DIR/..2026_01_02_15_04_05.000000000/   the files of one set
 //	DIR/..data -> ..2026_…                 renamed into place: the switch
-//	DIR/KEY -> ..data/KEY                  what its readers open
+//	DIR/KEY -> ..data/KEY                  the path for readers
 //
-// A reader that watches ..data sees one event for each new set, and whoever
-// resolves it sees one whole set, never a mixture.
+// A reader that watches ..data sees one event for each new set. A reader that resolves it sees one complete set, never
+// a mixture.
 //
-// All paths are resolved within the directory: a symbolic link that somebody
-// has put there leads nowhere else.
+// All paths are resolved within the directory, so a symbolic link in it cannot lead outside.
 package atomicdir
 
 import (
@@ -35,19 +34,18 @@ const (
 	maxTries = 100
 )
 
-// ErrPath is matched where a file's path is empty, leaves the directory or would be taken for a
-// part of the layout.
+// ErrPath is matched by errors for a file's path that is empty, leaves the directory or conflicts with the layout.
 var ErrPath = errors.New("not a path within a volume")
 
 // File is one file of a set.
 type File struct {
 	Path     string // with slashes, relative
 	Mode     fs.FileMode
-	UID, GID int // of which 0 is not set
+	UID, GID int // 0 leaves it unset
 	Data     []byte
 }
 
-// CheckPath returns an error that matches ErrPath for what File.Path cannot be.
+// CheckPath returns an error that matches ErrPath if name is not valid for File.Path.
 func CheckPath(name string) error {
 	if name == "" || name != path.Clean(name) || !fs.ValidPath(name) || name == "." ||
 		strings.HasPrefix(name, hidden) || strings.ContainsRune(name, 0) {
@@ -56,9 +54,8 @@ func CheckPath(name string) error {
 	return nil
 }
 
-// Write publishes files as the directory's set, unless they are what it has
-// already. Owners are left as they are made. It must not be called at once for
-// one directory.
+// Write publishes files as the directory's set, unless the set is already the same. It does not set owners. It is not
+// safe for concurrent use on one directory.
 func Write(dir *os.Root, files []File) (changed bool, err error) {
 	if have, err := Read(dir, Limits{}); err == nil && same(have, files) {
 		return false, nil
@@ -84,7 +81,7 @@ func same(a, b []File) bool {
 	})
 }
 
-// Stage is a set in the making. Its methods must not be called at once.
+// Stage is a set that is being written. It is not safe for concurrent use.
 type Stage struct {
 	dir   *os.Root
 	name  string
@@ -93,8 +90,8 @@ type Stage struct {
 	dirs  map[string]bool
 }
 
-// Begin starts a new set. A group other than 0 gets the directories, dir among
-// them, and what is made in them later, as fsGroup demands.
+// Begin starts a new set. A group other than 0 gets the directories, including dir, and later files in them, as fsGroup
+// requires.
 func Begin(dir *os.Root, group int) (*Stage, error) {
 	for i := 0; ; i++ {
 		s := &Stage{dir: dir, group: group, tops: map[string]bool{}, dirs: map[string]bool{}}
@@ -120,7 +117,7 @@ func Begin(dir *os.Root, group int) (*Stage, error) {
 	}
 }
 
-// own gives a directory its mode, whatever the umask, and its group.
+// own sets a directory's mode, regardless of the umask, and its group.
 func (s *Stage) own(name string) error {
 	mode := fs.FileMode(0o755)
 	if s.group != 0 {
@@ -132,7 +129,7 @@ func (s *Stage) own(name string) error {
 	return s.dir.Chmod(name, mode)
 }
 
-// Add writes a file. One that is there is added to at its end.
+// Add writes a file, and appends to an existing one.
 func (s *Stage) Add(file File) (err error) {
 	if err := CheckPath(file.Path); err != nil {
 		return err
@@ -181,7 +178,7 @@ func (s *Stage) Drop() error {
 	return nil
 }
 
-// Commit publishes the set and removes the one before.
+// Commit publishes the set and removes the previous one.
 func (s *Stage) Commit() error {
 	if err := s.commit(); err != nil {
 		return errors.Join(fmt.Errorf("publish a set of files: %w", err), s.Drop())
@@ -202,8 +199,7 @@ func (s *Stage) commit() error {
 	return s.dir.Rename(newData, Data)
 }
 
-// tidy makes the links of the new set, which the switch has made valid, and
-// removes what is left of former ones.
+// tidy creates the links of the new set, which is now current, and removes the remains of earlier sets.
 func (s *Stage) tidy() error {
 	entries, err := list(s.dir, ".")
 	if err != nil {
@@ -243,17 +239,17 @@ func list(dir *os.Root, name string) ([]fs.DirEntry, error) {
 	return f.ReadDir(-1)
 }
 
-// Limits bound a set that is read; 0 is no bound.
+// Limits bound a set to read; 0 means no limit.
 type Limits struct {
 	Bytes int64
 	Files int
 }
 
-// ErrTooLarge is matched where a set is over its limits.
+// ErrTooLarge is matched by errors for a set beyond its limits.
 var ErrTooLarge = errors.New("too large for a volume of files")
 
-// Read reads the current set, with its owners. What is neither a directory nor
-// a regular file is left out. There being no set matches fs.ErrNotExist.
+// Read reads the current set, with its owners. It ignores entries other than directories and regular files. Without a
+// set, the error matches fs.ErrNotExist.
 func Read(dir *os.Root, limits Limits) ([]File, error) {
 	name, err := dir.Readlink(Data)
 	if err != nil {

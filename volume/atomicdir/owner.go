@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// owner is who a file belongs to.
+// owner returns a file's owner.
 func owner(info fs.FileInfo) (uid, gid int) {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(st.Uid), int(st.Gid)

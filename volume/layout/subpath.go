@@ -10,9 +10,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// subPath finds the part of a volume that a kubelet has mounted at a path below
-// volume-subpaths. The mount table tells it: what is mounted there is a directory or a
-// file of the file system that the volume lies on.
+// subPath finds the part of a volume that a kubelet has mounted at a path below volume-subpaths. It uses the mount
+// table: the mount is a directory or file on the volume's file system.
 func subPath(volumesDir, name, at string) (Volume, error) {
 	table, err := mountinfo.GetMounts(nil)
 	if err != nil {
@@ -25,7 +24,7 @@ func findSubPath(table []*mountinfo.Info, volumesDir, name, at string) (Volume, 
 	var mounted *mountinfo.Info
 	for _, m := range table {
 		if m.Mountpoint == at {
-			mounted = m // the last one covers those before
+			mounted = m // the last mount covers earlier ones
 		}
 	}
 	if mounted == nil {
@@ -57,10 +56,10 @@ func findSubPath(table []*mountinfo.Info, volumesDir, name, at string) (Volume, 
 	return Volume{}, fmt.Errorf("%s: %w", at, ErrUnknownSubPath)
 }
 
-// errOther is of a part of a volume of another kind: a directory of the host.
+// errOther means that the volume is of another kind: a directory of the host.
 var errOther = errors.New("no volume of a kind that the guest has")
 
-// covering is the mount that a path lies in.
+// covering returns the mount that contains a path.
 func covering(table []*mountinfo.Info, name string) *mountinfo.Info {
 	var found *mountinfo.Info
 	for _, m := range table {
@@ -74,8 +73,8 @@ func covering(table []*mountinfo.Info, name string) *mountinfo.Info {
 	return found
 }
 
-// published is the path by which a file is known whose files the kubelet has written:
-// they lie in a directory of that version ("..2006_01_02"), which links lead to.
+// published returns the published path of a file. If the kubelet has written the volume's files, they are in a
+// directory of their version ("..2006_01_02"), which links lead to.
 func published(rest string, files bool) string {
 	version, key, ok := strings.Cut(rest, "/")
 	if files && ok && strings.HasPrefix(version, "..") {

@@ -1,7 +1,6 @@
-// Package layout says how a pod's volumes lie on the host, as a kubelet lays them, and
-// recognises the volumes that a CRI mount's host path stands for: a
-// kubelet's own directories, or those of package volume, which lie as a kubelet's do.
-// A path anywhere else is an ordinary path of the host, whatever its parts are called.
+// Package layout defines the layout of a pod's volumes on the host, which is a kubelet's. It recognises volumes in the
+// host paths of CRI mounts: in a kubelet's directories, or in those of package volume, which have the same layout. Any
+// other path is an ordinary path of the host, whatever its parts are called.
 package layout
 
 import (
@@ -10,30 +9,29 @@ import (
 	"strings"
 )
 
-// ErrUnknownSubPath is matched by the error of Of for a path below a kubelet's
-// volume-subpaths that is no mount of a volume of that pod.
+// ErrUnknownSubPath is matched by errors of Of for a path below a kubelet's volume-subpaths that is not a mount of one
+// of the pod's volumes.
 var ErrUnknownSubPath = errors.New("not a part of a volume of the pod")
 
-// The names of the directories of a pod's volumes, by the volumes' kind.
+// The names of the directories of a pod's volumes, by kind.
 const (
 	EmptyDir    = "kubernetes.io~empty-dir"
 	ConfigMap   = "kubernetes.io~configmap"
 	Secret      = "kubernetes.io~secret"
 	DownwardAPI = "kubernetes.io~downward-api"
 	Projected   = "kubernetes.io~projected"
-	// HostPath is only a name below Own, of claims too: what lies there is where the pod's options
-	// say.
+	// HostPath is only a name below Own, also for claims. The pod's options have the actual path.
 	HostPath = "kubernetes.io~host-path"
 )
 
-// kinds tells of each kind whether the host has the volume's files.
+// kinds has for each kind whether the host has the volume's files.
 var kinds = map[string]bool{EmptyDir: false, ConfigMap: true, Secret: true, DownwardAPI: true, Projected: true}
 
-// Dirs are the directories in which volumes are recognised. The zero value knows none.
+// Dirs are the directories in which volumes are recognised. The zero value recognises none.
 type Dirs struct {
-	// Kubelet is a kubelet's root directory ("/var/lib/kubelet"); empty is none.
+	// Kubelet is a kubelet's root directory ("/var/lib/kubelet"); empty means none.
 	Kubelet string
-	// Own holds a directory for each pod, in which its volumes lie; empty is none.
+	// Own contains a directory with the volumes of each pod; empty means none.
 	Own string
 }
 
@@ -41,14 +39,13 @@ type Dirs struct {
 type Volume struct {
 	Name    string
 	Dir     string // on the host
-	SubPath string // below Dir; empty is all
-	// Files says that the host has the volume's files, and Host that it is a directory of the
-	// host's that the pod's options name; else it is an EmptyDir, which only the guest has.
+	SubPath string // below Dir; empty means all
+	// Files means that the host has the volume's files. Host means that the pod's options name its path on the host.
+	// Otherwise it is an EmptyDir, which only the guest has.
 	Files, Host bool
 }
 
-// Of returns the volume that a path of the host stands for. ok is false for an ordinary
-// path.
+// Of returns the volume for a path of the host. ok is false for an ordinary path.
 func (d Dirs) Of(hostPath string) (v Volume, ok bool, err error) {
 	hostPath = path.Clean(hostPath)
 	if rest, below := below(d.Own, hostPath); below {
@@ -79,8 +76,8 @@ func (d Dirs) Of(hostPath string) (v Volume, ok bool, err error) {
 	return Volume{}, false, nil
 }
 
-// Holds reports whether a path of the host lies where pods' volumes lie. The other files of a
-// pod's directory are the door's own, such as its /etc/hosts.
+// Holds reports whether a path of the host is in a directory of pods' volumes. The other files in a pod's directory
+// belong to the door, such as its /etc/hosts.
 func (d Dirs) Holds(hostPath string) bool {
 	hostPath = path.Clean(hostPath)
 	if _, own := below(d.Own, hostPath); own || d.Kubelet == "" {
@@ -90,7 +87,7 @@ func (d Dirs) Holds(hostPath string) bool {
 	return inPods && len(rest) > 1 && strings.HasPrefix(rest[1], "volume")
 }
 
-// below splits what follows dir in a clean path.
+// below returns the parts of a clean path below dir.
 func below(dir, name string) ([]string, bool) {
 	if dir == "" {
 		return nil, false
@@ -99,7 +96,7 @@ func below(dir, name string) ([]string, bool) {
 	return strings.Split(rest, "/"), ok
 }
 
-// volume is the one that KIND/NAME[/SUBPATH] names, which lies in base below pod's.
+// volume returns the volume for the path KIND/NAME[/SUBPATH] in base, below the directories of pod.
 func volume(base string, pod, parts []string) (Volume, bool) {
 	if len(parts) < 2 {
 		return Volume{}, false
