@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// process is one that belongs to a world.
+// process is a process of a world.
 type process struct {
 	pid  int
 	args []string
@@ -30,7 +30,7 @@ type process struct {
 
 func (p process) String() string { return strconv.Itoa(p.pid) + " " + strings.Join(p.args, " ") }
 
-// kind says what it is, without what differs from one to the next.
+// kind describes the process without the parts that differ between processes of a kind.
 func (p process) kind() string {
 	switch {
 	case p.is("engine"):
@@ -47,7 +47,7 @@ func (p process) is(command string) bool {
 	return len(p.args) > 0 && filepath.Base(p.args[0]) == "bulkhead-"+command
 }
 
-// shim is the sandbox of a shim.
+// shim returns the sandbox of a shim.
 func (p process) shim() string {
 	if len(p.args) == 3 && p.args[0] == "bulkhead-shim" {
 		return p.args[2]
@@ -55,8 +55,7 @@ func (p process) shim() string {
 	return ""
 }
 
-// qemu is the name of a machine: bulkhead- or template- and twelve digits, after
-// the driver's own prefix.
+// qemu returns the name of a VM without the driver's prefix: bulkhead- or template-, and twelve digits.
 func (p process) qemu() string {
 	if len(p.args) > 0 && strings.HasPrefix(filepath.Base(p.args[0]), "qemu-") {
 		if i := slices.Index(p.args, "-name"); i > 0 && i+1 < len(p.args) {
@@ -67,7 +66,7 @@ func (p process) qemu() string {
 	return ""
 }
 
-// warm says that it is a machine that others are forked of: these have a thread more.
+// warm reports whether the process is a VM that others are forked from. Such VMs have one more thread.
 func (p process) warm() bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", p.pid))
 	return p.qemu() != "" && slices.ContainsFunc(threads, func(path string) bool {
@@ -76,9 +75,8 @@ func (p process) warm() bool {
 	})
 }
 
-// processes finds every process of the world: by its environment or arguments,
-// which name the directory, or by a socket of the directory that it holds. A
-// zombie is none.
+// processes finds all processes of the world: by the directory in their environment or arguments, or by a socket of
+// the directory that they hold. Zombies do not count.
 func (w *world) processes() []process {
 	sockets := w.inodes()
 	var found []process
@@ -108,8 +106,8 @@ func holds(dir string, sockets map[string]string) bool {
 	return false
 }
 
-// inodes are the unix sockets bound below the directory, in every network
-// namespace that a process is in: path by "socket:[inode]".
+// inodes returns the unix sockets bound below the directory, in all network namespaces of processes: the path by
+// "socket:[inode]".
 func (w *world) inodes() map[string]string {
 	found := map[string]string{}
 	seen := map[string]bool{}
@@ -134,7 +132,7 @@ func (w *world) inodes() map[string]string {
 	return found
 }
 
-// engine is its pid, 0 if none runs.
+// engine returns the process id of the engine, 0 if none runs.
 func (w *world) engine() int {
 	for _, p := range w.processes() {
 		if p.is("engine") {
@@ -146,8 +144,8 @@ func (w *world) engine() int {
 
 var temporary = regexp.MustCompile(`\.\d+$`)
 
-// census names everything that there is: processes, sockets, mounts, cgroups and files.
-// The images' and templates' contents are none of it, their pins are.
+// census lists everything of the world: processes, sockets, mounts, cgroups and files. It includes pins of images
+// and templates, but not their contents.
 func (w *world) census() []string {
 	var all []string
 	for _, p := range w.processes() {
@@ -171,7 +169,7 @@ func (w *world) census() []string {
 		name := strings.TrimPrefix(path, w.dir)
 		switch {
 		case err != nil:
-			return nil //nolint:nilerr // it went meanwhile
+			return nil //nolint:nilerr // it vanished meanwhile
 		case strings.HasPrefix(name, "/data/images/") && !strings.HasPrefix(name, "/data/images/pins") && strings.Count(name, "/") > 2,
 			strings.HasPrefix(name, "/data/templates/") && strings.Count(name, "/") > 3,
 			filepath.Base(name) == "run.sock", filepath.Base(name) == "engine.log", path == w.faults.Path:
@@ -184,7 +182,7 @@ func (w *world) census() []string {
 	return all
 }
 
-// cgroups are the pods' on the host, by where they lie.
+// cgroups lists the pods' cgroups on the host by their paths.
 func (w *world) cgroups() (found []string) {
 	sum := sha256.Sum256([]byte(w.roots().Data + "\x00" + w.roots().State)) // as the engine names them
 	tag := "bulkhead-" + client.Instance + "-" + hex.EncodeToString(sum[:4])
@@ -192,13 +190,13 @@ func (w *world) cgroups() (found []string) {
 		if err == nil && e.IsDir() && strings.Contains(path, tag+"/") {
 			found = append(found, "cgroup "+path)
 		}
-		return nil // what goes meanwhile is none
+		return nil // a vanished cgroup does not count
 	})
 	return found
 }
 
-// settle returns what there is beyond before, and what is missing, once that is
-// nothing or time is up: a process takes its time to be gone.
+// settle waits until nothing differs from before, or a timeout, and returns the differences. Processes take a
+// moment to vanish.
 func (w *world) settle(before []string) (diff []string) {
 	for deadline := time.Now().Add(testdeadline.For(3 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
 		diff = compare(before, w.census())
@@ -208,8 +206,7 @@ func (w *world) settle(before []string) (diff []string) {
 	}
 }
 
-// calm is the census when it has stopped to change: who was told of an end may be
-// ahead of what is closed after it.
+// calm returns the census once it has stopped changing. The report of an end may come before the cleanup after it.
 func (w *world) calm() []string {
 	last := w.census()
 	for deadline := time.Now().Add(testdeadline.For(3 * time.Second)); ; {
@@ -239,7 +236,7 @@ func compare(before, after []string) (diff []string) {
 	return diff
 }
 
-// kill kills a process and returns when it is gone, which a zombie is.
+// kill kills a process and returns when the process is gone. A zombie counts as gone.
 func kill(pid int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(10*time.Second))
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// sharers are two pods on one claim, of which the second has it to read and sees a part of it.
+// sharers are two pods with one claim. The second has a part of it, read-only.
 const sharers = `apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: media, namespace: prod}
@@ -40,14 +40,14 @@ spec:
     volumeMounts: [{name: v, mountPath: /v}]
 `
 
-// TestSharedClaim: two pods have one claim's volume at once. It outlives them and their
-// engines, and is removed by its name alone.
+// TestSharedClaim: two pods use one claim's volume concurrently. The volume outlives the pods and their engines,
+// and only its removal by name deletes it.
 func TestSharedClaim(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user := "1000"
 	if os.Geteuid() != 0 {
-		user = "0" // others than root are nobody there
+		user = "0" // for others than root, it is the user nobody
 	}
 	document := strings.NewReplacer("IMAGE", image, "USER", user).Replace(sharers)
 	pods := strings.SplitN(document, "---\n", 2)[1]
@@ -92,7 +92,7 @@ func TestSharedClaim(t *testing.T) {
 	if got != "one\ntwo\n" {
 		t.Errorf("after their end: %q", got)
 	}
-	w.must(t, strings.SplitN(document, "---\n", 2)[0], "run", "-") // the claim alone, which is there
+	w.must(t, strings.SplitN(document, "---\n", 2)[0], "run", "-") // only the claim, which exists
 	if out := w.must(t, "", "volume", "rm", "prod_media"); out != "prod_media\n" {
 		t.Errorf("rm: %q", out)
 	}

@@ -11,8 +11,8 @@ import (
 
 var pointCall = regexp.MustCompile(`fault\.Point\("([a-z.]+)"( \+ [a-z.A-Z]+)?\)`)
 
-// TestTable holds the table to the source: each point has a row, each row a
-// point, and the days' samples together are the table.
+// TestTable compares the table with the source: each point has a row and each row a point. The days' samples
+// together are the whole table.
 func TestTable(t *testing.T) {
 	var inSource []string
 	err := filepath.WalkDir("..", func(path string, e fs.DirEntry, err error) error {
@@ -30,7 +30,7 @@ func TestTable(t *testing.T) {
 			return err
 		}
 		for _, m := range pointCall.FindAllStringSubmatch(string(text), -1) {
-			inSource = append(inSource, m[1]) // ends with a dot where a name follows
+			inSource = append(inSource, m[1]) // ends with a dot if a name follows
 		}
 		return nil
 	})
@@ -46,7 +46,7 @@ func TestTable(t *testing.T) {
 	matches := func(point, row string) bool {
 		return point == row || strings.HasSuffix(point, ".") && strings.HasPrefix(row, point)
 	}
-	var others string // the CRI's server and the node have tables of their own
+	var others string // the CRI's server and the node have their own tables
 	for _, path := range []string{"cri/kill_test.go", "node/kill_test.go"} {
 		text, err := os.ReadFile(path)
 		if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestCRI: `bulkhead cri` is served to its user alone, as its file and its flags say, until
-// it is ended, and leaves no socket. A service manager is told.
+// TestCRI: `bulkhead cri` serves only its user, with the settings of its file and flags, until it is stopped, and
+// leaves no socket. It notifies a service manager.
 func TestCRI(t *testing.T) {
 	w := newWorld(t)
 	ctx := testdeadline.Context(t, 30*time.Second)
@@ -73,7 +73,7 @@ func TestCRI(t *testing.T) {
 	}
 }
 
-// notified reads what a service manager is told.
+// notified reads a notification to the service manager.
 func notified(ctx context.Context, t *testing.T, manager *net.UnixConn, want string) {
 	t.Helper()
 	stop := context.AfterFunc(ctx, func() { manager.Close() })

@@ -10,10 +10,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 )
 
-// TestDamage cuts in half each file that a pod's life hangs on, while no
-// engine runs and while its pod runs or has ended. Whatever it was: the next
-// command says which file it is or does without it, rm -f removes the pod, and
-// nothing is left; the pod beside it does not notice.
+// TestDamage truncates each file that a pod depends on to half its size, without an engine, for running and for
+// ended pods. In each case the next command names the file or works without it. rm -f removes the pod, nothing is
+// left, and the other pod does not notice.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -24,8 +23,8 @@ func TestDamage(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		path    func(uid, id string) string
-		running bool // the file is there only while the pod runs
-		shim    bool // the shim is killed too, so that the file is read again
+		running bool // the file exists only while the pod runs
+		shim    bool // also kill the shim, so that the file is read again
 	}{
 		{"the shim's state.json", func(_, id string) string { return state(id, "state.json") }, true, true},
 		{"the shim's config.json", func(_, id string) string { return state(id, "config.json") }, true, true},
@@ -97,15 +96,14 @@ func (d *damage) run(running, shim bool, path func(uid, id string) string) {
 			}
 		}
 	}
-	// The engine starts all the same, and everybody else is served.
+	// The engine starts anyway, and other pods work.
 	reap := w.run(t, "", "reap")
 	exec := w.run(t, "", "exec", name, "--", "true")
 	told := reap.err.String() + exec.err.String() + w.engineLog()
 	if (reap.ProcessState.ExitCode() != 0 || exec.ProcessState.ExitCode() != 0) && !strings.Contains(told, filepath.Base(file)) && running {
 		t.Errorf("nobody names %s: %v %v", file, reap, exec)
 	}
-	// It is removed by what ps shows of it; a pod that the damage has made
-	// end or start anew is removed too.
+	// Remove it by its name in ps. The damage may have ended or restarted the pod, which is removed too.
 	for range 2 {
 		if !strings.Contains(w.must(t, "", "ps", "-q"), name) {
 			break
@@ -125,7 +123,7 @@ func (d *damage) run(running, shim bool, path func(uid, id string) string) {
 	}
 }
 
-// sandboxOf is the sandbox whose file this is.
+// sandboxOf returns the sandbox that this file belongs to.
 func (w *world) sandboxOf(file string) string {
 	for dir := file; len(dir) > 1; dir = filepath.Dir(dir) {
 		if base := filepath.Base(dir); len(base) == 64 {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDevice: a block device of the host is one pod's, which may do with it what the command says, and
-// is free when the pod is gone, also if its engine and its VM were killed.
+// TestDevice: one pod gets a block device of the host, with the permissions of the command line. The device is free
+// after the pod has gone, also if its engine and its VM were killed.
 func TestDevice(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

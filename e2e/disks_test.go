@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// holder is a pod that has a claim's disk, and writes numbers there that it tells when they are
-// on the disk.
+// holder is a pod with a claim's disk. It writes numbers there and prints each number once it is on the disk.
 const holder = `apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: data}
@@ -33,8 +32,8 @@ spec:
     volumeMounts: [{name: v, mountPath: /v}, {name: v, mountPath: /part, subPath: a/b}]
 `
 
-// TestDisk: a disk outlives its pod, its engine and its VM, has its own size and no more, grows,
-// and is one pod's at a time.
+// TestDisk: a disk outlives its pod, engine and VM. It has the requested size, can grow, and belongs to one pod at
+// a time.
 func TestDisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -68,7 +67,7 @@ func TestDisk(t *testing.T) {
 
 	grownTogether(t, w)
 
-	// The VM is killed while it writes: what was synced is there.
+	// The VM is killed while it writes. All synced data must survive.
 	last := w.lastNumber(t)
 	for _, p := range w.processes() {
 		if strings.HasPrefix(p.qemu(), "bulkhead-") {
@@ -112,7 +111,7 @@ func TestDisk(t *testing.T) {
 	w.end(t)
 }
 
-// grownTogether: of commands that make one disk larger at the same time none makes it smaller again.
+// grownTogether: of concurrent commands that enlarge one disk, none shrinks it again.
 func grownTogether(t *testing.T, w *world) {
 	t.Helper()
 	for size := 202; size <= 210; size += 2 {
@@ -126,7 +125,7 @@ func grownTogether(t *testing.T, w *world) {
 	}
 }
 
-// bare is a pod that has a bare disk, on which nobody has made a file system.
+// bare is a pod with a disk without a file system.
 const bare = `apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: raw}
@@ -145,7 +144,7 @@ spec:
     volumeDevices: [{name: v, devicePath: /dev/disk}]
 `
 
-// TestBareDisk: a claim for a block device is one, of its size, and keeps what a pod writes to it.
+// TestBareDisk: a claim for a block device gives a disk of its size, which keeps the data that pods write to it.
 func TestBareDisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -162,7 +161,7 @@ func TestBareDisk(t *testing.T) {
 	w.end(t)
 }
 
-// kilobytes is the size in a line of df -k.
+// kilobytes returns the size in a line of df -k.
 func kilobytes(t *testing.T, line string) (n int) {
 	t.Helper()
 	var device string
@@ -172,7 +171,7 @@ func kilobytes(t *testing.T, line string) (n int) {
 	return n
 }
 
-// lastNumber is the last one that the holder has told.
+// lastNumber returns the last number that the holder has printed.
 func (w *world) lastNumber(t *testing.T) int {
 	t.Helper()
 	numbers := regexp.MustCompile(`(?m)^\d+$`).FindAllString(w.must(t, "", "logs", "holder"), -1)
@@ -183,7 +182,7 @@ func (w *world) lastNumber(t *testing.T) int {
 	return n
 }
 
-// copiedForGroup is a pod whose claim gets what the image has, for the pod's group.
+// copiedForGroup is a pod with a claim that gets a copy of the image's files, for the pod's group.
 const copiedForGroup = `apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: ours}
@@ -201,14 +200,14 @@ spec:
     volumeMounts: [{name: v, mountPath: /bin}]}
 `
 
-// TestCopied: an empty volume gets what the image has where it is mounted, once, unless the command says
-// otherwise, and a claim's only if its pod asks for it.
+// TestCopied: an empty volume gets a copy of the image's files at its mount point, once, unless the command
+// disables it. A claim's volume gets it only if its pod asks for it.
 func TestCopied(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const count = "ls /bin | grep -v lost+found | wc -l; ls -ld /bin | cut -c1-10"
 	want := w.must(t, "", "run", "--rm", "-q", image, "sh", "-c", count)
-	// The programs are the volume's own.
+	// The programs come from the volume.
 	out := w.must(t, "", "run", "--rm", "-q", "-v", "programs:/bin", image, "sh", "-c", count+"; echo own >/bin/own; rm /bin/true")
 	if out != want {
 		t.Errorf("a new volume: %q, want %q", out, want)

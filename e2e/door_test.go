@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testfaults"
 )
 
-// TestDoor: a door in a process of its own starts the engine that it finds missing. Its
-// pod keeps that engine, outlives it, and is found by the next one.
+// TestDoor: a door in another process starts a missing engine. Its pod keeps the engine alive, outlives it, and the
+// next engine finds it.
 func TestDoor(t *testing.T) {
 	w := newWorld(t)
 	w.shutdown(t)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// keeper is a pod that adds a line to a file of each of its emptyDirs, tells how many
-// lines there are, and lives on.
+// keeper is a pod that adds a line to a file in each of its emptyDirs, prints the number of lines, and keeps
+// running.
 const keeper = `apiVersion: v1
 kind: Pod
 metadata: {name: keeper}
@@ -34,8 +34,8 @@ spec:
     volumeMounts: [{name: disk, mountPath: /disk}, {name: small, mountPath: /small}, {name: memory, mountPath: /memory}]
 `
 
-// TestEmptyDirs: what a pod has written to its emptyDirs is there for as long as the
-// pod is, whatever becomes of its VMs. What it wrote elsewhere, or to memory, is not.
+// TestEmptyDirs: data in emptyDirs exists as long as the pod, also if its VMs are replaced. Data elsewhere or in
+// memory does not.
 func TestEmptyDirs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -50,7 +50,7 @@ func TestEmptyDirs(t *testing.T) {
 		t.Errorf("what was written just before the stop: %q", got)
 	}
 
-	// An engine that has just come knows the disk's pod by its record.
+	// A new engine knows the disk's pod from its record.
 	w.must(t, "", "stop", "keeper")
 	w.shutdown(t)
 	w.must(t, "", "start", "keeper")
@@ -68,7 +68,7 @@ func TestEmptyDirs(t *testing.T) {
 		t.Errorf("the limit of a kept emptyDir is gone: %v", c)
 	}
 
-	// A disk that no guest can mount any more is told of, and kept.
+	// A disk that no guest can mount is reported and kept.
 	w.must(t, "", "stop", "keeper")
 	disk := first(filepath.Join(w.roots().Sandboxes(), "*", "scratch.img"))
 	if err := os.Truncate(disk, 10<<20); err != nil {

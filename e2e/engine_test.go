@@ -18,8 +18,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
-// TestElection has many first commands at once find one engine, also when
-// the command that started it was killed before it served.
+// TestElection: many concurrent first commands find one engine, also if the command that started it was killed
+// before it served.
 func TestElection(t *testing.T) {
 	w := newWorld(t)
 	w.shutdown(t)
@@ -43,7 +43,7 @@ func TestElection(t *testing.T) {
 		}
 		return n
 	}
-	// One that has lost may still be about to end.
+	// An engine that lost the election may still be ending.
 	for deadline := time.Now().Add(testdeadline.For(20 * time.Second)); engines() != 1; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d engines", engines())
@@ -52,7 +52,7 @@ func TestElection(t *testing.T) {
 	w.checkBound(t)
 }
 
-// checkBound: the engine, and whatever it starts, can never have the capabilities that nothing of it uses.
+// checkBound: the engine and the processes it starts can never get the capabilities that none of them uses.
 func (w *world) checkBound(t *testing.T) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.engine()))
@@ -71,8 +71,7 @@ func (w *world) checkBound(t *testing.T) {
 	}
 }
 
-// TestIdle: an engine that nobody wants ends by itself and leaves no process,
-// and the next command starts another.
+// TestIdle: an idle engine ends by itself and leaves no process. The next command starts another.
 func TestIdle(t *testing.T) {
 	w := newWorld(t)
 	w.shutdown(t)
@@ -86,8 +85,8 @@ func TestIdle(t *testing.T) {
 	w.must(t, "", "ps")
 }
 
-// TestOtherInstance: ps -A shows, and reap --all clears, what an engine of
-// another instance has left; a plain ps and a plain reap leave it alone.
+// TestOtherInstance: ps -A shows the remains of another instance's engine, and reap --all removes them. Plain ps
+// and plain reap ignore them.
 func TestOtherInstance(t *testing.T) {
 	w := newWorld(t)
 	before := w.calm()
@@ -121,7 +120,7 @@ func TestOtherInstance(t *testing.T) {
 		t.Errorf("ps -A after the reap: %s", out)
 	}
 	for _, line := range compare(before, w.census()) {
-		// The other instance's own directories, locks and record of its state directory stay.
+		// The other instance's directories, its locks and the record of its state directory stay.
 		own := func(name string) bool { return strings.HasSuffix(line, name) }
 		if !slices.ContainsFunc([]string{"/cri", "/cri.lock", "/cri.state", "engine.lock", "names"}, own) {
 			t.Errorf("not as before: %s", line)
@@ -129,8 +128,8 @@ func TestOtherInstance(t *testing.T) {
 	}
 }
 
-// TestForegroundOrphan: the pod of a foreground run whose command and engine
-// are both killed ends with the next engine.
+// TestForegroundOrphan: if the command and the engine of a foreground run are both killed, the next engine ends the
+// pod.
 func TestForegroundOrphan(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(t, pod("orphan", "Always", "echo up; exec sleep 1000"), "run", "-q", "-")
@@ -139,7 +138,7 @@ func TestForegroundOrphan(t *testing.T) {
 			t.Fatal("the pod does not come up")
 		}
 	}
-	// The engine first: one that lives sees its client go and removes the pod.
+	// The engine first: a living engine would see its client disconnect and remove the pod.
 	for _, pid := range []int{w.engine(), c.Process.Pid} {
 		if err := kill(pid); err != nil {
 			t.Fatal(err)
@@ -157,8 +156,7 @@ func TestForegroundOrphan(t *testing.T) {
 	w.must(t, "", "rm", "orphan")
 }
 
-// TestEngineKilledUnderRun: a command whose engine is killed has the next one end its
-// pod, without anybody asking for it.
+// TestEngineKilledUnderRun: if the engine under a command is killed, the command makes the next engine end its pod.
 func TestEngineKilledUnderRun(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(t, pod("left", "Always", "echo up; exec sleep 1000"), "run", "-q", "-")
@@ -187,22 +185,22 @@ func TestEngineKilledUnderRun(t *testing.T) {
 			t.Fatalf("left running: %v", left)
 		}
 	}
-	w.must(t, "", "reap") // waits for what is being ended
+	w.must(t, "", "reap") // waits for pods that are being ended
 	if p := w.find(t, "left"); p.Phase == "Running" {
 		t.Errorf("it outlives its command: %+v", p)
 	}
 	w.must(t, "", "rm", "left")
 }
 
-// anyLog is what the container of the only pod has written.
+// anyLog returns the output of the container of the only pod.
 func (w *world) anyLog(t *testing.T) string {
 	t.Helper()
 	b, _ := os.ReadFile(first(filepath.Join(w.roots().Data, "pods/*/logs/c/0.log")))
 	return string(b)
 }
 
-// TestLogAcrossEngines: a log is followed anew after the engine was
-// killed, and nothing of it is missing or doubled; its restart policy goes on.
+// TestLogAcrossEngines: after the engine was killed, a log is followed again without missing or repeated lines, and
+// the restart policy still works.
 func TestLogAcrossEngines(t *testing.T) {
 	w := newWorld(t)
 	w.must(t, pod(name, "Always", "echo begun; sleep 1; exit 3"), "run", "-d", "-q", "-")
@@ -234,8 +232,8 @@ func TestLogAcrossEngines(t *testing.T) {
 	}
 }
 
-// follow follows a pod's log, and returns when its first line has come: the engine serves it then. end waits until it
-// fails with that reason.
+// follow follows a pod's log and returns after the first line. end waits until the command fails with the reason
+// why.
 func (w *world) follow(t *testing.T, name string) (end func(why string)) {
 	t.Helper()
 	c := w.command(testdeadline.Context(t, commandLimit), "logs", "-f", name)
@@ -260,8 +258,8 @@ func (w *world) follow(t *testing.T, name string) (end func(why string)) {
 	}
 }
 
-// TestDetachedTogether: of pods that are run together in the background, all are
-// named or none is: what did not start takes the others along.
+// TestDetachedTogether: of pods that are run together in the background, either all are named or none. If one does
+// not start, the others are removed.
 func TestDetachedTogether(t *testing.T) {
 	w := newWorld(t)
 	bad := strings.Replace(pod("second", "Always", "exec sleep 1000"), `image: "`, `image: "localhost:1/`, 1)
@@ -274,7 +272,7 @@ func TestDetachedTogether(t *testing.T) {
 	}
 }
 
-// TestExactNames: a pod whose longer name begins with the one given is not changed.
+// TestExactNames: changing a pod by a prefix of its name fails.
 func TestExactNames(t *testing.T) {
 	w := newWorld(t)
 	w.must(t, pod("web-production", "Always", "exec sleep 1000"), "run", "-d", "-q", "-")

@@ -15,12 +15,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// example is one file of examples/: how it is run, and what it has to do.
+// example says how a file of examples/ is run, and the expected result.
 type example struct {
-	args []string // beside "run" and the file
-	code int      // of a command that stays in the foreground
+	args []string // besides "run" and the file
+	code int      // of a command in the foreground
 	want string   // a pattern of its output
-	// live looks at a pod that was left running (args has -d).
+	// live checks a running pod (args has -d).
 	live func(t *testing.T, w *world)
 }
 
@@ -41,8 +41,8 @@ var examples = map[string]example{
 	"database.yaml":   {args: []string{"-d"}, live: database},
 }
 
-// TestExamples runs every file of examples/ as its users would, but for the
-// ports of the host, which other tests may use.
+// TestExamples runs every file of examples/ like a user, except for the ports of the host, which other tests may
+// use.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	testturn.Take(t, 1, 2)
@@ -77,9 +77,9 @@ func TestExamples(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Any free port instead of one that everybody uses.
+			// Any free port instead of a well-known one.
 			yaml := regexp.MustCompile(`, hostPort: \d+`).ReplaceAllStringFunc(string(text), func(string) string { return ", hostPort: " + free(t) })
-			// With its template built, the end need not wait for that.
+			// With its template built, the end need not wait for the template.
 			yaml = strings.Replace(yaml, "activeDeadlineSeconds: 20", "activeDeadlineSeconds: 8", 1)
 			if e.live == nil {
 				c := w.run(t, yaml, append(append([]string{"run", "--rm"}, e.args...), "-")...)
@@ -94,7 +94,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// free is a port of the host that nobody uses.
+// free returns a free port of the host.
 func free(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -109,7 +109,7 @@ func free(t *testing.T) string {
 	return port
 }
 
-// soon waits for a command's output to match, and returns it.
+// soon waits until a command's output matches, and returns the output.
 func (w *world) soon(t *testing.T, pattern string, args ...string) string {
 	t.Helper()
 	want := regexp.MustCompile(pattern)
@@ -131,8 +131,7 @@ func deployment(t *testing.T, w *world) {
 	w.soon(t, `Good day, everyone, from greeter.* with 64 MiB\nthe token has 6 bytes`, "logs", "greeter")
 }
 
-// serves looks at a web server: its page on the published port, and the user
-// that it runs as.
+// serves checks a web server: its page on the published port, and its user.
 func serves(pod, port, page, user string) func(*testing.T, *world) {
 	return func(t *testing.T, w *world) {
 		w.soon(t, pod+` +1/1 +Running`, "ps")
@@ -156,7 +155,7 @@ func serves(pod, port, page, user string) func(*testing.T, *world) {
 	}
 }
 
-// web asks the server of the demo image with the image's own wget, too.
+// web also requests the demo image's page with the image's wget.
 func web(t *testing.T, w *world) {
 	const page = "<h1>Hello from web</h1>"
 	serves("web", "80", page, "0")(t, w)
@@ -174,7 +173,7 @@ func database(t *testing.T, w *world) {
 		return w.must(t, "", "exec", "database", "--", "sh", "-c", `redis-cli --no-auth-warning -a "$REDIS_PASSWORD" `+args)
 	}
 	cli("set greeting hello")
-	// The container ends and comes again; its files are the pod's.
+	// The container restarts. Its files belong to the pod.
 	w.run(t, "", "exec", "database", "--", "sh", "-c", "kill 1")
 	w.soon(t, `database +1/1 +Running +1 `, "ps")
 	if got := cli("get greeting"); got != "hello\n" {
@@ -183,7 +182,7 @@ func database(t *testing.T, w *world) {
 	if c := w.run(t, "", "exec", "database", "--", "redis-cli", "get", "greeting"); !strings.Contains(c.out.String(), "NOAUTH") {
 		t.Errorf("without the password: %v", c)
 	}
-	// The pod ends and comes again, and then the engine; the files are the claim's.
+	// The pod restarts, then the engine. The files belong to the claim.
 	text, err := os.ReadFile("../examples/database.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -18,11 +18,11 @@ import (
 	podlogs "github.com/bulkhead-project/bulkhead/pod/logs"
 )
 
-// TestFlood has a container write as fast as it can: what the host keeps of that
-// is bounded, and who follows it sees each line once, in order.
+// TestFlood: a container writes as fast as it can. The host keeps a bounded part of the output, and a follower sees
+// each line once, in order.
 func TestFlood(t *testing.T) {
 	testturn.Take(t, 1, 3)
-	const most = 4 * podlogs.Bound // the log and what it was before, each twice as long as it may be
+	const most = 4 * podlogs.Bound // the log and the older one, each up to twice its bound
 	w := newWorld(t)
 	w.must(t, pod("flood", "Never", `awk 'BEGIN{s=sprintf("%900s","x"); for(i=1;;i++) print i s}'`), "run", "-d", "-q", "-")
 	uid := w.find(t, "flood").UID
@@ -38,7 +38,7 @@ func TestFlood(t *testing.T) {
 			}
 			number, rest, _ := strings.Cut(string(m.Log.Data), " ")
 			n, err := strconv.Atoi(number)
-			// Who is too slow misses a log as a whole, and no less than that.
+			// A slow follower misses whole logs, never parts of one.
 			if err != nil || len(rest) != 900 || n != line+1 && n < line+1+10000 {
 				return fmt.Errorf("after line %d comes %.40q", line, m.Log.Data)
 			}
@@ -51,7 +51,7 @@ func TestFlood(t *testing.T) {
 	for anew := 0; anew < 2 && ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
 		now, err := os.Stat(log)
 		if err != nil {
-			continue // being begun anew
+			continue // it is being rotated
 		}
 		older, err := os.Stat(podlogs.Older(log))
 		if err != nil {

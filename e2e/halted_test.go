@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// testHalted: a pod whose QEMU was stopped by a signal fails what is asked of it
-// within seconds, says why, and is removed as fast.
+// testHalted: if a pod's QEMU is stopped by a signal, calls to the pod fail within seconds with the reason, and its
+// removal is as fast.
 func testHalted(t *testing.T, w *world) {
-	const limit = 20 * time.Second // an unanswered call to an agent is given 30
+	const limit = 20 * time.Second // a call to an agent times out after 30 s
 	w.must(t, pod("halted", "Never", "exec sleep 1000"), "run", "-d", "-q", "-")
 	if err := syscall.Kill(w.facts(t, "halted").VMPID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

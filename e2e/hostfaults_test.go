@@ -15,11 +15,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// faulty is a pod with directories of the host that are to fail, and another container that has none of them.
+// faulty is a pod with directories of the host that will fail. Its other container has none of them.
 const faulty = "faulty"
 
-// TestHostFaults: what fails below a shared directory fails in the pod as it does on the host, and
-// nothing else does. When it is well again, so it is in the pod.
+// TestHostFaults: failures below a shared directory appear in the pod as on the host, and nothing else fails. When
+// the directory recovers, it recovers in the pod too.
 func TestHostFaults(t *testing.T) {
 	testturn.Take(t, 1, 3)
 	t.Parallel()
@@ -52,7 +52,7 @@ func TestHostFaults(t *testing.T) {
 		expect("echo more >>/full/more 2>&1; cat /full/kept", "kept")
 		expect("echo well >/well/full && cat /well/full", "well")
 		onHost(os.Remove(filepath.Join(full, "big")))
-		// The server has the file that the pod knows for some seconds more.
+		// The server keeps the file that the pod knows for some seconds.
 		expect("until echo again 2>/dev/null >/full/again; do sleep 0.2; done; cat /full/kept /full/again", "kept\nagain")
 	})
 	t.Run("read-only", func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestHostFaults(t *testing.T) {
 		if killed := w.killServers(t); killed != 1 {
 			t.Errorf("%d servers", killed)
 		}
-		// What is not there any more is not served, and the others are.
+		// Vanished directories are not served, the others are.
 		expect("until cat /well/full 2>/dev/null; do :; done", "well")
 		expect("cat /ro/kept /full/kept", "kept\nkept")
 		expect("cat /moved/kept 2>&1", "cat: ")
@@ -99,7 +99,7 @@ func TestHostFaults(t *testing.T) {
 		if got := w.must(t, "", "exec", faulty, "-c", "other", "--", "cat", "/well/slow"); got != "well\n" {
 			t.Errorf("the other container: %q", got)
 		}
-		// It is waited for, longer than anything in between would.
+		// The wait must be longer than any timeout in between.
 		select {
 		case <-late.ended:
 			t.Errorf("it is not waited for: %v", late)
@@ -137,7 +137,7 @@ func awaitRead(t *testing.T, s *testfs.Slowness) {
 	}
 }
 
-// memoryDisk mounts a file system of memory on dir, which it makes.
+// memoryDisk creates dir and mounts a file system in memory on it.
 func memoryDisk(t *testing.T, dir, options string) string {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -150,7 +150,7 @@ func memoryDisk(t *testing.T, dir, options string) string {
 	return dir
 }
 
-// killServers kills all servers of the host's directories, and counts them.
+// killServers kills all servers of host directories and returns their number.
 func (w *world) killServers(t *testing.T) (killed int) {
 	t.Helper()
 	for _, p := range w.processes() {
@@ -164,8 +164,8 @@ func (w *world) killServers(t *testing.T) (killed int) {
 	return killed
 }
 
-// sharing is a pod that has directories below dir at the top of its first container, and the last
-// of them in the other one.
+// sharing is a pod with directories below dir at the top of its first container. The other container has the last
+// of them.
 func sharing(t *testing.T, name, dir string, shared ...string) string {
 	t.Helper()
 	var volumes, mounts strings.Builder

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// reader is a pod that has a directory of the host as its documents say, and a part of it.
+// reader is a pod with a directory of the host, declared in its document, and a part of it.
 const reader = `apiVersion: v1
 kind: Pod
 metadata: {name: reader}
@@ -26,8 +26,8 @@ spec:
     - {name: file, mountPath: /config, readOnly: true}
 `
 
-// TestHostPaths: a pod reads and writes directories of the host, by flags and by documents,
-// and goes on with them when engine and server have been killed.
+// TestHostPaths: a pod reads and writes directories of the host, given by flags and by documents. It continues
+// after the engine and the server were killed.
 func TestHostPaths(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

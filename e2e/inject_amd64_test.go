@@ -15,24 +15,24 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// injected is a process whose first thread makes the system calls that a test chooses. Its other threads run on. All
-// methods must be called on the thread that has called inject.
+// injected is a process that executes system calls of the test in its first thread. Its other threads keep running.
+// All methods must be called on the thread that called inject.
 type injected struct {
 	pid     int
 	memory  *os.File
-	regs    unix.PtraceRegs // as they were
+	regs    unix.PtraceRegs // the original ones
 	syscall uint64          // the address of a syscall instruction
-	scratch uint64          // memory of the test's own, for what arguments point to
+	scratch uint64          // memory for the data that arguments point to
 	used    uint64
 	status  unix.WaitStatus // the last one
 }
 
-// suspendSeccomp is PTRACE_O_SUSPEND_SECCOMP: no filter of system calls is asked.
+// suspendSeccomp is PTRACE_O_SUSPEND_SECCOMP, which suspends all filters of system calls.
 const suspendSeccomp = 1 << 21
 
 const scratchSize = 1 << 16
 
-// inject takes hold of a process, which ends with the caller's thread.
+// inject attaches to a process. The process ends with the caller's thread.
 func inject(t *testing.T, pid, options int) *injected {
 	t.Helper()
 	in := &injected{pid: pid}
@@ -68,7 +68,7 @@ func (in *injected) begin(options int) (err error) {
 	return unix.PtraceGetRegs(in.pid, &in.regs)
 }
 
-// instruction finds a syscall instruction in the page of code that the kernel gives every process.
+// instruction finds a syscall instruction in the code page that the kernel maps into every process.
 func instruction(pid int) (uint64, error) {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
@@ -94,7 +94,7 @@ func instruction(pid int) (uint64, error) {
 	return 0, errors.New("no syscall instruction")
 }
 
-// wait waits for the first thread's next stop: false if it ends instead, or does not stop.
+// wait waits for the next stop of the first thread. It returns false if the thread ends instead or does not stop.
 func (in *injected) wait() bool {
 	for deadline := time.Now().Add(testdeadline.For(20 * time.Second)); ; time.Sleep(100 * time.Microsecond) {
 		n, err := unix.Wait4(in.pid, &in.status, unix.WALL|unix.WNOHANG, nil)
@@ -104,7 +104,7 @@ func (in *injected) wait() bool {
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return false
 		}
-		// Of a first thread that a filter kills alone the kernel tells when the others have ended.
+		// If a filter kills only the first thread, the kernel reports it after the other threads have ended.
 		if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", in.pid)); bytes.Contains(stat, []byte(") Z ")) {
 			in.status = unix.WaitStatus(unix.SIGSYS)
 			return false
@@ -116,7 +116,7 @@ func (in *injected) wait() bool {
 	}
 }
 
-// call makes a system call, with strings and bytes by their address, and returns what the kernel does: a number below 0 is an
+// call makes a system call and returns its result. Strings and bytes are passed by address. A negative result is an
 // errno.
 func (in *injected) call(number int, args ...any) int64 {
 	in.used = 0
@@ -148,20 +148,20 @@ func (in *injected) call(number int, args ...any) int64 {
 	if err := unix.PtraceGetRegs(in.pid, &r); err != nil {
 		return killed
 	}
-	// The kernel shows the number of a call that it kills for, and the process has not ended yet.
+	// For a call that the kernel kills for, it shows the call's number, and the process has not ended yet.
 	if r.Rax == uint64(number) && number != unix.SYS_GETPID && in.call(unix.SYS_GETPID) == killed {
 		return killed
 	}
 	return int64(r.Rax)
 }
 
-// What call returns when the process was killed, and when it runs another program.
+// Results of call if the process was killed, and if it runs another program.
 const (
 	killed   = -1 << 20
 	replaced = 1 << 20
 )
 
-// word is what a register holds for an argument.
+// word returns the register value of an argument.
 func (in *injected) word(arg any) uint64 {
 	var data []byte
 	switch v := arg.(type) {
@@ -180,7 +180,7 @@ func (in *injected) word(arg any) uint64 {
 	return at
 }
 
-// endChild ends the process that a call has made, before its first instruction; a thread ends alone.
+// endChild ends the process or thread that a call created, before its first instruction.
 func (in *injected) endChild() {
 	tid, err := unix.PtraceGetEventMsg(in.pid)
 	if err != nil {
@@ -204,11 +204,11 @@ func (in *injected) endChild() {
 // end ends the process.
 func (in *injected) end() {
 	_ = unix.Kill(in.pid, unix.SIGKILL)
-	_, _ = unix.Wait4(in.pid, nil, unix.WALL, nil) // else it stays, for this thread
+	_, _ = unix.Wait4(in.pid, nil, unix.WALL, nil) // otherwise the zombie stays until this thread ends
 	in.memory.Close()
 }
 
-// release lets the process go on where it was.
+// release lets the process continue where it was.
 func (in *injected) release() error {
 	in.call(unix.SYS_MUNMAP, int64(in.scratch), scratchSize)
 	return errors.Join(unix.PtraceSetRegs(in.pid, &in.regs), unix.PtraceDetach(in.pid), in.memory.Close())

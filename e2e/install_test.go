@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestInstallImage has the image of deploy/kubernetes/install.yaml install a node, whose root directory is one of the test's:
-// the programs are there, and run from there.
+// TestInstallImage installs a node from the image of deploy/kubernetes/install.yaml. The node's root is a directory
+// of the test. The programs must be there and run.
 func TestInstallImage(t *testing.T) {
 	t.Parallel()
 	w := newForkingWorld(t)

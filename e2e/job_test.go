@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// jobOf is a Job whose pods, each with its index, run a script.
+// jobOf returns a Job with pods that run a script, each with its index.
 func jobOf(name string, completions int, more, script string) string {
 	return fmt.Sprintf(`{apiVersion: batch/v1, kind: Job, metadata: {name: %s},
   spec: {completions: %d, completionMode: Indexed, backoffLimit: 0, %s template: {spec: {
@@ -16,13 +16,13 @@ func jobOf(name string, completions int, more, script string) string {
   containers: [{name: c, image: %q, command: [sh, -c, %q]}]}}}}`, name, completions, more, image, script)
 }
 
-// TestJob: the pods of a Job run in turns, by default one at a time, also across the
-// end of the engine; they end with the first that fails.
+// TestJob: the pods of a Job run in turns, one at a time by default, also after a restart of the engine. The first
+// failure ends them.
 func TestJob(t *testing.T) {
 	t.Parallel()
 	w := newForkingWorld(t)
 
-	// Detached, the command does not wait for the turns.
+	// A detached command does not wait for the turns.
 	names := strings.Fields(w.must(t, jobOf("sum", 3, "", "echo begin; sleep 2; echo end"), "run", "-d", "-q", "-"))
 	if want := []string{"sum-0", "sum-1", "sum-2"}; !slices.Equal(names, want) {
 		t.Fatalf("it started %v", names)
@@ -45,7 +45,7 @@ func TestJob(t *testing.T) {
 	}
 	w.must(t, "", "rm", "sum-0", "sum-1", "sum-2")
 
-	// In the foreground all run to the end, and the exit code is that of the one that failed.
+	// In the foreground all run to the end, and the exit code is that of the failed pod.
 	all := w.run(t, jobOf("all", 3, "parallelism: 2,", "echo I am $JOB_COMPLETION_INDEX"), "run", "-q", "--rm", "-")
 	if out := all.out.String(); all.ProcessState.ExitCode() != 0 || strings.Count(out, "I am") != 3 || !strings.Contains(out, "I am 2") {
 		t.Error(all)
@@ -55,13 +55,13 @@ func TestJob(t *testing.T) {
 		t.Error(bad)
 	}
 
-	// The start of those that do not wait is waited for.
+	// The command waits for the start of pods that need not wait.
 	lost := strings.Replace(jobOf("lost", 2, "", "true"), image, "localhost/lost:test", 1)
 	if c := w.run(t, lost, "run", "-d", "-q", "-"); c.ProcessState.ExitCode() == 0 || c.out.Len() > 0 {
 		t.Error(c)
 	}
 
-	// What waits ends at once, without a VM.
+	// Waiting pods end at once, without a VM.
 	w.must(t, jobOf("long", 2, "", "sleep 1000"), "run", "-d", "-q", "-")
 	c := w.run(t, "", "logs", "-c", "c", "long-1")
 	if c.ProcessState.ExitCode() == 0 || !strings.Contains(c.err.String(), "waits for its turn") {
@@ -72,7 +72,7 @@ func TestJob(t *testing.T) {
 	w.must(t, "", "rm", "-f", "long-0")
 }
 
-// stamp is the time at the beginning of a line of a log.
+// stamp parses the time at the beginning of a log line.
 func stamp(t *testing.T, line string) time.Time {
 	t.Helper()
 	text, _, _ := strings.Cut(line, " ")

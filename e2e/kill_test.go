@@ -13,16 +13,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// sampleSize is how many cells of the table an ordinary run takes.
+// sampleSize is the number of the table's cells in an ordinary run.
 const sampleSize = 16
 
-// TestKill kills the command, the engine, the shim and QEMU at each point
-// of a pod's life, lets a reap clear up, and counts what is left; a pod that
-// was there before goes on as if nothing had been.
+// TestKill kills the command, the engine, the shim and QEMU at each point of a pod's life, lets a reap clean up,
+// and checks what is left. An older pod must continue undisturbed.
 //
-// Without BULKHEAD_TEST_LONG=1 it takes the day's part of the table, which
-// BULKHEAD_TEST_SAMPLE=N chooses instead. One cell is repeated by its name:
-// go test ./e2e -run 'TestKill/run/shim.spawned/qemu$'.
+// Without BULKHEAD_TEST_LONG=1 it runs the day's part of the table. BULKHEAD_TEST_SAMPLE=N chooses another day's
+// part. To repeat one cell, give its name: go test ./e2e -run 'TestKill/run/shim.spawned/qemu$'.
 func TestKill(t *testing.T) {
 	cells := table()
 	named := strings.Contains(flag.Lookup("test.run").Value.String(), "/")
@@ -33,7 +31,7 @@ func TestKill(t *testing.T) {
 	}
 	w := newWorld(t)
 	s := newSurvivor(t, w)
-	w.must(t, "", "volume", "create", "first", "--shared") // what volumes lie in is made once
+	w.must(t, "", "volume", "create", "first", "--shared") // the directory of volumes is created once
 	w.must(t, "", "volume", "rm", "first")
 	before := w.calm()
 	for _, c := range cells {
@@ -48,12 +46,12 @@ func TestKill(t *testing.T) {
 			}
 		})
 		if t.Failed() {
-			before = w.calm() // what one cell has left is not the next one's fault
+			before = w.calm() // so that the next cell is not blamed for what this one left
 		}
 	}
 }
 
-// killing is one cell at work.
+// killing runs one cell.
 type killing struct {
 	*world
 	cell     cell
@@ -79,14 +77,13 @@ func (k *killing) run(t *testing.T) {
 	k.survivor.check(t)
 }
 
-// name is the pod's that the scenarios are about.
+// name is the name of the pod in the scenarios.
 const name = "victim"
 
-// job is a pod that ends by itself, after more than any step takes.
+// job is a pod that ends by itself, after more time than any step takes.
 var job = pod(name, "Never", "echo one; sleep 1; echo two")
 
-// scenarios bring a command to the cell's point, kill the victim, and say what
-// must hold before a reap.
+// scenarios bring a command to the cell's point, kill the victim, and check the state before a reap.
 var scenarios = map[string]func(k *killing, t *testing.T){
 	"run": func(k *killing, t *testing.T) { k.foreground(t, job, "-") },
 	"forked": func(k *killing, t *testing.T) {
@@ -105,7 +102,7 @@ var scenarios = map[string]func(k *killing, t *testing.T){
 	"remove-volume": (*killing).removeVolume,
 }
 
-// withDisk kills during a run that has a disk of the host, which the next pod can have then.
+// withDisk kills during a run with a disk of the host. The next pod must be able to use the disk.
 func (k *killing) withDisk(t *testing.T) {
 	k.must(t, "", "volume", "create", "disk")
 	k.foreground(t, "", "--name", name, "-v", "disk:/v", image, "sh", "-c", "echo one; echo kept >/v/file; sleep 1; echo two")
@@ -117,14 +114,14 @@ func (k *killing) withDisk(t *testing.T) {
 	k.must(t, "", "volume", "rm", "disk")
 }
 
-// foreground kills during a run of that document, or with those arguments.
+// foreground kills during a foreground run of that document, or with those arguments.
 func (k *killing) foreground(t *testing.T, document string, args ...string) {
 	args = append([]string{"run", "--rm", "-q"}, args...)
 	c := k.strike(t, func() *command { return k.start(t, document, args...) })
 	code, out := c.wait(t), c.out.String()
 	switch k.cell.victim {
 	case "engine":
-		// cli.sending: the request was not on its way yet.
+		// At cli.sending the request was not sent yet.
 		if code == 0 && k.cell.point != "cli.sending" {
 			t.Errorf("a run whose end nobody has seen says that it went well: %v", c)
 		}
@@ -133,7 +130,7 @@ func (k *killing) foreground(t *testing.T, document string, args ...string) {
 			t.Errorf("a pod misses what it was forked of: %v", c)
 		}
 	case "qemu":
-		// A machine that dies before it is a pod's is replaced.
+		// A VM that dies before it belongs to a pod is replaced.
 		if code == 0 && (out != "one\ntwo\n" || strings.HasPrefix(k.cell.point, "task.") || strings.HasPrefix(k.cell.point, "container.") ||
 			strings.HasPrefix(k.cell.point, "disk.") || strings.HasPrefix(k.cell.point, "volume.")) {
 			t.Errorf("a run that cannot have ended well says that it has: %v", c)
@@ -148,7 +145,7 @@ func (k *killing) foreground(t *testing.T, document string, args ...string) {
 	}
 }
 
-// warmUp has an engine fork VMs.
+// warmUp makes an engine fork VMs.
 func (k *killing) warmUp(t *testing.T) {
 	t.Helper()
 	k.shutdown(t)
@@ -158,7 +155,7 @@ func (k *killing) warmUp(t *testing.T) {
 	await(t, made, nil).Release()
 }
 
-// warming kills while a warm VM is made.
+// warming kills while a warm VM is created.
 func (k *killing) warming(t *testing.T) {
 	k.shutdown(t)
 	k.warm = "on"
@@ -177,8 +174,7 @@ func (k *killing) ending(t *testing.T, args ...string) {
 	}
 }
 
-// startAgain kills while a stopped pod is started, which loses nothing of its emptyDir
-// by that.
+// startAgain kills while a stopped pod is started. Its emptyDir must lose nothing.
 func (k *killing) startAgain(t *testing.T) {
 	k.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: `+name+`}, spec: {terminationGracePeriodSeconds: 0,
   volumes: [{name: v, emptyDir: {}}],
@@ -203,7 +199,7 @@ func (k *killing) startAgain(t *testing.T) {
 	}
 }
 
-// adopt kills while another shim takes a pod over.
+// adopt kills while another shim takes over a pod.
 func (k *killing) adopt(t *testing.T) {
 	k.must(t, pod(name, "Always", counting), "run", "-d", "-q", "-")
 	id := k.sandbox(t, name)
@@ -234,12 +230,12 @@ func (k *killing) adopt(t *testing.T) {
 	}
 }
 
-// reapAgain kills the one that clears up after one that was killed.
+// reapAgain kills the process that cleans up after a killed one.
 func (k *killing) reapAgain(t *testing.T) {
 	hit := k.arm("run.start")
 	c := k.start(t, job, "run", "--rm", "-q", "-")
 	s := await(t, hit, c)
-	// The command first: it would start the next engine, which clears up.
+	// The command first: it would start the next engine, which cleans up.
 	for _, pid := range []int{c.Process.Pid, s.PID} {
 		if err := kill(pid); err != nil {
 			t.Fatal(err)
@@ -249,7 +245,7 @@ func (k *killing) reapAgain(t *testing.T) {
 	k.strike(t, func() *command { return k.start(t, "", "reap") }).wait(t)
 }
 
-// clear removes the pod, if it is still listed.
+// clear removes the pod if it is still listed.
 func (k *killing) clear(t *testing.T) {
 	t.Helper()
 	for _, pod := range strings.Fields(k.must(t, "", "ps", "-q")) {
@@ -262,15 +258,14 @@ func (k *killing) clear(t *testing.T) {
 	}
 }
 
-// arm stops the next process that comes to point, the survivor's apart.
+// arm stops the next process that reaches point, except those of the survivor.
 func (k *killing) arm(point string) <-chan testfaults.Stop {
 	return k.faults.Arm(func(h fault.Hit) bool {
 		return h.Point == point && process{h.PID, h.Args}.shim() != k.survivor.sandbox
 	})
 }
 
-// strike starts a command, kills the victim at the cell's point and lets
-// everything go on.
+// strike starts a command, kills the victim at the cell's point and lets everything continue.
 func (k *killing) strike(t *testing.T, start func() *command) *command {
 	t.Helper()
 	hit := k.arm(k.cell.point)
@@ -290,7 +285,7 @@ func (k *killing) strikeAt(t *testing.T, hit func() <-chan testfaults.Stop, c *c
 	}
 }
 
-// await returns the process that stops at the point that was armed.
+// await returns the process that stops at the armed point.
 func await(t *testing.T, hit <-chan testfaults.Stop, c *command) testfaults.Stop {
 	t.Helper()
 	var ended chan struct{}
@@ -316,7 +311,7 @@ func await(t *testing.T, hit <-chan testfaults.Stop, c *command) testfaults.Stop
 	panic("unreachable")
 }
 
-// victim finds the processes to kill; they may be about to be born.
+// victim finds the processes to kill. They may just be starting.
 func (k *killing) victim(t *testing.T, s testfaults.Stop, c *command) []int {
 	t.Helper()
 	switch k.cell.victim {

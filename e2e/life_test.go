@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// testOrder: initial containers and sidecars, one after the other, with their
-// hooks; at the end the sidecar, by its own signal, tells what came when.
+// testOrder: initial containers and sidecars start in order, with their hooks. At the end the sidecar, stopped by
+// its own signal, prints the order.
 func testOrder(t *testing.T, w *world) {
 	y := `apiVersion: v1
 kind: Pod
@@ -88,7 +88,7 @@ spec:
 	}
 }
 
-// testEnds: restart rules, last words, and a hook that fails.
+// testEnds checks restart policies, termination messages and a failing hook.
 func testEnds(t *testing.T, w *world) {
 	y := `apiVersion: v1
 kind: Pod
@@ -131,8 +131,8 @@ spec:
 	}
 }
 
-// testInitialFailure: in the foreground what initial containers say is shown
-// while they run, and the exit code is that of the one that failed.
+// testInitialFailure: a foreground run shows the output of initial containers while they run, and exits with the
+// code of the failed one.
 func testInitialFailure(t *testing.T, w *world) {
 	c := w.run(t, `{apiVersion: v1, kind: Pod, metadata: {name: fails}, spec: {restartPolicy: Never,
   initContainers: [{name: i, image: "`+image+`", command: [sh, -c, "echo working; exit 6"]}],
@@ -144,7 +144,7 @@ func testInitialFailure(t *testing.T, w *world) {
 		t.Errorf("ps: %s", ps)
 	}
 	w.must(t, "", "rm", "fails")
-	// While they run the machine is told of as that of any pod that runs.
+	// While they run, inspect shows the VM like that of any running pod.
 	w.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: slow}, spec: {
   initContainers: [{name: i, image: "`+image+`", command: [sleep, "1000"]}],
   containers: [{name: c, image: "`+image+`"}]}}`, "run", "-d", "-q", "-")
@@ -173,7 +173,7 @@ func testDeadline(t *testing.T, w *world) {
 	}
 }
 
-// testReplaced: a machine that dies is replaced by one that is initialised anew.
+// testReplaced: a VM that dies is replaced by a newly initialised one.
 func testReplaced(t *testing.T, w *world) {
 	w.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: replaced}, spec: {terminationGracePeriodSeconds: 0,
   initContainers: [{name: i, image: "`+image+`", command: [touch, /tmp/x]},
@@ -200,8 +200,7 @@ func testReplaced(t *testing.T, w *world) {
 	}
 }
 
-// testDebug: an ephemeral container sees the processes of its target, and
-// survives the engine that made it.
+// testDebug: an ephemeral container sees the processes of its target, and survives the engine that created it.
 func testDebug(t *testing.T, w *world) {
 	w.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: host}, spec: {terminationGracePeriodSeconds: 0, containers: [
   {name: a, image: "`+image+`", command: [sleep, "4242"]},
@@ -230,7 +229,7 @@ func testDebug(t *testing.T, w *world) {
 	}
 	w.shutdown(t)
 	pod := w.inspect(t, "host")
-	limit := time.Now().Add(testdeadline.For(10 * time.Second)) // until it was looked at
+	limit := time.Now().Add(testdeadline.For(10 * time.Second)) // until it was checked
 	for pod.Status.Phase == corev1.PodPending && time.Now().Before(limit) {
 		time.Sleep(50 * time.Millisecond)
 		pod = w.inspect(t, "host")

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// writing is a pod whose containers write numbered records: one to a directory of the host, one
-// to an emptyDir on the pod's own disk.
+// writing is a pod with containers that write numbered records: one to a directory of the host, one to an emptyDir
+// on the pod's disk.
 const writing = `apiVersion: v1
 kind: Pod
 metadata: {name: writing}
@@ -39,9 +39,9 @@ spec:
     volumeMounts: [{name: tools, mountPath: /tools, readOnly: true}, {name: disk, mountPath: /disk}]
 `
 
-// TestKillMidWrite kills each process of a pod, and the engine, while the pod writes. Every record
-// that was written to the disk, as the program was told, is there and whole afterwards, and it writes on:
-// in the same VM, or if that was killed in the next one.
+// TestKillMidWrite kills each process of a pod, and the engine, while the pod writes. Every record that the program
+// knew to be on the disk must be intact afterwards. The pod must continue to write in the same VM, or in the next
+// one if the VM was killed.
 func TestKillMidWrite(t *testing.T) {
 	testturn.Take(t, 2, 3)
 	t.Parallel()
@@ -52,7 +52,7 @@ func midWrite(t *testing.T, w *world) {
 	t.Helper()
 	dir := w.home(t, "writing")
 	buildWriter(t, filepath.Join(dir, "tools"))
-	w.must(t, "", "run", "--rm", "-q", image, "true") // what is there after the first pod
+	w.must(t, "", "run", "--rm", "-q", image, "true") // so that everything that the first pod creates exists
 	before := w.calm()
 	w.must(t, strings.NewReplacer("DIR", dir, "IMAGE", image).Replace(writing), "run", "-d", "-q", "-")
 	rounds := 1
@@ -71,7 +71,7 @@ func midWrite(t *testing.T, w *world) {
 	w.end(t)
 }
 
-// killWriting kills one process and looks at what was written.
+// killWriting kills one process and checks the written records.
 func (w *world) killWriting(t *testing.T, dir, victim string) {
 	t.Helper()
 	was := w.find(t, "writing")
@@ -114,7 +114,7 @@ func (w *world) killWriting(t *testing.T, dir, victim string) {
 	}
 }
 
-// progress returns how far the containers have come when both have come further than that.
+// progress returns the progress of the containers once both have passed the given numbers.
 func (w *world) progress(t *testing.T, shared, disk int) [2]int {
 	t.Helper()
 	for deadline := time.Now().Add(testdeadline.For(90 * time.Second)); ; time.Sleep(50 * time.Millisecond) {
@@ -128,7 +128,7 @@ func (w *world) progress(t *testing.T, shared, disk int) [2]int {
 	}
 }
 
-// acked are the last numbers that the containers have told, by their logs.
+// acked returns the last numbers that the containers have printed, from their logs.
 func (w *world) acked(t *testing.T) (last [2]int) {
 	t.Helper()
 	uid := w.find(t, "writing").UID

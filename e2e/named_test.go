@@ -7,14 +7,13 @@ import (
 	"testing"
 )
 
-// createVolume kills while a volume is made, which is there then as it was asked for or not
-// at all.
+// createVolume kills while a volume is created. Afterwards the volume must exist as requested or not at all.
 func (k *killing) createVolume(t *testing.T) {
 	k.strike(t, func() *command { return k.start(t, "", "volume", "create", "lasting", "--size", "100m") }).wait(t)
 	k.checkVolume(t)
 }
 
-// removeVolume kills while a volume is removed, which is there then as it was or not at all.
+// removeVolume kills while a volume is removed. Afterwards the volume must be unchanged or gone.
 func (k *killing) removeVolume(t *testing.T) {
 	k.must(t, "", "volume", "create", "lasting", "--size", "100m")
 	k.strike(t, func() *command { return k.start(t, "", "volume", "rm", "lasting") }).wait(t)

@@ -2,14 +2,14 @@ package e2e
 
 import "testing"
 
-// TestPageCache: a machine whose guest uses all of its memory, for files that a container writes, is not ended for
-// want of memory on the host, be it a clone or a fork.
+// TestPageCache: a VM with a guest that uses all its memory for the page cache is not killed for lack of memory on
+// the host. This holds for clones and forks.
 func TestPageCache(t *testing.T) {
 	t.Parallel()
 	for name, w := range map[string]func(*testing.T) *world{"clone": newWorld, "fork": newForkingWorld} {
 		t.Run(name, func(t *testing.T) {
 			w := w(t)
-			w.memory = "256Mi" // of which the guest's kernel leaves 157
+			w.memory = "256Mi" // the guest's kernel leaves 157 of it
 			if name == "fork" {
 				w.must(t, "", "run", "--rm", "-q", image, "true")
 			}

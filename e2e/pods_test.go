@@ -13,13 +13,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// said is a container whose script prints what it finds, and what that is to
-// be.
+// said is a container with a script that prints what it finds, and the expected output.
 type said struct {
 	name, yaml, script, want string
 }
 
-// The containers of one pod; each shows what one part of a Pod does.
+// The containers of one pod. Each shows one part of the Pod API.
 var honoured = []said{
 	{
 		name: "env",
@@ -112,12 +111,12 @@ var honoured = []said{
 	{name: "oom", yaml: `resources: {limits: {memory: 16Mi}}`, script: `tail /dev/zero`},
 }
 
-// ends are the exit codes and reasons other than 0 and Completed.
+// ends has the exit codes and reasons other than 0 and Completed.
 var ends = map[string]string{
 	"fails": "3 Error", "missing": "128 StartError", "forbidden": "128 StartError", "oom": "137 OOMKilled",
 }
 
-// TestPods shows in real machines what the honoured parts of a Pod do.
+// TestPods shows in real VMs what the supported parts of the Pod API do.
 func TestPods(t *testing.T) {
 	t.Parallel()
 	w := newForkingWorld(t)
@@ -133,7 +132,7 @@ func TestPods(t *testing.T) {
 	t.Run("replaced", func(t *testing.T) { testReplaced(t, w) })
 	t.Run("debug", func(t *testing.T) { testDebug(t, w) })
 	w.shutdown(t)
-	w.warm = "off" // every VM is a pod's
+	w.warm = "off" // every VM belongs to a pod
 	t.Run("at once", func(t *testing.T) { testAtOnce(t, w) })
 }
 
@@ -221,8 +220,8 @@ func testStops(t *testing.T, w *world) {
 	}
 }
 
-// testAtOnce: commands that are about one pod at the same time agree on what
-// happened, and a request of several pods is done whole or not at all.
+// testAtOnce: concurrent commands on one pod agree on the result. A request with several pods is done completely or
+// not at all.
 func testAtOnce(t *testing.T, w *world) {
 	w.must(t, pod("one", "Never", "exit 0"), "run", "-q", "-")
 	began := time.Now()
@@ -242,7 +241,7 @@ func testAtOnce(t *testing.T, w *world) {
 			t.Error(c)
 		}
 	}
-	// One that comes when the pod has ended starts it again.
+	// A start after the pod has ended starts it again.
 	if started == 0 {
 		t.Error("none of three starts did anything")
 	}
@@ -258,7 +257,7 @@ func testAtOnce(t *testing.T, w *world) {
 	}
 }
 
-// inspect returns the Pod as the command line shows it.
+// inspect returns the Pod that the command line shows.
 func (w *world) inspect(t *testing.T, name string) corev1.Pod {
 	t.Helper()
 	var pod corev1.Pod

@@ -11,8 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// probed is a pod with a probe of every kind and with every handler that busybox
-// can answer.
+// probed is a pod with a probe of every kind and every handler that busybox can answer.
 const probed = `{apiVersion: v1, kind: Pod, metadata: {name: probed}, spec: {
   terminationGracePeriodSeconds: 1,
   volumes: [{name: v, emptyDir: {medium: Memory}}],
@@ -40,11 +39,11 @@ const probed = `{apiVersion: v1, kind: Pod, metadata: {name: probed}, spec: {
     livenessProbe: {periodSeconds: 1, failureThreshold: 1, timeoutSeconds: 10, exec: {command: [test, -e, /v/slow]}},
     readinessProbe: {periodSeconds: 1, timeoutSeconds: 10, exec: {command: ["true"]}}}]}}`
 
-// testProbes has a real pod probed: what starts, what is ready, and what is
-// killed; and that neither a pause nor another engine fails anybody.
+// testProbes checks the probes of a real pod: which containers count as started and ready, and which are killed.
+// Neither a pause nor a new engine may fail a probe.
 func testProbes(t *testing.T, w *world) {
 	w.must(t, strings.ReplaceAll(probed, "IMAGE", image), "run", "-d", "-q", "-")
-	// slow has not started, and is nothing else then, whatever its probes say.
+	// slow has not started, so its other probes do not count.
 	w.until(t, "probed", "the others are ready", func(s corev1.PodStatus) bool {
 		return told(s, "file web tcp sick") == "started ready" && containerOf(s, "sick").RestartCount == 1
 	})
@@ -60,7 +59,7 @@ func testProbes(t *testing.T, w *world) {
 	if c := containerOf(status, "side"); c.Started == nil || !*c.Started || !c.Ready {
 		t.Errorf("the sidecar: %+v", c)
 	}
-	// sick got TERM, and ended by itself.
+	// sick got SIGTERM and ended by itself.
 	last := containerOf(status, "sick").LastTerminationState.Terminated
 	if last == nil || last.ExitCode != 0 {
 		t.Errorf("what was killed for its liveness ended with %+v", last)
@@ -96,7 +95,7 @@ func testProbes(t *testing.T, w *world) {
 	w.must(t, "", "rm", "-f", "probed")
 }
 
-// until waits for a pod's status to be so.
+// until waits for a condition of a pod's status.
 func (w *world) until(t *testing.T, name, what string, so func(corev1.PodStatus) bool) {
 	t.Helper()
 	limit := time.Now().Add(testdeadline.For(time.Minute))
@@ -112,7 +111,7 @@ func (w *world) until(t *testing.T, name, what string, so func(corev1.PodStatus)
 	}
 }
 
-// told is what all these containers are: started, ready, or nothing.
+// told returns the common state of these containers: started, ready, or nothing.
 func told(s corev1.PodStatus, names string) string {
 	started, ready := true, true
 	for name := range strings.FieldsSeq(names) {

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestReboot takes from a user what a reboot takes: every process, and the state
-// directory. The next command finds each pod as docs/architecture.md says.
+// TestReboot removes what a reboot removes: all processes and the state directory. The next command must find each
+// pod as docs/architecture.md says.
 func TestReboot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -49,7 +49,7 @@ spec:
 	foreground := w.start(t, pod("foreground", "Always", "echo up; sleep 600"), "run", "-")
 	w.soon(t, `up`, "logs", "foreground")
 	w.soon(t, `done +0/1 +Error`, "ps")
-	// The engine first: one that lives sees its client go and removes the pod.
+	// The engine first: a living engine would see its client disconnect and remove the pod.
 	if err := kill(w.engine()); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ spec:
 			t.Errorf("%s is not listed:\n%s", want, list)
 		}
 	}
-	// What is in the VM's memory ends with it; emptyDirs, volumes, Secrets and logs stay.
+	// Data in the VM's memory is lost. emptyDirs, volumes, Secrets and logs stay.
 	w.soon(t, `^kept\nx\nx\ny\ny\n$`, "logs", "always")
 	if last := w.must(t, "", "logs", "--previous", "always"); last != "kept\nx\ny\n" {
 		t.Errorf("the log from before: %q", last)

@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// testResize gives a running pod other resources: its containers see them, its
-// machine grows and shrinks, and the host's bounds follow.
+// testResize changes the resources of a running pod: its containers see them, its VM grows and shrinks, and the
+// host's limits follow.
 func testResize(t *testing.T, w *world) {
 	w.must(t, `{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {terminationGracePeriodSeconds: 1, containers: [
   {name: a, image: "`+image+`", command: [sh, -c, "while :; do sleep 1; done"], resources: {limits: {cpu: 500m, memory: 64Mi}}},
@@ -44,7 +44,7 @@ func testResize(t *testing.T, w *world) {
 	w.must(t, "", "update", "web", "--cpu", "600m", "--memory", "1Gi")
 	inside("a", "1073741824 60000 100000")
 	after := w.facts(t, "web")
-	const more = 1280 - 384 // MiB, of the sums and what a machine needs, rounded up
+	const more = 1280 - 384 // MiB, from the sums and a VM's overhead, rounded up
 	if grown := total(); grown < small+800 || after.MemoryMiB != before.MemoryMiB+more {
 		t.Errorf("the machine has %d MiB after %d, its guest %d after %d", after.MemoryMiB, before.MemoryMiB, grown, small)
 	}
@@ -62,7 +62,7 @@ func testResize(t *testing.T, w *world) {
 		t.Errorf("the pod as somebody would write it:\n%s", y)
 	}
 
-	// An engine that comes later knows what the pod was resized to.
+	// A later engine knows the new resources.
 	w.shutdown(t)
 	w.must(t, "", "update", "web", "-c", "b", "--memory", "96Mi")
 	inside("b", "100663296 25000 100000")
@@ -72,7 +72,7 @@ func testResize(t *testing.T, w *world) {
 		t.Errorf("after a resize of b: %+v, %+v", a, b)
 	}
 
-	// The machine was made with one CPU.
+	// The VM was created with one CPU.
 	if was := cpusOf(t, w); was != "1" {
 		t.Fatalf("the pod has %s CPUs", was)
 	}
@@ -94,7 +94,7 @@ func testResize(t *testing.T, w *world) {
 	w.must(t, "", "update", "web", "--cpu", "500m", "--memory", "64Mi")
 	inside("a", "67108864 50000 100000")
 	for began := time.Now(); total() > small+64 && time.Since(began) < testdeadline.For(20*time.Second); {
-		time.Sleep(100 * time.Millisecond) // the guest gives memory back in its own time
+		time.Sleep(100 * time.Millisecond) // the guest gives memory back slowly
 	}
 	if last := w.facts(t, "web"); total() > small+256 || last.MemoryMiB >= after.MemoryMiB {
 		t.Errorf("after shrinking the machine has %d MiB, its guest %d", last.MemoryMiB, total())
@@ -105,7 +105,7 @@ func testResize(t *testing.T, w *world) {
 	w.must(t, "", "rm", "-f", "web")
 }
 
-// cpusOf is how many CPUs a process of the pod sees.
+// cpusOf returns the number of CPUs that a process of the pod sees.
 func cpusOf(t *testing.T, w *world) string {
 	t.Helper()
 	return strings.TrimSpace(w.must(t, "", "exec", "web", "-c", "b", "--", "nproc"))
@@ -120,7 +120,7 @@ func resizePending(pod corev1.Pod) string {
 	return ""
 }
 
-// facts are those of a pod's machine.
+// facts returns the facts of a pod's VM.
 func (w *world) facts(t *testing.T, name string) engine.Facts {
 	t.Helper()
 	var f engine.Facts
@@ -130,7 +130,7 @@ func (w *world) facts(t *testing.T, name string) engine.Facts {
 	return f
 }
 
-// hostMemory is the limit in a pod's cgroup on the host.
+// hostMemory returns the memory limit in a pod's cgroup on the host.
 func hostMemory(t *testing.T, dirs []string) int64 {
 	t.Helper()
 	for _, dir := range dirs {

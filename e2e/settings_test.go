@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// settings are the containers of one pod, whose own settings are those of
-// settingsPod; each shows from within what one of them does.
+// settings are the containers of one pod. settingsPod has the pod's own settings. Each container shows one setting
+// from inside.
 var settings = []said{
 	{
 		name:   "identity",
@@ -201,7 +201,7 @@ spec:
   containers:
 `
 
-// TestSettings shows in real machines what a pod's settings do.
+// TestSettings shows in real VMs what a pod's settings do.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	w := newForkingWorld(t)
@@ -224,8 +224,7 @@ func testSettings(t *testing.T, w *world) {
 	testSaid(t, w, "settings", settingsPod, settings, map[string]string{"seen": "7 Error", "whole": "137 OOMKilled"})
 }
 
-// testSaid runs a pod with these containers and holds what they say, and how
-// they end, to what they should.
+// testSaid runs a pod with these containers, and compares their output and their ends with the expected ones.
 func testSaid(t *testing.T, w *world, name, head string, containers []said, ends map[string]string) {
 	t.Helper()
 	var y strings.Builder

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSharedData: what a pod reads of a directory of the host is what is there, for files of every size, several readers at
-// once, and while servers are killed in the middle of it, when reads may fail.
+// TestSharedData: a pod reads correct data from a directory of the host, for files of every size and several
+// concurrent readers. While servers are killed, reads may fail.
 func TestSharedData(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -70,11 +70,11 @@ func TestSharedData(t *testing.T) {
 	w.end(t)
 }
 
-// dataFile makes a file of random bytes behind a hole, and returns its sum.
+// dataFile creates a file of random bytes behind a hole, and returns its sum.
 func dataFile(t *testing.T, path string, size int, hole int64) string {
 	t.Helper()
 	b := make([]byte, size)
-	rng := rand.New(rand.NewPCG(uint64(size), 1)) //nolint:gosec // data of a test
+	rng := rand.New(rand.NewPCG(uint64(size), 1)) //nolint:gosec // test data
 	for i := range b {
 		b[i] = byte(rng.Uint32())
 	}
@@ -89,7 +89,7 @@ func dataFile(t *testing.T, path string, size int, hole int64) string {
 	return fmt.Sprintf("%x", md5.Sum(append(make([]byte, hole), b...))) //nolint:gosec // as above
 }
 
-// shareServers are the processes that serve directories.
+// shareServers returns the processes that serve directories.
 func shareServers(w *world) (pids []int) {
 	for _, p := range w.processes() {
 		if len(p.args) > 1 && filepath.Base(p.args[0]) == "bulkhead-share" && p.args[1] == "serve" {
@@ -99,7 +99,7 @@ func shareServers(w *world) (pids []int) {
 	return pids
 }
 
-// ringUsed is how much of the memory for large answers its servers have touched, in bytes.
+// ringUsed returns the touched bytes of the memory for large answers in all servers.
 func ringUsed(t *testing.T, w *world) (bytes int64) {
 	t.Helper()
 	for _, pid := range shareServers(w) {

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// TestSlowReader: who runs a pod in the foreground and reads late gets all that it writes, which is several times
-// what is kept of a log: the container waits for him.
+// TestSlowReader: a client that runs a pod in the foreground and reads late gets all its output, several times the
+// size of a log. The container waits for the client.
 func TestSlowReader(t *testing.T) {
 	testturn.Take(t, 2, 3)
 	t.Parallel()

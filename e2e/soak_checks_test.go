@@ -19,8 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// checkPods wants every pod that is to be there to answer, no other one to be there, and all
-// logs to be whole.
+// checkPods checks that every expected pod answers, that no other pods exist, and that all logs are complete.
 func (s *soak) checkPods(t *testing.T) {
 	t.Helper()
 	s.must(t, "", "reap")
@@ -50,8 +49,8 @@ func (s *soak) checkPods(t *testing.T) {
 	}
 }
 
-// settled are the pods when there is none any more that nobody has, or time is up: an engine ends
-// those whose clients have gone.
+// settled waits until no unexpected pod exists, or a timeout, and returns the pods. An engine ends the pods of
+// disconnected clients.
 func (s *soak) settled(t *testing.T) (pods []api.Pod) {
 	t.Helper()
 	for end := time.Now().Add(testdeadline.For(time.Minute)); ; time.Sleep(200 * time.Millisecond) {
@@ -65,7 +64,7 @@ func (s *soak) settled(t *testing.T) (pods []api.Pod) {
 	}
 }
 
-// readLog is what a container has written, by a file in the CRI's format.
+// readLog reads a container's output from a log file in the CRI's format.
 func readLog(t *testing.T, path string) (lines []string) {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -93,8 +92,8 @@ func (s *soak) removeAll(t *testing.T) {
 	}
 }
 
-// slowReader has a command write to somebody who reads slowly: all of it comes, and nothing twice. It is a
-// command of exec, since a log is bounded, and who reads that too slowly misses some of it.
+// slowReader reads the output of a command slowly, and checks that it is complete. The command is an exec, because
+// logs are bounded and a slow reader misses parts of them.
 func (s *soak) slowReader(ctx context.Context) {
 	size := 16 << 20
 	if os.Getenv("BULKHEAD_TEST_LONG") != "" {

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// soakClients is how many there are beside the killer.
+// soakClients is the number of clients besides the killer.
 const soakClients = 3
 
-// mostSoaked is how many pods one client has.
+// mostSoaked is the maximum number of pods of one client.
 const mostSoaked = 2
 
-// soaker is one client. It uses pods of its own.
+// soaker is one client. It uses its own pods.
 type soaker struct {
 	*soak
 	n    int
@@ -24,7 +24,7 @@ type soaker struct {
 	own  []*soaked
 }
 
-// client does one thing after another.
+// client does one random thing after another.
 func (s *soak) client(ctx context.Context, n int) {
 	c := &soaker{soak: s, n: n, rnd: s.random(uint64(n))}
 	actions := []struct {
@@ -70,7 +70,7 @@ func (c *soaker) command(args ...string) attempt {
 	return attempt{cmd, began, cmd.ProcessState.ExitCode()}
 }
 
-// expect wants a command to have succeeded, or to have failed of a disturbance; then it is false.
+// expect reports whether a command succeeded. A failure without a disturbance fails the test.
 func (c *soaker) expect(action string, a attempt, out string) bool {
 	ok := a.code == 0
 	c.count(action, !ok)
@@ -83,7 +83,7 @@ func (c *soaker) expect(action string, a attempt, out string) bool {
 	return ok
 }
 
-// short runs a container that writes numbers to both streams, so that each byte has its place.
+// short runs a container that writes numbers to both streams, so that each byte has a known place.
 func (c *soaker) short() {
 	first, sizes := c.rnd.IntN(1000), [2]int{c.size(), c.size()}
 	script := fmt.Sprintf("seq %d 99999999 | head -c %d; seq %d 99999999 | head -c %d >&2", first, sizes[0], first, sizes[1])
@@ -98,7 +98,7 @@ func (c *soaker) short() {
 	}
 }
 
-// size is of 1 B to 1 MiB, and most are short.
+// size returns 1 B to 1 MiB. Most are short.
 func (c *soaker) size() int { return 1 + c.rnd.IntN(1<<c.rnd.IntN(21)) }
 
 func numbers(first, size int) string {
@@ -118,7 +118,7 @@ func differs(a, b string) int {
 	return min(len(a), len(b))
 }
 
-// begin makes a pod that counts, with a directory of the host.
+// begin starts a pod that counts, with a directory of the host.
 func (c *soaker) begin() {
 	if len(c.own) >= mostSoaked {
 		return
@@ -137,7 +137,7 @@ func (c *soaker) begin() {
 		c.keep(p)
 		return
 	}
-	c.gone(p.name) // whatever there is of it
+	c.gone(p.name) // whatever exists of it
 }
 
 // withOne does something with one of the client's pods.
@@ -163,7 +163,7 @@ func (c *soaker) pause(p *soaked) {
 	}
 }
 
-// again tells whether a pod is there to be asked again.
+// again reports whether a pod exists and can be tried again.
 func (c *soaker) again(action, name string) bool {
 	time.Sleep(200 * time.Millisecond)
 	a := c.command("ps", "-o", "json")
@@ -182,7 +182,7 @@ func (c *soaker) remove(p *soaked) {
 	c.gone(p.name)
 }
 
-// opposite has two commands do opposite things to a pod, and removes it.
+// opposite runs two opposite commands on a pod concurrently, then removes the pod.
 func (c *soaker) opposite(p *soaked) {
 	c.forget(p)
 	pairs := [][2][]string{
@@ -210,7 +210,7 @@ func (c *soaker) opposite(p *soaked) {
 	c.gone(p.name)
 }
 
-// forget has a pod be none of the client's, and none that is to be there.
+// forget removes a pod from the client's pods and from the expected ones.
 func (c *soaker) forget(p *soaked) {
 	for i, own := range c.own {
 		if own == p {
@@ -221,7 +221,7 @@ func (c *soaker) forget(p *soaked) {
 	c.drop(p.name)
 }
 
-// gone removes a pod, if it is there.
+// gone removes a pod if it exists.
 func (c *soaker) gone(name string) {
 	for end := time.Now().Add(commandLimit); ; time.Sleep(200 * time.Millisecond) {
 		a := c.command("rm", "-f", name)

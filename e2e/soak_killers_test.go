@@ -11,12 +11,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// slowest is how many times longer the pauses between kills become on a busy machine: a soak whose own
-// pods make it busy would hardly kill otherwise.
+// slowest bounds the factor by which pauses between kills grow on a busy host. Without a bound, a soak with enough
+// pods would hardly kill.
 const slowest = 3
 
-// killer kills and spoils, every other second of an idle machine, and leaves time between for what
-// takes longer.
+// killer kills or spoils something every other second on an idle host, with longer pauses for slow operations.
 func (s *soak) killer(ctx context.Context) {
 	rnd := s.random(1 << 32)
 	for n := 1; ; n++ {
@@ -33,7 +32,7 @@ func (s *soak) killer(ctx context.Context) {
 	}
 }
 
-// strikeOnce kills a process, or spoils a template.
+// strikeOnce kills a process or spoils a template.
 func (s *soak) strikeOnce(rnd *rand.Rand) {
 	is := func(p process) bool { return p.is("engine") }
 	what := "engine"
@@ -69,7 +68,7 @@ func (s *soak) strikeOnce(rnd *rand.Rand) {
 	s.disturb(what) // it may have taken its time
 }
 
-// spoil removes a template, or puts another file in the place of one of its.
+// spoil removes a template, or replaces one of its files.
 func (s *soak) spoil(rnd *rand.Rand) {
 	found, _ := filepath.Glob(filepath.Join(s.roots().Templates(), "[^.]*", "*"))
 	if len(found) == 0 {
@@ -80,7 +79,7 @@ func (s *soak) spoil(rnd *rand.Rand) {
 		_ = os.RemoveAll(filepath.Dir(path))
 		return
 	}
-	// Another file, for this one has more names than one.
+	// Another file, because this one has several names.
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
 		return

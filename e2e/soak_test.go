@@ -14,15 +14,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// soakLength is how long an ordinary run of the tests soaks; SOAK=5m says otherwise.
+// soakLength is the default duration of a soak. SOAK=5m sets another.
 const soakLength = 30 * time.Second
 
-// TestSoak has several clients make, use and remove pods at random, while what runs them is
-// killed and what they are made from is spoilt. At its end every pod that is to be there answers, every
-// log is whole, and nothing is left of the others.
+// TestSoak: several clients create, use and remove pods at random, while processes are killed and templates are
+// spoilt. At the end every expected pod answers, every log is complete, and nothing is left of the other pods.
 //
-// SEED=N repeats what one run has chosen: each client and the killer choose by it, and only how long
-// each of their steps takes is another time's.
+// SEED=N repeats the random choices of a run. The durations of the steps still differ.
 func TestSoak(t *testing.T) {
 	testturn.Take(t, 0, 3)
 	seed, length := uint64(time.Now().UnixNano())%1e9, soakLength
@@ -37,7 +35,7 @@ func TestSoak(t *testing.T) {
 	t.Logf("make soak SEED=%d SOAK=%v", seed, length)
 	w := newForkingWorld(t)
 	s := &soak{world: w, t: t, seed: seed, dir: w.home(t, "shared"), pods: map[string]*soaked{}}
-	w.must(t, "", "run", "--rm", "-q", image, "true") // so that there is a template
+	w.must(t, "", "run", "--rm", "-q", image, "true") // so that a template exists
 	w.shutdown(t)                                     // with its warm VMs
 	before := w.calm()
 
@@ -56,34 +54,34 @@ func TestSoak(t *testing.T) {
 	s.removeAll(t)
 	w.shutdown(t)
 	for _, line := range w.settle(before) {
-		// A template that was taken away is built again, in a directory that stays.
+		// A removed template is built again, in a directory that stays.
 		if !strings.Contains(line, "/data/templates") && !strings.HasSuffix(line, " file /state/t") {
 			t.Errorf("not as before: %s", line)
 		}
 	}
-	// Templates are shared with other tests, which get none that was spoilt.
+	// Other tests share the templates and must not get spoilt ones.
 	if err := os.RemoveAll(w.roots().Templates()); err != nil {
 		t.Error(err)
 	}
 }
 
-// soak is what clients and killer share.
+// soak is shared by the clients and the killer.
 type soak struct {
 	*world
 	t    *testing.T
 	seed uint64
-	dir  string // of the host, which pods share
+	dir  string // of the host, shared by pods
 
 	mu     sync.Mutex
-	pods   map[string]*soaked // that are to be there, by their names
+	pods   map[string]*soaked // the expected ones, by name
 	killed []disturbance
-	done   map[string]int // how often each action was, and how often it failed
+	done   map[string]int // how often each action was done, and how often it failed
 }
 
-// soaked is a pod that is to be there.
+// soaked is an expected pod.
 type soaked struct{ name string }
 
-// disturbance is the killing of a process, or the like.
+// disturbance is the killing of a process or something similar.
 type disturbance struct {
 	what string
 	at   time.Time
@@ -95,11 +93,11 @@ func (s *soak) disturb(what string) {
 	s.killed = append(s.killed, disturbance{what, time.Now()})
 }
 
-// aftermath is how long after a disturbance a command may fail of it: what was killed is noticed and
-// started again by then.
+// aftermath is how long after a disturbance a command may fail because of it. By then, a killed process was noticed
+// and restarted.
 const aftermath = 5 * time.Second
 
-// disturbed tells what a command that began then may have failed of.
+// disturbed returns the disturbance that may have made a command fail that began at this time.
 func (s *soak) disturbed(began time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,10 +128,10 @@ func (s *soak) summary() string {
 	return fmt.Sprint(s.done)
 }
 
-// random is the source of one of them.
+// random returns a client's source of random numbers.
 func (s *soak) random(who uint64) *rand.Rand { return rand.New(rand.NewPCG(s.seed, who)) }
 
-// keep has a pod be one that is to be there; drop has it be none.
+// keep adds a pod to the expected ones; drop removes it.
 func (s *soak) keep(p *soaked) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,8 +144,7 @@ func (s *soak) drop(name string) {
 	delete(s.pods, name)
 }
 
-// TestShortOutputs: of many short containers, each output is what was written, byte for byte, when
-// nothing is killed.
+// TestShortOutputs: without kills, the output of each of many short containers is complete, byte for byte.
 func TestShortOutputs(t *testing.T) {
 	t.Parallel()
 	rounds := 6

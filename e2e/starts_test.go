@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// watched is a pod whose liveness is asked for each second and has to be told within
-// one, and which counts how often.
+// watched is a pod with a liveness probe every second and a timeout of one second. It counts its probes.
 const watched = `apiVersion: v1
 kind: Pod
 metadata: {name: watched}
@@ -22,10 +21,9 @@ spec:
     livenessProbe: {periodSeconds: 1, timeoutSeconds: 1, exec: {command: [sh, -c, "echo >>/asked"]}}
 `
 
-// TestProbesBesideStarts: while other pods start, a healthy one is asked for its
-// liveness as before, and lives.
+// TestProbesBesideStarts: while other pods start, a healthy pod is probed as before and keeps running.
 func TestProbesBesideStarts(t *testing.T) {
-	w := newWorld(t) // not beside other tests, whose load would be no start's
+	w := newWorld(t) // not beside other tests, because only the load of the starts should count
 	w.must(t, strings.ReplaceAll(watched, "IMAGE", image), "run", "-d", "-q", "-")
 	w.until(t, "watched", "it is ready", ready)
 	asked := func() int {
@@ -47,7 +45,7 @@ func TestProbesBesideStarts(t *testing.T) {
 	}
 	took, times := time.Since(began), asked()-before
 	t.Logf("asked %d times while %d pods started in %v", times, len(names), took)
-	// A probe that fails is asked again after its period as well.
+	// A failed probe is also repeated after its period.
 	if least := int(took / (4 * time.Second)); times < least {
 		t.Errorf("asked %d times in %v, which is less than %d", times, took, least)
 	}

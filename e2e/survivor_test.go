@@ -13,16 +13,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// counting is the script of a pod in whose log a gap or a double can be seen.
+// counting is the script of a pod. Its log shows gaps and repetitions.
 const counting = "i=0; while :; do echo $i; i=$((i+1)); sleep 0.2; done"
 
-// survivor is a pod that is there before anything is killed, and must not
-// notice.
+// survivor is a pod that was started before anything is killed. It must not notice the kills.
 type survivor struct {
 	w       *world
 	name    string
 	sandbox string
-	lines   int // of its log, when last looked at
+	lines   int // of its log, at the last check
 }
 
 func newSurvivor(t *testing.T, w *world) *survivor {
@@ -34,7 +33,7 @@ func newSurvivor(t *testing.T, w *world) *survivor {
 	return s
 }
 
-// check fails the test if the pod has noticed anything.
+// check fails the test if the pod has noticed a kill.
 func (s *survivor) check(t *testing.T) {
 	t.Helper()
 	p := s.w.find(t, s.name)
@@ -55,8 +54,7 @@ func (s *survivor) check(t *testing.T) {
 	s.lines = n
 }
 
-// checkCounting looks for gaps and doubles in the log of counting, and returns
-// how far it has come.
+// checkCounting checks the log of counting for gaps and repetitions, and returns its last number.
 func checkCounting(t *testing.T, log []string) int {
 	t.Helper()
 	for i, line := range log {
@@ -68,7 +66,7 @@ func checkCounting(t *testing.T, log []string) int {
 	return len(log)
 }
 
-// log reads what the pod's container has written, from the file itself.
+// log reads the output of the pod's container from the log file.
 func (w *world) log(t *testing.T, name string) (lines []string) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(w.roots().Data, "pods", w.find(t, name).UID, "logs/c/0.log"))
@@ -89,7 +87,7 @@ func (w *world) log(t *testing.T, name string) (lines []string) {
 	return lines
 }
 
-// find is the pod of ps.
+// find returns a pod from ps.
 func (w *world) find(t *testing.T, name string) api.Pod {
 	t.Helper()
 	var pods []api.Pod

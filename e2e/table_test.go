@@ -8,17 +8,15 @@ import (
 	"strings"
 )
 
-// cell is one row of the table: what is killed when which command has come to
-// which point.
+// cell is one row of the table: the victim to kill when a command of the scenario reaches the point.
 type cell struct{ scenario, point, victim string }
 
 func (c cell) String() string { return c.scenario + "/" + c.point + "/" + c.victim }
 
-// The victims, by their letters in the table.
+// The victims by their letters in the table.
 var victims = map[rune]string{'c': "cli", 's': "engine", 'h': "shim", 'q': "qemu", 'p': "parent"}
 
-// points of each scenario, in the order in which they come, with the victims
-// that are there by then.
+// points has the points of each scenario in order, with the victims that exist by then.
 var points = []struct {
 	scenario string
 	points   [][2]string
@@ -46,37 +44,37 @@ var points = []struct {
 		{"volume.attached", "cshq"}, {"volume.mounted", "cshq"}, {"task.recorded", "cshq"}, {"task.created", "cshq"},
 		{"container.created", "cshq"}, {"container.started", "cshq"},
 	}},
-	// The same with a VM that is forked.
+	// The same with a forked VM.
 	{"forked", [][2]string{
 		{"run.store", "csp"}, {"shim.recorded", "csp"}, {"shim.spawned", "cshp"}, {"scratch.copied", "csp"},
 		{"shim.copied", "cshqp"}, {"shim.locked", "cshqp"}, {"shim.prepared", "cshqp"}, {"shim.opened", "cshqp"},
 		{"shim.served", "cshqp"}, {"machine.up", "cshqp"}, {"machine.recorded", "cshq"}, {"run.shim", "cshq"},
 		{"run.scratch", "cshq"}, {"sandbox.created", "cshq"}, {"sandbox.configured", "cshqp"}, {"run.ready", "cshqp"},
 	}},
-	// The making of a warm VM.
+	// The creation of a warm VM.
 	{"warm", [][2]string{{"warm.started", "sp"}, {"warm.rehearsed", "sp"}, {"warm.parked", "sp"}, {"warm.proven", "sp"}}},
-	// The end of a pod that asks for it.
+	// The stop of a pod.
 	{"stop", [][2]string{
 		{"cli.sending", "cs"}, {"stop.killed", "cshq"}, {"undo.shim", "cshq"}, {"machine.killed", "csh"},
 		{"sandbox.stopped", "csh"}, {"sandbox.removed", "csh"}, {"shim.ending", "csh"}, {"undone.shim", "cs"},
 		{"undo.network", "cs"}, {"undone.network", "cs"}, {"stop.undone", "cs"}, {"stop.recorded", "cs"}, {"pod.ended", "cs"},
 	}},
-	// The start of a stopped pod, which takes its last VM's disk over.
+	// The start of a stopped pod, which takes over the disk of its last VM.
 	{"start", [][2]string{
 		{"journal.scratch", "cs"}, {"scratch.taken", "cs"}, {"shim.recorded", "cs"}, {"qemu.spawned", "cshq"},
 		{"run.scratch", "cshq"}, {"sandbox.configured", "cshq"}, {"run.start", "cshq"}, {"run.ready", "cshq"},
 	}},
-	// The removal of a pod that runs.
+	// The removal of a running pod.
 	{"rm", [][2]string{
 		{"stop.killed", "cshq"}, {"undo.shim", "cshq"}, {"machine.killed", "csh"}, {"stop.recorded", "cs"}, {"pod.ended", "cs"},
 		{"remove.marked", "cs"}, {"unwind.undone", "cs"}, {"unwind.unpinned", "cs"}, {"unwind.freed", "cs"},
 		{"unwind.journal", "cs"}, {"unwind.state", "cs"}, {"remove.unwound", "cs"}, {"remove.released", "cs"}, {"pod.deleted", "cs"},
 	}},
-	// Another shim for a pod whose shim has been killed.
+	// Another shim for a pod with a killed shim.
 	{"adopt", [][2]string{
 		{"shim.spawned", "shq"}, {"shim.locked", "shq"}, {"shim.prepared", "shq"}, {"shim.opened", "shq"}, {"shim.served", "shq"},
 	}},
-	// Clearing up after an engine that was killed during a start.
+	// Cleanup after an engine that was killed during a start.
 	{"reap", [][2]string{
 		{"undo.shim", "cs"}, {"machine.killed", "csh"}, {"undone.shim", "cs"}, {"undo.network", "cs"}, {"undone.network", "cs"},
 		{"unwind.undone", "cs"}, {"unwind.unpinned", "cs"}, {"unwind.freed", "cs"}, {"unwind.journal", "cs"}, {"unwind.state", "cs"},
@@ -86,7 +84,7 @@ var points = []struct {
 	{"remove-volume", [][2]string{{"volume.renamed", "cs"}}},
 }
 
-// table is every cell.
+// table returns all cells.
 func table() (all []cell) {
 	for _, s := range points {
 		for _, p := range s.points {
@@ -101,8 +99,8 @@ func table() (all []cell) {
 	return all
 }
 
-// sample is the part of the table that a day is for: each day another, until
-// all have been. It is spread over the whole table.
+// sample returns the day's part of the table. Successive days cover the whole table, and each part is spread over
+// it.
 func sample(all []cell, day, size int) []cell {
 	order := slices.Clone(all)
 	slices.SortStableFunc(order, func(a, b cell) int { return int(hash(a)>>1) - int(hash(b)>>1) })

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestUpgrade: a pod whose shim, agent and server are of the commit before goes on with an engine of this
-// one: its log, its directory of the host, and what is asked of it.
+// TestUpgrade: a pod with the shim, agent and server of the previous commit works with this commit's engine: its
+// log, its directory of the host, and calls to it.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	bin, guest := previous(t)
@@ -57,7 +57,7 @@ func TestUpgrade(t *testing.T) {
 	w.end(t)
 }
 
-// previous are the programs and the guest of the commit before, built once.
+// previous returns the programs and the guest of the previous commit, which are built once.
 func previous(t *testing.T) (bin, guest string) {
 	t.Helper()
 	root, err := filepath.Abs("..")

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// someone is an ordinary user whom nobody else is.
+// someone is the id of an ordinary user that nothing else uses.
 const someone = 54321
 
-// TestOrdinaryUser: a user without any privilege, and with the directories that are every user's, shares
-// directories of his own, and no others'; what is killed while his pods write is as good as under root.
+// TestOrdinaryUser: an ordinary user with the usual directories can share its own directories, and no others. Kills
+// while its pods write do no more harm than for root.
 func TestOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -44,7 +44,7 @@ func TestOrdinaryUser(t *testing.T) {
 	if uid := ownerOf(info); uid != someone {
 		t.Errorf("what the pod made is user %d's", uid)
 	}
-	// Of what lies above Bulkhead's own, that is empty, and nothing can be put there.
+	// The directories above Bulkhead's appear empty, and nothing can be created in them.
 	script = "ls -A /all /all/data/bulkhead /all/bulkhead; mkdir /all/bulkhead/x 2>&1; true"
 	got = w.must(t, "", "run", "-q", "--rm", "-v", w.dir+":/all", image, "sh", "-c", script)
 	want := "\n\n/all/bulkhead:\n\n/all/data/bulkhead:\nmkdir: can't create directory '/all/bulkhead/x': Read-only file system\n"

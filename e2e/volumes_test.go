@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
-// objects are what the volumes and environments of these tests are made of.
+// objects are the ConfigMaps and Secrets of these tests.
 const objects = `
 apiVersion: v1
 kind: ConfigMap
@@ -31,8 +31,7 @@ stringData: {key: hush, other: unheard-of}
 ---
 `
 
-// filled are the containers of one pod; each shows what one kind of reference
-// brings.
+// filled are the containers of one pod. Each shows one kind of reference.
 var filled = []said{
 	{
 		name: "config",
@@ -172,8 +171,8 @@ var filled = []said{
 	},
 }
 
-// TestVolumes shows in a real machine what ConfigMaps, Secrets and the downward
-// API bring into containers, and that volumes follow their changes.
+// TestVolumes shows in a real VM what ConfigMaps, Secrets and the downward API bring into containers. Volumes
+// follow their changes.
 func TestVolumes(t *testing.T) {
 	t.Parallel()
 	w := newForkingWorld(t)
@@ -235,7 +234,7 @@ spec:
 	for !strings.Contains(w.must(t, "", "logs", "-c", "live", "filled"), "new") {
 		time.Sleep(20 * time.Millisecond)
 	}
-	// The next engine goes on with the volumes of the pods that it adopts.
+	// The next engine keeps updating the volumes of the pods that it adopts.
 	w.shutdown(t)
 	w.must(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {a: again}}", "update", "filled", "-f", "-")
 	if code := w.run(t, "", "wait", "filled").ProcessState.ExitCode(); code != 0 {
@@ -254,7 +253,7 @@ spec:
 	}
 }
 
-// testEscapes: a part of a volume that a link leads out of is not mounted.
+// testEscapes: a part of a volume behind a link that leads out of it is not mounted.
 func testEscapes(t *testing.T, w *world) {
 	t.Helper()
 	c := w.run(t, `{apiVersion: v1, kind: Pod, metadata: {name: escapes}, spec: {restartPolicy: Never, volumes: [{name: v, emptyDir: {}}],
@@ -268,8 +267,8 @@ func testEscapes(t *testing.T, w *world) {
 	}
 }
 
-// testSecrecy looks for the secret's values in all that is shown or kept of a pod
-// beside the one file that is theirs.
+// testSecrecy searches for the secret's values in everything that is shown or stored of a pod, except for the one
+// file that must have them.
 func testSecrecy(t *testing.T, w *world) {
 	t.Helper()
 	const value = "unheard-of"

@@ -24,8 +24,8 @@ import (
 
 var writeWall = flag.Bool("write-wall", false, "write what TestWall measures into docs/security.md")
 
-// TestWall: code in a pod's QEMU that chooses its system calls reaches what docs/security.md says, and no more. Each of the walls
-// is tried without one of the others as well.
+// TestWall: code in a pod's QEMU that makes arbitrary system calls reaches what docs/security.md says, and no more.
+// Each wall is also tested without one of the others.
 func TestWall(t *testing.T) {
 	testturn.Take(t, 1, 3)
 	if testing.Short() {
@@ -39,7 +39,7 @@ func TestWall(t *testing.T) {
 	}
 	columns := []*struct {
 		name    string
-		warm    string // on: the first VM is a fork, as the next ones are not once one was killed
+		warm    string // on: the first VM is a fork; the ones after a killed VM are not
 		uid     int
 		begin   func(*exec.Cmd) error
 		options int
@@ -83,7 +83,7 @@ func TestWall(t *testing.T) {
 	compareWall(t, strings.Join(got, "\n"))
 }
 
-// compareWall compares what was measured with the documentation.
+// compareWall compares the measured results with the documentation.
 func compareWall(t *testing.T, got string) {
 	t.Helper()
 	root, err := testgo.Root()
@@ -113,10 +113,10 @@ func compareWall(t *testing.T, got string) {
 	}
 }
 
-// measured is what the actions have done, in their order, and which descriptors the process holds.
+// measured has the results of the actions in their order, and the descriptors that the process holds.
 type measured struct{ results, held []string }
 
-// measure tries all actions. A process that one of them ends is followed by another pod's.
+// measure tries all actions. If an action ends the process, another pod's process follows.
 func measure(t *testing.T, w *world, options int) (m measured) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -172,7 +172,7 @@ func measure(t *testing.T, w *world, options int) (m measured) {
 	return m
 }
 
-// plant puts a file into the pod's directory that is the pod's.
+// plant writes a file of the pod into the pod's directory.
 func plant(t *testing.T, p prey) {
 	t.Helper()
 	var s unix.Stat_t
@@ -185,7 +185,7 @@ func plant(t *testing.T, p prey) {
 	}
 }
 
-// told is a result as the table has it.
+// told formats a result for the table.
 func (in *injected) told(result int64) string {
 	switch {
 	case result == killed && in.status.Signal() == unix.SIGSYS:
@@ -198,12 +198,13 @@ func (in *injected) told(result int64) string {
 	return "**works**"
 }
 
-// all are the actions in the order of the table.
+// all returns the actions in the order of the table.
 func (p prey) all() []action {
 	return slices.Concat(p.held(), p.files(), p.processes(), p.kernel(), p.sockets(), p.programs())
 }
 
-// withoutLandlock starts a command for which, and for all that it starts, the kernel has no Landlock.
+// withoutLandlock starts a command in a filter that makes the kernel appear to lack Landlock, also for its
+// children.
 func withoutLandlock(cmd *exec.Cmd) (err error) {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS},
@@ -214,7 +215,7 @@ func withoutLandlock(cmd *exec.Cmd) (err error) {
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends, and its filter with it
+		runtime.LockOSThread() // never unlocked: the thread ends, and its filter with it
 		if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program))); errno != 0 {
 			done <- fmt.Errorf("take Landlock away: %w", errno)
 			return

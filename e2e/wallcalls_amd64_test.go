@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processes are the actions on processes, and on what they may do.
+// processes returns the actions on processes and their privileges.
 func (p prey) processes() []action {
 	const thread = unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SIGHAND | unix.CLONE_THREAD | unix.CLONE_SYSVSEM |
 		unix.CLONE_SETTLS | unix.CLONE_PARENT_SETTID | unix.CLONE_CHILD_CLEARTID
@@ -58,14 +58,14 @@ func (p prey) processes() []action {
 	}
 }
 
-// foreign reads or writes a word of the shim's memory, where Go's programs begin.
+// foreign reads or writes a word of the shim's memory, at the address where Go's programs begin.
 func (p prey) foreign(number int) func(*injected) int64 {
 	return func(in *injected) int64 {
 		return in.call(number, p.shim, words(in.scratch, 8), 1, words(0x400000, 8), 1, 0)
 	}
 }
 
-// kernel are the actions on the kernel and on what processes share by a name.
+// kernel returns the actions on the kernel and on named objects that processes share.
 func (p prey) kernel() []action {
 	return []action{
 		{"load a program into the kernel (bpf)", call(unix.SYS_BPF, 0, words(2|4<<32, 4|1<<32), 16), ""},
@@ -92,7 +92,7 @@ func (p prey) kernel() []action {
 	}
 }
 
-// sockets are the actions on networks and on sockets.
+// sockets returns the actions on networks and sockets.
 func (p prey) sockets() []action {
 	host := netip.MustParseAddr("127.0.0.1").As4()
 	loopback := append([]byte{unix.AF_INET, 0, byte(p.port >> 8), byte(p.port)}, append(host[:], make([]byte, 8)...)...)
@@ -125,7 +125,7 @@ func (p prey) sockets() []action {
 	}
 }
 
-// programs are the actions that replace the program.
+// programs returns the actions that replace the program.
 func (p prey) programs() []action {
 	memory := func(in *injected) int64 {
 		fd := in.call(unix.SYS_MEMFD_CREATE, "x", 0)

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// action is what code in QEMU tries. It returns what the deciding system call does.
+// action is something that code in QEMU tries. It returns the result of the deciding system call.
 type action struct {
 	what string
 	try  func(in *injected) int64
-	why  string // it may work
+	why  string // why it may succeed
 }
 
-// call is a single system call.
+// call returns a single system call.
 func call(number int, args ...any) func(*injected) int64 {
 	return func(in *injected) int64 { return in.call(number, args...) }
 }
@@ -23,7 +23,7 @@ func open(path string, flags int) func(*injected) int64 {
 	return call(unix.SYS_OPENAT, unix.AT_FDCWD, path, flags, 0o600)
 }
 
-// with is a call that takes a descriptor, which open makes and which stays open.
+// with returns a call on a descriptor. open creates the descriptor, which stays open.
 func with(open func(*injected) int64, number int, args ...any) func(*injected) int64 {
 	return func(in *injected) int64 {
 		fd := open(in)
@@ -34,7 +34,7 @@ func with(open func(*injected) int64, number int, args ...any) func(*injected) i
 	}
 }
 
-// words are numbers as the kernel's structures have them.
+// words encodes numbers as in the kernel's structures.
 func words(values ...uint64) (b []byte) {
 	for _, v := range values {
 		b = binary.NativeEndian.AppendUint64(b, v)
@@ -42,7 +42,7 @@ func words(values ...uint64) (b []byte) {
 	return b
 }
 
-// prey is what the actions are aimed at.
+// prey has the targets of the actions.
 type prey struct {
 	shim, engine, other                int // processes: of the pod, of the user, of another pod
 	own, others                        string
@@ -50,7 +50,7 @@ type prey struct {
 	port                               int // of a TCP server on the host's loopback
 }
 
-// files are the actions on files by their path.
+// files returns the actions on files by path.
 func (p prey) files() []action {
 	at := unix.AT_FDCWD
 	return []action{

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holding is what the process's descriptors lead to, each kind once, with the descriptors.
+// holding returns the kinds of files that the process's descriptors lead to, with the descriptors.
 func (in *injected) holding() map[string][]int {
 	held := map[string][]int{}
 	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", in.pid))
@@ -32,7 +32,7 @@ func (in *injected) holding() map[string][]int {
 	return held
 }
 
-// descriptors are those of a kind in the order of their numbers; an empty kind is all.
+// descriptors returns the descriptors of a kind in numerical order. An empty kind means all.
 func (in *injected) descriptors(kind string) (fds []int) {
 	for what, some := range in.holding() {
 		if strings.HasPrefix(what, kind) {
@@ -43,7 +43,7 @@ func (in *injected) descriptors(kind string) (fds []int) {
 	return fds
 }
 
-// kindOf names a descriptor's file without what differs from pod to pod.
+// kindOf names a descriptor's file without the parts that differ between pods.
 func kindOf(link string) string {
 	link = strings.TrimSuffix(link, " (deleted)")
 	switch name, _, _ := strings.Cut(link, ":["); {
@@ -60,9 +60,9 @@ func kindOf(link string) string {
 	}
 }
 
-// held are the actions on the descriptors that the process holds.
+// held returns the actions on the descriptors that the process holds.
 func (p prey) held() []action {
-	// one tries all descriptors of a kind, of which one may do; else the first one's answer counts.
+	// one tries all descriptors of a kind until one works. Otherwise the first one's answer counts.
 	one := func(kind string, number int, args ...any) func(*injected) int64 {
 		return func(in *injected) int64 {
 			first := -int64(unix.EBADF)

@@ -1,5 +1,4 @@
-// Package e2e tests whole commands: the programs as they are installed, with
-// directories of their own, killed at every step.
+// Package e2e tests whole commands: the installed programs in their own directories, killed at every step.
 package e2e
 
 import (
@@ -27,25 +26,24 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testtemplate"
 )
 
-// image is what every pod of these tests runs.
+// image is the image of all pods in these tests.
 const image = "localhost/busybox:test"
 
-// world is a user's directories with what runs in them. Its methods fail the
-// test that they are given.
+// world has a user's directories and the processes in them. Its methods fail the test that they are given.
 type world struct {
 	dir, bin string
 	faults   *testfaults.Faults
-	warm     string // whether an engine forks VMs that starts now: on or off
+	warm     string // whether new engines fork VMs: on or off
 	idle     string
-	notify   string                // the socket of a service manager that starts what starts now; empty is none
-	uid      int                   // whose it is
-	guest    string                // the directory of the guest's bundle
-	memory   string                // of the VM of a pod without a limit; empty is Bulkhead's default
-	begin    func(*exec.Cmd) error // starts commands, and what they start; nil is Start
+	notify   string                // the socket of a service manager for new processes; empty: none
+	uid      int                   // of its owner
+	guest    string                // the directory of the guest bundle
+	memory   string                // of the VM of a pod without a limit; empty: Bulkhead's default
+	begin    func(*exec.Cmd) error // starts commands and their children; nil means Start
 }
 
-// newWorld makes the directories and loads the image. Everything that runs in
-// them ends with the test. Its VMs are clones.
+// newWorld creates the directories and loads the image. All processes in them end with the test. Its VMs are
+// clones.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	return newWorldWith(t, "off")
@@ -62,7 +60,7 @@ func newWorldWith(t *testing.T, warm string) *world {
 	return newWorldOf(t, 0, warm)
 }
 
-// newWorldOf makes the directories of that user, whose own they are, where this process may.
+// newWorldOf creates the directories of that user, who owns them if this process may change owners.
 func newWorldOf(t *testing.T, uid int, warm string) *world {
 	t.Helper()
 	if testing.Short() {
@@ -72,7 +70,7 @@ func newWorldOf(t *testing.T, uid int, warm string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := fmt.Sprintf("/tmp/bk%d", rand.Uint32N(1e6)) // short: sockets lie beneath
+	dir := fmt.Sprintf("/tmp/bk%d", rand.Uint32N(1e6)) // short: sockets lie below it
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -94,8 +92,8 @@ func newWorldOf(t *testing.T, uid int, warm string) *world {
 	return w
 }
 
-// reachable has the world's user, who may not come to where this test runs, have copies of the
-// programs, of the guest and of an image's layout, which it returns.
+// reachable copies the programs, the guest and the layout of an image for the world's user, who may not reach this
+// test's directories. It returns the layout's copy.
 func (w *world) reachable(t *testing.T, layout string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "bk-copies")
@@ -123,10 +121,10 @@ func (w *world) roots() dirs.Roots {
 	return dirs.Roots{Data: filepath.Join(w.dir, "data"), State: filepath.Join(w.dir, "state")}
 }
 
-// home makes a directory of the world's user, outside of the world.
+// home creates a directory of the world's user, outside of the world.
 func (w *world) home(t *testing.T, name string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "bk-"+name) // the test's own cannot be entered by others
+	dir, err := os.MkdirTemp("/tmp", "bk-"+name) // other users cannot enter the test's own
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +135,7 @@ func (w *world) home(t *testing.T, name string) string {
 	return dir
 }
 
-// commandLimit bounds every command, on an idle machine.
+// commandLimit bounds every command on an idle host.
 const commandLimit = 90 * time.Second
 
 // command is a running bulkhead.
@@ -148,7 +146,7 @@ type command struct {
 	args     []string
 }
 
-// command is one that has not been started.
+// command returns a command that has not been started.
 func (w *world) command(ctx context.Context, args ...string) *command {
 	c := &command{Cmd: exec.CommandContext(ctx, filepath.Join(w.bin, "bulkhead"), args...), ended: make(chan struct{}), args: args}
 	r := w.roots()
@@ -163,7 +161,7 @@ func (w *world) command(ctx context.Context, args ...string) *command {
 		"BULKHEAD_WARM="+w.warm, "BULKHEAD_IDLE="+w.idle, "NOTIFY_SOCKET="+w.notify,
 		"BULKHEAD_DEFAULT_MEMORY="+w.memory,
 	)
-	// What holds its output open must not hold its end up.
+	// A process that holds the output open must not delay the command's end.
 	c.WaitDelay = time.Second
 	return c
 }
@@ -185,7 +183,7 @@ func (w *world) start(t *testing.T, stdin string, args ...string) *command {
 	go func() {
 		defer close(c.ended)
 		defer cancel()
-		_ = c.Wait() // its code is asked for
+		_ = c.Wait() // its code is read elsewhere
 	}()
 	return c
 }
@@ -204,7 +202,7 @@ func (c *command) String() string {
 	return fmt.Sprintf("bulkhead %s: exit code %d: %s%s", strings.Join(c.args, " "), c.ProcessState.ExitCode(), c.out.String(), c.err.String())
 }
 
-// run runs a command to its end.
+// run runs a command until it exits.
 func (w *world) run(t *testing.T, stdin string, args ...string) *command {
 	t.Helper()
 	c := w.start(t, stdin, args...)
@@ -212,7 +210,7 @@ func (w *world) run(t *testing.T, stdin string, args ...string) *command {
 	return c
 }
 
-// must runs a command that has to succeed, and returns its output.
+// must runs a command that must succeed, and returns its output.
 func (w *world) must(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	c := w.run(t, stdin, args...)
@@ -222,7 +220,7 @@ func (w *world) must(t *testing.T, stdin string, args ...string) string {
 	return c.out.String()
 }
 
-// shutdown ends the engine, if one runs; its pods run on.
+// shutdown stops the engine if one runs. Its pods keep running.
 func (w *world) shutdown(t *testing.T) {
 	t.Helper()
 	pid := w.engine()
@@ -234,7 +232,7 @@ func (w *world) shutdown(t *testing.T) {
 	var err error
 	if w.uid == 0 {
 		err = client.New(w.roots(), nil).Call(ctx, "POST", "/v1/shutdown", nil, nil, &api.Result{})
-	} else { // whose engine root does not ask
+	} else { // root's requests do not reach this engine
 		err = unix.Kill(pid, unix.SIGTERM)
 	}
 	if err != nil {
@@ -245,7 +243,7 @@ func (w *world) shutdown(t *testing.T) {
 	}
 }
 
-// end removes every pod, ends the engine, and checks that nothing runs.
+// end removes all pods, stops the engine, and checks that nothing runs.
 func (w *world) end(t *testing.T) {
 	began := time.Now()
 	w.faults.Disarm()
@@ -281,13 +279,13 @@ func (w *world) end(t *testing.T) {
 	}
 }
 
-// engineLog is its end.
+// engineLog returns the end of the engine's log.
 func (w *world) engineLog() string {
 	log, _ := os.ReadFile(filepath.Join(w.roots().Instance(client.Instance), "engine.log"))
 	return string(log[max(0, len(log)-6000):])
 }
 
-// pod is a pod's YAML whose one container runs a script.
+// pod returns the YAML of a pod with one container that runs a script.
 func pod(name, policy, script string) string {
 	return fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {restartPolicy: %s, terminationGracePeriodSeconds: 2,
   containers: [{name: c, image: %q, command: [sh, -c, %q]}]}}`, name, policy, image, script)

@@ -1,5 +1,5 @@
-// Package records is what a program writes that is killed while it writes: numbered records, of
-// which each can be told from one that is torn, lost or of another number.
+// Package records has the numbered records of a program that is killed while it writes. Torn, lost and misplaced
+// records can be detected.
 package records
 
 import (
@@ -12,10 +12,10 @@ import (
 	"strconv"
 )
 
-// longest is the length of the longest record, in bytes: some are longer than a page.
+// longest is the length of the longest record in bytes. Some records are longer than a page.
 const longest = 9000
 
-// Record is the record of that number, from 1. It ends with a newline.
+// Record returns the record with number n, from 1. It ends with a newline.
 func Record(n int) []byte {
 	sum := sha256.Sum256([]byte(strconv.Itoa(n)))
 	size := 80 + int(sum[0])*int(sum[1])%(longest-80)
@@ -26,11 +26,10 @@ func Record(n int) []byte {
 	return append(r, '\n')
 }
 
-// ErrBroken is matched where a record is not as it was written, and is not the last one.
+// ErrBroken is matched if a record other than the last one is damaged.
 var ErrBroken = errors.New("broken record")
 
-// Whole is how many records there are, and how long they are in sum. A last one that is not whole
-// does not count.
+// Whole returns the number and the total size of the complete records. An incomplete last record does not count.
 func Whole(r io.Reader) (n int, size int64, err error) {
 	in := bufio.NewReaderSize(r, longest+1)
 	for {

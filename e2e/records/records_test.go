@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestWhole: what is whole is told from what is torn, changed or missing.
+// TestWhole: complete records are distinguished from torn, changed and missing ones.
 func TestWhole(t *testing.T) {
 	t.Parallel()
 	var all []byte

@@ -1,5 +1,5 @@
-// Command writer writes numbered records to a file (package records), has each written to the disk,
-// and tells its number then. When the file fails it opens it again, and goes on after the last whole one.
+// Command writer writes numbered records to a file (package records). It syncs each record to the disk and then
+// prints its number. If the file fails, it opens the file again and continues after the last complete record.
 package main
 
 import (
