@@ -15,17 +15,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// background is a command that goes on beside the test.
+// background is a command that runs beside the test.
 type background struct {
 	cmd    *exec.Cmd
 	in     io.Writer
-	mu     chan struct{} // held by who uses out
+	mu     chan struct{} // held by the user of out
 	out    bytes.Buffer
 	heard  chan struct{}
 	reader chan struct{} // closed when all is read
 }
 
-// begin starts a command of the user's.
+// begin starts a command of the user.
 func (u *user) begin(t *testing.T, args ...string) *background {
 	t.Helper()
 	testgo.NeedTree()
@@ -76,7 +76,7 @@ func (u *user) begin(t *testing.T, args ...string) *background {
 	return b
 }
 
-// expect waits for output that matches, and returns the match and its groups.
+// expect waits for matching output, and returns the match and its groups.
 func (b *background) expect(t *testing.T, pattern string) []string {
 	t.Helper()
 	re, limit := regexp.MustCompile(pattern), time.After(30*time.Second)
@@ -95,7 +95,7 @@ func (b *background) expect(t *testing.T, pattern string) []string {
 	}
 }
 
-// end sends a signal and wants the exit code.
+// end sends a signal and checks the exit code.
 func (b *background) end(t *testing.T, sig syscall.Signal, code int) {
 	t.Helper()
 	if err := b.cmd.Process.Signal(sig); err != nil {

@@ -26,8 +26,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestCheck asks the real command about this machine, which its own tests say
-// can run pods, and about one without QEMU.
+// TestCheck runs the real command on this host, which can run pods, and on a host without QEMU.
 func TestCheck(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
@@ -75,8 +74,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// checkEndedBy ends a check by a signal while it has a VM. The VM ends with it, and directories with this check or
-// with the next one.
+// checkEndedBy ends a check by a signal while it has a VM. The VM must end with the check, and the directories must
+// vanish with this check or the next one.
 func (u *user) checkEndedBy(t *testing.T, signal syscall.Signal, want string) {
 	t.Helper()
 	ctx := testdeadline.Context(t, 20*time.Second)
@@ -116,7 +115,7 @@ func vmOf(ctx context.Context, parent int) (procid.ID, error) {
 				}
 			}
 		}
-		time.Sleep(5 * time.Millisecond) // the kernel tells of no child that another process has
+		time.Sleep(5 * time.Millisecond) // the kernel does not report another process's children
 	}
 	return procid.ID{}, context.Cause(ctx)
 }
@@ -138,8 +137,7 @@ func foundBy(t *testing.T, u *user, code int, args ...string) map[string]check.F
 	return found
 }
 
-// formats is of a user with a pod that runs: what every list says of it in
-// JSON, in YAML and in a table, and what inspect shows.
+// formats checks the output of lists in JSON, YAML and tables, and of inspect, for a user with a running pod.
 func (u *user) formats(t *testing.T) {
 	for _, tc := range []struct {
 		args []string
@@ -181,7 +179,7 @@ func (u *user) formats(t *testing.T) {
 	}
 }
 
-// commands are all below cmd.
+// commands returns all commands below cmd.
 func commands(cmd *cobra.Command) (list []*cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		list = append(append(list, sub), commands(sub)...)
@@ -189,7 +187,7 @@ func commands(cmd *cobra.Command) (list []*cobra.Command) {
 	return list
 }
 
-// TestHelp is of every command: what it is for, and an example of its use.
+// TestHelp: every command has a description and an example.
 func TestHelp(t *testing.T) {
 	root := newRoot(&app.App{})
 	seen := 0

@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// refused wants a command to fail with a line that tells each of want.
+// refused runs a command that must fail with one line that contains all of want.
 func (u *user) refused(t *testing.T, args []string, want ...string) {
 	t.Helper()
 	_, stderr, code := u.run("", args...)
@@ -29,8 +29,7 @@ func (u *user) refused(t *testing.T, args []string, want ...string) {
 	}
 }
 
-// copies takes a tree with links, modes and times to a volume of the pod and
-// back again, as files and as a tar stream.
+// copies copies a tree with links, modes and times to a volume of the pod and back, as files and as a tar stream.
 func (u *user) copies(t *testing.T) {
 	dir := u.dir + "/cp"
 	u.shell(t, `mkdir -p "$1/src/sub" &&
@@ -46,7 +45,7 @@ func (u *user) copies(t *testing.T) {
 	}
 	u.must("", "cp", dir+"/src/.", "web:/data/as")
 	u.must("", "cp", dir+"/src/a", "web:/data/file")
-	u.must("", "cp", dir+"/src/a", "web:/etc/hosts") // a mount of its own
+	u.must("", "cp", dir+"/src/a", "web:/etc/hosts") // a separate mount
 	const look = `cd /data
 		for f in src/a as/a file; do stat -c '%a %Y %h' $f; done
 		readlink src/sub/l
@@ -57,7 +56,7 @@ func (u *user) copies(t *testing.T) {
 		t.Errorf("copied to the pod: %q, want %q", out, want)
 	}
 	u.must("", "cp", "web:/data/src", dir+"/back")
-	u.must("", "cp", "web:data/src", dir+"/back") // into it, now that it is there
+	u.must("", "cp", "web:data/src", dir+"/back") // into it, because it exists
 	for _, back := range []string{dir + "/back", dir + "/back/src"} {
 		info, err := os.Stat(back + "/a")
 		other, err2 := os.Stat(back + "/b")
@@ -88,7 +87,7 @@ func (u *user) copies(t *testing.T) {
 	if out := u.must("", "exec", "web", "--", "cat", "/tmp/src/sub/l"); out != "content\n" {
 		t.Errorf("from a tar stream: %q", out)
 	}
-	// Of what leads out of the copy nothing comes.
+	// Files outside of the copy must not arrive.
 	u.must("", "exec", "web", "--", "sh", "-c", `mkdir /bad &&
 		ln -s /etc/passwd /bad/abs &&
 		ln -s ../../up /bad/up &&
@@ -108,7 +107,7 @@ func (u *user) copies(t *testing.T) {
 	u.refused(t, []string{"cp", "-c", "nosuch", "web:/a", dir}, "nosuch", "[web side]")
 }
 
-// shell runs a script on this machine, as the user.
+// shell runs a script on the host as the user.
 func (u *user) shell(t *testing.T, script string, args ...string) {
 	t.Helper()
 	args = append(append(append([]string{}, u.prefix...), "sh", "-c", script, "sh"), args...)
@@ -117,8 +116,8 @@ func (u *user) shell(t *testing.T, script string, args ...string) {
 	}
 }
 
-// forwarded reaches the pod's page by a port's name, and a closed port, whose
-// refusal is told and ends nothing.
+// forwarded requests the pod's page through a port's name, and a closed port. Its refusal is reported and ends
+// nothing.
 func (u *user) forwarded(t *testing.T) {
 	b := u.begin(t, "port-forward", "web", ":http", ":81")
 	port := b.expect(t, `Forwarding from 127\.0\.0\.1:(\d+) -> 80\n`)[1]
@@ -148,7 +147,7 @@ func (u *user) forwarded(t *testing.T) {
 	b.end(t, syscall.SIGINT, 0)
 }
 
-// attached talks with the first process of a container, and leaves it.
+// attached attaches to the first process of a container, and detaches.
 func (u *user) attached(t *testing.T) {
 	b := u.begin(t, "attach", "-i", "-c", "side", "web")
 	if _, err := io.WriteString(b.in, "word\n"); err != nil {
@@ -162,7 +161,7 @@ func (u *user) attached(t *testing.T) {
 	}
 }
 
-// hungUp ends commands before what they run in the pod has ended: that ends too.
+// hungUp ends commands before their processes in the pod have ended. These must end too.
 func (u *user) hungUp(t *testing.T) {
 	b := u.begin(t, "exec", "web", "--", "sh", "-c", "echo begun; exec yes >/dev/null")
 	b.expect(t, `begun\n`)
@@ -179,7 +178,7 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// shown asks for what a pod uses, for its events and its YAML, in all formats.
+// shown requests a pod's usage, events and YAML in all formats.
 func (u *user) shown(t *testing.T) {
 	var stats []api.PodStats
 	if err := json.Unmarshal([]byte(u.must("", "stats", "-o", "json", "web")), &stats); err != nil {
@@ -243,7 +242,7 @@ func (u *user) shown(t *testing.T) {
 	}
 }
 
-// again is about the output of a container that is restarted.
+// again checks the output of a restarted container.
 func (u *user) again(t *testing.T) {
 	const pod = `
 apiVersion: v1
@@ -296,7 +295,7 @@ spec:
 	_ = follow.cmd.Wait() // its pod is gone
 }
 
-// pruned is of a user without pods: images and templates.
+// pruned checks images and templates for a user without pods.
 func (u *user) pruned(t *testing.T) {
 	if out := u.must("", "system", "df"); !regexp.MustCompile(`Images +1 +0 .*\nTemplates +1 +0 `).MatchString(out) {
 		t.Errorf("system df: %s", out)
@@ -336,7 +335,7 @@ func (u *user) pruned(t *testing.T) {
 	u.refused(t, []string{"image", "save", "--format", "zip", busybox}, "docker-archive")
 	u.refused(t, []string{"image", "prune", "--all"}, "--force")
 	u.refused(t, []string{"image", "inspect", "nosuch"}, "nosuch", "image ls")
-	if u.prefix == nil { // a template that was made for another kernel, or by another QEMU
+	if u.prefix == nil { // a template for another kernel or QEMU
 		key := u.must("", "template", "ls", "-o", "jsonpath={.items[0].key}")
 		u.shell(t, `cd "$1/data/templates" &&
 			new=$(echo "$2" | tr 0-9 1-90) &&

@@ -10,8 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 )
 
-// TestCompletion has cobra complete where no engine runs: names of commands
-// and of flags, and nothing that it would have to ask for.
+// TestCompletion completes without an engine: names of commands and of flags, and nothing that needs the engine.
 func TestCompletion(t *testing.T) {
 	t.Setenv("BULKHEAD_DATA", t.TempDir())
 	t.Setenv("BULKHEAD_STATE", t.TempDir())
@@ -46,7 +45,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestCompletionScripts has each shell's script written, and bash read its own.
+// TestCompletionScripts writes the script of each shell. Bash must accept its script.
 func TestCompletionScripts(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		var out bytes.Buffer

@@ -2,8 +2,8 @@ package cli
 
 import "testing"
 
-// testDebug sits in an ephemeral container among the processes of another one,
-// leaves it and comes back; and gets the code of its shell.
+// testDebug runs a shell in an ephemeral container among the processes of another container. It detaches, attaches
+// again, and gets the shell's exit code.
 func testDebug(t *testing.T, u *user) {
 	u.must(manifest(busybox, "[sleep, '4242']", ""), "run", "-d", "--quiet", "-")
 	defer u.must("", "rm", "-f", "bad")

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
-// TestEnvironmentOfEachCommand: proxies, credentials and registries are those of
-// the command that pulls, not of the one that happened to start the engine.
+// TestEnvironmentOfEachCommand: a pull uses the proxies, credentials and registries of its command, not of the
+// command that started the engine.
 func TestEnvironmentOfEachCommand(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the programs; make test runs it in its second pass")
@@ -78,8 +78,7 @@ insecure = true
 	u.must("", "image", "rm", name)
 }
 
-// proxyTo serves HTTP, to which host is registry.test, for those who know the
-// password.
+// proxyTo serves HTTP as a proxy with a password, and sends requests for registry.test to host.
 func proxyTo(t *testing.T, host, password string) (address string) {
 	t.Helper()
 	back := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: host})
@@ -99,7 +98,7 @@ func proxyTo(t *testing.T, host, password string) (address string) {
 	return strings.Replace(srv.URL, "//", "//"+password+"@", 1)
 }
 
-// hidden fails if a secret lies in what is kept of pods and of the engine.
+// hidden fails if a secret is in the stored files of pods or of the engine.
 func (u *user) hidden(t *testing.T, secret string) {
 	t.Helper()
 	for _, pattern := range []string{"data/pods/*/*", "data/pods/*/*/*", "state/run/*", "state/run/*/*", "state/run/*/*/*"} {
@@ -109,7 +108,7 @@ func (u *user) hidden(t *testing.T, secret string) {
 		}
 		for _, path := range paths {
 			info, err := os.Stat(path)
-			if err != nil || !info.Mode().IsRegular() || info.Size() > 16<<20 { // a disk of a machine
+			if err != nil || !info.Mode().IsRegular() || info.Size() > 16<<20 { // a disk of a VM
 				continue
 			}
 			if b, err := os.ReadFile(path); err == nil && strings.Contains(string(b), secret) {

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 )
 
-// TestForksOfAUser: the pods of an ordinary user are forked soon after the first, and their
-// VMs have no more rights than that user's QEMU would.
+// TestForksOfAUser: the pods of an ordinary user are forked soon after the first one. Their VMs have no more rights
+// than that user's QEMU.
 func TestForksOfAUser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
@@ -54,7 +54,7 @@ func (u *user) facts(t *testing.T, name string) (f engine.Facts) {
 	return f
 }
 
-// confined looks at every thread of a pod's QEMU.
+// confined checks every thread of a pod's QEMU.
 func (u *user) confined(t *testing.T, name string) {
 	t.Helper()
 	f := u.facts(t, name)

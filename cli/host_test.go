@@ -13,8 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
-// TestFullDisk is of data directories with too little room: for an image, and
-// for the machine of a pod.
+// TestFullDisk: the data directory has too little space for an image, or for the VM of a pod.
 func TestFullDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
@@ -47,7 +46,7 @@ func TestFullDisk(t *testing.T) {
 				t.Fatalf("%v: %s", err, out)
 			}
 			defer func() {
-				u.nothingLeft() // while its files are still there
+				u.nothingLeft() // while its files still exist
 				if out, err := exec.Command("umount", data).CombinedOutput(); err != nil {
 					t.Errorf("%v: %s", err, out)
 				}
@@ -69,8 +68,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestBadGuest is of guests that do not come up: the console's last lines are
-// there for who asks.
+// TestBadGuest: guests fail to start, and --detail shows the last lines of the console.
 func TestBadGuest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// badInput is a command that has to fail: with a code, and with one line that
-// names what is wrong and what to do about it.
+// badInput is a command that must fail with an exit code and one line. The line must say what is wrong and what to
+// do.
 type badInput struct {
 	name  string
 	stdin string
@@ -19,7 +19,7 @@ type badInput struct {
 	want  []string
 }
 
-// check runs the command, and looks at what it said and left behind.
+// check runs the command, and checks its output and what it left behind.
 func (b badInput) check(t *testing.T, u *user) {
 	t.Helper()
 	args := b.args
@@ -45,8 +45,7 @@ func (b badInput) check(t *testing.T, u *user) {
 	u.nothingOf(t)
 }
 
-// nothingOf looks for what a failed command may leave: pods, sandboxes, their
-// processes, unfinished images.
+// nothingOf searches for remains of a failed command: pods, sandboxes, processes, unfinished images.
 func (u *user) nothingOf(t *testing.T) {
 	t.Helper()
 	anyID := strings.Repeat("?", 64)
@@ -68,7 +67,7 @@ func (u *user) nothingOf(t *testing.T) {
 	}
 }
 
-// manifest is a pod of one container with more fields.
+// manifest returns a pod of one container with additional fields.
 func manifest(image, command, more string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
@@ -84,7 +83,7 @@ spec:
 
 const busybox = "localhost/busybox:test"
 
-// noForks has every machine be a clone.
+// noForks disables forks, so that every VM is a clone.
 const noForks = "BULKHEAD_WARM=off"
 
 func TestBadInput(t *testing.T) {
@@ -227,7 +226,7 @@ func TestBadInput(t *testing.T) {
 	t.Run("exec", func(t *testing.T) { testBadExec(t, u) })
 }
 
-// testBadExec is of what has no effect on the pod that it is asked of.
+// testBadExec: these commands fail and do not affect their pod.
 func testBadExec(t *testing.T, u *user) {
 	u.must(manifest(busybox, "[sleep, '1000']", ""), "run", "-d", "--quiet", "-")
 	u.must(strings.Replace(manifest(busybox, "[sleep, '1000']", ""), "bad", "badly", 1), "run", "-d", "--quiet", "-")

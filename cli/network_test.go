@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// TestNetwork is of what a pod reaches, and what reaches it, by real machines:
-// as root, as an ordinary user, and as one who can make no network.
+// TestNetwork checks what a pod can reach, and from where it can be reached, with real VMs: as root, as an ordinary
+// user, and as a user who cannot create networks.
 func TestNetwork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
@@ -58,9 +58,8 @@ spec:
     command: [sh, -c, "mkdir /www && echo page > /www/index.html && exec httpd -f -p 80 -h /www"]
 `
 
-// reached says what the pod gets from URLs, all asked at once; empty is
-// nothing. (wget's own -T ends Debian's static busybox by a segmentation
-// fault.)
+// reached returns the pod's answers from URLs, all requested at once. Empty means no answer. (wget's own -T crashes
+// Debian's static busybox.)
 func (u *user) reached(urls ...string) map[string]string {
 	u.t.Helper()
 	script := ""
@@ -80,7 +79,7 @@ func (u *user) reached(urls ...string) map[string]string {
 	return got
 }
 
-// hosts serve pages on the host's loopback and on its own address.
+// hosts serves pages on the host's loopback and on its own address.
 func hosts(t *testing.T) (loopback, own int) {
 	t.Helper()
 	var ports []int
@@ -109,8 +108,8 @@ func testFullNetwork(t *testing.T) {
 	outside, name, gateway := "http://"+outsideIP+"/", "http://server.example/", fmt.Sprintf("http://10.0.2.2:%d/", loopback)
 	want := map[string]string{
 		outside: "outside", name: "outside",
-		// The host's loopback: by the gateway, the user network's name server,
-		// its own address, the host's address.
+		// The host's loopback by the gateway, the name server of the user network, its own address, the host's
+		// address.
 		gateway: "", fmt.Sprintf("http://10.0.2.3:%d/", loopback): "",
 		fmt.Sprintf("http://127.0.0.1:%d/", loopback): "", fmt.Sprintf("http://%s:%d/", hostIP, loopback): "",
 	}
@@ -124,7 +123,7 @@ func testFullNetwork(t *testing.T) {
 		t.Errorf("inspect does not tell the network: %s", out)
 	}
 	u.must("", "rm", "-f", "net")
-	// With a namespace at hand the permission changes nothing.
+	// With a namespace, the permission changes nothing.
 	_, stderr, code = u.run(netPod, "run", "-d", "--quiet", "--allow-host-loopback", "-")
 	if code != 0 || stderr != "" {
 		t.Errorf("run --allow-host-loopback: exit code %d, %s", code, stderr)
@@ -133,7 +132,7 @@ func testFullNetwork(t *testing.T) {
 		t.Errorf("--allow-host-loopback where there is a namespace: %s", diff)
 	}
 	u.must("", "rm", "-f", "net")
-	// No network at all; ports are published all the same, here at one that is free.
+	// Without any network, ports are still published, here at a free one.
 	_, stderr, code = u.run(netPod, "run", "-d", "--quiet", "--network", "none", "-p", "0:80", "-")
 	_, address, told := strings.Cut(strings.TrimSpace(stderr), "port 80 of the pod is published at 127.0.0.1:")
 	if chosen, err := strconv.Atoi(address); code != 0 || !told || err != nil {
@@ -150,8 +149,8 @@ func testFullNetwork(t *testing.T) {
 	u.must("", "rm", "-f", "net")
 }
 
-// testLesserNetwork is of a user who can make no network: nothing leaves the
-// pod, which is said, or what was asked for is open.
+// testLesserNetwork: a user cannot create networks. Either nothing leaves the pod, and the command says so, or the
+// requested access is open.
 func testLesserNetwork(t *testing.T) {
 	u := newUser(t, nil)
 	u.loadBusybox()
@@ -163,7 +162,7 @@ func testLesserNetwork(t *testing.T) {
 	}{
 		{"--quiet", "no traffic leaves the pod", "", ""},
 		{"--allow-host-loopback", "the pod can reach the host's loopback, as requested", "outside", "the host's"},
-		{"--quiet", "no traffic leaves the pod", "", ""}, // no machine of the other kind is taken
+		{"--quiet", "no traffic leaves the pod", "", ""}, // no VM of the other kind is used
 	} {
 		_, stderr, code := u.run(netPod, "run", "-d", tc.flag, "-p", fmt.Sprintf("%d:80", port), "-")
 		if code != 0 || !strings.Contains(stderr, tc.notice) || strings.Count(stderr, "\n") != 1 {
@@ -182,7 +181,7 @@ func testLesserNetwork(t *testing.T) {
 	}
 }
 
-// freePort is one that nobody had a moment ago.
+// freePort returns a port that was free a moment ago.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

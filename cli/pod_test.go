@@ -36,8 +36,8 @@ func once(name, script string) string {
   containers: [{name: c, image: "localhost/busybox:test", command: [sh, -c, %q]}]}}`, name, script)
 }
 
-// TestPod walks pods through every layer by the command line, as root and as an
-// ordinary user without any capability.
+// TestPod runs pods through every layer with the command line, as root and as an ordinary user without any
+// capability.
 func TestPod(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
@@ -105,7 +105,7 @@ func (u *user) detached(t *testing.T) {
 	u.forwarded(t)
 	u.attached(t)
 	u.hungUp(t)
-	if u.prefix == nil { // the same for everybody
+	if u.prefix == nil { // the same for all users
 		u.shown(t)
 		u.again(t)
 	}
@@ -131,7 +131,7 @@ func (u *user) detached(t *testing.T) {
 	u.pruned(t)
 }
 
-// fetchPage reads the pod's page; the server in it may still be starting.
+// fetchPage reads the pod's page. The server in the pod may still be starting.
 func fetchPage(port int) (string, error) {
 	deadline := time.Now().Add(10 * time.Second)
 	for {

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testpty"
 )
 
-// terminal is one that the user's commands run on.
+// terminal is a terminal for the user's commands.
 type terminal struct {
 	*testpty.Terminal
 	t *testing.T
@@ -25,7 +25,7 @@ func newTerminal(t *testing.T, rows, columns uint16) *terminal {
 	return &terminal{Terminal: testpty.New(t, rows, columns), t: t}
 }
 
-// start runs a command of the user's on the terminal.
+// start runs a command of the user on the terminal.
 func (p *terminal) start(u *user, args ...string) *exec.Cmd {
 	p.t.Helper()
 	args = append(append(append([]string{}, u.prefix...), filepath.Join(os.Getenv("BULKHEAD_LIBEXEC"), "bulkhead")), args...)
@@ -37,8 +37,8 @@ func (p *terminal) start(u *user, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestTerminal sits at a terminal: a shell in a pod, the output of several
-// containers, Ctrl-C once and twice, and bars of a pull.
+// TestTerminal uses a terminal: a shell in a pod, the output of several containers, Ctrl-C once and twice, and the
+// bars of a pull.
 func TestTerminal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
@@ -56,14 +56,14 @@ func TestTerminal(t *testing.T) {
 func testShell(t *testing.T, u *user) {
 	p := newTerminal(t, 40, 100)
 	before := p.Modes()
-	// The first pod of all has its template built, which takes a while and is told.
+	// The first pod builds its template, which takes a while and is reported.
 	run := p.start(u, "run", "-d", write(t, manifest(busybox, "[sleep, '1000']", "")))
 	p.Expect(`booting a VM to clone pods from, [a-z, ]+ …\x1b\[K\r\n`)
 	p.Expect(`\x1b\[1A\x1b\[J`)
 	p.Expect(`bad\r\n`)
 	p.End(run, 0, before)
 	defer u.must("", "rm", "-f", "bad")
-	const prompt = `# (\x1b\[\w+)*$` // with what it asks and clears
+	const prompt = `# (\x1b\[\w+)*$` // with the sequences that it sends
 
 	shell := p.start(u, "exec", "-it", "bad", "--", "sh")
 	p.Expect(prompt)
@@ -71,12 +71,12 @@ func testShell(t *testing.T, u *user) {
 	p.Expect(`40 100\r\n/dev/pts/0\r\nxterm\r\n`)
 	p.Expect(prompt)
 	p.Resize(24, 81)
-	// The new size travels beside what is typed: asked until it is there.
+	// The new size travels beside the typed keys: ask until it arrives.
 	p.Type("until [ \"$(stty size)\" = '24 81' ]; do sleep 0.1; done; echo re''sized\r")
 	p.Expect(`resized\r\n`)
 	p.Type("sh -c 'echo sl''eeping; sleep 1000'\r")
 	p.Expect("sleeping\r\n")
-	p.Type("\x03") // is the pod's, not the command's
+	p.Type("\x03") // goes to the pod, not to the command
 	p.Expect(`\^C`)
 	p.Expect(prompt)
 	p.Type("exit 4\r")
@@ -95,8 +95,8 @@ func testShell(t *testing.T, u *user) {
 	p.End(shell, 137, before)
 }
 
-// testAttach joins a shell that is a container's first process, leaves it by its
-// keys, finds it as it was, and ends it.
+// testAttach attaches to a shell that is a container's first process, detaches by the keys, attaches again and ends
+// the shell.
 func testAttach(t *testing.T, u *user) {
 	u.must(manifest(busybox, "[sh]", "    stdin: true\n    tty: true\n"), "run", "-d", "--quiet", "-")
 	defer u.must("", "rm", "-f", "bad")
@@ -116,7 +116,7 @@ func testAttach(t *testing.T, u *user) {
 	p.Type("\x1dq")
 	p.End(shell, 0, before)
 
-	// A command that can clear up nothing any more leaves the terminal to its guard.
+	// If a command is killed, its guard restores the terminal.
 	shell = p.start(u, "attach", "-it", "bad")
 	p.Type("echo $kept\r")
 	p.Expect(`\nhere\r\n`)
@@ -131,7 +131,7 @@ func testAttach(t *testing.T, u *user) {
 	p.End(shell, 6, before)
 }
 
-// settles waits until the terminal is as it was before.
+// settles waits until the terminal has its earlier settings.
 func (p *terminal) settles(before unix.Termios) {
 	p.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -140,8 +140,7 @@ func (p *terminal) settles(before unix.Termios) {
 	}
 }
 
-// testTop looks at top in a narrow and in a wide terminal, sorts, and leaves it by
-// its key, by a signal and by force.
+// testTop uses top in a narrow and in a wide terminal. It sorts, and ends top by its key, by a signal and by force.
 func testTop(t *testing.T, u *user) {
 	u.must(manifest(busybox, "[sleep, '1000']", ""), "run", "-d", "--quiet", "-")
 	defer u.must("", "rm", "-f", "bad")
@@ -245,7 +244,7 @@ func testForeground(t *testing.T, u *user) {
 		p.End(run, 6, before)
 	}
 
-	// What does not obey is killed by another, long before its grace is over.
+	// A container that ignores the signal is killed by the second one, long before its grace period is over.
 	run = p.start(u, "run", "--rm", write(t, deaf))
 	p.Expect(`up\r\n`)
 	p.Type("\x03")
@@ -276,7 +275,7 @@ func write(t *testing.T, yaml string) string {
 }
 
 func testBars(t *testing.T) {
-	u := newUser(t, nil) // who has no image yet
+	u := newUser(t, nil) // without any image
 	p := newTerminal(t, 40, 80)
 	before := p.Modes()
 	u.loadBusybox()

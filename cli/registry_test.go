@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
-// TestBadRegistry is of registries that refuse, vanish, or do not speak TLS.
+// TestBadRegistry: registries refuse, vanish, or do not speak TLS.
 func TestBadRegistry(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the programs; make test runs it in its second pass")
@@ -87,7 +87,7 @@ func TestBadRegistry(t *testing.T) {
 	}
 }
 
-// cutOff serves half of an answer and then breaks the connection.
+// cutOff serves half of an answer and then closes the connection.
 type cutOff struct{ http.ResponseWriter }
 
 func (c cutOff) serve(next http.Handler, r *http.Request) {
@@ -110,7 +110,7 @@ func (h *halfWriter) Write(b []byte) (int, error) {
 	return h.ResponseWriter.Write(b)
 }
 
-// large is an image of some MB that do not compress.
+// large returns an image of some MB that do not compress.
 func large(t *testing.T) v1.Image {
 	t.Helper()
 	img, err := random.Image(8<<20, 2)

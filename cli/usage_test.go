@@ -57,7 +57,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestHabits: what users of podman and kubectl type is known.
+// TestHabits: the commands accept what users of podman and kubectl type.
 func TestHabits(t *testing.T) {
 	for _, args := range [][]string{
 		{"pull", "-q", "x"}, {"images", "-q"}, {"images", "-a", "--format", "{{.ID}}"}, {"rmi", "x"},

@@ -25,7 +25,7 @@ spec:
         readinessProbe: {exec: {command: ["true"]}, periodSeconds: 1}
 `
 
-// TestUse does with an image and with a workload what users of podman and kubectl do.
+// TestUse uses an image and a workload like users of podman and kubectl.
 func TestUse(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
@@ -101,7 +101,7 @@ func (u *user) runsImages(t *testing.T) {
 	u.must("", "rm", "-f", "sleeper")
 }
 
-// waitsForFailures has run --wait tell of pods that fail when they have begun.
+// waitsForFailures: run --wait reports pods that fail after their start.
 func (u *user) waitsForFailures(t *testing.T) {
 	for _, tc := range []struct {
 		name, restart, script, want string
@@ -113,7 +113,7 @@ func (u *user) waitsForFailures(t *testing.T) {
 		{"gone", "no", "exit 7", "it has ended with code 7", 7},
 		{"gone-well", "no", "true", "", 0},
 	} {
-		gone := strings.HasPrefix(tc.name, "gone") // perhaps before it is waited for
+		gone := strings.HasPrefix(tc.name, "gone") // perhaps before the command waits for it
 		args := []string{"run", "-dq", "--wait", "--rm=" + strconv.FormatBool(gone), "--restart", tc.restart, "--name", tc.name}
 		_, stderr, code := u.run("", append(args, busybox, "sh", "-c", tc.script)...)
 		if code != tc.code || !strings.Contains(stderr, tc.want) {

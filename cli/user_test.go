@@ -17,18 +17,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testtemplate"
 )
 
-// ordinary makes a program that of an ordinary user without any capability.
+// ordinary runs a program as an ordinary user without any capability.
 var ordinary = []string{"setpriv", "--reuid=1717", "--regid=1717", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"}
 
-// user runs bin/bulkhead as somebody, with directories of their own.
+// user runs bin/bulkhead as some user, with separate directories.
 type user struct {
 	t      *testing.T
-	prefix []string // what changes the user
+	prefix []string // a command that changes the user
 	env    []string
 	dir    string
 }
 
-// run runs a command and returns what it printed and its exit code.
+// run runs a command and returns its output and its exit code.
 func (u *user) run(stdin string, args ...string) (stdout, stderr string, code int) {
 	u.t.Helper()
 	testgo.NeedTree()
@@ -44,7 +44,7 @@ func (u *user) run(stdin string, args ...string) (stdout, stderr string, code in
 	return out.String(), err.String(), cmd.ProcessState.ExitCode()
 }
 
-// must runs a command that has to succeed.
+// must runs a command that must succeed.
 func (u *user) must(stdin string, args ...string) string {
 	u.t.Helper()
 	out, stderr, code := u.run(stdin, args...)
@@ -54,8 +54,8 @@ func (u *user) must(stdin string, args ...string) string {
 	return out
 }
 
-// newUser makes a user with nothing yet, whose engine and all else has to be
-// gone at the test's end. Its directories lie in dir/data and dir/state.
+// newUser creates a user without any files. At the end of the test, its engine and everything else must be gone.
+// Its directories are dir/data and dir/state.
 func newUser(t *testing.T, prefix []string, env ...string) *user {
 	t.Helper()
 	dir := os.Getenv(worldHome)
@@ -76,7 +76,7 @@ func newUser(t *testing.T, prefix []string, env ...string) *user {
 	return u
 }
 
-// shortDir makes a directory for a user: short, for sockets lie beneath.
+// shortDir creates a directory for a user, with a short path, because sockets lie below it.
 func shortDir(t *testing.T, prefix []string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "bh")
@@ -95,11 +95,10 @@ func shortDir(t *testing.T, prefix []string) string {
 	return dir
 }
 
-// rootsIn are the roots of a user whose home is dir.
+// rootsIn returns the roots of a user with the home directory dir.
 func rootsIn(dir string) dirs.Roots { return dirs.Roots{Data: dir + "/data", State: dir + "/state"} }
 
-// shareTemplates gives the user the templates of tests before. It is for tests that do not
-// look at templates.
+// shareTemplates gives the user the templates of earlier tests. Tests of templates must not use it.
 func (u *user) shareTemplates() {
 	u.t.Helper()
 	testtemplate.Share(u.t, u.dir, rootsIn(u.dir))
@@ -123,8 +122,7 @@ func (u *user) loadBusyboxAgain() {
 	u.must("", "image", "load", "--quiet", "oci:"+filepath.Join(u.dir, "image"), "localhost/busybox:test")
 }
 
-// nothingLeft ends the engine and looks for processes that name the
-// user's directories.
+// nothingLeft stops the engine and searches for processes that name the user's directories.
 func (u *user) nothingLeft() {
 	u.t.Helper()
 	if _, err := os.Stat(u.dir + "/state/run/run.sock"); err != nil {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestVolumes has volumes made, listed, grown and removed, by root and by an ordinary user.
+// TestVolumes creates, lists, enlarges and removes volumes, as root and as an ordinary user.
 func TestVolumes(t *testing.T) {
 	t.Parallel()
 	for name, prefix := range map[string][]string{"root": nil, "ordinary": ordinary} {
@@ -70,7 +70,7 @@ func testVolumes(t *testing.T, u *user) {
 	} {
 		u.refused(t, append([]string{"volume"}, b.args...), b.want...)
 	}
-	// What a crash leaves is no volume, and goes with the next reap.
+	// The remains of a crash are not a volume, and the next reap removes them.
 	for _, left := range []string{".making/files", ".gone-1/data"} {
 		u.shell(t, `mkdir -p "$1"`, filepath.Join(u.dir, "data/volumes", left))
 	}
@@ -78,7 +78,7 @@ func testVolumes(t *testing.T, u *user) {
 	if left, err := filepath.Glob(u.dir + "/data/volumes/.[mg]*"); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	// One that is damaged can be removed.
+	// A damaged volume can be removed.
 	u.shell(t, `echo '{' >"$1"`, filepath.Join(u.dir, "data/volumes/Media_1.x/volume.json"))
 	if out := u.must("", "volume", "ls"); !regexp.MustCompile(`Media_1.x +damaged `).MatchString(out) {
 		t.Errorf("ls of a damaged one: %s", out)
@@ -105,8 +105,8 @@ func testVolumes(t *testing.T, u *user) {
 	}
 }
 
-// stays has a volume that cannot be removed, and another one: a prune removes what it can, and says why
-// the rest stays.
+// stays has a volume that cannot be removed, and another one. A prune removes what it can, and reports why the rest
+// stays.
 func (u *user) stays(t *testing.T) {
 	u.must("", "volume", "create", "a-mount", "--shared")
 	u.must("", "volume", "create", "later", "--shared")
@@ -127,7 +127,7 @@ func (u *user) stays(t *testing.T) {
 	}
 }
 
-// lasting writes to volumes of either kind by one pod, and reads them by the next.
+// lasting writes to volumes of either kind with one pod, and reads them with the next.
 func (u *user) lasting(t *testing.T) {
 	u.must("", "volume", "create", "media", "--shared")
 	for _, name := range []string{"data", "media"} {

@@ -17,11 +17,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testtemplate"
 )
 
-// In the outside of a test's world stand a web server and a name server. The test
-// runs itself again in that world's host.
+// The network world of a test has a web server and a name server on its outside. The test runs itself again in that
+// world's host.
 const (
 	inside    = "BULKHEAD_TEST_WORLD" // "host" or "outside"
-	worldHome = "BULKHEAD_TEST_HOME"  // the directory of the user in it
+	worldHome = "BULKHEAD_TEST_HOME"  // the user's directory in it
 	hostIP    = "10.92.0.1"
 	outsideIP = "10.92.0.2"
 )
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// outside serves a page, and names that all mean the server itself.
+// outside serves a page, and a name server that resolves all names to itself.
 func outside() error {
 	l, err := net.Listen("tcp", ":80")
 	if err != nil {
@@ -66,7 +66,7 @@ func page(text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) })
 }
 
-// answer answers a query for an A record; others have no answers.
+// answer answers a query for an A record. Other queries get no records.
 func answer(query []byte) ([]byte, error) {
 	var m dnsmessage.Message
 	if err := m.Unpack(query); err != nil {
@@ -84,9 +84,8 @@ func answer(query []byte) ([]byte, error) {
 	return m.Pack()
 }
 
-// enterWorld makes a world and runs the same test in it, as root or, by
-// prefix, as somebody else; with tun, /dev/net/tun is open to everybody there,
-// as udev makes it, and else to root alone.
+// enterWorld creates a world and runs the same test in it, as root or, with prefix, as another user. With tun, all
+// users can open /dev/net/tun there, as with udev; otherwise only root can.
 func enterWorld(t *testing.T, prefix []string, tun bool) {
 	t.Helper()
 	server := exec.Command(os.Args[0])
@@ -94,7 +93,7 @@ func enterWorld(t *testing.T, prefix []string, tun bool) {
 	world := testnet.New(t, hostIP, outsideIP, server)
 
 	home := shortDir(t, prefix)
-	t.Cleanup(func() { endAll(t, home) }) // a test in it that times out clears up nothing
+	t.Cleanup(func() { endAll(t, home) }) // a test in it that times out cleans up nothing
 	testtemplate.Share(t, home, rootsIn(home))
 	testnet.Run(t, "cp", os.Args[0], home+"/cli.test")
 	testnet.Run(t, "chmod", "a+rx", home+"/cli.test")
@@ -121,7 +120,7 @@ func enterWorld(t *testing.T, prefix []string, tun bool) {
 	}
 }
 
-// endAll kills what still runs of the user with the directory home.
+// endAll kills the remaining processes of the user with the directory home.
 func endAll(t *testing.T, home string) {
 	for _, p := range processes(home) {
 		number, _, _ := strings.Cut(p, " ")

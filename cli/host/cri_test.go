@@ -12,8 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 )
 
-// TestCRIRefuses: what the door cannot be told ends the command before the engine's program
-// is looked for.
+// TestCRIRefuses: invalid settings end the command before it searches the engine's program.
 func TestCRIRefuses(t *testing.T) {
 	t.Setenv("BULKHEAD_LIBEXEC", t.TempDir())
 	file := filepath.Join(t.TempDir(), "config.toml")
@@ -38,7 +37,7 @@ func TestCRIRefuses(t *testing.T) {
 	}
 }
 
-// TestNode: a node is checked as its file says that it is served.
+// TestNode: the check uses the settings of the configuration file.
 func TestNode(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.toml")

@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 )
 
-// TestNodeRefuses: what a node cannot be told ends the command before its program is looked for.
+// TestNodeRefuses: invalid settings end the command before it searches its program.
 func TestNodeRefuses(t *testing.T) {
 	t.Setenv("BULKHEAD_LIBEXEC", t.TempDir())
 	for name, tc := range map[string]struct {

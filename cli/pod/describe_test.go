@@ -38,7 +38,7 @@ func TestDescribe(t *testing.T) {
 	if err := json.Unmarshal([]byte(describedPod), &p); err != nil {
 		t.Fatal(err)
 	}
-	p.Metadata.CreationTimestamp = time.Time{} // is shown in the local zone
+	p.Metadata.CreationTimestamp = time.Time{} // it would be shown in the local zone
 	var out bytes.Buffer
 	out.WriteByte('\n')
 	events := []api.Event{{

@@ -30,7 +30,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestKubernetes: a template of kubectl's is told from one of ps.
+// TestKubernetes: templates with kubectl's fields are distinguished from templates with the fields of ps.
 func TestKubernetes(t *testing.T) {
 	t.Parallel()
 	for template, want := range map[string]bool{

@@ -11,17 +11,16 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// TestMissedOutput: a container's output that came before its terminal was joined is
-// printed from its log, what came after it once.
+// TestMissedOutput: output from before the terminal was attached comes from the log. Later output is printed once.
 func TestMissedOutput(t *testing.T) {
 	joined := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, tc := range []struct {
 		name  string
-		live  string // what comes by the terminal, after the log with late
+		live  string // output of the terminal, after the log if late is set
 		late  bool
 		log   []api.Log
-		want  string // of the log
-		shows string // of the terminal, if it is not all
+		want  string // from the log
+		shows string // from the terminal, if it is not all
 	}{
 		{
 			name: "all by the terminal",

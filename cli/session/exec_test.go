@@ -7,7 +7,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 )
 
-// TestLateFlags: flags between the pod and -- are kubectl's habit.
+// TestLateFlags: kubectl users put flags between the pod and --.
 func TestLateFlags(t *testing.T) {
 	for _, tc := range []struct{ args, command, container, err string }{
 		{args: "web ls -l", command: "ls -l"},

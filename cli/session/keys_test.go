@@ -58,5 +58,5 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-// onlyReader hides what io.Copy would prefer to Read.
+// onlyReader hides the methods that io.Copy would prefer to Read.
 type onlyReader struct{ io.Reader }

@@ -11,7 +11,7 @@ func TestMeter(t *testing.T) {
 		}
 	}
 	m.add(second)
-	again := first // its counters began anew: another machine
+	again := first // its counters restarted: another VM
 	for _, u := range m.add(again) {
 		if u.cpu != 0 || u.netRate != (rate{}) {
 			t.Errorf("of another machine: %+v", u)

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// twoSamples are of two pods, two seconds apart.
+// twoSamples returns two samples of two pods, two seconds apart.
 func twoSamples() (first, second []api.PodStats) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	web := api.PodStats{
@@ -83,7 +83,7 @@ q quit  ↑↓ select  sort:  c CPU  m [memory]  n name
 
 var escape = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// TestTopColours: colours tell states and shares, and change no character.
+// TestTopColours: colours show states and shares, and change no characters.
 func TestTopColours(t *testing.T) {
 	v := seen(80, 10, "cpu")
 	v.all[0].cpu, v.all[0].status = 0.95, "CrashLoopBackOff"
@@ -115,7 +115,7 @@ func TestStateColour(t *testing.T) {
 	}
 }
 
-// TestTopViewFits looks at every size: no line is too long, none is too many.
+// TestTopViewFits: at every size, no line is too long and there are not too many lines.
 func TestTopViewFits(t *testing.T) {
 	for width := range 220 {
 		for _, height := range []int{0, 1, 2, 3, 4, 5, 24} {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestLinksThroughLinks: a link that goes up behind another link is left out, also
-// where it goes up no further than the names say: it leads out of the tree.
+// TestLinksThroughLinks: a link that goes up after another link is left out, even if its names alone would stay in
+// the tree.
 func TestLinksThroughLinks(t *testing.T) {
 	var left []string
 	dir := t.TempDir()
@@ -38,7 +38,7 @@ func TestLinksThroughLinks(t *testing.T) {
 	}
 }
 
-// TestNotesAreBounded: a pod cannot fill a terminal.
+// TestNotesAreBounded: a pod cannot flood a terminal with notes.
 func TestNotesAreBounded(t *testing.T) {
 	headers := []tar.Header{{Typeflag: tar.TypeDir, Name: "t"}}
 	for i := range maxNotes + 10 {
@@ -53,7 +53,7 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 }
 
-// TestAllTogether bounds the sizes of all files in sum.
+// TestAllTogether bounds the total size of all files.
 func TestAllTogether(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -72,7 +72,7 @@ func TestAllTogether(t *testing.T) {
 		); err != nil {
 			t.Fatal(err)
 		}
-		// The second file is cut short, which is an error of another kind.
+		// The second file is truncated, which is another error.
 		if err := Unpack(&b, t.TempDir(), "t", unnoted(t)); err == nil || errors.Is(err, ErrHostile) != tc.hostile {
 			t.Errorf("%s: %v", tc.name, err)
 		}
@@ -84,8 +84,7 @@ func justWrite(w *tar.Writer, text string) error {
 	return err
 }
 
-// TestModes: every directory gets its mode, and files are packed with all bits of
-// theirs.
+// TestModes: every directory gets its mode, and files are packed with all their mode bits.
 func TestModes(t *testing.T) {
 	dir := t.TempDir()
 	if err := Unpack(archive(t,

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testtree"
 )
 
-// archive makes a tar stream of headers; a regular file's content is its name.
+// archive creates a tar stream of headers. The content of a regular file is its name.
 func archive(t *testing.T, headers ...tar.Header) *bytes.Buffer {
 	t.Helper()
 	var b bytes.Buffer
@@ -41,8 +41,7 @@ func archive(t *testing.T, headers ...tar.Header) *bytes.Buffer {
 	return &b
 }
 
-// TestHostile unpacks what a pod that wants to get at its host would send, into
-// a directory beside another one that has to stay as it is.
+// TestHostile unpacks streams of a pod that attacks its host. The directory beside the target must stay unchanged.
 func TestHostile(t *testing.T) {
 	file := func(name string) tar.Header { return tar.Header{Typeflag: tar.TypeReg, Name: name} }
 	folder := func(name string) tar.Header { return tar.Header{Typeflag: tar.TypeDir, Name: name} }
@@ -57,7 +56,7 @@ func TestHostile(t *testing.T) {
 		name    string
 		headers []tar.Header
 		hostile bool   // refused with ErrHostile
-		fails   string // refused with this
+		fails   string // refused with this message
 		notes   int
 		want    files // kinds by name
 	}{
@@ -183,8 +182,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// kinds are d, l and f for what lies below dir; a file with more than the nine
-// permissions is an error.
+// kinds returns d, l or f for each file below dir. A file with mode bits beyond the nine permissions is an error.
 func kinds(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -210,7 +208,7 @@ func kinds(t *testing.T, dir string) map[string]string {
 	return found
 }
 
-// TestLinksThatWereThere unpacks over a tree of the user's own with a link in it.
+// TestLinksThatWereThere unpacks over an existing tree with a link in it.
 func TestLinksThatWereThere(t *testing.T) {
 	top := t.TempDir()
 	if err := errors.Join(os.MkdirAll(top+"/in/t", 0o755), os.Mkdir(top+"/beside", 0o755),

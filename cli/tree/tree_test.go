@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testtree"
 )
 
-// sample makes a directory "source" with one of each kind of file.
+// sample creates a directory "source" with one file of each kind.
 func sample(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "source")
@@ -56,8 +56,7 @@ func unnoted(t *testing.T) func(string) {
 	return func(text string) { t.Errorf("noted: %s", text) }
 }
 
-// TestRoundTrip copies a tree as cp -r would: into a directory that is there, to
-// a name that is not, and what is in it alone.
+// TestRoundTrip copies a tree like cp -r: into an existing directory, to a new name, and only its contents.
 func TestRoundTrip(t *testing.T) {
 	source := sample(t)
 	want := testtree.List(t, source)
@@ -87,8 +86,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestPackStaysWithin: what is swapped while it is read leads nowhere, and holds
-// nobody up.
+// TestPackStaysWithin: files that are swapped during the copy lead nowhere and block nothing.
 func TestPackStaysWithin(t *testing.T) {
 	base := t.TempDir()
 	outside, source := filepath.Join(base, "outside"), filepath.Join(base, "source")
@@ -113,7 +111,7 @@ func TestPackStaysWithin(t *testing.T) {
 	if err := errors.Join(err1, err2, os.RemoveAll(source+"/dir"), os.Symlink(outside, source+"/dir")); err != nil {
 		t.Fatal(err)
 	}
-	for name, info := range map[string]fs.FileInfo{"dir/f": file, "dir": dir} { // as they were when they were looked at
+	for name, info := range map[string]fs.FileInfo{"dir/f": file, "dir": dir} { // with the earlier file information
 		if out, err := pack(name, info); err == nil || strings.Contains(out, "secret") {
 			t.Errorf("%s: %v, %q", name, err, out)
 		}
@@ -170,7 +168,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestNoFiles copies to what is no file of its own: it stays what it is.
+// TestNoFiles copies to devices, pipes and links. They stay what they are.
 func TestNoFiles(t *testing.T) {
 	dir := t.TempDir()
 	pipe, behind, link := dir+"/pipe", dir+"/behind", dir+"/link"
@@ -233,8 +231,8 @@ func read(t *testing.T, r io.Reader, b []byte) string {
 	return string(b)
 }
 
-// TestBroken cuts and damages a stream at every place. That a stream is whole is
-// the word of who carries it: one that is cut between files is a shorter tree.
+// TestBroken truncates and damages a stream at every position. The carrier must report an incomplete stream,
+// because a stream truncated between files looks like a shorter tree.
 func TestBroken(t *testing.T) {
 	var whole bytes.Buffer
 	if err := Pack(&whole, sample(t), unnoted(t)); err != nil {
@@ -250,7 +248,7 @@ func TestBroken(t *testing.T) {
 	for at := 0; at < whole.Len(); at += 61 {
 		b := bytes.Clone(whole.Bytes())
 		b[at] ^= 0xff
-		_ = Unpack(bytes.NewReader(b), t.TempDir(), "source", func(string) {}) // any outcome but a panic or an escape
+		_ = Unpack(bytes.NewReader(b), t.TempDir(), "source", func(string) {}) // any result but a panic or an escape
 	}
 	if err := Unpack(io.LimitReader(zeros{}, 1<<20), t.TempDir(), "source", func(string) {}); err == nil {
 		t.Error("zeros are a tree")
@@ -276,7 +274,8 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
-// TestPackOfTheKernel: a file whose size is untrue comes with its content, and a directory of such is refused.
+// TestPackOfTheKernel: a file with a wrong size is copied with its content, and a directory of such files is
+// refused.
 func TestPackOfTheKernel(t *testing.T) {
 	t.Parallel()
 	want, err := os.ReadFile("/proc/version")

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
-// TestUnhealthyIsToldOnce to who follows a run: the same again is for the events.
+// TestUnhealthyIsToldOnce: a client that follows a run gets a repeated probe failure only once.
 func TestUnhealthyIsToldOnce(t *testing.T) {
 	t.Parallel()
 	e := &entry{Pod: &manager.Pod{}, unhealthy: map[string]string{}}
@@ -36,8 +36,7 @@ func TestUnhealthyIsToldOnce(t *testing.T) {
 	}
 }
 
-// endedEntry is the entry of a pod that has ended under an earlier engine, with this
-// status.
+// endedEntry returns the entry of a pod that ended under an earlier engine, with this status.
 func endedEntry(t *testing.T, status corev1.PodStatus) *entry {
 	t.Helper()
 	rec := manager.Record{

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
-// TestClassOfTwo: an error of two classes crosses the socket in the same one each time.
+// TestClassOfTwo: an error of two classes always crosses the socket in the same class.
 func TestClassOfTwo(t *testing.T) {
 	t.Parallel()
 	for range 100 {

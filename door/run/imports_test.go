@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// The door asks the engine and does not go round it: what the engine opens, nobody
-// opens a second time. Images are the engine's store, by the types of its package.
+// The door uses the engine and does not bypass it: it must not open what the engine opens. It uses the engine's
+// image store through the types of its package.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/bulkhead-project/bulkhead/"

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 )
 
-// TestForeign: ps -A shows the pods of doors in other processes, which no command names.
+// TestForeign: ps -A shows the pods of doors in other processes, which no command can name.
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	w := enginetest.New()

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// TestLogQuery reads what a client of ours writes.
+// TestLogQuery parses the query that our client sends.
 func TestLogQuery(t *testing.T) {
 	since := time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("x", 3600))
 	o, err := parseOutput(api.LogOptions{Follow: true, Previous: true, Tail: 7, Since: since}.Query())

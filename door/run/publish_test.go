@@ -18,7 +18,7 @@ metadata: {name: p}
 spec: {containers: [{name: c, image: i}]}
 `
 
-// A host port of 0 is one that is free, and which is told.
+// A host port of 0 chooses a free port, which is reported.
 func TestPublishOnAFreePort(t *testing.T) {
 	req := api.RunRequest{Manifests: []api.Manifest{{Name: "f", YAML: onePod}}}
 	req.Ports = []string{"0:80", "8080-8081:81-82", "[::1]:0:82", "53/udp"}

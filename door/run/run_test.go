@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// TestHoldStarted: starts are told when all are known, and everything else at once.
+// TestHoldStarted: starts are reported when all are known, and everything else at once.
 func TestHoldStarted(t *testing.T) {
 	t.Parallel()
 	var told []string

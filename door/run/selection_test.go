@@ -49,7 +49,7 @@ func TestSelection(t *testing.T) {
 		"selector=app%3Dweb,tier!%3Dback":   "default/web-0 default/web-1",
 		"selector=!app":                     "default/web-2",
 		"selector=app+in+(web,db)":          "default/web-0 default/web-1 test/web",
-		"kind=Deployment&workload=web":      "default/web-0 default/web-1", // and no pod whose name looks like theirs
+		"kind=Deployment&workload=web":      "default/web-0 default/web-1", // and no pod with a similar name
 		"kind=Job&workload=web":             "test/web",
 		"kind=Job&workload=web&namespace=x": "",
 	} {

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
-// asked is the entry of a pod of the image "i" that has not ended, run by a command of
-// the environment "the first", and a request for it of one of "the second".
+// asked returns a server, the entry of a running pod of the image "i", run in the environment "the first", and a
+// request in the environment "the second".
 func asked(t *testing.T, body string) (*server, *entry, *http.Request) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "pods")
@@ -45,8 +45,7 @@ func asked(t *testing.T, body string) (*server, *entry, *http.Request) {
 	return s, e, r
 }
 
-// TestStartOfARunningPod: a start that is refused leaves the pod the environment of the
-// command that runs it.
+// TestStartOfARunningPod: a refused start does not change the pod's environment.
 func TestStartOfARunningPod(t *testing.T) {
 	t.Parallel()
 	s, e, r := asked(t, "")
@@ -59,8 +58,8 @@ func TestStartOfARunningPod(t *testing.T) {
 	}
 }
 
-// TestDebugLeavesTheEnvironment: the images that the pod itself names are pulled in the
-// environment of the command that runs it, also those that a debugger is made from.
+// TestDebugLeavesTheEnvironment: images that the pod itself names are pulled in the environment of the command that
+// runs it, also if a debugger uses them.
 func TestDebugLeavesTheEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// TestEachPod: the pods that a command names do not wait for one another, and are
-// told of in their order.
+// TestEachPod: the pods of a command do not wait for each other, and are reported in their order.
 func TestEachPod(t *testing.T) {
 	var out bytes.Buffer
 	second := make(chan struct{})

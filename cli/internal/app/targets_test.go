@@ -17,11 +17,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// fake is an app whose engine answers calls by method and path, and keeps what was
-// asked.
+// fake returns an app with an engine that answers calls by method and path. asked lists the calls.
 func fake(t *testing.T, answers map[string]any) (a *app.App, out *bytes.Buffer, asked *[]string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "app") // short: sockets are below it
+	dir, err := os.MkdirTemp("", "app") // short: sockets lie below it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,8 +93,8 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestTouched: what is printed is what the engine says it has touched, and a
-// namespace is that of pods which are named without one.
+// TestTouched: a command prints the name that the engine returns, and a namespace applies to pods named without
+// one.
 func TestTouched(t *testing.T) {
 	a, out, asked := fake(t, map[string]any{
 		"POST /v1/pods/4f2a/stop":       api.Result{Pod: "default/web"},

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestColumns: what has no room on a terminal comes on further lines, the same columns
-// in each row, and the last one is folded.
+// TestColumns: columns that do not fit continue on further lines, the same columns in each row. The last column is
+// folded.
 func TestColumns(t *testing.T) {
 	rows := [][]string{
 		{"web", "Running", "127.0.0.1:8080->80", "the first word and many more that follow it"},

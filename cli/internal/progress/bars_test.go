@@ -60,8 +60,7 @@ func TestBarsWithoutTerminal(t *testing.T) {
 	}
 }
 
-// On a terminal each drawing begins where the last one did, and at the end
-// nothing is left.
+// On a terminal, each drawing begins where the last one did. At the end nothing is left.
 func TestBarsOnTerminal(t *testing.T) {
 	var w bytes.Buffer
 	b := New(&w, false)

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestDocumented: the page for users of podman tells of each flag for images, of those that are refused with the reason.
+// TestDocumented: docs/run.md has each flag for images, and for unsupported flags the reason.
 func TestDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/run.md")
 	if err != nil {
@@ -28,7 +28,7 @@ func TestDocumented(t *testing.T) {
 	})
 }
 
-// TestAbsent: a flag of podman's that cannot be kept says why, with or without a value.
+// TestAbsent: an unsupported flag of podman reports why, with or without a value.
 func TestAbsent(t *testing.T) {
 	for _, line := range [][]string{
 		{"a pod is a VM", "--userns=keep-id", "busybox"}, {"a pod is a VM", "--userns", "keep-id", "busybox"},

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
-// TestDevice reads --device as podman does, and refuses what is no block device by name.
+// TestDevice parses --device as podman does, and refuses other files than block devices.
 func TestDevice(t *testing.T) {
 	disk := blockDevice(t)
 	for _, tt := range []struct {
@@ -35,7 +35,7 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// TestDeviceOfPod: a device is among the container's volumeDevices, and the pod is one that is read.
+// TestDeviceOfPod: a device is in the container's volumeDevices, and the engine can read the pod.
 func TestDeviceOfPod(t *testing.T) {
 	disk := blockDevice(t)
 	m, err := described(t, "--device", disk+":/dev/xvda:r", "busybox")
@@ -54,7 +54,7 @@ func TestDeviceOfPod(t *testing.T) {
 	}
 }
 
-// blockDevice is one of this machine's, which the test does not open.
+// blockDevice returns a block device of the host. The test does not open it.
 func blockDevice(t *testing.T) string {
 	t.Helper()
 	all, err := filepath.Glob("/dev/*")

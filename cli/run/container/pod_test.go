@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
-// described is the pod that run makes of a command line for an image.
+// described returns the pod that run builds from a command line for an image.
 func described(t *testing.T, line ...string) (api.Manifest, error) {
 	t.Helper()
 	f := Flags{SeccompDir: "/data/seccomp"}
@@ -29,7 +29,7 @@ func described(t *testing.T, line ...string) (api.Manifest, error) {
 	return f.Manifest(flags.Arg(0), flags.Args()[1:])
 }
 
-// podOf is that pod as the engine reads it.
+// podOf returns that pod as the engine decodes it.
 func podOf(t *testing.T, line ...string) *corev1.Pod {
 	t.Helper()
 	m, err := described(t, line...)
@@ -43,7 +43,7 @@ func podOf(t *testing.T, line ...string) *corev1.Pod {
 	return found.Pods[0]
 }
 
-// TestImagePod has the pods of command lines read as the engine reads them.
+// TestImagePod decodes the pods of command lines like the engine.
 func TestImagePod(t *testing.T) {
 	t.Setenv("OURS", "from $here")
 	pod := podOf(t, "-it", "--name", "web", "-e", "A=1=2", "-e", "OURS", "-e", "NOT_SET", "-u", "1000:50", "-w", "/srv",
@@ -72,7 +72,7 @@ func TestImagePod(t *testing.T) {
 	}
 }
 
-// TestImageNames: an image without a name for its pod gives both names.
+// TestImageNames: without --name, the image's name gives the names of pod and container.
 func TestImageNames(t *testing.T) {
 	for image, want := range map[string]string{
 		"busybox": "busybox", "docker.io/library/nginx:1.27": "nginx", "localhost:5000/My_App@sha256:0123": "my-app",
@@ -138,7 +138,7 @@ func TestBadImageFlags(t *testing.T) {
 	}
 }
 
-// TestVolumes has -v and --mount read as podman reads them.
+// TestVolumes parses -v and --mount as podman does.
 func TestVolumes(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -179,7 +179,7 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
-// TestVolumesRefused: what is no volume is said when it is typed.
+// TestVolumesRefused: invalid volumes are refused when flags are parsed.
 func TestVolumesRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":              "not an absolute path",

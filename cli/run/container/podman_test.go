@@ -12,14 +12,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestPodmanFlags: flags of podman's are fields of the Pod that the engine accepts.
+// TestPodmanFlags: podman's flags become fields of the Pod that the engine accepts.
 func TestPodmanFlags(t *testing.T) {
 	t.Setenv("HOST_VALUE", "here")
 	file := filepath.Join(t.TempDir(), "env")
 	if err := os.WriteFile(file, []byte("# comment\n\n  A=1\nB=two words #\r\nHOST_VALUE\nNOT_SET\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// show prints parts of a pod as JSON: a struct or a pointer as its text.
+	// show prints parts of a pod: structs and pointers as JSON, other values as text.
 	for _, tc := range []struct {
 		line string
 		show func(*corev1.Pod, *corev1.Container) any
@@ -88,7 +88,7 @@ func TestPodmanFlags(t *testing.T) {
 	}
 }
 
-// places are the empty directories of a pod's container.
+// places returns the empty directories of a pod's container.
 func places(p *corev1.Pod) (out []string) {
 	for i, m := range p.Spec.Containers[0].VolumeMounts {
 		dir := p.Spec.Volumes[i].EmptyDir
@@ -105,7 +105,7 @@ func places(p *corev1.Pod) (out []string) {
 	return out
 }
 
-// TestPathsWithSeparators: a path may hold what separates the fields.
+// TestPathsWithSeparators: a path may contain the separators of the fields.
 func TestPathsWithSeparators(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a:b", "a,b", `a\b`} {

@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// TestNoName: what a user left empty is not taken for another path.
+// TestNoName: an empty name is not taken as another path.
 func TestNoName(t *testing.T) {
 	start := func(context.Context, dirs.Roots) error { t.Error("started"); return nil }
 	c := New(dirs.Roots{Data: t.TempDir(), State: t.TempDir()}, start)
@@ -29,7 +29,7 @@ func TestNoName(t *testing.T) {
 	}
 }
 
-// TestUnusableDirectories: where no engine could work the error says what to set.
+// TestUnusableDirectories: if no engine could work, the error says what to set.
 func TestUnusableDirectories(t *testing.T) {
 	long := "/" + strings.Repeat("s", dirs.MaxState)
 	for _, tc := range []struct {
@@ -47,8 +47,8 @@ func TestUnusableDirectories(t *testing.T) {
 	}
 }
 
-// TestStrangersSocket: in a world-writable directory a stranger has made the state
-// directory first, and listens. He hears nothing, of secrets least of all.
+// TestStrangersSocket: in a world-writable directory, another user has created the state directory first, and
+// listens there. The client must send nothing.
 func TestStrangersSocket(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be another user")
@@ -90,12 +90,12 @@ func TestStrangersSocket(t *testing.T) {
 	}
 }
 
-// listenAs listens on a thread that has another user.
+// listenAs listens on a thread with another user.
 func listenAs(t *testing.T, uid uintptr, path string) (l net.Listener) {
 	t.Helper()
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with this goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uid, uid, uid)
 		if errno != 0 {
 			done <- errno
@@ -112,8 +112,8 @@ func listenAs(t *testing.T, uid uintptr, path string) (l net.Listener) {
 	return l
 }
 
-// TestForsaken: an engine that goes away while it runs pods for a command is followed
-// by another, which ends them; one that was only asked something is not.
+// TestForsaken: if an engine dies while it runs pods for a command, the client starts another engine, which ends
+// the pods. After a read-only request it does not.
 func TestForsaken(t *testing.T) {
 	failed := errors.New("no engine today")
 	for _, tc := range []struct {

@@ -12,7 +12,7 @@ func TestFill(t *testing.T) {
 	for template, want := range map[string]string{
 		"{.items[0].name}": "a", ".items[1].name": "b", "items[*].name": "a b", "{.items[1].restarts}": "10000000",
 		`{range .items[*]}{.name}{"\n"}{end}`: "a\nb\n", `{.items[?(@.restarts==1)].name}`: "a", `{.items[0].labels.app\.io/x}`: "y",
-		"{.items[0].nosuch}": "", "x{.no.such}y": "xy", // as kubectl has it
+		"{.items[0].nosuch}": "", "x{.no.such}y": "xy", // as in kubectl
 		`{.items[0].labels}`: `{"app.io/x":"y"}`,
 	} {
 		if got, err := Fill(template, []byte(pods)); err != nil || got != want {

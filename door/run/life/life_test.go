@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestIdle: the time begins with the release of what the engine starts with, and after the last request.
+// TestIdle: the time starts with the release after the engine's start, and after the last request.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -32,7 +32,7 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// TestExpireBesideRequest: a request that came when the timer had gone off already keeps the engine.
+// TestExpireBesideRequest: a request that came after the timer fired keeps the engine alive.
 func TestExpireBesideRequest(t *testing.T) {
 	ended := 0
 	i, release := NewIdle(time.Hour, func() { ended++ })
@@ -48,7 +48,7 @@ func TestExpireBesideRequest(t *testing.T) {
 	if ended != 1 {
 		t.Errorf("ended %d times", ended)
 	}
-	// From now on a request must go to the next engine, and be handled by that alone.
+	// From now on, only the next engine may handle requests.
 	s := httptest.NewServer(i.Count(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		t.Error("a request is handled by an engine that ends")
 	})))
@@ -61,12 +61,12 @@ func TestExpireBesideRequest(t *testing.T) {
 	if err == nil {
 		resp.Body.Close()
 	}
-	if !errors.Is(err, io.EOF) { // which the engine's client takes for an engine that is gone
+	if !errors.Is(err, io.EOF) { // the engine's client interprets it as an engine that is gone
 		t.Errorf("the client sees %v", err)
 	}
 }
 
-// TestUnused: a connection without a request does not hold up the end of a server.
+// TestUnused: a connection without a request does not delay the end of a server.
 func TestUnused(t *testing.T) {
 	var u Unused
 	accepted := make(chan struct{}, 1)

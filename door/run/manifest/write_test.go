@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
-// TestWritten decodes pods and writes them down again: as short as they were.
+// TestWritten decodes pods and writes them again, as short as before.
 func TestWritten(t *testing.T) {
 	const given = `apiVersion: v1
 kind: Pod
@@ -66,7 +66,7 @@ spec:
 	}
 }
 
-// TestWrittenExamples takes every example through it and wants the same pod back.
+// TestWrittenExamples decodes and writes every example, and expects the same pod.
 func TestWrittenExamples(t *testing.T) {
 	files, err := filepath.Glob("../../../examples/*.yaml")
 	if err != nil || len(files) == 0 {

@@ -11,8 +11,8 @@ import (
 
 func unused() error { return nil }
 
-// TestNames: a volume that is wanted is not removed, one that is being removed is waited for, and who
-// has to do with others waits for nobody.
+// TestNames: a wanted volume is not removed, a removal in progress is waited for, and uses of other volumes wait
+// for nothing.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	ctx := testdeadline.Context(t, 10*time.Second)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSocketIsPrivate: there is no moment in which another user could connect.
+// TestSocketIsPrivate: other users can connect at no moment.
 func TestSocketIsPrivate(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
@@ -27,8 +27,8 @@ func TestSocketIsPrivate(t *testing.T) {
 	}
 }
 
-// TestSocketOfAnother: an engine whose directory was removed leaves alone what
-// its successor serves at the same path.
+// TestSocketOfAnother: after its directory was removed, an engine leaves its successor's socket at the same path
+// alone.
 func TestSocketOfAnother(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")

@@ -16,7 +16,7 @@ var (
 	waiting = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}
 )
 
-// aPod has an initial container, a sidecar, another initial one, and two regular ones.
+// aPod returns a pod with an initial container, a sidecar, another initial container, and two regular ones.
 func aPod() *corev1.Pod {
 	return &corev1.Pod{Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{{Name: "i"}, {Name: "s", RestartPolicy: &always}, {Name: "j"}},
@@ -28,8 +28,7 @@ func container(name string, state corev1.ContainerState, restarts int32, ready b
 	return corev1.ContainerStatus{Name: name, State: state, RestartCount: restarts, Ready: ready, Started: new(state.Running != nil)}
 }
 
-// TestCount holds the columns to kubectl's: restarts are those of initial containers
-// while the pod is initialised.
+// TestCount compares the columns with kubectl's: during initialisation, restarts are those of initial containers.
 func TestCount(t *testing.T) {
 	t.Parallel()
 	type statuses = []corev1.ContainerStatus
@@ -89,7 +88,7 @@ func TestUnderWay(t *testing.T) {
 	}
 }
 
-// TestEnds: sidecars do not tell how a pod ended.
+// TestEnds: sidecars do not affect how a pod ended.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	p := aPod()
@@ -111,7 +110,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestMemoryLimits: what a container was resized to is its limit as soon as it has it.
+// TestMemoryLimits: the limit of a resized container changes as soon as the container has it.
 func TestMemoryLimits(t *testing.T) {
 	t.Parallel()
 	limit := func(text string) corev1.ResourceRequirements {
@@ -131,7 +130,7 @@ func TestMemoryLimits(t *testing.T) {
 	}
 }
 
-// TestQueued: a pod waits for its turn as long as it is not scheduled.
+// TestQueued: a pod waits for its turn until it is scheduled.
 func TestQueued(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[corev1.ConditionStatus]bool{corev1.ConditionFalse: true, corev1.ConditionTrue: false} {

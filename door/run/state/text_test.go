@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestText holds the column to kubectl's.
+// TestText compares the column with kubectl's.
 func TestText(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	pod := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "i"}, {Name: "s", RestartPolicy: &always}, {Name: "j"}}}}
@@ -73,7 +73,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestSignalled: a pod that was stopped is told as that only if its containers ended by signals.
+// TestSignalled: a pod counts as stopped only if its containers were ended by signals.
 func TestSignalled(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

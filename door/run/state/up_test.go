@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// upStatus is that of a pod with one container.
+// upStatus returns the status of a pod with one container.
 func upStatus(ready corev1.ConditionStatus, restarts int32) corev1.PodStatus {
 	return corev1.PodStatus{
 		Phase:             corev1.PodRunning,
@@ -17,7 +17,7 @@ func upStatus(ready corev1.ConditionStatus, restarts int32) corev1.PodStatus {
 	}
 }
 
-// TestUp: a container without a readiness probe is up when it has held for a moment, one with a probe at once.
+// TestUp: a container without a readiness probe is up after a moment, one with a probe at once.
 func TestUp(t *testing.T) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}
 	var up Up
@@ -34,7 +34,7 @@ func TestUp(t *testing.T) {
 		{hold / 2, corev1.ConditionTrue, 0, hold / 2, true},
 		{0, corev1.ConditionFalse, 0, 0, false},
 		{0, corev1.ConditionTrue, 1, hold, true},
-		{hold / 2, corev1.ConditionTrue, 2, hold, true}, // it has ended and runs again, which was not seen
+		{hold / 2, corev1.ConditionTrue, 2, hold, true}, // it has ended and runs again between two looks
 		{hold, corev1.ConditionTrue, 2, 0, true},
 	} {
 		at = at.Add(step.after)
@@ -68,7 +68,7 @@ func TestCrashing(t *testing.T) {
 	}
 }
 
-// TestExitCodeOfDeadline: the end by a deadline has podman's code, however the containers took it.
+// TestExitCodeOfDeadline: a pod that ended by its deadline has podman's code, however the containers ended.
 func TestExitCodeOfDeadline(t *testing.T) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}
 	status := corev1.PodStatus{Phase: corev1.PodFailed, Reason: "DeadlineExceeded", Message: "too long"}
