@@ -97,7 +97,7 @@ func (a *Agent) isConfigured(sandbox string) (*agentv1.Configured, error) {
 		a.configured = nil // no container before the pod's own Configure
 		return nil, nil
 	case a.pod.Sandbox != sandbox:
-		return nil, fmt.Errorf("the machine is configured as another pod's: %w", agentv1.ErrExists)
+		return nil, fmt.Errorf("the VM is configured for another pod: %w", agentv1.ErrExists)
 	}
 	return a.configured, nil
 }
@@ -105,7 +105,7 @@ func (a *Agent) isConfigured(sandbox string) (*agentv1.Configured, error) {
 func validate(c agentv1.Configure) error {
 	switch {
 	case len(c.Entropy) < 32:
-		return fmt.Errorf("%d bytes of entropy, at least 32 are needed: %w", len(c.Entropy), agentv1.ErrInvalid)
+		return fmt.Errorf("%d bytes of entropy: must be at least 32: %w", len(c.Entropy), agentv1.ErrInvalid)
 	case c.Time.Unix() <= 0:
 		return fmt.Errorf("time %v: %w", c.Time, agentv1.ErrInvalid)
 	case c.MachineID != "" && (len(c.MachineID) != 32 || strings.Trim(c.MachineID, "0123456789abcdef") != ""):

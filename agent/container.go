@@ -77,7 +77,7 @@ func (a *Agent) create(ctx context.Context, r agentv1.Create) (agentv1.Created, 
 	a.mu.Lock()
 	if a.configured == nil {
 		a.mu.Unlock()
-		return agentv1.Created{}, fmt.Errorf("the machine is not configured: %w", agentv1.ErrBusy)
+		return agentv1.Created{}, fmt.Errorf("the VM is not configured: %w", agentv1.ErrBusy)
 	}
 	if a.containers[c.id] != nil {
 		a.mu.Unlock()
@@ -215,7 +215,7 @@ func (a *Agent) rule(c *container, rules string, ruled bool) error {
 		return a.programs.Attach(rules, c.cgroup)
 	}
 	if err := a.programs.Keep(rules, c.cgroup); err != nil {
-		Log("the next container gets a device program of its own: %v", err)
+		Log("cannot keep the device program; the next container loads its own: %v", err)
 	}
 	return nil
 }
@@ -241,7 +241,7 @@ func (a *Agent) lower(ctx context.Context, c *container, r agentv1.Create) (at s
 		at, err = a.blockAt(ctx, c, root, containerv1.Mount{})
 		return at, true, err
 	default:
-		return "", false, fmt.Errorf("%T as the root: %w", root, agentv1.ErrUnsupported)
+		return "", false, fmt.Errorf("root file system of type %T: %w", root, agentv1.ErrUnsupported)
 	}
 }
 
@@ -291,7 +291,7 @@ func (a *Agent) mountRoot(c *container, lower string, live bool, room int64) err
 	c.last = filepath.Join(c.upper, "termination-log")
 	if base != memoryDir {
 		if err := a.limitLayer(c.upper, room); err != nil {
-			return fmt.Errorf("limit what it writes: %w", err)
+			return fmt.Errorf("limit its writable layer: %w", err)
 		}
 	}
 	for _, name := range []string{"upper", "work"} {
@@ -377,12 +377,12 @@ func (a *Agent) start(_ context.Context, r agentv1.Process) (none, error) {
 		return none{}, err
 	}
 	if r.Exec != "" {
-		return none{}, fmt.Errorf("an exec runs at once: %w", agentv1.ErrInvalid)
+		return none{}, fmt.Errorf("an exec'd process runs without a start: %w", agentv1.ErrInvalid)
 	}
 	c.op.Lock()
 	defer c.op.Unlock()
 	if c.started {
-		return none{}, fmt.Errorf("container %s is started: %w", c.id, agentv1.ErrBusy)
+		return none{}, fmt.Errorf("container %s is already started: %w", c.id, agentv1.ErrBusy)
 	}
 	if err := a.crun.Start(c.id); err != nil {
 		return none{}, fmt.Errorf("container %s: %w", c.id, err)

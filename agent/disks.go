@@ -113,7 +113,7 @@ func (a *Agent) mountDisk(m agentv1.Mount, at string) (device string, err error)
 	}
 	if err := unix.Mount(device, at, m.FS, flags, data); err != nil {
 		if m.Volume && m.ReadOnly && errors.Is(err, unix.EROFS) {
-			err = fmt.Errorf("it was not unmounted, and has to be mounted writable once: %w", err)
+			err = fmt.Errorf("it was not unmounted cleanly: mount it writable once: %w", err)
 		}
 		return "", fmt.Errorf("%s has no %s that can be mounted: %w", device, m.FS, err)
 	}
@@ -172,7 +172,7 @@ func (a *Agent) findDisk(number int) (string, error) {
 	if device := a.devices[serial(number)]; device != "" {
 		return device, nil
 	}
-	return "", fmt.Errorf("no device: %w", agentv1.ErrNotFound)
+	return "", fmt.Errorf("the slot has no device: %w", agentv1.ErrNotFound)
 }
 
 func (a *Agent) unmount(ctx context.Context, m agentv1.Unmount) (none, error) {
@@ -212,7 +212,7 @@ func (a *Agent) growVolume(ctx context.Context, g agentv1.Grow) (none, error) {
 	}
 	defer free()
 	if !d.request.Volume || d.request.ReadOnly {
-		return none{}, fmt.Errorf("disk %.64q is no volume that can be written: %w", g.Name, agentv1.ErrInvalid)
+		return none{}, fmt.Errorf("disk %.64q must be a writable volume: %w", g.Name, agentv1.ErrInvalid)
 	}
 	if err := blockdev.Grown(ctx, d.device, g.Bytes); err != nil || d.request.FS == "" {
 		return none{}, err

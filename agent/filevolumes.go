@@ -59,7 +59,7 @@ func (v *fileVolume) take(r agentv1.Files) error {
 		v.stage, v.staged = stage, r.Digest
 	}
 	if v.stage == nil || v.staged != r.Digest {
-		return fmt.Errorf("another set of files is on its way: %w", agentv1.ErrBusy)
+		return fmt.Errorf("another set of files is being sent: %w", agentv1.ErrBusy)
 	}
 	for _, e := range r.Entries {
 		err := v.stage.Add(atomicdir.File{Path: e.Path, Mode: fs.FileMode(e.Mode).Perm(), UID: e.UID, GID: e.GID, Data: e.Data})
@@ -129,7 +129,7 @@ func (a *Agent) filesAt(name string) (string, error) {
 	a.volumes.Lock()
 	defer a.volumes.Unlock()
 	if v := a.fileVolumes[name]; v == nil || v.published == "" {
-		return "", fmt.Errorf("its files have not come: %w", agentv1.ErrNotFound)
+		return "", fmt.Errorf("its files have not arrived: %w", agentv1.ErrNotFound)
 	}
 	return filepath.Join(fileVolumeDir, name), nil
 }

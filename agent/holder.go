@@ -55,7 +55,7 @@ func Hold() error {
 	}
 	// The agent waits for this: no container meets it before.
 	if err := unix.Close(holderReady); err != nil {
-		return fmt.Errorf("hold a process namespace: say so: %w", err)
+		return fmt.Errorf("hold a process namespace: report that it is ready: %w", err)
 	}
 	for { // those that ended before SIGCHLD was ignored
 		if pid, err := unix.Wait4(-1, nil, unix.WNOHANG|unix.WALL, nil); err != nil || pid <= 0 {
@@ -129,7 +129,7 @@ func (a *Agent) startHolder() (*reaper.Child, error) {
 	_, err = ready.Read(make([]byte, 1))
 	select {
 	case <-holder.Done():
-		err = fmt.Errorf("it ended: status %#x", int(holder.Status()))
+		err = fmt.Errorf("the holder ended with status %#x", int(holder.Status()))
 	default:
 		if errors.Is(err, io.EOF) {
 			return holder, nil

@@ -63,7 +63,7 @@ func (a *Agent) addPages(size string, n int64) error {
 	}
 	got, err := readCount(file)
 	if err == nil && n > 0 && got < want {
-		err = fmt.Errorf("the machine has memory for %d of %d", got-have, n)
+		err = fmt.Errorf("the VM has memory for %d of %d", got-have, n)
 		err = errors.Join(err, os.WriteFile(file, strconv.AppendInt(nil, have, 10), 0))
 	}
 	if err != nil {

@@ -66,7 +66,7 @@ func (a *Agent) growTasks() error {
 		return err
 	}
 	if err := kernel.Limit("threads-max", room); err != nil {
-		return fmt.Errorf("raise the bound of threads: %w", err)
+		return fmt.Errorf("raise the limit of threads: %w", err)
 	}
 	return limitTasks()
 }
@@ -160,7 +160,7 @@ func ballast(dir string, room int64) error {
 	}
 	err = unix.Fallocate(int(f.Fd()), 0, 0, spare)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("take %d bytes of %s: %w", spare, dir, err)
+		return fmt.Errorf("reserve %d bytes of %s: %w", spare, dir, err)
 	}
 	return nil
 }

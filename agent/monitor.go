@@ -38,13 +38,13 @@ func calmMonitor(late time.Duration, processors int) error {
 	runtime.GOMAXPROCS(processors)
 	entries, err := os.ReadDir("/proc/self/task")
 	if err != nil {
-		return fmt.Errorf("calm the runtime's monitor: %w", err)
+		return fmt.Errorf("slow down the Go runtime's monitor: %w", err)
 	}
 	var threads []int
 	for _, e := range entries {
 		id, err := strconv.Atoi(e.Name())
 		if err != nil {
-			return fmt.Errorf("calm the runtime's monitor: %w", err)
+			return fmt.Errorf("slow down the Go runtime's monitor: %w", err)
 		}
 		threads = append(threads, id)
 	}
@@ -54,7 +54,7 @@ func calmMonitor(late time.Duration, processors int) error {
 	slices.Sort(threads)
 	slack := strconv.FormatInt(late.Nanoseconds(), 10)
 	if err := os.WriteFile(filepath.Join("/proc", strconv.Itoa(threads[1]), "timerslack_ns"), []byte(slack), 0); err != nil {
-		return fmt.Errorf("calm the runtime's monitor: %w", err)
+		return fmt.Errorf("slow down the Go runtime's monitor: %w", err)
 	}
 	return nil
 }

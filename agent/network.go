@@ -18,7 +18,7 @@ func (a *Agent) setNetwork(n *agentv1.Network) error {
 	set := n
 	if a.network != nil {
 		if !a.pod.Rehearsal {
-			return fmt.Errorf("the interface is set up already, and differently: %w", agentv1.ErrExists)
+			return fmt.Errorf("the interface is already configured differently: %w", agentv1.ErrExists)
 		}
 		same := *a.network
 		if same.MAC = n.MAC; reflect.DeepEqual(&same, n) {

@@ -83,7 +83,7 @@ func (a *Agent) pack(_ context.Context, s *agentv1.Stream) error {
 		return fmt.Errorf("%s is %s: %w", r.Path, special(kind), agentv1.ErrInvalid)
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR && wholefile.Kernel(place) {
-		return fmt.Errorf("what is in %s is the kernel's; copy a file of it, or read it with a command: %w", r.Path, agentv1.ErrInvalid)
+		return fmt.Errorf("%s is a directory of the kernel; copy single files of it, or read it with a command: %w", r.Path, agentv1.ErrInvalid)
 	}
 	if err := s.Reply(nil); err != nil {
 		return err
@@ -212,10 +212,10 @@ func (p *packer) file(place *os.File, e agentv1.Entry, st *unix.Stat_t) error {
 // dir writes what is in a directory. What vanishes meanwhile does not count.
 func (p *packer) dir(place *os.File, name string, depth int) error {
 	if depth >= maxDepth {
-		return p.skip(name, "what is in it lies too deep")
+		return p.skip(name, "its files are nested too deep")
 	}
 	if wholefile.Kernel(place) {
-		return p.skip(name, "what is in it is the kernel's")
+		return p.skip(name, "it is a directory of the kernel")
 	}
 	fd, err := unix.Openat(int(place.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

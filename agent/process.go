@@ -96,7 +96,7 @@ func (a *Agent) launch(ctx context.Context, c *container, l launch) (*process, e
 		if l.exec == "" && c.sharedPID {
 			// In a namespace of its own the kernel would have done it.
 			if err := c.cgroup.SignalAll(unix.SIGKILL); err != nil && !os.IsNotExist(err) {
-				Log("container %s: end what its first process left: %v", c.id, err)
+				Log("container %s: kill its remaining processes: %v", c.id, err)
 			}
 		}
 		p.exit = exitOf(p.child.Status(), oomKilled)
@@ -211,7 +211,7 @@ func (a *Agent) exec(ctx context.Context, r agentv1.Exec) (agentv1.Created, erro
 	c.mu.Unlock()
 	switch {
 	case !started || first.hasExited():
-		return fail(fmt.Errorf("the container does not run: %w", agentv1.ErrBusy))
+		return fail(fmt.Errorf("the container is not running: %w", agentv1.ErrBusy))
 	case paused:
 		return fail(fmt.Errorf("the container is paused: %w", agentv1.ErrBusy))
 	}
@@ -307,7 +307,7 @@ func (a *Agent) delete(_ context.Context, name agentv1.Process) (agentv1.Exit, e
 	if err != nil {
 		return agentv1.Exit{}, err
 	}
-	busy := fmt.Errorf("process %s of container %s runs: %w", name.Exec, c.id, agentv1.ErrBusy)
+	busy := fmt.Errorf("process %s of container %s is still running: %w", name.Exec, c.id, agentv1.ErrBusy)
 	if name.Exec != "" {
 		if !p.hasExited() {
 			return agentv1.Exit{}, busy

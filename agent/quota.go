@@ -16,7 +16,7 @@ func (a *Agent) limit(dir string, size int64) error {
 	d := a.disks[scratch]
 	a.mu.Unlock()
 	if d == nil {
-		return fmt.Errorf("there is no scratch disk")
+		return fmt.Errorf("the VM has no scratch disk")
 	}
 	device, err := a.findDisk(d.request.Slot)
 	if err != nil {
@@ -41,7 +41,7 @@ func (a *Agent) limit(dir string, size int64) error {
 // count has what lies below a new directory of the scratch disk be counted, if that can be. The caller holds volumes.
 func (a *Agent) count(dir string) {
 	if err := a.limit(dir, 0); err != nil {
-		Log("what lies in %s is not counted: %v", dir, err)
+		Log("the usage of %s is not counted: %v", dir, err)
 	}
 }
 
@@ -159,5 +159,5 @@ func freeProject(device string, last uint32) (uint32, error) {
 			return project, nil
 		}
 	}
-	return 0, fmt.Errorf("no project is free below %d", maxProjects)
+	return 0, fmt.Errorf("all quota projects below %d are in use", maxProjects)
 }

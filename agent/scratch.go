@@ -38,14 +38,14 @@ func scratchLayout(at string) error {
 func reuse(at string) error {
 	rest, err := setAside(at)
 	if err != nil {
-		return fmt.Errorf("clear what an earlier VM left: %w", err)
+		return fmt.Errorf("remove files of an earlier VM: %w", err)
 	}
 	if rest != "" {
 		done := make(chan struct{})
 		go func() { // which nothing but the VM's end ends
 			defer close(done)
 			if err := guesttree.Remove(context.Background(), rest); err != nil {
-				Log("clear what an earlier VM left: %v", err)
+				Log("remove files of an earlier VM: %v", err)
 			}
 		}()
 		select {

@@ -68,7 +68,7 @@ func (u *unpacker) destination(root *os.File, r agentv1.Unpack) (err error) {
 		return nil
 	}
 	if r.Into || strings.HasSuffix(r.Path, "/") || strings.HasSuffix(r.Path, "/.") {
-		return fmt.Errorf("%s is no directory of the container: %w", r.Path, err)
+		return fmt.Errorf("%s is not a directory of the container: %w", r.Path, err)
 	}
 	parent, base := path.Split(strings.TrimRight(r.Path, "/"))
 	if base == ".." {
@@ -78,7 +78,7 @@ func (u *unpacker) destination(root *os.File, r agentv1.Unpack) (err error) {
 		parent = "/"
 	}
 	if u.dest, err = inRoot(root, parent, unix.O_DIRECTORY); err != nil {
-		return fmt.Errorf("%s is no directory of the container: %w", parent, err)
+		return fmt.Errorf("%s is not a directory of the container: %w", parent, err)
 	}
 	u.rename = base
 	return nil
@@ -115,10 +115,10 @@ func (u *unpacker) run() error {
 func (u *unpacker) place(raw []byte) (string, error) {
 	name := path.Clean(string(raw))
 	if len(raw) == 0 || name[0] == '/' || name == ".." || strings.HasPrefix(name, "../") || strings.Contains(name, "\x00") {
-		return "", fmt.Errorf("not a relative name: %w", agentv1.ErrInvalid)
+		return "", fmt.Errorf("the name must be relative: %w", agentv1.ErrInvalid)
 	}
 	if strings.Count(name, "/") > maxDepth {
-		return "", fmt.Errorf("it lies too deep: %w", agentv1.ErrInvalid)
+		return "", fmt.Errorf("it is nested too deep: %w", agentv1.ErrInvalid)
 	}
 	if u.rename == "" {
 		return name, nil
@@ -167,7 +167,7 @@ func (u *unpacker) within(name string, flags uint64) (*os.File, error) {
 		Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if errors.Is(err, unix.ELOOP) {
-		return nil, fmt.Errorf("%s is or lies behind a symbolic link: %w", name, agentv1.ErrInvalid)
+		return nil, fmt.Errorf("%s is a symbolic link or below one: %w", name, agentv1.ErrInvalid)
 	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
@@ -187,7 +187,7 @@ func (u *unpacker) parent(name string) (*os.File, error) {
 	}
 	defer above.Close()
 	if err := unix.Mkdirat(int(above.Fd()), path.Base(name), 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
-		return nil, fmt.Errorf("make a directory: %w", err)
+		return nil, fmt.Errorf("create a directory: %w", err)
 	}
 	if f, err = u.within(name, unix.O_RDONLY|unix.O_DIRECTORY); err == nil {
 		err = f.Chown(u.owner[0], u.owner[1])

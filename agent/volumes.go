@@ -38,7 +38,7 @@ func (a *Agent) volume(ctx context.Context, c *container, v containerv1.Mount) (
 		at, err = a.shareAt(source.Name)
 		missing = false
 	default:
-		err = fmt.Errorf("%T is no volume: %w", source, agentv1.ErrUnsupported)
+		err = fmt.Errorf("volume of type %T: %w", source, agentv1.ErrUnsupported)
 	}
 	if err != nil || v.SubPath == "" {
 		return at, err
@@ -100,14 +100,14 @@ func (a *Agent) blockAt(ctx context.Context, c *container, b containerv1.Block, 
 	defer cancel()
 	if v.Copy {
 		if err := copyup.Fill(ctx, c.root, v.Destination, d.at); err != nil {
-			return "", fmt.Errorf("copy what the image has at %.200q to an empty volume (nocopy leaves it empty): %w", v.Destination, err)
+			return "", fmt.Errorf("copy the image's files at %.200q to an empty volume (nocopy leaves it empty): %w", v.Destination, err)
 		}
 	}
 	if v.Group == 0 || d.owned != 0 {
 		return d.at, nil
 	}
 	if err := guesttree.Give(ctx, d.at, v.Group); err != nil && !errors.Is(err, guesttree.ErrKept) { // with which a kubelet's pod goes on
-		return "", fmt.Errorf("give disk %.64q to group %d: %w", b.Name, v.Group, err)
+		return "", fmt.Errorf("change the group of disk %.64q to %d: %w", b.Name, v.Group, err)
 	}
 	d.owned = v.Group
 	return d.at, nil

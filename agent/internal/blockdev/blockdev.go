@@ -51,14 +51,14 @@ func Fit(device string, bytes int64, readAhead string) (now string, err error) {
 	}
 	names, err := os.ReadDir(filepath.Join("/sys/bus/virtio/devices", filepath.Base(to), "block"))
 	if err != nil || len(names) != 1 {
-		return device, errors.Join(fmt.Errorf("%s has become %d devices", device, len(names)), err)
+		return device, errors.Join(fmt.Errorf("%s has %d devices after it was bound again", device, len(names)), err)
 	}
 	now = filepath.Join("/dev", names[0].Name())
 	if err := ReadAhead(now, readAhead); err != nil {
 		return now, err
 	}
 	if size, err = Size(now); err == nil && size != bytes/sector*sector {
-		err = fmt.Errorf("%s has %d bytes, not %d", now, size, bytes)
+		err = fmt.Errorf("%s has %d bytes, want %d", now, size, bytes)
 	}
 	return now, err
 }

@@ -25,7 +25,7 @@ func Grown(ctx context.Context, device string, bytes int64) error {
 		select {
 		case <-time.After(growLook):
 		case <-ctx.Done():
-			return fmt.Errorf("%s has %d bytes, not %d: %w", device, size, bytes, context.Cause(ctx))
+			return fmt.Errorf("%s has %d bytes, want %d: %w", device, size, bytes, context.Cause(ctx))
 		}
 	}
 }
@@ -76,7 +76,7 @@ func superblock(device string) (block, blocks uint64, err error) {
 	)
 	log := binary.LittleEndian.Uint32(raw[logSize:])
 	if binary.LittleEndian.Uint16(raw[magic:]) != 0xef53 || log > 6 {
-		return 0, 0, errors.New("it is no ext4")
+		return 0, 0, errors.New("not an ext4 file system")
 	}
 	block = 1024 << log
 	blocks = uint64(binary.LittleEndian.Uint32(raw[countLow:]))

@@ -61,7 +61,7 @@ func (c *copier) dir(from, to int, at string, level int) error {
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(from, &st); err != nil {
-		return fmt.Errorf("look at %.200q: %w", at, err)
+		return fmt.Errorf("stat %.200q: %w", at, err)
 	}
 	return c.finish(from, to, at, &st)
 }
@@ -69,7 +69,7 @@ func (c *copier) dir(from, to int, at string, level int) error {
 func (c *copier) entry(from, to int, name, at string, level int) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(from, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return fmt.Errorf("look at %.200q: %w", at, err)
+		return fmt.Errorf("stat %.200q: %w", at, err)
 	}
 	var err error
 	switch st.Mode & unix.S_IFMT {
@@ -165,7 +165,7 @@ func (c *copier) file(from, to int, name, at string, st *unix.Stat_t) error {
 	defer source.Close()
 	out, err := unix.Openat(to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return fmt.Errorf("make %.200q: %w", at, err)
+		return fmt.Errorf("create %.200q: %w", at, err)
 	}
 	target := os.NewFile(uintptr(out), name)
 	defer target.Close()
@@ -196,7 +196,7 @@ func (c *copier) finish(from, to int, at string, st *unix.Stat_t) error {
 		err = unix.Futimes(to, []unix.Timeval{unix.NsecToTimeval(st.Atim.Nano()), unix.NsecToTimeval(st.Mtim.Nano())})
 	}
 	if err != nil {
-		return fmt.Errorf("copy what is known of %.200q: %w", at, err)
+		return fmt.Errorf("copy the attributes of %.200q: %w", at, err)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ const (
 )
 
 // ErrTooMuch is of an image's directory that has more files, or directories in each other, than are copied.
-var ErrTooMuch = errors.New("it has too many files, or directories in each other, to be copied into a volume")
+var ErrTooMuch = errors.New("it has too many files or nested directories to be copied into a volume")
 
 // Fill copies what a container's root has at a path to a volume, which nobody else has, if that is empty,
 // with owners, modes and times, and gives the volume's top the owner and mode of that directory. What is no

@@ -22,7 +22,7 @@ func Set(dir string, want int) error {
 		is, err := os.ReadFile(at)
 		if errors.Is(err, fs.ErrNotExist) {
 			if n < want {
-				return fmt.Errorf("%d CPUs online: the machine has %d", want, n)
+				return fmt.Errorf("%d CPUs online: the VM has %d", want, n)
 			}
 			return nil
 		}

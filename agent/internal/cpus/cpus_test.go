@@ -20,7 +20,7 @@ func TestSet(t *testing.T) {
 		{was: "000", want: 3, is: "110"},
 		{was: "111", want: 2, is: "100"},
 		{was: "010", want: 4, is: "111"},
-		{was: "000", want: 5, is: "111", fail: "the machine has 4"},
+		{was: "000", want: 5, is: "111", fail: "the VM has 4"},
 	} {
 		dir := t.TempDir()
 		file := func(n int) string { return filepath.Join(dir, "cpu"+strconv.Itoa(n), "online") }

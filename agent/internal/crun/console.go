@@ -60,11 +60,11 @@ func (l *consoleListener) receive() (*os.File, error) {
 	}
 	messages, err := unix.ParseSocketControlMessage(oob[:n])
 	if err != nil || len(messages) != 1 {
-		return nil, fmt.Errorf("console: no descriptor came: %w", unix.EBADMSG)
+		return nil, fmt.Errorf("console: crun sent no descriptor: %w", unix.EBADMSG)
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
 	if err != nil || len(fds) != 1 {
-		return nil, fmt.Errorf("console: no descriptor came: %w", unix.EBADMSG)
+		return nil, fmt.Errorf("console: crun sent no descriptor: %w", unix.EBADMSG)
 	}
 	if err := unix.SetNonblock(fds[0], true); err != nil {
 		unix.Close(fds[0])

@@ -86,7 +86,7 @@ func (r *Runtime) version() (string, error) {
 	}
 	line, _, _ := strings.Cut(string(buf[:n]), "\n")
 	if child.Status().ExitStatus() != 0 || line == "" {
-		return "", fmt.Errorf("crun does not run: status %#x", int(child.Status()))
+		return "", fmt.Errorf("crun fails: status %#x", int(child.Status()))
 	}
 	return strings.TrimPrefix(line, "crun version "), nil
 }

@@ -90,7 +90,7 @@ func attached(of cgroup.Dir) (*os.File, error) {
 		return nil, fmt.Errorf("device program of %s: %w", of, err)
 	}
 	if query.count != 1 {
-		return nil, fmt.Errorf("device program of %s: there are %d", of, query.count)
+		return nil, fmt.Errorf("device program of %s: found %d, want 1", of, query.count)
 	}
 	get := struct{ id, next, flags uint32 }{id: ids[0]}
 	fd, err := bpf(unix.BPF_PROG_GET_FD_BY_ID, unsafe.Pointer(&get), unsafe.Sizeof(get))

@@ -55,7 +55,7 @@ func SetCards(wanted []agentv1.Network) error {
 
 func validateCards(wanted []agentv1.Network) error {
 	if len(wanted) > card.Most {
-		return fmt.Errorf("%d further interfaces, of at most %d: %w", len(wanted), card.Most, agentv1.ErrInvalid)
+		return fmt.Errorf("%d further interfaces: must be at most %d: %w", len(wanted), card.Most, agentv1.ErrInvalid)
 	}
 	taken := map[string]bool{"": true, ".": true, "..": true, "all": true, "default": true, "lo": true, "eth0": true}
 	for _, n := range wanted {

@@ -43,7 +43,7 @@ func Set(card *boot.Interface, n *agentv1.Network) error {
 		}
 	}
 	if card.Index == 0 {
-		return fmt.Errorf("the machine has no network device: %w", agentv1.ErrNotFound)
+		return fmt.Errorf("the VM has no network device: %w", agentv1.ErrNotFound)
 	}
 	index := card.Index
 	c, err := netlink.Open()

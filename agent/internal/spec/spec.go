@@ -164,7 +164,7 @@ func (s *Spec) Adjust(m Machine, terminal bool) error {
 	}
 	for name, list := range hooks {
 		if len(list) > 0 {
-			return fmt.Errorf("hook %s runs on the host: %w", name, agentv1.ErrInvalid)
+			return fmt.Errorf("hook %s would run on the host: %w", name, agentv1.ErrInvalid)
 		}
 	}
 	for _, key := range []string{"hooks", "hostname", "domainname"} {
@@ -361,7 +361,7 @@ func (s *Spec) devices(m Machine, linux object) error {
 	}
 	all, err := m.Devices()
 	if err != nil {
-		return fmt.Errorf("the machine's devices: %w", err)
+		return fmt.Errorf("list the VM's devices: %w", err)
 	}
 	var own []Device // at other places than the machine's
 	if err := linux.get("devices", &own); err != nil {

@@ -16,7 +16,7 @@ import (
 const Limit = 256 << 10
 
 // ErrReplaced is returned by Next when a newer Reader took over.
-var ErrReplaced = errors.New("a newer reader has taken over")
+var ErrReplaced = errors.New("replaced by a newer client")
 
 // Output is one stream of a process. Its methods may be called at once.
 type Output struct {
