@@ -1,11 +1,8 @@
-// Package agent is the guest's side of Bulkhead: process 1 of the machine. It
-// makes the machine ready, serves api/agent/v1 over the channel, and runs the
+// Package agent is process 1 of the guest. It sets the guest up, serves api/agent/v1 over the channel, and runs the
 // pod's containers with crun.
 //
-// A machine is a clone of one that was saved while the agent waited for its
-// first call, so nothing before Configure may be random or particular; and the
-// agent itself uses no random numbers but the kernel's, which Configure
-// renews.
+// A VM is a clone of one that was saved while the agent waited for its first call. So nothing before Configure may be
+// random or specific to a VM. The agent itself uses only the kernel's random numbers, which Configure renews.
 package agent
 
 import (
@@ -28,17 +25,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/channel"
 )
 
-// Where the agent keeps things in the guest. All of it is in memory but what
-// lies below scratchDir when a scratch disk is mounted there.
+// The agent's directories in the guest. All of them are in memory, except scratchDir when a scratch disk is mounted
+// there.
 const (
 	crunProgram   = "/usr/bin/crun"
 	crunState     = "/run/crun"
 	containerDir  = "/run/bulkhead/containers"
 	imageDir      = "/run/bulkhead/images"
 	scratchDir    = "/run/bulkhead/scratch"
-	memoryDir     = "/run/bulkhead/memory" // stands for a scratch disk that is not there
+	memoryDir     = "/run/bulkhead/memory" // used without a scratch disk
 	volumeDir     = "/run/bulkhead/volumes"
-	fileVolumeDir = "/run/bulkhead/files" // volumes whose files the host sends
+	fileVolumeDir = "/run/bulkhead/files" // volumes with files that the host sends
 	podDir        = "/run/bulkhead/pod"   // files that every container gets
 	shmDir        = "/run/bulkhead/shm"
 )
@@ -49,27 +46,27 @@ type Agent struct {
 	crun   *crun.Runtime
 	card   boot.Interface
 
-	configuring sync.Mutex       // of Configure, and of what follows
+	configuring sync.Mutex       // held by Configure; guards the following
 	shm         int64            // the size of the mounted /dev/shm, in bytes
-	network     *agentv1.Network // what the interface is set to
+	network     *agentv1.Network // the interface's configuration
 
-	mu         sync.Mutex // of what follows; held for no wait
+	mu         sync.Mutex // guards the following; never held while waiting
 	configured *agentv1.Configured
 	pod        agentv1.Configure
-	threadsSet bool // the pod has set how many threads the kernel may have
+	threadsSet bool // the pod has set kernel.threads-max
 	disks      map[string]*disk
 	containers map[string]*container
 
-	slots   sync.Mutex        // of what follows
+	slots   sync.Mutex        // guards the following
 	devices map[string]string // of the slots, by their disks' serials
-	resized map[int]bool      // slots whose disk the kernel knows at another size than the template's
+	resized map[int]bool      // slots with a disk of another size than the template's
 
-	volumes            sync.Mutex // while volumes are made; of what follows
+	volumes            sync.Mutex // held while volumes are created; guards the following
 	fileVolumes        map[string]*fileVolume
 	fileVolumesMounted bool
-	projects           uint32 // the last that was given away on the scratch disk
+	projects           uint32 // the last one assigned on the scratch disk
 
-	files map[string]string // those that specifications brought, by place and content; guarded by volumes
+	files map[string]string // files of specifications, by place and content; guarded by volumes
 
 	ports listening.Watch
 
@@ -78,11 +75,10 @@ type Agent struct {
 	programs devices.Programs
 
 	holding sync.Mutex
-	holder  *reaper.Child // of the pod's own process namespace; nil until it is wanted
+	holder  *reaper.Child // of the pod's process namespace; nil until needed
 }
 
-// Main is the whole life of a process 1. It returns only with an error, and
-// then the machine is of no use.
+// Main runs process 1. It returns only with an error; the VM is unusable then.
 func Main(build string) error {
 	port, card, err := boot.Setup(agentv1.Port)
 	if err != nil {
@@ -107,8 +103,7 @@ func Main(build string) error {
 			return err
 		}
 	}
-	// Of their own: what a container writes to its /etc/hosts must not take the
-	// room that the agent's files need.
+	// A separate file system: a container that fills its /etc/hosts must not take the space of the agent's files.
 	if err := unix.Mount("tmpfs", podDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=16m"); err != nil {
 		return fmt.Errorf("mount %s: %w", podDir, err)
 	}
@@ -125,7 +120,7 @@ func Main(build string) error {
 	})
 }
 
-// none stands for a body or an answer that is empty.
+// none is an empty body or answer.
 type none struct{}
 
 func (a *Agent) handlers() agentv1.Handlers {
@@ -165,8 +160,7 @@ func (a *Agent) handlers() agentv1.Handlers {
 	}
 }
 
-// Log writes a line to the kernel's log, and so to the console that the host
-// keeps for when things go wrong.
+// Log writes a line to the kernel's log, and so to the console that the host keeps for diagnosis.
 func Log(format string, args ...any) {
 	f, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
 	if err != nil {

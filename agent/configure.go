@@ -17,8 +17,8 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// configure makes this clone distinct. The random pool comes first: the boot
-// id is made of it, at its first reading.
+// configure makes this clone distinct. It reseeds the random pool first, because the kernel derives the boot id from it
+// at the first reading.
 func (a *Agent) configure(ctx context.Context, c agentv1.Configure) (agentv1.Configured, error) {
 	a.configuring.Lock()
 	defer a.configuring.Unlock()
@@ -72,8 +72,8 @@ func (a *Agent) configure(ctx context.Context, c agentv1.Configure) (agentv1.Con
 	return done, nil
 }
 
-// bootID is the kernel's, which it makes at the first reading and keeps. A machine that
-// rehearses may be copied for many pods: none is made in it.
+// bootID returns the kernel's boot id, which the kernel creates at the first reading and keeps. A rehearsing VM may be
+// copied for many pods, so the id is not read there.
 func bootID(rehearsal bool) (string, error) {
 	if rehearsal {
 		return "", nil
@@ -82,9 +82,8 @@ func bootID(rehearsal bool) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// isConfigured tells what an earlier Configure for this sandbox answered: a new
-// shim may not know whether its predecessor got so far. It is nil when there
-// was none, or only a rehearsal of which no container is left.
+// isConfigured returns the answer of an earlier Configure for this sandbox: a new shim may not know whether its
+// predecessor got so far. It returns nil if there was none, or only a rehearsal without remaining containers.
 func (a *Agent) isConfigured(sandbox string) (*agentv1.Configured, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,7 +93,7 @@ func (a *Agent) isConfigured(sandbox string) (*agentv1.Configured, error) {
 	case a.pod.Rehearsal && len(a.containers) > 0:
 		return nil, fmt.Errorf("a container of the rehearsal is left: %w", agentv1.ErrBusy)
 	case a.pod.Rehearsal:
-		a.configured = nil // no container before the pod's own Configure
+		a.configured = nil // refuse containers until the pod's own Configure
 		return nil, nil
 	case a.pod.Sandbox != sandbox:
 		return nil, fmt.Errorf("the VM is configured for another pod: %w", agentv1.ErrExists)
@@ -114,8 +113,7 @@ func validate(c agentv1.Configure) error {
 	return nil
 }
 
-// reseed mixes the host's randomness into the kernel's pool and makes the
-// generator start anew from it.
+// reseed mixes the host's entropy into the kernel's pool and reseeds the generator.
 func reseed(entropy []byte) error {
 	f, err := os.OpenFile("/dev/urandom", os.O_WRONLY, 0)
 	if err != nil {
@@ -138,8 +136,7 @@ func reseed(entropy []byte) error {
 	return nil
 }
 
-// ping answers with the steady clock, by which a host tells whether the kernel has
-// taken its measure rightly.
+// ping returns the monotonic clock, with which a host checks the kernel's clock rate.
 func (a *Agent) ping(context.Context, none) (agentv1.Pong, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -163,8 +160,7 @@ func (a *Agent) setTime(_ context.Context, t agentv1.SetTime) (none, error) {
 	return none{}, setClock(t.Time)
 }
 
-// maxSlew is what the kernel makes up for little by little, at half a millisecond
-// a second.
+// maxSlew is the largest deviation that the kernel corrects gradually, by half a millisecond per second.
 const maxSlew = 500 * time.Millisecond
 
 func (a *Agent) adjustTime(ctx context.Context, r agentv1.AdjustTime) (none, error) {
@@ -198,7 +194,7 @@ func podFiles(c agentv1.Configure) error {
 		if err := os.WriteFile(filepath.Join(podDir, name), []byte(content[name]), 0o644); err != nil {
 			return err
 		}
-		// The agent's own, for its forwarded ports' sake.
+		// The agent itself needs them for forwarded ports.
 		if err := os.Symlink(filepath.Join(podDir, name), filepath.Join("/etc", name)); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
@@ -208,8 +204,7 @@ func podFiles(c agentv1.Configure) error {
 
 const defaultShm = 64 << 20
 
-// mountShm mounts what the pod's containers share as /dev/shm, or gives what a
-// rehearsal has mounted its size.
+// mountShm mounts the containers' shared /dev/shm, or resizes that of a rehearsal.
 func (a *Agent) mountShm(size int64) error {
 	if size <= 0 {
 		size = defaultShm
@@ -231,7 +226,7 @@ func (a *Agent) mountShm(size int64) error {
 	return nil
 }
 
-// setSysctls sets what the pod asks for.
+// setSysctls sets the pod's sysctls.
 func (a *Agent) setSysctls(values map[string]string) error {
 	for name := range values {
 		if strings.ReplaceAll(name, "/", ".") == "kernel.threads-max" {

@@ -13,12 +13,10 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// rootOf is a container's root directory. Paths in it are resolved as the
-// container would: no symbolic link leads out of it.
+// rootOf is a container's root directory. It resolves paths like the container does: no symbolic link leads out of it.
 type rootOf string
 
-// open opens a regular file. Opening another kind of file could make the agent
-// wait, or have an effect.
+// open opens a regular file. Other kinds of files could block the agent or have an effect.
 func (r rootOf) open(path string) (*os.File, error) {
 	root, err := unix.Open(string(r), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -56,7 +54,7 @@ func (r rootOf) ReadFile(path string, limit int) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, int64(limit)))
 }
 
-// maxRead leaves room for the encoding within a reply.
+// maxRead bounds ReadFile so that the encoded data fits into a reply.
 const maxRead = agentv1.MaxReply/4*3 - 1024
 
 func (a *Agent) readFile(_ context.Context, r agentv1.ReadFile) (agentv1.File, error) {
@@ -64,14 +62,14 @@ func (a *Agent) readFile(_ context.Context, r agentv1.ReadFile) (agentv1.File, e
 	if err != nil {
 		return agentv1.File{}, err
 	}
-	// While the container runs, its own view has its mounts as well.
+	// A running container's own view includes its mounts.
 	root := rootOf(c.root)
 	if !p.hasExited() {
 		root = rootOf(fmt.Sprintf("/proc/%d/root", p.pid))
 	}
 	path := r.Path
 	if at := filepath.Clean(path); p.hasExited() && (at == terminationLog || c.lastAt != "" && at == c.lastAt) {
-		root, path = rootOf(c.upper), filepath.Base(c.last) // /dev has gone with its mount namespace
+		root, path = rootOf(c.upper), filepath.Base(c.last) // /dev is gone with the mount namespace
 	}
 	f, err := root.open(path)
 	if err != nil && root != rootOf(c.root) && p.hasExited() {

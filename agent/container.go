@@ -20,37 +20,36 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
-// opTimeout bounds what the agent does on its own to a container. It is long:
-// a machine that is one of many under emulation is slow.
+// opTimeout bounds the agent's own operations on a container. It is long because a VM is slow when many run under
+// emulation.
 const opTimeout = 2 * time.Minute
 
-// container is one that was created and not deleted. Its first process is
-// procs[""].
+// container is a created container. Its first process is procs[""].
 type container struct {
 	id     string
 	dir    string // /run/bulkhead/containers/<id>
 	root   string // the mounted root
-	upper  string // what it writes, on the scratch disk
-	last   string // its termination message, which its own /dev would lose
-	lastAt string // where it has that file beside the usual place, if anywhere
+	upper  string // its writable layer, on the scratch disk
+	last   string // its termination message, kept outside its /dev
+	lastAt string // where that file is also mounted, if anywhere
 	cgroup cgroup.Dir
-	free   func()   // lets go of its disks
+	free   func()   // releases its disks
 	binds  []string // mounts of parts of volumes
-	// giveBack, if set, gives back the memory of its huge pages.
+	// giveBack, if set, releases its huge pages.
 	giveBack func() error
-	// sharedPID says that the container's processes do not end with its first.
+	// sharedPID is set if the container's processes do not end with its first.
 	sharedPID bool
-	user      spec.Named // of its first process
+	user      spec.Named // user of its first process
 
-	// op is held by what changes the container: create, start, pause,
-	// resume, update, delete. Nothing waits for the container's doings under it.
+	// op is held by operations that change the container: create, start, pause, resume, update, delete. No operation
+	// waits for the container's processes under it.
 	op sync.Mutex
 
-	mu      sync.Mutex // of what follows; held for no wait
-	started bool       // both change only under op, too
+	mu      sync.Mutex // guards the following; never held while waiting
+	started bool       // both also change only under op
 	paused  bool
 	procs   map[string]*process
-	oom     uint64 // kills that the exits so far have been told of
+	oom     uint64 // kills already reported with exits
 }
 
 func (a *Agent) container(id string) (*container, error) {
@@ -129,8 +128,8 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 		return nil, err
 	}
 	files[terminationLog] = c.last
-	ruled := false      // by a program that there is already
-	var joined *os.File // held open until the container is in it
+	ruled := false      // by an existing device program
+	var joined *os.File // held open until the container has joined it
 	defer func() { joined.Close() }()
 	err = s.Adjust(spec.Machine{
 		Root: c.root, Cgroup: boot.Pods + "/" + c.id, Shm: shmDir, Files: files, Last: c.last,
@@ -164,7 +163,7 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 		if err := a.setSysctls(s.Sysctls); err != nil {
 			return nil, err
 		}
-		if err := limitTasks(); err != nil { // by what they are now
+		if err := limitTasks(); err != nil { // sysctls may have changed the kernel's limits
 			return nil, err
 		}
 	}
@@ -198,15 +197,15 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	return p, c.limitTasks()
 }
 
-// guest is what a process of the container learns from the machine.
+// guest returns what a process of the container takes from the guest.
 func (a *Agent) guest(c *container) spec.Guest {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return spec.Guest{Users: rootOf(c.root), Known: c.user, Hostname: a.pod.Hostname}
 }
 
-// rule has the container's rules of devices hold before anything of it runs, if crun has not
-// seen to that, and keeps what crun has made of them for the next one otherwise.
+// rule attaches the container's device program before its processes run, if crun has not done so. Otherwise it keeps
+// crun's program for the next container.
 func (a *Agent) rule(c *container, rules string, ruled bool) error {
 	if rules == "" {
 		return nil
@@ -220,8 +219,8 @@ func (a *Agent) rule(c *container, rules string, ruled bool) error {
 	return nil
 }
 
-// lower makes what the container's root is made from ready and returns its path. The root is
-// live if the container writes to it, and not to a layer over it.
+// lower prepares the source of the container's root and returns its path. live means that the container writes to the
+// source itself, without a layer.
 func (a *Agent) lower(ctx context.Context, c *container, r agentv1.Create) (at string, live bool, err error) {
 	root, err := r.Root()
 	if err == nil {
@@ -245,8 +244,7 @@ func (a *Agent) lower(ctx context.Context, c *container, r agentv1.Create) (at s
 	}
 }
 
-// pidNamespace opens that of another container, which must be running, or with
-// none the pod's own.
+// pidNamespace opens the namespace of another container, which must be running, or the pod's own if target is empty.
 func (a *Agent) pidNamespace(target string) (*os.File, error) {
 	if target == "" {
 		return a.podNamespace()
@@ -259,7 +257,7 @@ func (a *Agent) pidNamespace(target string) (*os.File, error) {
 	if err != nil && !first.hasExited() {
 		return nil, fmt.Errorf("PID namespace of container %.128s: %w", target, err)
 	}
-	// Looked at after the opening: the number may have passed to another.
+	// Check after opening: the PID may have been reused.
 	if first.hasExited() {
 		f.Close()
 		return nil, fmt.Errorf("container %.128s has ended: %w", target, agentv1.ErrBusy)
@@ -267,11 +265,10 @@ func (a *Agent) pidNamespace(target string) (*os.File, error) {
 	return f, nil
 }
 
-// terminationLog is where a container leaves its last words, if its
-// specification mounts nothing else there.
+// terminationLog is the path of a container's termination message, unless its specification mounts another file there.
 const terminationLog = "/dev/termination-log"
 
-// makeLast makes the file of the last words, which any user may write.
+// makeLast creates the termination message file, which any user may write.
 func (c *container) makeLast() error {
 	if err := os.WriteFile(c.last, nil, 0o666); err != nil {
 		return err
@@ -279,8 +276,8 @@ func (c *container) makeLast() error {
 	return os.Chmod(c.last, 0o666)
 }
 
-// mountRoot lays the container's writable layer, of at most room bytes if that is
-// not 0, over its image, or mounts its live root.
+// mountRoot mounts the container's root: its live root, or a writable layer over its image. room bounds the layer in
+// bytes; 0 is no limit.
 func (a *Agent) mountRoot(c *container, lower string, live bool, room int64) error {
 	base, err := a.writable()
 	if err != nil {
@@ -309,7 +306,8 @@ func (a *Agent) mountRoot(c *container, lower string, live bool, room int64) err
 	return nil
 }
 
-// limitLayer makes the directory of a container's writable layer, with a bound; without one, 0, what is written is counted.
+// limitLayer creates the directory of a container's writable layer with a limit; if room is 0, its usage is only
+// counted.
 func (a *Agent) limitLayer(dir string, room int64) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -323,9 +321,8 @@ func (a *Agent) limitLayer(dir string, room int64) error {
 	return nil
 }
 
-// remove takes away all that there is of a container, whether it was made
-// whole or in part, and forgets it. Op is held. After an error it can be called
-// again.
+// remove removes all parts of a container, also of one that was only partly created. The caller holds op. After an
+// error it can be called again.
 func (a *Agent) remove(c *container) error {
 	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
 	defer cancel()
@@ -344,13 +341,13 @@ func (a *Agent) remove(c *container) error {
 			return fmt.Errorf("remove container %s: unmount its root: %w", c.id, err)
 		}
 	}
-	// Before the directory that they are in: it must not be emptied through them.
+	// Unmount before removing the directory, which would delete files through the mounts.
 	if err := c.unbind(); err != nil {
 		return fmt.Errorf("remove container %s: %w", c.id, err)
 	}
 	err := errors.Join(a.crun.Forget(c.id), os.RemoveAll(c.dir))
 	if c.upper != "" {
-		err = errors.Join(err, guesttree.Remove(context.Background(), c.upper)) // however long that takes
+		err = errors.Join(err, guesttree.Remove(context.Background(), c.upper)) // without a time limit
 	}
 	if err != nil {
 		return fmt.Errorf("remove container %s: %w", c.id, err)

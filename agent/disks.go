@@ -16,21 +16,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/api/slot"
 )
 
-// scratch is the Name of the disk that holds what containers write.
+// scratch is the name of the disk with the containers' writable layers.
 const scratch = "scratch"
 
-// disk is one that is mounted, or being mounted (not ready).
+// disk is a disk that is mounted, or being mounted (not ready).
 type disk struct {
 	request agentv1.Mount
 	at      string
 	device  string // set when it is ready
 	ready   bool
-	left    bool // unmounted, but the device was not free: Unmount is to be called again
-	users   int  // containers that have it as their root, or a volume
-	owned   int  // the group that has been given a volume's files; 0 is none
+	left    bool // unmounted, but the device was busy: Unmount must be called again
+	users   int  // containers with it as root or volume
+	owned   int  // the group of the volume's files; 0 is none
 }
 
-// serial is how the host marks the disk in a slot.
+// serial is the disk serial that the host sets for a slot.
 func serial(slot int) string { return "slot" + strconv.Itoa(slot) }
 
 func (a *Agent) mount(ctx context.Context, m agentv1.Mount) (none, error) {
@@ -72,7 +72,7 @@ func (a *Agent) mount(ctx context.Context, m agentv1.Mount) (none, error) {
 		return none{}, fmt.Errorf("mount disk %.64q of slot %d: %w", m.Name, m.Slot, err)
 	}
 	d.ready, d.device = true, device
-	room := a.pod.ScratchBytes // 0 before there is a pod, which limits it then
+	room := a.pod.ScratchBytes // 0 before Configure, which limits it later
 	a.mu.Unlock()
 	if m.Name != scratch {
 		return none{}, nil
@@ -80,7 +80,7 @@ func (a *Agent) mount(ctx context.Context, m agentv1.Mount) (none, error) {
 	return none{}, ballast(scratchDir, room)
 }
 
-// mountDisk mounts the disk of a slot, unless it is to be a device, and returns the device.
+// mountDisk mounts the disk of a slot, unless it has no file system, and returns the device.
 func (a *Agent) mountDisk(m agentv1.Mount, at string) (device string, err error) {
 	if device, err = a.findDisk(m.Slot); err != nil {
 		return "", err
@@ -88,7 +88,7 @@ func (a *Agent) mountDisk(m agentv1.Mount, at string) (device string, err error)
 	if device, err = a.fit(device, m); err != nil {
 		return "", err
 	}
-	// The kernel may still hold what the slot had before its disk.
+	// The kernel may have cached blocks of the slot's previous disk.
 	if err := blockdev.Forget(device); err != nil {
 		return "", err
 	}
@@ -98,18 +98,18 @@ func (a *Agent) mountDisk(m agentv1.Mount, at string) (device string, err error)
 	if err := os.MkdirAll(at, 0o711); err != nil {
 		return "", err
 	}
-	// Set-user-id programs and devices of an image work as in any container;
-	// what a container may do with them is its specification's.
+	// Set-user-id programs and devices of an image work as in any container; the specification decides which ones a
+	// container may use.
 	var flags uintptr
 	data := ""
 	switch {
 	case m.ReadOnly || m.FS == "erofs":
 		flags |= unix.MS_RDONLY
 	case m.Volume:
-		data = "noinit_itable" // whoever made a file system has cleared it, or wants it sparse
+		data = "noinit_itable" // the creator of the file system has cleared it, or wants it sparse
 	default:
 		flags |= unix.MS_NOATIME
-		data = "noinit_itable,prjquota" // the disk is a file of zeros: there is nothing to clear
+		data = "noinit_itable,prjquota" // the disk is a file of zeros
 	}
 	if err := unix.Mount(device, at, m.FS, flags, data); err != nil {
 		if m.Volume && m.ReadOnly && errors.Is(err, unix.EROFS) {
@@ -120,8 +120,8 @@ func (a *Agent) mountDisk(m agentv1.Mount, at string) (device string, err error)
 	return device, nil
 }
 
-// fit has the kernel know a volume's size, and the slot's own again for what comes after it, and returns
-// what the device is called then. Disks of images, and scratch disks, leave it alone.
+// fit makes the kernel read a volume's size, or the slot's standard size after a volume, and returns the device's new
+// name. Disks of images and scratch disks always have the standard size.
 func (a *Agent) fit(device string, m agentv1.Mount) (string, error) {
 	a.slots.Lock()
 	defer a.slots.Unlock()
@@ -141,12 +141,12 @@ func (a *Agent) fit(device string, m agentv1.Mount) (string, error) {
 	return now, err
 }
 
-// readAhead is how much a disk is asked for at once, in KiB. Each request
-// costs an emulated machine a millisecond, and the host has what it reads in memory.
+// readAhead is the size of a disk request, in KiB. Each request costs a millisecond under emulation, and the host has
+// the data in memory.
 const readAhead = "512"
 
-// findDisk is the device of a slot. A machine has its slots for life, and each look at a
-// serial is a request to its disk: all are looked at once.
+// findDisk returns the device of a slot. Slots never change, and reading a serial is a request to the disk, so it reads
+// all serials once.
 func (a *Agent) findDisk(number int) (string, error) {
 	a.slots.Lock()
 	defer a.slots.Unlock()
@@ -203,8 +203,8 @@ func (a *Agent) unmount(ctx context.Context, m agentv1.Unmount) (none, error) {
 	return none{}, nil
 }
 
-// growVolume has a volume be as large as its disk. A device without a file system is so when the
-// kernel knows.
+// growVolume grows a volume's file system to its disk's size. A device without a file system is done once the kernel
+// knows the size.
 func (a *Agent) growVolume(ctx context.Context, g agentv1.Grow) (none, error) {
 	d, free, err := a.useDisk(g.Name)
 	if err != nil {
@@ -220,8 +220,7 @@ func (a *Agent) growVolume(ctx context.Context, g agentv1.Grow) (none, error) {
 	return none{}, blockdev.Grow(d.at, d.device)
 }
 
-// leave unmounts a disk, if it has not left its place before. A volume's device is free then, and has all
-// that was written.
+// leave unmounts a disk, unless an earlier call did. Afterwards a volume's device is free, and all writes are on it.
 func (d *disk) leave(ctx context.Context, before bool) (left bool, err error) {
 	if d.request.FS != "" && !before {
 		if err := blockdev.Unmount(ctx, d.at); err != nil && !errors.Is(err, unix.EINVAL) {
@@ -239,7 +238,7 @@ func (a *Agent) flush(context.Context, none) (none, error) {
 	return none{}, nil
 }
 
-// useDisk counts a container in; release counts it out.
+// useDisk counts one more user of a disk; release counts it out.
 func (a *Agent) useDisk(name string) (d *disk, release func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -255,7 +254,7 @@ func (a *Agent) useDisk(name string) (d *disk, release func(), err error) {
 	}, nil
 }
 
-// writable is where containers' writes go: the scratch disk, or memory.
+// writable returns the directory for containers' writes: the scratch disk, or memory.
 func (a *Agent) writable() (string, error) {
 	a.mu.Lock()
 	d := a.disks[scratch]

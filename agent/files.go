@@ -13,11 +13,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
 )
 
-// filesDir holds the files that specifications bring with them.
+// filesDir holds the files that come with specifications.
 const filesDir = podDir + "/files"
 
-// file writes a file for a place in containers. Containers that bring the same
-// one share it, as those of a pod share the kubelet's.
+// file writes a file for a path in containers. Containers with the same file share it, like the files of a pod's
+// kubelet.
 func (a *Agent) file(destination, content string) (string, error) {
 	key := destination + "\x00" + content
 	a.volumes.Lock()
@@ -39,8 +39,7 @@ func (a *Agent) file(destination, content string) (string, error) {
 // maxDevices bounds a container's devices.
 const maxDevices = 1024
 
-// allDevices are the nodes of the machine's /dev but those of file systems that a
-// container has of its own.
+// allDevices returns the device nodes in the VM's /dev, except those in file systems of which a container has its own.
 func allDevices() ([]spec.Device, error) {
 	var out []spec.Device
 	err := filepath.WalkDir("/dev", func(path string, e fs.DirEntry, err error) error {

@@ -15,16 +15,16 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/atomicdir"
 )
 
-// fileVolume is a volume whose files the host sends.
+// fileVolume is a volume with files that the host sends.
 type fileVolume struct {
 	root      *os.Root
-	published string // the digest of the set that containers see
+	published string // digest of the files that containers see
 	stage     *atomicdir.Stage
 	staged    string
 }
 
-// writeFiles takes a part of a volume's files, and publishes them with the
-// last. No error holds a file's content.
+// writeFiles stores a part of a volume's files, and publishes them with the last part. No error contains a file's
+// content.
 func (a *Agent) writeFiles(_ context.Context, r agentv1.Files) (agentv1.FilesState, error) {
 	if !containerv1.ValidID(r.Volume) {
 		return agentv1.FilesState{}, fmt.Errorf("volume %.64q: name: %w", r.Volume, agentv1.ErrInvalid)
@@ -94,7 +94,7 @@ func (v *fileVolume) drop() error {
 	return stage.Drop()
 }
 
-// filesOf makes a volume's directory at its first use.
+// filesOf returns a volume and creates its directory at the first use.
 func (a *Agent) filesOf(name string) (*fileVolume, error) {
 	if v := a.fileVolumes[name]; v != nil {
 		return v, nil
@@ -121,7 +121,7 @@ func (a *Agent) filesOf(name string) (*fileVolume, error) {
 	return v, nil
 }
 
-// filesAt is where a volume's files are, which must have come.
+// filesAt returns the directory of a volume's files, which must have arrived.
 func (a *Agent) filesAt(name string) (string, error) {
 	if !containerv1.ValidID(name) {
 		return "", fmt.Errorf("name %.128q: %w", name, agentv1.ErrInvalid)

@@ -14,22 +14,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
 )
 
-// HolderName is the name of the process that holds the process namespace of a
-// pod: its first, so that no container's end is the end of the others.
+// HolderName is the name of the process that holds the pod's process namespace. It is the namespace's first process, so
+// that the end of one container does not end the others.
 const HolderName = "bulkhead-holder"
 
-// holderRoot has nothing in it.
+// holderRoot is an empty directory.
 const holderRoot = "/run/bulkhead/empty"
 
-// holderReady is the holder's end of the pipe that it says so with.
+// holderReady is the pipe on which the holder reports that it is ready.
 const holderReady = 3
 
 // nobody is the holder's user and group.
 const nobody = 65535
 
-// Hold is the whole life of a holder: what loses its parent in the namespace
-// becomes its child, and is reaped. It returns only with an error. Who looks at
-// it finds no root directory, no file and no right.
+// Hold runs the holder: it adopts and reaps the namespace's orphans. It returns only with an error. The holder has no
+// root directory, no files and no rights.
 func Hold() error {
 	if err := unix.Chroot(holderRoot); err != nil {
 		return fmt.Errorf("hold a process namespace: chroot: %w", err)
@@ -46,18 +45,17 @@ func Hold() error {
 	if err := syscall.Setuid(nobody); err != nil {
 		return fmt.Errorf("hold a process namespace: setuid: %w", err)
 	}
-	// What a container sends to process 1 must not end the namespace; and of
-	// who ignores SIGCHLD the kernel itself reaps the children. Not sooner: by
-	// a signal the threads have become nobody.
+	// Signals from a container to process 1 must not end the namespace. While SIGCHLD is ignored, the kernel reaps the
+	// children. Ignore signals only now, because the setuid calls above use a signal to reach all threads.
 	ignoreSignals()
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("hold a process namespace: prctl: %w", err)
 	}
-	// The agent waits for this: no container meets it before.
+	// The agent waits for this, so no container starts before.
 	if err := unix.Close(holderReady); err != nil {
 		return fmt.Errorf("hold a process namespace: report that it is ready: %w", err)
 	}
-	for { // those that ended before SIGCHLD was ignored
+	for { // reap children that ended before SIGCHLD was ignored
 		if pid, err := unix.Wait4(-1, nil, unix.WNOHANG|unix.WALL, nil); err != nil || pid <= 0 {
 			break
 		}
@@ -67,23 +65,22 @@ func Hold() error {
 	}
 }
 
-// ignoreSignals has the kernel drop every signal that can be ignored.
+// ignoreSignals makes the kernel drop every signal that can be ignored.
 func ignoreSignals() {
 	ignore := struct{ handler, flags, restorer, mask uint64 }{handler: 1} // SIG_IGN
 	for sig := uintptr(1); sig <= 64; sig++ {
-		// KILL and STOP cannot be, and do not reach the first process from within.
+		// KILL and STOP cannot be ignored, and do not reach the first process from within.
 		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&ignore)), 0, 8, 0, 0)
 	}
 }
 
-// podNamespace opens the process namespace that the pod's containers share. It
-// is made when it is first asked for.
+// podNamespace opens the process namespace that the pod's containers share. The first call creates it.
 func (a *Agent) podNamespace() (*os.File, error) {
 	a.holding.Lock()
 	defer a.holding.Unlock()
 	if a.holder != nil {
 		select {
-		case <-a.holder.Done(): // and all that was in its namespace
+		case <-a.holder.Done(): // its namespace has ended too
 			a.holder = nil
 		default:
 		}
@@ -102,7 +99,7 @@ func (a *Agent) podNamespace() (*os.File, error) {
 	return f, nil
 }
 
-// startHolder returns when the holder has given up all that it has.
+// startHolder starts the holder and returns when it has dropped all its rights.
 func (a *Agent) startHolder() (*reaper.Child, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -125,7 +122,7 @@ func (a *Agent) startHolder() (*reaper.Child, error) {
 	if err := ready.SetReadDeadline(time.Now().Add(opTimeout)); err != nil {
 		return nil, err
 	}
-	// It closes its end, in its time or by its end.
+	// The holder closes its end when it is ready or ends.
 	_, err = ready.Read(make([]byte, 1))
 	select {
 	case <-holder.Done():

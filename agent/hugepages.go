@@ -10,16 +10,14 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// hugeSizes are the kernel's directories of huge pages by the cgroups' names of
-// their sizes. Larger pages than these cannot be had of memory that came after
-// the boot.
+// hugeSizes maps the cgroups' names of huge page sizes to the kernel's directories. Larger sizes cannot be allocated
+// from memory that was added after the boot.
 var hugeSizes = map[string]struct {
 	dir   string
 	bytes uint64
 }{"2MB": {"/sys/kernel/mm/hugepages/hugepages-2048kB", 2 << 20}}
 
-// reserve sets memory aside for a container's huge pages, and returns what gives
-// it back.
+// reserve allocates a container's huge pages, and returns a function that releases them.
 func (a *Agent) reserve(limits map[string]uint64) (release func() error, err error) {
 	taken := map[string]uint64{}
 	release = func() error {
@@ -47,8 +45,7 @@ func (a *Agent) reserve(limits map[string]uint64) (release func() error, err err
 	return release, nil
 }
 
-// addPages changes how many huge pages the machine has. If it cannot have more
-// of them it has as many as before.
+// addPages changes the VM's number of huge pages. If it cannot add them all, the number stays the same.
 func (a *Agent) addPages(size string, n int64) error {
 	file := hugeSizes[size].dir + "/nr_hugepages"
 	a.volumes.Lock()

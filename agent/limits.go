@@ -15,11 +15,10 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// defaultPeriod is the kernel's, in microseconds.
+// defaultPeriod is the kernel's default, in microseconds.
 const defaultPeriod = 100_000
 
-// limitPod sets the cgroup that holds those of the pod's containers, after it has brought
-// CPUs online, or taken them away.
+// limitPod brings CPUs online or offline, and then sets the limits of the cgroup above the containers'.
 func limitPod(l agentv1.PodLimits) error {
 	if l.VCPUs > 0 {
 		if err := cpus.Set(cpus.Dir, l.VCPUs); err != nil {
@@ -45,12 +44,11 @@ func limitPod(l agentv1.PodLimits) error {
 	return limitTasks()
 }
 
-// threadBytes is the memory that the kernel asks for each thread when it sets its own bound at
-// the boot.
+// threadBytes is the memory per thread from which the kernel computes its limit of threads at boot.
 const threadBytes = 128 << 10
 
-// growTasks raises the kernel's bound of threads with the memory that the machine has been given
-// since its boot, unless the pod has set the bound itself.
+// growTasks raises the kernel's limit of threads with the memory that the VM has received since its boot, unless the
+// pod has set the limit itself.
 func (a *Agent) growTasks() error {
 	a.mu.Lock()
 	set := a.threadsSet
@@ -71,16 +69,15 @@ func (a *Agent) growTasks() error {
 	return limitTasks()
 }
 
-// agentTasks are the least that limitTasks leaves to the agent, where the kernel
-// can have twice as many, and othersTasks what a container leaves to the others.
+// agentTasks is the minimum that limitTasks reserves for the agent, if the kernel allows twice as many. othersTasks is
+// the number that a container must leave to the others.
 const (
 	agentTasks  = 128
 	othersTasks = 64
 )
 
-// limitTasks leaves an eighth of the threads that the kernel can have to itself
-// and the agent, which dies, and the machine with it, when it cannot have another:
-// the containers together may have the rest.
+// limitTasks reserves an eighth of the kernel's threads for the kernel and the agent. An agent that cannot create a
+// thread dies, and the VM with it. The containers together may have the rest.
 func limitTasks() error {
 	room, err := taskRoom()
 	if err != nil {
@@ -89,7 +86,7 @@ func limitTasks() error {
 	return cgroup.Dir(cgroup.Mount+boot.Pods).Limit("pids.max", room)
 }
 
-// taskRoom is how many threads the containers may have.
+// taskRoom returns the number of threads for all containers.
 func taskRoom() (uint64, error) {
 	var most uint64
 	for _, name := range []string{"threads-max", "pid_max"} {
@@ -104,8 +101,7 @@ func taskRoom() (uint64, error) {
 	return most - min(max(most/8, agentTasks), most/2), nil
 }
 
-// limitTasks keeps a container from taking all that the pod's may have: who execs
-// in another one needs some.
+// limitTasks keeps a container from using all threads of the pod, since an exec in another container needs some.
 func (c *container) limitTasks() error {
 	room, err := taskRoom()
 	if err != nil {
@@ -118,8 +114,8 @@ func (c *container) limitTasks() error {
 	return c.cgroup.Limit("pids.max", room)
 }
 
-// limitScratch leaves room for that many bytes on the scratch disk, if it is
-// mounted; mount does it for one that comes later.
+// limitScratch limits the usable space of a mounted scratch disk to room bytes. mount does the same for one that is
+// mounted later.
 func (a *Agent) limitScratch(room int64) error {
 	a.mu.Lock()
 	d := a.disks[scratch]
@@ -131,12 +127,11 @@ func (a *Agent) limitScratch(room int64) error {
 	return ballast(scratchDir, room)
 }
 
-// ballastFile takes what the pod may not use.
+// ballastFile occupies the space that the pod may not use.
 const ballastFile = ".ballast"
 
-// ballast gives a file as much of a file system's space as is more than room, of
-// which what lies there already takes its part; 0 takes none. Nothing is written:
-// blocks are only counted as taken, so that the host's file stays as small as it is.
+// ballast allocates a file so that at most room bytes of the file system are usable, including the used ones; 0 is no
+// limit. It writes no data: the blocks are only reserved, so the host's file does not grow.
 func ballast(dir string, room int64) error {
 	at := filepath.Join(dir, ballastFile)
 	if err := os.Remove(at); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -10,30 +10,28 @@ import (
 	"time"
 )
 
-// The Go runtime's monitor looks every 20 µs, while anything runs, for a system call that
-// has kept its processor too long. Under emulation each of these looks costs as
-// much as many system calls do: they were half of what the agent took for a pod's start.
-// monitorSlack is how much later it may look. Until then nothing else of the agent runs, so
-// no call of it blocks in the kernel as a rule: the channel's port and the processes' ends
-// are waited for by the runtime's poller and by signal. With one processor goroutines hand
-// on to each other without waking threads, which took a quarter of an exec.
+// The Go runtime's monitor checks every 20 µs, while any goroutine runs, for a system call that blocks its processor.
+// Under emulation each check costs as much as many system calls: they took half of the agent's time for a pod's start.
+// monitorSlack delays the checks. Until a check, a blocking system call stops the rest of the agent. So the agent
+// avoids such calls: the runtime's poller and signals wait for the channel's port and the processes' ends. With one
+// processor, goroutines switch without waking threads, which took a quarter of an exec.
 const (
 	monitorSlack = 5 * time.Millisecond
 	processors   = 1
 )
 
-// The forwarder's monitor has nothing to look after: two threads wait in the kernel for good,
-// each with a processor, and what else there is has the others. It is not calmed for longer: a thread that it has started
-// meanwhile inherits the slack, and sleeps for 3 µs before it takes what a thread that waits in the kernel has left to
-// others. With an hour of slack one pod in some 500 never heard of its session, and its container could not be made.
+// The forwarder's monitor has little to check: two threads block in the kernel forever, each with a processor, and the
+// other goroutines have the rest. A larger slack is harmful: a thread started meanwhile inherits it, and sleeps for 3
+// µs before it takes over the work of a blocked thread. With an hour of slack, one pod in some 500 never received its
+// session, and its container could not be created.
 const (
 	forwarderSlack      = 200 * time.Millisecond
 	forwarderProcessors = 4
 )
 
-// calmMonitor has the runtime's monitor look more rarely, and the process use so many
-// processors. The monitor is the thread that the runtime makes first. A thread that it starts
-// inherits its slack: what sleeps on that one may sleep so much longer, which nothing of the agent's minds.
+// calmMonitor delays the checks of the runtime's monitor and sets the number of processors. The monitor is the
+// runtime's second thread. Threads that it starts inherit its slack, which delays their sleeps; that does not matter to
+// the agent.
 func calmMonitor(late time.Duration, processors int) error {
 	runtime.GOMAXPROCS(processors)
 	entries, err := os.ReadDir("/proc/self/task")
@@ -49,7 +47,7 @@ func calmMonitor(late time.Duration, processors int) error {
 		threads = append(threads, id)
 	}
 	if len(threads) < 2 {
-		return nil // another runtime
+		return nil // an unknown runtime
 	}
 	slices.Sort(threads)
 	slack := strconv.FormatInt(late.Nanoseconds(), 10)
@@ -59,8 +57,7 @@ func calmMonitor(late time.Duration, processors int) error {
 	return nil
 }
 
-// collectAfterRehearsal collects the garbage of a rehearsal, so that no pod's start is
-// held up by that.
+// collectAfterRehearsal collects the garbage of a rehearsal, so that no pod's start waits for that.
 func (a *Agent) collectAfterRehearsal() {
 	a.mu.Lock()
 	rehearsal := a.pod.Rehearsal

@@ -9,8 +9,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// setNetwork gives the machine's first interface the pod's identity. A machine keeps its
-// network for life, but for that of a rehearsal.
+// setNetwork configures the VM's first interface for the pod. The configuration is final, except that of a rehearsal.
 func (a *Agent) setNetwork(n *agentv1.Network) error {
 	if n == nil || reflect.DeepEqual(n, a.network) {
 		return nil
@@ -22,7 +21,7 @@ func (a *Agent) setNetwork(n *agentv1.Network) error {
 		}
 		same := *a.network
 		if same.MAC = n.MAC; reflect.DeepEqual(&same, n) {
-			set = &agentv1.Network{MAC: n.MAC} // all else stands
+			set = &agentv1.Network{MAC: n.MAC} // the rest is the same
 		} else if err := interfaces.Clear(&a.card, a.network); err != nil {
 			return err
 		}
@@ -34,7 +33,7 @@ func (a *Agent) setNetwork(n *agentv1.Network) error {
 	return nil
 }
 
-// listening tells of the ports that processes listen on when they are others than known.
+// listening waits until the ports that processes listen on differ from known, and returns them.
 func (a *Agent) listening(ctx context.Context, known agentv1.Listening) (agentv1.Listening, error) {
 	ports, err := a.ports.Wait(ctx, known.Ports)
 	return agentv1.Listening{Ports: ports}, err

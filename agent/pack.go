@@ -15,15 +15,13 @@ import (
 )
 
 const (
-	// maxDepth bounds how deep a tree is: each level is an open directory.
+	// maxDepth bounds the depth of a tree, because each level is an open directory.
 	maxDepth = 200
-	// maxLinks bounds the files with several names that are remembered; more
-	// become files of their own.
+	// maxLinks bounds the remembered files with several names; further ones are sent as separate files.
 	maxLinks = 64 << 10
 )
 
-// view is a container's root as its processes see it: with its volumes while it
-// runs.
+// view opens a container's root as its processes see it: with its volumes while it runs.
 func (a *Agent) view(id string) (root *os.File, owner [2]int, err error) {
 	c, p, err := a.process(agentv1.Process{Container: id})
 	if err != nil {
@@ -41,7 +39,7 @@ func (a *Agent) view(id string) (root *os.File, owner [2]int, err error) {
 	return os.NewFile(uintptr(fd), dir), owner, nil
 }
 
-// inRoot opens a path as the container would, for its place only (O_PATH).
+// inRoot opens a path like the container would, with O_PATH only.
 func inRoot(root *os.File, name string, flags uint64) (*os.File, error) {
 	fd, err := unix.Openat2(int(root.Fd()), name, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
@@ -106,10 +104,10 @@ type fileID struct{ dev, ino uint64 }
 // packer writes a tree's entries.
 type packer struct {
 	w      io.Writer
-	failed bool // to write
+	failed bool // a write has failed
 	links  map[fileID]string
 	buf    []byte
-	// lacking is the error of the first file that became shorter while it was read.
+	// lacking is the error of the first file that shrank while it was read.
 	lacking error
 }
 
@@ -123,7 +121,7 @@ func (p *packer) skip(name, why string) error {
 	return p.put(agentv1.Entry{Kind: agentv1.KindSkipped, Name: []byte(name), Target: []byte(why)})
 }
 
-// entry writes what place (O_PATH) is, and what is below it.
+// entry writes the file place (O_PATH) and everything below it.
 func (p *packer) entry(place *os.File, name string, st *unix.Stat_t, depth int) error {
 	e := agentv1.Entry{Name: []byte(name), Mode: st.Mode & 0o7777, MTime: st.Mtim.Nano()}
 	switch kind := st.Mode & unix.S_IFMT; kind {
@@ -148,7 +146,7 @@ func (p *packer) entry(place *os.File, name string, st *unix.Stat_t, depth int) 
 	}
 }
 
-// special names a kind of file that does not travel.
+// special describes a kind of file that is not copied.
 func special(kind uint32) string {
 	switch kind {
 	case unix.S_IFIFO:
@@ -161,8 +159,8 @@ func special(kind uint32) string {
 	return "no file"
 }
 
-// file writes a regular file, as long as it is now. What it grows by is left out; if it shrinks, zeros
-// take the place of what it lacks, and the tree ends with an error.
+// file writes a regular file with its current length. If the file grows, the rest is left out. If it shrinks, zeros
+// fill the gap, and the tree ends with an error.
 func (p *packer) file(place *os.File, e agentv1.Entry, st *unix.Stat_t) error {
 	name, id := string(e.Name), fileID{st.Dev, st.Ino}
 	if first := p.links[id]; first != "" {
@@ -192,7 +190,7 @@ func (p *packer) file(place *os.File, e agentv1.Entry, st *unix.Stat_t) error {
 		piece := p.buf[:min(left, int64(len(p.buf)))]
 		n, err := io.ReadFull(in, piece)
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			// Its length is promised: the tree cannot go on.
+			// Its length was sent already, so the tree cannot continue.
 			p.failed = true
 			return fmt.Errorf("read %s: %w", name, err)
 		}
@@ -209,7 +207,7 @@ func (p *packer) file(place *os.File, e agentv1.Entry, st *unix.Stat_t) error {
 	return nil
 }
 
-// dir writes what is in a directory. What vanishes meanwhile does not count.
+// dir writes the files in a directory. It ignores files that vanish meanwhile.
 func (p *packer) dir(place *os.File, name string, depth int) error {
 	if depth >= maxDepth {
 		return p.skip(name, "its files are nested too deep")

@@ -21,7 +21,7 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
-// process is one of a container. All but exit is set before others see it.
+// process is a process of a container. All fields but exit are set before it is published.
 type process struct {
 	name      agentv1.Process
 	dir       string
@@ -34,14 +34,14 @@ type process struct {
 	stdinOnce bool
 
 	exited chan struct{}
-	exit   agentv1.Exit // after exited is closed
+	exit   agentv1.Exit // valid after exited is closed
 	closer sync.Once
 }
 
-// launch says how a process is started.
+// launch describes how to start a process.
 type launch struct {
-	exec                       string // "" for the container's first
-	file                       string // of an exec's OCI process
+	exec                       string // for the container's first process
+	file                       string // with an exec's OCI process
 	terminal, stdin, stdinOnce bool
 }
 
@@ -94,7 +94,7 @@ func (a *Agent) launch(ctx context.Context, c *container, l launch) (*process, e
 	go func() {
 		<-p.child.Done()
 		if l.exec == "" && c.sharedPID {
-			// In a namespace of its own the kernel would have done it.
+			// With its own namespace, the kernel would have killed them.
 			if err := c.cgroup.SignalAll(unix.SIGKILL); err != nil && !os.IsNotExist(err) {
 				Log("container %s: kill its remaining processes: %v", c.id, err)
 			}
@@ -114,7 +114,7 @@ func (a *Agent) launch(ctx context.Context, c *container, l launch) (*process, e
 	return p, nil
 }
 
-// pipes makes the process's streams.
+// pipes creates the process's streams.
 func (p *process) pipes(theirs *crun.Stdio, stdin bool) error {
 	var err error
 	var ours *os.File
@@ -134,10 +134,10 @@ func (p *process) pipes(theirs *crun.Stdio, stdin bool) error {
 	return nil
 }
 
-// keyboard is the way into a terminal, whose end leaves what comes out of it.
+// keyboard is the input side of a terminal. Closing it keeps the output side open.
 type keyboard struct{ *os.File }
 
-// Close ends writes that wait.
+// Close unblocks pending writes.
 func (k keyboard) Close() error { return k.SetWriteDeadline(time.Unix(1, 0)) }
 
 // endOfTerminal types the terminal's end-of-file character.
@@ -146,7 +146,7 @@ func (p *process) endOfTerminal() error {
 	return err
 }
 
-// close lets go of a process's streams, what they hold included.
+// close closes a process's streams and discards their data.
 func (p *process) close() {
 	p.closer.Do(func() {
 		if p.stdin != nil {
@@ -170,8 +170,7 @@ func exitOf(status unix.WaitStatus, oomKilled bool) agentv1.Exit {
 	return e
 }
 
-// tookOOM is true when the kernel has killed processes of the container for
-// want of memory since it was last asked.
+// tookOOM reports whether the kernel's OOM killer has killed processes of the container since the last call.
 func (c *container) tookOOM() bool {
 	kills := c.cgroup.OOMKills()
 	c.mu.Lock()
@@ -301,7 +300,7 @@ func (a *Agent) delete(_ context.Context, name agentv1.Process) (agentv1.Exit, e
 	defer c.op.Unlock()
 	_, p, err := a.process(name)
 	if err != nil && name.Exec == "" {
-		// A removal that failed half way is taken up again.
+		// Continue a removal that failed.
 		return agentv1.Exit{}, a.remove(c)
 	}
 	if err != nil {
@@ -325,7 +324,7 @@ func (a *Agent) delete(_ context.Context, name agentv1.Process) (agentv1.Exit, e
 		return agentv1.Exit{}, err
 	}
 	a.collectAfterRehearsal()
-	<-p.exited // one that was never started has been killed
+	<-p.exited // remove has killed one that was never started
 	return p.exit, nil
 }
 

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limit bounds what a new directory of the scratch disk may hold, in bytes, with
-// all below it: by a quota of its own project. Without a size, 0, it is only counted. Who has CAP_SYS_RESOURCE in the
-// guest is not bounded. The caller holds volumes.
+// limit bounds the size of a new directory on the scratch disk and everything below it, in bytes, by a project quota.
+// If size is 0, the usage is only counted. Processes with CAP_SYS_RESOURCE in the guest are not bounded. The caller
+// holds volumes.
 func (a *Agent) limit(dir string, size int64) error {
 	a.mu.Lock()
 	d := a.disks[scratch]
@@ -38,15 +38,15 @@ func (a *Agent) limit(dir string, size int64) error {
 	return nil
 }
 
-// count has what lies below a new directory of the scratch disk be counted, if that can be. The caller holds volumes.
+// count counts the usage of a new directory on the scratch disk, if possible. The caller holds volumes.
 func (a *Agent) count(dir string) {
 	if err := a.limit(dir, 0); err != nil {
 		Log("the usage of %s is not counted: %v", dir, err)
 	}
 }
 
-// counted is what lies below a directory of the scratch disk, in bytes and files, by its project; ok is false for one that
-// has none.
+// counted returns the usage of a directory on the scratch disk, in bytes and files, from its project; ok is false
+// without a project.
 func (a *Agent) counted(dir string) (bytes, files uint64, ok bool) {
 	a.mu.Lock()
 	device := ""
@@ -68,13 +68,13 @@ func (a *Agent) counted(dir string) (bytes, files uint64, ok bool) {
 	return q.used, q.files, true
 }
 
-// attributes are the kernel's struct fsxattr.
+// attributes is the kernel's struct fsxattr.
 type attributes struct {
 	flags, extent, extents, project, copyExtent uint32
 	_                                           [8]byte
 }
 
-// The calls that get and set them, and the flag of a directory whose project is that of what is made in it.
+// The ioctls that get and set them, and the flag that makes new files inherit the directory's project.
 const (
 	getAttributes    = 0x801c581f
 	setAttributes    = 0x401c5820
@@ -91,7 +91,7 @@ func (x *attributes) call(f *os.File, command uintptr) error {
 	return nil
 }
 
-// setProject makes a directory, and what is made in it, part of a project.
+// setProject assigns a directory and its future contents to a project.
 func setProject(dir string, project uint32) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -107,7 +107,7 @@ func setProject(dir string, project uint32) error {
 	return x.call(f, setAttributes)
 }
 
-// projectOf is the project that a directory is part of; 0 is that of what has none of its own.
+// projectOf returns the project of a directory; 0 is none.
 func projectOf(dir string) (uint32, error) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -119,13 +119,13 @@ func projectOf(dir string) (uint32, error) {
 	return x.project, err
 }
 
-// quota is the kernel's struct if_dqblk. Its bounds are in units of 1 KiB.
+// quota is the kernel's struct if_dqblk. Its limits are in units of 1 KiB.
 type quota struct {
 	hard, soft, used, fileHard, fileSoft, files, time, fileTime uint64
 	valid                                                       uint32
 }
 
-// The calls that get and set the quotas of a disk's projects.
+// The quotactl commands for a disk's project quotas.
 const (
 	getQuota = 0x800007<<8 | 2
 	setQuota = 0x800008<<8 | 2
@@ -144,11 +144,10 @@ func (q *quota) call(command uintptr, device string, project uint32) error {
 	return nil
 }
 
-// maxProjects bounds the search for one that nothing is part of.
+// maxProjects bounds the search for an unused project.
 const maxProjects = 100_000
 
-// freeProject is one, above the last, that nothing is part of: on a disk that an
-// earlier VM has written some are taken.
+// freeProject returns an unused project above last. On a disk that an earlier VM has written, some are in use.
 func freeProject(device string, last uint32) (uint32, error) {
 	for project := last + 1; project < maxProjects; project++ {
 		var q quota

@@ -14,14 +14,14 @@ import (
 
 // The directories of the scratch disk.
 const (
-	rootsDir   = "roots"   // what containers write to their roots
+	rootsDir   = "roots"   // the containers' writable layers
 	volumesDir = "volumes" // emptyDirs, by their names
 )
 
-// clearWait bounds the wait for the removal of what an earlier VM left.
+// clearWait bounds the wait for the removal of an earlier VM's files.
 const clearWait = 2 * time.Second
 
-// scratchLayout makes the directories for containers' roots and volumes.
+// scratchLayout creates the directories for containers' roots and volumes.
 func scratchLayout(at string) error {
 	for _, name := range []string{rootsDir, volumesDir} {
 		if err := os.MkdirAll(filepath.Join(at, name), 0o711); err != nil {
@@ -31,10 +31,8 @@ func scratchLayout(at string) error {
 	return nil
 }
 
-// reuse readies a scratch disk, which an earlier VM of the same pod may have
-// written. The volumes on it are kept. All else goes: it takes room that the pod may
-// want, so there is a short wait for that, and it may be many files, so the rest of
-// them goes in the background.
+// reuse prepares a scratch disk that an earlier VM of the same pod may have written. It keeps the volumes and removes
+// the rest, whose room the pod may need. It waits a short time for the removal; large ones continue in the background.
 func reuse(at string) error {
 	rest, err := setAside(at)
 	if err != nil {
@@ -42,7 +40,7 @@ func reuse(at string) error {
 	}
 	if rest != "" {
 		done := make(chan struct{})
-		go func() { // which nothing but the VM's end ends
+		go func() { // only the VM's end stops it
 			defer close(done)
 			if err := guesttree.Remove(context.Background(), rest); err != nil {
 				Log("remove files of an earlier VM: %v", err)
@@ -56,8 +54,8 @@ func reuse(at string) error {
 	return scratchLayout(at)
 }
 
-// setAside moves all but the volumes to a directory rest, empty for none. A volume
-// is a directory, whatever else an earlier VM has put in its place.
+// setAside moves all but the volumes to a directory rest, which is empty if nothing was moved. It removes volumes that
+// are not directories.
 func setAside(at string) (rest string, err error) {
 	entries, err := os.ReadDir(at)
 	if err != nil {

@@ -72,14 +72,13 @@ func (a *Agent) stats(ctx context.Context, r agentv1.Process) (agentv1.Stats, er
 	return s, nil
 }
 
-// Bounds of what is looked at to tell how much a container has written.
+// Bounds of the walk that measures a container's writes.
 const (
 	usageWait    = 5 * time.Second
 	usageEntries = 1 << 20
 )
 
-// usage adds up what lies below a directory, as du does: the least that it is, of a container that has made
-// more files, or directories in each other, than are looked at.
+// usage adds up the sizes below a directory, like du. If the walk exceeds its bounds, the result is a lower limit.
 func usage(ctx context.Context, dir string) (bytes, inodes uint64) {
 	add := func(_ int, _ string, st *unix.Stat_t) error {
 		bytes += uint64(st.Blocks) * 512
@@ -93,7 +92,7 @@ func usage(ctx context.Context, dir string) (bytes, inodes uint64) {
 	_ = add(0, "", &top)
 	ctx, cancel := context.WithTimeout(ctx, usageWait)
 	defer cancel()
-	_ = guesttree.Walk(ctx, dir, guesttree.Bounds{Levels: guesttree.MaxLevels, Entries: usageEntries}, add) // as said
+	_ = guesttree.Walk(ctx, dir, guesttree.Bounds{Levels: guesttree.MaxLevels, Entries: usageEntries}, add) // errors: a lower limit
 	return bytes, inodes
 }
 

@@ -21,7 +21,7 @@ func body[T any](s *agentv1.Stream) (v T, err error) {
 	return v, err
 }
 
-// output sends a stream from an offset on, while acknowledgements come back.
+// output sends a stream from an offset on, and receives acknowledgements.
 func (a *Agent) output(ctx context.Context, s *agentv1.Stream) error {
 	r, err := body[agentv1.Output](s)
 	if err != nil {
@@ -65,7 +65,7 @@ func (a *Agent) output(ctx context.Context, s *agentv1.Stream) error {
 			err = agentv1.WriteChunk(s, buf[:n])
 		}
 		if errors.Is(err, io.EOF) {
-			// The last acknowledgements may be on their way: the host closes.
+			// The last acknowledgements may still arrive; the host closes the stream.
 			if err = agentv1.WriteChunk(s, nil); err == nil {
 				<-acked
 			}
@@ -79,10 +79,10 @@ func (a *Agent) output(ctx context.Context, s *agentv1.Stream) error {
 	}
 	s.Close()
 	<-acked
-	return nil //nolint:nilerr // the stream's end is all that the host can be told
+	return nil //nolint:nilerr // only the stream's end can be reported now
 }
 
-// input gives a process what the host sends.
+// input passes the host's input to a process.
 func (a *Agent) input(_ context.Context, s *agentv1.Stream) error {
 	r, err := body[agentv1.Input](s)
 	if err != nil {
@@ -142,7 +142,7 @@ func (a *Agent) forward(_ context.Context, s *agentv1.Stream) error {
 	return nil
 }
 
-// datagrams carries those of the pod's UDP ports.
+// datagrams carries datagrams of the pod's UDP ports.
 func (a *Agent) datagrams(_ context.Context, s *agentv1.Stream) error {
 	if err := s.Reply(nil); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (a *Agent) datagrams(_ context.Context, s *agentv1.Stream) error {
 	return nil
 }
 
-// hosts are where processes of the pod listen: the loopback addresses first, then the pod's own.
+// hosts returns the addresses of the pod's listeners: the loopback addresses first, then the pod's own.
 func (a *Agent) hosts() []netip.Addr {
 	hosts := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 	a.mu.Lock()
@@ -168,7 +168,7 @@ func (a *Agent) hosts() []netip.Addr {
 	return hosts
 }
 
-// dial connects to the first of the hosts where somebody listens.
+// dial connects to the first of the hosts that listens on the port.
 func (a *Agent) dial(port uint16) (io.ReadWriteCloser, error) {
 	var first error
 	for _, host := range a.hosts() {

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tcpConn is a connection within the guest. Package net's dialer, with its
-// resolver, would make the agent a quarter larger.
+// tcpConn is a connection within the guest. Package net's dialer, with its resolver, would make the agent a quarter
+// larger.
 type tcpConn struct{ *os.File }
 
 const dialTimeout = 10 * time.Second
 
-// dialTCP connects to an address of this machine.
+// dialTCP connects to an address of this VM.
 func dialTCP(to netip.AddrPort) (*tcpConn, error) {
 	family, addr := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()})
 	if to.Addr().Is4() {
@@ -38,7 +38,7 @@ func dialTCP(to netip.AddrPort) (*tcpConn, error) {
 	return c, nil
 }
 
-// connected waits for the end of a connecting under way.
+// connected waits until a pending connect has finished.
 func (c *tcpConn) connected() error {
 	conn, err := c.SyscallConn()
 	if err != nil {
@@ -66,7 +66,7 @@ func (c *tcpConn) connected() error {
 	return err
 }
 
-// CloseWrite ends the stream to the other side.
+// CloseWrite closes the writing side.
 func (c *tcpConn) CloseWrite() error {
 	conn, err := c.SyscallConn()
 	if err != nil {

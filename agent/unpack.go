@@ -14,8 +14,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// unpack takes a tree into a container. What comes belongs to the user of the
-// container's first process.
+// unpack writes a tree into a container. The files belong to the user of the container's first process.
 func (a *Agent) unpack(_ context.Context, s *agentv1.Stream) error {
 	r, err := body[agentv1.Unpack](s)
 	if err != nil {
@@ -41,24 +40,23 @@ func (a *Agent) unpack(_ context.Context, s *agentv1.Stream) error {
 	return agentv1.WriteFrame(s.Conn, agentv1.Reply{}, agentv1.MaxReply)
 }
 
-// unpacker puts a tree in place, below a directory, through no symbolic link.
+// unpacker writes a tree below a directory, and follows no symbolic link.
 type unpacker struct {
 	r      io.Reader
 	owner  [2]int
 	dest   *os.File // O_PATH
-	rename string   // what becomes of names' first part, empty if nothing
+	rename string   // replaces the first part of names, unless empty
 	open   []openDir
 }
 
-// openDir is a directory whose mode and time are set when all that is in it has
-// come.
+// openDir is a directory that gets its mode and time once its contents are complete.
 type openDir struct {
 	name string
 	f    *os.File
 	e    agentv1.Entry
 }
 
-// destination finds where the tree goes.
+// destination opens the tree's destination.
 func (u *unpacker) destination(root *os.File, r agentv1.Unpack) (err error) {
 	if r.Path == "" || len(r.Path) > agentv1.MaxName {
 		return fmt.Errorf("path %.80q: %w", r.Path, agentv1.ErrInvalid)
@@ -111,7 +109,7 @@ func (u *unpacker) run() error {
 	}
 }
 
-// place is where an entry comes, below the destination; "." is itself.
+// place returns the path of an entry below the destination; "." is the destination itself.
 func (u *unpacker) place(raw []byte) (string, error) {
 	name := path.Clean(string(raw))
 	if len(raw) == 0 || name[0] == '/' || name == ".." || strings.HasPrefix(name, "../") || strings.Contains(name, "\x00") {
@@ -132,7 +130,7 @@ func (u *unpacker) place(raw []byte) (string, error) {
 
 func (u *unpacker) put(name string, e agentv1.Entry) error {
 	if name == "." || e.Kind == agentv1.KindSkipped {
-		return nil // the destination keeps what it has
+		return nil // the destination stays unchanged
 	}
 	parent, err := u.parent(path.Dir(name))
 	if err != nil {
@@ -161,7 +159,7 @@ func (u *unpacker) put(name string, e agentv1.Entry) error {
 	return fmt.Errorf("entry of kind %.32q: %w", e.Kind, agentv1.ErrInvalid)
 }
 
-// within opens what lies below the destination, through no symbolic link.
+// within opens a path below the destination, and follows no symbolic link.
 func (u *unpacker) within(name string, flags uint64) (*os.File, error) {
 	fd, err := unix.Openat2(int(u.dest.Fd()), name, &unix.OpenHow{
 		Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
@@ -175,7 +173,7 @@ func (u *unpacker) within(name string, flags uint64) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// parent opens a directory below the destination, and makes what is missing.
+// parent opens a directory below the destination, and creates missing ones.
 func (u *unpacker) parent(name string) (*os.File, error) {
 	f, err := u.within(name, unix.O_PATH|unix.O_DIRECTORY)
 	if !errors.Is(err, os.ErrNotExist) || name == "." {
@@ -215,7 +213,7 @@ func (u *unpacker) dir(parent *os.File, name string, e agentv1.Entry) error {
 	return nil
 }
 
-// closeDirs finishes the directories that next is not in.
+// closeDirs finishes the open directories that do not contain next.
 func (u *unpacker) closeDirs(next string) error {
 	for len(u.open) > 0 {
 		d := u.open[len(u.open)-1]
@@ -235,7 +233,7 @@ func (u *unpacker) closeDirs(next string) error {
 	return nil
 }
 
-// replace makes a file anew where another one may be.
+// replace creates a file in place of an existing one.
 func (u *unpacker) replace(parent *os.File, base string, create func() error) error {
 	err := create()
 	if !errors.Is(err, unix.EEXIST) {
@@ -256,7 +254,7 @@ func (u *unpacker) file(parent *os.File, base string, e agentv1.Entry) error {
 		fd, err = unix.Openat(int(parent.Fd()), base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 		return err
 	})
-	if errors.Is(err, unix.EBUSY) { // a mount of its own, as /etc/hosts: written over
+	if errors.Is(err, unix.EBUSY) { // a mount point such as /etc/hosts: overwrite it
 		fd, err = unix.Openat(int(parent.Fd()), base, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_TRUNC|unix.O_CLOEXEC, 0)
 	}
 	if err != nil {
@@ -276,7 +274,7 @@ func (u *unpacker) file(parent *os.File, base string, e agentv1.Entry) error {
 	return setTime(fd, "", e.MTime, unix.AT_EMPTY_PATH)
 }
 
-// link makes another name of a file that came before.
+// link creates another name for an earlier file.
 func (u *unpacker) link(parent *os.File, base string, e agentv1.Entry) error {
 	old, err := u.place(e.Target)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
-// sector is the unit of /proc/diskstats, whatever the disk's own is.
+// sector is the unit of /proc/diskstats in bytes, for all disks.
 const sector = 512
 
-// usage reads the counters of the pod's interface and of the machine's disks, and of the pod's emptyDirs.
-// The containers share the agent's network namespace.
+// usage reads the counters of the pod's interfaces, the VM's disks and the pod's emptyDirs. The containers share the
+// agent's network namespace.
 func (a *Agent) usage(context.Context, none) (agentv1.Usage, error) {
 	var u agentv1.Usage
 	net, err := os.ReadFile("/proc/net/dev")
@@ -39,8 +39,7 @@ func (a *Agent) usage(context.Context, none) (agentv1.Usage, error) {
 	return u, nil
 }
 
-// parseNetDev returns the counters of the first interface that is not the loopback, and of those
-// of the cards.
+// parseNetDev returns the counters of the first interface except loopback, and of the further cards.
 func parseNetDev(data string, cards []agentv1.Network) (first *agentv1.NetUsage, further []agentv1.NetUsage) {
 	for line := range strings.Lines(data) {
 		name, counters, ok := strings.Cut(strings.TrimSpace(line), ":")
@@ -50,7 +49,7 @@ func parseNetDev(data string, cards []agentv1.Network) (first *agentv1.NetUsage,
 		}
 		n := agentv1.NetUsage{Name: name}
 		for at, to := range map[int]*uint64{0: &n.RxBytes, 2: &n.RxErrors, 8: &n.TxBytes, 10: &n.TxErrors} {
-			*to, _ = strconv.ParseUint(f[at], 10, 64) // what is no number is 0
+			*to, _ = strconv.ParseUint(f[at], 10, 64) // a malformed number is 0
 		}
 		if slices.ContainsFunc(cards, func(c agentv1.Network) bool { return c.Name == name }) {
 			further = append(further, n)
@@ -61,7 +60,7 @@ func parseNetDev(data string, cards []agentv1.Network) (first *agentv1.NetUsage,
 	return first, further
 }
 
-// parseDiskstats adds up the virtual disks; none of them has partitions.
+// parseDiskstats adds up the virtual disks, which have no partitions.
 func parseDiskstats(data string) agentv1.DiskUsage {
 	var u agentv1.DiskUsage
 	for line := range strings.Lines(data) {
@@ -79,15 +78,15 @@ func parseDiskstats(data string) agentv1.DiskUsage {
 	return u
 }
 
-// volumeUsage is what lies in the pod's emptyDirs, as their file systems and the disk's quotas count it: no tree is
-// walked. One that cannot be asked is left out.
+// volumeUsage returns the usage of the pod's emptyDirs, as counted by their file systems and the disk's quotas, without
+// walking trees. It skips those that cannot be read.
 func (a *Agent) volumeUsage() (all []agentv1.VolumeUsage) {
 	for base, look := range map[string]func(at string, u *agentv1.VolumeUsage) bool{
 		volumeDir: ownSystem, filepath.Join(scratchDir, volumesDir): a.onDisk,
 	} {
 		list, err := os.ReadDir(base)
 		if err != nil {
-			continue // there are none
+			continue // no volumes
 		}
 		for _, entry := range list {
 			u := agentv1.VolumeUsage{Name: entry.Name()}
@@ -99,7 +98,7 @@ func (a *Agent) volumeUsage() (all []agentv1.VolumeUsage) {
 	return all
 }
 
-// ownSystem tells of a volume that is a file system of its own, in memory.
+// ownSystem reads the usage of a volume with its own file system, in memory.
 func ownSystem(at string, u *agentv1.VolumeUsage) bool {
 	var st unix.Statfs_t
 	if unix.Statfs(at, &st) != nil || st.Type != unix.TMPFS_MAGIC && st.Type != unix.HUGETLBFS_MAGIC {
@@ -110,7 +109,7 @@ func ownSystem(at string, u *agentv1.VolumeUsage) bool {
 	return true
 }
 
-// onDisk tells of a volume on the scratch disk. The file system tells of a limit of the volume's as its size.
+// onDisk reads the usage of a volume on the scratch disk. The file system reports a volume's limit as its size.
 func (a *Agent) onDisk(at string, u *agentv1.VolumeUsage) (ok bool) {
 	var st unix.Statfs_t
 	if u.Used, u.Inodes, ok = a.counted(at); !ok || unix.Statfs(at, &st) != nil {

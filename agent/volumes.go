@@ -21,9 +21,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
-// volume makes what a container mounts of a volume ready and returns its path.
+// volume prepares the volume of a container's mount and returns its path.
 func (a *Agent) volume(ctx context.Context, c *container, v containerv1.Mount) (at string, err error) {
-	missing := true // directories of its SubPath are made
+	missing := true // whether to create missing directories of its SubPath
 	switch source := v.Source.(type) {
 	case containerv1.Files:
 		at, err = a.filesAt(source.Name)
@@ -51,8 +51,7 @@ func (a *Agent) volume(ctx context.Context, c *container, v containerv1.Mount) (
 	return c.bind(part)
 }
 
-// imageAt is where an image is mounted, which stays so as long as the
-// container is there.
+// imageAt returns the mount point of an image, which stays mounted while the container exists.
 func (a *Agent) imageAt(c *container, name string) (string, error) {
 	d, err := a.diskOf(c, name)
 	if err != nil {
@@ -61,7 +60,7 @@ func (a *Agent) imageAt(c *container, name string) (string, error) {
 	return d.at, nil
 }
 
-// diskOf is a disk that stays where it is as long as the container is there.
+// diskOf returns a disk and keeps it in place while the container exists.
 func (a *Agent) diskOf(c *container, name string) (*disk, error) {
 	d, free, err := a.useDisk(name)
 	if err != nil {
@@ -77,12 +76,12 @@ func (a *Agent) diskOf(c *container, name string) (*disk, error) {
 	return d, nil
 }
 
-// treeWait bounds what is done to all files of a volume before a container may have it: less than the host waits for
-// a container.
+// treeWait bounds operations on all files of a volume before a container gets it. It is shorter than the host's wait
+// for a container.
 const treeWait = 25 * time.Second
 
-// blockAt is where a block device's file system is mounted. If it is empty it gets what the image has there, where the
-// mount says so. Its files are given to the group by the first container that mounts it.
+// blockAt returns the mount point of a block device. If the mount says so, an empty volume first gets the image's files
+// at that place. The first container that mounts it changes the group of its files.
 func (a *Agent) blockAt(ctx context.Context, c *container, b containerv1.Block, v containerv1.Mount) (string, error) {
 	d, err := a.diskOf(c, b.Name)
 	if err != nil {
@@ -106,14 +105,14 @@ func (a *Agent) blockAt(ctx context.Context, c *container, b containerv1.Block, 
 	if v.Group == 0 || d.owned != 0 {
 		return d.at, nil
 	}
-	if err := guesttree.Give(ctx, d.at, v.Group); err != nil && !errors.Is(err, guesttree.ErrKept) { // with which a kubelet's pod goes on
+	if err := guesttree.Give(ctx, d.at, v.Group); err != nil && !errors.Is(err, guesttree.ErrKept) { // a kubelet's pod continues then too
 		return "", fmt.Errorf("change the group of disk %.64q to %d: %w", b.Name, v.Group, err)
 	}
 	d.owned = v.Group
 	return d.at, nil
 }
 
-// deviceOf is the device of a block device without a file system.
+// deviceOf returns the device number of a block device without a file system.
 func (a *Agent) deviceOf(c *container, b containerv1.Block) (major, minor uint32, err error) {
 	d, err := a.diskOf(c, b.Name)
 	if err != nil {
@@ -125,11 +124,11 @@ func (a *Agent) deviceOf(c *container, b containerv1.Block) (major, minor uint32
 	return blockdev.Number(d.device)
 }
 
-// ForwarderName is the name of the process that Forward is the life of.
+// ForwarderName is the name of the process that runs Forward.
 const ForwarderName = shares.Forwarder
 
-// Forward passes on what is asked of the host's directories, and what is answered. It
-// returns only with an error.
+// Forward runs the process that passes messages between FUSE and the host's share server. It returns only with an
+// error.
 func Forward() error {
 	if err := calmMonitor(forwarderSlack, forwarderProcessors); err != nil {
 		return err
@@ -137,7 +136,7 @@ func Forward() error {
 	return shares.Forward()
 }
 
-// shareAt is where a directory of the host is.
+// shareAt returns the path of a shared directory of the host.
 func (a *Agent) shareAt(name string) (string, error) {
 	if !containerv1.ValidID(name) {
 		return "", fmt.Errorf("name %.128q: %w", name, agentv1.ErrInvalid)
@@ -155,7 +154,7 @@ func (a *Agent) shareAt(name string) (string, error) {
 	return a.shares.At(a.reaper, port, ring, name)
 }
 
-// emptyDir makes a pod's volume at its first use; containers share it.
+// emptyDir creates a pod's volume at its first use; the containers share it.
 func (a *Agent) emptyDir(v containerv1.Dir, group int) (at string, err error) {
 	if !containerv1.ValidID(v.Name) {
 		return "", fmt.Errorf("name %.128q: %w", v.Name, agentv1.ErrInvalid)
@@ -167,7 +166,7 @@ func (a *Agent) emptyDir(v containerv1.Dir, group int) (at string, err error) {
 			return "", err
 		}
 		base = filepath.Join(root, volumesDir)
-		// Without a disk there is nothing but memory.
+		// Without a disk, use memory.
 		if root == memoryDir {
 			v.Medium = containerv1.Memory
 		}
@@ -206,7 +205,7 @@ func (a *Agent) emptyDir(v containerv1.Dir, group int) (at string, err error) {
 	return at, give(at, v.Mode, group)
 }
 
-// give makes a volume's directory its users'.
+// give sets the mode and group of a volume's directory.
 func give(at string, mode uint32, group int) error {
 	if mode == 0 {
 		mode = 0o777
@@ -217,16 +216,14 @@ func give(at string, mode uint32, group int) error {
 		}
 		mode |= unix.S_ISGID | 0o770
 	}
-	return unix.Chmod(at, mode) // whatever the umask
+	return unix.Chmod(at, mode) // regardless of the umask
 }
 
-// within resolves paths as a directory's own: no link leads out of it, or
-// through one of the kernel's own.
+// within resolves paths below a directory: no link leads out of it, and the kernel's magic links are refused.
 const within = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
 
-// openPart opens a part of a volume, whatever kind of file it is, and may make
-// the directories that are missing. The volume's users may change it meanwhile:
-// each step is made from what the one before has opened, and never leaves the
+// openPart opens a part of a volume, of any kind of file, and optionally creates missing directories. The volume's
+// users may change it meanwhile, so each step starts at the directory that the last one opened, and never leaves the
 // volume.
 func openPart(volume, part string, missing bool) (fd int, err error) {
 	root, err := unix.Open(volume, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -263,8 +260,8 @@ func openPart(volume, part string, missing bool) (fd int, err error) {
 	return fd, nil
 }
 
-// makeDirectory makes a directory with exactly that mode and opens it. One that
-// somebody else makes meanwhile keeps its own.
+// makeDirectory creates a directory with exactly that mode and opens it. If another process creates it first, its mode
+// stays.
 func makeDirectory(parent int, name string, mode uint32) (int, error) {
 	made := unix.Mkdirat(parent, name, 0o700)
 	if made != nil && !errors.Is(made, unix.EEXIST) {
@@ -275,7 +272,7 @@ func makeDirectory(parent int, name string, mode uint32) (int, error) {
 		return -1, err
 	}
 	if made != nil {
-		return fd, nil //nolint:nilerr // it is another's, whose mode stays
+		return fd, nil //nolint:nilerr // another process created it; keep its mode
 	}
 	if err := unix.Fchmod(fd, mode); err != nil {
 		unix.Close(fd)
@@ -284,8 +281,7 @@ func makeDirectory(parent int, name string, mode uint32) (int, error) {
 	return fd, nil
 }
 
-// bind mounts what is open as fd where nobody can replace it, and returns the
-// path.
+// bind mounts the file open as fd at a path where no container can replace it, and returns the path.
 func (c *container) bind(fd int) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -308,8 +304,8 @@ func (c *container) bind(fd int) (string, error) {
 	return at, nil
 }
 
-// bindRoot mounts a directory as a container's root. Programs of set-user-id in it work as in
-// any container's, whatever the mount is that it is taken from; its devices are nobody's.
+// bindRoot mounts a directory as a container's root. Set-user-id programs in it work as in any container, regardless of
+// the source mount; its devices do not.
 func bindRoot(from, at string) error {
 	err := unix.Mount(from, at, "", unix.MS_BIND, "")
 	if err == nil {
@@ -321,7 +317,7 @@ func bindRoot(from, at string) error {
 	return nil
 }
 
-// unbind is the inverse of all bind.
+// unbind undoes all calls of bind.
 func (c *container) unbind() error {
 	for len(c.binds) > 0 {
 		last := c.binds[len(c.binds)-1]

@@ -1,4 +1,4 @@
-// Package blockdev looks after the guest's block devices: their sizes, and when they are free.
+// Package blockdev manages the guest's block devices: their sizes, mounts and release.
 package blockdev
 
 import (
@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sector is the unit in which the kernel tells sizes, whatever the device's own.
+// sector is the kernel's unit of sizes in bytes, for all devices.
 const sector = 512
 
-// sysfs is what the kernel tells of a device.
+// sysfs returns the path of a device's attribute in sysfs.
 func sysfs(device string, names ...string) string {
 	return filepath.Join(append([]string{"/sys/block", filepath.Base(device)}, names...)...)
 }
 
-// Size is a device's size in bytes, as the kernel knows it.
+// Size returns a device's size in bytes, as known to the kernel.
 func Size(device string) (int64, error) {
 	raw, err := os.ReadFile(sysfs(device, "size"))
 	if err != nil {
@@ -32,9 +32,9 @@ func Size(device string) (int64, error) {
 	return n * sector, err
 }
 
-// Fit has the kernel know that a device of virtio, which nobody uses, is so many bytes long: if
-// it does not yet, its driver looks at it anew. It returns what the device is called then, with the same
-// read-ahead: while a container has the old one open, that one keeps its name.
+// Fit makes the kernel read the size of an unused virtio device if it does not know the given size yet. It does so by
+// binding the driver again. It returns the device's new name, which differs while a container has the old device open.
+// The read-ahead stays the same.
 func Fit(device string, bytes int64, readAhead string) (now string, err error) {
 	size, err := Size(device)
 	if err != nil || size == bytes/sector*sector {
@@ -63,12 +63,12 @@ func Fit(device string, bytes int64, readAhead string) (now string, err error) {
 	return now, err
 }
 
-// ReadAhead sets how many KiB of a device are asked for at once.
+// ReadAhead sets a device's read-ahead in KiB.
 func ReadAhead(device, kib string) error {
 	return os.WriteFile(sysfs(device, "queue", "read_ahead_kb"), []byte(kib), 0)
 }
 
-// Forget has the kernel forget what it knows of a device's contents.
+// Forget drops the kernel's cached blocks of a device.
 func Forget(device string) error {
 	f, err := os.Open(device)
 	if err != nil {
@@ -81,15 +81,14 @@ func Forget(device string) error {
 	return nil
 }
 
-// What is given up is in use for a moment: a container that is being made has a copy of every mount, and each process that
-// is being made one of the agent's descriptors.
+// A released device stays busy for a moment: a container that is being created has a copy of every mount, and a new
+// process has a copy of the agent's descriptors.
 const (
 	freeWait = 2 * time.Second
-	freeLook = 5 * time.Millisecond // the kernel has no event for it
+	freeLook = 5 * time.Millisecond // there is no event for it
 )
 
-// Free returns when no file system has a device any more, with all written that was to be, or
-// an error that matches EBUSY.
+// Free waits until no file system uses a device and all its writes are done. Otherwise its error matches EBUSY.
 func Free(ctx context.Context, device string, readOnly bool) error {
 	flags := unix.O_RDWR
 	if readOnly {
@@ -105,13 +104,13 @@ func Free(ctx context.Context, device string, readOnly bool) error {
 	})
 }
 
-// Unmount unmounts what is mounted at a place. The error is the kernel's: it matches EBUSY while something there is in use, and
-// EINVAL where nothing is mounted.
+// Unmount unmounts a file system. The error is the kernel's: it matches EBUSY while the mount is in use, and EINVAL if
+// nothing is mounted there.
 func Unmount(ctx context.Context, at string) error {
 	return whileBusy(ctx, func() error { return unix.Unmount(at, 0) })
 }
 
-// whileBusy tries again until what is done does not fail with EBUSY.
+// whileBusy repeats do while it fails with EBUSY.
 func whileBusy(ctx context.Context, do func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, freeWait)
 	defer cancel()
@@ -128,7 +127,7 @@ func whileBusy(ctx context.Context, do func() error) error {
 	}
 }
 
-// Number is the device's number.
+// Number returns the device's number.
 func Number(device string) (major, minor uint32, err error) {
 	var st unix.Stat_t
 	if err := unix.Stat(device, &st); err != nil {

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// growLook is how often the kernel is asked for a device's size that it is about to hear of.
+// growLook is the interval between reads of a device's size while it changes.
 const growLook = 2 * time.Millisecond
 
-// Grown returns when a device has so many bytes, of which the host has told the kernel.
+// Grown waits until a device has the size in bytes that the host has announced to the kernel.
 func Grown(ctx context.Context, device string, bytes int64) error {
 	for {
 		size, err := Size(device)
@@ -33,8 +33,7 @@ func Grown(ctx context.Context, device string, bytes int64) error {
 // resizeExt4 is the kernel's EXT4_IOC_RESIZE_FS: _IOW('f', 16, u64).
 const resizeExt4 = 0x40086610
 
-// Grow makes an ext4 that is mounted at a directory as large as its device, while it is in use.
-// One that is as large is left as it is.
+// Grow grows a mounted ext4 to its device's size, while it is in use. It does nothing if the sizes match.
 func Grow(at, device string) error {
 	size, err := Size(device)
 	if err != nil {

@@ -1,7 +1,5 @@
-// Package boot does what has to be done once in a new machine before it can
-// serve: file systems, modules, cgroups. All of it is part of the template
-// that machines are cloned from, so nothing here may be random or read the
-// kernel's boot id.
+// Package boot sets up a new guest once, before the agent can serve: file systems, modules, cgroups. All of it is part
+// of the template from which VMs are cloned, so nothing here may be random or read the kernel's boot id.
 package boot
 
 import (
@@ -16,8 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
 )
 
-// Setup makes the machine ready and returns the path of the channel's port and
-// the machine's network interface.
+// Setup sets up the guest and returns the path of the channel's port and the VM's network interface.
 func Setup(portName string) (port string, net Interface, err error) {
 	for _, step := range []struct {
 		name string
@@ -58,7 +55,7 @@ func mounts() error {
 	return nil
 }
 
-// modules loads those of the list, in its order.
+// modules loads the modules of the list, in order.
 func modules() error {
 	list, err := os.ReadFile("/etc/modules.load")
 	if err != nil {
@@ -85,8 +82,7 @@ func load(path, parameters string) error {
 	return nil
 }
 
-// newRoot gives the machine a root that can be pivoted away from, which the
-// initramfs's own cannot.
+// newRoot mounts a root from which pivot_root works, unlike the initramfs.
 func newRoot() error {
 	const root = "/mnt"
 	if err := unix.Mount("/", root, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
@@ -110,11 +106,11 @@ func newRoot() error {
 	return nil
 }
 
-// Pods is the cgroup that holds the containers'.
+// Pods is the parent cgroup of the containers' cgroups.
 const Pods = "/pod"
 
-// cgroups moves this process into a leaf, since a cgroup that distributes
-// resources may hold none, and hands every controller to the containers.
+// cgroups moves this process into a leaf, because a cgroup that distributes resources must not contain processes, and
+// enables every controller for the containers.
 func cgroups() error {
 	leaf := filepath.Join(cgroup.Mount, "agent")
 	if err := os.Mkdir(leaf, 0o755); err != nil {
@@ -143,15 +139,15 @@ func cgroups() error {
 	return nil
 }
 
-// limits raises the bound of open files, which the kernel sets to 4,096: the agent has files for each process and
-// each connection, and containers without a limit of their own inherit the bound.
+// limits raises the limit of open files, which the kernel sets to 4,096. The agent has files for each process and
+// connection, and containers without their own limit inherit it.
 func limits() error {
-	const files = 1 << 20 // all that the kernel allows
+	const files = 1 << 20 // the kernel's maximum
 	return unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: files, Max: files})
 }
 
-// rest keeps an idle machine idle: the kernel would look twice a second for
-// memory to compact in advance. A kernel that cannot be told so does not do it.
+// rest keeps an idle VM idle: it disables proactive compaction, which runs twice a second. A kernel without the setting
+// does not compact proactively.
 func rest() error {
 	err := os.WriteFile("/proc/sys/vm/compaction_proactiveness", []byte("0"), 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -160,7 +156,7 @@ func rest() error {
 	return err
 }
 
-// Port is the device of the virtio-serial port of that name.
+// Port returns the device of the virtio-serial port of that name.
 func Port(name string) (string, error) {
 	ports, err := filepath.Glob("/sys/class/virtio-ports/*/name")
 	if err != nil {

@@ -10,16 +10,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/netlink"
 )
 
-// Interface is the machine's network interface, 0 for none. It is found once,
-// by Setup.
+// Interface is the VM's network interface; Index is 0 for none. Setup finds it once.
 type Interface struct {
 	Index int
 	Name  string
 }
 
-// network brings up what there is: loopback, which is always interface 1, and
-// the machine's own interface, without any address. That has no IPv6 before it
-// gets such an address: the kernel's own doings would keep a clone busy.
+// network brings up loopback, which is always interface 1, and the VM's interface, without addresses. IPv6 stays off on
+// it until it gets an IPv6 address, because the kernel's own traffic would keep a clone busy.
 func (i *Interface) network() error {
 	c, err := netlink.Open()
 	if err != nil {
@@ -38,8 +36,7 @@ func (i *Interface) network() error {
 	return c.Link(i.Index, nil, 0, true)
 }
 
-// IPv6 switches IPv6 on the interface on or off. A kernel without it has it
-// switched off.
+// IPv6 switches IPv6 on the interface on or off. Off is a no-op on a kernel without IPv6.
 func (i *Interface) IPv6(on bool) error {
 	value := "1"
 	if on {
@@ -52,18 +49,17 @@ func (i *Interface) IPv6(on bool) error {
 	return err
 }
 
-// FindByAddress finds the interface of a hardware address. Index is 0 if there is none.
+// FindByAddress finds the interface with a hardware address. Index is 0 if there is none.
 func (i *Interface) FindByAddress(mac string) error {
 	return i.search("address", func(content string) bool { return strings.TrimSpace(content) == mac })
 }
 
-// find finds the interface of the machine's network device, the one that has a
-// device.
+// find finds the interface of the VM's network device.
 func (i *Interface) find() error {
 	return i.search("device/uevent", func(string) bool { return true })
 }
 
-// search finds the first interface with an attribute that is right.
+// search finds the first interface with an attribute that matches.
 func (i *Interface) search(attribute string, right func(content string) bool) error {
 	const dir = "/sys/class/net"
 	*i = Interface{}
@@ -74,7 +70,7 @@ func (i *Interface) search(attribute string, right func(content string) bool) er
 	for _, e := range entries {
 		content, err := os.ReadFile(filepath.Join(dir, e.Name(), attribute))
 		if err != nil || !right(string(content)) {
-			continue // it may have gone, or has another name by now
+			continue // it may have been removed or renamed
 		}
 		data, err := os.ReadFile(filepath.Join(dir, e.Name(), "ifindex"))
 		if err != nil {

@@ -1,4 +1,4 @@
-// Package cgroup works on a container's cgroup2 directory.
+// Package cgroup reads and changes a container's cgroup2 directory.
 package cgroup
 
 import (
@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mount is where cgroup2 is mounted in the guest.
+// Mount is the mount point of cgroup2 in the guest.
 const Mount = "/sys/fs/cgroup"
 
 // Dir is a cgroup's directory.
@@ -55,7 +55,7 @@ func (d Dir) Limit(file string, n uint64) error {
 	return os.WriteFile(filepath.Join(string(d), file), strconv.AppendUint(nil, n, 10), 0)
 }
 
-// OOMKills counts the processes that ran out of memory.
+// OOMKills returns the number of processes that the OOM killer has killed.
 func (d Dir) OOMKills() uint64 {
 	values, err := d.Values("memory.events")
 	if err != nil {
@@ -64,7 +64,7 @@ func (d Dir) OOMKills() uint64 {
 	return values["oom_kill"]
 }
 
-// Pids lists the processes of the cgroup and of those below it.
+// Pids returns the processes of the cgroup and its descendants.
 func (d Dir) Pids() ([]int, error) {
 	pids := []int{}
 	err := filepath.WalkDir(string(d), func(path string, e fs.DirEntry, err error) error {
@@ -96,8 +96,7 @@ func (d Dir) SignalAll(sig syscall.Signal) error {
 	return err
 }
 
-// Freeze stops every process of the cgroup, or lets them go on, and returns
-// when that is so.
+// Freeze stops or continues every process of the cgroup, and returns when that is done.
 func (d Dir) Freeze(ctx context.Context, frozen bool) error {
 	value := uint64(0)
 	if frozen {
@@ -109,8 +108,7 @@ func (d Dir) Freeze(ctx context.Context, frozen bool) error {
 	return d.await(ctx, "frozen", value)
 }
 
-// Remove kills what is left in the cgroup and removes it. It succeeds when the
-// cgroup is gone already.
+// Remove kills the cgroup's processes and removes it. It succeeds if the cgroup does not exist.
 func (d Dir) Remove(ctx context.Context) error {
 	err := os.WriteFile(filepath.Join(string(d), "cgroup.kill"), []byte("1"), 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -137,8 +135,7 @@ func (d Dir) Remove(ctx context.Context) error {
 	return nil
 }
 
-// await waits for a value of cgroup.events, which the kernel announces as an
-// exceptional condition of the file.
+// await waits for a value in cgroup.events. The kernel signals changes of that file with POLLPRI.
 func (d Dir) await(ctx context.Context, key string, want uint64) error {
 	f, err := os.Open(filepath.Join(string(d), "cgroup.events"))
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 
 // copier copies one tree.
 type copier struct {
-	ctx     context.Context //nolint:containedctx // of one call, as long as the copier
+	ctx     context.Context //nolint:containedctx // of one call, like the copier
 	entries int
-	top     int              // of the copy
-	links   map[inode]string // where files with more names than one have been copied to, below the top
+	top     int              // directory of the copy
+	links   map[inode]string // copies of files with several names, by path below the top
 }
 
 type inode struct{ dev, ino uint64 }
 
-// chunk is how much of a file is copied before the context is looked at.
+// chunk is the number of bytes copied between checks of the context.
 const chunk = 1 << 20
 
 func (c *copier) run(from, volume int) error {
@@ -39,7 +39,7 @@ func (c *copier) run(from, volume int) error {
 	return c.dir(from, top, "", 1)
 }
 
-// dir copies what is in a directory, and then what the directory itself is.
+// dir copies a directory's entries, and then its own attributes.
 func (c *copier) dir(from, to int, at string, level int) error {
 	names, err := all(from)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *copier) entry(from, to int, name, at string, level int) error {
 			err = chmod(to, name, &st)
 		}
 	default:
-		return nil // a volume has no devices, and sockets belong to who listens
+		return nil // skip devices and sockets
 	}
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		err = unix.UtimesNanoAt(to, name, []unix.Timespec{st.Atim, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW)
@@ -115,8 +115,8 @@ func (c *copier) subdir(from, to int, name, at string, level int) error {
 	return c.dir(below, into, at, level+1)
 }
 
-// chmod gives a pipe that was made its mode: it and nothing else, for another container of the pod may
-// have put a link there.
+// chmod sets the mode of a pipe that was created. It checks the kind, because another container of the pod may have
+// replaced the pipe by a link.
 func chmod(dir int, name string, of *unix.Stat_t) error {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -145,7 +145,7 @@ func link(from, to int, name string, st *unix.Stat_t) error {
 	return err
 }
 
-// file copies a file, or gives its copy one name more.
+// file copies a file, or links an earlier copy of it.
 func (c *copier) file(from, to int, name, at string, st *unix.Stat_t) error {
 	id := inode{st.Dev, st.Ino}
 	if first := c.links[id]; first != "" {
@@ -182,8 +182,8 @@ func (c *copier) file(from, to int, name, at string, st *unix.Stat_t) error {
 	return c.finish(in, out, at, st)
 }
 
-// finish gives a copy the owner, mode, extended attributes and times of what it is of. The mode comes after
-// the owner, whose change takes set-user-id away.
+// finish copies owner, mode, extended attributes and times. The mode follows the owner, because a change of the owner
+// clears set-user-id.
 func (c *copier) finish(from, to int, at string, st *unix.Stat_t) error {
 	err := unix.Fchown(to, int(st.Uid), int(st.Gid))
 	if err == nil {
@@ -201,7 +201,7 @@ func (c *copier) finish(from, to int, at string, st *unix.Stat_t) error {
 	return nil
 }
 
-// maxAttributes bounds the names and the value of extended attributes: the kernel's own bound.
+// maxAttributes bounds the names and values of extended attributes, in bytes. It is the kernel's own limit.
 const maxAttributes = 64 << 10
 
 func attributes(from, to int) error {
@@ -223,7 +223,7 @@ func attributes(from, to int) error {
 	return nil
 }
 
-// ignored is the error of an attribute, if it is one of more than that a file system has none such.
+// ignored drops the errors for a file system without extended attributes and for a missing attribute.
 func ignored(err error) error {
 	if errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENODATA) {
 		return nil

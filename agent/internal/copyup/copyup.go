@@ -1,8 +1,8 @@
-// Package copyup gives an empty volume what an image has where the volume is mounted.
+// Package copyup copies the image's files at a volume's mount point into an empty volume.
 //
-// The copy is made in a directory of the volume's own, which is renamed when it is complete, and whose
-// contents are moved to the top then. A machine that dies meanwhile leaves a volume that the next one
-// begins with anew, or finishes, and never a part of the copy as the whole.
+// It copies into a directory of the volume, renames that directory when the copy is complete, and then moves its
+// contents to the top. If the VM dies meanwhile, the next one starts the copy again or finishes the move. A partial
+// copy never counts as complete.
 package copyup
 
 import (
@@ -19,29 +19,28 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
-// The names in a volume that is being filled, and what is in an ext4 that is empty.
+// Names in a volume that is being filled, and the directory in an empty ext4.
 const (
 	making    = ".bulkhead-copying"
 	made      = ".bulkhead-copied"
 	lostFound = "lost+found"
 )
 
-// ours are the names at a volume's top that an image's files do not get, and that make no volume one in use.
+// ours are names at a volume's top that are not copied from an image, and that do not count as contents.
 var ours = []string{making, made, lostFound}
 
-// Bounds of what is copied.
+// Bounds of a copy.
 const (
 	maxLevels  = guesttree.MaxLevels
 	maxEntries = 1 << 20
 )
 
-// ErrTooMuch is of an image's directory that has more files, or directories in each other, than are copied.
+// ErrTooMuch is returned for an image's directory with too many files or nested directories.
 var ErrTooMuch = errors.New("it has too many files or nested directories to be copied into a volume")
 
-// Fill copies what a container's root has at a path to a volume, which nobody else has, if that is empty,
-// with owners, modes and times, and gives the volume's top the owner and mode of that directory. What is no
-// directory there, or leads out of the root, is left alone. Devices and sockets are left out. It ends with
-// ctx; an error leaves the volume empty.
+// Fill copies the files at a path in a container's root to an empty volume that no other container uses, with owners,
+// modes and times. The volume's top gets the directory's owner and mode. Fill does nothing if the path is not a
+// directory or leads out of the root. It skips devices and sockets. It ends with ctx; an error leaves the volume empty.
 func Fill(ctx context.Context, root, at, volume string) error {
 	to, err := unix.Open(volume, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -52,7 +51,7 @@ func Fill(ctx context.Context, root, at, volume string) error {
 	if unix.Fstatat(to, made, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		return raise(to)
 	}
-	some, err := names(to, len(ours)+1) // of a volume in use there may be any number
+	some, err := names(to, len(ours)+1) // a volume in use may have any number
 	if err != nil {
 		return fmt.Errorf("read the volume: %w", err)
 	}
@@ -78,7 +77,7 @@ func Fill(ctx context.Context, root, at, volume string) error {
 	return raise(to)
 }
 
-// source opens the directory of a container's root that is to be copied; -1 is none.
+// source opens the directory to copy from a container's root; -1 is none.
 func source(root, at string) (int, error) {
 	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -97,7 +96,7 @@ func source(root, at string) (int, error) {
 	return -1, fmt.Errorf("open %.200q of the root: %w", at, err)
 }
 
-// raise moves a copy that is complete to the volume's top.
+// raise moves a complete copy to the volume's top.
 func raise(volume int) error {
 	dir, err := openDir(volume, made)
 	if err != nil {
@@ -130,7 +129,7 @@ func openDir(dir int, name string) (int, error) {
 	return unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
 
-// all are the names in a directory, of which there are less than maxEntries.
+// all returns the names in a directory, which must be fewer than maxEntries.
 func all(dir int) ([]string, error) {
 	found, err := names(dir, maxEntries)
 	if len(found) == maxEntries {
@@ -139,7 +138,7 @@ func all(dir int) ([]string, error) {
 	return found, err
 }
 
-// names are those in a directory, so many at the most.
+// names returns at most most names of a directory.
 func names(dir, most int) ([]string, error) {
 	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -149,7 +148,7 @@ func names(dir, most int) ([]string, error) {
 	defer f.Close()
 	found, err := f.Readdirnames(most)
 	if errors.Is(err, io.EOF) {
-		err = nil // of an empty one
+		err = nil // an empty directory
 	}
 	return found, err
 }

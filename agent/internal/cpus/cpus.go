@@ -1,4 +1,4 @@
-// Package cpus brings a machine's CPUs online and takes them away.
+// Package cpus brings a VM's CPUs online and offline.
 package cpus
 
 import (
@@ -11,11 +11,10 @@ import (
 	"strings"
 )
 
-// Dir is where the kernel has them.
+// Dir is the kernel's directory of CPUs.
 const Dir = "/sys/devices/system/cpu"
 
-// Set has the first want CPUs of dir be online and no other. What runs sees it at once. The
-// first of all is always online.
+// Set brings the first want CPUs of dir online and all others offline. The first CPU is always online.
 func Set(dir string, want int) error {
 	for n := 1; ; n++ {
 		at := filepath.Join(dir, "cpu"+strconv.Itoa(n), "online")
@@ -34,7 +33,7 @@ func Set(dir string, want int) error {
 			state = "1"
 		}
 		if strings.TrimSpace(string(is)) == state {
-			continue // the kernel refuses what is so already
+			continue // the kernel refuses an unchanged value
 		}
 		if err := os.WriteFile(at, []byte(state), 0); err != nil {
 			return fmt.Errorf("CPU %d online %s: %w", n, state, err)

@@ -8,15 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// consoleListener is where crun leaves the terminal that it made.
+// consoleListener receives the terminal that crun creates.
 type consoleListener struct {
 	fd   int
 	path string
 }
 
-// listenConsole makes the socket in a directory of its own below dir: a
-// process's own directory has two ids in its path, which leave no room in the
-// 108 bytes of a socket's address.
+// listenConsole creates the socket in a new directory below dir. The path of a process's own directory contains two ids
+// and would exceed the 108 bytes of a socket's address.
 func listenConsole(dir string) (*consoleListener, error) {
 	dir, err := os.MkdirTemp(dir, "tty")
 	if err != nil {
@@ -45,8 +44,7 @@ func (l *consoleListener) close() {
 	os.RemoveAll(filepath.Dir(l.path))
 }
 
-// receive takes the terminal. crun has ended, so it has been sent, and nothing
-// here waits.
+// receive receives the terminal. It does not block, because crun has ended and so has sent it.
 func (l *consoleListener) receive() (*os.File, error) {
 	conn, _, err := unix.Accept4(l.fd, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package crun runs the OCI runtime for the two things that take one: making a
-// container, and putting one more process into it. What else a container needs
-// is done on its cgroup and its init directly.
+// Package crun runs the OCI runtime to create a container and to start further processes in it. The agent does
+// everything else itself, on the container's cgroup and init.
 package crun
 
 import (
@@ -23,9 +22,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/memfd"
 )
 
-// Runtime is crun, ready to run. Its methods may be called at once.
+// Runtime is a loaded crun. Its methods are safe for concurrent use.
 type Runtime struct {
-	// Version is crun's own.
+	// Version is crun's version.
 	Version string
 
 	program *os.File
@@ -33,9 +32,8 @@ type Runtime struct {
 	reaper  *reaper.Reaper
 }
 
-// New loads the program into sealed memory. As a plain file crun copies itself
-// into such memory at each start, and an emulator has to translate each copy
-// anew.
+// New loads the program into sealed memory. From a plain file, crun would copy itself into such memory at each start,
+// and an emulator would translate each copy again.
 func New(program, state string, r *reaper.Reaper) (*Runtime, error) {
 	data, err := os.ReadFile(program)
 	if err != nil {
@@ -66,7 +64,7 @@ func New(program, state string, r *reaper.Reaper) (*Runtime, error) {
 	return runtime, nil
 }
 
-// version asks crun, which proves besides that it runs.
+// version runs crun for its version, which also checks that it works.
 func (r *Runtime) version() (string, error) {
 	out, err := os.CreateTemp(r.state, "version")
 	if err != nil {
@@ -91,30 +89,28 @@ func (r *Runtime) version() (string, error) {
 	return strings.TrimPrefix(line, "crun version "), nil
 }
 
-// configFile is the specification in crun's directory of a container.
+// configFile is the specification's file in crun's directory of a container.
 const configFile = "config.json"
 
-// Stdio are the process's ends of its streams; nil is /dev/null. With a
-// terminal they are not used.
+// Stdio are the process's ends of its streams; nil is /dev/null. They are unused with a terminal.
 type Stdio [3]*os.File
 
-// Process says how to start one.
+// Process describes a process to start.
 type Process struct {
-	ID      string // of the container
-	Dir     string // for this process's files, empty and its own
+	ID      string // the container's
+	Dir     string // directory for this process's files, empty at first
 	Stdio   Stdio
-	Console bool // a terminal, returned by Create and Exec
+	Console bool // with a terminal, which Create and Exec return
 
-	state string // crun's directory, if it is not the runtime's
+	state string // crun's directory, if not the runtime's
 }
 
-// Create makes the container of a bundle. Its init waits for Start. onExit is
-// as in reaper.Adopt.
+// Create creates the container of a bundle. Its init waits for Start. onExit is as in reaper.Adopt.
 func (r *Runtime) Create(ctx context.Context, bundle string, p Process, onExit func()) (*reaper.Child, *os.File, error) {
 	return r.run(ctx, p, onExit, "create", "--bundle", bundle)
 }
 
-// Exec runs the process that file describes in a container.
+// Exec runs the process described in file in a container.
 func (r *Runtime) Exec(ctx context.Context, file string, p Process, onExit func()) (*reaper.Child, *os.File, error) {
 	if p.Console {
 		var err error
@@ -125,8 +121,8 @@ func (r *Runtime) Exec(ctx context.Context, file string, p Process, onExit func(
 	return r.run(ctx, p, onExit, "exec", "--detach", "--process", file)
 }
 
-// stateFor makes a state directory for the exec of a process with a terminal: crun gives the terminal to the user
-// in the container's specification, which is this process's there.
+// stateFor creates a state directory for the exec of a process with a terminal. crun gives the terminal to the user in
+// the container's specification, which is replaced by this process's there.
 func (r *Runtime) stateFor(file string, p Process) (string, error) {
 	state := filepath.Join(p.Dir, "state")
 	own, theirs := filepath.Join(state, p.ID), filepath.Join(r.state, p.ID)
@@ -159,10 +155,10 @@ func (r *Runtime) stateFor(file string, p Process) (string, error) {
 	return state, err
 }
 
-// Start lets a container's init go on, by the fifo at which crun left it.
+// Start continues a container's init, through the fifo on which crun left it waiting.
 func (r *Runtime) Start(id string) error {
 	fifo := filepath.Join(r.state, id, "exec.fifo")
-	// Opening waits for the reader; without one the container is gone.
+	// The open fails without a reader: the container is gone then.
 	f, err := os.OpenFile(fifo, os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
@@ -177,7 +173,7 @@ func (r *Runtime) Start(id string) error {
 	return nil
 }
 
-// Replace replaces what crun keeps of a container's specification.
+// Replace replaces crun's copy of a container's specification.
 func (r *Runtime) Replace(id string, config []byte) error {
 	if err := os.WriteFile(filepath.Join(r.state, id, configFile), config, 0o600); err != nil {
 		return fmt.Errorf("replace the specification of %s: %w", id, err)
@@ -185,7 +181,7 @@ func (r *Runtime) Replace(id string, config []byte) error {
 	return nil
 }
 
-// Forget removes what crun keeps of a container whose processes are gone.
+// Forget removes crun's state of a container without processes.
 func (r *Runtime) Forget(id string) error { return os.RemoveAll(filepath.Join(r.state, id)) }
 
 // Update applies the OCI resources in file.
@@ -227,7 +223,7 @@ func (r *Runtime) run(ctx context.Context, p Process, onExit func(), args ...str
 	return r.reaper.Adopt(pid, onExit), console, nil
 }
 
-// wait runs crun to its end.
+// wait runs crun and waits for its end.
 func (r *Runtime) wait(ctx context.Context, state, dir string, stdio Stdio, args ...string) error {
 	log := filepath.Join(dir, "crun.log")
 	argv := append([]string{"crun", "--root=" + state, "--cgroup-manager=cgroupfs", "--log=" + log}, args...)
@@ -251,11 +247,11 @@ func (r *Runtime) wait(ctx context.Context, state, dir string, stdio Stdio, args
 	return nil
 }
 
-// hurry puts crun before the processes that it makes. It sets the size of a terminal after it has let
-// the new process go, which must not look at it before.
+// hurry raises crun's priority above that of its children. crun sets the size of a terminal only after it has started
+// the new process, which must not read it before.
 func hurry(pid int) {
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Flags: unix.SCHED_FLAG_RESET_ON_FORK, Priority: 1}
-	_ = unix.SchedSetAttr(pid, &attr, 0) // one that has ended, or a kernel without: the size comes in time nearly always
+	_ = unix.SchedSetAttr(pid, &attr, 0) // if it fails, the size is nearly always in time anyway
 }
 
 func (r *Runtime) start(stdio Stdio, argv ...string) (*reaper.Child, error) {
@@ -276,7 +272,7 @@ func (r *Runtime) start(stdio Stdio, argv ...string) (*reaper.Child, error) {
 
 const maxLog = 4 << 10
 
-// failure makes an error of crun's log.
+// failure converts crun's log to an error.
 func failure(op, log string, status unix.WaitStatus) error {
 	message := "no message"
 	if f, err := os.Open(log); err == nil {
@@ -300,7 +296,7 @@ func classify(op, message string, status unix.WaitStatus) error {
 			class = agentv1.ErrNoCommand
 		}
 	case strings.HasPrefix(message, "the container `") && strings.HasSuffix(message, "` is not running"):
-		class = agentv1.ErrBusy // it has ended a moment ago
+		class = agentv1.ErrBusy // it has just ended
 	case status.Signaled():
 		message = fmt.Sprintf("killed by signal %d", status.Signal())
 	}

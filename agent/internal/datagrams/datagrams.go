@@ -15,9 +15,8 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// Serve carries the datagrams of a stream until it ends. A flow's go to the first of the hosts
-// where somebody has its port: a datagram to one where nobody has it comes back as refused, and
-// goes to the next. It returns when the goroutines of all flows have ended.
+// Serve carries the datagrams of a stream until it ends. A flow uses the first of the hosts with a socket on its port:
+// if a datagram is refused, the flow moves to the next host. Serve returns when the goroutines of all flows have ended.
 func Serve(stream io.ReadWriteCloser, hosts []netip.Addr) {
 	s := &server{stream: stream, hosts: hosts, flows: map[uint32]*flow{}, buf: make([]byte, agentv1.DatagramHeader+agentv1.MaxDatagram)}
 	defer s.wg.Wait()
@@ -45,15 +44,15 @@ type server struct {
 	flows map[uint32]*flow
 }
 
-// flow is a socket that is connected to a port of the guest.
+// flow is a socket connected to a port of the guest.
 type flow struct {
 	id   uint32
 	port uint16
-	// What follows is guarded by the server's mu.
+	// The server's mu guards the following.
 	socket *os.File
-	host   int // its index
-	// first is the first datagram, for the next host, until somebody has answered. One that is
-	// larger than most are is lost at a change of the host.
+	host   int // index in hosts
+	// first is the first datagram, kept for the next host until an answer arrives. A large one is not kept, and so is
+	// lost if the host changes.
 	first    []byte
 	answered bool
 }
@@ -82,7 +81,7 @@ func (s *server) take(d agentv1.Datagram) {
 	s.send(f, socket, d.Data)
 }
 
-// begin is called with mu held, and returns nil where there is no room for another flow.
+// begin opens a flow, or returns nil without room for another. The caller holds mu.
 func (s *server) begin(d agentv1.Datagram) *flow {
 	if len(s.flows) >= agentv1.MaxFlows || len(s.hosts) == 0 {
 		return nil
@@ -108,7 +107,7 @@ func (s *server) send(f *flow, socket *os.File, data []byte) {
 	}
 }
 
-// receive passes on what comes at a flow's socket until that is closed.
+// receive forwards the datagrams from a flow's socket until it is closed.
 func (s *server) receive(f *flow, socket *os.File) {
 	for {
 		err := control(socket, syscall.RawConn.Read, func(fd int) error {
@@ -137,7 +136,7 @@ func (s *server) receive(f *flow, socket *os.File) {
 	}
 }
 
-// refused has a flow that nobody has answered yet go on at the next host.
+// refused moves a flow without an answer to the next host.
 func (s *server) refused(f *flow, socket *os.File) {
 	s.mu.Lock()
 	if f.socket != socket || f.answered || s.ended || s.flows[f.id] != f || f.host+1 == len(s.hosts) {
@@ -170,8 +169,7 @@ func (s *server) end() {
 	}
 }
 
-// dial returns a socket that is connected to an address. Package net's would make the agent a
-// quarter larger.
+// dial returns a socket connected to an address. Package net would make the agent a quarter larger.
 func dial(to netip.AddrPort) (*os.File, error) {
 	family, addr := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()})
 	if to.Addr().Is4() {
@@ -188,8 +186,8 @@ func dial(to netip.AddrPort) (*os.File, error) {
 	return os.NewFile(uintptr(fd), to.String()), nil
 }
 
-// control does one thing with a socket as soon as that is ready for it. A file's own methods
-// take an empty datagram for its end.
+// control runs one operation on a socket as soon as it is ready. os.File's methods would take an empty datagram for the
+// end.
 func control(socket *os.File, wait func(syscall.RawConn, func(uintptr) bool) error, do func(fd int) error) error {
 	raw, err := socket.SyscallConn()
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package devices gives a container the program that decides which devices it may use, as
-// crun has loaded it for one before with the same rules: to make and check one takes an
-// emulated machine longer than all else that crun does with a cgroup.
+// Package devices reuses the BPF programs that decide which devices a container may use. crun loads one for each set of
+// rules. Loading and verifying a program takes an emulated VM longer than the rest of crun's work on a cgroup.
 package devices
 
 import (
@@ -15,24 +14,23 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
 )
 
-// most is how many programs are kept: those of ordinary and of privileged containers, and some.
+// most bounds the kept programs: those of ordinary and privileged containers, and some more.
 const most = 8
 
-// Programs are kept by the text of the rules that they are of. Its zero value keeps none; its
-// methods may be called at once.
+// Programs keeps programs by the text of their rules. The zero value is empty; its methods are safe for concurrent use.
 type Programs struct {
 	mu  sync.Mutex
 	all map[string]*os.File
 }
 
-// Has says that there is a program of these rules.
+// Has reports whether there is a program for these rules.
 func (p *Programs) Has(rules string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.all[rules] != nil
 }
 
-// Attach has the program of these rules, which there is, decide for a cgroup that has none.
+// Attach attaches the existing program for these rules to a cgroup that has none.
 func (p *Programs) Attach(rules string, to cgroup.Dir) error {
 	p.mu.Lock()
 	program := p.all[rules]
@@ -43,7 +41,7 @@ func (p *Programs) Attach(rules string, to cgroup.Dir) error {
 	}
 	defer dir.Close()
 	attr := struct{ target, program, kind, flags uint32 }{
-		uint32(dir.Fd()), uint32(program.Fd()), unix.BPF_CGROUP_DEVICE, unix.BPF_F_ALLOW_MULTI, // as crun does
+		uint32(dir.Fd()), uint32(program.Fd()), unix.BPF_CGROUP_DEVICE, unix.BPF_F_ALLOW_MULTI, // like crun
 	}
 	if _, err := bpf(unix.BPF_PROG_ATTACH, unsafe.Pointer(&attr), unsafe.Sizeof(attr)); err != nil {
 		return fmt.Errorf("attach the device program to %s: %w", to, err)
@@ -51,8 +49,8 @@ func (p *Programs) Attach(rules string, to cgroup.Dir) error {
 	return nil
 }
 
-// Keep keeps the program that crun has made of these rules, and attached to a cgroup as its
-// only one. Without it the next container gets one of its own.
+// Keep keeps the program that crun has loaded for these rules and attached to a cgroup as its only one. Without it,
+// crun loads another one for the next container.
 func (p *Programs) Keep(rules string, of cgroup.Dir) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +68,7 @@ func (p *Programs) Keep(rules string, of cgroup.Dir) error {
 	return nil
 }
 
-// attached is the program of a cgroup.
+// attached returns the program of a cgroup.
 func attached(of cgroup.Dir) (*os.File, error) {
 	dir, err := os.Open(string(of))
 	if err != nil {
@@ -97,7 +95,7 @@ func attached(of cgroup.Dir) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("device program %d: %w", ids[0], err)
 	}
-	return os.NewFile(uintptr(fd), "device program"), nil // which is closed by an exec
+	return os.NewFile(uintptr(fd), "device program"), nil // close-on-exec
 }
 
 func bpf(command int, attr unsafe.Pointer, size uintptr) (int, error) {

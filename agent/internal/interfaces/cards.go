@@ -11,15 +11,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/api/card"
 )
 
-// cardsTimeout bounds the wait for cards, which the kernel finds some 100 ms after the host has
-// plugged them in.
+// cardsTimeout bounds the wait for cards. The kernel finds them some 100 ms after the host has plugged them in.
 const cardsTimeout = 30 * time.Second
 
-// maxInterfaceName is the kernel's bound, in bytes.
+// maxInterfaceName is the kernel's limit, in bytes.
 const maxInterfaceName = 15
 
-// SetCards waits for the machine's further cards and makes them the pod's interfaces, which have
-// names. Nothing of the pod may run yet: a card is known by its hardware address.
+// SetCards waits for the VM's further cards and configures them as the pod's named interfaces. It must run before the
+// pod's processes, because it identifies a card by its hardware address.
 func SetCards(wanted []agentv1.Network) error {
 	if len(wanted) == 0 {
 		return nil
@@ -67,8 +66,8 @@ func validateCards(wanted []agentv1.Network) error {
 	return nil
 }
 
-// nameCards gives cards their names. The kernel has numbered them, so one may have the name of
-// another. No card is named twice without need: each time costs the kernel some 10 ms.
+// nameCards renames the cards. The kernel's numbering may give one the name of another. Each rename takes the kernel
+// some 10 ms, so none is done without need.
 func nameCards(cards []boot.Interface, wanted []agentv1.Network) error {
 	c, err := netlink.Open()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package interfaces sets up the guest's network interfaces.
+// Package interfaces configures the guest's network interfaces.
 package interfaces
 
 import (
@@ -13,7 +13,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// Clear takes away what Set has given.
+// Clear undoes Set.
 func Clear(card *boot.Interface, n *agentv1.Network) error {
 	c, err := netlink.Open()
 	if err != nil {
@@ -33,7 +33,7 @@ func Clear(card *boot.Interface, n *agentv1.Network) error {
 	return nil
 }
 
-// Set gives an interface its pod's identity, and takes it up.
+// Set configures an interface for the pod, and brings it up.
 func Set(card *boot.Interface, n *agentv1.Network) error {
 	var mac net.HardwareAddr
 	var err error
@@ -51,7 +51,7 @@ func Set(card *boot.Interface, n *agentv1.Network) error {
 		return err
 	}
 	defer c.Close()
-	// It is up, which the address of a virtio device may change in.
+	// A virtio device's address may change while it is up.
 	if err := c.Link(index, mac, n.MTU, true); err != nil {
 		return err
 	}

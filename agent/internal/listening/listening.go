@@ -1,4 +1,4 @@
-// Package listening tells which ports the guest's processes listen on.
+// Package listening watches the ports that the guest's processes listen on.
 package listening
 
 import (
@@ -21,13 +21,13 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// most is how many ports of a kind are told of: a process may listen on all of them.
+// most bounds the reported ports per protocol: a process may listen on all of them.
 const most = 256
 
 // tables are the kernel's lists of sockets.
 type tables struct {
 	tcp, udp []string
-	// ephemeral is where the kernel tells which ports it gives to who asks for any.
+	// ephemeral is the kernel's file with the range of automatically assigned ports.
 	ephemeral string
 }
 
@@ -36,15 +36,14 @@ var kernel = tables{
 	ephemeral: "/proc/sys/net/ipv4/ip_local_port_range",
 }
 
-// Watch waits for changes. Its zero value watches nothing before Wait is called. Its
-// methods may be called at once.
+// Watch waits for changes. The zero value is ready and watches nothing before Wait is called. Its methods are safe for
+// concurrent use.
 type Watch struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed with the next change; nil before the first call
 }
 
-// Wait returns the ports when they are others than known, which is as Wait has returned them
-// or empty.
+// Wait waits until the ports differ from known, and returns them. known is an earlier result or empty.
 func (w *Watch) Wait(ctx context.Context, known []agentv1.ListeningPort) ([]agentv1.ListeningPort, error) {
 	for {
 		changed, err := w.next()
@@ -63,8 +62,8 @@ func (w *Watch) Wait(ctx context.Context, known []agentv1.ListeningPort) ([]agen
 	}
 }
 
-// next is closed with the next change. The first call has the kernel tell of changes, for as
-// long as it runs.
+// next returns a channel that is closed with the next change. The first call starts tracing in the kernel, for as long
+// as it runs.
 func (w *Watch) next() (chan struct{}, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,10 +79,10 @@ func (w *Watch) next() (chan struct{}, error) {
 	return w.changed, nil
 }
 
-// The kernel tells that a socket is to listen before its lists have it.
+// The kernel's event precedes the change of its socket tables.
 var delays = []time.Duration{0, 10 * time.Millisecond, 200 * time.Millisecond}
 
-// follow has waiters look at the lists after each event.
+// follow wakes waiters after each event, so that they read the tables.
 func (w *Watch) follow(events io.Reader) {
 	told := make(chan struct{}, 1)
 	go func() {
@@ -91,7 +90,7 @@ func (w *Watch) follow(events io.Reader) {
 		buf := make([]byte, 4096)
 		for {
 			if _, err := events.Read(buf); err != nil {
-				return // it never ends, but for a fault of the kernel's
+				return // only after a fault of the kernel
 			}
 			select {
 			case told <- struct{}{}:
@@ -101,7 +100,7 @@ func (w *Watch) follow(events io.Reader) {
 	}()
 	for range told {
 		for _, d := range delays {
-			<-time.After(d) // nothing tells of it
+			<-time.After(d) // there is no event for the table
 			w.mu.Lock()
 			close(w.changed)
 			w.changed = make(chan struct{})
@@ -110,14 +109,14 @@ func (w *Watch) follow(events io.Reader) {
 	}
 }
 
-// dir is where the kernel's tracing is mounted. No container sees it.
+// dir is the mount point of the kernel's tracing. No container sees it.
 const dir = "/run/bulkhead-tracing"
 
-// listen is the state of a socket that listens (TCP_LISTEN).
+// listen is the state of a listening socket (TCP_LISTEN).
 const listen = "10"
 
-// trace has the kernel write a line whenever a socket begins or ends to listen, and whenever one
-// of UDP ends.
+// trace makes the kernel write a line whenever a TCP socket starts or stops listening, and whenever a UDP socket is
+// bound or closed.
 func trace() (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -130,7 +129,7 @@ func trace() (*os.File, error) {
 		{"kprobe_events", probes},
 		{"events/sock/inet_sock_set_state/filter", "newstate==" + listen + "||oldstate==" + listen},
 		{"events/sock/inet_sock_set_state/enable", "1"},
-		{"events/bulkhead/udp_bind/filter", "port!=0"}, // 0 is any
+		{"events/bulkhead/udp_bind/filter", "port!=0"}, // 0 requests any port
 		{"events/bulkhead/enable", "1"},
 	} {
 		if err := os.WriteFile(filepath.Join(dir, step[0]), []byte(step[1]), 0); err != nil {
@@ -140,12 +139,11 @@ func trace() (*os.File, error) {
 	return os.Open(filepath.Join(dir, "trace_pipe"))
 }
 
-// probes are for UDP, of which the kernel has no event: a socket that takes a port, and one that
-// gives it back.
+// probes are kprobes for UDP, which has no events of its own: a socket that takes a port, and one that releases it.
 const probes = "p:bulkhead/udp_bind udp_lib_get_port port=$arg2:u16\np:bulkhead/udp_close udp_lib_unhash\n"
 
-// read reads the ports that are listened on, sorted, those of TCP first. A UDP socket listens
-// that is connected to nobody and has a port of its own choice.
+// read returns the listening ports, sorted, TCP first. A UDP socket counts as listening if it is not connected and its
+// port was chosen explicitly.
 func (t tables) read() ([]agentv1.ListeningPort, error) {
 	tcp, err := readAll(t.tcp, func(f []string) bool { return f[3] == "0A" })
 	if err != nil {
@@ -167,7 +165,7 @@ func (t tables) read() ([]agentv1.ListeningPort, error) {
 	return append(tcp[:min(len(tcp), most)], udp...), nil
 }
 
-// anybodys are the first and the last of the ports that the kernel chooses among.
+// anybodys returns the range of automatically assigned ports.
 func (t tables) anybodys() (first, last uint16, err error) {
 	text, err := os.ReadFile(t.ephemeral)
 	if err == nil {
@@ -176,7 +174,7 @@ func (t tables) anybodys() (first, last uint16, err error) {
 	return first, last, err
 }
 
-// readAll reads the ports of the sockets in tables that listen, by their fields, sorted.
+// readAll reads the listening sockets' ports from tables, sorted. listens decides by a line's fields.
 func readAll(tables []string, listens func(fields []string) bool) (ports []agentv1.ListeningPort, err error) {
 	for _, name := range tables {
 		f, err := os.Open(name)
@@ -192,7 +190,7 @@ func readAll(tables []string, listens func(fields []string) bool) (ports []agent
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	// Of one port that is there twice, the address that more can reach counts.
+	// If a port occurs twice, the more reachable address counts.
 	slices.SortFunc(ports, func(a, b agentv1.ListeningPort) int {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), compareBool(a.Loopback, b.Loopback))
 	})
@@ -209,10 +207,10 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// parse adds a table's to ports.
+// parse adds the ports of a table.
 func parse(r io.Reader, ports []agentv1.ListeningPort, listens func([]string) bool) ([]agentv1.ListeningPort, error) {
 	lines := bufio.NewScanner(r)
-	lines.Scan() // the heads of the columns
+	lines.Scan() // the header
 	for lines.Scan() {
 		f := strings.Fields(lines.Text())
 		if len(f) < 4 || !listens(f) {
@@ -228,8 +226,7 @@ func parse(r io.Reader, ports []agentv1.ListeningPort, listens func([]string) bo
 	return ports, lines.Err()
 }
 
-// loopback reads an address as the kernel writes it: words of four bytes, each of the
-// host's order, which is little-endian.
+// loopback parses an address in the kernel's form: words of four bytes in host byte order, which is little-endian.
 func loopback(address string) bool {
 	switch len(address) {
 	case 8:

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// message is a request under construction.
+// message is a request being built.
 type message struct{ b []byte }
 
 func newMessage(kind, flags uint16) *message {

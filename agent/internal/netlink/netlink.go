@@ -1,6 +1,5 @@
-// Package netlink sets up the guest's network interface with the few
-// rtnetlink requests that takes; a whole library of them would weigh more than
-// the rest of the agent.
+// Package netlink configures the guest's network interfaces with a few rtnetlink requests. A full library would be
+// larger than the rest of the agent.
 package netlink
 
 import (
@@ -13,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn is a connection to the kernel. It is for one goroutine.
+// Conn is a connection to the kernel, for one goroutine.
 type Conn struct {
 	fd  int
 	seq uint32
@@ -49,7 +48,7 @@ func (c *Conn) Link(index int, mac net.HardwareAddr, mtu int, up bool) error {
 	return c.do(m, "set link")
 }
 
-// Rename gives an interface that is down another name.
+// Rename renames an interface that is down.
 func (c *Conn) Rename(index int, name string) error {
 	info := unix.IfInfomsg{Family: unix.AF_UNSPEC, Index: int32(index)}
 	m := newMessage(unix.RTM_NEWLINK, 0)
@@ -75,15 +74,15 @@ func (c *Conn) RemoveAddress(index int, p netip.Prefix) error {
 func (m *message) address(index int, p netip.Prefix) {
 	info := unix.IfAddrmsg{Family: family(p.Addr()), Prefixlen: uint8(p.Bits()), Index: uint32(index)}
 	if p.Addr().Is6() {
-		info.Flags = unix.IFA_F_NODAD // the host answers for its uniqueness
+		info.Flags = unix.IFA_F_NODAD // the host ensures its uniqueness
 	}
 	m.add(unsafe.Slice((*byte)(unsafe.Pointer(&info)), unix.SizeofIfAddrmsg))
 	m.attr(unix.IFA_LOCAL, p.Addr().AsSlice())
 	m.attr(unix.IFA_ADDRESS, p.Addr().AsSlice())
 }
 
-// Route adds a route to an interface, by a gateway or, without one, on the link. The gateway
-// need not lie within the interface's own network.
+// Route adds a route to an interface, by a gateway, or on the link without one. The gateway may lie outside the
+// interface's own network.
 func (c *Conn) Route(index int, to netip.Prefix, gateway netip.Addr, metric int) error {
 	info := unix.RtMsg{
 		Family: family(to.Addr()), Dst_len: uint8(to.Bits()), Table: unix.RT_TABLE_MAIN, Protocol: unix.RTPROT_BOOT,
@@ -105,15 +104,14 @@ func (c *Conn) Route(index int, to netip.Prefix, gateway netip.Addr, metric int)
 	return c.do(m, "add route to "+to.String())
 }
 
-// DefaultRoute adds the default route by a gateway, which need not lie within
-// the interface's own network.
+// DefaultRoute adds the default route by a gateway, which may lie outside the interface's own network.
 func (c *Conn) DefaultRoute(index int, gateway netip.Addr) error {
 	m := newMessage(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_REPLACE)
 	m.defaultRoute(index, gateway)
 	return c.do(m, "add route by "+gateway.String())
 }
 
-// RemoveDefaultRoute removes it.
+// RemoveDefaultRoute removes the default route by a gateway.
 func (c *Conn) RemoveDefaultRoute(index int, gateway netip.Addr) error {
 	m := newMessage(unix.RTM_DELROUTE, 0)
 	m.defaultRoute(index, gateway)

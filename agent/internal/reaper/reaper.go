@@ -1,6 +1,5 @@
-// Package reaper starts and reaps the processes of a PID 1: its own children,
-// and all that lost their parents and became its children. Nothing else in the
-// program may wait for a child.
+// Package reaper starts and reaps the processes of a PID 1: its own children, and orphans that became its children. No
+// other code in the program may wait for a child.
 package reaper
 
 import (
@@ -13,20 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reaper keeps the children. Its methods may be called at once.
+// Reaper tracks the children. Its methods are safe for concurrent use.
 type Reaper struct {
 	mu       sync.Mutex
 	children map[int]*Child
-	adopting int                     // calls under way whose process's id is not known yet
+	adopting int                     // pending calls of Adopting
 	strays   map[int]unix.WaitStatus // children that ended while adopting
 }
 
-// New makes a reaper, whose Run must be called.
+// New returns a reaper. The caller must call Run.
 func New() *Reaper {
 	return &Reaper{children: map[int]*Child{}, strays: map[int]unix.WaitStatus{}}
 }
 
-// Child is a process that is waited for.
+// Child is a tracked process.
 type Child struct {
 	pid    int
 	r      *Reaper
@@ -35,17 +34,16 @@ type Child struct {
 	status unix.WaitStatus
 }
 
-// PID is the process's id, which may be another's once Done is closed.
+// PID returns the process's id. The kernel may reuse it once Done is closed.
 func (c *Child) PID() int { return c.pid }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// Status is how the process ended, after Done.
+// Status returns how the process ended; it is valid after Done.
 func (c *Child) Status() unix.WaitStatus { return c.status }
 
-// Signal sends a signal; it never reaches another process that has come to the
-// same id. It returns ESRCH when the process has ended.
+// Signal sends a signal, never to another process with a reused id. It returns ESRCH if the process has ended.
 func (c *Child) Signal(sig syscall.Signal) error {
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
@@ -57,7 +55,7 @@ func (c *Child) Signal(sig syscall.Signal) error {
 	}
 }
 
-// Start runs a program whose descriptors and environment are attr's.
+// Start runs a program with the descriptors and environment of attr.
 func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr) (*Child, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,9 +72,8 @@ func (r *Reaper) add(pid int, onExit func()) *Child {
 	return c
 }
 
-// Adopting keeps the exit statuses of unknown processes from now on until
-// release is called: between the two, somebody else starts a process that will
-// become ours, tells its id, and Adopt is called with it.
+// Adopting keeps the exit statuses of unknown processes until release is called. In between, another program starts a
+// process that becomes a child of this one, and the caller calls Adopt with its id.
 func (r *Reaper) Adopting() (release func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,9 +87,8 @@ func (r *Reaper) Adopting() (release func()) {
 	}
 }
 
-// Adopt waits for a process that is or will be a child; see Adopting. One that
-// is gone without having been a child has ended with status 255. onExit, which
-// may be nil, runs before Done is closed and must not call the reaper.
+// Adopt tracks a process that is or will be a child; see Adopting. A process that is gone without having been a child
+// counts as ended with status 255. onExit, which may be nil, runs before Done is closed and must not call the reaper.
 func (r *Reaper) Adopt(pid int, onExit func()) *Child {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,9 +102,8 @@ func (r *Reaper) Adopt(pid int, onExit func()) *Child {
 	return c
 }
 
-// Run reaps for ever. It waits for the kernel's signal and not in waitid: a system call that
-// blocks keeps one of the runtime's processors for milliseconds, of which an emulated guest
-// has one.
+// Run reaps forever. It waits for SIGCHLD instead of waitid: a blocking system call occupies one of the runtime's
+// processors for milliseconds, and an emulated guest has only one.
 func (r *Reaper) Run() {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, unix.SIGCHLD)
@@ -135,7 +130,7 @@ func (r *Reaper) reap() {
 	}
 }
 
-// ended needs the lock.
+// ended records a child's end; the caller holds mu.
 func (r *Reaper) ended(c *Child, status unix.WaitStatus) {
 	delete(r.children, c.pid)
 	c.status = status

@@ -1,5 +1,5 @@
-// Package shares mounts the host's shared directories in the guest: one file system of FUSE,
-// whose top has an entry for each of them.
+// Package shares mounts the host's shared directories in the guest. It uses one FUSE file system with one entry per
+// directory at its top.
 package shares
 
 import (
@@ -19,31 +19,30 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/wire"
 )
 
-// Forwarder is the name of the process that passes FUSE's messages on. It is one of its own:
-// Go has the kernel watch what it opens, of FUSE's files too, and who forwards must never wait
-// for itself.
+// Forwarder is the name of the process that forwards FUSE's messages. It is a separate process because Go polls the
+// files that it opens, including those on FUSE, and the forwarder must never wait for itself.
 const Forwarder = "bulkhead-share"
 
-// dir is where the file system is mounted.
+// dir is the file system's mount point.
 const dir = "/run/bulkhead/shares"
 
 // The forwarder's descriptors.
 const (
 	portFD = 3
 	fuseFD = 4
-	ringFD = 5 // the disk that large answers are read from, or /dev/null
+	ringFD = 5 // the disk with large answers, or /dev/null
 )
 
-// Shares is the file system, which is mounted when it is first asked for.
+// Shares is the file system. It is mounted at the first use.
 type Shares struct {
 	mu      sync.Mutex
 	mounted bool
-	ahead   bool // it has been told how much to read ahead
+	ahead   bool // the read-ahead is set
 }
 
-// At is where the shared directory of that name is, which is its own to check: the host says
-// of one that it does not share that it is not there, and a host that does not say anything is ErrSilent.
-// Ring is the disk that large answers are read from, or empty.
+// At returns the path of the shared directory of that name, which the caller has checked. A directory that the host
+// does not share does not exist. A host that does not answer is ErrSilent. ring is the disk with large answers, or
+// empty.
 func (s *Shares) At(r *reaper.Reaper, port, ring, name string) (string, error) {
 	if err := s.mount(r, port, ring); err != nil {
 		return "", fmt.Errorf("mount the host's directories: %w", err)
@@ -56,14 +55,14 @@ func (s *Shares) At(r *reaper.Reaper, port, ring, name string) (string, error) {
 	return at, s.readAhead(device)
 }
 
-// ErrSilent is matched where the host does not answer.
+// ErrSilent is matched if the host does not answer.
 var ErrSilent = errors.New("the host does not answer")
 
-// patience is how long the host has to answer: longer than its engine waits for another server.
+// patience bounds the wait for the host's answer. It is longer than the engine's wait for a new share server.
 const patience = 30 * time.Second
 
-// look asks whether there is something, and of which device it is. An asker that gets no answer is left to wait for it in the
-// kernel, and holds nobody else up.
+// look returns the device of the file at a path, if it exists. A call without an answer stays blocked in the kernel,
+// and blocks no one else.
 func look(at string, patience time.Duration) (device uint64, err error) {
 	type answer struct {
 		device uint64
@@ -86,7 +85,7 @@ func look(at string, patience time.Duration) (device uint64, err error) {
 	return got.device, nil
 }
 
-// mount mounts the file system if it is not.
+// mount mounts the file system once.
 func (s *Shares) mount(r *reaper.Reaper, port, ring string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +123,7 @@ func mount(r *reaper.Reaper, port, ring string) error {
 	}
 	defer unix.Close(disk)
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other,max_read=%d", fuse, wire.MaxData)
-	// Before the first read of it, which fails else.
+	// Mount before the forwarder's first read of /dev/fuse, which would fail otherwise.
 	if err := unix.Mount("bulkhead", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return err
 	}
@@ -139,8 +138,7 @@ func mount(r *reaper.Reaper, port, ring string) error {
 	return err
 }
 
-// openRing opens the disk that large answers are read from, past the kernel's cache. Without one it is what has
-// nothing to read.
+// openRing opens the disk with large answers, bypassing the kernel's cache, or /dev/null without one.
 func openRing(ring string) (int, error) {
 	flags := unix.O_RDONLY | unix.O_CLOEXEC
 	if ring == "" {
@@ -155,11 +153,12 @@ func openRing(ring string) (int, error) {
 	return fd, nil
 }
 
-// ahead is how much of a file is asked for before it is read, where answers may be large, in KiB. The kernel's 128 would be
-// eight round trips for what is read in one.
+// ahead is the read-ahead, in KiB, if answers may be large. The kernel's default of 128 would take eight round trips
+// for the same data.
 const ahead = wire.MaxData >> 10
 
-// readAhead tells the kernel how much to read ahead, once. The file system has greeted the host by now, which sets it.
+// readAhead sets the kernel's read-ahead, once. The file system has exchanged its first message with the host by now,
+// which would reset it.
 func (s *Shares) readAhead(device uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +173,7 @@ func (s *Shares) readAhead(device uint64) error {
 	return nil
 }
 
-// Forward is the whole life of the forwarder. It returns only with an error.
+// Forward runs the forwarder. It returns only with an error.
 func Forward() error {
 	debug.SetGCPercent(-1) // type raw
 	return wire.Forward(raw(portFD), raw(fuseFD), raw(ringFD))

@@ -8,7 +8,7 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
-// rule is one of a device cgroup.
+// rule is a rule of a device cgroup.
 type rule struct {
 	Allow  bool   `json:"allow"`
 	Type   string `json:"type"`
@@ -17,8 +17,8 @@ type rule struct {
 	Access string `json:"access"`
 }
 
-// blocks makes devices of the mounts whose source is a block device without a file system: a
-// node at the mount's destination, which the container's cgroup lets it use.
+// blocks converts mounts of block devices without a file system to devices: a node at the mount's destination, with
+// access in the container's cgroup.
 func (s *Spec) blocks(m Machine) error {
 	var mounts, kept []Mount
 	if err := s.top.get("mounts", &mounts); err != nil {
@@ -57,7 +57,7 @@ func (s *Spec) blocks(m Machine) error {
 	return s.addDevices(devices, rules)
 }
 
-// addDevices adds devices to those of the specification, and what the container may do with them.
+// addDevices adds devices and their access rules to the specification.
 func (s *Spec) addDevices(devices []Device, rules []rule) error {
 	linux, resources := object{}, object{}
 	if err := s.top.get("linux", &linux); err != nil {

@@ -11,12 +11,12 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// maxLinks is how many links a path may lead through, as in the kernel.
+// maxLinks bounds the links in a path, as in the kernel.
 const maxLinks = 40
 
-// PlaceIn returns the place of a mount. A destination that leads through links of the image to a missing
-// file is resolved here, because crun makes directories and follows links, but never both. No link
-// leads out of the root. Any other destination is returned unchanged.
+// PlaceIn returns the place of a mount. It resolves a destination that leads through links of the image to a missing
+// file, because crun cannot both follow links and create directories. No link leads out of the root. It returns any
+// other destination unchanged.
 func PlaceIn(root, destination string) (string, error) {
 	r, err := os.OpenRoot(root)
 	if err != nil {

@@ -11,28 +11,26 @@ import (
 
 // Users opens the image's user database.
 type Users interface {
-	// ReadFile reads a file of the image, at most limit bytes; a file that
-	// is not there is empty.
+	// ReadFile reads at most limit bytes of a file in the image; a missing file is empty.
 	ReadFile(path string, limit int) ([]byte, error)
 }
 
-// Named is a user that was looked up before, and its name then.
+// Named is a user that was looked up before, with its name.
 type Named struct {
 	Name string
 	Is   *agentv1.User
 }
 
-// Guest is what a process learns from its machine.
+// Guest is the guest's data for a process.
 type Guest struct {
 	Users Users
-	// Known is a user that keeps its numbers, whatever the container has written to its
-	// /etc/passwd since.
+	// Known is a user with fixed ids, even if the container has changed its /etc/passwd since.
 	Known    Named
 	Hostname string
 }
 
-// Process makes of the host's OCI process one for the guest: its user looked
-// up, HOME and HOSTNAME set, and labels that the guest's kernel does not have taken out.
+// Process converts the host's OCI process for the guest: it looks up the user, sets HOME and HOSTNAME, and removes
+// labels that the guest's kernel does not support.
 func Process(raw json.RawMessage, guest Guest, terminal bool) (json.RawMessage, error) {
 	var p object
 	if err := json.Unmarshal(raw, &p); err != nil {
@@ -77,7 +75,7 @@ func has(env []string, key string) bool {
 	return slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, key+"=") })
 }
 
-// resolveUser replaces the username by numbers, and returns the home to set.
+// resolveUser replaces the username by ids, and returns the home directory to set.
 func resolveUser(user *object, guest Guest, hasHome bool) (home string, err error) {
 	if *user == nil {
 		*user = object{}

@@ -9,7 +9,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// refusal says why a command cannot be run, in words for the user who gave it.
+// refusal explains to the user why a command cannot run.
 type refusal struct {
 	text  string
 	class error
@@ -19,11 +19,12 @@ func (r *refusal) Error() string { return r.text }
 
 func (r *refusal) Unwrap() error { return r.class }
 
-// Refusal is the error of an exec whose command is missing or cannot be run, as its user reads it; nil for any other.
+// Refusal returns the error, in words for its user, of an exec with a missing command or one that cannot be executed;
+// nil for any other error.
 func Refusal(process json.RawMessage, err error) error {
 	var p struct{ Args []string }
 	if json.Unmarshal(process, &p) != nil || len(p.Args) == 0 {
-		return nil //nolint:nilerr // a process without a name is no such refusal
+		return nil //nolint:nilerr // a process without a command has its own error
 	}
 	name := p.Args[0]
 	switch isPath := strings.Contains(name, "/"); {

@@ -1,7 +1,5 @@
-// Package spec makes of the host's OCI specification one for the guest: what
-// concerns the whole pod is taken out, since the machine has it already, and
-// the user's name is looked up in the image. Fields that it does not know pass
-// through as they are.
+// Package spec converts the host's OCI specification to one for the guest. It removes settings of the whole pod,
+// because the VM has them already, and looks up the user in the image. Unknown fields pass through unchanged.
 package spec
 
 import (
@@ -17,7 +15,7 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
-// object is a JSON object of which only some fields are looked at.
+// object is a JSON object with mostly unparsed fields.
 type object map[string]json.RawMessage
 
 func (o object) set(key string, v any) error {
@@ -62,56 +60,51 @@ type Mount struct {
 	Type        string   `json:"type,omitempty"`
 	Source      string   `json:"source,omitempty"`
 	Options     []string `json:"options,omitempty"`
-	// door says that it is a file that a door has written.
+	// door marks a file that a door has written.
 	door bool
 }
 
-// Machine is what the guest lends its containers.
+// Machine is the set of resources that the guest provides for its containers.
 type Machine struct {
 	Root   string // path of the mounted root file system
 	Cgroup string // path below the cgroup mount
 	Shm    string // the pod's shared memory
-	Last   string // the file for the container's last words
-	// PIDs makes the PID namespace of the container of that id, or with none
-	// that of the pod, ready to be joined, and returns its path.
+	Last   string // the file of the container's termination message
+	// PIDs opens the PID namespace of the container of that id, or of the pod for an empty id, and returns its path.
 	PIDs func(container string) (string, error)
-	// Files are bind mounts by their destination, for what the
-	// specification does not mount itself.
+	// Files are bind mounts by destination, unless the specification mounts something there.
 	Files map[string]string
-	// File writes a file and returns its path; equal files at one place are one.
+	// File writes a file and returns its path; equal files for one destination are shared.
 	File func(destination, content string) (string, error)
-	// Devices are all that the machine has, for a container that gets them.
+	// Devices returns all devices of the VM, for a container that gets them.
 	Devices func() ([]Device, error)
-	// Ruled says that the container's cgroup will get the rules of its devices without crun.
+	// Ruled reports whether the container's cgroup gets its device rules without crun.
 	Ruled func(rules string) bool
-	// Volume makes a Dir, Files, an Image, a Share or a Block ready and returns the path of
-	// what is mounted.
+	// Volume prepares a Dir, Files, an Image, a Share or a Block and returns the path of the mount's source.
 	Volume func(containerv1.Mount) (string, error)
-	// Place is where a mount goes that has that destination; nil is there.
+	// Place returns the resolved place of a mount's destination; nil means unchanged.
 	Place func(destination string) (string, error)
-	// Block is the device of a Block without a file system.
+	// Block returns the device number of a Block without a file system.
 	Block func(containerv1.Block) (major, minor uint32, err error)
-	// Guest is for the first process.
+	// Guest is for the container's first process.
 	Guest Guest
 }
 
-// Spec is a specification under way.
+// Spec is a specification in conversion.
 type Spec struct {
 	top    object
 	within object // top's "linux", once the specification is adjusted
-	// username is its user as the host has written it.
+	// username is the user in the host's specification.
 	username string
-	Sysctls  map[string]string // which were taken out, for the whole pod
-	// LastAt is where the container has the file for its last words, if it
-	// mounts it anywhere of its own.
+	Sysctls  map[string]string // removed, because they are for the whole pod
+	// LastAt is the destination of the termination message file, if the specification mounts it.
 	LastAt string
-	// HugePages are the container's limits in bytes, by the cgroups' names of
-	// the pages' sizes.
+	// HugePages are the container's limits in bytes, by the cgroup's names of page sizes.
 	HugePages map[string]uint64
-	// SharedPID says that the container's processes do not end with its first.
+	// SharedPID is set if the container's processes do not end with its first.
 	SharedPID bool
-	// DeviceRules are those of the container's cgroup, as the host has written them; empty is
-	// none. They are taken out if Machine.Ruled says so.
+	// DeviceRules are the device rules of the container's cgroup, as in the host's specification; empty is none. They
+	// are removed from the specification if Machine.Ruled returns true.
 	DeviceRules string
 }
 
@@ -138,8 +131,7 @@ func Parse(raw json.RawMessage) (*Spec, error) {
 	return s, nil
 }
 
-// Storage is how many bytes the container's writable layer may hold; 0 is no
-// limit of its own.
+// Storage returns the limit of the container's writable layer in bytes; 0 is no limit.
 func (s *Spec) Storage() (int64, error) {
 	var notes map[string]string
 	if err := s.top.get("annotations", &notes); err != nil {
@@ -156,7 +148,7 @@ func (s *Spec) Storage() (int64, error) {
 	return n, nil
 }
 
-// Adjust makes the specification the guest's. It may be called once.
+// Adjust converts the specification for the guest. It may be called once.
 func (s *Spec) Adjust(m Machine, terminal bool) error {
 	var hooks map[string][]json.RawMessage
 	if err := s.top.get("hooks", &hooks); err != nil {
@@ -170,7 +162,7 @@ func (s *Spec) Adjust(m Machine, terminal bool) error {
 	for _, key := range []string{"hooks", "hostname", "domainname"} {
 		delete(s.top, key)
 	}
-	s.top["ociVersion"] = json.RawMessage(`"1.0.2"`) // all that crun 1.8 knows
+	s.top["ociVersion"] = json.RawMessage(`"1.0.2"`) // the latest that crun 1.8 supports
 	root := struct {
 		Path     string `json:"path"`
 		Readonly bool   `json:"readonly,omitempty"`
@@ -206,12 +198,12 @@ func (s *Spec) Adjust(m Machine, terminal bool) error {
 	return nil
 }
 
-// Encode is the specification as crun reads it.
+// Encode returns the specification for crun.
 func (s *Spec) Encode() ([]byte, error) { return json.Marshal(s.top) }
 
-// EncodeForExec is what crun reads of the specification when it runs one more process in the
-// container: without what the container was made of, and without the calls of its seccomp
-// filter, which crun has translated. It is read and parsed for each such process.
+// EncodeForExec returns the part of the specification that crun needs to run another process in the container. It omits
+// the container's setup, and the calls of its seccomp filter, which crun has already compiled. crun parses it for each
+// such process.
 func (s *Spec) EncodeForExec() ([]byte, error) {
 	linux, kept := object{}, object{}
 	for _, key := range []string{"namespaces", "personality", "seccomp", "uidMappings", "gidMappings"} {
@@ -240,7 +232,7 @@ func (s *Spec) EncodeForExec() ([]byte, error) {
 	return json.Marshal(kept)
 }
 
-// User is who the container's first process is, once the specification is adjusted.
+// User returns the user of the container's first process, after Adjust.
 func (s *Spec) User() (Named, error) {
 	var process struct {
 		User struct {
@@ -255,8 +247,7 @@ func (s *Spec) User() (Named, error) {
 	return Named{s.username, &agentv1.User{UID: process.User.UID, GID: process.User.GID, Groups: process.User.Groups}}, nil
 }
 
-// linux leaves a container its own mounts, processes and cgroup; network, IPC
-// and host name are the machine's.
+// linux keeps a container's own mounts, processes and cgroup; network, IPC and host name are shared in the VM.
 func (s *Spec) linux(m Machine) error {
 	var linux object
 	if err := s.top.get("linux", &linux); err != nil {
@@ -295,7 +286,7 @@ func (s *Spec) linux(m Machine) error {
 	if err := linux.get("sysctl", &s.Sysctls); err != nil {
 		return err
 	}
-	// The guest's kernel enforces none of these; the machine's wall does.
+	// The guest's kernel enforces none of these; the VM isolates the pod.
 	for _, key := range []string{"sysctl", "mountLabel", "intelRdt"} {
 		delete(linux, key)
 	}
@@ -312,7 +303,7 @@ func (s *Spec) linux(m Machine) error {
 	return s.top.set("linux", linux)
 }
 
-// resources reads those of the container's cgroup that are not crun's alone.
+// resources reads the cgroup resources that the agent also handles.
 func (s *Spec) resources(m Machine, linux object) error {
 	var resources object
 	if err := linux.get("resources", &resources); err != nil {
@@ -350,7 +341,7 @@ func pidOf(m Machine, path string) (string, error) {
 	return m.PIDs(target)
 }
 
-// devices adds the machine's to a container that gets all.
+// devices adds the VM's devices for a container that gets all.
 func (s *Spec) devices(m Machine, linux object) error {
 	var notes map[string]string
 	if err := s.top.get("annotations", &notes); err != nil {
@@ -363,7 +354,7 @@ func (s *Spec) devices(m Machine, linux object) error {
 	if err != nil {
 		return fmt.Errorf("list the VM's devices: %w", err)
 	}
-	var own []Device // at other places than the machine's
+	var own []Device // at other paths than the VM's
 	if err := linux.get("devices", &own); err != nil {
 		return err
 	}
@@ -386,7 +377,7 @@ func (s *Spec) mounts(m Machine, readonly bool) error {
 	for to, from := range m.Files {
 		files[to] = from
 	}
-	var closed []string // directories that take no more files
+	var closed []string // read-only directories
 	for i := range mounts {
 		mount := &mounts[i]
 		at := path.Clean("/" + mount.Destination)
@@ -407,14 +398,14 @@ func (s *Spec) mounts(m Machine, readonly bool) error {
 			mount.Type = "cgroup2"
 		}
 	}
-	// A read-only volume at /etc may lack the file that another mount needs as its place.
+	// A read-only volume at /etc may lack the mount point file that another mount needs.
 	within := func(at string) bool { return slices.Contains(closed, path.Dir(at)) }
 	mounts = slices.DeleteFunc(mounts, func(m Mount) bool { return m.door && within(m.Destination) })
 	maps.DeleteFunc(files, func(at, _ string) bool { return within(at) })
 	names := slices.Sorted(maps.Keys(files))
 	for _, to := range names {
 		mode := "rw"
-		if readonly && !strings.HasPrefix(to, "/dev/") { // the root's own device directory is never read-only
+		if readonly && !strings.HasPrefix(to, "/dev/") { // /dev is never read-only
 			mode = "ro"
 		}
 		mounts = append(mounts, Mount{Destination: to, Type: "bind", Source: files[to], Options: []string{"bind", mode}})

@@ -10,8 +10,7 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
-// maxDatabase bounds what is read of /etc/passwd and /etc/group: they are the
-// image's.
+// maxDatabase bounds the size of /etc/passwd and /etc/group, which come from the image.
 const maxDatabase = 1 << 20
 
 type account struct {
@@ -44,7 +43,7 @@ func loadUsers(users Users) (*database, error) {
 	return parseUsers(string(passwd), string(groups)), nil
 }
 
-// parseUsers skips lines that are not entries, as the C library does.
+// parseUsers skips malformed lines, like the C library.
 func parseUsers(passwd, groups string) *database {
 	db := &database{}
 	for line := range strings.Lines(passwd) {
@@ -70,7 +69,7 @@ func parseUsers(passwd, groups string) *database {
 	return db
 }
 
-// home is where a user lives; one that is not in the database lives in /.
+// home returns a user's home directory, or / for an unknown user.
 func (db *database) home(uid uint32) string {
 	for _, a := range db.accounts {
 		if a.uid == uid && a.home != "" {
@@ -80,9 +79,8 @@ func (db *database) home(uid uint32) string {
 	return "/"
 }
 
-// lookup finds "user", "user:group" and ":group", which is root's. Decimal digits are a number,
-// which need not be in the database. A user has the groups that the database puts it
-// in, unless the third part is agentv1.StrictGroups.
+// lookup parses "user", "user:group" and ":group" (user root). Decimal digits are a number, which need not be in the
+// database. A user also has its groups of the database, unless the third part is agentv1.StrictGroups.
 func (db *database) lookup(name string) (account, error) {
 	parts := strings.Split(name, ":")
 	if len(parts) > 3 || len(parts) == 3 && parts[2] != agentv1.StrictGroups {
@@ -109,8 +107,8 @@ func (db *database) lookup(name string) (account, error) {
 			return who, err
 		}
 	}
-	// The first group is also one of the supplementary ones: what a file
-	// denies it must stay denied after setgid.
+	// Include the first group in the supplementary ones: a file that denies access to the group must stay denied after
+	// setgid.
 	who.groups = []uint32{who.gid}
 	if known < 0 || len(parts) == 3 {
 		return who, nil

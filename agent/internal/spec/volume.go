@@ -9,8 +9,7 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
-// described are the mounts that are containerv1's, by their index. The others are the
-// kernel's own.
+// described returns the mounts that are containerv1's, by index. The others are the kernel's own file systems.
 func described(mounts []Mount) (map[int]containerv1.Mount, error) {
 	ours := map[int]containerv1.Mount{}
 	for i, mount := range mounts {
@@ -26,7 +25,7 @@ func described(mounts []Mount) (map[int]containerv1.Mount, error) {
 	return ours, nil
 }
 
-// Refused gives an error of containerv1 the class with which it crosses the channel.
+// Refused adds to an error of containerv1 the class that crosses the channel.
 func Refused(err error) error {
 	if errors.Is(err, errors.ErrUnsupported) {
 		return fmt.Errorf("%w: %w", agentv1.ErrUnsupported, err)
@@ -34,7 +33,7 @@ func Refused(err error) error {
 	return fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
 }
 
-// resolve makes a bind mount of one of containerv1's.
+// resolve converts a mount of containerv1 to a bind mount.
 func (s *Spec) resolve(m Machine, mount *Mount, of containerv1.Mount, at string) error {
 	switch source := of.Source.(type) {
 	case containerv1.Text:

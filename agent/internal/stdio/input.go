@@ -6,26 +6,25 @@ import (
 	"time"
 )
 
-// Input is the stdin of a process. Its methods may be called at once.
+// Input is the stdin of a process. Its methods are safe for concurrent use.
 type Input struct {
 	eof func() error
 
-	mu     sync.Mutex // of writes
+	mu     sync.Mutex // held during writes
 	w      io.WriteCloser
 	state  sync.Mutex
 	offset int64
-	turn   int // counts the writers
+	turn   int // number of the current writer
 	closed bool
 }
 
-// NewInput feeds w. At the end of the input eof is called: nil closes w, which
-// is not enough for a terminal.
+// NewInput feeds w. eof runs at the end of the input; nil closes w, which does not suffice for a terminal.
 func NewInput(w io.WriteCloser, eof func() error) *Input {
 	return &Input{w: w, eof: eof}
 }
 
-// Take makes the caller the writer in place of any before it, whose Write is
-// broken off if it waits, and tells how many bytes the process has been given.
+// Take makes the caller the only writer and interrupts an earlier writer's blocked Write. It returns the number of
+// bytes passed to the process so far.
 func (i *Input) Take() (turn int, offset int64) {
 	i.state.Lock()
 	i.turn++
@@ -45,8 +44,7 @@ func (i *Input) Take() (turn int, offset int64) {
 	return turn, i.offset
 }
 
-// Write gives bytes to the process and returns how many it has had then. It
-// blocks while the process does not read.
+// Write passes bytes to the process and returns the total so far. It blocks while the process does not read.
 func (i *Input) Write(turn int, p []byte) (int64, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -69,7 +67,7 @@ func (i *Input) Write(turn int, p []byte) (int64, error) {
 	return i.offset, err
 }
 
-// End makes the process read end of file.
+// End sends end of file to the process.
 func (i *Input) End(turn int) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -88,7 +86,7 @@ func (i *Input) End(turn int) error {
 	return i.w.Close()
 }
 
-// Close ends writes that wait.
+// Close closes the input and unblocks writes.
 func (i *Input) Close() error {
 	i.state.Lock()
 	i.closed = true

@@ -1,5 +1,4 @@
-// Package stdio keeps what a process writes until the host has it, and feeds
-// its stdin.
+// Package stdio buffers a process's output until the host has it, and feeds its stdin.
 package stdio
 
 import (
@@ -12,28 +11,27 @@ import (
 	"time"
 )
 
-// Limit is how many bytes of a stream are kept; then the process blocks.
+// Limit bounds the buffered bytes of a stream; beyond it the process blocks.
 const Limit = 256 << 10
 
-// ErrReplaced is returned by Next when a newer Reader took over.
+// ErrReplaced is returned by Next when a newer Reader has replaced this one, and by Write and End of a replaced writer.
 var ErrReplaced = errors.New("replaced by a newer client")
 
-// Output is one stream of a process. Its methods may be called at once.
+// Output is one stream of a process. Its methods are safe for concurrent use.
 type Output struct {
-	from   io.Closer // what it reads
+	from   io.Closer // the source
 	mu     sync.Mutex
 	cond   *sync.Cond
 	buf    []byte // ring; its size is a power of two
 	base   int64  // offset of the first byte kept
 	end    int64  // offset after the last
-	over   bool   // nothing more will come
-	ending bool   // its process has ended, and it is a terminal
-	closed bool   // nobody wants it any more
+	over   bool   // the stream has ended
+	ending bool   // the process of a terminal has ended
+	closed bool   // closed by Close
 	reader *Reader
 }
 
-// NewOutput keeps what r gives until r ends, then closes r. A Close of r must end
-// a Read under way.
+// NewOutput buffers the output of r until r ends, then closes r. Closing r must unblock a Read.
 func NewOutput(r io.ReadCloser) *Output {
 	o := &Output{from: r}
 	o.cond = sync.NewCond(&o.mu)
@@ -52,9 +50,8 @@ func (o *Output) run(r io.ReadCloser) {
 		if n > 0 && !o.put(chunk[:n]) {
 			return
 		}
-		// The kernel may find a terminal empty, and then left by all, and say so, although
-		// somebody has written in between; and time may have passed by while nobody
-		// looked. What there is, is there for who asks once more.
+		// The kernel may report a terminal's end although output was written meanwhile, and a deadline may expire while
+		// no goroutine ran. So read once more.
 		if (errors.Is(err, syscall.EIO) || errors.Is(err, os.ErrDeadlineExceeded)) && again {
 			again = false
 			continue
@@ -69,12 +66,11 @@ func (o *Output) run(r io.ReadCloser) {
 	}
 }
 
-// silence is for how long nothing may come from a terminal whose process has ended,
-// before it is hung up.
+// silence is the time without output after which the terminal of an ended process is hung up.
 const silence = 300 * time.Millisecond
 
-// Hangup has a terminal be read to its end, and be closed then, also when children of its
-// process still have it. What the process wrote is not lost.
+// Hangup reads a terminal to its end and then closes it, even if children of its process still have it open. The
+// process's own output is not lost.
 func (o *Output) Hangup() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -82,14 +78,14 @@ func (o *Output) Hangup() {
 	o.hurry(o.from)
 }
 
-// hurry bounds the next Read of a terminal that is hung up. It is called with mu held.
+// hurry bounds the next Read of a terminal after Hangup. The caller holds mu.
 func (o *Output) hurry(from io.Closer) {
 	if r, ok := from.(interface{ SetReadDeadline(time.Time) error }); ok && o.ending {
-		_ = r.SetReadDeadline(time.Now().Add(silence)) // fails where it is closed
+		_ = r.SetReadDeadline(time.Now().Add(silence)) // fails if it is closed
 	}
 }
 
-// put waits for room. It is false when the stream was closed.
+// put appends to the buffer and waits for room. It returns false if the stream was closed.
 func (o *Output) put(p []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -112,7 +108,7 @@ func (o *Output) put(p []byte) bool {
 	return true
 }
 
-// grow makes the ring hold need bytes.
+// grow grows the ring to at least need bytes.
 func (o *Output) grow(need int) {
 	if need <= len(o.buf) {
 		return
@@ -132,7 +128,7 @@ func (o *Output) grow(need int) {
 	o.buf = buf
 }
 
-// at is the longest continuous part from an offset on.
+// at returns the longest contiguous part from an offset on.
 func (o *Output) at(offset int64) []byte {
 	i := int(offset & int64(len(o.buf)-1))
 	return o.buf[i:min(len(o.buf), i+int(o.end-offset))]
@@ -149,15 +145,14 @@ func (o *Output) ack(offset int64) {
 	o.cond.Broadcast()
 }
 
-// Close throws away what is kept and ends reader and process's writes, also those
-// of a child of the process that lives on.
+// Close discards the buffer and ends the reader and the writes of the process, including those of surviving children.
 func (o *Output) Close() {
 	o.mu.Lock()
 	o.closed = true
 	o.buf = nil
 	o.cond.Broadcast()
 	o.mu.Unlock()
-	_ = o.from.Close() // fails where run was quicker
+	_ = o.from.Close() // fails if run was quicker
 }
 
 // Reader reads an Output from some offset on.
@@ -166,8 +161,8 @@ type Reader struct {
 	next int64
 }
 
-// Reader begins at offset, or at the first byte kept if that is later; what
-// lies before offset is forgotten. It ends the reader before it.
+// Reader starts at offset, or at the first buffered byte if that is later, and drops the bytes before offset. It
+// replaces an earlier reader.
 func (o *Output) Reader(offset int64) *Reader {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -178,10 +173,10 @@ func (o *Output) Reader(offset int64) *Reader {
 	return r
 }
 
-// Offset is where the next byte is.
+// Offset returns the offset of the next byte.
 func (r *Reader) Offset() int64 { return r.next }
 
-// Ack forgets what lies before offset.
+// Ack drops the bytes before offset.
 func (r *Reader) Ack(offset int64) {
 	r.o.mu.Lock()
 	defer r.o.mu.Unlock()
@@ -190,8 +185,8 @@ func (r *Reader) Ack(offset int64) {
 	}
 }
 
-// Next waits for bytes and copies them into p. It returns io.EOF after the
-// last, ErrReplaced, or the context's error.
+// Next waits for bytes and copies them into p. It returns io.EOF after the last byte, ErrReplaced, or the context's
+// error.
 func (r *Reader) Next(ctx context.Context, p []byte) (int, error) {
 	o := r.o
 	stop := context.AfterFunc(ctx, func() {
