@@ -30,8 +30,8 @@ type observer struct {
 
 func (o observer) unary(ctx context.Context, q any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
 	began := time.Now()
-	following, steps := o.tracer.Follow(ctx)
-	res, err := h(following, q)
+	recording, steps := o.tracer.Record(ctx)
+	res, err := h(recording, q)
 	o.tracer.Steps(ctx, steps)
 	err = coded(err)
 	o.ended(ctx, info.FullMethod, began, err, q, res)

@@ -78,7 +78,7 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	}
 	seen.facts = e.Facts
 	defer func() { err = errors.Join(err, e.Close(context.WithoutCancel(ctx))) }()
-	seen.metrics.Of(e)
+	seen.metrics.AddEngine(e)
 	streams, err := newStreams(ctx, e)
 	if err != nil {
 		return fmt.Errorf("cri: %w", err)

@@ -25,7 +25,7 @@ func newStreams(ctx context.Context, e *engine.Engine) (*streamServer, error) {
 	}
 	config := streaming.DefaultConfig
 	config.BaseURL = &url.URL{Scheme: "http", Host: w.listener.Addr().String()}
-	server, err := streaming.NewServer(config, streams.Of{Engine: e})
+	server, err := streaming.NewServer(config, streams.Runtime{Engine: e})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("serve streams: %w", err), w.close())
 	}

@@ -20,7 +20,7 @@ type served map[string]map[string]map[string]bool
 func everything(t *testing.T) served {
 	t.Helper()
 	m := New()
-	m.Of(enginetest.Open(t, enginetest.New().In(enginetest.Options(t, enginetest.Roots(t)))))
+	m.AddEngine(enginetest.Open(t, enginetest.New().In(enginetest.Options(t, enginetest.Roots(t)))))
 	for _, vm := range []measure.VM{measure.Fork, measure.Clone, measure.Boot} {
 		m.Started(measure.Start{VM: vm, Took: 1, NotForked: measure.Asked, Phases: []measure.Phase{{Name: "shim", Took: 1}}})
 	}

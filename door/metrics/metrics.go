@@ -124,8 +124,8 @@ func (m *Metrics) Called(service, method string, code codes.Code, took time.Dura
 	m.callTook.WithLabelValues(service, method).Observe(took.Seconds())
 }
 
-// Of adds the engine's current pods, containers and memory to the metrics. It is called once.
-func (m *Metrics) Of(e *engine.Engine) { m.registry.MustRegister(possessions{e}) }
+// AddEngine adds the engine's current pods, containers and memory to the metrics. It is called once.
+func (m *Metrics) AddEngine(e *engine.Engine) { m.registry.MustRegister(possessions{e}) }
 
 // Gatherer returns the metrics for a server that also serves others.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }

@@ -11,9 +11,9 @@ import (
 
 var _ pods.Source = (*static)(nil)
 
-// Follow implements pods.Source. It records a new pod's name before the pod runs, and updates its mirror afterwards.
-func (s *static) Follow(changed func(types.UID), gone func(*corev1.Pod)) error {
-	return s.source.Follow(func(uid types.UID) {
+// Subscribe implements pods.Source. It records a new pod's name before the pod runs, and updates its mirror afterwards.
+func (s *static) Subscribe(changed func(types.UID), gone func(*corev1.Pod)) error {
+	return s.source.Subscribe(func(uid types.UID) {
 		if p := s.source.Get(uid); p != nil {
 			s.recordName(p)
 		}

@@ -31,7 +31,7 @@ func (n *node) guard() {
 	changed := func() {
 		n.static.retryPending() // the host may continue after all
 		if n.keeper != nil {
-			n.keeper.Look()
+			n.keeper.Measure()
 		}
 	}
 	disk := func() (machine.Disk, error) { return machine.DiskOf(n.o.Roots.Data) }

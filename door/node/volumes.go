@@ -59,7 +59,7 @@ func (n *node) closeClaims() {
 // publishStatus publishes the node's status now.
 func (n *node) publishStatus() {
 	if k := n.kept.Load(); k != nil {
-		k.Look()
+		k.Measure()
 	}
 }
 

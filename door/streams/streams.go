@@ -15,13 +15,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// Of implements the library's Runtime with an engine's streams. The library calls it when a client has connected.
-type Of struct{ Engine *engine.Engine }
+// Runtime implements streaming.Runtime with an engine's streams. The library calls it when a client has connected.
+type Runtime struct{ Engine *engine.Engine }
 
-var _ streaming.Runtime = Of{}
+var _ streaming.Runtime = Runtime{}
 
 // Exec runs a command in a container.
-func (o Of) Exec(ctx context.Context, id string, cmd []string, in io.Reader, out, errs io.WriteCloser, tty bool,
+func (o Runtime) Exec(ctx context.Context, id string, cmd []string, in io.Reader, out, errs io.WriteCloser, tty bool,
 	resize <-chan remotecommand.TerminalSize,
 ) error {
 	var size stream.Size
@@ -50,7 +50,7 @@ func firstSize(ctx context.Context, resize <-chan remotecommand.TerminalSize) st
 }
 
 // Attach attaches to a container.
-func (o Of) Attach(ctx context.Context, id string, in io.Reader, out, errs io.WriteCloser, tty bool,
+func (o Runtime) Attach(ctx context.Context, id string, in io.Reader, out, errs io.WriteCloser, tty bool,
 	resize <-chan remotecommand.TerminalSize,
 ) error {
 	to, err := o.Engine.Attach(ctx, engine.AttachRequest{
@@ -98,7 +98,7 @@ func carry(
 }
 
 // PortForward connects a client with a port of a pod.
-func (o Of) PortForward(ctx context.Context, pod string, port int32, client io.ReadWriteCloser) error {
+func (o Runtime) PortForward(ctx context.Context, pod string, port int32, client io.ReadWriteCloser) error {
 	to, err := o.Engine.PortForward(ctx, pod, int(port))
 	if err != nil {
 		return err

@@ -97,8 +97,8 @@ func (t *Tracer) Started(ctx context.Context, took time.Duration, facts func() (
 	t.phases(ctx, ended, took, f.Phases)
 }
 
-// Follow returns a context that records the steps of a call, if its span is recorded.
-func (t *Tracer) Follow(ctx context.Context) (context.Context, *timeline.Recorder) {
+// Record returns a context that records the steps of a call, if its span is recorded.
+func (t *Tracer) Record(ctx context.Context) (context.Context, *timeline.Recorder) {
 	if t == nil || !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx, nil
 	}
@@ -149,7 +149,7 @@ func (t *Tracer) phases(ctx context.Context, ended time.Time, took time.Duration
 		below := t.span(ctx, "engine "+p.Name, at, p.Took)
 		inner := at
 		for _, m := range machine {
-			if (p.Name == shimPhase) == begins(m.Name) && (p.Name == shimPhase || p.Name == startPhase) {
+			if (p.Name == shimPhase) == startsWithShim(m.Name) && (p.Name == shimPhase || p.Name == startPhase) {
 				t.span(below, "machine "+m.Name, inner, m.Took)
 				inner = inner.Add(m.Took)
 			}
@@ -158,8 +158,8 @@ func (t *Tracer) phases(ctx context.Context, ended time.Time, took time.Duration
 	}
 }
 
-// begins reports whether a VM's phase starts with the shim and runs beside the engine's work.
-func begins(phase string) bool { return phase == "machine" || phase == "channel" }
+// startsWithShim reports whether a VM's phase starts with the shim and runs beside the engine's work.
+func startsWithShim(phase string) bool { return phase == "machine" || phase == "channel" }
 
 func (t *Tracer) span(ctx context.Context, name string, at time.Time, took time.Duration) context.Context {
 	ctx, span := t.tracer.Start(ctx, name, trace.WithTimestamp(at))

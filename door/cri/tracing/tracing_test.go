@@ -76,9 +76,9 @@ func TestSteps(t *testing.T) {
 	kept := tracetest.NewInMemoryExporter()
 	tr := newTracer(sdk.WithSyncer(kept))
 	ctx, call := tr.tracer.Start(t.Context(), "call")
-	following, steps := tr.Follow(ctx)
+	recording, steps := tr.Record(ctx)
 	begin := time.Unix(1000, 0)
-	timeline.From(following).Add(timeline.Step{
+	timeline.From(recording).Add(timeline.Step{
 		Name: "agent create", Begin: begin, Took: 9, Parts: []timeline.Part{{Name: "a", Took: 2}, {Name: "b", Took: 3}},
 	})
 	tr.Steps(ctx, steps)
@@ -110,7 +110,7 @@ func TestNone(t *testing.T) {
 		t.Errorf("%v, %v", tr, err)
 	}
 	tr.About(t.Context(), nil)
-	ctx, steps := tr.Follow(t.Context())
+	ctx, steps := tr.Record(t.Context())
 	if tr.Steps(ctx, steps); timeline.From(ctx) != nil {
 		t.Error("steps are recorded")
 	}

@@ -65,12 +65,12 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	}
 	config := streaming.DefaultConfig
 	config.BaseURL = &url.URL{Scheme: "http", Host: "node", Path: "/"}
-	server, err := streaming.NewServer(config, streams.Of{Engine: e})
+	server, err := streaming.NewServer(config, streams.Runtime{Engine: e})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("serve streams: %w", err), e.Close(ctx))
 	}
 	s := cri.New(e, cri.Options{Roots: o.Roots, Volumes: layout.Dirs{Own: o.Volumes}, Logger: o.Logger})
-	seen.Of(e)
+	seen.AddEngine(e)
 	r := &Runtime{engine: e, service: s, streams: server, metrics: seen, network: network.KindUser}
 	if options.CNI != nil {
 		r.network = network.KindCNI

@@ -78,8 +78,8 @@ func New(o Options) *Source {
 	}
 }
 
-// Follow implements pods.Source.
-func (s *Source) Follow(changed func(types.UID), gone func(*corev1.Pod)) error {
+// Subscribe implements pods.Source.
+func (s *Source) Subscribe(changed func(types.UID), gone func(*corev1.Pod)) error {
 	s.changed, s.gone = changed, gone
 	return nil
 }

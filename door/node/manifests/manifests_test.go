@@ -57,7 +57,7 @@ func (w *world) open() {
 		w.problems[file] = err.Error()
 		w.notify()
 	}})
-	_ = w.s.Follow(func(types.UID) { w.notify() }, func(p *corev1.Pod) {
+	_ = w.s.Subscribe(func(types.UID) { w.notify() }, func(p *corev1.Pod) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.ended = append(w.ended, p.UID)

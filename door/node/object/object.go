@@ -120,8 +120,8 @@ func (k *Keeper) Node() *corev1.Node {
 	return k.node
 }
 
-// Look measures the node now.
-func (k *Keeper) Look() {
+// Measure makes Run measure the node now.
+func (k *Keeper) Measure() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
@@ -144,7 +144,7 @@ func (k *Keeper) store(node *corev1.Node) {
 		k.o.Logger.Warn("the Node was deleted and is created again", "node", k.o.Name)
 	}
 	if gone || moved {
-		k.Look()
+		k.Measure()
 	}
 	if k.o.Changed != nil {
 		k.o.Changed()

@@ -161,7 +161,7 @@ func TestUsed(t *testing.T) {
 		time.Sleep(time.Second)
 		for _, want := range [][]corev1.UniqueVolumeName{{"a"}, {"a", "b"}, {"b"}, {}} {
 			used.Store(&want)
-			k.Look()
+			k.Measure()
 			synctest.Wait()
 			if node := get(t, client); len(node.Status.VolumesInUse) != len(want) || node.Annotations["own"] != "true" ||
 				node.Annotations["theirs"] != "x" {

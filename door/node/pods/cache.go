@@ -63,8 +63,8 @@ func NewCache(client kubernetes.Interface, node string) (*Cache, error) {
 
 func onNode(node string) string { return fields.OneTermEqualSelector("spec.nodeName", node).String() }
 
-// Follow implements Source. It skips mirror pods, which the node does not run.
-func (c *Cache) Follow(changed func(types.UID), gone func(*corev1.Pod)) error {
+// Subscribe implements Source. It skips mirror pods, which the node does not run.
+func (c *Cache) Subscribe(changed func(types.UID), gone func(*corev1.Pod)) error {
 	_, err := c.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
 			if pod := object.(*corev1.Pod); MirrorOf(pod) == "" {

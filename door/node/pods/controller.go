@@ -72,7 +72,7 @@ func New(o Options) (*Controller, error) {
 		ending: map[types.UID]int64{}, seen: map[types.UID]time.Time{}, deleted: map[types.UID]*int64{},
 		rejected: map[types.UID]Rejection{},
 	}
-	if err := o.Source.Follow(c.Wake, c.sawDeletion); err != nil {
+	if err := o.Source.Subscribe(c.Wake, c.sawDeletion); err != nil {
 		return nil, fmt.Errorf("watch the pods: %w", err)
 	}
 	return c, nil

@@ -43,9 +43,9 @@ type Runner interface {
 
 // Source lists the pods that a node has to run. It is safe for concurrent use.
 type Source interface {
-	// Follow registers callbacks: changed for each new or changed pod, and gone for each removed pod. Neither may block.
+	// Subscribe registers callbacks: changed for each new or changed pod, and gone for each removed pod. Neither may block.
 	// It is called once, before the source starts.
-	Follow(changed func(types.UID), gone func(*corev1.Pod)) error
+	Subscribe(changed func(types.UID), gone func(*corev1.Pod)) error
 	// HasSynced reports whether the source has listed all its pods.
 	HasSynced() bool
 	// Get returns the pod with a UID, or nil. The caller must not change it.
