@@ -69,7 +69,7 @@ func (m *machine) accelerator(ctx context.Context) Finding {
 
 // judgeAccelerator never fails, because pods can run with emulation.
 func judgeAccelerator(k kvm) Finding {
-	const emulated = "; machines are emulated: what a container computes takes several times as long"
+	const emulated = "; VMs are emulated, and containers compute several times more slowly"
 	switch {
 	case k.err != nil:
 		return warn(fmt.Sprintf("KVM could not be probed: %v%s", k.err, emulated), "")
@@ -78,7 +78,7 @@ func judgeAccelerator(k kvm) Finding {
 	}
 	remedy := k.verdict.Remedy
 	if remedy == "" {
-		remedy = "a host whose KVM runs a stock kernel: bare metal, or full nested virtualisation; bulkhead check --probe tries again"
+		remedy = "use a host with KVM for a stock kernel: bare metal, or full nested virtualisation; bulkhead check --probe tries again"
 	}
 	return warn(k.verdict.Reason+emulated, remedy)
 }
@@ -147,7 +147,7 @@ func untilEnd(ctx context.Context, v hypervisor.VM) error {
 	// A broken connection is most often the first sign of that end.
 	select {
 	case <-v.Done():
-		err = errors.New("the machine ended before its agent answered")
+		err = errors.New("the VM ended before its agent answered")
 	case <-time.After(time.Second):
 	case <-ctx.Done():
 		err = fmt.Errorf("its agent did not answer: %w", ctx.Err())
@@ -158,7 +158,7 @@ func untilEnd(ctx context.Context, v hypervisor.VM) error {
 func judgeBoot(b booted) Finding {
 	if b.err != nil {
 		f := fail(fmt.Sprintf("a guest did not boot under %s: %v", b.accel, b.err),
-			"see what the guest said with --detail; make the bundle again: make guest")
+			"see the guest's console with --detail; build the bundle again: make guest")
 		if d, ok := errors.AsType[interface {
 			error
 			Detail() string

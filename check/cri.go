@@ -96,7 +96,7 @@ func judgeKubelet(dir string, err error, directory bool) Finding {
 	case err != nil:
 		return fail(err.Error(), remedy)
 	case !directory:
-		return fail(dir+" is no directory", remedy)
+		return fail(dir+" is not a directory", remedy)
 	}
 	return ok("volumes of pods are recognised below " + dir)
 }
@@ -132,7 +132,7 @@ func judgeSocket(e endpoint) Finding {
 	case e.served:
 		return ok("served: " + e.path)
 	case e.other:
-		return fail(e.path+" is no socket", "remove it, or "+another)
+		return fail(e.path+" is not a socket", "remove it, or "+another)
 	case e.err != nil:
 		return fail(fmt.Sprintf("%s cannot be made: %v", e.path, e.err), "run it as root, or "+another)
 	}

@@ -45,12 +45,12 @@ func TestJudgeCRI(t *testing.T) {
 			name: "no kubelet root", got: judgeKubelet("/k", os.ErrNotExist, false),
 			status: Warn, reason: "/k is not there", remedy: "kubelet-root",
 		},
-		{name: "kubelet's file", got: judgeKubelet("/k", nil, false), status: Fail, reason: "/k is no directory", remedy: "kubelet-root"},
+		{name: "kubelet's file", got: judgeKubelet("/k", nil, false), status: Fail, reason: "/k is not a directory", remedy: "kubelet-root"},
 		{name: "kubelet root unknown", got: judgeKubelet("/k", broken, false), status: Fail, reason: "broken", remedy: "kubelet-root"},
 
 		{name: "socket", got: judgeSocket(endpoint{path: "/s"}), status: OK, reason: "not served yet"},
 		{name: "served", got: judgeSocket(endpoint{path: "/s", served: true, err: broken}), status: OK, reason: "served: /s"},
-		{name: "no socket", got: judgeSocket(endpoint{path: "/s", other: true}), status: Fail, reason: "no socket", remedy: "remove it"},
+		{name: "no socket", got: judgeSocket(endpoint{path: "/s", other: true}), status: Fail, reason: "is not a socket", remedy: "remove it"},
 		{name: "not to be written", got: judgeSocket(endpoint{path: "/s", err: broken}), status: Fail, reason: "broken", remedy: "as root"},
 		{name: "a long path", got: judgeSocket(endpoint{path: strings.Repeat("s", 108)}), status: Fail, reason: "108", remedy: "listen"},
 

@@ -52,7 +52,7 @@ func parseMeminfo(text string) ram {
 
 func judgeMemory(r ram, cpus int) Finding {
 	if r.err != nil || r.total == 0 {
-		return warn(fmt.Sprintf("could not tell the host's memory: %v", r.err), "")
+		return warn(fmt.Sprintf("cannot read the host's memory: %v", r.err), "")
 	}
 	reason := fmt.Sprintf("%s of %s available, %d CPUs: a pod can be no larger than the host",
 		mebibytes(r.available), mebibytes(r.total), cpus)
@@ -100,7 +100,7 @@ func judgeCgroups(s hostcgroup.Support, root bool) Finding {
 		return warn(fmt.Sprintf("cgroup%d with %s only: %s", s.Version, strings.Join(s.Controllers, ", "), s.Missing),
 			lackingController(s, root))
 	}
-	return ok(fmt.Sprintf("cgroup%d: %s of each virtual machine are limited on the host, and its containers' inside the guest",
+	return ok(fmt.Sprintf("cgroup%d: %s of each virtual machine are limited on the host, and those of its containers inside the guest",
 		s.Version, strings.Join(s.Controllers, ", ")))
 }
 
@@ -133,8 +133,8 @@ func (m *machine) merging(context.Context) Finding {
 
 func judgeMerging(run string) Finding {
 	if run == "1" {
-		return warn("KSM runs: it merges equal pages of programs that ask for it, and by the time that a write takes one learns what "+
-			"others' memory holds; QEMU is told not to ask",
+		return warn("KSM runs: it merges equal pages of programs that ask for it, and the duration of a write then shows the content of "+
+			"others' memory; QEMU does not ask for it",
 			"echo 2 > /sys/kernel/mm/ksm/run, and disable the service that starts it (ksm, ksmtuned)")
 	}
 	return ok("no memory is merged with others' (KSM)")

@@ -54,12 +54,12 @@ func testVolumes(t *testing.T, u *user) {
 		want []string
 	}{
 		{[]string{"create"}, []string{"NAME is missing"}},
-		{[]string{"create", "data"}, []string{"volume data", "there is such a volume"}},
+		{[]string{"create", "data"}, []string{"volume data", "the volume exists already"}},
 		{[]string{"create", "../x"}, []string{`"../x"`, "not a name for a volume"}},
 		{[]string{"create", "-x"}, []string{"-x"}},
 		{[]string{"create", "x", "--size", "lots"}, []string{"--size", "512m"}},
 		{[]string{"create", "x", "--size", "0"}, []string{"size", "10Gi"}},
-		{[]string{"create", "x", "--size", "9Pi"}, []string{"impossible size"}},
+		{[]string{"create", "x", "--size", "9Pi"}, []string{"invalid size"}},
 		{[]string{"create", "x", "--block", "--shared"}, []string{"block", "shared"}},
 		{[]string{"create", "x", "--label", "=y"}, []string{"KEY=VALUE"}},
 		{[]string{"inspect", "none"}, []string{"volume none", "volume ls"}},

@@ -86,7 +86,7 @@ func TestConcerns(t *testing.T) {
 	}{
 		{"a container's end", exit("c", "c"), true},
 		{"a command's end", exit("c", "e"), false},
-		{"an end of nobody knows what", &shimv1.Event{Topic: shimevents.TopicExit, Event: &anypb.Any{Value: []byte{0xff}}}, true},
+		{"an undecodable exit", &shimv1.Event{Topic: shimevents.TopicExit, Event: &anypb.Any{Value: []byte{0xff}}}, true},
 		{"a command's start", &shimv1.Event{Topic: shimevents.TopicExecStarted}, false},
 		{"anything else", &shimv1.Event{Topic: "/else"}, true},
 	} {

@@ -97,7 +97,7 @@ func TestInheritFails(t *testing.T) {
 		ctx context.Context
 		do  func(e *Engine, from *pod, id string) error
 	}{
-		"somebody is at the pod": {ctx, func(_ *Engine, from *pod, _ string) error { return from.acquire(t.Context()) }},
+		"the pod is busy": {ctx, func(_ *Engine, from *pod, _ string) error { return from.acquire(t.Context()) }},
 		"it cannot be undone": {t.Context(), func(e *Engine, _ *pod, id string) error {
 			return os.Mkdir(filepath.Join(e.store.Dir(id), "journal"), 0o700)
 		}},

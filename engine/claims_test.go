@@ -74,7 +74,7 @@ func TestFailedCreateReachesTheGuest(t *testing.T) {
 	}
 	calls := w.Calls()
 	if created := slices.Index(calls, "Create"); created < 0 || !slices.Contains(calls[created:], "Delete") {
-		t.Errorf("the guest was not told: %q", calls)
+		t.Errorf("no call to the guest: %q", calls)
 	}
 	left, err := filepath.Glob(filepath.Join(e.StateDir(pod), "*", "config.json"))
 	if err != nil || len(left) != 0 {

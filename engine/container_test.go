@@ -60,7 +60,7 @@ func TestStartContainer(t *testing.T) {
 			want: codes.Unknown, then: ContainerExited, calls: []string{"Start", "Status"},
 		},
 		{
-			name: "nobody knows why not", errs: errs{"Start": {errInjected}, "Status": {errInjected}},
+			name: "the reason is unknown", errs: errs{"Start": {errInjected}, "Status": {errInjected}},
 			want: codes.Unknown, then: ContainerCreated, calls: []string{"Start", "Status"},
 		},
 	} {
@@ -122,7 +122,7 @@ func TestStopContainer(t *testing.T) {
 		{name: "ends by itself", grace: time.Hour, errs: errs{"Kill": {failure.New(codes.FailedPrecondition, "ended")}}, calls: asked},
 		{name: "cannot be asked", grace: time.Hour, errs: errs{"Kill": {errInjected}}, want: codes.Unknown, calls: asked[:1]},
 		{name: "cannot be waited for", grace: time.Hour, errs: errs{"Wait": {errInjected}}, want: codes.Unknown, calls: asked[:2]},
-		{name: "nobody tells how", grace: time.Hour, errs: errs{"Status": {errInjected}}, want: codes.Unknown, calls: asked},
+		{name: "the exit is unknown", grace: time.Hour, errs: errs{"Status": {errInjected}}, want: codes.Unknown, calls: asked},
 		{name: "does not die", errs: errs{"Wait": {late}}, want: codes.DeadlineExceeded, calls: killed[:2]},
 		{name: "cannot be killed", errs: errs{"Kill": {errInjected}}, want: codes.Unknown, calls: killed[:1]},
 		{

@@ -110,7 +110,7 @@ func TestDialPort(t *testing.T) {
 	w.Streams = func(*shimv1.OpenRequest) (string, error) { return "0123456789abcdef0123456789abcdef", nil }
 	_, err = e.DialPort(t.Context(), pod, 80)
 	if failure.Code(err) != codes.Unavailable || errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("nobody serves: code %v, %v", failure.Code(err), err)
+		t.Errorf("without a server: code %v, %v", failure.Code(err), err)
 	}
 	if err := e.RemovePod(t.Context(), pod); err != nil {
 		t.Fatal(err)

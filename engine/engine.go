@@ -363,7 +363,7 @@ func (e *Engine) do(ctx context.Context, key string, f func(context.Context) (st
 		id, _ := r.Val.(string)
 		return id, r.Err
 	case <-ctx.Done():
-		return "", failure.Wrap(ctx.Err(), "wait for %s, which goes on", key)
+		return "", failure.Wrap(ctx.Err(), "wait for %s, which continues", key)
 	}
 }
 

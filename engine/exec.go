@@ -47,7 +47,7 @@ func (e *ExitError) ExitStatus() int { return e.Code }
 
 // ErrOutput is matched by the error of ExecSync if the command wrote more than 16 MiB to one stream. The command
 // has been killed.
-var ErrOutput = errors.New("the command writes too much")
+var ErrOutput = errors.New("the command's output is too long")
 
 // ExecSync runs a command in a running container and returns its output. The error is an *ExitError if the command
 // exits with another code than 0, does not exist (127) or cannot be run (126). After a timeout above 0 the command
@@ -291,7 +291,7 @@ func (e *Engine) Exec(ctx context.Context, r ExecRequest) (Stream, error) {
 		return Stream{}, err
 	}
 	if !r.Stdin && !r.Stdout && !r.Stderr {
-		return Stream{}, failure.Invalid("exec in container %s: one of stdin, stdout and stderr must be wanted", c.Name)
+		return Stream{}, failure.Invalid("exec in container %s: at least one of stdin, stdout and stderr is required", c.Name)
 	}
 	exec, err := c.newExec(ctx, shim, r)
 	if err != nil {

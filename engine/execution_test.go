@@ -73,7 +73,7 @@ func TestExecEnd(t *testing.T) {
 			(&execution{c: c, shim: c.pod.conn, id: "x"}).end(ctx)
 			s.same(t, tc.calls...)
 			if (log.Len() > 0) != tc.warns {
-				t.Errorf("told: %s", &log)
+				t.Errorf("log: %s", &log)
 			}
 		})
 	}
@@ -150,7 +150,7 @@ func TestExecSync(t *testing.T) {
 		},
 		{name: "is not started", errs: errs{"Start": {errInjected}}, err: codes.Unknown, calls: append(asked[:3:3], "State", "Delete")},
 		{
-			name: "nobody knows", errs: errs{"Start": {errInjected}, "State": {errInjected}}, exec: 127,
+			name: "the state is unknown", errs: errs{"Start": {errInjected}, "State": {errInjected}}, exec: 127,
 			err: codes.Unknown, calls: append(asked[:3:3], "State", "Delete"),
 		},
 		{name: "is refused", errs: errs{"Exec": {errInjected}}, err: codes.Unknown, calls: asked[:1]},

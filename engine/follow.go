@@ -47,7 +47,7 @@ func (p *pod) follow() {
 			return
 		}
 		if err := p.adopt(ctx, err); err != nil {
-			p.e.log.Error("start another shim for a pod", "pod", p.id, "error", err)
+			p.e.log.Error("restart a pod's shim", "pod", p.id, "error", err)
 			p.mu.Lock()
 			p.stuck = err
 			p.wake()
@@ -75,7 +75,7 @@ func (p *pod) hostPorts(ctx context.Context, c *link.Conn) (stop func()) {
 		ending := p.ending
 		p.mu.Unlock()
 		if ctx.Err() == nil && !lost(err) && !ending {
-			p.e.log.Warn("what a pod listens on is not followed any more", "pod", p.id, "error", err)
+			p.e.log.Warn("the ports of a pod are not updated any more", "pod", p.id, "error", err)
 		}
 	}()
 	return func() { cancel(); <-done }
@@ -195,7 +195,7 @@ func (p *pod) end(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		p.e.log.Error("clear up after a machine that has ended", "pod", p.id, "error", err)
+		p.e.log.Error("clean up after a VM that has ended", "pod", p.id, "error", err)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

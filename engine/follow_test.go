@@ -45,7 +45,7 @@ func TestShimDies(t *testing.T) {
 				return
 			}
 		case <-timeout:
-			t.Fatal("nobody tells of the container's end")
+			t.Fatal("no event of the container's exit")
 		}
 	}
 }
@@ -101,6 +101,6 @@ func TestAdoptionSeesToTheNetwork(t *testing.T) {
 			t.Errorf("the network %s", kind)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("nobody sees to the pod's network")
+		t.Error("the pod's network was not opened")
 	}
 }

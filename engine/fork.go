@@ -46,7 +46,7 @@ func (o *Options) completeMachines() error {
 	}
 	if o.Warm == "" {
 		if o.Warm, err = dirs.Sibling("bulkhead-warm.so"); err != nil {
-			o.Logger.Info("no VM is forked", "why", err)
+			o.Logger.Info("VMs are not forked", "why", err)
 			return nil
 		}
 	}
@@ -86,20 +86,20 @@ func (e *Engine) Warm(ctx context.Context, r TemplateRequest) error {
 	if err == nil {
 		err = e.parents.Ready(ctx, parents.Key{Machine: m, Tenant: r.Tenant})
 	}
-	return failure.Wrap(err, "keep a VM warm")
+	return failure.Wrap(err, "prepare a parent")
 }
 
 // whyNoFork returns why the pod must not be forked, or "". A fork has an empty disk of the default size.
 func (b *building) whyNoFork() (measure.NotForked, string) {
 	switch {
 	case b.e.parents == nil:
-		return measure.Off, "this engine keeps no VM warm"
+		return measure.Off, "this engine does not fork VMs"
 	case b.alone:
-		return measure.Retry, "a VM before it has failed"
+		return measure.Retry, "an earlier VM of this start failed"
 	case b.plan.Cold || b.plan.NoFork:
-		return measure.Asked, "the pod asks for none"
+		return measure.Asked, "the pod asks for no fork"
 	case b.from != nil:
-		return measure.Disk, "it has the disk of a pod before it"
+		return measure.Disk, "it has the disk of an earlier pod"
 	case b.plan.scratchSize() != disks.Default:
 		return measure.Disk, "its disk is not of the default size"
 	}

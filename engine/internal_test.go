@@ -37,7 +37,7 @@ func TestQuota(t *testing.T) {
 		want int64
 	}{
 		{"no limit", sizing.Size{VCPUs: 1, Period: 100000}, 0},
-		{"as many as the machine has", sizing.Size{VCPUs: 2, Quota: 200000, Period: 100000}, 0},
+		{"as many as the VM has", sizing.Size{VCPUs: 2, Quota: 200000, Period: 100000}, 0},
 		{"half of one", sizing.Size{VCPUs: 1, Quota: 50000, Period: 100000}, 50000},
 		{"three of four", sizing.Size{VCPUs: 4, Quota: 300000, Period: 100000}, 300000},
 	} {

@@ -84,8 +84,8 @@ func TestFacts(t *testing.T) {
 		cpus   float64
 	}{
 		{name: "lives", status: &shimv1.StatusResponse{State: "running", MemoryMib: 2}, state: "running", memory: 2},
-		{name: "tells no size", status: &shimv1.StatusResponse{State: "running"}, state: "running", memory: 1},
-		{name: "tells a wrong size", status: &shimv1.StatusResponse{State: "running", MemoryMib: -1}, state: "running", memory: 1},
+		{name: "reports no size", status: &shimv1.StatusResponse{State: "running"}, state: "running", memory: 1},
+		{name: "reports a wrong size", status: &shimv1.StatusResponse{State: "running", MemoryMib: -1}, state: "running", memory: 1},
 		{name: "fails", errs: errs{"Status": {errInjected}}, state: "stopped", memory: 1},
 		{name: "has no shim", noShim: true, state: "stopped", memory: 1},
 		{name: "is held", noShim: true, limits: hostcgroup.Limits{Quota: 50, Period: 100}, state: "stopped", memory: 1, cpus: 0.5},

@@ -267,7 +267,7 @@ func (p *pod) notReady() error {
 		if p.record.Phase == store.Ready {
 			why = "its shim is being replaced"
 			if p.stuck != nil {
-				why = "its shim has died, and no other can be started: " + p.stuck.Error()
+				why = "its shim has died, and a new one cannot be started: " + p.stuck.Error()
 			}
 		}
 	}
@@ -402,7 +402,7 @@ func (e *Engine) find(id string) (*pod, error) {
 			continue
 		}
 		if found != nil {
-			return nil, failure.Invalid("pod sandbox %s: more than one id begins so", id)
+			return nil, failure.Invalid("pod sandbox %s: more than one id begins with this", id)
 		}
 		found = p
 	}
@@ -428,7 +428,7 @@ func (e *Engine) findContainer(id string) (*container, error) {
 			if strings.HasPrefix(full, id) {
 				if found != nil {
 					p.mu.Unlock()
-					return nil, failure.Invalid("container %s: more than one id begins so", id)
+					return nil, failure.Invalid("container %s: more than one id begins with this", id)
 				}
 				found = c
 			}

@@ -76,7 +76,7 @@ func TestNotReady(t *testing.T) {
 		{record: store.Pod{Phase: store.Ready, Exit: "the guest crashed"}, want: "the guest crashed"},
 		{record: store.Pod{Phase: store.Stopped}, want: string(store.Stopped)},
 		{record: store.Pod{Phase: store.Ready}, want: "is being replaced"},
-		{record: store.Pod{Phase: store.Ready}, stuck: errInjected, want: "no other can be started: injected"},
+		{record: store.Pod{Phase: store.Ready}, stuck: errInjected, want: "a new one cannot be started: injected"},
 		{record: store.Pod{Phase: store.Stopped}, stuck: errInjected, want: string(store.Stopped)},
 	} {
 		p := newPod(e, &tc.record)

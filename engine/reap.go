@@ -133,7 +133,7 @@ func (e *Engine) collect() (again bool) {
 		return !errors.Is(err, fs.ErrNotExist)
 	})
 	if err != nil && e.ctx.Err() == nil {
-		e.log.Warn("collect what no pod has in the network", "error", err)
+		e.log.Warn("free unused resources of the network", "error", err)
 	}
 	return err != nil
 }
@@ -187,7 +187,7 @@ func (e *Engine) adoptPod(ctx context.Context, p *pod) (reaped, error) {
 	e.spawn(p.follow)
 	e.spawn(func() { // restores the pod's network, and retries as long as the pod is in it
 		if _, err := e.networks.Of(networks.KindOf(p.snapshot().Machine)); err != nil {
-			e.log.Warn("see to a pod's network", "pod", p.id, "error", err)
+			e.log.Warn("restore a pod's network", "pod", p.id, "error", err)
 		}
 	})
 	if err != nil || !fresh {
@@ -239,8 +239,8 @@ func (e *Engine) reach(ctx context.Context, p *pod) (c *link.Conn, fresh bool, e
 		return nil, false, err
 	}
 	if !e.hasState(p.id) {
-		p.settle(time.Now(), sandbox.ReasonVMKilled, "its machine is gone")
-		err := p.update(func(r *store.Pod) { r.Exit = "the machine is gone, with the host's boot or by force" })
+		p.settle(time.Now(), sandbox.ReasonVMKilled, "its VM is gone")
+		err := p.update(func(r *store.Pod) { r.Exit = "the VM is gone: the host was rebooted, or the VM was killed" })
 		return nil, false, err
 	}
 	o, closeFiles, err := p.adoptOptions(ctx)
@@ -279,7 +279,7 @@ func (p *pod) load() error {
 	}
 	for id, why := range broken {
 		if !errors.Is(why, fs.ErrNotExist) {
-			p.e.log.Warn("a container's record is damaged; the container is forgotten", "pod", p.id, "container", id, "error", why)
+			p.e.log.Warn("a container's record is damaged; the container is removed", "pod", p.id, "container", id, "error", why)
 		}
 		if err := p.e.store.DropContainer(p.id, id); err != nil {
 			return err

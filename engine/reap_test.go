@@ -237,7 +237,7 @@ func TestConnect(t *testing.T) {
 		calls          []string
 	}{
 		{name: "it lives", state: whole, conn: true, calls: []string{"Status"}},
-		{name: "nobody can tell", connect: []error{errInjected}, state: whole, fails: true},
+		{name: "the state is unknown", connect: []error{errInjected}, state: whole, fails: true},
 		{name: "it does not answer", errs: errs{"Status": {errInjected}}, state: whole, fails: true, calls: []string{"Status"}},
 		{
 			name: "it dies just then", errs: errs{"Status": {ttrpc.ErrClosed}}, connect: []error{nil, dead}, state: whole,
@@ -258,7 +258,7 @@ func TestConnect(t *testing.T) {
 		{name: "no other can be started", connect: []error{dead}, adopt: []error{errInjected}, state: whole, fails: true, adopted: 1},
 		{name: "the host was booted", connect: []error{dead}, exit: true},
 		{name: "the sandbox has ended", connect: []error{dead}, state: whole[:1], exit: true},
-		{name: "the machine is gone", connect: []error{dead}, state: whole[1:], exit: true},
+		{name: "the VM is gone", connect: []error{dead}, state: whole[1:], exit: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -328,7 +328,7 @@ func TestDiscard(t *testing.T) {
 			t.Errorf("%s: left %v, %v", name, names, err)
 		}
 		if err := e.discard(t.Context(), "no id", ""); err == nil {
-			t.Errorf("%s: removed what is no pod", name)
+			t.Errorf("%s: removed something other than a pod", name)
 		}
 	}
 }
@@ -343,7 +343,7 @@ func TestLostJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	if calls := s.calls(); !slices.Contains(calls, "ShutdownSandbox") || !slices.Contains(calls, "Ended") {
-		t.Errorf("the shim was told %q", calls)
+		t.Errorf("calls to the shim: %q", calls)
 	}
 }
 
@@ -376,7 +376,7 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := e.reapPod(t.Context(), p.id); err == nil {
-		t.Error("what cannot be read is taken for a pod without containers")
+		t.Error("unreadable containers count as no containers")
 	}
 }
 

@@ -36,7 +36,7 @@ func (p *pod) reconcile(ctx context.Context, c *link.Conn) error {
 	stopped, reason := status.GetState() == string(sandbox.Stopped), status.GetExitReason()
 	if stopped {
 		if reason == "" {
-			reason = "the machine has ended"
+			reason = "the VM has ended"
 		}
 		// This comes before the exits of its containers: a client that sees an exit must not try to restart the
 		// container in this VM.
@@ -82,7 +82,7 @@ func (p *pod) dropHalfMade(known map[string]bool) error {
 	p.mu.Unlock()
 	var errs []error
 	for _, ctr := range lost {
-		p.e.log.Info("a container that was never made is dropped", "pod", p.id, "container", ctr.ID)
+		p.e.log.Info("an unfinished container is dropped", "pod", p.id, "container", ctr.ID)
 		errs = append(errs, ctr.drop())
 	}
 	return errors.Join(errs...)

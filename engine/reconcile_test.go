@@ -52,7 +52,7 @@ func TestReconcile(t *testing.T) {
 			name: "a command has ended, and then it", state: "running", was: ContainerRunning, then: ContainerExited, code: 4,
 			words: []*shimv1.ContainerStatus{{ExecId: "e", State: "stopped", ExitCode: 3}, {State: "stopped", ExitCode: 4}},
 		},
-		{name: "the VM has ended", state: "stopped", was: ContainerRunning, then: ContainerExited, code: 137, exit: "the machine has ended"},
+		{name: "the VM has ended", state: "stopped", was: ContainerRunning, then: ContainerExited, code: 137, exit: "the VM has ended"},
 		{name: "the VM has crashed", state: "stopped", reason: "crash", was: ContainerRunning, then: ContainerExited, code: 137, exit: "crash"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -95,7 +95,7 @@ func (r *ContainerRequest) check() ([]containerv1.Mount, error) {
 		return nil, failure.Invalid("a container needs a key, a specification and a root")
 	}
 	if r.Spec.Hooks != nil {
-		return nil, failure.Invalid("the hooks of a container stand beside its specification, not in it")
+		return nil, failure.Invalid("the hooks of a container must be in the request, not in its specification")
 	}
 	var mounts []containerv1.Mount
 	for _, m := range r.Spec.Mounts {

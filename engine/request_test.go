@@ -28,7 +28,7 @@ func TestContainerRequestCheck(t *testing.T) {
 			with: func(r *ContainerRequest) { r.Hooks = containerv1.Hooks{containerv1.Poststop: {hook}} },
 		},
 		{
-			name: "a hook of the guest's runtime", want: codes.InvalidArgument, says: "beside its specification",
+			name: "a hook of the guest's runtime", want: codes.InvalidArgument, says: "not in its specification",
 			with: func(r *ContainerRequest) { r.Spec.Hooks = &specs.Hooks{Poststart: []specs.Hook{{Path: "/hook"}}} },
 		},
 		{

@@ -76,7 +76,7 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 	made, err := b.build(ctx)
 	var fork *building // the failed fork
 	for tries := 1; tries < startTries && ctx.Err() == nil && b.mayRetry(err); tries++ {
-		e.log.Warn("a VM failed its pod, which gets another", "pod", r.Key, "forked", b.record.Forked, "error", err)
+		e.log.Warn("a VM failed to start; the pod gets another one", "pod", r.Key, "forked", b.record.Forked, "error", err)
 		if b.record.Forked {
 			fork = b
 		} else {
@@ -285,7 +285,7 @@ func (b *building) inherit(ctx context.Context) error {
 	defer b.from.done()
 	err := b.e.disks.Take(ctx, b.from.id, b.record.ID, b.plan.scratchSize())
 	if errors.Is(err, disks.ErrSize) {
-		b.e.log.Warn("a pod begins with empty emptyDirs", "pod", b.plan.Key, "error", err)
+		b.e.log.Warn("a pod starts with empty emptyDirs", "pod", b.plan.Key, "error", err)
 		return nil
 	}
 	b.record.Volumes = true
@@ -308,10 +308,10 @@ func (b *building) logDirectory() error {
 	}
 	root, name, err := b.e.paths.Open(dir)
 	if err != nil {
-		return failure.Wrap(err, "make the log directory")
+		return failure.Wrap(err, "create the log directory")
 	}
 	defer root.Close()
-	return failure.Wrap(root.MkdirAll(name, 0o755), "make the log directory")
+	return failure.Wrap(root.MkdirAll(name, 0o755), "create the log directory")
 }
 
 // totalPhase is the sum of all phases.

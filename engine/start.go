@@ -108,7 +108,7 @@ func (b *building) boot(ctx context.Context) error {
 	if err == nil && !b.record.Forked && !b.plan.Cold {
 		b.e.machines.Answered(b.record.Machine, time.Since(b.cloned))
 	}
-	return failure.Wrap(err, "start the machine")
+	return failure.Wrap(err, "start the VM")
 }
 
 // forward passes the listeners of published ports to the shim. UDP sockets stay in the engine.

@@ -53,7 +53,7 @@ func TestStartTriesAgain(t *testing.T) {
 		{name: "does not answer", err: silent, starts: 2, blamed: 1},
 		{name: "never answers", err: silent, always: true, want: codes.DeadlineExceeded, starts: 3, blamed: 2},
 		{name: "fails", err: enginetest.ErrInjected, want: codes.Unknown, starts: 1},
-		{name: "is no clone", err: silent, cold: true, want: codes.DeadlineExceeded, starts: 1},
+		{name: "not a clone", err: silent, cold: true, want: codes.DeadlineExceeded, starts: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -96,12 +96,12 @@ func TestForkedStart(t *testing.T) {
 		counted measure.NotForked
 	}{
 		{name: "good", forks: 1, forked: true},
-		{name: "not wanted", noFork: true, because: "the pod asks for none", counted: measure.Asked},
+		{name: "not wanted", noFork: true, because: "the pod asks for no fork", counted: measure.Asked},
 		{name: "no parent", call: "Fork", forks: 1, because: "injected", counted: measure.Broken},
 		{name: "no place", call: "Place", because: "injected", counted: measure.Broken},
-		{name: "no sandbox", call: "CreateSandbox", forks: 1, blamed: 1, because: "a VM before it has failed", counted: measure.Retry},
-		{name: "no VM", call: "StartSandbox", forks: 1, blamed: 1, because: "a VM before it has failed", counted: measure.Retry},
-		{name: "no port", call: "Publish", forks: 1, blamed: 1, because: "a VM before it has failed", counted: measure.Retry},
+		{name: "no sandbox", call: "CreateSandbox", forks: 1, blamed: 1, because: "an earlier VM of this start failed", counted: measure.Retry},
+		{name: "no VM", call: "StartSandbox", forks: 1, blamed: 1, because: "an earlier VM of this start failed", counted: measure.Retry},
+		{name: "no port", call: "Publish", forks: 1, blamed: 1, because: "an earlier VM of this start failed", counted: measure.Retry},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -122,7 +122,7 @@ func TestForkedStart(t *testing.T) {
 			}
 			var c sandbox.Config
 			if err := json.Unmarshal(w.Shim(e.StateDir(id)).Config(), &c); err != nil || c.ID != id || c.UID != r.Identity.UID {
-				t.Errorf("it is told that it is %s, %s: %v", c.ID, c.UID, err)
+				t.Errorf("its configuration has id %s, uid %s: %v", c.ID, c.UID, err)
 			}
 			facts, err := e.Facts(t.Context(), id)
 			if err != nil || facts.Forked != tc.forked || facts.ForkNote != tc.because {
@@ -131,7 +131,7 @@ func TestForkedStart(t *testing.T) {
 			vm := map[bool]measure.VM{true: measure.Fork, false: measure.Clone}[tc.forked]
 			if s := tally.Starts(); len(s) != 1 || s[0].Failed || s[0].VM != vm || s[0].NotForked != tc.counted ||
 				s[0].Took <= 0 || len(s[0].Phases) < 5 || len(s[0].Phases) >= len(facts.Phases) {
-				t.Errorf("told of %+v", s)
+				t.Errorf("reported: %+v", s)
 			}
 			if own := head(t, filepath.Join(e.Dir(id), "scratch.img")); strings.HasPrefix(own, enginetest.ParentsDisk) != tc.forked {
 				t.Errorf("its disk begins with %q", own)
@@ -210,7 +210,7 @@ func TestPodAtFault(t *testing.T) {
 		t.Error("it starts")
 	}
 	if s := tally.Starts(); len(s) != 1 || !s[0].Failed || s[0].VM != measure.Boot || s[0].NotForked != "" {
-		t.Errorf("told of %+v", s)
+		t.Errorf("reported: %+v", s)
 	}
 	if _, err := e.StartPod(t.Context(), podRequest("p")); err == nil {
 		t.Error("it starts")

@@ -94,7 +94,7 @@ func (p *pod) stopLocked(ctx context.Context, flush bool) error {
 		r.Phase, r.Stopped, r.Phases = store.Stopped, time.Now(), append(r.Phases, parts.took...)
 	}); err != nil {
 		// A reader of the old record finds no VM, and stops the pod again.
-		p.e.log.Warn("that a pod has stopped could not be written down", "pod", p.id, "error", err)
+		p.e.log.Warn("record that a pod has stopped", "pod", p.id, "error", err)
 	}
 	fault.Point("stop.recorded")
 	p.release()
@@ -154,7 +154,7 @@ func (p *pod) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushWait)
 	defer cancel()
 	if _, err := c.StopSandbox(ctx, &sandboxv1.StopSandboxRequest{SandboxID: p.id}); err != nil {
-		p.e.log.Warn("what a pod wrote last may be lost", "pod", p.id, "error", err)
+		p.e.log.Warn("the last writes of a pod may be lost", "pod", p.id, "error", err)
 	}
 }
 
@@ -208,7 +208,7 @@ func (p *pod) remove(ctx context.Context) error {
 	key := p.snapshot().Key
 	if err := p.assume(markRemoving); err != nil {
 		// The disk may be full, and the removal may free space.
-		p.e.log.Warn("that a pod is being removed could not be written down", "pod", p.id, "error", err)
+		p.e.log.Warn("record that a pod is being removed", "pod", p.id, "error", err)
 	}
 	fault.Point("remove.marked")
 	if err := p.e.unwind(ctx, p.id); err != nil {

@@ -145,7 +145,7 @@ func TestPhasesOfAStop(t *testing.T) {
 	for _, want := range []string{"containers", "shim", "network"} {
 		named := func(p measure.Phase) bool { return p.Name == want }
 		if len(stops) != 1 || !slices.ContainsFunc(stops[0], named) {
-			t.Errorf("told of %v, without %s", stops, want)
+			t.Errorf("reported: %v, without %s", stops, want)
 		}
 	}
 	f, err := e.Facts(t.Context(), id)

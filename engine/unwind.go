@@ -142,7 +142,7 @@ func (e *Engine) endShim(ctx context.Context, id string) error {
 			return e.machines.End(ctx, filepath.Join(dir, layout.VM))
 		default:
 		}
-		return failure.Wrap(err, "end the machine of pod %s", shortid.Of(id))
+		return failure.Wrap(err, "end the VM of pod %s", shortid.Of(id))
 	}
 	_ = c.Close() // the shim waits for this after its answer
 	return failure.Wrap(c.Ended(ctx), "wait for the end of the shim of pod %s", shortid.Of(id))
@@ -207,7 +207,7 @@ func (e *Engine) endPod(ctx context.Context, id string) error {
 	}
 	killed, err := procid.KillAll(killCtx, processOf(id, owned))
 	if err != nil {
-		return errors.Join(asked, fmt.Errorf("kill what is left of pod %s: %w", shortid.Of(id), err))
+		return errors.Join(asked, fmt.Errorf("kill the remaining processes of pod %s: %w", shortid.Of(id), err))
 	}
 	if asked == nil && killed == 0 {
 		return nil
@@ -217,7 +217,7 @@ func (e *Engine) endPod(ctx context.Context, id string) error {
 		return asked // the VM may still run
 	}
 	if err := e.machines.End(killCtx, filepath.Join(e.store.StateDir(id), layout.VM)); err != nil {
-		e.log.Warn("clear up after a machine that was killed", "pod", id, "error", err)
+		e.log.Warn("clean up after a killed VM", "pod", id, "error", err)
 	}
 	return nil
 }

@@ -164,7 +164,7 @@ func TestEndPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := e.endPod(t.Context(), store.NewID()); !errors.Is(err, errInjected) || !errors.Is(err, syscall.ENOTDIR) {
-		t.Errorf("whose users nobody knows: %v", err)
+		t.Errorf("a pod with unknown users: %v", err)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestGiveBack(t *testing.T) {
 		want string
 	}{
 		{name: "is given back", do: func(*Engine) error { return nil }},
-		{name: "nobody knows to whom", args: `{"from":"../1"}`, want: "not an id"},
+		{name: "the owner is unknown", args: `{"from":"../1"}`, want: "not an id"},
 		{
 			name: "the VM may run", want: "may still run",
 			do: func(e *Engine) error {
@@ -189,11 +189,11 @@ func TestGiveBack(t *testing.T) {
 			},
 		},
 		{
-			name: "nobody knows whether the VM runs", want: "journal",
+			name: "the VM may still run", want: "journal",
 			do: func(e *Engine) error { return os.Mkdir(filepath.Join(e.store.Dir(id), "journal"), 0o700) },
 		},
 		{
-			name: "somebody is at the pod", want: context.DeadlineExceeded.Error(), wait: 10 * time.Millisecond,
+			name: "the pod is busy", want: context.DeadlineExceeded.Error(), wait: 10 * time.Millisecond,
 			do: func(e *Engine) error { return e.pods[from].acquire(context.Background()) },
 		},
 		{

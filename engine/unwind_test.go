@@ -88,7 +88,7 @@ func TestReapedAgain(t *testing.T) {
 		return err != nil || len(entries) > 0
 	}
 	if !left() {
-		t.Fatal("nothing is left to undo")
+		t.Fatal("there is nothing to undo")
 	}
 	w.Fail("Detach", nil)
 	until(t, "the pod's rest is undone", func() bool { return !left() })

@@ -262,7 +262,7 @@ func TestBlockVolumeHeld(t *testing.T) {
 	p.says(p.sh(root, "mkdir /m; set -- /tmp/n; mkdir -p /tmp; "+slotNode+"; mount -t ext4 $1 /m && cat /m/file"), "kept")
 	p.remove(a)
 	if _, err := p.create(pod, "b", ext4("/data", path)); !errors.Is(err, blocks.ErrInUse) {
-		t.Errorf("of a machine that cannot unmount it: %v", err)
+		t.Errorf("for a VM that cannot unmount it: %v", err)
 	}
 	p.says(p.sh(root, "umount /m"), "")
 	c := p.must(p.create(pod, "c", ext4("/data", path)))

@@ -223,7 +223,7 @@ func parentOf(t *testing.T, state string) (pid int) {
 		pid = one
 	}
 	if found != 1 {
-		t.Fatalf("%d warm machines", found)
+		t.Fatalf("%d parents", found)
 	}
 	return pid
 }

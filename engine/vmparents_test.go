@@ -50,7 +50,7 @@ func TestParentsRenewed(t *testing.T) {
 	}
 	all.Wait()
 	if n := len(e.Pods()); n != pods || clones.Load() > 1 {
-		t.Errorf("%d pods, of which %d are clones", n, clones.Load())
+		t.Errorf("%d pods with %d clones", n, clones.Load())
 	}
 }
 
@@ -59,7 +59,7 @@ func TestMemoryGivenBack(t *testing.T) {
 	ctx, e := warmEngine(t)
 	processes, before := children(t)
 	if processes != 1 {
-		t.Errorf("%d processes beside the warm machine", processes-1)
+		t.Errorf("%d processes in addition to the parent", processes-1)
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		f := fork(ctx, t, e, podRequest(name), true)

@@ -99,7 +99,7 @@ func TestSharedRoot(t *testing.T) {
 	p.says(p.sh(a, inside), insideSays+"755")
 	p.same(filepath.Join(tree, "made"), "made")
 	if mode := modeOf(t, filepath.Join(tree, "armed")); mode != 0o755 {
-		t.Errorf("what the container makes has mode %o on the host", mode)
+		t.Errorf("the container's file has mode %o on the host", mode)
 	}
 	if err := os.WriteFile(filepath.Join(tree, "hosts"), []byte("host's\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestSharedRoot(t *testing.T) {
 	s := p.must(p.on(pod.ID, "s", containerv1.Share{Name: other, SetID: true}))
 	p.says(p.sh(s, inside), insideSays+"4755")
 	if mode := modeOf(t, filepath.Join(other, "armed")); mode != 0o4755 {
-		t.Errorf("what the container makes has mode %o on the host", mode)
+		t.Errorf("the container's file has mode %o on the host", mode)
 	}
 
 	// The next shim and the next server find the old state.
@@ -223,7 +223,7 @@ func TestSharedRootOverlay(t *testing.T) {
 	p.same(filepath.Join(dir, "upper", "made"), "made")
 	var st unix.Stat_t
 	if err := unix.Lstat(filepath.Join(dir, "upper", "etc/group"), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
-		t.Errorf("what was removed has no whiteout: %v, %o", err, st.Mode)
+		t.Errorf("the removed file has no whiteout: %v, %o", err, st.Mode)
 	}
 	if err := p.RemovePod(p.ctx, pod); err != nil {
 		t.Fatal(err)

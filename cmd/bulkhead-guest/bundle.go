@@ -64,7 +64,7 @@ func source(file string) (string, error) {
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("read what package it is from: %w", err)
+		return "", fmt.Errorf("find its package: %w", err)
 	}
 	return strings.TrimSpace(string(text)), nil
 }

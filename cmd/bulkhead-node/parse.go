@@ -16,7 +16,7 @@ func labels(texts []string) (map[string]string, error) {
 	for _, text := range texts {
 		key, value, ok := strings.Cut(text, "=")
 		if !ok || len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 {
-			return nil, fmt.Errorf("node-label %q is no KEY=VALUE", text)
+			return nil, fmt.Errorf("node-label %q must be KEY=VALUE", text)
 		}
 		out[key] = value
 	}
@@ -31,7 +31,7 @@ func taints(texts []string) (out []corev1.Taint, err error) {
 		key, value, _ := strings.Cut(rest, "=")
 		if !ok || !slices.Contains(effects, corev1.TaintEffect(effect)) || len(validation.IsQualifiedName(key)) > 0 ||
 			len(validation.IsValidLabelValue(value)) > 0 {
-			return nil, fmt.Errorf("register-with-taint %q is no KEY=VALUE:EFFECT", text)
+			return nil, fmt.Errorf("register-with-taint %q must be KEY=VALUE:EFFECT", text)
 		}
 		out = append(out, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
 	}
@@ -46,7 +46,7 @@ func reserved(texts []string) (corev1.ResourceList, error) {
 		q, err := resource.ParseQuantity(amount)
 		known := slices.Contains([]string{"cpu", "memory", "ephemeral-storage"}, name)
 		if err != nil || q.Sign() < 0 || !known {
-			return nil, fmt.Errorf("reserve %q is no cpu=, memory= or ephemeral-storage= and a quantity", text)
+			return nil, fmt.Errorf("reserve %q must be cpu=, memory= or ephemeral-storage= with a quantity", text)
 		}
 		out[corev1.ResourceName(name)] = q
 	}

@@ -142,7 +142,7 @@ func TestFailures(t *testing.T) {
 		{name: "the shim", fails: "Start", says: "start the shim"},
 		{name: "the network", fails: "Attach", says: "network"},
 		{name: "the sandbox", fails: "CreateSandbox", says: "create the sandbox"},
-		{name: "the VM", fails: "StartSandbox", says: "start the machine"},
+		{name: "the VM", fails: "StartSandbox", says: "start the VM"},
 		{name: "no key", change: func(r *enginev1.StartRequest) { r.Key = "" }, class: client.ErrInvalid, says: "key"},
 		{name: "an unknown network", change: func(r *enginev1.StartRequest) { r.Network = "x" }, class: client.ErrInvalid, says: "network"},
 		{name: "a log elsewhere", change: func(r *enginev1.StartRequest) { r.LogDirectory = "/etc/x" }, class: client.ErrInvalid, says: "/etc/x"},

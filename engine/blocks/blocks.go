@@ -80,7 +80,7 @@ func (s *Set) Of(ctx context.Context, root containerv1.Root, mounts []containerv
 		case at < 0:
 			all = append(all, one)
 		case all[at].FS != one.FS:
-			return nil, failure.Invalid("mount at %s: block device %.200q is mounted with its file system, and without", m.Destination, path)
+			return nil, failure.Invalid("mount at %s: block device %.200q is mounted both with and without its file system", m.Destination, path)
 		default:
 			all[at].ReadOnly = all[at].ReadOnly && one.ReadOnly
 			all[at].Device = max(all[at].Device, one.Device) // equal by find if both are set

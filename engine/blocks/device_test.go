@@ -160,6 +160,6 @@ func TestOtherNode(t *testing.T) {
 		if p != nil {
 			p.Close()
 		}
-		t.Errorf("one writes what another reads: %v", err)
+		t.Errorf("a writer of a disk that has a reader: %v", err)
 	}
 }

@@ -80,7 +80,7 @@ func kindOf(fd int, path string, number uint64) (device bool, err error) {
 func isDisk(mode uint32, rdev uint64, path string, number uint64) (device bool, err error) {
 	switch kind := mode & unix.S_IFMT; {
 	case number != 0 && (kind != unix.S_IFBLK || rdev != number):
-		return false, failure.New(codes.FailedPrecondition, "volume %.200q is not the block device any more that was asked for", path)
+		return false, failure.New(codes.FailedPrecondition, "volume %.200q is no longer the requested block device", path)
 	case kind == unix.S_IFBLK:
 		return true, nil
 	case kind == unix.S_IFREG:

@@ -38,7 +38,7 @@ const (
 type Disk struct{ *os.File }
 
 // errMoved means that a path names another file than the opened one.
-var errMoved = errors.New("somebody has put another file there")
+var errMoved = errors.New("the file at this path was replaced")
 
 // Open opens and locks a disk by a path without links. It must be the block device with that number, as in stat(2),
 // or any disk for 0. Open waits up to lastWait for a disk in use; its error then matches ErrInUse.
@@ -147,7 +147,7 @@ func (d *Disk) check(number uint64, readOnly bool) (device bool, err error) {
 		return false, failure.Invalid("volume %.200q has %d bytes, not a multiple of %d", d.Name(), size, sector)
 	}
 	if !device && !readOnly && size > slot.Size {
-		return false, failure.Unsupported("volume %.200q: a file of %d bytes to be written, of at most %d; block devices may be larger",
+		return false, failure.Unsupported("volume %.200q: a writable file of %d bytes is too large, at most %d (block devices may be larger)",
 			d.Name(), size, int64(slot.Size))
 	}
 	return device, nil

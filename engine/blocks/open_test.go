@@ -94,7 +94,7 @@ func TestLocks(t *testing.T) {
 	}
 	w, ok := open(false)
 	if !ok {
-		t.Fatal("nobody has it")
+		t.Fatal("the disk is not locked")
 	}
 	for _, readOnly := range []bool{false, true} {
 		if _, ok := open(readOnly); ok {

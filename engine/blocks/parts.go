@@ -92,7 +92,7 @@ func (s *Set) part(ctx context.Context, but string, b store.Block) (layout.Part,
 		disk, err := s.open(ctx, b)
 		return part, disk, s.heldBy(err, b)
 	case have.FS != b.FS:
-		return part, nil, failure.Invalid("block device %.200q is mounted with its file system, and without", b.Path)
+		return part, nil, failure.Invalid("block device %.200q is mounted both with and without its file system", b.Path)
 	case have.ReadOnly && !b.ReadOnly:
 		return part, nil, inUse(b.Path, "the pod itself has it read-only")
 	}

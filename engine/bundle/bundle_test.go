@@ -69,7 +69,7 @@ func TestPlanted(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(secret); err != nil {
-		t.Errorf("removing a link has removed what it leads to: %v", err)
+		t.Errorf("the removal of a link removed its target: %v", err)
 	}
 }
 

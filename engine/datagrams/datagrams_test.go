@@ -168,7 +168,7 @@ func TestManyFlows(t *testing.T) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.most > agentv1.MaxFlows || !slices.Contains(e.flows, 1) {
-		t.Errorf("the guest had %d flows at once, the first of which is left: %v", e.most, slices.Contains(e.flows, 1))
+		t.Errorf("the guest had up to %d flows; the first one is left: %v", e.most, slices.Contains(e.flows, 1))
 	}
 }
 

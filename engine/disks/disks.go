@@ -31,7 +31,7 @@ type Loan struct {
 }
 
 // ErrSize is returned if the disk's size differs from the size that the next pod needs.
-var ErrSize = errors.New("the disk is of another size")
+var ErrSize = errors.New("the disk has another size")
 
 // Disks manages the disks of a store's pods. Callers must serialise calls for one pod.
 type Disks struct {

@@ -64,7 +64,7 @@ func (c *converters) leave() {
 	}
 	c.group = nil
 	if err := c.end(context.Background()); err != nil {
-		c.log.Warn("remove the cgroup of converters, which is tried again later", "error", err)
+		c.log.Warn("remove the cgroup of converters; it will be retried", "error", err)
 	}
 }
 

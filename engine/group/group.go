@@ -105,7 +105,7 @@ func (g *Groups) Make(ctx context.Context, j journal.Journal, r *store.Pod, memo
 	case err != nil && !errors.Is(err, hostcgroup.ErrTooSmall):
 		return err
 	case err != nil:
-		g.log.Warn("a pod's cgroup is not where it was asked for", "pod", r.ID, "error", err)
+		g.log.Warn("a pod's cgroup is not in its requested parent", "pod", r.ID, "error", err)
 		r.Cgroup.Parent, r.Cgroup.Note = "", err.Error()
 	}
 	d := host.Dirs(r.ID)

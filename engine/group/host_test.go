@@ -57,7 +57,7 @@ func TestLifeOfAGroup(t *testing.T) {
 	g, log := onHost(t)
 	ctx := testdeadline.Context(t, 5*time.Second)
 	j, r := journal.At(filepath.Join(t.TempDir(), "journal")), &store.Pod{ID: "x", MemoryMiB: 64}
-	r.Cgroup.Note = "what an earlier host lacked"
+	r.Cgroup.Note = "a note of an earlier host"
 	if err := g.Make(ctx, j, r, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func TestBelow(t *testing.T) {
 	unmade := &store.Pod{ID: "u", MemoryMiB: 64}
 	unmade.Cgroup.Parent = parent + "/cgroup.procs/pod"
 	if err := g.Make(ctx, j, unmade, 0); err == nil || len(unmade.Cgroup.Dirs) != 0 {
-		t.Errorf("below what is no group: %+v, %v", unmade.Cgroup, err)
+		t.Errorf("below a directory that is not a cgroup: %+v, %v", unmade.Cgroup, err)
 	}
 
 	small := &store.Pod{ID: "y", MemoryMiB: 64}

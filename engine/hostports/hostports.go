@@ -77,7 +77,7 @@ func adapt(ctx context.Context, p Pod, now []Port, log *slog.Logger) error {
 			continue
 		}
 		if err := p.Unpublish(ctx, old); err != nil {
-			return fmt.Errorf("end the publication of port %d: %w", old.PodPort, err)
+			return fmt.Errorf("stop publishing port %d: %w", old.PodPort, err)
 		}
 		published = slices.DeleteFunc(published, func(p store.Port) bool { return p == old })
 		if err := p.SetPorts(published); err != nil {

@@ -103,7 +103,7 @@ func TestFollow(t *testing.T) {
 		t.Errorf("%q, and published are %v", f.calls, f.ports)
 	}
 	if !strings.Contains(log.String(), strconv.Itoa(has)) {
-		t.Errorf("nothing is said of a port that is taken: %s", &log)
+		t.Errorf("no log of a port in use: %s", &log)
 	}
 }
 

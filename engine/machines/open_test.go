@@ -86,7 +86,7 @@ func TestAccel(t *testing.T) {
 		{name: "it is demanded", wish: hypervisor.KVM, device: device, accel: hypervisor.KVM},
 		{name: "it is missing", wish: hypervisor.Auto, device: "/nowhere", accel: hypervisor.TCG, note: true},
 		{name: "it is demanded and missing", wish: hypervisor.KVM, device: "/nowhere", err: probe.ErrUnusable},
-		{name: "nobody asks for it", wish: hypervisor.TCG, device: "/nowhere", accel: hypervisor.TCG},
+		{name: "not requested", wish: hypervisor.TCG, device: "/nowhere", accel: hypervisor.TCG},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var log strings.Builder

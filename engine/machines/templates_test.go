@@ -216,7 +216,7 @@ func TestBuildingIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		if built := strings.Count(log.String(), "template built"); told != 1 || built != 1 {
-			t.Errorf("told %d times, logged %d times", told, built)
+			t.Errorf("reported %d times, logged %d times", told, built)
 		}
 	}
 	counts := h.told.(*measuretest.Tally).Counts()

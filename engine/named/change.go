@@ -32,7 +32,7 @@ func (s *Store) turn(ctx context.Context) (done func() error, err error) {
 	defer cancel()
 	lock, err := flock.Acquire(ctx, filepath.Join(s.dir, lockFile))
 	if err != nil {
-		return nil, fmt.Errorf("wait for another command's volumes: %w", err)
+		return nil, fmt.Errorf("wait for another process to finish its change of volumes: %w", err)
 	}
 	return lock.Unlock, nil
 }
@@ -57,7 +57,7 @@ func (s *Store) Create(ctx context.Context, v Volume) (made Volume, err error) {
 	}
 	v.Created = time.Now().UTC().Truncate(time.Second)
 	if err := s.make(ctx, v); err != nil {
-		return Volume{}, fmt.Errorf("make volume %s: %w", v.Name, errors.Join(err, os.RemoveAll(s.Dir(makingDir))))
+		return Volume{}, fmt.Errorf("create volume %s: %w", v.Name, errors.Join(err, os.RemoveAll(s.Dir(makingDir))))
 	}
 	return s.Get(v.Name)
 }
@@ -114,7 +114,7 @@ func (s *Store) Remove(ctx context.Context, name string) (rest func(ctx context.
 	}
 	return func(ctx context.Context) error {
 		if err := guesttree.Remove(ctx, gone); err != nil {
-			return fmt.Errorf("delete what was in volume %s: %w", name, err)
+			return fmt.Errorf("delete the content of volume %s: %w", name, err)
 		}
 		return nil
 	}, nil

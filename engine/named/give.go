@@ -36,9 +36,9 @@ func give(ctx context.Context, path string, group int) error {
 	case errors.Is(err, guesttree.ErrKept): // the pod continues, as with a kubelet
 		return nil
 	case errors.Is(err, guesttree.ErrBounds):
-		return fmt.Errorf("%w: more than %d directories lie in each other", ErrInvalid, guesttree.MaxLevels)
+		return fmt.Errorf("%w: directories are nested more than %d levels deep", ErrInvalid, guesttree.MaxLevels)
 	case err != nil && within.Err() != nil && ctx.Err() == nil:
-		return fmt.Errorf("%w: it has more files than %v suffices for", ErrInvalid, giveWait)
+		return fmt.Errorf("%w: it has too many files for %v", ErrInvalid, giveWait)
 	}
 	return err
 }

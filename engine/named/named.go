@@ -42,10 +42,10 @@ const DefaultSize = 10 << 30
 var (
 	ErrName     = errors.New("not a name for a volume: letters, digits, _, . and - after a letter or digit, at most 255")
 	ErrNotFound = errors.New("no such volume")
-	ErrExists   = errors.New("there is such a volume")
+	ErrExists   = errors.New("the volume exists already")
 	ErrInUse    = errors.New("volume is in use")
-	ErrSize     = errors.New("impossible size of a volume")
-	ErrInvalid  = errors.New("impossible volume")
+	ErrSize     = errors.New("invalid size of a volume")
+	ErrInvalid  = errors.New("invalid volume")
 )
 
 // Volume describes a volume. The caller owns it.
@@ -159,7 +159,7 @@ func (s *Store) Get(name string) (Volume, error) {
 // growth needs no repair.
 func (s *Store) measure(name string, v *Volume) error {
 	if v.Name != name {
-		return fmt.Errorf("the record of volume %s: %w", name, atomicfile.ErrCorrupt)
+		return fmt.Errorf("record of volume %s: %w", name, atomicfile.ErrCorrupt)
 	}
 	path := s.Image(name)
 	if v.Kind == Shared {
@@ -175,7 +175,7 @@ func (s *Store) measure(name string, v *Volume) error {
 		v.Bytes = info.Size()
 		return nil
 	}
-	return fmt.Errorf("volume %s: %w: it is no %.64q", name, atomicfile.ErrCorrupt, v.Kind)
+	return fmt.Errorf("volume %s: %w: its files are not those of a %.64q volume", name, atomicfile.ErrCorrupt, v.Kind)
 }
 
 // List returns all volumes, sorted by name.

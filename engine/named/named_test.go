@@ -281,7 +281,7 @@ func TestUsedIsConfined(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if used := s.Used(ended, v); used > 64<<10 {
-		t.Errorf("to nobody it uses %d bytes", used)
+		t.Errorf("without access to it, it uses %d bytes", used)
 	}
 }
 

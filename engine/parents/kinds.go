@@ -45,7 +45,7 @@ const mostParents = 8
 // would replace a parent, which costs more than a clone.
 const busy = time.Minute
 
-var errBusy = errors.New("as many VMs are warm as may be, and all are in use")
+var errBusy = errors.New("there are as many parents as allowed, and all are in use")
 
 // room drops the parent of another kind if there are too many, namely the least recently used. It returns false if
 // that one is busy. It is called with mu held.

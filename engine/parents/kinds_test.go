@@ -62,7 +62,7 @@ func TestTenants(t *testing.T) {
 			h.forked(3)
 			h.parents(1, 2, 3)
 		},
-		"another machine": func(h *host) {
+		"another configuration": func(h *host) {
 			h.key.Machine.VCPUs++
 			h.ready()
 			h.forked(3)

@@ -110,7 +110,7 @@ func (p *Parents) watch(made *parent) {
 	}
 }
 
-var errEnded = errors.New("a warm VM ended by itself")
+var errEnded = errors.New("a parent ended by itself")
 
 // fail records a failure of a kind. It is called with mu held.
 func (p *Parents) fail(k *kind, why error) {
@@ -124,7 +124,7 @@ func (p *Parents) fail(k *kind, why error) {
 	if more := k.failures - mostFailures; more >= 0 {
 		k.paused = now.Add(pause << min(more, 6))
 	}
-	p.o.Logger.Warn("no VM is warm", "tenant", k.Tenant, "failures", k.failures, "pause", k.paused.Sub(now), "error", why)
+	p.o.Logger.Warn("no parent was started", "tenant", k.Tenant, "failures", k.failures, "pause", k.paused.Sub(now), "error", why)
 }
 
 // drop ends a parent if it is still current.
@@ -160,7 +160,7 @@ func (p *Parents) end(old *parent) {
 	defer cancel()
 	defer close(old.over)
 	if err := errors.Join(old.Close(ctx), old.disk.Close(), old.walls.Close(), os.RemoveAll(old.dir)); err != nil {
-		p.o.Logger.Warn("end a warm VM", "error", err)
+		p.o.Logger.Warn("end a parent", "error", err)
 	}
 }
 
@@ -191,7 +191,7 @@ func (p *Parents) Failed(key Key, forked time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if k := p.kinds[key]; k != nil && k.current != nil && !k.current.made.After(forked) {
-		p.replace(k.current, errors.New("a fork was never up"))
+		p.replace(k.current, errors.New("a fork did not come up"))
 	}
 }
 

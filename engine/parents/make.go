@@ -72,10 +72,10 @@ func (p *Parents) make(ctx context.Context, k *kind) (_ *parent, err error) {
 		}
 	}
 	if err := p.prove(ctx, made); err != nil {
-		return nil, fmt.Errorf("prove it by a fork: %w", err)
+		return nil, fmt.Errorf("test it with a fork: %w", err)
 	}
 	fault.Point("warm.proven")
-	p.o.Logger.Info("a VM is warm", "tenant", k.Tenant, "vcpus", k.Machine.VCPUs, "memory", k.Machine.Memory, "network", k.Machine.Network,
+	p.o.Logger.Info("a parent is ready", "tenant", k.Tenant, "vcpus", k.Machine.VCPUs, "memory", k.Machine.Memory, "network", k.Machine.Network,
 		"took", time.Since(began))
 	return made, nil
 }

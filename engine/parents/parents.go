@@ -28,7 +28,7 @@ import (
 )
 
 // ErrNone is matched if there is no parent to fork. The pod then gets a clone.
-var ErrNone = errors.New("no warm VM")
+var ErrNone = errors.New("no parent")
 
 // Options configure parents. All but MostForks, Observer and Logger are required.
 type Options struct {

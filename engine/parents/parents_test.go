@@ -342,7 +342,7 @@ func TestClose(t *testing.T) {
 		"one is made":   func(h *host) { h.Want(emulated); time.Sleep(quiet + making/2) },
 		"one is there":  func(h *host) { h.ready() },
 		"one is forked": func(h *host) { h.ready(); h.hang() },
-		"somebody waits": func(h *host) {
+		"a pod waits": func(h *host) {
 			h.Want(emulated)
 			time.Sleep(quiet)
 			go h.fork()

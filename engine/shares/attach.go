@@ -146,7 +146,7 @@ func (s *Set) missing(one store.Share, err error) {
 	}
 	s.warned[Name(one)] = true
 	s.mu.Unlock()
-	s.host.Logger.Log(context.Background(), level, "a directory of the host is not served any more", "error", err)
+	s.host.Logger.Log(context.Background(), level, "a directory of the host cannot be served any more", "error", err)
 }
 
 // attach runs a helper that puts directories into a server's namespace.

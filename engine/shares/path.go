@@ -54,7 +54,7 @@ func (h Host) filesOf(volume string) (string, error) {
 		return "", err
 	}
 	if v.Kind != named.Shared {
-		return "", failure.New(codes.FailedPrecondition, "volume %s is no directory", volume)
+		return "", failure.New(codes.FailedPrecondition, "volume %s is not a directory", volume)
 	}
 	return filepath.EvalSymlinks(h.Volumes.Files(volume))
 }

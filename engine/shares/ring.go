@@ -77,7 +77,7 @@ func (s *Set) findRing(server procid.ID) {
 		err = errors.Join(share.ErrRing, unix.Close(fd))
 	}
 	if err != nil {
-		s.host.Logger.Debug("the next server answers through the port alone", "error", err)
+		s.host.Logger.Debug("the next server cannot use the memory for answers", "error", err)
 		return
 	}
 	s.mu.Lock()

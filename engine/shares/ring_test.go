@@ -74,7 +74,7 @@ func TestRing(t *testing.T) {
 	}
 	next.Close()
 	if next.Ring() != nil {
-		t.Error("it is there when the machine is gone")
+		t.Error("the ring is still there without a VM")
 	}
 }
 

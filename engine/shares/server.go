@@ -97,7 +97,7 @@ func (s *Set) start(ctx context.Context) (id procid.ID, err error) {
 	}
 	fault.Point("share.recorded")
 	if _, err := begin.Write([]byte{1}); err != nil {
-		return id, fmt.Errorf("begin: %w", err)
+		return id, fmt.Errorf("start the server: %w", err)
 	}
 	if err := awaitReady(ctx, says.(*os.File)); err != nil {
 		return id, err
@@ -133,7 +133,7 @@ func awaitReady(ctx context.Context, says *os.File) error {
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	return fmt.Errorf("the server does not begin: %w", err)
+	return fmt.Errorf("the server does not start: %w", err)
 }
 
 // reap reaps a server that was this process's child, and describes its exit. It cannot describe the exit of another
@@ -142,7 +142,7 @@ func reap(id procid.ID) string {
 	var status unix.WaitStatus
 	switch pid, err := unix.Wait4(id.PID, &status, unix.WNOHANG, nil); {
 	case err != nil || pid != id.PID:
-		return "not known: it was another engine's"
+		return "unknown: another engine started it"
 	case status.Signaled():
 		return "signal: " + status.Signal().String()
 	default:

@@ -265,7 +265,7 @@ func (s *Set) watch(server procid.ID) error {
 		if !s.pod.Up() {
 			return
 		}
-		s.host.Logger.Warn("the server of the host's directories has ended, and is started again", "ended", how)
+		s.host.Logger.Warn("the server of the host's directories has ended; restarting it", "ended", how)
 		s.again(ctx, time.Since(began))
 	})
 }

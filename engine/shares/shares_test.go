@@ -52,7 +52,7 @@ func TestAttachFollowsNoLink(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := s.attach(t.Context(), self, []store.Share{one}); failure.Code(err) != codes.PermissionDenied {
-				t.Errorf("what a link leads to is shared: %v", err)
+				t.Errorf("the target of a link is shared: %v", err)
 			}
 			// Directories that were shared before are not delayed.
 			if err := s.attach(t.Context(), self, nil); err != nil || len(s.placed) != 0 {
@@ -156,7 +156,7 @@ func TestSilent(t *testing.T) {
 	}
 	s.rest(t.Context())
 	if !s.placed[Name(silent)] {
-		t.Errorf("what answers again: %v", s.placed)
+		t.Errorf("after it answers again: %v", s.placed)
 	}
 }
 

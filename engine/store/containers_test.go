@@ -105,6 +105,6 @@ func TestDropContainer(t *testing.T) {
 	}
 	overwrite(t, filepath.Join(s.Dir(pod), containersDir), "")
 	if _, _, err := s.Containers(pod); err == nil {
-		t.Error("containers of what is no directory")
+		t.Error("no error for a file in place of the directory of containers")
 	}
 }

@@ -23,7 +23,7 @@ func TestNamesAreExclusive(t *testing.T) {
 	if err := s.Reserve(key, second); !errors.Is(err, ErrReserved) || !errors.As(err, &taken) || taken.ID != first || taken.Key != key {
 		t.Errorf("twice: %v", err)
 	} else if !strings.Contains(err.Error(), first) {
-		t.Errorf("it does not say whose it is: %v", err)
+		t.Errorf("the error does not name the pod: %v", err)
 	}
 	if err := stores[1].Reserve(key, second); err != nil {
 		t.Errorf("in another instance: %v", err)
@@ -85,11 +85,11 @@ func TestNamesWithoutADirectory(t *testing.T) {
 		t.Error("the names of no directory")
 	}
 	if s.owns(id) {
-		t.Error("a name that nobody has")
+		t.Error("the name belongs to no pod")
 	}
 	overwrite(t, s.names(), "")
 	if err := s.Release("a", id); err == nil {
-		t.Error("released although nobody knows")
+		t.Error("released although its pod is unknown")
 	}
 }
 

@@ -206,6 +206,6 @@ func TestInstances(t *testing.T) {
 		t.Errorf("%v, %v", names, err)
 	}
 	if _, err := Instances(dirs.Roots{Data: filepath.Join(roots.Data, "names", "file")}); err == nil {
-		t.Error("instances of what is no directory")
+		t.Error("no error for a file in place of the directory of instances")
 	}
 }

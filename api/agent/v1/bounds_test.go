@@ -52,7 +52,7 @@ func TestChunks(t *testing.T) {
 	closed, w := io.Pipe()
 	closed.Close()
 	if err := agentv1.WriteChunk(w, []byte("x")); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("to nobody: %v", err)
+		t.Errorf("without a receiver: %v", err)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestForwardOneWay(t *testing.T) {
 	}
 	conn.Close()
 	if n, err := conn.Write([]byte("x")); n != 0 || err == nil {
-		t.Errorf("to nobody: %d, %v", n, err)
+		t.Errorf("without a receiver: %d, %v", n, err)
 	}
 }
 

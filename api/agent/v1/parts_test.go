@@ -25,7 +25,7 @@ func TestParts(t *testing.T) {
 		return agentv1.Created{PID: 7}, nil
 	})})
 	if got, err := c.Create(within(t, 5*time.Second), agentv1.Create{}); err != nil || got.PID != 7 {
-		t.Errorf("a call that nobody traces: %+v, %v", got, err)
+		t.Errorf("an untraced call: %+v, %v", got, err)
 	}
 	ctx, took := timeline.With(within(t, 5*time.Second))
 	began := time.Now()

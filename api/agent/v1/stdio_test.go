@@ -91,7 +91,7 @@ func TestInput(t *testing.T) {
 	await(t, repeated)
 	select {
 	case <-in.Moved():
-		t.Error("an offset that was known is told as a new one")
+		t.Error("a known offset is reported as a new one")
 	default:
 	}
 	if in.Offset() != 13 {

@@ -98,7 +98,7 @@ func FuzzParseMount(f *testing.F) {
 		}
 		again, ours, err := ParseMount(readd(first))
 		if err != nil || !ours {
-			t.Fatalf("%#v is printed as what cannot be parsed: %v", first, err)
+			t.Fatalf("the text of %#v cannot be parsed: %v", first, err)
 		}
 		if diff := cmp.Diff(first, again); diff != "" {
 			t.Fatal(diff)
