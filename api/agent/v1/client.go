@@ -23,9 +23,9 @@ func NewClient(open func(ctx context.Context) (net.Conn, error)) *Client {
 	return &Client{open: open}
 }
 
-// begin opens a stream, makes the call and reads its answer. The stream is closed when the context ends, until the
+// startCall opens a stream, makes the call and reads its answer. The stream is closed when the context ends, until the
 // caller calls stop.
-func (c *Client) begin(ctx context.Context, op Op, body, answer any) (conn net.Conn, stop func() bool, err error) {
+func (c *Client) startCall(ctx context.Context, op Op, body, answer any) (conn net.Conn, stop func() bool, err error) {
 	conn, err = c.open(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("agent %s: %w", op, err)
@@ -79,7 +79,7 @@ func exchange(conn net.Conn, op Op, body, answer any, asks *timeline.Recorder) e
 }
 
 func (c *Client) call(ctx context.Context, op Op, body, answer any) error {
-	conn, stop, err := c.begin(ctx, op, body, answer)
+	conn, stop, err := c.startCall(ctx, op, body, answer)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ func (c *Client) Datagrams(ctx context.Context) (net.Conn, error) {
 }
 
 func (c *Client) stream(ctx context.Context, op Op, body any) (net.Conn, error) {
-	conn, stop, err := c.begin(ctx, op, body, nil)
+	conn, stop, err := c.startCall(ctx, op, body, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ type OutputStream struct {
 // ends.
 func (c *Client) Output(ctx context.Context, r Output) (*OutputStream, error) {
 	var at Offset
-	conn, stop, err := c.begin(ctx, OpOutput, r, &at)
+	conn, stop, err := c.startCall(ctx, OpOutput, r, &at)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ type InputStream struct {
 // one. The context covers the stream's life.
 func (c *Client) Input(ctx context.Context, r Input) (*InputStream, error) {
 	var at Offset
-	conn, stop, err := c.begin(ctx, OpInput, r, &at)
+	conn, stop, err := c.startCall(ctx, OpInput, r, &at)
 	if err != nil {
 		return nil, err
 	}

@@ -85,7 +85,7 @@ type TreeReader struct {
 
 // Pack starts reading a tree. The context covers only the start.
 func (c *Client) Pack(ctx context.Context, r Pack) (*TreeReader, error) {
-	conn, stop, err := c.begin(ctx, OpPack, r, nil)
+	conn, stop, err := c.startCall(ctx, OpPack, r, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ type TreeWriter struct {
 
 // Unpack starts writing a tree. The context covers only the start, in which the agent checks the destination.
 func (c *Client) Unpack(ctx context.Context, r Unpack) (*TreeWriter, error) {
-	conn, stop, err := c.begin(ctx, OpUnpack, r, nil)
+	conn, stop, err := c.startCall(ctx, OpUnpack, r, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (w *TreeWriter) Put(e Entry, content io.Reader) error {
 	if e.Size == 0 {
 		return nil
 	}
-	if _, err := io.CopyN(tellWrite{w.conn}, content, e.Size); err != nil {
+	if _, err := io.CopyN(markedWriter{w.conn}, content, e.Size); err != nil {
 		if failed := (*writeError)(nil); errors.As(err, &failed) {
 			return w.why(err)
 		}
@@ -211,14 +211,14 @@ func (w *TreeWriter) Close() error {
 	return err
 }
 
-// tellWrite distinguishes a failed write from a failed read, which io.CopyN does not.
-type tellWrite struct{ w io.Writer }
+// markedWriter distinguishes a failed write from a failed read, which io.CopyN does not.
+type markedWriter struct{ w io.Writer }
 
 type writeError struct{ error }
 
 func (e *writeError) Unwrap() error { return e.error }
 
-func (t tellWrite) Write(p []byte) (int, error) {
+func (t markedWriter) Write(p []byte) (int, error) {
 	n, err := t.w.Write(p)
 	if err != nil {
 		err = &writeError{err}
