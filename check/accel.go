@@ -27,7 +27,7 @@ type kvm struct {
 }
 
 // lacking returns why a guest cannot be booted. The finding before this one has the remedy.
-func (m *machine) lacking() string {
+func (m *host) lacking() string {
 	switch {
 	case m.driver == nil:
 		return "not tried: there is no QEMU"
@@ -39,7 +39,7 @@ func (m *machine) lacking() string {
 	return ""
 }
 
-func (m *machine) accelerator(ctx context.Context) Finding {
+func (m *host) accelerator(ctx context.Context) Finding {
 	if why := m.lacking(); why != "" {
 		return warn(why, "")
 	}
@@ -55,7 +55,7 @@ func (m *machine) accelerator(ctx context.Context) Finding {
 			return judgeAccelerator(kvm{err: err})
 		}
 	}
-	p := probe.Prober{Driver: m.driver, Machine: m.guestMachine(hypervisor.KVM), Check: ready.Answering, Path: path, Dir: dir}
+	p := probe.Prober{Driver: m.driver, Machine: m.guestVM(hypervisor.KVM), Check: ready.Answering, Path: path, Dir: dir}
 	if m.options.Fresh {
 		p.Timeout = freshTimeout
 	}
@@ -83,8 +83,8 @@ func judgeAccelerator(k kvm) Finding {
 	return warn(k.verdict.Reason+emulated, remedy)
 }
 
-// guestMachine returns a VM with a device of each kind that a pod's VM has.
-func (m *machine) guestMachine(accel hypervisor.Accel) hypervisor.VMConfig {
+// guestVM returns a VM with a device of each kind that a pod's VM has.
+func (m *host) guestVM(accel hypervisor.Accel) hypervisor.VMConfig {
 	net := hypervisor.NetworkRestricted
 	if m.options.CRI != nil && m.options.CRI.CNIConf != "" {
 		net = hypervisor.NetworkNone // taps have a probe of their own, and not every QEMU has a user network
@@ -103,7 +103,7 @@ type booted struct {
 	err   error
 }
 
-func (m *machine) boot(ctx context.Context) Finding {
+func (m *host) boot(ctx context.Context) Finding {
 	if why := m.lacking(); why != "" {
 		return fail(why, "")
 	}
@@ -114,7 +114,7 @@ func (m *machine) boot(ctx context.Context) Finding {
 	return judgeBoot(b)
 }
 
-func (m *machine) bootOnce(ctx context.Context) error {
+func (m *host) bootOnce(ctx context.Context) error {
 	dir, leave, err := m.room()
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (m *machine) bootOnce(ctx context.Context) error {
 	defer console.Close()
 	runtime.LockOSThread() // the VM ends with this thread
 	defer runtime.UnlockOSThread()
-	v, err := m.driver.Boot(ctx, m.guestMachine(m.accel), hypervisor.Files{Console: console},
+	v, err := m.driver.Boot(ctx, m.guestVM(m.accel), hypervisor.Files{Console: console},
 		hypervisor.Options{Dir: dir, Name: "check", Start: tied})
 	if err != nil {
 		return err

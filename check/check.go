@@ -54,7 +54,7 @@ const probeTimeout = time.Minute
 
 // Probes returns the probes of this host.
 func Probes(o Options) []Probe {
-	m := &machine{options: o}
+	m := &host{options: o}
 	probes := []Probe{
 		{"directories", m.directories},
 		{"disk", m.disk},
@@ -97,8 +97,8 @@ func Run(ctx context.Context, probes []Probe, report func(Finding)) (bool, error
 	return able, nil
 }
 
-// machine holds what the probes know of the host; a nil or empty field was not found.
-type machine struct {
+// host holds the results of the probes of the host; a nil or empty field was not found.
+type host struct {
 	options     Options
 	stateOK     bool
 	driver      *qemu.Driver

@@ -83,13 +83,13 @@ func TestBrokenKernel(t *testing.T) {
 }
 
 // emulated returns this host without KVM. It checks that the probes leave nothing.
-func emulated(t *testing.T) *machine {
+func emulated(t *testing.T) *host {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "bhc") // short, because sockets lie below
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{options: Options{Roots: dirs.Roots{Data: dir + "/d", State: dir + "/s"}}, accel: "tcg"}
+	m := &host{options: Options{Roots: dirs.Roots{Data: dir + "/d", State: dir + "/s"}}, accel: "tcg"}
 	t.Cleanup(func() {
 		left, err := filepath.Glob(m.options.Roots.State + "/c*")
 		if err = errors.Join(err, os.RemoveAll(dir)); err != nil || len(left) > 0 {

@@ -27,7 +27,7 @@ type CRI struct {
 }
 
 // criProbes returns the additional probes of a node.
-func (m *machine) criProbes() []Probe {
+func (m *host) criProbes() []Probe {
 	probes := []Probe{
 		{"root", func(context.Context) Finding { return judgeRoot(os.Geteuid()) }},
 		{"pods' cgroups", m.podCgroups},
@@ -58,7 +58,7 @@ func judgeRoot(uid int) Finding {
 // kubepods are the cgroups that kubelets make, by their two drivers.
 var kubepods = []string{"/kubepods", "/kubepods.slice"}
 
-func (m *machine) podCgroups(context.Context) Finding {
+func (m *host) podCgroups(context.Context) Finding {
 	h := hostcgroup.Find("bulkhead-check-" + strconv.Itoa(os.Getpid()))
 	defer h.Tidy()
 	for _, parent := range kubepods {
@@ -109,7 +109,7 @@ type endpoint struct {
 	err    error // the directory is not writable
 }
 
-func (m *machine) socket(ctx context.Context) Finding {
+func (m *host) socket(ctx context.Context) Finding {
 	e := endpoint{path: m.options.CRI.Socket}
 	if info, err := os.Lstat(e.path); err == nil {
 		e.other = info.Mode().Type() != fs.ModeSocket
@@ -139,7 +139,7 @@ func judgeSocket(e endpoint) Finding {
 	return ok("not served yet: " + e.path)
 }
 
-func (m *machine) plugins(ctx context.Context) Finding {
+func (m *host) plugins(ctx context.Context) Finding {
 	c := m.options.CRI
 	// This asks the plugins only what a kubelet's status request asks.
 	p := cni.New(cni.Options{Conf: c.CNIConf, Bin: c.CNIBin, Dir: filepath.Join(m.options.Roots.Data, "cni", "check")})
@@ -156,7 +156,7 @@ func judgePlugins(c *CRI, err error) Finding {
 	return ok(fmt.Sprintf("the plugins of %s, in %s, can attach pods", c.CNIConf, bin))
 }
 
-func (m *machine) taps(context.Context) Finding {
+func (m *host) taps(context.Context) Finding {
 	taps, redirection := cni.Try()
 	m.redirection = redirection
 	if taps != nil {
@@ -174,7 +174,7 @@ func judgeTaps(err error) Finding {
 	return ok("a virtual machine's card can be made in a network namespace")
 }
 
-func (m *machine) tc(context.Context) Finding { return judgeTC(m.redirection) }
+func (m *host) tc(context.Context) Finding { return judgeTC(m.redirection) }
 
 func judgeTC(err error) Finding {
 	switch {

@@ -140,7 +140,7 @@ func TestNode(t *testing.T) {
 		Socket: filepath.Join(dir, "s"), Kubelet: filepath.Join(dir, "kubelet"),
 		CNIConf: filepath.Join(dir, "conf"), CNIBin: []string{filepath.Join(dir, "bin")},
 	}
-	m := &machine{options: Options{CRI: c, Roots: dirs.Roots{Data: filepath.Join(dir, "d")}}}
+	m := &host{options: Options{CRI: c, Roots: dirs.Roots{Data: filepath.Join(dir, "d")}}}
 	if f := m.socket(t.Context()); f.Status != OK || !strings.HasPrefix(f.Reason, "served") {
 		t.Errorf("served: %+v", f)
 	}

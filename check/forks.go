@@ -30,7 +30,7 @@ type forked struct {
 	err   error
 }
 
-func (m *machine) forks(ctx context.Context) Finding {
+func (m *host) forks(ctx context.Context) Finding {
 	if why := m.lacking(); why != "" {
 		return warn(why, "")
 	}
@@ -64,7 +64,7 @@ func judgeForks(f forked) Finding {
 const forkTimeout = 5 * time.Second
 
 // forkOnce starts a VM with the library and forks it. The guest gets no time to boot.
-func (m *machine) forkOnce(ctx context.Context, library string) (took time.Duration, err error) {
+func (m *host) forkOnce(ctx context.Context, library string) (took time.Duration, err error) {
 	dir, leave, err := m.room()
 	if err != nil {
 		return 0, err
@@ -78,7 +78,7 @@ func (m *machine) forkOnce(ctx context.Context, library string) (took time.Durat
 	runtime.LockOSThread() // the VM ends with this thread
 	defer runtime.UnlockOSThread()
 	var control *warm.Control
-	v, err := m.driver.Boot(ctx, m.guestMachine(hypervisor.TCG), hypervisor.Files{Console: console}, hypervisor.Options{
+	v, err := m.driver.Boot(ctx, m.guestVM(hypervisor.TCG), hypervisor.Files{Console: console}, hypervisor.Options{
 		Dir: dir, Name: forkName, Start: func(cmd *exec.Cmd) (err error) {
 			if control, err = warm.Prepare(cmd, library); err != nil {
 				return err
@@ -112,7 +112,7 @@ const (
 )
 
 // fork forks the VM, asks the fork and ends it.
-func (m *machine) fork(ctx context.Context, c *warm.Control, dir string) (took time.Duration, err error) {
+func (m *host) fork(ctx context.Context, c *warm.Control, dir string) (took time.Duration, err error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return 0, err
 	}
@@ -136,7 +136,7 @@ func (m *machine) fork(ctx context.Context, c *warm.Control, dir string) (took t
 		return 0, err
 	}
 	defer func() { _ = id.Signal(unix.SIGKILL) }() // it may have exited
-	r := hypervisor.Record{Process: id, Dir: dir, Machine: m.guestMachine(hypervisor.TCG)}
+	r := hypervisor.Record{Process: id, Dir: dir, Machine: m.guestVM(hypervisor.TCG)}
 	v, err := m.driver.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{Name: forkName, Dir: dir})
 	if err != nil {
 		return 0, err

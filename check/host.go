@@ -28,7 +28,7 @@ type ram struct {
 	err              error
 }
 
-func (m *machine) memory(context.Context) Finding {
+func (m *host) memory(context.Context) Finding {
 	b, err := os.ReadFile("/proc/meminfo")
 	r := parseMeminfo(string(b))
 	r.err = err
@@ -68,7 +68,7 @@ func judgeMemory(r ram, cpus int) Finding {
 func mebibytes(n int) string { return size(uint64(n) << 20) }
 
 // cgroups tries cgroups where the engine has them: in a unit of systemd if possible.
-func (m *machine) cgroups(ctx context.Context) Finding {
+func (m *host) cgroups(ctx context.Context) Finding {
 	tag := "bulkhead-check-" + strconv.Itoa(os.Getpid())
 	err := unit.Enter(ctx, tag+".scope")
 	h := hostcgroup.Find(tag)
@@ -126,7 +126,7 @@ func lackingController(s hostcgroup.Support, root bool) string {
 }
 
 // merging warns of KSM for programs that have enabled it for all of their memory (prctl(2), PR_SET_MEMORY_MERGE).
-func (m *machine) merging(context.Context) Finding {
+func (m *host) merging(context.Context) Finding {
 	b, _ := os.ReadFile("/sys/kernel/mm/ksm/run") // not every kernel has it
 	return judgeMerging(strings.TrimSpace(string(b)))
 }
@@ -140,7 +140,7 @@ func judgeMerging(run string) Finding {
 	return ok("no memory is merged with others' (KSM)")
 }
 
-func (m *machine) shares(context.Context) Finding { return judgeShares(attach.Supported()) }
+func (m *host) shares(context.Context) Finding { return judgeShares(attach.Supported()) }
 
 func judgeShares(err error) Finding {
 	if err != nil {
@@ -150,7 +150,7 @@ func judgeShares(err error) Finding {
 	return ok("directories of the host can be shared with pods")
 }
 
-func (m *machine) landlock(context.Context) Finding { return judgeLandlock(confine.Landlock()) }
+func (m *host) landlock(context.Context) Finding { return judgeLandlock(confine.Landlock()) }
 
 // judgeLandlock judges the second wall, behind the VM.
 func judgeLandlock(err error) Finding {

@@ -26,7 +26,7 @@ var networkTools = []struct{ program, from string }{
 	{"unshare", "util-linux"}, {"nsenter", "util-linux"}, {"setpriv", "util-linux"}, {"ip", "iproute2"},
 }
 
-func (m *machine) namespaces(ctx context.Context) Finding {
+func (m *host) namespaces(ctx context.Context) Finding {
 	var u userns
 	for _, t := range networkTools {
 		if _, err := exec.LookPath(t.program); err != nil {
@@ -41,7 +41,7 @@ func (m *machine) namespaces(ctx context.Context) Finding {
 }
 
 // needed records the remedy for a missing part of the network.
-func (m *machine) needed(f Finding) Finding {
+func (m *host) needed(f Finding) Finding {
 	if f.Status != OK {
 		m.networkRemedies = append(m.networkRemedies, f.Remedy)
 	}
@@ -72,7 +72,7 @@ func judgeNamespaces(u userns) Finding {
 	return warn(reason, "if this is a container, start it with a seccomp profile that allows unshare and mount")
 }
 
-func (m *machine) pasta(ctx context.Context) Finding {
+func (m *host) pasta(ctx context.Context) Finding {
 	path, err := exec.LookPath("pasta")
 	version := ""
 	if err == nil {
@@ -94,7 +94,7 @@ func judgePasta(path, version string, err error) Finding {
 	return ok(version + ", " + path)
 }
 
-func (m *machine) tun(context.Context) Finding {
+func (m *host) tun(context.Context) Finding {
 	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
 	if err == nil {
 		f.Close()
@@ -122,7 +122,7 @@ type userNetwork struct {
 	remedies []string
 }
 
-func (m *machine) network(ctx context.Context) Finding {
+func (m *host) network(ctx context.Context) Finding {
 	n := userNetwork{remedies: m.networkRemedies}
 	if !m.stateOK {
 		n.err = errors.New("there is no directory to keep its record in")

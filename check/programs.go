@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-func (m *machine) programs(context.Context) Finding {
+func (m *host) programs(context.Context) Finding {
 	var paths []string
 	for _, name := range []string{"bulkhead-engine", "bulkhead-shim", "bulkhead-convert", "bulkhead-share"} {
 		path, err := dirs.Sibling(name)
@@ -40,7 +40,7 @@ type emulator struct {
 	err     error  // it is missing or does not start
 }
 
-func (m *machine) qemu(ctx context.Context) Finding {
+func (m *host) qemu(ctx context.Context) Finding {
 	var e emulator
 	d, err := qemu.New()
 	if err == nil {
@@ -114,7 +114,7 @@ type inside struct {
 	agent  string // SHA-256 of the installed agent, empty if there is none
 }
 
-func (m *machine) guest(context.Context) Finding {
+func (m *host) guest(context.Context) Finding {
 	var i inside
 	dir, err := dirs.Guest()
 	if err == nil {

@@ -23,7 +23,7 @@ const lockName = "lock"
 
 // room creates a directory for a probe, with a path short enough for VMs' sockets. leave removes it. If this
 // process is killed, Sweep does.
-func (m *machine) room() (dir string, leave func(), err error) {
+func (m *host) room() (dir string, leave func(), err error) {
 	for range 10 {
 		dir, err = os.MkdirTemp(m.options.Roots.State, "c")
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 
 // TestSweep checks that Sweep removes the files of killed processes and keeps those of live ones.
 func TestSweep(t *testing.T) {
-	m := &machine{options: Options{Roots: dirs.Roots{State: t.TempDir()}}}
+	m := &host{options: Options{Roots: dirs.Roots{State: t.TempDir()}}}
 	living, leave, err := m.room()
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-func (m *machine) directories(ctx context.Context) Finding {
+func (m *host) directories(ctx context.Context) Finding {
 	r := m.options.Roots
 	f := judgeDirectories(r, r.Ensure(), writable(r.Data), writable(r.State))
 	m.stateOK = f.Status != Fail
@@ -72,11 +72,11 @@ type storage struct {
 	memoryOnly bool // lost at the next boot
 }
 
-func (m *machine) disk(context.Context) Finding {
-	return judgeDisk(look(m.options.Roots.Data))
+func (m *host) disk(context.Context) Finding {
+	return judgeDisk(storageOf(m.options.Roots.Data))
 }
 
-func look(data string) storage {
+func storageOf(data string) storage {
 	s := storage{path: existing(data)}
 	var fs unix.Statfs_t
 	if s.freeErr = unix.Statfs(s.path, &fs); s.freeErr == nil {
