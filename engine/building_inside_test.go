@@ -182,8 +182,8 @@ func TestCards(t *testing.T) {
 	}
 }
 
-// TestBuildingIsTold checks that Building is called with the pod's UID.
-func TestBuildingIsTold(t *testing.T) {
+// TestBuildingIsReported checks that Building is called with the pod's UID.
+func TestBuildingIsReported(t *testing.T) {
 	t.Parallel()
 	e := reapEngine(t, &scriptedShims{})
 	b := &building{e: e, plan: &plan{PodRequest: PodRequest{Identity: Identity{UID: "u"}}}}

@@ -133,7 +133,7 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 	}
 	fault.Point("container.bundled")
 	rollback.Push("size", func(ctx context.Context) error { p.refit(ctx); return nil })
-	defer p.make(ctr)()
+	defer p.addCreating(ctr)()
 	if err := p.grow(ctx); err != nil {
 		return "", err
 	}
@@ -201,9 +201,9 @@ func (p *pod) existing(key string) (string, error) {
 	return "", nil
 }
 
-// make registers the container for a new shim until the caller calls made. The present shim may die before the
+// addCreating registers the container for a new shim until the caller calls created. The present shim may die before the
 // container is visible.
-func (p *pod) make(ctr *container) (made func()) {
+func (p *pod) addCreating(ctr *container) (created func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.making[ctr.ID] = ctr

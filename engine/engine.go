@@ -268,7 +268,7 @@ func (o *Options) complete() (err error) {
 	}
 	o.Images.ConvertIn(o.Groups.Converters)
 	if o.Machines == nil {
-		return o.completeMachines()
+		return o.completeVMs()
 	}
 	return nil
 }

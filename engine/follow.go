@@ -25,8 +25,8 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// follow handles the shim's events until the pod is stopped or the engine is closed. It replaces a dead shim.
-func (p *pod) follow() {
+// watchShim handles the shim's events until the pod is stopped or the engine is closed. It replaces a dead shim.
+func (p *pod) watchShim() {
 	ctx := p.e.ctx
 	p.volumes.Resume(p.files())
 	p.shares.Resume(p.shared())

@@ -34,8 +34,8 @@ type Parents interface {
 	Close() error
 }
 
-// completeMachines opens the templates and the parents.
-func (o *Options) completeMachines() error {
+// completeVMs opens the templates and the parents.
+func (o *Options) completeVMs() error {
 	templates, err := machines.Open(o.Roots, o.Guest, o.Logger, o.Observer)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (o *Options) rehearsalNetwork(_ context.Context, m hypervisor.VMConfig) (*a
 // Warm prepares a parent for VMs of a kind and a tenant, and returns when it can be forked. Without Warm, the
 // engine prepares one some time after the first such start.
 func (e *Engine) Warm(ctx context.Context, r TemplateRequest) error {
-	m, err := e.machineOf(ctx, r)
+	m, err := e.vmConfigOf(ctx, r)
 	if err == nil && e.parents == nil {
 		err = parents.ErrNone
 	}

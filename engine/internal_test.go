@@ -6,8 +6,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
-// TestSaysIt checks that only the shim and the VM of the pod are recognised.
-func TestSaysIt(t *testing.T) {
+// TestNamesPod checks that only the shim and the VM of the pod are recognised.
+func TestNamesPod(t *testing.T) {
 	id := "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for _, test := range []struct {
 		args []string
@@ -24,7 +24,7 @@ func TestSaysIt(t *testing.T) {
 		{[]string{"bulkhead-bulkhead-0123456789ab", "-nodefaults"}, false},
 		{nil, false},
 	} {
-		if got := saysIt(test.args, id); got != test.want {
+		if got := namesPod(test.args, id); got != test.want {
 			t.Errorf("%q: %v", test.args, got)
 		}
 	}

@@ -19,7 +19,7 @@ type plan struct {
 	PodRequest
 	provider network.Provider
 	netNote  string
-	machine  hypervisor.VMConfig
+	vm       hypervisor.VMConfig
 	note     string // about the accelerator
 	memory   int    // MiB
 	quota    int64  // of the CPUs, in microseconds of each period; 0 is all of them
@@ -31,7 +31,7 @@ type plan struct {
 func (p *plan) scratchSize() int64 { return max(p.ScratchBytes, disks.Default) }
 
 // key returns the key of the parents that the pod's VM may be forked from.
-func (p *plan) key() parents.Key { return parents.Key{Machine: p.machine, Tenant: p.tenant} }
+func (p *plan) key() parents.Key { return parents.Key{Machine: p.vm, Tenant: p.tenant} }
 
 // MaxScratch is the size of a VM's disk slot, in bytes.
 const MaxScratch = 64 << 30
@@ -77,12 +77,12 @@ func (e *Engine) plan(ctx context.Context, r PodRequest) (*plan, error) {
 	if p.provider, err = e.networks.Get(p.Network); err != nil {
 		return nil, err
 	}
-	p.machine, p.note, err = e.machineFor(ctx, size.VCPUs, p.memory, r.Accel, p.provider)
+	p.vm, p.note, err = e.vmConfigFor(ctx, size.VCPUs, p.memory, r.Accel, p.provider)
 	if err != nil {
 		return nil, err
 	}
-	if p.memory > p.machine.MaxMem {
-		return nil, &sizing.TooLargeError{What: "MiB of memory", Want: int64(p.memory), Have: int64(p.machine.MaxMem)}
+	if p.memory > p.vm.MaxMem {
+		return nil, &sizing.TooLargeError{What: "MiB of memory", Want: int64(p.memory), Have: int64(p.vm.MaxMem)}
 	}
 	_, p.netNote = p.provider.Kind()
 	return p, nil
@@ -100,8 +100,8 @@ func quota(size sizing.Size) int64 {
 	return size.Quota
 }
 
-// machineFor returns the configuration of a VM with that many virtual CPUs and that much memory, in MiB.
-func (e *Engine) machineFor(
+// vmConfigFor returns the configuration of a VM with that many virtual CPUs and that much memory, in MiB.
+func (e *Engine) vmConfigFor(
 	ctx context.Context,
 	vcpus, memory int,
 	accel hypervisor.Accel,

@@ -169,7 +169,7 @@ func (e *Engine) reapPod(ctx context.Context, id string) (reaped, error) {
 		return nothing, err
 	}
 	if record.Phase == store.Stopped {
-		p.settle(time.Now(), sandbox.ReasonVMKilled, "its pod was stopped")
+		p.recordExits(time.Now(), sandbox.ReasonVMKilled, "its pod was stopped")
 		e.hold(p)
 		return found, nil
 	}
@@ -184,7 +184,7 @@ func (e *Engine) adoptPod(ctx context.Context, p *pod) (reaped, error) {
 	// Clients see the pod in any case: the engine keeps trying as long as it lives.
 	e.hold(p)
 	p.resumeDatagrams()
-	e.spawn(p.follow)
+	e.spawn(p.watchShim)
 	e.spawn(func() { // restores the pod's network, and retries as long as the pod is in it
 		if _, err := e.networks.Of(networks.KindOf(p.snapshot().Machine)); err != nil {
 			e.log.Warn("restore a pod's network", "pod", p.id, "error", err)
@@ -239,7 +239,7 @@ func (e *Engine) reach(ctx context.Context, p *pod) (c *link.Conn, fresh bool, e
 		return nil, false, err
 	}
 	if !e.hasState(p.id) {
-		p.settle(time.Now(), sandbox.ReasonVMKilled, "its VM is gone")
+		p.recordExits(time.Now(), sandbox.ReasonVMKilled, "its VM is gone")
 		err := p.update(func(r *store.Pod) { r.Exit = "the VM is gone: the host was rebooted, or the VM was killed" })
 		return nil, false, err
 	}

@@ -47,13 +47,13 @@ func (p *pod) reconcile(ctx context.Context, c *link.Conn) error {
 		})
 	}
 	known := map[string]bool{}
-	for _, word := range status.GetContainers() {
-		if word.GetExecId() != "" {
+	for _, st := range status.GetContainers() {
+		if st.GetExecId() != "" {
 			continue
 		}
-		known[word.GetId()] = true
-		if ctr := p.container(word.GetId()); ctr != nil {
-			p.take(ctx, c, ctr, word)
+		known[st.GetId()] = true
+		if ctr := p.container(st.GetId()); ctr != nil {
+			p.applyStatus(ctx, c, ctr, st)
 		}
 	}
 	if !stopped {
@@ -63,7 +63,7 @@ func (p *pod) reconcile(ctx context.Context, c *link.Conn) error {
 	p.paused = status.GetState() == string(sandbox.Paused)
 	p.mu.Unlock()
 	if stopped {
-		p.settle(time.Now(), sandbox.ReasonVMKilled, reason)
+		p.recordExits(time.Now(), sandbox.ReasonVMKilled, reason)
 	}
 	return err
 }
@@ -88,14 +88,14 @@ func (p *pod) dropHalfMade(known map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// take takes over the status of one container.
-func (p *pod) take(ctx context.Context, c *link.Conn, ctr *container, word *shimv1.ContainerStatus) {
-	state := sandbox.State(word.GetState())
+// applyStatus takes over the status of one container.
+func (p *pod) applyStatus(ctx context.Context, c *link.Conn, ctr *container, st *shimv1.ContainerStatus) {
+	state := sandbox.State(st.GetState())
 	started := time.Time{}
-	if word.GetStartedAt() != nil {
-		started = word.GetStartedAt().AsTime()
+	if st.GetStartedAt() != nil {
+		started = st.GetStartedAt().AsTime()
 	}
-	p.setUser(ctr, word.GetUser())
+	p.setUser(ctr, st.GetUser())
 	if !started.IsZero() {
 		p.setStarted(ctr, started)
 	}
@@ -109,17 +109,17 @@ func (p *pod) take(ctx context.Context, c *link.Conn, ctr *container, word *shim
 		return
 	}
 	exit := store.Exit{
-		Code: int(word.GetExitCode()), Reason: word.GetReason(), Message: word.GetMessage(),
-		Started: started, At: word.GetExitedAt().AsTime(),
+		Code: int(st.GetExitCode()), Reason: st.GetReason(), Message: st.GetMessage(),
+		Started: started, At: st.GetExitedAt().AsTime(),
 	}
 	if exit.Reason == sandbox.ReasonOOMKilled && exit.Message == "" {
 		exit.Message = p.outOfMemory(ctr)
 	}
-	if word.GetExitedAt() == nil {
+	if st.GetExitedAt() == nil {
 		exit.At = time.Now()
 	}
 	if ctr.Termination != nil {
-		err := p.lastWords(ctx, c, ctr)
+		err := p.copyTermination(ctx, c, ctr)
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return // the engine closes; the next one asks again
 		}
@@ -143,8 +143,8 @@ func (p *pod) outOfMemory(ctr *container) string {
 		"or set another default (BULKHEAD_DEFAULT_MEMORY, default-memory)", r.MemoryMiB)
 }
 
-// lastWords copies the container's termination message to its file on the host.
-func (p *pod) lastWords(ctx context.Context, c *link.Conn, ctr *container) error {
+// copyTermination copies the container's termination message to its file on the host.
+func (p *pod) copyTermination(ctx context.Context, c *link.Conn, ctr *container) error {
 	file, err := c.Ext.ReadFile(ctx, &shimv1.ReadFileRequest{
 		ContainerId: ctr.ID, Path: ctr.Termination.Container, Limit: maxTermination,
 	})
@@ -210,8 +210,8 @@ func (p *pod) setExit(ctr *container, exit store.Exit) {
 	}
 }
 
-// settle records an exit for every container without one, because its VM has ended.
-func (p *pod) settle(at time.Time, reason, message string) {
+// recordExits records an exit for every container without one, because its VM has ended.
+func (p *pod) recordExits(at time.Time, reason, message string) {
 	open := map[*container]time.Time{} // start times
 	p.mu.Lock()
 	for _, ctr := range p.containers {

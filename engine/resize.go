@@ -91,7 +91,7 @@ func (p *pod) become(ctx context.Context, next *store.Pod, size sizing.Size) err
 	}
 	limits := next.Asked.Limits
 	limits.VCPUs = size.VCPUs
-	if err := resizeMachine(ctx, c, limits, size.MemoryMiB); err != nil {
+	if err := resizeVM(ctx, c, limits, size.MemoryMiB); err != nil {
 		return err // a higher limit on the host is harmless
 	}
 	if !grows {
@@ -104,7 +104,7 @@ func (p *pod) become(ctx context.Context, next *store.Pod, size sizing.Size) err
 	})
 }
 
-func resizeMachine(ctx context.Context, c *link.Conn, limits agentv1.PodLimits, memoryMiB int) error {
+func resizeVM(ctx context.Context, c *link.Conn, limits agentv1.PodLimits, memoryMiB int) error {
 	raw, err := json.Marshal(limits)
 	if err != nil {
 		return err

@@ -98,7 +98,7 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 	}
 	e.log.Info("pod started", "pod", r.Key, "id", made.id, "took", time.Since(b.begun))
 	e.emit(Started, made, made.id)
-	e.spawn(made.follow)
+	e.spawn(made.watchShim)
 	if fork != nil { // the fork is at fault only if another VM can start the pod
 		e.parents.Failed(p.key(), fork.cloned)
 	}
@@ -237,7 +237,7 @@ func (b *building) store(ctx context.Context) error {
 	b.record.Cgroup.Parent = b.plan.CgroupParent
 	b.record.UID, b.record.Ring = b.plan.Identity.UID, true
 	b.record.Title = b.plan.Identity.Namespace + "/" + b.plan.Identity.Name
-	b.record.Created, b.record.Machine, b.record.MemoryMiB = time.Now(), b.plan.machine, b.plan.memory
+	b.record.Created, b.record.Machine, b.record.MemoryMiB = time.Now(), b.plan.vm, b.plan.memory
 	b.record.Asked = &b.plan.Size
 	b.record.HostPorts = b.plan.Network == network.KindHost
 	b.record.AccelNote, b.record.NetNote = b.plan.note, b.plan.netNote

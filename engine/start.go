@@ -176,7 +176,7 @@ func (b *building) config() sandbox.Config {
 		Hostname: host, Resolv: guestfiles.Resolv(b.attached.DNS), Hosts: guestfiles.Hosts(host, b.attached.IPs),
 		Sysctls: b.plan.Sysctls, Network: guestNetwork(b.record.ID, b.attached), Cards: cards,
 		LogBytes: b.e.o.LogBytes,
-		Machine:  b.plan.machine, MemoryMiB: b.plan.memory, Limits: b.plan.Size.Limits, ScratchBytes: b.plan.ScratchBytes,
+		Machine:  b.plan.vm, MemoryMiB: b.plan.memory, Limits: b.plan.Size.Limits, ScratchBytes: b.plan.ScratchBytes,
 	}
 }
 

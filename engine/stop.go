@@ -89,7 +89,7 @@ func (p *pod) stopLocked(ctx context.Context, flush bool) error {
 		return failure.Wrap(err, "stop pod %s", shortid.Of(p.id))
 	}
 	fault.Point("stop.undone")
-	p.settle(time.Now(), sandbox.ReasonVMKilled, "its pod was stopped")
+	p.recordExits(time.Now(), sandbox.ReasonVMKilled, "its pod was stopped")
 	if err := p.assume(func(r *store.Pod) {
 		r.Phase, r.Stopped, r.Phases = store.Stopped, time.Now(), append(r.Phases, parts.took...)
 	}); err != nil {

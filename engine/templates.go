@@ -61,7 +61,7 @@ func (e *Engine) EnsureTemplate(ctx context.Context, r TemplateRequest) (string,
 }
 
 func (e *Engine) ensureTemplate(ctx context.Context, r TemplateRequest) (string, error) {
-	m, err := e.machineOf(ctx, r)
+	m, err := e.vmConfigOf(ctx, r)
 	if err != nil {
 		return "", err
 	}
@@ -73,8 +73,8 @@ func (e *Engine) ensureTemplate(ctx context.Context, r TemplateRequest) (string,
 	return t.Key, nil
 }
 
-// machineOf returns the configuration of the VMs of a request's pods.
-func (e *Engine) machineOf(ctx context.Context, r TemplateRequest) (m hypervisor.VMConfig, err error) {
+// vmConfigOf returns the configuration of the VMs of a request's pods.
+func (e *Engine) vmConfigOf(ctx context.Context, r TemplateRequest) (m hypervisor.VMConfig, err error) {
 	kind := network.Kind(r.Network)
 	if kind == "" {
 		kind = network.KindUser
@@ -91,7 +91,7 @@ func (e *Engine) machineOf(ctx context.Context, r TemplateRequest) (m hypervisor
 		}
 		memory = size.MemoryMiB
 	}
-	m, _, err = e.machineFor(ctx, max(r.VCPUs, 1), memory, hypervisor.Accel(r.Accel), p)
+	m, _, err = e.vmConfigFor(ctx, max(r.VCPUs, 1), memory, hypervisor.Accel(r.Accel), p)
 	return m, err
 }
 

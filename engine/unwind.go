@@ -232,16 +232,16 @@ func (e *Engine) podUsers(id string) ([]int, error) {
 // those of the engine's user that name the pod. A dying share server does not count.
 func processOf(id string, owned []int) func(pid int) bool {
 	if len(owned) == 0 {
-		return func(pid int) bool { return procid.RunsAs(pid, os.Geteuid()) && saysIt(procid.Args(pid), id) }
+		return func(pid int) bool { return procid.RunsAs(pid, os.Geteuid()) && namesPod(procid.Args(pid), id) }
 	}
 	return func(pid int) bool {
 		return slices.ContainsFunc(owned, func(uid int) bool { return procid.RunsAs(pid, uid) }) && !shares.Dying(pid)
 	}
 }
 
-// saysIt reports whether the arguments of a process name it as the pod's shim or VM. A process can lie only about
+// namesPod reports whether the arguments of a process name it as the pod's shim or VM. A process can lie only about
 // itself.
-func saysIt(args []string, id string) bool {
+func namesPod(args []string, id string) bool {
 	if len(args) > 2 && args[0] == "bulkhead-shim" && args[2] == id {
 		return true
 	}

@@ -195,9 +195,9 @@ func (p *pod) usage(ctx context.Context) (*Usage, error) {
 			Capacity: min(v.GetCapacityBytes(), maxCounter), Available: min(v.GetAvailableBytes(), maxCounter),
 		})
 	}
-	for _, told := range res.GetContainers() {
-		if ctr := p.container(told.GetId()); ctr != nil {
-			u.Containers = append(u.Containers, ctr.usage(told))
+	for _, stats := range res.GetContainers() {
+		if ctr := p.container(stats.GetId()); ctr != nil {
+			u.Containers = append(u.Containers, ctr.usage(stats))
 		}
 	}
 	return u, nil
@@ -207,15 +207,15 @@ func networkUsage(n *shimv1.NetworkStats) NetworkUsage {
 	return NetworkUsage{Rx: min(n.GetRxBytes(), maxCounter), Tx: min(n.GetTxBytes(), maxCounter)}
 }
 
-func (c *container) usage(told *shimv1.ContainerStats) ContainerUsage {
+func (c *container) usage(stats *shimv1.ContainerStats) ContainerUsage {
 	return ContainerUsage{
-		ID: c.ID, Name: c.Name, At: told.GetAt().AsTime(),
-		CPU:        time.Duration(min(told.GetCpuUsec(), maxCounter/1000)) * time.Microsecond,
-		Memory:     min(told.GetMemoryBytes(), maxCounter),
-		WorkingSet: min(told.GetWorkingSetBytes(), maxCounter),
-		RSS:        min(told.GetRssBytes(), maxCounter),
-		PageFaults: min(told.GetPageFaults(), maxCounter), MajorPageFaults: min(told.GetMajorPageFaults(), maxCounter),
-		Writable: min(told.GetRootfsBytes(), maxCounter), WritableInodes: min(told.GetRootfsInodes(), maxCounter),
-		Pids: min(told.GetPids(), maxPids),
+		ID: c.ID, Name: c.Name, At: stats.GetAt().AsTime(),
+		CPU:        time.Duration(min(stats.GetCpuUsec(), maxCounter/1000)) * time.Microsecond,
+		Memory:     min(stats.GetMemoryBytes(), maxCounter),
+		WorkingSet: min(stats.GetWorkingSetBytes(), maxCounter),
+		RSS:        min(stats.GetRssBytes(), maxCounter),
+		PageFaults: min(stats.GetPageFaults(), maxCounter), MajorPageFaults: min(stats.GetMajorPageFaults(), maxCounter),
+		Writable: min(stats.GetRootfsBytes(), maxCounter), WritableInodes: min(stats.GetRootfsInodes(), maxCounter),
+		Pids: min(stats.GetPids(), maxPids),
 	}
 }

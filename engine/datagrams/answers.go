@@ -85,9 +85,9 @@ func (r *Relay) over(g *guest) (ids []uint32, ended bool) {
 	return ids, r.guest == nil
 }
 
-// tellDestination makes the kernel report the destination address of each datagram, because the answer must come
+// reportDestination makes the kernel report the destination address of each datagram, because the answer must come
 // from there.
-func tellDestination(conn *net.UDPConn) error {
+func reportDestination(conn *net.UDPConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return err

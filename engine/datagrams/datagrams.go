@@ -85,7 +85,7 @@ func New(open func(context.Context) (net.Conn, error), log *slog.Logger) *Relay 
 
 // Publish forwards datagrams that arrive at conn to a port of the pod. The relay owns conn.
 func (r *Relay) Publish(conn *net.UDPConn, port uint16) error {
-	if err := tellDestination(conn); err != nil {
+	if err := reportDestination(conn); err != nil {
 		conn.Close()
 		return err
 	}

@@ -20,7 +20,7 @@ type converters struct {
 	host    *hostcgroup.Host
 	journal journal.Journal
 	log     *slog.Logger
-	said    sync.Once
+	logged  sync.Once
 
 	mu    sync.Mutex
 	users int
@@ -34,8 +34,8 @@ func (g *Groups) Converters(ctx context.Context, memory int64) (_ *hostcgroup.Gr
 	defer c.mu.Unlock()
 	c.users++
 	if c.group == nil {
-		if err := c.make(ctx, memory); err != nil {
-			c.said.Do(func() {
+		if err := c.create(ctx, memory); err != nil {
+			c.logged.Do(func() {
 				c.log.Warn("converters of images have no cgroup: only each one's own memory is limited", "reason", err)
 			})
 		}
@@ -43,8 +43,8 @@ func (g *Groups) Converters(ctx context.Context, memory int64) (_ *hostcgroup.Gr
 	return c.group, sync.OnceFunc(c.leave)
 }
 
-// make journals and creates the cgroup.
-func (c *converters) make(ctx context.Context, memory int64) (err error) {
+// create journals and creates the cgroup.
+func (c *converters) create(ctx context.Context, memory int64) (err error) {
 	if s := c.host.Support(); !s.Has("memory") {
 		return errors.New(s.Missing)
 	}

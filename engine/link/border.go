@@ -13,7 +13,7 @@ import (
 
 // Bounds for the answers of a shim, which is as untrusted as the guest that it serves.
 const (
-	maxWord   = 1 << 10 // bytes of a text
+	maxText   = 1 << 10 // bytes of a text
 	maxPhases = 64
 	maxGroups = 1 << 10        // of a user
 	maxAhead  = 24 * time.Hour // of a time, from now
@@ -28,13 +28,13 @@ func (b border) Status(ctx context.Context, r *shimv1.StatusRequest) (*shimv1.St
 		return nil, err
 	}
 	now := time.Now()
-	res.State, res.Accel, res.ExitReason = word(res.State), word(res.Accel), word(res.ExitReason)
+	res.State, res.Accel, res.ExitReason = line(res.State), line(res.Accel), line(res.ExitReason)
 	res.Phases = res.Phases[:min(len(res.Phases), maxPhases)]
 	for _, phase := range res.Phases {
-		phase.Name = word(phase.Name)
+		phase.Name = line(phase.Name)
 	}
 	for _, c := range res.Containers {
-		c.State, c.Reason, c.Message = word(c.State), word(c.Reason), text(c.Message)
+		c.State, c.Reason, c.Message = line(c.State), line(c.Reason), text(c.Message)
 		c.CreatedAt, c.StartedAt, c.ExitedAt = when(c.CreatedAt, now), when(c.StartedAt, now), when(c.ExitedAt, now)
 		if c.User != nil {
 			c.User.Groups = c.User.Groups[:min(len(c.User.Groups), maxGroups)]
@@ -54,13 +54,13 @@ func (b border) Stats(ctx context.Context, r *shimv1.StatsRequest) (*shimv1.Stat
 	return res, nil
 }
 
-// text returns at most maxWord bytes without control characters, except for new lines and tabs. word is one line of
+// text returns at most maxText bytes without control characters, except for new lines and tabs. word is one line of
 // it.
 func text(s string) string {
-	return printable.Text(s[:min(len(s), maxWord)])
+	return printable.Text(s[:min(len(s), maxText)])
 }
 
-func word(s string) string { return strings.NewReplacer("\n", " ", "\t", " ").Replace(text(s)) }
+func line(s string) string { return strings.NewReplacer("\n", " ", "\t", " ").Replace(text(s)) }
 
 // when returns a plausible time: not before 1970, which every format can represent, and not far ahead of now. Nil
 // stays nil.

@@ -53,7 +53,7 @@ func TestBorder(t *testing.T) {
 				t.Errorf("%d phases, %d groups", len(res.Phases), len(c.User.Groups))
 			}
 			for _, s := range []string{res.State, res.Accel, res.ExitReason, res.Phases[0].Name, c.State, c.Reason} {
-				if len(s) > maxWord+utf8.UTFMax || strings.ContainsAny(s, "\n\r\x1b\x07\u009b") || !utf8.ValidString(s) {
+				if len(s) > maxText+utf8.UTFMax || strings.ContainsAny(s, "\n\r\x1b\x07\u009b") || !utf8.ValidString(s) {
 					t.Errorf("%.20q became %.40q", hostile, s)
 				}
 			}

@@ -8,9 +8,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
-// TestMemoryOfMachines checks the memory of a pod's VM. It boots with the class below the pod's size and can grow
+// TestVMMemory checks the memory of a pod's VM. It boots with the class below the pod's size and can grow
 // to 4 GiB, or to the host's memory for a larger pod. A small host bounds both.
-func TestMemoryOfMachines(t *testing.T) {
+func TestVMMemory(t *testing.T) {
 	const step = sizing.MemoryAlign
 	for _, tc := range []struct{ pod, common, host, boot, most int }{
 		{pod: 512, common: 512, host: 64 << 10, boot: 512, most: 4096},

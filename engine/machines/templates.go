@@ -27,13 +27,13 @@ const buildTimeout = 2 * time.Minute
 // Templates holds the templates of this host, which QEMU clones. The memory of a template is held until Close, or
 // until it is removed and no clone is being started from it.
 type Templates struct {
-	qemu   qemu.Driver
-	driver hypervisor.Driver
-	store  *template.Store
-	guest  template.Guest
-	prober prober
-	log    *slog.Logger
-	told   measure.Observer
+	qemu     qemu.Driver
+	driver   hypervisor.Driver
+	store    *template.Store
+	guest    template.Guest
+	prober   prober
+	log      *slog.Logger
+	observer measure.Observer
 
 	// build is held while a template is opened or built, so that concurrent pods do not hash and build the same
 	// one.
@@ -67,13 +67,13 @@ func Open(roots dirs.Roots, b guest.Bundle, log *slog.Logger, o measure.Observer
 		return nil, err
 	}
 	h := &Templates{
-		qemu:   driver,
-		driver: driver,
-		store:  template.Open(roots, driver),
-		guest:  ready.Steady,
-		log:    log,
-		told:   o,
-		open:   map[hypervisor.VMConfig]*heldTemplate{},
+		qemu:     driver,
+		driver:   driver,
+		store:    template.Open(roots, driver),
+		guest:    ready.Steady,
+		log:      log,
+		observer: o,
+		open:     map[hypervisor.VMConfig]*heldTemplate{},
 	}
 	h.prober.Prober = probe.Prober{
 		Driver: driver, Check: ready.Answering, Path: filepath.Join(roots.State, "kvm.json"), Dir: sockets,
@@ -103,11 +103,11 @@ func (h *Templates) Template(ctx context.Context, m hypervisor.VMConfig, buildin
 	t, built, err := h.template(ctx, m, building)
 	switch {
 	case err != nil:
-		h.told.Count(measure.TemplateFailed, 1)
+		h.observer.Count(measure.TemplateFailed, 1)
 	case built:
-		h.told.Count(measure.TemplateBuilt, 1)
+		h.observer.Count(measure.TemplateBuilt, 1)
 	default:
-		h.told.Count(measure.TemplateHit, 1)
+		h.observer.Count(measure.TemplateHit, 1)
 	}
 	return t, err
 }

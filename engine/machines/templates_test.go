@@ -36,7 +36,7 @@ func fakeTemplates(t *testing.T, log *strings.Builder) (*Templates, hypervisor.V
 	none := func(context.Context, hypervisor.VM) error { return nil }
 	h := &Templates{
 		driver: d, store: template.Open(dirs.Roots{Data: t.TempDir(), State: state}, d), guest: template.Guest{Ready: none, Answer: none},
-		log: slog.New(slog.NewTextHandler(log, nil)), open: map[hypervisor.VMConfig]*heldTemplate{}, told: &measuretest.Tally{},
+		log: slog.New(slog.NewTextHandler(log, nil)), open: map[hypervisor.VMConfig]*heldTemplate{}, observer: &measuretest.Tally{},
 	}
 	t.Cleanup(func() {
 		if err := h.Close(); err != nil {
@@ -201,8 +201,8 @@ func TestRemovedInVain(t *testing.T) {
 	}
 }
 
-// TestBuildingIsTold checks that building is called only for a missing template, before it is built.
-func TestBuildingIsTold(t *testing.T) {
+// TestBuildingIsReported checks that building is called only for a missing template, before it is built.
+func TestBuildingIsReported(t *testing.T) {
 	var log strings.Builder
 	h, m := fakeTemplates(t, &log)
 	told := 0
@@ -219,7 +219,7 @@ func TestBuildingIsTold(t *testing.T) {
 			t.Errorf("reported %d times, logged %d times", told, built)
 		}
 	}
-	counts := h.told.(*measuretest.Tally).Counts()
+	counts := h.observer.(*measuretest.Tally).Counts()
 	if diff := cmp.Diff(map[measure.Event]int{measure.TemplateBuilt: 1, measure.TemplateHit: 1}, counts); diff != "" {
 		t.Error(diff)
 	}

@@ -56,13 +56,13 @@ func (s *Store) Create(ctx context.Context, v Volume) (made Volume, err error) {
 		return Volume{}, err
 	}
 	v.Created = time.Now().UTC().Truncate(time.Second)
-	if err := s.make(ctx, v); err != nil {
+	if err := s.create(ctx, v); err != nil {
 		return Volume{}, fmt.Errorf("create volume %s: %w", v.Name, errors.Join(err, os.RemoveAll(s.Dir(makingDir))))
 	}
 	return s.Get(v.Name)
 }
 
-func (s *Store) make(ctx context.Context, v Volume) error {
+func (s *Store) create(ctx context.Context, v Volume) error {
 	dir := s.Dir(makingDir)
 	if err := os.RemoveAll(dir); err != nil { // left by a killed process
 		return err

@@ -60,7 +60,7 @@ func in(t *testing.T, test func(t *testing.T, h *host)) {
 		tally := &measuretest.Tally{}
 		p := New(Options{Dir: dir, Observer: tally, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 		h := &host{t: t, Parents: p, ends: map[int]chan unix.WaitStatus{}, template: &os.File{}, key: emulated, tally: tally}
-		p.maker, p.reaper = h.make, h.reap
+		p.maker, p.reaper = h.newParent, h.reap
 		defer func() {
 			if err := p.Close(); err != nil {
 				t.Error(err)
@@ -81,7 +81,7 @@ func in(t *testing.T, test func(t *testing.T, h *host)) {
 	})
 }
 
-func (h *host) make(ctx context.Context, k *kind) (*parent, error) {
+func (h *host) newParent(ctx context.Context, k *kind) (*parent, error) {
 	select {
 	case <-time.After(making):
 	case <-ctx.Done():

@@ -61,8 +61,8 @@ type process interface {
 	Close(ctx context.Context) error
 }
 
-// begin starts a parent of a kind in the background. It then replaces the current one. It is called with mu held.
-func (p *Parents) begin(k *kind) {
+// startParent starts a parent of a kind in the background. It then replaces the current one. It is called with mu held.
+func (p *Parents) startParent(k *kind) {
 	if p.closed || k.making != nil || time.Now().Before(k.paused) {
 		return
 	}
@@ -180,7 +180,7 @@ func (p *Parents) forked(from *parent, err error) {
 		from.used = time.Now()
 		from.idle.Reset(idle)
 		if from.forks >= p.o.MostForks || time.Since(from.made) >= mostAge {
-			p.begin(from.kind)
+			p.startParent(from.kind)
 		}
 	}
 }
@@ -200,7 +200,7 @@ func (p *Parents) replace(old *parent, why error) {
 	if k := old.kind; k.current == old {
 		p.fail(k, why)
 		p.retire(k)
-		p.begin(k)
+		p.startParent(k)
 	}
 }
 

@@ -29,8 +29,8 @@ import (
 // makeTimeout bounds the start of a parent. With an existing template it takes about two seconds of CPU time.
 const makeTimeout = 3 * time.Minute
 
-// make starts a parent and tests it with a fork.
-func (p *Parents) make(ctx context.Context, k *kind) (_ *parent, err error) {
+// newParent starts a parent and tests it with a fork.
+func (p *Parents) newParent(ctx context.Context, k *kind) (_ *parent, err error) {
 	ctx, cancel := context.WithTimeout(ctx, makeTimeout)
 	defer cancel()
 	began := time.Now()
@@ -75,8 +75,8 @@ func (p *Parents) make(ctx context.Context, k *kind) (_ *parent, err error) {
 		return nil, fmt.Errorf("test it with a fork: %w", err)
 	}
 	fault.Point("warm.proven")
-	p.o.Logger.Info("a parent is ready", "tenant", k.Tenant, "vcpus", k.Machine.VCPUs, "memory", k.Machine.Memory, "network", k.Machine.Network,
-		"took", time.Since(began))
+	p.o.Logger.Info("a parent is ready", "tenant", k.Tenant, "vcpus", k.Machine.VCPUs, "memory", k.Machine.Memory,
+		"network", k.Machine.Network, "took", time.Since(began))
 	return made, nil
 }
 

@@ -57,7 +57,7 @@ type Parents struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // starts, forks, watches and ends
-	// maker is make and reaper is procid.Reap, except in tests.
+	// maker is newParent and reaper is procid.Reap, except in tests.
 	maker  func(ctx context.Context, k *kind) (*parent, error)
 	reaper func(pid int) (unix.WaitStatus, error)
 
@@ -75,7 +75,7 @@ func New(o Options) *Parents {
 		o.Observer = measure.Nobody{}
 	}
 	p := &Parents{o: o, kinds: map[Key]*kind{}, reaper: procid.Reap}
-	p.maker = p.make
+	p.maker = p.newParent
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -108,7 +108,7 @@ func (p *Parents) Fork(ctx context.Context, key Key, c Child) (hypervisor.Record
 		return hypervisor.Record{}, errClosed
 	}
 	defer p.wg.Done()
-	from, err := p.take(ctx, key, c.Memory)
+	from, err := p.acquire(ctx, key, c.Memory)
 	if err != nil {
 		return hypervisor.Record{}, err
 	}
@@ -148,8 +148,8 @@ func (p *Parents) enter() bool {
 	return !p.closed
 }
 
-// take returns a key's parent and counts the caller as its user.
-func (p *Parents) take(ctx context.Context, key Key, memory *os.File) (*parent, error) {
+// acquire returns a key's parent and counts the caller as its user.
+func (p *Parents) acquire(ctx context.Context, key Key, memory *os.File) (*parent, error) {
 	if err := key.check(); err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (p *Parents) take(ctx context.Context, key Key, memory *os.File) (*parent, 
 		k := p.kind(key)
 		if k.current != nil && k.current.memory != memory {
 			p.retire(k) // its template was removed or condemned
-			p.begin(k)
+			p.startParent(k)
 		}
 		if k.current != nil {
 			defer p.mu.Unlock()
@@ -169,7 +169,7 @@ func (p *Parents) take(ctx context.Context, key Key, memory *os.File) (*parent, 
 		}
 		now := time.Now()
 		if k.making == nil && !waited && now.Sub(k.missed) < burst {
-			p.begin(k)
+			p.startParent(k)
 		}
 		k.missed = now
 		making, none := k.making, k.none()
@@ -203,7 +203,7 @@ func (p *Parents) Want(key Key) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if k.wanted = nil; k.current == nil {
-			p.begin(k)
+			p.startParent(k)
 		}
 	})
 }
@@ -216,7 +216,7 @@ func (p *Parents) Ready(ctx context.Context, key Key) error {
 	p.mu.Lock()
 	k := p.kind(key)
 	if k.current == nil {
-		p.begin(k)
+		p.startParent(k)
 	}
 	making := k.making
 	p.mu.Unlock()

@@ -125,8 +125,8 @@ func TestPodsAreTheirInstances(t *testing.T) {
 	}
 }
 
-// TestRecordsThatLie checks that a record that does not match its place counts as damaged.
-func TestRecordsThatLie(t *testing.T) {
+// TestMismatchedRecords checks that a record that does not match its place counts as damaged.
+func TestMismatchedRecords(t *testing.T) {
 	_, stores := open(t, "one")
 	s := stores[0]
 	for name, change := range map[string]func(*Pod){

@@ -114,19 +114,19 @@ type files struct {
 // ensure returns when the files are in the pod.
 func (v *files) ensure(ctx context.Context) error {
 	// The watch starts first, so that no change is missed.
-	if err := v.follow(false); err != nil {
+	if err := v.startWatch(false); err != nil {
 		return err
 	}
 	return v.send(ctx)
 }
 
-// resume is like follow for a volume of an earlier engine, but retries until it succeeds.
+// resume is like startWatch for a volume of an earlier engine, but retries until it succeeds.
 func (v *files) resume(ctx context.Context) {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		if up, _ := v.pod.Up(); !up || ctx.Err() != nil {
 			return
 		}
-		err := v.follow(true)
+		err := v.startWatch(true)
 		if err == nil {
 			return
 		}
@@ -139,9 +139,9 @@ func (v *files) resume(ctx context.Context) {
 	}
 }
 
-// follow begins to watch the directory, once. If again is set, it sends the files first, because they may have
+// startWatch starts to watch the directory, once. If again is set, it sends the files first, because they may have
 // changed without a watch.
-func (v *files) follow(again bool) error {
+func (v *files) startWatch(again bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.watched {
