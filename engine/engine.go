@@ -227,7 +227,7 @@ func (o *Options) complete() (err error) {
 		o.Logger = slog.Default()
 	}
 	if o.Observer == nil {
-		o.Observer = measure.Nobody{}
+		o.Observer = measure.Discard{}
 	}
 	if o.Shim == "" {
 		if o.Shim, err = dirs.Sibling("bulkhead-shim"); err != nil {

@@ -51,7 +51,7 @@ func TestOpen(t *testing.T) {
 			if tc.spoil != "" {
 				empty(t, filepath.Join(roots.State, tc.spoil))
 			}
-			h, err := Open(roots, guest.Bundle{}, slog.Default(), measure.Nobody{})
+			h, err := Open(roots, guest.Bundle{}, slog.Default(), measure.Discard{})
 			if tc.want != "" {
 				if h != nil || err == nil || !strings.Contains(err.Error(), tc.want) {
 					t.Errorf("%v, %v", h, err)

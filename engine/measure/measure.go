@@ -73,14 +73,14 @@ const (
 	Events // the number of events
 )
 
-// Nobody ignores all measurements.
-type Nobody struct{}
+// Discard ignores all measurements.
+type Discard struct{}
 
 // Started implements Observer.
-func (Nobody) Started(Start) {}
+func (Discard) Started(Start) {}
 
 // Stopped implements Observer.
-func (Nobody) Stopped([]Phase) {}
+func (Discard) Stopped([]Phase) {}
 
 // Count implements Observer.
-func (Nobody) Count(Event, int) {}
+func (Discard) Count(Event, int) {}

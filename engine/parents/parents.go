@@ -72,7 +72,7 @@ func New(o Options) *Parents {
 		o.MostForks = mostForks
 	}
 	if o.Observer == nil {
-		o.Observer = measure.Nobody{}
+		o.Observer = measure.Discard{}
 	}
 	p := &Parents{o: o, kinds: map[Key]*kind{}, reaper: procid.Reap}
 	p.maker = p.newParent
