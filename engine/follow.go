@@ -70,7 +70,7 @@ func (p *pod) hostPorts(ctx context.Context, c *link.Conn) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := hostports.Follow(ctx, portsPod{p, c}, p.pace, p.e.log.With("pod", p.id))
+		err := hostports.Sync(ctx, portsPod{p, c}, p.pace, p.e.log.With("pod", p.id))
 		p.mu.Lock()
 		ending := p.ending
 		p.mu.Unlock()

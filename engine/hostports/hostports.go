@@ -38,9 +38,9 @@ type Pod interface {
 	Unpublish(ctx context.Context, p store.Port) error
 }
 
-// Follow publishes ports until Listening fails, and returns that error. It skips and logs a port that another
+// Sync publishes ports until Listening fails, and returns that error. It skips and logs a port that another
 // program of the host has. Each report of the guest takes a token of pace.
-func Follow(ctx context.Context, p Pod, pace *rate.Limiter, log *slog.Logger) error {
+func Sync(ctx context.Context, p Pod, pace *rate.Limiter, log *slog.Logger) error {
 	known := of(p.Ports())
 	for {
 		if err := pace.Wait(ctx); err != nil {

@@ -77,7 +77,7 @@ func free(t *testing.T, n int) (out []int) {
 	return out
 }
 
-func TestFollow(t *testing.T) {
+func TestSync(t *testing.T) {
 	t.Parallel()
 	n := free(t, 2)
 	taken, err := net.Listen("tcp", ":0")
@@ -92,7 +92,7 @@ func TestFollow(t *testing.T) {
 		{{Number: n[1], Loopback: true}},
 		nil,
 	}}
-	if err := Follow(t.Context(), f, rate.NewLimiter(rate.Inf, 0), slog.New(slog.NewTextHandler(&log, nil))); !errors.Is(err, errEnd) {
+	if err := Sync(t.Context(), f, rate.NewLimiter(rate.Inf, 0), slog.New(slog.NewTextHandler(&log, nil))); !errors.Is(err, errEnd) {
 		t.Fatal(err)
 	}
 	first, second := strconv.Itoa(n[0]), strconv.Itoa(n[1])
@@ -116,7 +116,7 @@ func TestGoesOn(t *testing.T) {
 		{HostIP: "127.0.0.1", HostPort: 80, PodPort: 80},
 	}}
 	f.lists, f.unpublish = [][]Port{{{Number: 80, Loopback: true}}}, errors.New("no")
-	if err := Follow(t.Context(), f, rate.NewLimiter(rate.Inf, 0), slog.Default()); err == nil || errors.Is(err, errEnd) {
+	if err := Sync(t.Context(), f, rate.NewLimiter(rate.Inf, 0), slog.Default()); err == nil || errors.Is(err, errEnd) {
 		t.Error(err)
 	}
 	want := []Port{{Number: 80, Loopback: true}, {Number: 81}, {Number: 9, Datagrams: true}}
@@ -136,7 +136,7 @@ func TestMany(t *testing.T) {
 		all = append(all, Port{Number: i + 1, Datagrams: true, Loopback: true})
 	}
 	f := &fake{lists: [][]Port{all}}
-	err := Follow(t.Context(), f, rate.NewLimiter(rate.Inf, 0), slog.New(slog.DiscardHandler))
+	err := Sync(t.Context(), f, rate.NewLimiter(rate.Inf, 0), slog.New(slog.DiscardHandler))
 	if !errors.Is(err, errEnd) || len(f.ports) > most+10 {
 		t.Errorf("%v, %d ports", err, len(f.ports))
 	}
@@ -153,7 +153,7 @@ func TestPace(t *testing.T) {
 		f.ports = nil
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		err := Follow(ctx, silent{f}, rate.NewLimiter(10, 50), slog.New(slog.DiscardHandler))
+		err := Sync(ctx, silent{f}, rate.NewLimiter(10, 50), slog.New(slog.DiscardHandler))
 		if n := len(f.known); err == nil || n < 100 || n > 151 {
 			t.Errorf("asked %d times in 10 s: %v", n, err)
 		}
