@@ -129,7 +129,7 @@ func TestNotMade(t *testing.T) {
 	if err := g.Make(ctx, journal.At(filepath.Join(dir, "journal")), r, 0); err != nil {
 		t.Error(err)
 	}
-	if len(r.Cgroup.Dirs) != 0 || !strings.Contains(r.Cgroup.Note, "no name for one") || !strings.Contains(log.String(), "no cgroup") {
+	if len(r.Cgroup.Dirs) != 0 || !strings.Contains(r.Cgroup.Note, "invalid name") || !strings.Contains(log.String(), "no cgroup") {
 		t.Errorf("%+v, and the log says %s", r.Cgroup, log)
 	}
 	r.Cgroup.Dirs = g.host.Dirs(".x")

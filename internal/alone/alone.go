@@ -27,7 +27,7 @@ func Enter() error {
 	runtime.LockOSThread() // which becomes the process
 	defer runtime.UnlockOSThread()
 	if err := separate(); err != nil {
-		return fmt.Errorf("make a network of its own: %w", err)
+		return fmt.Errorf("create a network of its own: %w", err)
 	}
 	err := syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), inside+"=1"))
 	return fmt.Errorf("run again in a network of its own: %w", err)
@@ -41,13 +41,13 @@ func separate() error {
 		return err
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("keep mounts apart: %w", err)
+		return fmt.Errorf("make the mounts private: %w", err)
 	}
 	if err := unix.Mount("tmpfs", held, "tmpfs", 0, ""); err != nil {
 		return fmt.Errorf("mount %s: %w", held, err)
 	}
 	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
-		return fmt.Errorf("take the loopback up: %w: %s", err, out)
+		return fmt.Errorf("bring the loopback up: %w: %s", err, out)
 	}
 	return nil
 }

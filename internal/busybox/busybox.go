@@ -47,15 +47,15 @@ nogroup:x:65534:
 func Image(ctx context.Context, binary string) (v1.Image, error) {
 	program, err := os.ReadFile(binary)
 	if err != nil {
-		return nil, fmt.Errorf("make busybox image: %w (run hack/build-static busybox, or install busybox-static)", err)
+		return nil, fmt.Errorf("build the busybox image: %w (run hack/build-static busybox, or install busybox-static)", err)
 	}
 	info, err := os.Stat(binary)
 	if err != nil {
-		return nil, fmt.Errorf("make busybox image: %w", err)
+		return nil, fmt.Errorf("build the busybox image: %w", err)
 	}
 	list, err := exec.CommandContext(ctx, binary, "--list-full").Output()
 	if err != nil {
-		return nil, fmt.Errorf("make busybox image: list the applets: %w", err)
+		return nil, fmt.Errorf("build the busybox image: list the applets: %w", err)
 	}
 	layer := []ociimage.Entry{}
 	for _, dir := range []string{

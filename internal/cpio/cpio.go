@@ -39,7 +39,7 @@ func Write(w io.Writer, entries []Entry) error {
 
 func write(w io.Writer, e Entry, inode uint32) error {
 	if uint64(len(e.Data)) > 1<<32-1 {
-		return fmt.Errorf("%d bytes are more than the format can tell", len(e.Data))
+		return fmt.Errorf("%d bytes are too many for the format", len(e.Data))
 	}
 	links := uint32(1)
 	if e.Mode&Dir == Dir {

@@ -15,20 +15,20 @@ var ErrForeign = errors.New("directory belongs to another user")
 // symbolic link or a directory of another user in its place.
 func Ensure(dir string, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return fmt.Errorf("make %s: %w", filepath.Dir(dir), err)
+		return fmt.Errorf("create %s: %w", filepath.Dir(dir), err)
 	}
 	if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("make %s: %w", dir, err)
+		return fmt.Errorf("create %s: %w", dir, err)
 	}
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return fmt.Errorf("make %s: %w", dir, err)
+		return fmt.Errorf("create %s: %w", dir, err)
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("make %s: %w", dir, syscall.ENOTDIR)
+		return fmt.Errorf("create %s: %w", dir, syscall.ENOTDIR)
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("make %s: %w (uid %d)", dir, ErrForeign, st.Uid)
+		return fmt.Errorf("create %s: %w (uid %d)", dir, ErrForeign, st.Uid)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrClosed is Add's when Spawn runs nothing any more.
-var ErrClosed = errors.New("nothing is watched any more")
+var ErrClosed = errors.New("no directory is watched any more")
 
 // Watches are those of one owner. They take up nothing while nobody watches. Spawn
 // has to be set before the first Add; methods may be called at once.

@@ -12,7 +12,7 @@ import (
 
 // ErrKept is of files that stayed as they were: immutable ones, those of a file system that is only read, or of a server
 // that does not serve root.
-var ErrKept = errors.New("some of its files cannot be given")
+var ErrKept = errors.New("the group of some of its files cannot be changed")
 
 // Give makes all files of a tree a group's, as a kubelet does for a pod's fsGroup: its members may read and
 // write what the owner may, and what is made in a directory is the group's too. It does nothing if the
@@ -44,7 +44,7 @@ func GiveAt(ctx context.Context, top *os.File, group int, anyhow bool) error {
 	at := int(top.Fd())
 	var st unix.Stat_t
 	if err := unix.Fstat(at, &st); err != nil {
-		return fmt.Errorf("look at %s: %w", top.Name(), err)
+		return fmt.Errorf("stat %s: %w", top.Name(), err)
 	}
 	const full = unix.S_ISGID | 0o070
 	if !anyhow && int(st.Gid) == group && st.Mode&full == full {

@@ -11,7 +11,7 @@ import (
 
 // ErrBounds is of a tree that was not looked at as a whole: it has more levels or entries than the
 // walk was to see.
-var ErrBounds = errors.New("it has more directories in each other, or more files, than are looked at")
+var ErrBounds = errors.New("it has too many nested directories or files")
 
 // Bounds of a walk. Zero Entries are any number.
 type Bounds struct {

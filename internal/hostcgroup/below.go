@@ -28,7 +28,7 @@ func (h *Host) Below(parent string, memory int64) (*Host, error) {
 		dir := filepath.Join(h.mounts[key], path)
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 			if err := h.makeOther(h.mounts[key], path); err != nil {
-				return nil, fmt.Errorf("make the cgroup %s: %w", parent, err)
+				return nil, fmt.Errorf("create the cgroup %s: %w", parent, err)
 			}
 		}
 		if most := memoryOf(dir); most > 0 && most < memory {
@@ -43,7 +43,7 @@ func (h *Host) Below(parent string, memory int64) (*Host, error) {
 // makeOther makes a group of others' in a hierarchy, and those around it.
 func (h *Host) makeOther(mount, path string) error {
 	if strings.HasSuffix(path, ".slice") && Systemd() {
-		return fmt.Errorf("%s is not there: start the slice (systemctl start %s)", filepath.Join(mount, path), filepath.Base(path))
+		return fmt.Errorf("no such cgroup: %s: start the slice (systemctl start %s)", filepath.Join(mount, path), filepath.Base(path))
 	}
 	dir := mount
 	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {

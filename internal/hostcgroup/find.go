@@ -76,7 +76,7 @@ func find(v view, tag string) *Host {
 func (h *Host) beside(u hierarchy) []string {
 	var reasons []string
 	if !intoCgroup() {
-		return []string{"processes can be born in a cgroup since Linux 5.7 only"}
+		return []string{"starting processes in a cgroup needs Linux 5.7 or later"}
 	}
 	own := u.own
 	if own != "/" {
@@ -146,7 +146,7 @@ func enable(dir string) error {
 		}
 		err := write(dir, "cgroup.subtree_control", "+"+c)
 		if errors.Is(err, unix.EBUSY) {
-			return fmt.Errorf("%s has processes of its own, so the groups in it can have no limits", dir)
+			return fmt.Errorf("%s has processes of its own, so groups in it cannot have limits", dir)
 		}
 		if err != nil {
 			return err

@@ -205,7 +205,7 @@ func (g *Group) PIDs() ([]int, error) {
 	for _, dir := range g.dirs {
 		data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		if err != nil && !gone(err) {
-			return nil, fmt.Errorf("look into a cgroup: %w", err)
+			return nil, fmt.Errorf("list a cgroup's processes: %w", err)
 		}
 		for line := range strings.FieldsSeq(string(data)) {
 			if pid, err := strconv.Atoi(line); err == nil && !seen[pid] {

@@ -101,7 +101,7 @@ func (h *Host) Dirs(name string) []string {
 // Group that does nothing.
 func (h *Host) Create(name string, l Limits) (_ *Group, err error) {
 	if name == "" || name != filepath.Base(name) || strings.HasPrefix(name, ".") {
-		return nil, fmt.Errorf("make a cgroup: %q is no name for one", name)
+		return nil, fmt.Errorf("create a cgroup: invalid name %q", name)
 	}
 	if h.support.Version == 0 {
 		return nil, nil
@@ -114,11 +114,11 @@ func (h *Host) Create(name string, l Limits) (_ *Group, err error) {
 	}()
 	for _, dir := range g.dirs {
 		if err := h.mkdir(dir); err != nil {
-			return nil, fmt.Errorf("make a cgroup: %w", err)
+			return nil, fmt.Errorf("create a cgroup: %w", err)
 		}
 	}
 	if err := g.Set(l); err != nil {
-		return nil, fmt.Errorf("make a cgroup: %w", err)
+		return nil, fmt.Errorf("create a cgroup: %w", err)
 	}
 	for _, dir := range g.dirs {
 		weigh(filepath.Dir(dir))
@@ -145,7 +145,7 @@ func (h *Host) mkdir(dir string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%s: removed again and again", filepath.Dir(dir))
+	return fmt.Errorf("%s: another process keeps removing it", filepath.Dir(dir))
 }
 
 // Names are the groups that there are of this owner's, sorted.

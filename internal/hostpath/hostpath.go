@@ -10,7 +10,7 @@ import (
 )
 
 // ErrOutside is matched by errors of paths that clients may not name.
-var ErrOutside = errors.New("not where the paths of clients may lie")
+var ErrOutside = errors.New("must lie below an allowed directory")
 
 // Dirs are the directories below which clients' paths lie. They exist.
 type Dirs []string

@@ -12,7 +12,7 @@ var (
 	// backlog behind. It has to look anew, and may subscribe again.
 	ErrBehind = errors.New("the receiver is too far behind; list, and subscribe again")
 	// ErrClosed is why a subscription ended with its hub.
-	ErrClosed = errors.New("no more events come")
+	ErrClosed = errors.New("the hub is closed")
 )
 
 // Hub is ready to use. Its methods may be called at once.

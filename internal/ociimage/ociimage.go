@@ -28,16 +28,16 @@ func New(config v1.Config, layers ...[]Entry) (v1.Image, error) {
 		RootFS:       v1.RootFS{Type: "layers"},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make image: %w", err)
+		return nil, fmt.Errorf("build image: %w", err)
 	}
 	for i, entries := range layers {
 		layer, err := Layer(entries)
 		if err != nil {
-			return nil, fmt.Errorf("make image: layer %d: %w", i, err)
+			return nil, fmt.Errorf("build image: layer %d: %w", i, err)
 		}
 		img, err = mutate.Append(img, mutate.Addendum{Layer: layer, History: v1.History{CreatedBy: "bulkhead"}})
 		if err != nil {
-			return nil, fmt.Errorf("make image: layer %d: %w", i, err)
+			return nil, fmt.Errorf("build image: layer %d: %w", i, err)
 		}
 	}
 	return img, nil

@@ -27,7 +27,7 @@ type Rules struct {
 // the kernel's own errors.
 var (
 	ErrPath   = errors.New("not an absolute path")
-	ErrPart   = errors.New("no part of the directory")
+	ErrPart   = errors.New("must be a path inside the directory")
 	ErrOwn    = errors.New("which is Bulkhead's own")
 	ErrKernel = errors.New("a pod has a kernel of its own")
 	ErrKind   = errors.New("a pod can have directories and regular files of the host")
@@ -152,7 +152,7 @@ func (r Rules) check(where, path string, all []mount) (masks []string, err error
 		case within(hidden, where) && slices.Contains(own, hidden):
 			return nil, fmt.Errorf("host path %.200q lies in %s, %w", path, hidden, ErrOwn)
 		case within(hidden, where):
-			return nil, fmt.Errorf("host path %.200q is of the host's kernel: %w", path, ErrKernel)
+			return nil, fmt.Errorf("host path %.200q belongs to the host's kernel: %w", path, ErrKernel)
 		}
 	}
 	return masks, nil

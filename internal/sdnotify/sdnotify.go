@@ -35,11 +35,11 @@ func (s Socket) Tell(state string) error {
 	}
 	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: s.address, Net: "unixgram"})
 	if err != nil {
-		return fmt.Errorf("tell systemd: %w", err)
+		return fmt.Errorf("notify systemd: %w", err)
 	}
 	defer c.Close()
 	if _, err := c.Write([]byte(state)); err != nil {
-		return fmt.Errorf("tell systemd: %w", err)
+		return fmt.Errorf("notify systemd: %w", err)
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func Service(ctx context.Context, log *slog.Logger) (ready func(), done func() b
 	}
 	tell := func(state string) {
 		if err := s.Tell(state); err != nil {
-			log.Warn("tell of the service", "state", state, "error", err)
+			log.Warn("cannot notify systemd", "state", state, "error", err)
 		}
 	}
 	return func() { tell(Ready) }, context.AfterFunc(ctx, func() { tell(Stopping) }), nil

@@ -77,10 +77,10 @@ func Absolute(key string, dirs ...string) error {
 // Logging refuses what no log can be told by log-level and log-format.
 func Logging(level, format string) error {
 	if err := new(slog.Level).UnmarshalText([]byte(level)); err != nil {
-		return fmt.Errorf("log-level %q is none of debug, info, warn and error", level)
+		return fmt.Errorf("log-level %q must be debug, info, warn or error", level)
 	}
 	if format != "text" && format != "json" {
-		return fmt.Errorf("log-format %q is neither text nor json", format)
+		return fmt.Errorf("log-format %q must be text or json", format)
 	}
 	return nil
 }

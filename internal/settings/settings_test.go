@@ -67,8 +67,8 @@ func TestChecks(t *testing.T) {
 		{Absolute("dir", "/a", "/b"), ""},
 		{Absolute("dir", "/a", "b"), `dir "b" is not an absolute path`},
 		{Logging("debug", "json"), ""},
-		{Logging("loud", "json"), `log-level "loud" is none of debug, info, warn and error`},
-		{Logging("info", "xml"), `log-format "xml" is neither text nor json`},
+		{Logging("loud", "json"), `log-level "loud" must be debug, info, warn or error`},
+		{Logging("info", "xml"), `log-format "xml" must be text or json`},
 	} {
 		if got := c.err; (got == nil) != (c.want == "") || got != nil && got.Error() != c.want {
 			t.Errorf("%v, want %q", got, c.want)
