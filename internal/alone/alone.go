@@ -1,5 +1,5 @@
-// Package alone gives a program a network of its own: network and mounts, in which the
-// loopback is up and nobody holds a network namespace. It needs root.
+// Package alone runs a program in its own network and mount namespaces, with the loopback up and no other network
+// namespaces held. It needs root.
 package alone
 
 import (
@@ -12,19 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inside tells the program, and what it starts of itself, that it is in its own network.
+// inside is the variable that marks the program, and its children, as running in their own network.
 const inside = "BULKHEAD_ALONE"
 
-// held is where network namespaces are held.
+// held is the directory where network namespaces are held.
 const held = "/run/netns"
 
-// Enter runs the program again, as the same process in a network of its own, and returns
-// there. It is called before anything else is begun. The error says why there is none.
+// Enter runs the program again, as the same process in its own network, and returns there. It must be called before
+// anything else is started. The error has the reason if that fails.
 func Enter() error {
 	if os.Getenv(inside) != "" {
 		return nil
 	}
-	runtime.LockOSThread() // which becomes the process
+	runtime.LockOSThread() // the thread becomes the process
 	defer runtime.UnlockOSThread()
 	if err := separate(); err != nil {
 		return fmt.Errorf("create a network of its own: %w", err)

@@ -1,5 +1,5 @@
-// Package atomicfile replaces files as a whole: a reader, and a crash at any
-// moment, sees the old content or the new and never a part.
+// Package atomicfile replaces files as a whole: readers see the old content or the new one and never a part, even after
+// a crash at any moment.
 package atomicfile
 
 import (
@@ -14,21 +14,21 @@ import (
 // Durability says whether the content must survive a power failure.
 type Durability bool
 
-// The two durabilities: Volatile files live with the boot, Durable ones are
-// synced before they are renamed into place, and so is their directory.
+// The two durabilities. Volatile files are lost with the boot. Durable ones are synced before they are renamed into
+// place, and so is their directory.
 const (
 	Volatile Durability = false
 	Durable  Durability = true
 )
 
-// ErrCorrupt is returned by ReadJSON for a file that does not hold what was
-// written: it is never taken for an empty or default value.
+// ErrCorrupt is returned by ReadJSON for a file with damaged content. The content is never taken for an empty or
+// default value.
 var ErrCorrupt = errors.New("file is damaged")
 
-// maxJSON bounds what ReadJSON takes into memory.
+// maxJSON is the most bytes that ReadJSON reads into memory.
 const maxJSON = 16 << 20
 
-// Write puts data into path with mode.
+// Write writes data to path with mode.
 func Write(path string, data []byte, mode os.FileMode, d Durability) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -58,7 +58,7 @@ func Write(path string, data []byte, mode os.FileMode, d Durability) (err error)
 	return nil
 }
 
-// WriteJSON puts v's indented JSON into path.
+// WriteJSON writes v's indented JSON to path.
 func WriteJSON(path string, v any, mode os.FileMode, d Durability) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -67,8 +67,7 @@ func WriteJSON(path string, v any, mode os.FileMode, d Durability) error {
 	return Write(path, append(data, '\n'), mode, d)
 }
 
-// ReadJSON reads what WriteJSON wrote. A missing file is os.ErrNotExist, one
-// that is cut short or not JSON is ErrCorrupt.
+// ReadJSON reads a file of WriteJSON. A missing file is os.ErrNotExist; a truncated or invalid one is ErrCorrupt.
 func ReadJSON(path string, v any) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,17 +1,16 @@
-// Package broadcast wakes everybody who waits for the same thing.
+// Package broadcast wakes all goroutines that wait for the same event.
 package broadcast
 
 import "sync"
 
-// Broadcast tells any number of waiters that something has changed. Its zero value
-// is ready, and its methods may be called at once from any goroutine.
+// Broadcast notifies any number of waiters of a change. Its zero value is ready. It is safe for concurrent use.
 type Broadcast struct {
 	mu sync.Mutex
 	ch chan struct{}
 }
 
-// Next is closed at the next Tell. Who calls it before looking at what may change
-// misses no change.
+// Next returns a channel that is closed by the next Tell. Call it before you read the state that may change, so that no
+// change is missed.
 func (b *Broadcast) Next() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -21,7 +20,7 @@ func (b *Broadcast) Next() <-chan struct{} {
 	return b.ch
 }
 
-// Tell wakes everybody who waits now.
+// Tell wakes all present waiters.
 func (b *Broadcast) Tell() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,5 +1,4 @@
-// Package busybox makes a small container image of a static busybox: the demo
-// image, and what the tests run.
+// Package busybox builds a small container image from a static busybox: the demo image, and the image of many tests.
 package busybox
 
 import (
@@ -20,9 +19,9 @@ import (
 )
 
 const (
-	// Binary is where Debian's package busybox-static puts the program. Its wget crashes when it is given -T.
+	// Binary is the program of Debian's package busybox-static. Its wget crashes with -T.
 	Binary = "/bin/busybox"
-	// Built is where hack/build-static puts its own, which has more applets, from the top of the tree.
+	// Built is the program of hack/build-static, which has more applets, relative to the top of the tree.
 	Built = "build/busybox/busybox"
 )
 
@@ -40,10 +39,9 @@ nogroup:x:65534:
 `
 )
 
-// Image makes the image from the static busybox at binary, which is run to be
-// asked for its applets. It has a shell as its command, the users root, daemon,
-// demo (1000, also in the group extra, 2000) and nobody, and the usual empty
-// directories. It was created when the binary was built. The same binary gives the same image.
+// Image builds the image from the static busybox at binary. It runs busybox to list its applets. The image has a shell
+// as its command, the users root, daemon, demo (1000, also in the group extra, 2000) and nobody, and the usual empty
+// directories. Its creation time is the binary's. The same binary gives the same image.
 func Image(ctx context.Context, binary string) (v1.Image, error) {
 	program, err := os.ReadFile(binary)
 	if err != nil {
@@ -86,8 +84,8 @@ func Image(ctx context.Context, binary string) (v1.Image, error) {
 	return mutate.CreatedAt(img, v1.Time{Time: info.ModTime().UTC()})
 }
 
-// applets turns busybox's list into the paths to link, sorted, each once. Where
-// busybox names no directory, its own one is meant.
+// applets returns the paths of the links for busybox's list, sorted and without duplicates. Names without a directory
+// are in busybox's own.
 func applets(list []byte) []string {
 	var paths []string
 	for line := range strings.Lines(string(bytes.TrimSpace(list))) {

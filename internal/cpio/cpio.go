@@ -13,7 +13,7 @@ const (
 	Dir    = 0o040000
 	File   = 0o100000
 	Device = 0o020000 // character
-	Link   = 0o120000 // symbolic, whose data is its target
+	Link   = 0o120000 // symbolic, with its target as data
 )
 
 // Entry is one file of the archive.
@@ -26,8 +26,7 @@ type Entry struct {
 
 const trailer = "TRAILER!!!"
 
-// Write writes entries in the order given, in which a directory comes before
-// what lies in it.
+// Write writes entries in the given order. A directory must come before its entries.
 func Write(w io.Writer, entries []Entry) error {
 	for i, e := range entries {
 		if err := write(w, e, uint32(i+1)); err != nil {

@@ -13,13 +13,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// ErrElsewhere is matched by Claim's error where the pods of an instance have their
-// sockets below another state directory. An engine with this one would take them for
-// dead.
+// ErrElsewhere is matched by Claim's error if the instance's pods have their sockets below another state directory. An
+// engine with this directory would take them for dead.
 var ErrElsewhere = errors.New("its pods are below another state directory")
 
-// place is the state directory that an instance's engine last worked in. A path alone
-// may mean another directory in another session, as /tmp with systemd's PrivateTmp.
+// place is the state directory that an instance's engine last used. A path alone may mean different directories in
+// different sessions, for example /tmp with systemd's PrivateTmp.
 type place struct {
 	State  string `json:"state"`
 	Device uint64 `json:"device"`
@@ -30,10 +29,9 @@ type place struct {
 func (r Roots) placePath(instance string) string { return filepath.Join(r.Data, instance+".state") }
 func (r Roots) claimPath(instance string) string { return filepath.Join(r.Data, instance+".lock") }
 
-// Claim makes State the one state directory that an engine of the instance works in
-// with Data, until the lock is released. Where another engine has Data, it waits until
-// ctx ends, and the error then matches ErrElsewhere or flock.ErrLocked. Both directories
-// exist.
+// Claim makes State the only state directory that an engine of the instance uses with Data, until the lock is released.
+// If another engine has Data, it waits until ctx ends; the error then matches ErrElsewhere or flock.ErrLocked. Both
+// directories must exist.
 func (r Roots) Claim(ctx context.Context, instance string) (*flock.Lock, error) {
 	here, err := placeOf(r.State)
 	if err != nil {
@@ -62,8 +60,8 @@ func (r Roots) elsewhere(last place) error {
 		r.Data, ErrElsewhere, last.State, last.State)
 }
 
-// settled is r with the state directory that the instance's engine has or has left pods
-// in, if this process can reach that.
+// settled returns r with the state directory where the instance's engine runs or has left pods, if this process can
+// reach it.
 func (r Roots) settled(instance string) Roots {
 	last, err := r.lastPlace(instance)
 	if err != nil || last.State == "" || last.State == r.State {
@@ -82,13 +80,12 @@ func (r Roots) settled(instance string) Roots {
 	return r
 }
 
-// podsAt tells whether pods that Data knows have sockets below a state directory that
-// this process can reach.
+// podsAt reports whether pods in Data have sockets below a state directory that this process can reach.
 func (r Roots) podsAt(p place, instance string) bool {
 	if at, err := placeOf(p.State); err != nil || at != p {
 		return false
 	}
-	entries, _ := os.ReadDir(Roots{State: p.State}.Instance(instance)) // what cannot be read cannot be used
+	entries, _ := os.ReadDir(Roots{State: p.State}.Instance(instance)) // an unreadable directory cannot be used
 	for _, e := range entries {
 		if _, err := os.Stat(filepath.Join(r.Sandboxes(), e.Name())); e.IsDir() && err == nil {
 			return true
@@ -97,7 +94,7 @@ func (r Roots) podsAt(p place, instance string) bool {
 	return false
 }
 
-// lastPlace is the zero place before the first claim.
+// lastPlace returns the zero place before the first claim.
 func (r Roots) lastPlace(instance string) (p place, err error) {
 	err = atomicfile.ReadJSON(r.placePath(instance), &p)
 	if errors.Is(err, os.ErrNotExist) {
@@ -106,7 +103,7 @@ func (r Roots) lastPlace(instance string) (p place, err error) {
 	return p, err
 }
 
-// placeOf is a directory of this user, in this boot.
+// placeOf returns the place of a directory of this user, in this boot.
 func placeOf(dir string) (place, error) {
 	info, err := os.Lstat(dir)
 	if err != nil {

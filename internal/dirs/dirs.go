@@ -1,5 +1,5 @@
-// Package dirs names the directories that Bulkhead keeps its files in, and the
-// files that are installed beside its executables.
+// Package dirs defines the directories of Bulkhead's files, and finds the files that are installed beside its
+// executables.
 package dirs
 
 import (
@@ -9,29 +9,26 @@ import (
 	"strconv"
 )
 
-// Roots are the two directory trees of one user. Data survives a reboot, State
-// does not need to.
+// Roots are the two directory trees of one user. Data must survive a reboot, State need not.
 type Roots struct {
 	// Data holds images, templates and sandboxes.
 	Data string
-	// State holds sockets, locks, consoles and the state of running pods. Its
-	// path is kept short: a unix socket's path is limited to 108 bytes.
+	// State holds sockets, locks, consoles and the state of running pods. Its path is short, because unix sockets'
+	// paths are limited to 108 bytes.
 	State string
 }
 
-// Default returns the roots of the calling user for an instance: system directories
-// for root, the XDG directories otherwise. BULKHEAD_DATA and BULKHEAD_STATE override
-// them.
+// Default returns the roots of the calling user for an instance: system directories for root, the XDG directories
+// otherwise. BULKHEAD_DATA and BULKHEAD_STATE override them.
 //
-// A user's sessions differ in their environment (ssh, su, cron). Where nobody names
-// the state directory it is therefore the one that the instance's engine works in, or
-// has left pods in.
+// A user's sessions differ in their environment (ssh, su, cron). So unless the state directory is set, Default returns
+// the one where the instance's engine runs or has left pods.
 func Default(instance string) (Roots, error) {
 	var r Roots
 	for name, dir := range map[string]*string{"BULKHEAD_DATA": &r.Data, "BULKHEAD_STATE": &r.State} {
 		var err error
 		if *dir = os.Getenv(name); *dir != "" {
-			*dir, err = filepath.Abs(*dir) // the engine works elsewhere
+			*dir, err = filepath.Abs(*dir) // the engine has another working directory
 		}
 		if err != nil {
 			return Roots{}, fmt.Errorf("%s: %w", name, err)
@@ -41,7 +38,7 @@ func Default(instance string) (Roots, error) {
 		return r.orElse("/var/lib/bulkhead", "/run/bulkhead"), nil
 	}
 	data := os.Getenv("XDG_DATA_HOME")
-	if !filepath.IsAbs(data) { // as the specification asks
+	if !filepath.IsAbs(data) { // required by the specification
 		home, err := os.UserHomeDir()
 		if err != nil && r.Data == "" {
 			return Roots{}, fmt.Errorf("find the data directory: %w (set HOME or BULKHEAD_DATA)", err)
@@ -56,8 +53,8 @@ func Default(instance string) (Roots, error) {
 	return r.settled(instance), nil
 }
 
-// ownRuntime is the runtime directory if it is there and the caller's: su leaves its
-// user that of another one.
+// ownRuntime returns the runtime directory if it exists and belongs to the caller: su keeps the variable of another
+// user.
 func ownRuntime(dir string) string {
 	if _, err := placeOf(dir); err != nil || !filepath.IsAbs(dir) {
 		return ""
@@ -65,15 +62,13 @@ func ownRuntime(dir string) string {
 	return dir
 }
 
-// MaxState bounds the path of State, in bytes: a pod's sockets lie below it
-// under an instance's name of three letters and an id of 64 digits, and a unix
-// socket's whole path in 108.
+// MaxState bounds the path of State, in bytes. A pod's sockets lie below it, under an instance's name of three letters
+// and an id of 64 digits. A socket's whole path must stay within 108 bytes.
 const MaxState = 23
 
-// userState is the state directory of an ordinary user. Without a runtime
-// directory, or with one whose path is too long (that of a user with a long
-// number is), it is as podman does it a private directory of the user in a
-// world-writable one; Ensure refuses a stranger's.
+// userState returns the state directory of an ordinary user. Without a usable runtime directory it is a private
+// directory of the user in a world-writable one, as in podman; Ensure refuses another user's. The path of a runtime
+// directory may be too long, for users with a long number.
 func userState(runtime, tmp string, uid int) string {
 	if dir := filepath.Join(runtime, "bulkhead"); runtime != "" && len(dir) <= MaxState {
 		return dir
@@ -95,20 +90,19 @@ func (r Roots) orElse(data, state string) Roots {
 	return r
 }
 
-// Images is where image disks and their metadata lie.
+// Images is the directory of image disks and their metadata.
 func (r Roots) Images() string { return filepath.Join(r.Data, "images") }
 
-// Templates is where VM templates lie, one directory a key.
+// Templates is the directory of VM templates, with one directory per key.
 func (r Roots) Templates() string { return filepath.Join(r.Data, "templates") }
 
-// Sandboxes is where each sandbox keeps what must survive a reboot.
+// Sandboxes is the directory of the sandboxes' files that must survive a reboot.
 func (r Roots) Sandboxes() string { return filepath.Join(r.Data, "sandboxes") }
 
-// Seccomp is where the user keeps the seccomp profiles that pods name (type
-// Localhost). Nobody makes it but the user.
+// Seccomp is the directory of the seccomp profiles that pods name (type Localhost). Only the user creates it.
 func (r Roots) Seccomp() string { return filepath.Join(r.Data, "seccomp") }
 
-// The instances of an engine, one a door.
+// The instances of an engine, one per door.
 const (
 	Run  = "run"
 	CRI  = "cri"

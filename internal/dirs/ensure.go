@@ -11,8 +11,8 @@ import (
 // ErrForeign is returned by Ensure for a directory that another user owns.
 var ErrForeign = errors.New("directory belongs to another user")
 
-// Ensure makes dir, and its missing parents, with mode, and refuses a
-// symbolic link or a directory of another user in its place.
+// Ensure creates dir with mode, and its missing parents. It refuses a symbolic link or another user's directory in its
+// place.
 func Ensure(dir string, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return fmt.Errorf("create %s: %w", filepath.Dir(dir), err)
@@ -33,8 +33,8 @@ func Ensure(dir string, mode os.FileMode) error {
 	return nil
 }
 
-// Ensure makes the roots themselves: Data is traversable by the pods' users,
-// State likewise; secrets lie deeper, in directories of their own mode.
+// Ensure creates the roots. The pods' users may traverse them; secrets lie deeper, in directories with modes of their
+// own.
 func (r Roots) Ensure() error {
 	mode := os.FileMode(0o700)
 	if os.Geteuid() == 0 {

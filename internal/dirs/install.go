@@ -7,19 +7,17 @@ import (
 	"path/filepath"
 )
 
-// ErrNotInstalled is returned for a part of Bulkhead that is not found beside
-// the running executable.
+// ErrNotInstalled is returned if a part of Bulkhead is not found beside the running executable.
 var ErrNotInstalled = errors.New("part of Bulkhead is not installed")
 
-// Sibling finds an executable of Bulkhead's own: beside the running one, or in
-// ../libexec/bulkhead. BULKHEAD_LIBEXEC names another directory.
+// Sibling returns the path of one of Bulkhead's executables, beside the running one or in ../libexec/bulkhead.
+// BULKHEAD_LIBEXEC names another directory.
 func Sibling(name string) (string, error) {
 	return find(name, os.Getenv("BULKHEAD_LIBEXEC"), ".", "../libexec/bulkhead")
 }
 
-// Guest finds the directory of the guest bundle (vmlinux, initrd,
-// bundle.json): BULKHEAD_GUEST, or "guest" beside the running executable, or
-// share/bulkhead/guest beside the directory that it is installed in.
+// Guest returns the directory of the guest bundle (vmlinux, initrd, bundle.json). It is BULKHEAD_GUEST, "guest" beside
+// the running executable, or share/bulkhead/guest beside the directory of the executable.
 func Guest() (string, error) {
 	if dir := os.Getenv("BULKHEAD_GUEST"); dir != "" {
 		return dir, nil

@@ -1,5 +1,5 @@
-// Package dirwatch tells many who watch directories by one watch of the kernel's:
-// of those a user may have a hundred or so, with all other programs.
+// Package dirwatch lets many watchers share one inotify instance: the kernel allows a user only about a hundred, for
+// all programs.
 package dirwatch
 
 import (
@@ -11,26 +11,25 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// ErrClosed is Add's when Spawn runs nothing any more.
+// ErrClosed is returned by Add when Spawn runs no more functions.
 var ErrClosed = errors.New("no directory is watched any more")
 
-// Watches are those of one owner. They take up nothing while nobody watches. Spawn
-// has to be set before the first Add; methods may be called at once.
+// Watches are the watches of one owner. Without watchers they use no resources. Set Spawn before the first Add. Methods
+// are safe for concurrent use.
 type Watches struct {
-	// Spawn runs a function in a goroutine of the owner's, or tells that it
-	// does not.
+	// Spawn runs a function in a goroutine of the owner, or returns false.
 	Spawn func(func()) bool
-	// Match says which events are told; nil is all.
+	// Match selects the events to report; nil means all.
 	Match func(fsnotify.Event) bool
 
 	mu      sync.Mutex
-	watcher *fsnotify.Watcher                     // nil while nobody watches
-	dirs    map[string]map[chan struct{}]struct{} // who watches, by directory
+	watcher *fsnotify.Watcher                     // nil without watchers
+	dirs    map[string]map[chan struct{}]struct{} // watchers, by directory
 }
 
-// Add watches a directory until stop is called, once, and then in changed, which
-// has room for one, tells that something has happened in it; also where that may
-// have been missed. ctx is the owner's, the same for all: with it everything ends.
+// Add watches a directory until stop is called; call it once. changed holds one value and signals that the directory
+// has changed, or that an event may have been missed. ctx is the owner's and must always be the same: all watches end
+// with it.
 func (w *Watches) Add(ctx context.Context, dir string) (changed <-chan struct{}, stop func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,7 +56,7 @@ func (w *Watches) Add(ctx context.Context, dir string) (changed <-chan struct{},
 	return told, func() { w.remove(dir, told) }, nil
 }
 
-// Watched are the directories that the kernel watches.
+// Watched returns the directories that the kernel watches.
 func (w *Watches) Watched() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,11 +74,11 @@ func (w *Watches) remove(dir string, told chan struct{}) {
 		return
 	}
 	delete(w.dirs, dir)
-	_ = w.watcher.Remove(dir) // a directory that has gone is not watched any more
+	_ = w.watcher.Remove(dir) // a directory that was removed is not watched any more
 	w.settle()
 }
 
-// settle ends the watch when nobody watches; mu is held.
+// settle ends the inotify instance without watchers; mu is held.
 func (w *Watches) settle() {
 	if len(w.dirs) == 0 {
 		w.watcher.Close()
@@ -87,7 +86,7 @@ func (w *Watches) settle() {
 	}
 }
 
-// run passes on what a watcher tells until it is closed, or ctx ends.
+// run passes on events until the watcher is closed, or ctx ends.
 func (w *Watches) run(ctx context.Context, watcher *fsnotify.Watcher) {
 	for {
 		select {
@@ -109,7 +108,7 @@ func (w *Watches) run(ctx context.Context, watcher *fsnotify.Watcher) {
 	}
 }
 
-// tell tells who watches dir; empty is all.
+// tell notifies the watchers of dir; empty means all.
 func (w *Watches) tell(dir string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

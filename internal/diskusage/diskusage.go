@@ -1,4 +1,4 @@
-// Package diskusage measures what files take of a disk, as du does.
+// Package diskusage measures the disk usage of files, as du does.
 package diskusage
 
 import (
@@ -7,16 +7,16 @@ import (
 	"syscall"
 )
 
-// block is the unit of a file's blocks, whatever its file system has (stat(2)).
+// block is the unit of a file's blocks, on every file system (stat(2)).
 const block = 512
 
-// Of is what a directory, and all below it, takes of its disk, in bytes: a hole of a file takes nothing. What vanishes meanwhile,
-// or is not there, does not count.
+// Of returns the disk usage of a directory and everything below it, in bytes. Holes do not count. Files that are
+// missing or vanish meanwhile do not count either.
 func Of(dir string) int64 {
 	var sum int64
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // as said
+			return nil //nolint:nilerr // see above
 		}
 		if info, err := d.Info(); err == nil {
 			if st, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -1,5 +1,4 @@
-// Package errclass gives an error a class that errors.Is finds and its message
-// does not repeat.
+// Package errclass adds a class to an error: errors.Is finds it, and the message does not repeat it.
 package errclass
 
 import (
@@ -7,7 +6,7 @@ import (
 	"fmt"
 )
 
-// With is err, which errors.Is finds to be of class as well. Its message is err's.
+// With returns err with a class that errors.Is finds. Its message is err's.
 func With(class, err error) error { return fmt.Errorf("%w%w", silent{class}, err) }
 
 // silent is a class that adds nothing to the message.
@@ -16,13 +15,13 @@ type silent struct{ error }
 func (silent) Error() string   { return "" }
 func (s silent) Unwrap() error { return s.error }
 
-// Names are classes by the names with which they cross a socket, the weightiest first.
+// Names are classes with their names for messages over a socket, the most important first.
 type Names []struct {
 	Name  string
 	Class error
 }
 
-// Of is the name of the first class that err is of, and "" for none.
+// Of returns the name of the first class of err, and "" if it has none.
 func (n Names) Of(err error) string {
 	for _, one := range n {
 		if errors.Is(err, one.Class) {
@@ -32,7 +31,7 @@ func (n Names) Of(err error) string {
 	return ""
 }
 
-// Named is the class of that name, and nil for an unknown one.
+// Named returns the class with that name, and nil for an unknown one.
 func (n Names) Named(name string) error {
 	for _, one := range n {
 		if one.Name == name {

@@ -1,17 +1,14 @@
-// Package fault marks the moments at which a test of crashes stops a process.
+// Package fault marks the points where a test of crashes can stop a process.
 //
-// A Point lies after a step that a crash may follow: what a journal holds by
-// then, and what exists. Without the build tag "faults" a point is nothing at
-// all. With it, and BULKHEAD_FAULTS in the environment, each point is told to
-// the unix socket of that name, and the process waits there for an answer, or
-// for whatever the test does to it.
+// A Point lies after a step that a crash may follow: after a record or a side effect. Without the build tag "faults" a
+// point does nothing. With the tag, and BULKHEAD_FAULTS in the environment, each point is reported to the unix socket
+// of that name. The process then waits for an answer, or until the test kills it.
 package fault
 
 // Env is the variable that names the test's socket.
 const Env = "BULKHEAD_FAULTS"
 
-// Hit is what a point tells, as one line of JSON. Any byte that comes back
-// lets the process go on.
+// Hit is the report of a point, as one line of JSON. Any byte in answer lets the process go on.
 type Hit struct {
 	Point string   `json:"point"`
 	PID   int      `json:"pid"`

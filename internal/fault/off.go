@@ -2,10 +2,9 @@
 
 package fault
 
-// Point is a moment at which a crash is tried; without the build tag it does
-// nothing.
+// Point is a point where a test can stop the process. Without the build tag it does nothing.
 func Point(string) {}
 
-// Environ is what a child that starts with an environment of its own needs for
-// its points: nothing, without the build tag.
+// Environ returns the variables that a child with an environment of its own needs for its points: none, without the
+// build tag.
 func Environ() []string { return nil }

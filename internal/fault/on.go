@@ -9,11 +9,10 @@ import (
 	"sync"
 )
 
-// atOnce is how many points of one process can wait at the same time.
+// atOnce is the most points of one process that can wait at the same time.
 const atOnce = 8
 
-// connections are made at the first point: a process may give up the right to make
-// sockets.
+// connections are opened at the first point: a process may give up the right to create sockets later.
 var connections = sync.OnceValue(func() chan net.Conn {
 	made := make(chan net.Conn, atOnce)
 	for range atOnce {
@@ -26,8 +25,8 @@ var connections = sync.OnceValue(func() chan net.Conn {
 	return made
 })
 
-// Point is a moment at which a crash is tried: it tells the test and waits for
-// its answer. Without a test it does nothing.
+// Point is a point where a test can stop the process: it reports to the test and waits for its answer. Without a test
+// it does nothing.
 func Point(name string) {
 	if os.Getenv(Env) == "" {
 		return
@@ -51,8 +50,7 @@ func Point(name string) {
 	}
 }
 
-// Environ is what a child that starts with an environment of its own needs for
-// its points.
+// Environ returns the variables that a child with an environment of its own needs for its points.
 func Environ() []string {
 	if path := os.Getenv(Env); path != "" {
 		return []string{Env + "=" + path}

@@ -1,5 +1,5 @@
-// Package flock locks files across processes. The kernel drops a lock with its
-// last descriptor, so a killed holder never leaves one behind.
+// Package flock locks files across processes. The kernel drops a lock with its last descriptor, so a killed holder
+// leaves no lock behind.
 package flock
 
 import (
@@ -15,8 +15,7 @@ import (
 // ErrLocked is returned when another holder kept the lock until the deadline.
 var ErrLocked = errors.New("locked by another process")
 
-// retry is the interval at which a taken lock is tried again: flock(2) can
-// either wait for ever or not at all, and has no event to wait for.
+// retry is the interval of tries for a lock: flock(2) can either wait forever or not at all, and has no event.
 const retry = 2 * time.Millisecond
 
 // Lock is a held lock. It is released by Unlock, once.
@@ -55,8 +54,8 @@ func Try(path string) (*Lock, error) {
 			}
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		// The file may have been removed between open and flock: a lock on
-		// a nameless file excludes nobody.
+		// The file may have been removed between open and flock. A lock on a nameless file does not exclude other
+		// processes.
 		if same(f, path) {
 			return &Lock{f}, nil
 		}
@@ -73,11 +72,11 @@ func same(f *os.File, path string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// File is the locked file, for a holder that keeps something in it.
+// File returns the locked file, for a holder that stores data in it.
 func (l *Lock) File() *os.File { return l.f }
 
-// Unlock releases the lock at once: a child that is being forked elsewhere in this
-// process has the descriptor, and the lock with it, until its program runs.
+// Unlock releases the lock explicitly: a child that another goroutine is forking has the descriptor, and so the lock,
+// until its program runs.
 func (l *Lock) Unlock() error {
 	return errors.Join(unix.Flock(int(l.f.Fd()), unix.LOCK_UN), l.f.Close())
 }

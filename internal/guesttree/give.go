@@ -10,21 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrKept is of files that stayed as they were: immutable ones, those of a file system that is only read, or of a server
-// that does not serve root.
+// ErrKept is returned if some files could not be changed: immutable ones, or those of a read-only file system or of a
+// server that does not accept root.
 var ErrKept = errors.New("the group of some of its files cannot be changed")
 
-// Give makes all files of a tree a group's, as a kubelet does for a pod's fsGroup: its members may read and
-// write what the owner may, and what is made in a directory is the group's too. It does nothing if the
-// top is so already. The top comes last, so that an attempt that was cut short is made again. No link
-// leads out of the tree, nothing that is mounted in it is given, and no file is set-id after it. Of a tree with more than
-// MaxLevels directories in each other what lies within is given: ErrBounds. What nobody may change stays as it is, and all
-// else is given: ErrKept.
+// Give changes all files of a tree to a group, as a kubelet does for a pod's fsGroup. The group's members may read and
+// write like the owner, and new files in its directories belong to the group too. If the top is so already, it does
+// nothing. The top comes last, so that an interrupted call is repeated. It follows no link out of the tree, skips
+// mounts, and drops set-id bits. If a tree has more than MaxLevels nested directories, it changes only those levels and
+// returns ErrBounds. If some files cannot be changed, it changes all others and returns ErrKept.
 func Give(ctx context.Context, path string, group int) error {
 	return giveBelow(ctx, path, group, false)
 }
 
-// GiveAnyhow is Give also of a tree whose top is the group's already.
+// GiveAnyhow is like Give, but also for a tree with a top that belongs to the group already.
 func GiveAnyhow(ctx context.Context, path string, group int) error {
 	return giveBelow(ctx, path, group, true)
 }
@@ -39,7 +38,7 @@ func giveBelow(ctx context.Context, path string, group int, anyhow bool) error {
 	return GiveAt(ctx, top, group, anyhow)
 }
 
-// GiveAt is Give, or GiveAnyhow, of the tree whose top is open, wherever it is by now. O_PATH suffices.
+// GiveAt is like Give, or GiveAnyhow, for the tree with an open top, wherever it is now. O_PATH suffices.
 func GiveAt(ctx context.Context, top *os.File, group int, anyhow bool) error {
 	at := int(top.Fd())
 	var st unix.Stat_t
@@ -68,8 +67,8 @@ func GiveAt(ctx context.Context, top *os.File, group int, anyhow bool) error {
 	return err
 }
 
-// give gives one file, by a descriptor: a pod may swap names meanwhile. One that another pod removes
-// is nobody's, and what is mounted there is another tree's.
+// give changes one file through a descriptor: a pod may swap names meanwhile. It skips files that a pod has removed,
+// and mounts, which are other trees.
 func give(dir int, name string, group int) error {
 	fd, err := openat2(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EXDEV) {

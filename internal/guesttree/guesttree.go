@@ -1,8 +1,8 @@
-// Package guesttree walks and removes directory trees that a guest has made: of any depth and
-// width, with any names and modes, and changed meanwhile by whoever still has them.
+// Package guesttree walks and removes directory trees that a guest has created. They may have any depth, width, names
+// and modes, and may change meanwhile.
 //
-// Only descriptors and single names are used, never joined paths: no link is followed, nothing
-// that is mounted in a tree is entered, and neither memory nor descriptors grow with the tree.
+// It uses only descriptors and single names, never joined paths. It follows no link, enters no mount, and its memory
+// and descriptors do not grow with the tree.
 package guesttree
 
 import (
@@ -15,21 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxLevels is how many directories are open at once, each below the one before.
+// MaxLevels is the most nested directories that are open at once.
 const MaxLevels = 64
 
-// portion is how many names of a directory are held at once.
+// portion is the most names of a directory that are held at once.
 const portion = 256
 
-// level is a directory that is open, and those of its names that were read and are to be looked at.
+// level is an open directory with names that were read and not handled yet.
 type level struct {
 	dir   *os.File
 	fd    int
 	names []string
 }
 
-// openLevel opens the directory name in dir, which is on the same mount: EXDEV, and ENOTDIR or
-// ELOOP of what is no directory.
+// openLevel opens the directory name in dir, on the same mount. Errors: EXDEV for a mount, ENOTDIR or ELOOP if it is
+// not a directory.
 func openLevel(dir int, name string) (level, error) {
 	fd, err := open(dir, name, unix.O_RDONLY)
 	if err != nil {
@@ -42,7 +42,7 @@ func open(dir int, name string, flags uint64) (int, error) {
 	return openat2(dir, name, flags|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC)
 }
 
-// openat2 opens what is on the same mount, and follows no link.
+// openat2 opens a file on the same mount, and follows no link.
 func openat2(dir int, name string, flags uint64) (int, error) {
 	how := unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV}
 	for {
@@ -53,7 +53,7 @@ func openat2(dir int, name string, flags uint64) (int, error) {
 	}
 }
 
-// enter lets the owner of a directory into it.
+// enter gives the owner of a directory access to it.
 func enter(dir int, name string) error {
 	fd, err := open(dir, name, unix.O_PATH)
 	if err != nil {
@@ -63,8 +63,7 @@ func enter(dir int, name string) error {
 	return unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), 0o700)
 }
 
-// next is the directory's next name. At its end, which is also that of one that was removed, it is
-// io.EOF.
+// next returns the directory's next name, or io.EOF at its end, also for a directory that was removed.
 func (l *level) next() (string, error) {
 	if len(l.names) == 0 {
 		names, err := l.dir.Readdirnames(portion)
@@ -83,7 +82,7 @@ func (l *level) next() (string, error) {
 	return name, nil
 }
 
-// bare is an error without the path, which a guest has chosen.
+// bare returns an error without the path, which a guest has chosen.
 func bare(err error) error {
 	var errno unix.Errno
 	if errors.As(err, &errno) {

@@ -11,16 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refills is how often a directory is emptied again in which another process goes on making files.
+// refills is how often a directory is emptied again while another process creates files in it.
 const refills = 16
 
-// Remove removes what path names, with all that is below it. Nothing there is no error. It ends with
-// ctx, and can be called again then, also by several at once. What cannot be removed stays, and the
-// first reason is returned; what is mounted there is one (EBUSY, EXDEV). A tree deeper than MaxLevels is
-// taken apart: what lies deeper is renamed to its top first. Directories whose modes keep their owner
-// out are opened to him.
+// Remove removes path with everything below it. A missing path is not an error. It ends with ctx, and can be called
+// again then, also concurrently. It keeps files that cannot be removed, and returns the first failure; mounts are
+// failures (EBUSY, EXDEV). In a tree deeper than MaxLevels, deeper directories are first renamed to its top. If a
+// directory's mode denies its owner access, the mode is changed.
 func Remove(ctx context.Context, path string) error {
-	parent, err := os.Open(filepath.Dir(path)) // the caller's own
+	parent, err := os.Open(filepath.Dir(path)) // trusted, since the caller owns it
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
@@ -35,7 +34,7 @@ func Remove(ctx context.Context, path string) error {
 	return nil
 }
 
-// remover removes one tree. The first of its levels is the directory that the tree is in.
+// remover removes one tree. The first of its levels is the tree's parent.
 type remover struct {
 	levels []*doomed
 	failed error // the first failure
@@ -45,9 +44,9 @@ type remover struct {
 type doomed struct {
 	level
 	name    string // in the level above
-	seen    bool   // since it was read from its start: it is read until there is nothing
-	moved   bool   // something was moved here since then
-	stays   bool   // something in it could not be removed
+	seen    bool   // found a name since the last rewind: read again until there is none
+	moved   bool   // a directory was moved here since then
+	stays   bool   // has an entry that could not be removed
 	refills int
 }
 
@@ -80,7 +79,7 @@ func (r *remover) run(ctx context.Context, name string) error {
 	return r.failed
 }
 
-// fail notes that something in at stays.
+// fail records that an entry of at could not be removed.
 func (r *remover) fail(at *doomed, err error) {
 	at.stays = true
 	if r.failed == nil {
@@ -88,7 +87,7 @@ func (r *remover) fail(at *doomed, err error) {
 	}
 }
 
-// again has the directory read from its start once more, unless it is empty or the rest of it stays.
+// again rewinds the directory, unless it is empty or its remaining entries cannot be removed.
 func (l *doomed) again() bool {
 	if l.moved || l.seen && !l.stays {
 		return l.rewind()
@@ -102,7 +101,7 @@ func (l *doomed) rewind() bool {
 	return err == nil
 }
 
-// drop removes a directory that is empty. It returns true if the directory is to be emptied once more.
+// drop removes an empty directory. It returns true if the directory must be emptied once more.
 func (r *remover) drop(at *doomed) (again bool) {
 	above := r.levels[len(r.levels)-2]
 	if at.stays {
@@ -123,7 +122,7 @@ func (r *remover) drop(at *doomed) (again bool) {
 	return false
 }
 
-// entry removes a file, or begins with a directory.
+// entry removes a file, or starts with a directory.
 func (r *remover) entry(at *doomed, name string) {
 	err := at.change(func() error { return unix.Unlinkat(at.fd, name, 0) })
 	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
@@ -134,8 +133,8 @@ func (r *remover) entry(at *doomed, name string) {
 	}
 }
 
-// directory begins with a directory, or removes or moves it where it is too deep. What is none could not
-// be removed, for the reason undeletable.
+// directory starts with a directory. If it is too deep, it is removed or moved. For other files it returns undeletable,
+// the error of their removal.
 func (r *remover) directory(at *doomed, name string, undeletable error) error {
 	if len(r.levels) > MaxLevels {
 		err := at.rmdir(name)
@@ -146,7 +145,7 @@ func (r *remover) directory(at *doomed, name string, undeletable error) error {
 	}
 	below, err := openLevel(at.fd, name)
 	if errors.Is(err, unix.EACCES) {
-		if enter(at.fd, name) != nil { // another's, which goes if it is empty
+		if enter(at.fd, name) != nil { // another user's, removed only if it is empty
 			return at.rmdir(name)
 		}
 		below, err = openLevel(at.fd, name)
@@ -160,10 +159,10 @@ func (r *remover) directory(at *doomed, name string, undeletable error) error {
 	return err
 }
 
-// move takes a directory to the top of the tree, where it is met again.
+// move moves a directory to the top of the tree, where it is found again.
 func (r *remover) move(at *doomed, name string) error {
 	top := r.levels[1]
-	var fresh [16]byte // the kernel's: clones of a guest share all others
+	var fresh [16]byte // from the kernel: clones of a guest share other random data
 	if _, err := unix.Getrandom(fresh[:], 0); err != nil {
 		return err
 	}
@@ -178,12 +177,12 @@ func (r *remover) move(at *doomed, name string) error {
 	return err
 }
 
-// rmdir removes a directory in l, which is empty.
+// rmdir removes an empty directory in l.
 func (l *doomed) rmdir(name string) error {
 	return l.change(func() error { return unix.Unlinkat(l.fd, name, unix.AT_REMOVEDIR) })
 }
 
-// change does what changes a directory, if need be after its owner was let in.
+// change calls deed, which changes the directory. If access is denied, it gives the owner access and tries again.
 func (l *doomed) change(deed func() error) error {
 	err := deed()
 	if errors.Is(err, unix.EACCES) && l.name != "" && unix.Fchmod(l.fd, 0o700) == nil {

@@ -9,23 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrBounds is of a tree that was not looked at as a whole: it has more levels or entries than the
-// walk was to see.
+// ErrBounds is returned for a tree with more levels or entries than the bounds: only a part was visited.
 var ErrBounds = errors.New("it has too many nested directories or files")
 
-// Bounds of a walk. Zero Entries are any number.
+// Bounds bound a walk. Zero Entries means any number.
 type Bounds struct {
-	Levels  int // directories in each other, with the top; at most MaxLevels
+	Levels  int // nested directories, with the top; at most MaxLevels
 	Entries int
 }
 
-// Walk calls visit for all that is below the directory path, a directory before what is in it, in no
-// order. dir is open during the call, and name is one component of it; what is called so may be
-// something else by the time it is used. An error of visit ends the walk, and so does ctx; both are
-// returned. What cannot be read, vanishes or is mounted there is passed over. What lies beyond the
-// bounds is so too: ErrBounds, after all that lies within.
+// Walk calls visit for everything below the directory path, a directory before its entries, in no order. dir is open
+// during the call, and name is one component in it; the name may mean another file by the time it is used. The walk
+// ends with ctx, or with an error of visit, and returns that error. It skips mounts and entries that vanish or cannot
+// be read. It also skips entries beyond the bounds, and returns ErrBounds after the others.
 func Walk(ctx context.Context, path string, b Bounds, visit func(dir int, name string, st *unix.Stat_t) error) error {
-	// The way to the top is the caller's own, over whatever mounts.
+	// The path to the top is trusted, including mounts.
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
@@ -35,7 +33,7 @@ func Walk(ctx context.Context, path string, b Bounds, visit func(dir int, name s
 	return walk(ctx, top, b, visit)
 }
 
-// walk is Walk from a directory that is open.
+// walk is like Walk from an open directory.
 func walk(ctx context.Context, top *os.File, b Bounds, visit func(dir int, name string, st *unix.Stat_t) error) error {
 	first, err := openLevel(int(top.Fd()), ".")
 	if err != nil {
@@ -90,7 +88,7 @@ func walk(ctx context.Context, top *os.File, b Bounds, visit func(dir int, name 
 	return beyond
 }
 
-// exhausted is whether an error is the machine's rather than the tree's.
+// exhausted reports whether an error concerns the host rather than the tree.
 func exhausted(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOSYS)
 }

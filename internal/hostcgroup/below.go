@@ -12,15 +12,13 @@ import (
 	"strings"
 )
 
-// ErrTooSmall is matched by Below's error for a group that may hold less memory than the
-// VM takes.
+// ErrTooSmall is matched by Below's error for a group with a memory limit below the VM's size.
 var ErrTooSmall = errors.New("cgroup is too small for the VM")
 
-// Below is the place for the owner's groups inside a group that another has named, such as a
-// kubelet's of a pod, counted from the top of the hierarchies. A name that ends with ".slice"
-// is systemd's. Where the group is missing from a hierarchy that h uses, it is made, and
-// stays, as with runc; only systemd makes slices. A group that may hold less than so many
-// bytes of memory is ErrTooSmall.
+// Below returns the Host for the owner's groups inside another owner's group, such as a kubelet's of a pod. parent is a
+// path from the top of the hierarchies. A name that ends with ".slice" is systemd's. If the group is missing from a
+// hierarchy that h uses, it is created and stays, as with runc; but only systemd creates slices. If its memory limit is
+// below memory, in bytes, the error is ErrTooSmall.
 func (h *Host) Below(parent string, memory int64) (*Host, error) {
 	path := slicePath(filepath.Join("/", parent))
 	below := &Host{support: h.support, tag: h.tag, mounts: h.mounts, parents: map[string]string{}}
@@ -40,7 +38,7 @@ func (h *Host) Below(parent string, memory int64) (*Host, error) {
 	return below, nil
 }
 
-// makeOther makes a group of others' in a hierarchy, and those around it.
+// makeOther creates another owner's group in a hierarchy, with its parents.
 func (h *Host) makeOther(mount, path string) error {
 	if strings.HasSuffix(path, ".slice") && Systemd() {
 		return fmt.Errorf("no such cgroup: %s: start the slice (systemctl start %s)", filepath.Join(mount, path), filepath.Base(path))
@@ -60,16 +58,16 @@ func (h *Host) makeOther(mount, path string) error {
 	return nil
 }
 
-// Tops are where the hierarchies that h uses begin, from which groups are named.
+// Tops returns the tops of the hierarchies that h uses. Groups' names start there.
 func (h *Host) Tops() []string { return slices.Compact(slices.Sorted(maps.Values(h.mounts))) }
 
-// Systemd tells whether systemd has made this host's groups.
+// Systemd reports whether systemd manages this host's groups.
 func Systemd() bool {
 	info, err := os.Stat("/run/systemd/system")
 	return err == nil && info.IsDir()
 }
 
-// slicePath is where systemd has a slice: "a-b.slice" is in "a.slice".
+// slicePath returns systemd's path of a slice: "a-b.slice" is in "a.slice".
 func slicePath(path string) string {
 	name, ok := strings.CutSuffix(filepath.Base(path), ".slice")
 	if !ok {
@@ -84,7 +82,7 @@ func slicePath(path string) string {
 	return dir
 }
 
-// memoryOf is a group's limit of memory in bytes; 0 is none, or none that can be read.
+// memoryOf returns a group's memory limit in bytes; 0 if there is none or it cannot be read.
 func memoryOf(dir string) int64 {
 	for _, file := range []string{"memory.max", "memory.limit_in_bytes"} {
 		data, err := os.ReadFile(filepath.Join(dir, file))

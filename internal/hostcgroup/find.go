@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// view is how a process sees its cgroups; tests have others.
+// view is a process's view of its cgroups; tests have others.
 type view struct {
 	own    string // as /proc/self/cgroup
 	mounts string // as /proc/self/mountinfo
@@ -21,7 +21,7 @@ type view struct {
 
 var system = view{"/proc/self/cgroup", "/proc/self/mountinfo"}
 
-// hierarchy is a mounted one and this process's place in it.
+// hierarchy is a mounted hierarchy and this process's place in it.
 type hierarchy struct {
 	mount string // the directory
 	own   string // below it, "/" at its top
@@ -71,8 +71,9 @@ func find(v view, tag string) *Host {
 	return h
 }
 
-// beside takes the nearest place with all controllers that this process may use and that has processes of nobody else.
-// Where there is none it takes the nearest of those with the most controllers, and returns why there is none at all.
+// beside uses the nearest place with all controllers that this process may use and that has no other processes. If
+// there is none, it uses the nearest of those with the most controllers. If there is none at all, it returns the
+// reasons.
 func (h *Host) beside(u hierarchy) []string {
 	var reasons []string
 	if !intoCgroup() {
@@ -94,7 +95,7 @@ func (h *Host) beside(u hierarchy) []string {
 			h.parents[""], h.mounts[""] = parent, u.mount
 		}
 		if worse != "" && err == nil {
-			_ = os.Remove(filepath.Join(worse, h.tag)) // unless an earlier engine's pods are in it
+			_ = os.Remove(filepath.Join(worse, h.tag)) // fails while an earlier engine's pods are in it
 		}
 		if own == "/" || len(h.support.Controllers) == len(controllers) {
 			break
@@ -107,10 +108,9 @@ func (h *Host) beside(u hierarchy) []string {
 	return reasons
 }
 
-// prepare makes the owner's directory in a group of cgroup2, with the controllers
-// that can be had for the groups in it.
+// prepare creates the owner's directory in a group of cgroup2, with the controllers that groups in it can have.
 func prepare(parent, tag string) ([]string, error) {
-	// Moving a process takes the right to write here, beside the place itself.
+	// Moving a process needs write access here, not only in the directory itself.
 	for _, name := range []string{"", "cgroup.procs", "cgroup.subtree_control"} {
 		path := filepath.Join(parent, name)
 		if err := unix.Access(path, unix.W_OK); err != nil {
@@ -130,7 +130,7 @@ func prepare(parent, tag string) ([]string, error) {
 	return words(filepath.Join(dir, "cgroup.subtree_control"))
 }
 
-// enable gives the groups in dir the controllers that dir has itself.
+// enable gives groups in dir the controllers of dir.
 func enable(dir string) error {
 	have, err := words(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
@@ -166,7 +166,7 @@ func words(file string) ([]string, error) {
 	return known, err
 }
 
-// hierarchies finds the older controllers by their name, and cgroup2 by "".
+// hierarchies returns the older controllers' hierarchies by their names, and cgroup2 by "".
 func (v view) hierarchies() (map[string]hierarchy, error) {
 	own, err := v.ownPaths()
 	if err != nil {
@@ -197,7 +197,7 @@ func (v view) hierarchies() (map[string]hierarchy, error) {
 			if !ok {
 				continue
 			}
-			// A mount may show a part of the hierarchy only.
+			// A mount may show only a part of the hierarchy.
 			below, inside := within(at[3], path)
 			if _, seen := all[name]; inside && !seen {
 				all[name] = hierarchy{mount: unescape(at[4]), own: below}
@@ -207,7 +207,7 @@ func (v view) hierarchies() (map[string]hierarchy, error) {
 	return all, nil
 }
 
-// ownPaths is this process's group by controller, and "" for cgroup2.
+// ownPaths returns this process's group by controller, and by "" for cgroup2.
 func (v view) ownPaths() (map[string]string, error) {
 	data, err := os.ReadFile(v.own)
 	if err != nil {
@@ -226,7 +226,7 @@ func (v view) ownPaths() (map[string]string, error) {
 	return own, nil
 }
 
-// within is path as seen below root.
+// within returns path relative to root.
 func within(root, path string) (string, bool) {
 	rel, err := filepath.Rel(root, path)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
@@ -235,12 +235,12 @@ func within(root, path string) (string, bool) {
 	return filepath.Join("/", rel), true
 }
 
-// unescape undoes how mountinfo writes a path's special characters.
+// unescape undoes mountinfo's escapes of special characters.
 func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// intoCgroup tells whether the kernel has CLONE_INTO_CGROUP.
+// intoCgroup reports whether the kernel has CLONE_INTO_CGROUP.
 func intoCgroup() bool {
 	var name unix.Utsname
 	var major, minor int

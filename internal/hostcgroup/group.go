@@ -16,12 +16,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
-// Group is one cgroup: a directory of cgroup2, or one in each hierarchy of the
-// older controllers. A nil Group does nothing and has nothing. Its methods may
-// be called at once; it holds nothing open.
+// Group is one cgroup: a directory of cgroup2, or one in each hierarchy of the older controllers. A nil Group does
+// nothing. It is safe for concurrent use, and holds no descriptors.
 type Group struct{ dirs []string }
 
-// At is the group whose directories are these, as Dirs named them; nil for none.
+// At returns the group with these directories, as returned by Dirs; nil if there are none.
 func At(dirs []string) *Group {
 	if len(dirs) == 0 {
 		return nil
@@ -29,17 +28,16 @@ func At(dirs []string) *Group {
 	return &Group{dirs}
 }
 
-// has tells the files that a kind of directory has.
+// has reports whether a directory has a file, which shows its kind.
 func has(dir, file string) bool {
 	_, err := os.Lstat(filepath.Join(dir, file))
 	return err == nil
 }
 
-// unified tells whether a directory is of cgroup2.
+// unified reports whether a directory is in cgroup2.
 func unified(dir string) bool { return has(dir, "cgroup.events") }
 
-// Set gives the group other limits. A limit whose controller is not there is
-// left out: Support told so.
+// Set changes the group's limits. It skips limits without a controller; Support has reported those.
 func (g *Group) Set(l Limits) error {
 	if g == nil {
 		return nil
@@ -56,8 +54,7 @@ func (g *Group) Set(l Limits) error {
 	return nil
 }
 
-// Memory is what the group takes of the host's memory, in bytes. It is false where no
-// controller counts that.
+// Memory returns the group's memory usage on the host, in bytes. It returns false without a controller for that.
 func (g *Group) Memory() (int64, bool) {
 	if g == nil {
 		return 0, false
@@ -75,9 +72,9 @@ func (g *Group) Memory() (int64, bool) {
 	return 0, false
 }
 
-// HeldMemory is what the host would have again if the group ended, in bytes: what it takes without the page cache of files,
-// which is had back without that and may be shared. Memory that processes of several groups share is that of the group
-// which wrote it first. It is false where no controller counts that.
+// HeldMemory returns the memory that the host would regain if the group ended, in bytes: the usage without the page
+// cache, which can be reclaimed anyway and may be shared. Shared memory counts for the group that wrote it first. It
+// returns false without a controller for that.
 func (g *Group) HeldMemory() (int64, bool) {
 	all, known := g.Memory()
 	if !known {
@@ -94,7 +91,7 @@ func (g *Group) HeldMemory() (int64, bool) {
 			stat[name], _ = strconv.ParseInt(value, 10, 64)
 		}
 		prefix := ""
-		if _, old := stat["total_inactive_file"]; old { // of cgroup v1: that of groups below as well
+		if _, old := stat["total_inactive_file"]; old { // cgroup v1: groups below count too
 			prefix = "total_"
 		}
 		return max(0, all-stat[prefix+"inactive_file"]-stat[prefix+"active_file"]), true
@@ -112,7 +109,7 @@ func setV2(dir string, l Limits) error {
 	}
 	swap := "max"
 	if l.Memory > 0 {
-		swap = "0" // what is swapped out is not counted in memory.max
+		swap = "0" // memory.max does not count swapped memory
 	}
 	for _, f := range []file{
 		{"memory.max", limit(l.Memory)}, {"memory.swap.max", swap},
@@ -153,8 +150,8 @@ func setV1(dir string, l Limits) error {
 	return errors.Join(errs...)
 }
 
-// setCPUV1 sets a quota and its period. A write of either stops all processors of
-// the host for a moment, and takes milliseconds: what is set already is not written.
+// setCPUV1 sets a quota and its period. A write of either stops all processors of the host for a moment, and takes
+// milliseconds. So unchanged values are not written.
 func setCPUV1(dir, quota, period string) error {
 	const quotaFile, periodFile = "cpu.cfs_quota_us", "cpu.cfs_period_us"
 	if holds(dir, periodFile, period) {
@@ -163,19 +160,18 @@ func setCPUV1(dir, quota, period string) error {
 		}
 		return write(dir, quotaFile, quota)
 	}
-	// The kernel checks each against the other: without a quota any period is right.
+	// The kernel checks each against the other. Without a quota any period is valid.
 	return errors.Join(write(dir, quotaFile, "-1"), write(dir, periodFile, period), write(dir, quotaFile, quota))
 }
 
-// holds tells whether a file has that value.
+// holds reports whether a file has that value.
 func holds(dir, file, value string) bool {
 	data, err := os.ReadFile(filepath.Join(dir, file))
 	return err == nil && strings.TrimSpace(string(data)) == value
 }
 
-// setMemoryV1 sets memory, and memory and swap together, where the kernel
-// counts it, to one value. The second is never less than the first: which is to
-// be written first depends on which way they go.
+// setMemoryV1 sets memory, and memory with swap if the kernel counts that, to one value. The second must never be less
+// than the first, so the order of the writes depends on the direction.
 func setMemoryV1(dir, value string) error {
 	const memory, both = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
 	err := write(dir, memory, value)
@@ -195,7 +191,7 @@ func (l Limits) period() int64 {
 	return defaultPeriod
 }
 
-// PIDs are the processes in the group.
+// PIDs returns the processes in the group.
 func (g *Group) PIDs() ([]int, error) {
 	if g == nil {
 		return nil, nil
@@ -217,8 +213,7 @@ func (g *Group) PIDs() ([]int, error) {
 	return all, nil
 }
 
-// Kill kills all processes of the group and returns when they have died. Of
-// those that it finds it leaves out this process.
+// Kill kills all processes of the group except this one, and returns when they have died.
 func (g *Group) Kill(ctx context.Context) error {
 	if g == nil {
 		return nil
@@ -230,7 +225,7 @@ func (g *Group) Kill(ctx context.Context) error {
 		}
 		var ids []procid.ID
 		for _, pid := range pids {
-			// A pid of another namespace is 0.
+			// A pid of another namespace reads as 0.
 			if pid <= 1 || pid == os.Getpid() {
 				continue
 			}
@@ -241,8 +236,7 @@ func (g *Group) Kill(ctx context.Context) error {
 		if len(ids) == 0 {
 			return nil
 		}
-		// At once where the kernel can, which a process that forks cannot
-		// outrun; else until none is left.
+		// All at once, if the kernel can: a process that forks cannot escape then. Otherwise repeat until none is left.
 		if dir := g.dirs[0]; !unified(dir) || write(dir, "cgroup.kill", "1") != nil {
 			for _, id := range ids {
 				_ = id.Signal(unix.SIGKILL) // it may have died
@@ -257,8 +251,7 @@ func (g *Group) Kill(ctx context.Context) error {
 	return fmt.Errorf("kill a cgroup's processes: %w", ctx.Err())
 }
 
-// Delete removes the group, when its last process has left, for which it waits until
-// ctx ends. It is idempotent.
+// Delete removes the group. It waits for the end of its last process until ctx ends. It is idempotent.
 func (g *Group) Delete(ctx context.Context) error {
 	if g == nil {
 		return nil
@@ -272,7 +265,7 @@ func (g *Group) Delete(ctx context.Context) error {
 	return nil
 }
 
-// End kills what is in the group and removes it.
+// End kills the group's processes and removes it.
 func (g *Group) End(ctx context.Context) error {
 	if err := g.Kill(ctx); err != nil {
 		return err
@@ -280,16 +273,15 @@ func (g *Group) End(ctx context.Context) error {
 	return g.Delete(ctx)
 }
 
-// remove removes what can be removed at once.
+// remove removes the directories that can be removed at once.
 func (g *Group) remove() {
 	for _, dir := range g.dirs {
 		_ = os.Remove(dir)
 	}
 }
 
-// emptyRetry is how often an older controller's group is tried: it tells of
-// its emptiness to a program only that the whole host has in common (the
-// release agent). What is waited for are processes that have died already.
+// emptyRetry is the interval of tries to remove an older controller's group. The only notification of an empty group
+// goes to one program for the whole host (the release agent). The awaited processes have died already.
 const emptyRetry = 2 * time.Millisecond
 
 func remove(ctx context.Context, dir string) error {

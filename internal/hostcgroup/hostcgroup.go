@@ -1,15 +1,12 @@
-// Package hostcgroup is a pod's cgroup on the host: the wall around the pod's
-// shim and machine that stands whatever either of them does.
+// Package hostcgroup manages a pod's cgroup on the host, which limits the pod's shim and VM whatever they do.
 //
-// It drives cgroup2 and the older controllers, by themselves or side by side,
-// through their files. It is a few of them, written and read: the field's library
-// (containerd/cgroups) would bring eBPF, D-Bus, protobuf and a logger for that.
+// It uses cgroup2 and the older controllers, alone or side by side, through a few of their files. The common library
+// (containerd/cgroups) would add eBPF, D-Bus, protobuf and a logger for that.
 //
-// Groups of one owner lie in one directory in each hierarchy, named by the
-// owner's tag: for the older controllers below this process's own group, for cgroup2
-// beside it, as there a group with processes has no groups with limits below.
-// So what limits the engine as a whole, as a service, goes on to limit its pods. A
-// user who is not root has groups where its session was delegated the place.
+// The groups of one owner lie in one directory in each hierarchy, named by the owner's tag. For the older controllers
+// it lies below this process's own group. For cgroup2 it lies beside it, since a group with processes cannot have
+// groups with limits. So limits of the engine as a whole, as a service, apply to its pods too. Ordinary users have
+// groups where their session was delegated a place.
 package hostcgroup
 
 import (
@@ -24,16 +21,14 @@ import (
 	"strings"
 )
 
-// Limits are what a group may use; zero is no limit.
+// Limits are a group's limits; zero means no limit.
 type Limits struct {
 	Memory int64 `json:"memory,omitempty"` // bytes, swap included where the kernel counts both
-	// Quota is the microseconds of processor time in each Period; a Period of 0
-	// is 100000.
+	// Quota is the microseconds of processor time in each Period; a Period of 0 means 100000.
 	Quota  int64 `json:"quota,omitempty"`
 	Period int64 `json:"period,omitempty"`
 	PIDs   int64 `json:"pids,omitempty"` // processes and threads
-	// Weight is the group's share of processors that others want too, in percent
-	// of an ordinary group's; 0 is 100.
+	// Weight is the group's share of contended processors, in percent of an ordinary group's; 0 means 100.
 	Weight int64 `json:"weight,omitempty"`
 }
 
@@ -42,50 +37,45 @@ const defaultPeriod = 100_000
 // The controllers that limits need.
 var controllers = []string{"memory", "cpu", "pids"}
 
-// accounting is the older controller that counts the processors' time. It limits nothing:
-// where it has a hierarchy of its own, a pod's processes are in a group there for who reads
-// the figures of the groups around it. cgroup2 counts without one.
+// accounting is the older controller that counts processor time. It limits nothing. If it has a hierarchy of its own, a
+// pod's processes are in a group there, for readers of the surrounding groups' figures. cgroup2 counts without a
+// controller.
 const accounting = "cpuacct"
 
-// keys are of a Host's directories, in the order in which Dirs has them: those that may be
-// one are beside each other.
+// keys are the keys of a Host's directories, in the order of Dirs. Keys that may share a directory are adjacent.
 var keys = []string{"", "memory", "cpu", accounting, "pids"}
 
-// Support is what there is of cgroups for pods.
+// Support describes the host's cgroups for pods.
 type Support struct {
-	Version     int      // 2, 1 (the older controllers), or 0: there is none
-	Controllers []string // of memory, cpu and pids, those that can be had
-	// Missing says why there is not all of it; empty when there is.
+	Version     int      // 2, 1 (the older controllers), or 0 for none
+	Controllers []string // the available ones of memory, cpu and pids
+	// Missing is the reason if not all of it is available; else empty.
 	Missing string
 }
 
-// Has tells whether a controller is there.
+// Has reports whether a controller is available.
 func (s Support) Has(controller string) bool { return slices.Contains(s.Controllers, controller) }
 
-// Host is the place where an owner's groups are made. Its methods may be
-// called at once.
+// Host is the place for an owner's groups. It is safe for concurrent use.
 type Host struct {
 	support Support
 	tag     string
-	// parents are the directories that the owner's is made in: by controller
-	// for version 1, and one of the name "" for version 2.
+	// parents are the parents of the owner's directories: by controller for version 1, and by "" for version 2.
 	parents map[string]string
-	// mounts are the tops of the hierarchies of the same keys.
+	// mounts are the tops of the hierarchies, with the same keys.
 	mounts map[string]string
 }
 
-// Find looks for the place for the groups of an owner, whose tag is a file's
-// name of its own. It never fails: where groups cannot be had, the host's Support says
-// why. For cgroup2 it makes the owner's directory, as only that tells; Tidy
-// removes it.
+// Find finds the place for the groups of an owner with that tag, which must be a unique file name. It never fails: if
+// groups are not available, the host's Support has the reason. For cgroup2 it creates the owner's directory to find
+// out; Tidy removes it.
 func Find(tag string) *Host { return find(system, tag) }
 
-// Support tells what the host has.
+// Support returns the host's support.
 func (h *Host) Support() Support { return h.support }
 
-// Dirs are the directories of the group of that name, whether or not it is there:
-// what At makes a Group of again, in another process. There are none where
-// groups cannot be had.
+// Dirs returns the directories of the group with that name, whether or not it exists. At turns them into a Group, also
+// in another process. It returns none if groups are not available.
 func (h *Host) Dirs(name string) []string {
 	var dirs []string
 	for _, key := range keys {
@@ -96,9 +86,8 @@ func (h *Host) Dirs(name string) []string {
 	return slices.Compact(dirs) // controllers may share a hierarchy
 }
 
-// Create makes a group with limits. One that is there is taken and limited. If it
-// fails nothing is left. Where groups cannot be had it returns nil, which is a
-// Group that does nothing.
+// Create creates a group with limits. If the group exists, only its limits are set. After an error nothing is left. If
+// groups are not available it returns nil, which is a Group that does nothing.
 func (h *Host) Create(name string, l Limits) (_ *Group, err error) {
 	if name == "" || name != filepath.Base(name) || strings.HasPrefix(name, ".") {
 		return nil, fmt.Errorf("create a cgroup: invalid name %q", name)
@@ -126,8 +115,7 @@ func (h *Host) Create(name string, l Limits) (_ *Group, err error) {
 	return g, nil
 }
 
-// mkdir makes a group's directory, and its owner's, which Tidy may remove at any
-// time.
+// mkdir creates a group's directory, and its owner's, which Tidy may remove at any time.
 func (h *Host) mkdir(dir string) error {
 	for range 3 {
 		err := os.Mkdir(dir, 0o755)
@@ -148,7 +136,7 @@ func (h *Host) mkdir(dir string) error {
 	return fmt.Errorf("%s: another process keeps removing it", filepath.Dir(dir))
 }
 
-// Names are the groups that there are of this owner's, sorted.
+// Names returns the existing groups of this owner, sorted.
 func (h *Host) Names() ([]string, error) {
 	var names []string
 	for _, dir := range h.Dirs("") {
@@ -166,7 +154,7 @@ func (h *Host) Names() ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// Reap kills and removes the groups that keep does not want, and then tidies.
+// Reap kills and removes the groups for which keep returns false, and then tidies.
 func (h *Host) Reap(ctx context.Context, keep func(name string) bool) error {
 	names, err := h.Names()
 	errs := []error{err}
@@ -179,14 +167,14 @@ func (h *Host) Reap(ctx context.Context, keep func(name string) bool) error {
 	return errors.Join(errs...)
 }
 
-// Tidy removes the owner's directories if no group is left in them.
+// Tidy removes the owner's directories if they have no groups.
 func (h *Host) Tidy() {
 	for _, dir := range h.Dirs("") {
 		_ = os.Remove(dir) // the kernel refuses while there is a group
 	}
 }
 
-// write writes to a group's file, which is there or is not to be made.
+// write writes to a group's existing file.
 func write(dir, file, value string) error {
 	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
 	if err != nil {

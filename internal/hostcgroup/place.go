@@ -1,7 +1,7 @@
 package hostcgroup
 
-// Place is the directory at which a hierarchy is mounted, and this process's group in it
-// as a path below that: the hierarchy of one of the older controllers, or cgroup2 by "".
+// Place returns the mount point of a hierarchy, and this process's group as a path below it: of an older controller's
+// hierarchy, or of cgroup2 with "".
 func Place(controller string) (mount, own string, ok bool) {
 	all, err := system.hierarchies()
 	h, ok := all[controller]

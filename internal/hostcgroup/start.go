@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Add moves a running process into the group. To start one in it is faster by
-// the ten milliseconds that the kernel waits for all processors.
+// Add moves a running process into the group. Starting it there is ten milliseconds faster, since the kernel waits for
+// all processors.
 func (g *Group) Add(pid int) error {
 	if g == nil {
 		return nil
@@ -26,8 +26,8 @@ func (g *Group) Add(pid int) error {
 	return nil
 }
 
-// Start starts a command that is in the group from its first instruction. start
-// does the starting, on the thread that calls it, and need not be (*exec.Cmd).Start.
+// Start starts a command that is in the group from its first instruction. start does the starting, on the calling
+// thread; it may be another function than (*exec.Cmd).Start.
 func (g *Group) Start(cmd *exec.Cmd, start func(*exec.Cmd) error) error {
 	if g == nil {
 		return start(cmd)
@@ -37,8 +37,8 @@ func (g *Group) Start(cmd *exec.Cmd, start func(*exec.Cmd) error) error {
 	}
 	result := make(chan error, 1)
 	go onThread(result, func() error {
-		// The thread joins the group and its child is born there. It is
-		// never unlocked, so it ends with its goroutine.
+		// The thread joins the group and its child starts there. The thread is never unlocked, so it ends with its
+		// goroutine.
 		for _, dir := range g.dirs {
 			if err := write(dir, "tasks", "0"); err != nil {
 				return fmt.Errorf("enter a cgroup: %w", err)
@@ -49,13 +49,13 @@ func (g *Group) Start(cmd *exec.Cmd, start func(*exec.Cmd) error) error {
 	return <-result
 }
 
-// Doors opens what a process that has one thread writes "0" to, to join the group by
-// itself. The files are the caller's. A nil group has none.
+// Doors opens the files to which a process with one thread writes "0" to join the group. The caller closes them. A nil
+// group has none.
 func (g *Group) Doors() (doors []*os.File, err error) {
 	if g == nil {
 		return nil, nil
 	}
-	name := "tasks" // which the kernel need not hold all processors up for
+	name := "tasks" // for this file the kernel need not stop all processors
 	if unified(g.dirs[0]) {
 		name = "cgroup.procs"
 	}
@@ -72,8 +72,8 @@ func (g *Group) Doors() (doors []*os.File, err error) {
 	return doors, nil
 }
 
-// onThread runs f on a thread that ends with it. The program's first thread
-// does not end: it is held here while another is used.
+// onThread runs f on a thread that ends with it. The program's first thread does not end: it is kept busy while another
+// one is used.
 func onThread(result chan<- error, f func() error) {
 	runtime.LockOSThread()
 	if unix.Gettid() != os.Getpid() {

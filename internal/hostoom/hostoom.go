@@ -1,5 +1,4 @@
-// Package hostoom tells whether the host's kernel has killed a process for want of
-// memory.
+// Package hostoom reports whether the host's kernel has killed a process for want of memory.
 package hostoom
 
 import (
@@ -10,15 +9,13 @@ import (
 	"strings"
 )
 
-// Count tells whether the host's kernel has killed for want of memory in a
-// process's cgroup, or on the whole host, since the count was taken.
+// Count counts the kernel's kills for want of memory in a process's cgroup, or on the whole host.
 type Count struct {
-	File   string // of the kernel, where it counts; empty for none
-	Before int    // what it counted at the beginning
+	File   string // the kernel's counter; empty for none
+	Before int    // the count at the start
 }
 
-// Take takes the count of the process's memory cgroup, or of the host
-// where that cannot be read.
+// Take reads the count of the process's memory cgroup, or of the host if that cannot be read.
 func Take(pid int) Count {
 	cgroups, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup") // a process that has ended has none
 	for _, file := range append(files(string(cgroups)), "/proc/vmstat") {
@@ -29,15 +26,14 @@ func Take(pid int) Count {
 	return Count{}
 }
 
-// Happened reports whether the kernel has killed since.
+// Happened reports whether the kernel has killed since Take.
 func (c Count) Happened() bool {
 	n, ok := read(c.File)
 	return ok && n > c.Before
 }
 
-// files are where the kernel counts for the cgroups of a process, whose
-// /proc/PID/cgroup is given: memory.events of cgroup2, memory.oom_control of the
-// older controller. The root has none.
+// files returns the kernel's counters for the cgroups of a process, by its /proc/PID/cgroup: memory.events of cgroup2,
+// memory.oom_control of the older controller. The root has none.
 func files(cgroups string) []string {
 	var found []string
 	for line := range strings.Lines(cgroups) {

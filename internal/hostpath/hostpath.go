@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// ErrOutside is matched by errors of paths that clients may not name.
+// ErrOutside is matched by errors for paths that clients must not name.
 var ErrOutside = errors.New("must lie below an allowed directory")
 
-// Dirs are the directories below which clients' paths lie. They exist.
+// Dirs are the directories that clients' paths must lie below. They exist.
 type Dirs []string
 
-// Open opens the one of the directories that path lies below, and returns the path
-// from there: what is opened by it lies there too, whatever links there are. The
-// caller closes the directory.
+// Open opens the directory that path lies below, and returns the rest of the path. A file that is opened through both
+// lies there too, whatever links there are. The caller closes the directory.
 func (d Dirs) Open(path string) (*os.Root, string, error) {
 	for _, dir := range d {
 		name, err := filepath.Rel(dir, path)
@@ -30,7 +29,7 @@ func (d Dirs) Open(path string) (*os.Root, string, error) {
 	return nil, "", fmt.Errorf("%q: %w (%s)", path, ErrOutside, strings.Join(d, ", "))
 }
 
-// Check checks a path that is opened later.
+// Check checks a path that will be opened later.
 func (d Dirs) Check(path string) error {
 	root, _, err := d.Open(path)
 	if err != nil {
@@ -39,7 +38,7 @@ func (d Dirs) Check(path string) error {
 	return root.Close()
 }
 
-// OpenLog opens a log file for appending, and makes it and its directory.
+// OpenLog opens a log file for appending, and creates it and its directory.
 func (d Dirs) OpenLog(path string) (*os.File, error) {
 	root, name, err := d.Open(path)
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package hub passes events on to any number of subscribers, none of which can
-// hold the publisher up.
+// Package hub passes events on to any number of subscribers. A slow subscriber cannot hold up the publisher.
 package hub
 
 import (
@@ -8,29 +7,28 @@ import (
 )
 
 var (
-	// ErrBehind is why a subscription ended whose reader was more than its
-	// backlog behind. It has to look anew, and may subscribe again.
+	// ErrBehind ends a subscription when its reader is more than its backlog behind. The reader must list the state
+	// again, and may subscribe again.
 	ErrBehind = errors.New("the receiver is too far behind; list, and subscribe again")
-	// ErrClosed is why a subscription ended with its hub.
+	// ErrClosed ends a subscription when its hub is closed.
 	ErrClosed = errors.New("the hub is closed")
 )
 
-// Hub is ready to use. Its methods may be called at once.
+// Hub is ready to use. It is safe for concurrent use.
 type Hub[T any] struct {
 	mu     sync.Mutex
 	closed bool
 	subs   map[*Subscription[T]]struct{}
 }
 
-// Subscription receives events in the order in which they were published.
+// Subscription receives events in the order of their publication.
 type Subscription[T any] struct {
 	hub   *Hub[T]
 	queue chan T
 	err   error // set before queue is closed
 }
 
-// Publish gives all subscribers the event that event makes. Without a subscriber
-// none is made.
+// Publish publishes the event that event returns to all subscribers. Without subscribers, event is not called.
 func (h *Hub[T]) Publish(event func() T) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -47,8 +45,7 @@ func (h *Hub[T]) Publish(event func() T) {
 	}
 }
 
-// Subscribe begins a subscription that may be backlog events behind. Its owner
-// closes it.
+// Subscribe starts a subscription that may be backlog events behind. The caller closes it.
 func (h *Hub[T]) Subscribe(backlog int) (*Subscription[T], error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,7 +60,7 @@ func (h *Hub[T]) Subscribe(backlog int) (*Subscription[T], error) {
 	return sub, nil
 }
 
-// Close ends all subscriptions, after what was published before.
+// Close ends all subscriptions, after the events published before.
 func (h *Hub[T]) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,10 +79,10 @@ func (h *Hub[T]) drop(sub *Subscription[T], err error) {
 	}
 }
 
-// Events is closed when the subscription ends, which Err explains.
+// Events is closed when the subscription ends. Err then returns the cause.
 func (s *Subscription[T]) Events() <-chan T { return s.queue }
 
-// Err says why Events was closed. It is not to be called before.
+// Err returns why Events was closed. It must not be called before.
 func (s *Subscription[T]) Err() error { return s.err }
 
 // Close ends the subscription.

@@ -1,4 +1,4 @@
-// Package memfd makes files in memory that can be sealed.
+// Package memfd creates files in memory that can be sealed.
 package memfd
 
 import (
@@ -15,10 +15,10 @@ const (
 	Constant = Fixed | unix.F_SEAL_WRITE
 )
 
-// sealTries is how often Seal asks the kernel. The kernel waits about 150 ms each time.
+// sealTries is the most tries of Seal. The kernel waits about 150 ms each time.
 const sealTries = 40
 
-// Create makes an empty file. The name is seen in /proc alone. The caller closes the file.
+// Create creates an empty file. The name appears only in /proc. The caller closes the file.
 func Create(name string) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -27,8 +27,8 @@ func Create(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "memfd:"+name), nil
 }
 
-// Seal adds seals to f. The kernel refuses to seal the content while somebody uses one of the file's pages, such as the kernel
-// itself when it moves pages. It waits 150 ms for that, which is too short on a loaded host, so Seal asks again.
+// Seal adds seals to f. The kernel refuses to seal the content while one of the file's pages is in use, for example
+// while the kernel moves pages. It waits 150 ms for that, which is too short on a loaded host, so Seal tries again.
 func Seal(f *os.File, seals int) error {
 	var err error
 	for range sealTries {

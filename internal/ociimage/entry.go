@@ -5,40 +5,39 @@ import (
 	"path"
 )
 
-// Entry is one entry of a layer: any tar header, and a file's content. The
-// header's size is set from the content, and its time is the epoch unless given.
+// Entry is one entry of a layer: any tar header, and a file's content. The header's size is set from the content. The
+// default time is the epoch.
 type Entry struct {
 	tar.Header
 	Body []byte
 }
 
-// File is a regular file of root's.
+// File returns a regular file of root.
 func File(name string, mode int64, body string) Entry {
 	return Entry{Header: tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode}, Body: []byte(body)}
 }
 
-// Dir is a directory of root's.
+// Dir returns a directory of root.
 func Dir(name string, mode int64) Entry {
 	return Entry{Header: tar.Header{Typeflag: tar.TypeDir, Name: path.Clean(name) + "/", Mode: mode}}
 }
 
-// Symlink is a symbolic link.
+// Symlink returns a symbolic link.
 func Symlink(name, target string) Entry {
 	return Entry{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}}
 }
 
-// Hardlink is another name of an entry that came before it in the same layer or
-// lies in a lower one.
+// Hardlink returns another name of an entry that comes before it in the same layer or lies in a lower one.
 func Hardlink(name, target string) Entry {
 	return Entry{Header: tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: target, Mode: 0o644}}
 }
 
-// CharDevice is a character device node.
+// CharDevice returns a character device node.
 func CharDevice(name string, mode, major, minor int64) Entry {
 	return Entry{Header: tar.Header{Typeflag: tar.TypeChar, Name: name, Mode: mode, Devmajor: major, Devminor: minor}}
 }
 
-// Whiteout takes name away from the layers below.
+// Whiteout removes name from the layers below.
 func Whiteout(name string) Entry {
 	return File(path.Join(path.Dir(name), ".wh."+path.Base(name)), 0, "")
 }

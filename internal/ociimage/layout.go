@@ -13,8 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// WriteLayout writes img as the only image of an OCI layout in dir, which it
-// makes.
+// WriteLayout writes img as the only image of an OCI layout in dir, which it creates.
 func WriteLayout(dir string, img v1.Image) error {
 	p, err := layout.Write(dir, empty.Index)
 	if err != nil {
@@ -41,7 +40,7 @@ func WriteArchive(file, dir string) (err error) {
 		}
 	}()
 	w := tar.NewWriter(out)
-	// Walked in the order of names, so the archive does not depend on the disk.
+	// Sorted by name, so the archive does not depend on the disk.
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || path == dir {
 			return err

@@ -1,5 +1,4 @@
-// Package ociimage makes container images from lists of tar entries: the demo
-// image, and images for tests that have in them exactly what is to be tested.
+// Package ociimage builds container images from lists of tar entries: the demo image, and images for tests.
 package ociimage
 
 import (
@@ -16,9 +15,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// New makes an image for linux/amd64 in OCI's formats, its layers packed with
-// gzip. The same arguments give the same image. An entry is written as it is
-// given, also one that no sane tool would write.
+// New builds an image for linux/amd64 in OCI's formats, with layers packed by gzip. The same arguments give the same
+// image. Entries are written unchanged, even if no sane tool would write them.
 func New(config v1.Config, layers ...[]Entry) (v1.Image, error) {
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	img, err := mutate.ConfigFile(img, &v1.ConfigFile{
@@ -43,7 +41,7 @@ func New(config v1.Config, layers ...[]Entry) (v1.Image, error) {
 	return img, nil
 }
 
-// Layer makes one layer.
+// Layer builds one layer.
 func Layer(entries []Entry) (v1.Layer, error) {
 	packed, err := Tar(entries)
 	if err != nil {
@@ -53,7 +51,7 @@ func Layer(entries []Entry) (v1.Layer, error) {
 	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
 }
 
-// Tar makes a tar archive.
+// Tar builds a tar archive.
 func Tar(entries []Entry) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

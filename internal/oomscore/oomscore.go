@@ -1,4 +1,4 @@
-// Package oomscore is about whom the kernel kills when the host has no memory left.
+// Package oomscore controls which processes the kernel kills when the host has no memory left.
 package oomscore
 
 import (
@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// Unprotect has a process be killed as readily as any other. The service of an engine is
-// protected, and what it starts inherits that: a pod's VM must not. A process that is
-// killed more readily stays so.
+// Unprotect removes a process's protection from the OOM killer. An engine's service is protected, and its children
+// inherit that; a pod's VM must not be protected. A process that is more likely to be killed stays so.
 func Unprotect(pid int) error { return unprotect(filepath.Join("/proc", strconv.Itoa(pid))) }
 
 func unprotect(dir string) error {

@@ -1,5 +1,4 @@
-// Package pace tells how long something may take on this host, from how long it
-// took before and from how busy the processors are.
+// Package pace estimates how long work may take on this host, from earlier times and from the load of the processors.
 package pace
 
 import (
@@ -11,14 +10,13 @@ import (
 	"time"
 )
 
-// remembered is how many of the latest times count.
+// remembered is the number of latest times that count.
 const remembered = 8
 
-// Pace remembers how long one kind of work took. The zero value remembers
-// nothing. It is safe for concurrent use.
+// Pace stores how long one kind of work took. It is safe for concurrent use.
 type Pace struct {
 	mu     sync.Mutex
-	recent []time.Duration // as on a host that is not busy
+	recent []time.Duration // scaled to a host without load
 	next   int
 }
 
@@ -35,8 +33,7 @@ func (p *Pace) Observe(took time.Duration, load float64) {
 	p.next = (p.next + 1) % remembered
 }
 
-// Expect is what the work would take under a load, by the slowest of the latest
-// times; 0 if there are none.
+// Expect returns the expected time of the work under a load, by the slowest of the latest times; 0 if there are none.
 func (p *Pace) Expect(load float64) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,8 +44,8 @@ func (p *Pace) Expect(load float64) time.Duration {
 	return time.Duration(float64(slowest) * load)
 }
 
-// Load is how many tasks want each of the processors at this moment; 1 at least,
-// also where the kernel does not tell.
+// Load returns the number of tasks that want each processor at this moment; at least 1, also if the kernel has no
+// figure.
 func Load() float64 {
 	data, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -57,8 +54,7 @@ func Load() float64 {
 	return load(string(data), runtime.NumCPU())
 }
 
-// load reads a line such as "0.20 0.18 0.12 3/80 11206", in which three tasks run
-// or wait for a processor.
+// load parses a line such as "0.20 0.18 0.12 3/80 11206": three tasks run or wait for a processor.
 func load(line string, cpus int) float64 {
 	fields := strings.Fields(line)
 	if len(fields) < 4 {

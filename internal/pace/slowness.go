@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel of a usual host gives a process a page in a microsecond. An emulated one takes 20 to 40.
+// On a usual host the kernel gives a process a page in a microsecond. An emulated host takes 20 to 40.
 const (
 	usualPage    = 2 * time.Microsecond
 	mostSlowness = 20
@@ -16,8 +16,8 @@ const (
 	tries        = 3
 )
 
-// Slowness is how many times slower than a usual host this one is, from 1 to 20. Deadlines of work whose pace is not
-// known yet are multiplied by it: hosts that are emulated, as those of `make hosts`, are up to 20 times slower.
+// Slowness is this host's slowness compared to a usual one, from 1 to 20. Deadlines of work with an unknown pace are
+// multiplied by it: emulated hosts, as in `make hosts`, are up to 20 times slower.
 var Slowness = sync.OnceValue(func() float64 {
 	best := time.Duration(0)
 	for range tries {
@@ -32,7 +32,7 @@ var Slowness = sync.OnceValue(func() float64 {
 	return slowness(best)
 })
 
-// Stretch is how long work may take on this host that may take so long on a usual one.
+// Stretch returns the time on this host for work that takes usual on a usual one.
 func Stretch(usual time.Duration) time.Duration { return time.Duration(float64(usual) * Slowness()) }
 
 // touch measures how long the kernel takes to give this process its pages.
@@ -50,7 +50,7 @@ func touch() (time.Duration, error) {
 	return took, unix.Munmap(memory)
 }
 
-// slowness is that of a host on which a process gets its pages in that time.
+// slowness returns the slowness of a host where a process gets its pages in that time.
 func slowness(took time.Duration) float64 {
 	return min(max(1, float64(took)/float64(pages*usualPage)), mostSlowness)
 }

@@ -1,5 +1,5 @@
-// Package pacedlog keeps a log readable and small whatever a guest, a shim or a client drives its writer to: lines that
-// are repeated are counted, and written with their number later.
+// Package pacedlog keeps a log readable and small, even if a guest, a shim or a client provokes many lines. Repeated
+// lines are counted, and written with their count later.
 package pacedlog
 
 import (
@@ -18,23 +18,23 @@ const (
 	perSecond = 0.5
 )
 
-// window is after what time lines that were left out are told of, with the next line of any kind.
+// window is the delay until dropped lines are reported, with the next line of any kind.
 const window = 10 * time.Second
 
-// most is how many kinds of lines are told apart. Further ones share a bucket.
+// most is the most kinds of lines with a bucket of their own. Further ones share a bucket.
 const most = 4096
 
-// subjects are the attributes that tell one line from another with the same message. Guests choose none of them.
+// subjects are the attributes that distinguish lines with the same message. Guests control none of them.
 var subjects = map[string]bool{"pod": true, "container": true, "sandbox": true, "method": true, "id": true}
 
-// Handler is a slog.Handler before another one.
+// Handler is a slog.Handler in front of another one.
 type Handler struct {
 	next    slog.Handler
-	subject string // of the attributes that it adds to each line
+	subject string // the subjects among the attributes that it adds to each line
 	lines   *lines
 }
 
-// New returns a Handler before next.
+// New returns a Handler in front of next.
 func New(next slog.Handler) *Handler {
 	return &Handler{next: next, lines: &lines{kinds: map[string]*kind{}, now: time.Now}}
 }
@@ -52,7 +52,7 @@ type lines struct {
 type kind struct {
 	bucket *rate.Limiter
 	last   time.Time
-	left   int         // how many were left out
+	left   int         // number of dropped lines
 	record slog.Record // the last of them
 	next   slog.Handler
 }
@@ -100,7 +100,7 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// take says whether a line is written, and which lines are due that tell how many were left out.
+// take reports whether a line is written, and returns the lines that are due with counts of dropped ones.
 func (l *lines) take(key string, r slog.Record, next slog.Handler) (write bool, due []kind) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

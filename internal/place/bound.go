@@ -8,23 +8,22 @@ import (
 	"time"
 )
 
-// ErrSilent is matched where a file system does not answer, as one of a network does not whose
-// server is gone.
+// ErrSilent is matched if a file system does not answer, for example a network file system without a server.
 var ErrSilent = errors.New("its file system does not answer")
 
-// patience is how long a file system has to answer.
+// patience is the time that a file system has to answer.
 const patience = 10 * time.Second
 
-// Open opens what path names, links followed, as the host has them now. The caller closes it.
-// Errors match those of this package, or the kernel's.
+// Open opens the file or directory that path names now, following links. The caller closes it. Errors match this
+// package's or the kernel's.
 func (r Rules) Open(ctx context.Context, path string, how How) (*Place, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrSilent)
 	defer cancel()
 	return left.bound(ctx, path, func() (*Place, error) { return r.open(path, how) })
 }
 
-// abandoned are calls that may wait in the kernel for an answer after their callers have gone,
-// by their paths. Who ends such a call is the file system alone.
+// abandoned are calls that may wait in the kernel after their callers have given up, by path. Only the file system can
+// end such a call.
 type abandoned struct {
 	mu    sync.Mutex
 	paths map[string]*turns
@@ -33,13 +32,12 @@ type abandoned struct {
 // turns are the calls for one path.
 type turns struct {
 	taken   int // calls that have not ended
-	given   int // those of them whose callers have gone
-	waiting int // callers whose turn has not come
+	given   int // abandoned calls among them
+	waiting int // callers that wait for a turn
 	changed chan struct{}
 }
 
-// mostAbandoned is how many calls there may be for a path at once: each may be abandoned, and a
-// client may ask again and again.
+// mostAbandoned is the most concurrent calls for a path: each may be abandoned, and a client may try again and again.
 const mostAbandoned = 4
 
 var left = abandoned{paths: map[string]*turns{}}
@@ -47,12 +45,12 @@ var left = abandoned{paths: map[string]*turns{}}
 // call is one of them.
 type call struct {
 	ended chan struct{}
-	given bool // up by its caller
+	given bool // abandoned by its caller
 	place *Place
 	err   error
 }
 
-// bound returns what open does, or when ctx ends why that is; what is opened then is closed.
+// bound returns the result of open, or when ctx ends its cause; a place that is opened later is closed.
 func (a *abandoned) bound(ctx context.Context, path string, open func() (*Place, error)) (*Place, error) {
 	if err := a.begin(ctx, path); err != nil {
 		return nil, fmt.Errorf("host path %.200q: %w", path, err)
@@ -75,8 +73,7 @@ func (a *abandoned) bound(ctx context.Context, path string, open func() (*Place,
 	return c.place, c.err
 }
 
-// begin waits for the turn of one more call, which end gives back: ErrSilent if all that there may be are
-// abandoned.
+// begin waits for a turn, which end gives back. It returns ErrSilent if all possible calls are abandoned.
 func (a *abandoned) begin(ctx context.Context, path string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,13 +106,13 @@ func (a *abandoned) begin(ctx context.Context, path string) error {
 	return nil
 }
 
-// change lets those look again that wait for a turn; the caller holds mu.
+// change wakes the callers that wait for a turn; the caller holds mu.
 func (t *turns) change() {
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
 
-// forget forgets a path that nobody asks for; the caller holds mu.
+// forget removes an unused path; the caller holds mu.
 func (a *abandoned) forget(path string, t *turns) {
 	if t.taken == 0 && t.waiting == 0 {
 		delete(a.paths, path)

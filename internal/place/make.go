@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// make makes what is missing of a path, below the last directory that is there, and opens it.
+// make creates the missing part of a path, below its last existing directory, and opens it.
 func (r Rules) make(path string, kind Missing) (int, error) {
 	dir, names, err := existing(path)
 	if err != nil {
@@ -36,7 +36,7 @@ func (r Rules) make(path string, kind Missing) (int, error) {
 	return dir, nil
 }
 
-// existing opens the last directory of a path that is there, and returns the names after it.
+// existing opens the last existing directory of a path, and returns the names after it.
 func existing(path string) (dir int, names []string, err error) {
 	for {
 		path = strings.TrimRight(path, "/")
@@ -44,7 +44,7 @@ func existing(path string) (dir int, names []string, err error) {
 		name := path[cut+1:]
 		path = path[:cut+1]
 		switch name {
-		case "..": // of what is not there
+		case "..": // of a missing directory
 			return -1, nil, unix.ENOENT
 		case "", ".":
 		default:
@@ -57,8 +57,7 @@ func existing(path string) (dir int, names []string, err error) {
 	}
 }
 
-// makeDir makes a directory in dir, if that is a place for it. One that is there, and was not
-// made, is as good.
+// makeDir creates a directory in dir, if that is allowed there. An existing one is accepted.
 func (r Rules) makeDir(dir int, name, path string) (made bool, err error) {
 	if err := r.may(dir, name, path); err != nil {
 		return false, err
@@ -85,7 +84,7 @@ func (r Rules) makeFile(dir int, name, path string) (int, error) {
 	return openAt(dir, name, unix.O_PATH)
 }
 
-// may tells whether a pod's things may be made in dir.
+// may returns an error if pods' files must not be created in dir.
 func (r Rules) may(dir int, name, path string) error {
 	parent, err := at(dir)
 	if err == nil {
@@ -97,15 +96,14 @@ func (r Rules) may(dir int, name, path string) error {
 	return err
 }
 
-// openAt opens an entry of a directory, which is no link.
+// openAt opens an entry of a directory, which must not be a link.
 func openAt(dir int, name string, flags uint64) (int, error) {
 	return unix.Openat2(dir, name, &unix.OpenHow{
 		Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
 	})
 }
 
-// openPart opens a part of a directory, step by step: whoever else has the directory may
-// change it meanwhile.
+// openPart opens a part of a directory, step by step: another user of the directory may change it meanwhile.
 func (r Rules) openPart(dir int, part string, mayMake bool) (int, error) {
 	if !filepath.IsLocal(part) {
 		return -1, ErrPart
@@ -126,8 +124,7 @@ func (r Rules) openPart(dir int, part string, mayMake bool) (int, error) {
 	return fd, nil
 }
 
-// stepInto opens what the names lead to from dir, whose last one it makes in parent if it is
-// missing, and may be made.
+// stepInto opens the path names below dir. If it is missing and may be created, it creates the last name in parent.
 func (r Rules) stepInto(dir, parent int, names []string, mayMake bool) (int, error) {
 	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
 	path := strings.Join(names, "/")
@@ -152,12 +149,12 @@ func (r Rules) stepInto(dir, parent int, names []string, mayMake bool) (int, err
 	return fd, nil
 }
 
-// sameMode gives a directory that was made the mode of the one that it is a part of, as a kubelet
-// does: who may write to a volume may write to its parts.
+// sameMode gives a new directory the mode of its parent, as a kubelet does: users who may write to a volume may write
+// to its parts.
 func sameMode(fd, of int) error {
 	var own, above unix.Stat_t
 	if err := errors.Join(unix.Fstat(fd, &own), unix.Fstat(of, &above)); err != nil || own.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return err // which somebody else may have put there since
+		return err // another process may have replaced it meanwhile
 	}
 	return unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), above.Mode&0o777)
 }

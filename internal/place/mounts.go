@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernels are the file systems of the kernel's own doings, by their names. A pod has those of
-// its own kernel.
+// kernels are the kernel's own file systems, by name. A pod has those of its own kernel.
 var kernels = []string{
 	"proc", "sysfs", "cgroup", "cgroup2", "devtmpfs", "devpts", "debugfs", "tracefs", "securityfs", "bpf", "pstore", "efivarfs",
 	"configfs", "fusectl", "mqueue", "binfmt_misc", "rpc_pipefs", "selinuxfs", "nsfs", "autofs",
@@ -20,11 +19,11 @@ var kernels = []string{
 // mount is one of this process's mounts.
 type mount struct {
 	id     uint64
-	dir    string // where it is
-	kernel bool   // of the kernel's own
+	dir    string // its mount point
+	kernel bool   // the kernel's own
 }
 
-// mounts are those that there are.
+// mounts returns the present mounts.
 func mounts() (all []mount, err error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -45,8 +44,7 @@ func mounts() (all []mount, err error) {
 	return all, lines.Err()
 }
 
-// kernelMounts are where the kernel's own file systems are mounted. The outermost ones come
-// first.
+// kernelMounts returns the mount points of the kernel's own file systems, the outermost first.
 func kernelMounts(all []mount) (dirs []string) {
 	for _, m := range all {
 		if m.kernel && !slices.ContainsFunc(dirs, func(outer string) bool { return within(outer, m.dir) }) {
@@ -56,7 +54,7 @@ func kernelMounts(all []mount) (dirs []string) {
 	return dirs
 }
 
-// mountOf is where the file system of a descriptor is mounted, empty for one that is not mounted any more.
+// mountOf returns the mount point of a descriptor's file system, empty if it is not mounted any more.
 func mountOf(fd int, all []mount) (string, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil {
@@ -70,7 +68,7 @@ func mountOf(fd int, all []mount) (string, error) {
 	return "", nil
 }
 
-// unescape undoes how the kernel writes a path: spaces and the like by three octal digits.
+// unescape undoes the kernel's escapes in a path: three octal digits for spaces and the like.
 func unescape(path string) string {
 	for i := 0; i+3 < len(path); i++ {
 		if path[i] != '\\' {

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Node is a file of the host of whatever kind, which was looked at and not opened.
+// Node is a file of the host of any kind, which was inspected and not opened.
 type Node struct {
-	Path   string // where it is, without links
-	Mode   uint32 // its kind and its permissions, as stat(2) has them
+	Path   string // its path, without links
+	Mode   uint32 // its type and permissions, as in stat(2)
 	Group  uint32
-	Device uint64 // the number of the device that it stands for, as stat(2) has it
+	Device uint64 // the number of its device, as in stat(2)
 }
 
 // IsBlock reports whether it is a block device's.
@@ -21,12 +21,12 @@ func (n Node) IsBlock() bool { return n.Mode&unix.S_IFMT == unix.S_IFBLK }
 // IsRegular reports whether it is a regular file.
 func (n Node) IsRegular() bool { return n.Mode&unix.S_IFMT == unix.S_IFREG }
 
-// Look tells what a path names now, links followed, and whether a pod may have it or not. It
-// waits as long for a file system as Rules.Open does. Errors match ErrSilent, or the kernel's.
+// Look inspects the file that path names now, following links, whether or not a pod may have it. It waits for a file
+// system as long as Rules.Open does. Errors match ErrSilent, or the kernel's.
 func Look(ctx context.Context, path string) (Node, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrSilent)
 	defer cancel()
-	var seen Node // which a call that is given up may write still
+	var seen Node // an abandoned call may still write it
 	_, err := left.bound(ctx, path, func() (_ *Place, err error) {
 		seen, err = look(path)
 		return nil, err

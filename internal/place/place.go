@@ -1,6 +1,5 @@
-// Package place opens directories and files of the host that a client names for a pod, and makes
-// those that are missing. Where they really are is judged before anything is made there, and
-// nothing that a file system does not answer keeps the caller.
+// Package place opens directories and files of the host that a client names for a pod, and creates missing ones. It
+// checks their real place before it creates anything. A file system that does not answer cannot block the caller.
 package place
 
 import (
@@ -15,16 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rules say what no pod gets. Everything of the host's kernel is among that.
+// Rules define the places that no pod gets. They always include the file systems of the host's kernel.
 type Rules struct {
 	Own []string // Bulkhead's directories
-	// Except is a directory in one of them that pods do get, without a link in its path; empty is
-	// none.
+	// Except is a directory in one of them that pods may get, with a path without links; empty means none.
 	Except string
 }
 
-// The errors of what no pod gets. That a path is not there, or not the caller's, is matched by
-// the kernel's own errors.
+// The errors for places that no pod gets. For missing files and permissions, errors match the kernel's own.
 var (
 	ErrPath   = errors.New("not an absolute path")
 	ErrPart   = errors.New("must be a path inside the directory")
@@ -35,44 +32,44 @@ var (
 	ErrBare   = errors.New("its file system is not mounted any more")
 )
 
-// Missing says what is done where nothing is.
+// Missing says what to do if a place is missing.
 type Missing int
 
-// Fail matches os.ErrNotExist. MakeDir makes a directory, with those above it. MakeFile makes an
-// empty file, in a directory that is there.
+// Fail returns an error that matches os.ErrNotExist. MakeDir creates a directory, with its parents. MakeFile creates an
+// empty file, in an existing directory.
 const (
 	Fail Missing = iota
 	MakeDir
 	MakeFile
 )
 
-// How says how a place is opened.
+// How says how to open a place.
 type How struct {
-	// Part is below the path: no link leads from there out of what the path names. What is
-	// missing of it are directories, which are made, unless the part has to be Whole.
+	// Part is a path below the place. No link may lead out of the place. Missing directories in it are created, unless
+	// Whole is set.
 	Part    string
 	Whole   bool
 	Missing Missing
 	// Exact refuses, with ErrMoved, a path that has a link in it.
 	Exact bool
-	// Mount refuses, with ErrBare, a path that lies on no file system mounted there or below; empty is any.
+	// Mount refuses, with ErrBare, a path without a file system mounted there or below; empty allows any.
 	Mount string
 }
 
 // Place is a directory or file of the host that a pod may have. Its file is opened with O_PATH.
 type Place struct {
 	*os.File
-	// Path is where it is, without links.
+	// Path is its path, without links.
 	Path string
-	// Mount is where its file system is mounted.
+	// Mount is the mount point of its file system.
 	Mount string
-	// Directory tells what it is.
+	// Directory is true for a directory.
 	Directory bool
-	// Masks are the directories below it that no pod gets, by their paths from there.
+	// Masks are the directories below it that no pod gets, as relative paths.
 	Masks []string
 }
 
-// open opens a place, for as long as that takes.
+// open opens a place, without a time limit.
 func (r Rules) open(path string, how How) (*Place, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("host path %.200q is %w", path, ErrPath)
@@ -106,7 +103,7 @@ func (r Rules) open(path string, how How) (*Place, error) {
 	return r.judge(fd, path)
 }
 
-// judge takes a descriptor over, finds out where it is, and refuses what no pod gets.
+// judge finds out where a descriptor's file is, and refuses places that no pod gets. It owns the descriptor.
 func (r Rules) judge(fd int, path string) (*Place, error) {
 	p := &Place{File: os.NewFile(uintptr(fd), path)}
 	err := r.look(p, path)
@@ -140,8 +137,8 @@ func (r Rules) look(p *Place, path string) (err error) {
 	return err
 }
 
-// check refuses what lies where no pod's things lie, and tells what is to be hidden below it;
-// path is what the client has named.
+// check refuses places that no pod gets, and returns the directories to hide below; path is the client's name for the
+// place.
 func (r Rules) check(where, path string, all []mount) (masks []string, err error) {
 	own := r.own()
 	for _, hidden := range slices.Concat(own, kernelMounts(all)) {
@@ -158,13 +155,12 @@ func (r Rules) check(where, path string, all []mount) (masks []string, err error
 	return masks, nil
 }
 
-// Private tells whether a path without links lies among what is Bulkhead's own.
+// Private reports whether a path without links lies in one of Bulkhead's directories.
 func (r Rules) Private(path string) bool {
 	return slices.ContainsFunc(r.own(), func(own string) bool { return within(own, path) })
 }
 
-// own are Bulkhead's directories where they really are. One that is not there yet is where it
-// would be.
+// own returns Bulkhead's directories at their real places. A missing one is taken as named.
 func (r Rules) own() []string {
 	dirs := slices.Clone(r.Own)
 	for i, dir := range dirs {
@@ -175,7 +171,7 @@ func (r Rules) own() []string {
 	return dirs
 }
 
-// at is where a descriptor is.
+// at returns the path of a descriptor.
 func at(fd int) (string, error) { return os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)) }
 
 func kindName(kind uint32) string {
@@ -188,13 +184,13 @@ func kindName(kind uint32) string {
 	return "a device"
 }
 
-// beneath is where path lies strictly below dir.
+// beneath returns path relative to dir, if it lies strictly below.
 func beneath(dir, path string) (string, bool) {
 	below, ok := strings.CutPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 	return below, ok && below != ""
 }
 
-// within tells whether path is dir or lies below it.
+// within reports whether path is dir or lies below it.
 func within(dir, path string) bool {
 	_, below := beneath(dir, path)
 	return below || dir == path

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen makes a unix socket of mode 0600 at path, in place of what is there. It
-// changes the mode of no file by its path, which a confined process may not do.
+// Listen creates a unix socket of mode 0600 at path, and replaces a file there. It does not change the mode by path,
+// because a confined process may not do that.
 func Listen(path string) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("listen at %s: %w", path, err)
@@ -24,7 +24,7 @@ func Listen(path string) (*net.UnixListener, error) {
 	return l.(*net.UnixListener), nil
 }
 
-// private gives a socket the mode that its file will have.
+// private sets a socket's mode, which its file inherits.
 func private(_, _ string, c syscall.RawConn) error {
 	var err error
 	failed := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) })

@@ -1,7 +1,5 @@
-// Package podsock connects to unix sockets in a directory that belongs to a
-// pod's own user, who is taken to be hostile: a machine that has been taken
-// over may have put anything there, symbolic links to other sockets first of
-// all.
+// Package podsock connects to unix sockets in a directory of a pod's own user. That user is treated as hostile: a
+// compromised VM may have put anything there, in particular symbolic links to other sockets.
 package podsock
 
 import (
@@ -16,15 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrForeign is returned for what is not a socket of the directory's owner,
-// served by the owner.
+// ErrForeign is returned for a file that is not a socket of the directory's owner, served by the owner.
 var ErrForeign = errors.New("not a socket of the pod's own")
 
-// Dial connects to the socket name beneath the directory dir; name may lie in
-// directories below it. Whom dir itself belongs to must not be able to replace
-// it, which its parent says; nothing below it is believed: no link is followed,
-// and file and listening process must be dir's owner's. That nobody listens is
-// said by os.ErrNotExist or ECONNREFUSED, as by net.Dial.
+// Dial connects to the socket name below the directory dir; name may lie in subdirectories. The owner of dir must not
+// be able to replace dir itself: its parent must ensure that. Nothing below dir is trusted: no link is followed, and
+// the owner of dir must own the file and the listening process. Without a listener the error is os.ErrNotExist or
+// ECONNREFUSED, as for net.Dial.
 func Dial(ctx context.Context, dir, name string) (*net.UnixConn, error) {
 	conn, err := dial(ctx, dir, name)
 	if err != nil {
@@ -57,7 +53,7 @@ func dial(ctx context.Context, dir, name string) (*net.UnixConn, error) {
 	if file.Mode&unix.S_IFMT != unix.S_IFSOCK || file.Uid != owner.Uid {
 		return nil, fmt.Errorf("%w: mode %o, user %d", ErrForeign, file.Mode, file.Uid)
 	}
-	// The very file that was looked at, whatever has its name by now.
+	// This opens the very file that was checked, whatever has its name now.
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", "/proc/self/fd/"+strconv.Itoa(socket))
 	if err != nil {
@@ -74,7 +70,7 @@ func dial(ctx context.Context, dir, name string) (*net.UnixConn, error) {
 	return conn.(*net.UnixConn), nil
 }
 
-// plain leaves out the path that was dialed, which tells nobody anything.
+// plain removes the dialed path from an error, since it has no meaning for users.
 func plain(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -83,9 +79,8 @@ func plain(err error) error {
 	return err
 }
 
-// Remove removes the sockets name of a directory that lies directly beneath
-// one as Dial's dir, and stays beneath that one. What is not there, or cannot be
-// removed, stays.
+// Remove removes sockets of a directory. The parent of the directory is trusted like Dial's dir, and no file outside of
+// the parent is removed. Missing files, and those that cannot be removed, are ignored.
 func Remove(dir string, names ...string) {
 	root, err := os.OpenRoot(filepath.Dir(dir))
 	if err != nil {
@@ -97,7 +92,7 @@ func Remove(dir string, names ...string) {
 	}
 }
 
-// Peer is the process, with its user, that listens at the other end of conn.
+// Peer returns the process, with its user, that listens at the other end of conn.
 func Peer(conn *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Files are the numbers at which the process has a file open.
+// Files returns the descriptor numbers of a file in the process.
 func (id ID) Files(f *os.File) ([]int, error) {
 	want, err := f.Stat()
 	if err != nil {

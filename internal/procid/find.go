@@ -12,16 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KillAll kills every process that match says yes to, and those that such a
-// process has made meanwhile, and returns when none is left, with how many
-// there were.
+// KillAll kills every process for which match returns true, including those that start meanwhile. It returns the number
+// of killed processes when none is left.
 func KillAll(ctx context.Context, match func(pid int) bool) (killed int, err error) {
 	for {
 		found, err := find(match)
 		if err != nil || len(found) == 0 {
 			return killed, err
 		}
-		for _, id := range found { // all of them, before any is waited for
+		for _, id := range found { // all of them first
 			if err := id.Signal(unix.SIGKILL); err != nil && !errors.Is(err, ErrGone) {
 				return killed, err
 			}
@@ -54,7 +53,7 @@ func find(match func(pid int) bool) ([]ID, error) {
 		if err != nil || pid == os.Getpid() || !match(pid) {
 			continue
 		}
-		// Again, now that it is known who it is: the number may be reused.
+		// Match again now that its identity is known: the pid may have been reused.
 		if id, err := Of(pid); err == nil && match(pid) {
 			found = append(found, id)
 		}
@@ -62,8 +61,8 @@ func find(match func(pid int) bool) ([]ID, error) {
 	return found, nil
 }
 
-// RunsAs reports whether a process runs as uid, or could go back to it. The
-// owner of its directory in /proc would not tell: a process can make that root.
+// RunsAs reports whether a process runs as uid, or could change back to it. The owner of its directory in /proc is not
+// reliable: a process can change that to root.
 func RunsAs(pid, uid int) bool {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -74,7 +73,7 @@ func RunsAs(pid, uid int) bool {
 	return slices.Contains(strings.Fields(line), strconv.Itoa(uid))
 }
 
-// Args are a process's arguments, its name among them, as it tells them itself.
+// Args returns a process's arguments with its name, as the process itself presents them.
 func Args(pid int) []string {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	if err != nil || len(b) == 0 {

@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KillGroup kills the process, and with it the process group that it leads, if any. A
-// process that a member is making does not escape. It returns ErrGone for one that is
-// gone.
+// KillGroup kills the process, and the process group that it leads, if any. A process that a member is just forking
+// does not escape. It returns ErrGone if the process has ended.
 func (id ID) KillGroup() error {
 	f, err := id.Open()
 	if err != nil {
@@ -33,7 +32,7 @@ func (id ID) KillGroup() error {
 	return nil
 }
 
-// Children are the processes that the process has made and that run, or ErrGone.
+// Children returns the running child processes, or ErrGone.
 func (id ID) Children() ([]ID, error) {
 	parent := strconv.Itoa(id.PID)
 	children, err := find(func(pid int) bool {

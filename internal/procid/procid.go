@@ -14,11 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrGone is returned for a process that is no more, or whose pid now belongs
-// to another one.
+// ErrGone is returned for a process that has ended, or if its pid belongs to another one.
 var ErrGone = errors.New("process is gone")
 
-// ID names one process for as long as the host runs, and is stored as JSON.
+// ID names one process while the host runs. It is stored as JSON.
 type ID struct {
 	PID int `json:"pid"`
 	// Start is field 22 of /proc/PID/stat: clock ticks after boot.
@@ -66,7 +65,7 @@ func (id ID) Open() (*os.File, error) {
 		return nil, fmt.Errorf("open process %d: %w", id.PID, err)
 	}
 	f := os.NewFile(uintptr(fd), "pidfd:"+strconv.Itoa(id.PID))
-	// Only after the descriptor is held does the comparison prove anything.
+	// Only a comparison after the descriptor was opened proves the identity.
 	if !id.Alive() {
 		f.Close()
 		return nil, fmt.Errorf("open process %d: %w", id.PID, ErrGone)
@@ -91,8 +90,8 @@ func (id ID) Signal(sig unix.Signal) error {
 	return nil
 }
 
-// Args are the arguments of exactly this process, its name among them, as it tells
-// them itself, or ErrGone. One that is dying has none any more, and is gone.
+// Args returns the arguments of exactly this process with its name, as the process itself presents them, or ErrGone. A
+// dying process has none any more, and counts as gone.
 func (id ID) Args() ([]string, error) {
 	f, err := id.Open()
 	if err != nil {
@@ -100,22 +99,22 @@ func (id ID) Args() ([]string, error) {
 	}
 	defer f.Close()
 	args := Args(id.PID)
-	// While the process lives, nobody else can have had its number meanwhile.
+	// If the process still lives, its pid was not reused meanwhile.
 	if len(args) == 0 || !id.Alive() {
 		return nil, fmt.Errorf("arguments of process %d: %w", id.PID, ErrGone)
 	}
 	return args, nil
 }
 
-// Stopped reports whether the process exists and is stopped, by SIGSTOP or by a
-// debugger: it does nothing until somebody lets it go on.
+// Stopped reports whether the process exists and is stopped, by SIGSTOP or by a debugger, until another process
+// continues it.
 func (id ID) Stopped() bool {
 	fields, err := stat(id.PID)
 	return err == nil && (fields[0] == "T" || fields[0] == "t") && id.Alive()
 }
 
-// Dying reports whether the process has begun to end, or must: a kill that it has
-// not noticed yet counts. It is false for one that is gone.
+// Dying reports whether the process has started to end, or must: a pending kill counts. It is false for a process that
+// has ended.
 func (id ID) Dying() bool {
 	fields, err := stat(id.PID)
 	if err != nil {
@@ -128,10 +127,10 @@ func (id ID) Dying() bool {
 	return flags&exiting != 0 || killed(id.PID)
 }
 
-// exiting is PF_EXITING of the flags in /proc/PID/stat.
+// exiting is PF_EXITING in the flags of /proc/PID/stat.
 const exiting = 0x4
 
-// killed reports whether SIGKILL waits for the first thread of pid.
+// killed reports whether SIGKILL is pending for the first thread of pid.
 func killed(pid int) bool {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -158,13 +157,13 @@ func startTime(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
-// stat is /proc/PID/stat from its third field, the state, to the 22nd at least.
+// stat returns /proc/PID/stat from its third field, the state, to at least the 22nd.
 func stat(pid int) ([]string, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return nil, fmt.Errorf("process %d: %w", pid, ErrGone)
 	}
-	// The command name, in parentheses, may hold anything, ')' included.
+	// The command name, in parentheses, may contain anything, even ')'.
 	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 	if len(fields) < 20 {
 		return nil, fmt.Errorf("process %d: %w", pid, ErrGone)

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wait returns nil when the process has ended, or ctx's error. It need not be
-// a child. No thread is blocked meanwhile.
+// Wait returns nil when the process has ended, or ctx's error. The process need not be a child. No thread blocks.
 func (id ID) Wait(ctx context.Context) error {
 	f, err := id.Open()
 	if errors.Is(err, ErrGone) {
@@ -31,7 +30,7 @@ func (id ID) Wait(ctx context.Context) error {
 	return nil
 }
 
-// cause is the context's end, which has ended a wait, or else err.
+// cause returns ctx's error if ctx has ended, and else err.
 func cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -39,20 +38,19 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// ended asks a pidfd without waiting; the runtime's poller waits in between.
+// ended checks a pidfd without waiting; the runtime's poller waits in between.
 func ended(pidfd uintptr) bool {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
 	return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
 }
 
-// Reap waits for the end of a child of this process, and takes its exit status. No thread
-// is blocked meanwhile.
+// Reap waits for the end of a child of this process, and returns its exit status. No thread blocks.
 func Reap(pid int) (status unix.WaitStatus, err error) {
 	id, err := Of(pid)
 	if err == nil {
 		err = id.Wait(context.Background())
 	}
-	if err != nil && !errors.Is(err, ErrGone) { // it may be over already
+	if err != nil && !errors.Is(err, ErrGone) { // it may have ended already
 		return 0, err
 	}
 	for {

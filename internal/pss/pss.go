@@ -1,4 +1,4 @@
-// Package pss weighs processes by their memory.
+// Package pss measures the memory of processes.
 package pss
 
 import (
@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// Of is the proportional share of memory of a process, in bytes: its own pages,
-// and of every page that it shares the part that falls to it.
+// Of returns the proportional memory share of a process, in bytes: its own pages, and its part of each shared page.
 func Of(pid int) (int64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
@@ -23,7 +22,7 @@ func Of(pid int) (int64, error) {
 	return n, nil
 }
 
-// Parse is the share that a text in the form of smaps_rollup begins with, in bytes.
+// Parse returns the share in a text of the form of smaps_rollup, in bytes.
 func Parse(rollup string) (int64, error) {
 	for line := range strings.Lines(rollup) {
 		if value, ok := strings.CutPrefix(line, "Pss:"); ok {

@@ -1,4 +1,4 @@
-// Package sdnotify tells systemd how far a service of Type=notify is.
+// Package sdnotify notifies systemd of the state of a service with Type=notify.
 package sdnotify
 
 import (
@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// What a service tells.
+// The states of a service.
 const (
 	Ready    = "READY=1"
 	Stopping = "STOPPING=1"
@@ -18,17 +18,16 @@ const (
 // variable names the socket that systemd listens on.
 const variable = "NOTIFY_SOCKET"
 
-// Socket is where a service tells of itself; the zero value is nowhere.
+// Socket is systemd's socket; the zero value sends nothing.
 type Socket struct{ address string }
 
-// Take takes the socket out of the environment, so that no process that is started later
-// speaks for the service.
+// Take removes the socket from the environment, so that no child process can speak for the service.
 func Take() (Socket, error) {
 	s := Socket{os.Getenv(variable)}
 	return s, os.Unsetenv(variable)
 }
 
-// Tell sends a state. It does not block: a datagram is sent or is not.
+// Tell sends a state. It never blocks: a datagram may be lost.
 func (s Socket) Tell(state string) error {
 	if s.address == "" {
 		return nil
@@ -44,8 +43,8 @@ func (s Socket) Tell(state string) error {
 	return nil
 }
 
-// Service takes the socket, has systemd told that the service stops when ctx ends, and returns what tells that
-// it is ready. What cannot be told is logged. Done ends the watch of ctx.
+// Service takes the socket and notifies systemd that the service stops when ctx ends. ready notifies systemd that it is
+// ready. Failures are logged. done ends the watch of ctx.
 func Service(ctx context.Context, log *slog.Logger) (ready func(), done func() bool, err error) {
 	s, err := Take()
 	if err != nil {

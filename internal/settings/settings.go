@@ -1,5 +1,5 @@
-// Package settings makes a table of what a program can be told into flags, and into arguments again
-// for another program that has the same table.
+// Package settings turns a table of a program's settings into flags, and back into arguments for another program with
+// the same table.
 package settings
 
 import (
@@ -13,18 +13,18 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Setting is one thing that a program can be told. Value points to a string, a []string, a bool, an int or
-// a time.Duration, and Preset is a value of that kind. One of another kind makes no flag (TestKinds).
+// Setting is one setting of a program. Value points to a string, a []string, a bool, an int or a time.Duration, and
+// Preset is a value of that type. Other types get no flag (TestKinds).
 type Setting struct {
 	Key, Help     string
 	Value, Preset any
 }
 
-// Table is all that a program can be told, in the order of its documentation.
+// Table has all settings of a program, in the order of its documentation.
 type Table []Setting
 
-// Add adds the flags to a command's, which sets the values to their presets. A setting of several strings is
-// a flag that is repeated.
+// Add adds the flags to a command's, and sets the values to their presets. A setting with several strings is a
+// repeatable flag.
 func (t Table) Add(f *pflag.FlagSet) {
 	for _, s := range t {
 		switch v := s.Value.(type) {
@@ -42,7 +42,7 @@ func (t Table) Add(f *pflag.FlagSet) {
 	}
 }
 
-// Args are the flags again, with the values that they have now.
+// Args returns arguments with the present values.
 func (t Table) Args() (args []string) {
 	for _, s := range t {
 		flag := "--" + s.Key + "="
@@ -64,7 +64,7 @@ func (t Table) Args() (args []string) {
 	return args
 }
 
-// Absolute refuses a directory of a setting that is not an absolute path.
+// Absolute returns an error if a directory of a setting is not an absolute path.
 func Absolute(key string, dirs ...string) error {
 	for _, dir := range dirs {
 		if !filepath.IsAbs(dir) {
@@ -74,7 +74,7 @@ func Absolute(key string, dirs ...string) error {
 	return nil
 }
 
-// Logging refuses what no log can be told by log-level and log-format.
+// Logging returns an error for an invalid log-level or log-format.
 func Logging(level, format string) error {
 	if err := new(slog.Level).UnmarshalText([]byte(level)); err != nil {
 		return fmt.Errorf("log-level %q must be debug, info, warn or error", level)

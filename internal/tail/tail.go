@@ -1,4 +1,4 @@
-// Package tail reads the end of what a process has written, which tells why it ended.
+// Package tail reads the end of a process's output, which often has the reason of its end.
 package tail
 
 import (
@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// Most is how many bytes File returns at most.
+// Most is the most bytes that File returns.
 const Most = 4 << 10
 
-// File is the end of a log, as UTF-8; empty for one that cannot be read.
+// File returns the end of a log, as UTF-8; empty if it cannot be read.
 func File(f *os.File) string {
 	info, err := f.Stat()
 	if err != nil {
 		return ""
 	}
 	buf := make([]byte, Most)
-	n, _ := f.ReadAt(buf, max(0, info.Size()-Most)) // a short read is what there is
+	n, _ := f.ReadAt(buf, max(0, info.Size()-Most)) // a short read is enough
 	return strings.ToValidUTF8(string(buf[:n]), "?")
 }
 
-// Line is the last line of text that is not empty, without space around it.
+// Line returns the last line of text that is not empty, without surrounding space.
 func Line(text string) string {
 	text = strings.TrimSpace(text)
 	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])

@@ -1,4 +1,4 @@
-// Package tap makes the tap devices behind VMs' network cards.
+// Package tap creates the tap devices behind VMs' network cards.
 package tap
 
 import (
@@ -9,21 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Node is the device that taps are made with.
+// Node is the device for creating taps.
 const Node = "/dev/net/tun"
 
-// header is the size of what comes before each packet: that of a modern virtio device's
-// (virtio_net_hdr_v1).
+// header is the size of the header before each packet, as in a modern virtio device (virtio_net_hdr_v1).
 const header = 12
 
-// offload is what a guest is spared: checksums and the segments of large packets. Every
-// guest of ours understands as much; a VM's own process may ask for more.
+// offload is the work that guests skip: checksums, and splitting large packets. Every guest supports these; a VM's
+// process may ask for more.
 const offload = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6
 
-// Make makes a tap device of that name in the network namespace of the calling thread. The
-// device is there until the file is closed, and wherever the file goes. An error that
-// matches fs.ErrNotExist says that this kernel has no taps, fs.ErrPermission that the caller
-// may not make one.
+// Make creates a tap device with that name in the network namespace of the calling thread. The device exists until the
+// file is closed, wherever the file is passed. The error matches fs.ErrNotExist if this kernel has no taps, and
+// fs.ErrPermission if the caller may not create one.
 func Make(name string) (*os.File, error) {
 	f, err := os.OpenFile(Node, os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -51,8 +49,8 @@ func set(fd int, name string) error {
 	return unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, offload)
 }
 
-// Idle makes a tap in a network namespace of its own, which lives as long as the file: it
-// leads nowhere, as the card of a VM that nobody uses does.
+// Idle creates a tap in a network namespace of its own, which exists as long as the file. It leads nowhere, and serves
+// as the card of an unused VM.
 func Idle() (f *os.File, err error) {
 	done := make(chan struct{})
 	go func() {
