@@ -49,7 +49,7 @@ func follow(ctx context.Context, cancel context.CancelCauseFunc, need time.Durat
 				return
 			}
 		}
-		cancel(fmt.Errorf("%w: what takes %v on an idle machine was not done in %v", context.DeadlineExceeded, need, time.Since(began)))
+		cancel(fmt.Errorf("%w: work that takes %v on an idle host was not done in %v", context.DeadlineExceeded, need, time.Since(began)))
 	}()
 	return deadlined{ctx}
 }

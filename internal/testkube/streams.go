@@ -109,7 +109,7 @@ func (u User) testCopy(ctx context.Context, t *testing.T, pod string) {
 func (u User) testAttach(ctx context.Context, t *testing.T, pod string) {
 	const want = "got a\ngot b\n"
 	if out := u.Typed(ctx, t, "a\nb\n", "attach", "-q", "-i", pod, "-c", "in"); out != want {
-		t.Errorf("it says %q", out)
+		t.Errorf("the output is %q", out)
 	}
 	u.c.Wait(ctx, t, "the container to be restarted", func(ctx context.Context) error {
 		now, err := u.c.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, pod, metav1.GetOptions{})
@@ -149,7 +149,7 @@ func (u User) testForward(ctx context.Context, t *testing.T, pod string) {
 	lines.Scan()
 	at := regexp.MustCompile(`^Forwarding from (127\.0\.0\.1:\d+) -> 8080$`).FindStringSubmatch(lines.Text())
 	if at == nil {
-		t.Fatalf("it says %q, %v", lines.Text(), lines.Err())
+		t.Fatalf("the output is %q, %v", lines.Text(), lines.Err())
 	}
 	for range 2 { // connections
 		if body, err := Fetch(ctx, "http://"+at[1]+"/hostname"); err != nil || body != pod+"\n" {

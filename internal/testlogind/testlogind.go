@@ -132,7 +132,7 @@ func (l *Logind) Lock(ctx context.Context, t *testing.T) *Lock {
 		})
 		return h
 	case <-ctx.Done():
-		t.Fatal("nobody holds up the machine's end")
+		t.Fatal("no lock delays the host's shutdown")
 		return nil
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // ErrUntrusted is matched by the errors of what somebody else may change.
-var ErrUntrusted = errors.New("somebody else may change it")
+var ErrUntrusted = errors.New("another user may change it")
 
 // The bits of a mode that let others write.
 const (
@@ -38,7 +38,7 @@ func Check(f *os.File) error {
 	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
 		return fmt.Errorf("%s: %w: it belongs to user %d (chown root %s)", f.Name(), ErrUntrusted, st.Uid, f.Name())
 	case mode&otherWrites != 0, mode&groupWrites != 0 && (st.Gid != 0 || hasACL(f)):
-		return fmt.Errorf("%s: %w: others than its owner may write it, mode %04o (chmod go-w %s)", f.Name(), ErrUntrusted, mode, f.Name())
+		return fmt.Errorf("%s: %w: other users may write it, mode %04o (chmod go-w %s)", f.Name(), ErrUntrusted, mode, f.Name())
 	}
 	return nil
 }

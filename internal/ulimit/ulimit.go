@@ -62,7 +62,7 @@ func ParseAll(text string) (all []specs.POSIXRlimit, err error) {
 			return nil, err
 		}
 		if slices.ContainsFunc(all, func(other specs.POSIXRlimit) bool { return other.Type == l.Type }) {
-			return nil, fmt.Errorf("%s is there twice", l.Type)
+			return nil, fmt.Errorf("%s is given twice", l.Type)
 		}
 		all = append(all, l)
 	}

@@ -60,13 +60,13 @@ func Start(f *os.File, size int64) (content []byte, whole bool, err error) {
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN):
-			return nil, false, errors.New("its content comes with time; read it with a command")
+			return nil, false, errors.New("its content arrives later; read it with a command")
 		case err != nil:
 			return nil, false, &os.PathError{Op: "read", Path: f.Name(), Err: err}
 		case n == 0:
 			return buf, true, nil
 		case len(buf) > most && own:
-			return nil, false, fmt.Errorf("it has more than %d MiB, and the kernel does not tell its size; read it with a command", Most>>20)
+			return nil, false, fmt.Errorf("it has more than %d MiB, and its size is unknown; read it with a command", Most>>20)
 		case len(buf) > most && size > 0:
 			return buf[:size], true, nil // it grows: as much as there was
 		case len(buf) > most:

@@ -315,7 +315,7 @@ func TestNoFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.write("q", podOf("q", ""))
-	w.until("the fault", w.problem(w.dir, "others than its owner"))
+	w.until("the fault", w.problem(w.dir, "other users may write it"))
 	if len(w.s.All()) != 1 {
 		t.Errorf("pods %v", w.s.All())
 	}

@@ -282,7 +282,7 @@ func (f *Fake) call(ctx context.Context, name, volume string, r proto.Message, e
 	f.mu.Unlock()
 	if before != nil {
 		if err := before(ctx, name); err != nil {
-			return status.Error(status.Code(err), fmt.Sprintf("told to: %v", err))
+			return status.Error(status.Code(err), fmt.Sprintf("on request: %v", err))
 		}
 	}
 	f.mu.Lock()

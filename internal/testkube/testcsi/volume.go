@@ -182,7 +182,7 @@ func (d *Driver) Unmounted() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err == nil && len(d.loops) > 0 {
-		err = fmt.Errorf("there are devices: %v", d.loops)
+		err = fmt.Errorf("devices are left: %v", d.loops)
 	}
 	return err
 }
