@@ -1,4 +1,4 @@
-// Package testclock gives tests the times that a clock tells which somebody has set.
+// Package testclock gives tests the times of a clock that was set.
 package testclock
 
 import (
@@ -6,11 +6,12 @@ import (
 	"unsafe"
 )
 
-// Set is now by a clock that was set forwards by that much, backwards if it is negative, in whole seconds: what tells
-// the time of day is another one, and what only passes is the same. Now must be a reading of time.Now outside of a
-// bubble of testing/synctest, where no time has what only passes.
+// Set returns now as read from a clock that was set forwards by that much (backwards if negative), in whole seconds:
+// the wall clock time differs, and the monotonic time is the same. now must be a reading of time.Now outside of a
+// bubble of testing/synctest, where times have no monotonic part.
 func Set(now time.Time, by time.Duration) time.Time {
-	// A time's first word has, of a reading of the clock, one bit that says so, 33 of seconds, and 30 of nanoseconds.
+	// In the first word of a reading of the clock, one bit marks it as such, 33 bits have seconds, and 30 bits
+	// nanoseconds.
 	const nanoseconds = 30
 	wall := (*uint64)(unsafe.Pointer(&now))
 	*wall += uint64(by/time.Second) << nanoseconds

@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// CreateContainer makes a container.
+// CreateContainer creates a container.
 func (r *Runtime) CreateContainer(
 	ctx context.Context, sandbox string, config *runtimeapi.ContainerConfig, _ *runtimeapi.PodSandboxConfig,
 ) (string, error) {
@@ -30,7 +30,7 @@ func (r *Runtime) CreateContainer(
 	return id, nil
 }
 
-// StartContainer starts one, which runs until it is stopped.
+// StartContainer starts a container. It runs until it is stopped.
 func (r *Runtime) StartContainer(ctx context.Context, id string) error {
 	r.begin(ctx)
 	defer r.mu.Unlock()
@@ -43,7 +43,7 @@ func (r *Runtime) StartContainer(ctx context.Context, id string) error {
 	return nil
 }
 
-// end is called with mu held.
+// end ends a container. It is called with mu held.
 func (r *Runtime) end(c *container, code int32) {
 	if c == nil || c.status.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		return
@@ -52,7 +52,7 @@ func (r *Runtime) end(c *container, code int32) {
 	r.tell(r.sandboxes[c.sandbox])
 }
 
-// StopContainer ends one at once.
+// StopContainer stops a container at once.
 func (r *Runtime) StopContainer(ctx context.Context, id string, _ int64) error {
 	r.begin(ctx)
 	defer r.mu.Unlock()
@@ -60,7 +60,7 @@ func (r *Runtime) StopContainer(ctx context.Context, id string, _ int64) error {
 	return nil
 }
 
-// RemoveContainer removes one.
+// RemoveContainer removes a container.
 func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	r.begin(ctx)
 	defer r.mu.Unlock()
@@ -93,7 +93,7 @@ func (r *Runtime) ListContainers(ctx context.Context, filter *runtimeapi.Contain
 	return out, nil
 }
 
-// ContainerStatus is a container's.
+// ContainerStatus returns a container's status.
 func (r *Runtime) ContainerStatus(ctx context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
 	r.begin(ctx)
 	defer r.mu.Unlock()
@@ -106,22 +106,22 @@ func (r *Runtime) ContainerStatus(ctx context.Context, id string, _ bool) (*runt
 // ReopenContainerLog does nothing.
 func (r *Runtime) ReopenContainerLog(context.Context, string) error { return nil }
 
-// ListImages has none to be told of, and none to be removed.
+// ListImages returns none: there are none to report or remove.
 func (r *Runtime) ListImages(context.Context, *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
 	return nil, nil
 }
 
-// ImageFsInfo tells of no room that they take.
+// ImageFsInfo returns no disk usage.
 func (r *Runtime) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
 	return &runtimeapi.ImageFsInfoResponse{}, nil
 }
 
-// ListPodSandboxStats tells nothing of what pods use.
+// ListPodSandboxStats returns no usage.
 func (r *Runtime) ListPodSandboxStats(context.Context, *runtimeapi.PodSandboxStatsFilter) ([]*runtimeapi.PodSandboxStats, error) {
 	return nil, nil
 }
 
-// ImageStatus has every image.
+// ImageStatus reports every image as present.
 func (r *Runtime) ImageStatus(ctx context.Context, _ *runtimeapi.ImageSpec, _ bool) (*runtimeapi.ImageStatusResponse, error) {
 	r.wait(ctx)
 	return &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: "here"}}, nil
@@ -130,7 +130,7 @@ func (r *Runtime) ImageStatus(ctx context.Context, _ *runtimeapi.ImageSpec, _ bo
 // Close does nothing.
 func (r *Runtime) Close(context.Context) error { return nil }
 
-// UpdateContainerResources gives a container other ones.
+// UpdateContainerResources changes a container's resources.
 func (r *Runtime) UpdateContainerResources(ctx context.Context, id string, resources *runtimeapi.ContainerResources) error {
 	r.begin(ctx)
 	defer r.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package testcri is a runtime of the CRI for tests: its containers run until they are stopped, in no
-// machine, and each of its calls takes a while.
+// Package testcri is a CRI runtime for tests: its containers have no VM and run until they are stopped, and each call
+// takes a while.
 package testcri
 
 import (
@@ -18,10 +18,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hub"
 )
 
-// uidLabel is that of each pod and container.
+// uidLabel is the label with the UID on each pod and container.
 const uidLabel = "io.kubernetes.pod.uid"
 
-// Runtime is one. Its methods may be called at once.
+// Runtime is a runtime. It is safe for concurrent use.
 type Runtime struct {
 	internalapi.RuntimeService
 	internalapi.ImageManagerService
@@ -42,13 +42,13 @@ type container struct {
 	status  *runtimeapi.ContainerStatus
 }
 
-// pod are the ids of what a pod has.
+// pod has the ids of a pod's sandboxes and containers.
 type pod struct{ sandboxes, containers map[string]bool }
 
-// backlog is how many events who listens may be behind.
+// backlog is the number of events that a listener may be behind.
 const backlog = 1024
 
-// New makes a runtime whose calls take that long.
+// New returns a runtime with calls that take that long.
 func New(delay time.Duration) *Runtime {
 	return &Runtime{
 		delay: delay, sandboxes: map[string]*runtimeapi.PodSandboxStatus{}, containers: map[string]*container{}, pods: map[string]*pod{},
@@ -61,7 +61,7 @@ func (r *Runtime) begin(ctx context.Context) {
 	r.mu.Lock()
 }
 
-// wait is what each call takes.
+// wait waits for the duration of a call.
 func (r *Runtime) wait(ctx context.Context) {
 	timer := time.NewTimer(r.delay)
 	defer timer.Stop()
@@ -73,7 +73,7 @@ func (r *Runtime) wait(ctx context.Context) {
 
 func (r *Runtime) id() string { return fmt.Sprintf("%064x", r.next.Add(1)) }
 
-// of is what a pod has. It is called with mu held.
+// of returns a pod's ids. It is called with mu held.
 func (r *Runtime) of(uid string) *pod {
 	if r.pods[uid] == nil {
 		r.pods[uid] = &pod{map[string]bool{}, map[string]bool{}}
@@ -81,27 +81,27 @@ func (r *Runtime) of(uid string) *pod {
 	return r.pods[uid]
 }
 
-// tell tells who listens that a pod has changed. It is called with mu held.
+// tell notifies listeners that a pod has changed. It is called with mu held.
 func (r *Runtime) tell(s *runtimeapi.PodSandboxStatus) {
 	r.events.Publish(func() *runtimeapi.ContainerEventResponse {
 		return &runtimeapi.ContainerEventResponse{PodSandboxStatus: s}
 	})
 }
 
-// Version and Status are always well.
+// Version returns a fixed version.
 func (r *Runtime) Version(context.Context, string) (*runtimeapi.VersionResponse, error) {
 	return &runtimeapi.VersionResponse{RuntimeName: "fake", RuntimeVersion: "1"}, nil
 }
 
-// Status says that the runtime is ready.
+// Status reports that the runtime is ready.
 func (r *Runtime) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) {
 	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{}}, nil
 }
 
-// UpdateRuntimeConfig takes note of nothing.
+// UpdateRuntimeConfig does nothing.
 func (r *Runtime) UpdateRuntimeConfig(context.Context, *runtimeapi.RuntimeConfig) error { return nil }
 
-// GetContainerEvents tells of changes until ctx ends.
+// GetContainerEvents reports changes until ctx ends.
 func (r *Runtime) GetContainerEvents(
 	ctx context.Context, events chan *runtimeapi.ContainerEventResponse, established func(runtimeapi.RuntimeService_GetContainerEventsClient),
 ) error {
@@ -128,7 +128,7 @@ func (r *Runtime) GetContainerEvents(
 	}
 }
 
-// RunPodSandbox makes a pod.
+// RunPodSandbox creates a pod.
 func (r *Runtime) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, _ string) (string, error) {
 	r.begin(ctx)
 	defer r.mu.Unlock()
@@ -138,13 +138,13 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandb
 		Network: &runtimeapi.PodSandboxNetworkStatus{Ip: fmt.Sprintf("10.0.%d.%d", len(r.sandboxes)/250, len(r.sandboxes)%250+1)},
 	}
 	if config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {
-		r.sandboxes[id].Network = &runtimeapi.PodSandboxNetworkStatus{} // no runtime tells the host's address
+		r.sandboxes[id].Network = &runtimeapi.PodSandboxNetworkStatus{} // no runtime reports the host's address
 	}
 	r.of(config.Labels[uidLabel]).sandboxes[id] = true
 	return id, nil
 }
 
-// StopPodSandbox ends a pod and its containers.
+// StopPodSandbox stops a pod and its containers.
 func (r *Runtime) StopPodSandbox(ctx context.Context, id string) error {
 	r.begin(ctx)
 	defer r.mu.Unlock()
@@ -176,7 +176,7 @@ func (r *Runtime) RemovePodSandbox(ctx context.Context, id string) error {
 	return nil
 }
 
-// PodSandboxStatus is a pod's.
+// PodSandboxStatus returns a pod's status.
 func (r *Runtime) PodSandboxStatus(ctx context.Context, id string, _ bool) (*runtimeapi.PodSandboxStatusResponse, error) {
 	r.begin(ctx)
 	defer r.mu.Unlock()

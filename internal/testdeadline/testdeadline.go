@@ -1,6 +1,5 @@
-// Package testdeadline gives tests deadlines that follow the machine that they run
-// on: a test states what its work takes at most on an idle machine, and gets as
-// much more as the processors are wanted by others meanwhile.
+// Package testdeadline gives tests deadlines that follow the host's load. A test states how long its work takes at most
+// on an idle host, and gets more time while other programs use the processors.
 package testdeadline
 
 import (
@@ -12,8 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/pace"
 )
 
-// Boot is what an idle machine needs at most until a VM of a test has booted and
-// answers, and for anything that is asked of it then.
+// Boot is the most time that a test's VM on an idle host needs to boot and answer, and for any later request.
 func Boot(emulated bool) time.Duration {
 	if emulated {
 		return time.Minute
@@ -21,14 +19,14 @@ func Boot(emulated bool) time.Duration {
 	return 10 * time.Second
 }
 
-// step is how often the load is measured.
+// step is the interval of load measurements.
 const step = 100 * time.Millisecond
 
-// most is how many times what is needed a deadline is off at most.
+// most is the largest factor between a deadline and the needed time.
 const most = 20
 
-// Context ends with the test, or when work that takes need on an idle machine is
-// late. Its clock runs slower while the processors are busy.
+// Context ends with the test, or when work that takes need on an idle host is late. Its clock runs slower while the
+// processors are busy.
 func Context(t testing.TB, need time.Duration) context.Context {
 	t.Helper()
 	limited, stop := context.WithTimeout(t.Context(), most*need)
@@ -54,8 +52,7 @@ func follow(ctx context.Context, cancel context.CancelCauseFunc, need time.Durat
 	return deadlined{ctx}
 }
 
-// deadlined reports the cancellation of its clock as a deadline's, for what asks
-// for Err and not for the cause.
+// deadlined reports the cancellation by its clock as a deadline's, for callers of Err.
 type deadlined struct{ context.Context }
 
 // Err implements context.Context.
@@ -66,6 +63,5 @@ func (d deadlined) Err() error {
 	return d.Context.Err()
 }
 
-// For is how long work may take that takes need on an idle machine, by the load of
-// this moment. Context is better where it can be had.
+// For returns the time for work that takes need on an idle host, by the load of this moment. Prefer Context.
 func For(need time.Duration) time.Duration { return time.Duration(float64(need) * pace.Load()) }

@@ -16,12 +16,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// tags are those that the programs are built with, and the points of package
-// fault.
+// tags are the programs' build tags, with the points of package fault.
 const tags = "faults,containers_image_openpgp,grpcnotrace,exclude_graphdriver_btrfs,exclude_graphdriver_devicemapper,nri_no_wasm"
 
-// Programs builds the programs with their points and returns their directory. Test processes that run
-// at the same time share it.
+// Programs builds the programs with their points and returns their directory. Concurrent test processes share it.
 var Programs = sync.OnceValues(func() (string, error) {
 	root, err := testgo.Root()
 	if err != nil {
@@ -40,7 +38,7 @@ var Programs = sync.OnceValues(func() (string, error) {
 	return dir, errors.Join(build(ctx, root, dir), lock.Unlock())
 })
 
-// build changes only those programs in dir that are not what the sources say.
+// build updates only the programs in dir that differ from the sources.
 func build(ctx context.Context, root, dir string) error {
 	cmd := testgo.Command(ctx, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags", tags, "-o", dir,
 		"./cmd/bulkhead", "./cmd/bulkhead-engine", "./cmd/bulkhead-shim", "./cmd/bulkhead-convert", "./cmd/bulkhead-share", "./cmd/bulkhead-node")
@@ -48,7 +46,7 @@ func build(ctx context.Context, root, dir string) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the programs: %w: %s", err, out)
 	}
-	const library = "bulkhead-warm.so" // which make has built
+	const library = "bulkhead-warm.so" // built by make
 	from, err := dirs.Sibling(library)
 	if err != nil {
 		from = filepath.Join(root, "bin", library)
@@ -64,7 +62,7 @@ func build(ctx context.Context, root, dir string) error {
 	return atomicfile.Write(path, made, 0o755, atomicfile.Volatile)
 }
 
-// Guest is the directory of the guest's bundle: where make says, or where it puts it.
+// Guest returns the directory of the guest bundle: BULKHEAD_GUEST, or make's.
 func Guest() string {
 	if dir := os.Getenv("BULKHEAD_GUEST"); dir != "" {
 		return dir

@@ -12,16 +12,16 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
-// Faults is the socket to which the programs tell their points. Every point is
-// answered at once, but for the one that is armed.
+// Faults is the socket where the programs report their points. Each point is answered at once, except for the armed
+// one.
 type Faults struct {
-	// Path is what BULKHEAD_FAULTS names.
+	// Path is the value for BULKHEAD_FAULTS.
 	Path string
 
 	mu   sync.Mutex
 	want func(fault.Hit) bool
 	hit  chan Stop
-	seen map[string]bool // every point that any process has told
+	seen map[string]bool // all points that were reported
 }
 
 // Stop is a process that waits at a point.
@@ -30,12 +30,12 @@ type Stop struct {
 	conn net.Conn
 }
 
-// Release lets the process go on, if it still lives.
+// Release lets the process go on, if it still runs.
 func (s Stop) Release() { goOn(s.conn) }
 
 func goOn(conn net.Conn) { _, _ = conn.Write([]byte{0}) }
 
-// Listen makes the socket, which ends with the test.
+// Listen creates the socket. It is closed when the test ends.
 func Listen(t *testing.T, path string) *Faults {
 	t.Helper()
 	l, err := net.Listen("unix", path)
@@ -72,7 +72,7 @@ func (f *Faults) serve(conn net.Conn) {
 	}
 }
 
-// point deals with one point that a process has told over conn.
+// point handles one point that a process has reported over conn.
 func (f *Faults) point(h fault.Hit, conn net.Conn) {
 	f.mu.Lock()
 	f.seen[h.Point] = true
@@ -97,7 +97,7 @@ func (f *Faults) Arm(want func(fault.Hit) bool) <-chan Stop {
 	return f.hit
 }
 
-// Disarm lets everything go on.
+// Disarm lets all processes go on.
 func (f *Faults) Disarm() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package testfs has file systems that fail as those of a host do, for tests.
+// Package testfs has file systems with the faults of a host's, for tests.
 package testfs
 
 import (
@@ -10,20 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Silence is a file system that answers nothing, as one of a network does whose server is gone.
+// Silence is a file system that never answers, like a network file system without a server.
 type Silence struct {
-	Dir  string // where it is mounted
+	Dir  string // its mount point
 	fuse int
 	once sync.Once
 }
 
-// Silent mounts one on dir, which it makes. It ends with the test.
+// Silent mounts one on dir, which it creates. It is unmounted when the test ends.
 func Silent(t *testing.T, dir string) *Silence {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	fuse, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0) // and nobody reads it
+	fuse, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0) // never read
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func Silent(t *testing.T, dir string) *Silence {
 	return s
 }
 
-// End has all that waits for it fail, and unmounts it.
+// End makes all waiting calls fail, and unmounts it.
 func (s *Silence) End() {
 	s.once.Do(func() {
 		_ = unix.Close(s.fuse)

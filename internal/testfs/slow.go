@@ -12,20 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Slowness is a file system of files whose reads are answered as late as is wanted: late and later. The
-// test's own process must not open them.
+// Slowness is a file system with the files late and later. Their reads are answered when the test wants. The test's own
+// process must not open them.
 type Slowness struct {
-	// Asked has a value for each read that waits.
+	// Asked gets a value for each waiting read.
 	Asked chan struct{}
 
 	mu     sync.Mutex
-	answer chan struct{} // closed when reads are answered
+	answer chan struct{} // closed to answer reads
 }
 
-// Late is what each file holds.
+// Late is the content of each file.
 const Late = "late\n"
 
-// Slow mounts one on dir, which it makes. Its reads wait until Answer. It ends with the test.
+// Slow mounts one on dir, which it creates. Its reads wait until Answer. It is unmounted when the test ends.
 func Slow(t *testing.T, dir string) *Slowness {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -41,12 +41,12 @@ func Slow(t *testing.T, dir string) *Slowness {
 	}
 	t.Cleanup(func() {
 		s.Answer()
-		_ = unix.Unmount(dir, unix.MNT_DETACH) // a server of shares may have it as well
+		_ = unix.Unmount(dir, unix.MNT_DETACH) // a share server may have it as well
 	})
 	return s
 }
 
-// Answer answers all reads from now on, also those that wait.
+// Answer answers all reads from now on, including waiting ones.
 func (s *Slowness) Answer() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *Slowness) Answer() {
 	}
 }
 
-// Hold has reads wait again.
+// Hold makes reads wait again.
 func (s *Slowness) Hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,12 +97,12 @@ func (f *slowFile) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut
 	return 0
 }
 
-// Open implements fs.NodeOpener. Nothing that was read is remembered.
+// Open implements fs.NodeOpener. It disables caching.
 func (f *slowFile) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	return nil, fuse.FOPEN_DIRECT_IO, 0
 }
 
-// Read implements fs.NodeReader. It waits, and an interruption does not end that, as on a slow disk.
+// Read implements fs.NodeReader. It waits uninterruptibly, as on a slow disk.
 func (f *slowFile) Read(_ context.Context, _ fs.FileHandle, dest []byte, at int64) (fuse.ReadResult, syscall.Errno) {
 	f.slow.Asked <- struct{}{}
 	<-f.slow.answered()

@@ -10,11 +10,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// Unmount unmounts what a test has mounted on dir, and fails the test where that is in use. Between its fork and its exec the child of
-// a test beside has all descriptors of this process, those that were closed meanwhile among them: it is waited for.
+// Unmount unmounts a test's file system on dir, and fails the test if it is in use. It waits for children of concurrent
+// tests: between fork and exec they have all descriptors of this process, including those that were closed meanwhile.
 func Unmount(t testing.TB, dir string) {
 	t.Helper()
-	tick := time.NewTicker(time.Millisecond) // nothing tells of an exec
+	tick := time.NewTicker(time.Millisecond) // there is no event for an exec
 	defer tick.Stop()
 	end := time.Now().Add(testdeadline.For(2 * time.Second))
 	err := unix.Unmount(dir, 0)

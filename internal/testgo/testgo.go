@@ -10,23 +10,23 @@ import (
 	"sync"
 )
 
-// Tree is the variable in which make puts a hash of all files of the tree. Go keeps the results of tests
-// and reuses them for the same program, files and environment. It does not see the files that a
-// command reads, so a test that runs one must depend on this variable.
+// Tree is the variable in which make passes a hash of all files of the tree. Go caches results of tests for the same
+// program, files and environment. It does not see the files that a command reads, so a test that runs one must depend
+// on this variable.
 const Tree = "BULKHEAD_TREE"
 
-// NeedTree makes the cached result of the calling test depend on all files of the tree: it runs a program that reads or
-// was made of some that go does not know of.
-func NeedTree() { _ = os.Getenv(Tree) } // package testing notes it
+// NeedTree makes the cached result of the calling test depend on all files of the tree, for tests that run a program
+// that reads or was built from files unknown to go.
+func NeedTree() { _ = os.Getenv(Tree) } // package testing records the access
 
-// Command is a go command in the caller's directory.
+// Command returns a go command in the caller's directory.
 func Command(ctx context.Context, args ...string) *exec.Cmd {
 	NeedTree()
 	return exec.CommandContext(ctx, "go", args...)
 }
 
-// Root is the module's directory: the first one with a go.mod above the directory that the test's
-// process was started in.
+// Root returns the module's directory: the first one with a go.mod above the directory where the test's process
+// started.
 var Root = sync.OnceValues(func() (string, error) {
 	NeedTree()
 	for dir := began; ; dir = filepath.Dir(dir) {

@@ -17,8 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// Server is a registry on loopback, over plain HTTP, that ends with the test. It
-// is safe for use by several goroutines.
+// Server is a registry on loopback, over plain HTTP, that ends with the test. It is safe for concurrent use.
 type Server struct {
 	// Host is its address, such as 127.0.0.1:4711.
 	Host string
@@ -36,13 +35,12 @@ type options struct {
 	wrap           []func(http.Handler) http.Handler
 }
 
-// BasicAuth makes the registry refuse whoever does not give this name and
-// password.
+// BasicAuth makes the registry require this name and password.
 func BasicAuth(user, password string) Option {
 	return func(o *options) { o.user, o.password = user, password }
 }
 
-// Wrap puts a handler before the registry's own, to make it fail, stall or lie.
+// Wrap adds a handler in front of the registry's own, to make it fail, stall or lie.
 func Wrap(wrap func(http.Handler) http.Handler) Option {
 	return func(o *options) { o.wrap = append(o.wrap, wrap) }
 }
@@ -95,16 +93,14 @@ func (s *Server) record(next http.Handler) http.Handler {
 	})
 }
 
-// Requests returns what was asked so far, each as "GET /v2/…", in order. Those
-// of Push are among them.
+// Requests returns the requests so far, each as "GET /v2/…", in order. They include Push's.
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string(nil), s.reqs...)
 }
 
-// Push puts img into the registry as repository:tag, and returns the whole
-// reference and the image's digest.
+// Push pushes img to the registry as repository:tag, and returns the whole reference and the image's digest.
 func (s *Server) Push(t testing.TB, repository string, img v1.Image) (reference string, digest v1.Hash) {
 	t.Helper()
 	reference = s.put(t, repository, func(ref name.Reference, auth remote.Option) error { return remote.Write(ref, img, auth) })
@@ -115,7 +111,7 @@ func (s *Server) Push(t testing.TB, repository string, img v1.Image) (reference 
 	return reference, digest
 }
 
-// PushIndex is Push for images of several platforms.
+// PushIndex is like Push for images of several platforms.
 func (s *Server) PushIndex(t testing.TB, repository string, index v1.ImageIndex) (reference string) {
 	t.Helper()
 	return s.put(t, repository, func(ref name.Reference, auth remote.Option) error { return remote.WriteIndex(ref, index, auth) })

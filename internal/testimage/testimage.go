@@ -1,6 +1,5 @@
-// Package testimage gives tests their images: busybox, ones made from tar
-// entries, and a registry on loopback to pull them from. Entries are made with
-// package ociimage.
+// Package testimage provides images for tests: busybox, images from tar entries, and a registry on loopback to pull
+// them from. Package ociimage creates entries.
 package testimage
 
 import (
@@ -19,13 +18,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
 )
 
-// layoutVersion is raised when busybox.Image comes to make another image of the
-// same binary, so that a cached one is not taken for it.
+// layoutVersion is raised when busybox.Image builds a different image from the same binary, so that cached images are
+// not used.
 const layoutVersion = "2"
 
-// Busybox returns the directory of an OCI layout with the busybox image. It is
-// made once and shared by every test of the user, in every process: it must not
-// be written.
+// Busybox returns the directory of an OCI layout with the busybox image. It is built once and shared by every test of
+// the user, in every process: it must not be written.
 func Busybox(t testing.TB) string {
 	t.Helper()
 	dir, err := cachedBusybox()
@@ -53,7 +51,7 @@ var cachedBusybox = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Other processes make it at the same time: whoever renames first wins.
+	// Other processes may build it concurrently: the first to rename wins.
 	tmp, err := os.MkdirTemp(base, "making-")
 	if err != nil {
 		return "", err
@@ -81,7 +79,7 @@ func BusyboxImage(t testing.TB) v1.Image {
 	return img
 }
 
-// Image makes an image of layers, the lowest first.
+// Image builds an image from layers, the lowest first.
 func Image(t testing.TB, config v1.Config, layers ...[]ociimage.Entry) v1.Image {
 	t.Helper()
 	img, err := ociimage.New(config, layers...)
@@ -91,15 +89,14 @@ func Image(t testing.TB, config v1.Config, layers ...[]ociimage.Entry) v1.Image 
 	return img
 }
 
-// Build makes an image of layers, the lowest first, in an OCI layout, and
-// returns the layout's directory, which goes with the test.
+// Build builds an image from layers, the lowest first, in an OCI layout. It returns the layout's directory, which is
+// removed when the test ends.
 func Build(t testing.TB, layers ...[]ociimage.Entry) string {
 	t.Helper()
 	return layout(t, Image(t, v1.Config{}, layers...))
 }
 
-// layout writes img as an OCI layout, and returns its directory, which goes with
-// the test.
+// layout writes img as an OCI layout, and returns its directory, which is removed when the test ends.
 func layout(t testing.TB, img v1.Image) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "layout")

@@ -16,8 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newCgroup makes a group in every hierarchy, which goes with the test and all that is in
-// it, and returns its name.
+// newCgroup creates a group in every hierarchy and returns its name. It is removed with its groups when the test ends.
 func newCgroup(t testing.TB, name string) string {
 	t.Helper()
 	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
@@ -26,7 +25,7 @@ func newCgroup(t testing.TB, name string) string {
 	}
 	for _, m := range mounts {
 		dir := filepath.Join(m.Mountpoint, name)
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // one may be mounted twice
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // one hierarchy may be mounted twice
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
@@ -34,7 +33,7 @@ func newCgroup(t testing.TB, name string) string {
 				t.Errorf("remove the kubelet's cgroup: %v", err)
 			}
 		})
-		// A group of version 1 has no processors until it is given some.
+		// A group of version 1 starts without processors.
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			value, err := os.ReadFile(filepath.Join(m.Mountpoint, file))
 			if errors.Is(err, fs.ErrNotExist) {
@@ -51,7 +50,7 @@ func newCgroup(t testing.TB, name string) string {
 	return name
 }
 
-// removeTree removes a group and those in it, which have no processes.
+// removeTree removes a group and those in it, which must have no processes.
 func removeTree(dir string) error {
 	var dirs []string
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -69,7 +68,7 @@ func removeTree(dir string) error {
 	return err
 }
 
-// KillPods kills all processes of pods, as the node's end does.
+// KillPods kills all processes of pods, like a crash of the node.
 func (c *Cluster) KillPods(ctx context.Context) error {
 	for {
 		left := 0
@@ -96,7 +95,7 @@ func (c *Cluster) KillPods(ctx context.Context) error {
 			return err
 		}
 		select {
-		case <-time.After(20 * time.Millisecond): // nothing tells of it
+		case <-time.After(20 * time.Millisecond): // there is no event for it
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

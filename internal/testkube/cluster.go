@@ -1,6 +1,6 @@
-// Package testkube gives tests a Kubernetes cluster of one node: etcd, the control plane
-// and a kubelet as they are released. A package that has one runs its tests by testnet.Alone:
-// the cluster takes the ports of a network namespace, and of its loopback an address.
+// Package testkube gives tests a Kubernetes cluster of one node: released versions of etcd, the control plane and a
+// kubelet. A package with a cluster runs its tests by testnet.Alone: the cluster uses the ports of a network namespace,
+// and adds an address to its loopback.
 package testkube
 
 import (
@@ -22,18 +22,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testnet"
 )
 
-// NodeName and NodeIP are the node's; NodeIP is an address of the loopback, whose 127.0.0.1
-// no kubelet has for its own.
+// NodeName and NodeIP identify the node. NodeIP is an address of the loopback, because kubelets do not accept
+// 127.0.0.1.
 const (
 	NodeName = "node"
 	NodeIP   = "10.99.0.1"
 )
 
-// apiIP is the address of the Service of the API server, which stands on the loopback for
-// want of a kube-proxy.
+// apiIP is the address of the API server's Service. It is on the loopback because there is no kube-proxy.
 const apiIP = "10.96.0.1"
 
-// The ports that clients know.
+// The well-known ports.
 const (
 	apiPort     = 443
 	kubeletPort = 10250
@@ -41,18 +40,17 @@ const (
 
 // Cluster is a control plane. It ends with its test.
 type Cluster struct {
-	// Dir holds all files of the cluster and of its node. Its path is short: sockets lie
-	// beneath.
+	// Dir holds all files of the cluster and of its node. Its path is short, because sockets lie below it.
 	Dir string
 	// Root and Logs are the kubelet's directories, if not below Dir.
 	Root, Logs string
-	// Config is an administrator's.
+	// Config is an administrator's configuration.
 	Config *rest.Config
 	Client kubernetes.Interface
 
 	program string   // kubeall
 	api     *Process // the API server
-	cgroup  string   // the kubelet's, in which its pods are
+	cgroup  string   // the kubelet's, with its pods
 	pki     *authority
 }
 
@@ -89,15 +87,14 @@ func Start(t testing.TB) *Cluster {
 	ctx := testdeadline.Context(t, time.Minute)
 	c.etcd(t)
 	c.apiServer(t)
-	// The controller-manager ends where it finds no API.
+	// The controller-manager exits if there is no API.
 	c.WaitAPI(ctx, t)
 	c.controllers(t)
 	c.scheduler(t)
 	return c
 }
 
-// clearNetwork takes from the namespace what the cluster and its pods' network had there: the
-// next test's has it again.
+// clearNetwork removes the cluster's addresses and bridges from the namespace, for the next test.
 func clearNetwork(t testing.TB) {
 	t.Helper()
 	testnet.Run(t, "ip", "addr", "flush", "dev", "lo", "to", NodeIP+"/32")
@@ -113,7 +110,7 @@ func clearNetwork(t testing.TB) {
 	}
 }
 
-// Program is the path of one of the programs that hack/build-once knows.
+// Program returns the path of one of the programs of hack/build-once.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	root, err := testgo.Root()
@@ -130,7 +127,7 @@ func Program(t testing.TB, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// certify makes all certificates, and the files by which the programs find the API.
+// certify creates all certificates, and the programs' kubeconfig files.
 func (c *Cluster) certify() (err error) {
 	dir := filepath.Join(c.Dir, "pki")
 	if err = os.Mkdir(dir, 0o700); err != nil {
@@ -165,7 +162,7 @@ func (c *Cluster) certify() (err error) {
 	return nil
 }
 
-// file is one of the certificates' files.
+// file returns the path of a certificate's file.
 func (c *Cluster) file(name string) string { return filepath.Join(c.pki.dir, name) }
 
 // Wait calls f until it succeeds, and fails the test with its last error when ctx ends.
@@ -174,7 +171,7 @@ func (c *Cluster) Wait(ctx context.Context, t testing.TB, what string, f func(co
 	c.WaitEvery(ctx, t, 100*time.Millisecond, what, f)
 }
 
-// WaitEvery is Wait for what is not to be asked for as often.
+// WaitEvery is like Wait with another interval.
 func (c *Cluster) WaitEvery(ctx context.Context, t testing.TB, interval time.Duration, what string, f func(context.Context) error) {
 	t.Helper()
 	tick := time.NewTicker(interval)

@@ -18,18 +18,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// KubeletRoot is the kubelet's root directory, LogDir that of pods' logs, and Manifests that
-// of static pods.
+// KubeletRoot is the kubelet's root directory.
 func (c *Cluster) KubeletRoot() string { return cmp.Or(c.Root, filepath.Join(c.Dir, "k")) }
 
-// LogDir is where pods' logs lie.
+// LogDir is the directory of pods' logs.
 func (c *Cluster) LogDir() string { return cmp.Or(c.Logs, filepath.Join(c.Dir, "l")) }
 
-// Manifests is where the kubelet finds its static pods.
+// Manifests is the directory of static pods.
 func (c *Cluster) Manifests() string { return filepath.Join(c.Dir, "m") }
 
-// StartKubelet starts the kubelet over a runtime's socket, and returns when its node is
-// ready. At the test's end nothing is left of it; its pods are the runtime's to remove.
+// StartKubelet starts the kubelet with a runtime's socket, and returns when its node is ready. At the test's end
+// nothing is left of it; the runtime must remove its pods.
 func (c *Cluster) StartKubelet(t testing.TB, socket string) *Process {
 	t.Helper()
 	for _, dir := range []string{c.KubeletRoot(), c.LogDir(), c.Manifests()} {
@@ -65,8 +64,8 @@ func (c *Cluster) nodeReady(ctx context.Context) error {
 	return fmt.Errorf("not ready: %v", node.Status.Conditions)
 }
 
-// kubeletConfig is for a machine that others work on: swap, a full disk and cgroups of
-// version 1 are no reason not to run.
+// kubeletConfig returns a configuration for a shared host: swap, a full disk and cgroups of version 1 do not stop the
+// kubelet.
 func (c *Cluster) kubeletConfig(socket string) string {
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -94,17 +93,17 @@ imageGCHighThresholdPercent: 100
 `, socket, kubeletPort, c.file("kubelet.crt"), c.file("kubelet.key"), c.file("ca.crt"), c.Manifests(), c.LogDir(), c.cgroup)
 }
 
-// unmountBelow unmounts all that is mounted in a directory.
+// unmountBelow unmounts everything that is mounted in a directory.
 func unmountBelow(dir string) error {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
-	for i := len(mounts) - 1; i >= 0; i-- { // the last lies on top
+	for i := len(mounts) - 1; i >= 0; i-- { // the last is on top
 		err = errors.Join(err, unix.Unmount(mounts[i].Mountpoint, unix.MNT_DETACH))
 	}
 	return err
 }
 
-// Kubectl makes a directory with kubectl in it, and returns that and the variable by which
-// it finds the cluster.
+// Kubectl creates a directory with kubectl in it. It returns the directory, and the variable with the cluster's
+// configuration.
 func (c *Cluster) Kubectl(t testing.TB) (dir, env string) {
 	t.Helper()
 	dir = filepath.Join(c.Dir, "bin")
@@ -118,16 +117,15 @@ func (c *Cluster) Kubectl(t testing.TB) (dir, env string) {
 	return dir, "KUBECONFIG=" + c.Kubeconfig()
 }
 
-// Kubeconfig is the file by which an administrator finds the cluster.
+// Kubeconfig is the path of an administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return c.file("admin.conf") }
 
-// Node is what a node without a kubelet is told: the file by which it finds the API, and its serving
-// certificate with the key.
+// Node returns the files that a node without a kubelet needs: its kubeconfig, and its serving certificate with the key.
 func (c *Cluster) Node() (kubeconfig, cert, key string) {
 	return c.file("kubelet.conf"), c.file("kubelet.crt"), c.file("kubelet.key")
 }
 
-// Bootstrap is the file by which a node that has no certificate asks for one.
+// Bootstrap is the path of the kubeconfig with which a node without a certificate requests one.
 func (c *Cluster) Bootstrap() string { return c.file("bootstrap.conf") }
 
 // WaitNode waits until the node is ready.

@@ -11,18 +11,18 @@ import (
 // metrics is the name of metrics-server, of its user, its files and its Service.
 const metrics = "metrics-server"
 
-// metricsPort is where metrics-server listens.
+// metricsPort is metrics-server's port.
 const metricsPort = 4443
 
-// StartMetrics has an administrator apply the documents of metrics-server, and starts it until the
-// test's end. The API has its figures some twenty seconds after, when it has asked the node twice.
+// StartMetrics applies the documents of metrics-server as an administrator, and runs it until the test's end. The API
+// has its figures some twenty seconds later, after two requests to the node.
 func (c *Cluster) StartMetrics(t testing.TB, apply func(documents string)) {
 	t.Helper()
 	ca, err := os.ReadFile(c.file("ca.crt"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// metrics-server ends where it has no rights.
+	// metrics-server exits without these rights.
 	apply(fmt.Sprintf(metricsDocuments, NodeIP, metricsPort, base64.StdEncoding.EncodeToString(ca)))
 	conf := c.file(metrics + ".conf")
 	c.Run(t, metrics, exec.Command(Program(t, metrics), "--kubeconfig="+conf,
@@ -30,11 +30,11 @@ func (c *Cluster) StartMetrics(t testing.TB, apply func(documents string)) {
 		"--bind-address="+NodeIP, fmt.Sprintf("--secure-port=%d", metricsPort),
 		"--tls-cert-file="+c.file(metrics+".crt"), "--tls-private-key-file="+c.file(metrics+".key"),
 		"--kubelet-certificate-authority="+c.file("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
-		"--metric-resolution=10s", "--kubelet-request-timeout=9s")) // it takes no shorter resolution, and no longer timeout
+		"--metric-resolution=10s", "--kubelet-request-timeout=9s")) // its limits for resolution and timeout
 }
 
-// metricsDocuments give metrics-server the rights that its release asks for, of a node's API none but
-// its figures, and say where it is.
+// metricsDocuments give metrics-server the rights that its release needs, of a node's API only the figures, and
+// register its address.
 const metricsDocuments = `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: metrics-server}, rules: [
   {apiGroups: [""], resources: [nodes/metrics], verbs: [get]},
   {apiGroups: [""], resources: [pods, nodes], verbs: [get, list, watch]}]}

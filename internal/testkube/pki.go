@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// authority signs the certificates of a cluster, all with one key. The files lie in its
-// directory: NAME.crt and NAME.key.
+// authority signs the certificates of a cluster with one key. The files in its directory are NAME.crt and NAME.key.
 type authority struct {
 	dir    string
 	cert   *x509.Certificate
@@ -25,7 +24,7 @@ type authority struct {
 	serial int64
 }
 
-// newAuthority makes an authority, whose own files are ca.crt and ca.key.
+// newAuthority creates an authority. Its own files are ca.crt and ca.key.
 func newAuthority(dir string) (*authority, error) {
 	a := &authority{dir: dir}
 	cert, key, err := a.sign("ca", &x509.Certificate{
@@ -36,8 +35,7 @@ func newAuthority(dir string) (*authority, error) {
 	return a, err
 }
 
-// issue makes a certificate for a client of the API of that name and group, which may
-// serve at addresses and names as well.
+// issue creates a certificate for an API client with that name and group, which may also serve at hosts.
 func (a *authority) issue(file, name, group string, hosts ...string) error {
 	subject := pkix.Name{CommonName: name}
 	if group != "" {
@@ -58,7 +56,7 @@ func (a *authority) issue(file, name, group string, hosts ...string) error {
 	return err
 }
 
-// Ending makes the pair of a client of the API, in one text, which holds no longer than left.
+// Ending creates the certificate and key of an API client, in one text. The certificate expires after left.
 func (c *Cluster) Ending(name, group string, left time.Duration) ([]byte, error) {
 	const file = "ending"
 	_, _, err := c.pki.sign(file, &x509.Certificate{
@@ -76,8 +74,7 @@ func (c *Cluster) Ending(name, group string, left time.Duration) ([]byte, error)
 	return append(cert, key...), err
 }
 
-// sign writes a certificate and its key, which are signed by the certificate's own key if
-// the authority has none yet.
+// sign writes a certificate and its key. The authority's own certificate signs itself.
 func (a *authority) sign(file string, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -116,7 +113,7 @@ func (a *authority) write(file, kind string, der []byte) error {
 	return os.WriteFile(filepath.Join(a.dir, file), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 }
 
-// kubeconfig writes NAME.conf, by which the holder of the certificate NAME finds the API.
+// kubeconfig writes NAME.conf, the configuration for the holder of the certificate NAME.
 func (a *authority) kubeconfig(name string) error {
 	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: test,
   clusters: [{name: test, cluster: {server: "https://127.0.0.1:%d", certificate-authority: %s/ca.crt}}],

@@ -38,13 +38,13 @@ func (c *Cluster) apiServer(t testing.TB) {
 // StopAPI kills the API server.
 func (c *Cluster) StopAPI() { c.api.Kill() }
 
-// StartAPI starts it again, until the end of that test.
+// StartAPI starts the API server again, until the end of that test.
 func (c *Cluster) StartAPI(t testing.TB) {
 	t.Helper()
 	c.apiServer(t)
 }
 
-// WaitAPI waits until it answers.
+// WaitAPI waits until the API server answers.
 func (c *Cluster) WaitAPI(ctx context.Context, t testing.TB) {
 	t.Helper()
 	c.Wait(ctx, t, "the API server to be ready", func(ctx context.Context) error {

@@ -13,15 +13,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testproc"
 )
 
-// Process is a program that runs for a test. Its methods are for the goroutine that
-// started it.
+// Process is a program that runs for a test. Its methods must be called by the goroutine that started it.
 type Process struct {
 	cmd  *exec.Cmd
 	wait func() error
 }
 
-// Run starts a command, which is killed at the test's end, and dies with the test's process. Its output is appended to the
-// file NAME.log in the cluster's directory; a test that fails shows the end of it.
+// Run starts a command. It is killed at the test's end, and dies with the test's process. Its output is appended to the
+// file NAME.log in the cluster's directory; a failed test shows the end of it.
 func (c *Cluster) Run(t testing.TB, name string, cmd *exec.Cmd) *Process {
 	t.Helper()
 	path := filepath.Join(c.Dir, name+".log")
@@ -45,23 +44,23 @@ func (c *Cluster) Run(t testing.TB, name string, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// end is what a log ends with.
+// end returns the end of a log.
 func end(path string) []byte {
 	const most = 8 << 10
 	log, _ := os.ReadFile(path)
 	return bytes.TrimSpace(log[max(0, len(log)-most):])
 }
 
-// PID is the program's.
+// PID returns the program's process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Kill kills the program, if it runs, and waits for its end.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
-	_ = p.wait() // how it ended is in its log
+	_ = p.wait() // its log has the reason of its end
 }
 
-// Stop asks the program to end, and reports one that does not, or not well.
+// Stop terminates the program, and reports an error if it does not end, or ends with a failure.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)

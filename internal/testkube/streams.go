@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testpty"
 )
 
-// StreamsPod is the specification of the pod that Streams types at. Its image is busybox.
+// StreamsPod is the specification of the pod for Streams. Its image is busybox.
 const StreamsPod = `{containers: [
   {name: c, command: [sh, -c, "httpd -p 127.0.0.1:8080 -h /etc; exec sleep 1000"]},
   {name: in, stdin: true, stdinOnce: true, command: [sh, -c, "while read l; do echo got $l; done"]}]}`
@@ -27,8 +27,8 @@ const StreamsPod = `{containers: [
 // Copied is the file of 2 MiB that Streams leaves in the container c of its pod.
 const Copied = "/tmp/d/sub/f"
 
-// Streams types what users type of a running pod, which has been made by StreamsPod in the namespace "default": exec with a
-// terminal, logs that are followed, cp in and out, attach and port-forward.
+// Streams runs users' commands on a running pod with the specification StreamsPod in the namespace "default": exec with
+// a terminal, logs -f, cp in and out, attach and port-forward.
 func (u User) Streams(ctx context.Context, t *testing.T, pod string) {
 	t.Helper()
 	for _, one := range []struct {
@@ -45,7 +45,7 @@ func (u User) Streams(ctx context.Context, t *testing.T, pod string) {
 	}
 }
 
-// testTerminal sits at a shell whose terminal has the size of the user's own, also after that has changed.
+// testTerminal runs a shell with a terminal of the size of the user's own, also after a change.
 func (u User) testTerminal(ctx context.Context, t *testing.T, pod string) {
 	p := testpty.New(t, 40, 100)
 	before := p.Modes()
@@ -55,7 +55,7 @@ func (u User) testTerminal(ctx context.Context, t *testing.T, pod string) {
 	p.Type("stty size; tty\r")
 	p.Expect(`40 100\r\n/dev/pts/0\r\n`)
 	p.Resize(24, 81)
-	// The new size travels beside what is typed: asked until it is there.
+	// The new size arrives beside the input, so ask until it is there.
 	p.Type("until [ \"$(stty size)\" = '24 81' ]; do sleep 0.1; done; echo re''sized\r")
 	p.Expect(`resized\r\n`)
 	p.Type("exit 4\r")
@@ -86,7 +86,7 @@ func (u User) testFollow(ctx context.Context, t *testing.T, pod string) {
 	}
 }
 
-// testCopy carries a directory, with more than fits into any buffer, into the pod and out of it.
+// testCopy copies a directory, larger than any buffer, into the pod and out of it.
 func (u User) testCopy(ctx context.Context, t *testing.T, pod string) {
 	in, out := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "out")
 	data := make([]byte, 2<<20)
@@ -94,7 +94,7 @@ func (u User) testCopy(ctx context.Context, t *testing.T, pod string) {
 	if err := os.MkdirAll(filepath.Join(in, "sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(in, "sub", "f"), data, 0o755); err != nil { //nolint:gosec // a mode to be carried
+	if err := os.WriteFile(filepath.Join(in, "sub", "f"), data, 0o755); err != nil { //nolint:gosec // a mode to be copied
 		t.Fatal(err)
 	}
 	u.Typed(ctx, t, "", "cp", in, pod+":/tmp/d", "-c", "c")
@@ -105,7 +105,7 @@ func (u User) testCopy(ctx context.Context, t *testing.T, pod string) {
 	}
 }
 
-// testAttach: what is written to a container's input comes back, and is in its log as well.
+// testAttach: the input of a container comes back, and is in its log as well.
 func (u User) testAttach(ctx context.Context, t *testing.T, pod string) {
 	const want = "got a\ngot b\n"
 	if out := u.Typed(ctx, t, "a\nb\n", "attach", "-q", "-i", pod, "-c", "in"); out != want {
@@ -129,7 +129,7 @@ func (u User) testAttach(ctx context.Context, t *testing.T, pod string) {
 	}
 }
 
-// testForward reads a file of a server that listens on the pod's own loopback only.
+// testForward reads a file from a server that listens only on the pod's loopback.
 func (u User) testForward(ctx context.Context, t *testing.T, pod string) {
 	ctx, cancel := context.WithCancel(ctx)
 	forward := u.Kubectl(ctx, "port-forward", "pod/"+pod, ":8080")
@@ -158,7 +158,7 @@ func (u User) testForward(ctx context.Context, t *testing.T, pod string) {
 	}
 }
 
-// Fetch gets a page over a connection of its own, whatever its status.
+// Fetch fetches a page over a new connection, whatever its status.
 func Fetch(ctx context.Context, url string) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

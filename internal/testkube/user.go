@@ -9,32 +9,32 @@ import (
 	"testing"
 )
 
-// User types kubectl's commands at a cluster, as an administrator. Its methods may be called at once.
+// User runs kubectl's commands on a cluster, as an administrator. It is safe for concurrent use.
 type User struct {
 	c   *Cluster
 	bin string
 }
 
-// User is the cluster's administrator.
+// User returns the cluster's administrator.
 func (c *Cluster) User(t testing.TB) User {
 	t.Helper()
 	bin, _ := c.Kubectl(t)
 	return User{c: c, bin: bin}
 }
 
-// Env are the variables of what the user runs, kubectl's way to the cluster among them.
+// Env returns the variables for the user's commands, with kubectl's path and configuration.
 func (u User) Env() []string {
 	return []string{"PATH=" + u.bin + ":" + os.Getenv("PATH"), "HOME=" + u.c.Dir, "KUBECONFIG=" + u.c.Kubeconfig(), "TERM=xterm"}
 }
 
-// Kubectl is a command, which ends with ctx.
+// Kubectl returns a command that ends with ctx.
 func (u User) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(u.bin, "kubectl"), args...)
 	cmd.Env = u.Env()
 	return cmd
 }
 
-// Typed runs a command, which is to succeed, with that input, empty for none, and returns what it says.
+// Typed runs a command that must succeed, with that input (empty for none), and returns its output.
 func (u User) Typed(ctx context.Context, t testing.TB, in string, args ...string) string {
 	t.Helper()
 	cmd := u.Kubectl(ctx, args...)

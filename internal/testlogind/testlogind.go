@@ -1,5 +1,5 @@
-// Package testlogind has, for tests, a message bus with systemd's logind on it: as much of that as whoever holds up the
-// machine's end needs.
+// Package testlogind provides tests with a message bus and a fake of systemd's logind on it, with the functions for
+// delaying a host's shutdown.
 package testlogind
 
 import (
@@ -27,7 +27,7 @@ const (
 	Preparing = "PrepareForShutdown"
 )
 
-// Bus starts a message bus, which ends with the test.
+// Bus starts a message bus. It ends with the test.
 func Bus(t *testing.T) (address string) {
 	t.Helper()
 	daemon, err := exec.LookPath("dbus-daemon")
@@ -50,23 +50,24 @@ func Bus(t *testing.T) (address string) {
 	return strings.TrimSpace(line)
 }
 
-// Logind is one. Its methods are for the test's goroutine.
+// Logind is a fake logind. Its methods must be called by the test's goroutine.
 type Logind struct {
-	// Conn is its connection to the bus: who closes it ends logind.
+	// Conn is its connection to the bus: closing it ends logind.
 	Conn *dbus.Conn
-	// Held are the locks that were given, Asked the names on the bus of those who asked for them.
+	// Held are the locks that were granted, Asked the bus names of the clients that requested them.
 	Held  chan *Lock
 	Asked chan string
 	props *prop.Properties
 }
 
-// Lock holds up the machine's end: a pipe, of whose one end its holder has a copy.
+// Lock delays the host's shutdown. It is a pipe; its holder has a copy of one end.
 type Lock struct {
 	r *os.File
 	w int
 }
 
-// Start starts logind on a bus. It holds up the machine's end that long; with down that is near. It ends with the test.
+// Start starts logind on a bus. Its locks delay the host's shutdown by up to delay. If down is set, a shutdown is near.
+// It ends with the test.
 func Start(t *testing.T, address string, delay time.Duration, down bool) *Logind {
 	t.Helper()
 	conn, err := dbus.Connect(address)
@@ -90,10 +91,10 @@ func Start(t *testing.T, address string, delay time.Duration, down bool) *Logind
 	return l
 }
 
-// served is what it answers on the bus.
+// served has the methods on the bus.
 type served struct{ *Logind }
 
-// Inhibit gives a lock, which is over when it is closed.
+// Inhibit grants a lock, which is released when it is closed.
 func (s *served) Inhibit(by dbus.Sender, what, _, _, mode string) (dbus.UnixFD, *dbus.Error) {
 	if what != "shutdown" || mode != "delay" {
 		return 0, dbus.MakeFailedError(fmt.Errorf("%s, %s", what, mode))
@@ -110,7 +111,7 @@ func (s *served) Inhibit(by dbus.Sender, what, _, _, mode string) (dbus.UnixFD, 
 	return dbus.UnixFD(p[1]), nil
 }
 
-// Prepare says that the machine goes down, or not.
+// Prepare announces that the host shuts down, or that it does not.
 func (l *Logind) Prepare(t *testing.T, down bool) {
 	t.Helper()
 	l.props.SetMust(Manager, "PreparingForShutdown", down)
@@ -119,7 +120,7 @@ func (l *Logind) Prepare(t *testing.T, down bool) {
 	}
 }
 
-// Lock is the next lock that is asked for.
+// Lock returns the next requested lock.
 func (l *Logind) Lock(ctx context.Context, t *testing.T) *Lock {
 	t.Helper()
 	select {
@@ -137,7 +138,7 @@ func (l *Logind) Lock(ctx context.Context, t *testing.T) *Lock {
 	}
 }
 
-// Released waits until nobody holds a lock, of which its holder has got its copy.
+// Released waits until the lock's holder has closed its copy.
 func (h *Lock) Released(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if err := unix.Close(h.w); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/alone"
 )
 
-// Alone runs a package's tests with network and mounts of their own (package alone), and
-// returns their exit code. TestMain calls it.
+// Alone runs a package's tests in their own network and mount namespaces (package alone), and returns their exit code.
+// TestMain calls it.
 func Alone(m *testing.M) int {
 	if err := alone.Enter(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

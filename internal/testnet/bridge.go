@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// Plugins is where Debian's package has CNI's plugins.
+// Plugins is the directory of the CNI plugins in Debian's package.
 const Plugins = "/usr/lib/cni"
 
-// Bridge is the name of the network that WriteBridge configures.
+// Bridge is the name of the network of WriteBridge.
 const Bridge = "bulkhead-test"
 
 const bridge = `{"cniVersion": "1.0.0", "name": "bulkhead-test", "plugins": [
@@ -21,9 +21,9 @@ const bridge = `{"cniVersion": "1.0.0", "name": "bulkhead-test", "plugins": [
   {"type": "bandwidth", "capabilities": {"bandwidth": true}}
 ]}`
 
-// WriteBridge writes a configuration for CNI into conf: a bridge with addresses of both
-// kinds, of which 10.88.0.1 is the node's, published ports and limits of bandwidth. Its
-// plugins keep their state in data: a file a lease in data/bulkhead-test.
+// WriteBridge writes a CNI configuration into conf: a bridge with IPv4 and IPv6 addresses, published ports and
+// bandwidth limits. The node has 10.88.0.1. Its plugins keep their state in data: one file per lease in
+// data/bulkhead-test.
 func WriteBridge(t testing.TB, conf, data string) {
 	t.Helper()
 	text := strings.ReplaceAll(bridge, "DATA", data)
@@ -32,7 +32,7 @@ func WriteBridge(t testing.TB, conf, data string) {
 	}
 }
 
-// Leases are the addresses that pods hold of the bridge whose state is in data.
+// Leases returns the addresses of pods on the bridge with its state in data.
 func Leases(t testing.TB, data string) (out []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(data, Bridge))

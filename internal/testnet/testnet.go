@@ -1,5 +1,5 @@
-// Package testnet gives tests a world of their own: a network namespace for "this
-// host", joined by a veth pair to one for "the outside". It needs root.
+// Package testnet gives tests a world of their own: a network namespace for "this host", joined by a veth pair to one
+// for "the outside". It needs root.
 package testnet
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testproc"
 )
 
-// World is one; it ends with its test.
+// World is a pair of namespaces. It ends with its test.
 type World struct {
 	host, outside int // processes in their namespaces
 }
 
-// New makes a world in which this host and the outside have these addresses of one
-// /24. Serve is started in the outside's namespace, and killed at the end.
+// New creates a world in which this host and the outside have these addresses of one /24. serve is started in the
+// outside's namespace, and killed at the end.
 func New(t testing.TB, host, outside string, serve *exec.Cmd) World {
 	t.Helper()
 	w := World{host: start(t, exec.Command("sleep", "infinity"))}
@@ -41,7 +41,7 @@ func New(t testing.TB, host, outside string, serve *exec.Cmd) World {
 	return w
 }
 
-// Enter is how a command line begins whose rest runs in the host's namespace.
+// Enter returns the start of a command line for a command in the host's namespace.
 func (w World) Enter() []string { return enter(w.host) }
 
 // Outside runs ip in the outside's namespace.
@@ -61,7 +61,7 @@ func start(t testing.TB, cmd *exec.Cmd) int {
 	return testproc.Start(t, cmd).PID
 }
 
-// Run runs a command, whose failure is the test's.
+// Run runs a command, and fails the test if it fails.
 func Run(t testing.TB, args ...string) {
 	t.Helper()
 	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {

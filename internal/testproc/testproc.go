@@ -17,9 +17,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// Start starts a command, which is killed at the test's end, and returns when it shows its
-// arguments: a process has none for a moment after its program has been loaded. Its input, if
-// none is given, stays empty and open until the end. Nobody else waits for one with a Pdeathsig, which is Lasting.
+// Start starts a command and returns when its arguments are visible: for a moment after its program was loaded, a
+// process has none. The command is killed at the test's end. A nil input stays empty and open until the end. A command
+// with a Pdeathsig is started by Lasting.
 func Start(t testing.TB, cmd *exec.Cmd) procid.ID {
 	t.Helper()
 	if cmd.Stdin == nil {
@@ -48,7 +48,7 @@ func Start(t testing.TB, cmd *exec.Cmd) procid.ID {
 	ctx := testdeadline.Context(t, 5*time.Second)
 	for len(procid.Args(id.PID)) == 0 && id.Alive() {
 		select {
-		case <-time.After(time.Millisecond): // nothing tells of it
+		case <-time.After(time.Millisecond): // there is no event for it
 		case <-ctx.Done():
 			t.Fatal(context.Cause(ctx))
 		}
@@ -56,9 +56,9 @@ func Start(t testing.TB, cmd *exec.Cmd) procid.ID {
 	return id
 }
 
-// Lasting starts a command on a thread that lasts as long as the command: one with a Pdeathsig dies with the thread that
-// has started it, and a thread ends with a goroutine that has locked it. wait, which may be called at once, returns how
-// the command has ended.
+// Lasting starts a command on a thread that lasts as long as the command: a command with a Pdeathsig dies with the
+// thread that started it, and a thread ends with a goroutine that has locked it. wait returns how the command has
+// ended. It is safe for concurrent use.
 func Lasting(cmd *exec.Cmd) (wait func() error, err error) {
 	var end error
 	started, done := make(chan error, 1), make(chan struct{})
@@ -77,8 +77,8 @@ func Lasting(cmd *exec.Cmd) (wait func() error, err error) {
 	return func() error { <-done; return end }, nil
 }
 
-// Stop stops a process by SIGSTOP and returns when all its threads stand still. The signal alone says nothing of them:
-// the kernel gives it to one, and the others go on until that one has noticed.
+// Stop stops a process by SIGSTOP and returns when all its threads have stopped. The kernel delivers the signal to one
+// thread, and the others go on until that one has noticed.
 func Stop(t testing.TB, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -87,14 +87,14 @@ func Stop(t testing.TB, pid int) {
 	ctx := testdeadline.Context(t, 5*time.Second)
 	for running(t, pid) {
 		select {
-		case <-time.After(time.Millisecond): // nobody but its own parent is told of it
+		case <-time.After(time.Millisecond): // only its own parent is notified
 		case <-ctx.Done():
 			t.Fatalf("stop process %d: %v", pid, context.Cause(ctx))
 		}
 	}
 }
 
-// running says that a thread of a process is not stopped.
+// running reports whether a thread of a process is not stopped.
 func running(t testing.TB, pid int) bool {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))

@@ -1,4 +1,4 @@
-// Package testpty gives tests a pseudo-terminal to sit at.
+// Package testpty gives tests a pseudo-terminal.
 package testpty
 
 import (
@@ -18,18 +18,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// Terminal is a pseudo-terminal whose user is the test. It ends with the test.
-// Its methods are for the test's goroutine.
+// Terminal is a pseudo-terminal with the test as its user. It ends with the test. Its methods must be called by the
+// test's goroutine.
 type Terminal struct {
 	t             testing.TB
 	master, slave *os.File
 
 	mu    sync.Mutex
 	said  strings.Builder
-	heard chan struct{} // has room for one
+	heard chan struct{} // holds one value
 }
 
-// New makes a terminal of a size.
+// New creates a terminal of a size.
 func New(t testing.TB, rows, columns uint16) *Terminal {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -55,7 +55,7 @@ func New(t testing.TB, rows, columns uint16) *Terminal {
 	return term
 }
 
-// listen keeps what is printed, until the terminal is closed.
+// listen stores the output, until the terminal is closed.
 func (p *Terminal) listen() {
 	for b := make([]byte, 4096); ; {
 		n, err := p.master.Read(b)
@@ -72,7 +72,7 @@ func (p *Terminal) listen() {
 	}
 }
 
-// Resize changes the terminal's size, of which its programs are told.
+// Resize changes the terminal's size, which notifies its programs.
 func (p *Terminal) Resize(rows, columns uint16) {
 	p.t.Helper()
 	if err := unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}); err != nil {
@@ -80,7 +80,7 @@ func (p *Terminal) Resize(rows, columns uint16) {
 	}
 }
 
-// Modes are the terminal's settings.
+// Modes returns the terminal's settings.
 func (p *Terminal) Modes() unix.Termios {
 	p.t.Helper()
 	m, err := unix.IoctlGetTermios(int(p.slave.Fd()), unix.TCGETS)
@@ -98,8 +98,7 @@ func (p *Terminal) Type(text string) {
 	}
 }
 
-// Expect waits until the terminal shows what matches, and forgets what it has
-// shown until then.
+// Expect waits until the terminal shows a match, and drops the output up to its end.
 func (p *Terminal) Expect(pattern string) string {
 	p.t.Helper()
 	re, limit := regexp.MustCompile(pattern), testdeadline.Context(p.t, 30*time.Second)
@@ -121,7 +120,7 @@ func (p *Terminal) Expect(pattern string) string {
 	}
 }
 
-// Start starts a command in a session of its own, whose terminal this is, and forgets what the terminal has shown.
+// Start starts a command in a session of its own with this terminal, and drops the output so far.
 func (p *Terminal) Start(cmd *exec.Cmd) {
 	p.t.Helper()
 	p.mu.Lock()
@@ -134,10 +133,10 @@ func (p *Terminal) Start(cmd *exec.Cmd) {
 	}
 }
 
-// End waits for a command, and wants its code and the terminal as it was.
+// End waits for a command, and checks its exit code and that the terminal has its former settings.
 func (p *Terminal) End(cmd *exec.Cmd, code int, before unix.Termios) {
 	p.t.Helper()
-	_ = cmd.Wait() // the code tells
+	_ = cmd.Wait() // the exit code is checked
 	if got := cmd.ProcessState.ExitCode(); got != code {
 		p.t.Errorf("exit code %d, want %d", got, code)
 	}

@@ -1,5 +1,4 @@
-// Package testsock is somebody else's socket for tests in which nobody may be led
-// to it.
+// Package testsock provides another user's socket, for tests in which no connection may be led to it.
 package testsock
 
 import (
@@ -7,8 +6,7 @@ import (
 	"testing"
 )
 
-// Listen makes a socket at path, until the test's end, and tells of the connections
-// that it gets: each is closed before.
+// Listen creates a socket at path, until the test's end, and reports its connections. It closes each one first.
 func Listen(t testing.TB, path string) <-chan struct{} {
 	t.Helper()
 	l, err := net.Listen("unix", path)
@@ -26,7 +24,7 @@ func Listen(t testing.TB, path string) <-chan struct{} {
 			conn.Close()
 			select {
 			case connected <- struct{}{}:
-			default: // enough are told of
+			default: // enough are reported
 			}
 		}
 	}()

@@ -1,6 +1,6 @@
-// Package testtemplate spares tests the making of templates, and the probe of KVM: tests find those that
-// earlier tests of the same user made, also in other processes and in other checkouts. They lie in the
-// user's cache, below a hash of the sources that a template depends on and its own key does not cover.
+// Package testtemplate spares tests the building of templates and the probe of KVM. Tests find those of earlier tests
+// of the same user, also from other processes and checkouts. They lie in the user's cache, below a hash of the sources
+// that a template depends on and its own key does not cover.
 package testtemplate
 
 import (
@@ -29,23 +29,23 @@ import (
 )
 
 const (
-	// lifetime is how long a template is used, so that each is made at least once a day.
+	// lifetime is how long a template is used, so that each is built at least once a day.
 	lifetime = 24 * time.Hour
 	// most bounds the number of templates of one tree, each of up to 200 MB.
 	most = 12
 	// trees bounds the number of trees.
 	trees = 4
-	// infoFile is a template's last file: without it a directory is no template.
+	// infoFile is a template's last file: without it a directory is not a template.
 	infoFile = "template.json"
-	// verdictFile is what a probe of KVM has found.
+	// verdictFile is the verdict of a probe of KVM.
 	verdictFile = "kvm.json"
 )
 
-// Share gives roots the cached templates and the verdict on KVM of their user, and caches those that the test
-// t makes, unless it fails. The roots lie in home, which is the user's; they need not exist yet, and no engine
-// uses them yet. Register before Share the removal of the directory, and after it the end of its engine.
-// The files are hard links where they can be: a test that damages a template must replace its files.
-// Without a cache, because the test may not write one, Share does nothing.
+// Share puts the cached templates and the verdict on KVM of their user into roots, and caches those of the test t,
+// unless it fails. The roots lie in home, which the user owns. They need not exist yet, and no engine may use them yet.
+// Register the removal of the directory before Share, and the end of its engine after it. The files are hard links if
+// possible: a test that damages a template must replace its files. If the test cannot write a cache, Share does
+// nothing.
 func Share(t testing.TB, home string, roots dirs.Roots) {
 	t.Helper()
 	cache, err := where()
@@ -73,7 +73,7 @@ func share(t testing.TB, cache, home string, roots dirs.Roots) {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			return // and may have left something half damaged
+			return // its files may be damaged
 		}
 		keep := func() error { return errors.Join(u.link(own, u.kept, true), u.copyVerdict(roots.State, u.kept)) }
 		if err := locked(cache, keep); err != nil {
@@ -93,7 +93,7 @@ func locked(cache string, do func() error) error {
 	return errors.Join(do(), lock.Unlock())
 }
 
-// where is the cache of this tree.
+// where returns the cache directory of this tree.
 var where = sync.OnceValues(func() (string, error) {
 	root, err := testgo.Root()
 	if err != nil {
@@ -114,7 +114,7 @@ var where = sync.OnceValues(func() (string, error) {
 	return filepath.Join(dir, key), locked(dir, func() error { return forget(dir, key) })
 })
 
-// sources hashes the code below directories of the module, without tests.
+// sources returns a hash of the code below directories of the module, without tests.
 func sources(root string, below ...string) (string, error) {
 	sum := sha256.New()
 	for _, dir := range below {
@@ -133,7 +133,8 @@ func sources(root string, below ...string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
 }
 
-// forget removes the caches of trees that have not been used for a lifetime, and of those unused longest.
+// forget removes the caches of trees that were not used for a lifetime, and the least recently used ones beyond the
+// limit.
 func forget(dir, key string) error {
 	if err := os.Chtimes(filepath.Join(dir, key), time.Time{}, time.Now()); err != nil {
 		return err
@@ -142,13 +143,13 @@ func forget(dir, key string) error {
 	return errors.Join(err, retain(found, trees))
 }
 
-// prune removes templates that are too old, and the oldest of too many.
+// prune removes templates that are too old, and the oldest beyond the limit.
 func prune(cache string) error {
 	found, err := filepath.Glob(filepath.Join(cache, "*", "*", infoFile))
 	return errors.Join(err, retain(found, most))
 }
 
-// retain removes the directories, or those of the files, that are older than a lifetime or beyond the n youngest.
+// retain removes the directories, or the files' directories, that are older than a lifetime or beyond the n youngest.
 func retain(paths []string, n int) (err error) {
 	ages := map[string]time.Duration{}
 	for _, path := range paths {
@@ -163,7 +164,7 @@ func retain(paths []string, n int) (err error) {
 		if i < n && ages[path] <= lifetime {
 			continue
 		}
-		if filepath.Base(path) == infoFile { // first: without it what is left is no template
+		if filepath.Base(path) == infoFile { // first: without it the rest is not a template
 			err = errors.Join(err, os.Remove(path))
 			path = filepath.Dir(path)
 		}
@@ -178,10 +179,10 @@ type user struct {
 	kept     string
 }
 
-// link gives the directory to those templates of from that it lacks. With replace it also gets those of
-// which it has another one: the test made a template again, because clones of the old one failed.
+// link links the templates of from that the directory to lacks. With replace it also replaces different ones: the test
+// has built a template again, because clones of the old one failed.
 func (u user) link(from, to string, replace bool) error {
-	found, err := filepath.Glob(filepath.Join(from, "[^.]*", infoFile)) // none that is half made
+	found, err := filepath.Glob(filepath.Join(from, "[^.]*", infoFile)) // only complete ones
 	if err != nil {
 		return err
 	}
@@ -198,7 +199,7 @@ func (u user) link(from, to string, replace bool) error {
 	return nil
 }
 
-// linkOne makes dir the template, whose last file makes it whole.
+// linkOne makes dir a copy of the template. The last file completes it.
 func (u user) linkOne(template, dir string) error {
 	if err := os.Remove(filepath.Join(dir, infoFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -240,14 +241,14 @@ func whole(dir string) bool {
 	return err == nil
 }
 
-// same compares copies too, for they have the time of what they were copied from.
+// same compares size and time, because copies have the time of their source.
 func same(a, b string) bool {
 	x, errX := os.Stat(a)
 	y, errY := os.Stat(b)
 	return errX == nil && errY == nil && x.ModTime().Equal(y.ModTime()) && x.Size() == y.Size()
 }
 
-// mkdir makes a directory and its missing parents, which everybody may pass through.
+// mkdir creates a directory and its missing parents, which every user may traverse.
 func (u user) mkdir(dir string) error {
 	if err := os.Mkdir(dir, 0o711); err == nil {
 		return os.Lchown(dir, u.uid, u.gid)

@@ -9,10 +9,8 @@ import (
 	"testing"
 )
 
-// List says of each file below dir, by its path from there, what it is: mode, time
-// of change in nanoseconds and content, the target of a link ("-> target"), the
-// first other name of the same file ("= name"), or the mode alone of what is none
-// of these.
+// List describes each file below dir, by its relative path: mode, change time in nanoseconds and content; the target of
+// a link ("-> target"); the first other name of the same file ("= name"); or only the mode of other types.
 func List(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	files, firsts := map[string]string{}, map[string]fs.FileInfo{}

@@ -1,5 +1,4 @@
-// Package testturn lets tests that take long run in turns, by day, so that each is run often and all together take the
-// time of some.
+// Package testturn runs long tests in turns, by day, so that each runs often and all together take the time of a few.
 package testturn
 
 import (
@@ -11,10 +10,10 @@ import (
 	"time"
 )
 
-// Most is for how many days a whole test may have to wait for its turn.
+// Most is the most days that a whole test may wait for its turn.
 const Most = 4
 
-// Day numbers the days. BULKHEAD_TEST_SAMPLE is another day's number.
+// Day returns the number of the day. BULKHEAD_TEST_SAMPLE replaces it.
 func Day() int {
 	if n, err := strconv.Atoi(os.Getenv("BULKHEAD_TEST_SAMPLE")); err == nil && n >= 0 {
 		return n
@@ -22,11 +21,11 @@ func Day() int {
 	return int(time.Now().Unix() / 86400)
 }
 
-// Long reports whether everything is to run, as in make test-long.
+// Long reports whether all tests must run, as in make test-long.
 func Long() bool { return os.Getenv("BULKHEAD_TEST_LONG") != "" }
 
 // Take skips the test unless it is its turn: each of the given number of days is the turn of the tests with one number,
-// counted from 0. A test that -run names always has its turn.
+// counted from 0. A test that -run names always runs.
 func Take(t *testing.T, turn, days int) {
 	t.Helper()
 	if turn < 0 || turn >= days || days > Most {
@@ -38,16 +37,16 @@ func Take(t *testing.T, turn, days int) {
 	}
 }
 
-// wait is how many days there are until a turn.
+// wait returns the number of days until a turn.
 func wait(turn, days, day int) int { return (turn - day%days + days) % days }
 
-// named reports whether -run asks for this test, or for some part of a test.
+// named reports whether -run selects this test, or a part of a test.
 func named(run, name string) bool {
 	top, _, _ := strings.Cut(name, "/")
 	return strings.Contains(run, "/") || strings.Trim(run, "^$") == top
 }
 
-// In is a test that takes turns as Take says.
+// In returns a test that takes turns like Take.
 func In(turn, days int, test func(t *testing.T)) func(t *testing.T) {
 	return func(t *testing.T) {
 		Take(t, turn, days)

@@ -1,5 +1,5 @@
-// Package timeline carries what the steps of a call took from where they are taken to who
-// traces the call. Nobody measures or sends anything for a call that nobody traces.
+// Package timeline passes the durations of a call's steps to the tracer of the call. Without a tracer nothing is
+// measured or sent.
 package timeline
 
 import (
@@ -9,28 +9,27 @@ import (
 	"time"
 )
 
-// The most steps that are kept of a call, and parts of a step.
+// The most steps of a call, and parts of a step.
 const (
 	MaxSteps = 32
 	MaxParts = 16
 )
 
-// Step is one of a call's.
+// Step is one step of a call.
 type Step struct {
 	Name  string
 	Begin time.Time
 	Took  time.Duration
-	Parts []Part // one after the other; what is missing to Took is between them
+	Parts []Part // one after the other; Took includes the gaps between them
 }
 
-// Part is one of a step's.
+// Part is one part of a step.
 type Part struct {
 	Name string
 	Took time.Duration
 }
 
-// Recorder keeps the steps of a call. Its methods may be called at once, and do nothing on
-// nil, which is nobody's.
+// Recorder stores the steps of a call. It is safe for concurrent use. A nil Recorder does nothing.
 type Recorder struct {
 	mu    sync.Mutex
 	steps []Step
@@ -38,19 +37,19 @@ type Recorder struct {
 
 type key struct{}
 
-// With has what is done with the context it returns tell its steps.
+// With returns a context with a Recorder for the steps of calls with that context.
 func With(ctx context.Context) (context.Context, *Recorder) {
 	r := &Recorder{}
 	return context.WithValue(ctx, key{}, r), r
 }
 
-// From is who wants to know the steps of what is done with ctx, nil if nobody does.
+// From returns ctx's Recorder, nil if there is none.
 func From(ctx context.Context) *Recorder {
 	r, _ := ctx.Value(key{}).(*Recorder)
 	return r
 }
 
-// Carry has what is done with to tell its steps to whom from's are told.
+// Carry returns to with the Recorder of from.
 func Carry(to, from context.Context) context.Context {
 	if r := From(from); r != nil {
 		return context.WithValue(to, key{}, r)
@@ -58,7 +57,7 @@ func Carry(to, from context.Context) context.Context {
 	return to
 }
 
-// Add adds steps, those up to MaxSteps.
+// Add adds steps, up to MaxSteps.
 func (r *Recorder) Add(steps ...Step) {
 	if r == nil {
 		return
@@ -68,7 +67,7 @@ func (r *Recorder) Add(steps ...Step) {
 	r.steps = append(r.steps, steps[:min(len(steps), MaxSteps-len(r.steps))]...)
 }
 
-// Steps are those so far.
+// Steps returns the steps so far.
 func (r *Recorder) Steps() []Step {
 	if r == nil {
 		return nil
@@ -78,9 +77,8 @@ func (r *Recorder) Steps() []Step {
 	return slices.Clone(r.steps)
 }
 
-// Within makes steps that somebody hostile tells of fit to be believed: of names that known
-// knows, begun and ended between begin and end, with parts that take no longer than they do.
-// A step or a part of another name is dropped.
+// Within sanitises steps from an untrusted source. Names must be known, steps must start and end between begin and end,
+// and parts must fit into their steps. Steps and parts with other names are dropped.
 func Within(steps []Step, begin, end time.Time, known func(name string) bool) []Step {
 	var fit []Step
 	for _, s := range steps[:min(len(steps), MaxSteps)] {

@@ -1,6 +1,6 @@
-// Package trusted judges files and directories that grant power over the host to whoever can change them: configuration,
-// keys, static pods. They must belong to root or to the caller, and nobody else may write them. The checks are on open
-// descriptors, so a file cannot be exchanged after it was judged.
+// Package trusted checks files and directories that grant power over the host to anyone who can change them:
+// configuration, keys, static pods. They must belong to root or to the caller, and no other user may write them. The
+// checks use open descriptors, so a file cannot be exchanged afterwards.
 package trusted
 
 import (
@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUntrusted is matched by the errors of what somebody else may change.
+// ErrUntrusted is matched by the errors for files that another user may change.
 var ErrUntrusted = errors.New("another user may change it")
 
 // The bits of a mode that let others write.
@@ -24,7 +24,7 @@ const (
 	otherWrites = 0o002
 )
 
-// Check judges an open file or directory. The error matches ErrUntrusted and says what to do.
+// Check checks an open file or directory. The error matches ErrUntrusted and has a remedy.
 func Check(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -43,13 +43,13 @@ func Check(f *os.File) error {
 	return nil
 }
 
-// hasACL tells whether the group's bits of a file's mode stand for more than its group.
+// hasACL reports whether the group bits of a file's mode cover more than its group.
 func hasACL(f *os.File) bool {
 	_, err := unix.Fgetxattr(int(f.Fd()), "system.posix_acl_access", nil)
 	return err == nil
 }
 
-// Dir opens a directory and judges it.
+// Dir opens a directory and checks it.
 func Dir(path string) (*os.File, error) {
 	d, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
@@ -61,8 +61,8 @@ func Dir(path string) (*os.File, error) {
 	return d, nil
 }
 
-// At opens a file of an open directory and judges it. A link is an error, and so is a name with a slash. A file that is
-// not regular is nil.
+// At opens a file of an open directory and checks it. A link is an error, and so is a name with a slash. It returns nil
+// for a file that is not regular.
 func At(dir *os.File, name string) (*os.File, error) {
 	path := filepath.Join(dir.Name(), name)
 	if filepath.Base(name) != name {
@@ -79,8 +79,8 @@ func At(dir *os.File, name string) (*os.File, error) {
 	return regular(os.NewFile(uintptr(fd), path))
 }
 
-// Open opens a file and judges it, and the directory of its name. Links to a trusted file are followed. A file that is not
-// regular is an error.
+// Open opens a file, and checks it and the directory of its name. It follows links to a trusted file. A file that is
+// not regular is an error.
 func Open(path string) (*os.File, error) {
 	d, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -101,7 +101,7 @@ func Open(path string) (*os.File, error) {
 	return f, err
 }
 
-// checkParent judges the directory of a file that is judged itself: where it is sticky, others cannot replace the file.
+// checkParent checks the directory of a checked file. In a sticky directory other users cannot replace the file.
 func checkParent(d *os.File) error {
 	info, err := d.Stat()
 	if err != nil {
@@ -113,7 +113,7 @@ func checkParent(d *os.File) error {
 	return Check(d)
 }
 
-// regular judges a file that was opened, and closes what is not regular.
+// regular checks an open file, and closes it if it is not regular.
 func regular(f *os.File) (*os.File, error) {
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -145,7 +145,7 @@ func Read(path string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// Files judges files as Open does, for programs that read them by their names. Empty names are left out.
+// Files checks files like Open, for programs that read them by their names. It skips empty names.
 func Files(paths ...string) error {
 	for _, path := range paths {
 		if path == "" {

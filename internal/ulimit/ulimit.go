@@ -1,4 +1,4 @@
-// Package ulimit reads limits of processes as podman and docker write them: nofile=1024:2048.
+// Package ulimit parses limits of processes in the form of podman and docker: nofile=1024:2048.
 package ulimit
 
 import (
@@ -13,13 +13,13 @@ import (
 
 const prefix = "RLIMIT_"
 
-// names are those of getrlimit(2), in small letters.
+// names are the names of getrlimit(2), in lower case.
 var names = []string{
 	"as", "core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio", "rttime",
 	"sigpending", "stack",
 }
 
-// Parse reads NAME=SOFT[:HARD]. A value is a number, or -1 or unlimited. Without HARD both are the same.
+// Parse parses NAME=SOFT[:HARD]. A value is a number, or -1 or unlimited. Without HARD both are the same.
 func Parse(text string) (l specs.POSIXRlimit, err error) {
 	name, values, _ := strings.Cut(text, "=")
 	name = strings.TrimPrefix(strings.ToUpper(name), prefix)
@@ -54,7 +54,7 @@ func value(text string) (uint64, error) {
 	return n, nil
 }
 
-// ParseAll reads several limits with spaces between them. A name may be there once.
+// ParseAll parses several limits, separated by spaces. Each name may occur once.
 func ParseAll(text string) (all []specs.POSIXRlimit, err error) {
 	for one := range strings.FieldsSeq(text) {
 		l, err := Parse(one)

@@ -1,5 +1,4 @@
-// Package undo is a rollback stack: each step of an operation registers how to
-// undo it before the step is done.
+// Package undo is a rollback stack: each step of an operation registers its undo before the step is done.
 package undo
 
 import (
@@ -9,7 +8,7 @@ import (
 	"time"
 )
 
-// budget bounds a whole rollback: one that hangs must not hang its caller.
+// budget bounds a whole rollback, so that it cannot hang its caller.
 const budget = 30 * time.Second
 
 // Stack holds the undos of one operation, last in, first out. The zero value
@@ -21,16 +20,16 @@ type step struct {
 	undo func(context.Context) error
 }
 
-// Push registers how to undo the step called name.
+// Push registers the undo of the step called name.
 func (s *Stack) Push(name string, undo func(context.Context) error) {
 	s.steps = append(s.steps, step{name, undo})
 }
 
-// Release forgets all undos: the operation succeeded.
+// Release drops all undos: the operation succeeded.
 func (s *Stack) Release() { s.steps = nil }
 
-// Rollback runs every undo, newest first, to the end, whatever each returns,
-// on a context that does not end with the operation's. It returns what failed.
+// Rollback runs every undo, newest first, even if some fail. Its context does not end with the operation's. It returns
+// the failures.
 func (s *Stack) Rollback(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), budget)
 	defer cancel()
@@ -44,9 +43,8 @@ func (s *Stack) Rollback(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// OnError is deferred at the top of an operation with the address of its named
-// error: a failed operation is rolled back, a successful one released. The
-// operation's own error stays the first in line.
+// OnError is deferred at the top of an operation with the address of its named error. It rolls back a failed operation,
+// and releases a successful one. The operation's own error stays first.
 func (s *Stack) OnError(ctx context.Context, err *error) {
 	if *err == nil {
 		s.Release()

@@ -1,6 +1,5 @@
-// Package unit asks systemd for a unit of the caller's own: a scope whose cgroup is
-// delegated to it. Limits of groups in there hold, and what runs there does not end with
-// the session that has started it.
+// Package unit starts a systemd unit for the caller: a scope with a delegated cgroup. Limits of groups in it work, and
+// its processes do not end with the session that has started it.
 package unit
 
 import (
@@ -25,21 +24,19 @@ const (
 	exists  = service + ".UnitExists"
 )
 
-// callTimeout bounds the making of a unit.
+// callTimeout bounds the start of a unit.
 const callTimeout = 10 * time.Second
 
-// leaf is the group in the unit's that the caller is in: in cgroup2 a group with
-// processes has no groups with limits in it.
+// leaf is the group inside the unit's for the caller itself: in cgroup2 a group with processes cannot have groups with
+// limits.
 const leaf = "own"
 
-// ErrNone is matched where no systemd can be asked: none runs, or it serves this user no
-// bus.
+// ErrNone is matched if there is no systemd to ask: none runs, or this user has no bus.
 var ErrNone = errors.New("systemd cannot be asked for a unit")
 
-// Enter moves this process into a scope of that name, which ends with its last process. One
-// that is there already is entered: processes that an earlier caller has left are in it.
-// A user's is his manager's, and that one ends with his last session unless he lingers
-// (Lingers).
+// Enter moves this process into a scope with that name, which ends with its last process. If the scope exists, with
+// processes of an earlier caller, Enter joins it. A user's scope belongs to the user's manager, which ends with the
+// last session unless the user lingers (Lingers).
 func Enter(ctx context.Context, name string) error {
 	address := "unix:path=/run/dbus/system_bus_socket"
 	if uid := os.Geteuid(); uid != 0 {
@@ -59,19 +56,19 @@ func Enter(ctx context.Context, name string) error {
 	return nil
 }
 
-// Lingers tells whether the user manager of this user outlives his sessions.
+// Lingers reports whether the manager of this user outlives the user's sessions.
 func Lingers(user string) bool {
 	_, err := os.Stat(filepath.Join("/var/lib/systemd/linger", filepath.Base(user)))
 	return err == nil
 }
 
-// property is one of a unit's on the bus.
+// property is a unit's property on the bus.
 type property struct {
 	Name  string
 	Value dbus.Variant
 }
 
-// auxiliary is a further unit of a job; there is none.
+// auxiliary is a further unit of a job; none is used.
 type auxiliary struct {
 	Name       string
 	Properties []property
@@ -85,7 +82,7 @@ func enter(ctx context.Context, address, name string) error {
 		return fmt.Errorf("connect to D-Bus: %w", err)
 	}
 	defer conn.Close()
-	// The job's end may come before the answer to the call.
+	// The job may end before the answer to the call.
 	ended := make(chan *dbus.Signal, 64)
 	conn.Signal(ended)
 	if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchInterface(manager), dbus.WithMatchMember("JobRemoved")); err != nil {
@@ -127,7 +124,7 @@ func enter(ctx context.Context, address, name string) error {
 	}
 }
 
-// resultOf is the result of a job by the signal of its end.
+// resultOf returns the result of a job from the signal of its end.
 func resultOf(s *dbus.Signal, job dbus.ObjectPath) (string, bool) {
 	if len(s.Body) < 4 || s.Body[1] != job {
 		return "", false
@@ -136,7 +133,7 @@ func resultOf(s *dbus.Signal, job dbus.ObjectPath) (string, bool) {
 	return result, ok
 }
 
-// descend moves this process into the leaf of its group, where cgroup2 has all.
+// descend moves this process into the leaf of its group, if cgroup2 has all controllers.
 func descend(own, mount string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(mount, &fs); err != nil || fs.Type != unix.CGROUP2_SUPER_MAGIC {

@@ -1,5 +1,5 @@
-// Package wholefile reads files whose content is not as long as their size says: those of the kernel's
-// file systems have a size of 0 or of a page, and any file may change while it is read.
+// Package wholefile reads files with a false size. Files of the kernel's file systems have a size of 0 or of a page,
+// and any file may change while it is read.
 package wholefile
 
 import (
@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Most is the most bytes that are read of a file of the kernel's.
+// Most is the most bytes that are read from a file of the kernel.
 const Most = 4 << 20
 
-// small is the size up to which any file is read before its size is told.
+// small is the size up to which a file is read before its size is reported.
 const small = 32 << 10
 
 // kernel are the file systems of the kernel.
@@ -23,17 +23,17 @@ var kernel = map[int64]bool{
 	unix.BPF_FS_MAGIC: true, unix.EFIVARFS_MAGIC: true, unix.SELINUX_MAGIC: true,
 }
 
-// Kernel reports whether f lies in a file system of the kernel: sizes there are untrue, and reading some
-// files has effects.
+// Kernel reports whether f lies in a file system of the kernel: sizes there are false, and reading some files has side
+// effects.
 func Kernel(f *os.File) bool {
 	var fs unix.Statfs_t
 	//nolint:unconvert // Type is an int32 elsewhere
 	return control(f, func(fd int) error { return unix.Fstatfs(fd, &fs) }) == nil && kernel[int64(fs.Type)]
 }
 
-// Start reads the content of f, of which size bytes are expected. If whole, it is all of it; else it is empty,
-// and the file is to be read as one of that size. The error names a file of the kernel's that has too much,
-// or that has its content when it comes.
+// Start reads the content of f, which should have size bytes. If whole, content is all of it. Else content is empty,
+// and the caller reads size bytes. The error names a file of the kernel that is too large, or that has its content only
+// later.
 func Start(f *os.File, size int64) (content []byte, whole bool, err error) {
 	own := Kernel(f)
 	if size > small && !own {
@@ -68,14 +68,14 @@ func Start(f *os.File, size int64) (content []byte, whole bool, err error) {
 		case len(buf) > most && own:
 			return nil, false, fmt.Errorf("it has more than %d MiB, and its size is unknown; read it with a command", Most>>20)
 		case len(buf) > most && size > 0:
-			return buf[:size], true, nil // it grows: as much as there was
+			return buf[:size], true, nil // it grows: return the expected size
 		case len(buf) > most:
 			return buf, true, nil // likewise
 		}
 	}
 }
 
-// control calls what is to be done with f's descriptor, without waiting for it to become readable.
+// control calls do with f's descriptor, without waiting until f is readable.
 func control(f *os.File, do func(fd int) error) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// Fake is a driver that mounts nothing, fails as it is told, and finds fault with a node that does not keep to the order of
-// calls, or makes two at once for one volume. Its fields are set before it is served; those of Set at any time.
+// Fake is a driver that mounts nothing, and fails on request. It fails the test if a node breaks the order of calls, or
+// makes two concurrent calls for one volume. Set its fields before it is served; call Set at any time.
 type Fake struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedNodeServer
 	registration.UnimplementedRegistrationServer
 
-	// Info is what it tells of its registration, Node of the node, and Can what it can do.
+	// Info is its registration, Node its information on the node, and Can its capabilities.
 	Info *registration.PluginInfo
 	Node *csi.NodeGetInfoResponse
 	Can  []csi.NodeServiceCapability_RPC_Type
@@ -38,20 +38,20 @@ type Fake struct {
 	staged    map[string]string // handles, by path
 	published map[string]string
 	use       *csi.NodeGetVolumeStatsResponse
-	busy      map[string]*caller // of the call that is under way for a volume
+	busy      map[string]*caller // of the running call for a volume
 	words     []*registration.RegistrationStatus
 	word      chan struct{}
 }
 
-// Set has before be called before each call of the node's has an effect, and after afterwards. The call fails by the error
-// of either.
+// Set sets functions to call before and after each call of the node has an effect. The call fails with the error of
+// either.
 func (f *Fake) Set(before func(ctx context.Context, call string) error, after func(call string) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.before, f.after = before, after
 }
 
-// Tell has the driver tell that of each volume's use.
+// Tell sets each volume's reported usage.
 func (f *Fake) Tell(use ...*csi.VolumeUsage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,28 +88,28 @@ func (f *Fake) Serve(t testing.TB, root, name string) (stop func()) {
 	return stop
 }
 
-// Calls are the calls of the node service so far that have begun, by their names.
+// Calls returns the names of the node service's calls so far.
 func (f *Fake) Calls() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]string(nil), f.calls...)
 }
 
-// Requests are what they asked for.
+// Requests returns the requests of these calls.
 func (f *Fake) Requests() []proto.Message {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]proto.Message(nil), f.requests...)
 }
 
-// Left is how many volumes are staged, and how many published.
+// Left returns the numbers of staged and of published volumes.
 func (f *Fake) Left() (staged, published int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.staged), len(f.published)
 }
 
-// Reboot forgets what is mounted, as the host's kernel does.
+// Reboot forgets all mounts, like a reboot of the host.
 func (f *Fake) Reboot() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,7 +117,7 @@ func (f *Fake) Reboot() {
 	clear(f.published)
 }
 
-// Word waits for the next word of the node on the registration.
+// Word waits for the node's next message on the registration.
 func (f *Fake) Word(ctx context.Context) (*registration.RegistrationStatus, error) {
 	for {
 		f.mu.Lock()
@@ -245,8 +245,8 @@ func callerOf(ctx context.Context) *caller {
 	return &caller{ctx.Done(), deadline}
 }
 
-// waits reports whether the caller still waits for its call. Its own deadline is a little earlier than the one here, which
-// began when the call arrived.
+// waits reports whether the caller still waits for its call. Its own deadline is a little earlier than the one here,
+// which started when the call arrived.
 func (c *caller) waits() bool {
 	const transit = 150 * time.Millisecond
 	if c == nil || !c.deadline.IsZero() && time.Until(c.deadline) < transit {
@@ -260,7 +260,7 @@ func (c *caller) waits() bool {
 	}
 }
 
-// call has one call have its effect.
+// call carries out one call.
 func (f *Fake) call(ctx context.Context, name, volume string, r proto.Message, effect func() error) error {
 	f.mu.Lock()
 	f.calls, f.requests = append(f.calls, name), append(f.requests, r)

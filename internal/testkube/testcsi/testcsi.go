@@ -1,5 +1,5 @@
-// Package testcsi is a CSI driver of one node for tests: its volumes are disks of ext4, files
-// below a directory, mounted by loop devices as a driver of a real storage would mount its own.
+// Package testcsi is a CSI driver of one node for tests. Its volumes are ext4 disks, files below a directory, that are
+// mounted by loop devices like a real driver's.
 package testcsi
 
 import (
@@ -16,26 +16,25 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// Name is the driver's.
+// Name is the driver's name.
 const Name = "disks.testcsi"
 
-// Driver serves a kubelet. It ends with its test, whose pods have ended then.
+// Driver serves a kubelet. It ends with its test. The test's pods must have ended by then.
 type Driver struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedNodeServer
 	registration.UnimplementedRegistrationServer
 
 	node, root, dir, socket string
-	registered              chan error // holds the kubelet's first word
+	registered              chan error // holds the kubelet's first message
 
 	mu        sync.Mutex
-	loops     map[string]string                        // devices of block volumes, by where these are staged
-	published map[string]*csi.NodePublishVolumeRequest // what was asked for last, by volume
+	loops     map[string]string                        // devices of block volumes, by staging path
+	published map[string]*csi.NodePublishVolumeRequest // the last request, by volume
 	staged    map[string]*csi.NodeStageVolumeRequest
 }
 
-// Start serves a driver to the kubelet whose root that is, and keeps the volumes in a
-// directory of the test's.
+// Start serves a driver to the kubelet with that root, and keeps the volumes in a directory of the test.
 func Start(t testing.TB, kubeletRoot, node string) *Driver {
 	t.Helper()
 	d := &Driver{
@@ -69,7 +68,7 @@ func listen(t testing.TB, socket string, register func(*grpc.Server)) (stop func
 	go func() { done <- s.Serve(l) }()
 	stop = sync.OnceFunc(func() {
 		s.Stop()
-		if err := <-done; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // the end came before it served
+		if err := <-done; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // stopped before it served
 			t.Errorf("serve %s: %v", socket, err)
 		}
 	})
@@ -77,7 +76,7 @@ func listen(t testing.TB, socket string, register func(*grpc.Server)) (stop func
 	return stop
 }
 
-// Registered returns when the kubelet has taken the driver.
+// Registered returns when the kubelet has registered the driver.
 func (d *Driver) Registered(ctx context.Context) error {
 	select {
 	case err := <-d.registered:
@@ -87,14 +86,14 @@ func (d *Driver) Registered(ctx context.Context) error {
 	}
 }
 
-// GetInfo tells the kubelet's watcher of plugins where the driver is.
+// GetInfo returns the driver's endpoint to the kubelet's plugin watcher.
 func (d *Driver) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{
 		Type: registration.CSIPlugin, Name: Name, Endpoint: d.socket, SupportedVersions: []string{"1.0.0"},
 	}, nil
 }
 
-// NotifyRegistrationStatus hears whether the kubelet has taken it.
+// NotifyRegistrationStatus receives the result of the registration.
 func (d *Driver) NotifyRegistrationStatus(
 	_ context.Context, s *registration.RegistrationStatus,
 ) (*registration.RegistrationStatusResponse, error) {
@@ -104,7 +103,7 @@ func (d *Driver) NotifyRegistrationStatus(
 	}
 	select {
 	case d.registered <- err:
-	default: // it had a first word
+	default: // not the first message
 	}
 	return &registration.RegistrationStatusResponse{}, nil
 }
@@ -137,7 +136,7 @@ func (d *Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRe
 	return out, nil
 }
 
-// Asked is what the driver was asked for last for a volume, nil for nothing.
+// Asked returns the last requests for a volume, nil if there were none.
 func (d *Driver) Asked(volume string) (*csi.NodeStageVolumeRequest, *csi.NodePublishVolumeRequest) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// size is that of each volume, in bytes.
+// size is the size of each volume, in bytes.
 const size = 16 << 20
 
-// NodeStageVolume mounts a volume's disk, which it makes for the first time.
+// NodeStageVolume mounts a volume's disk, and creates it first if needed.
 func (d *Driver) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	d.mu.Lock()
 	d.staged[r.GetVolumeId()] = r
@@ -38,8 +38,8 @@ func (d *Driver) NodeUnstageVolume(ctx context.Context, r *csi.NodeUnstageVolume
 	return &csi.NodeUnstageVolumeResponse{}, errors.Join(d.detach(ctx, r.GetStagingTargetPath()), unmount(r.GetStagingTargetPath()))
 }
 
-// NodePublishVolume binds what was staged to where a pod has it. A volume that lives with its
-// pod is memory of its own.
+// NodePublishVolume binds a staged volume to its place in a pod. A volume that lives with its pod is a tmpfs of its
+// own.
 func (d *Driver) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	d.mu.Lock()
 	d.published[r.GetVolumeId()] = r
@@ -80,8 +80,8 @@ func (d *Driver) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolu
 	return &csi.NodeUnpublishVolumeResponse{}, err
 }
 
-// NodeExpandVolume makes a mounted volume's disk larger. The file system on it stays as it is: the kernel lets only
-// those grow one who have CAP_SYS_RESOURCE.
+// NodeExpandVolume enlarges a mounted volume's disk. It does not enlarge the file system: the kernel requires
+// CAP_SYS_RESOURCE for that.
 func (d *Driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	disk := filepath.Join(d.dir, filepath.Base(r.GetVolumeId()))
 	if err := os.Truncate(disk, r.GetCapacityRange().GetRequiredBytes()); err != nil {
@@ -97,7 +97,7 @@ func (d *Driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRe
 	return &csi.NodeExpandVolumeResponse{}, nil
 }
 
-// disk is the file of a volume, with a file system on it.
+// disk returns the file of a volume, with a file system on it.
 func (d *Driver) disk(ctx context.Context, volume string) (string, error) {
 	at := filepath.Join(d.dir, filepath.Base(volume))
 	f, err := os.OpenFile(at, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -116,7 +116,7 @@ func (d *Driver) disk(ctx context.Context, volume string) (string, error) {
 	return at, nil
 }
 
-// attach makes a device of a disk, once for where it is staged.
+// attach attaches a loop device to a disk, once per staging path.
 func (d *Driver) attach(ctx context.Context, staged, disk string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -145,7 +145,7 @@ func (d *Driver) detach(ctx context.Context, staged string) error {
 	return nil
 }
 
-// loop is the device that is staged there.
+// loop returns the device for a staging path.
 func (d *Driver) loop(staged string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -159,13 +159,13 @@ func mount(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// mounted tells whether an earlier call has mounted something there.
+// mounted reports whether an earlier call has mounted a file system there.
 func mounted(at string) bool {
 	is, err := mountinfo.Mounted(at)
 	return err == nil && is
 }
 
-// unmount is done where nothing is mounted.
+// unmount succeeds if nothing is mounted.
 func unmount(at string) error {
 	if err := unix.Unmount(at, 0); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("unmount %s: %w", at, err)
@@ -173,7 +173,7 @@ func unmount(at string) error {
 	return nil
 }
 
-// Unmounted is an error while one of the volumes is mounted.
+// Unmounted returns an error while one of the volumes is mounted.
 func (d *Driver) Unmounted() error {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(filepath.Join(d.root, "plugins")))
 	if err == nil && len(mounts) > 0 {

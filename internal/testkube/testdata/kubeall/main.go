@@ -1,6 +1,6 @@
-// Command kubeall is etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and
-// kubectl, each as it is, in one program: the first argument says which. Tests run them. It is a module
-// of its own, so that none of this is a dependency of Bulkhead's.
+// Command kubeall is etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and kubectl in one program,
+// each unchanged; the first argument selects one. Tests run them. It is a module of its own, so that Bulkhead does not
+// depend on them.
 package main
 
 import (
@@ -22,8 +22,8 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// commands make a program's command. Only the one that runs is made: flags and feature gates
-// are of the whole process.
+// commands create a program's command. Only the selected one is created: flags and feature gates belong to the whole
+// process.
 var commands = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllers.NewControllerManagerCommand,

@@ -1,7 +1,6 @@
-// Command podverdicts tells for each line of its standard input, a v1 Pod in JSON, what the API server
-// says of it: a line with the faults as a JSON list, which is empty for a pod that it takes. Tests compare
-// Bulkhead's own validation with it. It is a module of its own, so that none of this is a dependency of
-// Bulkhead's.
+// Command podverdicts reads lines of v1 Pods in JSON on its standard input, and writes a line with the API server's
+// verdict for each: the faults as a JSON list, empty for a valid pod. Tests compare Bulkhead's own validation with it.
+// It is a module of its own, so that Bulkhead does not depend on its dependencies.
 package main
 
 import (
@@ -20,7 +19,7 @@ import (
 )
 
 func main() {
-	capabilities.Setup(true, 0) // privileged containers are allowed, as an API server of today has it
+	capabilities.Setup(true, 0) // privileged containers are allowed, as in present API servers
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 16<<20)
 	out := json.NewEncoder(os.Stdout)
@@ -36,7 +35,7 @@ func main() {
 	}
 }
 
-// verdict are the faults that the API server finds in a pod that is created.
+// verdict returns the faults that the API server finds in a new pod.
 func verdict(text []byte) []string {
 	faults := []string{}
 	pod, internal := &corev1.Pod{}, &core.Pod{}

@@ -1,6 +1,5 @@
-// Command conformance is what Kubernetes' own end-to-end tests say of a node: the specifications
-// that its packages common/node, common/storage and common/network hold, run by ginkgo and chosen by
-// its flags.
+// Command conformance runs Kubernetes' own end-to-end tests of a node: the specifications of its packages common/node,
+// common/storage and common/network. ginkgo runs them, selected by its flags.
 package main
 
 import (
@@ -19,7 +18,7 @@ import (
 	_ "k8s.io/kubernetes/test/e2e/framework/node/init"    // likewise
 )
 
-// outcome is ginkgo's witness, in place of a *testing.T.
+// outcome records ginkgo's result, in place of a *testing.T.
 type outcome struct{ failed bool }
 
 func (o *outcome) Fail() { o.failed = true }
