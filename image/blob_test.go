@@ -133,7 +133,7 @@ func TestReadersAreTheirOwn(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-waits; !errors.Is(err, errStopped) {
-		t.Errorf("who stopped: %v", err)
+		t.Errorf("the stopped reader: %v", err)
 	}
 	if err := b.fetch(t.Context(), source{ref: registry, in: strings.NewReader("text")}, func(Progress) {}); err != nil {
 		t.Error(err)

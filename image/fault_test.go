@@ -281,7 +281,7 @@ func TestPullOnce(t *testing.T) {
 		t.Errorf("the layer was served %d times", n)
 	}
 	if !done.Load() {
-		t.Error("no progress was told")
+		t.Error("no progress was reported")
 	}
 	noTemps(t, s)
 }

@@ -104,10 +104,10 @@ func TestCompressions(t *testing.T) {
 		data []byte
 		kind types.MediaType
 	}{
-		"uncompressed":           {plain, types.OCIUncompressedLayer},
-		"zstd":                   {zstdOf(t, plain), types.OCILayerZStd},
-		"zstd that says gzip":    {zstdOf(t, plain), types.OCILayer},
-		"nothing that says zstd": {plain, types.OCILayerZStd},
+		"uncompressed":        {plain, types.OCIUncompressedLayer},
+		"zstd":                {zstdOf(t, plain), types.OCILayerZStd},
+		"zstd that says gzip": {zstdOf(t, plain), types.OCILayer},
+		"not zstd":            {plain, types.OCILayerZStd},
 	} {
 		t.Run(name, func(t *testing.T) {
 			host := startRegistry(t, nil)

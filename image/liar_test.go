@@ -104,9 +104,9 @@ func TestConverterCannotHurry(t *testing.T) {
 	spoil.Store(true)
 	libexec := os.Getenv("BULKHEAD_LIBEXEC")
 	for what, script := range map[string]string{
-		"reads nothing":        "printf poison >&3",
-		"reads what has come":  "head -c 1000 >/dev/null; printf poison >&3",
-		"closes what it reads": "exec <&-; printf poison >&3",
+		"reads nothing":    "printf poison >&3",
+		"reads a part":     "head -c 1000 >/dev/null; printf poison >&3",
+		"closes its input": "exec <&-; printf poison >&3",
 	} {
 		s, _ := openStore(t, "run")
 		lying(t, script)

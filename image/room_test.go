@@ -124,7 +124,7 @@ func TestAllRoom(t *testing.T) {
 		go func() {
 			p, err := r.take(ctx, 10)
 			if err != nil || len(limits) != 2 {
-				t.Errorf("somebody else has %d bytes, %v", p.bytes, err)
+				t.Errorf("another pull has %d bytes, %v", p.bytes, err)
 			}
 			next <- p
 		}()

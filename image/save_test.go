@@ -83,7 +83,7 @@ func TestSave(t *testing.T) {
 	}
 	want := contents(t, s, pulled.ID)
 	if len(want) < 13 || len(want["usr/bin/ping"].Xattrs) != 1 || want["again"].Nlink != 2 {
-		t.Fatalf("the image is not what it should be: %+v", want)
+		t.Fatalf("unexpected image: %+v", want)
 	}
 	for format, asked := range map[string]string{"docker-archive": host + "/demo:1", "oci-archive": host + "/demo:1"} {
 		path := filepath.Join(t.TempDir(), "saved.tar")

@@ -23,7 +23,7 @@ func TestTag(t *testing.T) {
 		{what: "again", image: "registry.test/two:1", names: []string{"app:dev"}},
 		{what: "no such image", image: "nosuch", names: []string{"app:none"}, want: ErrNotFound},
 		{what: "no name", image: one.ID, names: []string{""}, want: ErrInvalid},
-		{what: "one of two is no name", image: one.ID, names: []string{"app:none", "UPPER"}, want: ErrInvalid},
+		{what: "one of two is invalid", image: one.ID, names: []string{"app:none", "UPPER"}, want: ErrInvalid},
 		{what: "digest", image: one.ID, names: []string{"app@sha256:" + one.ID}, want: ErrInvalid},
 	} {
 		if err := s.Tag(ctx, step.image, step.names); !errors.Is(err, step.want) {

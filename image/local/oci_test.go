@@ -37,7 +37,7 @@ func TestChoose(t *testing.T) {
 		{"two platforms of a tag", []v1.Descriptor{of("linux", "amd64", "1"), of("linux", "amd64", "2"), of("linux", "s390x", "2")}, "2", 1},
 		{"two images", []v1.Descriptor{mine, mine}, "", -1},
 		{"none for guests", []v1.Descriptor{arm, unknown}, "", -1},
-		{"none of a tag", []v1.Descriptor{mine, arm}, "3", -1},
+		{"no such tag", []v1.Descriptor{mine, arm}, "3", -1},
 		{"the first", []v1.Descriptor{arm, mine}, "@0", 0},
 	} {
 		got, err := choose(tt.list, tt.which)

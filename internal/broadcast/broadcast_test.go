@@ -13,7 +13,7 @@ func TestTell(t *testing.T) {
 	first := b.Next()
 	select {
 	case <-first:
-		t.Fatal("woken by what was told before")
+		t.Fatal("woken by an earlier Tell")
 	default:
 	}
 	var waiters sync.WaitGroup
@@ -26,7 +26,7 @@ func TestTell(t *testing.T) {
 	<-first
 	select {
 	case <-b.Next():
-		t.Error("a new waiter is woken by what was told before")
+		t.Error("a new waiter is woken by an earlier Tell")
 	default:
 	}
 }

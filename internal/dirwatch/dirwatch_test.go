@@ -45,7 +45,7 @@ func TestOneForAll(t *testing.T) {
 	await(t, told[2])
 	select {
 	case <-told[0]:
-		t.Error("told of what does not match, or of another directory")
+		t.Error("notified of an event that does not match, or of another directory")
 	default:
 	}
 	stops[0]()
@@ -87,7 +87,7 @@ func TestOwnerEnds(t *testing.T) {
 	stop()
 	open = false
 	if _, _, err := w.Add(ctx, t.TempDir()); !errors.Is(err, ErrClosed) {
-		t.Errorf("watched for nobody: %v", err)
+		t.Errorf("watched without a watcher: %v", err)
 	}
 	if n := inotifies(t); n != 0 {
 		t.Errorf("%d watches are left", n)
@@ -99,7 +99,7 @@ func await(t *testing.T, told <-chan struct{}) {
 	select {
 	case <-told:
 	case <-time.After(10 * time.Second):
-		t.Fatal("not told")
+		t.Fatal("not notified")
 	}
 }
 

@@ -81,7 +81,7 @@ func TestHierarchies(t *testing.T) {
 			want:   map[string]hierarchy{"memory": {"/c/my memory", "/y"}},
 		},
 		{
-			name:   "somebody else's part",
+			name:   "another part",
 			own:    "4:memory:/docker/x\n",
 			mounts: []string{"cgroup /docker/z /c/memory memory"},
 			want:   map[string]hierarchy{},

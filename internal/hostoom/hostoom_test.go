@@ -24,7 +24,7 @@ func TestHappened(t *testing.T) {
 			t.Errorf("%s: %d, %v", name, n, ok)
 		}
 		if (Count{File: path, Before: 3}).Happened() || !(Count{File: path, Before: 2}).Happened() {
-			t.Errorf("%s: wrong about what happened", name)
+			t.Errorf("%s: Happened is wrong", name)
 		}
 	}
 	if (Count{}).Happened() || (Count{File: dir + "/gone"}).Happened() {

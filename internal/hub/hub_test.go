@@ -7,7 +7,7 @@ import (
 
 func TestHub(t *testing.T) {
 	var h Hub[int]
-	h.Publish(func() int { t.Error("an event for nobody"); return 0 })
+	h.Publish(func() int { t.Error("an event without a subscriber"); return 0 })
 	quick, err := h.Subscribe(3)
 	if err != nil {
 		t.Fatal(err)

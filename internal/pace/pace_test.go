@@ -10,7 +10,7 @@ import (
 func TestPace(t *testing.T) {
 	var p Pace
 	if got := p.Expect(3); got != 0 {
-		t.Errorf("nothing was observed, and %v are expected", got)
+		t.Errorf("without times, %v are expected", got)
 	}
 	p.Observe(8*time.Second, 4) // two, on a busy host
 	p.Observe(time.Second, 1)
@@ -21,7 +21,7 @@ func TestPace(t *testing.T) {
 		p.Observe(time.Second, 1)
 	}
 	if got := p.Expect(1); got != time.Second {
-		t.Errorf("%v are expected: what was long ago counts", got)
+		t.Errorf("%v are expected: old times count", got)
 	}
 }
 

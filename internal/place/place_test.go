@@ -122,7 +122,7 @@ func TestMissing(t *testing.T) {
 		"and a part of it":           {"x", How{Missing: MakeDir, Part: "y/z"}, nil, "x x/y x/y/z"},
 		"a part that is to be there": {"a", How{Missing: MakeDir, Part: "y/z", Whole: true}, unix.ENOENT, ""},
 		"not asked for":              {"x/y", How{}, unix.ENOENT, ""},
-		"above what is missing":      {"x/../y", How{Missing: MakeDir}, unix.ENOENT, ""},
+		"above a missing name":       {"x/../y", How{Missing: MakeDir}, unix.ENOENT, ""},
 		"below a file":               {"file/x/y", How{Missing: MakeDir}, unix.ENOTDIR, ""},
 		"where a link leads":         {"nowhere/x", How{Missing: MakeDir}, unix.ELOOP, ""},
 		"in Bulkhead's own":          {"above/own/x/y", How{Missing: MakeDir}, ErrOwn, ""},

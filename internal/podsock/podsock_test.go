@@ -40,7 +40,7 @@ func TestDial(t *testing.T) {
 	l.SetUnlinkOnClose(false)
 	l.Close()
 	if _, err := Dial(t.Context(), dir, "dead"); !errors.Is(err, unix.ECONNREFUSED) {
-		t.Errorf("nobody listens: %v", err)
+		t.Errorf("without a listener: %v", err)
 	}
 }
 
@@ -87,12 +87,12 @@ func TestDialImpostors(t *testing.T) {
 	}
 	select {
 	case <-victim:
-		t.Error("somebody else's socket was connected to")
+		t.Error("another user's socket was connected to")
 	default:
 	}
 	Remove(filepath.Join(dir, "vm"), "qmp")
 	if _, err := os.Lstat(filepath.Join(other, "vm", "qmp")); err != nil {
-		t.Errorf("somebody else's socket was removed: %v", err)
+		t.Errorf("another user's socket was removed: %v", err)
 	}
 }
 

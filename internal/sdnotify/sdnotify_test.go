@@ -54,7 +54,7 @@ func TestNobody(t *testing.T) {
 		t.Error(err)
 	}
 	if err := (Socket{"/no/such/socket"}).Tell(Ready); err == nil {
-		t.Error("told nobody")
+		t.Error("no error without a listener")
 	}
 }
 
@@ -83,7 +83,7 @@ func TestService(t *testing.T) {
 		}
 		got := make([]byte, 64)
 		if n, err := l.Read(got); err != nil || string(got[:n]) != step.want {
-			t.Errorf("told %q, %v; want %q", got[:n], err, step.want)
+			t.Errorf("got %q, %v; want %q", got[:n], err, step.want)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func TestKinds(t *testing.T) {
 		t.Errorf("read: %+v", got)
 	}
 	if again := parse(t, got.table().Args()...); !reflect.DeepEqual(again, want) {
-		t.Errorf("told on: %+v", again)
+		t.Errorf("passed on: %+v", again)
 	}
 	got.Dirs[0] = "changed"
 	if !slices.Equal(parse(t).Dirs, preset.Dirs) {

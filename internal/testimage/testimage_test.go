@@ -45,7 +45,7 @@ func TestBusybox(t *testing.T) {
 		t.Errorf("home/demo is %+v, want it owned by 1000", h)
 	}
 	if a, b := digest(t, img), digest(t, testimage.BusyboxImage(t)); a != b {
-		t.Errorf("made anew it is another: %s, %s", a, b)
+		t.Errorf("the second image differs: %s, %s", a, b)
 	}
 }
 

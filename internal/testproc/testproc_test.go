@@ -34,7 +34,7 @@ func TestLasting(t *testing.T) {
 		}
 	}
 	if _, err := Lasting(exec.Command("/nowhere")); err == nil {
-		t.Error("what is not there was started")
+		t.Error("a missing program was started")
 	}
 }
 

@@ -24,7 +24,7 @@ func TestRecorder(t *testing.T) {
 	nobody := timeline.From(t.Context())
 	nobody.Add(timeline.Step{Name: "a"})
 	if nobody != nil || nobody.Steps() != nil || timeline.Carry(t.Context(), context.Background()) != t.Context() {
-		t.Error("somebody asks")
+		t.Error("there is a recorder")
 	}
 }
 

@@ -44,7 +44,7 @@ func TestPublishedMasked(t *testing.T) {
 			names, _ := os.ReadDir(at)
 			for _, name := range names {
 				if _, err := os.Stat(filepath.Join(at, name.Name(), last, "secret")); err == nil {
-					t.Errorf("what is hidden is seen in %s", name.Name())
+					t.Errorf("the hidden file is visible in %s", name.Name())
 					return
 				}
 			}

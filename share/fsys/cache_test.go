@@ -135,7 +135,7 @@ func TestKeepsPages(t *testing.T) {
 	}
 	g, dir := raw(t, fsys.Options{}, fsys.Root{Cache: fsys.CacheAlways, ReadOnly: true}, host)
 	if !g.keeps(g.lookup(dir, "fresh")) {
-		t.Error("a tree that nobody changes is not kept")
+		t.Error("an unchanged tree is not kept")
 	}
 }
 

@@ -71,7 +71,7 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !exists(filepath.Join(mounted, "elsewhere")) {
-		t.Error("what the host has moved is not there")
+		t.Error("a file that the host has moved is missing")
 	}
 }
 

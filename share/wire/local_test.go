@@ -60,7 +60,7 @@ func TestLocal(t *testing.T) {
 	next := func() uint64 { unique += 2; return unique }
 	here("a close", about(opFlush, next(), 5), 0)
 	there(lock(opSetLock, next(), 6, flock))
-	here("a close of what flock has", about(opFlush, next(), 6), 0)
+	here("a close of a file with flock", about(opFlush, next(), 6), 0)
 	there(lock(opSetLock, next(), 6, 0))
 	there(about(opFlush, next(), 6))
 	there(lock(opSetLockWait, next(), 4, 0))
@@ -79,7 +79,7 @@ func TestLocal(t *testing.T) {
 	}
 	h.Close()
 	h = greeted(t, p.plug(t))
-	here("a close of what a former server had locks of", about(opFlush, next(), 6), 0)
+	here("a close of a file with locks at a former server", about(opFlush, next(), 6), 0)
 	h.Close()
 	close(k.asks)
 	if err := <-ended; !errors.Is(err, io.EOF) {
@@ -100,7 +100,7 @@ func TestManyLocks(t *testing.T) {
 	g.local(lock(opSetLock, 2, 1<<40, 0))
 	for _, node := range []uint64{1, maxLocked, 1 << 40, 1 << 41} {
 		if _, ok := g.local(about(opFlush, 2, node)); ok {
-			t.Errorf("a close of file %d is not told", node)
+			t.Errorf("the close of file %d is not passed on", node)
 		}
 	}
 	if len(g.locked) != maxLocked {

@@ -98,7 +98,7 @@ func TestKept(t *testing.T) {
 		}
 		for i := range uint64(maxKept + 5) {
 			if !g.wanted(reply(nil, 2+2*i, 0)) {
-				t.Errorf("nobody waits for %d", i)
+				t.Errorf("the request %d is lost", i)
 			}
 		}
 	}

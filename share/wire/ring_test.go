@@ -274,7 +274,7 @@ func TestHostileCounts(t *testing.T) {
 		binary.NativeEndian.PutUint16(request[readCount:], uint16(n*7919))
 		h.ring.counted(request)
 		if binary.NativeEndian.Uint16(request[readCount:]) != 0 {
-			t.Fatal("FUSE is told of it")
+			t.Fatal("FUSE got it")
 		}
 		if got := len(h.ring.free) - before; got < 0 || got > ringRooms {
 			t.Fatalf("%d rooms are freed", got)

@@ -97,7 +97,7 @@ func TestForget(t *testing.T) {
 	held.Release()
 	counts(t, table, 1, 1)
 	if !stale(table, a) || !stale(table, b) || !stale(table, Root) || !stale(table, 99) {
-		t.Error("what was forgotten is there")
+		t.Error("a forgotten node still exists")
 	}
 	table.Forget(root.ID(), 1)
 	root.Release()
@@ -142,7 +142,7 @@ func TestIDs(t *testing.T) {
 	}
 	mkdir(t, filepath.Join(host, "a"))
 	if again := ids("tree", "a"); again[0] == first[0] {
-		t.Error("what has the name of another has its id")
+		t.Error("a file with the same name has the same id")
 	}
 }
 
@@ -231,7 +231,7 @@ func TestPinned(t *testing.T) {
 	}
 	table.Forget(removed, 1)
 	if !stale(table, removed) {
-		t.Error("what was forgotten is there")
+		t.Error("a forgotten node still exists")
 	}
 }
 
