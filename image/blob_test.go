@@ -16,13 +16,13 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// source is where one blob comes from.
+// source provides one blob.
 type source struct {
 	types.ImageSource
 	ref  types.ImageReference
 	in   io.Reader
-	size int64 // as it says
-	err  error // for who asks for the blob
+	size int64 // the claimed size
+	err  error // returned by GetBlob
 }
 
 func (s source) Reference() types.ImageReference { return s.ref }
@@ -51,8 +51,8 @@ func places(t *testing.T) (registry, directory types.ImageReference) {
 	return registry, directory
 }
 
-// TestFetch: a blob is what its digest says and no longer than its manifest does, and
-// whoever reads it sees all of it, or why not.
+// TestFetch: a blob must have its digest and must not be longer than the manifest says. Its readers see all of it, or
+// the error.
 func TestFetch(t *testing.T) {
 	registry, directory := places(t)
 	gone := errors.New("gone")
@@ -62,7 +62,7 @@ func TestFetch(t *testing.T) {
 		from   source
 		claims int64 // the manifest
 		want   error
-		total  int64 // as progress tells
+		total  int64 // from the progress
 	}{
 		{what: "as it says", from: source{size: 20}, claims: 20, total: 20},
 		{what: "no size", from: source{size: -1}, claims: -1, total: -1},
@@ -118,7 +118,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// TestReadersAreTheirOwn: who stops reading a blob stops nobody else, nor the fetch.
+// TestReadersAreTheirOwn: a reader that stops affects neither the other readers nor the fetch.
 func TestReadersAreTheirOwn(t *testing.T) {
 	registry, _ := places(t)
 	b, err := newBlob(types.BlobInfo{Digest: digest.FromString("text"), Size: 4}, t.TempDir())
@@ -143,7 +143,7 @@ func TestReadersAreTheirOwn(t *testing.T) {
 	}
 }
 
-// TestReadBlob: what is read whole is bounded, and is what its digest says.
+// TestReadBlob: a blob that is read whole is bounded, and must have its digest.
 func TestReadBlob(t *testing.T) {
 	registry, _ := places(t)
 	largest := strings.Repeat("x", maxManifest)

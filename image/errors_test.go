@@ -20,8 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/image/convert"
 )
 
-// TestClassify: what a registry or this host answers has the class by which callers
-// tell what can be done, in one line.
+// TestClassify: an answer of a registry or this host becomes an error of one line, with the class that callers need.
 func TestClassify(t *testing.T) {
 	status := func(code int) error {
 		return fmt.Errorf("read:\n%w", docker.UnexpectedHTTPStatusError{StatusCode: code})
@@ -85,7 +84,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// TestJoinLine: errors of several registries are one line, and that of one is itself.
+// TestJoinLine: errors of several registries become one line, and a single error is unchanged.
 func TestJoinLine(t *testing.T) {
 	if got := joinLine([]error{ErrNotFound}); got != ErrNotFound { //nolint:errorlint // the same one
 		t.Errorf("one error: %v", got)
@@ -96,8 +95,7 @@ func TestJoinLine(t *testing.T) {
 	}
 }
 
-// TestFaults: what the converter says of an image has a class, and the layer's name if
-// it says which.
+// TestFaults: the converter's error about an image gets a class, and the layer's name if it names a layer.
 func TestFaults(t *testing.T) {
 	layers := []*blob{
 		{info: types.BlobInfo{Digest: digest.FromString("lowest")}}, {info: types.BlobInfo{Digest: digest.FromString("upper")}},

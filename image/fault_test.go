@@ -24,12 +24,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// isBlob tells a request for the blob d.
+// isBlob reports whether a request is for the blob d.
 func isBlob(r *http.Request, d v1.Hash) bool {
 	return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/blobs/"+d.String())
 }
 
-// basicAuth lets only user "u" with password "p" in.
+// basicAuth admits only user "u" with password "p".
 func basicAuth(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, ok := r.BasicAuth(); !ok || user != "u" || password != "p" {
@@ -55,7 +55,7 @@ func firstLayer(t *testing.T, img v1.Image) v1.Hash {
 	return digest
 }
 
-// TestPullFails: each fault is one line of its class, and leaves nothing.
+// TestPullFails: each fault becomes one line with its class, and leaves nothing.
 func TestPullFails(t *testing.T) {
 	img := imageOf(t, tarOf(t, file("a", strings.Repeat("incompressible? no ", 100000))), tarOf(t, file("b", "second")))
 	first := firstLayer(t, img)
@@ -63,7 +63,7 @@ func TestPullFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// spoil answers for one blob in its own way once the image is pushed.
+	// spoil answers requests for one blob with answer, once the image is pushed.
 	spoil := func(d v1.Hash, answer http.HandlerFunc) func(*atomic.Bool) func(http.Handler) http.Handler {
 		return func(on *atomic.Bool) func(http.Handler) http.Handler {
 			return func(next http.Handler) http.Handler {
@@ -91,7 +91,7 @@ func TestPullFails(t *testing.T) {
 			}
 		}
 	}
-	// claim changes what the manifest says of the first layer's size.
+	// claim changes the first layer's size in the manifest.
 	claim := func(size int64) func(http.Handler) http.Handler {
 		return func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -186,7 +186,7 @@ func TestPullFails(t *testing.T) {
 	}
 }
 
-// TestPullGone: the registry goes away in mid-pull.
+// TestPullGone: the registry goes away during a pull.
 func TestPullGone(t *testing.T) {
 	img := imageOf(t, tarOf(t, file("a", randomText(1<<20))))
 	d := firstLayer(t, img)
@@ -215,8 +215,7 @@ func TestPullGone(t *testing.T) {
 	noTemps(t, s)
 }
 
-// TestPullOnce: many pulls at once transfer each blob once, and the first
-// caller's end is not the others'.
+// TestPullOnce: concurrent pulls transfer each blob once, and go on if the first caller ends.
 func TestPullOnce(t *testing.T) {
 	img := imageOf(t, tarOf(t, file("a", randomText(1<<20))))
 	d := firstLayer(t, img)
@@ -286,8 +285,8 @@ func TestPullOnce(t *testing.T) {
 	noTemps(t, s)
 }
 
-// TestPullWithOtherCredentials: who has other credentials gets nothing by
-// somebody else's pull of the same image, also while that is under way.
+// TestPullWithOtherCredentials: a caller with other credentials gets nothing from another caller's pull of the same
+// image, even while that runs.
 func TestPullWithOtherCredentials(t *testing.T) {
 	img := imageOf(t, tarOf(t, file("a", randomText(1<<20))))
 	d := firstLayer(t, img)
@@ -327,7 +326,7 @@ func TestPullWithOtherCredentials(t *testing.T) {
 			return s.With(getenv).Pull(ctx, host+"/demo:1", PullOptions{})
 		},
 	} {
-		// Who joined the first pull would wait for it.
+		// A caller that joined the first pull would wait for it.
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		if _, err := pull(ctx); !errors.Is(err, ErrUnauthorized) {
 			t.Errorf("%s: got %v", name, err)
@@ -339,8 +338,8 @@ func TestPullWithOtherCredentials(t *testing.T) {
 	noTemps(t, s)
 }
 
-// TestLinksAreNotFollowed: addresses that an image's manifest gives for its
-// blobs are never asked, whoever serves the manifest.
+// TestLinksAreNotFollowed: the addresses in an image's manifest for its blobs are never contacted, whichever server has
+// the manifest.
 func TestLinksAreNotFollowed(t *testing.T) {
 	img := imageOf(t, tarOf(t, file("a", "body")))
 	m, err := img.Manifest()
@@ -374,7 +373,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-// linkedImage is an image whose manifest is another.
+// linkedImage is an image with a changed manifest.
 type linkedImage struct {
 	v1.Image
 	m *v1.Manifest

@@ -33,7 +33,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// read returns a file's content out of an image's disk.
+// read returns a file's content from an image's disk.
 func read(t *testing.T, s *Store, id, path string) string {
 	t.Helper()
 	disk, err := s.OpenDisk(id)
@@ -52,8 +52,7 @@ func read(t *testing.T, s *Store, id, path string) string {
 	return string(data)
 }
 
-// layered is an image of one layer as it is, whose uncompressed digest is that
-// of plain.
+// layered is an image with one given layer. Its uncompressed digest is plain's.
 func layered(t *testing.T, data, plain []byte, kind types.MediaType) v1.Image {
 	t.Helper()
 	img, err := mutate.Append(empty.Image, mutate.Addendum{Layer: diffIDLayer{static.NewLayer(data, kind), plain}, MediaType: kind})
@@ -124,7 +123,7 @@ func TestCompressions(t *testing.T) {
 	}
 }
 
-// TestLayerIsNotItsDiffID: what the configuration says of the content counts.
+// TestLayerIsNotItsDiffID: the content must have the digest in the configuration.
 func TestLayerIsNotItsDiffID(t *testing.T) {
 	plain := tarOf(t, file("f", "body"))
 	for name, data := range map[string][]byte{
@@ -148,8 +147,7 @@ func TestLayerIsNotItsDiffID(t *testing.T) {
 	}
 }
 
-// TestPlatform: the image for the guests is taken from an index, and others
-// are refused.
+// TestPlatform: an index provides the image for the guests' platform, and images of other platforms are refused.
 func TestPlatform(t *testing.T) {
 	good := imageOf(t, tarOf(t, file("f", "amd64")))
 	other := imageOf(t, tarOf(t, file("f", "arm64")))
@@ -198,7 +196,7 @@ func TestPlatform(t *testing.T) {
 	}
 }
 
-// TestMirror: registries.conf sends a registry's name to its mirror.
+// TestMirror: registries.conf redirects a registry's name to its mirror.
 func TestMirror(t *testing.T) {
 	host := startRegistry(t, nil)
 	push(t, host+"/copy/demo:1", imageOf(t, tarOf(t, file("f", "mirrored"))))
@@ -253,7 +251,7 @@ func TestDiskFull(t *testing.T) {
 	host := startRegistry(t, nil)
 	push(t, host+"/bomb:1", imageOf(t, tarOf(t, file("f", strings.Repeat("compresses well ", 2<<20)))))
 	push(t, host+"/large:1", imageOf(t, tarOf(t, file("f", randomText(20<<20)))))
-	// Either of its halves alone would fit into what is beside the reserve.
+	// Each of its halves would fit beside the reserve.
 	push(t, host+"/both:1", imageOf(t, tarOf(t, file("f", randomText(10<<20)))))
 	for _, ref := range []string{"/bomb:1", "/large:1", "/both:1"} {
 		_, err := s.Pull(testContext(t), host+ref, PullOptions{})
@@ -265,7 +263,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// converters are the processes that read images for this test's programs.
+// converters returns the converter processes of this test.
 func converters(t *testing.T) (pids []int) {
 	t.Helper()
 	own := filepath.Join(os.Getenv("BULKHEAD_LIBEXEC"), convert.Program)
@@ -297,8 +295,8 @@ func awaitConverters(t *testing.T, some bool) []int {
 	}
 }
 
-// TestConverterKilled: a process that dies while it reads an image ends that
-// pull alone, at once and with a reason, though the registry is silent.
+// TestConverterKilled: if a converter dies, only its own pull fails, at once and with a reason, although the registry
+// is silent.
 func TestConverterKilled(t *testing.T) {
 	img := imageOf(t, tarOf(t, file("f", randomText(1<<20))))
 	d := firstLayer(t, img)
@@ -339,7 +337,7 @@ func TestConverterKilled(t *testing.T) {
 	}
 }
 
-// TestPullCancelled: with the caller goes the process.
+// TestPullCancelled: the converter ends with the caller.
 func TestPullCancelled(t *testing.T) {
 	img := imageOf(t, tarOf(t, file("f", randomText(1<<20))))
 	d := firstLayer(t, img)
@@ -366,7 +364,7 @@ func TestPullCancelled(t *testing.T) {
 	noTemps(t, s)
 }
 
-// TestKilled kills a process in mid-pull; the next one finds nothing of it.
+// TestKilled kills a process during a pull; the next process finds no remains.
 func TestKilled(t *testing.T) {
 	if data := os.Getenv("IMAGE_TEST_DATA"); data != "" {
 		s := reopen(t, dirs.Roots{Data: data, State: data}, "run")

@@ -29,10 +29,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// TestMain keeps the user's own configuration out of the tests, and allows
-// plain HTTP to loopback, where every test's registry is.
+// TestMain keeps the user's own configuration out of the tests. It allows plain HTTP to loopback, where every test's
+// registry is.
 func TestMain(m *testing.M) {
-	if os.Getenv("IMAGE_TEST_DATA") != "" { // a child of TestKilled, in our environment
+	if os.Getenv("IMAGE_TEST_DATA") != "" { // a child of TestKilled, with the test's environment
 		os.Exit(m.Run())
 	}
 	own := os.Getenv("HOME")
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	} {
 		os.Setenv(k, v)
 	}
-	// Package convert finds it there, as fresh as these tests are.
+	// Package convert finds it there, built from the tested sources.
 	os.Setenv("BULKHEAD_LIBEXEC", home)
 	build := testgo.Command(context.Background(), "build", "-o", filepath.Join(home, convert.Program), "../cmd/"+convert.Program)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "HOME="+own)
@@ -94,7 +94,7 @@ func tarOf(t testing.TB, entries ...entry) []byte {
 	return buf.Bytes()
 }
 
-// imageOf makes an image of gzipped layers.
+// imageOf builds an image of gzipped layers.
 func imageOf(t testing.TB, layers ...[]byte) v1.Image {
 	t.Helper()
 	img := empty.Image
@@ -149,7 +149,7 @@ func openStore(t testing.TB, instance string) (*Store, dirs.Roots) {
 	return openIn(t, t.TempDir(), instance)
 }
 
-// smallStore is a store on a file system of its own, of 80 MiB, which is mounted on base.
+// smallStore returns a store on a file system of its own, of 80 MiB, mounted on base.
 func smallStore(t testing.TB) (s *Store, base string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -182,7 +182,7 @@ func reopen(t testing.TB, roots dirs.Roots, instance string) *Store {
 	return s
 }
 
-// noTemps fails the test if a pull left anything.
+// noTemps fails the test if a pull has left files.
 func noTemps(t testing.TB, s *Store) {
 	t.Helper()
 	left, err := os.ReadDir(s.path("tmp"))

@@ -7,8 +7,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// Images know nothing of the machines that use their disks, and the engine
-// reads no image's bytes itself.
+// TestImports: package image knows nothing of the VMs that use its disks, and the engine reads no image's bytes itself.
 func TestImports(t *testing.T) {
 	const own = "github.com/bulkhead-project/bulkhead/"
 	for pkg, banned := range map[string][]string{

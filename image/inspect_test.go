@@ -18,8 +18,8 @@ import (
 	"go.podman.io/image/v5/manifest"
 )
 
-// TestManyLayers: an image has as many layers as builders make, of nothing too, and
-// no more; each has a digest and a size.
+// TestManyLayers: an image may have as many layers as builders make, even empty ones, but no more. Each must have a
+// digest and a size.
 func TestManyLayers(t *testing.T) {
 	registry, _ := places(t)
 	good := manifest.Schema2Descriptor{Digest: digest.FromString("layer"), Size: 0}
@@ -71,7 +71,7 @@ func TestFirstSchema(t *testing.T) {
 	}
 }
 
-// TestOtherPlatforms: an image is for the guests' platform or says nothing of one.
+// TestOtherPlatforms: an image must be for the guests' platform, or name none.
 func TestOtherPlatforms(t *testing.T) {
 	host := startRegistry(t, nil)
 	s, _ := openStore(t, "run")

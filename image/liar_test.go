@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/image/convert"
 )
 
-// lying puts a process in the converter's place that has been taken over: it
-// does what the script says, then claims that the disk is made.
+// lying replaces the converter by a compromised process: it runs the script, and then reports that the disk is
+// finished.
 func lying(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -27,7 +27,7 @@ func lying(t *testing.T, script string) {
 	t.Setenv("BULKHEAD_LIBEXEC", dir)
 }
 
-// underConfig is an image's layers with the configuration of another.
+// underConfig has an image's layers with the configuration of another image.
 type underConfig struct {
 	linkedImage
 	config v1.Image
@@ -38,9 +38,8 @@ func (u underConfig) ConfigFile() (*v1.ConfigFile, error)     { return u.config.
 func (u underConfig) RawConfigFile() ([]byte, error)          { return u.config.RawConfigFile() }
 func (u underConfig) LayerByDiffID(v1.Hash) (v1.Layer, error) { return nil, os.ErrNotExist }
 
-// TestConverterWritesItsOwnImage: a converter that was taken over by the layers
-// of one image makes no disk that another image has later, though it has that
-// one's configuration.
+// TestConverterWritesItsOwnImage: a converter that one image's layers have taken over cannot make the disk of another
+// image, even with that image's configuration.
 func TestConverterWritesItsOwnImage(t *testing.T) {
 	victim := imageOf(t, tarOf(t, file("f", "good")))
 	evil := imageOf(t, tarOf(t, file("f", "evil")))
@@ -78,8 +77,8 @@ func TestConverterWritesItsOwnImage(t *testing.T) {
 	}
 }
 
-// TestConverterCannotHurry: what a registry sends in a layer's place makes no
-// disk, though the converter that it took over says at once that all is well.
+// TestConverterCannotHurry: a registry's false layer does not become a disk, even if the converter that it took over
+// reports success at once.
 func TestConverterCannotHurry(t *testing.T) {
 	img := imageOf(t, tarOf(t, file("f", randomText(1<<20))))
 	d := firstLayer(t, img)

@@ -23,8 +23,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
 )
 
-// written writes an image as an OCI layout and returns its directory and what
-// lies where in it.
+// written writes an image as an OCI layout, and returns its directory and the files in it.
 func written(t *testing.T, img v1.Image) (dir string, at map[string]string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "layout")
@@ -43,7 +42,7 @@ func written(t *testing.T, img v1.Image) (dir string, at map[string]string) {
 	}
 }
 
-// packed packs a directory as it is, pipes and links included.
+// packed packs a directory unchanged, with pipes and links.
 func packed(t *testing.T, dir string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "archive.tar")
@@ -83,7 +82,7 @@ func gzipped(t *testing.T, path string) string {
 	return path + ".gz"
 }
 
-// compressed compresses a file by a program.
+// compressed compresses a file with a program.
 func compressed(t *testing.T, program, path string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), program, "-c", path).Output()
@@ -97,7 +96,7 @@ func compressed(t *testing.T, program, path string) string {
 	return path
 }
 
-// replace puts something else in a file's place.
+// replace replaces a file by another kind.
 func replace(t *testing.T, path string, with func(string) error) {
 	t.Helper()
 	if err := errors.Join(os.Remove(path), with(path)); err != nil {
@@ -105,13 +104,13 @@ func replace(t *testing.T, path string, with func(string) error) {
 	}
 }
 
-// enlarge writes a file of 1.5 GB, of holes.
+// enlarge writes a sparse file of 1.5 GB.
 func enlarge(path string) error {
 	return errors.Join(os.WriteFile(path, []byte(`{"a":"`), 0o600), os.Truncate(path, 1500<<20))
 }
 
-// TestLoadOnlyFiles: what is no regular file of the image's own is refused at
-// once, wherever it stands, and nothing is kept locked.
+// TestLoadOnlyFiles: anything but a regular file of the image's own is refused at once, wherever it is, and no lock
+// stays.
 func TestLoadOnlyFiles(t *testing.T) {
 	t.Parallel()
 	pipe := func(path string) error { return syscall.Mkfifo(path, 0o600) }
@@ -146,7 +145,7 @@ func archivedElsewhere(t *testing.T, _ string) string {
 	return path
 }
 
-// refused loads what is no image.
+// refused loads an invalid image.
 func refused(t *testing.T, what, source string) {
 	t.Helper()
 	s, _ := openStore(t, "run")
@@ -174,8 +173,7 @@ func TestLoadReadsLittle(t *testing.T) {
 	}
 }
 
-// TestLoadUnderTheReserve: of an archive nothing is unpacked that its image does
-// not have, and what has to be unpacked leaves the reserve.
+// TestLoadUnderTheReserve: only the image's own files in an archive are unpacked, and unpacking leaves the reserve.
 func TestLoadUnderTheReserve(t *testing.T) {
 	dir, _ := written(t, imageOf(t, tarOf(t, file("f", "body"))))
 	junk := filepath.Join(dir, "blobs", "sha256", strings.Repeat("0", 64))
@@ -197,7 +195,7 @@ func TestLoadUnderTheReserve(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.what, func(t *testing.T) {
 			s, base := smallStore(t)
-			t.Setenv("TMPDIR", "/nonexistent") // nobody else's choice
+			t.Setenv("TMPDIR", "/nonexistent") // must not be used
 			least := watchFree(t, base, func() {
 				if _, err := s.Load(testContext(t), tc.source, "x", PullOptions{}); !errors.Is(err, tc.want) {
 					t.Errorf("got %v, want %v", err, tc.want)
@@ -211,7 +209,7 @@ func TestLoadUnderTheReserve(t *testing.T) {
 	}
 }
 
-// watchFree returns the least that was free on dir's file system during f.
+// watchFree returns the least free space on dir's file system during f.
 func watchFree(t *testing.T, dir string, f func()) (least int64) {
 	t.Helper()
 	done := make(chan struct{})
@@ -230,7 +228,7 @@ func watchFree(t *testing.T, dir string, f func()) (least int64) {
 	}
 }
 
-// TestLoadCancelled: who reads a file of 4 GiB can be stopped.
+// TestLoadCancelled: reading a file of 4 GiB can be cancelled.
 func TestLoadCancelled(t *testing.T) {
 	const size = 4 << 30
 	img := imageOf(t, tarOf(t, file("f", "body")))
@@ -260,7 +258,7 @@ func TestLoadCancelled(t *testing.T) {
 	noTemps(t, s)
 }
 
-// TestLoadReadsNoMoreThanFits: a layer of 1 TiB of holes is not hashed for hours.
+// TestLoadReadsNoMoreThanFits: a sparse layer of 1 TiB is not hashed for hours.
 func TestLoadReadsNoMoreThanFits(t *testing.T) {
 	const size = 1 << 40
 	path := filepath.Join(t.TempDir(), "archive.tar")
@@ -316,7 +314,7 @@ func TestLoadFindsItsFormat(t *testing.T) {
 	}
 }
 
-// annotate gives the only image of an index annotations.
+// annotate adds annotations to the only image of an index.
 func annotate(t *testing.T, path string, annotations map[string]string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -336,7 +334,7 @@ func annotate(t *testing.T, path string, annotations map[string]string) {
 	}
 }
 
-// TestLoadHostileArchives: members that are not what they must be.
+// TestLoadHostileArchives: archives with invalid members.
 func TestLoadHostileArchives(t *testing.T) {
 	t.Parallel()
 	index := `{"schemaVersion":2,"manifests":[]}`
@@ -368,8 +366,7 @@ func TestLoadHostileArchives(t *testing.T) {
 	}
 }
 
-// TestLoadLinkedLayers: as docker save once did, a layer may be a link to one
-// that is there already.
+// TestLoadLinkedLayers: a layer may be a link to an earlier one, as in older versions of docker save.
 func TestLoadLinkedLayers(t *testing.T) {
 	layer := tarOf(t, file("f", "body"))
 	img := imageOf(t, layer, layer)
@@ -390,7 +387,7 @@ func TestLoadLinkedLayers(t *testing.T) {
 	}
 }
 
-// TestLoadLayersAtTheTop: a link that is written as if it lay at the top leads there.
+// TestLoadLayersAtTheTop: a link that is written relative to the top is resolved there.
 func TestLoadLayersAtTheTop(t *testing.T) {
 	layer := tarOf(t, file("f", "body"))
 	config, err := imageOf(t, layer).RawConfigFile()

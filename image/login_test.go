@@ -44,8 +44,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestRegistryKey: a registry is known by its name, however it is written, and what is
-// none is refused before anything is asked.
+// TestRegistryKey: all spellings of a registry have one key, and an invalid name is refused before any request.
 func TestRegistryKey(t *testing.T) {
 	for text, want := range map[string]string{
 		"reg.test": "reg.test", "https://reg.test/": "reg.test", "http://reg.test:5000": "reg.test:5000", "reg.test/team": "reg.test/team",
@@ -57,7 +56,7 @@ func TestRegistryKey(t *testing.T) {
 	}
 }
 
-// TestAuthFile: credentials lie where podman has them, then where docker has.
+// TestAuthFile: credentials lie where podman keeps them, then where docker does.
 func TestAuthFile(t *testing.T) {
 	for _, tc := range []struct{ podman, docker, want string }{
 		{"", "", ""}, {"/a.json", "", "/a.json"}, {"", "/d", "/d/config.json"}, {"/a.json", "/d", "/a.json"},
@@ -71,7 +70,7 @@ func TestAuthFile(t *testing.T) {
 	}
 }
 
-// TestInsecure: a registry of plain HTTP is refused with a hint, unless the caller asks for no more.
+// TestInsecure: a registry with plain HTTP is refused with a hint, unless the caller allows it.
 func TestInsecure(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "registries.conf")
 	if err := os.WriteFile(conf, nil, 0o600); err != nil {

@@ -13,8 +13,8 @@ import (
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 )
 
-// TestNames: a name without a registry is searched for where registries.conf says,
-// and is docker.io's where it says nothing; loaded, it is this machine's.
+// TestNames: a name without a registry is searched in the registries of registries.conf, or at docker.io without any.
+// For a loaded image it is a local name.
 func TestNames(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("a", 64)
 	for _, tc := range []struct {
@@ -58,8 +58,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestPullPolicy: IfNotPresent asks the registry for what is missing only, Never asks
-// it for nothing, and Always asks.
+// TestPullPolicy: IfNotPresent contacts the registry only for missing images, Never does not, and Always does.
 func TestPullPolicy(t *testing.T) {
 	var asked atomic.Int32
 	host := startRegistry(t, func(next http.Handler) http.Handler {

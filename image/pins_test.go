@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPins: holders are kept by their names, whatever these are, and counted once.
+// TestPins: pins keep their holders' names, whatever they are, and count each once.
 func TestPins(t *testing.T) {
 	ctx := testContext(t)
 	s, _ := openStore(t, "run")
@@ -36,7 +36,7 @@ func TestPins(t *testing.T) {
 	if err := s.Unpin(ctx, other.ID, "for a moment"); err != nil {
 		t.Error(err)
 	}
-	for _, name := range []string{"pin-", "x"} { // what is no pin
+	for _, name := range []string{"pin-", "x"} { // not pins
 		if err := os.WriteFile(s.path("pins", other.ID, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -56,8 +56,8 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// TestDigestsOfNames: an image that came by several manifests has all their digests,
-// and one that takes over a name none of the former's.
+// TestDigestsOfNames: an image pulled by several manifests has all their digests. An image that takes over a name has
+// none of the former image's.
 func TestDigestsOfNames(t *testing.T) {
 	s, _ := openStore(t, "run")
 	one := load(t, s, "docker-archive:"+archived(t, "registry.test/demo:1", "one"), "")
@@ -87,8 +87,7 @@ func TestDigestsOfNames(t *testing.T) {
 	}
 }
 
-// TestList: the newest image is first, each stands once, and one whose files are gone
-// does not hide the others.
+// TestList: the newest image is first, each is listed once, and one with missing files does not hide the others.
 func TestList(t *testing.T) {
 	s, _ := openStore(t, "run")
 	old := load(t, s, "docker-archive:"+archived(t, "registry.test/demo:1", "one"), "")

@@ -88,7 +88,8 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestPlainReach: only an insecure registry, or one with an insecure mirror, is asked by plain HTTP, and leads to it.
+// TestPlainReach: only an insecure registry, or one with an insecure mirror, is contacted by plain HTTP, or may refer
+// to it.
 func TestPlainReach(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "registries.conf")
 	const text = `
@@ -139,8 +140,7 @@ insecure = true
 	}
 }
 
-// TestReachByProxy: what a proxy is asked for is the proxy's to reach, and an error
-// of choosing one is told.
+// TestReachByProxy: requests to a proxy are not checked, and an error of choosing a proxy is returned.
 func TestReachByProxy(t *testing.T) {
 	broken := errors.New("broken")
 	lookup := func(context.Context, string) ([]netip.Addr, error) {
@@ -161,7 +161,7 @@ func TestReachByProxy(t *testing.T) {
 	}
 }
 
-// TestReachOfUnknownRegistry: a registry that registries.conf does not know has itself.
+// TestReachOfUnknownRegistry: a registry that is not in registries.conf may be contacted itself.
 func TestReachOfUnknownRegistry(t *testing.T) {
 	const named = "registry.test/x:1"
 	r, err := newReach(&types.SystemContext{SystemRegistriesConfPath: os.DevNull}, named)
@@ -173,7 +173,7 @@ func TestReachOfUnknownRegistry(t *testing.T) {
 	}
 }
 
-// TestLoginIsNotLedHome: a registry cannot have the password sent to an address of the host or its link.
+// TestLoginIsNotLedHome: a registry cannot send the password to an address of the host or its link.
 func TestLoginIsNotLedHome(t *testing.T) {
 	asked := false
 	victim := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
@@ -198,8 +198,8 @@ func TestLoginIsNotLedHome(t *testing.T) {
 	}
 }
 
-// TestRedirectionIsNotFollowed: a registry that sends a pull to an address of
-// the host's link is refused, for a blob and for a token.
+// TestRedirectionIsNotFollowed: a registry that redirects a pull to an address of the host's link is refused, for a
+// blob and for a token.
 func TestRedirectionIsNotFollowed(t *testing.T) {
 	img := imageOf(t, tarOf(t, file("a", "body")))
 	d := firstLayer(t, img)

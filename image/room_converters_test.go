@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
-// TestConverters: no more run at once than memory allows, whichever process has them, and a wait ends.
+// TestConverters: no more converters run than memory allows, in all processes together, and a wait ends.
 func TestConverters(t *testing.T) {
 	dir := t.TempDir()
 	here, there := newConverters(dir), newConverters(dir)
@@ -52,8 +52,8 @@ func TestConverters(t *testing.T) {
 	}
 }
 
-// TestConverterMemory: the group of all converters holds them to its memory, and the error of one that was killed says
-// whose it was, why, and what helps.
+// TestConverterMemory: the group of all converters is limited in memory. The error of a converter that was killed has
+// the image, the reason and a remedy.
 func TestConverterMemory(t *testing.T) {
 	h := hostcgroup.Find(fmt.Sprintf("bulkhead-test-converters-%d", os.Getpid()))
 	defer h.Tidy()
@@ -71,7 +71,7 @@ func TestConverterMemory(t *testing.T) {
 		}
 		return g, func() {
 			left.Add(1)
-			if pids, err := g.PIDs(); err != nil || len(pids) > 0 && pids[0] != os.Getpid() { // whose thread is about to end
+			if pids, err := g.PIDs(); err != nil || len(pids) > 0 && pids[0] != os.Getpid() { // its thread is about to end
 				t.Errorf("in the group are still %v, %v", pids, err)
 			}
 			if err := g.Delete(ctx); err != nil {
@@ -106,7 +106,8 @@ func TestConverterMemory(t *testing.T) {
 	}
 }
 
-// TestLateLayers: a pull whose layers are slow keeps no other from its converter, and is converted when they have come.
+// TestLateLayers: a pull with slow layers keeps no other pull from the converter, and is converted when its layers
+// arrived.
 func TestLateLayers(t *testing.T) {
 	slow, quick := imageOf(t, tarOf(t, file("f", "slow"))), imageOf(t, tarOf(t, file("f", "quick")))
 	d := firstLayer(t, slow)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// roomsOf shares a file system of which so much is free.
+// roomsOf returns rooms of a file system with so much free space.
 func roomsOf(free int64) *rooms {
 	r := newRooms("")
 	r.free = func() (int64, error) { return free, nil }
@@ -28,7 +28,7 @@ func (r *rooms) none(t *testing.T) {
 	}
 }
 
-// TestPromises: all promises together leave the reserve, whoever asks how often.
+// TestPromises: all promises together leave the reserve, with any number of callers.
 func TestPromises(t *testing.T) {
 	r, ctx := roomsOf(reserve+100), testContext(t)
 	first, firstErr := r.take(ctx, 60)
@@ -68,8 +68,7 @@ func TestPromises(t *testing.T) {
 	r.none(t)
 }
 
-// TestPromisesOfLittle: who is alone is promised what there is, and who waits can
-// leave.
+// TestPromisesOfLittle: a single pull gets all the space there is, and a waiting one can leave.
 func TestPromisesOfLittle(t *testing.T) {
 	ctx := testContext(t)
 	for _, free := range []int64{0, reserve - 1, reserve, reserve + 10} {
@@ -98,7 +97,7 @@ func TestPromisesOfLittle(t *testing.T) {
 		r.none(t)
 	}
 	r := newRooms(filepath.Join(t.TempDir(), "missing"))
-	for range 2 { // nobody's turn is lost by an error
+	for range 2 { // an error does not lose the turn
 		_, err := r.take(ctx, 1)
 		_, allErr := r.takeAll(ctx, 1)
 		if !errors.Is(err, os.ErrNotExist) || !errors.Is(allErr, os.ErrNotExist) {
@@ -107,7 +106,7 @@ func TestPromisesOfLittle(t *testing.T) {
 	}
 }
 
-// TestAllRoom: what has turned out to be large gets everything, alone, once.
+// TestAllRoom: a pull that turns out to be large gets all space, alone, once.
 func TestAllRoom(t *testing.T) {
 	r, ctx := roomsOf(reserve+1000), testContext(t)
 	other, err := r.take(ctx, 10)
@@ -151,8 +150,7 @@ func TestAllRoom(t *testing.T) {
 	r.none(t)
 }
 
-// TestLargeDisk: an image that takes far more than its layers let one expect is
-// made as well, once the others are done.
+// TestLargeDisk: a disk that is far larger than its layers suggest is made as well, after the other pulls.
 func TestLargeDisk(t *testing.T) {
 	host := startRegistry(t, nil)
 	large := tarOf(t, file("f", strings.Repeat("compresses well ", diskBase/10)))
@@ -186,15 +184,14 @@ func TestLargeDisk(t *testing.T) {
 	s.rooms.none(t)
 }
 
-// wanted tells that somebody waits for the only other promise to end.
+// wanted reports whether a pull waits for the only other promise to end.
 func (r *rooms) wanted() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.turn) == 1 && r.promises == 1
 }
 
-// TestPullsLeaveTheReserve: several pulls at once, each of which fits, do not take
-// the reserve together.
+// TestPullsLeaveTheReserve: concurrent pulls that would each fit do not use the reserve together.
 func TestPullsLeaveTheReserve(t *testing.T) {
 	s, base := smallStore(t)
 	host := startRegistry(t, nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// every is a file of every kind, with all that a layer can say of one.
+// every has a file of every kind, with all attributes that a layer can have.
 func every() []entry {
 	special := func(kind byte, name string, major, minor int64) entry {
 		return entry{Header: tar.Header{Typeflag: kind, Name: name, Mode: 0o620, Devmajor: major, Devminor: minor}}
@@ -35,7 +35,7 @@ func every() []entry {
 	}
 }
 
-// contents lists a disk's files with all that is known of them.
+// contents lists a disk's files with all attributes.
 func contents(t *testing.T, s *Store, id string) map[string]erofs.Stat {
 	t.Helper()
 	disk, err := s.OpenDisk(id)
@@ -67,8 +67,8 @@ func contents(t *testing.T, s *Store, id string) map[string]erofs.Stat {
 	return all
 }
 
-// TestSave: an image that is saved and loaded has the same files, configuration
-// and name, in both formats, and is nobody's any more when it was removed.
+// TestSave: an image that is saved and loaded has the same files, configuration and name, in both formats. After its
+// removal it has no references.
 func TestSave(t *testing.T) {
 	s, _ := openStore(t, "run")
 	host := startRegistry(t, nil)
@@ -102,7 +102,7 @@ func TestSave(t *testing.T) {
 			t.Errorf("left behind: %v, %v", left, err)
 		}
 	}
-	// Both names are carried by who asks for neither, and others read it too.
+	// Without a chosen name the archive has both names, and other tools can read it too.
 	path := filepath.Join(t.TempDir(), "saved.tar")
 	if err := s.Save(testContext(t), pulled.ID, path, "docker-archive"); err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestSaveFails(t *testing.T) {
 			t.Errorf("%s: %v", tc.what, err)
 		}
 	}
-	// A disk that is no file system.
+	// A disk without a file system.
 	if err := os.Truncate(s.path(img.ID, diskFile), 100); err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func archived(t *testing.T, tag, body string) string {
 	return path
 }
 
-// emptyIndexWith is an index that holds one image.
+// emptyIndexWith returns an index with one image.
 func emptyIndexWith(t *testing.T, body string) v1.ImageIndex {
 	t.Helper()
 	return mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: imageOf(t, tarOf(t, file("f", body)))})
@@ -94,7 +94,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestResolveRemoved: an image that is being removed is not found, wherever its removal is.
+// TestResolveRemoved: an image that is being removed is not found, at any stage of its removal.
 func TestResolveRemoved(t *testing.T) {
 	s, _ := openStore(t, "run")
 	img := load(t, s, "docker-archive:"+archived(t, "registry.test/demo:1", "body"), "")
@@ -129,7 +129,7 @@ func TestLoadFails(t *testing.T) {
 	}
 }
 
-// TestCollect walks through the life of references and pins of two instances.
+// TestCollect covers the life of references and pins of two instances.
 func TestCollect(t *testing.T) {
 	ctx := testContext(t)
 	s, roots := openStore(t, "run")
@@ -167,7 +167,7 @@ func TestCollect(t *testing.T) {
 	step(s.Unpin(ctx, img.ID, "cri/pod"), nil)
 	step(s.Pin(ctx, img.ID, "x"), ErrNotFound)
 
-	// A name that moves leaves its old image to nobody.
+	// A name that moves leaves its old image without references.
 	img = load(t, s, "docker-archive:"+path, "")
 	load(t, s, "docker-archive:"+archived(t, "registry.test/demo:1", "two"), "")
 	there(false)
@@ -176,7 +176,7 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// TestOpenReaps: what a killed process left goes, what a living one makes stays.
+// TestOpenReaps: Open removes the remains of a killed process, and keeps a running one's files.
 func TestOpenReaps(t *testing.T) {
 	s, roots := openStore(t, "run")
 	img := load(t, s, "docker-archive:"+archived(t, "registry.test/demo:1", "one"), "")
@@ -197,7 +197,7 @@ func TestOpenReaps(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// An image that was published, but not named any more.
+	// An image that was published, but has no name any more.
 	orphan := strings.Repeat("a", 64)
 	if err := os.MkdirAll(s.path(orphan), 0o700); err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func TestOpenReaps(t *testing.T) {
 	}
 }
 
-// TestDamagedReference: half a reference is an error, not an image to collect.
+// TestDamagedReference: a truncated reference is an error, and its image is not collected.
 func TestDamagedReference(t *testing.T) {
 	s, roots := openStore(t, "run")
 	img := load(t, s, "docker-archive:"+archived(t, "registry.test/demo:1", "one"), "")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestTag: a name is one more reference, and moves when it meant another image.
+// TestTag: a tag adds a reference, and moves a name that meant another image.
 func TestTag(t *testing.T) {
 	ctx := testContext(t)
 	s, _ := openStore(t, "run")
@@ -39,7 +39,7 @@ func TestTag(t *testing.T) {
 			t.Errorf("names %q, want %q (%v)", got.Names, want, err)
 		}
 	}
-	// An image lives as long as its last name.
+	// An image exists until its last name is removed.
 	for _, name := range []string{"registry.test/one:1", "registry.test/app"} {
 		if !s.exists(one.ID) {
 			t.Error("gone too soon")
@@ -53,8 +53,8 @@ func TestTag(t *testing.T) {
 	}
 }
 
-// TestFor: what is loaded for another instance has a name there and not here, is there when that instance opens its store, and lives
-// until it removes it.
+// TestFor: an image that is loaded for another instance has a name there and not here. It exists when that instance
+// opens its store, and until it removes it.
 func TestFor(t *testing.T) {
 	ctx := testContext(t)
 	s, roots := openStore(t, "run")

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/memfd"
 )
 
-// TestRing: the memory's length cannot be changed, and nothing else is taken for it.
+// TestRing: the memory's length cannot be changed, and no other file is accepted for it.
 func TestRing(t *testing.T) {
 	f, err := NewRing()
 	if err != nil {

@@ -2,7 +2,7 @@ package share
 
 import "testing"
 
-// TestName: a name says how its directory is remembered, and is another one for all that is served otherwise.
+// TestName: a name has the cache mode, and differs for all other options.
 func TestName(t *testing.T) {
 	seen := map[string]bool{}
 	for _, path := range []string{"/a", "/b"} {

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
-// program puts a shell script in the place of the process.
+// program replaces the process by a shell script.
 func program(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -26,7 +26,7 @@ func program(t *testing.T, script string) {
 	t.Setenv("BULKHEAD_LIBEXEC", dir)
 }
 
-// reply is a script that prints a message with a length of its own choice.
+// reply returns a script that prints a message with a chosen length.
 func reply(length int, text string) string {
 	head := binary.BigEndian.AppendUint32(nil, uint32(length))
 	return fmt.Sprintf("printf '\\%03o\\%03o\\%03o\\%03o'; printf '%%s' '%s'\n", head[0], head[1], head[2], head[3], text)
@@ -49,7 +49,7 @@ func (c *content) Close() error {
 	return nil
 }
 
-// silent never has anything, until it is closed.
+// silent provides no data until it is closed.
 func silent() *content {
 	closed := make(chan struct{})
 	return &content{readerFunc(func([]byte) (int, error) { <-closed; return 0, errors.New("closed") }), closed}
@@ -61,7 +61,7 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func given(r io.Reader) *content { return &content{r, make(chan struct{})} }
 
-// files are two empty ones.
+// files returns two empty files.
 func files(t *testing.T) (a, b *os.File) {
 	t.Helper()
 	for _, f := range []**os.File{&a, &b} {
@@ -74,8 +74,8 @@ func files(t *testing.T) (a, b *os.File) {
 	return a, b
 }
 
-// TestHostileProcess: nothing that the process says or does is more than an
-// error of one line, though its layers are silent, or more than it reads.
+// TestHostileProcess: any output or behaviour of the process becomes an error of one line, even if its layers are
+// silent or larger than what it reads.
 func TestHostileProcess(t *testing.T) {
 	endless := func() *content { return given(readerFunc(func(p []byte) (int, error) { return len(p), nil })) }
 	for _, tc := range []struct {
@@ -111,7 +111,7 @@ func TestHostileProcess(t *testing.T) {
 	}
 }
 
-// TestSizes: a disk has something in it, and no more than it may.
+// TestSizes: a disk is not empty, and not larger than its limit.
 func TestSizes(t *testing.T) {
 	for _, tc := range []struct {
 		size  int64
@@ -126,8 +126,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestProcessThatHangs ends with its caller, with what it started, and whatever
-// its pipes are held by.
+// TestProcessThatHangs: the process ends with its caller, with its children, even if other processes hold its pipes.
 func TestProcessThatHangs(t *testing.T) {
 	for what, script := range map[string]string{
 		"reads nothing":  "exec sleep 30",
@@ -149,7 +148,7 @@ func TestProcessThatHangs(t *testing.T) {
 	}
 }
 
-// TestProcessThatStays: who has answered is not waited for.
+// TestProcessThatStays: a process that has answered is not waited for.
 func TestProcessThatStays(t *testing.T) {
 	program(t, message(`{"members":[{"name":"a"}]}`)+"exec sleep 30")
 	archive, spare := files(t)
@@ -163,7 +162,7 @@ func TestProcessThatStays(t *testing.T) {
 	}
 }
 
-// TestSourceFails: an error of a layer is told as it is, not what follows from it.
+// TestSourceFails: an error of a layer is returned unchanged, and not its consequences.
 func TestSourceFails(t *testing.T) {
 	program(t, "cat >/dev/null")
 	disk, _ := files(t)
@@ -190,7 +189,7 @@ func TestIndexHostile(t *testing.T) {
 	}
 }
 
-// TestExportToNobody: who takes the layer and goes ends the process.
+// TestExportToNobody: the process ends if the reader of the layer goes away.
 func TestExportToNobody(t *testing.T) {
 	program(t, "cat >/dev/null; yes >&4 && exit 0; exit 7")
 	disk, _ := files(t)
@@ -215,7 +214,8 @@ func TestNotInstalled(t *testing.T) {
 	<-l.closed
 }
 
-// TestWire: what is sent is read, layer by layer, and an end is told from a cut.
+// TestWire: a message is read as it was sent, layer by layer, and the end of a layer is distinguished from a
+// truncation.
 func TestWire(t *testing.T) {
 	var stream bytes.Buffer
 	c := call{request: Request{Task: ToDisk, Limit: 7}}
@@ -253,7 +253,7 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// FuzzLayerReader: no stream of chunks makes more bytes than it has.
+// FuzzLayerReader: a reader never returns more bytes than its stream has.
 func FuzzLayerReader(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 2, 'a', 'b', 0, 0, 0, 0})
 	f.Add([]byte{255, 255, 255, 255, 'a'})

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOneBound: a disk of whatever files either holds them all or is refused, and
-// never takes more than its limit of the host's, before it is finished and after.
+// TestOneBound: a disk holds all its files or is refused, and never takes more of the host's disk than its limit,
+// before and after Finish.
 func TestOneBound(t *testing.T) {
 	const limit = 1 << 20
 	var made, refused int
@@ -47,7 +47,7 @@ func TestOneBound(t *testing.T) {
 	}
 }
 
-// content is what the file of a number has.
+// content returns the content of the file with a number.
 func content(number, size int) []byte {
 	return bytes.Repeat([]byte(fmt.Sprintf("%08d", number)), size/8+1)[:size]
 }
@@ -66,7 +66,7 @@ func fill(f *os.File, limit int64, size, count int) error {
 	return err
 }
 
-// taken is what a file takes of the host's disk.
+// taken returns a file's disk usage on the host.
 func taken(t *testing.T, f *os.File) int64 {
 	t.Helper()
 	var st unix.Stat_t

@@ -51,12 +51,12 @@ func pax(m member, records ...string) member {
 	})
 }
 
-// fileCap is cap_net_raw+ep as setcap writes it.
+// fileCap is cap_net_raw+ep in the form of setcap.
 const fileCap = "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 
 var rootDir = dir("./")
 
-// layerCases are images that the disk and GNU tar must agree on, entry by entry.
+// layerCases are images for which the disk and GNU tar must agree, entry by entry.
 var layerCases = map[string][][]member{
 	"kinds": {{
 		rootDir, dir("d"), file("d/f", "hello"), file("d/empty", ""), symlink("d/l", "f"), special(tar.TypeFifo, "d/p", 0, 0),
@@ -151,8 +151,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// ignoreImplied drops what tar leaves to chance: the times of directories that
-// later members or layers changed.
+// ignoreImplied drops what tar does not define: the times of directories that later members or layers changed.
 func ignoreImplied(got, want map[string]string, _ [][]member) {
 	for _, m := range []map[string]string{got, want} {
 		for name, line := range m {
@@ -212,16 +211,15 @@ func TestApplyConfined(t *testing.T) {
 	}
 }
 
-// limits are the default ones but for what edit changes.
+// limits returns the default limits with the changes of edit.
 func limits(edit func(*Limits)) Limits {
 	l := DefaultLimits
 	edit(&l)
 	return l
 }
 
-// mazes are small layers whose entries cost a walk of thousands of names each:
-// through 250 links of 2,000 components, down a path as deep as there can be,
-// and by emptying a large directory again and again.
+// mazes are small layers with entries that each cost a walk of thousands of names: through 250 links of 2,000
+// components, down a path of the greatest depth, and by emptying a large directory again and again.
 var mazes = map[string]func() []member{
 	"links": func() []member {
 		members := []member{symlink("l0", ".")}
@@ -250,8 +248,8 @@ func repeat(n int, entry func(i int) member) (out []member) {
 	return out
 }
 
-// TestApplyMaze: what all entries of an image cost together is bounded, here by
-// a part of what it is bounded by: to reach the whole takes seconds.
+// TestApplyMaze: the total cost of an image's entries is bounded. The test uses a fraction of the real bound, which
+// would take seconds to reach.
 func TestApplyMaze(t *testing.T) {
 	for name, members := range mazes {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +262,7 @@ func TestApplyMaze(t *testing.T) {
 	}
 }
 
-// TestApplySteps: an image as large as images are is far from the bound.
+// TestApplySteps: an image of usual size is far from the bound.
 func TestApplySteps(t *testing.T) {
 	members := []member{symlink("lib", "usr/lib"), dir("usr/lib")}
 	members = append(members, repeat(5000, func(i int) member { return file(fmt.Sprintf("lib/a/b/c/d/e/f/g/%d/%d", i%50, i), "") })...)

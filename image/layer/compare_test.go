@@ -73,8 +73,7 @@ func build(t testing.TB, limits Limits, layers ...[]byte) (string, error) {
 	return f.Name(), err
 }
 
-// mount mounts a disk by the host's kernel, having had it checked by
-// fsck.erofs where that is installed.
+// mount mounts a disk with the host's kernel, after a check by fsck.erofs if that is installed.
 func mount(t testing.TB, disk string) string {
 	t.Helper()
 	if fsck, err := exec.LookPath("fsck.erofs"); err == nil {
@@ -93,8 +92,7 @@ func mount(t testing.TB, disk string) string {
 	return dir
 }
 
-// unpack is the other tool: GNU tar, layer over layer, with whiteouts applied
-// beforehand by their plainest reading.
+// unpack unpacks with the other tool: GNU tar, layer over layer, with whiteouts applied before in the simplest way.
 func unpack(t testing.TB, layers ...[]byte) string {
 	t.Helper()
 	root := t.TempDir()
@@ -128,7 +126,7 @@ func unpack(t testing.TB, layers ...[]byte) string {
 	return root
 }
 
-// list describes every entry under root: everything a program can see of it.
+// list describes every entry under root, with everything that a program can see.
 func list(t testing.TB, root string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

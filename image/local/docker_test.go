@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// fakeFiles are what docker save has written, whose layers are any readers.
+// fakeFiles are the files of docker save, with any readers as layers.
 type fakeFiles struct {
 	small  map[string]string
 	layers map[string]layer
@@ -36,8 +36,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// TestLayersAreBounded: no more of an archive's layers is read than there is room
-// for, whatever they say of their size.
+// TestLayersAreBounded: no more of an archive's layers is read than fits, whatever sizes they claim.
 func TestLayersAreBounded(t *testing.T) {
 	const limit = 100
 	for _, tc := range []struct {
@@ -74,7 +73,7 @@ func TestLayersAreBounded(t *testing.T) {
 
 func text(size int) layer { return layer{int64(size), strings.NewReader(strings.Repeat("x", size))} }
 
-// TestHashingIsCancelled: who reads a layer for its digest can be stopped.
+// TestHashingIsCancelled: reading a layer for its digest can be cancelled.
 func TestHashingIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

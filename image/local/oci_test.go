@@ -8,7 +8,7 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// TestChoose: of several manifests the guests' one is meant, if there is one of them.
+// TestChoose: of several manifests the one for the guests is chosen, if there is one.
 func TestChoose(t *testing.T) {
 	of := func(os, arch, tag string) v1.Descriptor {
 		d := v1.Descriptor{Platform: &v1.Platform{OS: os, Architecture: arch}, Annotations: map[string]string{}}
@@ -26,7 +26,7 @@ func TestChoose(t *testing.T) {
 		name  string
 		list  []v1.Descriptor
 		which string
-		want  int // its place, or -1
+		want  int // its index, or -1
 	}{
 		{"one", []v1.Descriptor{bare}, "", 0},
 		{"one of another platform", []v1.Descriptor{arm}, "", 0}, // refused by name later

@@ -28,7 +28,7 @@ func TestCreate(t *testing.T) {
 			m := Maker{Templates: t.TempDir()}
 			var wg sync.WaitGroup
 			path := filepath.Join(t.TempDir(), "disk")
-			for i := range 4 { // at once, and the template but once
+			for i := range 4 { // concurrently, but the template is built once
 				wg.Go(func() {
 					if err := m.Create(t.Context(), path+string(rune('0'+i)), size); err != nil {
 						t.Error(err)
@@ -45,11 +45,11 @@ func TestCreate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// A guest that owns its kernel writes to the disk's end, not the file system's.
+			// A guest with its own kernel can write up to the disk's end, beyond the file system's.
 			if want := max((size+Unit-1)/Unit*Unit, MinSize); info.Size() != want {
 				t.Errorf("size %d, want %d", info.Size(), want)
 			}
-			// A sparse file: the room it takes is a sliver of its size.
+			// A sparse file: its disk usage is a small part of its size.
 			if taken := info.Sys().(*syscall.Stat_t).Blocks * 512; taken > 16<<20 {
 				t.Errorf("takes %d bytes", taken)
 			}
@@ -70,7 +70,7 @@ func checkMount(t *testing.T, disk string, size int64) {
 		t.Log("not mounted: that needs root")
 		return
 	}
-	// The guest's kernel knows quotas, this one may not.
+	// The guest's kernel has quotas, the host's may not.
 	if out, err := exec.Command("/sbin/tune2fs", "-O", "^quota,^project", disk).CombinedOutput(); err != nil {
 		t.Fatalf("tune2fs: %v: %s", err, out)
 	}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestCreateVolume: the disk is whole, empty, anybody's, takes little room, and has room for
-// what its file system needs to grow while it is mounted.
+// TestCreateVolume: the disk is valid and empty, every user may write it, it uses little space, and has the tables that
+// its file system needs to grow while it is mounted.
 func TestCreateVolume(t *testing.T) {
 	for _, size := range []int64{1, 100<<20 + 1, 10 << 30, MaxSize} {
 		path := filepath.Join(t.TempDir(), "disk")

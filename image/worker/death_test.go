@@ -17,11 +17,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// diskEnv names the disk that a child of TestEndsWithTheEngine has made.
+// diskEnv names the disk of a child of TestEndsWithTheEngine.
 const diskEnv = "WORKER_TEST_DISK"
 
-// TestEndsWithTheEngine: a process that was taken over, and would stay when its
-// pipes are closed, is killed with the engine.
+// TestEndsWithTheEngine: a compromised process that stays when its pipes are closed is killed with the engine.
 func TestEndsWithTheEngine(t *testing.T) {
 	if path := os.Getenv(diskEnv); path != "" {
 		engine(path)
@@ -50,7 +49,7 @@ func TestEndsWithTheEngine(t *testing.T) {
 	}
 }
 
-// engine waits for a disk for ever.
+// engine waits for a disk forever.
 func engine(path string) {
 	disk, err := os.Create(path)
 	if err != nil {
@@ -60,7 +59,7 @@ func engine(path string) {
 	_, _ = convert.Disk(context.Background(), nil, disk, 1<<20, []convert.Layer{{Content: silent}})
 }
 
-// watch returns a descriptor of the process that has written its number to a file.
+// watch returns a pidfd of the process that has written its id to a file.
 func watch(ctx context.Context, t *testing.T, path string) (fd int) {
 	t.Helper()
 	for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {

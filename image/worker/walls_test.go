@@ -28,8 +28,7 @@ func program(t *testing.T, pkg string) string {
 	return path
 }
 
-// TestConfine: the process that reads images has its memory and its open files,
-// and can do nothing else, whoever it runs as.
+// TestConfine: the converter has only its memory and its open files, whichever user runs it.
 func TestConfine(t *testing.T) {
 	escape := program(t, "./testdata/escape")
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -96,7 +95,7 @@ func TestConfine(t *testing.T) {
 	}
 }
 
-// checkStatus looks at the process from outside.
+// checkStatus inspects the process from outside.
 func checkStatus(t *testing.T, status string) {
 	t.Helper()
 	for line := range strings.Lines(status) {
@@ -125,7 +124,7 @@ func checkStatus(t *testing.T, status string) {
 	}
 }
 
-// TestConfineMemory: what it takes for itself has an end, which is its own.
+// TestConfineMemory: the converter's own memory is limited, by a limit of its own.
 func TestConfineMemory(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), program(t, "./testdata/escape"), "/", "127.0.0.1:1", "1", "memory")
 	cmd.Env = []string{"GOTRACEBACK=none"}

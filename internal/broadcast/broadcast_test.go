@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// TestTell wakes all who wait, and only once.
+// TestTell wakes all waiters, and only once.
 func TestTell(t *testing.T) {
 	t.Parallel()
 	var b Broadcast
-	b.Tell() // nobody waits
+	b.Tell() // without a waiter
 	first := b.Next()
 	select {
 	case <-first:

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 )
 
-// sessions are roots of one user in two sessions, as ssh and cron begin them.
+// sessions are roots of one user in two sessions, as started by ssh and cron.
 func sessions(t *testing.T) (ssh, cron Roots) {
 	t.Helper()
 	dir := t.TempDir()
@@ -40,8 +40,8 @@ func release(t *testing.T, lock *flock.Lock) {
 	}
 }
 
-// TestOneState: while an engine has the data, or has left pods, no other state directory
-// is taken: another session goes where the pods are, or hears where that is.
+// TestOneState: while an engine uses the data, or has left pods, no other state directory is used. Another session uses
+// the pods' directory, or gets an error with its path.
 func TestOneState(t *testing.T) {
 	t.Parallel()
 	ssh, cron := sessions(t)
@@ -91,8 +91,8 @@ func TestOneState(t *testing.T) {
 	release(t, lock)
 }
 
-// TestAnotherPlace: a directory that was made again at the same path, as /tmp is another
-// one in another mount namespace, is none that pods are in.
+// TestAnotherPlace: a new directory at the same path has no pods in it. In another mount namespace /tmp is another
+// directory, too.
 func TestAnotherPlace(t *testing.T) {
 	t.Parallel()
 	ssh, cron := sessions(t)
@@ -100,7 +100,7 @@ func TestAnotherPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(ssh.State, ssh.State+".old"); err != nil { // its inode is not used again
+	if err := os.Rename(ssh.State, ssh.State+".old"); err != nil { // so that its inode number is not reused
 		t.Fatal(err)
 	}
 	if err := ssh.Ensure(); err != nil {
@@ -130,8 +130,7 @@ func TestDamagedPlace(t *testing.T) {
 	}
 }
 
-// TestOwnRuntime: what su leaves of another user's environment, and what is no
-// absolute path, is not used.
+// TestOwnRuntime: another user's runtime directory, as su leaves it, and a relative path are not used.
 func TestOwnRuntime(t *testing.T) {
 	own, foreign := t.TempDir(), t.TempDir()
 	if os.Geteuid() == 0 {

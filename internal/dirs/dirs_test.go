@@ -14,7 +14,7 @@ func TestDefaultHonoursTheEnvironment(t *testing.T) {
 	if err != nil || r != (Roots{"/d", "/s"}) {
 		t.Errorf("roots %v, %v", r, err)
 	}
-	// The engine that is given them works in another directory.
+	// The engine has another working directory.
 	t.Setenv("BULKHEAD_STATE", "s")
 	t.Chdir("/tmp")
 	if r, err = Default(Run); err != nil || r.State != "/tmp/s" {
@@ -22,7 +22,7 @@ func TestDefaultHonoursTheEnvironment(t *testing.T) {
 	}
 }
 
-// A pod's sockets have to fit below the state directory, whoever the user is.
+// TestUserState: a pod's sockets must fit below the state directory of any user.
 func TestUserState(t *testing.T) {
 	for _, tc := range []struct {
 		runtime, tmp string

@@ -13,8 +13,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// TestOneForAll: any number of watches of any number of directories are one of
-// the kernel's, each is told of its own directory, and nothing is left of them.
+// TestOneForAll: any number of watches of any number of directories share one of the kernel's. Each is notified of its
+// own directory, and nothing is left of them.
 func TestOneForAll(t *testing.T) {
 	var work sync.WaitGroup
 	w := Watches{
@@ -67,7 +67,7 @@ func TestOneForAll(t *testing.T) {
 	}
 }
 
-// TestOwnerEnds: nothing runs on with an owner that has ended, and nothing begins.
+// TestOwnerEnds: no goroutine outlives its owner, and none starts after its end.
 func TestOwnerEnds(t *testing.T) {
 	var work sync.WaitGroup
 	open := true
@@ -103,7 +103,7 @@ func await(t *testing.T, told <-chan struct{}) {
 	}
 }
 
-// inotifies counts what this process has open of the kernel's watches.
+// inotifies counts this process's open inotify instances.
 func inotifies(t *testing.T) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestOf: what is written counts, wherever it lies; what a file only claims to be long does not.
+// TestOf: written data counts, at any depth; a file's claimed length does not.
 func TestOf(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

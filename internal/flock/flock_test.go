@@ -62,8 +62,7 @@ func TestNeedsADeadline(t *testing.T) {
 	}
 }
 
-// A lock on a file that was removed excludes nobody: the next taker makes a new
-// one.
+// A lock on a file that was removed excludes no other process: the next caller creates a new file.
 func TestRemovedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	old, err := Try(path)
@@ -84,8 +83,8 @@ func TestRemovedFile(t *testing.T) {
 	}
 }
 
-// TestUnlockWhileForked has another descriptor of the lock, as a child has that is
-// being forked: it holds nothing after the unlock.
+// TestUnlockWhileForked has another descriptor of the lock, like a child between fork and exec. It holds nothing after
+// the unlock.
 func TestUnlockWhileForked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	held, err := Try(path)

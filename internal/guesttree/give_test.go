@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestGiveKeeps: a file that nobody may change stays as it is, and keeps no other one from its group.
+// TestGiveKeeps: an immutable file stays as it is, and all other files still get the group.
 func TestGiveKeeps(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root gives files away")
@@ -46,7 +46,7 @@ func TestGiveKeeps(t *testing.T) {
 	}
 }
 
-// TestGiveAt: the tree that was opened is given, whatever is called so by then.
+// TestGiveAt: the opened tree is changed, whatever has its name by then.
 func TestGiveAt(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root gives files away")

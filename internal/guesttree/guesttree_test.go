@@ -44,7 +44,7 @@ func gone(t *testing.T, path string) {
 	}
 }
 
-// few leaves the process MaxLevels descriptors and some, until the test ends.
+// few limits the process to little more than MaxLevels descriptors, until the test ends.
 func few(t *testing.T) {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
@@ -114,7 +114,7 @@ func TestRemoveWide(t *testing.T) {
 	}
 }
 
-// TestRemoveClosed: modes that keep the owner out do not keep the tree.
+// TestRemoveClosed: modes that deny the owner access do not protect the tree.
 func TestRemoveClosed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tree")
 	if err := os.Mkdir(path, 0o700); err != nil {
@@ -149,7 +149,7 @@ func TestRemoveClosed(t *testing.T) {
 	gone(t, path)
 }
 
-// TestMounts: what is mounted in a tree is neither entered nor emptied, and the rest goes.
+// TestMounts: mounts in a tree are neither entered nor emptied, and the rest is removed.
 func TestMounts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Log("not looked at: an ordinary user mounts nothing")
@@ -181,13 +181,13 @@ func TestMounts(t *testing.T) {
 		if len(names) != 4 || err != nil {
 			t.Errorf("seen: %q, %v", names, err)
 		}
-		// What is mounted may be the tree itself.
+		// The tree itself may be a mount.
 		seen := 0
 		err = Walk(context.Background(), at, Bounds{Levels: MaxLevels}, func(int, string, *unix.Stat_t) error { seen++; return nil })
 		if seen != 1 || err != nil {
 			t.Errorf("a tree that is mounted: %d seen, %v", seen, err)
 		}
-		// Nor is it given to a group.
+		// Nor does it get the group.
 		const group = 4321
 		if err := GiveAnyhow(context.Background(), tree, group); err != nil {
 			t.Error(err)
@@ -217,7 +217,7 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-// TestRemoveTogether: several remove one tree, in which another makes files for a while.
+// TestRemoveTogether: several callers remove one tree, while another process creates files in it.
 func TestRemoveTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tree")
 	if err := os.Mkdir(path, 0o700); err != nil {

@@ -23,8 +23,8 @@ func TestSlicePath(t *testing.T) {
 	}
 }
 
-// TestBelow: groups lie in another's, which is made where it is missing, in each hierarchy,
-// and not where that cannot be or is too small.
+// TestBelow: groups lie in another owner's group, which is created if it is missing, in each hierarchy. It is an error
+// if that is impossible or the group is too small.
 func TestBelow(t *testing.T) {
 	t.Parallel()
 	memory, pids := t.TempDir(), t.TempDir()

@@ -31,7 +31,7 @@ func fakeView(t *testing.T, own string, mounts ...string) view {
 	return v
 }
 
-// fakeGroup makes a directory with files of a group.
+// fakeGroup creates a directory with files of a group.
 func fakeGroup(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -101,7 +101,7 @@ func TestHierarchies(t *testing.T) {
 	}
 }
 
-// What an ordinary user finds, in directories for a kernel's.
+// TestSupport: support for an ordinary user, with directories in place of the kernel's.
 func TestSupport(t *testing.T) {
 	none := func(t *testing.T, v view, reason string) {
 		t.Helper()
@@ -129,7 +129,7 @@ func TestSupport(t *testing.T) {
 		files := map[string]string{"cgroup.controllers": "cpu memory pids\n", "cgroup.subtree_control": "memory\n", "cgroup.procs": ""}
 		fakeGroup(t, filepath.Join(top, "user.slice"), files)
 		fakeGroup(t, top, files)
-		// Root may write everywhere, but not where nobody can.
+		// Root may write everywhere, but not in an immutable place.
 		for _, dir := range []string{filepath.Join(top, "user.slice"), top} {
 			if err := os.Remove(filepath.Join(dir, "cgroup.procs")); err != nil {
 				t.Fatal(err)
@@ -184,7 +184,7 @@ func TestSupport(t *testing.T) {
 		if diff := cmp.Diff(Support{2, []string{"cpu", "memory", "pids"}, ""}, find(v, "tag").Support()); diff != "" {
 			t.Error(diff)
 		}
-		// Where the others have none, the nearest will do.
+		// If the others have none, the nearest is used.
 		if err := os.Remove(filepath.Join(top, "cgroup.procs")); err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func TestSupport(t *testing.T) {
 	})
 }
 
-// TestMemory: what a group takes is told of either version, and of no group nothing.
+// TestMemory: a group's usage is reported for either version, and none for a nil group.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -236,7 +236,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestHeldMemory: the page cache of files is not what a group holds, of either version.
+// TestHeldMemory: the page cache does not count as held, for either version.
 func TestHeldMemory(t *testing.T) {
 	t.Parallel()
 	const old = "cache 9\ninactive_file 1\nactive_file 1\ntotal_inactive_file 1024\ntotal_active_file 512\n"
@@ -406,8 +406,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestCPUIsWrittenOnce: what a group of the older controllers has already is not written
-// again.
+// TestCPUIsWrittenOnce: unchanged values of the older controllers are not written again.
 func TestCPUIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

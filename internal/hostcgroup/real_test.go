@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// realHost is this machine's, with a directory of the test's own.
+// realHost is this host's, with a directory of the test's own.
 func realHost(t *testing.T) *Host {
 	t.Helper()
 	h := Find(fmt.Sprintf("bulkhead-test-%d-%s", os.Getpid(), strings.ToLower(filepath.Base(t.Name()))))
@@ -51,7 +51,7 @@ func start(t *testing.T, g *Group, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// unifiedGroup is a real group of cgroup2, if without limits, wherever it is mounted.
+// unifiedGroup returns a real group of cgroup2, even without limits, wherever it is mounted.
 func unifiedGroup(t *testing.T) *Group {
 	t.Helper()
 	all, err := system.hierarchies()
@@ -71,8 +71,7 @@ func unifiedGroup(t *testing.T) *Group {
 	return g
 }
 
-// Processes are born in their group, and die with it: in the group of this
-// machine and in one of cgroup2.
+// Processes start in their group, and end with it: in this host's group and in one of cgroup2.
 func TestProcesses(t *testing.T) {
 	for _, version := range []string{"host", "unified"} {
 		t.Run(version, func(t *testing.T) {
@@ -125,8 +124,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// Many starts at once: none of the threads that they are made on stays in a
-// group.
+// Many concurrent starts: none of their threads stays in a group.
 func TestThreads(t *testing.T) {
 	h := realHost(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -153,7 +151,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// The kernel holds a group to its memory, and counts the kill.
+// The kernel limits a group's memory, and counts the kill.
 func TestMemoryIsAWall(t *testing.T) {
 	h := realHost(t)
 	if !h.Support().Has("memory") {
@@ -179,7 +177,7 @@ func TestMemoryIsAWall(t *testing.T) {
 	}
 }
 
-// A group of an owner that is gone is reaped, one that is wanted is not.
+// A group without an owner is reaped, a wanted one is not.
 func TestReap(t *testing.T) {
 	h := realHost(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOwnersWeight: the owner's directory weighs what its groups weigh together.
+// TestOwnersWeight: the owner's directory has the sum of its groups' weights.
 func TestOwnersWeight(t *testing.T) {
 	h := realHost(t)
 	if !h.Support().Has("cpu") {
@@ -72,7 +72,7 @@ func TestWeight(t *testing.T) {
 	}
 }
 
-// ran is how long a process had a processor.
+// ran returns how long a process had a processor.
 func ran(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))

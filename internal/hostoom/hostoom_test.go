@@ -59,7 +59,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestTakeOfTheHost: what cannot be counted for a process is counted for the host.
+// TestTakeOfTheHost: without a count for the process, the host's is used.
 func TestTakeOfTheHost(t *testing.T) {
 	t.Parallel()
 	const noProcess = -1

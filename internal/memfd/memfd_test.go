@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSealUsedPage: a page that a pipe holds delays the seal for as long as the pipe holds it. Without an end, Seal gives up.
+// TestSealUsedPage: a page in a pipe delays the seal. If it stays there, Seal gives up.
 func TestSealUsedPage(t *testing.T) {
 	f, err := Create("test")
 	if err != nil {
@@ -51,7 +51,7 @@ func TestSealUsedPage(t *testing.T) {
 	}
 }
 
-// TestSealOnce: Seal returns an error at once for a file whose seals are sealed.
+// TestSealOnce: Seal returns an error at once for a file with sealed seals.
 func TestSealOnce(t *testing.T) {
 	f, err := Create("test")
 	if err != nil {

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// TestPace: what is expected is the slowest of the latest times, as they would
-// be now.
+// TestPace: the expected time is the slowest of the latest ones, under the present load.
 func TestPace(t *testing.T) {
 	var p Pace
 	if got := p.Expect(3); got != 0 {

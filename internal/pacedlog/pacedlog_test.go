@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestRepeatedLines: a line that is repeated is written some times and then counted, other lines are written
-// beside it, and the count is told with the first line after a while.
+// TestRepeatedLines: a repeated line is written a few times and then counted. Other lines are written beside it, and
+// the count is written with the first line after a while.
 func TestRepeatedLines(t *testing.T) {
 	var out strings.Builder
 	h := New(slog.NewTextHandler(&out, nil))
@@ -44,7 +44,7 @@ func TestRepeatedLines(t *testing.T) {
 	}
 }
 
-// TestKinds: the kinds of lines that are told apart are bounded, and forgotten when they do not come again.
+// TestKinds: the number of kinds with a bucket is bounded, and kinds that do not recur are dropped.
 func TestKinds(t *testing.T) {
 	var out strings.Builder
 	h := New(slog.NewTextHandler(&out, nil))

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testfs"
 )
 
-// TestSilent: a file system that does not answer keeps nobody for longer than he waits, nor those who
-// ask for other paths; who asks for it again and again is refused at once.
+// TestSilent: a file system that does not answer delays its callers only until their deadline, and delays no callers
+// for other paths. Repeated calls for it are refused at once.
 func TestSilent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -57,7 +57,7 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// TestGivenUp: what is opened for who has gone is closed.
+// TestGivenUp: a place that is opened for an abandoned call is closed.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	a := abandoned{paths: map[string]*turns{}}
@@ -91,8 +91,8 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestSilentAtOnce: of many who ask at one moment for a path that does not answer no more wait in the
-// kernel than of those who ask one after the other, and of a path that answers all are served.
+// TestSilentAtOnce: of many concurrent calls for a path that does not answer, no more wait in the kernel than of
+// sequential ones. All calls for a path that answers succeed.
 func TestSilentAtOnce(t *testing.T) {
 	t.Parallel()
 	a := abandoned{paths: map[string]*turns{}}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMount: a place that was of a file system which is mounted no more is not what lies below, and one whose file system is mounted
-// again is that.
+// TestMount: if the file system of a place is unmounted, the directory below is not that place. If it is mounted again,
+// the place is valid.
 func TestMount(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root mounts")
@@ -30,7 +30,7 @@ func TestMount(t *testing.T) {
 		}
 	}
 	mounted()
-	where := map[string]string{} // the mounts of paths
+	where := map[string]string{} // mount points by path
 	for _, path := range []string{at, filepath.Join(at, "sub")} {
 		p, err := Rules{}.Open(t.Context(), path, How{})
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testfs"
 )
 
-// TestLook: a file is told by its kind and its place, links followed, also where no pod may have it.
+// TestLook: a file's type and place are reported, following links, even if no pod may have it.
 func TestLook(t *testing.T) {
 	t.Parallel()
 	dir, r := tree(t)
@@ -38,8 +38,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestLookSilent: who looks where no file system answers is not kept, and asks no more than a few
-// times.
+// TestLookSilent: Look is not blocked by a silent file system, and makes only a few calls to it.
 func TestLookSilent(t *testing.T) {
 	t.Parallel()
 	silent := testfs.Silent(t, filepath.Join(t.TempDir(), "dead"))

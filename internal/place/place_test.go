@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is a directory with Bulkhead's own in it, and things that a pod can have or not.
+// tree is a directory with Bulkhead's own directories in it, and places that a pod may or may not have.
 func tree(t *testing.T) (dir string, r Rules) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -45,7 +45,7 @@ func tree(t *testing.T) (dir string, r Rules) {
 	return dir, Rules{Own: []string{own}}
 }
 
-// TestOpen: what pods can have is opened where it really is, and the rest refused by name.
+// TestOpen: allowed places are opened at their real paths, and others are refused by name.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	dir, r := tree(t)
@@ -107,7 +107,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestMissing: what is missing is made where pods' things may lie, and nothing anywhere else.
+// TestMissing: a missing place is created where pods' files may lie, and nowhere else.
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -162,7 +162,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestMissingOfTheKernel: no cgroup is made for who names one.
+// TestMissingOfTheKernel: no cgroup is created for a client that names one.
 func TestMissingOfTheKernel(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/proc/bulkhead-test/x", "/sys/bulkhead-test", "/dev/bulkhead-test/x"} {
@@ -187,7 +187,7 @@ func all(t *testing.T, dir string) (paths []string) {
 	return paths
 }
 
-// TestOwnBehindLink: Bulkhead's own directory is not shared where a link leads to it.
+// TestOwnBehindLink: Bulkhead's own directory is not shared through a link.
 func TestOwnBehindLink(t *testing.T) {
 	t.Parallel()
 	dir, r := tree(t)
@@ -205,7 +205,7 @@ func TestOwnBehindLink(t *testing.T) {
 	}
 }
 
-// TestUnescape: the kernel writes four characters otherwise.
+// TestUnescape: the kernel escapes four characters.
 func TestUnescape(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

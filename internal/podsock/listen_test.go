@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestListen: a socket is its user's alone, whatever the umask, and replaces what a
-// dead process has left.
+// TestListen: only its user may use a socket, whatever the umask, and it replaces one that a dead process has left.
 func TestListen(t *testing.T) {
 	before := unix.Umask(0)
 	defer unix.Umask(before)

@@ -44,7 +44,7 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// What the owner of a directory may put there leads nowhere else.
+// Nothing that the owner of a directory puts there leads elsewhere.
 func TestDialImpostors(t *testing.T) {
 	base := t.TempDir()
 	dir, other := filepath.Join(base, "pod"), filepath.Join(base, "other")
@@ -76,7 +76,7 @@ func TestDialImpostors(t *testing.T) {
 			conn.Close()
 		}
 	}
-	// The directory itself is not to be a link either.
+	// The directory itself must not be a link either.
 	alias := filepath.Join(base, "alias")
 	if err := os.Symlink(filepath.Join(other, "vm"), alias); err != nil {
 		t.Fatal(err)
@@ -96,8 +96,7 @@ func TestDialImpostors(t *testing.T) {
 	}
 }
 
-// A socket in a pod's directory that another user has made, or listens at, is
-// not the pod's.
+// A socket in a pod's directory that another user has created, or listens at, is not the pod's.
 func TestDialAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give a directory away")
@@ -120,7 +119,7 @@ func TestDialAnotherUser(t *testing.T) {
 		t.Error("it was connected to")
 	default:
 	}
-	// Its file is the pod's by now, its process is not.
+	// By now the pod owns its file, but not its process.
 	if err := os.Chown(path, pod, pod); err != nil {
 		t.Fatal(err)
 	}

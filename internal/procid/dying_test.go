@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDying kills a process that is frozen: it is there, and will not live.
+// TestDying kills a process that is frozen: it exists, but is dying.
 func TestDying(t *testing.T) {
 	cmd := start(t)
 	id, err := Of(cmd.Process.Pid)
@@ -36,8 +36,7 @@ func TestDying(t *testing.T) {
 	}
 }
 
-// freeze stops pid so that not even a kill wakes it, which only cgroup v1 can, and
-// returns what lets it go on.
+// freeze stops pid so that not even a kill wakes it, which only cgroup v1 can. It returns a function that thaws it.
 func freeze(t *testing.T, pid int) (thaw func()) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/sys/fs/cgroup/freezer", "bulkhead-test-")

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestKillAll: whatever a user's processes do, stopped ones and those that make
-// others among them, none is left, and no other user's is touched.
+// TestKillAll: none of a user's processes is left, including stopped ones and those that fork. No other user's process
+// is touched.
 func TestKillAll(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start a process as another user")

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestGroup: children are found and, in their parent's process group, killed with it. A
-// process that leads no group is killed alone.
+// TestGroup: children are found and, in their parent's process group, killed with it. A process that does not lead a
+// group is killed alone.
 func TestGroup(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

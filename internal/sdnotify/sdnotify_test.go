@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestTell: systemd gets what is told, by a path and by an abstract name.
+// TestTell: systemd gets the state, at a path and at an abstract name.
 func TestTell(t *testing.T) {
 	dir, err := os.MkdirTemp("", "sd")
 	if err != nil {
@@ -43,7 +43,7 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// TestNobody: without systemd nothing is told, and where nobody listens that is an error.
+// TestNobody: without systemd nothing is sent. Without a listener it is an error.
 func TestNobody(t *testing.T) {
 	t.Setenv(variable, "")
 	s, err := Take()
@@ -58,7 +58,7 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// TestService: a service tells that it is ready and, when its context ends, that it stops.
+// TestService: a service notifies systemd that it is ready and, when its context ends, that it stops.
 func TestService(t *testing.T) {
 	address := "@bulkhead-test" + t.TempDir()
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})

@@ -39,7 +39,7 @@ func parse(t *testing.T, args ...string) all {
 	return a
 }
 
-// TestKinds: a setting of each kind has its preset, is read, and is told on as it was read.
+// TestKinds: a setting of each kind has its preset, is parsed, and is passed on unchanged.
 func TestKinds(t *testing.T) {
 	preset := all{"a", []string{"/x", "/y"}, false, 3, time.Second}
 	if got := parse(t); !reflect.DeepEqual(got, preset) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestSet: the time of day is another one, and durations are not.
+// TestSet: the wall clock time differs, and durations do not.
 func TestSet(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// TestFollow: a deadline comes later on a busy machine, and as late as its load
-// says, which may change.
+// TestFollow: a deadline comes later on a busy host, in proportion to its load, which may change.
 func TestFollow(t *testing.T) {
 	busyAtFirst := func() func() float64 {
 		began := time.Now()
@@ -46,7 +45,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestCancelled: a test that ends is no deadline that was missed.
+// TestCancelled: the end of a test does not count as a missed deadline.
 func TestCancelled(t *testing.T) {
 	ended := make(chan context.Context, 1)
 	t.Run("ends", func(t *testing.T) { ended <- Context(t, time.Hour) })

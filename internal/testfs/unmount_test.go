@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestUnmount: what is in use for a moment is waited for.
+// TestUnmount: Unmount waits while the file system is in use for a moment.
 func TestUnmount(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

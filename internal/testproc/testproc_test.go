@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestLasting: a command that dies with its thread outlives the threads of others, which end with their goroutines.
+// TestLasting: a command that dies with its thread outlives other threads that end with their goroutines.
 func TestLasting(t *testing.T) {
 	for range 20 {
 		cmd := exec.Command("sleep", "1000")
@@ -38,7 +38,7 @@ func TestLasting(t *testing.T) {
 	}
 }
 
-// TestStop: a process that was stopped does nothing more, whatever it was doing.
+// TestStop: a stopped process does nothing more, whatever it was doing.
 func TestStop(t *testing.T) {
 	for range 20 {
 		r, w, err := os.Pipe()
@@ -54,8 +54,8 @@ func TestStop(t *testing.T) {
 		if !id.Stopped() {
 			t.Fatal("it is not stopped")
 		}
-		// What it had written is taken, and nothing comes after that.
-		fd := int(r.Fd()) // which has it block, each time
+		// Its earlier output is read, and no more arrives.
+		fd := int(r.Fd()) // Fd makes it blocking, each time
 		if err := syscall.SetNonblock(fd, true); err != nil {
 			t.Fatal(err)
 		}

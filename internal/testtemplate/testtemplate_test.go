@@ -28,7 +28,7 @@ func newWorld(t *testing.T) world {
 	return world{base, cache}
 }
 
-// user runs do as a test with a data directory of its own, in which it finds and leaves templates.
+// user runs do like a test with a data directory of its own, in which it finds and leaves templates.
 func (w world) user(t *testing.T, name string, do func(t *testing.T, home, templates string)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func (w world) user(t *testing.T, name string, do func(t *testing.T, home, templ
 	})
 }
 
-// write makes files, each of which holds its name and the given text.
+// write creates files. Each contains its name and the given text.
 func write(t *testing.T, dir, text string, files ...string) {
 	t.Helper()
 	for _, file := range files {
@@ -77,7 +77,7 @@ func finds(t *testing.T, templates string, want map[string]string) {
 	}
 }
 
-// TestShare: later tests have the templates of an earlier one, whatever a test does to its own.
+// TestShare: later tests get the templates of an earlier one, whatever a test does to its own.
 func TestShare(t *testing.T) {
 	w := newWorld(t)
 	w.user(t, "first", func(t *testing.T, home, templates string) {
@@ -105,7 +105,7 @@ func TestShare(t *testing.T) {
 	w.user(t, "last", func(t *testing.T, _, templates string) { finds(t, templates, all) })
 }
 
-// TestVerdict: later tests have the last verdict on KVM.
+// TestVerdict: later tests get the last verdict on KVM.
 func TestVerdict(t *testing.T) {
 	w := newWorld(t)
 	for name, found := range []string{"", "s/kvm.json0", "s/kvm.json1"} {
@@ -119,7 +119,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestHalf: a template that a killed process has left half copied is not used, and replaced.
+// TestHalf: a template that a killed process has copied in part is not used, and is replaced.
 func TestHalf(t *testing.T) {
 	w := newWorld(t)
 	u := user{uid: os.Getuid(), gid: os.Getgid(), kept: filepath.Join(w.cache, "0")}
@@ -136,7 +136,7 @@ func TestHalf(t *testing.T) {
 	finds(t, u.kept, map[string]string{"k1/memory": "k1/memory whole", "k1/template.json": "k1/template.json whole"})
 }
 
-// TestPrune: a template goes after a day, and the oldest one of too many.
+// TestPrune: a template is removed after a day, and so is the oldest one beyond the limit.
 func TestPrune(t *testing.T) {
 	w := newWorld(t)
 	age := func(key string, age time.Duration) {
@@ -160,7 +160,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestForget: the caches of other trees go when they are not used, and the caller's is used now.
+// TestForget: the unused caches of other trees are removed, and the caller's counts as used.
 func TestForget(t *testing.T) {
 	w := newWorld(t)
 	for key, age := range map[string]time.Duration{"mine": 9 * lifetime, "other": lifetime / 2, "unused": lifetime * 2} {
@@ -183,7 +183,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestSources: the key of a tree follows its code, and not its tests.
+// TestSources: the key of a tree depends on its code, and not on its tests.
 func TestSources(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "", "a/a.go", "a/a_test.go", "b/b.go")

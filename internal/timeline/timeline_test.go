@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/timeline"
 )
 
-// TestRecorder: who asks gets the steps, also of what goes on with another context, and at most
-// MaxSteps of them; nobody else costs anything.
+// TestRecorder: a tracer gets the steps, also those with another context, and at most MaxSteps. Without a tracer there
+// is no cost.
 func TestRecorder(t *testing.T) {
 	ctx, r := timeline.With(t.Context())
 	timeline.From(timeline.Carry(context.Background(), ctx)).Add(timeline.Step{Name: "a"})
@@ -28,7 +28,7 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// TestWithin: whatever is told lies within the call.
+// TestWithin: all reported steps lie within the call.
 func TestWithin(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	end := begin.Add(time.Second)

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testlogind"
 )
 
-// systemd is as much of it as this package asks.
+// systemd is a fake with the calls that this package uses.
 type systemd struct {
 	conn    *dbus.Conn
 	there   bool   // the unit
@@ -60,7 +60,7 @@ func (s *systemd) AttachProcessesToUnit(name, group string, _ []uint32) *dbus.Er
 	return nil
 }
 
-// TestEnter: a new scope is waited for, one that is there is entered, and a refusal is told.
+// TestEnter: Enter waits for a new scope, joins an existing one, and returns a refusal.
 func TestEnter(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -27,7 +27,7 @@ func TestStart(t *testing.T) {
 		{filepath.Join(dir, "small"), 200, 100, true},     // it has become shorter
 		{filepath.Join(dir, "small"), 50, 100, true},      // it has grown
 		{filepath.Join(dir, "large"), 50, 50, true},       // it has grown much
-		{filepath.Join(dir, "large"), 0, small + 1, true}, // its size was untrue
+		{filepath.Join(dir, "large"), 0, small + 1, true}, // its size was false
 		{"/proc/version", 0, 20, false}, {"/sys/kernel/mm/transparent_hugepage/enabled", 4096, 5, false},
 	} {
 		f, err := os.Open(test.path)
@@ -45,7 +45,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestNoWait: a file of the kernel's that has nothing now, or too much, is an error.
+// TestNoWait: a file of the kernel without content now, or with too much, is an error.
 func TestNoWait(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/proc/kmsg", "/proc/kallsyms"} {

@@ -21,7 +21,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share"
 )
 
-// attacher names the process of package attach among this test's children.
+// attacher is the argument that marks the process of package attach among this test's children.
 const attacher = "ATTACH_TEST"
 
 func TestMain(m *testing.M) {
@@ -35,12 +35,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// namespace is a process with mounts of its own, and an empty directory where a server's is.
+// namespace starts a process with mounts of its own, and an empty directory in the place of a server's.
 func namespace(t *testing.T) (pid int) {
 	t.Helper()
 	const script = "mount -t tmpfs none /proc/sys/fs && cd /proc/sys/fs && mkdir shares old && pivot_root . old && echo there && read line"
 	cmd := exec.Command("sh", "-c", script)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // and nothing of it reaches the host
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // they do not propagate to the host
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func attach(t *testing.T, pid int, trees ...Tree) error {
 	return cmd.Run()
 }
 
-// TestAttach: what is attached is there and nothing above it, as it was to be, once and again.
+// TestAttach: an attached tree is there, with the requested options and without its parents, also after a second call.
 func TestAttach(t *testing.T) {
 	dir := t.TempDir()
 	for _, d := range []string{"tree/sub", "tree/hidden/secret", "other"} {

@@ -14,11 +14,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/share"
 )
 
-// TestPublishedMasked: a server that looks at all that comes into its directory, under whatever
-// name, never sees what lies below a mask.
+// TestPublishedMasked: a server that opens everything in its directory, under any name, never sees files below a mask.
 func TestPublishedMasked(t *testing.T) {
 	dir := t.TempDir()
-	const masks = 300 // of which the last one hides the secret
+	const masks = 300 // the last one hides the secret
 	tree := Tree{Path: dir}
 	for i := range masks {
 		tree.Masks = append(tree.Masks, fmt.Sprintf("%03d", i))
@@ -64,7 +63,7 @@ func TestPublishedMasked(t *testing.T) {
 	}
 }
 
-// TestLaterMounts: what the host mounts below a shared directory later appears only where that was asked for.
+// TestLaterMounts: later mounts of the host below a share appear only if that was requested.
 func TestLaterMounts(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("none", dir, "tmpfs", 0, ""); err != nil {
@@ -103,7 +102,7 @@ func TestLaterMounts(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// A mask is the server's alone.
+	// A mask exists only for the server.
 	if err := unix.Mkdir(filepath.Join(dir, "hidden", "new"), 0o755); err != nil {
 		t.Errorf("the mask came to the host: %v", err)
 	}

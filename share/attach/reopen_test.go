@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOpenByPath: what somebody has put at a path since it was judged is not attached.
+// TestOpenByPath: a file that has replaced the checked one at a path is not attached.
 func TestOpenByPath(t *testing.T) {
 	t.Parallel()
 	link := func(dir string) error { return os.Symlink("other", filepath.Join(dir, "above")) }

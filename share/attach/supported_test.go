@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSupported: this kernel attaches directories, as the tests of this package show.
+// TestSupported: this kernel can attach directories, as this package's tests show.
 func TestSupported(t *testing.T) {
 	if err := Supported(); err != nil {
 		t.Error(err)

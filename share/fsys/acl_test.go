@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/fsys"
 )
 
-// acl is an access control list of the owner, one user, the group, the mask and others.
+// acl returns an access control list of the owner, one user, the group, the mask and others.
 func acl(user uint32, owner, other, group, mask, rest uint16) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, 2)
 	for _, e := range []struct {
@@ -25,8 +25,8 @@ func acl(user uint32, owner, other, group, mask, rest uint16) []byte {
 	return b
 }
 
-// TestACL has the guest's kernel keep to access control lists where they are passed on, and the host's give new files
-// those of their directory, which stand in for the umask, in any case.
+// TestACL: the guest's kernel enforces access control lists that are passed on. The host's kernel applies a directory's
+// list to new files in any case, in place of the umask.
 func TestACL(t *testing.T) {
 	old := unix.Umask(0o077)
 	t.Cleanup(func() { unix.Umask(old) })

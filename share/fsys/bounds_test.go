@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/fsys"
 )
 
-// files makes n empty files in dir, and is the name of the ith.
+// files creates n empty files in dir, and returns the name of the ith.
 func files(t *testing.T, dir string, n int) func(i int) string {
 	t.Helper()
 	name := func(i int) string { return fmt.Sprintf("file-%06d", i) }
@@ -34,8 +34,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestLookups has a guest look up more files than it may know, again and again, and forget none: memory and
-// descriptors stay within their bounds, and files that it knows go on.
+// TestLookups looks up more files than the guest may know, again and again, and forgets none. Memory and descriptors
+// stay within their bounds, and known files keep working.
 func TestLookups(t *testing.T) {
 	lookups, distinct := 100_000, 3000
 	if os.Getenv("BULKHEAD_TEST_LONG") != "" {
@@ -79,7 +79,7 @@ func TestLookups(t *testing.T) {
 	g.lookup(dir, name(distinct-1))
 }
 
-// TestHandlesBounded refuses the handle too many, and has room again when one is closed.
+// TestHandlesBounded: a handle beyond the bound is refused, and a closed one makes room again.
 func TestHandlesBounded(t *testing.T) {
 	host := t.TempDir()
 	name := files(t, host, 1)
@@ -100,7 +100,7 @@ func TestHandlesBounded(t *testing.T) {
 	g.open(node, unix.O_RDONLY)
 }
 
-// TestWalk walks a tree of more files than there are descriptors and, through the guest's kernel, gets each.
+// TestWalk walks a tree with more files than descriptors through the guest's kernel, and finds each.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	mounted, host := share(t, fsys.Options{Descriptors: 100}, fsys.Root{})
@@ -125,7 +125,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// TestLarge lists a large directory, from the middle as well, and counts each entry once.
+// TestLarge lists a large directory, also from the middle, and finds each entry once.
 func TestLarge(t *testing.T) {
 	t.Parallel()
 	count := 10_000

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/fsys/fsystest"
 )
 
-// within waits until good is true, for as long as a change on the host may stay unseen.
+// within waits until good is true, for as long as a change on the host may stay invisible.
 func within(t *testing.T, what string, limit time.Duration, good func() bool) {
 	t.Helper()
 	for start := time.Now(); !good(); time.Sleep(time.Millisecond) {
@@ -44,7 +44,7 @@ func content(path string) string {
 	return string(b)
 }
 
-// TestHostChanges is of changes on the host, which a guest sees within a second, or at once where nothing is cached.
+// TestHostChanges: a guest sees changes on the host within a second, or at once without caching.
 func TestHostChanges(t *testing.T) {
 	t.Parallel()
 	for cache, limit := range map[fsys.Cache]time.Duration{fsys.CacheAuto: time.Second, fsys.CacheNone: 50 * time.Millisecond} {
@@ -83,8 +83,8 @@ func TestHostChanges(t *testing.T) {
 	}
 }
 
-// TestCloseToOpen has two guests: what one has written when it closes a file, the other reads when it opens it, also
-// if size and, within a tick of the kernel's, times are the same.
+// TestCloseToOpen: one guest reads on open what another guest had written on close, even if the size and, within a tick
+// of the kernel, the times are the same.
 func TestCloseToOpen(t *testing.T) {
 	t.Parallel()
 	first, host := share(t, fsys.Options{}, fsys.Root{})
@@ -104,7 +104,7 @@ func TestCloseToOpen(t *testing.T) {
 	}
 }
 
-// TestKeepsPages reads a file that nobody has changed from the guest's own memory.
+// TestKeepsPages: a guest reads an unchanged file from its own memory.
 func TestKeepsPages(t *testing.T) {
 	t.Parallel()
 	host := t.TempDir()
@@ -113,7 +113,7 @@ func TestKeepsPages(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(host, "file"), before, before); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(200 * time.Millisecond) // changes of the last moments are not trusted
+	time.Sleep(200 * time.Millisecond) // very recent changes are not trusted
 	put(t, filepath.Join(host, "fresh"), "data")
 	for name, c := range map[string]struct {
 		cache fsys.Cache
@@ -139,12 +139,12 @@ func TestKeepsPages(t *testing.T) {
 	}
 }
 
-// TestListingBringsAttributes: what a directory's listing tells of its files is trusted from then on, so whoever looks at
-// all of them asks for none by itself.
+// TestListingBringsAttributes: a directory's listing fills the guest's cache with attributes, so that reading all of
+// them needs no further requests.
 func TestListingBringsAttributes(t *testing.T) {
 	t.Parallel()
 	mounted, host := share(t, fsys.Options{}, fsys.Root{})
-	const files = 300 // of which no one message tells all
+	const files = 300 // too many for one message
 	for i := range files {
 		put(t, filepath.Join(host, strconv.Itoa(i)), "data")
 	}
@@ -167,8 +167,8 @@ func TestListingBringsAttributes(t *testing.T) {
 	}
 }
 
-// TestAppendsOfTwo has two guests append to one file at once: nothing that one has written is lost, all see the same, and
-// the times that both are told are the file's. A guest's kernel may write what crosses a page in two pieces.
+// TestAppendsOfTwo: two guests append to one file concurrently. No data is lost, both see the same, and both see the
+// file's times. A guest's kernel may write data that crosses a page in two pieces.
 func TestAppendsOfTwo(t *testing.T) {
 	t.Parallel()
 	first, host := share(t, fsys.Options{}, fsys.Root{})

@@ -41,7 +41,7 @@ func (g generator) append() op {
 	}}
 }
 
-// mapped writes a byte by a shared mapping, and reads by a private one.
+// mapped writes a byte through a shared mapping, and reads through a private one.
 func (g generator) mapped() op {
 	slot, at, c := g.slot(), g.IntN(8192), byte(g.IntN(256))
 	return op{fmt.Sprintf("map %d, %d = %d", slot, at, c), func(s *side) string {

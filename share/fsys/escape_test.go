@@ -18,11 +18,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/fsys/fsystest"
 )
 
-// stranger owns what lies outside of the shared directory.
+// stranger owns the files outside of the share.
 const stranger = 4242
 
-// TestEscape has one pod swap names for links and move parents, while another one does everything that there is below
-// these names: nothing outside of the shared directory is seen or changed.
+// TestEscape: one pod replaces names by links and moves parents, while another one runs all operations below these
+// names. Nothing outside of the share is visible or changes.
 func TestEscape(t *testing.T) {
 	t.Parallel()
 	lasts := 3 * time.Second
@@ -60,7 +60,7 @@ func TestEscape(t *testing.T) {
 			defer s.close()
 			for ctx.Err() == nil {
 				o := g.next()
-				said := strings.ReplaceAll(o.run(s), "outside/canary", "") // where a link points is no secret
+				said := strings.ReplaceAll(o.run(s), "outside/canary", "") // a link's target is not secret
 				if strings.Contains(said, "canary") || strings.Contains(said, fmt.Sprintf("owner %d:", stranger)) {
 					t.Errorf("%s has seen a file outside: %s", o.text, said)
 					return
@@ -89,7 +89,7 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-// swap changes what a name of the shared directory is. It follows no links itself.
+// swap replaces a name in the share. It follows no links itself.
 func swap(g generator, shared int) {
 	path, depth := ".", 1
 	for g.IntN(3) == 0 {
@@ -137,7 +137,7 @@ func eachFile(t *testing.T, top string, do func(path string)) {
 	}
 }
 
-// snapshot is all that the kernel tells of what lies below top, times of access included.
+// snapshot returns everything that the kernel reports of the files below top, including access times.
 func snapshot(t *testing.T, top string) string {
 	t.Helper()
 	text := ""
@@ -146,7 +146,7 @@ func snapshot(t *testing.T, top string) string {
 		err := unix.Lstat(path, &st)
 		st.Blocks = 0
 		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-			st.Atim = unix.Timespec{} // by looking here
+			st.Atim = unix.Timespec{} // changed by this look
 		}
 		text += fmt.Sprintf("%s %+v %v\n", path, st, err)
 	})

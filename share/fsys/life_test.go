@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/fsys/fsystest"
 )
 
-// TestLife has open files and directories outlive their names, also when their nodes lose their descriptors.
+// TestLife: open files and directories outlive their names, even if their nodes lose their descriptors.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	mounted, host := share(t, fsys.Options{Descriptors: 100}, fsys.Root{})
@@ -66,7 +66,7 @@ func TestLife(t *testing.T) {
 	if all, err := entries(fds[2]); !errors.Is(err, unix.ENOENT) { // as on the host
 		t.Errorf("the directory that was removed: %s, %v", all, err)
 	}
-	// What the host moves is found by its new name.
+	// A file that the host has moved is found by its new name.
 	if err := os.Rename(filepath.Join(host, name(0)), filepath.Join(host, "elsewhere")); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestSparse has holes where the host has them.
+// TestSparse: the guest sees the host's holes.
 func TestSparse(t *testing.T) {
 	t.Parallel()
 	mounted, host := share(t, fsys.Options{}, fsys.Root{})
@@ -109,8 +109,8 @@ func TestSparse(t *testing.T) {
 	}
 }
 
-// TestRoots has a directory, a file and another file system side by side: inode numbers differ, each has its own
-// statfs, nothing moves between them, and one is removed under its users.
+// TestRoots shares a directory, a file and another file system side by side. Inode numbers differ, each has its own
+// statfs, no file moves between them, and one is removed while it is in use.
 func TestRoots(t *testing.T) {
 	t.Parallel()
 	disk, memory := t.TempDir(), t.TempDir()
@@ -167,7 +167,7 @@ func TestRoots(t *testing.T) {
 	}
 }
 
-// TestRemove takes a root away while the guest has files of it open.
+// TestRemove removes a root while the guest has files in it open.
 func TestRemove(t *testing.T) {
 	host := t.TempDir()
 	put(t, filepath.Join(host, "file"), "data")
@@ -199,7 +199,7 @@ func TestRemove(t *testing.T) {
 	g.Forget(dir, 1)
 }
 
-// open is how many descriptors this process has.
+// open returns the number of this process's descriptors.
 func open(t *testing.T) int {
 	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
@@ -209,7 +209,7 @@ func open(t *testing.T) int {
 	return len(all)
 }
 
-// TestMounts shows what the host has mounted in a shared directory, read-only where the root is.
+// TestMounts: the host's mounts in a share are visible, read-only if the root is.
 func TestMounts(t *testing.T) {
 	t.Parallel()
 	host := t.TempDir()

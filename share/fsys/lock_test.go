@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/fsys/fsystest"
 )
 
-// TestLocks has two guests and the host see one another's locks.
+// TestLocks: two guests and the host see one another's locks.
 func TestLocks(t *testing.T) {
 	t.Parallel()
 	first, host := share(t, fsys.Options{}, fsys.Root{})
@@ -60,7 +60,7 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// TestLocksEnd gives the locks of a process back when it closes the file, and those of an open file with that.
+// TestLocksEnd: a process's locks end when it closes the file, and an open file's locks end with it.
 func TestLocksEnd(t *testing.T) {
 	t.Parallel()
 	mounted, host := share(t, fsys.Options{}, fsys.Root{})
@@ -89,8 +89,8 @@ func TestLocksEnd(t *testing.T) {
 	}
 }
 
-// TestLocksWait has requests wait for a lock: they are bounded, can be interrupted, hold up nothing, get the lock when
-// it is given back, and end with the file system.
+// TestLocksWait: requests that wait for a lock are bounded, can be interrupted, block nothing, get the lock when it is
+// released, and end with the file system.
 func TestLocksWait(t *testing.T) {
 	t.Parallel()
 	host := t.TempDir()
@@ -120,7 +120,7 @@ func TestLocksWait(t *testing.T) {
 		}
 		go func() { results <- result{owner, g.SetLkw(c, request(owner, unix.F_WRLCK))} }()
 	}
-	// The waiter too many is refused, once the others wait.
+	// A waiter beyond the bound is refused, once the others wait.
 	within(t, "three wait", 2*time.Second, func() bool {
 		c := make(chan struct{})
 		close(c)

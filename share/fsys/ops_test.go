@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// op is one operation, which is done on both sides.
+// op is one operation, which is run on both sides.
 type op struct {
 	text string
 	run  func(*side) string
 }
 
-// generator makes operations from a seed.
+// generator creates operations from a seed.
 type generator struct {
 	*rand.Rand
-	// shared is of files that others shorten meanwhile, which must not be mapped.
+	// shared are files that other operations may shorten meanwhile. They must not be mapped.
 	shared bool
 }
 
@@ -69,7 +69,7 @@ func (g generator) offset() int64 {
 	return pick(g, 0, 1, int64(g.IntN(100)), 4095, 4096, int64(g.IntN(1<<16)), int64(g.IntN(1<<20)))
 }
 
-// next is the next operation, by one of three users.
+// next returns the next operation, by one of three users.
 func (g generator) next() op {
 	uid, gid := 0, 0
 	switch g.IntN(6) {

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/fsys/fsystest"
 )
 
-// owner is what both sides say of a file.
+// owner returns a file's owner on both sides.
 func owner(t *testing.T, path string) string {
 	t.Helper()
 	var st unix.Stat_t
@@ -23,7 +23,7 @@ func owner(t *testing.T, path string) string {
 	return fmt.Sprintf("%d:%d", st.Uid, st.Gid)
 }
 
-// TestOwners has files belong to who makes them in the guest, or to the group of a set-group-id directory.
+// TestOwners: files belong to the user in the guest who creates them, or to the group of a set-group-id directory.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	mounted, host := share(t, fsys.Options{}, fsys.Root{})
@@ -75,7 +75,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// TestRootless is served by an ordinary user: the user's files belong to the guest's root, others to nobody.
+// TestRootless: an ordinary user serves. The user's files belong to the guest's root, other files to the user nobody.
 func TestRootless(t *testing.T) {
 	t.Parallel()
 	base, err := os.MkdirTemp("", "rootless")

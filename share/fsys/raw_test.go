@@ -13,13 +13,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/fsys/fsystest"
 )
 
-// guest sends requests to a file system as a kernel does that says what it likes.
+// guest sends arbitrary requests to a file system, like a hostile kernel.
 type guest struct {
 	*testing.T
 	*fsys.FS
 }
 
-// raw is a file system of the directory host, as "data", and the node of that.
+// raw returns a file system of the directory host, as "data", and its node.
 func raw(t *testing.T, o fsys.Options, r fsys.Root, host string) (guest, uint64) {
 	t.Helper()
 	r.Name = "data"
@@ -34,7 +34,7 @@ func raw(t *testing.T, o fsys.Options, r fsys.Root, host string) (guest, uint64)
 
 func head(node uint64) fuse.InHeader { return fuse.InHeader{NodeId: node} }
 
-// lookup is the node of a name, which must be there.
+// lookup returns the node of a name, which must exist.
 func (g guest) lookup(dir uint64, name string) uint64 {
 	g.Helper()
 	var out fuse.EntryOut
@@ -45,7 +45,7 @@ func (g guest) lookup(dir uint64, name string) uint64 {
 	return out.NodeId
 }
 
-// open is a handle of a node.
+// open returns a handle of a node.
 func (g guest) open(node uint64, flags uint32) uint64 {
 	g.Helper()
 	var out fuse.OpenOut
@@ -134,7 +134,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestLinks leads nowhere by links that lie where a request expects something else.
+// TestLinks: no link is followed where a request expects another type.
 func TestLinks(t *testing.T) {
 	base := t.TempDir()
 	for _, dir := range []string{"shared", "outside"} {
@@ -188,7 +188,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// keeps opens a node, and is whether its pages may be kept.
+// keeps opens a node, and reports whether its pages may be kept.
 func (g guest) keeps(node uint64) bool {
 	g.Helper()
 	var out fuse.OpenOut

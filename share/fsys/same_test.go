@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/fsys"
 )
 
-// TestSame does the same at random on a shared directory and on a directory of the host's, by three users, and compares
+// TestSame runs the same random operations on a share and on a directory of the host, by three users, and compares
 // data, errors and attributes. BULKHEAD_TEST_SEED repeats a run.
 func TestSame(t *testing.T) {
 	t.Parallel()
@@ -79,7 +79,7 @@ func lines(all []string) string {
 	return text
 }
 
-// sameTrees compares what lies on the disk.
+// sameTrees compares the files on the disk.
 func sameTrees(t *testing.T, seed uint64, a, b string) {
 	t.Helper()
 	x, y := tree(t, a), tree(t, b)

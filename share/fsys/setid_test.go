@@ -14,8 +14,8 @@ import (
 // before is a time that tests give files, which nothing else has.
 var before = time.Unix(1_000_000_000, 0)
 
-// TestSetID drops set-user-id bits from what a guest makes, changes the mode of, or writes to. Those of directories
-// are about groups, and stay.
+// TestSetID: set-user-id bits are dropped when a guest creates a file, changes its mode or writes to it. A directory's
+// bits concern groups, and stay.
 func TestSetID(t *testing.T) {
 	t.Parallel()
 	mounted, host := share(t, fsys.Options{}, fsys.Root{})

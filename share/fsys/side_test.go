@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// side is one of two directories in which the same is done: the mounted one, and one of the host's.
+// side is one of two directories with the same operations: the mounted one, and one of the host.
 type side struct {
 	top string
 	fds [slots]int
@@ -78,7 +78,7 @@ func as(uid, gid int, do func() string) string {
 	return do()
 }
 
-// outcome is what an operation said: an error, or what it returned.
+// outcome returns the result of an operation: an error, or its value.
 func outcome(err error, values ...any) string {
 	if err != nil {
 		var errno unix.Errno
@@ -90,7 +90,7 @@ func outcome(err error, values ...any) string {
 	return strings.TrimSpace(fmt.Sprintln(values...))
 }
 
-// state is what both sides must agree on of a file.
+// state returns the attributes of a file that must be the same on both sides.
 func state(st *unix.Stat_t) string {
 	size := st.Size
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
@@ -112,7 +112,7 @@ func (s *side) fstat(slot int) string {
 	return outcome(err, state(&st))
 }
 
-// entries are the names and types of a directory's entries.
+// entries returns the names and types of a directory's entries.
 func entries(fd int) (string, error) {
 	if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
 		return "", err

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/wire"
 )
 
-// TestReplySize: no request gets more room than the longest answer, and each what it asks for.
+// TestReplySize: a request gets the space that it asks for, and never more than the longest answer.
 func TestReplySize(t *testing.T) {
 	request := func(op uint32, length, at int, size uint32) []byte {
 		b := make([]byte, length)

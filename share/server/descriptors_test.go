@@ -10,8 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share"
 )
 
-// TestCloseInherited: a descriptor that came through an exec is closed, one of the program's own and the memory for
-// answers stay.
+// TestCloseInherited: an inherited descriptor is closed. The program's own ones and the memory for answers stay open.
 func TestCloseInherited(t *testing.T) {
 	if os.Getenv("INHERITED_TEST") != "" {
 		own, err := os.Open(os.DevNull)

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/wire"
 )
 
-// fuseRequest is one of that opcode and number for the root, with a body of that size.
+// fuseRequest returns a request for the root with that opcode and number, and a body of that size.
 func fuseRequest(op uint32, unique uint64, body int) []byte {
 	b := make([]byte, 40+body)
 	binary.NativeEndian.PutUint32(b, uint32(len(b)))
@@ -22,8 +22,8 @@ func fuseRequest(op uint32, unique uint64, body int) []byte {
 	return b
 }
 
-// TestGreetingFirst: what comes right behind the kernel's greeting is answered as what comes
-// later: the forwarder does not wait between them.
+// TestGreetingFirst: requests directly behind the kernel's greeting are answered like later ones: the forwarder does
+// not wait between them.
 func TestGreetingFirst(t *testing.T) {
 	t.Parallel()
 	for range 200 {

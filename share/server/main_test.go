@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestBegin: a server whose engine has ended before it was on record does nothing.
+// TestBegin: a server does nothing if its engine ends before the server is on record.
 func TestBegin(t *testing.T) {
 	if err := begin(strings.NewReader("")); !errors.Is(err, io.EOF) {
 		t.Error(err)
@@ -21,7 +21,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// TestOwner: no user but an ordinary one is taken.
+// TestOwner: only an ordinary user is accepted.
 func TestOwner(t *testing.T) {
 	for _, owner := range []string{"0", "-1", "root", "4294967296", "1 "} {
 		if _, err := prepare(owner); !errors.Is(err, unix.EINVAL) {
@@ -30,7 +30,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestMainWithoutEngine: by itself the program is of no use, and says so.
+// TestMainWithoutEngine: without an engine the program returns an error.
 func TestMainWithoutEngine(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {

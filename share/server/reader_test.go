@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/wire"
 )
 
-// stuck is a file system with files whose attributes nobody gets before they are let go.
+// stuck is a file system that answers requests for attributes only when the test wants.
 type stuck struct {
 	fuse.RawFileSystem
 	from uint64 // the first of them
@@ -27,7 +27,7 @@ func (s stuck) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, _ *fuse.AttrOut) f
 	return fuse.OK
 }
 
-// TestSlowRequests: requests that take long hold up neither those that come later nor the end.
+// TestSlowRequests: slow requests delay neither later ones nor the end.
 func TestSlowRequests(t *testing.T) {
 	t.Parallel()
 	const slowest, opInit, opGetattr = 8, 26, 3
@@ -72,7 +72,7 @@ func TestSlowRequests(t *testing.T) {
 	binary.NativeEndian.PutUint32(init[44:], 36)
 	say(frame.Data, init)
 	hear()
-	// Each round one more is stuck, and those before it still are.
+	// Each round one more request is stuck, beside the earlier ones.
 	for i := range uint64(slowest) {
 		attributes := func(unique, node uint64) {
 			request := fuseRequest(opGetattr, unique, 16)

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// rooted names the process of TestRoot among this test's children.
+// rooted marks the process of TestRoot among this test's children.
 const rooted = "BULKHEAD_TEST_ROOT"
 
 func TestMain(m *testing.M) {
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestRoot: from what a server has open no way leads to the host's files or to the processes in
-// its /proc, also where the kernel has no Landlock.
+// TestRoot: a server's open files lead neither to the host's files nor to processes in its /proc, even without Landlock
+// in the kernel.
 func TestRoot(t *testing.T) {
 	for name, flags := range map[string]uintptr{"root": unix.CLONE_NEWNS, "user": unix.CLONE_NEWNS | unix.CLONE_NEWUSER} {
 		cmd := exec.CommandContext(testdeadline.Context(t, 10*time.Second), "/proc/self/exe")
@@ -50,7 +50,7 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// look enters a server's root, and looks for a way out.
+// look enters a server's root, and looks for an escape.
 func look() error {
 	if err := limit(); err != nil {
 		return err
@@ -72,7 +72,7 @@ func look() error {
 	if entries, err := os.ReadDir("/"); err != nil || len(entries) != 1 {
 		return fmt.Errorf("in the root are %v, %w", entries, err)
 	}
-	// It is still good for what it is there for.
+	// It can still be used for its purpose.
 	fd, err := unix.Openat(int(proc.Fd()), strconv.Itoa(int(proc.Fd())), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open a descriptor again: %w", err)
@@ -85,7 +85,7 @@ func look() error {
 	return writable(proc)
 }
 
-// writable tells of a file that can be opened again for writing.
+// writable reports whether a file can be opened again for writing.
 func writable(proc *os.File) error {
 	for n := range 1024 {
 		fd, err := unix.Openat(int(proc.Fd()), strconv.Itoa(n), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)

@@ -15,8 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/share/wire"
 )
 
-// TestRoots: what the engine has put there is found by its name, at the beginning and later, and
-// nothing else is.
+// TestRoots: directories that the engine has mounted are found by their names, at the start and later, and no others.
 func TestRoots(t *testing.T) {
 	dir := t.TempDir()
 	first, later := share.Name("/first", false, false, false, share.Auto), share.Name("/later", true, false, false, share.Always)
@@ -65,7 +64,7 @@ func TestRoots(t *testing.T) {
 			t.Errorf("%q is found", name)
 		}
 	}
-	// The next server's guest goes on with what it has mounted.
+	// The next server's guest keeps its mounts.
 	next := open()
 	if err := next.findAll(); err != nil {
 		t.Fatal(err)
@@ -76,8 +75,8 @@ func TestRoots(t *testing.T) {
 	}
 }
 
-// TestLaterRoot: a directory that comes after its server has begun is served to a guest that knows its number, from a
-// server before it.
+// TestLaterRoot: a directory that is mounted after its server has started is served to a guest that knows its number
+// from an earlier server.
 func TestLaterRoot(t *testing.T) {
 	dir := t.TempDir()
 	name := share.Name("/it", false, false, false, share.Auto)
@@ -138,8 +137,8 @@ func TestLaterRoot(t *testing.T) {
 	}
 }
 
-// TestReadOnlyRoot: what is shared read-only is so by its name, whatever its mount says: one that
-// the host makes below it later has attributes of its own.
+// TestReadOnlyRoot: a read-only share is read-only by its name, whatever its mounts say: later mounts of the host below
+// it have attributes of their own.
 func TestReadOnlyRoot(t *testing.T) {
 	dir := t.TempDir()
 	files, err := fsys.New(fsys.Options{Descriptors: 256})

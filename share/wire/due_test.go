@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// gated is a port that does not take frames of a kind until it is opened.
+// gated is a port that blocks frames of a kind until it is opened.
 type gated struct {
 	*port
 	kind atomic.Uint32 // 0 for none
@@ -28,8 +28,8 @@ func (g *gated) Write(b []byte) (int, error) {
 	return g.port.Write(b)
 }
 
-// TestReadsOn: whatever the forwarder has to say of what it reads, it reads on while the port does not take it, and says it
-// when the port does.
+// TestReadsOn: the forwarder reads on while the port blocks its own messages, and sends them when the port accepts
+// them.
 func TestReadsOn(t *testing.T) {
 	t.Parallel()
 	const unique, size = 12, 3 * RingLeast
@@ -129,7 +129,7 @@ func TestReadsOn(t *testing.T) {
 	}
 }
 
-// TestBothWays: a host that does not read a long request before its own answers are read gets rid of these.
+// TestBothWays: a host that reads a long request only after its own answers were read can send these.
 func TestBothWays(t *testing.T) {
 	t.Parallel()
 	k, p := kernel{make(chan []byte, 8), make(chan []byte, 8)}, newPort()
@@ -167,7 +167,7 @@ func TestBothWays(t *testing.T) {
 	}
 }
 
-// TestRepeatsEnd: a request whose answer ends each server is asked of so many, and then answered with an error.
+// TestRepeatsEnd: a request whose answer kills servers is repeated a limited number of times, and then gets an error.
 func TestRepeatsEnd(t *testing.T) {
 	t.Parallel()
 	k, p := kernel{make(chan []byte, 8), make(chan []byte, 8)}, newPort()

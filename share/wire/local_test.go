@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// about is a request of that code about a file, whose body is zero but for what is given.
+// about returns a request with that code for a file. The rest of its body is zero.
 func about(code uint32, unique, node uint64, body ...byte) []byte {
 	b := message(max(minRequest+len(body), 96), code, unique)
 	binary.NativeEndian.PutUint64(b[16:], node)
@@ -33,7 +33,7 @@ func xattr(unique uint64, name string) []byte {
 	return b
 }
 
-// TestLocal: what the forwarder answers itself is what the host would have answered, and what is the host's to know goes to it.
+// TestLocal: the forwarder's own answers are the same as the host's, and requests that the host needs are passed on.
 func TestLocal(t *testing.T) {
 	t.Parallel()
 	k, p := kernel{make(chan []byte, 8), make(chan []byte, 8)}, newPort()
@@ -87,7 +87,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestManyLocks: of more files than are remembered each close is told to the host.
+// TestManyLocks: beyond the bound of known files, each close is passed on to the host.
 func TestManyLocks(t *testing.T) {
 	t.Parallel()
 	var g guest

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// told is the error that the kernel is told next for that request.
+// told returns the kernel's next error for that request.
 func (k kernel) told(t *testing.T, unique uint64) unix.Errno {
 	t.Helper()
 	b := k.next(t)
@@ -18,8 +18,8 @@ func (k kernel) told(t *testing.T, unique uint64) unix.Errno {
 	return unix.Errno(-int32(codeOf(b)))
 }
 
-// TestRepeated: what a server has not answered and changes nothing is asked again of the next one, and of the one after it; all
-// else is lost. A name whose directory the next one does not know is no reason to forget what is mounted there.
+// TestRepeated: requests that a server has not answered and that change nothing are repeated at the next servers;
+// others are lost. If the next server does not know a name's directory, the kernel does not forget the mounts there.
 func TestRepeated(t *testing.T) {
 	t.Parallel()
 	k, p := kernel{make(chan []byte, 8), make(chan []byte, 8)}, newPort()
@@ -69,7 +69,7 @@ func TestRepeated(t *testing.T) {
 			t.Errorf("request %d: %v, want %v", tt.unique, errno, tt.want)
 		}
 	}
-	// One that is asked for the first time is answered as the server says.
+	// A new request is answered as the server says.
 	k.asks <- about(opLookup, 30, 5)
 	asked(t, h, about(opLookup, 30, 5))
 	if err := h.Reply(reply(nil, 30, unix.ESTALE)); err != nil {
@@ -85,7 +85,7 @@ func TestRepeated(t *testing.T) {
 	}
 }
 
-// TestKept: no more requests are kept than there is room for, and room is used again.
+// TestKept: no more requests are kept than fit, and the space is reused.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	g := &guest{epoch: 7}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk stands for the slot of the ring's disk, which another disk may take.
+// disk is the slot of the ring's disk, which another disk may take.
 type disk struct {
 	mu    sync.Mutex
 	mem   []byte
@@ -39,7 +39,7 @@ func (d *disk) put(mem []byte) (reads int) {
 	return reads
 }
 
-// ringed is a guest whose disk is the ring of a server that it is greeted by.
+// ringed is a guest with the ring of a server as its disk, and a session with that server.
 type ringed struct {
 	t      *testing.T
 	k      kernel
@@ -66,7 +66,7 @@ func newRinged(t *testing.T) *ringed {
 	return g
 }
 
-// serve begins a session of a server whose ring is mem, and has the guest's word on it come.
+// serve starts a session of a server with the ring mem, and waits for the guest's message on the ring.
 func (g *ringed) serve(mem []byte) {
 	g.t.Helper()
 	if g.host != nil {
@@ -76,13 +76,13 @@ func (g *ringed) serve(mem []byte) {
 	if err := g.host.Offer(mem); err != nil {
 		g.t.Fatal(err)
 	}
-	for range 2 { // the word on the ring comes before the second at the latest
+	for range 2 { // the message arrives before the second at the latest
 		g.ask(minRequest)
 		g.answer(minReply)
 	}
 }
 
-// ask has a request of the kernel's come to the server.
+// ask sends a request of the kernel to the server.
 func (g *ringed) ask(size int) {
 	g.t.Helper()
 	g.unique += 2
@@ -92,7 +92,7 @@ func (g *ringed) ask(size int) {
 	asked(g.t, g.host, request)
 }
 
-// answer has the server answer the last request with so many bytes, and tells whether they went by the ring.
+// answer answers the last request with so many bytes, and reports whether they used the ring.
 func (g *ringed) answer(size int) (byRing bool) {
 	g.t.Helper()
 	byRing = g.send(g.unique, size)
@@ -110,7 +110,7 @@ func (g *ringed) send(unique uint64, size int) (byRing bool) {
 	return room.at != 0 && size >= RingLeast
 }
 
-// TestRing: answers of every size come as they were sent, the long ones by the ring, for longer than it has rooms, and
+// TestRing: answers of every size arrive unchanged, the long ones through the ring, more often than it has rooms, and
 // again after each server's end.
 func TestRing(t *testing.T) {
 	t.Parallel()
@@ -130,8 +130,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestRingFull: without a free room an answer goes through the port, and the order in which answers are taken makes no
-// difference.
+// TestRingFull: without a free room an answer uses the port. The order in which answers are read makes no difference.
 func TestRingFull(t *testing.T) {
 	t.Parallel()
 	g := newRinged(t)
@@ -153,9 +152,8 @@ func TestRingFull(t *testing.T) {
 	}
 }
 
-// TestRingLost: when another disk takes the slot of the ring's, what the guest has not read comes through the port, and so
-// does what follows; nothing of the other disk is taken for an answer. The next server's ring is used again where it
-// is the disk.
+// TestRingLost: if another disk takes the ring's slot, unread answers are sent through the port, and so are later ones.
+// Nothing of the other disk is taken for an answer. The next server's ring is used again if it is the disk.
 func TestRingLost(t *testing.T) {
 	t.Parallel()
 	const size = 3*RingLeast + 5
@@ -221,7 +219,8 @@ func TestRingLost(t *testing.T) {
 	}
 }
 
-// TestRingOfAnother: a guest without a disk, or with one that is not the server's memory, is answered through the port.
+// TestRingOfAnother: a guest without a disk, or with one that is not the server's memory, gets its answers through the
+// port.
 func TestRingOfAnother(t *testing.T) {
 	t.Parallel()
 	g := newRinged(t)
@@ -240,8 +239,7 @@ func TestRingOfAnother(t *testing.T) {
 	}
 }
 
-// TestHostileCounts: a guest that says to have read what it was not sent frees nothing, and whatever it says, no room is
-// free twice.
+// TestHostileCounts: a guest that reports more answers than it got frees nothing. No room is ever free twice.
 func TestHostileCounts(t *testing.T) {
 	t.Parallel()
 	whole := func(r *ring) {
@@ -292,7 +290,7 @@ func TestHostileCounts(t *testing.T) {
 	}
 }
 
-// FuzzNote: of no note the forwarder panics, reads beyond the ring, or answers what the marks do not say.
+// FuzzNote: no note makes the forwarder panic, read beyond the ring, or return an answer with wrong marks.
 func FuzzNote(f *testing.F) {
 	mem := make([]byte, RingSize)
 	h := &Host{conn: discard{}, epoch: 7}

@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// message is one of that code, number and size, whose rest is not zero.
+// message returns a message with that code, number and size. The rest is not zero.
 func message(size int, code uint32, unique uint64) []byte {
 	b := bytes.Repeat([]byte{0xa5}, size)
 	binary.NativeEndian.PutUint32(b, uint32(size))
@@ -26,7 +26,7 @@ func message(size int, code uint32, unique uint64) []byte {
 	return b
 }
 
-// kernel stands for /dev/fuse: one message a read, and one a write.
+// kernel replaces /dev/fuse: one message per read, and one per write.
 type kernel struct{ asks, answers chan []byte }
 
 func (k kernel) Read(p []byte) (int, error) {
@@ -42,8 +42,8 @@ func (k kernel) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// port stands for the guest's end of a virtio-serial port: a connection that another takes
-// the place of. While there is none, reads return at once and writes wait.
+// port is the guest's end of a virtio-serial port: a connection that may be replaced. Without one, reads return at once
+// and writes wait.
 type port struct {
 	mu   sync.Mutex
 	come sync.Cond
@@ -127,7 +127,7 @@ func greeted(t *testing.T, conn net.Conn) *Host {
 	return h
 }
 
-// next is what the kernel is answered next.
+// next returns the kernel's next answer.
 func (k kernel) next(t *testing.T) []byte {
 	t.Helper()
 	select {
@@ -154,8 +154,8 @@ func asked(t *testing.T, h *Host, want []byte) {
 	}
 }
 
-// TestMessages: messages of every size travel both ways, and the next server goes on: what
-// was asked is answered with an error, what is asked then is served.
+// TestMessages: messages of every size travel both ways, and the next server goes on: open requests get an error, and
+// later ones are served.
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	k, p := kernel{make(chan []byte, 8), make(chan []byte, 8)}, newPort()
@@ -183,7 +183,7 @@ func TestMessages(t *testing.T) {
 		k.asks <- message(48, silent, 900)
 		asked(t, h, message(48, silent, 900))
 	}
-	// Two requests are open, of which one is never read; then the server ends.
+	// Two requests are open, one of them never read; then the server ends.
 	k.asks <- message(64, 15, 100)
 	asked(t, h, message(64, 15, 100))
 	k.asks <- message(70_000, 16, 102)
@@ -213,7 +213,7 @@ func TestMessages(t *testing.T) {
 		reply := k.next(t)
 		got[uniqueOf(reply)] = int32(codeOf(reply))
 	}
-	// The one that was never read is lost too, or goes to the next server.
+	// The unread request is lost too, or goes to the next server.
 	if lost := -int32(unix.EIO); got[100] != lost || got[102] != lost && got[102] != 0 || got[104] != 0 || len(got) != 3 {
 		t.Errorf("answered are %v", got)
 	}
@@ -225,7 +225,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestGreetEnds: a guest that says nothing holds nobody up for longer than the context.
+// TestGreetEnds: a silent guest delays the greeting no longer than the context.
 func TestGreetEnds(t *testing.T) {
 	t.Parallel()
 	conn := newPort().plug(t)
@@ -236,7 +236,7 @@ func TestGreetEnds(t *testing.T) {
 	}
 }
 
-// TestHostileGuest: what is no message ends the session, and takes no memory by its claim.
+// TestHostileGuest: an invalid message ends the session, and uses no memory for its claimed length.
 func TestHostileGuest(t *testing.T) {
 	t.Parallel()
 	for name, payloads := range map[string][][]byte{
@@ -265,7 +265,7 @@ func TestHostileGuest(t *testing.T) {
 	}
 }
 
-// FuzzNext: of no bytes the host panics, loops, or takes more than has come.
+// FuzzNext: no input makes the host panic, loop, or use more memory than has arrived.
 func FuzzNext(f *testing.F) {
 	f.Add(frame.Append(nil, frame.Data, 7, message(60, 1, 1)))
 	f.Add(frame.Append(frame.Append(nil, frame.Data, 7, message(frame.MaxPayload+9, 1, 1)[:frame.MaxPayload]), frame.Data, 7, make([]byte, 9)))

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAs makes files of many users at once, in a directory that is none of theirs, and nothing else becomes anybody's.
+// TestAs creates files of many users concurrently, in a directory of another user. Each file belongs to its user.
 func TestAs(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root acts as others")

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSweep: what the host has removed is let go of, unless the guest has it open; what is there stays.
+// TestSweep: a file that was removed on the host is closed, unless the guest has it open. Other files stay open.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

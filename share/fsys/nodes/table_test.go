@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fixture is a table with a tree, and the tree's root held.
+// fixture returns a table with a tree, and the held root of the tree.
 func fixture(t *testing.T, limits Limits) (*Table, *Ref, string) {
 	t.Helper()
 	host := t.TempDir()
@@ -62,7 +62,7 @@ func counts(t *testing.T, table *Table, nodes, descriptors int) {
 	}
 }
 
-// stale is whether the file of a node is not there any more.
+// stale reports whether the file of a node is gone.
 func stale(table *Table, id uint64) bool {
 	r, err := table.Hold(id)
 	if err == nil {
@@ -71,7 +71,7 @@ func stale(table *Table, id uint64) bool {
 	return errors.Is(err, unix.ESTALE)
 }
 
-// TestForget keeps nodes while they are looked up, have children, or are used.
+// TestForget: nodes stay while they have lookups, children or users.
 func TestForget(t *testing.T) {
 	table, root, host := fixture(t, Limits{Nodes: 10, Descriptors: 10})
 	mkdir(t, filepath.Join(host, "a/b"))
@@ -104,7 +104,7 @@ func TestForget(t *testing.T) {
 	counts(t, table, 1, 1)
 }
 
-// TestIDs: a file has one id in every server, which is no other file's, whatever has been asked before.
+// TestIDs: a file has the same id in every server, and no other file has it, whatever was looked up before.
 func TestIDs(t *testing.T) {
 	_, root, host := fixture(t, Limits{Nodes: 10, Descriptors: 10})
 	root.Release()
@@ -146,7 +146,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestEvict closes the descriptors of what is used least, and opens them again by the file's name.
+// TestEvict: the least recently used descriptors are closed, and opened again by the file's name.
 func TestEvict(t *testing.T) {
 	const count = 40
 	table, root, host := fixture(t, Limits{Nodes: 100, Descriptors: 5})
@@ -185,7 +185,7 @@ func TestEvict(t *testing.T) {
 	if again := enter(t, table, root, "moved"); again != ids[0] {
 		t.Errorf("the moved file is %d, and was %d", again, ids[0])
 	}
-	// What is in use stays open, until there is room for nothing more.
+	// Descriptors in use stay open, until there is no space for more.
 	var held []*Ref
 	for i := 10; i < 20; i++ {
 		r, err := table.Hold(ids[i])
@@ -205,7 +205,7 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// TestPinned keeps the descriptors of open files and of those without a name.
+// TestPinned: descriptors of open files and of nameless files stay open.
 func TestPinned(t *testing.T) {
 	table, root, host := fixture(t, Limits{Nodes: 100, Descriptors: 4})
 	for _, name := range []string{"open", "removed", "1", "2", "3", "4"} {
@@ -264,7 +264,7 @@ func TestCycle(t *testing.T) {
 	counts(t, table, 1, 1)
 }
 
-// TestReused takes an inode number that is used again for another file.
+// TestReused: a reused inode number means another file.
 func TestReused(t *testing.T) {
 	table, root, host := fixture(t, Limits{Nodes: 3, Descriptors: 2})
 	mkdir(t, filepath.Join(host, "a"))
@@ -281,7 +281,7 @@ func TestReused(t *testing.T) {
 	}
 }
 
-// TestRemoveTree closes what a tree has open, and lets what is in use end.
+// TestRemoveTree: a tree's descriptors are closed, those in use at the end of their use.
 func TestRemoveTree(t *testing.T) {
 	table, root, host := fixture(t, Limits{Nodes: 10, Descriptors: 10})
 	mkdir(t, filepath.Join(host, "a"))
@@ -304,7 +304,7 @@ func TestRemoveTree(t *testing.T) {
 	}
 }
 
-// TestIno has numbers of several devices differ, those of the first be the host's, and large ones fit.
+// TestIno: numbers of several devices differ, those of the first are the host's, and large ones fit.
 func TestIno(t *testing.T) {
 	table := New(Limits{})
 	seen := map[uint64]bool{}
@@ -322,7 +322,7 @@ func TestIno(t *testing.T) {
 	}
 }
 
-// TestFull leaves a quarter of the nodes to those that are asked for by name.
+// TestFull: a quarter of the nodes is kept for look-ups by name.
 func TestFull(t *testing.T) {
 	table, root, host := fixture(t, Limits{Nodes: 8, Descriptors: 8})
 	list := func(name string) (uint64, error) {
@@ -366,7 +366,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestKnown finds no node for a file that is not there, or that the guest does not know, or that has another's number.
+// TestKnown finds no node for a missing or unknown file, or for one with a reused number.
 func TestKnown(t *testing.T) {
 	table, root, host := fixture(t, Limits{Nodes: 8, Descriptors: 2})
 	mkdir(t, filepath.Join(host, "a"))
@@ -395,7 +395,7 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestAgain adds a tree of the name of one that was removed, of which the guest has not forgotten everything.
+// TestAgain adds a tree with the name of a removed one that the guest has not forgotten.
 func TestAgain(t *testing.T) {
 	table, root, host := fixture(t, Limits{Nodes: 20, Descriptors: 10})
 	mkdir(t, filepath.Join(host, "a"))

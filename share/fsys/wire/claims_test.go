@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestClaims refuses messages that are not what they say, and answers that would be too long, without taking memory.
+// TestClaims: messages with false lengths, and answers that would be too long, are refused without using memory.
 func TestClaims(t *testing.T) {
 	dir := small(t)
 	const huge = ^uint32(0)
@@ -59,7 +59,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// greeted is the error of a message to a file system, after the greeting unless it is the first.
+// greeted returns the error for a message to a file system, after the greeting unless it is the first.
 func greeted(t *testing.T, dir string, m []byte, first bool) unix.Errno {
 	t.Helper()
 	g := newGuest(t, dir)
@@ -78,7 +78,7 @@ func greeted(t *testing.T, dir string, m []byte, first bool) unix.Errno {
 	return errno
 }
 
-// TestShort drops what is no message, and has no answer to requests that have none.
+// TestShort: invalid messages are dropped, and some requests have no answer.
 func TestShort(t *testing.T) {
 	g := newGuest(t, small(t))
 	defer g.fs.Close()

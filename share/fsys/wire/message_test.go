@@ -17,7 +17,7 @@ const (
 	readdirplus, rename2, lseek, copyRange, tmpfile          = 44, 45, 46, 47, 51
 )
 
-// message is a request of node, whose numbers and names follow the header.
+// message returns a request for node. Its numbers and names follow the header.
 func message(opcode uint32, node uint64, parts ...any) []byte {
 	var b []byte
 	b = append(b, make([]byte, 40)...)
@@ -45,8 +45,8 @@ func hello() []byte {
 	return message(greet, 0, uint32(7), uint32(38), uint32(128<<10), ^uint32(0), ^uint32(0), make([]byte, 44))
 }
 
-// script has requests in the form that the fuzzer changes: of each its opcode, node and length in a byte, and what
-// follows its header.
+// script has requests in the form for the fuzzer: opcode, node and length in one byte each, and the bytes after the
+// header.
 func script(messages ...[]byte) []byte {
 	var b []byte
 	for _, m := range messages {
@@ -57,11 +57,10 @@ func script(messages ...[]byte) []byte {
 	return b
 }
 
-// guestIDs are the ids that a guest was told, which are other ones each time: a script has their places, from 2 on, as
-// 1 is the root.
+// guestIDs are the ids that a guest got, which differ each time. A script has their indexes, from 2 on; 1 is the root.
 type guestIDs []uint64
 
-// real is the id for a place. Those from 250 on are ids that nobody was given.
+// real returns the id for an index. From 250 on they are unknown ids.
 func (ids guestIDs) real(place uint64) uint64 {
 	switch {
 	case place >= 2 && place-2 < uint64(len(ids)):
@@ -72,7 +71,7 @@ func (ids guestIDs) real(place uint64) uint64 {
 	return place
 }
 
-// learn adds the id of an answer that tells of a file.
+// learn adds the id in an answer about a file.
 func (ids *guestIDs) learn(opcode uint32, answer []byte) {
 	if !slices.Contains([]uint32{lookup, symlink, mknod, mkdir, link, create, tmpfile}, opcode) || len(answer) < 8 {
 		return
@@ -92,7 +91,7 @@ func (ids guestIDs) fit(m []byte) {
 	}
 }
 
-// messages are those of a script, whose ids are places.
+// messages returns the messages of a script, with indexes as ids.
 func messages(script []byte) [][]byte {
 	var all [][]byte
 	for len(script) >= 3 {

@@ -41,7 +41,7 @@ func newGuest(t *testing.T, dir string) *guest {
 	}})}
 }
 
-// send is the error and the data of the answer to a message.
+// send returns the error and the data of the answer to a message.
 func (g *guest) send(m []byte) (unix.Errno, []byte) {
 	g.t.Helper()
 	reply := make([]byte, maxWrite+wire.Overhead)
@@ -62,7 +62,7 @@ func (g *guest) send(m []byte) (unix.Errno, []byte) {
 	return unix.Errno(errno), reply[wire.OutHeader:n]
 }
 
-// small is a directory of a file system that hostile requests cannot fill the disk with.
+// small returns a directory of a file system that is too small for hostile requests to fill the disk.
 func small(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "wire")
@@ -114,7 +114,7 @@ func everything() [][]byte {
 	}
 }
 
-// descriptors are how many this process has.
+// descriptors returns the number of this process's descriptors.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
@@ -124,8 +124,8 @@ func descriptors(t *testing.T) int {
 	return len(all)
 }
 
-// TestEverything has each request of the fuzzer's first script answered as it ought to be, so that what the fuzzer
-// changes is of use.
+// TestEverything: each request of the fuzzer's first script gets a proper answer, so that the fuzzer starts from valid
+// requests.
 func TestEverything(t *testing.T) {
 	g := newGuest(t, filepath.Join(small(t), "shared"))
 	defer g.fs.Close()
@@ -150,8 +150,8 @@ func TestEverything(t *testing.T) {
 	}
 }
 
-// FuzzAnswer sends requests that lie: nothing panics, every answer is one, nothing stays open, and nothing outside of
-// the shared directory changes.
+// FuzzAnswer sends false requests. Nothing panics, every answer is valid, no file stays open, and no file outside of
+// the share changes.
 func FuzzAnswer(f *testing.F) {
 	dir := small(f)
 	if err := os.WriteFile(filepath.Join(dir, "canary"), []byte("canary"), 0o600); err != nil {
