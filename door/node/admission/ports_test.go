@@ -47,7 +47,7 @@ func TestHostPorts(t *testing.T) {
 				}
 			}
 			if no := a.Admit(two); (no != nil) != tt.clash || tt.clash && no.Reason != "NodePorts" {
-				t.Errorf("%s beside %s: %+v", tt.second, tt.first, no)
+				t.Errorf("%s with %s: %+v", tt.second, tt.first, no)
 			}
 			a.Release("1")
 			if no := a.Admit(two); no != nil {

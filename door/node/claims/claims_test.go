@@ -390,7 +390,7 @@ func TestUnreadRecords(t *testing.T) {
 func TestUnusedVolume(t *testing.T) {
 	t.Parallel()
 	for name, use := range map[string]func(*corev1.PodSpec){
-		"nobody":   func(*corev1.PodSpec) {},
+		"unused":   func(*corev1.PodSpec) {},
 		"a mount":  func(s *corev1.PodSpec) { s.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v"}} },
 		"a device": func(s *corev1.PodSpec) { s.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v"}} },
 		"initially": func(s *corev1.PodSpec) {
@@ -409,7 +409,7 @@ func TestUnusedVolume(t *testing.T) {
 			w.pod.Spec.Containers[0].VolumeMounts = nil
 			use(&w.pod.Spec)
 			places, err := w.open(t).Of(w.pod, w.dir).Mount(t.Context(), w.pod)
-			if waits := errors.Is(err, errNotBound); waits != (name != "nobody") || len(places) > 0 {
+			if waits := errors.Is(err, errNotBound); waits != (name != "unused") || len(places) > 0 {
 				t.Errorf("%v, %v", places, err)
 			}
 		})
@@ -673,7 +673,7 @@ func TestBusy(t *testing.T) {
 func TestFSGroup(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("only root gives files to a group")
+		t.Skip("needs root: changes the group of files")
 	}
 	mismatch := corev1.FSGroupChangeOnRootMismatch
 	for name, tt := range map[string]struct {

@@ -196,7 +196,7 @@ func TestRolledBack(t *testing.T) {
 func TestDisks(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("mounts disks, which is for root")
+		t.Skip("needs root: mounts disks")
 	}
 	if _, err := exec.LookPath("mkfs.ext4"); err != nil {
 		t.Skip("there is no mkfs.ext4")

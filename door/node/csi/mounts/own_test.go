@@ -49,7 +49,7 @@ func TestAppliesGroup(t *testing.T) {
 func TestGroupApplied(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("gives files to a group, which is for root")
+		t.Skip("needs root: changes the group of files")
 	}
 	for _, tc := range []struct {
 		policy corev1.PodFSGroupChangePolicy // empty means that the pod sets no policy

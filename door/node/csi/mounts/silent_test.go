@@ -21,7 +21,7 @@ import (
 func TestMounted(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("mounts, which is for root")
+		t.Skip("needs root: mounts")
 	}
 	dir := t.TempDir()
 	silent := testfs.Silent(t, filepath.Join(dir, "silent"))
@@ -56,7 +56,7 @@ func TestMounted(t *testing.T) {
 func TestSilentVolume(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("mounts, which is for root")
+		t.Skip("needs root: mounts")
 	}
 	ctx := testdeadline.Context(t, 20*time.Second)
 	w := newWorld(t, storagev1.CSIDriverSpec{})
@@ -96,7 +96,7 @@ func TestSilentVolume(t *testing.T) {
 func TestCloseBesideSilence(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("mounts, which is for root")
+		t.Skip("needs root: mounts")
 	}
 	ctx := testdeadline.Context(t, 20*time.Second)
 	policy := storagev1.FileFSGroupPolicy

@@ -19,7 +19,7 @@ import (
 func (w *world) mounts(q claims.Request) {
 	w.t.Helper()
 	if os.Geteuid() != 0 {
-		w.t.Skip("mounts, which is for root")
+		w.t.Skip("needs root: mounts")
 	}
 	r, err := recordOf(q)
 	if err != nil {
@@ -76,7 +76,7 @@ func TestTwice(t *testing.T) {
 					t.Error(err)
 				}
 				if _, published := w.driver.Left(); published != 1 {
-					t.Errorf("%d are published beside %s", published, last)
+					t.Errorf("%d are published with %s", published, last)
 				}
 				if is, err := mounted(w.list()[0].targetPath()); !is || err != nil {
 					t.Errorf("the volume of %s: %v, %v", last, is, err)

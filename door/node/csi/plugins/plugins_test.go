@@ -324,7 +324,7 @@ func TestAgain(t *testing.T) {
 	g := &testcsi.Fake{}
 	g.Serve(t, w.root, "two.testcsi")
 	if got := statusOf(ctx, t, g); !got.GetPluginRegistered() {
-		t.Errorf("status beside a silent plugin: %v", got)
+		t.Errorf("status with a silent plugin present: %v", got)
 	}
 }
 
