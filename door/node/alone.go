@@ -33,7 +33,7 @@ func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (er
 		return fmt.Errorf("node: %w", err)
 	}
 	n.guard()
-	n.count()
+	n.newSeries()
 	itself := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: n.labels()}, Spec: corev1.NodeSpec{Taints: o.Taints}}
 	itself.Status = n.measurer(facts).Status(ctx)
 	admits := admission.New(func() *corev1.Node { return itself }, n.runtime.Backend().Refuse, n.admits)
@@ -53,7 +53,7 @@ func (n *node) alone(ctx context.Context, dir, volumes string, ready func()) (er
 	if err := n.static.open(admits, n.preempting(admits)); err != nil {
 		return errors.Join(fmt.Errorf("node: %w", err), n.listen.Close())
 	}
-	n.server = server(n.series.Count(api.New(n.runner, n.runtime, n.more, o.Logger).Handler()), o.Logger)
+	n.server = server(n.series.Count(api.New(n.runner, n.runtime, n.registerMore, o.Logger).Handler()), o.Logger)
 	return n.serveAlone(ctx, ready)
 }
 

@@ -23,8 +23,8 @@ type settings struct {
 	MaxPods            int      `json:"maxPods"`
 }
 
-// more registers the paths of statistics and settings at the node's API.
-func (n *node) more(mux *http.ServeMux) {
+// registerMore registers the paths of statistics and settings at the node's API.
+func (n *node) registerMore(mux *http.ServeMux) {
 	n.series.Register(mux)
 	figures := &stats.Node{Name: n.o.Name, Dir: n.o.Roots.Data, Source: n.runner.Usages, Statuses: n.runner.Statuses}
 	figures.Register(mux)

@@ -12,8 +12,8 @@ import (
 // measured is a runtime with metrics. A runtime of another program serves its metrics itself.
 type measured interface{ Metrics() prometheus.Gatherer }
 
-// count creates the collectors of /metrics. Certificates are included if the node has any.
-func (n *node) count() {
+// newSeries creates the collectors of /metrics. Certificates are included if the node has any.
+func (n *node) newSeries() {
 	o := series.Options{Node: n.o.Name, Statuses: func() map[types.UID]corev1.PodStatus { return n.runner.Statuses() }}
 	o.Claims = func() map[types.NamespacedName]usage.Volume { return n.runner.Claims() }
 	if r, is := n.runtime.(measured); is {

@@ -228,7 +228,7 @@ func (n *node) assemble(ctx context.Context, dir, volumes string) (err error) {
 	if n.certs, err = n.serving(); err != nil {
 		return err
 	}
-	n.count()
+	n.newSeries()
 	if n.listen, err = (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen); err != nil {
 		return fmt.Errorf("serve the node's API: %w", err)
 	}
@@ -269,7 +269,7 @@ func (n *node) assemble(ctx context.Context, dir, volumes string) (err error) {
 	reviewer := auth.New(n.client, o.Name, n.certs.Clients)
 	guard := func(next http.Handler) http.Handler { return n.series.Count(reviewer.Guard(next, o.Logger)) }
 	n.gate = conns.New(connLimits)
-	n.server = guarded(n.gate, guard, api.New(n.runner, n.runtime, n.more, o.Logger).Handler(), n.certs.TLS(), o.Logger)
+	n.server = guarded(n.gate, guard, api.New(n.runner, n.runtime, n.registerMore, o.Logger).Handler(), n.certs.TLS(), o.Logger)
 	return nil
 }
 

@@ -90,17 +90,17 @@ func (a *Admission) Admit(pod *corev1.Pod) *pods.Rejection {
 		}
 	}
 	if node == nil {
-		return a.early(pod)
+		return a.admitUnregistered(pod)
 	}
 	return a.reserve(pod, node)
 }
 
-// early admits a pod before the node is registered, if its ports are free. No pod has been scheduled to the node yet,
+// admitUnregistered admits a pod before the node is registered, if its ports are free. No pod has been scheduled to the node yet,
 // so only pods that name their node come here.
-func (a *Admission) early(pod *corev1.Pod) *pods.Rejection {
+func (a *Admission) admitUnregistered(pod *corev1.Pod) *pods.Rejection {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if no := a.free(pod); no != nil {
+	if no := a.checkPorts(pod); no != nil {
 		return no
 	}
 	a.assign(pod, Requests(pod))
@@ -141,7 +141,7 @@ func osOf(pod *corev1.Pod) string {
 func (a *Admission) reserve(pod *corev1.Pod, node *corev1.Node) *pods.Rejection {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if no := a.free(pod); no != nil { // before the resources, for which other pods may be ended
+	if no := a.checkPorts(pod); no != nil { // before the resources, for which other pods may be ended
 		return no
 	}
 	want, used := Requests(pod), a.used(itself(pod))

@@ -55,8 +55,8 @@ func (p hostPort) clashes(other hostPort) bool {
 		(p.address == other.address || p.address == anyAddress || other.address == anyAddress)
 }
 
-// free returns a rejection if a port of the pod is occupied. The caller holds mu.
-func (a *Admission) free(pod *corev1.Pod) *pods.Rejection {
+// checkPorts returns a rejection if a port of the pod is occupied. The caller holds mu.
+func (a *Admission) checkPorts(pod *corev1.Pod) *pods.Rejection {
 	for _, want := range hostPorts(pod) {
 		for uid, had := range a.ports {
 			if uid != pod.UID && slices.ContainsFunc(had, want.clashes) {

@@ -82,7 +82,7 @@ func enter(under chan struct{}) (leave func(), err error) {
 
 // Authenticate authenticates a request. The error matches ErrUnknown or ErrBusy, or the API server could not be reached.
 func (h *Webhook) Authenticate(r *http.Request) (*User, error) {
-	if u := h.certified(r); u != nil {
+	if u := h.certificateUser(r); u != nil {
 		return u, nil
 	}
 	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
@@ -120,8 +120,8 @@ func (h *Webhook) Authenticate(r *http.Request) (*User, error) {
 	return u, nil
 }
 
-// certified returns the user of a valid client certificate, or nil.
-func (h *Webhook) certified(r *http.Request) *User {
+// certificateUser returns the user of a valid client certificate, or nil.
+func (h *Webhook) certificateUser(r *http.Request) *User {
 	roots := h.clients()
 	if roots == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil

@@ -39,7 +39,7 @@ func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
-	begins, ends := of(r)
+	begins, ends := limitsOf(r)
 	if watched(r) {
 		if err := t.watches.wait(r); err != nil {
 			cancel(nil)
@@ -65,9 +65,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// of returns the time limits of a request: until the answer begins, and from then on until it has been read. If both
+// limitsOf returns the time limits of a request: until the answer begins, and from then on until it has been read. If both
 // are equal, one deadline holds for the whole request. 0 means no limit, for a watch without a timeout.
-func of(r *http.Request) (begins, ends time.Duration) {
+func limitsOf(r *http.Request) (begins, ends time.Duration) {
 	if watched(r) {
 		seconds, err := strconv.Atoi(r.URL.Query().Get("timeoutSeconds"))
 		if err != nil || seconds <= 0 {

@@ -111,8 +111,8 @@ func expiry(pair *tls.Certificate) time.Time {
 	return pair.Leaf.NotAfter
 }
 
-// manage returns the manager that renews the pairs of a store, with the client that client returns at that time.
-func manage(
+// newManager returns the manager that renews the pairs of a store, with the client that client returns at that time.
+func newManager(
 	s *store, failed *failures, signer string, template *x509.CertificateRequest,
 	client func(*tls.Certificate) (kubernetes.Interface, error),
 ) (certificate.Manager, error) {

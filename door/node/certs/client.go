@@ -65,7 +65,7 @@ func NewClient(config *rest.Config, o Options) (*Client, error) {
 		c.dialer.CloseAll()
 	}
 	template := &x509.CertificateRequest{Subject: subject(o.Node)}
-	c.manager, err = manage(s, &c.failed, certificatesv1.KubeAPIServerClientKubeletSignerName, template, c.clientset)
+	c.manager, err = newManager(s, &c.failed, certificatesv1.KubeAPIServerClientKubeletSignerName, template, c.clientset)
 	return c, err
 }
 

@@ -79,7 +79,7 @@ func NewServing(o ServingOptions) (*Serving, error) {
 	template := &x509.CertificateRequest{
 		Subject: subject(o.Node), DNSNames: []string{o.Node}, IPAddresses: []net.IP{net.ParseIP(o.IP)},
 	}
-	s.manager, err = manage(files, &s.failed, certificatesv1.KubeletServingSignerName, template,
+	s.manager, err = newManager(files, &s.failed, certificatesv1.KubeletServingSignerName, template,
 		func(*tls.Certificate) (kubernetes.Interface, error) { return o.Client, nil })
 	return s, err
 }

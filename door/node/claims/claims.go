@@ -155,15 +155,15 @@ func (k *Keeper) assign(v *Volumes, name string, r record) error {
 	k.assigning.Lock()
 	defer k.assigning.Unlock()
 	if r.PV != nil && onePod(r.PV) {
-		if err := k.free(v.pod.UID, r.PV); err != nil {
+		if err := k.checkUnused(v.pod.UID, r.PV); err != nil {
 			return err
 		}
 	}
 	return v.save(name, r)
 }
 
-// free returns an error for a PersistentVolume that a pod other than uid has.
-func (k *Keeper) free(uid types.UID, pv *corev1.PersistentVolume) error {
+// checkUnused returns an error for a PersistentVolume that a pod other than uid has.
+func (k *Keeper) checkUnused(uid types.UID, pv *corev1.PersistentVolume) error {
 	for _, v := range k.all() {
 		if v.pod.UID == uid {
 			continue

@@ -70,7 +70,7 @@ func TestAddress(t *testing.T) {
 		"https://127.0.0.1:1/": false, "http://10.0.0.1:1/": false, "http://localhost:1/": false, "http://127.0.0.1/": false,
 		"http://u:p@127.0.0.1:1/": false, "ftp://127.0.0.1:1/": false, "": false, "http://%zz": false, "//[::]:1/x": false,
 	} {
-		if _, err := address(text); (err == nil) != good {
+		if _, err := parseAddress(text); (err == nil) != good {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -95,7 +95,7 @@ func TestCarry(t *testing.T) {
 	}))
 	defer runtime.Close()
 	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := carry(w, r, runtime.URL+"/exec/token", nil); err != nil {
+		if err := proxyStream(w, r, runtime.URL+"/exec/token", nil); err != nil {
 			t.Error(err)
 		}
 	}))

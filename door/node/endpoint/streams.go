@@ -14,27 +14,27 @@ import (
 // Exec connects an HTTP client with a command in a container.
 func (r *Runtime) Exec(w http.ResponseWriter, req *http.Request, what *runtimeapi.ExecRequest) error {
 	to, err := r.runtime.Exec(req.Context(), what)
-	return carry(w, req, to.GetUrl(), err)
+	return proxyStream(w, req, to.GetUrl(), err)
 }
 
 // Attach connects an HTTP client with a container.
 func (r *Runtime) Attach(w http.ResponseWriter, req *http.Request, what *runtimeapi.AttachRequest) error {
 	to, err := r.runtime.Attach(req.Context(), what)
-	return carry(w, req, to.GetUrl(), err)
+	return proxyStream(w, req, to.GetUrl(), err)
 }
 
 // PortForward connects an HTTP client with ports of a pod.
 func (r *Runtime) PortForward(w http.ResponseWriter, req *http.Request, what *runtimeapi.PortForwardRequest) error {
 	to, err := r.runtime.PortForward(req.Context(), what)
-	return carry(w, req, to.GetUrl(), err)
+	return proxyStream(w, req, to.GetUrl(), err)
 }
 
-// carry forwards a request to the runtime's streaming server, without the client's credentials.
-func carry(w http.ResponseWriter, req *http.Request, to string, err error) error {
+// proxyStream forwards a request to the runtime's streaming server, without the client's credentials.
+func proxyStream(w http.ResponseWriter, req *http.Request, to string, err error) error {
 	if err != nil {
 		return err
 	}
-	at, err := address(to)
+	at, err := parseAddress(to)
 	if err != nil {
 		return err
 	}
@@ -45,12 +45,12 @@ func carry(w http.ResponseWriter, req *http.Request, to string, err error) error
 	next := req.Clone(req.Context())
 	next.Header.Del("Authorization")
 	next.Header.Del("Cookie")
-	proxy.NewUpgradeAwareHandler(at, nil, false, true, answer{}).ServeHTTP(w, next)
+	proxy.NewUpgradeAwareHandler(at, nil, false, true, responder{}).ServeHTTP(w, next)
 	return nil
 }
 
-// address parses the URL that a runtime returns for a stream. It accepts only servers on the host's loopback.
-func address(text string) (*url.URL, error) {
+// parseAddress parses the URL that a runtime returns for a stream. It accepts only servers on the host's loopback.
+func parseAddress(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("address of a stream: %w", err)
@@ -62,10 +62,10 @@ func address(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// answer sends an error of the streaming server to the client.
-type answer struct{}
+// responder sends an error of the streaming server to the client.
+type responder struct{}
 
 // Error implements proxy.ErrorResponder.
-func (answer) Error(w http.ResponseWriter, _ *http.Request, err error) {
+func (responder) Error(w http.ResponseWriter, _ *http.Request, err error) {
 	http.Error(w, err.Error(), http.StatusInternalServerError)
 }

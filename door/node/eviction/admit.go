@@ -14,7 +14,7 @@ import (
 // pressure alone, pods with a memory request and pods that tolerate the taint are accepted. Critical pods are always
 // accepted.
 func (m *Manager) Admit(pod *corev1.Pod) (reason, message string) {
-	under := m.under()
+	under := m.conditions()
 	if len(under) == 0 || Critical(pod) {
 		return "", ""
 	}

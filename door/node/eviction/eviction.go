@@ -126,8 +126,8 @@ func (m *Manager) Pressure(kind corev1.NodeConditionType) bool {
 	return was && time.Since(at) < m.o.Transition
 }
 
-// under returns the node's conditions of pressure.
-func (m *Manager) under() (out []corev1.NodeConditionType) {
+// conditions returns the node's conditions of pressure.
+func (m *Manager) conditions() (out []corev1.NodeConditionType) {
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 		if m.Pressure(kind) {
 			out = append(out, kind)
@@ -143,7 +143,7 @@ func (m *Manager) check(ctx context.Context) error {
 		return err
 	}
 	low := met(m.o.Thresholds, host)
-	m.note(low)
+	m.recordPressure(low)
 	pods := m.o.Pods()
 	if len(low) == 0 && !limited(pods) {
 		return nil
@@ -176,14 +176,14 @@ func (m *Manager) check(ctx context.Context) error {
 	return nil
 }
 
-// note records the causes of conditions and calls Changed if the conditions have changed.
-func (m *Manager) note(low []Threshold) {
+// recordPressure records the causes of conditions and calls Changed if the conditions have changed.
+func (m *Manager) recordPressure(low []Threshold) {
 	m.mu.Lock()
 	for _, t := range low {
 		m.last[of[t.Signal].condition] = time.Now()
 	}
 	m.mu.Unlock()
-	now := fmt.Sprint(m.under())
+	now := fmt.Sprint(m.conditions())
 	m.mu.Lock()
 	changed := now != m.reported
 	m.reported = now

@@ -24,7 +24,7 @@ func decode(path, node string, data []byte) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := alone(pod); err != nil {
+	if err := selfContained(pod); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if pod.UID, err = hash(path, node, data); err != nil {
@@ -64,9 +64,9 @@ func hash(path, node string, data []byte) (types.UID, error) {
 	return types.UID(hex.EncodeToString(h.Sum(nil)[:16])), nil
 }
 
-// alone rejects references to objects of an API server. A static pod must run without an API server, and a node may not
+// selfContained rejects references to objects of an API server. A static pod must run without an API server, and a node may not
 // read these objects on its behalf.
-func alone(pod *corev1.Pod) error {
+func selfContained(pod *corev1.Pod) error {
 	for field, set := range map[string]bool{
 		"metadata.ownerReferences": len(pod.OwnerReferences) > 0, "metadata.finalizers": len(pod.Finalizers) > 0,
 		"spec.ephemeralContainers": len(pod.Spec.EphemeralContainers) > 0, "spec.schedulingGates": len(pod.Spec.SchedulingGates) > 0,

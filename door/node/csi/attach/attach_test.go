@@ -57,23 +57,23 @@ func newWorld() *world {
 	return w
 }
 
-// tells sets the state of the Node in the watch and in the API server.
-func (w *world) tells(t *testing.T, inUse, attached bool) {
+// setNode sets the state of the Node in the watch and in the API server.
+func (w *world) setNode(t *testing.T, inUse, attached bool) {
 	t.Helper()
-	w.watched(inUse, attached)
-	w.serves(t, inUse, attached)
+	w.setWatchedNode(inUse, attached)
+	w.setServedNode(t, inUse, attached)
 }
 
-// watched sets the Node of the watch only. Its VolumesInUse may be outdated and must not be used.
-func (w *world) watched(inUse, attached bool) {
+// setWatchedNode sets the Node of the watch only. Its VolumesInUse may be outdated and must not be used.
+func (w *world) setWatchedNode(inUse, attached bool) {
 	w.mu.Lock()
 	w.node, w.inUse = nodeWith(true, attached), inUse
 	w.mu.Unlock()
 	w.changed.Tell()
 }
 
-// serves sets the Node of the API server only.
-func (w *world) serves(t *testing.T, inUse, attached bool) {
+// setServedNode sets the Node of the API server only.
+func (w *world) setServedNode(t *testing.T, inUse, attached bool) {
 	t.Helper()
 	if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), nodeWith(inUse, attached), ""); err != nil {
 		t.Fatal(err)
@@ -122,10 +122,10 @@ func TestWaits(t *testing.T) {
 			}
 		}
 		step("nothing", func() {})
-		step("attached, but not reported in use", func() { w.tells(t, false, true) })
-		step("in use, but not attached", func() { w.tells(t, true, false) })
-		step("in use, and attached only in the watch", func() { w.watched(true, true) })
-		step("the API server does not answer", func() { w.fails.Store(true); w.serves(t, true, true) })
+		step("attached, but not reported in use", func() { w.setNode(t, false, true) })
+		step("in use, but not attached", func() { w.setNode(t, true, false) })
+		step("in use, and attached only in the watch", func() { w.setWatchedNode(true, true) })
+		step("the API server does not answer", func() { w.fails.Store(true); w.setServedNode(t, true, true) })
 		step("no VolumeAttachment", func() { w.fails.Store(false) })
 		step("not attached yet", func() { w.create(t, storagev1.VolumeAttachmentStatus{}) })
 		w.update(t, storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: map[string]string{"disk": "x"}})
@@ -143,7 +143,7 @@ func TestLateWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.watched(true, true)
+		w.setWatchedNode(true, true)
 		w.create(t, storagev1.VolumeAttachmentStatus{Attached: true})
 		done := make(chan error, 1)
 		go func() {
@@ -151,7 +151,7 @@ func TestLateWatch(t *testing.T) {
 			done <- err
 		}()
 		for what, serve := range map[string]func(){
-			"not used": func() { w.serves(t, false, true) }, "not attached": func() { w.serves(t, true, false) },
+			"not used": func() { w.setServedNode(t, false, true) }, "not attached": func() { w.setServedNode(t, true, false) },
 		} {
 			serve()
 			time.Sleep(lastPause + time.Second)
@@ -162,7 +162,7 @@ func TestLateWatch(t *testing.T) {
 			default:
 			}
 		}
-		w.serves(t, true, true)
+		w.setServedNode(t, true, true)
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -192,20 +192,20 @@ func TestFails(t *testing.T) {
 		want string
 	}{
 		{"no node", func(*testing.T, *world) {}, "not registered"},
-		{"not reported", func(t *testing.T, w *world) { w.tells(t, false, false) }, "VolumesInUse"},
-		{"not attached", func(t *testing.T, w *world) { w.tells(t, true, false) }, "status of the Node: the volume is not attached"},
-		{"attached only in the watch", func(_ *testing.T, w *world) { w.watched(true, true) }, "VolumesInUse"},
+		{"not reported", func(t *testing.T, w *world) { w.setNode(t, false, false) }, "VolumesInUse"},
+		{"not attached", func(t *testing.T, w *world) { w.setNode(t, true, false) }, "status of the Node: the volume is not attached"},
+		{"attached only in the watch", func(_ *testing.T, w *world) { w.setWatchedNode(true, true) }, "VolumesInUse"},
 		{"attached before it was used", func(t *testing.T, w *world) {
-			w.watched(true, true)
-			w.serves(t, true, false)
+			w.setWatchedNode(true, true)
+			w.setServedNode(t, true, false)
 		}, "status of the Node: the volume is not attached"},
 		{"no answer", func(_ *testing.T, w *world) {
-			w.watched(true, true)
+			w.setWatchedNode(true, true)
 			w.fails.Store(true)
 		}, "get the Node"},
-		{"no VolumeAttachment", func(t *testing.T, w *world) { w.tells(t, true, true) }, "not found"},
+		{"no VolumeAttachment", func(t *testing.T, w *world) { w.setNode(t, true, true) }, "not found"},
 		{"its attacher fails", func(t *testing.T, w *world) {
-			w.tells(t, true, true)
+			w.setNode(t, true, true)
 			w.create(t, storagev1.VolumeAttachmentStatus{AttachError: &storagev1.VolumeError{Message: "no\x1bdisk"}})
 		}, "the volume is not attached: no?disk"},
 	} {

@@ -43,9 +43,9 @@ func (m *Mounter) damage(k key) error {
 	return d.why
 }
 
-// unknown returns an error while a damaged record may belong to the same volume as r, because another pod may use the
+// checkDamaged returns an error while a damaged record may belong to the same volume as r, because another pod may use the
 // staged volume.
-func (m *Mounter) unknown(r *record) error {
+func (m *Mounter) checkDamaged(r *record) error {
 	m.mu.Lock()
 	var keys []key
 	for k, d := range m.damaged {

@@ -113,7 +113,7 @@ func (a *attempt) run(ctx context.Context) (err error) {
 	if a.rules, err = a.m.rules(ctx, a.r.Driver); err != nil {
 		return err
 	}
-	if err := a.lives(); err != nil {
+	if err := a.checkLifecycle(); err != nil {
 		return err
 	}
 	for _, step := range []func(context.Context) error{a.attach, a.stage, a.publish, a.applyGroup} {
@@ -142,8 +142,8 @@ func (m *Mounter) rules(ctx context.Context, name string) (storagev1.CSIDriverSp
 	return got.Spec, nil
 }
 
-// lives returns an error if the driver does not support the volume's lifecycle mode.
-func (a *attempt) lives() error {
+// checkLifecycle returns an error if the driver does not support the volume's lifecycle mode.
+func (a *attempt) checkLifecycle() error {
 	mode := storagev1.VolumeLifecyclePersistent
 	if a.r.Inline {
 		mode = storagev1.VolumeLifecycleEphemeral
@@ -199,7 +199,7 @@ func (a *attempt) stage(ctx context.Context) error {
 	if !a.driver.Facts.Stage || a.r.Inline || a.r.Phase == published && a.mounted() {
 		return nil
 	}
-	if a.r.Phase == begun && a.shares() {
+	if a.r.Phase == begun && a.sharesStaged() {
 		return a.step(func(r *record) { r.Phase, r.Staged = staged, true })
 	}
 	secrets, err := a.m.secrets(ctx, a.r.StageSecret)
@@ -225,8 +225,8 @@ func (a *attempt) stage(ctx context.Context) error {
 	return a.step(func(r *record) { r.Phase, r.Staged = max(r.Phase, staged), true })
 }
 
-// shares reports whether the volume is staged for other pods, in this boot and for all of them.
-func (a *attempt) shares() (is bool) {
+// sharesStaged reports whether the volume is staged for other pods, in this boot and for all of them.
+func (a *attempt) sharesStaged() (is bool) {
 	for _, o := range a.m.others(a.r) {
 		switch {
 		case o.Phase < staging || o.stagePath() != a.r.stagePath():

@@ -146,15 +146,15 @@ func (m *Mounter) read() error {
 		}
 		r.Root = cmp.Or(r.Root, m.o.Root)
 		if r.Boot != m.boot {
-			r.unsure()
+			r.markUncertain()
 		}
 		m.records[r.key()] = r
 	}
 	return nil
 }
 
-// unsure changes finished steps to uncertain ones.
-func (r *record) unsure() {
+// markUncertain changes finished steps to uncertain ones.
+func (r *record) markUncertain() {
 	r.Staged, r.Owned = false, false
 	switch r.Phase {
 	case staged:
@@ -182,8 +182,8 @@ func (m *Mounter) save(r *record) error {
 	return nil
 }
 
-// forget removes the record of an unmounted volume.
-func (m *Mounter) forget(r *record) error {
+// removeRecord removes the record of an unmounted volume.
+func (m *Mounter) removeRecord(r *record) error {
 	if err := os.Remove(m.file(r.key())); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove the record of a CSI volume: %w", err)
 	}

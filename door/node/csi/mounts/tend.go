@@ -63,7 +63,7 @@ func (m *Mounter) tend(ctx context.Context) {
 func (m *Mounter) round(ctx context.Context, name string, keys []key) {
 	rules, err := m.rules(ctx, name)
 	if err != nil {
-		m.o.Logger.Warn("republishing CSI volumes failed", "driver", name, "error", err)
+		m.o.Logger.Warn("reading a CSIDriver failed, not republishing its volumes", "driver", name, "error", err)
 	}
 	for _, k := range keys {
 		if ctx.Err() != nil {
@@ -71,7 +71,7 @@ func (m *Mounter) round(ctx context.Context, name string, keys []key) {
 		}
 		err := m.tendVolume(ctx, k, rules)
 		if err != nil {
-			m.o.Logger.Warn("republishing a CSI volume failed", "driver", name, "uid", k.uid, "volume", k.volume, "error", err)
+			m.o.Logger.Warn("checking a CSI volume failed", "driver", name, "uid", k.uid, "volume", k.volume, "error", err)
 		}
 		if timedOut(err) {
 			return

@@ -75,7 +75,7 @@ func (m *Mounter) unmount(ctx context.Context, k key) error {
 		return err
 	}
 	m.tokens.forget(r.UID)
-	return m.forget(a.r)
+	return m.removeRecord(a.r)
 }
 
 // unpublish calls the driver to unmount the volume from the pod's path, unless the pod has the same volume under
@@ -121,7 +121,7 @@ func (a *attempt) unstage(ctx context.Context, others []*record) error {
 		}
 	}
 	if a.driver.Facts.Stage {
-		if err := a.m.unknown(a.r); err != nil {
+		if err := a.m.checkDamaged(a.r); err != nil {
 			return err
 		}
 		if err := a.step(func(r *record) { r.Phase, r.Staged = staging, false }); err != nil { // from now on it may be unstaged
