@@ -95,8 +95,8 @@ func (a *Admission) Admit(pod *corev1.Pod) *pods.Rejection {
 	return a.reserve(pod, node)
 }
 
-// admitUnregistered admits a pod before the node is registered, if its ports are free. No pod has been scheduled to the node yet,
-// so only pods that name their node come here.
+// admitUnregistered admits a pod before the node is registered, if its ports are free. No pod has been scheduled to the
+// node yet, so only pods that name their node come here.
 func (a *Admission) admitUnregistered(pod *corev1.Pod) *pods.Rejection {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -141,8 +141,8 @@ func (h *Webhook) certificateUser(r *http.Request) *User {
 	return &User{Name: leaf.Subject.CommonName, Groups: append(groups, "system:authenticated")}
 }
 
-// Authorize reports whether a user may use a verb on a subresource of the node. The error matches ErrBusy, or the API server
-// could not be reached.
+// Authorize reports whether a user may use a verb on a subresource of the node. The error matches ErrBusy, or the API
+// server could not be reached.
 func (h *Webhook) Authorize(ctx context.Context, u *User, verb, subresource string) (bool, error) {
 	key := fmt.Sprintf("%q %q %q %q %q %q", u.Name, u.UID, u.Groups, u.Extra, verb, subresource)
 	if allowed, found := h.answers.Get(key); found {

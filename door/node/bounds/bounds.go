@@ -65,8 +65,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// limitsOf returns the time limits of a request: until the answer begins, and from then on until it has been read. If both
-// are equal, one deadline holds for the whole request. 0 means no limit, for a watch without a timeout.
+// limitsOf returns the time limits of a request: until the answer begins, and from then on until it has been read. If
+// both are equal, one deadline holds for the whole request. 0 means no limit, for a watch without a timeout.
 func limitsOf(r *http.Request) (begins, ends time.Duration) {
 	if watched(r) {
 		seconds, err := strconv.Atoi(r.URL.Query().Get("timeoutSeconds"))

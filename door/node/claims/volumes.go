@@ -165,7 +165,7 @@ func (v *Volumes) Unmount(ctx context.Context) error {
 func (v *Volumes) unmount(ctx context.Context, name string) error {
 	r, err := v.known()[name], error(nil)
 	switch {
-	case !r.damaged && !r.ofDriver(): // nothing was mounted
+	case !r.damaged && !r.ofDriver(): // a place without a mount
 	case v.k.o.CSI != nil:
 		err = v.k.o.CSI.Unmount(ctx, v.pod.UID, name)
 	case r.ofDriver(): // an earlier process had drivers

@@ -64,8 +64,8 @@ func hash(path, node string, data []byte) (types.UID, error) {
 	return types.UID(hex.EncodeToString(h.Sum(nil)[:16])), nil
 }
 
-// selfContained rejects references to objects of an API server. A static pod must run without an API server, and a node may not
-// read these objects on its behalf.
+// selfContained rejects references to objects of an API server. A static pod must run without an API server, and a node
+// may not read these objects on its behalf.
 func selfContained(pod *corev1.Pod) error {
 	for field, set := range map[string]bool{
 		"metadata.ownerReferences": len(pod.OwnerReferences) > 0, "metadata.finalizers": len(pod.Finalizers) > 0,

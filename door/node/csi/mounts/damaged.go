@@ -43,8 +43,8 @@ func (m *Mounter) damage(k key) error {
 	return d.why
 }
 
-// checkDamaged returns an error while a damaged record may belong to the same volume as r, because another pod may use the
-// staged volume.
+// checkDamaged returns an error while a damaged record may belong to the same volume as r, because another pod may use
+// the staged volume.
 func (m *Mounter) checkDamaged(r *record) error {
 	m.mu.Lock()
 	var keys []key

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// trouble is a way in which a call fails.
+// trouble is one kind of failure of a call.
 type trouble struct {
 	name string
 	// late is set if the call has its effect before it fails.
@@ -101,7 +101,7 @@ func failure(t *testing.T, block bool, call string, how trouble, restart, goesOn
 	w.left()
 }
 
-// TestNoDriver checks that a volume whose driver is gone is neither mounted nor forgotten, unless no driver was called
+// TestNoDriver checks that a volume without its driver is neither mounted nor forgotten, unless no driver was called
 // for it.
 func TestNoDriver(t *testing.T) {
 	t.Parallel()

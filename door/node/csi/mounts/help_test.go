@@ -129,7 +129,7 @@ func (w *world) open() {
 	}
 }
 
-// reboot opens the Mounter of the next boot, in which the driver has no mounts.
+// reboot opens the Mounter of the next boot. The driver then has no mounts.
 func (w *world) reboot() {
 	w.t.Helper()
 	w.boot = "yesterday"

@@ -44,8 +44,8 @@ func TestAppliesGroup(t *testing.T) {
 	}
 }
 
-// TestGroupApplied checks that files get the group once, at the mount for a pod, even if the top directory has it, unless the
-// pod's policy allows to skip that. Links are not followed.
+// TestGroupApplied checks that files get the group once, at the mount for a pod, even if the top directory has it,
+// unless the pod's policy allows to skip that. Links are not followed.
 func TestGroupApplied(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -64,7 +64,7 @@ func (a *attempt) request(ctx context.Context) (*csi.NodePublishVolumeRequest, e
 	return out, nil
 }
 
-// capability returns the form in which the pod uses the volume.
+// capability returns how the pod uses the volume: as a device or a directory, and its access mode.
 func (a *attempt) capability() *csi.VolumeCapability {
 	r := a.r
 	out := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: accessMode(r.Access, a.driver.Facts.ManyWriters)}}
