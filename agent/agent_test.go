@@ -98,7 +98,7 @@ func TestRoots(t *testing.T) {
 	}{
 		{name: "none", want: agentv1.ErrInvalid},
 		{name: "two", root: containerv1.RootRecord{Image: "i", Share: "s"}, want: agentv1.ErrInvalid},
-		{name: "a shared directory that is none", root: containerv1.RecordOf(containerv1.Share{Name: "../s"}), want: agentv1.ErrInvalid},
+		{name: "an invalid shared directory", root: containerv1.RecordOf(containerv1.Share{Name: "../s"}), want: agentv1.ErrInvalid},
 		{name: "a block device that is not mounted", root: containerv1.RecordOf(containerv1.Block{Name: "b"}), want: agentv1.ErrNotFound},
 		{name: "an image that is not mounted", root: containerv1.RecordOf(containerv1.Image{ID: "i"}), want: agentv1.ErrNotFound},
 	} {

@@ -40,7 +40,7 @@ func testRoom(t *testing.T, tm *template) {
 	g.launch("bad", spec("sleep", "1000"))
 	for _, file := range []string{"/etc/hosts", "/etc/resolv.conf", "/dev/shm/x"} {
 		if out, e := g.exec("bad", "x", process("dd", "if=/dev/zero", "of="+file, "bs=1M", "count=1000")); e.Code == 0 {
-			t.Errorf("%s takes all: %q", file, out)
+			t.Errorf("%s fills the file system: %q", file, out)
 		}
 	}
 	if out, e := g.exec("bad", "x", process("echo", "alive")); out != "alive\n" || e.Code != 0 {

@@ -174,7 +174,7 @@ func testBackpressure(t *testing.T, tm *template) {
 	g.must(err)
 	for _, p := range list.Processes {
 		if p.Container == "full" && p.Exit != nil {
-			t.Error("a container whose output nobody takes has ended")
+			t.Error("a container with unread output has ended")
 		}
 	}
 	// A newer reader ends the older, and gets all from the start.
@@ -183,7 +183,7 @@ func testBackpressure(t *testing.T, tm *template) {
 	}
 	for {
 		if _, _, err := out.Next(); errors.Is(err, io.EOF) {
-			t.Error("the older reader came to the end")
+			t.Error("the older reader reached the end")
 		} else if err != nil {
 			break
 		}

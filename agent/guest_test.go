@@ -17,7 +17,7 @@ import (
 // TestGuest boots one machine, saves it, and drives the agent in clones of it.
 func TestGuest(t *testing.T) {
 	if testing.Short() {
-		t.Skip("boots machines: not with -short")
+		t.Skip("boots VMs: not with -short")
 	}
 	tm := newTemplate(t)
 	tests := map[string]func(*testing.T, *template){
@@ -170,7 +170,7 @@ func testErrors(t *testing.T, tm *template) {
 		t.Error("an empty slot was mounted")
 	}
 	if err := g.Mount(g.ctx(), agentv1.Mount{Name: "none", Slot: 9, FS: "erofs"}); !errors.Is(err, agentv1.ErrNotFound) {
-		t.Errorf("slot that is not there: %v", err)
+		t.Errorf("missing slot: %v", err)
 	}
 }
 
@@ -196,7 +196,7 @@ func testSignals(t *testing.T, tm *template) {
 		t.Errorf("exit = %+v", e)
 	}
 	if err := g.Signal(g.ctx(), agentv1.Signal{Process: c, Signal: int(unix.SIGTERM)}); !errors.Is(err, agentv1.ErrNotFound) {
-		t.Errorf("signal to one that ended: %v", err)
+		t.Errorf("signal to an ended process: %v", err)
 	}
 	if err := g.Signal(g.ctx(), agentv1.Signal{Process: c, Signal: 4711}); !errors.Is(err, agentv1.ErrInvalid) {
 		t.Errorf("signal 4711: %v", err)

@@ -59,7 +59,7 @@ func TestSetAside(t *testing.T) {
 				}
 			}
 			if got := list(t, outside); !slices.Equal(got, []string{"host"}) {
-				t.Errorf("outside of the disk: %v", got)
+				t.Errorf("outside the disk: %v", got)
 			}
 		})
 	}

@@ -116,7 +116,7 @@ func TestTreeRoundTrip(t *testing.T) {
 		one, err1 := os.Stat(same[0])
 		two, err2 := os.Stat(same[1])
 		if must(t, err1, err2); !os.SameFile(one, two) {
-			t.Errorf("%s to %s: one file has become two", tc.source, tc.target)
+			t.Errorf("%s to %s: a hard link became two files", tc.source, tc.target)
 		}
 		// The same again, over what is there.
 		if err := unpacked(t, to, tc.target, false, packed(t, from, tc.source)); err != nil && tc.target == "/" {

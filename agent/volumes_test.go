@@ -90,7 +90,7 @@ func TestOpenPart(t *testing.T) {
 		t.Errorf("a link out: %v", err)
 	}
 	if _, err := openPart(volume, "no/such", false); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("what is missing and not to be made: %v", err)
+		t.Errorf("a missing part that must not be created: %v", err)
 	}
 	if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
 		t.Errorf("made outside: %v, %v", left, err)

@@ -66,7 +66,7 @@ func TestHelloBounds(t *testing.T) {
 		t.Errorf("a hello of %d bytes: %v", len(b), err)
 	}
 	if _, err := (Hello{Build: most + "x"}).encode(); err == nil {
-		t.Error("a hello that is too large is told")
+		t.Error("a hello that is too large was sent")
 	}
 	if _, err := decodeHello(append(b, ' ')); err == nil || !strings.Contains(err.Error(), "bytes") {
 		t.Errorf("a hello that is too large: %v", err)

@@ -182,7 +182,7 @@ func roundTrip(t testing.TB, s *channel.Session, n int) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(sent, got) {
-		t.Fatal("other bytes came back")
+		t.Fatal("different bytes came back")
 	}
 }
 

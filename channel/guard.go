@@ -65,7 +65,7 @@ func (g *guard) header() error {
 	case flags&muxSYN != 0:
 		return fmt.Errorf("%w: it opened a stream", ErrGuest)
 	case typ == muxData && length > window:
-		return fmt.Errorf("%w: %d bytes at once", ErrGuest, length)
+		return fmt.Errorf("%w: it sent %d bytes at once", ErrGuest, length)
 	}
 	if typ == muxData {
 		g.skip = int(length)

@@ -25,14 +25,14 @@ const maxHello = 4 << 10
 func (h Hello) encode() ([]byte, error) {
 	b, err := json.Marshal(h)
 	if err == nil && len(b) > maxHello {
-		err = fmt.Errorf("hello of %d bytes", len(b))
+		err = fmt.Errorf("hello of %d bytes: too large", len(b))
 	}
 	return b, err
 }
 
 func decodeHello(b []byte) (h Hello, err error) {
 	if len(b) > maxHello {
-		return h, fmt.Errorf("hello of %d bytes", len(b))
+		return h, fmt.Errorf("hello of %d bytes: too large", len(b))
 	}
 	err = json.Unmarshal(b, &h)
 	return h, err

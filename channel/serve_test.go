@@ -82,7 +82,7 @@ func (p *script) send(frames ...[]byte) {
 		select {
 		case p.in <- f:
 		case <-time.After(5 * time.Second):
-			p.t.Fatal("the guest reads no more")
+			p.t.Fatal("the guest does not read")
 		}
 	}
 }
@@ -115,7 +115,7 @@ func receive[T any](t *testing.T, c <-chan T) (v T) {
 	select {
 	case v = <-c:
 	case <-time.After(5 * time.Second):
-		t.Fatal("nothing comes")
+		t.Fatal("no data arrives")
 	}
 	return v
 }

@@ -257,7 +257,7 @@ func (c *hostConn) next() ([]byte, error) {
 	case errors.Is(err, frame.ErrFraming):
 		return nil, fmt.Errorf("%w: %w", ErrGuest, err)
 	case errors.Is(err, io.EOF):
-		return nil, errors.New("the machine closed the connection")
+		return nil, errors.New("the VM closed the connection")
 	case err != nil:
 		return nil, err
 	case f.Epoch != c.s.epoch:

@@ -117,7 +117,7 @@ func Load(dir string) (Bundle, error) {
 func (b Bundle) checkSize(name string) error {
 	want, ok := b.Files[name]
 	if !ok {
-		return fmt.Errorf("it does not list %s", name)
+		return fmt.Errorf("the manifest must list %s", name)
 	}
 	info, err := os.Stat(filepath.Join(b.Dir, name))
 	if err != nil {

@@ -14,7 +14,7 @@ func TestAllCapabilitiesAreTheGuests(t *testing.T) {
 	}
 	for _, name := range DefaultCapabilities() {
 		if !slices.Contains(all, name) {
-			t.Errorf("%s is none of the kernel's", name)
+			t.Errorf("%s is not one of the kernel's", name)
 		}
 	}
 	if !slices.IsSorted(DefaultCapabilities()) {

@@ -16,7 +16,7 @@ import (
 // an init that loads every module of the list, and reads its console.
 func TestBoot(t *testing.T) {
 	if testing.Short() {
-		t.Skip("boots a virtual machine")
+		t.Skip("boots a VM")
 	}
 	t.Parallel()
 	b, err := build.Bundle(options(t))

@@ -65,7 +65,7 @@ func Bundle(o Options) (guest.Bundle, error) {
 		return guest.Bundle{}, fmt.Errorf("read crun: %w", err)
 	}
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
-		return guest.Bundle{}, fmt.Errorf("make %s: %w", o.Out, err)
+		return guest.Bundle{}, fmt.Errorf("create %s: %w", o.Out, err)
 	}
 	m := guest.Manifest{
 		Format:  guest.Format,
@@ -100,7 +100,7 @@ func Bundle(o Options) (guest.Bundle, error) {
 	}
 	manifest, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
-		return guest.Bundle{}, fmt.Errorf("describe bundle: %w", err)
+		return guest.Bundle{}, fmt.Errorf("encode the manifest: %w", err)
 	}
 	if _, err := write(filepath.Join(o.Out, guest.ManifestFile), append(manifest, '\n')); err != nil {
 		return guest.Bundle{}, err

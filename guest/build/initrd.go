@@ -51,7 +51,7 @@ func initrd(agent, crun []byte, modules []kmod.Module) ([]byte, error) {
 
 	var out bytes.Buffer
 	if err := cpio.Write(&out, entries); err != nil {
-		return nil, fmt.Errorf("make initrd: %w", err)
+		return nil, fmt.Errorf("write initrd: %w", err)
 	}
 	return out.Bytes(), nil
 }

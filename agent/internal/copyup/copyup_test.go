@@ -86,7 +86,7 @@ func sum(data []byte) (n uint32) {
 // and one with anything in it stays as it is.
 func TestFill(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Log("not looked at: an ordinary user gives nothing away")
+		t.Log("owners are not checked: only root can change them")
 		return
 	}
 	root := image(t)

@@ -49,7 +49,7 @@ func TestRead(t *testing.T) {
 	}
 	all.tcp, all.ephemeral = nil, v4
 	if _, err := all.read(); err == nil {
-		t.Error("a range that is none")
+		t.Error("an invalid range")
 	}
 }
 
@@ -96,6 +96,6 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := w.Wait(ctx, all); err == nil {
-		t.Log("the ports of this machine have changed meanwhile")
+		t.Log("the ports of this host have changed meanwhile")
 	}
 }

@@ -38,10 +38,10 @@ func TestAwaitLinks(t *testing.T) {
 		t.Errorf("%d looks, %v", looks, err)
 	}
 	if err := AwaitLinks(time.Millisecond, func() (bool, error) { return false, nil }); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("nothing comes: %v", err)
+		t.Errorf("no interface appears: %v", err)
 	}
 	boom := errors.New("boom")
 	if err := AwaitLinks(time.Minute, func() (bool, error) { return false, boom }); !errors.Is(err, boom) {
-		t.Errorf("a look that fails: %v", err)
+		t.Errorf("look fails: %v", err)
 	}
 }

@@ -89,10 +89,10 @@ func TestLink(t *testing.T) {
 		}
 	}
 	if err := c.RemoveAddress(eth.Index, netip.MustParsePrefix("10.1.2.3/24")); err == nil {
-		t.Error("an address that is not there")
+		t.Error("a missing address")
 	}
 	if err := c.Link(4711, nil, 0, true); err == nil {
-		t.Error("an interface that is not there")
+		t.Error("a missing interface")
 	}
 }
 

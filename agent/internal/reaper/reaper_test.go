@@ -62,7 +62,7 @@ func TestStart(t *testing.T) {
 	}
 	all.Wait()
 	if _, err := shared.Start("/nowhere", []string{"x"}, &syscall.ProcAttr{}); err == nil {
-		t.Error("a program that is not there starts")
+		t.Error("a missing program was started")
 	}
 }
 

@@ -22,7 +22,7 @@ var (
 	// ErrCycle is matched when modules depend on each other in a circle.
 	ErrCycle = errors.New("modules depend on each other")
 	// ErrRelease is matched for modules of another kernel.
-	ErrRelease = errors.New("modules are of another kernel")
+	ErrRelease = errors.New("modules are for another kernel")
 )
 
 // maxSize bounds one unpacked module.
@@ -155,7 +155,7 @@ func (o *order) add(name string) error {
 			continue // an alias of something built in, or nothing at all
 		}
 		if err := o.add(dep); err != nil {
-			return fmt.Errorf("%w (wished for by %s)", err, name)
+			return fmt.Errorf("%w (soft dependency of %s)", err, name)
 		}
 	}
 	o.state[name] = placed

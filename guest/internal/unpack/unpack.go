@@ -84,7 +84,7 @@ func (f format) unpack(data []byte, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if !bytes.HasPrefix(out.Bytes(), []byte("\x7fELF")) {
-		return nil, errors.New("what it unpacks to is not an ELF file")
+		return nil, errors.New("the unpacked data is not an ELF file")
 	}
 	return out.Bytes(), nil
 }

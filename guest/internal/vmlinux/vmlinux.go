@@ -70,17 +70,17 @@ func unpackImage(image []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
 	}
 	if len(kernel) != int(size) {
-		return nil, fmt.Errorf("%w: it unpacks to %d bytes and says %d", ErrUnusable, len(kernel), size)
+		return nil, fmt.Errorf("%w: it unpacks to %d bytes, but its header says %d", ErrUnusable, len(kernel), size)
 	}
 	return kernel, nil
 }
 
 func payload(image []byte) ([]byte, error) {
 	if len(image) < headerEnd || string(image[offMagic:offMagic+4]) != "HdrS" {
-		return nil, fmt.Errorf("%w: neither a bzImage nor an ELF file", ErrUnusable)
+		return nil, fmt.Errorf("%w: it must be a bzImage or an ELF file", ErrUnusable)
 	}
 	if v := binary.LittleEndian.Uint16(image[offVersion:]); v < payloadVersion {
-		return nil, fmt.Errorf("%w: boot protocol %#x does not tell where the kernel is", ErrUnusable, v)
+		return nil, fmt.Errorf("%w: boot protocol %#x does not locate the kernel (2.08 or later needed)", ErrUnusable, v)
 	}
 	setup := int64(image[offSetupSects])
 	if setup == 0 {
@@ -138,7 +138,7 @@ func Release(kernel []byte) (string, error) {
 	for rest := kernel; ; {
 		i := bytes.Index(rest, []byte(banner))
 		if i < 0 {
-			return "", fmt.Errorf("%w: it names no release", ErrUnusable)
+			return "", fmt.Errorf("%w: it contains no release", ErrUnusable)
 		}
 		rest = rest[i+len(banner):]
 		word, _, ok := bytes.Cut(rest[:min(len(rest), 128)], []byte(" "))
