@@ -17,8 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
-// TestSeams wants the guest's names to be the host's; the agent does not import
-// the host's packages.
+// TestSeams checks that the guest's names equal the host's; the agent does not import the host's packages.
 func TestSeams(t *testing.T) {
 	t.Parallel()
 	if agentv1.Port != hypervisor.ChannelPort || agentv1.SharePort != hypervisor.SharePort {
@@ -42,7 +41,7 @@ func TestExitOf(t *testing.T) {
 		{3 << 8, false, agentv1.Exit{Code: 3}},
 		{9, false, agentv1.Exit{Code: 137, Signal: 9}},
 		{9, true, agentv1.Exit{Code: 137, Signal: 9, OOMKilled: true}},
-		{0, true, agentv1.Exit{}}, // a child was killed, the process did well
+		{0, true, agentv1.Exit{}}, // a child was killed, but the process succeeded
 		{0x80 | 11, false, agentv1.Exit{Code: 139, Signal: 11}},
 	} {
 		got := exitOf(tc.status, tc.oom)
@@ -108,7 +107,7 @@ func TestRoots(t *testing.T) {
 	}
 }
 
-// TestUsageEnds: what a container has written is looked at within bounds, however much it is.
+// TestUsageEnds: measuring a container's writes is bounded.
 func TestUsageEnds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

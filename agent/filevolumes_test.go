@@ -9,8 +9,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// TestFilesOfAVolume: a set is published by its last call and not before,
-// whatever went wrong with others.
+// TestFilesOfAVolume: only the last call of a set publishes it, regardless of failed sets.
 func TestFilesOfAVolume(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -27,7 +26,7 @@ func TestFilesOfAVolume(t *testing.T) {
 		call      agentv1.Files
 		err       error
 		published string
-		a         string // the content of the file a; empty: there is none
+		a         string // content of the file a; empty: no file
 	}{
 		{agentv1.Files{}, nil, "", ""},
 		{agentv1.Files{Begin: true}, agentv1.ErrInvalid, "", ""},
@@ -39,7 +38,7 @@ func TestFilesOfAVolume(t *testing.T) {
 		{agentv1.Files{}, nil, "", ""},
 		{agentv1.Files{Digest: "1", Commit: true}, nil, "1", "one"},
 		{agentv1.Files{Digest: "2", Begin: true, Entries: entry("a", "half")}, nil, "1", "one"},
-		// The host's next process begins again.
+		// The host's next process starts again.
 		{agentv1.Files{Digest: "2", Begin: true, Entries: entry("a", "two")}, nil, "1", "one"},
 		{agentv1.Files{Digest: "2", Entries: entry("../a", "x")}, agentv1.ErrInvalid, "1", "one"},
 		{agentv1.Files{Digest: "2", Commit: true}, agentv1.ErrBusy, "1", "one"},

@@ -9,8 +9,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// testTasks has a container make processes until the kernel refuses: the agent
-// goes on, and so do the pod's other containers.
+// testTasks: a fork bomb in a container disturbs neither the agent nor the pod's other containers.
 func testTasks(t *testing.T, tm *template) {
 	g := tm.start(t, func(c *agentv1.Configure) { c.Sysctls = map[string]string{"kernel.threads-max": "400"} })
 	g.launch("good", spec("sleep", "1000"))
@@ -33,8 +32,8 @@ func testTasks(t *testing.T, tm *template) {
 	}
 }
 
-// testRoom has a container write without end to what it shares with the agent:
-// that goes on, with the container and with new ones.
+// testRoom: a container that fills the files shared with the agent disturbs neither the agent nor containers, old and
+// new.
 func testRoom(t *testing.T, tm *template) {
 	g := tm.start(t)
 	g.launch("bad", spec("sleep", "1000"))
@@ -52,8 +51,8 @@ func testRoom(t *testing.T, tm *template) {
 	}
 }
 
-// testDevices: each container may use the devices of its own rules and no other, also one whose
-// rules a container before it has had.
+// testDevices: each container may use only the devices of its own rules, even if an earlier container had the same
+// rules.
 func testDevices(t *testing.T, tm *template) {
 	g := tm.start(t)
 	rule := func(allow bool, kind string, minor int, access string) map[string]any {
@@ -96,9 +95,8 @@ func testDevices(t *testing.T, tm *template) {
 	}
 }
 
-// testFiltered: every process of a container is under its seccomp filter and has its
-// capabilities and no more, one that comes later as well, and in a container whose filter crun
-// has made before.
+// testFiltered: every process of a container has its seccomp filter and exactly its capabilities. That includes later
+// processes, and containers with a filter that crun has compiled before.
 func testFiltered(t *testing.T, tm *template) {
 	g := tm.start(t)
 	for _, id := range []string{"first", "second"} {
@@ -116,7 +114,7 @@ func testFiltered(t *testing.T, tm *template) {
 		if out, _, _ = strings.Cut(out, "mkdir: "); out != want {
 			t.Errorf("%s: %q instead of %q", id, out, want)
 		}
-		delete(p, "capabilities") // are those of the container's first process then
+		delete(p, "capabilities") // default to the container's first process
 		if out, _ := g.exec(id, "again", p); !strings.Contains(out, want) {
 			t.Errorf("%s: %q instead of %q", id, out, want)
 		}

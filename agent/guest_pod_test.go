@@ -13,14 +13,13 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// testPod has two containers of one pod: they share network, IPC, UTS, shared
-// memory and volumes, and nothing else.
+// testPod: two containers of one pod share network, IPC, UTS, shared memory and volumes, and nothing else.
 func testPod(t *testing.T, tm *template) {
 	g := tm.start(t)
 	withVolume := func(s map[string]any) map[string]any {
 		s["mounts"] = append(s["mounts"].([]any),
 			mount("/disk", "bulkhead.emptydir", "disk"),
-			mount("/data/sub", "bulkhead.emptydir", "disk"), // links of the image lead to directories that are not there
+			mount("/data/sub", "bulkhead.emptydir", "disk"), // links of the image lead to missing directories
 			mount("/up/sub", "bulkhead.emptydir", "disk"),
 			mount("/mem", "bulkhead.emptydir", "mem", "medium=Memory", "size=1048576"),
 		)
@@ -99,7 +98,7 @@ func testPod(t *testing.T, tm *template) {
 	}
 }
 
-// testReconnect loses the host in the midst of output, and misses no byte of it.
+// testReconnect: if the host is replaced during output, no byte is lost.
 func testReconnect(t *testing.T, tm *template) {
 	g := tm.start(t)
 	c := agentv1.Process{Container: "c"}
@@ -131,8 +130,7 @@ func testReconnect(t *testing.T, tm *template) {
 		if end {
 			break
 		}
-		// The shim is killed: its connection is gone from one moment to the
-		// next, with what was on its way.
+		// The shim is killed: its connection ends at once, with data in transit.
 		g.session.Close()
 		began := time.Now()
 		g.connect(round%2 == 0)
@@ -154,8 +152,7 @@ func testReconnect(t *testing.T, tm *template) {
 	}
 }
 
-// testBackpressure leaves one container's output unread: it blocks, and no
-// other does.
+// testBackpressure: unread output blocks only its own container.
 func testBackpressure(t *testing.T, tm *template) {
 	g := tm.start(t)
 	full := agentv1.Process{Container: "full"}
@@ -163,7 +160,7 @@ func testBackpressure(t *testing.T, tm *template) {
 	out, err := g.Output(g.ctx(), agentv1.Output{Process: full, Stream: "stdout"})
 	g.must(err)
 	defer out.Close()
-	if _, _, err := out.Next(); err != nil { // and no more, and no Ack
+	if _, _, err := out.Next(); err != nil { // no further reads and no Ack
 		t.Fatal(err)
 	}
 	g.launch("other", spec("echo", "free"))
@@ -177,7 +174,7 @@ func testBackpressure(t *testing.T, tm *template) {
 			t.Error("a container with unread output has ended")
 		}
 	}
-	// A newer reader ends the older, and gets all from the start.
+	// A newer reader replaces the older one and receives all output.
 	if got := g.read(full, "stdout"); !strings.HasPrefix(got, "1\n2\n") || !strings.HasSuffix(got, "200000\n") {
 		t.Errorf("%d bytes", len(got))
 	}
@@ -193,8 +190,7 @@ func testBackpressure(t *testing.T, tm *template) {
 	}
 }
 
-// testPause stops a container, then the whole machine; the channel lives on
-// and the clock is set.
+// testPause pauses a container and then the whole VM. The channel survives and the clock is set.
 func testPause(t *testing.T, tm *template) {
 	g := tm.start(t)
 	c := agentv1.Process{Container: "c"}
@@ -223,7 +219,7 @@ func testPause(t *testing.T, tm *template) {
 	next()
 
 	g.must(g.vm.Pause(g.ctx()))
-	time.Sleep(1500 * time.Millisecond) // the thing under test is time that passes
+	time.Sleep(1500 * time.Millisecond) // the test needs real time to pass
 	g.must(g.vm.Resume(g.ctx()))
 	g.must(g.SetTime(g.ctx(), agentv1.SetTime{Time: time.Now()}))
 	next()
@@ -263,7 +259,7 @@ func testDistinct(t *testing.T, tm *template) {
 	}
 }
 
-// testSize looks at the agent from a container that shares its processes' view.
+// testSize measures the agent from a container that sees its processes.
 func testSize(t *testing.T, tm *template) {
 	g := tm.start(t)
 	s := spec("sleep", "1000")

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestGuest boots one machine, saves it, and drives the agent in clones of it.
+// TestGuest boots one VM, saves it, and tests the agent in clones of it.
 func TestGuest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots VMs: not with -short")
@@ -128,7 +128,7 @@ func testErrors(t *testing.T, tm *template) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// What the kernel cannot run is found out by the process itself, only.
+	// Only the process itself finds out that the kernel cannot run a file.
 	garbage := agentv1.Process{Container: "garbage"}
 	g.launch("garbage", spec("/bin/garbage"))
 	if e, out := g.exit(garbage), g.read(garbage, "stderr"); e.Code != 1 || !strings.Contains(out, "Exec format error") {
@@ -207,7 +207,7 @@ func testSignals(t *testing.T, tm *template) {
 	if e := g.exit(all); e.Code != 137 || e.OOMKilled {
 		t.Errorf("exit = %+v", e)
 	}
-	// One that was created and never started can go, and is signalled.
+	// A created container that was never started can be deleted, and is killed.
 	g.create("idle", spec("true"))
 	if e, err := g.Delete(g.ctx(), agentv1.Process{Container: "idle"}); err != nil || e.Code != 137 {
 		t.Errorf("delete of one not started: %+v, %v", e, err)
@@ -253,7 +253,7 @@ func testUpdate(t *testing.T, tm *template) {
 	if err != nil || n != 512 {
 		t.Fatal(n, err)
 	}
-	// The guest puts the memory to use a moment after it has taken it.
+	// The guest uses new memory only a moment after it has accepted it.
 	for end := time.Now().Add(testdeadline.For(10 * time.Second)); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if now, err := g.Memory(g.ctx()); err != nil || now.Total > m.Total+190<<20 {
 			break

@@ -7,8 +7,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// TestImports keeps the agent small: it is in every machine's memory and its
-// code is new to the emulator at each start.
+// TestImports keeps the agent small: it is in every VM's memory, and the emulator translates its code at each start.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	out, err := testgo.Command(t.Context(), "list", "-deps", "github.com/bulkhead-project/bulkhead/cmd/bulkhead-agent").CombinedOutput()

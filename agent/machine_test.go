@@ -27,10 +27,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// patience is for one call to a machine among many under emulation.
+// patience bounds one call to a VM among many under emulation.
 const patience = 90 * time.Second
 
-// guest is a cloned machine with the agent of this source.
+// guest is a cloned VM with the agent of this source.
 type guest struct {
 	t       testing.TB
 	vm      hypervisor.VM
@@ -38,7 +38,7 @@ type guest struct {
 	*agentv1.Client
 }
 
-// template is what all machines of a test run are cloned from.
+// template is the template of all VMs of a test run.
 type template struct {
 	saved  hypervisortest.Saved
 	driver hypervisor.Driver
@@ -79,7 +79,7 @@ func dial(t testing.TB, vm hypervisor.VM, resume bool) *channel.Session {
 	return s
 }
 
-// clone starts a machine that is not configured.
+// clone starts an unconfigured VM.
 func (tm *template) clone(t testing.TB) *guest {
 	t.Helper()
 	vm := tm.saved.Clone(t, tm.driver)
@@ -90,7 +90,7 @@ func (tm *template) clone(t testing.TB) *guest {
 	return g
 }
 
-// connect begins a new session, as a new shim does.
+// connect starts a new session, like a new shim.
 func (g *guest) connect(resume bool) {
 	g.t.Helper()
 	g.session = dial(g.t, g.vm, resume)
@@ -103,8 +103,7 @@ func (g *guest) ctx() context.Context {
 	return ctx
 }
 
-// start clones and configures a machine, with the image "busybox" and a
-// scratch disk mounted.
+// start clones and configures a VM, with the image "busybox" and a scratch disk mounted.
 func (tm *template) start(t testing.TB, change ...func(*agentv1.Configure)) *guest {
 	t.Helper()
 	g := tm.clone(t)
@@ -214,7 +213,7 @@ func raw(t testing.TB, v any) json.RawMessage {
 	return b
 }
 
-// create makes a container, and has it deleted before the machine goes.
+// create creates a container, and deletes it at the end of the test.
 func (g *guest) create(id string, spec map[string]any, change ...func(*agentv1.Create)) {
 	g.t.Helper()
 	if err := g.tryCreate(id, spec, change...); err != nil {
@@ -279,8 +278,7 @@ func (g *guest) read(p agentv1.Process, stream string) string {
 	}
 }
 
-// until waits for a stream to hold a text, and acknowledges nothing: the next
-// reader gets all of it.
+// until waits for a stream to contain a text, and acknowledges nothing: the next reader receives all of it.
 func (g *guest) until(p agentv1.Process, stream, text string) {
 	g.t.Helper()
 	s, err := g.Output(g.ctx(), agentv1.Output{Process: p, Stream: stream})
@@ -309,8 +307,7 @@ func (g *guest) exec(container, id string, p map[string]any) (string, agentv1.Ex
 	return out, exit
 }
 
-// withAgent makes an initrd whose /init is the agent of this source: the kernel
-// unpacks one archive after the other.
+// withAgent returns an initrd with this source's agent as /init: the kernel unpacks one archive after the other.
 func withAgent(t testing.TB, base string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -351,7 +348,7 @@ func withAgent(t testing.TB, base string) string {
 	return out
 }
 
-// busyboxDisk makes an erofs disk of a root with Debian's static busybox.
+// busyboxDisk returns an erofs disk with Debian's static busybox.
 func busyboxDisk(t testing.TB) string {
 	t.Helper()
 	root := t.TempDir()

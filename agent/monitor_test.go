@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestCalmMonitor: the monitor wakes up more rarely while system calls block. On a host that gives it no processor it wakes up rarely
-// before, too: then it is looked at again.
+// TestCalmMonitor: the monitor wakes up more rarely while system calls block. On a busy host it may wake up rarely even
+// before; then the test repeats the measurement.
 func TestCalmMonitor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	var before, after int
@@ -32,8 +32,7 @@ func TestCalmMonitor(t *testing.T) {
 	t.Errorf("%d wake-ups of the monitor, and %d before", after, before)
 }
 
-// excite takes the monitor's slack away, and that of threads that it has started, and
-// returns how many they are.
+// excite resets the slack of the monitor and of threads that it has started, and returns their number.
 func excite(t *testing.T) (calm int) {
 	t.Helper()
 	for _, id := range tasks(t) {
@@ -41,7 +40,7 @@ func excite(t *testing.T) (calm int) {
 		slack, err := os.ReadFile(at)
 		if err == nil && strings.TrimSpace(string(slack)) == strconv.FormatInt(monitorSlack.Nanoseconds(), 10) {
 			calm++
-			if err := os.WriteFile(at, []byte("0"), 0); err != nil { // as it was
+			if err := os.WriteFile(at, []byte("0"), 0); err != nil { // reset
 				t.Error(err)
 			}
 		}
@@ -49,8 +48,7 @@ func excite(t *testing.T) (calm int) {
 	return calm
 }
 
-// wakeups is how often the monitor has waited for a moment while another thread makes
-// system calls without a pause.
+// wakeups returns the number of the monitor's wake-ups while another thread makes continuous system calls.
 func wakeups(t *testing.T) int {
 	t.Helper()
 	f, err := os.Open("/dev/urandom")
@@ -68,7 +66,7 @@ func wakeups(t *testing.T) int {
 	return switches(t) - before
 }
 
-// switches is how often the monitor has waited, which is the thread that the runtime makes first.
+// switches returns the number of waits of the monitor, which is the runtime's second thread.
 func switches(t *testing.T) (n int) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/status", tasks(t)[1]))
@@ -82,7 +80,7 @@ func switches(t *testing.T) (n int) {
 	return n
 }
 
-// tasks are the ids of this process's threads, in order.
+// tasks returns the ids of this process's threads, in order.
 func tasks(t *testing.T) (ids []int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/task")

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSetAside: of what an earlier VM left only the volumes stay, whatever it left.
+// TestSetAside: of an earlier VM's files only the volumes stay.
 func TestSetAside(t *testing.T) {
 	for name, tc := range map[string]struct {
 		tree   []string // directories end in a slash, links in "@"
 		kept   []string
-		nobody bool // nothing is set aside
+		nobody bool // no file is moved
 	}{
 		"a new disk": {tree: []string{"lost+found/"}, nobody: true},
 		"a used disk": {
@@ -65,7 +65,7 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
-// TestReuseDeep: what lies deeper than there are descriptors goes too.
+// TestReuseDeep: trees deeper than the limit of descriptors are removed too.
 func TestReuseDeep(t *testing.T) {
 	at := t.TempDir()
 	dir, err := unix.Open(at, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -96,7 +96,7 @@ func TestReuseDeep(t *testing.T) {
 	}
 }
 
-// plant makes a file, directory or link with all above it.
+// plant creates a file, directory or link with its parent directories.
 func plant(t *testing.T, path string, kind byte, target string) {
 	t.Helper()
 	err := os.MkdirAll(filepath.Dir(path), 0o700)

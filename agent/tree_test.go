@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testtree"
 )
 
-// packed is a tree as pack sends it.
+// packed returns a tree in pack's encoding.
 func packed(t *testing.T, root, name string) []byte {
 	t.Helper()
 	dir, err := os.Open(root)
@@ -34,14 +34,14 @@ func packed(t *testing.T, root, name string) []byte {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	p := &packer{w: &b, links: map[fileID]string{}, buf: make([]byte, 7)} // files in many pieces
+	p := &packer{w: &b, links: map[fileID]string{}, buf: make([]byte, 7)} // so that files take several chunks
 	if err := p.entry(place, agentv1.TreeBase(name), &st, 0); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
 }
 
-// unpacked takes a tree to a path below root.
+// unpacked unpacks a tree to a path below root.
 func unpacked(t *testing.T, root, name string, into bool, tree []byte) error {
 	t.Helper()
 	dir, err := os.Open(root)
@@ -62,7 +62,7 @@ func unpacked(t *testing.T, root, name string, into bool, tree []byte) error {
 	return u.run()
 }
 
-// entries makes a tree; a file's content is its name.
+// entries returns the encoding of a tree; each file contains its own name.
 func entries(t *testing.T, list ...agentv1.Entry) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -118,15 +118,14 @@ func TestTreeRoundTrip(t *testing.T) {
 		if must(t, err1, err2); !os.SameFile(one, two) {
 			t.Errorf("%s to %s: a hard link became two files", tc.source, tc.target)
 		}
-		// The same again, over what is there.
+		// Repeat it over the existing files.
 		if err := unpacked(t, to, tc.target, false, packed(t, from, tc.source)); err != nil && tc.target == "/" {
 			t.Errorf("%s to %s again: %v", tc.source, tc.target, err)
 		}
 	}
 }
 
-// TestUnpackStays holds the agent to the destination, whatever the container has
-// put there and whatever comes.
+// TestUnpackStays: unpacking never leaves the destination, whatever the container or the sender does.
 func TestUnpackStays(t *testing.T) {
 	file := func(name string) agentv1.Entry { return agentv1.Entry{Kind: agentv1.KindFile, Name: []byte(name)} }
 	dir := func(name string) agentv1.Entry { return agentv1.Entry{Kind: agentv1.KindDir, Name: []byte(name)} }
@@ -238,7 +237,7 @@ func TestUsageParsers(t *testing.T) {
 	}
 }
 
-// TestPackUntrueSizes: a file whose size and content disagree comes with its content, or with an error.
+// TestPackUntrueSizes: a file with a wrong size is sent with its real content, or the tree ends with an error.
 func TestPackUntrueSizes(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -14,7 +14,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// inode is what a descriptor stands for.
+// inode identifies the file of a descriptor.
 func inode(t *testing.T, fd int) uint64 {
 	t.Helper()
 	var st unix.Stat_t
@@ -97,8 +97,8 @@ func TestOpenPart(t *testing.T) {
 	}
 }
 
-// TestOpenPartIsNotRaced swaps the parts of the path for links that lead out,
-// as fast as it goes: nothing outside is ever opened or made.
+// TestOpenPartIsNotRaced replaces parts of the path by links out of the volume as fast as possible: nothing outside is
+// ever opened or created.
 func TestOpenPartIsNotRaced(t *testing.T) {
 	t.Parallel()
 	volume, outside := t.TempDir(), t.TempDir()

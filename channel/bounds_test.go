@@ -12,8 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
-// TestGuardHeaders: of what a guest may say to the multiplexer each kind passes up to
-// its bound, and nothing else does.
+// TestGuardHeaders: the guard passes each allowed kind up to its bound, and nothing else.
 func TestGuardHeaders(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
@@ -50,8 +49,7 @@ func TestGuardHeaders(t *testing.T) {
 	}
 }
 
-// TestHelloBounds: a hello of the largest size is told and understood, a larger one is
-// neither.
+// TestHelloBounds: a hello of the maximum size is sent and accepted, a larger one is refused on both sides.
 func TestHelloBounds(t *testing.T) {
 	empty, err := Hello{Build: "x"}.encode()
 	if err != nil {
@@ -73,7 +71,7 @@ func TestHelloBounds(t *testing.T) {
 	}
 }
 
-// FuzzGuard splits bytes in two at will: the verdict is the same.
+// FuzzGuard splits bytes in two: the verdict is the same.
 func FuzzGuard(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 'x', 0, 2, 0, 0}, 5)
 	f.Fuzz(func(t *testing.T, b []byte, at int) {
@@ -90,7 +88,7 @@ func FuzzGuard(f *testing.F) {
 	})
 }
 
-// TestGuardSeesAllThatComesAtOnce: data hides nothing that follows it.
+// TestGuardSeesAllThatComesAtOnce: data does not hide the headers after it.
 func TestGuardSeesAllThatComesAtOnce(t *testing.T) {
 	head := func(typ byte, length uint32) []byte {
 		return binary.BigEndian.AppendUint32([]byte{0, typ, 0, 0, 0, 0, 0, 1}, length)
@@ -117,9 +115,8 @@ func TestGuardSeesAllThatComesAtOnce(t *testing.T) {
 	}
 }
 
-// TestFramer: a header that data follows travels with its data, one that only begins a stream
-// with whatever is next, every other one at once, and what is too long for one frame in as
-// few as can be.
+// TestFramer: a header is sent with its data, a header that only opens a stream with the next write, and every other
+// one at once. Long data uses as few frames as possible.
 func TestFramer(t *testing.T) {
 	flagged := func(typ, flags byte, length uint32) string {
 		return string(binary.BigEndian.AppendUint32([]byte{0, typ, 0, flags, 0, 0, 0, 1}, length))

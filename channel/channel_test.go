@@ -17,9 +17,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/channel"
 )
 
-// port stands for the virtio port: the guest's end stays when the host's end
-// is replaced, reads and writes wait for the next host, and what a host has
-// left unread in its socket is lost with it.
+// port models the virtio port: the guest's end stays when the host's end is replaced, reads and writes wait for the
+// next host, and unread data in a host's socket is lost with it.
 type port struct {
 	mu   sync.Mutex
 	cond *sync.Cond
@@ -33,7 +32,7 @@ func newPort() *port {
 	return p
 }
 
-// connect gives the guest a new host, whose end it returns.
+// connect attaches a new host and returns its end.
 func (p *port) connect(t testing.TB) net.Conn {
 	t.Helper()
 	host, guest := pair(t)
@@ -160,7 +159,7 @@ func host(t testing.TB, conn net.Conn, o channel.Options) *channel.Session {
 	return s
 }
 
-// roundTrip sends n random bytes over a new stream and wants them back.
+// roundTrip sends n random bytes over a new stream and expects them back.
 func roundTrip(t testing.TB, s *channel.Session, n int) {
 	t.Helper()
 	c, err := s.Open(timeout(t, 5*time.Second))
@@ -211,8 +210,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestReconnect replaces the host again and again in the middle of traffic,
-// as kill -9 does, with half a frame left in the guest.
+// TestReconnect replaces the host repeatedly during traffic, like kill -9, with half a frame left in the guest.
 func TestReconnect(t *testing.T) {
 	t.Parallel()
 	p := newPort()
@@ -237,7 +235,7 @@ func TestReconnect(t *testing.T) {
 			}
 		}()
 		io.CopyN(io.Discard, c, 200<<10)
-		// The beginning of a frame that claims more than follows.
+		// The start of a frame that claims more bytes than follow.
 		conn.Write([]byte{0xB5, 'k', 'h', 0xD1, 3, 0, 0x70, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9})
 		conn.(*net.UnixConn).CloseWrite()
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 )
 
-// TestDialAgain: a VM that was saved while its host had stopped reading has
-// clones that answer over no first connection. Dial makes a second one.
+// TestDialAgain: clones of a VM that was saved while its host did not read never answer over the first connection. Dial
+// opens a second one.
 func TestDialAgain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a VM")
@@ -45,8 +45,7 @@ func TestDialAgain(t *testing.T) {
 	}
 }
 
-// saveDeaf saves a VM whose agent is in the middle of a frame that its host,
-// which is still connected, does not take.
+// saveDeaf saves a VM with an agent that is writing a frame which its connected host does not read.
 func saveDeaf(t *testing.T, driver hypervisor.Driver) hypervisortest.Saved {
 	t.Helper()
 	bundle, err := guestbundle.Load(hypervisortest.Bundle(t))
@@ -79,7 +78,7 @@ func saveDeaf(t *testing.T, driver hypervisor.Driver) hypervisortest.Saved {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for err == nil { // until guest and QEMU are full of answers and hellos
+	for err == nil { // until the buffers of guest and QEMU are full
 		conn.SetWriteDeadline(time.Now().Add(time.Second))
 		_, err = conn.Write(frame(hello, 1, []byte("{}")))
 	}

@@ -13,15 +13,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
-// TestDialPatience: Dial gives up a connection over which nothing comes, and makes another
-// one with twice the patience, whose hello ends half a frame. Whatever is not silence is an
-// error at once.
+// TestDialPatience: Dial closes a silent connection and opens another one with twice the patience and a padded hello.
+// Any other failure is an error at once.
 func TestDialPatience(t *testing.T) {
 	refused := errors.New("refused")
 	const deaf, answering, broken, none = 'd', 'a', 'b', 'n'
 	for _, tc := range []struct {
 		name     string
-		conns    string // what becomes of each connection
+		conns    string // result of each connection
 		patience time.Duration
 		limit    time.Duration // of the context; 0 is an hour
 		want     []time.Duration

@@ -14,8 +14,7 @@ import (
 
 var errTorn = errors.New("torn")
 
-// torn is a connection whose writes fail from a moment on, and whose reads tell of its
-// end only when they are let.
+// torn is a connection with writes that fail once it is torn. Its reads fail only on request.
 type torn struct {
 	net.Conn
 	writes atomic.Bool // fail
@@ -37,8 +36,8 @@ func (c *torn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TestEnded: a session says that it has ended before a stream fails by that, however
-// long the end takes; it does not when the guest has ended the stream alone.
+// TestEnded: Ended is true before a stream fails because of the session's end, however long the end takes. It is false
+// if the guest has ended only the stream.
 func TestEnded(t *testing.T) {
 	t.Parallel()
 	p := newPort()

@@ -13,8 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
-// TestGreetRetries: a guest that does not answer is greeted again after a second and then
-// every other second, until the caller's time is over.
+// TestGreetRetries: the hello is repeated after a second, and then every two seconds, until the caller's time is over.
 func TestGreetRetries(t *testing.T) {
 	for _, resume := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -47,7 +46,7 @@ func TestGreetRetries(t *testing.T) {
 			if want := []time.Duration{0, 1e9, 3e9, 5e9, 7e9}; !slices.Equal(hellos, want) {
 				t.Errorf("resume %v: hellos after %v, want %v", resume, hellos, want)
 			}
-			// Zeros before the hello end a frame that a former host left in part.
+			// Zeros before the hello end an earlier host's partial frame.
 			if padded := raw.first == 0; padded != resume {
 				t.Errorf("resume %v: the first hello is padded: %v", resume, padded)
 			}
@@ -55,7 +54,7 @@ func TestGreetRetries(t *testing.T) {
 	}
 }
 
-// firstByte keeps the first byte that is read.
+// firstByte records the first byte read.
 type firstByte struct {
 	r     io.Reader
 	first byte

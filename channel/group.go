@@ -2,8 +2,7 @@ package channel
 
 import "sync"
 
-// group owns goroutines. After wait has begun, run calls its function instead
-// of starting a goroutine.
+// group tracks goroutines. Once wait has started, run calls its function instead of starting a goroutine.
 type group struct {
 	mu      sync.Mutex
 	waiting bool

@@ -6,8 +6,7 @@ import (
 	"fmt"
 )
 
-// ErrGuest is matched by the error of a session that ended because the guest
-// broke the protocol.
+// ErrGuest is matched by the error of a session that ended because the guest broke the protocol.
 var ErrGuest = errors.New("the guest broke the channel's protocol")
 
 // yamux's header: version 1 | type 1 | flags 2 | stream 4 | length 4.
@@ -21,16 +20,15 @@ const (
 	muxACK    = 2
 )
 
-// guard watches the guest's yamux bytes before yamux sees them and refuses
-// what an agent never sends: a stream opened by the guest, a ping (yamux
-// answers each from a goroutine of its own), and data beyond a window's size.
+// guard checks the guest's yamux bytes before yamux parses them. It refuses what an agent never sends: a new stream, a
+// ping (yamux answers each in a goroutine), and more data than a window.
 type guard struct {
 	head [muxHead]byte
 	have int // bytes of head
-	skip int // bytes of data that follow it
+	skip int // remaining bytes of its data
 }
 
-// check looks at the next bytes of the stream.
+// check checks the next bytes of the stream.
 func (g *guard) check(b []byte) error {
 	for len(b) > 0 {
 		if g.skip > 0 {

@@ -14,10 +14,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
-// Hello is what each side tells the other when a session begins.
+// Hello is the message that each side sends at the start of a session.
 type Hello struct {
-	Version int    `json:"version"`         // of the protocol within the streams
-	Build   string `json:"build,omitempty"` // of the program, for people
+	Version int    `json:"version"`         // of the protocol in the streams
+	Build   string `json:"build,omitempty"` // of the program, for users
 }
 
 const maxHello = 4 << 10
@@ -38,8 +38,7 @@ func decodeHello(b []byte) (h Hello, err error) {
 	return h, err
 }
 
-// newEpoch draws a session's number, which is never 0. Package crypto/rand
-// would make the agent, which needs none of it, a quarter larger.
+// newEpoch returns a random epoch, which is never 0. Package crypto/rand would make the agent a quarter larger.
 func newEpoch() (uint64, error) {
 	var b [8]byte
 	if _, err := unix.Getrandom(b[:], 0); err != nil {
@@ -48,25 +47,24 @@ func newEpoch() (uint64, error) {
 	return binary.BigEndian.Uint64(b[:]) | 1, nil
 }
 
-// The first hello is in the guest's socket before the guest runs, so a
-// repetition is for the cases where it was swallowed by half a frame of a
-// former host. It costs a guest under emulation as much as its whole answer, so
-// it is not sent to one that may only be slow.
+// The first hello is in the guest's socket before the guest runs. A repetition is needed only if half a frame of an
+// earlier host has swallowed it. Under emulation a repetition costs a guest as much as its answer, so a slow guest gets
+// none.
 const (
 	firstRetry = time.Second
 	lastRetry  = 2 * time.Second
 )
 
-// greet sends the hello of an epoch until it is answered, or the connection's
-// use is ended from outside by abort.
+// greet sends the hello of an epoch until it is answered, or until aborted returns true and the connection's deadline
+// is moved.
 func greet(conn net.Conn, d *frame.Decoder, epoch uint64, own Hello, resume bool, aborted func() bool) (Hello, error) {
 	body, err := own.encode()
 	if err != nil {
 		return Hello{}, fmt.Errorf("encode hello: %w", err)
 	}
 	hello := frame.Append(nil, frame.Hello, epoch, body)
-	// A frame that a former host left in part waits for bytes that will
-	// never come. As many zeros as the longest frame end its wait.
+	// The guest may wait for the rest of a partial frame of an earlier host. As many zeros as the longest frame
+	// complete it.
 	padded := append(make([]byte, frame.Max), hello...)
 	out := hello
 	if resume {
@@ -75,7 +73,7 @@ func greet(conn net.Conn, d *frame.Decoder, epoch uint64, own Hello, resume bool
 	for retry := firstRetry; !aborted(); retry = min(2*retry, lastRetry) {
 		conn.SetDeadline(time.Now().Add(retry))
 		if aborted() {
-			break // which came before the deadline was moved
+			break // aborted before the deadline was moved
 		}
 		if _, err := conn.Write(out); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return Hello{}, fmt.Errorf("send hello: %w", err)

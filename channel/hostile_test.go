@@ -30,7 +30,7 @@ func frame(kind byte, epoch uint64, payload []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, epoch)
 }
 
-// header is yamux's.
+// header returns a yamux header.
 func header(typ byte, flags uint16, stream, length uint32) []byte {
 	b := []byte{0, typ}
 	b = binary.BigEndian.AppendUint16(b, flags)
@@ -57,7 +57,7 @@ func readHello(t testing.TB, c net.Conn) uint64 {
 	return binary.BigEndian.Uint64(head[8:])
 }
 
-// hostile begins a session with a guest that the test plays itself.
+// hostile starts a session with a guest that the test plays.
 func hostile(t testing.TB) (*channel.Session, net.Conn, uint64) {
 	t.Helper()
 	near, far := pair(t)
@@ -83,8 +83,7 @@ func hostile(t testing.TB) (*channel.Session, net.Conn, uint64) {
 	return nil, nil, 0
 }
 
-// TestGarbage sends what no agent sends: the session ends, with an error that
-// says whose fault it was, and nothing else happens.
+// TestGarbage: data that no agent sends ends the session with an error that blames the guest.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	noise := make([]byte, 100<<10)
@@ -92,7 +91,7 @@ func TestGarbage(t *testing.T) {
 	for name, tc := range map[string]struct {
 		raw   []byte // after the answer
 		inner []byte // in a data frame
-		end   bool   // an end, and no fault
+		end   bool   // a regular end
 	}{
 		"noise":              {raw: noise},
 		"zeros":              {raw: make([]byte, 100<<10)},
@@ -136,7 +135,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// TestGreetingGarbage answers hellos with anything but an answer.
+// TestGreetingGarbage answers hellos with garbage.
 func TestGreetingGarbage(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(c net.Conn, epoch uint64){
@@ -169,8 +168,8 @@ func TestGreetingGarbage(t *testing.T) {
 	}
 }
 
-// TestStaleBytes puts rests of former sessions before the answer: half a
-// frame whose length reaches over it, and whole frames.
+// TestStaleBytes puts remains of earlier sessions before the answer: whole frames, and half a frame with a length
+// beyond it.
 func TestStaleBytes(t *testing.T) {
 	t.Parallel()
 	near, far := pair(t)
@@ -178,11 +177,11 @@ func TestStaleBytes(t *testing.T) {
 		epoch := readHello(t, far)
 		far.Write(frame(data, 12345, make([]byte, 30000))[15000:])
 		far.Write(frame(data, 12345, []byte("old")))
-		far.Write(frame(data, 12345, make([]byte, 30000))[:9000]) // cut off
+		far.Write(frame(data, 12345, make([]byte, 30000))[:9000]) // truncated
 		far.Write(frame(answer, 54321, []byte(`{"version":9}`)))
 		far.Write(frame(answer, epoch, []byte(`{"version":3}`)))
 		far.Write(frame(data, 12345, []byte("late, and of another epoch")))
-		far.Write(frame(answer, epoch, []byte(`{"version":3}`))) // to a repeated hello
+		far.Write(frame(answer, epoch, []byte(`{"version":3}`))) // answer to a repeated hello
 	}()
 	s := host(t, near, channel.Options{})
 	if s.Peer().Version != 3 {
@@ -195,7 +194,7 @@ func TestStaleBytes(t *testing.T) {
 	}
 }
 
-// TestStall has a guest that reads nothing: every caller can leave.
+// TestStall: with a guest that does not read, every caller can still leave.
 func TestStall(t *testing.T) {
 	t.Parallel()
 	s, _, _ := hostile(t)
@@ -232,8 +231,7 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// TestFlood fills every window, and sends more: memory stays bounded, and what
-// was not granted ends the session.
+// TestFlood: a guest that fills every window and sends more uses bounded memory, and the excess ends the session.
 func TestFlood(t *testing.T) {
 	s, far, epoch := hostile(t)
 	go io.Copy(io.Discard, far)
@@ -280,8 +278,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestGuestSurvives sends the agent's side noise, halves and hellos: it serves
-// whoever comes next.
+// TestGuestSurvives: after noise, partial frames and hellos, the agent's side serves the next host.
 func TestGuestSurvives(t *testing.T) {
 	t.Parallel()
 	p := newPort()

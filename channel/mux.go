@@ -11,28 +11,24 @@ import (
 	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
-// window is how much of a stream's data may be on its way, in bytes, and so
-// what an unread stream costs each side.
+// window bounds the unread data of a stream, in bytes, and so its cost on each side.
 const window = 256 << 10
 
-// MaxStreams is how many streams a session holds at once. With window it
-// bounds what a guest can make the host keep: 32 MiB, and as much again in
-// slack of the buffers.
+// MaxStreams bounds the streams of a session. With window it bounds the data that a guest can make the host keep: 32
+// MiB, plus the same again in buffer slack.
 const MaxStreams = 128
 
-// closeTimeout is how long a closed stream waits for the other side's close
-// before it is dropped.
+// closeTimeout bounds the wait of a closed stream for the other side's close.
 const closeTimeout = 30 * time.Second
 
-// never is longer than any machine is paused: neither side may take silence
-// for failure.
+// never exceeds any pause of a VM: neither side may take silence for a failure.
 const never = 100 * 365 * 24 * time.Hour
 
 func muxConfig() *yamux.Config {
 	return &yamux.Config{
 		AcceptBacklog:          MaxStreams,
 		EnableKeepAlive:        false,
-		KeepAliveInterval:      never, // checked by yamux though not used
+		KeepAliveInterval:      never, // required by yamux, though unused
 		ConnectionWriteTimeout: never,
 		StreamOpenTimeout:      0,
 		StreamCloseTimeout:     closeTimeout,
@@ -41,14 +37,14 @@ func muxConfig() *yamux.Config {
 	}
 }
 
-// framer turns what yamux writes into data frames. yamux writes a header and
-// its data apart; they travel in one frame. What only begins a stream travels with
-// the next frame: the call that it is opened for, or the answer to that.
+// framer packs yamux's output into data frames. yamux writes a header and its data separately; they share one frame. A
+// header that only opens or accepts a stream is sent with the next frame: the call for which it is opened, or the
+// answer.
 type framer struct {
 	epoch uint64
-	write func([]byte) error // one frame
-	held  []byte             // headers that wait for what follows
-	body  bool               // the last of them is one whose data follows
+	write func([]byte) error // writes one frame
+	held  []byte             // headers waiting for the next write
+	body  bool               // the last header's data follows
 	buf   []byte
 }
 
@@ -72,8 +68,7 @@ func (f *framer) Write(p []byte) (int, error) {
 	return total, nil
 }
 
-// waits says that something follows a header: its data, or, where it only begins a stream or
-// says that it has begun, what that is for.
+// waits reports whether more data follows a header: its own, or that of a newly opened or accepted stream.
 func waits(head []byte) bool {
 	flags, length := binary.BigEndian.Uint16(head[2:]), binary.BigEndian.Uint32(head[8:])
 	switch head[1] {

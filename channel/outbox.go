@@ -5,21 +5,20 @@ import (
 	"sync"
 )
 
-// maxHeld is how much of what is to be written waits for more, in bytes.
+// maxHeld bounds the bytes that wait to be written together.
 const maxHeld = 16 << 10
 
-// outbox is the way to the guest's port. Each write to that interrupts an emulated
-// machine for longer than hundreds of bytes take, so the frames of one moment are
-// written together: those that were added before a goroutine of the outbox's own runs.
+// outbox writes to the guest's port. Each write interrupts an emulated VM for longer than hundreds of bytes take. So it
+// writes frames together that were added before its goroutine runs.
 type outbox struct {
 	port io.Writer
 	wake chan struct{}
 	done chan struct{}
 
-	writing sync.Mutex // to port; of spare
+	writing sync.Mutex // held while writing; guards spare
 	spare   []byte
 
-	mu   sync.Mutex // of what follows; held for no wait
+	mu   sync.Mutex // guards the following; never held while waiting
 	held []byte
 	err  error
 }
@@ -29,14 +28,13 @@ func newOutbox(port io.Writer) *outbox {
 	go func() {
 		defer close(o.done)
 		for range o.wake {
-			_ = o.flush() // which add tells
+			_ = o.flush() // add returns the error
 		}
 	}()
 	return o
 }
 
-// add takes a copy of a frame. While much is held it waits for the port. The error is that of
-// a write before.
+// add copies a frame into the outbox. If much is held, it waits for the port. It returns the error of an earlier write.
 func (o *outbox) add(b []byte) error {
 	o.mu.Lock()
 	o.held = append(o.held, b...)
@@ -52,7 +50,7 @@ func (o *outbox) add(b []byte) error {
 	return nil
 }
 
-// flush writes what is held.
+// flush writes the held frames.
 func (o *outbox) flush() error {
 	o.writing.Lock()
 	defer o.writing.Unlock()
@@ -72,7 +70,7 @@ func (o *outbox) flush() error {
 	return err
 }
 
-// close is called when nothing is added any more.
+// close stops the outbox. No frame may be added afterwards.
 func (o *outbox) close() {
 	close(o.wake)
 	<-o.done

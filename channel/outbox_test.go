@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// slowPort tells of each write and takes it when it is let.
+// slowPort reports each write, and completes it on request.
 type slowPort struct {
 	writes chan string
 	let    chan error
@@ -18,8 +18,8 @@ func (p slowPort) Write(b []byte) (int, error) {
 	return len(b), <-p.let
 }
 
-// TestOutbox: frames that come while the port is busy are written together, in their order,
-// and who wants a frame to be written waits for all before it.
+// TestOutbox: frames that arrive while the port is busy are written together, in order. A flush waits for all earlier
+// frames.
 func TestOutbox(t *testing.T) {
 	p := slowPort{make(chan string), make(chan error)}
 	o := newOutbox(p)
@@ -56,8 +56,7 @@ func TestOutbox(t *testing.T) {
 	o.close()
 }
 
-// TestOutboxFull: who adds more than may be held waits, and is told that the port has failed,
-// as everybody after that.
+// TestOutboxFull: adding more than the bound blocks, and returns the port's error, like all later calls.
 func TestOutboxFull(t *testing.T) {
 	p := slowPort{make(chan string), make(chan error)}
 	o := newOutbox(p)

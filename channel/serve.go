@@ -13,12 +13,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
-// Serve is the guest's side: it answers hellos that come over the port, and
-// calls handler in a goroutine of its own for each stream that the host opens;
-// handler closes the stream. A session's streams end when the next session
-// begins. Serve returns when the port fails, or is closed after the context's
-// end, and all handlers have returned. A port that was opened as a blocking
-// file keeps Serve in its read until the host sends something.
+// Serve is the guest's side: it answers hellos on the port, and calls handler in a new goroutine for each stream that
+// the host opens. handler closes the stream. The streams of a session end when the next session starts. Serve returns
+// when the port fails, or is closed after ctx ends, and all handlers have returned. If the port is a blocking file,
+// Serve stays in its read until the host sends data.
 func Serve(ctx context.Context, port io.ReadWriteCloser, own Hello, handler func(net.Conn)) error {
 	body, err := own.encode()
 	if err != nil {
@@ -40,20 +38,20 @@ func Serve(ctx context.Context, port io.ReadWriteCloser, own Hello, handler func
 
 type server struct {
 	port    io.ReadWriteCloser
-	out     *outbox // to the port
+	out     *outbox // writes to the port
 	own     []byte
 	handler func(net.Conn)
 	group   group
 
-	mu    sync.Mutex // of the order of what is written, and of epoch
-	epoch uint64     // of the session whose frames may be written; 0 for none
+	mu    sync.Mutex // keeps the order of writes; guards epoch
+	epoch uint64     // current session; 0 for none
 
-	current *guestConn // of the reading goroutine
+	current *guestConn // used by the reading goroutine only
 }
 
 func (s *server) serve() error {
 	d := frame.NewDecoder(s.port, true)
-	// While no host is there a read returns at once, and this write waits.
+	// Without a host, a read returns at once and this write blocks.
 	if err := s.write(frame.Ready, 0); err != nil {
 		return err
 	}
@@ -71,7 +69,7 @@ func (s *server) serve() error {
 		case f.Kind == frame.Hello:
 			err = s.hello(f)
 		case f.Kind == frame.Data && s.current != nil && f.Epoch == s.current.epoch:
-			// Fails only when the session has ended by itself.
+			// This fails only if the session has ended by itself.
 			_, _ = s.current.in.Write(f.Payload)
 		case f.Kind == frame.End && s.current != nil && f.Epoch == s.current.epoch:
 			s.end()
@@ -82,11 +80,10 @@ func (s *server) serve() error {
 	}
 }
 
-// hello begins the session of a new epoch; one that is repeated is only
-// answered again.
+// hello starts the session of a new epoch. A repeated hello is only answered again.
 func (s *server) hello(f frame.Frame) error {
 	if _, err := decodeHello(f.Payload); err != nil || f.Epoch == 0 {
-		return nil //nolint:nilerr // garbage is no hello, and gets no answer
+		return nil //nolint:nilerr // garbage gets no answer
 	}
 	if s.current == nil || s.current.epoch != f.Epoch {
 		s.end()
@@ -121,8 +118,7 @@ func (s *server) begin(epoch uint64) {
 	})
 }
 
-// end drops the current session without waiting for it: its last frame may be
-// stuck in the port until the host reads.
+// end ends the current session without waiting: its last frame may be stuck in the port until the host reads.
 func (s *server) end() {
 	c := s.current
 	if c == nil {
@@ -136,7 +132,7 @@ func (s *server) end() {
 	s.group.run(func() { c.mux.Close() })
 }
 
-// over tells the host that a session ended by the guest's doing.
+// over notifies the host that the guest has ended a session.
 func (s *server) over(epoch uint64) {
 	s.mu.Lock()
 	mine := s.epoch == epoch
@@ -151,7 +147,7 @@ func (s *server) over(epoch uint64) {
 
 var errStale = errors.New("the session is over")
 
-// writeFrame writes a data frame of the current epoch, some time soon.
+// writeFrame queues a data frame of the current epoch.
 func (s *server) writeFrame(epoch uint64, b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +157,7 @@ func (s *server) writeFrame(epoch uint64, b []byte) error {
 	return s.out.add(b)
 }
 
-// write returns when the frame is written, and waits while no host is there.
+// write writes a frame, and blocks without a host.
 func (s *server) write(k frame.Kind, epoch uint64, payload ...[]byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +167,7 @@ func (s *server) write(k frame.Kind, epoch uint64, payload ...[]byte) error {
 	return s.out.flush()
 }
 
-// guestConn is a session's connection as yamux sees it.
+// guestConn is the connection that yamux uses.
 type guestConn struct {
 	*io.PipeReader
 	io.Writer

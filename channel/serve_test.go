@@ -15,18 +15,17 @@ import (
 	"github.com/bulkhead-project/bulkhead/channel/frame"
 )
 
-// script is a guest's port whose host the test plays, frame by frame.
+// script is a guest's port; the test plays the host, frame by frame.
 type script struct {
 	t    *testing.T
-	in   chan []byte // nil is the end of a host
+	in   chan []byte // nil ends a host
 	out  chan []byte
 	shut chan struct{}
 	once sync.Once
 	fail error // of reads after Close
 }
 
-// serveScript serves a port with a handler that sends what it reads to got, and "ended"
-// when its stream has.
+// serveScript serves a port with a handler that sends the data it reads to got, and "ended" at the end of its stream.
 func serveScript(t *testing.T) (p *script, got chan string, served chan error, cancel func()) {
 	t.Helper()
 	p = &script{t: t, in: make(chan []byte), out: make(chan []byte, 100), shut: make(chan struct{}), fail: io.ErrClosedPipe}
@@ -87,7 +86,7 @@ func (p *script) send(frames ...[]byte) {
 	}
 }
 
-// expect wants the guest's next frame that is no data to be of a kind and epoch.
+// expect checks the kind and epoch of the guest's next frame that is not data.
 func (p *script) expect(k frame.Kind, epoch uint64) {
 	p.t.Helper()
 	for {
@@ -124,7 +123,7 @@ func helloFrame(epoch uint64, body string) []byte {
 	return frame.Append(nil, frame.Hello, epoch, []byte(body))
 }
 
-// inner is a data frame with a header of yamux and what follows it.
+// inner returns a data frame with a yamux header and data.
 func inner(epoch uint64, typ byte, flags uint16, stream uint32, data string) []byte {
 	b := binary.BigEndian.AppendUint16([]byte{0, typ}, flags)
 	b = binary.BigEndian.AppendUint32(b, stream)
@@ -132,13 +131,13 @@ func inner(epoch uint64, typ byte, flags uint16, stream uint32, data string) []b
 	return frame.Append(nil, frame.Data, epoch, b, []byte(data))
 }
 
-// TestServeEpochs: a session takes the frames of its own epoch only, a hello that is
-// repeated changes nothing, and the next epoch's hello, an end or a host that goes ends it.
+// TestServeEpochs: a session accepts only frames of its own epoch, and ignores a repeated hello. The next epoch's
+// hello, an End, or a disconnected host ends it.
 func TestServeEpochs(t *testing.T) {
 	t.Parallel()
 	p, got, _, _ := serveScript(t)
 	p.expect(frame.Ready, 0)
-	// No hello, and so no answer: the first one is the next hello's.
+	// Not a hello, so no answer: the first answer is to the next hello.
 	p.send(helloFrame(9, "not JSON"), helloFrame(0, "{}"), inner(9, muxData, 0, 1, "abc"), frame.Append(nil, frame.End, 9))
 	begin := func(epoch uint64) {
 		t.Helper()
@@ -182,8 +181,7 @@ func TestServeEpochs(t *testing.T) {
 	begin(13)
 }
 
-// TestServeTellsItsEnd: a session that the multiplexer gives up is over for the host too,
-// once, and the next one begins.
+// TestServeTellsItsEnd: if the multiplexer ends a session, the host is notified once, and the next session starts.
 func TestServeTellsItsEnd(t *testing.T) {
 	t.Parallel()
 	p, _, _, _ := serveScript(t)
@@ -196,7 +194,7 @@ func TestServeTellsItsEnd(t *testing.T) {
 	}
 }
 
-// TestServeEnds with its context's error, and else with the port's.
+// TestServeEnds: Serve returns its context's error, or else the port's.
 func TestServeEnds(t *testing.T) {
 	t.Parallel()
 	p, _, served, cancel := serveScript(t)

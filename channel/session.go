@@ -18,25 +18,22 @@ import (
 // ErrTooMany is returned by Open when MaxStreams are open.
 var ErrTooMany = errors.New("too many streams on the channel")
 
-// Options shape a host's session.
+// Options configure a host's session.
 type Options struct {
-	// Hello is what the guest is told.
+	// Hello is sent to the guest.
 	Hello Hello
-	// Resume says that another host was connected to this running guest
-	// before, so that it may hold half a frame. Without it such a guest
-	// answers a second later.
+	// Resume tells that another host was connected to this running guest before, so that the guest may hold half a
+	// frame. Without it such a guest answers a second later.
 	Resume bool
-	// Patience is how long Dial waits for the answer over its first
-	// connection; each further connection gets twice as long. 0 is three
-	// seconds.
+	// Patience is Dial's wait for the answer over its first connection; each further connection gets twice as long. 0
+	// is three seconds.
 	Patience time.Duration
 }
 
-// defaultPatience is far more than a guest needs on a quiet host.
+// defaultPatience is far more than a guest needs on an idle host.
 const defaultPatience = 3 * time.Second
 
-// Session is the host's side of one epoch. Its methods may be called at once.
-// A machine that is paused keeps its session.
+// Session is the host's side of one epoch. Its methods are safe for concurrent use. A paused VM keeps its session.
 type Session struct {
 	conn  net.Conn
 	epoch uint64
@@ -44,20 +41,19 @@ type Session struct {
 	mux   *yamux.Session
 	group group
 
-	writeMu sync.Mutex // of frames to conn
+	writeMu sync.Mutex // held while writing a frame to conn
 
 	openMu  sync.Mutex
 	opening int
 
 	done   chan struct{}
-	err    error // before done is closed
+	err    error // set before done is closed
 	broken atomic.Pointer[error]
 }
 
-// Dial begins a session over a connection to a guest's port, which connect makes. It
-// returns when the guest has answered or the context ends. A guest that stays
-// silent may wait for a former connection to end; so Dial closes a connection
-// that is not answered and makes another.
+// Dial starts a session over a connection to a guest's port, which connect opens. It returns when the guest has
+// answered or ctx ends. A silent guest may be waiting for an earlier connection to end, so Dial closes a connection
+// without an answer and opens another.
 func Dial(ctx context.Context, connect func(context.Context) (net.Conn, error), o Options) (*Session, error) {
 	if o.Patience == 0 {
 		o.Patience = defaultPatience
@@ -83,7 +79,7 @@ func dial(ctx context.Context, connect func(context.Context) (net.Conn, error), 
 	return Host(ctx, conn, o)
 }
 
-// Host begins a session over a connection, which it owns from then on.
+// Host starts a session over a connection, and owns the connection from then on.
 func Host(ctx context.Context, conn net.Conn, o Options) (*Session, error) {
 	epoch, err := newEpoch()
 	if err != nil {
@@ -96,7 +92,7 @@ func Host(ctx context.Context, conn net.Conn, o Options) (*Session, error) {
 	s.peer, err = greet(conn, d, s.epoch, o.Hello, o.Resume, func() bool { return ctx.Err() != nil })
 	stop()
 	if err == nil {
-		err = ctx.Err() // the connection's deadline may have passed for it
+		err = ctx.Err() // ctx may have ended after the answer
 	}
 	if err != nil {
 		conn.Close()
@@ -129,7 +125,7 @@ func (s *Session) writeFrame(b []byte) error {
 
 // watch waits for the session's end.
 func (s *Session) watch() {
-	_, err := s.mux.AcceptStream() // the guard lets no stream come
+	_, err := s.mux.AcceptStream() // the guard refuses streams of the guest
 	if cause := s.broken.Load(); cause != nil {
 		err = *cause
 	}
@@ -138,8 +134,8 @@ func (s *Session) watch() {
 	close(s.done)
 }
 
-// Open opens a stream. Closing it ends it for both sides, and ends the reads
-// and writes that wait. A stream whose session ended reads io.EOF.
+// Open opens a stream. Closing it ends it for both sides and unblocks reads and writes. A stream of an ended session
+// reads io.EOF.
 func (s *Session) Open(ctx context.Context) (net.Conn, error) {
 	s.openMu.Lock()
 	if s.mux.NumStreams()+s.opening >= MaxStreams {
@@ -155,7 +151,7 @@ func (s *Session) Open(ctx context.Context) (net.Conn, error) {
 	opened := make(chan result, 1)
 	var lost atomic.Bool
 	s.group.run(func() {
-		y, err := s.mux.OpenStream() // waits while the guest is stalled
+		y, err := s.mux.OpenStream() // blocks while the guest is stalled
 		s.openMu.Lock()
 		s.opening--
 		s.openMu.Unlock()
@@ -183,7 +179,7 @@ func (s *Session) Open(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// cause prefers the session's error once it has ended.
+// cause returns the session's error once it has ended, otherwise err.
 func (s *Session) cause(err error) error {
 	select {
 	case <-s.done:
@@ -193,18 +189,17 @@ func (s *Session) cause(err error) error {
 	}
 }
 
-// Peer is what the guest said of itself; hostile.
+// Peer returns the guest's hello, which is hostile.
 func (s *Session) Peer() Hello { return s.peer }
 
-// Done is closed when the session has ended.
+// Done returns a channel that is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Ended says that the session has ended or is ending. It is true before a stream
-// fails by the session's end, and Done is closed soon after.
+// Ended reports whether the session has ended or is ending. It is true before a stream fails because of that; Done is
+// closed soon after.
 func (s *Session) Ended() bool { return s.broken.Load() != nil || s.mux.IsClosed() }
 
-// Err says why the session ended; it matches ErrGuest when the guest broke the
-// protocol. It is nil before Done is closed.
+// Err returns why the session ended, or nil before Done is closed. It matches ErrGuest if the guest broke the protocol.
 func (s *Session) Err() error {
 	select {
 	case <-s.done:
@@ -214,10 +209,10 @@ func (s *Session) Err() error {
 	}
 }
 
-// Close ends the session and its streams and returns when they are gone. The
-// guest keeps what was not acknowledged for the next session.
+// Close ends the session and its streams, and returns when they are gone. The guest keeps unacknowledged data for the
+// next session.
 func (s *Session) Close() error {
-	if s.writeMu.TryLock() { // no frame is half written
+	if s.writeMu.TryLock() { // no frame is partly written
 		s.conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 		_, _ = s.conn.Write(frame.Append(nil, frame.End, s.epoch)) // a courtesy
 		s.writeMu.Unlock()
@@ -228,7 +223,7 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// hostConn is the session's connection as yamux sees it.
+// hostConn is the connection that yamux uses.
 type hostConn struct {
 	io.Writer
 	s     *Session
@@ -265,10 +260,10 @@ func (c *hostConn) next() ([]byte, error) {
 	case f.Kind == frame.End:
 		return nil, errors.New("the guest ended the session")
 	case f.Kind != frame.Data:
-		return nil, nil // an answer to a repeated hello
+		return nil, nil // the answer to a repeated hello
 	}
 	return f.Payload, c.guard.check(f.Payload)
 }
 
-// Close closes the machine's socket.
+// Close closes the VM's socket.
 func (c *hostConn) Close() error { return c.s.conn.Close() }

@@ -13,14 +13,13 @@ import (
 // ErrClosed is returned by a stream that this side has closed.
 var ErrClosed = net.ErrClosed
 
-// stream is a yamux stream whose Close is final, ends reads and writes that
-// are under way, and does not block.
+// stream is a yamux stream with a Close that is final, unblocks reads and writes, and does not block.
 type stream struct {
 	*yamux.Stream
 	owner  *group
 	once   sync.Once
 	closed chan struct{}
-	async  bool // writes can be given up before yamux lets go of them
+	async  bool // Write returns on Close although yamux is still writing
 }
 
 func newStream(s *yamux.Stream, owner *group, async bool) *stream {
@@ -42,9 +41,8 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write blocks while the other side does not read. yamux cannot be made to
-// give up a write that waits for the connection itself, so on the host, where
-// a stalled guest must not hold a caller, it goes on aside.
+// Write blocks while the other side does not read. A yamux write that waits for the connection cannot be cancelled. On
+// the host a stalled guest must not block a caller, so there the write continues in a goroutine.
 func (s *stream) Write(p []byte) (int, error) {
 	select {
 	case <-s.closed:

@@ -1,6 +1,5 @@
-// Package guest describes the guest bundle: the kernel, the initrd and the
-// kernel's command line that every virtual machine boots from. Package
-// guest/build makes one; this package finds out what is in it.
+// Package guest describes the guest bundle: the kernel, the initrd and the kernel command line from which every VM
+// boots. Package guest/build creates a bundle; this package reads it.
 package guest
 
 import (
@@ -14,8 +13,8 @@ import (
 	"path/filepath"
 )
 
-// Format is the version of the bundle's layout and of bundle.json. A bundle of
-// another format is refused: it is made again, not converted.
+// Format is the version of the bundle's layout and of bundle.json. A bundle of another format is refused and must be
+// built again.
 const Format = 1
 
 // The files of a bundle's directory.
@@ -26,59 +25,55 @@ const (
 )
 
 var (
-	// ErrInvalid is matched by the errors of Load and Verify for a bundle
-	// that is there and cannot be used: incomplete, altered or cut short.
+	// ErrInvalid is matched by the errors of Load and Verify for a bundle that exists but cannot be used: incomplete,
+	// altered or truncated.
 	ErrInvalid = errors.New("guest bundle is not valid")
 	// ErrFormat is matched by Load's error for a bundle made by another
 	// version of Bulkhead. Such an error also matches ErrInvalid.
 	ErrFormat = errors.New("guest bundle has another format")
 )
 
-// Manifest is what bundle.json says: what the bundle was made of, and what its
-// files must be.
+// Manifest is the content of bundle.json: the bundle's sources, and the expected sizes and hashes of its files.
 type Manifest struct {
 	Format int `json:"format"`
-	// Cmdline is the kernel's command line, without a console, which is the
-	// machine's to choose.
+	// Cmdline is the kernel command line, without a console, which the VM's configuration adds.
 	Cmdline string `json:"cmdline"`
 	Kernel  Kernel `json:"kernel"`
 	Crun    Crun   `json:"crun"`
 	// Agent is the SHA-256 of the agent that is the guest's /init.
 	Agent string `json:"agent"`
-	// Modules are the names of the modules that the initrd carries, in the
-	// order in which they are to be loaded.
+	// Modules are the names of the modules in the initrd, in load order.
 	Modules []string `json:"modules"`
 	// Files are the bundle's other files by their name.
 	Files map[string]File `json:"files"`
 }
 
-// Kernel says which kernel a bundle has.
+// Kernel describes a bundle's kernel.
 type Kernel struct {
 	Release string `json:"release"` // as uname -r prints it
 	Source  string `json:"source"`  // the package and its version, or "custom"
-	Image   string `json:"image"`   // SHA-256 of the image that vmlinux was unpacked from
+	Image   string `json:"image"`   // SHA-256 of the image from which vmlinux was unpacked
 }
 
-// Crun says which container runtime a bundle has.
+// Crun describes a bundle's container runtime.
 type Crun struct {
 	Version string `json:"version"`
 	Source  string `json:"source"` // the source package and its version, or "custom"
 	SHA256  string `json:"sha256"`
 }
 
-// File is what a file of the bundle must be.
+// File is the expected size and hash of a file of the bundle.
 type File struct {
 	Size   int64  `json:"size"` // bytes
 	SHA256 string `json:"sha256"`
 }
 
-// Bundle is a bundle on disk. It is a value: it holds nothing open.
+// Bundle is a bundle on disk. It is a value and holds no open files.
 type Bundle struct {
 	Manifest
-	// Dir is where the bundle lies.
+	// Dir is the bundle's directory.
 	Dir string
-	// Digest is the SHA-256 of bundle.json. Bundles with the same digest
-	// have the same contents, so it may stand for them in a key.
+	// Digest is the SHA-256 of bundle.json. Bundles with the same digest have the same contents, so it can be a key.
 	Digest string
 }
 
@@ -88,9 +83,8 @@ func (b Bundle) KernelPath() string { return filepath.Join(b.Dir, KernelFile) }
 // InitrdPath is the path of the initrd.
 func (b Bundle) InitrdPath() string { return filepath.Join(b.Dir, InitrdFile) }
 
-// Load reads the bundle in dir and checks that its files are there and have
-// their size; Verify checks their contents as well. The error matches
-// os.ErrNotExist if there is no bundle, and ErrInvalid if there is no usable one.
+// Load reads the bundle in dir and checks that its files exist with the right sizes; Verify also checks their contents.
+// The error matches os.ErrNotExist if there is no bundle, and ErrInvalid if it is unusable.
 func Load(dir string) (Bundle, error) {
 	path := filepath.Join(dir, ManifestFile)
 	raw, err := os.ReadFile(path)
@@ -129,8 +123,8 @@ func (b Bundle) checkSize(name string) error {
 	return nil
 }
 
-// Verify reads every file of the bundle, some 60 MB, and compares its hash. The
-// error names the file and matches ErrInvalid if the file was altered.
+// Verify reads every file of the bundle, some 60 MB, and compares its hash. The error names the file, and matches
+// ErrInvalid if the file was altered.
 func (b Bundle) Verify() error {
 	for _, name := range []string{KernelFile, InitrdFile} {
 		got, err := HashFile(filepath.Join(b.Dir, name))
@@ -144,7 +138,7 @@ func (b Bundle) Verify() error {
 	return nil
 }
 
-// HashFile says what the file at path is.
+// HashFile returns the size and hash of the file at path.
 func HashFile(path string) (File, error) {
 	f, err := os.Open(path)
 	if err != nil {

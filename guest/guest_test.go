@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/guest"
 )
 
-// put makes a whole bundle in a directory of the test's.
+// put creates a complete bundle in a temporary directory.
 func put(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -132,7 +132,7 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// A file altered without a change of size passes Load, and not Verify.
+// A file altered without a change of size passes Load but fails Verify.
 func TestVerifyFindsAlteration(t *testing.T) {
 	dir := put(t)
 	write(t, filepath.Join(dir, guest.InitrdFile), "AN INITRD")

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxConfig bounds config.json, in bytes: a call to the guest has room for it.
+// MaxConfig bounds config.json, in bytes. It fits into a call to the guest.
 const MaxConfig = 3 << 20
 
-// ReadConfig reads a config.json. One that is longer than MaxConfig is refused, with ErrInvalid.
+// ReadConfig reads a config.json. One that is longer than MaxConfig is ErrInvalid.
 func ReadConfig(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxConfig+1))
 	if err != nil {
@@ -25,7 +25,7 @@ func ReadConfig(r io.Reader) ([]byte, error) {
 	return data, CheckConfig(data)
 }
 
-// CheckConfig refuses a config.json that is longer than MaxConfig, with ErrInvalid.
+// CheckConfig returns ErrInvalid for a config.json that is longer than MaxConfig.
 func CheckConfig(data []byte) error {
 	if len(data) > MaxConfig {
 		return fmt.Errorf("%w: config.json is longer than %d bytes (make the environment or the arguments smaller)", ErrInvalid, MaxConfig)
@@ -33,14 +33,12 @@ func CheckConfig(data []byte) error {
 	return nil
 }
 
-// LoadBundle reads the specification of the bundle in dir, which may come from
-// anybody: whatever it leaves out stays out, nothing is dereferenced unchecked,
-// and no annotation becomes a path or an argument. Its root is an absolute
-// path; capabilities may be written as a list, as runtime-spec had them up to
-// 1.0.0-rc4, and are in all five sets then. A specification without process or
-// without root is an error.
+// LoadBundle reads the specification of the bundle in dir, which is untrusted. Missing fields stay unset, all pointers
+// are checked, and no annotation becomes a path or an argument. The returned root is an absolute path. Capabilities may
+// be a list, as in runtime-spec up to 1.0.0-rc4; the list then applies to all five sets. A specification without a
+// process or a root is an error.
 func LoadBundle(dir string) (*specs.Spec, error) {
-	// Without O_NONBLOCK a FIFO holds the open until somebody writes.
+	// Without O_NONBLOCK, opening a FIFO blocks until a writer opens it.
 	file, err := os.OpenFile(filepath.Join(dir, "config.json"), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read bundle: %w", err)
@@ -67,7 +65,7 @@ func LoadBundle(dir string) (*specs.Spec, error) {
 	return spec, nil
 }
 
-// DecodeBundle reads the content of a config.json.
+// DecodeBundle parses the content of a config.json.
 func DecodeBundle(data []byte) (*specs.Spec, error) {
 	data, err := objectCapabilities(data)
 	if err != nil {
@@ -83,7 +81,7 @@ func DecodeBundle(data []byte) (*specs.Spec, error) {
 	case spec.Root == nil || spec.Root.Path == "":
 		return nil, fmt.Errorf("%w: no root", ErrInvalid)
 	}
-	// By 2^32-1 the kernel means "no change": the process would stay root.
+	// The kernel takes 2^32-1 for "no change": the process would stay root.
 	if user := spec.Process.User; slices.Contains(append(user.AdditionalGids, user.UID, user.GID), math.MaxUint32) {
 		return nil, fmt.Errorf("%w: user or group %d", ErrInvalid, uint32(math.MaxUint32))
 	}
@@ -97,14 +95,13 @@ func DecodeBundle(data []byte) (*specs.Spec, error) {
 	return spec, nil
 }
 
-// objectCapabilities rewrites process.capabilities where it is a list, and
-// leaves everything else as it is written.
+// objectCapabilities converts process.capabilities from a list, and leaves the rest unchanged.
 func objectCapabilities(data []byte) ([]byte, error) {
 	var top map[string]json.RawMessage
 	if err := json.Unmarshal(data, &top); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	// Whatever is not a list in an object is left for DecodeBundle to judge.
+	// DecodeBundle checks all other forms.
 	process, _ := as[map[string]json.RawMessage](top["process"])
 	list, ok := as[[]string](process["capabilities"])
 	if !ok || list == nil {

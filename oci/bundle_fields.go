@@ -7,9 +7,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// NetworkNamespace tells which network the container is to have: own is a
-// namespace of its own, to be made unless path names one. Not own is the
-// host's, which is never taken for a new one.
+// NetworkNamespace returns the container's network. own means a network namespace, which must be created unless path
+// names one. Otherwise the container uses the host's network.
 func NetworkNamespace(spec *specs.Spec) (path string, own bool) {
 	if spec == nil || spec.Linux == nil {
 		return "", false
@@ -22,12 +21,11 @@ func NetworkNamespace(spec *specs.Spec) (path string, own bool) {
 	return "", false
 }
 
-// DefaultShmBytes is the size of a /dev/shm of which nothing is said.
+// DefaultShmBytes is the default size of /dev/shm.
 const DefaultShmBytes = 64 << 20
 
-// ShmBytes is the size of the container's /dev/shm in bytes: 0 without such a
-// mount. A bind mount from elsewhere has the size of that file system, which
-// sizeOf tells; one from the host's own /dev/shm says nothing.
+// ShmBytes returns the size of the container's /dev/shm in bytes: 0 without such a mount. A bind mount has the size of
+// its source's file system, which sizeOf returns. One from the host's own /dev/shm has the default size.
 func ShmBytes(spec *specs.Spec, sizeOf func(path string) (int64, error)) (int64, error) {
 	if spec == nil {
 		return 0, nil
@@ -48,8 +46,8 @@ func ShmBytes(spec *specs.Spec, sizeOf func(path string) (int64, error)) (int64,
 	return 0, nil
 }
 
-// State is a sandbox's or container's state as an OCI runtime prints it. An
-// unknown one is an error.
+// State converts the state of a sandbox or container to the form that an OCI runtime prints. An unknown state is an
+// error.
 func State(state string) (specs.ContainerState, error) {
 	switch state {
 	case "ready":
@@ -59,7 +57,7 @@ func State(state string) (specs.ContainerState, error) {
 	case "stopped":
 		return specs.StateStopped, nil
 	case "paused":
-		return "paused", nil // not the specification's, but every runtime's
+		return "paused", nil // not in the specification, but in every runtime
 	}
 	return "", fmt.Errorf("unknown state %q", state)
 }

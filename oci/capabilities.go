@@ -6,7 +6,7 @@ import (
 	"github.com/moby/sys/capability"
 )
 
-// DefaultCapabilities are those of a container that says nothing, sorted by name.
+// DefaultCapabilities returns the default capabilities of a container, sorted by name.
 func DefaultCapabilities() []string {
 	return names(
 		capability.CAP_AUDIT_WRITE, capability.CAP_CHOWN, capability.CAP_DAC_OVERRIDE, capability.CAP_FOWNER,
@@ -16,10 +16,10 @@ func DefaultCapabilities() []string {
 	)
 }
 
-// AllCapabilities are the guest kernel's, in the kernel's order.
+// AllCapabilities returns the guest kernel's capabilities, in the kernel's order.
 func AllCapabilities() []string { return names(capability.ListKnown()...) }
 
-// names gives capabilities their names in the runtime specification.
+// names returns the capabilities' names in the runtime specification.
 func names(list ...capability.Cap) []string {
 	out := make([]string, 0, len(list))
 	for _, c := range list {

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// The library's list grows with Linux; the guest's kernel (6.1) and its runtime do
-// not know what it does not know.
+// The library's list grows with Linux; the guest's kernel (6.1) and its runtime do not know newer capabilities.
 func TestAllCapabilitiesAreTheGuests(t *testing.T) {
 	all := AllCapabilities()
 	if len(all) != 41 || all[0] != "CAP_CHOWN" || all[40] != "CAP_CHECKPOINT_RESTORE" {

@@ -7,21 +7,19 @@ import (
 )
 
 const (
-	// Version is the version of the runtime specification that is written.
+	// Version is the written version of the runtime specification.
 	Version = "1.0.2"
-	// DefaultPath is PATH where nobody sets it.
+	// DefaultPath is the default PATH.
 	DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// pidsLimit bounds the processes of a container where nothing else does: a
-// fork bomb must leave the agent room to answer.
+// pidsLimit is the default limit of a container's processes: a fork bomb must leave the agent able to answer.
 const pidsLimit = 16384
 
-// New makes the specification of a container that asks for nothing: root with
-// the default capabilities, under the default seccomp profile, with the kernel's
-// file systems, the VM's /dev/shm as the last mount, and a PID namespace of its own as
-// the last namespace. id names its cgroup; empty leaves that to the runtime.
-// The result is the caller's to change. It fails as DefaultSeccomp does.
+// New returns the specification of a default container: root with the default capabilities and the default seccomp
+// profile, the kernel's file systems, the VM's /dev/shm as the last mount, and its own PID namespace as the last
+// namespace. id names its cgroup; if it is empty, the runtime chooses. The caller may change the result. New fails like
+// DefaultSeccomp.
 func New(id string, args ...string) (*specs.Spec, error) {
 	caps := &specs.LinuxCapabilities{Bounding: DefaultCapabilities(), Effective: DefaultCapabilities(), Permitted: DefaultCapabilities()}
 	seccomp, err := DefaultSeccomp(caps.Bounding)
@@ -50,7 +48,7 @@ func New(id string, args ...string) (*specs.Spec, error) {
 	return spec, nil
 }
 
-// mounts are the kernel's file systems and the VM's /dev/shm.
+// mounts returns the kernel's file systems and the VM's /dev/shm.
 func mounts() []specs.Mount {
 	mount := func(at, kind string, options ...string) specs.Mount {
 		return specs.Mount{Destination: at, Type: kind, Source: kind, Options: options}
@@ -66,8 +64,7 @@ func mounts() []specs.Mount {
 	}
 }
 
-// devices is the rule of the cgroup: the default devices and no other, mknod
-// of any.
+// devices returns the rules of the device cgroup: the default devices only, and mknod of any.
 func devices() []specs.LinuxDeviceCgroup {
 	rule := func(kind string, major, minor int64, access string) specs.LinuxDeviceCgroup {
 		rule := specs.LinuxDeviceCgroup{Allow: true, Type: kind, Access: access}
@@ -95,7 +92,7 @@ func devices() []specs.LinuxDeviceCgroup {
 	}
 }
 
-// ConsoleSize is the size of a terminal, nil for one that is not known.
+// ConsoleSize returns the size of a terminal, or nil if it is unknown.
 func ConsoleSize(width, height uint16) *specs.Box {
 	if width == 0 || height == 0 {
 		return nil
@@ -103,8 +100,8 @@ func ConsoleSize(width, height uint16) *specs.Box {
 	return &specs.Box{Width: uint(width), Height: uint(height)}
 }
 
-// Exec makes the process of an exec in the container of spec: its environment,
-// user, capabilities and directory with another command. Errors match ErrInvalid.
+// Exec returns the process of an exec in the container of spec: the container's environment, user, capabilities and
+// directory with another command. Errors match ErrInvalid.
 func Exec(spec *specs.Spec, command []string, tty bool) (*specs.Process, error) {
 	if spec == nil || spec.Process == nil {
 		return nil, fmt.Errorf("%w: the container has no process", ErrInvalid)

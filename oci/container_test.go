@@ -34,7 +34,7 @@ func TestNew(t *testing.T) {
 	if err != nil || other.Linux.CgroupsPath != "" {
 		t.Errorf("without an id: %+v, %v", other, err)
 	}
-	// What one caller changes is not what another one gets.
+	// One caller's changes must not affect another's specification.
 	spec.Linux.MaskedPaths[0], spec.Mounts[0].Options[0], spec.Process.Capabilities.Effective[0] = "/x", "x", "x"
 	spec.Linux.Seccomp.Syscalls[0].Names[0] = "x"
 	again, err := New("")

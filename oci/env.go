@@ -2,8 +2,7 @@ package oci
 
 import "strings"
 
-// DefaultEnv adds key=value to an environment that does not set key, in place
-// where there is room.
+// DefaultEnv adds key=value to an environment that does not set key. It may modify env.
 func DefaultEnv(env []string, key, value string) []string {
 	for _, entry := range env {
 		if strings.HasPrefix(entry, key+"=") {

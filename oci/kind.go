@@ -2,25 +2,24 @@ package oci
 
 import "fmt"
 
-// Kind is what a container is to its pod.
+// Kind is the role of a container in its pod.
 type Kind string
 
 // The kinds.
 const (
-	Single    Kind = "single"    // a pod of its own, of one container
+	Single    Kind = "single"    // the only container of a pod
 	Sandbox   Kind = "sandbox"   // the pod itself
-	Container Kind = "container" // one more container of a pod
+	Container Kind = "container" // a further container of a pod
 )
 
-// The keys by which callers tell, in the order in which they count.
+// The annotations of different callers, in order of precedence.
 var callers = []struct{ kind, sandbox, id string }{
 	{"io.kubernetes.cri.container-type", "sandbox", "io.kubernetes.cri.sandbox-id"},
 	{"io.kubernetes.cri-o.ContainerType", "sandbox", "io.kubernetes.cri-o.SandboxID"},
 	{"io.kubernetes.docker.type", "podsandbox", "io.kubernetes.sandbox.id"},
 }
 
-// KindOf tells what the container with these annotations is. An unknown value
-// is an error.
+// KindOf returns the kind of a container with these annotations. An unknown value is an error.
 func KindOf(annotations map[string]string) (Kind, error) {
 	for _, caller := range callers {
 		switch value, found := annotations[caller.kind]; {
@@ -36,8 +35,8 @@ func KindOf(annotations map[string]string) (Kind, error) {
 	return Single, nil
 }
 
-// SandboxID is the id of the pod that the container named id is of: its own,
-// unless it is one more container of a pod, whose annotations must name it.
+// SandboxID returns the id of the pod of the container named id. It is the container's own id, unless the container is
+// a further one of a pod; then the annotations must name the pod.
 func SandboxID(annotations map[string]string, id string) (string, error) {
 	kind, err := KindOf(annotations)
 	if err != nil || kind != Container {

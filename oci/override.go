@@ -8,14 +8,14 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Override is what an exec has in place of its container's own; what is empty stays.
+// Override replaces settings of an exec's container. Empty fields keep the container's.
 type Override struct {
-	User string   // as the image knows it: "name", "name:group", "1:2"
+	User string   // in the image's terms: "name", "name:group", "1:2"
 	Dir  string   // absolute
 	Env  []string // NAME=VALUE
 }
 
-// Apply changes a process that Exec has made. Errors match ErrInvalid.
+// Apply changes a process from Exec. Errors match ErrInvalid.
 func (o Override) Apply(p *specs.Process) error {
 	if o.Dir != "" {
 		if !path.IsAbs(o.Dir) || strings.ContainsRune(o.Dir, 0) {
@@ -31,7 +31,7 @@ func (o Override) Apply(p *specs.Process) error {
 		p.Env = SetEnv(p.Env, name, value)
 	}
 	if o.User != "" {
-		// The groups that the pod gives to its containers' user are not another's.
+		// The pod's groups are only for its containers' own user.
 		p.User = specs.User{Username: o.User}
 	}
 	return nil

@@ -1,7 +1,7 @@
 package oci
 
-// MaskedPaths are those of the guest kernel that a container cannot read,
-// unless it asks for them (procMount: Unmasked, privileged).
+// MaskedPaths returns paths of the guest kernel that a container cannot read, unless it requests them (procMount:
+// Unmasked, privileged).
 func MaskedPaths() []string {
 	return []string{
 		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
@@ -10,7 +10,7 @@ func MaskedPaths() []string {
 	}
 }
 
-// ReadonlyPaths are those of the guest kernel that such a container cannot write.
+// ReadonlyPaths returns paths of the guest kernel that such a container cannot write.
 func ReadonlyPaths() []string {
 	return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// The files that a process may open: few by default, since programs close or count all that they
-// may have, and as many as the kernel lets anybody have for a program that raises its own limit.
+// The limits of open files. The soft limit is small, because some programs close or count all possible descriptors. The
+// hard limit is the kernel's, for programs that raise their own.
 const (
 	softFiles = 1024
 	hardFiles = 1 << 20
 )
 
-// rlimits are those of a container that says nothing. The cgroup bounds its processes. The
-// kernel's own limit would hold for all of the VM's processes of one user together.
+// rlimits returns the default limits of a container. The cgroup bounds its processes, because the kernel's limit would
+// count all of a user's processes in the VM together.
 func rlimits() []specs.POSIXRlimit {
 	return []specs.POSIXRlimit{
 		{Type: "RLIMIT_NOFILE", Soft: softFiles, Hard: hardFiles},
@@ -24,8 +24,8 @@ func rlimits() []specs.POSIXRlimit {
 	}
 }
 
-// SetRlimits replaces the limits of the types that are given, such as RLIMIT_NOFILE, and keeps the others. Errors
-// match ErrInvalid.
+// SetRlimits replaces the limits of the given types, such as RLIMIT_NOFILE, and keeps the others. Errors match
+// ErrInvalid.
 func SetRlimits(p *specs.Process, limits []specs.POSIXRlimit) error {
 	for _, limit := range limits {
 		switch {

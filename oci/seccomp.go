@@ -9,29 +9,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forbidden are calls that the table of moby/profiles does not name and that
-// containers are refused with EPERM, as by other runtimes: their subjects are not
-// divided among containers, or too many faults were found in them.
+// forbidden are calls that are absent from the table of moby/profiles, and that containers are refused with EPERM, as
+// in other runtimes. They act on resources that containers share, or have had too many vulnerabilities.
 var forbidden = []string{
 	"add_key", "get_kernel_syms", "io_uring_enter", "io_uring_register", "io_uring_setup", "kexec_file_load", "kexec_load", "keyctl",
 	"migrate_pages", "move_pages", "nfsservctl", "pivot_root", "query_module", "request_key", "swapoff", "swapon", "_sysctl",
 	"sysfs", "userfaultfd", "uselib", "ustat", "vm86", "vm86old",
 }
 
-// DefaultSeccomp is the profile RuntimeDefault for a process whose bounding set
-// is caps, by the table of moby/profiles. A call that the table knows and does
-// not allow is EPERM. A call that the table does not know is ENOSYS, so that a newer
-// C library falls back to an older call. It fails only on a kernel whose
-// version cannot be read.
+// DefaultSeccomp returns the profile RuntimeDefault for a process with the bounding set caps, from the table of
+// moby/profiles. A call that the table knows and does not allow is EPERM. An unknown call is ENOSYS, so that a newer C
+// library falls back to an older call. It fails only if the kernel's version cannot be read.
 func DefaultSeccomp(caps []string) (*specs.LinuxSeccomp, error) {
 	process := &specs.Process{Capabilities: &specs.LinuxCapabilities{Bounding: caps}}
 	profile, err := seccomp.GetDefaultProfile(&specs.Spec{Process: process})
 	if err != nil {
 		return nil, fmt.Errorf("default seccomp profile: %w", err)
 	}
-	// Each further architecture doubles the time in which the guest's runtime
-	// compiles the filter (1, 7 and 19 ms in a VM of its own, ten times that under
-	// emulation), so 32-bit programs need Unconfined. The first is the native one.
+	// Each further architecture doubles the time in which the guest's runtime compiles the filter (1, 7 and 19 ms in an
+	// idle VM, ten times that under emulation). So 32-bit programs need Unconfined. The first one is native.
 	profile.Architectures = profile.Architectures[:1]
 	unknown, refused := uint(unix.ENOSYS), uint(unix.EPERM)
 	profile.DefaultErrnoRet = &unknown

@@ -14,16 +14,14 @@ import (
 // MaxProfile bounds the file of a seccomp profile, in bytes.
 const MaxProfile = 1 << 20
 
-// actions are those that a profile may name: the others need a listener, which
-// would have to be a process of the host.
+// actions are the allowed actions of a profile. The others need a listener, which would be a process of the host.
 var actions = []specs.LinuxSeccompAction{
 	specs.ActKill, specs.ActKillProcess, specs.ActKillThread, specs.ActTrap, specs.ActErrno, specs.ActTrace, specs.ActAllow, specs.ActLog,
 }
 
-// ParseSeccomp reads a profile in the form of the runtime specification, that of
-// the files in a kubelet's directory of profiles. A field that it does not know
-// is an error, since it could be one that a filter depends on. Errors match
-// ErrInvalid, or ErrNotSupported for a profile that needs a listener.
+// ParseSeccomp parses a profile in the form of the runtime specification, as in a kubelet's directory of profiles. An
+// unknown field is an error, because a filter may depend on it. Errors match ErrInvalid, or ErrNotSupported for a
+// profile that needs a listener.
 func ParseSeccomp(data []byte) (*specs.LinuxSeccomp, error) {
 	if len(data) > MaxProfile {
 		return nil, fmt.Errorf("%w: seccomp profile of more than %d bytes", ErrInvalid, MaxProfile)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// verdict is what the profile answers to a call whose arguments are all zero.
+// verdict returns the profile's answer to a call with all arguments zero.
 func verdict(profile *specs.LinuxSeccomp, name string) (specs.LinuxSeccompAction, uint) {
 	for _, rule := range profile.Syscalls {
 		if !slices.Contains(rule.Names, name) {
@@ -34,7 +34,7 @@ func filter(t *testing.T, caps ...string) *specs.LinuxSeccomp {
 
 func TestSeccompFollowsCapabilities(t *testing.T) {
 	tests := []struct {
-		call, capability string // the capability that opens it; empty: none does
+		call, capability string // capability that allows it; empty: none
 	}{
 		{"mount", "CAP_SYS_ADMIN"}, {"bpf", "CAP_BPF"}, {"bpf", "CAP_SYS_ADMIN"}, {"perf_event_open", "CAP_PERFMON"},
 		{"reboot", "CAP_SYS_BOOT"}, {"finit_module", "CAP_SYS_MODULE"}, {"settimeofday", "CAP_SYS_TIME"}, {"unshare", "CAP_SYS_ADMIN"},
@@ -74,8 +74,7 @@ func TestSeccompAnswers(t *testing.T) {
 	}
 }
 
-// A filter does not say which of two rules wins: no call has a rule without
-// conditions and another one beside it.
+// A filter does not define which of two rules wins, so no call has an unconditional rule beside another one.
 func TestSeccompRulesAreDisjoint(t *testing.T) {
 	for name, caps := range map[string][]string{"none": nil, "default": DefaultCapabilities(), "all": AllCapabilities()} {
 		verdicts := map[string][]specs.LinuxSyscall{}
@@ -94,7 +93,7 @@ func TestSeccompRulesAreDisjoint(t *testing.T) {
 	}
 }
 
-// The table has 32-bit programs and other processors as well, which cost the guest time.
+// The table also has 32-bit programs and other processors, which cost the guest time.
 func TestSeccompIsForTheNativeProcessor(t *testing.T) {
 	if got := filter(t).Architectures; len(got) != 1 {
 		t.Errorf("architectures %v", got)

@@ -6,14 +6,12 @@ import (
 	"strings"
 )
 
-// CheckSysctls checks the kernel parameters that a pod wants for its VM. Those
-// that a pod's namespaces hold elsewhere are allowed, and those of the kernel's
-// memory, files and processes, which size what the pod alone uses. Any other is
-// refused with ErrNotSupported: with some of them a container would run its own
-// program as the VM's root, or take the agent's kernel away from it.
+// CheckSysctls checks the kernel parameters that a pod requests for its VM. It allows parameters that are namespaced on
+// ordinary nodes, and those that size the kernel's memory, files and processes, which only the pod uses. It refuses all
+// others with ErrNotSupported: some would let a container run programs as the VM's root, or disturb the agent.
 func CheckSysctls(wish map[string]string) error {
 	for key, value := range wish {
-		// Both separators are in use; with slashes a dot belongs to a name.
+		// Both separators are in use. In a name with slashes, a dot is an ordinary character.
 		name := key
 		if !strings.Contains(name, "/") {
 			name = strings.ReplaceAll(name, ".", "/")
@@ -34,7 +32,7 @@ func namespaced(name string) bool {
 	return strings.HasPrefix(name, "net/") || strings.HasPrefix(name, "fs/mqueue/")
 }
 
-// ofVM tells those that a node's pods share, and that a VM has for itself.
+// ofVM reports parameters that pods of an ordinary node share, but that a VM has for itself.
 func ofVM(name string) bool {
 	for _, prefix := range []string{"vm/", "fs/inotify/", "fs/epoll/", "fs/aio-", "fs/pipe-", "kernel/keys/", "kernel/sched_"} {
 		if strings.HasPrefix(name, prefix) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Both separators are in use, and neither lets a name climb.
+// Both separators work, and neither lets a name leave its directory.
 func TestCheckSysctls(t *testing.T) {
 	for name, allowed := range map[string]bool{
 		"vm.max_map_count": true, "vm/overcommit_memory": true, "fs.file-max": true, "fs.inotify.max_user_watches": true, "kernel.pid_max": true,

@@ -1,6 +1,6 @@
-// Package frame is how bytes travel over a virtio-serial port: in frames that carry their
-// session's epoch, so that each side finds the next whole frame whatever a process that was
-// killed has left half sent. It allocates a fixed amount, and believes no length.
+// Package frame defines the frames in which bytes travel over a virtio-serial port. Frames carry their session's epoch,
+// so that each side finds the next whole frame even if a killed process has left one half sent. The package allocates a
+// fixed amount and trusts no length.
 package frame
 
 import (
@@ -15,34 +15,32 @@ import (
 //
 //	magic 4 | kind 1 | zero 1 | length 2 | epoch 8 | payload | epoch 8
 //
-// with numbers in big-endian order. The epoch after the payload tells a whole
-// frame from one whose end was cut off and whose length swallowed what came
-// next.
+// with numbers in big-endian order. The epoch after the payload detects a truncated frame with a length that covers the
+// bytes after it.
 const (
 	Head = 16 // bytes before the payload
-	Tail = 8  // and after it
-	// MaxPayload keeps a frame within one write to the guest's port, which
-	// takes 32 KiB at a time.
+	Tail = 8  // bytes after the payload
+	// MaxPayload keeps a frame within one write to the guest's port, which accepts 32 KiB at a time.
 	MaxPayload = 32<<10 - Head - Tail
 	Max        = Head + MaxPayload + Tail
 )
 
 var magic = [4]byte{0xB5, 'k', 'h', 0xD1}
 
-// Kind is what a frame is for.
+// Kind is the purpose of a frame.
 type Kind byte
 
 // The kinds.
 const (
-	Hello  Kind = 1 // host to guest: begins the epoch; payload tells of who speaks
-	Answer Kind = 2 // guest to host: the epoch has begun; payload tells of who answers
+	Hello  Kind = 1 // host to guest: starts the epoch; the payload identifies the host
+	Answer Kind = 2 // guest to host: the epoch has started; the payload identifies the guest
 	Data   Kind = 3 // both ways: bytes of the session
-	Ready  Kind = 4 // guest to host: I am here; no payload, epoch 0
+	Ready  Kind = 4 // guest to host: the guest is listening; no payload, epoch 0
 	End    Kind = 5 // both ways: the session of this epoch is over; no payload
-	Note   Kind = 6 // both ways, where both sides know of it: what is beside the session's bytes
+	Note   Kind = 6 // both ways, if both sides support it: data beside the session's bytes
 )
 
-// ErrFraming says that bytes are not a sequence of frames.
+// ErrFraming is returned for bytes that are not a sequence of frames.
 var ErrFraming = errors.New("not a frame")
 
 // Frame is one frame.
@@ -52,7 +50,7 @@ type Frame struct {
 	Payload []byte // valid until the next frame is read
 }
 
-// Append appends the encoding of a frame; payload is at most MaxPayload.
+// Append appends an encoded frame. The payload is at most MaxPayload.
 func Append(b []byte, k Kind, epoch uint64, payload ...[]byte) []byte {
 	n := 0
 	for _, p := range payload {
@@ -68,13 +66,13 @@ func Append(b []byte, k Kind, epoch uint64, payload ...[]byte) []byte {
 	return binary.BigEndian.AppendUint64(b, epoch)
 }
 
-// Enclose makes a frame of b, whose payload lies between its first Head and its last Tail
-// bytes already, and is at most MaxPayload.
+// Enclose makes a frame of b in place. The payload already lies between the first Head and the last Tail bytes, and is
+// at most MaxPayload.
 func Enclose(b []byte, k Kind, epoch uint64) {
 	Marks(b[:Head], b[len(b)-Tail:], k, epoch, len(b)-Head-Tail)
 }
 
-// Marks writes what stands before and after a payload of length bytes, at most MaxPayload.
+// Marks writes the bytes before and after a payload of length bytes, at most MaxPayload.
 func Marks(head, tail []byte, k Kind, epoch uint64, length int) {
 	copy(head, magic[:])
 	head[4], head[5] = byte(k), 0
@@ -89,17 +87,16 @@ type Decoder struct {
 	resync bool
 
 	buf        []byte // of Max
-	start, end int    // what of buf is read and not used
+	start, end int    // the unused part of buf
 }
 
-// NewDecoder reads from r. With resync it skips bytes that are no frame; otherwise they
-// are an error.
+// NewDecoder returns a decoder that reads from r. With resync it skips bytes outside frames; otherwise they are an
+// error.
 func NewDecoder(r io.Reader, resync bool) *Decoder {
 	return &Decoder{r: r, resync: resync, buf: make([]byte, Max)}
 }
 
-// Next returns the next frame. Errors are the reader's (io.EOF also in the
-// middle of a frame), or match ErrFraming.
+// Next returns the next frame. Errors are the reader's (io.EOF also within a frame), or match ErrFraming.
 func (d *Decoder) Next() (Frame, error) {
 	for {
 		f, size, err := parse(d.buf[d.start:d.end])
@@ -119,7 +116,7 @@ func (d *Decoder) Next() (Frame, error) {
 	}
 }
 
-// skip drops the first byte and those after it that cannot begin a frame.
+// skip drops the first byte and further bytes that cannot start a frame.
 func (d *Decoder) skip() {
 	d.start++
 	if at := bytes.IndexByte(d.buf[d.start:d.end], magic[0]); at >= 0 {
@@ -129,7 +126,7 @@ func (d *Decoder) skip() {
 	}
 }
 
-// fill reads more. Parse needs at most Max bytes, so there is room.
+// fill reads more bytes. parse needs at most Max bytes, so buf has room.
 func (d *Decoder) fill() error {
 	if d.start > 0 {
 		d.end = copy(d.buf, d.buf[d.start:d.end])
@@ -146,9 +143,8 @@ func (d *Decoder) fill() error {
 	return err
 }
 
-// Seek returns the answer to the hello of an epoch, and skips all before it,
-// whatever it is. It does not trust the length of a frame that may have been
-// cut off: only the guest's answer can hold a new epoch.
+// Seek skips all bytes before the answer to the hello of an epoch, and returns the answer. It does not trust the length
+// of a frame that may be truncated: only the guest's answer can contain a new epoch.
 func (d *Decoder) Seek(epoch uint64) (Frame, error) {
 	for {
 		b := d.buf[d.start:d.end]
@@ -177,11 +173,10 @@ func (d *Decoder) Seek(epoch uint64) (Frame, error) {
 	}
 }
 
-// Reset forgets a frame that was read in part.
+// Reset drops a partly read frame.
 func (d *Decoder) Reset() { d.start, d.end = 0, 0 }
 
-// parse finds the frame at the start of b and its size; the size is 0 when b
-// is only the beginning of one.
+// parse returns the frame at the start of b and its size; the size is 0 if b is only a part of one.
 func parse(b []byte) (Frame, int, error) {
 	n := min(len(b), len(magic))
 	if !bytes.Equal(b[:n], magic[:n]) {

@@ -31,8 +31,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestResync cuts a frame at every point; the frame after is found, once as
-// many bytes have come as the cut frame claimed.
+// TestResync truncates a frame at every point: the next frame is found once as many bytes have arrived as the truncated
+// frame claimed.
 func TestResync(t *testing.T) {
 	t.Parallel()
 	old := Append(nil, Data, 7, bytes.Repeat([]byte("payload"), 20))
@@ -40,7 +40,7 @@ func TestResync(t *testing.T) {
 	for cut := range len(old) {
 		d := NewDecoder(bytes.NewReader(append(old[:cut:cut], next...)), true)
 		f, err := d.Next()
-		for err == nil && f.Epoch == 0 { // the zeros may complete a frame that is nobody's
+		for err == nil && f.Epoch == 0 { // the zeros may complete a frame of no epoch
 			f, err = d.Next()
 		}
 		if err != nil || f.Kind != Hello || f.Epoch != 8 {
@@ -57,8 +57,8 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// FuzzDecoder wants no panic, no endless loop, and no frame that is longer
-// than allowed, of any bytes; and a whole frame after them to be found.
+// FuzzDecoder: arbitrary bytes cause no panic, no endless loop and no oversized frame, and a whole frame after them is
+// found.
 func FuzzDecoder(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(Append(nil, Data, 1, []byte("abc")))

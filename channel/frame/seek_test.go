@@ -10,8 +10,8 @@ import (
 	"testing/iotest"
 )
 
-// TestSeek: the answer of an epoch is found behind whatever a former session left in the
-// way, in one read with it or byte by byte, without a byte that comes after it.
+// TestSeek finds an epoch's answer behind any remains of an earlier session, in one read or byte by byte, and reads no
+// byte beyond it.
 func TestSeek(t *testing.T) {
 	t.Parallel()
 	const epoch = 0xfeedface
@@ -51,15 +51,14 @@ func TestSeek(t *testing.T) {
 
 func asIs(r io.Reader) io.Reader { return r }
 
-// TestFrameFitsOneWrite: the guest's port takes 32 KiB in one write.
+// TestFrameFitsOneWrite: the guest's port accepts 32 KiB in one write.
 func TestFrameFitsOneWrite(t *testing.T) {
 	if got := len(Append(nil, Data, 1, make([]byte, MaxPayload))); got > 32<<10 || got < Max {
 		t.Errorf("the longest frame has %d bytes, of at most %d", got, Max)
 	}
 }
 
-// TestFrameBounds: the first and the last kind, and the longest payload, are frames; what
-// is one beyond is none.
+// TestFrameBounds: the first and the last kind, and the longest payload, are valid; values beyond are not.
 func TestFrameBounds(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

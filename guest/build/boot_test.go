@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/guest/build"
 )
 
-// TestBoot boots the bundle under emulation on the machine that pods get, with
-// an init that loads every module of the list, and reads its console.
+// TestBoot boots the bundle under emulation in a pod's VM, with an init that loads every listed module, and reads its
+// console.
 func TestBoot(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a VM")

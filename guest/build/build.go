@@ -1,6 +1,5 @@
-// Package build makes the guest bundle that package guest describes: it takes
-// the kernel out of a distribution's image and packs the agent, crun and the
-// modules into an initrd. The same inputs give the same bytes.
+// Package build creates the guest bundle that package guest describes. It extracts the kernel from a distribution's
+// image and packs the agent, crun and the modules into an initrd. The same inputs give the same bytes.
 package build
 
 import (
@@ -19,21 +18,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
 
-// Cmdline is the kernel's command line, without a console.
+// Cmdline is the kernel command line, without a console.
 //
-// cryptomgr.notests, no5lvl and noreplace-smp leave out work at boot that
-// emulation makes slow; init_on_alloc=0 leaves out the clearing of memory that
-// the host has just cleared; no_timer_check a look at the timer that takes it for
-// broken, and panics, where emulation is interrupted just then. panic=-1 turns a panic into a reset, which ends the
-// machine. tsc=reliable keeps the kernel from doubting a clock that a clone's other
-// clocks do not agree with: without it a clone would go over to one that every
-// reading asks QEMU for. Memory that is added later goes to the kernel and to the pods in the
-// proportion auto-movable keeps: all of it movable would leave the kernel
-// without room for its own, none of it could never be taken back.
+// cryptomgr.notests, no5lvl and noreplace-smp skip boot work that is slow under emulation. init_on_alloc=0 skips
+// clearing memory that the host has just cleared. no_timer_check skips a timer check that panics if the emulation is
+// interrupted during it. panic=-1 turns a panic into a reset, which ends the VM. tsc=reliable keeps the kernel from
+// distrusting a clock that differs from a clone's other clocks; otherwise a clone would switch to a clock that asks
+// QEMU for every reading. auto-movable splits added memory between the kernel and the pods: if all of it were movable,
+// the kernel would lack memory of its own; if none were, it could never be removed.
 const Cmdline = "quiet panic=-1 cryptomgr.notests init_on_alloc=0 noreplace-smp no5lvl no_timer_check tsc=reliable" +
 	" memhp_default_state=online memory_hotplug.online_policy=auto-movable"
 
-// Options are what a bundle is made of; every path is required.
+// Options are the inputs of a bundle. Every path is required.
 type Options struct {
 	Kernel  string // a bzImage, or an uncompressed ELF kernel
 	Modules string // the directory of its modules
@@ -44,17 +40,14 @@ type Options struct {
 	CrunSource   string
 	CrunVersion  string
 
-	// KeepSignatures leaves the modules signed, for a kernel that loads no
-	// others (CONFIG_MODULE_SIG_FORCE).
+	// KeepSignatures keeps the modules' signatures, for a kernel that loads only signed ones (CONFIG_MODULE_SIG_FORCE).
 	KeepSignatures bool
 
-	Out string // the directory to make; its bundle, if any, is replaced
+	Out string // the directory to create; replaces its bundle, if any
 }
 
-// Bundle makes the bundle and returns it. What is in Out already and would come
-// out the same is not written again. It is not safe to be called at once for
-// one Out; whoever loads a bundle meanwhile finds the old one, the new one, or
-// none.
+// Bundle creates the bundle and returns it. It does not rewrite unchanged files in Out. It must not run concurrently
+// for one Out. A concurrent Load finds the old bundle, the new one, or none.
 func Bundle(o Options) (guest.Bundle, error) {
 	agent, err := os.ReadFile(o.Agent)
 	if err != nil {
@@ -108,8 +101,7 @@ func Bundle(o Options) (guest.Bundle, error) {
 	return guest.Load(o.Out)
 }
 
-// makeKernel writes vmlinux, unless the bundle in Out has one made of the same
-// image: unpacking takes a second.
+// makeKernel writes vmlinux, unless the bundle in Out has one from the same image: unpacking takes a second.
 func makeKernel(o Options) (guest.Kernel, guest.File, error) {
 	image, err := os.ReadFile(o.Kernel)
 	if err != nil {
@@ -134,7 +126,7 @@ func makeKernel(o Options) (guest.Kernel, guest.File, error) {
 	return k, file, err
 }
 
-// write replaces the file at path unless it has that content.
+// write replaces the file at path, unless the content is the same.
 func write(path string, data []byte) (guest.File, error) {
 	file := guest.File{Size: int64(len(data)), SHA256: hash(data)}
 	old, err := guest.HashFile(path)

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// options are those of make guest, with the test's init as the agent.
+// options returns the options of make guest, with the test's init as the agent.
 func options(t *testing.T) build.Options {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -63,7 +63,7 @@ func TestSameInputSameBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Once more in its place: nothing is written.
+	// Again in the same place: nothing is written.
 	again, err := build.Bundle(o)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestSameInputSameBytes(t *testing.T) {
 		t.Error("an unchanged kernel was written again")
 	}
 
-	// And from nothing elsewhere: the same files.
+	// In an empty directory: the same files.
 	o.Out = filepath.Join(t.TempDir(), "other")
 	other, err := build.Bundle(o)
 	if err != nil {
@@ -86,7 +86,7 @@ func TestSameInputSameBytes(t *testing.T) {
 		t.Errorf("two bundles of the same input differ:\n%s", diff)
 	}
 
-	// A damaged kernel is made again, although its size is right.
+	// A damaged kernel is replaced, although its size is right.
 	if err := os.WriteFile(other.KernelPath(), make([]byte, before.Size()), 0o600); err != nil {
 		t.Fatal(err)
 	}

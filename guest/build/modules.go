@@ -2,13 +2,12 @@ package build
 
 import "github.com/bulkhead-project/bulkhead/guest/internal/kmod"
 
-// required are the modules a guest cannot do without, whether the kernel has
-// them as modules or built in. What they depend on comes with them.
+// required are the modules that a guest needs, as modules or built in. Their dependencies are added.
 var required = []string{
 	"virtio_pci",     // the bus of all virtio devices
 	"virtio_console", // the channel to the host
 	"virtio_blk",     // image, scratch and volume disks
-	"virtio_mem",     // growth
+	"virtio_mem",     // memory growth
 	"virtio_net",     // the pod's network
 	"erofs",          // images
 	"ext4",           // the scratch disk
@@ -18,15 +17,14 @@ var required = []string{
 	"tun",            // VPNs in pods
 }
 
-// wanted are taken where the kernel has them. A kernel either has its checksum
-// as a module of this name, which erofs and ext4 ask for by an alias only, or
-// has it in its library.
+// wanted are included if the kernel has them. A kernel has crc32c either as a module of this name, which erofs and ext4
+// request only by an alias, or in its library.
 var wanted = []string{
 	"crc32c_generic",
-	"dummy", // interfaces of privileged pods that lead nowhere
+	"dummy", // unconnected interfaces of privileged pods
 }
 
-// parameters are what modules are loaded with. A dummy would begin with an interface.
+// parameters are the modules' load parameters. By default, dummy creates an interface.
 var parameters = map[string]string{"dummy": "numdummies=0"}
 
 func pickModules(dir *kmod.Dir) ([]kmod.Module, error) {

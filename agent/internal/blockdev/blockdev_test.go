@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestUnmount: what is in use for a moment is unmounted when it is not any more; what stays in use, and what is not mounted, is told.
+// TestUnmount: a briefly busy mount is unmounted once it is free. A mount that stays busy, and a missing one, are
+// errors.
 func TestUnmount(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

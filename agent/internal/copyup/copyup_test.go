@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// image makes a root whose directory /data has one of everything.
+// image creates a root with one file of each kind in /data.
 func image(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -39,7 +39,7 @@ func image(t *testing.T) string {
 	return root
 }
 
-// tree is all that is known of what is in a directory.
+// tree returns all properties of the files in a directory.
 func tree(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -82,8 +82,8 @@ func sum(data []byte) (n uint32) {
 	return n
 }
 
-// TestFill: an empty volume becomes what the image has there, wherever an earlier attempt was cut short,
-// and one with anything in it stays as it is.
+// TestFill: an empty volume becomes a copy of the image's directory, wherever an earlier attempt stopped. A volume with
+// contents stays unchanged.
 func TestFill(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Log("owners are not checked: only root can change them")
@@ -111,7 +111,7 @@ func TestFill(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		_ = os.Remove(filepath.Join(volume, lostFound)) // which most have not
+		_ = os.Remove(filepath.Join(volume, lostFound)) // most volumes lack it
 		if diff := cmp.Diff(want, tree(t, volume)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
@@ -125,8 +125,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// TestFillBesideOurNames: an image's files of the names that a copy needs at the volume's top are left out, and the
-// copy is made whole all the same.
+// TestFillBesideOurNames: files with reserved names are skipped, and the copy is otherwise complete.
 func TestFillBesideOurNames(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range append([]string{"own"}, ours...) {
@@ -149,7 +148,7 @@ func TestFillBesideOurNames(t *testing.T) {
 	}
 }
 
-// TestChmod: what has taken a pipe's name meanwhile keeps its mode.
+// TestChmod: a file that has replaced a pipe keeps its mode.
 func TestChmod(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, "file"), nil, 0o600), os.Symlink("file", filepath.Join(dir, "link")),
@@ -171,8 +170,7 @@ func TestChmod(t *testing.T) {
 	}
 }
 
-// TestFillNothing: where the image has no directory nothing is copied, and what cannot be copied as a
-// whole leaves nothing.
+// TestFillNothing: a missing directory copies nothing, and a failed copy leaves nothing.
 func TestFillNothing(t *testing.T) {
 	root := t.TempDir()
 	outside := filepath.Join(t.TempDir(), "outside")
@@ -190,7 +188,7 @@ func TestFillNothing(t *testing.T) {
 	cancel()
 	for _, tt := range []struct {
 		at   string
-		ctx  context.Context //nolint:containedctx // of a row
+		ctx  context.Context //nolint:containedctx // of a table row
 		want error
 	}{
 		{at: "/none"}, {at: "/plain"}, {at: "/out"}, {at: "/none/deeper"},

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestSet: the files are a machine's of four CPUs, of which the first cannot be taken away.
+// TestSet: the files are those of a VM with four CPUs. The first one cannot be taken offline.
 func TestSet(t *testing.T) {
 	for _, tc := range []struct {
 		was  string // of CPUs 1 to 3
@@ -50,7 +50,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// TestOne: a machine whose kernel has one CPU and no way to take it away.
+// TestOne: a VM with a kernel that has one CPU and cannot take it offline.
 func TestOne(t *testing.T) {
 	if err := Set(t.TempDir(), 1); err != nil {
 		t.Error(err)

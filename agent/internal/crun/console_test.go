@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// The directory that crun keeps its state in has room for a console's socket,
-// which goes with its listener.
+// crun's state directory has room for a console socket's address, and the listener removes the socket.
 func TestConsoleSocket(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("/tmp", "tty")

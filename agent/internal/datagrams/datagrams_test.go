@@ -13,7 +13,7 @@ import (
 
 var hosts = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback(), netip.MustParseAddr("127.0.0.3")}
 
-// begin serves a stream, whose other end it returns.
+// begin serves a stream and returns its other end.
 func begin(t *testing.T) net.Conn {
 	t.Helper()
 	host, guest := net.Pipe()
@@ -30,7 +30,7 @@ func begin(t *testing.T) net.Conn {
 	return host
 }
 
-// echo answers at an address what it hears, and who from.
+// echo sends received datagrams back from an address, and reports their senders.
 func echo(t *testing.T, address string) (port uint16, from chan netip.AddrPort) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", address)
@@ -75,7 +75,7 @@ func answer(t *testing.T, host net.Conn) agentv1.Datagram {
 	return d
 }
 
-// TestServe: datagrams of every size come and go, a flow's by a socket of its own.
+// TestServe: datagrams of every size are carried in both directions, with one socket per flow.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	host := begin(t)
@@ -100,7 +100,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestHosts: who listens on one address alone is found there, also by the first datagram.
+// TestHosts: a listener on only one address is found, even by the first datagram.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"[::1]:0", "127.0.0.3:0"} {
@@ -111,7 +111,7 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%s: %q", at, d.Data)
 		}
 	}
-	// Nobody anywhere is nobody's trouble.
+	// A port without any listener does not disturb other flows.
 	host := begin(t)
 	port, _ := echo(t, "127.0.0.1:0")
 	for range 10 {
@@ -123,7 +123,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestManyFlows: beyond the bound a flow is dropped, until another has ended.
+// TestManyFlows: flows beyond the bound are dropped until another has ended.
 func TestManyFlows(t *testing.T) {
 	t.Parallel()
 	host := begin(t)

@@ -15,7 +15,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// named are interfaces of these names.
+// named returns interfaces with these names.
 func named(names ...string) (out []agentv1.Network) {
 	for _, name := range names {
 		out = append(out, agentv1.Network{Name: name})
@@ -39,7 +39,7 @@ func TestValidateCards(t *testing.T) {
 	}
 }
 
-// TestNameCards: two cards can have each other's names.
+// TestNameCards: two cards can swap names.
 func TestNameCards(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, for a network namespace")

@@ -31,7 +31,7 @@ func TestRead(t *testing.T) {
 		"  12: 00000000:0035 00000000:0000 07 0\n"+ // 0.0.0.0:53
 		"  13: 0100007F:0043 00000000:0000 07 0\n"+ // 127.0.0.1:67
 		"  14: 0100007F:0044 0100007F:0035 01 0\n"+ // a client
-		"  15: 00000000:8000 00000000:0000 07 0\n"+ // of the kernel's choice, as a client's
+		"  15: 00000000:8000 00000000:0000 07 0\n"+ // an automatic port, like a client's
 		"  16: 00000000:7FFF 00000000:0000 07 0\n")
 	write(t, ephemeral, "32768\t60999\n")
 	all := tables{tcp: []string{v4, filepath.Join(dir, "none"), v6}, udp: []string{udp}, ephemeral: ephemeral}
@@ -60,8 +60,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestFollow: who waits looks again after an event, also when the lists have the socket a
-// little later.
+// TestFollow: a waiter reads the tables again after an event, even if the socket appears in them later.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	r, events, err := os.Pipe()

@@ -13,8 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestAwaitLinks: whoever waits for an interface looks again when one has come, and is told when
-// none does.
+// TestAwaitLinks: look is called again when an interface appears; if none does, the call times out.
 func TestAwaitLinks(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, for a network namespace")

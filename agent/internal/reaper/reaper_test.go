@@ -15,11 +15,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// shared is the only one that may wait in this process.
+// shared is the only reaper in this process.
 var shared = reaper.New()
 
 func TestMain(m *testing.M) {
-	// As process 1 does, this one gets what lost its parents.
+	// Like process 1, this process adopts orphans.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -80,12 +80,11 @@ func TestSignal(t *testing.T) {
 	}
 }
 
-// TestAdopt takes over processes that others started, also one that has ended
-// before its id is known.
+// TestAdopt adopts processes of other parents, also one that ends before its id is known.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	for _, script := range []string{
-		`sh -c 'echo $$; exit 5' & exec sleep 0.2`, // which waits for no child
+		`sh -c 'echo $$; exit 5' & exec sleep 0.2`, // does not wait for the child
 		`sh -c 'echo $$; sleep 0.2; exit 5' & exit`,
 	} {
 		r, w, err := os.Pipe()
@@ -110,7 +109,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestAdoptGone wants an end even for a process that somebody else reaped.
+// TestAdoptGone: a process that another parent has reaped also ends.
 func TestAdoptGone(t *testing.T) {
 	t.Parallel()
 	c := shell(t, "exit 0")

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testfs"
 )
 
-// TestLook: a host that does not answer is waited for no longer than that.
+// TestLook: the wait for a silent host is bounded.
 func TestLook(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

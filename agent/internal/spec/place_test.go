@@ -34,7 +34,7 @@ func TestPlaceIn(t *testing.T) {
 		"/data": "/mnt/data", "/data/sub": "/mnt/data/sub", "/var/lock/x": "/run/lock/x", "/out": "/srv", "/up/x": "/gone/x",
 		"/chain/x": "/mnt/data/more/x", "/etc/resolv.conf": "/run/resolve/resolv.conf", "/host": "/proc/self/root/x", "/dots": "/gone",
 		"/good/new": "/real/new",
-		// Nothing is missing, or no link is on the way: crun copes.
+		// All parts exist, or the path has no links: crun can handle it.
 		"/good": "/good", "/good/sub": "/good/sub", "/new/dir": "/new/dir", "/": "/", "/real": "/real", "/real/../new": "/real/../new",
 	} {
 		if got, err := PlaceIn(root, at); got != want || err != nil {

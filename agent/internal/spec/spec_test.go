@@ -262,7 +262,7 @@ func TestUsers(t *testing.T) {
 		"1000":       {user{1000, 1001, []uint32{1001, 2000}}, "/home/demo"},
 		"demo:other": {user{1000, 3000, []uint32{3000, 2000}}, "/home/demo"},
 		"demo:4":     {user{1000, 4, []uint32{4, 2000}}, "/home/demo"},
-		// Strict: what the image's /etc/group says does not count.
+		// Strict: the image's /etc/group does not count.
 		"demo::strict":   {user{1000, 1001, []uint32{1001}}, "/home/demo"},
 		"1000:4:strict":  {user{1000, 4, []uint32{4}}, "/home/demo"},
 		"4321::strict":   {user{4321, 0, []uint32{0}}, "/"},
@@ -277,7 +277,7 @@ func TestUsers(t *testing.T) {
 		"demo:extra ":    {},
 		":extra":         {user{0, 2000, []uint32{2000}}, "/root"},
 		"root:4":         {user{0, 4, []uint32{4, 2000}}, "/root"},
-		// The image's entries of these names are root's.
+		// The image's entries with these names belong to root.
 		"4000":       {user{4000, 0, []uint32{0}}, "/"},
 		"4000:4000":  {user{4000, 4000, []uint32{4000}}, "/"},
 		"demo:4000":  {user{1000, 4000, []uint32{4000, 2000}}, "/home/demo"},
@@ -316,7 +316,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestUser: the specification tells who the first process is, in numbers.
+// TestUser: the specification returns the first process's user as numbers.
 func TestUser(t *testing.T) {
 	t.Parallel()
 	for process, want := range map[string]agentv1.User{
@@ -335,7 +335,7 @@ func TestUser(t *testing.T) {
 		if err != nil || !cmp.Equal(*got.Is, want) {
 			t.Errorf("%s: %+v, %v", process, got, err)
 		}
-		// The container writes to its /etc/passwd later.
+		// The container changes its /etc/passwd later.
 		now := image{"/etc/passwd": "demo:x:0:0::/root:/bin/sh\n"}
 		if got.Name == "" {
 			continue
@@ -371,8 +371,7 @@ func FuzzAdjust(f *testing.F) {
 	})
 }
 
-// TestDeviceRules: rules that hold without crun are taken out, as the host has written them, and
-// no others.
+// TestDeviceRules: only rules that hold without crun are removed, unchanged.
 func TestDeviceRules(t *testing.T) {
 	t.Parallel()
 	const rules = `[{"allow":false, "access":"rwm"}]`
@@ -410,7 +409,7 @@ func TestDeviceRules(t *testing.T) {
 	}
 }
 
-// TestEncodeForExec: what crun needs for one more process is there, and nothing large.
+// TestEncodeForExec: the result has everything that crun needs for an exec, and no large parts.
 func TestEncodeForExec(t *testing.T) {
 	t.Parallel()
 	s, err := spec.Parse(json.RawMessage(`{"process":{"args":["a"]},"annotations":{"k":"v"},"mounts":[{"destination":"/x"}],

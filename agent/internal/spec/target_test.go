@@ -11,7 +11,7 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
-// A PID namespace is one's own or another container's; no other path is one.
+// A PID namespace is the container's own or another container's; other paths are refused.
 func TestPIDNamespaces(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -31,8 +31,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestOutput reads in odd sizes, and from the last acknowledged byte again and
-// again, and loses and repeats nothing.
+// TestOutput reads in odd sizes, and repeatedly from the last acknowledged byte: no byte is lost or repeated.
 func TestOutput(t *testing.T) {
 	t.Parallel()
 	r, w := pipe(t)
@@ -64,7 +63,7 @@ func TestOutput(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// What is kept is bounded: without this the writer would wait for ever.
+			// The buffer is bounded: otherwise the writer would block forever.
 			if rand.IntN(2) == 0 || len(got)-acked > stdio.Limit/2 {
 				acked = len(got)
 				rd.Ack(int64(acked))
@@ -74,7 +73,7 @@ func TestOutput(t *testing.T) {
 	if !bytes.Equal(got, want) {
 		t.Errorf("got %d bytes, want %d, or others", len(got), len(want))
 	}
-	// All is acknowledged only up to some point: the rest can be had again.
+	// Unacknowledged bytes can be read again.
 	rd := o.Reader(0)
 	rest, _ := io.ReadAll(readerFunc(func(p []byte) (int, error) { return rd.Next(within(t), p) }))
 	if !bytes.Equal(rest, want[len(want)-len(rest):]) {
@@ -82,8 +81,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestOutputOfATerminal that is said to be left by all although there is more to read: that
-// is read.
+// TestOutputOfATerminal: output after a reported end of the terminal is read.
 func TestOutputOfATerminal(t *testing.T) {
 	t.Parallel()
 	for name, reads := range map[string][]string{
@@ -111,8 +109,7 @@ func TestOutputOfATerminal(t *testing.T) {
 	}
 }
 
-// TestHangup: what was written is read to the end, and who has the terminal still, has it
-// no more.
+// TestHangup: all output is read, and then remaining holders lose the terminal.
 func TestHangup(t *testing.T) {
 	t.Parallel()
 	r, w := pipe(t)
@@ -155,7 +152,7 @@ func TestOutputBlocks(t *testing.T) {
 		t.Fatalf("wrote %d bytes, %v", n, err)
 	}
 	rd := o.Reader(0)
-	rd.Ack(1 << 40) // of what it has not read
+	rd.Ack(1 << 40) // more than it has read
 	ctx, cancel := context.WithCancel(context.Background())
 	buf := make([]byte, stdio.Limit)
 	if n, err := rd.Next(ctx, buf); n != stdio.Limit || err != nil {
@@ -175,8 +172,7 @@ func TestOutputBlocks(t *testing.T) {
 	}
 }
 
-// TestOutputThatNobodyWants is given up although something holds its other end
-// open: the child of a process that is gone.
+// TestOutputThatNobodyWants: Close ends the output although a child of the ended process holds the other end open.
 func TestOutputThatNobodyWants(t *testing.T) {
 	r, w := pipe(t)
 	o := stdio.NewOutput(r)
@@ -207,7 +203,7 @@ func TestInput(t *testing.T) {
 		_, err := in.Write(first, make([]byte, 1<<20))
 		stuck <- err
 	}()
-	if _, err := io.ReadFull(r, make([]byte, 1)); err != nil { // it has begun
+	if _, err := io.ReadFull(r, make([]byte, 1)); err != nil { // the write has started
 		t.Fatal(err)
 	}
 	second, offset := in.Take()

@@ -1,5 +1,4 @@
-// Package kmod picks modules out of a kernel's module directory, with what they
-// depend on, in the order in which they are to be loaded.
+// Package kmod selects modules and their dependencies from a kernel's module directory, in load order.
 package kmod
 
 import (
@@ -16,10 +15,9 @@ import (
 )
 
 var (
-	// ErrNotFound is matched for a name that is neither a module of the
-	// kernel nor built into it.
+	// ErrNotFound is matched for a name that is neither a module of the kernel nor built into it.
 	ErrNotFound = errors.New("neither a module nor built in")
-	// ErrCycle is matched when modules depend on each other in a circle.
+	// ErrCycle is matched for circular dependencies.
 	ErrCycle = errors.New("modules depend on each other")
 	// ErrRelease is matched for modules of another kernel.
 	ErrRelease = errors.New("modules are for another kernel")
@@ -34,22 +32,22 @@ type Module struct {
 	Data []byte // the ELF file
 }
 
-// Dir is the directory of one kernel's modules, as lies in /lib/modules.
+// Dir is the directory of one kernel's modules, as in /lib/modules.
 type Dir struct {
 	release string
 	builtin map[string]bool
 	files   map[string]string // path by name
 }
 
-// Open reads what dir has for the kernel of that release. It needs
-// modules.builtin and the modules, and nothing that depmod makes.
+// Open reads the modules in dir for the kernel of that release. It needs modules.builtin and the modules, but no files
+// of depmod.
 func Open(dir, release string) (*Dir, error) {
 	d := &Dir{release: release, builtin: map[string]bool{}, files: map[string]string{}}
 	if err := d.readBuiltin(filepath.Join(dir, "modules.builtin")); err != nil {
 		return nil, fmt.Errorf("open modules: %w", err)
 	}
-	// Only what came with the kernel: what was added to a host beside it, in
-	// extra, updates and the like, is not the guest's.
+	// Only modules that came with the kernel: those added to a host in extra, updates and the like do not belong in the
+	// guest.
 	err := filepath.WalkDir(filepath.Join(dir, "kernel"), func(file string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
@@ -96,10 +94,8 @@ func (d *Dir) Has(name string) bool {
 	return d.builtin[name] || d.files[name] != ""
 }
 
-// Order returns the modules called names and everything they depend on, each
-// once and after its dependencies, and leaves out what is built in. The error
-// matches ErrNotFound, ErrCycle, ErrRelease or a failure to read a module, and
-// names the module.
+// Order returns the modules called names and their dependencies, each once and after its dependencies, without built-in
+// ones. The error matches ErrNotFound, ErrCycle, ErrRelease or a failure to read a module, and names the module.
 func (d *Dir) Order(names ...string) ([]Module, error) {
 	o := order{dir: d, state: map[string]state{}}
 	for _, name := range names {
@@ -152,7 +148,7 @@ func (o *order) add(name string) error {
 	}
 	for _, dep := range i.before {
 		if !o.dir.Has(dep) {
-			continue // an alias of something built in, or nothing at all
+			continue // an alias of a built-in module, or unknown
 		}
 		if err := o.add(dep); err != nil {
 			return fmt.Errorf("%w (soft dependency of %s)", err, name)

@@ -18,7 +18,7 @@ import (
 
 const release = "6.1.0-test"
 
-// tree makes a module directory: each module's .modinfo entries by its path.
+// tree creates a module directory from each module's .modinfo entries by path.
 func tree(t *testing.T, builtin string, modules map[string][]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,7 +52,7 @@ func put(t *testing.T, path string, data []byte) {
 	}
 }
 
-// module makes the smallest ELF file that has a .modinfo section.
+// module returns the smallest ELF file with a .modinfo section.
 func module(t *testing.T, info []string) []byte {
 	t.Helper()
 	names, body := "\x00.modinfo\x00.shstrtab\x00", strings.Join(info, "\x00")+"\x00"

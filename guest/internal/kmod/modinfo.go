@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// info is what a module says of itself in its .modinfo section.
+// info is the content of a module's .modinfo section.
 type info struct {
 	depends  []string // names, normalised
-	before   []string // what it wishes to be loaded first, if there is such a thing
+	before   []string // soft dependencies to load first, if they exist
 	vermagic string
 }
 
-// parseInfo reads a module's own description, from which depmod makes its
-// modules.dep, so that a package's modules can be used without running depmod.
+// parseInfo reads a module's description, from which depmod generates modules.dep. So a package's modules can be used
+// without depmod.
 func parseInfo(module []byte) (info, error) {
 	f, err := elf.NewFile(bytes.NewReader(module))
 	if err != nil {
@@ -66,5 +66,5 @@ func softBefore(value string) []string {
 	return names
 }
 
-// normalise makes the two spellings of a module's name one, as the kernel does.
+// normalise unifies the two spellings of a module's name, like the kernel.
 func normalise(name string) string { return strings.ReplaceAll(name, "-", "_") }

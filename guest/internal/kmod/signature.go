@@ -5,16 +5,14 @@ import (
 	"encoding/binary"
 )
 
-// A signed module ends with the signature, twelve bytes that say how long it
-// is, and this mark.
+// A signed module ends with the signature, twelve bytes that contain its length, and this mark.
 const (
 	signatureMark = "~Module signature appended~\n"
 	signatureInfo = 12
 )
 
-// Unsigned returns module without the signature appended to it. The kernel
-// checks a signature that is there, which takes an emulated machine five
-// milliseconds a module; the initrd's own hash vouches for them all already.
+// Unsigned returns module without its appended signature. The kernel would check a signature, which takes five
+// milliseconds per module under emulation. The initrd's own hash already covers the modules.
 func Unsigned(module []byte) []byte {
 	rest, ok := bytes.CutSuffix(module, []byte(signatureMark))
 	if !ok || len(rest) < signatureInfo {

@@ -1,5 +1,4 @@
-// Package unpack recognises compressed data by its first bytes and unpacks it:
-// the formats that kernels and their modules come in.
+// Package unpack decompresses kernels and modules. It recognises the format by the first bytes.
 package unpack
 
 import (
@@ -16,14 +15,13 @@ import (
 )
 
 var (
-	// ErrFormat is matched for data of no format known here.
+	// ErrFormat is matched for data in an unknown format.
 	ErrFormat = errors.New("unknown compression")
-	// ErrTooLarge is matched for data that unpacks to more than was allowed.
+	// ErrTooLarge is matched for data that unpacks to more than the limit.
 	ErrTooLarge = errors.New("unpacked data is too large")
 )
 
-// dictMax is the largest dictionary that xz data may ask for; a kernel's is of
-// 32 MiB.
+// dictMax bounds the dictionary of xz data; a kernel's is 32 MiB.
 const dictMax = 1 << 28
 
 type format struct {
@@ -32,7 +30,7 @@ type format struct {
 	open  func(io.Reader) (io.Reader, error)
 }
 
-// xz is read by a package that knows the x86 filter, which kernels use.
+// The xz package supports the x86 filter, which kernels use.
 func formats() []format {
 	return []format{
 		{"gzip", "\x1f\x8b", func(r io.Reader) (io.Reader, error) {
@@ -42,7 +40,7 @@ func formats() []format {
 			return xz.NewReader(r, dictMax)
 		}},
 		{"zstd", "\x28\xb5\x2f\xfd", func(r io.Reader) (io.Reader, error) {
-			// Kernels are packed with a window of up to 128 MiB.
+			// Kernels are compressed with a window of up to 128 MiB.
 			return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(1<<28))
 		}},
 		{"lz4", "\x02\x21\x4c\x18", func(r io.Reader) (io.Reader, error) { return lz4.NewReader(r), nil }},
@@ -51,8 +49,8 @@ func formats() []format {
 	}
 }
 
-// ELF returns the ELF file that data is or unpacks to, of at most limit bytes.
-// The error matches ErrFormat or ErrTooLarge where one of these is the reason.
+// ELF returns the ELF file in data, unpacked if necessary, of at most limit bytes. The error matches ErrFormat or
+// ErrTooLarge if that is the reason.
 func ELF(data []byte, limit int64) ([]byte, error) {
 	for _, f := range formats() {
 		if !bytes.HasPrefix(data, []byte(f.magic)) {

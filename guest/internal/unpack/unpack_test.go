@@ -10,10 +10,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/guest/internal/unpack"
 )
 
-// content begins as an ELF file does and is long enough for several blocks.
+// content starts like an ELF file and is long enough for several blocks.
 var content = append([]byte("\x7fELF"), bytes.Repeat([]byte("the quick brown fox"), 40000)...)
 
-// Each format is packed by the tool that distributions pack it with.
+// Each format is compressed by the tool that distributions use.
 func TestELF(t *testing.T) {
 	for name, tool := range map[string][]string{
 		"none":           {"cat"},

@@ -1,6 +1,5 @@
-// Package vmlinux takes the uncompressed kernel out of the image that a
-// distribution ships. A machine that boots from it skips the decompressor, and
-// its clones do not carry the packed copy in their memory.
+// Package vmlinux extracts the uncompressed kernel from a distribution's image. A VM that boots from it skips the
+// decompressor, and its clones do not carry the compressed copy in memory.
 package vmlinux
 
 import (
@@ -13,13 +12,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/guest/internal/unpack"
 )
 
-// ErrUnusable is matched for a file that is not a kernel QEMU can boot directly.
+// ErrUnusable is matched for a file that is not a kernel that QEMU can boot directly.
 var ErrUnusable = errors.New("not a usable kernel image")
 
 // maxSize bounds the unpacked kernel.
 const maxSize = 512 << 20
 
-// The fields of the x86 boot protocol's header, by their offset in the image.
+// Offsets of fields in the header of the x86 boot protocol.
 const (
 	offSetupSects    = 0x1f1
 	offMagic         = 0x202 // "HdrS"
@@ -28,12 +27,11 @@ const (
 	offPayloadLength = 0x24c
 	headerEnd        = 0x250
 	sector           = 512
-	payloadVersion   = 0x0208 // the protocol that told of the payload first
+	payloadVersion   = 0x0208 // the first protocol version with the payload's position
 )
 
-// Extract returns the kernel that image holds: image is a bzImage, or an ELF
-// kernel already. The result has the PVH entry point; if it has not, or image
-// is something else, the error matches ErrUnusable.
+// Extract returns the kernel in image, which is a bzImage or an ELF kernel. The result has the PVH entry point.
+// Otherwise the error matches ErrUnusable.
 func Extract(image []byte) ([]byte, error) {
 	kernel, err := unpackImage(image)
 	if err != nil {
@@ -58,8 +56,7 @@ func unpackImage(image []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The last four bytes are the unpacked size: gzip's own, or put after the
-	// stream of any other format.
+	// The last four bytes are the unpacked size: a part of gzip's format, and appended to the other formats.
 	end := len(packed) - 4
 	size := binary.LittleEndian.Uint32(packed[end:])
 	if !bytes.HasPrefix(packed, []byte("\x1f\x8b")) {
@@ -84,7 +81,7 @@ func payload(image []byte) ([]byte, error) {
 	}
 	setup := int64(image[offSetupSects])
 	if setup == 0 {
-		setup = 4 // the protocol says so
+		setup = 4 // as the protocol defines
 	}
 	start := (setup+1)*sector + int64(binary.LittleEndian.Uint32(image[offPayloadOffset:]))
 	end := start + int64(binary.LittleEndian.Uint32(image[offPayloadLength:]))
@@ -94,7 +91,7 @@ func payload(image []byte) ([]byte, error) {
 	return image[start:end], nil
 }
 
-// check finds the PVH entry note: owner Xen, type XEN_ELFNOTE_PHYS32_ENTRY.
+// check looks for the PVH entry note: owner Xen, type XEN_ELFNOTE_PHYS32_ENTRY.
 func check(f *elf.File) error {
 	if f.Machine != elf.EM_X86_64 {
 		return fmt.Errorf("%w: it is for %v", ErrUnusable, f.Machine)
@@ -131,8 +128,7 @@ func hasNote(notes []byte, owner string, kind uint32) bool {
 	return false
 }
 
-// Release finds the release of a kernel that Extract returned, as uname -r
-// prints it.
+// Release returns the release of a kernel from Extract, as uname -r prints it.
 func Release(kernel []byte) (string, error) {
 	const banner = "Linux version "
 	for rest := kernel; ; {

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/guest/internal/vmlinux"
 )
 
-// kernel makes an ELF file with one note and a banner.
+// kernel returns an ELF file with one note and a banner.
 func kernel(t *testing.T, machine elf.Machine, owner string, kind uint32) []byte {
 	t.Helper()
 	var note bytes.Buffer

@@ -1,6 +1,5 @@
-// Init is the first process of the guest that the boot test starts in place of
-// the agent: it loads the modules as the list says, reports on the console, and
-// powers the machine off.
+// Init replaces the agent as the first process of the boot test's guest. It loads the modules of the list, reports on
+// the console, and powers the VM off.
 package main
 
 import (
@@ -57,7 +56,7 @@ func load(path, parameters string) error {
 	return nil
 }
 
-// report prints what the kernel can do now.
+// report prints what the kernel supports now.
 func report() error {
 	for target, kind := range map[string]string{"/proc": "proc", "/sys": "sysfs", "/dev": "devtmpfs"} {
 		if err := unix.Mount(kind, target, kind, 0, ""); err != nil {
@@ -84,8 +83,7 @@ func report() error {
 	return memory()
 }
 
-// memory waits until the memory that virtio-mem adds is there, beyond the 256
-// MiB that the machine booted with.
+// memory waits for the memory that virtio-mem adds to the initial 256 MiB.
 func memory() error {
 	deadline := time.Now().Add(20 * time.Second)
 	for {
