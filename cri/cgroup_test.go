@@ -132,7 +132,7 @@ func inside(t *testing.T, f *engine.Facts) {
 		pids, err := hostcgroup.At([]string{dir}).PIDs()
 		slices.Sort(pids)
 		if err != nil || !slices.Equal(pids, want) {
-			t.Errorf("%s has %v, want shim and machine %v: %v", dir, pids, want, err)
+			t.Errorf("%s has %v, want shim and VM %v: %v", dir, pids, want, err)
 		}
 	}
 	if len(f.Cgroup.Dirs) == 0 {
@@ -181,7 +181,7 @@ func TestCgroupOutlivesNobody(t *testing.T) {
 	}
 	s = serveInGroups(t, o)
 	if machine.Alive() {
-		t.Error("the machine lives on")
+		t.Error("the VM still runs")
 	}
 	if err := s.Close(ctx); err != nil {
 		t.Error(err)

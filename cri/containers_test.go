@@ -63,7 +63,7 @@ func TestContainerLife(t *testing.T) {
 		}
 		data, err := os.ReadFile(path)
 		if strings.Contains(string(data), "s3cr3t") {
-			t.Errorf("%s holds the environment", path)
+			t.Errorf("%s contains the environment", path)
 		}
 		return err
 	})

@@ -66,7 +66,7 @@ func TestKubeletDirs(t *testing.T) {
 		t.Error(diff)
 	}
 	if len(mine) != 1 {
-		t.Errorf("the pod's own have become %v", mine)
+		t.Errorf("the pod's own emptyDirs changed to %v", mine)
 	}
 	mount(mkdir("strange", 0o777, 0), "ramfs", "")
 	if err := s.kubeletDirs(&got, config); !errors.Is(err, oci.ErrNotSupported) {

@@ -47,7 +47,7 @@ func TestForeign(t *testing.T) {
 	}
 	select {
 	case event := <-events:
-		t.Errorf("told of %v", event)
+		t.Errorf("got event %v", event)
 	default:
 	}
 }

@@ -31,7 +31,7 @@ func TestClientsPaths(t *testing.T) {
 		config := podConfig("p")
 		config.LogDirectory = logs
 		if _, err := s.RunPodSandbox(t.Context(), config, ""); err == nil {
-			t.Errorf("log directory %s: taken", logs)
+			t.Errorf("log directory %s: accepted", logs)
 		}
 	}
 	config := podConfig("p")
@@ -57,11 +57,11 @@ func TestClientsPaths(t *testing.T) {
 		}
 		change(c)
 		if _, err := s.CreateContainer(t.Context(), id, c, nil); err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 	if data, err := os.ReadFile(secret); err != nil || string(data) != "secret" {
-		t.Errorf("it is now %q, %v", data, err)
+		t.Errorf("the file changed to %q, %v", data, err)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestReapHalfMade(t *testing.T) {
 	other := testOptions(t, crashed)
 	other.Instance = "other"
 	if s := fakeService(t, enginetest.New(), other); len(s.e.Pods()) > 0 {
-		t.Error("another instance holds the pod")
+		t.Error("another instance has the pod")
 	}
 	if ids, err := os.ReadDir(crashed.Sandboxes()); err != nil || len(ids) != 1 {
 		t.Errorf("another instance has touched the sandbox: %v %v", ids, err)

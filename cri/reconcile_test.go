@@ -37,7 +37,7 @@ func TestNextEngine(t *testing.T) {
 	}
 	st, err := s.ContainerStatus(ctx, ended, false)
 	if err != nil || st.Status.ExitCode != 7 {
-		t.Errorf("what ended meanwhile: %v %v", st, err)
+		t.Errorf("a container that ended meanwhile: %v %v", st, err)
 	}
 	s.Close(context.Background())
 

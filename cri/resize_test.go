@@ -58,7 +58,7 @@ func TestUpdatePodSandboxResources(t *testing.T) {
 		}
 	}
 	if r := record(); r.MemoryMiB != 1280 {
-		t.Errorf("a resize that was refused has left %d MiB", r.MemoryMiB)
+		t.Errorf("a refused resize left %d MiB", r.MemoryMiB)
 	}
 	nobody := &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: "nobody"}
 	if _, err := s.UpdatePodSandboxResources(t.Context(), nobody); !failure.NotFound(err) {

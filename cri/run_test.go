@@ -41,10 +41,10 @@ func TestEachStepFails(t *testing.T) {
 			enginetest.NothingLeft(t, s.o)
 			w.Clean(t)
 			if _, err := os.Stat(config.LogDirectory); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("the log directory is left: %v", err)
+				t.Errorf("the log directory remains: %v", err)
 			}
 			if pods, err := s.ListPodSandbox(t.Context(), nil); len(pods) > 0 || err != nil {
-				t.Errorf("a failed pod is seen: %v %v", pods, err)
+				t.Errorf("a failed pod is visible: %v %v", pods, err)
 			}
 			// "already exists" must not leak the name that was just reserved.
 			w.Fail(step, nil)
@@ -134,7 +134,7 @@ func TestRefusedPods(t *testing.T) {
 	}
 	enginetest.NothingLeft(t, s.o)
 	if w.Starts() > 0 {
-		t.Errorf("%d machines were started", w.Starts())
+		t.Errorf("%d VMs were started", w.Starts())
 	}
 }
 
@@ -153,7 +153,7 @@ func TestPortInUse(t *testing.T) {
 		t.Errorf("%v, want %v", err, network.ErrPortInUse)
 	}
 	if w.Starts() > 0 {
-		t.Error("a machine was started")
+		t.Error("a VM was started")
 	}
 	enginetest.NothingLeft(t, s.o)
 }
@@ -171,7 +171,7 @@ func TestRepeatedRequestJoins(t *testing.T) {
 		t.Fatalf("a request with a short deadline: %v", err)
 	}
 	if pods, _ := s.ListPodSandbox(t.Context(), nil); len(pods) > 0 {
-		t.Errorf("seen before it is ready: %v", pods)
+		t.Errorf("visible before it is ready: %v", pods)
 	}
 	ids := make([]string, 8)
 	var wg sync.WaitGroup
@@ -195,7 +195,7 @@ func TestRepeatedRequestJoins(t *testing.T) {
 		}
 	}
 	if w.Starts() != 1 {
-		t.Errorf("%d machines were started for one pod", w.Starts())
+		t.Errorf("%d VMs were started for one pod", w.Starts())
 	}
 	if err := s.StopPodSandbox(t.Context(), again); err != nil {
 		t.Fatal(err)
@@ -222,11 +222,11 @@ func TestIdempotent(t *testing.T) {
 		"remove image":     s.RemoveImage(ctx, &runtimeapi.ImageSpec{Image: "localhost/none:1"}),
 	} {
 		if err != nil {
-			t.Errorf("%s of what is not there: %v", name, err)
+			t.Errorf("%s of a missing object: %v", name, err)
 		}
 	}
 	if _, err := s.PodSandboxStatus(ctx, "beef", false); status.Code(err) != codes.NotFound {
-		t.Errorf("status of what is not there: %v", err)
+		t.Errorf("status of a missing object: %v", err)
 	}
 	id, err := s.RunPodSandbox(ctx, podConfig("p"), "")
 	if err != nil {
@@ -259,7 +259,7 @@ func TestFailedDetachIsTriedAgain(t *testing.T) {
 		t.Errorf("remove: %v, want the injected error", err)
 	}
 	if n := w.Networks(); n != 1 {
-		t.Fatalf("%d networks, want that of the pod that could not be removed", n)
+		t.Fatalf("%d networks, want the one of the pod that was not removed", n)
 	}
 	w.Fail("Detach", nil)
 	if err := s.RemovePodSandbox(t.Context(), id); err != nil {

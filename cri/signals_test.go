@@ -22,11 +22,11 @@ func TestSignalsOfTheCRI(t *testing.T) {
 			t.Errorf("%v is %d", s, number)
 		}
 		if got := criSignal(config, number); got != s {
-			t.Errorf("%v is told as %v", s, got)
+			t.Errorf("%v is returned as %v", s, got)
 		}
 		told := criSignal(nil, number)
 		if again := signalNumber(told.String()[len("SIGNAL_"):]); again != number {
-			t.Errorf("%d is told as %v, which is %d", number, told, again)
+			t.Errorf("%d is returned as %v, which is %d", number, told, again)
 		}
 	}
 	if got := criSignal(nil, 15); got != runtimeapi.Signal_SIGNAL_SIGTERM {
@@ -49,8 +49,8 @@ func TestStopSignal(t *testing.T) {
 		{name: "the image's, short", container: none, image: "usr1", want: 10},
 		{name: "the image's, as a number", container: none, image: "9", want: 9},
 		{name: "the image's of real time", container: none, image: "SIGRTMIN+3", want: 37},
-		{name: "the image's is none", container: none, image: "SIGNOTHING", want: 15},
-		{name: "the image's is no number of one", container: none, image: "65", want: 15},
+		{name: "the image's is unknown", container: none, image: "SIGNOTHING", want: 15},
+		{name: "the image's number is too large", container: none, image: "65", want: 15},
 		{name: "the container's", container: runtimeapi.Signal_SIGNAL_SIGINT, want: 2},
 		{name: "the container's over the image's", container: runtimeapi.Signal_SIGNAL_SIGINT, image: "SIGQUIT", want: 2},
 		{name: "the container's of real time", container: runtimeapi.Signal_SIGNAL_SIGRTMINPLUS3, image: "SIGQUIT", want: 37},

@@ -39,7 +39,7 @@ func TestUpdateOfLimits(t *testing.T) {
 			t.Errorf("%s: afterwards it has %v", what, next)
 		}
 		if got := linuxResources(tc.update, next).Unified; !maps.Equal(got, tc.unified) {
-			t.Errorf("%s: the update says %v", what, got)
+			t.Errorf("%s: the update contains %v", what, got)
 		}
 	}
 }

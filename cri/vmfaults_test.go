@@ -39,7 +39,7 @@ func TestKills(t *testing.T) {
 		now, err := s.PodFacts(ctx, pod)
 		if err == nil && now.ShimPID != 0 && now.ShimPID != facts.ShimPID {
 			if now.VMPID != facts.VMPID {
-				t.Errorf("the machine was %d and is %d", facts.VMPID, now.VMPID)
+				t.Errorf("the VM was %d and is %d", facts.VMPID, now.VMPID)
 			}
 			break
 		}

@@ -141,10 +141,10 @@ func TestFeatures(t *testing.T) {
 			t.Errorf("dialed: %q %v", answer, err)
 		}
 		if _, err := s.e.DialPort(ctx, pod, 9); !errors.Is(err, syscall.ECONNREFUSED) || !errors.Is(err, stream.ErrRefused) {
-			t.Errorf("a port where nothing listens: %v", err)
+			t.Errorf("an unused port: %v", err)
 		}
 		if _, err := s.e.DialPort(ctx, "nobody", 9); failure.Code(err) != codes.NotFound {
-			t.Errorf("a port of a pod that is not there: %v", err)
+			t.Errorf("a port of a missing pod: %v", err)
 		}
 		for _, port := range []int{0, -1, 65536} {
 			if _, err := s.e.DialPort(ctx, pod, port); failure.Code(err) != codes.InvalidArgument {
@@ -221,7 +221,7 @@ func TestFeatures(t *testing.T) {
 		}
 	})
 
-	t.Run("what the guest does not tell of", func(t *testing.T) {
+	t.Run("usage that the guest does not report", func(t *testing.T) {
 		const written = 48 << 20 // what a guest keeps of a file that it has written is no use of its container's, and is of the host
 		word := func() uint64 {
 			st, err := s.PodSandboxStats(ctx, pod)
@@ -233,21 +233,21 @@ func TestFeatures(t *testing.T) {
 		guest := word()
 		host, known := s.e.HeldMemory(pod)
 		if _, counts := s.e.HeldMemory("none"); !known || counts || host < 8<<20 {
-			t.Fatalf("the host counts %d, %t, and %t for a pod that is not there", host, known, counts)
+			t.Fatalf("the host counts %d, %t, and %t for a missing pod", host, known, counts)
 		}
-		t.Logf("the guest tells of %d MiB, the host of %d", guest>>20, host>>20)
+		t.Logf("the guest reports %d MiB, the host %d", guest>>20, host>>20)
 		fill := []string{"sh", "-c", fmt.Sprintf("head -c %d /dev/zero >/big && sync", written)}
 		if out, errOut, err := s.ExecSync(ctx, ids["shell"], fill, testdeadline.For(60*time.Second)); err != nil {
 			t.Fatalf("%q %q %v", out, errOut, err)
 		}
 		after, _ := s.e.HeldMemory(pod)
 		now := word()
-		t.Logf("then the guest of %d MiB, the host of %d", now>>20, after>>20)
+		t.Logf("then the guest reports %d MiB, the host %d", now>>20, after>>20)
 		if now > guest+written/4 || after < host+written*3/4 {
-			t.Errorf("the guest told of %d and tells of %d, the host of %d and of %d", guest, now, host, after)
+			t.Errorf("the guest reported %d and now %d, the host %d and %d", guest, now, host, after)
 		}
 		if disk := s.e.HeldDisk(pod); disk < written || s.e.HeldDisk("none") != 0 {
-			t.Errorf("the host counts %d bytes of %d that were written", disk, written)
+			t.Errorf("the host counts %d bytes of %d written ones", disk, written)
 		}
 	})
 

@@ -78,7 +78,7 @@ func TestRuntimeClass(t *testing.T) {
 			s.after(10 * time.Minute)
 			if told := s.told("FailedCreatePodSandBox"); len(fake.handlers) > 0 || len(told) == 0 ||
 				told[0] != `: look up the pod's RuntimeClass: runtimeclass.node.k8s.io "fast" not found` {
-				t.Fatalf("made with %q, told %q", fake.handlers, told)
+				t.Fatalf("made with %q, events %q", fake.handlers, told)
 			}
 			if c.asked > 20 {
 				t.Errorf("asked %d times", c.asked)
@@ -95,9 +95,9 @@ func TestRuntimeClass(t *testing.T) {
 		handler func(context.Context) (string, error)
 		want    string
 	}{
-		"nobody looks it up":        {&name, nil, "fast"},
+		"without a lookup":          {&name, nil, "fast"},
 		"none":                      {nil, nil, ""},
-		"none, and somebody looks":  {nil, (&classes{}).look, ""},
+		"no class, with a lookup":   {nil, (&classes{}).look, ""},
 		"empty":                     {new(string), (&classes{}).look, ""},
 		"its handler is the common": {&name, (&classes{handler: "bulkhead"}).look, "bulkhead"},
 	} {

@@ -400,9 +400,9 @@ func TestHooksOfTheNetwork(t *testing.T) {
 		{name: "request", hook: get(intstr.FromInt32(8080))},
 		{name: "request to a named port", hook: get(intstr.FromString("web"))},
 		{name: "request to no port", hook: get(intstr.FromString("oops")), err: "neither a port's name"},
-		{name: "request where nothing listens", hook: get(intstr.FromInt32(81)), err: "connection refused"},
+		{name: "request to a closed port", hook: get(intstr.FromInt32(81)), err: "connection refused"},
 		{name: "connection", hook: connect(8080)},
-		{name: "connection where nothing listens", hook: connect(81), err: "connection refused"},
+		{name: "connection to a closed port", hook: connect(81), err: "connection refused"},
 		{name: "nothing", hook: &corev1.LifecycleHandler{}, err: "no handler"},
 	}
 	for _, test := range tests {

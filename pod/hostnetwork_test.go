@@ -43,7 +43,7 @@ func TestHostNetworkAddress(t *testing.T) {
 			t.Errorf("addresses %q, %v", status.PodIP, status.PodIPs)
 		}
 		if got := healthOf(status.ContainerStatuses[0]); got != "running started ready" {
-			t.Errorf("it is %s", got)
+			t.Errorf("container is %s", got)
 		}
 		for _, c := range fake.containers {
 			if len(c.config.Envs) != 1 || string(c.config.Envs[0].Value) != "127.0.0.1" {

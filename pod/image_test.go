@@ -274,13 +274,13 @@ func TestImageArrives(t *testing.T) {
 				other.after(5 * time.Second)
 				waits := of("waits", tt.image, tt.policy)
 				if got := state(waits.after(0).ContainerStatuses[0]); !strings.HasPrefix(got, "waiting ") {
-					t.Fatalf("it is %s", got)
+					t.Fatalf("container is %s", got)
 				}
 				if got := state(other.after(6 * time.Second).ContainerStatuses[0]); got != "running" {
 					t.Fatalf("the pod that pulls is %s", got)
 				}
 				if got := state(waits.Status().ContainerStatuses[0]); got != tt.want {
-					t.Errorf("it is %s, want %s", got, tt.want)
+					t.Errorf("container is %s, want %s", got, tt.want)
 				}
 				if got := len(fake.called("PullImage")); got != tt.pulls {
 					t.Errorf("%d pulls", got)

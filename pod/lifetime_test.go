@@ -156,7 +156,7 @@ func TestTerminationMessages(t *testing.T) {
 		{name: "none", policy: "File", log: line("F", "log"), life: life{code: 1}},
 		{name: "the log's", policy: "FallbackToLogsOnError", log: line("F", "one") + line("F", "two"), life: life{code: 1}, want: "one\ntwo\n"},
 		{name: "not of success", policy: "FallbackToLogsOnError", log: line("F", "one")},
-		{name: "the file's before the log's", policy: "FallbackToLogsOnError", file: "words", log: line("F", "one"), life: life{code: 1},
+		{name: "the file overrides the log", policy: "FallbackToLogsOnError", file: "words", log: line("F", "one"), life: life{code: 1},
 			want: "words"},
 		{name: "parts of a line", policy: "FallbackToLogsOnError", log: line("P", "one ") + line("F", "two"), life: life{code: 1},
 			want: "one two\n"},
@@ -165,7 +165,7 @@ func TestTerminationMessages(t *testing.T) {
 		{name: "the last 80 lines", policy: "FallbackToLogsOnError", log: many, life: life{code: 1}, want: strings.Repeat("y\n", 80)},
 		{name: "no such log", policy: "FallbackToLogsOnError", log: "rubbish\n\x00\n", life: life{code: 1}},
 		{name: "no text", policy: "FallbackToLogsOnError", life: life{code: 1}},
-		{name: "bytes that are no text", policy: "File", file: "a\xffb", life: life{code: 1}, want: "a?b"},
+		{name: "bytes that are not text", policy: "File", file: "a\xffb", life: life{code: 1}, want: "a?b"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestTerminationMessages(t *testing.T) {
 					t.Fatal(err)
 				}
 				if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("the messages are left: %v", err)
+					t.Errorf("the messages remain: %v", err)
 				}
 			})
 		})
@@ -231,9 +231,9 @@ func TestDebug(t *testing.T) {
 		{name: "runs", spec: debugger("d", "here:1", ""), state: "running"},
 		{name: "has a target", spec: debugger("d", "here:1", "main"), state: "running"},
 		{name: "ends", spec: debugger("d", "here:1", ""), life: life{lasts: time.Second, code: 3}, state: "terminated Error"},
-		{name: "ends well and is not started again", spec: debugger("d", "here:1", ""), life: life{lasts: time.Second},
+		{name: "succeeds and is not restarted", spec: debugger("d", "here:1", ""), life: life{lasts: time.Second},
 			state: "terminated Completed"},
-		{name: "has a name that is taken", spec: debugger("main", "here:1", ""), err: ErrName},
+		{name: "has the name of another container", spec: debugger("main", "here:1", ""), err: ErrName},
 		{name: "has no target", spec: debugger("d", "here:1", "other"), err: ErrTarget},
 		{name: "has no image", spec: debugger("d", "bad:1", ""), state: "waiting ImagePullBackOff", err: errPull},
 	}
@@ -312,7 +312,7 @@ func TestKeepTrying(t *testing.T) {
 		select {
 		case <-s.Observed():
 		default:
-			t.Error("the pod has not been looked at")
+			t.Error("the pod has not been observed")
 		}
 		s.KeepTrying()
 		fake.mu.Lock()

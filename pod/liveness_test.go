@@ -70,10 +70,10 @@ func TestLivenessAndStartupKill(t *testing.T) {
 					t.Error(diff)
 				}
 				if told := s.told("Killing"); len(told) == 0 || told[0] != test.killing {
-					t.Errorf("told %q", told)
+					t.Errorf("events %q", told)
 				}
 				if told := s.told("Unhealthy"); len(told) < 3 {
-					t.Errorf("told %q", told)
+					t.Errorf("events %q", told)
 				}
 			})
 		})

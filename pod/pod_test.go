@@ -111,7 +111,7 @@ func TestRunToTheEnd(t *testing.T) {
 			phase: "Failed", state: "terminated OOMKilled", code: 137},
 		{name: "on failure, good", policy: "OnFailure", lives: []life{{lasts: time.Second}}, starts: 1, phase: "Succeeded",
 			state: "terminated Completed"},
-		{name: "on failure, good at the third", policy: "OnFailure",
+		{name: "on failure, succeeds at the third run", policy: "OnFailure",
 			lives: []life{{lasts: time.Second, code: 1}, {lasts: time.Second, code: 2}, {lasts: time.Second}}, starts: 3, phase: "Succeeded",
 			state: "terminated Completed"},
 		{name: "missing command", policy: "Never", lives: []life{{fails: errors.New("no such file"), code: 127}}, starts: 1, phase: "Failed",
@@ -192,7 +192,7 @@ func TestRestartsBackOff(t *testing.T) {
 		// One event that is counted up, not another one for each delay.
 		event := fmt.Sprintf("Back-off restarting failed container main in pod %s_%s(%s)", pod.Name, pod.Namespace, pod.UID)
 		if len(told) != 1 || told[event] < 8 {
-			t.Errorf("told %v", told)
+			t.Errorf("events %v", told)
 		}
 		var delays []time.Duration
 		for i := 1; i < len(at) && i < 9; i++ {
@@ -310,7 +310,7 @@ func TestStop(t *testing.T) {
 					t.Error(diff)
 				}
 				if err := s.Stop(t.Context(), 0); err != nil {
-					t.Errorf("a stop of what has ended: %v", err)
+					t.Errorf("a stop after the end: %v", err)
 				}
 			})
 		})
@@ -324,7 +324,7 @@ func TestStopDuringTheStart(t *testing.T) {
 		name, slow string
 		want       []string
 	}{
-		{name: "a container that has no turn yet", slow: "i",
+		{name: "a container before its turn", slow: "i",
 			want: []string{"terminated ContainerStatusUnknown", "waiting PodInitializing", "waiting PodInitializing"}},
 		{name: "the first container", slow: "a",
 			want: []string{"terminated Completed", "terminated ContainerStatusUnknown", "terminated ContainerStatusUnknown"}},
@@ -517,17 +517,17 @@ func TestClockIsSet(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
 		began := beganAt(now.Add(-40*time.Second).UTC().Round(0), now)
 		if left := began.Add(time.Minute).Sub(testclock.Set(now, by)); left != 20*time.Second {
-			t.Errorf("set by %v: it has %v left", by, left)
+			t.Errorf("set by %v: %v left", by, left)
 		}
 		c := &container{newest: &instance.Instance{Status: &runtimeapi.ContainerStatus{
 			Id: "a", State: runtimeapi.ContainerState_CONTAINER_EXITED, FinishedAt: now.Add(-time.Second).UnixNano(),
 		}}}
 		c.endedAt(now)
 		if at := c.endedAt(testclock.Set(now, by)); now.Sub(at) != time.Second {
-			t.Errorf("set by %v: it has ended %v ago", by, now.Sub(at))
+			t.Errorf("set by %v: ended %v ago", by, now.Sub(at))
 		}
 	}
 	if began := beganAt(now.Add(time.Hour), now); !began.Equal(now) {
-		t.Errorf("noted in the future: it began %v ago", now.Sub(began))
+		t.Errorf("noted in the future: began %v ago", now.Sub(began))
 	}
 }

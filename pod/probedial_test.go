@@ -44,7 +44,7 @@ func TestDialedProbe(t *testing.T) {
 		}
 		if told := s.told("Unhealthy"); len(told) == 0 ||
 			told[0] != "main: Readiness probe failed: dial tcp 10.0.2.15:8080: connect: connection refused" {
-			t.Errorf("told %q", told)
+			t.Errorf("events %q", told)
 		}
 		fake.mu.Lock()
 		open = true

@@ -95,7 +95,7 @@ func TestProbesOfAPodThatEnds(t *testing.T) {
 			t.Error(diff)
 		}
 		if told := s.told("Unhealthy"); len(told) == 0 || strings.Contains(strings.Join(told, ""), "Liveness") {
-			t.Errorf("told %q", told)
+			t.Errorf("events %q", told)
 		}
 	})
 }

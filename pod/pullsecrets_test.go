@@ -57,7 +57,7 @@ func TestPullSecretsAreTried(t *testing.T) {
 			told = told || e.Reason == "FailedToRetrieveImagePullSecret" && strings.Contains(e.Message, "(none, opaque)")
 		}
 		if !told {
-			t.Errorf("the secrets without credentials are not told: %+v", s.events)
+			t.Errorf("no event for the secrets without credentials: %+v", s.events)
 		}
 	})
 }

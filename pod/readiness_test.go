@@ -42,7 +42,7 @@ func TestReadiness(t *testing.T) {
 			t.Errorf("Ready is %s after two failures", got)
 		}
 		if told := s.told("Unhealthy"); len(told) == 0 || told[0] != "main: Readiness probe failed: not well: 0123456789abcdef0123456789abcdef" {
-			t.Errorf("told %q", told)
+			t.Errorf("events %q", told)
 		}
 		if len(s.told("Killing")) > 0 || len(fake.called("StopContainer")) > 0 {
 			t.Error("a container that is not ready was killed")

@@ -154,7 +154,7 @@ func TestFirstLookIsTold(t *testing.T) {
 		close(begin)
 		synctest.Wait()
 		if told == 0 {
-			t.Error("nobody was told")
+			t.Error("Published was not called")
 		}
 	})
 }
@@ -406,11 +406,11 @@ func TestSilentRuntime(t *testing.T) {
 			select {
 			case err := <-s.ended:
 				if !fast || status.Code(err) != codes.Unavailable {
-					t.Errorf("it has ended: %v", err)
+					t.Errorf("ended: %v", err)
 				}
 			default:
 				if fast || state(got.ContainerStatuses[0]) != "running" {
-					t.Errorf("it is %s", state(got.ContainerStatuses[0]))
+					t.Errorf("container is %s", state(got.ContainerStatuses[0]))
 				}
 			}
 		})

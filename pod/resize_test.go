@@ -121,7 +121,7 @@ func TestResize(t *testing.T) {
 					t.Errorf("the pod asks for %v", now)
 				}
 				if !sameLists(pod.Spec.Containers[0].Resources.Limits, testpod.Resources("cpu=500m", "memory=64Mi")) {
-					t.Error("the pod that was given has been changed")
+					t.Error("the given pod was changed")
 				}
 			})
 		})
@@ -203,7 +203,7 @@ func TestInfeasibleLeavesThePodAsItWas(t *testing.T) {
 				}
 				for id, sandbox := range fake.sandboxes {
 					if got := sandbox.config.Linux.Resources.MemoryLimitInBytes; got != 64<<20 {
-						t.Errorf("machine %s has %d bytes", id, got)
+						t.Errorf("VM %s has %d bytes", id, got)
 					}
 				}
 				if wish := s.Spec().Spec.Containers[0].Resources.Limits[corev1.ResourceMemory]; wish.String() != "64Gi" {

@@ -60,7 +60,7 @@ func TestStopDuringAStart(t *testing.T) {
 						t.Error(err)
 					}
 					if told := s.told("Failed"); len(told) > 0 {
-						t.Errorf("told %v", told)
+						t.Errorf("events %v", told)
 					}
 				})
 			})
@@ -176,7 +176,7 @@ func TestVMDiesDuringAStart(t *testing.T) {
 					t.Errorf("%d sandboxes", got)
 				}
 				if told := s.told("Failed"); len(told) > 0 {
-					t.Errorf("told %v", told)
+					t.Errorf("events %v", told)
 				}
 				if got := status.ContainerStatuses[1].RestartCount; got != 0 {
 					t.Errorf("%d restarts of a container that never ran", got)
@@ -280,7 +280,7 @@ func TestSlowVolumes(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		if told := s.told("FailedMount"); len(told) > 0 {
-			t.Errorf("told %v", told)
+			t.Errorf("events %v", told)
 		}
 	})
 }

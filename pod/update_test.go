@@ -37,7 +37,7 @@ func TestUpdateTellsMetadata(t *testing.T) {
 		next.Labels = map[string]string{"b": "2"}
 		next.Annotations = map[string]string{"note": "new", "io.bulkhead.internal/template": "off"}
 		if !s.Update(next, nil) || s.Update(next, nil) {
-			t.Error("a change is none, or is one twice")
+			t.Error("a change is not reported exactly once")
 		}
 		status := s.after(0)
 		for name, want := range map[string]string{"labels": `b="2"`, "annotations": `note="new"`} {

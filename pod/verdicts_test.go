@@ -70,7 +70,7 @@ func TestTakenOverLongBeforeItStarted(t *testing.T) {
 		time.Sleep(time.Hour)
 		second := supervise(t, fake, pod, func(o *Options) { o.Last = known })
 		if got := healthOf(second.after(15 * time.Second).ContainerStatuses[0]); got != "running" {
-			t.Errorf("it is %s", got)
+			t.Errorf("container is %s", got)
 		}
 		if calls := fake.called("StopContainer"); len(calls) > 0 {
 			t.Errorf("ended before its time: %v", calls)
@@ -100,7 +100,7 @@ func TestTakenOverWhileItIsEnded(t *testing.T) {
 					main.ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}}
 				}
 				if !Remembers(pod) {
-					t.Error("nothing is remembered of the pod")
+					t.Error("no verdicts of the pod are remembered")
 				}
 				first := supervise(t, fake, pod)
 				first.after(30 * time.Second)
@@ -122,10 +122,10 @@ func TestTakenOverWhileItIsEnded(t *testing.T) {
 				say("alive", true)
 				second := supervise(t, fake, spec, func(o *Options) { o.Last = known })
 				if got := state(second.after(time.Minute).ContainerStatuses[0]); got != "running" || len(fake.called("StartContainer")) != 2 {
-					t.Errorf("it is %s, after %v", got, fake.called("StartContainer"))
+					t.Errorf("container is %s, after %v", got, fake.called("StartContainer"))
 				}
 				if id, _ := second.Container("main"); second.Verdicts()[id].Ending {
-					t.Error("what was started anew is being ended")
+					t.Error("the restarted container is being stopped")
 				}
 			})
 		})

@@ -49,7 +49,7 @@ func TestWhatWaitsForAnObjectStartsWhenItComes(t *testing.T) {
 			t.Fatalf("%s: %+v", got, c.State.Waiting)
 		}
 		if got := s.told("MandatorySecretNotFound"); !slices.Equal(got, []string{`main: Secret "keys" not found`}) {
-			t.Errorf("told %q, events %v", got, s.reasons())
+			t.Errorf("events %q of all %v", got, s.reasons())
 		}
 		if err := set.Put(nil, []*corev1.Secret{testpod.Secret("keys", "key", "hush")}); err != nil {
 			t.Fatal(err)
@@ -78,7 +78,7 @@ func TestWhatWaitsForAnObjectStartsWhenItComes(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("volumes are left: %v", err)
+			t.Errorf("volumes remain: %v", err)
 		}
 	})
 }
@@ -137,7 +137,7 @@ func TestMissingObjectsAreTold(t *testing.T) {
 					t.Errorf("%s, want %s", got, tt.state)
 				}
 				if got := s.told(tt.reason); !slices.Equal(got, []string{"other: " + tt.message}) {
-					t.Errorf("told %q, events %v", got, s.reasons())
+					t.Errorf("events %q of all %v", got, s.reasons())
 				}
 				for _, e := range s.events {
 					if e.Reason == tt.reason && !e.Warning {
@@ -150,7 +150,7 @@ func TestMissingObjectsAreTold(t *testing.T) {
 				pod.UID = "u-2"
 				fast := supervise(t, newFake(), pod, func(o *Options) { o.Objects, o.VolumeDir, o.FailFast = set, dir, true })
 				if got := fast.told(tt.reason); !slices.Equal(got, []string{"other: " + tt.message}) {
-					t.Errorf("failing fast: told %q, events %v", got, fast.reasons())
+					t.Errorf("failing fast: events %q of all %v", got, fast.reasons())
 				}
 			})
 		})
@@ -177,7 +177,7 @@ func TestAMissingObjectFailsFast(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			if got := s.told("MandatoryConfigMapNotFound"); len(got) > 0 {
-				t.Errorf("%s: told %q beside the error", name, got)
+				t.Errorf("%s: events %q beside the error", name, got)
 			}
 		})
 	}

@@ -234,7 +234,7 @@ func TestRefreshChangesWhatHasChanged(t *testing.T) {
 	}
 	first := refresh()
 	if diff := cmp.Diff(first, refresh()); diff != "" {
-		t.Errorf("nothing has changed: %s", diff)
+		t.Errorf("changed without a reason: %s", diff)
 	}
 	changed := set.Changed()
 	if err := set.Put([]*corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"a": "new"}}},
@@ -244,7 +244,7 @@ func TestRefreshChangesWhatHasChanged(t *testing.T) {
 	select {
 	case <-changed:
 	default:
-		t.Error("the change is not told")
+		t.Error("the change is not reported")
 	}
 	pod.Labels["b"] = "3"
 	second := refresh()

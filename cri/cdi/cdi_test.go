@@ -62,7 +62,7 @@ func TestApply(t *testing.T) {
 		}
 	}
 	if err := Apply(named("card"), []string{dir}); failure.Code(err) != codes.InvalidArgument {
-		t.Errorf("a name that is none: %v", err)
+		t.Errorf("an invalid name: %v", err)
 	}
 	if err := Apply(named(), []string{"/nowhere"}); err != nil {
 		t.Errorf("without a device: %v", err)
@@ -72,7 +72,7 @@ func TestApply(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Apply(named("example.com/card=a"), []string{dir}); err == nil || !strings.Contains(err.Error(), "chmod go-w") {
-		t.Errorf("a specification that everybody may write: %v", err)
+		t.Errorf("a world-writable specification: %v", err)
 	}
 	if err := os.Chmod(card, 0o600); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 // loop0 is the number of the only block device, which has two paths.
 const loop0 = 7<<8 | 3
 
-var errSilent = errors.New("nobody answers")
+var errSilent = errors.New("no answer")
 
 func blockNodes(path string) (Node, bool, error) {
 	if path == "/dead" {
@@ -216,6 +216,6 @@ func TestMountedDevice(t *testing.T) {
 	in.Container.Command, in.Block = []string{"true"}, blockNodes
 	in.Container.Mounts = []*runtimeapi.Mount{{HostPath: "/dead", ContainerPath: "/disk"}}
 	if _, err := Container(in); !errors.Is(err, errSilent) || !strings.Contains(err.Error(), "/disk") {
-		t.Errorf("where nobody can tell: %v", err)
+		t.Errorf("without an answer: %v", err)
 	}
 }

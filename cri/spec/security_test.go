@@ -84,7 +84,7 @@ func TestSecurity(t *testing.T) {
 	unread := &security{Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: "/x"}}
 	if _, err := Container(Input{Container: &runtimeapi.ContainerConfig{Command: []string{"a"},
 		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: unread}}}); !errors.Is(err, oci.ErrInvalid) {
-		t.Errorf("a profile that was not read: %v", err)
+		t.Errorf("an unread profile: %v", err)
 	}
 }
 

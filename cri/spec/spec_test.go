@@ -277,7 +277,7 @@ func TestSpecSharesTheMachinesNamespaces(t *testing.T) {
 		t.Error(diff)
 	}
 	if len(spec.Linux.Sysctl) > 0 || spec.Hostname != "" {
-		t.Error("the specification changes the whole machine")
+		t.Error("the specification changes the whole VM")
 	}
 	if cpu := spec.Linux.Resources.CPU; *cpu.Quota != 50000 || *cpu.Period != 100000 || *cpu.Shares != 512 {
 		t.Errorf("cpu %+v", cpu)

@@ -20,7 +20,7 @@ func TestBackoff(t *testing.T) {
 			want: []time.Duration{0, 10 * second, 20 * second, 40 * second, 80 * second, 160 * second, 300 * second, 300 * second, 300 * second}},
 		{name: "a run of ten minutes changes nothing", runs: []time.Duration{1, 1, 10 * minute, 1},
 			want: []time.Duration{0, 10 * second, 20 * second, 40 * second}},
-		{name: "a longer one begins anew", runs: []time.Duration{1, 1, 10*minute + 1, 1, 1},
+		{name: "a longer run resets the delay", runs: []time.Duration{1, 1, 10*minute + 1, 1, 1},
 			want: []time.Duration{0, 10 * second, 0, 10 * second, 20 * second}},
 		{name: "after the longest delay too", runs: []time.Duration{1, 1, 1, 1, 1, 1, 1, 6 * minute, 1, 11 * minute, 1},
 			want: []time.Duration{0, 10 * second, 20 * second, 40 * second, 80 * second, 160 * second, 300 * second, 300 * second, 300 * second,

@@ -97,7 +97,7 @@ func TestBeyondContainer(t *testing.T) {
 	}
 	pod.Annotations["io.bulkhead.ulimits/main"] = "core"
 	if err := o.Check(); err == nil {
-		t.Error("ulimits that are none were taken")
+		t.Error("invalid ulimits were accepted")
 	}
 }
 

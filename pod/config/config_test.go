@@ -223,7 +223,7 @@ func TestSecurityContext(t *testing.T) {
 			check: func(c *runtimeapi.LinuxContainerSecurityContext) bool {
 				return c.Seccomp.ProfileType == runtimeapi.SecurityProfile_Localhost && c.Seccomp.LocalhostRef == "/profiles/a/b.json"
 			}},
-		{name: "a profile elsewhere", pod: &psc{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost", LocalhostProfile: &outside}}},
+		{name: "a profile outside", pod: &psc{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost", LocalhostProfile: &outside}}},
 		{name: "a profile without a name", own: &sc{SeccompProfile: &corev1.SeccompProfile{Type: "Localhost"}}},
 		{name: "not root, and root asked for", pod: &psc{RunAsNonRoot: &yes}, own: &sc{RunAsUser: id(0)},
 			image: &image{Uid: &runtimeapi.Int64Value{Value: 5}}},

@@ -167,6 +167,6 @@ func TestDNS(t *testing.T) {
 		}
 	}
 	if len(host.Servers) != 1 {
-		t.Error("the machine's configuration was changed")
+		t.Error("the host's configuration was changed")
 	}
 }

@@ -104,7 +104,7 @@ func TestOf(t *testing.T) {
 func TestInstance(t *testing.T) {
 	var none *Instance
 	if none.ID() != "" || none.Exited() || none.Created() {
-		t.Error("no instance is something")
+		t.Error("a nil instance is not empty")
 	}
 	i := &Instance{Status: &runtimeapi.ContainerStatus{Id: "x", StartedAt: 5, State: runtimeapi.ContainerState_CONTAINER_EXITED}}
 	if i.ID() != "x" || !i.Exited() || i.Created() || !i.StartedAt().Equal(time.Unix(0, 5)) || !i.FinishedAt().IsZero() {
@@ -115,6 +115,6 @@ func TestInstance(t *testing.T) {
 		t.Errorf("%+v", i)
 	}
 	if Gone(nil) || Gone(errors.New("x")) || !Gone(status.Error(codes.NotFound, "x")) {
-		t.Error("what is gone")
+		t.Error("Gone")
 	}
 }

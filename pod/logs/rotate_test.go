@@ -101,11 +101,11 @@ func TestRotateUnread(t *testing.T) {
 	}
 	for range 2 {
 		if soon := o.look(t.Context()); !soon || cri.reopened != 0 {
-			t.Errorf("soon again %v, begun anew %d times", soon, cri.reopened)
+			t.Errorf("soon again %v, rotated %d times", soon, cri.reopened)
 		}
 	}
 	unread = false
 	if soon := o.look(t.Context()); !soon || cri.reopened != 1 {
-		t.Errorf("soon again %v, begun anew %d times", soon, cri.reopened)
+		t.Errorf("soon again %v, rotated %d times", soon, cri.reopened)
 	}
 }

@@ -44,7 +44,7 @@ func TestByUID(t *testing.T) {
 			}
 		}
 		if last[string(first.UID)] != string(first.UID)+" Running" || last["another"] != "another Succeeded" {
-			t.Errorf("told last: %v", last)
+			t.Errorf("last change: %v", last)
 		}
 		if err := one.Remove(t.Context(), true); err != nil {
 			t.Fatal(err)

@@ -94,11 +94,11 @@ func TestCondemnedNeverSucceeds(t *testing.T) {
 		status := corev1.PodStatus{Phase: tt.phase}
 		v.over(&status, tt.ended)
 		if status.Phase != tt.want || status.Reason != "Terminated" {
-			t.Errorf("%s, ended: %v: told as %s, %s", tt.phase, tt.ended, status.Phase, status.Reason)
+			t.Errorf("%s, ended: %v: status %s, %s", tt.phase, tt.ended, status.Phase, status.Reason)
 		}
 		status = corev1.PodStatus{Phase: tt.phase}
 		if (*Verdict)(nil).over(&status, tt.ended); status.Phase != tt.phase {
-			t.Errorf("%s, without a reason: told as %s", tt.phase, status.Phase)
+			t.Errorf("%s, without a reason: status %s", tt.phase, status.Phase)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestDebugIsWrittenDownOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(stored.Ephemeral); n != 1 {
-		t.Errorf("written down %d times", n)
+		t.Errorf("saved %d times", n)
 	}
 	// What cannot be written down may be asked for again.
 	dir := e.dir

@@ -42,10 +42,10 @@ func TestFree(t *testing.T) {
 		}
 		before := w.runtime.left()
 		if err := unwritten.Free(t.Context()); err == nil || w.runtime.left() != before {
-			t.Errorf("a pod whose end is not written down: %v, %d of %d left", err, w.runtime.left(), before)
+			t.Errorf("a pod with an unsaved end: %v, %d of %d left", err, w.runtime.left(), before)
 		}
 		if err := errors.Join(os.Remove(at), unwritten.Free(t.Context())); err != nil || w.runtime.left() == before {
-			t.Errorf("once it is: %v", err)
+			t.Errorf("once it is saved: %v", err)
 		}
 		m.Close()
 		next, err := w.open().Get(p.UID())

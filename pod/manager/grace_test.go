@@ -19,7 +19,7 @@ func TestGraceIsKept(t *testing.T) {
 	}{
 		{name: "longer than the pod's own", graces: []int64{600}, down: time.Minute, want: 538},
 		{name: "the shortest", graces: []int64{600, 300, 900}, down: time.Minute, want: 236},
-		{name: "begun anew by a shorter one", graces: []int64{10, 9}, want: 7},
+		{name: "restarted by a shorter one", graces: []int64{10, 9}, want: 7},
 		{name: "over", graces: []int64{10}, down: time.Minute, want: leastGrace},
 		{name: "the clock is set back", graces: []int64{10}, down: -time.Hour, want: 10},
 		{name: "none", graces: []int64{0}, want: 0},
@@ -57,7 +57,7 @@ func TestGraceIsKept(t *testing.T) {
 				synctest.Wait()
 				rec := w.find(m, "web").record()
 				if tt.want > 0 && !slices.Equal(w.runtime.graces, []int64{tt.want}) || *rec.Grace != tt.want {
-					t.Errorf("ended within %v, written down %d, want %d", w.runtime.graces, *rec.Grace, tt.want)
+					t.Errorf("ended within %v, saved %d, want %d", w.runtime.graces, *rec.Grace, tt.want)
 				}
 			})
 		})

@@ -136,7 +136,7 @@ func TestJobFails(t *testing.T) {
 				t.Error(err)
 			}
 		}, want: "FRFF"},
-		{name: "stopped, which it takes well", end: func(t *testing.T, w *world, m *Manager) {
+		{name: "stopped successfully", end: func(t *testing.T, w *world, m *Manager) {
 			w.runtime.term = 0
 			if err := w.find(m, "sum-0").Stop(t.Context(), nil); err != nil {
 				t.Error(err)
@@ -147,7 +147,7 @@ func TestJobFails(t *testing.T) {
 				t.Error(err)
 			}
 		}, want: "RFF"},
-		{name: "one that waits is stopped", end: func(t *testing.T, w *world, m *Manager) {
+		{name: "a waiting one is stopped", end: func(t *testing.T, w *world, m *Manager) {
 			if err := w.find(m, "sum-2").Stop(t.Context(), nil); err != nil {
 				t.Error(err)
 			}
@@ -175,7 +175,7 @@ func TestJobFails(t *testing.T) {
 						t.Errorf("%s: %+v in sandbox %q", p.Name(), s, p.Sandbox())
 					}
 				}
-				if begun := w.runtime.next; strings.Contains(tc.name, "waits") != (begun > 4) {
+				if begun := w.runtime.next; strings.Contains(tc.name, "waiting") != (begun > 4) {
 					t.Errorf("%d sandboxes and containers were made", begun)
 				}
 			})

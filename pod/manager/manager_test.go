@@ -26,7 +26,7 @@ func TestLife(t *testing.T) {
 			t.Errorf("it ended as %+v", s)
 		}
 		if p.Err() != nil || m.Running() || w.held != 0 || len(w.holds()) > 0 {
-			t.Errorf("error %v, running %v, held %d, what its door has %v", p.Err(), m.Running(), w.held, w.holds())
+			t.Errorf("error %v, running %v, held %d, its door has %v", p.Err(), m.Running(), w.held, w.holds())
 		}
 		if err := p.Start(t.Context()); err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func TestLife(t *testing.T) {
 			t.Errorf("removed again: %v", err)
 		}
 		if err := p.Start(t.Context()); !errors.Is(err, ErrNotFound) {
-			t.Errorf("started when it is removed: %v", err)
+			t.Errorf("started after its removal: %v", err)
 		}
 	})
 }
@@ -139,13 +139,13 @@ func TestTakenOver(t *testing.T) {
 		m := w.open()
 		runs, over := w.find(m, "runs"), w.find(m, "ended")
 		if s := runs.Status(); s.Phase != corev1.PodRunning || runs.rec.Network != "none" {
-			t.Errorf("the one that runs: %+v", s)
+			t.Errorf("the running pod: %+v", s)
 		}
 		if s := over.Status(); !over.HasEnded() || s.Phase != corev1.PodSucceeded {
-			t.Errorf("the one that has ended: %+v", s)
+			t.Errorf("the ended pod: %+v", s)
 		}
 		if w.runtime.left() != sandboxes {
-			t.Error("something was made anew")
+			t.Error("the next manager created an object")
 		}
 		if p, err := m.Get(runs.UID()); err != nil || p != runs {
 			t.Errorf("by its UID: %v", err)
@@ -280,7 +280,7 @@ func TestNeverWas(t *testing.T) {
 			t.Errorf("%d pods", n)
 		}
 		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("it is still there: %v", err)
+			t.Errorf("the directory remains: %v", err)
 		}
 	})
 }
@@ -378,7 +378,7 @@ func TestGivenUp(t *testing.T) {
 		p := w.run(m, Record{Pod: spec("web")})
 		ended(t.Context(), t, p)
 		if !errors.Is(p.Err(), broken) {
-			t.Errorf("given up for %v", p.Err())
+			t.Errorf("ended with %v", p.Err())
 		}
 		patient, err := m.Add(Record{Pod: spec("patient")}, Objects{})
 		if err != nil {

@@ -52,7 +52,7 @@ func TestOutput(t *testing.T) {
 		}
 		broken := errors.New("the reader is gone")
 		if err := p.Output(t.Context(), "c", OutputOptions{Tail: -1}, func(logs.Line) error { return broken }); !errors.Is(err, broken) {
-			t.Errorf("to nobody: %v", err)
+			t.Errorf("to a lost reader: %v", err)
 		}
 		first := w.run(m, Record{Pod: spec("first")})
 		o := OutputOptions{Tail: -1, Previous: true}

@@ -122,7 +122,7 @@ func TestNews(t *testing.T) {
 			reasons = append(reasons, e.Reason)
 		}
 		if got := strings.Join(reasons, " "); !strings.Contains(got, "Created Started") || got != strings.Join(w.events, " ") {
-			t.Errorf("kept %q, the door was told %v", got, w.events)
+			t.Errorf("kept %q, the door got %v", got, w.events)
 		}
 		next = m.News()
 		if err := p.Remove(t.Context(), false); err != nil {

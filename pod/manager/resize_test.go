@@ -85,10 +85,10 @@ func TestARefusedResizeIsNotStored(t *testing.T) {
 	}
 	check("refused", "64Mi", "64Mi")
 	second := ask("b", "96Mi")
-	check("asked for with another", "64Gi", "96Mi")
+	check("requested with another", "64Gi", "96Mi")
 	e.finishResize(e.done, e.p.Status(), false)
 	e.finishResize(make(chan struct{}), corev1.PodStatus{ObservedGeneration: second}, false)
-	check("an answer to what was asked before, or of another run", "64Gi", "96Mi")
+	check("an answer to an earlier request, or from another run", "64Gi", "96Mi")
 	if err := e.settle(refused(second), e.done, second); !errors.Is(err, ErrInvalid) {
 		t.Errorf("refused again: %v", err)
 	}
@@ -143,7 +143,7 @@ func TestResize(t *testing.T) {
 				}
 			}
 			if limit := p.Given().Spec.Containers[0].Resources.Limits.Memory().String(); limit != "64Mi" {
-				t.Errorf("%s: it was given %s", when, limit)
+				t.Errorf("%s: its limit is %s", when, limit)
 			}
 		}
 		check("resized", p)

@@ -43,13 +43,13 @@ func TestUnwrittenResize(t *testing.T) {
 			t.Errorf("an API server's: %v, %s", err, has())
 		}
 		if got := p.Spec().Spec.Containers[0].Resources.Limits.Memory().String(); got != "64Mi" {
-			t.Errorf("the record says %s", got)
+			t.Errorf("the record has %s", got)
 		}
 		if err := errors.Join(os.Remove(at), os.WriteFile(at, record, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.Update(next, nil); err != nil || has() != "96Mi" {
-			t.Errorf("once it can be written: %v, %s", err, has())
+			t.Errorf("once it can be saved: %v, %s", err, has())
 		}
 	})
 }
@@ -72,7 +72,7 @@ func TestHostCannotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := w.find(w.open(), "web").Status(); got.Phase != corev1.PodRunning {
-			t.Errorf("it is %s", got.Phase)
+			t.Errorf("pod is %s", got.Phase)
 		}
 	})
 }

@@ -54,7 +54,7 @@ func TestUpdate(t *testing.T) {
 			t.Errorf("container: %+v", c)
 		}
 		if given.Spec.Containers[0].Image != "here:1" {
-			t.Error("the pod that was given is another one now")
+			t.Error("the given pod was changed")
 		}
 		if err := p.Stop(t.Context(), new(int64)); err != nil {
 			t.Fatal(err)

@@ -201,7 +201,7 @@ func TestDecodeTellsEveryFault(t *testing.T) {
 		}
 	}
 	if problems.Detail() != "" {
-		t.Errorf("detail %q, and the message tells it all", problems.Detail())
+		t.Errorf("detail %q, but the message is complete", problems.Detail())
 	}
 	_, err = Decode("f.yaml", []byte(head+"    a: 1\n    b: 1\n    c: 1\n    d: 1\n    e: 1\n"))
 	if !errors.As(err, &problems) || !strings.HasSuffix(err.Error(), "(and 2 more)") {

@@ -94,7 +94,7 @@ func TestReadRefusesObjects(t *testing.T) {
 				t.Fatalf("error %.300v, want %q of %v", err, tc.want, tc.class)
 			}
 			if strings.Contains(err.Error(), hidden) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("the error tells a secret, or more than a line: %v", err)
+				t.Errorf("the error contains a secret, or more than a line: %v", err)
 			}
 		})
 	}

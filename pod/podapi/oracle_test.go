@@ -160,7 +160,7 @@ var stricter = map[string]string{
 	".spec.containers[0].securityContext.capabilities": "the runtime knows no such capability",
 	".spec.containers[0].terminationMessagePath":       "the runtime has no place for the file",
 	".spec.containers[0].ports[0].hostIP":              "the port could not be published",
-	".spec.volumes[1].hostPath.path":                   "there is no such place",
+	".spec.volumes[1].hostPath.path":                   "the path cannot exist",
 	".spec.volumes[4].persistentVolumeClaim.claimName": "there can be no such claim",
 	".spec.dnsConfig.options":                          "a space ends an option of resolv.conf",
 }

@@ -75,7 +75,7 @@ func TestForms(t *testing.T) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
 			if err != nil && (strings.Contains(err.Error(), "Go ") || strings.Contains(err.Error(), "v1.")) {
-				t.Errorf("error %v tells of Go", err)
+				t.Errorf("error %v mentions Go", err)
 			}
 		})
 	}

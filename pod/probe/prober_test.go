@@ -167,7 +167,7 @@ func TestVerdict(t *testing.T) {
 		{name: "a warning is a success", readiness: spec(),
 			answers: answers{Readiness: func(time.Duration) (Result, string, error) { return Warning, "elsewhere", nil }},
 			moments: []moment{{0, up}}},
-		{name: "errors tell nothing", readiness: spec(failures(1)),
+		{name: "errors do not count", readiness: spec(failures(1)),
 			answers: answers{Readiness: until(5*sec, good,
 				func(time.Duration) (Result, string, error) { return Unknown, "", errors.New("no runtime") })}, moments: []moment{{time.Hour, up}}},
 
@@ -183,7 +183,7 @@ func TestVerdict(t *testing.T) {
 		{name: "dead, and it stays so", liveness: spec(failures(1)), answers: answers{Liveness: until(15*sec, bad, good)},
 			moments: []moment{{10 * sec, livenessFailed}, {time.Hour, livenessFailed}}},
 		{name: "a short fit", liveness: spec(), answers: answers{Liveness: until(25*sec, bad, good)}, moments: []moment{{time.Hour, up}}},
-		{name: "errors kill nobody", liveness: spec(failures(1)),
+		{name: "errors do not kill", liveness: spec(failures(1)),
 			answers: answers{Liveness: func(time.Duration) (Result, string, error) { return Failure, "", errors.New("no runtime") }},
 			moments: []moment{{time.Hour, up}}},
 
@@ -213,7 +213,7 @@ func TestVerdict(t *testing.T) {
 			answers: answers{Startup: good, Readiness: good}, moments: []moment{{0, started}, {59 * sec, started}, {60 * sec, up}}},
 		{name: "liveness after startup", startup: spec(), liveness: spec(failures(1), delay(3)),
 			answers: answers{Startup: until(25*sec, bad, good), Liveness: bad}, moments: []moment{{29 * sec, idle}, {30 * sec, livenessFailed}}},
-		{name: "startup fails, the others never asked", startup: spec(), liveness: spec(), readiness: spec(),
+		{name: "startup fails, the others never run", startup: spec(), liveness: spec(), readiness: spec(),
 			answers: answers{Startup: bad, Liveness: good, Readiness: good}, moments: []moment{{time.Hour, startupFailed}}},
 		{name: "not ready and dead", liveness: spec(), readiness: spec(), answers: answers{Liveness: bad, Readiness: bad},
 			moments: []moment{{time.Hour, Verdict{Started: true, Failed: Liveness}}}},
@@ -293,13 +293,13 @@ func TestOnHold(t *testing.T) {
 		s := watch(t, nil, spec(failures(1)), spec(), answers{Liveness: bad, Readiness: good})
 		s.after(time.Minute)
 		if got := len(s.times(Liveness)); got != 1 {
-			t.Errorf("asked %d times whether it lives", got)
+			t.Errorf("%d liveness probes", got)
 		}
 		if got := len(s.times(Readiness)); got != 7 {
-			t.Errorf("asked %d times whether it is ready", got)
+			t.Errorf("%d readiness probes", got)
 		}
 		if s.changes != 2 {
-			t.Errorf("%d changes told", s.changes)
+			t.Errorf("%d calls of Changed", s.changes)
 		}
 	})
 }
@@ -399,7 +399,7 @@ func TestQuiesce(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		if got := len(s.times(Liveness)); got != 1 {
-			t.Errorf("asked %d times whether it lives", got)
+			t.Errorf("%d liveness probes", got)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -462,7 +462,7 @@ func TestResumed(t *testing.T) {
 			answers: answers{Startup: good, Readiness: good}, atOnce: Verdict{}, later: up},
 		{name: "dead", liveness: spec(), age: time.Minute, last: &up, answers: answers{Liveness: bad}, atOnce: up,
 			later: Verdict{Started: true, Ready: true, Failed: Liveness}},
-		{name: "what failed then may be well", liveness: spec(), age: time.Minute,
+		{name: "an earlier failure may be over", liveness: spec(), age: time.Minute,
 			last: &Verdict{Started: true, Ready: true, Failed: Liveness}, answers: answers{Liveness: good}, atOnce: up, later: up},
 	}
 	for _, test := range tests {

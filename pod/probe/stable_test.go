@@ -39,7 +39,7 @@ func TestFailuresAreToldAlike(t *testing.T) {
 		told = append(told, output)
 	}
 	if told[0] != told[1] || !strings.Contains(told[0], "no such file") {
-		t.Errorf("told %q", told)
+		t.Errorf("events %q", told)
 	}
 }
 

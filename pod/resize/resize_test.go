@@ -143,7 +143,7 @@ func TestCarryOut(t *testing.T) {
 		{name: "the VM cannot grow", grows: true, fail: "sandbox", want: "sandbox s 9", err: "refused"},
 		{name: "the VM cannot shrink", fail: "sandbox", want: "container c 5 -1, sandbox s 9", err: "refused"},
 		{name: "the container refuses", fail: "container", want: "container c 5 -1", err: "container name: refused"},
-		{name: "nobody knows what it uses", shrinks: true, fail: "stats", want: "stats c", err: "container name: read its usage: refused"},
+		{name: "its usage is unknown", shrinks: true, fail: "stats", want: "stats c", err: "container name: read its usage: refused"},
 	} {
 		runtime := &calls{fail: test.fail, used: test.used}
 		plan := Plan{Sandbox: "s", Size: &l{MemoryLimitInBytes: 9}, Grows: test.grows, Changes: []Change{{

@@ -72,11 +72,11 @@ func TestSubscribe(t *testing.T) {
 			select {
 			case <-notes:
 				if !want {
-					t.Errorf("%s: told", when)
+					t.Errorf("%s: notified", when)
 				}
 			default:
 				if want {
-					t.Errorf("%s: not told", when)
+					t.Errorf("%s: not notified", when)
 				}
 			}
 		}
@@ -140,7 +140,7 @@ func TestShared(t *testing.T) {
 			for _, r := range []*reader{a, b, again} {
 				got := len(r.notes) == 1
 				if got != slices.Contains(want, r) {
-					t.Errorf("of %q the reader of %s is told: %v", what, r.uid, got)
+					t.Errorf("of %q the reader of %s is notified: %v", what, r.uid, got)
 				}
 				if got {
 					<-r.notes

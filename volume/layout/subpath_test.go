@@ -35,7 +35,7 @@ func TestFindSubPath(t *testing.T) {
 		{what: "all", name: "e", table: table{root, disk(at, empty, 8, 1)}},
 		{what: "another disk of the driver", name: "e", table: table{root, disk(at, empty+"/a", 8, 2)}, unknown: true},
 		{what: "another driver's disk", name: "e", table: table{root, disk(at, empty+"/a", 9, 1)}, unknown: true},
-		{what: "a volume that nothing covers", name: "e", table: table{disk(at, empty+"/a", 8, 1)}, unknown: true},
+		{what: "a volume without a mount above it", name: "e", table: table{disk(at, empty+"/a", 8, 1)}, unknown: true},
 		{what: "a neighbour", name: "e", table: table{root, disk(at, empty+"x/a", 8, 1)}, unknown: true},
 		{what: "another volume", name: "s", table: table{root, disk(at, empty+"/a", 8, 1)}, unknown: true},
 		{what: "nothing", name: "e", table: table{root}, unknown: true},

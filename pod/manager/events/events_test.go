@@ -106,7 +106,7 @@ func TestEventsDamaged(t *testing.T) {
 		}
 		add(t, l, 0, "More", "m")
 		if got := happened(opened(t, path)); len(got) != want+1 {
-			t.Fatalf("cut at %d and gone on: %v", cut, got)
+			t.Fatalf("cut at %d and continued: %v", cut, got)
 		}
 	}
 	garbage := append([]byte("\x00\xff{}\n{\"reason\":1}\n[]\n"), lines[2]...)
@@ -128,7 +128,7 @@ func TestEventsWatched(t *testing.T) {
 	select {
 	case <-next:
 	default:
-		t.Error("nobody was told")
+		t.Error("the watcher was not notified")
 	}
 	if list, _ := l.Since(seq); len(list) != 1 || list[0].Count != 2 {
 		t.Errorf("%v", list)

@@ -99,7 +99,7 @@ func TestOutputEnds(t *testing.T) {
 			return nil
 		})
 		if err := l.Drain(); err != nil || read != 3 {
-			t.Errorf("begun anew %v: %d lines of 3, %v", anew, read, err)
+			t.Errorf("rotated %v: %d lines of 3, %v", anew, read, err)
 		}
 		l.Close()
 	}

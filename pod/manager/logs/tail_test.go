@@ -36,10 +36,10 @@ func TestTail(t *testing.T) {
 		{"all", a + b + c, 3, a + b + c},
 		{"more than there are", a + b + c, 9, a + b + c},
 		{"a split line counts once", a + part + part + rest + b, 2, part + part + rest + b},
-		{"a line whose end is to come", a + b + part + part, 1, part + part},
-		{"what is being written is no line", a + b + "2026-01-02T03", 1, b + "2026-01-02T03"},
+		{"an unfinished line", a + b + part + part, 1, part + part},
+		{"a partial line does not count", a + b + "2026-01-02T03", 1, b + "2026-01-02T03"},
 		{"an empty line of output", a + tailStamp + "stdout F \n" + b, 2, tailStamp + "stdout F \n" + b},
-		{"what is no line of a log does not count", a + "\nnonsense\n" + b, 2, a + "\nnonsense\n" + b},
+		{"text in another format does not count", a + "\nnonsense\n" + b, 2, a + "\nnonsense\n" + b},
 		{"a tag of several parts", a + tailStamp + "stdout F:x tagged\n", 1, tailStamp + "stdout F:x tagged\n"},
 	} {
 		at, err := tailOffset(strings.NewReader(tc.log), int64(len(tc.log)), tc.n)

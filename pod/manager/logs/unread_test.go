@@ -35,11 +35,11 @@ func TestUnread(t *testing.T) {
 			t.Errorf("%s: unread is %v", what, unread)
 		}
 	}
-	expect("nothing is there", false)
+	expect("no log exists", false)
 	write("one")
-	expect("it goes nowhere", false)
+	expect("there is no older file", false)
 	anew("two")
-	expect("nothing is read yet", true)
+	expect("the reader has not started", true)
 	if err := r.Drain(); err != nil {
 		t.Fatal(err)
 	}

@@ -143,7 +143,7 @@ func TestDocumentIsUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(have, Markdown()) {
-		t.Error("docs/pod-api.md is not what the table makes: run go generate ./pod/podapi/fields")
+		t.Error("docs/pod-api.md is out of date: run go generate ./pod/podapi/fields")
 	}
 }
 
