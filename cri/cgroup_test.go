@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// groupHost skips where this machine gives no groups.
+// groupHost skips the test if the host gives this user no cgroups.
 func groupHost(t *testing.T, s *service) {
 	t.Helper()
 	if have := s.groups.Support(); !have.Has("memory") {
@@ -28,7 +28,7 @@ func groupHost(t *testing.T, s *service) {
 	}
 }
 
-// groupValue reads a limit of a group, by its name in either version.
+// groupValue reads a limit of a group by its names in both cgroup versions.
 func groupValue(t *testing.T, dirs []string, names ...string) string {
 	t.Helper()
 	for _, dir := range dirs {
@@ -42,8 +42,7 @@ func groupValue(t *testing.T, dirs []string, names ...string) string {
 	return ""
 }
 
-// TestCgroup has real machines in the host's cgroups: one that was started for
-// its pod and one that was forked.
+// TestCgroup puts real VMs into the host's cgroups: one that was started for its pod and one that was forked.
 func TestCgroup(t *testing.T) {
 	s, _ := realService(t, enginetest.Forks)
 	groupHost(t, s)
@@ -90,7 +89,7 @@ func TestCgroup(t *testing.T) {
 				if got := groupValue(t, facts.Cgroup.Dirs, "cpu.max", "cpu.cfs_quota_us"); !strings.HasPrefix(got, "95000") {
 					t.Errorf("CPU after the update %s, want 95000", got)
 				}
-				// Another shim is in the group as well.
+				// Another shim joins the group too.
 				kill9(t, facts.ShimPID)
 				inside(t, s.otherShim(ctx, t, id, facts.ShimPID))
 			}
@@ -110,7 +109,7 @@ func TestCgroup(t *testing.T) {
 	noGroups(t, s)
 }
 
-// otherShim waits until a shim has taken over.
+// otherShim waits for the next shim to take over.
 func (s *service) otherShim(ctx context.Context, t *testing.T, id string, was int) *engine.Facts {
 	t.Helper()
 	for ctx.Err() == nil {
@@ -123,7 +122,7 @@ func (s *service) otherShim(ctx context.Context, t *testing.T, id string, was in
 	return nil
 }
 
-// inside tells whether the pod's processes are in its group, and nothing else is.
+// inside checks that exactly the pod's processes are in its group.
 func inside(t *testing.T, f *engine.Facts) {
 	t.Helper()
 	want := []int{f.ShimPID, f.VMPID}
@@ -153,8 +152,8 @@ func noGroups(t *testing.T, s *service) {
 	}
 }
 
-// TestCgroupOutlivesNobody kills engine and shim, and finds the group of a pod
-// whose directory somebody has removed.
+// TestCgroupOutlivesNobody kills the engine and the shim. The next engine finds the group of a pod with removed
+// directories.
 func TestCgroupOutlivesNobody(t *testing.T) {
 	s, o := realService(t, enginetest.Clones)
 	groupHost(t, s)
@@ -175,7 +174,7 @@ func TestCgroupOutlivesNobody(t *testing.T) {
 		t.Error(err)
 	}
 	kill9(t, facts.ShimPID)
-	// What tells of it goes, the machine stays.
+	// Its records are removed while the VM stays.
 	if err := errors.Join(os.RemoveAll(s.store.Dir(id)), os.RemoveAll(s.store.StateDir(id))); err != nil {
 		t.Fatal(err)
 	}
@@ -190,8 +189,8 @@ func TestCgroupOutlivesNobody(t *testing.T) {
 	enginetest.NothingLeft(t, s.o)
 }
 
-// TestGroupHoldsTheMachine lets a guest take more than its group has: the
-// machine dies of it, not the host, and the pod's end says why.
+// TestGroupHoldsTheMachine lets a guest use more than its group has. The VM dies, not the host, and the pod's end
+// contains the reason.
 func TestGroupHoldsTheMachine(t *testing.T) {
 	s, _ := realService(t, enginetest.Clones)
 	groupHost(t, s)
@@ -211,7 +210,7 @@ func TestGroupHoldsTheMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// In place of a guest that takes what it was not given, a group of less.
+	// Instead of a guest with too much memory, shrink the group.
 	const less = 120 << 20 // an idle VM takes 100 MiB, and /dev/shm may hold 64
 	if err := hostcgroup.At(facts.Cgroup.Dirs).Set(hostcgroup.Limits{Memory: less}); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/image"
 )
 
-// fakePodOf starts a pod in a fake world, with the test image at hand.
+// fakePodOf starts a pod in a fake world that has the test image.
 func fakePodOf(t *testing.T) (*enginetest.World, *service, string, engine.Options) {
 	t.Helper()
 	w := enginetest.New()
@@ -34,8 +34,8 @@ func fakePodOf(t *testing.T) (*enginetest.World, *service, string, engine.Option
 	return w, s, id, o
 }
 
-// A container goes through created, running and exited; its log file, bundle
-// and record are where they belong, and the environment only in the bundle.
+// TestContainerLife: a container is created, runs and exits. Its log file, bundle and record have the right places, and
+// only the bundle has the environment.
 func TestContainerLife(t *testing.T) {
 	w, s, pod, _ := fakePodOf(t)
 	ctx := t.Context()
@@ -99,7 +99,7 @@ func TestContainerLife(t *testing.T) {
 	}
 }
 
-// A container whose creation fails leaves nothing, and its name is free.
+// TestContainerFails: a failed creation leaves no trace, and the name is free again.
 func TestContainerFails(t *testing.T) {
 	w, s, pod, _ := fakePodOf(t)
 	w.Fail("Create", enginetest.ErrInjected)
@@ -128,7 +128,7 @@ func TestContainerFails(t *testing.T) {
 	}
 }
 
-// What is wrong with a container is said by name.
+// TestRefusedContainers: an error names the fault of a container.
 func TestRefusedContainers(t *testing.T) {
 	_, s, pod, _ := fakePodOf(t)
 	for _, test := range []struct {
@@ -159,7 +159,7 @@ func TestRefusedContainers(t *testing.T) {
 	}
 }
 
-// "Grace period ignored on stop": TERM first, KILL when the time is over.
+// TestStopGrace: TERM comes first, and KILL after the grace.
 func TestStopGrace(t *testing.T) {
 	w, s, pod, _ := fakePodOf(t)
 	for name, ignore := range map[string]error{"obeys": nil, "ignores": enginetest.ErrInjected} {
@@ -201,7 +201,7 @@ func TestImageName(t *testing.T) {
 	}
 }
 
-// TestNoLog: a container without a log directory or a log path runs, and its output is said to be discarded.
+// TestNoLog: a container without a log directory or a log path runs, and a message says that its output is discarded.
 func TestNoLog(t *testing.T) {
 	w := enginetest.New()
 	o := testOptions(t, enginetest.Roots(t))

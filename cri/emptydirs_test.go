@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
-// TestKubeletDirs: an emptyDir is what the kubelet has made of it on the host, and those
-// that the client knows itself stay as they are.
+// TestKubeletDirs: an emptyDir has the properties of the kubelet's directory on the host. emptyDirs of the client's
+// options stay unchanged.
 func TestKubeletDirs(t *testing.T) {
 	root := t.TempDir()
 	s := &Service{volumes: layout.Dirs{Kubelet: root, Own: "/own"}}

@@ -8,8 +8,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// The machine's end is an event: containers end with 137 and VMKilled, never
-// Completed, and the pod is cleared up.
+// TestMachineDies: the VM's end is an event. Containers end with 137 and VMKilled, never Completed, and the pod is
+// cleaned up.
 func TestMachineDies(t *testing.T) {
 	w, s, pod, _ := fakePodOf(t)
 	id := startContainer(t.Context(), t, s, pod, containerConfig("main"), nil)

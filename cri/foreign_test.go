@@ -10,8 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
-// TestForeign: a client of the CRI neither sees nor ends the pod of a door in another
-// process.
+// TestForeign: a client of the CRI neither sees nor ends a pod of a door in another process.
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	w := enginetest.New()

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
-// TestHandlers: a handler says how VMs are made, and a pod may ask for more.
+// TestHandlers: a handler defines how VMs are made, and a pod's options extend it.
 func TestHandlers(t *testing.T) {
 	s := New(nil, Options{Handlers: map[string]Handler{"alone": {NoFork: true, Accel: "tcg"}}})
 	for _, tc := range []struct {
@@ -46,7 +46,7 @@ func TestHandlers(t *testing.T) {
 	}
 }
 
-// TestColdHandler: the pods of a handler are made as it says, and bear its name.
+// TestColdHandler: the pods of a handler have its options and its name.
 func TestColdHandler(t *testing.T) {
 	s := fakeService(t, enginetest.New(), testOptions(t, enginetest.Roots(t)))
 	for handler, clone := range map[string]bool{"": true, RuntimeHandler: true, ColdHandler: false} {

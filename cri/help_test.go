@@ -18,20 +18,20 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
-// service is a Service with its engine and what that keeps on disk.
+// service is a Service with its engine and the engine's store.
 type service struct {
 	*Service
 	e     *engine.Engine
 	o     engine.Options
 	store *store.Store
-	// groups are the instance's on the host, where it has real ones.
+	// groups are the instance's cgroups on the host, if they are real.
 	groups *hostcgroup.Host
 }
 
 // Close closes the engine.
 func (s *service) Close(ctx context.Context) error { return s.e.Close(ctx) }
 
-// serve opens an engine that is closed with the test, and serves it.
+// serve opens an engine, which is closed with the test, and serves it.
 func serve(t testing.TB, o engine.Options) *service {
 	t.Helper()
 	e := enginetest.Open(t, o)
@@ -55,15 +55,15 @@ func fakeService(t testing.TB, w *enginetest.World, o engine.Options) *service {
 
 func testOptions(t testing.TB, roots dirs.Roots) engine.Options { return enginetest.Options(t, roots) }
 
-// realService serves an engine with real VMs, Clones or Forks, that has the test
-// image. Another one can be started with the same options.
+// realService serves an engine with real VMs, clones or forks, that has the test image. A second engine can use the
+// same options.
 func realService(t testing.TB, forks bool) (*service, engine.Options) {
 	t.Helper()
 	o := enginetest.Real(t, forks)
 	return serveInGroups(t, o), o
 }
 
-// serveInGroups serves an engine whose groups the test can look at.
+// serveInGroups serves an engine with cgroups that the test can read.
 func serveInGroups(t testing.TB, o engine.Options) *service {
 	t.Helper()
 	host := hostcgroup.Find(filepath.Base(filepath.Dir(o.Roots.Data)))
@@ -73,7 +73,7 @@ func serveInGroups(t testing.TB, o engine.Options) *service {
 	return s
 }
 
-// startContainer makes a container in a pod and starts it.
+// startContainer creates and starts a container in a pod.
 func startContainer(
 	ctx context.Context, t testing.TB, s *service, pod string, c *runtimeapi.ContainerConfig, config *runtimeapi.PodSandboxConfig,
 ) string {
@@ -102,17 +102,17 @@ func containerConfig(name string, command ...string) *runtimeapi.ContainerConfig
 		Image:    &runtimeapi.ImageSpec{Image: enginetest.Busybox},
 		Command:  command, LogPath: name + ".log",
 		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
-			NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}, // as a kubelet has it
+			NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}, // like a kubelet
 		}},
 	}
 }
 
-// PodFacts tells about a pod's VM.
+// PodFacts returns the facts of a pod's VM.
 func (s *service) PodFacts(ctx context.Context, id string) (*engine.Facts, error) {
 	return s.e.Facts(ctx, id)
 }
 
-// shim is a pod's in w.
+// shim returns a pod's shim in w.
 func (s *service) shim(w *enginetest.World, pod string) *enginetest.Shim {
 	return w.Shim(s.store.StateDir(pod))
 }
@@ -140,7 +140,7 @@ func wait(t *testing.T, events chan *runtimeapi.ContainerEventResponse, id strin
 	}
 }
 
-// warm has pods of a size be forked from now on.
+// warm keeps parents for pods of a size, so that later pods are forked.
 func (s *service) warm(ctx context.Context, t *testing.T, memory int) {
 	t.Helper()
 	if err := s.e.Warm(ctx, engine.TemplateRequest{MemoryMiB: memory}); err != nil {

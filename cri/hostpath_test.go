@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 )
 
-// TestClientsPaths: a client of the CRI names no file of the host but where it may,
-// and no link in its directories leads to another.
+// TestClientsPaths: a client of the CRI can name only allowed files of the host, and links in its directories lead to
+// no others.
 func TestClientsPaths(t *testing.T) {
 	t.Parallel()
 	dir, outside := t.TempDir(), t.TempDir()
@@ -71,7 +71,7 @@ func mount(at, from string) func(*runtimeapi.ContainerConfig) {
 	}
 }
 
-// TestClientsAnnotations: no annotation of a client's steers the engine.
+// TestClientsAnnotations: a client's annotations do not steer the engine.
 func TestClientsAnnotations(t *testing.T) {
 	t.Parallel()
 	config := podConfig("p")

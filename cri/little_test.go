@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 )
 
-// TestCallsOfLittle: a call without what it needs, or with nothing at all, is an invalid argument, and makes nothing.
+// TestCallsOfLittle: a call without required arguments returns InvalidArgument and creates no object.
 func TestCallsOfLittle(t *testing.T) {
 	w, s, pod, _ := fakePodOf(t)
 	ctx := t.Context()
@@ -67,7 +67,7 @@ func TestCallsOfLittle(t *testing.T) {
 	w.Clean(t)
 }
 
-// TestContainerOfLittle: a container is made from a name and an image, with what its configuration does not say left to the image.
+// TestContainerOfLittle: a name and an image are enough for a container. The image provides the rest.
 func TestContainerOfLittle(t *testing.T) {
 	_, s, pod, _ := fakePodOf(t)
 	config := &runtimeapi.ContainerConfig{

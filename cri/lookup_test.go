@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 )
 
-// "Ids are unique and can be named by any unambiguous prefix."
+// TestPrefixes: ids are unique, and any unambiguous prefix names one.
 func TestPrefixes(t *testing.T) {
 	s := fakeService(t, enginetest.New(), testOptions(t, enginetest.Roots(t)))
 	for range 17 { // two of them begin alike

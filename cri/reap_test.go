@@ -12,8 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// A crash in the middle of a start leaves what Reap removes; another
-// instance's pods are left alone.
+// TestReapHalfMade: Reap removes the remains of a crash during a start, and leaves another instance's pods alone.
 func TestReapHalfMade(t *testing.T) {
 	w := enginetest.New()
 	roots := enginetest.Roots(t)
@@ -25,10 +24,10 @@ func TestReapHalfMade(t *testing.T) {
 	for !slices.Contains(w.Calls(), "StartSandbox") && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
 	}
-	// What a killed engine leaves is a copy of the disk at that moment.
+	// A killed engine leaves a copy of the disk at that moment.
 	crashed := enginetest.Roots(t)
 	copySmall(t, crashed.Data, roots.Data)
-	// The copy's engines have a state directory of their own, which the killed one has not noted.
+	// The copy's engines have their own state directory, which the killed engine has not recorded.
 	if err := os.Remove(filepath.Join(crashed.Data, o.Instance+".state")); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +48,7 @@ func TestReapHalfMade(t *testing.T) {
 	}
 }
 
-// copySmall copies a tree, without the disks in it.
+// copySmall copies a tree without the disks in it.
 func copySmall(t *testing.T, to, from string) {
 	t.Helper()
 	err := filepath.Walk(from, func(path string, info os.FileInfo, err error) error {

@@ -13,8 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// "An engine keeps nothing in memory that it cannot rebuild": the next engine
-// sees what the last one saw, with and without living shims.
+// TestNextEngine: the next engine restores the last one's state, with and without living shims.
 func TestNextEngine(t *testing.T) {
 	w, s, pod, o := fakePodOf(t)
 	ctx := t.Context()
@@ -28,7 +27,7 @@ func TestNextEngine(t *testing.T) {
 		t.Error("a second engine of the instance was started")
 	}
 	s.Close(context.Background())
-	s.shim(w, pod).Exit(ended, 7, "Error") // while nobody looked
+	s.shim(w, pod).Exit(ended, 7, "Error") // while no engine runs
 
 	s = fakeService(t, w, o)
 	after, err := s.ContainerStatus(ctx, running, false)
@@ -52,7 +51,7 @@ func TestNextEngine(t *testing.T) {
 	}
 	s.Close(context.Background())
 
-	// The host was started again: no state, no process.
+	// The host was rebooted: there is no state and no process.
 	s.shim(w, pod).Die()
 	w.Reboot()
 	if err := os.RemoveAll(o.Roots.State); err != nil {
@@ -66,7 +65,7 @@ func TestNextEngine(t *testing.T) {
 		return err == nil && r.Phase == store.Stopped
 	}
 	for !stopped() && deadline.Err() == nil {
-		time.Sleep(5 * time.Millisecond) // no event can be waited for without a race
+		time.Sleep(5 * time.Millisecond) // waiting for an event would be a race
 	}
 	st, err = s.ContainerStatus(ctx, running, false)
 	if err != nil || st.Status.ExitCode != 137 || st.Status.Reason != "VMKilled" {

@@ -20,8 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// "Rollback that tests a shadowed or overwritten err, so that after a late
-// failure nothing is undone": each step fails in turn, and nothing is left.
+// TestEachStepFails: each step of a start fails in turn, and no trace remains.
 func TestEachStepFails(t *testing.T) {
 	for _, step := range []string{"Accel", "Attach", "Template", "Start", "SendFile", "CreateSandbox", "StartSandbox", "Publish"} {
 		t.Run(step, func(t *testing.T) {
@@ -46,7 +45,7 @@ func TestEachStepFails(t *testing.T) {
 			if pods, err := s.ListPodSandbox(t.Context(), nil); len(pods) > 0 || err != nil {
 				t.Errorf("a failed pod is visible: %v %v", pods, err)
 			}
-			// "already exists" must not leak the name that was just reserved.
+			// A later request must not fail because the name is still reserved.
 			w.Fail(step, nil)
 			id, err := s.RunPodSandbox(t.Context(), config, "")
 			if err != nil {
@@ -70,9 +69,8 @@ func freePort(t *testing.T) int32 {
 	return int32(l.Addr().(*net.TCPAddr).Port)
 }
 
-// "name present (else InvalidArgument)", host network, pid and ipc "refused
-// with a clear error", "sysctls, unsafe ones refused unless allowed", "an
-// empty namespace handed to the network plugin".
+// TestRefusedPods: checkPod requires a name, and rejects the host's network, PIDs and IPC, unsafe sysctls and an empty
+// namespace with a clear error.
 func TestRefusedPods(t *testing.T) {
 	w := enginetest.New()
 	s := fakeService(t, w, testOptions(t, enginetest.Roots(t)))
@@ -138,7 +136,7 @@ func TestRefusedPods(t *testing.T) {
 	}
 }
 
-// A port in use is reported before the machine starts.
+// TestPortInUse: a used port is reported before the VM starts.
 func TestPortInUse(t *testing.T) {
 	w := enginetest.New()
 	s := fakeService(t, w, testOptions(t, enginetest.Roots(t)))
@@ -158,9 +156,8 @@ func TestPortInUse(t *testing.T) {
 	enginetest.NothingLeft(t, s.o)
 }
 
-// "A request repeated for the same name and attempt joins the one under way
-// and gets its result: … a request's deadline detaches and never cancels", and
-// "the sandbox visible before it is ready".
+// TestRepeatedRequestJoins: a repeated request for the same name and attempt joins the running one and gets its result.
+// A request's deadline ends only its wait. The pod is not visible before it is ready.
 func TestRepeatedRequestJoins(t *testing.T) {
 	w := enginetest.New()
 	release := w.Block("StartSandbox")
@@ -210,7 +207,7 @@ func TestRepeatedRequestJoins(t *testing.T) {
 	}
 }
 
-// "Stop, remove and delete that fail on not found: they are idempotent."
+// TestIdempotent: stop, remove and delete succeed for objects that do not exist.
 func TestIdempotent(t *testing.T) {
 	s := fakeService(t, enginetest.New(), testOptions(t, enginetest.Roots(t)))
 	ctx := t.Context()
@@ -244,8 +241,7 @@ func TestIdempotent(t *testing.T) {
 	}
 }
 
-// "A failed CNI DEL remembered as done (the address leaks)", and "rollback
-// that gives up".
+// TestFailedDetachIsTriedAgain: a failed CNI DEL is retried, so that the address is not leaked.
 func TestFailedDetachIsTriedAgain(t *testing.T) {
 	w := enginetest.New()
 	roots := enginetest.Roots(t)
@@ -285,8 +281,7 @@ func TestFailedDetachIsTriedAgain(t *testing.T) {
 	w.Clean(t)
 }
 
-// TestSilentCloneIsReplaced has a clone that never answers, once: the pod gets
-// another, and nothing of the first is left.
+// TestSilentCloneIsReplaced: a clone that never answers is replaced once, and no part of the first one remains.
 func TestSilentCloneIsReplaced(t *testing.T) {
 	silent := status.Error(codes.DeadlineExceeded, "no machine within 30s")
 	w := enginetest.New()
@@ -299,7 +294,7 @@ func TestSilentCloneIsReplaced(t *testing.T) {
 	if err := s.RemovePodSandbox(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	w.Fail("StartSandbox", silent) // and for ever: it is told, not tried for ever
+	w.Fail("StartSandbox", silent) // for ever: the error is returned, without endless retries
 	if _, err := s.RunPodSandbox(t.Context(), podConfig("q"), ""); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("%v, want the deadline", err)
 	}

@@ -8,8 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/image"
 )
 
-// Every signal of the CRI is a number, and the number is told as a signal that
-// means the same.
+// TestSignalsOfTheCRI: every signal of the CRI has a number, and the number maps to an equivalent signal.
 func TestSignalsOfTheCRI(t *testing.T) {
 	for value := range int32(len(runtimeapi.Signal_name)) {
 		s := runtimeapi.Signal(value)
@@ -34,8 +33,7 @@ func TestSignalsOfTheCRI(t *testing.T) {
 	}
 }
 
-// TestStopSignal: a container's stop signal counts before its image's, and where neither has one, or what an image has is none,
-// it is TERM.
+// TestStopSignal: a container's stop signal overrides its image's. Without a valid signal, it is TERM.
 func TestStopSignal(t *testing.T) {
 	const none = runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT
 	for _, tt := range []struct {

@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
-// Profiles are read from their directory and from nowhere else.
+// TestSeccompProfiles: profiles are read only from their directory.
 func TestSeccompProfiles(t *testing.T) {
 	roots := enginetest.Roots(t)
 	s := fakeService(t, enginetest.New(), testOptions(t, roots))
@@ -74,7 +74,8 @@ func TestSeccompProfiles(t *testing.T) {
 	}
 }
 
-// TestOwnFiles: a client's own files are told from volumes at the same destinations by where they lie.
+// TestOwnFiles: a client's own files are distinguished from volumes at the same destinations by their place on the
+// host.
 func TestOwnFiles(t *testing.T) {
 	dir := t.TempDir()
 	outside, link := filepath.Join(t.TempDir(), "hosts"), filepath.Join(dir, "link")
@@ -105,7 +106,7 @@ func TestOwnFiles(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	// Any other file or volume stays a mount, and is not read here.
+	// Any other file or volume stays a mount and is not read.
 	for _, at := range []string{"/etc/hosts", "/dev/termination-log", "/etc/hostname", "/etc/resolv.conf"} {
 		for _, from := range []string{
 			"", dir, "/dev/zero", outside, dir + "/../" + filepath.Base(filepath.Dir(outside)) + "/hosts",
@@ -120,8 +121,7 @@ func TestOwnFiles(t *testing.T) {
 	}
 }
 
-// TestBlockNode: what is no block device is none, and a file system that does not answer fails the
-// call in time.
+// TestBlockNode: only block devices have a node, and a file system that does not answer fails the call in time.
 func TestBlockNode(t *testing.T) {
 	dir := t.TempDir()
 	silent := testfs.Silent(t, filepath.Join(dir, "dead"))
@@ -137,7 +137,7 @@ func TestBlockNode(t *testing.T) {
 	}
 }
 
-// TestImageUser: a number that only some programs read as one is a name.
+// TestImageUser: a number that only some programs accept counts as a name.
 func TestImageUser(t *testing.T) {
 	s := &Service{}
 	for user, want := range map[string]*runtimeapi.Image{

@@ -8,7 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestUpdateOfLimits: what an update leaves out stays, and a container that gets a limit of memory dies as a whole.
+// TestUpdateOfLimits: unset values stay, and a container with a new limit of memory dies as a whole.
 func TestUpdateOfLimits(t *testing.T) {
 	type resources = runtimeapi.LinuxContainerResources
 	whole, parts := map[string]string{"memory.oom.group": "1"}, map[string]string{"memory.oom.group": "0"}

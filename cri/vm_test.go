@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestPod takes a pod through its whole life in a real machine.
+// TestPod takes a pod through its whole life in a real VM.
 func TestPod(t *testing.T) {
 	s, _ := realService(t, enginetest.Clones)
 	ctx := testdeadline.Context(t, 2*time.Minute)
@@ -130,9 +130,8 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// unprivileged looks at a process that reads a guest's bytes: it may do
-// nothing that its pod need not, and secret, of the pod's own, is not in its
-// command line.
+// unprivileged checks a process that reads a guest's data. It has only the rights that its pod needs, and its command
+// line does not contain the pod's secret.
 func unprivileged(t *testing.T, name string, pid int, secret string) {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d", pid)

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestKills kills the shim, the engine and the machine of a real pod, in this
-// order. Its container counts, and no line of its log may be lost or doubled.
+// TestKills kills the shim, the engine and the VM of a real pod, in this order. Its container counts, and each line of
+// its log must appear exactly once.
 func TestKills(t *testing.T) {
 	s, o := realService(t, enginetest.Clones)
 	ctx := testdeadline.Context(t, 2*time.Minute)
@@ -62,7 +62,7 @@ func TestKills(t *testing.T) {
 	}
 	seen := contiguous(t, log)
 	for contiguous(t, log) <= seen && ctx.Err() == nil {
-		time.Sleep(10 * time.Millisecond) // the log itself is what is waited for
+		time.Sleep(10 * time.Millisecond) // the test waits for the log itself
 	}
 
 	now, err := s.PodFacts(ctx, pod)
@@ -82,8 +82,7 @@ func TestKills(t *testing.T) {
 	enginetest.NothingLeft(t, s.o)
 }
 
-// contiguous returns how many lines the log has, each of which must be the
-// next number.
+// contiguous returns the number of lines of the log, which must be consecutive numbers.
 func contiguous(t *testing.T, path string) int {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -110,8 +109,8 @@ func kill9(t *testing.T, pid int) {
 	}
 }
 
-// Shim and machine both killed while there is no engine: the next one says how
-// the container ended, and removes what is left.
+// TestAllKilled: shim and VM are killed while no engine runs. The next engine reports the container's end and removes
+// the remains.
 func TestAllKilled(t *testing.T) {
 	s, o := realService(t, enginetest.Clones)
 	ctx := testdeadline.Context(t, 2*time.Minute)

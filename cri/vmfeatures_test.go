@@ -28,8 +28,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// TestFeatures tries in one real pod, which is forked, what containers share and
-// what goes in and out of them.
+// TestFeatures checks in one real, forked pod what containers share, and how data goes in and out.
 func TestFeatures(t *testing.T) {
 	s, _ := realService(t, enginetest.Forks)
 	ctx := testdeadline.Context(t, 3*time.Minute)
@@ -86,7 +85,7 @@ func TestFeatures(t *testing.T) {
 		if body, err = get(); err == nil && body != "" {
 			break
 		}
-		time.Sleep(20 * time.Millisecond) // the server in the guest tells nobody that it listens
+		time.Sleep(20 * time.Millisecond) // the server in the guest sends no signal when it listens
 	}
 	if body != "hello from a=b c\n" {
 		t.Errorf("published port: %q %v", body, err)
@@ -181,7 +180,7 @@ func TestFeatures(t *testing.T) {
 		for limit := time.Now().Add(testdeadline.For(10 * time.Second)); open() > before+1 && time.Now().Before(limit); {
 			time.Sleep(20 * time.Millisecond)
 		}
-		if after := open(); after > before+1 { // one may be anybody's
+		if after := open(); after > before+1 { // one may have another origin
 			t.Errorf("the shim has %d open files, %d before", after, before)
 		}
 	})
@@ -222,7 +221,7 @@ func TestFeatures(t *testing.T) {
 	})
 
 	t.Run("usage that the guest does not report", func(t *testing.T) {
-		const written = 48 << 20 // what a guest keeps of a file that it has written is no use of its container's, and is of the host
+		const written = 48 << 20 // the guest's page cache of a written file counts for the host, and not for the container
 		word := func() uint64 {
 			st, err := s.PodSandboxStats(ctx, pod)
 			if err != nil {

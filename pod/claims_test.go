@@ -21,13 +21,13 @@ import (
 
 var errUnbound = errors.New("PVC is not bound")
 
-// fakeClaims fails as it is told.
+// fakeClaims fails as configured.
 type fakeClaims struct {
 	fake    *fakeCRI
 	changed broadcast.Broadcast
 
 	mu       sync.Mutex
-	mount    []error // of the next ones
+	mount    []error // errors of the next calls
 	unmount  []error
 	hang     bool // until the context ends
 	places   map[string]volume.Place
@@ -108,7 +108,7 @@ func (m *moreCRI) ExecSyncClipped(
 
 var _ runtimev1.Runtime = (*moreCRI)(nil)
 
-// superviseClaims runs the pod that claiming makes.
+// superviseClaims runs the pod of claiming.
 func superviseClaims(t *testing.T, claims *fakeClaims) (*supervised, *moreCRI) {
 	t.Helper()
 	more := &moreCRI{fakeCRI: claims.fake}
@@ -124,7 +124,7 @@ func claiming() *corev1.Pod {
 	return pod
 }
 
-// order are the calls that count here, without their subjects.
+// order returns the relevant calls without their subjects.
 func (c *fakeClaims) order() (out []string) {
 	for _, call := range c.fake.called("Mount", "Unmount", "RunPodSandbox", "StopPodSandbox") {
 		out = append(out, strings.Fields(call)[0])
@@ -132,8 +132,8 @@ func (c *fakeClaims) order() (out []string) {
 	return out
 }
 
-// TestClaimsComeBeforeTheSandbox: with events while they fail, again by the clock and as soon as they have changed, and
-// for the next sandbox as well; they go when it has stopped.
+// TestClaimsComeBeforeTheSandbox: claims are mounted before each sandbox. A failure is an event, and is retried after a
+// delay or a change. They are unmounted when the last sandbox has stopped.
 func TestClaimsComeBeforeTheSandbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -180,7 +180,7 @@ func TestClaimsComeBeforeTheSandbox(t *testing.T) {
 	})
 }
 
-// TestClaimsAreLookedAtAgain: before each sandbox, also after one that could not be made.
+// TestClaimsAreLookedAtAgain: claims are checked before each sandbox, also after a failed creation.
 func TestClaimsAreLookedAtAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -201,7 +201,8 @@ func TestClaimsAreLookedAtAgain(t *testing.T) {
 	})
 }
 
-// TestClaimsThatStay: an end does not wait for them, somebody else tries on, and a removal fails until they are gone.
+// TestClaimsThatStay: the pod's end does not wait for them. They are released for later, and Delete fails until they
+// are unmounted.
 func TestClaimsThatStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -220,7 +221,7 @@ func TestClaimsThatStay(t *testing.T) {
 	})
 }
 
-// TestStopWhileClaimsHang: the try is given up, and undone.
+// TestStopWhileClaimsHang: a stop cancels and undoes the attempt.
 func TestStopWhileClaimsHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -237,7 +238,7 @@ func TestStopWhileClaimsHang(t *testing.T) {
 	})
 }
 
-// TestClaimsOfAnEarlierProcess: a container that is started anew has them, and nothing is asked again.
+// TestClaimsOfAnEarlierProcess: a restarted container gets the claims without another mount.
 func TestClaimsOfAnEarlierProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()

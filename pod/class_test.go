@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// handlerCRI notes the handlers that sandboxes are made with.
+// handlerCRI records the handlers of sandboxes.
 type handlerCRI struct {
 	*fakeCRI
 	handlers []string
@@ -28,7 +28,7 @@ func (h *handlerCRI) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSa
 	return h.fakeCRI.RunPodSandbox(ctx, config, handler)
 }
 
-// classes are objects that change when a class comes.
+// classes are objects that change when a class appears.
 type classes struct {
 	volume.None
 	mu      sync.Mutex
@@ -61,8 +61,8 @@ func (c *classes) come(handler string) {
 	c.changed = make(chan struct{})
 }
 
-// TestRuntimeClass: a pod waits for its class, goes on at once when that comes, and has its handler; what looks nothing up
-// takes the name.
+// TestRuntimeClass: a pod waits for its class, continues when it appears, and gets its handler. Without a lookup the
+// handler is the class's name.
 func TestRuntimeClass(t *testing.T) {
 	name := "fast"
 	begin := func(t *testing.T, named *string, change func(*Options)) (*supervised, *handlerCRI) {

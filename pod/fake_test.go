@@ -18,8 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/config"
 )
 
-// fakeCRI is a runtime whose containers live as their scripts say. Its clock is
-// the test's.
+// fakeCRI is a runtime with containers that follow their scripts. It uses the test's clock.
 type fakeCRI struct {
 	internalapi.RuntimeService
 	internalapi.ImageManagerService
@@ -31,35 +30,35 @@ type fakeCRI struct {
 	containers map[string]*fakeContainer
 	listeners  map[chan *runtimeapi.ContainerEventResponse]struct{}
 
-	scripts map[string][]life // by container's name, one for each start; the last one stays
+	scripts map[string][]life // by container name, one for each start; the last one repeats
 	images  map[string]*runtimeapi.Image
-	pulls   map[string][]error // results of the next pulls; none left is success
-	// hold makes a call wait: RunPodSandbox, Resize of a sandbox, or PullImage of an image by its name. "CreateContainer NAME"
-	// and "StartContainer NAME" wait as well; when their contexts end, the caller gets an error and nothing is done.
+	pulls   map[string][]error // results of the next pulls; afterwards they succeed
+	// hold makes a call wait: RunPodSandbox, Resize of a sandbox, or PullImage by the image's name. "CreateContainer
+	// NAME" and "StartContainer NAME" wait too; if their contexts end, they return an error without an effect.
 	hold map[string]chan struct{}
 	late bool // these calls succeed when their contexts end
 	// template makes RunPodSandbox wait, unless its context ends.
 	template chan struct{}
 
-	errors map[string][]error                                              // results of the next calls, by the method's name
+	errors map[string][]error                                              // results of the next calls, by method name
 	execs  map[string]fakeExec                                             // by the command's first word
 	exec   func(container string, cmd []string) (stdout []byte, err error) // instead of execs
 }
 
-// fakeExec is how a command in a container goes.
+// fakeExec is the course of a command in a container.
 type fakeExec struct {
 	lasts time.Duration
 	err   error
 }
 
-// life is how one instance of a container goes.
+// life is the course of one instance of a container.
 type life struct {
 	lasts    time.Duration // 0: until it is stopped
 	code     int32
 	reason   string
-	fails    error         // of StartContainer, with code as the exit's
-	deaf     bool          // TERM does nothing
-	term     time.Duration // how long it takes to end after TERM
+	fails    error         // of StartContainer, with code as the exit code
+	deaf     bool          // it ignores TERM
+	term     time.Duration // the time from TERM to its end
 	termCode int32         // 0 means 143, -1 means 0
 }
 
@@ -86,7 +85,7 @@ func newFake() *fakeCRI {
 	}
 }
 
-// call records a call and returns the error that it is to have.
+// call records a call and returns its configured error.
 func (f *fakeCRI) call(name, subject string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,7 +102,7 @@ func take(results map[string][]error, key string) error {
 	return err
 }
 
-// called are the recorded calls of these methods.
+// called returns the recorded calls of these methods.
 func (f *fakeCRI) called(names ...string) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -190,7 +189,7 @@ func (f *fakeCRI) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandb
 		Network: &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.2.15"},
 	}}
 	if config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {
-		f.sandboxes[id].status.Network = &runtimeapi.PodSandboxNetworkStatus{} // as every runtime tells it
+		f.sandboxes[id].status.Network = &runtimeapi.PodSandboxNetworkStatus{} // like every runtime
 	}
 	return id, nil
 }
@@ -241,7 +240,7 @@ func (f *fakeCRI) StopPodSandbox(_ context.Context, id string) error {
 	return nil
 }
 
-// die ends a sandbox's machine; with lost, its containers are not said to have ended.
+// die ends a sandbox's VM; with lost, its containers do not appear as ended.
 func (f *fakeCRI) die(id string, lost bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -353,7 +352,7 @@ func (f *fakeCRI) StartContainer(ctx context.Context, id string) error {
 	return nil
 }
 
-// later ends c after a time, unless something else does.
+// later ends c after a delay, unless it ends earlier.
 func (f *fakeCRI) later(c *fakeContainer, after time.Duration, code int32, reason string) {
 	go func() {
 		select {
@@ -366,7 +365,7 @@ func (f *fakeCRI) later(c *fakeContainer, after time.Duration, code int32, reaso
 	}()
 }
 
-// end is called with mu held.
+// end ends c. The caller holds mu.
 func (f *fakeCRI) end(c *fakeContainer, code int32, reason string) {
 	if c.status.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		return
@@ -409,7 +408,7 @@ func (f *fakeCRI) StopContainer(ctx context.Context, id string, timeout int64) e
 	return nil
 }
 
-// ExecSync goes on until the command has ended, the container has, or ctx has.
+// ExecSync returns when the command, the container or ctx has ended.
 func (f *fakeCRI) ExecSync(ctx context.Context, id string, cmd []string, _ time.Duration) ([]byte, []byte, error) {
 	f.mu.Lock()
 	c := f.containers[id]

@@ -32,7 +32,7 @@ func sleepHook(seconds int64) *corev1.LifecycleHandler {
 	return &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: seconds}}
 }
 
-// reasons are those of the events that warn, or are of the kind.
+// reasons returns the reasons of events that are warnings or of the kind.
 func reasons(events []Event, kind string) string {
 	var out []string
 	for _, e := range events {
@@ -95,7 +95,7 @@ func TestPostStart(t *testing.T) {
 	}
 }
 
-// A sidecar's hook holds up what comes after it.
+// TestPostStartOfASidecar: a sidecar's hook delays the containers after it.
 func TestPostStartOfASidecar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -186,8 +186,8 @@ func TestNoPreStopOfWhatHasEnded(t *testing.T) {
 	})
 }
 
-// A request that comes while a hook runs waits for it within its own grace, and
-// has it run no second time. Who has no patience does not wait.
+// TestStopDuringPreStop: a request during a hook waits for it within its own grace, and does not start it again. A
+// request without grace does not wait.
 func TestStopDuringPreStop(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -231,7 +231,7 @@ func TestStopDuringPreStop(t *testing.T) {
 	}
 }
 
-// So does a stop while the container is being ended for its liveness probe.
+// TestStopDuringPreStopOfAKill: the same for a stop during a kill for a failed liveness probe.
 func TestStopDuringPreStopOfAKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -263,8 +263,7 @@ func TestStopDuringPreStopOfAKill(t *testing.T) {
 	})
 }
 
-// A paused machine goes on, once, before the hooks, which run in it: when it is
-// stopped and at its deadline.
+// TestPreStopOfAPausedPod: a stop and a deadline resume a paused VM once, before the hooks, which run in it.
 func TestPreStopOfAPausedPod(t *testing.T) {
 	tests := []struct {
 		name         string
@@ -301,8 +300,7 @@ func TestPreStopOfAPausedPod(t *testing.T) {
 	}
 }
 
-// TestStopOrder: sidecars end after the regular containers, in the reverse of
-// their order.
+// TestStopOrder: sidecars end after the regular containers, in reverse order.
 func TestStopOrder(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -369,8 +367,7 @@ func TestSidecarsEndAfterTheRegularHaveDone(t *testing.T) {
 	})
 }
 
-// The hooks that ask a server reach it by Dial, whatever host they name; any
-// answer will do.
+// TestHooksOfTheNetwork: hooks over the network use Dial, whatever host they name. Any response is a success.
 func TestHooksOfTheNetwork(t *testing.T) {
 	var asked atomic.Value
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

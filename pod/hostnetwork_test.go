@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
-// TestHostNetworkAddress: a pod of the host's network has the host's address, which no runtime tells: in its status,
-// environment and hosts file, and for its probes. It keeps the address when it has ended.
+// TestHostNetworkAddress: a pod on the host's network has the host's address, which no runtime reports, in its status,
+// environment and hosts file, and for its probes. It keeps the address after its end.
 func TestHostNetworkAddress(t *testing.T) {
 	var config net.ListenConfig
 	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
-// TestImagePolicies: what is pulled, and what is told of it in the kubelet's words.
+// TestImagePolicies: each policy pulls and reports like the kubelet.
 func TestImagePolicies(t *testing.T) {
 	pulled := func(image string) string {
 		return fmt.Sprintf("Successfully pulled image %q in 0s (0s including waiting). Image size: 0 bytes.", image)
@@ -67,8 +67,8 @@ func TestImagePolicies(t *testing.T) {
 	}
 }
 
-// TestPullsBackOffAndKeepTheirCause: a container whose image cannot be pulled says why for as long as it waits, and no other one
-// waits for it.
+// TestPullsBackOffAndKeepTheirCause: a container shows why its image cannot be pulled for as long as it waits, and does
+// not delay other containers.
 func TestPullsBackOffAndKeepTheirCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -104,7 +104,7 @@ func TestPullsBackOffAndKeepTheirCause(t *testing.T) {
 	})
 }
 
-// TestImageIsPulledAgain that somebody has removed between its pull and its use.
+// TestImageIsPulledAgain: an image that was removed between its pull and its use is pulled again.
 func TestImageIsPulledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -158,7 +158,7 @@ func TestImagesArePulledAtOnce(t *testing.T) {
 	})
 }
 
-// five has a pod of five containers and as many images, whose pulls fail together that number of times.
+// five supervises a pod of five containers with different images. Their pulls fail together fail times.
 func five(t *testing.T, fake *fakeCRI, fail int) (s *supervised, together func()) {
 	t.Helper()
 	pod, gate := testpod.New("Always", "a", "b", "c", "d", "e"), make(chan struct{})
@@ -174,7 +174,7 @@ func five(t *testing.T, fake *fakeCRI, fail int) (s *supervised, together func()
 	return s, func() { close(gate) }
 }
 
-// TestAllPullsFailAtOnce: a pod whose five pulls fail at the same moment, and again, runs when they succeed.
+// TestAllPullsFailAtOnce: a pod with five pulls that fail at the same moment, and again, runs when they succeed.
 func TestAllPullsFailAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -197,8 +197,8 @@ func TestAllPullsFailAtOnce(t *testing.T) {
 	})
 }
 
-// TestStopWhileAllPullsFail: a pod whose pulls fail ends at once when it is stopped: between their failures, while five of
-// them arrive, and before they do, when they fail because of its end.
+// TestStopWhileAllPullsFail: a stop ends a pod with failing pulls immediately: between failures, during five
+// simultaneous failures, and before them, when the stop makes them fail.
 func TestStopWhileAllPullsFail(t *testing.T) {
 	for name, before := range map[string]func(together func()){
 		"between": func(together func()) {
@@ -240,8 +240,8 @@ func TestAlwaysPullsBeforeEachStart(t *testing.T) {
 	})
 }
 
-// TestImageArrives: a pod whose pull has failed has its image as soon as another pod has pulled it, whatever its pause, and one that
-// wants it pulled each time goes on waiting, as does one that waits for another image.
+// TestImageArrives: a pod with a failed pull gets its image as soon as another pod has pulled it. A pod with the policy
+// Always, or with another image, keeps waiting.
 func TestImageArrives(t *testing.T) {
 	for _, tt := range []struct {
 		policy corev1.PullPolicy

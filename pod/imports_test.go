@@ -11,8 +11,8 @@ import (
 
 const module = "github.com/bulkhead-project/bulkhead/"
 
-// below are the packages of pod, each with the others that it may import: all
-// arrows run downwards. Beside them, those in allowed are for all.
+// below are the packages of pod, with the others that each may import. All arrows run downwards. allowed applies to all
+// of them.
 var below = map[string]string{
 	"pod": "pod/config pod/images pod/instance pod/launch pod/logs pod/resize pod/watch pod/podstatus pod/podspec pod/probe " +
 		"pod/backoff",
@@ -32,16 +32,14 @@ var below = map[string]string{
 	"pod/backoff":         "",
 }
 
-// allowed is what of Bulkhead's lies below the CRI's interfaces and is known to
-// packages of pod all the same.
+// allowed are packages of Bulkhead below the CRI's interfaces that packages of pod may import anyway.
 var allowed = []string{
 	"api/annotations", "api/container/v1", "api/runtime/v1", "internal/broadcast", "internal/place", "internal/ulimit", "oci",
 	"volume", "volume/atomicdir", "volume/layout",
 }
 
-// Package pod stands on the CRI's interfaces: it works over any runtime only as
-// long as it knows nothing of ours. It is linked into programs that start in
-// milliseconds, so it has no Kubernetes client either.
+// TestImports: package pod uses the CRI's interfaces and no package of a certain runtime, so it works over any runtime.
+// It is linked into programs that start in milliseconds, so it has no Kubernetes client.
 func TestImports(t *testing.T) {
 	for name, others := range below {
 		may := append(append(strings.Fields(others), allowed...), name)
@@ -62,8 +60,8 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// Every package below pod stands in below, but for those that are tools of
-// tests and generators, and those that stand above it.
+// TestEveryPackageHasItsPlace: every package below pod is in below, except tools of tests and generators, and packages
+// above pod.
 func TestEveryPackageHasItsPlace(t *testing.T) {
 	out, err := testgo.Command(t.Context(), "list", module+"pod/...").Output()
 	if err != nil {

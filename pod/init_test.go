@@ -12,8 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
-// withInits puts initial containers before those of a pod; a name that ends with
-// "+" is a sidecar's.
+// withInits adds initial containers to a pod; a name with a final "+" is a sidecar.
 func withInits(pod *corev1.Pod, names ...string) *corev1.Pod {
 	always := corev1.ContainerRestartPolicyAlways
 	for _, name := range names {
@@ -26,7 +25,7 @@ func withInits(pod *corev1.Pod, names ...string) *corev1.Pod {
 	return pod
 }
 
-// starts are the containers that were started, in order.
+// starts returns the started containers, in order.
 func starts(fake *fakeCRI) string {
 	var names []string
 	for _, call := range fake.called("StartContainer") {
@@ -35,7 +34,7 @@ func starts(fake *fakeCRI) string {
 	return strings.Join(names, " ")
 }
 
-// states are all containers' in short, the initial ones first.
+// states returns all containers' states in short, the initial ones first.
 func states(status corev1.PodStatus) map[string]string {
 	out := map[string]string{}
 	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses,
@@ -131,7 +130,7 @@ func TestInitialContainers(t *testing.T) {
 	}
 }
 
-// The images are all fetched at once, and each container waits for its turn.
+// TestImagesAreFetchedDuringTheStart: all images are pulled concurrently, while each container waits for its turn.
 func TestImagesAreFetchedDuringTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -170,8 +169,7 @@ func TestStatusOfInitialContainers(t *testing.T) {
 	})
 }
 
-// A machine that replaces another is initialised anew; what it had to start, it
-// starts again.
+// TestANewMachineIsInitialisedAnew: a new VM runs the initial containers again, and then its other containers.
 func TestANewMachineIsInitialisedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -190,8 +188,8 @@ func TestANewMachineIsInitialisedAnew(t *testing.T) {
 	})
 }
 
-// A pod that is never restarted ends with its machine, even before its regular
-// containers have been started.
+// TestTheMachineDiesDuringTheStart: a pod that is never restarted ends with its VM, even before its regular containers
+// have started.
 func TestTheMachineDiesDuringTheStart(t *testing.T) {
 	for policy, want := range map[corev1.RestartPolicy]corev1.PodPhase{"Never": "Failed", "Always": "Running", "OnFailure": "Running"} {
 		for _, lasts := range []time.Duration{time.Second, time.Minute} {
@@ -232,8 +230,7 @@ func TestTakeOverDuringTheStart(t *testing.T) {
 	})
 }
 
-// behaviours.md 4: initial containers count, and the exit code is the first's
-// that failed.
+// TestExitCodeOfAnInitialContainer: initial containers count, and the exit code is the first failed one's.
 func TestExitCodeOfAnInitialContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()

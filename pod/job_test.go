@@ -12,8 +12,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// TestBackoffLimit: what fails in a Job's pod is tried again, with the delays of
-// any restart, until the limit; then all of it ends.
+// TestBackoffLimit: a failed container of a Job's pod is retried, with the delays of any restart, until the limit. Then
+// the whole pod ends.
 func TestBackoffLimit(t *testing.T) {
 	bad, good := life{lasts: time.Second, code: 3}, life{lasts: time.Second}
 	for _, test := range []struct {
@@ -63,8 +63,7 @@ func TestBackoffLimit(t *testing.T) {
 	}
 }
 
-// TestBackoffLimitEndsTheOthers: a container that runs on ends with the job, and
-// a VM that is lost is tried again as what fails is.
+// TestBackoffLimitEndsTheOthers: a running container ends with the Job, and a lost VM counts as a failure.
 func TestBackoffLimitEndsTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -97,8 +96,7 @@ func TestBackoffLimitEndsTheOthers(t *testing.T) {
 	})
 }
 
-// TestAResizeIsNoFailure: a container of a job that is ended in order to be
-// started anew has not failed.
+// TestAResizeIsNoFailure: a container of a Job that is restarted for a resize has not failed.
 func TestAResizeIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -118,7 +116,7 @@ func TestAResizeIsNoFailure(t *testing.T) {
 	})
 }
 
-// TestStartErrorIsARule: rules see the exit code that the status shows.
+// TestStartErrorIsARule: rules see the exit code of the status.
 func TestStartErrorIsARule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()

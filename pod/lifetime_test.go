@@ -73,7 +73,7 @@ func TestActiveDeadline(t *testing.T) {
 	}
 }
 
-// The deadline is the pod's, not that of the engine or the machine at hand.
+// TestActiveDeadlineSurvives: the deadline belongs to the pod, not to an engine or a VM.
 func TestActiveDeadlineSurvives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -96,12 +96,12 @@ func TestActiveDeadlineSurvives(t *testing.T) {
 	})
 }
 
-// What the deadline has ended is told as such by the next engine too, however
-// it ended, and what had ended before is not.
+// TestActiveDeadlineOfAPodThatHasEnded: the next engine also reports that the deadline ended a pod, whatever its exit
+// code. A pod that ended earlier is not affected.
 func TestActiveDeadlineOfAPodThatHasEnded(t *testing.T) {
 	for name, test := range map[string]struct {
 		life   life
-		away   time.Duration // when the first engine goes
+		away   time.Duration // when the first engine ends
 		phase  corev1.PodPhase
 		reason string
 	}{
@@ -274,8 +274,7 @@ func TestDebug(t *testing.T) {
 
 var errPull = errors.New("no such image")
 
-// What was added is in the pod for the next engine, which takes it over as
-// it is.
+// TestTakeOverAnEphemeralContainer: the next engine adopts a pod with its ephemeral containers.
 func TestTakeOverAnEphemeralContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -303,7 +302,7 @@ func TestTakeOverAnEphemeralContainer(t *testing.T) {
 	})
 }
 
-// Who does not wait for the start any more has it tried again and again.
+// TestKeepTrying: without a waiting client, the start is retried.
 func TestKeepTrying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -324,7 +323,7 @@ func TestKeepTrying(t *testing.T) {
 	})
 }
 
-// A machine that was replaced is removed when nothing of it is told of any more.
+// TestDeadSandboxesAreRemoved: a replaced VM is removed when the status contains none of its containers.
 func TestDeadSandboxesAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()

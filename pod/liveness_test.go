@@ -80,8 +80,7 @@ func TestLivenessAndStartupKill(t *testing.T) {
 	}
 }
 
-// TestKilledForItsLivenessBacksOff: what is restarted for its probes is restarted
-// as what fails by itself.
+// TestKilledForItsLivenessBacksOff: restarts for failed probes back off like restarts for failures.
 func TestKilledForItsLivenessBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -112,15 +111,14 @@ func TestStartupHoldsTheOthers(t *testing.T) {
 		if got := healthOf(s.after(time.Second).ContainerStatuses[0]); got != "running started ready" {
 			t.Errorf("main is %s", got)
 		}
-		say("up", false) // nobody asks any more
+		say("up", false) // the startup probe no longer runs
 		if got := s.after(time.Hour).ContainerStatuses[0]; healthOf(got) != "running started ready" || got.RestartCount != 0 {
 			t.Errorf("main is %s, restarts %d", healthOf(got), got.RestartCount)
 		}
 	})
 }
 
-// TestASidecarStartsTheOthers: the containers after a sidecar wait for its
-// startup probe.
+// TestASidecarStartsTheOthers: the containers after a sidecar wait for its startup probe.
 func TestASidecarStartsTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()

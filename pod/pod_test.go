@@ -53,7 +53,7 @@ func supervise(t *testing.T, fake *fakeCRI, pod *corev1.Pod, change ...func(*Opt
 	return s
 }
 
-// after lets the time pass and everything that is due then happen.
+// after advances the time and runs everything that is due.
 func (s *supervised) after(d time.Duration) corev1.PodStatus {
 	s.t.Helper()
 	time.Sleep(d)
@@ -61,7 +61,7 @@ func (s *supervised) after(d time.Duration) corev1.PodStatus {
 	return s.Status()
 }
 
-// end waits for Run's.
+// end waits for the end of Run.
 func (s *supervised) end() error {
 	s.t.Helper()
 	select {
@@ -73,7 +73,7 @@ func (s *supervised) end() error {
 	}
 }
 
-// state is a container's in short: "running", or the reason it waits or ended.
+// state returns a container's state in short: "running", or the reason for its waiting or end.
 func state(c corev1.ContainerStatus) string {
 	switch {
 	case c.State.Running != nil:
@@ -189,7 +189,7 @@ func TestRestartsBackOff(t *testing.T) {
 			t.Errorf("waits: %s", w.Message)
 		}
 		s.after(30 * time.Minute)
-		// One event that is counted up, not another one for each delay.
+		// One counted event, instead of one for each delay.
 		event := fmt.Sprintf("Back-off restarting failed container main in pod %s_%s(%s)", pod.Name, pod.Namespace, pod.UID)
 		if len(told) != 1 || told[event] < 8 {
 			t.Errorf("events %v", told)
@@ -221,7 +221,7 @@ func TestBackOffBeginsAnewAfterACalmTime(t *testing.T) {
 		if got := len(fake.called("StartContainer")); got != 4 {
 			t.Fatalf("%d starts before the long run", got)
 		}
-		// It is restarted at once, and the one after waits for 10 s again.
+		// The restart is immediate, and the next one waits for 10 s again.
 		status := s.after(11*time.Minute - 20*time.Second)
 		if got := len(fake.called("StartContainer")); got != 5 {
 			t.Fatalf("%d starts after the long run: %s", got, state(status.ContainerStatuses[0]))
@@ -317,8 +317,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestStopDuringTheStart: no container of a pod that has ended waits for a start
-// that it was near to.
+// TestStopDuringTheStart: no container of an ended pod still waits for a start that was about to come.
 func TestStopDuringTheStart(t *testing.T) {
 	for _, test := range []struct {
 		name, slow string
@@ -399,7 +398,7 @@ func TestStopGivesUpWithItsContext(t *testing.T) {
 		if err := s.Stop(ctx, -1); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v", err)
 		}
-		if err := s.end(); err != nil { // the request stands
+		if err := s.end(); err != nil { // the request remains in force
 			t.Error(err)
 		}
 	})
@@ -423,8 +422,8 @@ func TestStopWhileTheSandboxIsMade(t *testing.T) {
 	})
 }
 
-// A sandbox that waits, for a template that is being built for example, is given up when its pod is
-// stopped, and none of its kind is made then.
+// TestStopGivesUpTheSandbox: a stop cancels the creation of a sandbox, for example while a template is built, and no
+// sandbox follows.
 func TestStopGivesUpTheSandbox(t *testing.T) {
 	for name, more := range map[string]func(*Options){"detached": func(*Options) {}, "failing fast": func(o *Options) { o.FailFast = true }} {
 		t.Run(name, func(t *testing.T) {
@@ -447,7 +446,7 @@ func TestStopGivesUpTheSandbox(t *testing.T) {
 	}
 }
 
-// behaviours.md 5: an end that is not one is never told.
+// TestThePodHasNotEndedWhileItsMachineRuns: an end is reported only when the VM has stopped.
 func TestThePodHasNotEndedWhileItsMachineRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -484,8 +483,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestClockSetBack: a container that ended, by the clock of then, in an hour
-// waits for its restart no longer than another.
+// TestClockSetBack: a container that ended in the future, by the old clock, waits no longer than others for its
+// restart.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -509,8 +508,8 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// TestClockIsSet: what a pod has left until its deadline is the same by a clock that is set while it runs, also where when it
-// began was noted by an earlier process; and a note from the future counts from now.
+// TestClockIsSet: changes of the clock do not change the time to a pod's deadline, also if an earlier process noted its
+// start. A note from the future counts from now.
 func TestClockIsSet(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

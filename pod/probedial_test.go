@@ -15,8 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
-// TestDialer: what the engine says becomes what a probe needs to know.
-// TestDialedProbe: probes of ports go by Options.Dial.
+// TestDialedProbe: probes of ports use Options.Dial.
 func TestDialedProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()

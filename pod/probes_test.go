@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
-// execProbe is a probe of each second whose command is its name.
+// execProbe returns a probe with a period of a second and a command named name.
 func execProbe(name string, failures int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:   corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{name}}},
@@ -20,15 +20,14 @@ func execProbe(name string, failures int32) *corev1.Probe {
 	}
 }
 
-// exited is the end of a command, as a runtime tells it.
+// exited is the end of a command, as a runtime reports it.
 type exited int
 
 func (e exited) Error() string   { return "exit" }
 func (e exited) Exited() bool    { return true }
 func (e exited) ExitStatus() int { return int(e) }
 
-// answer has probes' commands end by what the test says of their names; it
-// returns what says so.
+// answer makes probes' commands end as the test decides by their names. It returns the function for the decisions.
 func answer(fake *fakeCRI, ends map[string]bool) func(name string, good bool) {
 	fake.exec = func(_ string, cmd []string) ([]byte, error) {
 		fake.mu.Lock()
@@ -45,7 +44,7 @@ func answer(fake *fakeCRI, ends map[string]bool) func(name string, good bool) {
 	}
 }
 
-// health is a container's in short.
+// healthOf returns a container's state in short.
 func healthOf(c corev1.ContainerStatus) string {
 	out := state(c)
 	if c.Started != nil && *c.Started {
@@ -67,8 +66,7 @@ func (s *supervised) told(reason string) []string {
 	return out
 }
 
-// TestProbesOfAPodThatEnds: it is not killed for its liveness, and ready as long
-// as it says so.
+// TestProbesOfAPodThatEnds: it is not killed for its liveness, and its readiness probes continue.
 func TestProbesOfAPodThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// secrets are those of a namespace, by name.
+// secrets are the secrets of a namespace, by name.
 type secrets map[string]*corev1.Secret
 
 func (s secrets) Secret(_ context.Context, name string) (*corev1.Secret, error) {
@@ -30,7 +30,7 @@ func (s secrets) ConfigMap(_ context.Context, name string) (*corev1.ConfigMap, e
 
 func (secrets) Changed() <-chan struct{} { return nil }
 
-// The pod's secrets for the image are tried in turn, and a missing one is told.
+// TestPullSecretsAreTried: the pod's secrets for the image are tried in turn, and a missing one is reported.
 func TestPullSecretsAreTried(t *testing.T) {
 	config := func(place, user string) *corev1.Secret {
 		return &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{

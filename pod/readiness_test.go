@@ -50,7 +50,7 @@ func TestReadiness(t *testing.T) {
 	})
 }
 
-// TestReadinessEndsWithTheContainer, and begins anew with the next one.
+// TestReadinessEndsWithTheContainer, and starts again with the next one.
 func TestReadinessEndsWithTheContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()

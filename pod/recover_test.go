@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
-// An engine process that dies leaves its pods; the next one takes them over.
+// TestTakeOverARunningPod: when an engine process dies, its pods continue, and the next engine adopts them.
 func TestTakeOverARunningPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -133,7 +133,7 @@ func TestTakeOverAPodThatHasEnded(t *testing.T) {
 	})
 }
 
-// TestFirstLookIsTold: who waits for changes is told when the pod was first looked at, also if that changes nothing.
+// TestFirstLookIsTold: Published is called after the first observation, even if the status did not change.
 func TestFirstLookIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -159,7 +159,7 @@ func TestFirstLookIsTold(t *testing.T) {
 	})
 }
 
-// TestUserOfAContainer: the status tells who its first process is, where the runtime does.
+// TestUserOfAContainer: the status contains the user of the first process, if the runtime reports it.
 func TestUserOfAContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -187,7 +187,7 @@ func TestTheMachineDies(t *testing.T) {
 	tests := []struct {
 		name   string
 		policy corev1.RestartPolicy
-		lost   bool // the runtime goes on saying that the container runs
+		lost   bool // the runtime still reports the container as running
 		again  bool
 	}{
 		{name: "always", policy: "Always", again: true},
@@ -301,8 +301,8 @@ func TestFailFast(t *testing.T) {
 	}
 }
 
-// TestPlainRuntime: over a runtime that offers no more than the CRI, what the CRI has no
-// field for is refused by name, and nothing is started without it.
+// TestPlainRuntime: a runtime that offers only the CRI refuses options beyond the CRI by name, and starts no container
+// without them.
 func TestPlainRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -340,7 +340,7 @@ func TestTheSubscriptionIsRenewed(t *testing.T) {
 		s := supervise(t, fake, testpod.New("Never", "main"))
 		fake.mu.Lock()
 		for queue := range fake.listeners {
-			queue <- nil // the runtime cuts it off
+			queue <- nil // the runtime ends the subscription
 		}
 		fake.mu.Unlock()
 		s.after(time.Minute)
@@ -353,7 +353,7 @@ func TestTheSubscriptionIsRenewed(t *testing.T) {
 	})
 }
 
-// Nothing is asked of the runtime while nothing happens.
+// TestNoPolling: an idle pod causes no calls of the runtime.
 func TestNoPolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -370,8 +370,8 @@ func TestNoPolling(t *testing.T) {
 	})
 }
 
-// What fails a foreground run fails it alone: a container beside it, which has
-// run meanwhile, gets the pod's grace.
+// TestFailFastLeavesTheOthersTheirGrace: when a container fails a foreground run, other running containers get the
+// pod's grace.
 func TestFailFastLeavesTheOthersTheirGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -394,7 +394,7 @@ func TestFailFastLeavesTheOthersTheirGrace(t *testing.T) {
 	})
 }
 
-// TestSilentRuntime: a pod does not end for a runtime that does not tell of it at first, unless it is to fail fast.
+// TestSilentRuntime: a pod does not end because the runtime does not answer at first, unless it fails fast.
 func TestSilentRuntime(t *testing.T) {
 	for _, fast := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

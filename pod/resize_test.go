@@ -43,7 +43,7 @@ func (f *fakeCRI) UpdateContainerResources(_ context.Context, id string, r *runt
 	return nil
 }
 
-// ContainerStats: every container uses 50 MiB.
+// ContainerStats reports a usage of 50 MiB for every container.
 func (f *fakeCRI) ContainerStats(context.Context, string) (*runtimeapi.ContainerStats, error) {
 	return &runtimeapi.ContainerStats{Memory: &runtimeapi.MemoryUsage{WorkingSetBytes: &runtimeapi.UInt64Value{Value: 50 << 20}}}, nil
 }
@@ -52,7 +52,7 @@ func limited(words ...string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Limits: testpod.Resources(words...), Requests: testpod.Resources(words...)}
 }
 
-// resizeState is what the status says of a resize.
+// resizeState returns the state of a resize from the status.
 func resizeState(status corev1.PodStatus) string {
 	var out []string
 	for _, c := range status.Conditions {
@@ -138,7 +138,7 @@ func sameLists(a, b corev1.ResourceList) bool {
 	return len(a) == len(b)
 }
 
-// A resize that could not be had gives way to one that can.
+// TestResizeAfterInfeasible: a feasible resize replaces an infeasible one.
 func TestResizeAfterInfeasible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, pod := newFake(), testpod.New("Always", "a")
@@ -166,8 +166,7 @@ func TestResizeAfterInfeasible(t *testing.T) {
 	})
 }
 
-// What could not be had is not what the containers and the machine are made
-// anew with.
+// TestInfeasibleLeavesThePodAsItWas: restarted containers and new VMs do not get infeasible resources.
 func TestInfeasibleLeavesThePodAsItWas(t *testing.T) {
 	for name, late := range map[string]bool{"running": false, "taken over": true} {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +213,7 @@ func TestInfeasibleLeavesThePodAsItWas(t *testing.T) {
 	}
 }
 
-// An answer to what is not asked for any more says nothing of what is.
+// TestResizeDuringAnInfeasibleOne: an answer to an outdated request does not apply to the current one.
 func TestResizeDuringAnInfeasibleOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, pod := newFake(), testpod.New("Always", "a")

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
-// stuck is a pod with a container "a" that runs and a container "b" whose call never ends by itself.
+// stuck returns a pod with a running container "a" and a container "b" with a call that hangs.
 func stuck(t *testing.T, call string, change ...func(*corev1.Pod)) (*fakeCRI, *supervised) {
 	t.Helper()
 	fake := newFake()
@@ -33,7 +33,7 @@ func stuck(t *testing.T, call string, change ...func(*corev1.Pod)) (*fakeCRI, *s
 	return fake, s
 }
 
-// TestStopDuringAStart: a stop waits for no creation and no start, and undoes what they made.
+// TestStopDuringAStart: a stop does not wait for a creation or a start, and undoes them.
 func TestStopDuringAStart(t *testing.T) {
 	for _, test := range []struct {
 		call    string
@@ -68,7 +68,8 @@ func TestStopDuringAStart(t *testing.T) {
 	}
 }
 
-// TestStopAfterAStartThatSucceeded: a container that runs although its start was given up gets its signal and its grace.
+// TestStopAfterAStartThatSucceeded: a container that runs although its start was cancelled gets its signal and its
+// grace.
 func TestStopAfterAStartThatSucceeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, s := stuck(t, "StartContainer")
@@ -86,7 +87,7 @@ func TestStopAfterAStartThatSucceeded(t *testing.T) {
 	})
 }
 
-// TestDeadlineDuringAStart: the pod's active deadline ends it although a container is being created.
+// TestDeadlineDuringAStart: the pod's active deadline ends it while a container is being created.
 func TestDeadlineDuringAStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, s := stuck(t, "CreateContainer", func(pod *corev1.Pod) { pod.Spec.ActiveDeadlineSeconds = new(int64(5)) })
@@ -96,7 +97,7 @@ func TestDeadlineDuringAStart(t *testing.T) {
 	})
 }
 
-// TestProbesDuringAStart: the containers that run are probed, restarted and told of while another one is being created.
+// TestProbesDuringAStart: running containers are probed, restarted and reported while another one is being created.
 func TestProbesDuringAStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, s := stuck(t, "CreateContainer", func(pod *corev1.Pod) {
@@ -136,7 +137,7 @@ func TestProbesDuringAStart(t *testing.T) {
 	})
 }
 
-// TestStartHasADeadline: a creation that does not end counts as failed, and is tried again.
+// TestStartHasADeadline: a hanging creation counts as failed, and is retried.
 func TestStartHasADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, s := stuck(t, "StartContainer")
@@ -186,7 +187,7 @@ func TestVMDiesDuringAStart(t *testing.T) {
 	}
 }
 
-// TestUpdateDuringAStart: a container that is created from an image which is not wanted any more is started again with the new one.
+// TestUpdateDuringAStart: a container that is being created from an outdated image is restarted with the new one.
 func TestUpdateDuringAStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, s := stuck(t, "CreateContainer")
@@ -206,7 +207,7 @@ func TestUpdateDuringAStart(t *testing.T) {
 	})
 }
 
-// TestResizeDuringAStart: a resize is not said to be done before the container that is being created has what it asks for.
+// TestResizeDuringAStart: a resize is not complete before the container that is being created has its resources.
 func TestResizeDuringAStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, s := stuck(t, "CreateContainer", func(pod *corev1.Pod) { pod.Spec.Containers[1].Resources = limited("cpu=1") })
@@ -229,7 +230,7 @@ func TestResizeDuringAStart(t *testing.T) {
 	})
 }
 
-// TestEngineEndsDuringAStart: a Run that ends gives the start up and leaves the pod to the next one.
+// TestEngineEndsDuringAStart: a Run that ends cancels the start and leaves the pod to the next one.
 func TestEngineEndsDuringAStart(t *testing.T) {
 	for _, call := range []string{"CreateContainer", "StartContainer"} {
 		t.Run(call, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// queued supervises a pod that waits for its turn, and returns what says when that comes.
+// queued supervises a pod that waits for its turn, and returns the function that sets its turn.
 func queued(t *testing.T, fake *fakeCRI, change ...func(*Options)) (*supervised, func(Turn)) {
 	t.Helper()
 	var turn atomic.Int32
@@ -35,13 +35,13 @@ func queued(t *testing.T, fake *fakeCRI, change ...func(*Options)) (*supervised,
 	}
 }
 
-// touched are the calls that begin a pod.
+// touched returns the calls that begin a pod.
 func touched(fake *fakeCRI) []string {
 	return fake.called("RunPodSandbox", "PullImage", "StartContainer")
 }
 
-// TestTurn: a pod that waits has nothing made for it, says what it waits for, and
-// begins when its turn comes; its time counts from then on.
+// TestTurn: a waiting pod has no objects in the runtime, reports the reason, and begins when its turn comes. Its time
+// counts from then.
 func TestTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -59,7 +59,7 @@ func TestTurn(t *testing.T) {
 		}
 		turn := time.Now()
 		say(TurnNow)
-		say(TurnNever) // which nobody asks for any more
+		say(TurnNever) // Turn is no longer called
 		status = s.after(30 * time.Second)
 		if status.Phase != corev1.PodRunning || !status.StartTime.Time.Equal(turn) || conditions(status)["PodScheduled"] != "True" {
 			t.Errorf("it does not run: %+v", status)
@@ -70,8 +70,7 @@ func TestTurn(t *testing.T) {
 	})
 }
 
-// TestTurnNeverComes: a pod that ends before its turn does so at once and has had
-// nothing made for it.
+// TestTurnNeverComes: a pod that ends before its turn ends immediately, without objects in the runtime.
 func TestTurnNeverComes(t *testing.T) {
 	for _, test := range []struct {
 		name            string
@@ -117,7 +116,7 @@ func TestTurnNeverComes(t *testing.T) {
 	}
 }
 
-// TestTurnHasCome: a pod that has a sandbox already, of an earlier Run, goes on.
+// TestTurnHasCome: a pod with a sandbox of an earlier Run continues.
 func TestTurnHasCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -134,7 +133,7 @@ func TestTurnHasCome(t *testing.T) {
 	})
 }
 
-// TestDeadlineOfARunningPod: the deadline given ends a pod that runs, too.
+// TestDeadlineOfARunningPod: Options.Deadline also ends a running pod.
 func TestDeadlineOfARunningPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := supervise(t, newFake(), testpod.New("Never", "main"), func(o *Options) { o.Deadline = time.Now().Add(time.Minute) })
@@ -147,7 +146,7 @@ func TestDeadlineOfARunningPod(t *testing.T) {
 	})
 }
 
-// TestTurnThatComesAtOnce: a pod is not said to wait before it was asked.
+// TestTurnThatComesAtOnce: a pod does not report a wait before Turn was called.
 func TestTurnThatComesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
-// TestUpdateTellsMetadata: labels and annotations that change are seen in volumes, and none of the engine's own is
-// taken over. What is no change wakes nobody.
+// TestUpdateTellsMetadata: volumes show changed labels and annotations, without the engine's own. An update without a
+// change does not wake the pod.
 func TestUpdateTellsMetadata(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "volumes")
 	synctest.Test(t, func(t *testing.T) {
@@ -51,8 +51,8 @@ func TestUpdateTellsMetadata(t *testing.T) {
 	})
 }
 
-// TestUpdateOfImages: a container whose image is another one is started anew with it, whatever the pod's policy is;
-// others are left alone, and so is what has ended.
+// TestUpdateOfImages: a container with a new image is restarted, with any policy of the pod. Other containers, and
+// ended ones, are left alone.
 func TestUpdateOfImages(t *testing.T) {
 	for _, policy := range []corev1.RestartPolicy{"Always", "Never"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestUpdateOfImages(t *testing.T) {
 	}
 }
 
-// TestUpdateOfAnImageThatCannotBeHad: a pod that waits for an image runs as soon as it is told of another one.
+// TestUpdateOfAnImageThatCannotBeHad: a pod that waits for an image runs as soon as it gets another one.
 func TestUpdateOfAnImageThatCannotBeHad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, p := newFake(), testpod.New("Always", "a")
@@ -102,7 +102,7 @@ func TestUpdateOfAnImageThatCannotBeHad(t *testing.T) {
 	})
 }
 
-// TestUpdateAcrossAnEngine: a container that runs with another image than the pod is taken over with is started anew.
+// TestUpdateAcrossAnEngine: a container with an outdated image is restarted when its pod is adopted.
 func TestUpdateAcrossAnEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, p := newFake(), testpod.New("Always", "a")
@@ -118,8 +118,8 @@ func TestUpdateAcrossAnEngine(t *testing.T) {
 	})
 }
 
-// TestUpdateOfResources: what is asked for is done as a resize is, unless it is refused or breaks the rules; what is
-// refused at first is done when it is not any more.
+// TestUpdateOfResources: new resources are applied like a resize, unless they are refused or break the rules. Refused
+// ones are applied when the refusal ends.
 func TestUpdateOfResources(t *testing.T) {
 	for name, test := range map[string]struct {
 		to      corev1.ResourceRequirements

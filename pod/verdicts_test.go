@@ -11,8 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
-// TestTakenOverWithProbes: what was known under the last engine holds under
-// the next, until a probe says otherwise.
+// TestTakenOverWithProbes: the last engine's verdict holds under the next one until a probe returns another result.
 func TestTakenOverWithProbes(t *testing.T) {
 	for _, test := range []struct {
 		name          string
@@ -53,9 +52,8 @@ func TestTakenOverWithProbes(t *testing.T) {
 	}
 }
 
-// TestTakenOverLongBeforeItStarted: a container that was known not to have
-// started has not by the time that nobody asked it, and what it has to start is
-// counted anew.
+// TestTakenOverLongBeforeItStarted: a container that is known not to have started gets its full time to start again,
+// because its probes were interrupted.
 func TestTakenOverLongBeforeItStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -82,8 +80,8 @@ func TestTakenOverLongBeforeItStarted(t *testing.T) {
 	})
 }
 
-// TestTakenOverWhileItIsEnded: who is ended for its liveness or for a resize, and
-// obeys with success, is started anew by the next engine too.
+// TestTakenOverWhileItIsEnded: a container that is being stopped for its liveness or a resize, and exits with 0, is
+// restarted by the next engine too.
 func TestTakenOverWhileItIsEnded(t *testing.T) {
 	for _, cause := range []string{"liveness", "resize"} {
 		t.Run(cause, func(t *testing.T) {

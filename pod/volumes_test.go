@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// reasons are those of the events so far.
+// reasons returns the reasons of the events so far.
 func (s *supervised) reasons() (out []string) {
 	for _, e := range s.events {
 		out = append(out, e.Reason)
@@ -24,7 +24,7 @@ func (s *supervised) reasons() (out []string) {
 	return out
 }
 
-// TestWhatWaitsForAnObjectStartsWhenItComes: without any time passing.
+// TestWhatWaitsForAnObjectStartsWhenItComes: without a delay.
 func TestWhatWaitsForAnObjectStartsWhenItComes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "volumes")
 	synctest.Test(t, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestWhatWaitsForAnObjectStartsWhenItComes(t *testing.T) {
 		if text, err := os.ReadFile(file); string(text) != "1" {
 			t.Errorf("%q, %v", text, err)
 		}
-		// Another version, and then one of which a key is missing.
+		// Another version, and then one without a key.
 		if err := set.Put([]*corev1.ConfigMap{testpod.ConfigMap("settings", "a", "2")}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -83,8 +83,8 @@ func TestWhatWaitsForAnObjectStartsWhenItComes(t *testing.T) {
 	})
 }
 
-// TestMissingObjectsAreTold: what the variables of a container refer to and do not get is an event of that container, a
-// warning, and the container starts without what is optional.
+// TestMissingObjectsAreTold: each missing reference of a container's variables is a warning event of the container. It
+// starts without optional references.
 func TestMissingObjectsAreTold(t *testing.T) {
 	type all = corev1.EnvFromSource
 	type one = corev1.EnvVarSource
@@ -145,7 +145,7 @@ func TestMissingObjectsAreTold(t *testing.T) {
 					}
 				}
 				if tt.state == waits {
-					return // a pod that fails fast ends, and Run's error says it
+					return // a pod that fails fast ends, and Run returns the error
 				}
 				pod.UID = "u-2"
 				fast := supervise(t, newFake(), pod, func(o *Options) { o.Objects, o.VolumeDir, o.FailFast = set, dir, true })
@@ -157,7 +157,7 @@ func TestMissingObjectsAreTold(t *testing.T) {
 	}
 }
 
-// TestAMissingObjectFailsFast: where nobody waits.
+// TestAMissingObjectFailsFast: a pod that fails fast ends.
 func TestAMissingObjectFailsFast(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Pod){
 		"volume": func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{testpod.ConfigVolume("v", "settings")} },
@@ -183,8 +183,7 @@ func TestAMissingObjectFailsFast(t *testing.T) {
 	}
 }
 
-// TestAVolumeThatFailsIsTriedAgain: by the clock too, if nothing tells of a
-// change.
+// TestAVolumeThatFailsIsTriedAgain: after a delay, even without a change.
 func TestAVolumeThatFailsIsTriedAgain(t *testing.T) {
 	root := t.TempDir()
 	blocker := filepath.Join(root, "volumes")
@@ -208,8 +207,7 @@ func TestAVolumeThatFailsIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestAnUpdateOfAVolumeThatFailsIsTriedAgain: with the old content meanwhile,
-// and nothing that waits for it.
+// TestAnUpdateOfAVolumeThatFailsIsTriedAgain: the old content stays meanwhile, and no other step waits for it.
 func TestAnUpdateOfAVolumeThatFailsIsTriedAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "volumes")
 	synctest.Test(t, func(t *testing.T) {
@@ -230,7 +228,7 @@ func TestAnUpdateOfAVolumeThatFailsIsTriedAgain(t *testing.T) {
 		synctest.Wait()
 		fake.mu.Lock()
 		for _, c := range fake.containers {
-			fake.end(c, 1, "") // it is started anew all the same
+			fake.end(c, 1, "") // it is restarted anyway
 		}
 		fake.mu.Unlock()
 		if c := s.after(time.Second).ContainerStatuses[0]; state(c) != "running" || c.RestartCount != 1 {
@@ -275,8 +273,7 @@ func TestAContainerTellsWhyItsVolumesImageIsNotThere(t *testing.T) {
 	})
 }
 
-// TestVolumesThatAreImages: each is pulled by its policy, and mounted by what
-// came of that.
+// TestVolumesThatAreImages: each image is pulled by its policy, and mounted by the resulting reference.
 func TestVolumesThatAreImages(t *testing.T) {
 	image := func(reference string, policy corev1.PullPolicy) corev1.Volume {
 		return corev1.Volume{Name: "i", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: reference,

@@ -13,14 +13,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
-// TestPrepareHostPath: a hostPath is what its type says, or is made so, and nothing is made in
-// Bulkhead's own directories.
+// TestPrepareHostPath: a hostPath has its type, or is created. Nothing is created in Bulkhead's own directories.
 func TestPrepareHostPath(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		path, kind string
 		fails      string // part of the error
-		made       string // what is there then: dir, file or empty
+		made       string // what exists afterwards: dir, file or empty
 	}{
 		{path: "dir", kind: "Directory"},
 		{path: "dir", kind: "", made: "dir"},

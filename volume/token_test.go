@@ -24,8 +24,8 @@ func (i *issuer) Token(_ context.Context, source *corev1.ServiceAccountTokenProj
 	return []byte(i.text + " for " + source.Audience), i.err
 }
 
-// TestToken: a projected token is what the issuer gives, each time that the volume is written; without
-// an issuer, or with one that fails, the volume is not made.
+// TestToken: a projected token is the issuer's, at each write of the volume. Without an issuer, or with a failing one,
+// the volume is not written.
 func TestToken(t *testing.T) {
 	pod := &corev1.Pod{}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{

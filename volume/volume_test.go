@@ -17,7 +17,7 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// world is a pod with objects that it may refer to.
+// world returns a pod with objects that it may refer to.
 func world(t *testing.T) (*corev1.Pod, *Set) {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "prod", UID: "u-1",
@@ -53,7 +53,7 @@ func resourceFile(path, container, of, divisor string) corev1.DownwardAPIVolumeF
 		ResourceFieldRef: &corev1.ResourceFieldSelector{ContainerName: container, Resource: of, Divisor: resource.MustParse(divisor)}}
 }
 
-// tree is what the volumes' users find, with modes.
+// tree returns what users of the volumes see, with modes.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -203,8 +203,7 @@ func TestManagerWritesVolumes(t *testing.T) {
 	}
 }
 
-// TestRefreshChangesWhatHasChanged: each change is one rename of ..data, and
-// what is the same stays as it is.
+// TestRefreshChangesWhatHasChanged: each change is one rename of ..data, and unchanged volumes stay.
 func TestRefreshChangesWhatHasChanged(t *testing.T) {
 	pod, set := world(t)
 	pod.Spec.Volumes = []corev1.Volume{{Name: "c", VolumeSource: configMap("settings", nil, nil)},
@@ -254,7 +253,7 @@ func TestRefreshChangesWhatHasChanged(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"a": "-rw-r--r-- new"}, tree(t, filepath.Join(dir, "kubernetes.io~configmap/c"))); diff != "" {
 		t.Error(diff)
 	}
-	// One that fails keeps what it has; the others are written.
+	// A failing volume keeps its content; the others are written.
 	pod.Spec.Volumes[1].Secret.SecretName = "gone"
 	pod.Labels["b"] = "4"
 	if err := m.Refresh(t.Context(), pod, nil); !errors.Is(err, ErrNotFound) {

@@ -77,7 +77,7 @@ func TestApply(t *testing.T) {
 	if err := os.Chmod(card, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The specifications are read anew, and one that is damaged is said.
+	// The specifications are read on each call, and errors name a damaged one.
 	if err := os.WriteFile(filepath.Join(dir, "card.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -15,13 +15,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// guestCrun is the runtime of the guest, as the guest's build leaves it.
+// guestCrun is the guest's runtime, as built for the guest.
 const guestCrun = "../../build/crun/crun"
 
-// runInCrun runs script under busybox by a specification made from config, with
-// the guest's own runtime on the host, and returns what it says. The runtime
-// refuses the host's mixed cgroup hierarchy, so it gets a mount namespace in
-// which there is one only.
+// runInCrun runs script under busybox with a specification made from config, with the guest's runtime on the host. It
+// returns the output. The runtime refuses the host's mixed cgroup hierarchy, so it gets a mount namespace with only
+// one.
 func runInCrun(t *testing.T, config *runtimeapi.ContainerConfig, script string) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -60,7 +59,7 @@ func runInCrun(t *testing.T, config *runtimeapi.ContainerConfig, script string) 
 	if err := os.WriteFile(filepath.Join(dir, "rootfs", "bin", "busybox"), busybox, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	spec.Process.Rlimits = nil // this machine may not raise its own
+	spec.Process.Rlimits = nil // the host may not allow higher limits
 	data, err := json.Marshal(spec)
 	if err != nil {
 		t.Fatal(err)

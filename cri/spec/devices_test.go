@@ -15,7 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
-// loop0 is the number of the only block device, which has two paths.
+// loop0 is the device number of the only block device, which has two paths.
 const loop0 = 7<<8 | 3
 
 var errSilent = errors.New("no answer")
@@ -89,7 +89,7 @@ func having(list ...*runtimeapi.Device) Input {
 	return Input{Container: &runtimeapi.ContainerConfig{Devices: list}}
 }
 
-// TestBareDisks: a device is a named volume's where the pod's own options say so, and nowhere else.
+// TestBareDisks: a device is a named volume only if the pod's options name it.
 func TestBareDisks(t *testing.T) {
 	errBare := errors.New("it is none")
 	in := having(&runtimeapi.Device{HostPath: "/own/u/kubernetes.io~host-path/v", ContainerPath: "/dev/x", Permissions: "rw"})
@@ -118,7 +118,7 @@ func TestBareDisks(t *testing.T) {
 	}
 }
 
-// TestNamedVolume: a mount of a named volume is of what the volume is, and of the pod's group.
+// TestNamedVolume: a mount of a named volume has the volume's kind and the pod's group.
 func TestNamedVolume(t *testing.T) {
 	in := Input{Volumes: layout.Dirs{Own: "/own"}, Named: func(volume, cache string) (containerv1.Source, error) {
 		return containerv1.Share{Name: containerv1.VolumeName(volume), Cache: cache}, nil
@@ -135,7 +135,7 @@ func TestNamedVolume(t *testing.T) {
 	}
 }
 
-// TestDiskOfAClaim: the file system of a block device of the host is mounted in the VM, and is the pod's group's.
+// TestDiskOfAClaim: the file system of a host's block device is mounted in the VM, with the pod's group.
 func TestDiskOfAClaim(t *testing.T) {
 	in := Input{Volumes: layout.Dirs{Own: "/own"}}
 	in.Options.FSGroup = 7
@@ -151,7 +151,7 @@ func TestDiskOfAClaim(t *testing.T) {
 	}
 }
 
-// TestDeviceOfHostPath: a device that is a volume of the pod's is the block device of its hostPath.
+// TestDeviceOfHostPath: a device from a pod's hostPath volume is the block device of the hostPath.
 func TestDeviceOfHostPath(t *testing.T) {
 	base, err := oci.New("id")
 	if err != nil {
@@ -169,8 +169,8 @@ func TestDeviceOfHostPath(t *testing.T) {
 	}
 }
 
-// TestMountedDevice: a hostPath that is a block device gives a container its node, and the disk
-// itself only to a privileged one.
+// TestMountedDevice: a hostPath of a block device gives a container its node, and the disk itself only to a privileged
+// container.
 func TestMountedDevice(t *testing.T) {
 	for _, tt := range []struct {
 		privileged, readOnly bool

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// A privileged container has everything of its machine's; one that is not has
-// the masks of the kubelet's procMount, and the pod's process namespace by default.
+// TestSecurity: a privileged container has everything in its VM. Another one has the masks of the kubelet's procMount,
+// and by default the pod's process namespace.
 func TestSecurity(t *testing.T) {
 	type security = runtimeapi.LinuxContainerSecurityContext
 	runtimeDefault := &runtimeapi.SecurityProfile{}
@@ -88,7 +88,7 @@ func TestSecurity(t *testing.T) {
 	}
 }
 
-// TestAppArmor: a profile that the guest cannot hold a container to is refused.
+// TestAppArmor: an AppArmor profile is refused, because the guest cannot enforce it.
 func TestAppArmor(t *testing.T) {
 	for profile, want := range map[*runtimeapi.LinuxContainerSecurityContext]error{
 		{Apparmor: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}}: nil,

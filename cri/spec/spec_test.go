@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 
-// behaviours.md 5: command replaces the entrypoint, args replace the cmd.
+// TestArgs: the command replaces the entrypoint, and args replace the cmd.
 func TestArgs(t *testing.T) {
 	image := imagev1.ImageConfig{Entrypoint: []string{"entry", "-e"}, Cmd: []string{"cmd"}}
 	tests := []struct {
@@ -54,7 +54,7 @@ func TestArgs(t *testing.T) {
 	}
 }
 
-// behaviours.md 2: values stay whole, whatever they hold.
+// TestEnvironment: values are kept byte for byte.
 func TestEnvironment(t *testing.T) {
 	config := &runtimeapi.ContainerConfig{Tty: true, Envs: []*runtimeapi.KeyValue{
 		{Key: "OPTS", Value: []byte("a=b=c")}, {Key: "QUOTED", Value: []byte(`  "x y"  `)}, {Key: "HOME", Value: []byte("/own")}, {Key: "EMPTY"},
@@ -80,7 +80,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestPath: a container's PATH counts before its image's, and where neither has one it is the default.
+// TestPath: a container's PATH overrides its image's. Without either it is the default.
 func TestPath(t *testing.T) {
 	for _, tt := range []struct {
 		name             string
@@ -117,7 +117,7 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// TestWorkingDirectory: a container's working directory counts before its image's, where neither has one it is the root, and a
+// TestWorkingDirectory: a container's working directory overrides its image's. Without either it is the root. A
 // relative one is refused.
 func TestWorkingDirectory(t *testing.T) {
 	for _, tt := range []struct {
@@ -169,7 +169,7 @@ func TestUser(t *testing.T) {
 		{"name and group over the image's", &security{RunAsUsername: "mail:8"}, "www:web", "mail:8", false},
 		{"another group of the image's user", &security{RunAsUsername: "www:8"}, "www:web", "www:8", false},
 		{"strict with a name and a group", &security{RunAsUsername: "a:b", SupplementalGroupsPolicy: strict}, "", "a:b:strict", false},
-		// A kubelet repeats the user of the image, and drops its group.
+		// A kubelet repeats the image's user and drops its group.
 		{"the image's number", &security{RunAsUser: number(7)}, "7:web", "7:web", false},
 		{"the image's name", &security{RunAsUsername: "www"}, "www:8", "www:8", false},
 		{"the image's group alone", &security{RunAsUser: number(0)}, ":8", "0:8", false},
@@ -248,7 +248,7 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// container is a configuration as pod sends it.
+// container returns a configuration as package pod sends it.
 func container() *runtimeapi.ContainerConfig {
 	return &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
@@ -290,7 +290,7 @@ func TestSpecSharesTheMachinesNamespaces(t *testing.T) {
 	}
 }
 
-// behaviours.md 2: nothing is dereferenced before it is checked for nil.
+// TestSpecOfLittle: missing parts of a configuration cause no panic.
 func TestSpecOfLittle(t *testing.T) {
 	for _, config := range []*runtimeapi.ContainerConfig{
 		{Command: []string{"a"}},
@@ -317,7 +317,7 @@ func TestSpecOfLittle(t *testing.T) {
 	}
 }
 
-// dirs are where the tests' volumes lie.
+// dirs are the directories of the tests' volumes.
 var dirs = layout.Dirs{Kubelet: "/kubelet", Own: "/own"}
 
 func TestMounts(t *testing.T) {
@@ -352,7 +352,7 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-// TestMountsOfVolumes: what the guest is told of each kind.
+// TestMountsOfVolumes: each kind of volume has its encoding for the guest.
 func TestMountsOfVolumes(t *testing.T) {
 	options := runtimev1.PodOptions{FSGroup: 77, EmptyDirs: map[string]containerv1.Dir{"small": {Size: 1024, Mode: 0o1700}}}
 	at := func(kind, rest string) string { return "/kubelet/pods/u/volumes/kubernetes.io~" + kind + "/" + rest }
@@ -414,7 +414,7 @@ func TestMountsRefused(t *testing.T) {
 	}
 }
 
-// TestHostPaths: what is no volume's is a directory of the host, also what is only called like one.
+// TestHostPaths: a path outside the volumes is a path of the host, even if its parts have the names of volumes.
 func TestHostPaths(t *testing.T) {
 	for _, path := range []string{
 		"/etc", "/x/kubernetes.io~empty-dir/y", "/own/v/" + layout.EmptyDir, "/own/v/" + layout.EmptyDir + "/v/../../../etc/shadow",
@@ -434,7 +434,7 @@ func TestHostPaths(t *testing.T) {
 	}
 }
 
-// TestFilesOfEtc: a volume at a place that the VM or a door has a file for is mounted there.
+// TestFilesOfEtc: a volume at the place of a file of the VM or a door is mounted there.
 func TestFilesOfEtc(t *testing.T) {
 	for _, at := range []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf/", "/dev/termination-log", "/etc/../etc/hosts"} {
 		for from, kind := range map[string]string{
@@ -463,7 +463,7 @@ func TestFilesOfEtc(t *testing.T) {
 	}
 }
 
-// TestCovered: a volume takes the place of a usual mount, and one at /dev of all below it.
+// TestCovered: a volume replaces a default mount, and one at /dev replaces all below it.
 func TestCovered(t *testing.T) {
 	for at, gone := range map[string][]string{
 		"/dev/shm/": {"/dev/shm"}, "/sys/fs/cgroup": {"/sys/fs/cgroup"}, "/dev": {"/dev", "/dev/pts", "/dev/mqueue", "/dev/shm"},
@@ -494,7 +494,7 @@ func TestCovered(t *testing.T) {
 	}
 }
 
-// TestOwnOptions: what the CRI has no field for.
+// TestOwnOptions: options beyond the CRI's fields are applied.
 func TestOwnOptions(t *testing.T) {
 	for _, tty := range []bool{true, false} {
 		config := container()
@@ -544,7 +544,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// The kubelet's clients ask for the level that everything has without asking.
+// TestUnlabelled: kubelet's clients may request the default level.
 func TestUnlabelled(t *testing.T) {
 	for _, options := range []*runtimeapi.SELinuxOption{nil, {}, {Level: "s0"}} {
 		config := container()

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// targeted is a container that is to see another one's processes.
+// targeted returns a container that sees the processes of another one.
 func targeted(id string) *runtimeapi.ContainerConfig {
 	return &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Command: []string{"sh"},

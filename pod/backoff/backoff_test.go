@@ -7,13 +7,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestBackoff follows one thing through its ends: each at a time after the start
-// of its run.
+// TestBackoff follows one container through its ends, each at a time after the start of its run.
 func TestBackoff(t *testing.T) {
 	second, minute := time.Second, time.Minute
 	tests := []struct {
 		name string
-		runs []time.Duration // how long each run lasts
+		runs []time.Duration // the duration of each run
 		want []time.Duration // the delays after them
 	}{
 		{name: "at once, then doubled to five minutes", runs: []time.Duration{1, 1, 1, 1, 1, 1, 1, 1, 1},

@@ -23,7 +23,7 @@ func TestBeyond(t *testing.T) {
 		name   string
 		change func(o *Options)
 		want   runtimev1.PodOptions
-		names  string // of what a plain runtime cannot keep; empty is nothing
+		names  string // fields that a plain runtime does not support; empty for none
 	}{
 		{name: "nothing", change: func(*Options) {}, want: runtimev1.PodOptions{Unstated: true}},
 		{
@@ -101,7 +101,7 @@ func TestBeyondContainer(t *testing.T) {
 	}
 }
 
-// TestSoftStorage: limits that are soft leave room beyond them, and what has no limit gets none.
+// TestSoftStorage: soft limits leave some room beyond them; a missing limit stays missing.
 func TestSoftStorage(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][2]int64{"": {0, 0}, "10Mi": {26 << 20, 42 << 20}, "1Gi": {1<<30 + 1<<30/10, 1<<30 + 2*(1<<30/10)}} {

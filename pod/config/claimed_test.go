@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// TestClaimed: a claim is where it was mounted, or a volume of the machine where nothing mounts claims; one that is not
-// mounted is nothing of the machine's.
+// TestClaimed: a claim is its mounted place, or a named volume if claims are not mounted. An unmounted claim is no path
+// of the host.
 func TestClaimed(t *testing.T) {
 	t.Parallel()
 	claim := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// TestDeviceAccess: a pod says how its devices may be used, and cannot write to one that is only read.
+// TestDeviceAccess: a pod sets the access to its devices, but cannot write to a read-only one.
 func TestDeviceAccess(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

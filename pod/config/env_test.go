@@ -14,7 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// The references, in short.
+// Short forms of the references.
 func value(name, text string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: text} }
 
 func from(name string, source corev1.EnvVarSource) corev1.EnvVar {
@@ -53,8 +53,8 @@ func allOfSecret(prefix, object string, optional *bool) corev1.EnvFromSource {
 		LocalObjectReference: corev1.LocalObjectReference{Name: object}, Optional: optional}}
 }
 
-// TestEnvironment goes through the cases of the kubelet's table: each kind of
-// source, there, missing and optional, in order and over one another.
+// TestEnvironment covers the kubelet's table: each kind of source, existing, missing and optional, in order and
+// overriding each other.
 func TestEnvironment(t *testing.T) {
 	yes, no := true, false
 	pod := testpod.New("Never", "main")
@@ -190,7 +190,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestEnvironmentWithoutObjects: who has no objects finds none.
+// TestEnvironmentWithoutObjects: without objects, a reference is not found.
 func TestEnvironmentWithoutObjects(t *testing.T) {
 	pod := testpod.New("Never", "main")
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{secretKey("A", "keys", "S", nil)}
@@ -200,7 +200,8 @@ func TestEnvironmentWithoutObjects(t *testing.T) {
 	}
 }
 
-// TestEnvironmentOfTheHostsNetwork: a pod of the host's network has the host's address, also where the runtime tells none.
+// TestEnvironmentOfTheHostsNetwork: a pod on the host's network has the host's address, even if the runtime reports
+// none.
 func TestEnvironmentOfTheHostsNetwork(t *testing.T) {
 	t.Parallel()
 	pod := testpod.New("Never", "main")
@@ -216,7 +217,7 @@ func TestEnvironmentOfTheHostsNetwork(t *testing.T) {
 	}
 }
 
-// TestEnvironmentNotes: what a variable refers to and does not get is told with Virtual Kubelet's reasons.
+// TestEnvironmentNotes: references without a value are reported with Virtual Kubelet's reasons.
 func TestEnvironmentNotes(t *testing.T) {
 	t.Parallel()
 	yes := true
@@ -251,14 +252,14 @@ func TestEnvironmentNotes(t *testing.T) {
 	}
 }
 
-// unread are objects that nobody can read now.
+// unread are objects that cannot be read.
 type unread struct{ volume.None }
 
 func (unread) Secret(context.Context, string) (*corev1.Secret, error) {
 	return nil, errors.New("not now")
 }
 
-// TestEnvironmentUnread: what cannot be read is not what is not there.
+// TestEnvironmentUnread: an unreadable object is not a missing one.
 func TestEnvironmentUnread(t *testing.T) {
 	t.Parallel()
 	p, got := testpod.New("Never", "main"), ""

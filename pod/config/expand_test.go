@@ -13,25 +13,25 @@ func TestExpand(t *testing.T) {
 	}
 	lookup := func(name string) (string, bool) { value, found := values[name]; return value, found }
 	for _, test := range []struct{ text, want string }{
-		// Nothing to replace.
+		// Text without references.
 		{text: ""}, {text: "text", want: "text"}, {text: "VAR", want: "VAR"}, {text: "(VAR)", want: "(VAR)"}, {text: "a)b", want: "a)b"},
 		{text: "%(VAR)", want: "%(VAR)"}, {text: "${VAR}", want: "${VAR}"}, {text: "#(VAR)", want: "#(VAR)"},
 		// References.
 		{text: "$(VAR)", want: "value"}, {text: "-$(VAR)-", want: "-value-"}, {text: "$(VAR)$(VAR)", want: "valuevalue"},
 		{text: "$(VAR) $(A.B)", want: "value dotted"}, {text: "$(EMPTY)"}, {text: "a$(EMPTY)b", want: "ab"},
 		{text: "$(with space)", want: "spaced"}, {text: "$(VAR)VAR", want: "valueVAR"}, {text: "/$(VAR)/$(VAR)/", want: "/value/value/"},
-		// What is put in is not looked at again.
+		// Replacements are not expanded again.
 		{text: "$(REF)", want: "$(VAR)"}, {text: "$(DOLLAR)(VAR)", want: "$(VAR)"}, {text: "$(OPEN)VAR)", want: "$(VAR)"},
 		{text: "$(DOLLAR)$(VAR)", want: "$value"},
 		// Unknown names stay.
 		{text: "$(NO)", want: "$(NO)"}, {text: "a$(NO)b", want: "a$(NO)b"}, {text: "$(NO)$(VAR)", want: "$(NO)value"},
 		{text: "$(VAR)$(NO)", want: "value$(NO)"}, {text: "$(var)", want: "$(var)"}, {text: "$()", want: "$()"},
 		{text: "$( VAR)", want: "$( VAR)"}, {text: "$(VAR )", want: "$(VAR )"},
-		// A dollar alone.
+		// A single dollar.
 		{text: "$", want: "$"}, {text: "a$", want: "a$"}, {text: "$a", want: "$a"}, {text: "a $ b", want: "a $ b"},
 		{text: "$VAR", want: "$VAR"}, {text: "$ (VAR)", want: "$ (VAR)"}, {text: "$)", want: "$)"}, {text: "$)(VAR)", want: "$)(VAR)"},
 		{text: "$%(VAR)", want: "$%(VAR)"}, {text: "10$", want: "10$"},
-		// Two dollars are one.
+		// Two dollars become one.
 		{text: "$$", want: "$"}, {text: "$$$", want: "$$"}, {text: "$$$$", want: "$$"}, {text: "$$VAR", want: "$VAR"},
 		{text: "$$(VAR)", want: "$(VAR)"}, {text: "$$$(VAR)", want: "$value"}, {text: "$$$$(VAR)", want: "$$(VAR)"},
 		{text: "$$$$$(VAR)", want: "$$value"}, {text: "$$$$$$(VAR)", want: "$$$(VAR)"},
@@ -41,7 +41,7 @@ func TestExpand(t *testing.T) {
 		{text: "$(", want: "$("}, {text: "$(VAR", want: "$(VAR"}, {text: "a$(VAR", want: "a$(VAR"},
 		{text: "$(VAR$(VAR)", want: "$(VAR$(VAR)"}, {text: "$((VAR)", want: "$((VAR)"}, {text: "$((VAR))", want: "$((VAR))"},
 		{text: "$$(", want: "$("}, {text: "$$(VAR", want: "$(VAR"}, {text: "$($$", want: "$($"},
-		// The shell's own.
+		// Shell syntax.
 		{text: "$(uname -a)", want: "$(uname -a)"}, {text: "echo $(date) $(VAR)", want: "echo $(date) value"},
 		{text: "awk '{ print $2 }'", want: "awk '{ print $2 }'"}, {text: "$$((1+1))", want: "$((1+1))"},
 		// Beyond ASCII.
@@ -56,7 +56,7 @@ func TestExpand(t *testing.T) {
 func FuzzExpand(f *testing.F) {
 	f.Add("$(A)$$($")
 	f.Fuzz(func(t *testing.T, text string) {
-		// Where nothing is found only doubled dollars change.
+		// If all names are unknown, only doubled dollars change.
 		if got := expand(text, func(string) (string, bool) { return "", false }); len(got) > len(text) {
 			t.Errorf("expand(%q) is %q", text, got)
 		}

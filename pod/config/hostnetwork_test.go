@@ -8,7 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestHostNetwork: a pod of the host's network asks the runtime for that, and has the node's name.
+// TestHostNetwork: a pod on the host's network requests it from the runtime, and has the node's name.
 func TestHostNetwork(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "u"}}
 	p.Spec.HostNetwork = true

@@ -21,7 +21,7 @@ func TestHostname(t *testing.T) {
 		pod        string
 		spec       corev1.PodSpec
 		domain     string // the cluster's
-		want, fqdn string // want empty: an error
+		want, fqdn string // an empty want means an error
 	}{
 		"the pod's name":   {pod: "web", spec: corev1.PodSpec{}, want: "web"},
 		"a long name":      {pod: strings.Repeat("a", 62) + "-b", spec: corev1.PodSpec{}, want: strings.Repeat("a", 62)},

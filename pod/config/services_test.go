@@ -18,8 +18,8 @@ func service(namespace, name, ip string, ports ...corev1.ServicePort) *corev1.Se
 	}
 }
 
-// TestServiceVariables: Services are variables as a kubelet makes them. The container's own win, and may refer to
-// them.
+// TestServiceVariables: Services have the variables that a kubelet makes. A container's own variables win, and may
+// refer to them.
 func TestServiceVariables(t *testing.T) {
 	t.Parallel()
 	api := service("default", "kubernetes", "10.0.0.1", corev1.ServicePort{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP})

@@ -16,12 +16,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/config"
 )
 
-// listing is a runtime that has these.
+// listing is a runtime with these objects.
 type listing struct {
 	internalapi.RuntimeService
 	sandboxes  []*runtimeapi.PodSandbox
 	containers []*runtimeapi.Container
-	statuses   map[string]error // of containers; nil for one that is there
+	statuses   map[string]error // of containers; nil for an existing one
 	selector   map[string]string
 	asked      []string
 	err        error

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCarry: the logs of a pod that runs again are the older file of its next run's, and no more than fit.
+// TestCarry: the logs of a pod become the older file of its next run's logs, up to the limit.
 func TestCarry(t *testing.T) {
 	t.Parallel()
 	big := string(bytes.Repeat([]byte("x"), Bound-2))

@@ -52,7 +52,7 @@ func TestRotate(t *testing.T) {
 		t.Helper()
 		f, err := os.OpenFile(cri.path, os.O_WRONLY|os.O_CREATE, 0o600)
 		if err == nil {
-			err = f.Truncate(n) // with nothing on the disk
+			err = f.Truncate(n) // without disk space
 			f.Close()
 		}
 		if err != nil {
@@ -69,7 +69,7 @@ func TestRotate(t *testing.T) {
 	look(true, 1, 0, Bound)
 	look(false, 1, 0, Bound)
 	grow(2 * Bound)
-	look(true, 2, 0, 2*Bound) // what was before is gone
+	look(true, 2, 0, 2*Bound) // the earlier file is lost
 	// An engine was killed between the two steps, or before the second's end.
 	o = fresh()
 	look(true, 3, 0, 2*Bound)
@@ -82,7 +82,7 @@ func TestRotate(t *testing.T) {
 	look(false, 4, 3*Bound, 2*Bound)
 }
 
-// TestRotateUnread: a log that somebody is to read waits for him, and is looked at often.
+// TestRotateUnread: a log with an unfinished reader is not rotated, and is checked often.
 func TestRotateUnread(t *testing.T) {
 	t.Parallel()
 	cri := &logCRI{path: filepath.Join(t.TempDir(), "0.log"), state: runtimeapi.ContainerState_CONTAINER_RUNNING}
@@ -96,7 +96,7 @@ func TestRotateUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := f.Truncate(Bound); err != nil { // with nothing on the disk
+	if err := f.Truncate(Bound); err != nil { // without disk space
 		t.Fatal(err)
 	}
 	for range 2 {

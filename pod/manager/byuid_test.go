@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestByUID: with ByUID pods of one name are there at once, but never two of one UID, and
-// who asked for it is told of each change of a pod's status and of its end.
+// TestByUID: with ByUID several pods may have the same name, but not the same UID. Options.Changed reports each change
+// of a pod's status and its end.
 func TestByUID(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		told := make(chan string, 100)

@@ -10,8 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestCondemn: a pod that is ended for a reason has failed with it, whatever its containers did, and for the next
-// manager as well.
+// TestCondemn: a condemned pod has failed with the reason, whatever its containers did, also for the next manager.
 func TestCondemn(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -49,8 +48,8 @@ func TestCondemn(t *testing.T) {
 	})
 }
 
-// TestCondemnedForItsOwn: a pod that has broken a limit of its own was not disrupted, for the next manager neither; one whose
-// record says nothing of that was.
+// TestCondemnedForItsOwn: a pod that exceeded its own limit was not disrupted, also for the next manager. A record
+// without that field means a disruption.
 func TestCondemnedForItsOwn(t *testing.T) {
 	for name, own := range map[string]bool{"its own": true, "the node's": false} {
 		t.Run(name, func(t *testing.T) {
@@ -78,8 +77,8 @@ func TestCondemnedForItsOwn(t *testing.T) {
 	}
 }
 
-// TestCondemnedNeverSucceeds: a pod that is ended for a reason is not told to have succeeded either between the end of its
-// containers, which may end well, and its own: an API server keeps the first end that it is told.
+// TestCondemnedNeverSucceeds: a condemned pod does not appear as Succeeded between the end of its containers and its
+// own end, because an API server keeps the first reported end.
 func TestCondemnedNeverSucceeds(t *testing.T) {
 	t.Parallel()
 	v := &Verdict{Reason: "Terminated", Message: "why"}

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod"
 )
 
-// TestDebugIsWrittenDownOnce: also when the pod does not tell yet of the first.
+// TestDebugIsWrittenDownOnce: a container is saved once, even if the pod's status does not show it yet.
 func TestDebugIsWrittenDownOnce(t *testing.T) {
 	t.Parallel()
 	e := notRun(t)
@@ -33,7 +33,7 @@ func TestDebugIsWrittenDownOnce(t *testing.T) {
 	if n := len(stored.Ephemeral); n != 1 {
 		t.Errorf("saved %d times", n)
 	}
-	// What cannot be written down may be asked for again.
+	// After a failed save, the container may be added again.
 	dir := e.dir
 	e.dir = filepath.Join(dir, "none")
 	two := one

@@ -18,9 +18,8 @@ import (
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 )
 
-// fakeCRI is a runtime whose containers end at once with the code that their command
-// names ("exit", "3"), or else live until they are stopped. Each writes a line with
-// its name and attempt to its log. It outlives managers.
+// fakeCRI is a runtime for several managers. Its containers end immediately with the code in their command ("exit",
+// "3"), or run until they are stopped. Each writes a line with its name and attempt to its log.
 type fakeCRI struct {
 	internalapi.RuntimeService
 	internalapi.ImageManagerService
@@ -32,8 +31,8 @@ type fakeCRI struct {
 	listeners  map[chan *runtimeapi.ContainerEventResponse]struct{}
 	fails      map[string]error // of every call of a method
 	dying      time.Duration    // how long a container takes to end
-	graces     []int64          // that containers were asked to end within
-	term       int32            // the exit code of one that is asked to end
+	graces     []int64          // the graces of stop requests
+	term       int32            // the exit code after TERM
 }
 
 type fakeContainer struct {
@@ -55,14 +54,14 @@ func (f *fakeCRI) fail(method string, err error) {
 	f.fails[method] = err
 }
 
-// left are the sandboxes and containers that are there.
+// left returns the number of remaining sandboxes and containers.
 func (f *fakeCRI) left() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.sandboxes) + len(f.containers)
 }
 
-// running are the containers that run.
+// running returns the number of running containers.
 func (f *fakeCRI) running() (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +73,7 @@ func (f *fakeCRI) running() (n int) {
 	return n
 }
 
-// tell is called with mu held.
+// tell notifies the subscribers. The caller holds mu.
 func (f *fakeCRI) tell() {
 	for listener := range f.listeners {
 		select {
@@ -225,7 +224,7 @@ func (f *fakeCRI) StartContainer(_ context.Context, id string) error {
 	return nil
 }
 
-// end is called with mu held.
+// end ends c. The caller holds mu.
 func (f *fakeCRI) end(c *fakeContainer, code int32) {
 	if c.status.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		return
@@ -303,7 +302,7 @@ func (f *fakeCRI) UpdateContainerResources(_ context.Context, id string, r *runt
 	return nil
 }
 
-// RunPodSandboxWith and the next two: the fake keeps what pods ask for beyond the CRI.
+// RunPodSandboxWith and the next two record options beyond the CRI.
 func (f *fakeCRI) RunPodSandboxWith(
 	ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string, _ runtimev1.PodOptions,
 ) (string, error) {

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestFree: of a pod that has ended nothing is left at the runtime, and its status and logs are, for the next manager as
-// well. One that runs keeps all that it has.
+// TestFree: the runtime has no objects of a freed pod, but its status and logs remain, also for the next manager. A
+// running pod keeps everything.
 func TestFree(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -32,7 +32,7 @@ func TestFree(t *testing.T) {
 		if err != nil || len(list) != 1 || list[0].GetId() != runs.Sandbox() {
 			t.Errorf("left: %v, %v", list, err)
 		}
-		unwritten := w.run(m, Record{Pod: spec("unwritten")}) // whose end the next manager would not know
+		unwritten := w.run(m, Record{Pod: spec("unwritten")}) // the next manager would not know its end
 		at := filepath.Join(unwritten.Dir(), recordFile)
 		if err := errors.Join(os.Remove(at), os.Mkdir(at, 0o700)); err != nil {
 			t.Fatal(err)

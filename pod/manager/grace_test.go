@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// TestGraceIsKept: the next manager ends a pod within what is left of the shortest grace that it was given.
+// TestGraceIsKept: the next manager ends a pod within the rest of its shortest grace.
 func TestGraceIsKept(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		graces []int64 // of one Stop after the other
+		graces []int64 // of successive Stops
 		down   time.Duration
 		want   int64 // of the next manager
 	}{

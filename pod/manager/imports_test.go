@@ -8,16 +8,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// may are the parts of Bulkhead on which a manager stands, beside package pod and
-// those below it: none of them knows a runtime, a door, or a command.
+// may are the packages of Bulkhead that a manager may import, beside package pod and those below it. None depends on a
+// runtime, a door, or a command.
 var may = []string{
 	"api/annotations", "api/container/v1", "api/runtime/v1", "oci", "volume", "volume/atomicdir", "volume/layout",
 	"internal/atomicfile", "internal/broadcast", "internal/dirs", "internal/dirwatch", "internal/errclass", "internal/fault",
 	"internal/flock", "internal/place", "internal/procid", "internal/ulimit",
 }
 
-// TestImports: a manager works over any runtime and behind any door, for it knows
-// none.
+// TestImports: a manager works over any runtime and behind any door, because it imports none.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/bulkhead-project/bulkhead/"

@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-// jobPod is one of a Job's pods, so many of which run at once.
+// jobPod returns a pod of a Job with this parallelism.
 func jobPod(job string, number, parallel int, command ...string) *corev1.Pod {
 	p := spec(fmt.Sprintf("%s-%d", job, number), command...)
 	p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: job, UID: types.UID(job)}}
@@ -25,7 +25,7 @@ func jobPod(job string, number, parallel int, command ...string) *corev1.Pod {
 	return p
 }
 
-// runJob adds the pods of a Job, in any order, and lets them come to rest.
+// runJob adds the pods of a Job, in any order, and waits until they are idle.
 func (w *world) runJob(m *Manager, count, parallel int, change ...func(*Record)) {
 	w.t.Helper()
 	var all []*Pod
@@ -59,7 +59,7 @@ func (w *world) exit(p *Pod, code int32) {
 	synctest.Wait()
 }
 
-// phases are those of the pods by their numbers: R, S, F and P for one that waits.
+// phases returns the pods' phases in the order of their numbers: R, S, F, and P for a waiting one.
 func phases(m *Manager, job string) string {
 	var mine []*Pod
 	for _, p := range m.All() {
@@ -87,8 +87,7 @@ func wantPhases(t *testing.T, m *Manager, want string) {
 	}
 }
 
-// TestJobInTurns: so many pods of a Job run at once, in the order of their numbers,
-// whatever other Jobs do.
+// TestJobInTurns: a Job's pods run within its parallelism, in the order of their numbers, independent of other Jobs.
 func TestJobInTurns(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -110,7 +109,7 @@ func TestJobInTurns(t *testing.T) {
 	})
 }
 
-// TestJobEndsAtOnce: pods that end as soon as they begin all have their turns.
+// TestJobEndsAtOnce: pods that end immediately all get their turns.
 func TestJobEndsAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -119,12 +118,11 @@ func TestJobEndsAtOnce(t *testing.T) {
 	})
 }
 
-// TestJobFails: what has not begun when a pod of the Job fails, or is stopped, does
-// not begin, and has had nothing made for it; what runs goes on.
+// TestJobFails: when a pod of a Job fails or is stopped, waiting pods fail without a start, and running pods continue.
 func TestJobFails(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		remove bool // each when it has ended
+		remove bool // each after its end
 		end    func(*testing.T, *world, *Manager)
 		want   string
 	}{
@@ -183,8 +181,7 @@ func TestJobFails(t *testing.T) {
 	}
 }
 
-// TestJobTakenOver: the next manager knows which pods have begun and which Job has
-// failed, in whatever order it finds them.
+// TestJobTakenOver: the next manager knows which pods have begun and which Job has failed, in any order of adoption.
 func TestJobTakenOver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -200,7 +197,7 @@ func TestJobTakenOver(t *testing.T) {
 		w.exit(w.find(m, "sum-0"), 0)
 		next()
 		wantPhases(t, m, "SRRPP")
-		// One that is started again takes a turn from those that wait.
+		// A restarted pod takes a turn from the waiting ones.
 		if err := w.find(m, "sum-0").Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -222,8 +219,7 @@ func TestJobTakenOver(t *testing.T) {
 	})
 }
 
-// TestJobWithoutASandbox: a pod that had begun when its manager was killed goes on,
-// though nothing had been made for it.
+// TestJobWithoutASandbox: a pod that had begun when its manager was killed continues even without a sandbox.
 func TestJobWithoutASandbox(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -232,7 +228,7 @@ func TestJobWithoutASandbox(t *testing.T) {
 	})
 }
 
-// TestJobPodThatIsToEnd: a pod whose end is wanted does not begin before it comes.
+// TestJobPodThatIsToEnd: a pod that must end does not begin.
 func TestJobPodThatIsToEnd(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -243,14 +239,13 @@ func TestJobPodThatIsToEnd(t *testing.T) {
 	})
 }
 
-// TestJobOfAClientThatIsGone: no pod of a foreground run begins under the next
-// manager, which ends them.
+// TestJobOfAClientThatIsGone: pods of a foreground run do not begin under the next manager, which ends them.
 func TestJobOfAClientThatIsGone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
 		w.runJob(m, 3, 1, func(r *Record) { r.Foreground = true })
 		m.Close()
-		w.exit(w.find(m, "sum-0"), 0) // its turn is nobody's
+		w.exit(w.find(m, "sum-0"), 0) // no waiting pod gets its turn
 		made := w.runtime.next
 		m = w.open()
 		if err := m.Settle(t.Context()); err != nil {
@@ -262,8 +257,7 @@ func TestJobOfAClientThatIsGone(t *testing.T) {
 	})
 }
 
-// TestJobDeadline: a Job's deadline counts from its begin, for pods that wait too,
-// under the next manager as well.
+// TestJobDeadline: a Job's deadline counts from its start, for waiting pods too, and also under the next manager.
 func TestJobDeadline(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -286,7 +280,7 @@ func TestJobDeadline(t *testing.T) {
 	})
 }
 
-// TestJobOnAFullDisk: a turn that cannot be written down is one all the same.
+// TestJobOnAFullDisk: a turn counts even if it cannot be saved.
 func TestJobOnAFullDisk(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -302,7 +296,7 @@ func TestJobOnAFullDisk(t *testing.T) {
 	})
 }
 
-// TestJobsOfACluster: where somebody else keeps the Jobs no pod waits for others, whatever its author has written into it.
+// TestJobsOfACluster: where a controller runs the Jobs, pods do not wait for others, whatever their annotations.
 func TestJobsOfACluster(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.cluster = true

@@ -51,7 +51,7 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// TestRunning stops a pod that runs, which is neither started nor removed before.
+// TestRunning stops a running pod, which can be neither started nor removed before.
 func TestRunning(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -87,8 +87,8 @@ func TestRunning(t *testing.T) {
 	})
 }
 
-// TestStartedAgain: a pod that is started again begins anew, in a sandbox that
-// follows the last run's: the runtime keeps the emptyDirs by that.
+// TestStartedAgain: a restarted pod has a new sandbox that follows the last run's, by which the runtime keeps the
+// emptyDirs.
 func TestStartedAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -102,7 +102,7 @@ func TestStartedAgain(t *testing.T) {
 			if err := p.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if i == 1 { // whoever takes it over knows which sandbox was the last run's
+			if i == 1 { // the next manager knows the last run's sandbox
 				m.Close()
 				m = w.open()
 				p = w.find(m, "web")
@@ -115,7 +115,7 @@ func TestStartedAgain(t *testing.T) {
 			if attempt := w.runtime.sandboxes[p.Sandbox()].Metadata.Attempt; attempt != uint32(i)+1 {
 				t.Errorf("sandbox %s after %s is attempt %d", p.Sandbox(), last, attempt)
 			}
-			time.Sleep(time.Minute) // for the last run's sandbox to be removed
+			time.Sleep(time.Minute) // the last run's sandbox is removed
 			synctest.Wait()
 			if n := w.runtime.left(); n != 2 {
 				t.Errorf("%d sandboxes and containers", n)
@@ -124,7 +124,7 @@ func TestStartedAgain(t *testing.T) {
 	})
 }
 
-// TestTakenOver: pods outlive a manager, as they were.
+// TestTakenOver: pods outlive a manager unchanged.
 func TestTakenOver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		first := w.open()
@@ -156,13 +156,13 @@ func TestTakenOver(t *testing.T) {
 	})
 }
 
-// TestOrphans: what a manager left that ran for a client, or was being ended, is
-// ended by the next one, of whatever its client was; nobody waits longer than that.
+// TestOrphans: the next manager ends pods of lost clients and pods that were being stopped. Settle waits only for
+// these.
 func TestOrphans(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		rec     Record
-		there   bool // when it has ended
+		there   bool // after its end
 		running bool
 	}{
 		{name: "a client's", rec: Record{Foreground: true}, there: true},
@@ -195,7 +195,7 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// TestSettle waits for those alone that are nobody's, and not for ever.
+// TestSettle: Settle waits only for orphans, and not for ever.
 func TestSettle(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -217,8 +217,8 @@ func TestSettle(t *testing.T) {
 	})
 }
 
-// TestDamaged: a pod whose record says nothing, or which cannot be run any more, is
-// there with all that runs of it, and can be removed. It is not run.
+// TestDamaged: a pod with an unreadable record, or one that can no longer run, is listed with its VM and can be
+// removed. It is not run.
 func TestDamaged(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -269,7 +269,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestNeverWas: a directory without a record is what a crash left of an Add.
+// TestNeverWas: a directory without a record remains after a crash during Add.
 func TestNeverWas(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		dir := filepath.Join(w.dir, "pods", "u")
@@ -285,7 +285,7 @@ func TestNeverWas(t *testing.T) {
 	})
 }
 
-// TestAbandon ends pods whose client has gone, and removes them.
+// TestAbandon ends and removes the pods of a lost client.
 func TestAbandon(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -299,7 +299,7 @@ func TestAbandon(t *testing.T) {
 	})
 }
 
-// TestRemovesItself: a pod of a detached run that is to be removed goes when it ends, and the last of them are remembered.
+// TestRemovesItself: a detached run with removal removes its pod at the end, and the last such pods are remembered.
 func TestRemovesItself(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -322,7 +322,7 @@ func TestRemovesItself(t *testing.T) {
 	})
 }
 
-// TestUndeletable: a pod whose sandbox cannot be removed stays, to be removed later.
+// TestUndeletable: a pod with a sandbox that cannot be removed stays, and can be removed later.
 func TestUndeletable(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -344,7 +344,7 @@ func TestUndeletable(t *testing.T) {
 	})
 }
 
-// TestStartFails: what cannot be prepared again is as it was.
+// TestStartFails: a pod that cannot be started again is unchanged.
 func TestStartFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -369,7 +369,7 @@ func TestStartFails(t *testing.T) {
 	})
 }
 
-// TestGivenUp: the error of a start that nobody waits for longer is told.
+// TestGivenUp: the error of a failed start is returned by Err.
 func TestGivenUp(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()

@@ -14,8 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/manager/logs"
 )
 
-// TestOutput gives what a container has written in its runs: all, the newest, the
-// one before.
+// TestOutput returns a container's output: all runs, the newest, or the one before.
 func TestOutput(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -62,9 +61,8 @@ func TestOutput(t *testing.T) {
 	})
 }
 
-// TestFollow gives a container's output as it comes, over all its runs, until the
-// pod has ended or the reader has gone. It is not in a world of its own time: the
-// kernel tells of the files.
+// TestFollow follows a container's output over all its runs, until the pod has ended or the reader has gone. It uses
+// the real clock, because the kernel reports changes of files.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	w := &world{t: t, dir: t.TempDir(), runtime: newFake()}
@@ -99,8 +97,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestFollowOneRun: where one run is followed that ends with the run, also while the pod goes on; and the previous run of a container
-// that waits to run again is the one that has ended last.
+// TestFollowOneRun: OneRun ends the following with the run, even if the pod continues. The previous run of a container
+// that waits for a restart is its last one.
 func TestFollowOneRun(t *testing.T) {
 	t.Parallel()
 	w := &world{t: t, dir: t.TempDir(), runtime: newFake()}
@@ -139,7 +137,7 @@ func TestFollowOneRun(t *testing.T) {
 	}
 }
 
-// TestVerdictsAreKept: what probes found is there for the next manager.
+// TestVerdictsAreKept: results of probes are saved for the next manager.
 func TestVerdictsAreKept(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		probed := spec("web")

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestFind: who looks at a pod may shorten its name; who changes it may not, for a
-// longer name would be taken for it.
+// TestFind: reading commands accept a shortened name. Commands with changes do not, because a longer name could be
+// meant.
 func TestFind(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -65,7 +65,7 @@ func TestFind(t *testing.T) {
 	})
 }
 
-// TestAdd refuses a name that is taken and what cannot be run, and leaves nothing.
+// TestAdd refuses a used name and a pod that cannot be run, and leaves no trace.
 func TestAdd(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -109,7 +109,7 @@ func TestAdd(t *testing.T) {
 	})
 }
 
-// TestNews: a watcher is told of what happens to any pod, and of its end.
+// TestNews: a watcher is notified of events and the end of any pod.
 func TestNews(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -132,7 +132,7 @@ func TestNews(t *testing.T) {
 	})
 }
 
-// TestOldest: pods are in the order in which they were made, and then by name.
+// TestOldest: pods are ordered by creation, and then by name.
 func TestOldest(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -152,8 +152,7 @@ func TestOldest(t *testing.T) {
 	})
 }
 
-// TestObjects: what a pod is given is there for the next manager, mode 0600, and in
-// newer versions.
+// TestObjects: a pod's objects are saved for the next manager, with mode 0600, including newer versions.
 func TestObjects(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		config := func(namespace, value string) *corev1.ConfigMap {

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/config"
 )
 
-// notRun is an entry whose pod, of the containers a and b, is not run.
+// notRun returns a pod with the containers a and b that is not run.
 func notRun(t *testing.T) *Pod {
 	t.Helper()
 	limit := func() corev1.ResourceRequirements {
@@ -39,7 +39,7 @@ func notRun(t *testing.T) *Pod {
 	return &Pod{m: m, dir: t.TempDir(), p: p, done: make(chan struct{}), given: spec, rec: Record{Pod: spec}}
 }
 
-// stored is the memory that each container is to have, for the next manager.
+// stored returns the memory of each container in the record, for the next manager.
 func (e *Pod) stored(t *testing.T) map[string]string {
 	t.Helper()
 	var rec Record
@@ -54,7 +54,7 @@ func (e *Pod) stored(t *testing.T) map[string]string {
 	return out
 }
 
-// TestARefusedResizeIsNotStored: but what is asked for later, and the generation.
+// TestARefusedResizeIsNotStored: later resizes and the generation are stored.
 func TestARefusedResizeIsNotStored(t *testing.T) {
 	t.Parallel()
 	e := notRun(t)
@@ -109,8 +109,7 @@ func TestARefusedResizeIsNotStored(t *testing.T) {
 	}
 }
 
-// TestResize gives a container of a running pod other limits, which the next manager
-// knows.
+// TestResize changes limits of a running container, also in the record.
 func TestResize(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -160,7 +159,7 @@ func TestResize(t *testing.T) {
 	})
 }
 
-// TestSlowResize: what is not done in time is told as going on, with its reason.
+// TestSlowResize: a resize that is not done in time is reported as continuing, with its reason.
 func TestSlowResize(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()

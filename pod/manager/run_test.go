@@ -19,8 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/config"
 )
 
-// slowCRI is a runtime that makes no sandbox, which takes until release is
-// closed.
+// slowCRI is a runtime with RunPodSandbox calls that fail when release is closed.
 type slowCRI struct {
 	internalapi.RuntimeService
 	internalapi.ImageManagerService
@@ -60,8 +59,8 @@ func (s slowCRI) RunPodSandbox(context.Context, *runtimeapi.PodSandboxConfig, st
 	return "", errSlow
 }
 
-// A pod whose client has gone is removed when it ends, also when that takes
-// longer than anybody waits for it.
+// TestAbandonedPodThatIsSlowToEnd: a pod of a lost client is removed at its end, also if that takes longer than any
+// wait.
 func TestAbandonedPodThatIsSlowToEnd(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -118,8 +117,7 @@ func TestAbandonedPodThatIsSlowToEnd(t *testing.T) {
 	}
 }
 
-// TestAbandonedTogether: the pods of a client that has gone do not wait for each
-// other's ends.
+// TestAbandonedTogether: the pods of a lost client end concurrently.
 func TestAbandonedTogether(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
@@ -137,7 +135,7 @@ func TestAbandonedTogether(t *testing.T) {
 	})
 }
 
-// TestOneSubscription: the runtime tells a manager, however many pods it has, and each of them hears of its own end.
+// TestOneSubscription: a manager has one subscription for all its pods, and each pod gets the event of its end.
 func TestOneSubscription(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()

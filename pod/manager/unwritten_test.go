@@ -17,7 +17,7 @@ func limitedTo(text string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Limits: list, Requests: list.DeepCopy()}
 }
 
-// TestUnwrittenResize: a resize that cannot be written down is not begun, for the next manager would take it back.
+// TestUnwrittenResize: a resize that cannot be saved is not started, because the next manager would revert it.
 func TestUnwrittenResize(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		given := spec("web")
@@ -54,14 +54,14 @@ func TestUnwrittenResize(t *testing.T) {
 	})
 }
 
-// TestHostCannotRead: a record that the host cannot read now is not damaged.
+// TestHostCannotRead: a record that the host cannot read temporarily is not damaged.
 func TestHostCannotRead(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
 		p := w.run(m, Record{Pod: spec("web")})
 		m.Close()
 		at := filepath.Join(p.Dir(), recordFile)
-		// Reading it is EIO.
+		// Reading it returns EIO.
 		if err := errors.Join(os.Rename(at, at+".kept"), os.Symlink("/proc/self/mem", at)); err != nil {
 			t.Fatal(err)
 		}

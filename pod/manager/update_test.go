@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
-// TestUpdate: what a pod is changed to is the next manager's pod as well; what was refused is not.
+// TestUpdate: the next manager has the updated pod. Refused changes are not stored.
 func TestUpdate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()

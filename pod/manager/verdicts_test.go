@@ -15,8 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
 
-// TestLastVerdicts: what is damaged or missing is found out anew, and a pod
-// without probes has nothing to read.
+// TestLastVerdicts: damaged and missing files count as empty, and a pod without probes has no file.
 func TestLastVerdicts(t *testing.T) {
 	t.Parallel()
 	m := &Manager{o: Options{Logger: slog.New(slog.DiscardHandler)}}

@@ -16,21 +16,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod"
 )
 
-// world is a directory and a runtime, on which one manager after the other runs.
+// world is a directory and a runtime for successive managers.
 type world struct {
 	t       *testing.T
 	dir     string
 	runtime *fakeCRI
 	refuse  error // of Configure
-	cluster bool  // has Jobs of its own
+	cluster bool  // has its own Jobs
 
 	mu     sync.Mutex
 	events []string
-	held   int // pods that are supervised
+	held   int // supervised pods
 	taken  map[types.UID]bool
 }
 
-// inWorld runs a test on a clock of its own, so that every wait is over at once.
+// inWorld runs a test on a synthetic clock, so that every wait ends immediately.
 func inWorld(t *testing.T, test func(*testing.T, *world)) {
 	t.Helper()
 	t.Parallel()
@@ -44,7 +44,7 @@ type fakeDoor struct {
 	p *Pod
 }
 
-// take notes that a door has taken something in for a pod, or given it back.
+// take records that a door reserves resources for a pod, or releases them.
 func (w *world) take(uid types.UID, taken bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,7 +56,7 @@ func (w *world) take(uid types.UID, taken bool) {
 	}
 }
 
-// holds are the pods for which doors hold something.
+// holds returns the pods with reserved resources.
 func (w *world) holds() []types.UID {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,7 +77,7 @@ func (d fakeDoor) Event(e pod.Event) {
 	d.w.events = append(d.w.events, e.Reason)
 }
 
-// open is the next manager, which closes with the test.
+// open returns the next manager, which closes with the test.
 func (w *world) open() *Manager {
 	w.t.Helper()
 	m, err := Open(w.t.Context(), Options{
@@ -98,7 +98,7 @@ func (w *world) hold(n int) {
 	w.held += n
 }
 
-// spec is a pod of one container, whose command is the words.
+// spec returns a pod of one container with this command.
 func spec(name string, command ...string) *corev1.Pod {
 	grace := int64(5)
 	return &corev1.Pod{
@@ -110,7 +110,7 @@ func spec(name string, command ...string) *corev1.Pod {
 	}
 }
 
-// run adds a pod and lets it come to rest.
+// run adds a pod and waits until it is idle.
 func (w *world) run(m *Manager, rec Record) *Pod {
 	w.t.Helper()
 	p, err := m.Add(rec, Objects{})
@@ -122,7 +122,7 @@ func (w *world) run(m *Manager, rec Record) *Pod {
 	return p
 }
 
-// find is the pod of a name with the next manager.
+// find returns the pod with a name in the next manager.
 func (w *world) find(m *Manager, name string) *Pod {
 	w.t.Helper()
 	p, err := m.Find(name)

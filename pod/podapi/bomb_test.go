@@ -15,20 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The bounds within which any file is read or refused.
+// The limits for reading or refusing any file.
 const (
 	mostCPU    = time.Second
 	mostMemory = 200 << 20 // bytes
 )
 
-// bombChild tells a test's child to read its standard input.
+// bombChild makes a test's child read its standard input.
 const bombChild = "BULKHEAD_TEST_BOMB"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(bombChild) == "" {
 		os.Exit(m.Run())
 	}
-	// What a regression would take from the whole host ends the child alone.
+	// Limit the damage of a regression to the child.
 	_ = unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: 4 << 30, Max: 4 << 30})
 	data, err := io.ReadAll(os.Stdin)
 	if err == nil {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// repeat is n times format, by number.
+// repeat formats the numbers from 0 to n-1.
 func repeat(n int, format string) string {
 	var b strings.Builder
 	for i := range n {
@@ -48,8 +48,8 @@ func repeat(n int, format string) string {
 	return b.String()
 }
 
-// TestBombs: small files that mean a lot are refused in little time and memory,
-// each measured in a process of its own.
+// TestBombs: small files that expand to much are refused in little time and memory. Each is measured in its own
+// process.
 func TestBombs(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers: [{name: c, image: i}]\n"
 	deployment := func(i int, replicas int, rest string) string {
@@ -67,7 +67,7 @@ func TestBombs(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		text string
-		want string // in the error; empty for a file that is no bomb
+		want string // in the error; empty for an acceptable file
 	}{
 		{name: "a long string, many times", want: "more than",
 			text: pod + "x: [&a " + strings.Repeat("x", 400_000) + strings.Repeat(", *a", 12_000) + "]\n"},
@@ -134,9 +134,8 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// measured reads text in a process of its own and returns what it wrote. With the
-// race detector, which takes ten times the memory, it is read here, and nothing
-// is measured.
+// measured reads text in its own process and returns the output. With the race detector, which takes ten times the
+// memory, it reads the text in this process without measuring.
 func measured(t *testing.T, text string) string {
 	t.Helper()
 	info, _ := debug.ReadBuildInfo()
@@ -162,7 +161,7 @@ func measured(t *testing.T, text string) string {
 	return string(out)
 }
 
-// lists are n lists of nine of the list before.
+// lists returns n lists that each contain the previous one nine times.
 func lists(n int) string {
 	var b strings.Builder
 	for i := 1; i <= n; i++ {
@@ -172,7 +171,7 @@ func lists(n int) string {
 	return b.String()
 }
 
-// nest are n lists of depth levels about the list before.
+// nest returns n lists that wrap the previous one depth times.
 func nest(n, depth int) string {
 	var b strings.Builder
 	for i := 1; i <= n; i++ {

@@ -134,7 +134,7 @@ func TestReadRefusesDevices(t *testing.T) {
 	}
 }
 
-// TestReadDeviceAccess: what containers may do with a block device is said of one, in its words.
+// TestReadDeviceAccess: an annotation sets containers' access to a block device, and only to one.
 func TestReadDeviceAccess(t *testing.T) {
 	for note, want := range map[string]string{
 		"io.bulkhead.device/d: r": "", "io.bulkhead.device/d: rwm": "",

@@ -161,8 +161,8 @@ func TestDecodeNamesTheFault(t *testing.T) {
 	}
 }
 
-// TestWhatSaysNothing: a field that is empty, or that every machine satisfies, is
-// no reason to refuse a pod; an empty volume is of its kind all the same.
+// TestWhatSaysNothing: a pod is not refused for an empty field, or for one that every node satisfies. An empty volume
+// still has its kind.
 func TestWhatSaysNothing(t *testing.T) {
 	for text, refused := range map[string]string{
 		"affinity: {}": "",
@@ -212,7 +212,7 @@ func TestDecodeTellsEveryFault(t *testing.T) {
 	}
 }
 
-// TestFaultsHaveAnOrder: faults are told by their lines, and in the same order each time.
+// TestFaultsHaveAnOrder: faults are sorted by line, in a stable order.
 func TestFaultsHaveAnOrder(t *testing.T) {
 	text := strings.Replace(head, "name: web", "name: web\n  annotations: {a_/a: x, b_/b: x, c_/c: x}", 1) +
 		"    resources: {limits: {cpu: -1, memory: -1}}\n" +
@@ -262,7 +262,7 @@ func TestAcceptedFieldsAreAccepted(t *testing.T) {
 	}
 }
 
-// TestExplicitDefaults: what is the API's default may be said as well, as of a pod that an API server has shown.
+// TestExplicitDefaults: a field may be set to the API's default, as in a pod from an API server.
 func TestExplicitDefaults(t *testing.T) {
 	_, err := Decode("f.yaml", []byte(strings.Replace(head, "name: web", "name: web\n  namespace: default\n  generation: 1", 1)+`
     imagePullPolicy: IfNotPresent
@@ -309,7 +309,7 @@ status: {phase: Pending, qosClass: BestEffort}
 	}
 }
 
-// FuzzDecode: no input makes it panic, and every pod it accepts has a name.
+// FuzzDecode: no input causes a panic, and every accepted pod has a name.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(head))
 	f.Add([]byte("apiVersion: v1\nkind: List\nitems: [1, {kind: Pod}]\n---\n&a [*a]\n"))

@@ -18,8 +18,7 @@ func jobOf(rest string) string {
 		"      containers: [{name: c, image: i}, {name: d, image: i, env: [{name: JOB_COMPLETION_INDEX, value: mine}]}]\n" + rest
 }
 
-// TestJobs: a Job's pods, each with what it is told: NAME, the backoff limit, the
-// deadline, and the index in either container.
+// TestJobs: a Job's pods have their names, backoff limit and deadline, and each container has its index.
 func TestJobs(t *testing.T) {
 	for _, test := range []struct {
 		name, rest string
@@ -105,8 +104,8 @@ func TestJobsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestJobsWhosePodsWait: the pods of a Job with more completions than parallelism
-// know how many run at once, how long all may take, and whose they are.
+// TestJobsWhosePodsWait: the pods of a Job with more completions than parallelism have its parallelism, deadline and
+// owner.
 func TestJobsWhosePodsWait(t *testing.T) {
 	for _, test := range []struct {
 		rest     string

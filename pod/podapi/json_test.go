@@ -10,8 +10,8 @@ import (
 
 const jsonPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"NAME"},"spec":{"containers":[{"name":"c","image":"i"}]}}`
 
-// TestJSON: what begins with { is a stream of JSON objects, as kubectl reads it, and whatever follows the
-// end of a document is read or refused.
+// TestJSON: a document that begins with { is a stream of JSON objects, as for kubectl. Text after the end of a document
+// is read or refused.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	of := func(name string) string { return strings.Replace(jsonPod, "NAME", name, 1) }

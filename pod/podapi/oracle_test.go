@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// full is a pod with most of the fields whose values the API restricts.
+// full is a pod with most of the fields that the API restricts.
 const full = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default",
 "labels":{"app":"web"},"annotations":{"note":"x"}},
 "spec":{"restartPolicy":"Always","terminationGracePeriodSeconds":30,"activeDeadlineSeconds":60,"hostname":"host","subdomain":"sub",
@@ -49,7 +49,7 @@ const full = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespac
  {"name":"d","projected":{"defaultMode":420,"sources":[{"configMap":{"name":"cm","optional":true,"items":[{"key":"k","path":"a"}]}},
   {"secret":{"name":"s","optional":true}},{"downwardAPI":{"items":[{"path":"l","fieldRef":{"fieldPath":"metadata.labels"}}]}}]}}]}}`
 
-// texts and numbers take the place of a value of their kind.
+// texts and numbers replace a value of their kind.
 var (
 	texts = []any{"", " ", "a b", "a\nb", "UPPER", "a_b", "a.b", "-a", "a-", "relative/path", "/a/../b", "../a",
 		"/a:b", "a:b", "a,b", "a=b", "é", ".", "..",
@@ -59,8 +59,8 @@ var (
 	numbers = []any{-1, 0, 1, 512, 513, 65535, 65536, 1 << 31, 1 << 32, "1", "x"}
 )
 
-// mutants calls visit with each document that differs from value by one leaf, which stands at a path: it has another
-// value, or is not there.
+// mutants calls visit with each document that differs from value in one leaf: the leaf at a path has another value, or
+// is missing.
 func mutants(value any, path string, replace func(any), visit func(path string)) {
 	try := func(all []any, was any) {
 		for _, one := range all {
@@ -92,8 +92,8 @@ func mutants(value any, path string, replace func(any), visit func(path string))
 	}
 }
 
-// TestAsTheAPIServer: pods that differ from one by a value are taken and refused as an API server does, whose own
-// validation is asked.
+// TestAsTheAPIServer compares the verdicts on pods that differ from one in a single value with the API server's
+// validation.
 func TestAsTheAPIServer(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -140,7 +140,7 @@ func TestAsTheAPIServer(t *testing.T) {
 	t.Logf("%d pods", len(names))
 }
 
-// invalid are the faults in err but for fields that are not honoured.
+// invalid returns the faults in err except fields that are not honoured.
 func invalid(err error) (out []string) {
 	var faults FieldErrors
 	if err != nil && !errors.As(err, &faults) {
@@ -154,7 +154,7 @@ func invalid(err error) (out []string) {
 	return out
 }
 
-// stricter are places where the API takes what cannot work, and a pod with it is refused here before it starts.
+// stricter are fields where the API accepts values that cannot work, which are refused here before the start.
 var stricter = map[string]string{
 	".kind": "a document says what it is", ".apiVersion": "a document says what it is",
 	".spec.containers[0].securityContext.capabilities": "the runtime knows no such capability",
@@ -165,7 +165,7 @@ var stricter = map[string]string{
 	".spec.dnsConfig.options":                          "a space ends an option of resolv.conf",
 }
 
-// tolerated says why a verdict is stricter than the API server's on purpose; empty is no reason.
+// tolerated returns why a verdict is intentionally stricter than the API server's; empty for no reason.
 func tolerated(name string, theirs []string) string {
 	for place, why := range stricter {
 		if strings.HasPrefix(name, place) && len(theirs) == 0 {

@@ -54,7 +54,7 @@ func TestProbeDefaults(t *testing.T) {
 	containerDefaults(&corev1.Container{}) // without any
 }
 
-// TestProbeValidation: what the API server refuses, after its defaults.
+// TestProbeValidation: probes are validated like in the API server, after its defaults.
 func TestProbeValidation(t *testing.T) {
 	exec := func(change ...func(*corev1.Probe)) *corev1.Probe {
 		p := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}
@@ -76,7 +76,7 @@ func TestProbeValidation(t *testing.T) {
 	tests := []struct {
 		name                         string
 		liveness, readiness, startup *corev1.Probe
-		want                         []string // "field: message"; none: it is valid
+		want                         []string // "field: message"; empty for valid
 	}{
 		{name: "exec", liveness: exec(), readiness: exec(), startup: exec()},
 		{name: "no command", liveness: handler(corev1.ProbeHandler{Exec: &corev1.ExecAction{}}),

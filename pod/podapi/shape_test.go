@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestForms: a value of another form than the API's is told with its path, its
-// line and in words that are not Go's.
+// TestForms: a value of the wrong type is reported with its path and line, without Go's terms.
 func TestForms(t *testing.T) {
 	for _, test := range []struct {
 		name, text, want string

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// longName is a domain name of n characters.
+// longName returns a domain name of n characters.
 func longName(n int) string {
 	return strings.Repeat("a.", n/2)[:n-1] + "a"
 }
@@ -21,7 +21,7 @@ func TestValidate(t *testing.T) {
 		return "[" + strings.TrimSuffix(strings.Repeat(word+", ", n), ", ") + "]"
 	}
 	tests := []struct {
-		name, text, want string // want empty: valid
+		name, text, want string // empty want: valid
 	}{
 		{name: "hostname", text: pod("hostname: own")},
 		{name: "hostname of two labels", text: pod("hostname: own.name"), want: "spec.hostname:"},

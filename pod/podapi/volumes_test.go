@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// withVolume is a pod with one volume.
+// withVolume returns a pod with one volume.
 func withVolume(source string) string {
 	return head + "    resources: {limits: {cpu: 1}}\n  volumes:\n  - {name: v, " + source + "}\n"
 }

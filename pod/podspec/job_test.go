@@ -8,8 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestParallelism: a pod waits for the others of its owner if it has one and says a
-// number of pods.
+// TestParallelism: a pod waits for the others of its owner if it has an owner and the annotation.
 func TestParallelism(t *testing.T) {
 	for _, test := range []struct {
 		text, owner string
@@ -34,7 +33,7 @@ func TestParallelism(t *testing.T) {
 	}
 }
 
-// TestJobDeadline: a duration that is none does not count.
+// TestJobDeadline: an invalid duration is ignored.
 func TestJobDeadline(t *testing.T) {
 	for text, want := range map[string]time.Duration{"90": 90 * time.Second, "0": 0, "-1": 0, "": 0, "soon": 0} {
 		pod := &corev1.Pod{}

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
-// codes are the exit codes that each row of the table tells about.
+// exitCodes are the exit codes for each row of the table.
 var exitCodes = []int32{0, 1, 42, 137, 143}
 
 func TestRestarts(t *testing.T) {
@@ -81,8 +81,7 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// TestBackoffLimit: what fails in a Job's pod is tried again so often, whatever
-// the pod's policy.
+// TestBackoffLimit: failed containers of a Job's pod are retried up to the limit, with any policy of the pod.
 func TestBackoffLimit(t *testing.T) {
 	for _, test := range []struct {
 		limit  string

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
-// statusOfWord is a container's status in short: "run", "run-" (not started),
-// "wait", "wait:N" and "end:N" with an exit code, and "-" for none.
+// statusOfWord returns a container's status for "run", "run-" (not started), "wait", "wait:N" and "end:N" with an exit
+// code, and "-" for none.
 func statusOfWord(name, word string) []corev1.ContainerStatus {
 	kind, number, _ := strings.Cut(word, ":")
 	code, _ := strconv.Atoi(number)
@@ -34,8 +34,7 @@ func statusOfWord(name, word string) []corev1.ContainerStatus {
 	return []corev1.ContainerStatus{status}
 }
 
-// podOf makes a pod and its status of words: "i=" an initial container, "s=" a
-// sidecar, any other a regular one.
+// podOf returns a pod and its status for words: "i=" is an initial container, "s=" a sidecar, others are regular.
 func podOf(policy corev1.RestartPolicy, words string) (*corev1.PodSpec, *corev1.PodStatus) {
 	spec, status := &corev1.PodSpec{RestartPolicy: policy}, &corev1.PodStatus{}
 	always := corev1.ContainerRestartPolicyAlways
@@ -63,8 +62,8 @@ func podOf(policy corev1.RestartPolicy, words string) (*corev1.PodSpec, *corev1.
 func TestPhase(t *testing.T) {
 	tests := []struct {
 		words string
-		// The phases under Always, OnFailure and Never, then those of a pod of
-		// which nothing is started any more: P, R, S or F.
+		// The phases under Always, OnFailure and Never, first for a pod with more starts, then for a terminal one: P,
+		// R, S or F.
 		want, terminal string
 	}{
 		{words: "wait", want: "PPP", terminal: "PPP"},
@@ -102,20 +101,20 @@ func TestPhase(t *testing.T) {
 		{words: "i=end:0 i=end:1 wait", want: "PPF", terminal: "PPF"},
 		{words: "i=end:1 i=wait wait", want: "PPF", terminal: "PPF"},
 		{words: "i=end:0 i=end:0 run", want: "RRR", terminal: "RRR"},
-		{words: "i=run end:1", want: "PPP", terminal: "PPP"}, // a new machine is initialised
+		{words: "i=run end:1", want: "PPP", terminal: "PPP"}, // a new VM is initialised
 		// sidecars
 		{words: "s=wait wait", want: "PPP", terminal: "PPP"},
 		{words: "s=- wait", want: "PPP", terminal: "PPP"},
 		{words: "s=run- wait", want: "PPP", terminal: "PPP"},
 		{words: "s=run wait", want: "PPP", terminal: "PPP"},
 		{words: "s=run run", want: "RRR", terminal: "RRR"},
-		{words: "s=run- run", want: "RRR", terminal: "RRR"}, // started again beside what runs
+		{words: "s=run- run", want: "RRR", terminal: "RRR"}, // restarted beside the running ones
 		{words: "s=wait:1 run", want: "RRR", terminal: "RRR"},
 		{words: "s=end:1 run", want: "RRR", terminal: "RRR"},
-		{words: "s=run end:0", want: "RRR", terminal: "RRR"}, // it is to end after the others
+		{words: "s=run end:0", want: "RRR", terminal: "RRR"}, // it will end after the others
 		{words: "s=run end:1", want: "RRR", terminal: "RRR"},
 		{words: "s=end:0 end:0", want: "RSS", terminal: "SSS"},
-		{words: "s=end:137 end:0", want: "RSS", terminal: "SSS"}, // how it ends does not matter
+		{words: "s=end:137 end:0", want: "RSS", terminal: "SSS"}, // its exit code does not matter
 		{words: "s=end:0 end:1", want: "RRF", terminal: "FFF"},
 		{words: "s=wait:1 end:0", want: "RSS", terminal: "SSS"},
 		{words: "s=run i=wait wait", want: "PPP", terminal: "PPP"},

@@ -71,7 +71,7 @@ func serveGRPC(t *testing.T, register bool, options ...grpc.ServerOption) int32 
 	return int32(l.Addr().(*net.TCPAddr).Port)
 }
 
-// certificate is one that nobody knows.
+// certificate returns a self-signed certificate.
 func certificate(t *testing.T) tls.Certificate {
 	t.Helper()
 	server := httptest.NewTLSServer(nil)

@@ -36,7 +36,7 @@ func answer(code int, body string) http.HandlerFunc {
 	}
 }
 
-// echo answers with what it was asked.
+// echo responds with the request.
 func echo(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s %s %s\nHost: %s\n", r.Method, r.URL.RequestURI(), r.Proto, r.Host)
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
@@ -46,7 +46,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// redirect leads from / to the place.
+// redirect redirects from / to the place.
 func redirect(code int, place string, then http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
@@ -178,7 +178,7 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestHTTPSizes: an answer's size is nothing that the server decides on.
+// TestHTTPSizes: a server cannot make a probe read an arbitrary amount.
 func TestHTTPSizes(t *testing.T) {
 	t.Parallel()
 	const limit = 10 << 10
@@ -209,7 +209,7 @@ func TestHTTPSizes(t *testing.T) {
 	}
 }
 
-// TestHTTPSlow: a server that does not answer, or not to the end, fails.
+// TestHTTPSlow: a server that does not answer, or does not finish, fails.
 func TestHTTPSlow(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -242,7 +242,7 @@ func TestHTTPSlow(t *testing.T) {
 	close(release)
 }
 
-// TestHTTPHangsUp: servers that speak no HTTP fail.
+// TestHTTPHangsUp: servers that do not speak HTTP fail.
 func TestHTTPHangsUp(t *testing.T) {
 	t.Parallel()
 	for name, say := range map[string]string{
@@ -276,7 +276,7 @@ func TestHTTPHangsUp(t *testing.T) {
 	}
 }
 
-// TestHTTPProtocols: TLS with a certificate that nobody knows, and HTTP/2.
+// TestHTTPProtocols: TLS with an unknown certificate, and HTTP/2.
 func TestHTTPProtocols(t *testing.T) {
 	t.Parallel()
 	h2c := func(s *httptest.Server) {
@@ -327,8 +327,7 @@ func TestHTTPProtocols(t *testing.T) {
 	}
 }
 
-// TestHTTPStaysInThePod: neither the environment's proxy nor a name leads the
-// connection elsewhere.
+// TestHTTPStaysInThePod: neither the environment's proxy nor a name redirects the connection.
 func TestHTTPStaysInThePod(t *testing.T) {
 	proxy := serveHTTP(t, answer(200, "the proxy"))
 	for _, name := range []string{"http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY"} {
@@ -344,7 +343,7 @@ func TestHTTPStaysInThePod(t *testing.T) {
 	}
 }
 
-// TestHTTPWithoutAddress: a pod without a network is asked by its loopback's name.
+// TestHTTPWithoutAddress: a pod without a network is probed under its loopback address.
 func TestHTTPWithoutAddress(t *testing.T) {
 	t.Parallel()
 	port := serveHTTP(t, echo)

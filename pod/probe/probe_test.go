@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
 
-// closedPort is one that nothing listens on.
+// closedPort returns a port without a listener.
 func closedPort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -30,15 +30,15 @@ func closedPort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// broken is a Dialer that reaches nobody.
+// broken is a Dialer that cannot reach the pod.
 func broken(context.Context, int) (net.Conn, error) {
 	return nil, fmt.Errorf("%w: the shim is gone", probe.ErrNotAsked)
 }
 
-// lame is a Dialer that would reach somebody had it more time.
+// lame is a Dialer that would need more time to reach the pod.
 func lame(ctx context.Context, _ int) (net.Conn, error) {
 	<-ctx.Done()
-	time.Sleep(10 * time.Millisecond) // who does not wait for it does not know why
+	time.Sleep(10 * time.Millisecond) // a caller that does not wait misses the reason
 	return nil, fmt.Errorf("%w: no other shim yet: %w", probe.ErrNotAsked, ctx.Err())
 }
 
@@ -75,8 +75,7 @@ func TestTCP(t *testing.T) {
 	}
 }
 
-// TestNotAsked: what no action could find out is an error of its class; that a
-// pod does not answer is its failure.
+// TestNotAsked: an unreachable pod is an error of every action. A pod that does not answer is a failure.
 func TestNotAsked(t *testing.T) {
 	t.Parallel()
 	for name, dial := range map[string]probe.Dialer{"broken": broken, "lame": lame, "deaf": deaf, "refused": probe.To("127.0.0.1")} {
@@ -142,7 +141,7 @@ func TestPort(t *testing.T) {
 	}
 }
 
-// executor answers as a runtime does.
+// executor answers like a runtime.
 type executor struct {
 	stdout, stderr []byte
 	err            error
@@ -205,7 +204,7 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// TestAsk: a probe's handler is the one that it names.
+// TestAsk: a probe uses the handler that it names.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	web := serveHTTP(t, echo)
@@ -266,7 +265,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// FuzzLine: whatever a container says, it is one bounded line that can be shown.
+// FuzzLine: any output becomes one bounded, printable line.
 func FuzzLine(f *testing.F) {
 	f.Add("a\nb")
 	f.Add("\x1b]0;title\x07\xff\xfe\u202e")

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestProbed: probes that count are told of with what they took, those that look early and fail are not.
+// TestProbed: Probed is called for probes that count, with their durations, and not for failed early looks.
 func TestProbed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

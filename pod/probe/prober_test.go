@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testclock"
 )
 
-// spec is a probe in short: the API's defaults, changed.
+// spec returns a probe with the API's defaults and these changes.
 func spec(change ...func(*corev1.Probe)) *corev1.Probe {
 	p := &corev1.Probe{TimeoutSeconds: 1, PeriodSeconds: 10, SuccessThreshold: 1, FailureThreshold: 3}
 	for _, change := range change {
@@ -30,7 +30,7 @@ func period(n int32) func(*corev1.Probe)   { return func(p *corev1.Probe) { p.Pe
 func success(n int32) func(*corev1.Probe)  { return func(p *corev1.Probe) { p.SuccessThreshold = n } }
 func failures(n int32) func(*corev1.Probe) { return func(p *corev1.Probe) { p.FailureThreshold = n } }
 
-// subject is a container whose probes answer as the test says.
+// subject is a container with scripted results of probes.
 type subject struct {
 	*Prober
 	began  time.Time
@@ -49,7 +49,7 @@ type subject struct {
 func good(time.Duration) (Result, string, error) { return Success, "", nil }
 func bad(time.Duration) (Result, string, error)  { return Failure, "oh\n", nil }
 
-// until answers one way before a time, and another way from then on.
+// until returns the results of first before a time, and then the results of then.
 func until(limit time.Duration, first, then func(time.Duration) (Result, string, error)) func(time.Duration) (Result, string, error) {
 	return func(at time.Duration) (Result, string, error) {
 		if at < limit {
@@ -59,7 +59,7 @@ func until(limit time.Duration, first, then func(time.Duration) (Result, string,
 	}
 }
 
-// watch probes a container with these probes, within a synctest bubble.
+// watch probes a container within a synctest bubble.
 func watch(t *testing.T, startup, liveness, readiness *corev1.Probe, answers map[Kind]func(time.Duration) (Result, string, error),
 	change ...func(*Options)) *subject {
 	t.Helper()
@@ -123,7 +123,7 @@ type answers = map[Kind]func(time.Duration) (Result, string, error)
 
 const sec = time.Second
 
-// TestVerdict follows a container's probes: what is known at a time.
+// TestVerdict checks a container's verdict at several times.
 func TestVerdict(t *testing.T) {
 	type moment struct {
 		at   time.Duration
@@ -234,7 +234,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestWhenProbesAreDue: looks at the start, then once a period.
+// TestWhenProbesAreDue: probes look at the start, then run once a period.
 func TestWhenProbesAreDue(t *testing.T) {
 	ms := time.Millisecond
 	looks := []time.Duration{0, 250 * ms, 750 * ms, 1750 * ms, 3750 * ms, 7750 * ms}
@@ -286,8 +286,7 @@ func TestWhenProbesAreDue(t *testing.T) {
 	}
 }
 
-// TestOnHold: a container that is to be killed is asked no more, by the probe
-// that has failed.
+// TestOnHold: the failed probe of a container that must be killed stops.
 func TestOnHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := watch(t, nil, spec(failures(1)), spec(), answers{Liveness: bad, Readiness: good})
@@ -349,8 +348,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestPaused: a machine that stands still fails nothing, however long it does,
-// and what it says across that does not count.
+// TestPaused: probes of a paused VM do not fail, however long the pause, and results across a pause do not count.
 func TestPaused(t *testing.T) {
 	pause := func(s *subject, now bool) {
 		s.mu.Lock()
@@ -387,8 +385,7 @@ func TestPaused(t *testing.T) {
 	})
 }
 
-// TestQuiesce: a pod that ends is not killed for its liveness, and tells its
-// readiness to the last.
+// TestQuiesce: a pod that ends is not killed for its liveness, and reports its readiness to the end.
 func TestQuiesce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := watch(t, nil, spec(), spec(failures(1)), answers{Liveness: until(25*sec, good, bad), Readiness: until(25*sec, good, bad)})
@@ -412,8 +409,7 @@ func TestQuiesce(t *testing.T) {
 	})
 }
 
-// TestEnd: Run's end waits for a probe under way, which ends with it, and tells
-// nothing of it.
+// TestEnd: Run cancels running probes, waits for them, and ignores their results.
 func TestEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := watch(t, spec(), spec(), spec(), answers{}) // they hang
@@ -430,15 +426,15 @@ func TestEnd(t *testing.T) {
 	})
 }
 
-// TestResumed: what was known before the engine was replaced holds until the
-// probes say otherwise, and they begin spread over their periods.
+// TestResumed: an earlier engine's verdict holds until the probes return another one. They start spread over their
+// periods.
 func TestResumed(t *testing.T) {
 	up := Verdict{Started: true, Ready: true}
 	tests := []struct {
 		name                         string
 		startup, liveness, readiness *corev1.Probe
 		age                          time.Duration
-		last                         *Verdict // nil: nothing is known
+		last                         *Verdict // nil: unknown
 		answers                      answers
 		atOnce, later                Verdict
 	}{
@@ -482,7 +478,7 @@ func TestResumed(t *testing.T) {
 	}
 }
 
-// TestResumedIsSpread: a hundred probes that are taken over are not due at once.
+// TestResumedIsSpread: a hundred adopted probes are not due together.
 func TestResumedIsSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seconds := map[time.Duration]int{}
@@ -511,8 +507,8 @@ func TestKindsAndResultsHaveNames(t *testing.T) {
 	}
 }
 
-// TestClockIsSet: when a probe is due is the same by a clock that is set afterwards, whatever clock has told when the
-// container began.
+// TestClockIsSet: later changes of the clock do not change when a probe is due, whatever clock the container's start
+// came from.
 func TestClockIsSet(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

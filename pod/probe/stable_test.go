@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestStable: the same failure is told in the same words each time.
+// TestStable: the same failure has the same text each time.
 func TestStable(t *testing.T) {
 	id := strings.Repeat("0123456789abcdef", 4)
 	for _, test := range []struct{ text, want string }{
@@ -31,7 +31,8 @@ func TestStable(t *testing.T) {
 	}
 }
 
-// TestFailuresAreToldAlike: a command that cannot be run, and a probe that errs, are told without the ids of the attempt.
+// TestFailuresAreToldAlike: reports of commands that cannot be run, and of failing probes, do not contain the ids of
+// the attempt.
 func TestFailuresAreToldAlike(t *testing.T) {
 	var told []string
 	for _, id := range []string{strings.Repeat("0a", 16), strings.Repeat("1b", 16)} {
@@ -43,7 +44,7 @@ func TestFailuresAreToldAlike(t *testing.T) {
 	}
 }
 
-// notRunnable is a runtime that cannot run a command, and says so with the id of the attempt.
+// notRunnable is a runtime that cannot run a command. Its message contains the id of the attempt.
 type notRunnable string
 
 func (n notRunnable) ExecSync(context.Context, string, []string, time.Duration) (stdout, stderr []byte, err error) {

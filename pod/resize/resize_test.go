@@ -64,7 +64,7 @@ func TestCompare(t *testing.T) {
 		name       string
 		have, want *l
 		found      bool
-		restarts   string // the resources whose change wants a restart, of cpu and memory
+		restarts   string // the resources with a change that requires a restart, of cpu and memory
 		shrinks    bool
 	}{
 		{name: "nothing", have: &l{CpuShares: 2, MemoryLimitInBytes: 5}, want: &l{CpuShares: 2, MemoryLimitInBytes: 5}},
@@ -93,7 +93,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// calls is a runtime that notes what it is asked for, and fails where it is told.
+// calls is a runtime that records its calls, and fails as configured.
 type calls struct {
 	internalapi.RuntimeService
 	list []string

@@ -15,7 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// source is a runtime whose subscriptions end when they are told to.
+// source is a runtime with subscriptions that the test ends.
 type source struct {
 	internalapi.RuntimeService
 	refuse error
@@ -80,7 +80,7 @@ func TestSubscribe(t *testing.T) {
 				}
 			}
 		}
-		noted(true, "at the beginning") // what was before is read back
+		noted(true, "at the beginning") // the reader reads back earlier changes
 		noted(false, "without an event")
 		s.tell <- "other"
 		noted(false, "of another pod")
@@ -179,7 +179,7 @@ func TestNoSubscription(t *testing.T) {
 			if _, _, err := w.Subscribe(t.Context(), "u"); !errors.Is(err, s.refuse) {
 				t.Errorf("%v", err)
 			}
-			synctest.Wait() // and nobody tries again
+			synctest.Wait() // there is no retry
 			if int(s.began.Load()) != i+1 {
 				t.Errorf("subscribed %d times", s.began.Load())
 			}
@@ -187,7 +187,7 @@ func TestNoSubscription(t *testing.T) {
 	})
 }
 
-// TestLate: a runtime that does not answer holds nobody longer than his context.
+// TestLate: Subscribe returns when its context ends, even if the runtime does not answer.
 func TestLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{silent: true}

@@ -68,8 +68,8 @@ func TestWriteGivesTheKubeletsLayout(t *testing.T) {
 	}
 }
 
-// TestASetReplacesAnother: whatever the sets have in common, only the new one's
-// files are left, and a file that is read goes on being what it was.
+// TestASetReplacesAnother: only the new set's files remain, whatever the sets have in common, and an open file keeps
+// its content.
 func TestASetReplacesAnother(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
@@ -146,7 +146,7 @@ func TestPathsStayWithin(t *testing.T) {
 	}
 }
 
-// TestLinksLeadNowhere: links that a reader of the directory has planted.
+// TestLinksLeadNowhere: links that a reader of the directory has planted are not followed outside.
 func TestLinksLeadNowhere(t *testing.T) {
 	outside := t.TempDir()
 	for _, plant := range []string{Data, newData, "a", "d"} {
@@ -201,7 +201,7 @@ func TestAFileGrowsByPieces(t *testing.T) {
 	for _, piece := range []string{"one ", "two"} {
 		if err := stage.Add(File{Path: "d/a", Mode: 0o400, Data: []byte(piece)}); err != nil {
 			if os.Geteuid() != 0 && errors.Is(err, fs.ErrPermission) {
-				return // who is not root cannot add to a read-only file, and does not
+				return // other users than root cannot append to a read-only file
 			}
 			t.Fatal(err)
 		}

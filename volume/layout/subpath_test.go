@@ -9,8 +9,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// TestFindSubPath: what is mounted is a part of a volume where both are of one file
-// system, and it lies in the volume there.
+// TestFindSubPath: a mount is a part of a volume if it has the volume's file system and is within the volume there.
 func TestFindSubPath(t *testing.T) {
 	volumes := filepath.Join(t.TempDir(), "volumes")
 	for _, dir := range []string{filepath.Join(EmptyDir, "e"), filepath.Join(Secret, "s")} {

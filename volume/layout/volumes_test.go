@@ -63,7 +63,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestSubPaths mounts what a kubelet mounts.
+// TestSubPaths makes the mounts of a kubelet.
 func TestSubPaths(t *testing.T) {
 	root := t.TempDir()
 	pod := filepath.Join(root, "pods", "u")

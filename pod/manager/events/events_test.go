@@ -40,7 +40,7 @@ func add(t *testing.T, l *Log, after time.Duration, reason, message string) {
 	}
 }
 
-// TestEvents counts what happens again, and keeps it over engines.
+// TestEvents: repeated events are counted, also across engines.
 func TestEvents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	l := opened(t, path)
@@ -63,7 +63,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestEventsBounds holds the number of events, their length and the file's.
+// TestEventsBounds: the number of events, their length and the file are bounded.
 func TestEventsBounds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	l := opened(t, path)
@@ -83,7 +83,7 @@ func TestEventsBounds(t *testing.T) {
 	}
 }
 
-// TestEventsDamaged reads a file that was cut anywhere, and goes on with it.
+// TestEventsDamaged: a file that was cut anywhere is read, and continued.
 func TestEventsDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	l := opened(t, path)
@@ -118,7 +118,7 @@ func TestEventsDamaged(t *testing.T) {
 	}
 }
 
-// TestEventsWatched tells a watcher only what is new.
+// TestEventsWatched: a watcher gets only new events.
 func TestEventsWatched(t *testing.T) {
 	l := opened(t, filepath.Join(t.TempDir(), "events.jsonl"))
 	add(t, l, 0, "A", "")

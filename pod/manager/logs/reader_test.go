@@ -38,7 +38,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestOutput reads log files as logs does: the newest, the one before, the end.
+// TestOutput reads the newest log, the one before, and the ends of logs.
 func TestOutput(t *testing.T) {
 	dir := t.TempDir()
 	line := func(second int, text string) string {
@@ -68,8 +68,8 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestOutputEnds reads a log that grows with each line that is read of it, and is
-// begun anew, no further than it reached at first.
+// TestOutputEnds: Drain with There reads a growing log only up to its initial end, also if the log is rotated
+// meanwhile.
 func TestOutputEnds(t *testing.T) {
 	const line = "2026-01-02T03:04:05.000000000Z stdout F x\n"
 	for _, anew := range []bool{false, true} {
@@ -105,8 +105,7 @@ func TestOutputEnds(t *testing.T) {
 	}
 }
 
-// TestOutputAcrossLogs reads a log that is begun anew, as a whole, its end, and
-// while that happens.
+// TestOutputAcrossLogs reads a rotated log as a whole, its end, and during the rotation.
 func TestOutputAcrossLogs(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "4.log")
@@ -143,7 +142,7 @@ func TestOutputAcrossLogs(t *testing.T) {
 	drain(follower, "one\ntwo\n")
 	rotate()
 	drain(follower, "")
-	put(podlogs.Older(log), line("three")) // the shim has not been told yet
+	put(podlogs.Older(log), line("three")) // the shim has not been notified yet
 	put(log, "")
 	drain(follower, "three\n")
 	put(podlogs.Older(log), line("four"))
@@ -164,7 +163,7 @@ func TestOutputAcrossLogs(t *testing.T) {
 	rotate()
 	put(log, line("seven"))
 	rotate()
-	put(log, line("eight")+strings.Repeat("x", 3*maxLine)) // no line that a shim of ours writes
+	put(log, line("eight")+strings.Repeat("x", 3*maxLine)) // our shims write no such line
 	drain(follower, "seven\neight\n")
 	if len(follower.part) > maxLine {
 		t.Errorf("%d bytes are kept", len(follower.part))

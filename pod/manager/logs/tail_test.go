@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// counting counts what is read of a log.
+// counting counts the bytes that are read of a log.
 type counting struct {
 	io.ReaderAt
 	bytes int
@@ -49,8 +49,8 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// TestTailReadsTheEndOnly holds tailOffset to its bound in a log of many blocks, at
-// every place that a block's border may have in a line.
+// TestTailReadsTheEndOnly: tailOffset reads a bounded part of a log of many blocks, for every position of a block's
+// border in a line.
 func TestTailReadsTheEndOnly(t *testing.T) {
 	var log strings.Builder
 	for i := range 200_000 {

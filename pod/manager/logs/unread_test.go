@@ -8,7 +8,7 @@ import (
 	podlogs "github.com/bulkhead-project/bulkhead/pod/logs"
 )
 
-// TestUnread: a log may be begun anew as long as its reader has come to the file that goes then.
+// TestUnread: a log may be rotated once its reader has reached the file that a rotation keeps.
 func TestUnread(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestUsage: what logs take of the disk is counted, not how long they are; a directory that is not there has nothing.
+// TestUsage: Usage counts disk blocks, not lengths. A missing directory has none.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

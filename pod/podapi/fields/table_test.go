@@ -11,8 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// everyField calls visit for each field of the API that the table must know,
-// with a function that makes a pod in which only that field is set.
+// everyField calls visit for each field of the API that the table must have. set makes a pod with only that field set.
 func everyField(t *testing.T, visit func(key, path string, entry Entry, set func() *corev1.Pod)) {
 	t.Helper()
 	seen := map[reflect.Type]bool{}
@@ -57,8 +56,7 @@ func everyField(t *testing.T, visit func(key, path string, entry Entry, set func
 	walk(reflect.TypeFor[corev1.Pod](), "", func(pod *corev1.Pod) reflect.Value { return reflect.ValueOf(pod).Elem() })
 }
 
-// fill gives a field a value that is not its zero and that nothing accepts by
-// its value; with deep, one that is not empty either.
+// fill sets a field to a value other than zero that is not among the accepted values. With deep, it is also not empty.
 func fill(value reflect.Value, deep bool) {
 	switch value.Kind() {
 	case reflect.String:
@@ -79,7 +77,7 @@ func fill(value reflect.Value, deep bool) {
 		value.SetMapIndex(reflect.ValueOf("some-key").Convert(value.Type().Key()), reflect.Zero(value.Type().Elem()))
 	case reflect.Struct:
 		if value.Type() == reflect.TypeFor[corev1.ResourceRequirements]() {
-			return // its fields have tests of their own
+			return // its fields have their own tests
 		}
 		if value.Type() == reflect.TypeFor[resource.Quantity]() {
 			value.Set(reflect.ValueOf(resource.MustParse("1")))
@@ -106,7 +104,7 @@ func TestEveryFieldIsInTheTable(t *testing.T) {
 		}
 	})
 	for key := range table {
-		// What stands below a field with accepted values is reached through it.
+		// Fields below a field with accepted values are reached through it.
 		if !known[key] {
 			t.Errorf("the table has %s, which no pod has", key)
 		}
@@ -119,7 +117,7 @@ func TestEveryRefusedFieldIsRefused(t *testing.T) {
 		var named bool
 		Refuse(set(), func(field, _ string) { named = named || field == path || strings.HasPrefix(field, path+".") })
 		want := entry.Status == Never || len(entry.Values) > 0
-		// A bool is filled with true, which may be the accepted value.
+		// A bool is set to true, which may be the accepted value.
 		if want && len(entry.Values) == 1 && entry.Values[0] == "true" {
 			want = false
 		}
@@ -147,7 +145,7 @@ func TestDocumentIsUpToDate(t *testing.T) {
 	}
 }
 
-// TestEveryFieldOfTheOthersIsInTheTable does it for the objects beside pods.
+// TestEveryFieldOfTheOthersIsInTheTable checks the objects other than pods.
 func TestEveryFieldOfTheOthersIsInTheTable(t *testing.T) {
 	known, seen := map[string]bool{}, map[reflect.Type]bool{reflect.TypeFor[corev1.PodSpec](): true}
 	var walk func(typ reflect.Type)

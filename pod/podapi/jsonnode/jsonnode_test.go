@@ -57,7 +57,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// FuzzStream: the stream ends for every text, with as many values as bytes at most.
+// FuzzStream: the stream ends for every text, with at most one value per byte.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte(`{"a": [1]} {} 7`))
 	f.Fuzz(func(t *testing.T, text []byte) {
