@@ -1,5 +1,5 @@
-# Bulkhead's build. `make` prints what there is; everything that is made lies in
-# bin/ (what is installed) and build/ (what is only needed to make it).
+# Bulkhead's build. `make` lists the targets. Results are in bin/ (to be installed) and
+# build/ (needed only for the build).
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -15,19 +15,19 @@ endif
 # Another kernel for the guest, and the directory of its modules.
 KERNEL  ?=
 MODULES ?=
-# How often make bench measures, with how many idle pods, which rows (none: all), and another checkout to
-# measure in turns with this one.
+# For make bench: samples of each row, idle pods, rows (none: all), and another checkout to measure in turns
+# with this one.
 RUNS    ?= 20
 PODS    ?= 50
 ROWS    ?=
 AGAINST ?=
-# The host that make hosts tests on, the user and the scenario (empty: all of them).
+# For make hosts: the host, the user and the scenario (empty: all of them).
 HOST    ?=
 RUN     ?=
-ifeq ($(origin AS),default)  # make's name of the assembler
+ifeq ($(origin AS),default)  # make's default is the assembler
 AS      :=
 endif
-# What make soak chooses by, which it prints, and how long it goes on.
+# For make soak: the seed of its random choices, which it prints, and its duration.
 SEED    ?=
 SOAK    ?= 5m
 
@@ -44,7 +44,7 @@ SOURCES  := $(shell find . \( -path ./build -o -path ./bin -o -path ./.git \) -p
 READER   := build/tools/diskread
 WORKER   := build/tools/filework
 PROGRAMS := $(addprefix bin/,$(filter-out bulkhead-guest,$(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/main.go))))))
-# What forks a warm QEMU; other machines than these have clones.
+# The library that forks a warm QEMU. On other architectures, VMs are clones.
 ifeq ($(shell uname -m),x86_64)
 PROGRAMS += bin/bulkhead-warm.so
 endif
@@ -56,29 +56,29 @@ COMPLETIONS := $(addprefix build/completion/,bulkhead _bulkhead bulkhead.fish)
 INSTALLER := build/images/install.tar
 SERVERS  := build/images/nginx.tar build/images/redis.tar
 
-# What tests find the programs and the guest by.
+# Tests find the programs and the guest by these variables.
 export BULKHEAD_LIBEXEC := $(CURDIR)/bin
 export BULKHEAD_GUEST   := $(CURDIR)/bin/guest
 TEST     := env -u BULKHEAD_DATA -u BULKHEAD_STATE $(GO) test -tags '$(TAGS)'
 
 .PHONY: help
-help: ## print this list
+help: ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo "  make guest KERNEL=/boot/vmlinuz MODULES=/lib/modules/6.1.0 makes the guest of another kernel."
+	@echo "  make guest KERNEL=/boot/vmlinuz MODULES=/lib/modules/6.1.0 builds the guest with another kernel."
 
 .PHONY: build
 build: $(PROGRAMS) ## compile the programs into bin/
 
 .PHONY: guest
-guest: $(BUNDLE) ## make the guest bundle (kernel, initrd) in bin/guest
+guest: $(BUNDLE) ## build the guest bundle (kernel, initrd) in bin/guest
 
 .PHONY: run
-run: build guest $(IMAGE) ## set up and run the demo pod, examples/hello.yaml
+run: build guest $(IMAGE) ## build, and run the demo pod examples/hello.yaml
 	@bin/bulkhead image load --quiet oci-archive:$(IMAGE) localhost/busybox:demo >/dev/null
 	@bin/bulkhead run --rm examples/hello.yaml
 
-# In the user's cache: linking it takes longer than linting. -trimpath lets clones share what the linter needs compiled.
+# It is kept in the user's cache, because linking it takes longer than linting. -trimpath lets clones share compiled packages.
 LINTER := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bulkhead/golangci-lint-$(GOLANGCI)-$(shell $(GO) env GOVERSION)
 
 .PHONY: lint
@@ -101,32 +101,32 @@ critools: ## build crictl and critest for e2e/cri, once (three minutes of a proc
 	@GO=$(GO) hack/build-once critest >/dev/null
 
 .PHONY: test
-test: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test host-images package kubeall critools ## set up and run every test, those with virtual machines included
+test: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test host-images package kubeall critools ## run all tests, including tests with VMs
 	env -u BULKHEAD_DATA -u BULKHEAD_STATE GO='$(GO)' $(GO) run ./hack/tests '$(TAGS)'
 
 .PHONY: test-long
-test-long: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test host-images package kubeall critools ## the same with the whole tables of faults and inputs (an hour or more)
+test-long: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test host-images package kubeall critools ## run all tests with the whole tables of faults and inputs (an hour or more)
 	BULKHEAD_TEST_LONG=1 $(TEST) -p 1 -parallel 2 -timeout 3h ./...
 
-# The tests' own network reaches no archive, and only root can make a disk.
+# The tests' network reaches no package archive, and only root can create a disk.
 .PHONY: host-images
 host-images: build/setup-hosts
 	@[ "$$(id -u)" != 0 ] || for suite in bookworm trixie; do hack/host-image $$suite >/dev/null || exit 1; done
 
 .PHONY: hosts
-hosts: $(IMAGE) package build/setup-test host-images critools ## test on Debian 12 and 13 as users have them (HOST=debian13 AS=bob RUN=network; an hour)
+hosts: $(IMAGE) package build/setup-test host-images critools ## test on fresh Debian 12 and 13 hosts (HOST=debian13 AS=bob RUN=network; an hour)
 	BULKHEAD_TEST_HOSTS=1 $(TEST) -count=1 -timeout 4h -v -run 'TestHosts/$(HOST)/$(AS)/$(RUN)' ./e2e/hosts
 
 .PHONY: host-today
-host-today: $(IMAGE) package build/setup-test host-images critools ## test on one of those hosts, each day something else (four minutes)
+host-today: $(IMAGE) package build/setup-test host-images critools ## run the day's part of make hosts (four minutes)
 	$(TEST) -count=1 -timeout 1h -v -run 'TestToday' ./e2e/hosts
 
 .PHONY: soak
-soak: build guest $(IMAGE) ## make, use, kill and remove pods at random (SEED=1 SOAK=5m)
+soak: build guest $(IMAGE) ## create, use, kill and remove pods at random (SEED=1 SOAK=5m)
 	SEED='$(SEED)' SOAK='$(SOAK)' $(TEST) -count=1 -timeout 4h -run '^TestSoak$$' -v ./e2e
 
 .PHONY: bench
-bench: build guest $(IMAGE) $(READER) $(WORKER) ## set up and measure (RUNS=5 ROWS=run,exec AGAINST=../other)
+bench: build guest $(IMAGE) $(READER) $(WORKER) ## run the benchmark (RUNS=5 ROWS=run,exec AGAINST=../other)
 	@hack/setup test || echo "bench: without podman" >&2
 	@$(GO) build -tags '$(TAGS)' -o build/tools/bench ./bench
 	@build/tools/bench --runs $(RUNS) --pods $(PODS) --rows '$(ROWS)' --against '$(AGAINST)' --image $(IMAGE) --reader $(READER) --worker $(WORKER) $(BENCHFLAGS)
@@ -139,37 +139,37 @@ bench-cri: bench ## measure the CRI beside containerd and runc, as root
 
 .PHONY: bench-node
 bench-node: PODS = 1000
-bench-node: build guest $(IMAGE) kubeall ## measure bulkhead node with PODS=1000 pods at once, over a runtime that answers after 10 ms
+bench-node: build guest $(IMAGE) kubeall ## measure bulkhead node with PODS=1000 concurrent pods and a runtime that answers after 10 ms
 	BULKHEAD_BENCH_NODE='$(PODS) 50' $(TEST) -count=1 -timeout 15m -v -run 'TestBench$$' ./e2e/node
 
 .PHONY: mutants
-mutants: build/tools/gremlins-$(GREMLINS) ## put small faults into PKG=internal/undo, and list those that its quick tests miss
+mutants: build/tools/gremlins-$(GREMLINS) ## put small faults into PKG=internal/undo, and list the faults that its quick tests miss
 	@$(GO) run ./hack/mutants $< '$(TAGS)' '$(or $(PKG),$(error PKG= names no package, for example PKG=internal/undo))'
 
 .PHONY: man
 man: $(PAGES) ## write the manual pages into build/man
 
 .PHONY: install
-install: build guest man $(COMPLETIONS) ## install into $(DESTDIR)$(PREFIX) what deploy/files lists
+install: build guest man $(COMPLETIONS) ## install the files of deploy/files into $(DESTDIR)$(PREFIX)
 	@hack/install install '$(PREFIX)' '$(DESTDIR)'
 
 .PHONY: uninstall
-uninstall: ## remove what make install has put into $(DESTDIR)$(PREFIX)
+uninstall: ## remove the installed files from $(DESTDIR)$(PREFIX)
 	@hack/install uninstall '$(PREFIX)' '$(DESTDIR)'
 
 .PHONY: packages
-packages: build guest man $(COMPLETIONS) ## make a .deb, an .rpm and a .tar.gz in build/packages, and print their checksums
+packages: build guest man $(COMPLETIONS) ## build a .deb, an .rpm and a .tar.gz in build/packages, and print their checksums
 	@GO='$(GO)' hack/package '$(VERSION)' deb rpm tar
 	@cat build/packages/SHA256SUMS
 
-# What the tests install.
+# The packages that the tests install.
 .PHONY: package
 package: build guest man $(COMPLETIONS)
 	@GO='$(GO)' hack/package '$(VERSION)' deb rpm
 
-# The image that deploy/kubernetes/install.yaml names, which a cluster's nodes are to find in a registry.
+# The image in deploy/kubernetes/install.yaml. A cluster's nodes must find it in a registry.
 .PHONY: install-image
-install-image: $(INSTALLER) ## make the image that installs a cluster's nodes, build/images/install.tar
+install-image: $(INSTALLER) ## build the image that installs Bulkhead on nodes, build/images/install.tar
 
 $(INSTALLER): $(PROGRAMS) $(BUNDLE) $(PAGES) $(COMPLETIONS) hack/setup hack/install hack/debian-image deploy/files $(wildcard deploy/*/*) | build/setup-build
 	@rm -rf build/install
@@ -182,18 +182,18 @@ $(INSTALLER): $(PROGRAMS) $(BUNDLE) $(PAGES) $(COMPLETIONS) hack/setup hack/inst
 	@rm -rf build/install
 
 .PHONY: clean
-clean: ## remove what was made, but not what was fetched and built for it
+clean: ## remove build results, but keep fetched and built dependencies
 	rm -rf bin build/man build/completion build/stage build/packages $(TOOL) $(IMAGE)
 
-# The set-up installs what is missing, once; its stamps are made anew when the
-# list of packages changes.
+# The set-up installs missing packages once. Its stamps are renewed when the list of packages
+# changes.
 build/setup-%: hack/setup
 	@mkdir -p build
 	@hack/setup $*
 	@touch $@
 
-# Each program is linked again only when a source changed; go decides what to
-# compile. The agent carries no version, for it is part of every template's key.
+# A program is linked again only when a source has changed, and go decides what to compile. The
+# agent has no version, because it is part of every template's key.
 bin/bulkhead-agent: LDFLAGS := -s -w
 $(filter-out %.so,$(PROGRAMS)): bin/%: $(SOURCES) | build/setup-run
 	$(BUILD) -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
@@ -208,8 +208,8 @@ $(TOOL): $(SOURCES)
 	$(BUILD) -o $@ ./cmd/bulkhead-guest
 	@touch $@
 
-# Debian's kernel is fetched once; rm -r build/kernel, and the next make takes
-# the newest.
+# Debian's kernel is fetched once. After rm -r build/kernel, the next make fetches the newest
+# one.
 build/kernel/source: hack/fetch-kernel | build/setup-build
 	@hack/fetch-kernel
 	@touch $@
@@ -227,7 +227,7 @@ KERNEL_INPUTS := $(KERNEL)
 KERNEL_FLAGS  := --kernel $(KERNEL) --modules $(or $(MODULES),$(error KERNEL=$(KERNEL) needs MODULES=, the directory of its modules))
 endif
 
-# A package's programs say its version: they are linked again after a commit that changes no source.
+# The programs in a package have its version, so every commit links them again.
 ifneq ($(filter package packages hosts test test-long,$(MAKECMDGOALS)),)
 $(filter-out bin/bulkhead-agent %.so,$(PROGRAMS)) $(PAGES): build/version
 endif
@@ -235,8 +235,8 @@ build/version: force
 	@mkdir -p build
 	@echo '$(VERSION)' | cmp -s - $@ || echo '$(VERSION)' >$@
 
-# Rewritten only when the flags change, so that going to another kernel and back
-# makes the bundle again.
+# Rewritten only when the flags change, so that switching to another kernel and back rebuilds
+# the bundle.
 .PHONY: force
 build/guest-flags: force
 	@mkdir -p build
@@ -246,7 +246,7 @@ $(BUNDLE): bin/bulkhead-agent $(TOOL) build/crun/source $(KERNEL_INPUTS) build/g
 	@$(TOOL) bundle $(KERNEL_FLAGS) --crun-source build/crun/source --agent bin/bulkhead-agent --out $(@D)
 	@touch $@
 
-# A program of its own writes them: the command line stays small.
+# A separate program writes them, to keep the command line small.
 $(PAGES): $(SOURCES) | build/setup-run
 	@rm -rf build/man
 	@SOURCE_DATE_EPOCH="$$(hack/version --epoch)" $(GO) run -tags '$(TAGS)' ./hack/man '$(VERSION)' build/man
@@ -262,7 +262,7 @@ $(READER) $(WORKER): build/tools/%: bench/%/main.go
 $(IMAGE): $(TOOL) build/busybox/source
 	@$(TOOL) demo-image --out $@
 
-# What two of the examples run, of Debian's packages: no registry is asked.
+# The images of two examples, built from Debian's packages without a registry.
 build/images/nginx.tar: hack/debian-image | build/setup-build
 	@hack/debian-image $@ '{"Cmd": ["nginx", "-g", "daemon off;"], "StopSignal": "SIGQUIT"}' nginx-light dash coreutils
 

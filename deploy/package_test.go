@@ -132,7 +132,7 @@ func TestPackage(t *testing.T) {
 	}
 
 	const one = `a pod of (alice|root default/stays)\n`
-	h.must(t, "root", `(?s)these pods go on.*`+one+".*"+one+".*stay in /var/lib/bulkhead", "dpkg -r bulkhead")
+	h.must(t, "root", `(?s)these pods keep running.*`+one+".*"+one+".*stay in /var/lib/bulkhead", "dpkg -r bulkhead")
 	if got, _ := h.as("root", "pgrep -c qemu-system"); got != "2" {
 		t.Errorf("after the removal %s VMs run, want 2", got)
 	}

@@ -91,7 +91,7 @@ func (h *host) testPackage(t *testing.T) {
 	h.do(t, "root", "pkill -x bulkhead-engine")
 	goOn("the end of the old engines")
 	out := h.do(t, "root", "apt-get -qq remove bulkhead 2>&1")
-	for _, want := range []string{"these pods go on", "a pod of root default/stays", "a pod of alice"} {
+	for _, want := range []string{"these pods keep running", "a pod of root default/stays", "a pod of alice"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the removal does not say %q: %s", want, out)
 		}
