@@ -1,24 +1,23 @@
-// Package api is what the engine's socket speaks: JSON over HTTP on a unix
-// socket that only its user can open. A long answer is a stream of Messages,
-// one JSON object a line.
+// Package api defines the protocol of the engine's socket: JSON over HTTP on a unix socket that only its user can open.
+// A long answer is a stream of Messages, one JSON object on each line.
 //
 //	POST   /v1/pods                      RunRequest -> Messages until the pods end, or run when detached
-//	GET    /v1/pods?all=                 -> []Pod; all: of every instance. More of the query
-//	                                     chooses: namespace; selector, of labels; kind and
-//	                                     workload, what they were made from
-//	GET    /v1/watch                     -> Messages with the pods, and each that changes; query
+//	GET    /v1/pods?all=                 -> []Pod; all: of every instance. Other keys of the query
+//	                                     select pods: namespace; selector (labels); kind and
+//	                                     workload (the pods' owner)
+//	GET    /v1/watch                     -> Messages with the pods, then each changed pod; query
 //	                                     as above
-//	POST   /v1/names                     NamesRequest -> Names: of the pods that documents describe
-//	GET    /v1/pods/{ref}                -> v1.Pod as the API would show it
-//	GET    /v1/pods/{ref}/sandbox        -> the machine's facts, a map
+//	POST   /v1/names                     NamesRequest -> Names of the pods in documents
+//	GET    /v1/pods/{ref}                -> v1.Pod as in the Kubernetes API
+//	GET    /v1/pods/{ref}/sandbox        -> engine.Facts of the VM
 //	GET    /v1/pods/{ref}/logs           LogOptions in the query -> Messages
 //	GET    /v1/pods/{ref}/events?watch=  -> Messages; /v1/events: of every pod
-//	GET    /v1/stats?pod=                -> []PodStats; pod, any number of times: only these
+//	GET    /v1/stats?pod=                -> []PodStats; pod: only these (repeatable)
 //	POST   /v1/pods/{ref}/exec           ExecRequest -> Stream
 //	POST   /v1/pods/{ref}/debug          DebugRequest -> Debugged
 //	POST   /v1/pods/{ref}/attach         AttachRequest -> Stream
 //	POST   /v1/pods/{ref}/copy           CopyRequest -> Stream of a tar stream, framed as an exec's
-//	POST   /v1/pods/{ref}/forward        ForwardRequest -> Forward: which ports are meant
+//	POST   /v1/pods/{ref}/forward        ForwardRequest -> Forward, the ports' numbers
 //	POST   /v1/pods/{ref}/connect        ConnectRequest -> Stream, one connection to a port
 //	GET    /v1/pods/{ref}/console        -> Stream
 //	POST   /v1/pods/{ref}/{verb}         stop start pause resume wait: StopRequest -> Result
@@ -29,7 +28,7 @@
 //	GET    /v1/pods/{ref}/manifest?secrets= -> Manifests
 //	GET    /v1/images?for=               -> []Image
 //	GET    /v1/images/{ref...}?for=      -> ImageDetail
-//	POST   /v1/images/prune?all=         -> Pruned; all: also images with a name
+//	POST   /v1/images/prune?all=         -> Pruned; all: also named images
 //	GET    /v1/system/df                 -> []DiskShare
 //	POST   /v1/system/prune?all=&volumes= -> Pruned
 //	POST   /v1/jsonpath                  JSONPathRequest -> JSONPathResult
@@ -45,12 +44,12 @@
 //	GET    /v1/volumes                   -> []Volume
 //	POST   /v1/volumes                   VolumeRequest -> Volume
 //	GET    /v1/volumes/{name}            -> Volume
-//	DELETE /v1/volumes/{name}?force=     -> Result; force: the pods that use it, too
+//	DELETE /v1/volumes/{name}?force=     -> Result; force: also removes the pods that use it
 //	POST   /v1/volumes/{name}/resize     VolumeRequest -> Volume
 //	POST   /v1/prune/volumes             -> Pruned
 //	POST   /v1/reap?all=                 -> Reaped; all: of every instance
 //	GET    /v1/version                   -> Version
-//	POST   /v1/shutdown                  -> Result; pods run on
+//	POST   /v1/shutdown                  -> Result; pods keep running
 package api
 
 import (
