@@ -24,7 +24,7 @@ func (u *user) refused(t *testing.T, args []string, want ...string) {
 	_, stderr, code := u.run("", args...)
 	for _, text := range want {
 		if code == 0 || !strings.HasPrefix(stderr, "bulkhead: ") || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, text) {
-			t.Errorf("%v: exit code %d, %q does not tell %q", args, code, stderr, text)
+			t.Errorf("%v: exit code %d, %q does not contain %q", args, code, stderr, text)
 		}
 	}
 }

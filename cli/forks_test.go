@@ -36,7 +36,7 @@ func TestForksOfAUser(t *testing.T) {
 		_, how, _ := strings.Cut(stderr, "bulkhead: VM: ")
 		t.Logf("%s: %q", name, strings.SplitN(how, "\n", 2)[0])
 		if i == most {
-			t.Fatalf("%d pods, of which none is a fork", most)
+			t.Fatalf("none of %d pods is a fork", most)
 		}
 	}
 	off := u.must("", "run", "-d", "--warm=off", "--name", "off", "localhost/busybox:test", "sleep", "1000")

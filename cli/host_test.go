@@ -31,7 +31,7 @@ func TestFullDisk(t *testing.T) {
 			{name: "pull", args: []string{"image", "pull", "--quiet", big}, code: 1, want: []string{"no space left"}},
 			{name: "run", stdin: manifest(big, "['true']", ""), code: 125, want: []string{"no space left"}},
 		}},
-		{"for a machine", "120m", []badInput{
+		{"for a VM", "120m", []badInput{
 			{name: "run", stdin: manifest(busybox, "['true']", ""), code: 125, want: []string{"no space left"}},
 		}},
 	} {
@@ -122,7 +122,7 @@ func TestBadGuest(t *testing.T) {
 					in.check(t, u)
 					_, stderr, _ := u.run(in.stdin, append([]string{"--detail"}, in.args...)...)
 					if !strings.Contains(stderr, tc.detail) {
-						t.Errorf("the detail does not tell %q: %s", tc.detail, stderr)
+						t.Errorf("the detail does not contain %q: %s", tc.detail, stderr)
 					}
 					t.Logf("took %v", time.Since(began))
 				})

@@ -39,7 +39,7 @@ func (b badInput) check(t *testing.T, u *user) {
 	}
 	for _, want := range b.want {
 		if !strings.Contains(lines[0], want) {
-			t.Errorf("%q does not tell %q", lines[0], want)
+			t.Errorf("%q does not contain %q", lines[0], want)
 		}
 	}
 	u.nothingOf(t)
@@ -209,7 +209,7 @@ func TestBadInput(t *testing.T) {
 			want:  []string{"container c", "`/no/such` not found", "check its command"},
 		},
 		{
-			name:  "a command that is no program",
+			name:  "a command that is not a program",
 			stdin: manifest(busybox, "[/etc/passwd]", ""),
 			code:  126,
 			want:  []string{"container c", "Permission denied", "check its command"},

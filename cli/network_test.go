@@ -120,7 +120,7 @@ func testFullNetwork(t *testing.T) {
 		t.Errorf("the published port: %q, %v", got, err)
 	}
 	if out := u.must("", "inspect", "net"); !strings.Contains(out, "network user;") {
-		t.Errorf("inspect does not tell the network: %s", out)
+		t.Errorf("inspect does not show the network: %s", out)
 	}
 	u.must("", "rm", "-f", "net")
 	// With a namespace, the permission changes nothing.

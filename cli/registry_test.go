@@ -70,7 +70,7 @@ func TestBadRegistry(t *testing.T) {
 		{name: "gone in mid-pull", args: []string{"image", "pull", "--quiet", half}, code: 1, want: []string{half, "registry unavailable"}},
 		{name: "gone in mid-pull for a pod", stdin: manifest(half, "['true']", ""), code: 125, want: []string{half, "registry unavailable"}},
 		{
-			name: "nobody there",
+			name: "no server",
 			args: []string{"image", "pull", "--quiet", "127.0.0.1:1/x:1"},
 			code: 1,
 			want: []string{"registry unavailable", "connection refused"},

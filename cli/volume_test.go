@@ -117,7 +117,7 @@ func (u *user) stays(t *testing.T) {
 	out, said, code := u.run("", "volume", "prune", "--force")
 	mounts, err := filepath.Glob(u.dir + "/data/volumes/.gone-*/a-mount/files")
 	if err != nil || len(mounts) != 1 {
-		t.Fatalf("what cannot be removed: %v, %v", mounts, err)
+		t.Fatalf("find the mounted volume: %v, %v", mounts, err)
 	}
 	if err := unix.Unmount(mounts[0], 0); err != nil {
 		t.Fatal(err)

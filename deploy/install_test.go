@@ -117,7 +117,7 @@ func TestInstallFails(t *testing.T) {
 		"packages": {[]string{"FAIL=/usr/local/share/bulkhead/setup run"}, 1, ""},
 		"service":  {[]string{"FAIL=systemctl enable bulkhead-cri"}, 3, ""},
 		"no node":  {[]string{"HOST=/nonexistent"}, 0, "no node's root directory at /nonexistent"},
-		"unknown":  {[]string{"SERVICE=sshd"}, 0, "SERVICE=sshd is none of"},
+		"unknown":  {[]string{"SERVICE=sshd"}, 0, "SERVICE=sshd must be"},
 	} {
 		i := newInstaller(t)
 		out, calls, err := i.run(c.env...)

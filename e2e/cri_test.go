@@ -80,6 +80,6 @@ func notified(ctx context.Context, t *testing.T, manager *net.UnixConn, want str
 	defer stop()
 	got := make([]byte, 64)
 	if n, err := manager.Read(got); err != nil || string(got[:n]) != want {
-		t.Errorf("told %q, %v, want %s", got[:n], err, want)
+		t.Errorf("notified %q, %v, want %s", got[:n], err, want)
 	}
 }

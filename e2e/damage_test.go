@@ -101,7 +101,7 @@ func (d *damage) run(running, shim bool, path func(uid, id string) string) {
 	exec := w.run(t, "", "exec", name, "--", "true")
 	told := reap.err.String() + exec.err.String() + w.engineLog()
 	if (reap.ProcessState.ExitCode() != 0 || exec.ProcessState.ExitCode() != 0) && !strings.Contains(told, filepath.Base(file)) && running {
-		t.Errorf("nobody names %s: %v %v", file, reap, exec)
+		t.Errorf("neither command names %s: %v %v", file, reap, exec)
 	}
 	// Remove it by its name in ps. The damage may have ended or restarted the pod, which is removed too.
 	for range 2 {

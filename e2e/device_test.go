@@ -55,7 +55,7 @@ func TestDevice(t *testing.T) {
 		return err
 	}
 	if err := free(unix.O_RDWR); err == nil {
-		t.Error("the host can have what the pod has")
+		t.Error("the host can open the pod's device")
 	}
 	c := w.run(t, "", "run", "--rm", "-q", "--device", loop, image, "true")
 	if c.ProcessState.ExitCode() == 0 || !strings.Contains(c.err.String(), "pod default/holder has it") {

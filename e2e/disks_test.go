@@ -80,7 +80,7 @@ func TestDisk(t *testing.T) {
 	w.soon(t, `begun at [1-9]`, "logs", "holder")
 	begun := regexp.MustCompile(`begun at (\d+)`).FindStringSubmatch(w.must(t, "", "logs", "holder"))
 	if n, err := strconv.Atoi(begun[1]); err != nil || n < killed || n < last {
-		t.Errorf("%d were written, and %v is there", killed, begun)
+		t.Errorf("%d were written, but %v exists", killed, begun)
 	}
 	if err := kill(w.engine()); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestDisk(t *testing.T) {
 	w.must(t, "", "volume", "resize", "data", "300Mi")
 	w.must(t, "", "start", "holder")
 	if size := kilobytes(t, inside("df -k /v | tail -1")); size < 240<<10 || size > 300<<10 {
-		t.Errorf("grown, while nobody had it, to %d KiB", size)
+		t.Errorf("grown, while no pod had it, to %d KiB", size)
 	}
 	w.must(t, "", "rm", "-f", "holder")
 	got := w.must(t, "", "run", "--rm", "-q", "-v", "data:/d:ro", image, "sh", "-c", "ls /d/a/b; echo x >/d/x || echo refused")

@@ -47,7 +47,7 @@ func TestEmptyDirs(t *testing.T) {
 	w.must(t, "", "start", "keeper")
 	w.soon(t, `^1\n1\n1\n1\nup\n2\n2\n1\n1\nup\n$`, "logs", "keeper")
 	if got := w.must(t, "", "exec", "keeper", "--", "cat", "/disk/late"); got != "unsynced\n" {
-		t.Errorf("what was written just before the stop: %q", got)
+		t.Errorf("data written just before the stop: %q", got)
 	}
 
 	// A new engine knows the disk's pod from its record.

@@ -225,7 +225,7 @@ func TestLogAcrossEngines(t *testing.T) {
 	w.shutdown(t)
 	end("the engine is stopping")
 	if log := w.engineLog(); strings.Contains(log, "cut off") {
-		t.Errorf("the engine has waited for the end of what it follows:\n%s", log)
+		t.Errorf("the engine has waited for the end of the followed log:\n%s", log)
 	}
 	if out := w.must(t, "", "logs", name); out != "begun\n" {
 		t.Errorf("the newest log: %q", out)
@@ -253,7 +253,7 @@ func (w *world) follow(t *testing.T, name string) (end func(why string)) {
 		t.Helper()
 		_, _ = io.Copy(io.Discard, lines)
 		if err := c.Wait(); err == nil || !strings.Contains(c.err.String(), why) {
-			t.Errorf("a log whose engine has ended: %v: %s", err, &c.err)
+			t.Errorf("a log after its engine has ended: %v: %s", err, &c.err)
 		}
 	}
 }
@@ -265,7 +265,7 @@ func TestDetachedTogether(t *testing.T) {
 	bad := strings.Replace(pod("second", "Always", "exec sleep 1000"), `image: "`, `image: "localhost:1/`, 1)
 	c := w.run(t, pod("first", "Always", "exec sleep 1000")+"---\n"+bad, "run", "-d", "-q", "-")
 	if c.ProcessState.ExitCode() == 0 || c.out.Len() > 0 {
-		t.Errorf("it names what it has taken back: %v", c)
+		t.Errorf("it names pods that it has removed: %v", c)
 	}
 	if pods := w.must(t, "", "ps", "-q"); pods != "" {
 		t.Errorf("left: %s", pods)

@@ -71,7 +71,7 @@ func TestExamples(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			e, known := examples[filepath.Base(file)]
 			if !known {
-				t.Fatal("nobody knows what it is to do")
+				t.Fatal("the table has no expected result")
 			}
 			text, err := os.ReadFile(file)
 			if err != nil {

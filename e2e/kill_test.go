@@ -123,21 +123,21 @@ func (k *killing) foreground(t *testing.T, document string, args ...string) {
 	case "engine":
 		// At cli.sending the request was not sent yet.
 		if code == 0 && k.cell.point != "cli.sending" {
-			t.Errorf("a run whose end nobody has seen says that it went well: %v", c)
+			t.Errorf("a killed run reports success: %v", c)
 		}
 	case "parent":
 		if code != 0 || out != "one\ntwo\n" {
-			t.Errorf("a pod misses what it was forked of: %v", c)
+			t.Errorf("a pod fails without its parent: %v", c)
 		}
 	case "qemu":
 		// A VM that dies before it belongs to a pod is replaced.
 		if code == 0 && (out != "one\ntwo\n" || strings.HasPrefix(k.cell.point, "task.") || strings.HasPrefix(k.cell.point, "container.") ||
 			strings.HasPrefix(k.cell.point, "disk.") || strings.HasPrefix(k.cell.point, "volume.")) {
-			t.Errorf("a run that cannot have ended well says that it has: %v", c)
+			t.Errorf("a run that must have failed reports success: %v", c)
 		}
 	case "shim":
 		if code == 0 && out != "one\ntwo\n" || code != 0 && code != 125 {
-			t.Errorf("neither gone on nor failed: %v", c)
+			t.Errorf("neither continued nor failed: %v", c)
 		}
 	}
 	if code > 0 && strings.Count(strings.TrimSpace(c.err.String()), "\n") > 2 {
@@ -170,7 +170,7 @@ func (k *killing) ending(t *testing.T, args ...string) {
 	c := k.strike(t, func() *command { return k.start(t, "", args...) })
 	code := c.wait(t)
 	if k.cell.victim == "qemu" && code != 0 {
-		t.Errorf("a machine that dies on its own spoils its end: %v", c)
+		t.Errorf("a VM that dies during the stop makes it fail: %v", c)
 	}
 }
 
@@ -306,7 +306,7 @@ func await(t *testing.T, hit <-chan testfaults.Stop, c *command) testfaults.Stop
 		}
 		t.Fatalf("ended without coming to the point: %v", c)
 	case <-time.After(testdeadline.For(commandLimit)):
-		t.Fatal("nothing comes to the point")
+		t.Fatal("no process reaches the point")
 	}
 	panic("unreachable")
 }

@@ -153,7 +153,7 @@ func testInitialFailure(t *testing.T, w *world) {
 		{"stats", "--no-stream", "slow", "-o", "jsonpath={..memoryLimitBytes}"},
 	} {
 		if said := strings.TrimSpace(w.must(t, "", args...)); said == "" || said == "0" {
-			t.Errorf("%q says nothing during the start", args)
+			t.Errorf("%q prints nothing during the start", args)
 		}
 	}
 	w.must(t, "", "rm", "-f", "slow")
@@ -213,7 +213,7 @@ func testDebug(t *testing.T, w *world) {
 	}
 	got := w.must(t, "", "exec", "-c", "a", "host", "--", "sh", "-c", `cat /proc/*/cmdline | tr '\0' ' '`)
 	if strings.Contains(got, "6464") || strings.Contains(got, "5353") {
-		t.Errorf("seen by a container that is nobody's target: %s", got)
+		t.Errorf("seen by a container that is not a target: %s", got)
 	}
 	for _, args := range [][]string{{"-c", "a"}, {"--target", "c"}, {"-c", "Bad_"}, {"--image", "localhost/none:1"}} {
 		if c := w.run(t, "", append([]string{"debug", "host"}, args...)...); c.ProcessState.ExitCode() == 0 {

@@ -123,7 +123,7 @@ func (w *world) progress(t *testing.T, shared, disk int) [2]int {
 			return got
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("they stand still at %d, with %d and %d to come to; %+v", got, shared, disk, w.find(t, "writing"))
+			t.Fatalf("they make no progress at %d, with %d and %d to come to; %+v", got, shared, disk, w.find(t, "writing"))
 		}
 	}
 }

@@ -164,7 +164,7 @@ spec:
 	}
 	w.must(t, y.String(), "run", "-d", "-q", "-")
 	if code := w.run(t, "", "wait", "honour").ProcessState.ExitCode(); code != 3 {
-		t.Errorf("wait: exit code %d, want that of the first container to fail", code)
+		t.Errorf("wait: exit code %d, want the code of the first failed container", code)
 	}
 	states := map[string]string{}
 	for _, c := range w.inspect(t, "honour").Status.ContainerStatuses {
@@ -243,7 +243,7 @@ func testAtOnce(t *testing.T, w *world) {
 	}
 	// A start after the pod has ended starts it again.
 	if started == 0 {
-		t.Error("none of three starts did anything")
+		t.Error("none of three starts had an effect")
 	}
 	ends := []*command{w.start(t, "", "start", "one"), w.start(t, "", "rm", "-f", "one"), w.start(t, "", "rm", "-f", "one")}
 	for _, c := range ends {

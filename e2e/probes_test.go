@@ -62,12 +62,12 @@ func testProbes(t *testing.T, w *world) {
 	// sick got SIGTERM and ended by itself.
 	last := containerOf(status, "sick").LastTerminationState.Terminated
 	if last == nil || last.ExitCode != 0 {
-		t.Errorf("what was killed for its liveness ended with %+v", last)
+		t.Errorf("the container killed by its liveness probe ended with %+v", last)
 	}
 	events := w.must(t, "", "events", "probed")
 	for _, want := range []string{"Container sick failed liveness probe, will be restarted", "Unhealthy", "Liveness probe failed: I am ill"} {
 		if !strings.Contains(events, want) {
-			t.Errorf("no event tells %q:\n%s", want, events)
+			t.Errorf("no event contains %q:\n%s", want, events)
 		}
 	}
 	w.must(t, "", "exec", "-c", "file", "probed", "touch", "/v/slow")
@@ -82,7 +82,7 @@ func testProbes(t *testing.T, w *world) {
 	w.must(t, "", "exec", "-c", "file", "probed", "rm", "/v/ready")
 	w.until(t, "probed", "the file's loss is seen", func(s corev1.PodStatus) bool { return told(s, "file") == "started" && !ready(s) })
 	w.shutdown(t)
-	w.until(t, "probed", "the next engine knows what starts and what is ready", func(s corev1.PodStatus) bool {
+	w.until(t, "probed", "the next engine knows which containers start and are ready", func(s corev1.PodStatus) bool {
 		return told(s, "web tcp sick slow side") == "started ready" && told(s, "file") == "started"
 	})
 	w.must(t, "", "exec", "-c", "file", "probed", "touch", "/v/ready")

@@ -46,7 +46,7 @@ func testResize(t *testing.T, w *world) {
 	after := w.facts(t, "web")
 	const more = 1280 - 384 // MiB, from the sums and a VM's overhead, rounded up
 	if grown := total(); grown < small+800 || after.MemoryMiB != before.MemoryMiB+more {
-		t.Errorf("the machine has %d MiB after %d, its guest %d after %d", after.MemoryMiB, before.MemoryMiB, grown, small)
+		t.Errorf("the VM has %d MiB after %d, its guest %d after %d", after.MemoryMiB, before.MemoryMiB, grown, small)
 	}
 	if len(after.Cgroup.Dirs) > 0 &&
 		(after.Cgroup.Memory != before.Cgroup.Memory+more<<20 || hostMemory(t, after.Cgroup.Dirs) != after.Cgroup.Memory) {
@@ -59,7 +59,7 @@ func testResize(t *testing.T, w *world) {
 	}
 
 	if y := w.must(t, "", "kube", "generate", "web"); !strings.Contains(y, "memory: 1Gi") || !strings.Contains(y, "cpu: 600m") {
-		t.Errorf("the pod as somebody would write it:\n%s", y)
+		t.Errorf("the generated YAML:\n%s", y)
 	}
 
 	// A later engine knows the new resources.
@@ -89,7 +89,7 @@ func testResize(t *testing.T, w *world) {
 		t.Errorf("63 CPUs: %v", c)
 	}
 	if got := resizePending(w.inspect(t, "web")); got != corev1.PodReasonInfeasible {
-		t.Errorf("the pod's status tells %q", got)
+		t.Errorf("the pod's status says %q", got)
 	}
 	w.must(t, "", "update", "web", "--cpu", "500m", "--memory", "64Mi")
 	inside("a", "67108864 50000 100000")
@@ -97,7 +97,7 @@ func testResize(t *testing.T, w *world) {
 		time.Sleep(100 * time.Millisecond) // the guest gives memory back slowly
 	}
 	if last := w.facts(t, "web"); total() > small+256 || last.MemoryMiB >= after.MemoryMiB {
-		t.Errorf("after shrinking the machine has %d MiB, its guest %d", last.MemoryMiB, total())
+		t.Errorf("after shrinking the VM has %d MiB, its guest %d", last.MemoryMiB, total())
 	}
 	if c := w.run(t, "", "update", "web", "--memory", "lots"); c.ProcessState.ExitCode() == 0 {
 		t.Error("a memory of lots is accepted")

@@ -36,7 +36,7 @@ func (s *soak) checkPods(t *testing.T) {
 	}
 	for _, p := range s.settled(t) {
 		if s.pods[p.Name] == nil {
-			t.Errorf("nobody has this pod: %+v", p)
+			t.Errorf("unexpected pod: %+v", p)
 			continue
 		}
 		logs, err := filepath.Glob(filepath.Join(s.roots().Data, "pods", p.UID, "logs/c/*.log"))

@@ -76,7 +76,7 @@ func (c *soaker) expect(action string, a attempt, out string) bool {
 	c.count(action, !ok)
 	switch why := c.disturbed(a.began); {
 	case !ok && why == "":
-		c.t.Errorf("%s fails of nothing: %v", action, a.command)
+		c.t.Errorf("%s fails without a disturbance: %v", action, a.command)
 	case ok && out != "" && a.out.String() != out:
 		c.t.Errorf("%s: %.300q, want %.300q (%s)", action, a.out.String(), out, why)
 	}

@@ -29,7 +29,7 @@ func TestUpgrade(t *testing.T) {
 
 	w.bin, w.guest = now, nowGuest
 	if got := w.must(t, "", "exec", "old", "--", "sh", "-c", "cat /d/file; echo new >/d/file"); got != "old\n" {
-		t.Errorf("what it had written: %q", got)
+		t.Errorf("its earlier output: %q", got)
 	}
 	if is := w.find(t, "old"); is.Sandbox != was.Sandbox || is.Restarts != 0 || is.Status != "Running" {
 		t.Errorf("it was %+v and is %+v", was, is)

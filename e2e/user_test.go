@@ -16,7 +16,7 @@ const someone = 54321
 func TestOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Fatal("only root can be somebody else")
+		t.Fatal("only root can run as another user")
 	}
 	w := newWorldOf(t, someone, "off")
 	dir := w.home(t, "own")
@@ -42,14 +42,14 @@ func TestOrdinaryUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	if uid := ownerOf(info); uid != someone {
-		t.Errorf("what the pod made is user %d's", uid)
+		t.Errorf("the pod's file belongs to user %d", uid)
 	}
 	// The directories above Bulkhead's appear empty, and nothing can be created in them.
 	script = "ls -A /all /all/data/bulkhead /all/bulkhead; mkdir /all/bulkhead/x 2>&1; true"
 	got = w.must(t, "", "run", "-q", "--rm", "-v", w.dir+":/all", image, "sh", "-c", script)
 	want := "\n\n/all/bulkhead:\n\n/all/data/bulkhead:\nmkdir: can't create directory '/all/bulkhead/x': Read-only file system\n"
 	if !strings.HasSuffix(got, want) {
-		t.Errorf("what lies above Bulkhead's own: %q", got)
+		t.Errorf("the directories above Bulkhead's own: %q", got)
 	}
 	if c := w.run(t, "", "run", "--rm", "-v", dir+"/others/file:/f", image, "true"); c.ProcessState.ExitCode() == 0 {
 		t.Errorf("a file that the user cannot reach: %v", c)

@@ -22,7 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
-var writeWall = flag.Bool("write-wall", false, "write what TestWall measures into docs/security.md")
+var writeWall = flag.Bool("write-wall", false, "write the results of TestWall into docs/security.md")
 
 // TestWall: code in a pod's QEMU that makes arbitrary system calls reaches what docs/security.md says, and no more.
 // Each wall is also tested without one of the others.
@@ -108,7 +108,7 @@ func compareWall(t *testing.T, got string) {
 		return
 	}
 	if diff := cmp.Diff(documented, got); diff != "" {
-		t.Errorf("%s does not say what was measured (-documented +measured; go test ./e2e -run TestWall -write-wall writes it):\n%s",
+		t.Errorf("%s does not match the results (-documented +measured; go test ./e2e -run TestWall -write-wall writes it):\n%s",
 			path, diff)
 	}
 }

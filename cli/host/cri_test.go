@@ -63,6 +63,6 @@ func TestNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := node(file); err == nil {
-		t.Error("a file that no door can be told")
+		t.Error("an invalid file is accepted")
 	}
 }

@@ -35,7 +35,7 @@ func TestMissedOutput(t *testing.T) {
 			want: "a\r\n",
 		},
 		{
-			name: "logged after, shown by nobody",
+			name: "logged after, not shown by the terminal",
 			live: "b\r\n",
 			log:  []api.Log{{Data: []byte("a\r\n"), Time: joined}, {Data: []byte("b\r\n"), Time: joined}},
 			want: "a\r\n",

@@ -9,7 +9,7 @@ import (
 
 func TestEndText(t *testing.T) {
 	for _, tc := range []struct{ name, got, want string }{
-		{"an end that its code tells", endText(api.Ended{Reason: "Error", Message: "c: x"}), ""},
+		{"an end that its code explains", endText(api.Ended{Reason: "Error", Message: "c: x"}), ""},
 		{"an end that it does not", endText(api.Ended{Reason: "OOMKilled", Message: "c: over its limit"}), "OOMKilled: c: over its limit"},
 		{"a reason alone", endText(api.Ended{Reason: "VMKilled"}), "VMKilled"},
 		{

@@ -14,7 +14,7 @@ func TestMeter(t *testing.T) {
 	again := first // its counters restarted: another VM
 	for _, u := range m.add(again) {
 		if u.cpu != 0 || u.netRate != (rate{}) {
-			t.Errorf("of another machine: %+v", u)
+			t.Errorf("of another VM: %+v", u)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func TestHostile(t *testing.T) {
 		{name: "another tree", headers: []tar.Header{folder("t"), file("u")}, hostile: true, want: files{"t": "d"}},
 		{name: "another file than was asked for", headers: []tar.Header{file(".bashrc")}, hostile: true},
 		{name: "another directory than was asked for", headers: []tar.Header{folder(".ssh"), file(".ssh/authorized_keys")}, hostile: true},
-		{name: "what is in it instead of it", headers: []tar.Header{folder("."), file("./.bashrc")}, hostile: true},
+		{name: "its contents instead of the directory", headers: []tar.Header{folder("."), file("./.bashrc")}, hostile: true},
 		{name: "too deep", headers: []tar.Header{file(strings.Repeat("a/", maxDepth+2) + "x")}, hostile: true},
 		{name: "nothing", hostile: true},
 		{

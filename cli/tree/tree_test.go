@@ -127,7 +127,7 @@ func TestPackStaysWithin(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := pack(".", root); err != nil || !strings.Contains(out, "no UTF-8") {
-		t.Errorf("a name that is no text: %v, %q", err, out)
+		t.Errorf("a name that is not text: %v, %q", err, out)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestNoFiles(t *testing.T) {
 	}
 	file := tar.Header{Typeflag: tar.TypeReg, Name: "t"}
 	if err := Unpack(archive(t, file), pipe, "t", unnoted(t)); !errors.Is(err, syscall.ENXIO) {
-		t.Errorf("to a pipe that nobody reads: %v", err)
+		t.Errorf("to a pipe without a reader: %v", err)
 	}
 	if err := Pack(io.Discard, pipe, unnoted(t)); !errors.Is(err, errNoTree) {
 		t.Errorf("a pipe is packed: %v", err)

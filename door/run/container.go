@@ -143,7 +143,7 @@ func debugger(p *corev1.Pod, req api.DebugRequest) corev1.EphemeralContainer {
 		TargetContainerName: req.Target,
 		EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 			Name: req.Name, Image: req.Image, Command: req.Command, TTY: req.TTY,
-			Stdin: req.Stdin, StdinOnce: req.Stdin && !req.TTY, // what is piped in has an end
+			Stdin: req.Stdin, StdinOnce: req.Stdin && !req.TTY, // piped input ends
 		},
 	}
 }

@@ -42,7 +42,7 @@ func TestPublishOnAFreePort(t *testing.T) {
 	want := fmt.Sprintf("port 80 of the pod is published at 127.0.0.1:%d; port 82 of the pod is published at [::1]:%d; "+
 		"port 53 of the pod is published at 127.0.0.1:%d/udp", got[0].HostPort, got[3].HostPort, got[4].HostPort)
 	if text := strings.Join(told, "; "); text != want {
-		t.Errorf("told %q, want %q", text, want)
+		t.Errorf("notices %q, want %q", text, want)
 	}
 	for _, bad := range []string{"http", "192.0.2.1:0:80"} {
 		req.Ports = []string{bad}

@@ -155,7 +155,7 @@ func (s *server) addAll(
 	return entries, nil
 }
 
-// abandon removes the pods of a request that failed, whose client disconnected, or that asked for removal.
+// abandon removes the pods of a request that failed, lost its client, or asked for removal.
 func (s *server) abandon(entries []*entry) error {
 	var pods []*manager.Pod
 	for _, e := range entries {

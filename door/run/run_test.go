@@ -29,12 +29,12 @@ func TestHoldStarted(t *testing.T) {
 		}
 	}
 	if got := strings.Join(told, " "); got != "meanwhile" {
-		t.Errorf("told before all are known: %q", got)
+		t.Errorf("sent before all starts are known: %q", got)
 	}
 	if err := all(); err != nil || strings.Join(told, " ") != "meanwhile a  b " {
 		t.Errorf("%v, %v", told, err)
 	}
 	if fail = gone; !errors.Is(all(), gone) || !errors.Is(but(api.Message{Notice: "x"}), gone) {
-		t.Error("nobody hears that the client is gone")
+		t.Error("the disconnected client is not reported")
 	}
 }

@@ -68,7 +68,7 @@ type server struct {
 	// ending is closed when the engine begins to end.
 	ending <-chan struct{}
 	idle   *life.Idle
-	found  sync.Once // reports once what the engine found at its start
+	found  sync.Once // adds the results of the engine's start to the first reap
 	stop   context.CancelFunc
 }
 

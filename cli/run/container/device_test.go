@@ -66,6 +66,6 @@ func blockDevice(t *testing.T) string {
 			return path
 		}
 	}
-	t.Fatal("this machine has no block device")
+	t.Fatal("this host has no block device")
 	return ""
 }

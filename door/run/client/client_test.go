@@ -86,7 +86,7 @@ func TestStrangersSocket(t *testing.T) {
 		t.Errorf("call: %v", err)
 	}
 	if n := <-heard; n != 0 {
-		t.Error("the stranger was told something")
+		t.Error("the stranger received data")
 	}
 }
 

@@ -98,15 +98,15 @@ func TestEnds(t *testing.T) {
 		ContainerStatuses:     []corev1.ContainerStatus{container("a", done, 0, false)},
 	}
 	if code, text := ExitCode(p, status), EndMessage(p, status); code != 0 || text != "its own" {
-		t.Errorf("of one that succeeded: %d, %q", code, text)
+		t.Errorf("of a pod that succeeded: %d, %q", code, text)
 	}
 	status.Phase = corev1.PodFailed
 	if code := ExitCode(p, status); code != 1 {
-		t.Errorf("of one that failed for itself: %d", code)
+		t.Errorf("of a pod that failed without a failed container: %d", code)
 	}
 	status.ContainerStatuses = append(status.ContainerStatuses, container("b", failed, 0, false))
 	if code, text := ExitCode(p, status), EndMessage(p, status); code != 3 || text != "b: no disk" {
-		t.Errorf("of one whose container failed: %d, %q", code, text)
+		t.Errorf("of a pod with a failed container: %d, %q", code, text)
 	}
 }
 
@@ -140,6 +140,6 @@ func TestQueued(t *testing.T) {
 		}
 	}
 	if Queued(corev1.PodStatus{}) {
-		t.Error("of one that says nothing")
+		t.Error("of a pod without conditions")
 	}
 }
