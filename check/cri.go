@@ -141,7 +141,7 @@ func judgeSocket(e endpoint) Finding {
 
 func (m *host) plugins(ctx context.Context) Finding {
 	c := m.options.CRI
-	// This asks the plugins only what a kubelet's status request asks.
+	// This asks the plugins the same questions as a kubelet's status request.
 	p := cni.New(cni.Options{Conf: c.CNIConf, Bin: c.CNIBin, Dir: filepath.Join(m.options.Roots.Data, "cni", "check")})
 	defer p.Close()
 	return judgePlugins(c, p.Status(ctx))

@@ -52,7 +52,7 @@ type Cgroup struct {
 	Note string `json:"note,omitempty"`
 }
 
-// Phase is one step of a start and what it cost.
+// Phase is one step of a start and its duration.
 type Phase struct {
 	Name string        `json:"name"`
 	Took time.Duration `json:"took"`

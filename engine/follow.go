@@ -221,7 +221,7 @@ func (p *pod) adopt(ctx context.Context, lost error) error {
 	return err
 }
 
-// republish opens the ports whose listeners died with the old shim.
+// republish opens the ports again that were closed with the old shim.
 func (p *pod) republish(ctx context.Context, c *link.Conn) error {
 	var errs []error
 	for _, port := range p.snapshot().Ports {
@@ -262,7 +262,7 @@ func (p *pod) publishDatagrams(listeners []network.Listener) {
 	}
 }
 
-// resumeDatagrams opens the UDP ports whose sockets ended with an earlier engine.
+// resumeDatagrams opens the UDP ports again that were closed with an earlier engine.
 func (p *pod) resumeDatagrams() {
 	for _, port := range p.snapshot().Ports {
 		if port.Protocol != hostports.UDP {

@@ -386,7 +386,7 @@ func (p *pod) release() {
 	}
 }
 
-// find returns the pod with this id, or with an id of which it is a unique prefix.
+// find returns the pod by its id or a unique prefix of it.
 func (e *Engine) find(id string) (*pod, error) {
 	if id == "" {
 		return nil, failure.Invalid("no pod sandbox id is given")
@@ -412,7 +412,7 @@ func (e *Engine) find(id string) (*pod, error) {
 	return found, nil
 }
 
-// findContainer returns the container with this id, or with an id of which it is a unique prefix.
+// findContainer returns the container by its id or a unique prefix of it.
 func (e *Engine) findContainer(id string) (*container, error) {
 	if id == "" {
 		return nil, failure.Invalid("no container id is given")

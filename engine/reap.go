@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim"
 )
 
-// Reaped counts what a reap did.
+// Reaped counts the results of a reap.
 type Reaped struct {
 	Adopted int      // pods with a new shim after theirs died
 	Removed int      // unfinished and leftover pods
@@ -30,9 +30,9 @@ type Reaped struct {
 // Found returns the result of Open's own Reap.
 func (e *Engine) Found() Reaped { return e.found }
 
-// Reap adopts pods without a shim and undoes what crashes left, in this engine's instance only. It may be called at
-// any time, and Open calls it. It skips pods that are being created or removed. Its error concerns the store as a
-// whole; errors of single pods are in Reaped.
+// Reap adopts pods without a shim and undoes the remains of crashes, in this engine's instance only. It may be
+// called at any time, and Open calls it. It skips pods that are being created or removed. Its error concerns the
+// store as a whole; errors of single pods are in Reaped.
 func (e *Engine) Reap(ctx context.Context) (Reaped, error) {
 	var r Reaped
 	names, err := e.store.Names()
@@ -157,7 +157,7 @@ func (e *Engine) reapPod(ctx context.Context, id string) (reaped, error) {
 		return nothing, nil // removed meanwhile
 	}
 	if err != nil {
-		// The record no longer says in which state the pod is, so the pod is ended.
+		// The pod's state is unknown without its record, so the pod is ended.
 		e.log.Warn("a pod's record is damaged; the pod is removed", "pod", id, "error", err)
 		return removed, e.discard(ctx, id, "")
 	}

@@ -23,7 +23,7 @@ type PodRequest struct {
 	// Record is JSON that the door keeps with the pod or container.
 	Record json.RawMessage
 	Size   Size
-	// Overhead is the memory and CPU that the VM may use on the host beyond the pod's own.
+	// Overhead is the VM's additional use of the host beyond the pod's own.
 	Overhead store.Overhead
 	// CgroupParent is an existing cgroup for the pod's cgroup on the host, as a path from the top of the hierarchy.
 	// Empty means one of the engine's own.

@@ -60,7 +60,7 @@ func (e *Engine) StartPod(ctx context.Context, r PodRequest) (string, error) {
 	})
 }
 
-// givenUp reports whether ctx was cancelled. A deadline is no cancellation.
+// givenUp reports whether ctx was cancelled. It returns false for an expired deadline.
 func givenUp(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
@@ -147,7 +147,7 @@ type building struct {
 
 	notForked measure.NotForked
 
-	from *pod // the stopped pod whose disk this one takes over, or nil
+	from *pod // the stopped pod that gives its disk to this one, or nil
 
 	begun, mark time.Time
 	cloned      time.Time // when the start of its VM had begun

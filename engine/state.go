@@ -104,7 +104,7 @@ func (e *Engine) Pods() []Pod {
 	return out
 }
 
-// Pod returns the pod with this id, or with an id of which it is a unique prefix.
+// Pod returns the pod by its id or a unique prefix of it.
 func (e *Engine) Pod(id string) (Pod, error) {
 	p, err := e.find(id)
 	if err != nil {
@@ -113,7 +113,7 @@ func (e *Engine) Pod(id string) (Pod, error) {
 	return p.state(), nil
 }
 
-// Container returns the container with this id, or with an id of which it is a unique prefix.
+// Container returns the container by its id or a unique prefix of it.
 func (e *Engine) Container(id string) (Container, error) {
 	c, err := e.findContainer(id)
 	if err != nil {

@@ -228,8 +228,9 @@ func (e *Engine) podUsers(id string) ([]int, error) {
 	return uids.Held(e.o.Users, id)
 }
 
-// processOf returns a function that recognises the processes of a pod. These are all processes of its users, or
-// those of the engine's user that name the pod. A dying share server does not count.
+// processOf returns a function that recognises the processes of a pod. All processes of the pod's users belong to
+// it. Without users, processes of the engine's user that name the pod belong to it. A dying share server does not
+// count.
 func processOf(id string, owned []int) func(pid int) bool {
 	if len(owned) == 0 {
 		return func(pid int) bool { return procid.RunsAs(pid, os.Geteuid()) && namesPod(procid.Args(pid), id) }

@@ -127,7 +127,7 @@ func ask(t *testing.T, conn *net.UDPConn, question []byte) {
 	}
 }
 
-// TestRelay checks that each client gets its own datagrams of all sizes, from the address to which it sent.
+// TestRelay checks that each client gets its own datagrams of all sizes, from its destination address.
 func TestRelay(t *testing.T) {
 	t.Parallel()
 	e := &echo{}
@@ -172,7 +172,8 @@ func TestManyFlows(t *testing.T) {
 	}
 }
 
-// TestIdle checks that idle flows and those of a closed socket end, and the stream with the last flow.
+// TestIdle checks that idle flows end, that a closed socket ends its flows, and that the stream ends with the last
+// flow.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	e := &echo{ended: make(chan uint32, 10)}

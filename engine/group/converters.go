@@ -68,7 +68,7 @@ func (c *converters) leave() {
 	}
 }
 
-// reap ends what a killed engine left.
+// reap ends the cgroup of a killed engine.
 func (c *converters) reap(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

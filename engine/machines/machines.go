@@ -30,7 +30,7 @@ type Source interface {
 	List(ctx context.Context) ([]Saved, error)
 	// Remove removes the template with that key.
 	Remove(ctx context.Context, key string) error
-	// Reap removes what killed builders of templates left.
+	// Reap removes the remains of killed builders of templates.
 	Reap(ctx context.Context) error
 	// Close releases the templates' memory; clones keep theirs.
 	Close() error

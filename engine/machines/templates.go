@@ -251,7 +251,7 @@ func (h *Templates) End(ctx context.Context, dir string) error {
 	return h.driver.End(ctx, dir)
 }
 
-// Reap removes what killed builders of templates left.
+// Reap removes the remains of killed builders of templates.
 func (h *Templates) Reap(ctx context.Context) error { return h.store.Reap(ctx) }
 
 // Saved is a template on disk.

@@ -14,7 +14,7 @@ type Observer interface {
 	Count(e Event, n int)
 }
 
-// VM is the way in which a pod's VM was started.
+// VM is the origin of a pod's VM.
 type VM string
 
 // The ways of starting VMs.
@@ -58,7 +58,7 @@ const (
 type Event int
 
 // The events. For each request, a template exists (hit), is built, or fails. A renewed parent has replaced another
-// one. A leak is what a killed process left behind.
+// one. A leak is left by a killed process.
 const (
 	TemplateHit Event = iota
 	TemplateBuilt

@@ -217,7 +217,7 @@ func (s *Store) Growable(name string, bytes int64) (Volume, error) {
 	return v, nil
 }
 
-// Reap deletes what killed processes left while they created or removed volumes. It does nothing while another
+// Reap deletes the remains of killed processes that created or removed volumes. It does nothing while another
 // process has the lock, and stops when ctx ends.
 func (s *Store) Reap(ctx context.Context) error {
 	if _, err := os.Lstat(s.dir); errors.Is(err, fs.ErrNotExist) {

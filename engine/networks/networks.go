@@ -24,7 +24,7 @@ func DeviceOf(kind network.Kind) hypervisor.Network {
 	return hypervisor.Network(kind)
 }
 
-// asked returns the requested kind, of which kind may be a reduced form.
+// asked returns the requested kind; kind may be a reduced form of it.
 func asked(kind network.Kind) network.Kind {
 	if kind == network.KindRestricted {
 		return network.KindUser

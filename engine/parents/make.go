@@ -80,7 +80,7 @@ func (p *Parents) newParent(ctx context.Context, k *kind) (_ *parent, err error)
 	return made, nil
 }
 
-// rehearse starts the parent and runs a container in it, of which nothing remains.
+// rehearse starts the parent and runs a container in it. Nothing of the container remains.
 func (p *Parents) rehearse(
 	ctx context.Context,
 	made *parent,

@@ -1,4 +1,4 @@
-// Package parents keeps parents: paused VMs that have never run a pod, and from which the VMs of pods are forked
+// Package parents keeps parents: paused VMs that have never run a pod. The VMs of pods are forked from them
 // (package hypervisor/warm). There is one for each kind of VM and tenant in recent use, at most mostParents. It
 // starts in the background as a clone that rehearses a pod, and is tested by a fork. A parent is replaced when it
 // is old, after many forks, or after a suspicious death of a child. It is dropped when it is idle.

@@ -68,7 +68,7 @@ type Pod struct {
 	// Forked reports that the VM is a fork. ForkNote says why a clone is not a fork.
 	Forked   bool   `json:"forked,omitempty"`
 	ForkNote string `json:"forkNote,omitempty"`
-	// Overhead is what the VM may use on the host beyond the pod's own.
+	// Overhead is the VM's additional use of the host beyond the pod's own.
 	Overhead Overhead `json:"overhead,omitzero"`
 	// Asked is the requested size; nil in a record of an earlier version.
 	Asked *Size `json:"asked,omitempty"`
@@ -117,7 +117,7 @@ type Cgroup struct {
 	Parent string `json:"parent,omitempty"`
 }
 
-// Overhead is what a pod's VM may use on the host beyond the pod's own; 0 selects the engine's default.
+// Overhead is a VM's additional use of the host beyond the pod's own; 0 selects the engine's default.
 type Overhead struct {
 	Memory int64   `json:"memory,omitempty"` // bytes
 	CPU    float64 `json:"cpu,omitempty"`    // a share of each CPU's time

@@ -144,7 +144,7 @@ func (s *Store) PodIDs() ([]string, error) {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrForeign) {
 			continue
 		}
-		// A damaged record still belongs to a pod: its name shows whose.
+		// A damaged record still belongs to a pod if its id has a name.
 		if err != nil && !s.owns(e.Name()) {
 			continue
 		}

@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// grow is the step by which a frame's buffer grows as its bytes arrive. The announced length is untrusted, so
-// memory follows the data.
+// grow is the increment of a frame's buffer while its bytes arrive. The announced length is untrusted, so memory
+// follows the data.
 const grow = 32 << 10
 
 // WriteFrame writes v as JSON after its length, in one Write. It fails before the Write if the frame exceeds limit

@@ -132,8 +132,7 @@ type Network struct {
 	Addresses []string `json:"addresses"` // CIDR
 	Gateways  []string `json:"gateways"`
 	MTU       int      `json:"mtu,omitempty"`
-	// Routes are the routes that follow neither from Addresses nor from Gateways, in an order in which they can be
-	// added.
+	// Routes are additional routes that do not follow from Addresses or Gateways. They can be added in this order.
 	Routes []Route `json:"routes,omitempty"`
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/timeline"
 )
 
-// The parts of traced calls in a guest: first those of Configure, in order, then those of Create and Exec.
+// The parts of traced calls in a guest, first for Configure, in order, then for Create and Exec.
 const (
 	PartReseed   = "reseed"
 	PartClock    = "set the clock"

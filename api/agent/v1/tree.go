@@ -139,7 +139,7 @@ type TreeWriter struct {
 	err  error         // the agent's error
 }
 
-// Unpack starts writing a tree. The context covers only the start, in which the agent checks the destination.
+// Unpack starts writing a tree. The context covers only the start, until the agent has checked the destination.
 func (c *Client) Unpack(ctx context.Context, r Unpack) (*TreeWriter, error) {
 	conn, stop, err := c.startCall(ctx, OpUnpack, r, nil)
 	if err != nil {

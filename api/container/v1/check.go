@@ -13,8 +13,8 @@ type Container struct {
 	Hooks  Hooks
 }
 
-// Check refuses unsupported descriptions by name. It is the only place for that: the engine, the sandbox and the
-// agent call it. The error matches ErrInvalid or errors.ErrUnsupported.
+// Check refuses unsupported descriptions by name. The engine, the sandbox and the agent all call it. The error
+// matches ErrInvalid or errors.ErrUnsupported.
 func Check(c Container) error {
 	switch r := c.Root.(type) {
 	case nil:
