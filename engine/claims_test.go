@@ -43,7 +43,7 @@ func TestAnnotationsOfTheEngineWin(t *testing.T) {
 		}
 	}
 	if request.Identity.Annotations["io.kubernetes.cri.sandbox-id"] != "forged" || len(request.Identity.Annotations) != 4 {
-		t.Errorf("the request became %v", request.Identity.Annotations)
+		t.Errorf("the request changed to %v", request.Identity.Annotations)
 	}
 }
 
@@ -78,11 +78,11 @@ func TestFailedCreateReachesTheGuest(t *testing.T) {
 	}
 	left, err := filepath.Glob(filepath.Join(e.StateDir(pod), "*", "config.json"))
 	if err != nil || len(left) != 0 {
-		t.Errorf("left of the bundle: %q, %v", left, err)
+		t.Errorf("remaining bundle: %q, %v", left, err)
 	}
 	records, err := os.ReadDir(filepath.Join(roots.Sandboxes(), pod, "containers"))
 	if err != nil || len(records) != 0 {
-		t.Errorf("left of the record: %v, %v", records, err)
+		t.Errorf("remaining record: %v, %v", records, err)
 	}
 	w.Fail("Create", nil)
 	if _, err := e.CreateContainer(t.Context(), pod, request); err != nil {

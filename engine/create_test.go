@@ -155,7 +155,7 @@ func TestCreateTwice(t *testing.T) {
 	}
 	again, err := d.e.StartPod(t.Context(), podRequest("p"))
 	if failure.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(), "remove it") {
-		t.Errorf("a pod of the same name: %s, %v", again, err)
+		t.Errorf("pod with the same name: %s, %v", again, err)
 	}
 }
 

@@ -116,6 +116,6 @@ func TestDialPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err = e.DialPort(t.Context(), pod, 80); failure.Code(err) != codes.NotFound {
-		t.Errorf("of a pod that is removed: code %v, %v", failure.Code(err), err)
+		t.Errorf("removed pod: code %v, %v", failure.Code(err), err)
 	}
 }

@@ -32,7 +32,7 @@ func TestStartGivenUp(t *testing.T) {
 				}()
 				for deadline := testdeadline.Context(t, 10*time.Second); !slices.Contains(w.Calls(), step); {
 					if deadline.Err() != nil {
-						t.Fatalf("it does not come to %s: %q", step, w.Calls())
+						t.Fatalf("the start does not reach %s: %q", step, w.Calls())
 					}
 					time.Sleep(time.Millisecond)
 				}

@@ -18,12 +18,12 @@ func TestImports(t *testing.T) {
 		top, _, _ := strings.Cut(own, "/")
 		switch {
 		case strings.HasPrefix(name, "k8s.io/"), strings.HasPrefix(name, "sigs.k8s.io/"):
-			t.Errorf("the engine imports %s: no type of the CRI's or of Kubernetes'", name)
+			t.Errorf("the engine imports %s, but must not use types of the CRI or Kubernetes", name)
 		case ours && (top == "cri" || top == "pod" || top == "door" || top == "cli" || top == "volume"):
 			if own == "volume/atomicdir" {
 				continue // the form in which files of a volume lie on a disk
 			}
-			t.Errorf("the engine imports %s, which stands above it", name)
+			t.Errorf("the engine imports %s, which is a higher layer", name)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestOpenFails(t *testing.T) {
 	o := enginetest.New().In(enginetest.Options(t, enginetest.Roots(t)))
 	o.Instance = "no/name"
 	if _, err := engine.Open(t.Context(), o); err == nil {
-		t.Error("opened under a name that is none")
+		t.Error("opened with an invalid name")
 	}
 }
 

@@ -60,7 +60,7 @@ func TestAdoptOptions(t *testing.T) {
 		closeFiles()
 		for name, f := range o.Logs {
 			if !want[name] || !errors.Is(f.Close(), os.ErrClosed) {
-				t.Errorf("log of the one that %s", name)
+				t.Errorf("log of the container that %s", name)
 			}
 		}
 		if disk && !errors.Is(o.Scratch.Close(), os.ErrClosed) {

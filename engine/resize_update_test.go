@@ -178,12 +178,12 @@ func TestFit(t *testing.T) {
 	c.Exit = &store.Exit{}
 	p.refit(t.Context())
 	if r := p.snapshot(); r.MemoryMiB != 512 || r.VCPUs != 1 {
-		t.Errorf("none: %d MiB, %d CPUs", r.MemoryMiB, r.VCPUs)
+		t.Errorf("without containers: %d MiB, %d CPUs", r.MemoryMiB, r.VCPUs)
 	}
 	s.calls()
 	c.Exit, p.record.Asked = nil, nil
 	if err := p.grow(t.Context()); err != nil || len(s.calls()) != 0 {
-		t.Errorf("of an earlier version's pod: %v", err)
+		t.Errorf("pod of an earlier version: %v", err)
 	}
 	sized(p, sizing.Demand{})
 	c.Quota = 401_000

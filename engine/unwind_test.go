@@ -60,7 +60,7 @@ func TestEndIsNotTheShimsWord(t *testing.T) {
 			}
 			for _, p := range processes {
 				if p.Alive() {
-					t.Errorf("process %d of the pod's user lives on", p.PID)
+					t.Errorf("process %d of the pod's user is still alive", p.PID)
 				}
 			}
 			for _, other := range others {

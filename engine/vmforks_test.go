@@ -111,7 +111,7 @@ func TestTenantsAreNoSiblings(t *testing.T) {
 			begin, _, _ := strings.Cut(string(maps), "-")
 			for other, taken := range begins {
 				if (begin == taken) != (other == tenant) {
-					t.Errorf("the VM of %s begins at %s, those of tenant %q at %s", r.Identity.Name, begin, other, taken)
+					t.Errorf("the VM of %s starts at address %s, the VMs of tenant %q at %s", r.Identity.Name, begin, other, taken)
 				}
 			}
 			begins[tenant] = begin

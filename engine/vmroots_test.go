@@ -141,7 +141,7 @@ func TestSharedRoot(t *testing.T) {
 	p.says(p.sh(s, "echo after >/after"), "")
 	p.same(filepath.Join(other, "after"), "after")
 	if _, err := p.on(pod.ID, "n", containerv1.Share{Name: tree + "/none"}); err == nil {
-		t.Error("a container runs on a directory that is not there")
+		t.Error("a container runs on a missing directory")
 	}
 }
 

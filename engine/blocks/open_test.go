@@ -98,7 +98,7 @@ func TestLocks(t *testing.T) {
 	}
 	for _, readOnly := range []bool{false, true} {
 		if _, ok := open(readOnly); ok {
-			t.Errorf("read-only %v: opened beside one who writes", readOnly)
+			t.Errorf("read-only %v: opened although a writer has the disk", readOnly)
 		}
 	}
 	fd, err := unix.Dup(int(w.Fd()))
@@ -118,7 +118,7 @@ func TestLocks(t *testing.T) {
 		defer r.Close()
 	}
 	if _, ok := open(false); ok {
-		t.Error("opened for writing beside those who read")
+		t.Error("opened for writing although readers have the disk")
 	}
 }
 

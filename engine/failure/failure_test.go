@@ -66,7 +66,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	if err := failure.Wrap(nil, "start"); err != nil || failure.NotFound(nil) {
-		t.Errorf("nothing became %v", err)
+		t.Errorf("nil became %v", err)
 	}
 	if err := failure.Wrap(plain, "start"); !errors.Is(err, plain) {
 		t.Error("the cause is lost")

@@ -21,7 +21,7 @@ func TestConverters(t *testing.T) {
 	first, leaveFirst := g.Converters(ctx, 64<<20)
 	second, leaveSecond := g.Converters(ctx, 64<<20)
 	if first == nil || first != second || exist(dirs) != len(dirs) {
-		t.Fatalf("groups %v and %v, of which there are %d, and the log says %s", first, second, exist(dirs), log)
+		t.Fatalf("groups %v and %v, %d exist, log: %s", first, second, exist(dirs), log)
 	}
 	for _, dir := range dirs {
 		if text, err := os.ReadFile(filepath.Join(dir, "memory.limit_in_bytes")); err == nil && string(text) != "67108864\n" {

@@ -67,7 +67,7 @@ func TestLifeOfAGroup(t *testing.T) {
 	}
 	undo, err := j.Pending(ctx)
 	if err != nil || len(undo) != 1 || undo[0].Kind != Undo {
-		t.Fatalf("the journal has %v, %v", undo, err)
+		t.Fatalf("journal: %v, %v", undo, err)
 	}
 
 	out, err := output(r, nil)

@@ -84,6 +84,6 @@ func TestBorder(t *testing.T) {
 	}
 	if res, err := (border{liar{text: "running", at: timestamppb.New(time.Unix(1e9, 5))}}).Status(t.Context(), nil); err != nil ||
 		res.State != "running" || !res.Containers[0].StartedAt.AsTime().Equal(time.Unix(1e9, 5)) {
-		t.Errorf("the truth became %v, %v", res, err)
+		t.Errorf("a valid answer became %v, %v", res, err)
 	}
 }

@@ -179,7 +179,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 				t.Error(err)
 			}
 			if _, err := next.Memory.Stat(); err == nil {
-				t.Error("the memory of a template without starts is held")
+				t.Error("the memory of an unused template is still open")
 			}
 		})
 	}

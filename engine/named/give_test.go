@@ -64,6 +64,6 @@ func TestGive(t *testing.T) {
 	}
 	info, err := os.Stat(outside)
 	if err != nil || info.Mode() != 0o600 {
-		t.Errorf("outside: %v, %v", info, err)
+		t.Errorf("file outside the volume: %v, %v", info, err)
 	}
 }

@@ -83,7 +83,7 @@ func TestDeep(t *testing.T) {
 	if os.Geteuid() == 0 {
 		bytes := allocated(func() { err = s.Give(t.Context(), "data", 99) })
 		if bytes > 8<<20 || !errors.Is(err, ErrInvalid) || len(err.Error()) > 300 {
-			t.Errorf("given, at %d MiB: %v", bytes>>20, err)
+			t.Errorf("changed the group, with %d MiB: %v", bytes>>20, err)
 		}
 	}
 	if err := remove(t, s, "data"); err != nil {

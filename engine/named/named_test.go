@@ -33,7 +33,7 @@ func TestLife(t *testing.T) {
 			s := In(t.TempDir())
 			asked := Volume{Name: "data", Kind: kind, Bytes: 100 << 20, Labels: map[string]string{"a": "b"}, Claim: "ns/data", Modes: []string{"m"}}
 			if all, err := s.List(); len(all) != 0 || err != nil {
-				t.Errorf("of nothing: %v, %v", all, err)
+				t.Errorf("list of an empty store: %v, %v", all, err)
 			}
 			made, err := s.Create(t.Context(), asked)
 			if err != nil {

@@ -92,7 +92,7 @@ func TestGetProbesAgain(t *testing.T) {
 func TestOwn(t *testing.T) {
 	open := Own(t.TempDir(), nil)
 	if p, err := open(network.KindNone); err != nil || p != (network.None{}) {
-		t.Errorf("none: %v, %v", p, err)
+		t.Errorf("network none: %v, %v", p, err)
 	}
 	for _, kind := range []network.Kind{network.KindRestricted, network.KindCNI, "bridge", ""} {
 		if p, err := open(kind); err == nil {

@@ -69,7 +69,7 @@ func TestNamed(t *testing.T) {
 		t.Error("the request's own specification is changed")
 	}
 	if _, err := Named(spec, all[:1]); err == nil {
-		t.Error("a directory that is not shared has a name")
+		t.Error("an unshared directory has a name")
 	}
 	some := []containerv1.Mount{{Source: containerv1.Share{Name: dir, Cache: "some"}}}
 	if _, err := s.Of(t.Context(), containerv1.Image{ID: "i"}, some); failure.Code(err) != codes.InvalidArgument {

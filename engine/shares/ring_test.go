@@ -70,7 +70,7 @@ func TestRing(t *testing.T) {
 	lost := newSet(p)
 	lost.findRing(p.server)
 	if got, err := lost.ringFor(p.Record()); got != nil || err != nil {
-		t.Errorf("of an engine that has never seen it: %v, %v", got, err)
+		t.Errorf("in a new engine: %v, %v", got, err)
 	}
 	next.Close()
 	if next.Ring() != nil {
@@ -91,7 +91,7 @@ func TestRingRefused(t *testing.T) {
 	p.served(t, null)
 	s := newSet(p)
 	if s.findRing(p.server); s.Ring() != nil {
-		t.Error("/dev/null is taken for it")
+		t.Error("/dev/null is accepted as the ring")
 	}
 	own, err := procid.Of(os.Getpid()) // it has many threads
 	if err != nil {
@@ -112,7 +112,7 @@ func TestRingRefused(t *testing.T) {
 	}
 	old := newSet(&ringPod{old: true})
 	if got, err := old.ringFor(store.Pod{}); got != nil || err != nil {
-		t.Errorf("of an older engine's pod: %v, %v", got, err)
+		t.Errorf("pod of an older engine: %v, %v", got, err)
 	}
 }
 

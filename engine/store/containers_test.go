@@ -21,7 +21,7 @@ func TestContainers(t *testing.T) {
 	s := stores[0]
 	pod := put(t, s, "a").ID
 	if whole, broken, err := s.Containers(pod); err != nil || len(whole)+len(broken) != 0 {
-		t.Errorf("of a pod without: %v, %v, %v", whole, broken, err)
+		t.Errorf("pod without containers: %v, %v, %v", whole, broken, err)
 	}
 	runs, ended, lost := NewID(), NewID(), NewID()
 	want := map[string]Stored{}

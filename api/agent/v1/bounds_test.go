@@ -111,7 +111,7 @@ func TestErrorsArePrintable(t *testing.T) {
 		t.Errorf("a message of %d bytes", len(got))
 	}
 	if agentv1.ToError(nil) != nil {
-		t.Error("no error became one")
+		t.Error("nil became an error")
 	}
 }
 

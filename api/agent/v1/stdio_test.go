@@ -104,13 +104,13 @@ func TestInput(t *testing.T) {
 	select {
 	case <-in.Moved():
 	default:
-		t.Error("the last bytes moved nothing")
+		t.Error("no notification for the last bytes")
 	}
 	if in.Offset() != 14 {
 		t.Errorf("it ends at %d", in.Offset())
 	}
 	if _, err := in.Write([]byte("x")); err == nil {
-		t.Error("a stream that is done takes more")
+		t.Error("a finished stream accepts more data")
 	}
 	in.Close()
 }
@@ -120,6 +120,6 @@ func await(t *testing.T, c <-chan struct{}) {
 	select {
 	case <-c:
 	case <-time.After(5 * time.Second):
-		t.Fatal("nothing happens")
+		t.Fatal("timeout")
 	}
 }
