@@ -49,10 +49,10 @@ func (m *host) criProbes() []Probe {
 
 func judgeRoot(uid int) Finding {
 	if uid != 0 {
-		return fail(fmt.Sprintf("user %d cannot be a node: cgroups, network namespaces and the users of pods are root's to give", uid),
+		return fail(fmt.Sprintf("user %d cannot be a node: only root can create cgroups, network namespaces and users for pods", uid),
 			"run it as root: systemctl enable --now bulkhead-cri, or bulkhead-node (deploy/systemd)")
 	}
-	return ok("each virtual machine gets a user of its own")
+	return ok("each VM gets its own user")
 }
 
 // kubepods are the cgroups that kubelets make, by their two drivers.
@@ -83,7 +83,7 @@ func judgePodCgroups(s hostcgroup.Support, parent string) Finding {
 		return fail(fmt.Sprintf("no cgroups with %s for pods: the kubelet's limits would not hold (%s)", without, s.Missing),
 			"run it as root, with cgroup2 or these controllers mounted on /sys/fs/cgroup (not cgroup_disable=memory)")
 	case parent == "":
-		return ok("pods' cgroups go below the kubelet's, which has made none yet")
+		return ok("pods' cgroups go below the kubelet's, which do not exist yet")
 	}
 	return ok(fmt.Sprintf("pods' cgroups go below the kubelet's, %s", parent))
 }
@@ -92,7 +92,7 @@ func judgeKubelet(dir string, err error, directory bool) Finding {
 	const remedy = "give bulkhead cri the kubelet's --root-dir: kubelet-root in /etc/bulkhead/config.toml"
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return warn(dir+" is not there yet: the kubelet makes it, or has another one", remedy)
+		return warn(dir+" does not exist yet: the kubelet creates it, or uses another one", remedy)
 	case err != nil:
 		return fail(err.Error(), remedy)
 	case !directory:
@@ -134,7 +134,7 @@ func judgeSocket(e endpoint) Finding {
 	case e.other:
 		return fail(e.path+" is not a socket", "remove it, or "+another)
 	case e.err != nil:
-		return fail(fmt.Sprintf("%s cannot be made: %v", e.path, e.err), "run it as root, or "+another)
+		return fail(fmt.Sprintf("%s cannot be created: %v", e.path, e.err), "run it as root, or "+another)
 	}
 	return ok("not served yet: " + e.path)
 }
@@ -169,9 +169,9 @@ var errUntried = errors.New("not tried without a card")
 
 func judgeTaps(err error) Finding {
 	if err != nil {
-		return fail(err.Error(), "run it as root; modprobe tun, and have /dev/net/tun")
+		return fail(err.Error(), "run it as root; modprobe tun, and create /dev/net/tun")
 	}
-	return ok("a virtual machine's card can be made in a network namespace")
+	return ok("a VM's network card can be created in a network namespace")
 }
 
 func (m *host) tc(context.Context) Finding { return judgeTC(m.redirection) }

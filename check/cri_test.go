@@ -25,11 +25,11 @@ func TestJudgeCRI(t *testing.T) {
 		status         Status
 		reason, remedy string
 	}{
-		{name: "root", got: judgeRoot(0), status: OK, reason: "a user of its own"},
+		{name: "root", got: judgeRoot(0), status: OK, reason: "its own user"},
 		{name: "a user", got: judgeRoot(1000), status: Fail, reason: "user 1000", remedy: "systemctl"},
 
 		{name: "cgroups", got: judgePodCgroups(all, "/kubepods"), status: OK, reason: "/kubepods"},
-		{name: "no kubelet yet", got: judgePodCgroups(all, ""), status: OK, reason: "none yet"},
+		{name: "no kubelet yet", got: judgePodCgroups(all, ""), status: OK, reason: "do not exist yet"},
 		{
 			name:   "no memory controller",
 			got:    judgePodCgroups(hostcgroup.Support{Version: 1, Controllers: []string{"cpu"}, Missing: "broken"}, ""),
@@ -43,7 +43,7 @@ func TestJudgeCRI(t *testing.T) {
 		{name: "kubelet root", got: judgeKubelet("/k", nil, true), status: OK, reason: "below /k"},
 		{
 			name: "no kubelet root", got: judgeKubelet("/k", os.ErrNotExist, false),
-			status: Warn, reason: "/k is not there", remedy: "kubelet-root",
+			status: Warn, reason: "/k does not exist yet", remedy: "kubelet-root",
 		},
 		{name: "kubelet's file", got: judgeKubelet("/k", nil, false), status: Fail, reason: "/k is not a directory", remedy: "kubelet-root"},
 		{name: "kubelet root unknown", got: judgeKubelet("/k", broken, false), status: Fail, reason: "broken", remedy: "kubelet-root"},

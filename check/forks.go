@@ -48,11 +48,11 @@ func judgeForks(f forked) Finding {
 	const cloned = "; pods' VMs are cloned instead, which costs each a second of a processor"
 	switch {
 	case f.accel == hypervisor.KVM:
-		return ok("none, and none is needed: KVM translates no code")
+		return ok("not needed: KVM translates no code")
 	case f.arch != "amd64":
 		return warn("only x86-64 has them"+cloned, "")
 	case f.none != nil:
-		return warn(f.none.Error()+cloned, "install Bulkhead whole (make install), or set BULKHEAD_LIBEXEC to where its programs lie")
+		return warn(f.none.Error()+cloned, "install Bulkhead whole (make install), or set BULKHEAD_LIBEXEC to the directory of its programs")
 	case f.err != nil:
 		return warn(fmt.Sprintf("QEMU could not be forked: %s%s", strings.ReplaceAll(f.err.Error(), "\n", ": "), cloned),
 			"use a distribution's QEMU on glibc; with BULKHEAD_WARM=off no engine tries")

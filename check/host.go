@@ -100,7 +100,7 @@ func judgeCgroups(s hostcgroup.Support, root bool) Finding {
 		return warn(fmt.Sprintf("cgroup%d with %s only: %s", s.Version, strings.Join(s.Controllers, ", "), s.Missing),
 			lackingController(s, root))
 	}
-	return ok(fmt.Sprintf("cgroup%d: %s of each virtual machine are limited on the host, and those of its containers inside the guest",
+	return ok(fmt.Sprintf("cgroup%d: %s of each VM are limited on the host, and those of its containers inside the guest",
 		s.Version, strings.Join(s.Controllers, ", ")))
 }
 
@@ -157,10 +157,10 @@ func judgeLandlock(err error) Finding {
 	const remedy = "boot Linux 6.12 or later"
 	switch {
 	case err == nil:
-		return ok("a virtual machine that was taken over reaches none of the host's files, sockets and processes")
+		return ok("a compromised VM cannot reach the host's files, sockets and processes")
 	case errors.Is(err, confine.ErrPartial):
 		return warn(err.Error(), remedy)
 	}
-	return warn(fmt.Sprintf("%v: a virtual machine that was taken over reaches the files of the user that it runs as", err),
+	return warn(fmt.Sprintf("%v: a compromised VM can reach the files of its user", err),
 		remedy+", with landlock in CONFIG_LSM or lsm=")
 }

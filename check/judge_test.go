@@ -168,7 +168,7 @@ func TestJudgements(t *testing.T) {
 		{name: "no KSM", got: judgeMerging("0"), status: OK, reason: "no memory"},
 		{name: "KSM not built", got: judgeMerging(""), status: OK, reason: "no memory"},
 
-		{name: "Landlock", got: judgeLandlock(nil), status: OK, reason: "none of the host's files"},
+		{name: "Landlock", got: judgeLandlock(nil), status: OK, reason: "the host's files"},
 		{
 			name:   "old Landlock",
 			got:    judgeLandlock(fmt.Errorf("%w: version 2", confine.ErrPartial)),
@@ -180,7 +180,7 @@ func TestJudgements(t *testing.T) {
 			name:   "no Landlock",
 			got:    judgeLandlock(broken),
 			status: Warn,
-			reason: "broken: a virtual machine that was taken over reaches the files",
+			reason: "broken: a compromised VM can reach the files",
 			remedy: "lsm=",
 		},
 
@@ -188,7 +188,7 @@ func TestJudgements(t *testing.T) {
 		{name: "no shim", got: judgePrograms([]string{""}, dirs.ErrNotInstalled), status: Fail, reason: "not installed", remedy: "make install"},
 
 		{name: "QEMU", got: judgeQEMU(qemu7), status: OK, reason: "7.2.22 (Debian), /usr/bin/qemu: seccomp; templates by sealed memory"},
-		{name: "new QEMU", got: judgeQEMU(emulator{path: "/q", version: "QEMU emulator version 10.0.2"}), status: OK, reason: "for reading only"},
+		{name: "new QEMU", got: judgeQEMU(emulator{path: "/q", version: "QEMU emulator version 10.0.2"}), status: OK, reason: "opened read-only"},
 		{
 			name:   "old QEMU",
 			got:    judgeQEMU(emulator{path: "/q", version: "QEMU emulator version 6.2.0"}),
@@ -200,7 +200,7 @@ func TestJudgements(t *testing.T) {
 			name:   "untried QEMU",
 			got:    judgeQEMU(emulator{path: "/q", version: "QEMU emulator version 7.1.0"}),
 			status: Warn,
-			reason: "older than any",
+			reason: "older than the versions",
 			remedy: "7.2 or later",
 		},
 		{name: "odd QEMU", got: judgeQEMU(emulator{path: "/q", version: "something"}), status: Warn, reason: "could not be read"},
@@ -266,7 +266,7 @@ func TestJudgements(t *testing.T) {
 			status: OK,
 			reason: "within 6.3 ms",
 		},
-		{name: "KVM needs no forks", got: judgeForks(forked{accel: hypervisor.KVM, arch: "amd64"}), status: OK, reason: "none is needed"},
+		{name: "KVM needs no forks", got: judgeForks(forked{accel: hypervisor.KVM, arch: "amd64"}), status: OK, reason: "not needed"},
 		{
 			name:   "forks on ARM",
 			got:    judgeForks(forked{accel: hypervisor.TCG, arch: "arm64", none: broken}),
@@ -327,14 +327,14 @@ func TestJudgements(t *testing.T) {
 
 		{name: "pasta", got: judgePasta("/usr/bin/pasta", "pasta 2024", nil), status: OK, reason: "2024, /usr/bin/pasta"},
 		{name: "pasta of Debian", got: judgePasta("/usr/bin/pasta", "unknown version", nil), status: OK, reason: "/usr/bin/pasta"},
-		{name: "no pasta", got: judgePasta("", "", broken), status: Warn, reason: "not there", remedy: "passt"},
+		{name: "no pasta", got: judgePasta("", "", broken), status: Warn, reason: "is missing", remedy: "passt"},
 
 		{name: "tun", got: judgeTun(nil, false), status: OK, reason: "can be opened"},
 		{name: "tun of root", got: judgeTun(nil, true), status: OK, reason: "of its own"},
 		{name: "tun forbidden", got: judgeTun(os.ErrPermission, false), status: Warn, reason: "by this user", remedy: "chmod 0666"},
 		{name: "no tun", got: judgeTun(os.ErrNotExist, false), status: Warn, reason: "not exist", remedy: "modprobe tun"},
 
-		{name: "network", got: judgeNetwork(userNetwork{kind: network.KindUser}), status: OK, reason: "no address of the host"},
+		{name: "network", got: judgeNetwork(userNetwork{kind: network.KindUser}), status: OK, reason: "but not the host"},
 		{
 			name:   "restricted",
 			got:    judgeNetwork(userNetwork{kind: network.KindRestricted, reason: "no traffic leaves the pod", remedies: []string{"modprobe tun"}}),

@@ -85,7 +85,7 @@ func (m *host) pasta(ctx context.Context) Finding {
 
 func judgePasta(path, version string, err error) Finding {
 	if err != nil {
-		return warn("pasta, which connects pods to the outside, is not there", "apt-get install passt")
+		return warn("pasta, which connects pods to external networks, is missing", "apt-get install passt")
 	}
 	version = strings.TrimPrefix(version, "pasta ")
 	if version == "" || version == "unknown version" { // as built by Debian
@@ -147,7 +147,7 @@ func judgeNetwork(n userNetwork) Finding {
 	case n.err != nil:
 		return warn(fmt.Sprintf("not tried: %v", n.err), "")
 	case n.kind == network.KindUser:
-		return ok("pods reach the outside and its DNS, no address of the host; published ports work")
+		return ok("pods reach external networks and DNS, but not the host; published ports work")
 	}
 	remedies := append(append([]string{}, n.remedies...), "or bulkhead run --allow-host-loopback, which opens the host's loopback to the pod")
 	return warn("restricted: "+n.reason+"; published ports work", strings.Join(remedies, "; "))

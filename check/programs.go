@@ -27,7 +27,7 @@ func (m *host) programs(context.Context) Finding {
 
 func judgePrograms(paths []string, err error) Finding {
 	if err != nil {
-		return fail(err.Error(), "install Bulkhead whole (make install), or set BULKHEAD_LIBEXEC to where its programs lie")
+		return fail(err.Error(), "install Bulkhead whole (make install), or set BULKHEAD_LIBEXEC to the directory of its programs")
 	}
 	return ok(strings.Join(paths, ", "))
 }
@@ -81,11 +81,11 @@ func judgeQEMU(e emulator) Finding {
 	case less(version, firstQEMU):
 		return fail(name+": too old to run a pod's VM", newer)
 	case less(version, oldestQEMU):
-		return warn(name+": older than any that Bulkhead was tried with", newer)
+		return warn(name+": older than the versions that Bulkhead is tested with", newer)
 	case less(version, readOnlyQEMU):
 		return ok(name + ": seccomp; templates by sealed memory")
 	}
-	return ok(name + ": seccomp; templates opened for reading only")
+	return ok(name + ": seccomp; templates opened read-only")
 }
 
 var versionNumber = regexp.MustCompile(`version (\d+)\.(\d+)`)

@@ -21,7 +21,7 @@ func (m *host) directories(ctx context.Context) Finding {
 		return f
 	}
 	if _, err := Sweep(ctx, r); err != nil {
-		return warn(fmt.Sprintf("a check that was killed has left something in %s: %v", r.State, err), "end it and remove its directory")
+		return warn(fmt.Sprintf("a killed check left files in %s: %v", r.State, err), "end it and remove its directory")
 	}
 	return f
 }
