@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testproc"
 )
 
-// stuck starts a fork with a child that waits, when it joins a cgroup, until proceed is called.
+// stuck starts a fork whose child waits, when it joins its cgroup, until proceed is called.
 func (p *parent) stuck(t *testing.T, ctx context.Context) (child int, proceed func(), result chan error, path string) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -89,8 +89,7 @@ func waitsIn(call int, thread string) bool {
 // sibling is a name that only p's children have.
 func (p *parent) sibling() string { return strings.Replace(p.name, "a", "b", 1) }
 
-// children are the processes that are copies of the parent, dead ones that nobody has
-// reaped among them.
+// children returns the processes that are copies of the parent, also dead ones that have not been reaped.
 func (p *parent) children(t *testing.T) (pids []int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -120,8 +119,7 @@ func (p *parent) alone(t *testing.T) {
 	}
 }
 
-// TestInterrupted: whatever happens while a child is made, either it is told of, or it
-// is not there.
+// TestInterrupted checks that an interrupted fork either reports its child or leaves none.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -173,7 +171,7 @@ func send(t *testing.T, pid int, signal unix.Signal) {
 	}
 }
 
-// TestUntold: a child that nobody was told of ends, although it stands.
+// TestUntold checks that a complete child ends if nobody received the answer about it.
 func TestUntold(t *testing.T) {
 	t.Parallel()
 	p := plain.start(t)
@@ -190,7 +188,7 @@ func TestUntold(t *testing.T) {
 	p.alone(t)
 }
 
-// TestSignals: signals that come while a child is made wait until it stands.
+// TestSignals checks that signals that arrive during a fork wait until the child is complete.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	p := plain.start(t)
@@ -209,7 +207,7 @@ func TestSignals(t *testing.T) {
 	c.workers(t, p.ctx)
 }
 
-// TestEnd: a parent ends when its control is closed, also while a request is read.
+// TestEnd checks that a parent ends when its control connection is closed, also while it reads a request.
 func TestEnd(t *testing.T) {
 	t.Parallel()
 	p := plain.start(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// enclose puts a process, if it is not 0, into a cgroup, which goes with the test when it is
-// empty. Memory that the process has already is not counted.
+// enclose creates a cgroup and moves the process pid into it, unless pid is 0. The test removes the cgroup at its end,
+// when it is empty. Memory that the process already has is not counted.
 func enclose(t *testing.T, pid int, l hostcgroup.Limits) *hostcgroup.Group {
 	t.Helper()
 	host := hostcgroup.Find(fmt.Sprintf("bulkhead-warm-limits-%d-%d", os.Getpid(), serial.Add(1)))
@@ -44,8 +44,8 @@ func enclose(t *testing.T, pid int, l hostcgroup.Limits) *hostcgroup.Group {
 	return g
 }
 
-// TestOutOfProcesses: a fork that the kernel refuses, or whose threads it refuses, leaves
-// nothing, and its parent is as good as before.
+// TestOutOfProcesses checks that a fork fails cleanly if the kernel refuses the process or its threads, and that the
+// parent can fork afterwards.
 func TestOutOfProcesses(t *testing.T) {
 	t.Parallel()
 	for room, text := range map[int]string{0: ": fork: ", 1: "make the threads again", 4: "make the threads again"} {
@@ -70,8 +70,7 @@ func TestOutOfProcesses(t *testing.T) {
 	}
 }
 
-// TestOutOfMemory: wherever memory ends while a child is made, either the child is told
-// of, or it is not there.
+// TestOutOfMemory checks that a fork that runs out of memory at any point either reports its child or leaves none.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	rooms := []int64{4 << 10}
@@ -105,8 +104,8 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestChildOutOfMemory: a child whose cgroup has no room ends, and its parent is as good as
-// before.
+// TestChildOutOfMemory checks that a child ends if its cgroup has too little memory, and that the parent can fork
+// afterwards.
 func TestChildOutOfMemory(t *testing.T) {
 	t.Parallel()
 	p := plain.start(t)
@@ -131,7 +130,7 @@ func TestChildOutOfMemory(t *testing.T) {
 	c.workers(t, p.ctx)
 }
 
-// gone waits for the parent's end, and leaves what the end of a Parent does.
+// gone waits for the end of the parent and does the cleanup that a Parent does then.
 func (p *parent) gone(t *testing.T) {
 	t.Helper()
 	select {

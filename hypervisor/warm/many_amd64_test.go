@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// TestLoaded: a hundred forks in a row while every processor is busy, and none hangs or
-// leaves anything in the parent.
+// TestLoaded forks a hundred times while every processor is busy. No fork may hang or leave anything in the parent.
 func TestLoaded(t *testing.T) {
 	t.Parallel()
 	p := plain.start(t)
@@ -25,8 +24,7 @@ func TestLoaded(t *testing.T) {
 	p.times(t, 100)
 }
 
-// TestNothingLeaks: two hundred forks later a parent has the threads and descriptors that
-// it had.
+// TestNothingLeaks checks that a parent has the same threads and descriptors after two hundred forks.
 func TestNothingLeaks(t *testing.T) {
 	t.Parallel()
 	p := plain.start(t)

@@ -33,7 +33,7 @@ type build struct {
 	library, target string
 }
 
-// plain is as the Makefile has it.
+// plain uses the flags of the Makefile.
 var plain = &build{}
 
 func (b *build) make(t *testing.T) {
@@ -73,7 +73,7 @@ func TestMain(m *testing.M) {
 
 var builds = []*build{plain, sanitized, addresses}
 
-// patience is what an idle machine needs at most for anything of a test.
+// patience is the longest time that anything in a test takes on an idle computer.
 const patience = time.Minute
 
 // target is a running program, a parent or a child.
@@ -83,18 +83,18 @@ type target struct {
 	in   *bufio.Reader
 }
 
-// parent is one with its control.
+// parent is a target with its control connection.
 type parent struct {
 	target
 	*Control
 	t     *testing.T
 	ctx   context.Context
 	name  string
-	comm  string     // its processes', dead ones' too
-	ended chan error // what Wait has returned
+	comm  string     // the name of its processes, also of dead ones
+	ended chan error // receives the result of Wait
 }
 
-// start has the program be a parent, which ends with the test.
+// start starts the program as a parent, which ends with the test.
 func (b *build) start(t *testing.T, modes ...string) *parent {
 	t.Helper()
 	b.make(t)
@@ -123,7 +123,7 @@ func (b *build) start(t *testing.T, modes ...string) *parent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener.Close() // of a program that ends nobody else answers
+	listener.Close() // so that connections fail after the program has ended
 	go func() { p.ended <- cmd.Wait() }()
 	t.Cleanup(func() {
 		p.Close()
@@ -148,11 +148,10 @@ func (b *build) start(t *testing.T, modes ...string) *parent {
 	return p
 }
 
-// serial tells the parents of a run apart.
+// serial gives each parent of a run a name of its own.
 var serial atomic.Int32
 
-// pipe is a new one. A file would not do for what a program writes: a
-// child must not share it.
+// pipe returns a new pipe for the program's output. A file would not do, because a child must not share it.
 func pipe(t *testing.T) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -163,7 +162,7 @@ func pipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-// socket listens.
+// socket returns a listening socket.
 func socket(t *testing.T) (path string, f *os.File) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "s")
@@ -191,7 +190,7 @@ func reach(t *testing.T, ctx context.Context, pid int, path string) target {
 	return target{pid, conn, bufio.NewReader(conn)}
 }
 
-// ask says a word, and returns the answer.
+// ask sends a word and returns the answer.
 func (g target) ask(t *testing.T, ctx context.Context, word string) string {
 	t.Helper()
 	stop := context.AfterFunc(ctx, func() { g.conn.Close() })
@@ -208,7 +207,7 @@ func (g target) ask(t *testing.T, ctx context.Context, word string) string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// child makes a child, which ends with the test.
+// child forks a child, which ends with the test.
 func (p *parent) child(r Request) (target, Answer) {
 	p.t.Helper()
 	path, listener := socket(p.t)
@@ -226,7 +225,7 @@ func (p *parent) child(r Request) (target, Answer) {
 	return reach(p.t, p.ctx, a.PID, path), a
 }
 
-// kill ends a child that lives, and reaps it.
+// kill ends a living child and reaps it.
 func kill(t *testing.T, pid int) {
 	t.Helper()
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
@@ -238,7 +237,8 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-// workers is whatever each of the program's workers says, which are good.
+// workers has each of the program's workers do its work and returns their thread IDs by name. A worker that reports an
+// error fails the test.
 func (g target) workers(t *testing.T, ctx context.Context) map[string]string {
 	t.Helper()
 	tids := map[string]string{}
@@ -253,7 +253,7 @@ func (g target) workers(t *testing.T, ctx context.Context) map[string]string {
 	return tids
 }
 
-// names are those of a process's threads, in order.
+// names returns the names of a process's threads, in order.
 func names(t *testing.T, pid int) []string {
 	t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", pid))

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sanitized has every undefined behaviour end the program.
+// sanitized ends the program at any undefined behaviour.
 var sanitized = &build{flags: []string{"-fsanitize=undefined", "-fno-sanitize-recover=all"}}
 
 var addresses = &build{flags: []string{"-fsanitize=address", "-fno-omit-frame-pointer"}}
 
-// TestThreads: a child has its parent's threads, each of which goes on in whatever call it
-// waited, and is a whole one for the C library and the kernel. The parent's go on too.
+// TestThreads checks that a child has all threads of its parent, that each continues in the call in which it waited,
+// and that the C library and the kernel work in it. The parent's threads must continue too.
 func TestThreads(t *testing.T) {
 	t.Parallel()
 	for name, b := range map[string]*build{"plain": plain, "undefined behaviour": sanitized, "addresses": addresses} {
@@ -56,8 +56,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// TestDescriptors: nothing that a child does with a descriptor is seen by its parent, nor
-// by another child.
+// TestDescriptors checks that neither the parent nor another child sees what a child does with a descriptor.
 func TestDescriptors(t *testing.T) {
 	t.Parallel()
 	p := plain.start(t, "empty-epoll")
@@ -105,7 +104,7 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
-// links is what a process's descriptors are, by number.
+// links returns the targets of a process's descriptors by number.
 func links(t *testing.T, pid int) map[string]string {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd/", pid)

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 )
 
-// forks is a driver whose clones are forks: the first of a saved machine makes a parent.
-// It is what an engine and a shim do together.
+// forks is a driver whose clones are forks: the first clone of a saved VM starts a parent. It does what the engine and
+// a shim do together.
 type forks struct {
 	qemu.Driver
 	t       *testing.T
@@ -34,7 +34,7 @@ func newForks(t *testing.T) forks {
 	return forks{d, t, &sync.Mutex{}, map[string]*Parent{}}
 }
 
-// library is what the build has made.
+// library returns the path of the built library.
 func library(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
@@ -102,7 +102,7 @@ func (d forks) Clone(ctx context.Context, m hypervisor.VMConfig, f hypervisor.Fi
 	return v, v.Resume(ctx)
 }
 
-// TestConformance: a fork does all that a clone does.
+// TestConformance checks that a fork does all that a clone does.
 func TestConformance(t *testing.T) {
 	library(t)
 	hypervisortest.Suite{Driver: newForks(t), Machine: hypervisortest.Machine(t)}.Run(t)

@@ -178,7 +178,7 @@ func TestReload(t *testing.T) {
 	n.nothingLeft(t)
 }
 
-// TestFailing: whatever the plugins do, nothing is left after a successful delete, and everything is kept before.
+// TestFailing checks failing plugins: a successful delete leaves nothing, and until then everything is kept.
 func TestFailing(t *testing.T) {
 	for name, tc := range map[string]struct{ script, want string }{
 		"add fails":          {`[ $CNI_COMMAND = DEL ] || { echo '{"code": 7, "msg": "no room"}'; exit 1; }`, "no room"},
