@@ -87,11 +87,11 @@ func (r *run) of(kinds ...podspec.Kind) []*container {
 
 // running reports whether c runs in the pod's current sandbox.
 func (r *run) running(c *container) bool {
-	return r.begun(c) && c.newest.Status.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
+	return r.hasInstance(c) && c.newest.Status.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
 }
 
-// begun reports whether c has an instance in the current sandbox.
-func (r *run) begun(c *container) bool {
+// hasInstance reports whether c has an instance in the current sandbox.
+func (r *run) hasInstance(c *container) bool {
 	return c.newest != nil && r.ready() && c.newest.Sandbox == r.sandbox.GetId()
 }
 

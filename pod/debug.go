@@ -87,7 +87,7 @@ func (p *Pod) CanDebug(spec corev1.EphemeralContainer) error {
 
 // adopt adds the ephemeral containers that Debug has added since the last call.
 func (r *run) adopt() {
-	r.takeWanted()
+	r.applyWanted()
 	r.p.mu.Lock()
 	added := r.p.added[r.adopted:]
 	r.adopted += len(added)

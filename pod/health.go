@@ -78,9 +78,9 @@ func (p *probes) sick(c *container) (why string, grace time.Duration, yes bool) 
 	return why, grace, true
 }
 
-// follow starts a prober for each running container with probes, and ends the probers of containers that no longer run.
+// sync starts a prober for each running container with probes, and ends the probers of containers that no longer run.
 // Liveness probes pause while a pod or container is being stopped.
-func (p *probes) follow(ctx context.Context) {
+func (p *probes) sync(ctx context.Context) {
 	for _, c := range p.r.containers {
 		running := p.r.running(c)
 		if w := p.watched[c]; w != nil && (!running || w.id != c.newest.ID()) {
@@ -107,8 +107,8 @@ func (p *probes) watch(runCtx context.Context, c *container) *watched {
 	sandbox, target := c.newest.Sandbox, p.r.target(c)
 	options := probe.Options{
 		Container: c.spec, Ask: target.Ask, Began: began, Resumed: c.ours != id,
-		Changed: func() { p.r.tell(ctx, func() {}) },
-		Event:   func(reason, message string) { p.r.tell(ctx, func() { p.r.say(c, true, reason, message) }) },
+		Changed: func() { p.r.inLoop(ctx, func() {}) },
+		Event:   func(reason, message string) { p.r.inLoop(ctx, func() { p.r.say(c, true, reason, message) }) },
 	}
 	if probed := p.r.o.Probed; probed != nil {
 		options.Probed = func(kind probe.Kind, result probe.Result, took time.Duration) {
@@ -159,7 +159,7 @@ func (r *run) checkHealth(ctx context.Context) {
 func Remembers(pod *corev1.Pod) bool {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
-			if probed(&list[i]) || slices.ContainsFunc(list[i].ResizePolicy, isAnew) {
+			if probed(&list[i]) || slices.ContainsFunc(list[i].ResizePolicy, requiresRestart) {
 				return true
 			}
 		}
@@ -171,7 +171,7 @@ func probed(c *corev1.Container) bool {
 	return c.StartupProbe != nil || c.LivenessProbe != nil || c.ReadinessProbe != nil
 }
 
-func isAnew(policy corev1.ContainerResizePolicy) bool {
+func requiresRestart(policy corev1.ContainerResizePolicy) bool {
 	return policy.RestartPolicy == corev1.RestartContainer
 }
 

@@ -64,7 +64,7 @@ func (r *run) ensurePull(ctx context.Context, p pull) bool {
 	state.pulling = true
 	sandbox := config.Sandbox(&r.o.Options, 0)
 	fetcher := &images.Fetcher{Images: r.o.Images, Options: &r.o.Options, Event: func(warning bool, reason, message string) {
-		r.tell(ctx, func() { r.event(p.c, warning, reason, message) })
+		r.inLoop(ctx, func() { r.event(p.c, warning, reason, message) })
 	}}
 	r.beside(ctx, func() func() {
 		found, failed := fetcher.Fetch(ctx, p.name, p.policy, sandbox)

@@ -169,8 +169,8 @@ func TestStatusOfInitialContainers(t *testing.T) {
 	})
 }
 
-// TestANewMachineIsInitialisedAnew: a new VM runs the initial containers again, and then its other containers.
-func TestANewMachineIsInitialisedAnew(t *testing.T) {
+// TestInitialContainersRunAgainInANewVM: a new VM runs the initial containers again, and then its other containers.
+func TestInitialContainersRunAgainInANewVM(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["i"] = []life{{lasts: time.Second}}
@@ -188,9 +188,9 @@ func TestANewMachineIsInitialisedAnew(t *testing.T) {
 	})
 }
 
-// TestTheMachineDiesDuringTheStart: a pod that is never restarted ends with its VM, even before its regular containers
+// TestVMDiesBeforeTheRegularContainers: a pod that is never restarted ends with its VM, even before its regular containers
 // have started.
-func TestTheMachineDiesDuringTheStart(t *testing.T) {
+func TestVMDiesBeforeTheRegularContainers(t *testing.T) {
 	for policy, want := range map[corev1.RestartPolicy]corev1.PodPhase{"Never": "Failed", "Always": "Running", "OnFailure": "Running"} {
 		for _, lasts := range []time.Duration{time.Second, time.Minute} {
 			t.Run(string(policy)+" "+lasts.String(), func(t *testing.T) {

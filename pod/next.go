@@ -28,7 +28,7 @@ func (r *run) wants(c *container) bool {
 			return false
 		}
 		// Initial containers run again in a new VM.
-		if !ended || code == 0 && !r.begun(c) {
+		if !ended || code == 0 && !r.hasInstance(c) {
 			return true
 		}
 	case podspec.Regular:
@@ -45,14 +45,14 @@ func (r *run) finished(c *container) bool {
 		return r.started(c)
 	}
 	code, ended := r.outcome(c)
-	return ended && code == 0 && r.begun(c)
+	return ended && code == 0 && r.hasInstance(c)
 }
 
 // initialised reports whether all initial containers have succeeded and all sidecars have started in this sandbox. The
 // sandbox then stays initialised.
 func (r *run) initialised() bool {
 	inits := r.of(podspec.Initial, podspec.Sidecar)
-	if len(inits) == 0 || slices.ContainsFunc(r.of(podspec.Regular), r.begun) {
+	if len(inits) == 0 || slices.ContainsFunc(r.of(podspec.Regular), r.hasInstance) {
 		return true
 	}
 	return !slices.ContainsFunc(inits, func(c *container) bool { return !r.finished(c) })
@@ -71,7 +71,7 @@ func (r *run) next() []*container {
 			if r.wants(c) {
 				out = append(out, c)
 			}
-			if !slices.ContainsFunc(inits[i+1:], r.begun) {
+			if !slices.ContainsFunc(inits[i+1:], r.hasInstance) {
 				break
 			}
 		}

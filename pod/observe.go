@@ -49,12 +49,12 @@ func (r *run) observe(runCtx context.Context) error {
 		r.resumeStart()
 	}
 	r.sweep(runCtx, sandboxes)
-	r.hear()
+	r.readLastWords()
 	return nil
 }
 
-// hear reads the last words of containers that have ended.
-func (r *run) hear() {
+// readLastWords reads the last words of containers that have ended.
+func (r *run) readLastWords() {
 	words := make(map[string]string)
 	for _, c := range r.containers {
 		for _, i := range []*instance.Instance{c.newest, c.previous} {

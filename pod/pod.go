@@ -40,13 +40,13 @@ type Pod struct {
 	added   []*container      // all containers that Debug has added
 	patient bool              // FailFast no longer applies
 
-	observed chan struct{} // closed when Run has first read back the pod
-	look     sync.Once
-	volumes  *volume.Manager
-	wanted   *corev1.Pod          // pod with all changes by Resize and Update; nil for none
-	refused  *podstatus.Condition // why the updater cannot grant the resources of wanted
-	asked    int                  // how often wanted was replaced
-	taken    int                  // the value of asked that status includes
+	observed    chan struct{} // closed when Run has first read back the pod
+	observeOnce sync.Once
+	volumes     *volume.Manager
+	wanted      *corev1.Pod          // pod with all changes by Resize and Update; nil for none
+	refused     *podstatus.Condition // why the updater cannot grant the resources of wanted
+	asked       int                  // how often wanted was replaced
+	applied     int                  // the value of asked that status includes
 }
 
 // New prepares a pod without touching the runtime. It returns an error for a pod that cannot be run: without a name,
@@ -135,8 +135,8 @@ func (p *Pod) failsFast() bool {
 // pod looks like the status of a new one.
 func (p *Pod) Observed() <-chan struct{} { return p.observed }
 
-// firstLook announces that the status is valid. It calls Published too, for observers that only hear of changes.
-func (p *Pod) firstLook() {
+// announceObserved announces that the status is valid. It calls Published too, for observers that only hear of changes.
+func (p *Pod) announceObserved() {
 	close(p.observed)
 	if p.options.Published != nil {
 		p.options.Published()
@@ -161,10 +161,10 @@ func (p *Pod) replace(status corev1.PodStatus, asked int, sandbox string, ids ma
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	changed = !reflect.DeepEqual(status, p.status) || sandbox != p.sandbox || !maps.Equal(ids, p.current) || !maps.Equal(ending, p.ending)
-	if !changed && asked == p.taken {
+	if !changed && asked == p.applied {
 		return false
 	}
-	p.status, p.sandbox, p.current, p.ending, p.taken = status, sandbox, ids, ending, asked
+	p.status, p.sandbox, p.current, p.ending, p.applied = status, sandbox, ids, ending, asked
 	close(p.changed)
 	p.changed = make(chan struct{})
 	return changed

@@ -446,8 +446,8 @@ func TestStopGivesUpTheSandbox(t *testing.T) {
 	}
 }
 
-// TestThePodHasNotEndedWhileItsMachineRuns: an end is reported only when the VM has stopped.
-func TestThePodHasNotEndedWhileItsMachineRuns(t *testing.T) {
+// TestPodHasNotEndedWhileItsVMRuns: an end is reported only when the VM has stopped.
+func TestPodHasNotEndedWhileItsVMRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
 		fake.scripts["main"] = []life{{lasts: time.Second}}

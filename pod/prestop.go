@@ -52,7 +52,7 @@ func (r *run) hookOf(ctx context.Context, v *victim, grace time.Duration) {
 				err = cause
 			}
 			if err != nil && !errors.Is(err, context.Canceled) {
-				r.tell(ctx, func() { r.event(c, true, "FailedPreStopHook", "PreStopHook failed: "+err.Error()) })
+				r.inLoop(ctx, func() { r.event(c, true, "FailedPreStopHook", "PreStopHook failed: "+err.Error()) })
 			}
 		})
 	}

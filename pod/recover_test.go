@@ -183,7 +183,7 @@ func TestUserOfAContainer(t *testing.T) {
 	})
 }
 
-func TestTheMachineDies(t *testing.T) {
+func TestVMDies(t *testing.T) {
 	tests := []struct {
 		name   string
 		policy corev1.RestartPolicy

@@ -24,25 +24,25 @@ type run struct {
 	done chan func()
 	work sync.WaitGroup
 
-	name       string // the runtime's name
-	began      time.Time
-	turn       turn
-	probes     *probes
-	sandbox    *runtimeapi.PodSandboxStatus // newest; nil before there is one
-	attempt    uint32                       // of the next sandbox
-	busy       bool                         // a call about the sandbox is running
-	making     context.CancelFunc           // cancels the creation of the sandbox; nil when none is running
-	sandboxErr error                        // why the last creation failed
-	sandboxTry backoff.Backoff
-	sandboxAt  time.Time // when it failed
-	containers []*container
-	starting   *starting                              // nil when no container is being started
-	adopted    int                                    // how many of p.added are among them
-	old        []string                               // ids of instances that appear in the status no longer
-	sweeping   bool                                   // a sweep is running
-	settled    string                                 // the dead sandbox that was stopped
-	exits      map[string]*runtimeapi.ContainerStatus // by id; an exit is final
-	words      map[string]string                      // last words of containers that have ended, by id
+	name           string // the runtime's name
+	began          time.Time
+	turn           turn
+	probes         *probes
+	sandbox        *runtimeapi.PodSandboxStatus // newest; nil before there is one
+	attempt        uint32                       // of the next sandbox
+	busy           bool                         // a call about the sandbox is running
+	making         context.CancelFunc           // cancels the creation of the sandbox; nil when none is running
+	sandboxErr     error                        // why the last creation failed
+	sandboxTry     backoff.Backoff
+	sandboxAt      time.Time // when it failed
+	containers     []*container
+	starting       *starting                              // nil when no container is being started
+	adopted        int                                    // how many of p.added are among them
+	old            []string                               // ids of instances that appear in the status no longer
+	sweeping       bool                                   // a sweep is running
+	stoppedSandbox string                                 // the dead sandbox that was stopped
+	exits          map[string]*runtimeapi.ContainerStatus // by id; an exit is final
+	words          map[string]string                      // last words of containers that have ended, by id
 
 	stopping *stopRequest       // the request that is being carried out
 	stops    int                // running calls for it
@@ -123,12 +123,12 @@ func (r *run) run(ctx context.Context) error {
 			r.after(retryDelay)
 		} else {
 			r.step(ctx)
-			r.probes.follow(ctx)
+			r.probes.sync(ctx)
 			r.looked = true
 		}
 		r.publish()
 		if r.looked {
-			r.p.look.Do(r.p.firstLook)
+			r.p.observeOnce.Do(r.p.announceObserved)
 		}
 		if r.ended {
 			return errors.Join(r.fatal, r.unmount(ctx))
@@ -189,12 +189,12 @@ func (r *run) at(when time.Time) {
 // beside runs work on a goroutine of its own, and the function that it returns on the loop's goroutine.
 func (r *run) beside(ctx context.Context, work func() func()) {
 	r.work.Go(func() {
-		r.tell(ctx, work())
+		r.inLoop(ctx, work())
 	})
 }
 
-// tell runs then on the loop's goroutine. Other goroutines call it.
-func (r *run) tell(ctx context.Context, then func()) {
+// inLoop runs then on the loop's goroutine. Other goroutines call it.
+func (r *run) inLoop(ctx context.Context, then func()) {
 	select {
 	case r.done <- then:
 	case <-ctx.Done():

@@ -25,14 +25,14 @@ const (
 	messageVMKilled = "The pod's VM ended unexpectedly, and the containers that ran in it with it."
 )
 
-// settle reports whether the containers' states are reliable. The containers of a dead sandbox are dead, whatever state
-// the runtime reports. So settle stops each dead sandbox once, and the loop then observes the pod again.
-func (r *run) settle(ctx context.Context) bool {
+// stopDeadSandbox reports whether the containers' states are reliable. The containers of a dead sandbox are dead, whatever state
+// the runtime reports. So it stops each dead sandbox once, and the loop then observes the pod again.
+func (r *run) stopDeadSandbox(ctx context.Context) bool {
 	if r.starting != nil && (!r.ready() || r.sandbox.GetId() != r.starting.sandbox) {
 		r.giveUpStart()
 		return false
 	}
-	if r.sandbox == nil || r.ready() || r.busy || r.sandbox.GetId() == r.settled {
+	if r.sandbox == nil || r.ready() || r.busy || r.sandbox.GetId() == r.stoppedSandbox {
 		return !r.busy
 	}
 	id := r.sandbox.GetId()
@@ -42,7 +42,7 @@ func (r *run) settle(ctx context.Context) bool {
 		return func() {
 			r.busy = false
 			if err == nil {
-				r.settled = id
+				r.stoppedSandbox = id
 				if r.p.stopping() == nil && r.stopping == nil {
 					r.event(nil, true, ReasonVMKilled, messageVMKilled)
 				}

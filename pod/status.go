@@ -77,7 +77,7 @@ func (r *run) makeStatus() corev1.PodStatus {
 		status.Reason, status.Message = ReasonBackoffLimit, messageBackoffLimit
 	case r.sandboxErr != nil:
 		status.Message = r.sandboxErr.Error()
-	case r.ended && status.Phase == corev1.PodFailed && r.sandbox != nil && r.settled == r.sandbox.GetId() && r.p.stopping() == nil:
+	case r.ended && status.Phase == corev1.PodFailed && r.sandbox != nil && r.stoppedSandbox == r.sandbox.GetId() && r.p.stopping() == nil:
 		status.Reason, status.Message = ReasonVMKilled, messageVMKilled
 	}
 	status.Conditions = r.conditions(&status)
@@ -144,7 +144,7 @@ func (r *run) conditions(status *corev1.PodStatus) []corev1.PodCondition {
 		{corev1.ContainersReady, containers},
 		{corev1.PodScheduled, r.scheduled()},
 	} {
-		if r.turn.awaited && (entry.kind != corev1.PodScheduled || !r.turn.told && !r.ended) {
+		if r.turn.awaited && (entry.kind != corev1.PodScheduled || !r.turn.reported && !r.ended) {
 			continue // whoever follows the start must not hear of waiting before Turn was called
 		}
 		out = append(out, corev1.PodCondition{

@@ -23,7 +23,7 @@ func (r *run) step(ctx context.Context) {
 		r.terminate(ctx, stop)
 		return
 	}
-	if !r.settle(ctx) {
+	if !r.stopDeadSandbox(ctx) {
 		return
 	}
 	if r.over() {

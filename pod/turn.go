@@ -37,9 +37,9 @@ const (
 
 // turn is the state of a pod's wait for its turn.
 type turn struct {
-	awaited bool // it has not come
-	told    bool // the wait was reported
-	never   bool // it will not come
+	awaited  bool // it has not come
+	reported bool // the wait was reported
+	never    bool // it will not come
 }
 
 // mayBegin reports whether the pod's turn has come. The pod's start time is then.
@@ -58,8 +58,8 @@ func (r *run) mayBegin(ctx context.Context) bool {
 		r.terminate(ctx, nil)
 		return false
 	}
-	if !r.turn.told {
-		r.turn.told = true
+	if !r.turn.reported {
+		r.turn.reported = true
 		r.event(nil, false, ReasonTurn, r.turnMessage())
 	}
 	return false

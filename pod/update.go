@@ -80,15 +80,15 @@ func (p *Pod) Answer() func() (corev1.PodStatus, <-chan struct{}) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		status := *p.status.DeepCopy()
-		if p.taken < asked {
+		if p.applied < asked {
 			status.ObservedGeneration = -1
 		}
 		return status, p.changed
 	}
 }
 
-// takeWanted applies the requests of Update and Resize.
-func (r *run) takeWanted() {
+// applyWanted applies the requests of Update and Resize.
+func (r *run) applyWanted() {
 	r.p.mu.Lock()
 	wanted, asked, refused := r.p.wanted, r.p.asked, r.p.refused
 	r.p.mu.Unlock()
@@ -98,13 +98,13 @@ func (r *run) takeWanted() {
 	r.asked = asked
 	r.pod.Labels, r.pod.Annotations, r.pod.Generation = wanted.Labels, wanted.Annotations, wanted.Generation
 	r.pod.Spec.ActiveDeadlineSeconds = wanted.Spec.ActiveDeadlineSeconds
-	r.takeImages(wanted)
-	r.takeResources(wanted, refused)
+	r.applyImages(wanted)
+	r.applyResources(wanted, refused)
 	r.outdate() // volumes of the downward API contain them
 }
 
-// takeImages applies new images of containers, and resets the backoff of these containers.
-func (r *run) takeImages(wanted *corev1.Pod) {
+// applyImages applies new images of containers, and resets the backoff of these containers.
+func (r *run) applyImages(wanted *corev1.Pod) {
 	for _, c := range r.containers {
 		for spec := range podspec.All(&wanted.Spec) {
 			if c.kind == podspec.Ephemeral || spec.Name != c.spec.Name || spec.Image == c.spec.Image {
@@ -116,8 +116,8 @@ func (r *run) takeImages(wanted *corev1.Pod) {
 	}
 }
 
-// takeResources applies new resources of containers, all or none.
-func (r *run) takeResources(wanted *corev1.Pod, refused *podstatus.Condition) {
+// applyResources applies new resources of containers, all or none.
+func (r *run) applyResources(wanted *corev1.Pod, refused *podstatus.Condition) {
 	next := map[*container]*corev1.Container{}
 	for _, c := range r.containers {
 		spec := resize.Container(&wanted.Spec, c.spec.Name)
