@@ -103,7 +103,7 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 		return nil, fmt.Errorf("read the pods: %w", err)
 	}
 	for _, d := range list {
-		err := m.takeOver(ctx, d.Name())
+		err := m.adopt(ctx, d.Name())
 		if errors.Is(err, errHost) {
 			m.Close()
 			return nil, err
@@ -113,14 +113,14 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 		}
 	}
 	for _, p := range m.All() { // all pods exist by now, because they look at each other
-		m.goOn(p)
+		m.resume(p)
 	}
-	m.look(ctx)
+	m.awaitObserved(ctx)
 	return m, nil
 }
 
-// takeOver adopts a pod of an earlier manager.
-func (m *Manager) takeOver(ctx context.Context, uid string) error {
+// adopt adopts a pod of an earlier manager.
+func (m *Manager) adopt(ctx context.Context, uid string) error {
 	var rec Record
 	err := atomicfile.ReadJSON(filepath.Join(m.o.Dir, uid, recordFile), &rec)
 	if errors.Is(err, os.ErrNotExist) {
@@ -159,8 +159,8 @@ func isHost(err error) bool {
 		func(one error) bool { return errors.Is(err, one) })
 }
 
-// goOn supervises an adopted pod, and ends it if it is unwanted.
-func (m *Manager) goOn(p *Pod) {
+// resume supervises an adopted pod, and ends it if it is unwanted.
+func (m *Manager) resume(p *Pod) {
 	rec := p.record()
 	unwanted := rec.Foreground || rec.Stopping || rec.Ended != nil && rec.Remove
 	p.ending.Store(unwanted)
@@ -168,17 +168,17 @@ func (m *Manager) goOn(p *Pod) {
 		p.Run()
 	}
 	if unwanted {
-		end := m.orphans.begin(always)
+		end := m.orphans.add(always)
 		m.wg.Go(func() { defer end(); p.orphaned() })
 	}
 }
 
-// lookPatience bounds the wait for the first observation of adopted pods.
-const lookPatience = 5 * time.Second
+// observePatience bounds the wait for the first observation of adopted pods.
+const observePatience = 5 * time.Second
 
-// look waits until adopted pods have been observed, so that their statuses are not those of new pods.
-func (m *Manager) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+// awaitObserved waits until adopted pods have been observed, so that their statuses are not those of new pods.
+func (m *Manager) awaitObserved(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, observePatience)
 	defer cancel()
 	for _, p := range m.All() {
 		select {
@@ -209,7 +209,7 @@ func (m *Manager) Running() bool {
 func (m *Manager) News() <-chan struct{} { return m.news.Next() }
 
 // Orphan registers an end of pods that Settle waits for if gone returns true. Call end when it is over.
-func (m *Manager) Orphan(gone func() bool) (end func()) { return m.orphans.begin(gone) }
+func (m *Manager) Orphan(gone func() bool) (end func()) { return m.orphans.add(gone) }
 
 // Settle returns when the current ends of orphans are over.
 func (m *Manager) Settle(ctx context.Context) error { return m.orphans.settle(ctx) }

@@ -19,8 +19,8 @@ type orphan struct {
 	done chan struct{}
 }
 
-// begin adds an end that counts as an orphan while gone returns true, until end is called.
-func (o *orphans) begin(gone func() bool) (end func()) {
+// add adds an end that counts as an orphan while gone returns true, until end is called.
+func (o *orphans) add(gone func() bool) (end func()) {
 	n := &orphan{gone, make(chan struct{})}
 	o.mu.Lock()
 	defer o.mu.Unlock()

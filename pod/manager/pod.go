@@ -108,7 +108,7 @@ func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 		Event:    p.event,
 		Logger:   p.m.o.Logger,
 
-		Published: p.tell,
+		Published: p.notifyChanged,
 	}
 	p.waits(rec, &o)
 	if err := p.door.Configure(&o); err != nil {
@@ -138,8 +138,8 @@ func (p *Pod) event(ev pod.Event) {
 	}
 }
 
-// tell reports that the pod's status has changed, or its run has ended.
-func (p *Pod) tell() {
+// notifyChanged reports that the pod's status has changed, or its run has ended.
+func (p *Pod) notifyChanged() {
 	if p.m.o.Changed != nil {
 		p.m.o.Changed(p)
 	}

@@ -99,7 +99,7 @@ func (r *Record) spec() *corev1.Pod {
 
 // resized applies the resizes to p.
 func (r *Record) resized(p *corev1.Pod) {
-	lay(r.Resources, p)
+	setResources(r.Resources, p)
 	p.Generation = max(p.Generation, r.Generation)
 }
 
@@ -108,7 +108,7 @@ func (r *Record) had() *corev1.Pod {
 	p := r.spec()
 	if r.Before != nil {
 		p = p.DeepCopy()
-		lay(r.Before, p)
+		setResources(r.Before, p)
 	}
 	return p
 }
@@ -124,8 +124,8 @@ func (r *Record) begins(before *corev1.Pod) {
 	}
 }
 
-// lay sets the named resources of the containers of a pod.
-func lay(resources map[string]corev1.ResourceRequirements, p *corev1.Pod) {
+// setResources sets the named resources of the containers of a pod.
+func setResources(resources map[string]corev1.ResourceRequirements, p *corev1.Pod) {
 	for c := range podspec.All(&p.Spec) {
 		if own, found := resources[c.Name]; found {
 			c.Resources = *own.DeepCopy()

@@ -25,14 +25,14 @@ func (p *Pod) Resize(ctx context.Context, name string, limits, requests map[stri
 	if p.HasEnded() {
 		return errclass.With(ErrConflict, fmt.Errorf("pod %s has ended", p.Key()))
 	}
-	generation, err := p.ask(name, limits, requests)
+	generation, err := p.requestResize(name, limits, requests)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, resizeWait)
 	defer cancel()
 	settled := make(chan error, 1)
-	p.m.wg.Go(func() { settled <- p.settle(run.Answer(), done, generation) })
+	p.m.wg.Go(func() { settled <- p.awaitResize(run.Answer(), done, generation) })
 	select {
 	case err := <-settled:
 		return err
@@ -44,9 +44,9 @@ func (p *Pod) Resize(ctx context.Context, name string, limits, requests map[stri
 	return fmt.Errorf("resize pod %s: it continues: %w", p.Key(), context.Cause(ctx))
 }
 
-// settle waits until a resize is done or refused, or until done is closed at the pod's end. It also runs after the
+// awaitResize waits until a resize is done or refused, or until done is closed at the pod's end. It also runs after the
 // command has stopped waiting. A refused resize does not apply to the next manager or the pod's next run.
-func (p *Pod) settle(watch func() (corev1.PodStatus, <-chan struct{}), done <-chan struct{}, generation int64) error {
+func (p *Pod) awaitResize(watch func() (corev1.PodStatus, <-chan struct{}), done <-chan struct{}, generation int64) error {
 	for {
 		status, changed := watch()
 		if status.ObservedGeneration >= generation {
@@ -80,7 +80,7 @@ func (p *Pod) finishResize(done <-chan struct{}, status corev1.PodStatus, grante
 		return
 	}
 	if !granted {
-		p.giveUp(status)
+		p.keepGranted(status)
 	}
 	p.rec.Before = nil
 	err := p.save()
@@ -93,8 +93,8 @@ func (p *Pod) finishResize(done <-chan struct{}, status corev1.PodStatus, grante
 	}
 }
 
-// giveUp copies the containers' current resources to the record in place of refused ones. The caller holds mu.
-func (p *Pod) giveUp(status corev1.PodStatus) {
+// keepGranted copies the containers' current resources to the record in place of refused ones. The caller holds mu.
+func (p *Pod) keepGranted(status corev1.PodStatus) {
 	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
 		for _, c := range list {
 			if _, resized := p.rec.Resources[c.Name]; !resized {
@@ -109,8 +109,8 @@ func (p *Pod) giveUp(status corev1.PodStatus) {
 	}
 }
 
-// ask saves the wanted resources of the container, and requests them from the pod.
-func (p *Pod) ask(name string, limits, requests map[string]string) (generation int64, err error) {
+// requestResize saves the wanted resources of the container, and requests them from the pod.
+func (p *Pod) requestResize(name string, limits, requests map[string]string) (generation int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	spec := p.p.Spec()

@@ -66,7 +66,7 @@ func TestARefusedResizeIsNotStored(t *testing.T) {
 	}
 	ask := func(name, memory string) int64 {
 		t.Helper()
-		generation, err := e.ask(name, map[string]string{"memory": memory}, nil)
+		generation, err := e.requestResize(name, map[string]string{"memory": memory}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestARefusedResizeIsNotStored(t *testing.T) {
 	}
 	first := ask("a", "64Gi")
 	check("asked for", "64Gi", "64Mi")
-	if err := e.settle(refused(first), e.done, first); !errors.Is(err, ErrInvalid) {
+	if err := e.awaitResize(refused(first), e.done, first); !errors.Is(err, ErrInvalid) {
 		t.Errorf("refused: %v", err)
 	}
 	check("refused", "64Mi", "64Mi")
@@ -89,7 +89,7 @@ func TestARefusedResizeIsNotStored(t *testing.T) {
 	e.finishResize(e.done, e.p.Status(), false)
 	e.finishResize(make(chan struct{}), corev1.PodStatus{ObservedGeneration: second}, false)
 	check("an answer to an earlier request, or from another run", "64Gi", "96Mi")
-	if err := e.settle(refused(second), e.done, second); !errors.Is(err, ErrInvalid) {
+	if err := e.awaitResize(refused(second), e.done, second); !errors.Is(err, ErrInvalid) {
 		t.Errorf("refused again: %v", err)
 	}
 	check("refused again", "64Mi", "64Mi")
@@ -98,13 +98,13 @@ func TestARefusedResizeIsNotStored(t *testing.T) {
 	}
 	done := make(chan struct{})
 	close(done)
-	if err := e.settle(e.p.Watch, done, second+1); !errors.Is(err, ErrConflict) {
+	if err := e.awaitResize(e.p.Watch, done, second+1); !errors.Is(err, ErrConflict) {
 		t.Errorf("of a pod that ends: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	e.m.ctx = ctx
-	if err := e.settle(e.p.Watch, e.done, second+1); !errors.Is(err, context.Canceled) {
+	if err := e.awaitResize(e.p.Watch, e.done, second+1); !errors.Is(err, context.Canceled) {
 		t.Errorf("of a manager that ends: %v", err)
 	}
 }

@@ -17,7 +17,7 @@ func (p *Pod) Run() {
 	supervised, done, resizing, generation, since := p.p, p.done, p.rec.Before != nil, p.rec.Generation, p.rec.Since
 	p.mu.Unlock()
 	if resizing {
-		p.settleBeside(supervised, done, generation)
+		p.awaitResizeBeside(supervised, done, generation)
 	}
 	release := func() {}
 	if p.m.o.Hold != nil {
@@ -33,10 +33,10 @@ func (p *Pod) Run() {
 		remove := p.finish(err)
 		p.passTurn()
 		if remove {
-			defer p.m.orphans.begin(always)()
+			defer p.m.orphans.add(always)()
 		}
 		close(done)
-		p.tell()
+		p.notifyChanged()
 		if remove {
 			if err := p.Remove(p.m.ctx, true); err != nil {
 				p.m.o.Logger.Warn("cannot remove a pod", "pod", p.Key(), "error", err)

@@ -37,16 +37,16 @@ func (p *Pod) Update(next *corev1.Pod, refused *podstatus.Condition) error {
 	}
 	run.Update(next, refused) // the next manager continues from the saved change
 	if resized {
-		p.settleBeside(run, done, next.Generation)
+		p.awaitResizeBeside(run, done, next.Generation)
 	}
 	return nil
 }
 
-// settleBeside settles a resize of the run of done in the background.
-func (p *Pod) settleBeside(run *pod.Pod, done <-chan struct{}, generation int64) {
+// awaitResizeBeside awaits a resize of the run of done in the background.
+func (p *Pod) awaitResizeBeside(run *pod.Pod, done <-chan struct{}, generation int64) {
 	answer := run.Answer()
 	p.m.wg.Go(func() {
-		if err := p.settle(answer, done, generation); err != nil {
+		if err := p.awaitResize(answer, done, generation); err != nil {
 			p.m.o.Logger.Info("a pod was not resized", "pod", p.Key(), "error", err)
 		}
 	})

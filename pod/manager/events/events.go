@@ -82,7 +82,7 @@ func Open(path string, news *broadcast.Broadcast) (*Log, error) {
 			continue
 		}
 		l.lines++
-		l.put(e)
+		l.replace(e)
 	}
 	if damaged || l.lines > maxLines {
 		return l, l.rewrite()
@@ -90,8 +90,8 @@ func Open(path string, news *broadcast.Broadcast) (*Log, error) {
 	return l, nil
 }
 
-// put replaces the previous state of e's event with e.
-func (l *Log) put(e Event) {
+// replace replaces the previous state of e's event with e.
+func (l *Log) replace(e Event) {
 	l.list = slices.DeleteFunc(l.list, e.same)
 	l.seq++
 	e.seq = l.seq
@@ -115,7 +115,7 @@ func (l *Log) Add(happened pod.Event) error {
 			e.First, e.Count = old.First, old.Count+1
 		}
 	}
-	l.put(e)
+	l.replace(e)
 	if l.lines >= maxLines {
 		return l.rewrite()
 	}

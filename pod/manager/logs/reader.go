@@ -82,7 +82,7 @@ func (r *Reader) Close() {
 // read. A missing file counts as empty.
 func (r *Reader) Drain() error {
 	if r.f == nil {
-		if err := r.begin(); r.f == nil {
+		if err := r.openFirst(); r.f == nil {
 			return err
 		}
 	}
@@ -94,13 +94,13 @@ func (r *Reader) Drain() error {
 			return nil
 		}
 		// Read the rest of the old file before the new one: lines may have been written before the rotation.
-		if anew, err := r.anew(); !anew || err != nil {
+		if rotated, err := r.isRotated(); !rotated || err != nil {
 			return err
 		}
 		if err := r.read(); err != nil {
 			return err
 		}
-		if err := r.follow(); err != nil {
+		if err := r.openNext(); err != nil {
 			return err
 		}
 	}
@@ -108,8 +108,8 @@ func (r *Reader) Drain() error {
 
 func (r *Reader) path() string { return filepath.Join(r.dir, strconv.Itoa(r.n)+".log") }
 
-// begin opens the log, if it exists, at the first wanted line, which may be in its older file.
-func (r *Reader) begin() error {
+// openFirst opens the log, if it exists, at the first wanted line, which may be in its older file.
+func (r *Reader) openFirst() error {
 	files, err := open(r.path())
 	if err != nil || len(files) == 0 {
 		return err
@@ -173,8 +173,8 @@ func (r *Reader) Unread(path string) bool {
 	return err != nil || !os.SameFile(*at, now)
 }
 
-// anew reports whether the log was rotated and its new file has content.
-func (r *Reader) anew() (bool, error) {
+// isRotated reports whether the log was rotated and its new file has content.
+func (r *Reader) isRotated() (bool, error) {
 	now, err := os.Stat(r.path())
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
@@ -189,9 +189,9 @@ func (r *Reader) anew() (bool, error) {
 	return now.Size() > 0 && !os.SameFile(now, mine), nil
 }
 
-// follow continues with the file after the current one. If the log was rotated more than once since, the files in
+// openNext continues with the file after the current one. If the log was rotated more than once since, the files in
 // between are lost.
-func (r *Reader) follow() error {
+func (r *Reader) openNext() error {
 	files, err := open(r.path())
 	if err != nil {
 		return err
