@@ -49,24 +49,24 @@ func (p *FieldError) Unwrap() error { return p.class }
 // the first few faults and a count.
 type FieldErrors []*FieldError
 
-// told is how many faults the message contains.
-const told = 3
+// shownFaults is how many faults the message contains.
+const shownFaults = 3
 
 func (p FieldErrors) Error() string {
 	var texts []string
-	for _, one := range p[:min(len(p), told)] {
+	for _, one := range p[:min(len(p), shownFaults)] {
 		texts = append(texts, one.Error())
 	}
 	text := strings.Join(texts, "; ")
-	if len(p) > told {
-		text += fmt.Sprintf(" (and %d more)", len(p)-told)
+	if len(p) > shownFaults {
+		text += fmt.Sprintf(" (and %d more)", len(p)-shownFaults)
 	}
 	return text
 }
 
 // Detail returns all faults, one a line, or "" if the message already contains them.
 func (p FieldErrors) Detail() string {
-	if len(p) <= told {
+	if len(p) <= shownFaults {
 		return ""
 	}
 	var b strings.Builder

@@ -107,7 +107,7 @@ func (w *worker) once(ctx context.Context, due bool) bool {
 		return true
 	}
 	if due || err == nil && result != Failure {
-		w.tell(result, err, time.Since(began))
+		w.report(result, err, time.Since(began))
 	}
 	if result == Warning {
 		w.event("ProbeWarning", fmt.Sprintf("%s probe warning: %s", w.kind, Line(output)))
@@ -144,8 +144,8 @@ func (w *worker) count(result Result) bool {
 	return w.times >= int(w.probe.SuccessThreshold)
 }
 
-// tell reports a probe that counts.
-func (w *worker) tell(result Result, err error, took time.Duration) {
+// report reports a probe that counts.
+func (w *worker) report(result Result, err error, took time.Duration) {
 	if err != nil {
 		result = Unknown
 	}

@@ -44,18 +44,18 @@ func (e Entry) only(values ...string) Entry {
 }
 
 const (
-	oneMachine = "there is one host and no scheduler"
-	setByAPI   = "set by Bulkhead, as an API server would"
-	noWindows  = "pods are Linux VMs"
-	noStorage  = "the VM has no network storage"
-	alphaUser  = "alpha in the API; the files belong to root and fsGroup"
-	noSELinux  = "the guest loads no SELinux policy; the VM isolates the pod"
+	oneHost   = "there is one host and no scheduler"
+	setByAPI  = "set by Bulkhead, as an API server would"
+	noWindows = "pods are Linux VMs"
+	noStorage = "the VM has no network storage"
+	alphaUser = "alpha in the API; the files belong to root and fsGroup"
+	noSELinux = "the guest loads no SELinux policy; the VM isolates the pod"
 
 	otherResources = "the VM has no other resources for a pod"
 )
 
-// machineLabels are the labels of the node that nodeSelector may name.
-var machineLabels = []string{"kubernetes.io/os=linux", "kubernetes.io/arch=amd64", "beta.kubernetes.io/os=linux",
+// nodeLabels are the labels of the node that nodeSelector may name.
+var nodeLabels = []string{"kubernetes.io/os=linux", "kubernetes.io/arch=amd64", "beta.kubernetes.io/os=linux",
 	"beta.kubernetes.io/arch=amd64"}
 
 // table has an entry for every field of a Pod, by the names of its type and of the field in YAML. Fields inside a field
@@ -93,11 +93,11 @@ var table = map[string]Entry{
 	"PodSpec.activeDeadlineSeconds":         honoured(),
 	"PodSpec.dnsPolicy": never("without a cluster, ClusterFirst is the same as Default, and there is no "+
 		"hostNetwork").only("ClusterFirst", "Default", "None"),
-	"PodSpec.nodeSelector":                 never(oneMachine).only(machineLabels...),
+	"PodSpec.nodeSelector":                 never(oneHost).only(nodeLabels...),
 	"PodSpec.serviceAccountName":           noEffect("without an API server there is no token to mount; fieldRef shows the name"),
 	"PodSpec.serviceAccount":               noEffect("the former name of serviceAccountName"),
 	"PodSpec.automountServiceAccountToken": noEffect("without an API server there is no token to mount"),
-	"PodSpec.nodeName":                     never(oneMachine),
+	"PodSpec.nodeName":                     never(oneHost),
 	"PodSpec.hostNetwork":                  never("the pod is a VM of its own; publish ports instead"),
 	"PodSpec.hostPID":                      never("the pod is a VM of its own"),
 	"PodSpec.hostIPC":                      never("the pod is a VM of its own"),
@@ -107,7 +107,7 @@ var table = map[string]Entry{
 	"PodSpec.hostname":                     honoured(),
 	"PodSpec.subdomain":                    honoured("in the domain cluster.local; no DNS server resolves it"),
 	"PodSpec.affinity":                     honoured("preferences are accepted without effect; requirements are refused"),
-	"PodSpec.schedulerName":                noEffect(oneMachine),
+	"PodSpec.schedulerName":                noEffect(oneHost),
 	"PodSpec.tolerations":                  noEffect("the host has no taints"),
 	"PodSpec.hostAliases":                  honoured(),
 	"PodSpec.priorityClassName":            noEffect("pods are never preempted or evicted"),
@@ -125,23 +125,23 @@ var table = map[string]Entry{
 	"PodSpec.os":                        honoured(),
 	"PodSpec.hostUsers": honoured("with either value the pod's users belong to its own kernel; its root is not root " +
 		"on the host"),
-	"PodSpec.schedulingGates":        never(oneMachine),
+	"PodSpec.schedulingGates":        never(oneHost),
 	"PodSpec.resourceClaims":         never("there are no resource drivers"),
 	"PodSpec.resources":              honoured(),
 	"PodSpec.hostnameOverride":       honoured(),
-	"PodSpec.schedulingGroup":        never(oneMachine),
+	"PodSpec.schedulingGroup":        never(oneHost),
 	"PodSpec.evictionResponders":     never("pods are never evicted"),
 	"PodReadinessGate.conditionType": honoured(),
 	"Affinity.nodeAffinity":          honoured(),
 	"Affinity.podAffinity":           honoured(),
 	"Affinity.podAntiAffinity":       honoured(),
 
-	"NodeAffinity.requiredDuringSchedulingIgnoredDuringExecution":     never(oneMachine),
-	"NodeAffinity.preferredDuringSchedulingIgnoredDuringExecution":    noEffect(oneMachine),
-	"PodAffinity.requiredDuringSchedulingIgnoredDuringExecution":      never(oneMachine),
-	"PodAffinity.preferredDuringSchedulingIgnoredDuringExecution":     noEffect(oneMachine),
-	"PodAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution":  never(oneMachine),
-	"PodAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution": noEffect(oneMachine),
+	"NodeAffinity.requiredDuringSchedulingIgnoredDuringExecution":     never(oneHost),
+	"NodeAffinity.preferredDuringSchedulingIgnoredDuringExecution":    noEffect(oneHost),
+	"PodAffinity.requiredDuringSchedulingIgnoredDuringExecution":      never(oneHost),
+	"PodAffinity.preferredDuringSchedulingIgnoredDuringExecution":     noEffect(oneHost),
+	"PodAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution":  never(oneHost),
+	"PodAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution": noEffect(oneHost),
 
 	"PodOS.name": never(noWindows).only("linux"),
 

@@ -131,7 +131,7 @@ var otherTable = map[string]Entry{
 	"JobSpec.suspend":                 never("a job starts immediately").only("false"),
 	"JobSpec.podReplacementPolicy":    noEffect("no pod is replaced"),
 	"JobSpec.managedBy":               noEffect("there are no controllers"),
-	"JobSpec.scheduling":              never(oneMachine),
+	"JobSpec.scheduling":              never(oneHost),
 }
 
 const onePod = "failed pods are not replaced"
