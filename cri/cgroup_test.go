@@ -152,9 +152,9 @@ func noGroups(t *testing.T, s *service) {
 	}
 }
 
-// TestCgroupOutlivesNobody kills the engine and the shim. The next engine finds the group of a pod with removed
+// TestReapCgroupOfALostPod kills the engine and the shim. The next engine finds the group of a pod with removed
 // directories.
-func TestCgroupOutlivesNobody(t *testing.T) {
+func TestReapCgroupOfALostPod(t *testing.T) {
 	s, o := realService(t, enginetest.Clones)
 	groupHost(t, s)
 	ctx := testdeadline.Context(t, 2*time.Minute)
@@ -189,9 +189,9 @@ func TestCgroupOutlivesNobody(t *testing.T) {
 	enginetest.NothingLeft(t, s.o)
 }
 
-// TestGroupHoldsTheMachine lets a guest use more than its group has. The VM dies, not the host, and the pod's end
+// TestGroupLimitsTheVM lets a guest use more than its group has. The VM dies, not the host, and the pod's end
 // contains the reason.
-func TestGroupHoldsTheMachine(t *testing.T) {
+func TestGroupLimitsTheVM(t *testing.T) {
 	s, _ := realService(t, enginetest.Clones)
 	groupHost(t, s)
 	ctx := testdeadline.Context(t, 2*time.Minute)

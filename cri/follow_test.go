@@ -8,9 +8,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestMachineDies: the VM's end is an event. Containers end with 137 and VMKilled, never Completed, and the pod is
+// TestVMDies: the VM's end is an event. Containers end with 137 and VMKilled, never Completed, and the pod is
 // cleaned up.
-func TestMachineDies(t *testing.T) {
+func TestVMDies(t *testing.T) {
 	w, s, pod, _ := fakePodOf(t)
 	id := startContainer(t.Context(), t, s, pod, containerConfig("main"), nil)
 	events := subscribe(t, s)

@@ -264,7 +264,7 @@ func container() *runtimeapi.ContainerConfig {
 	}
 }
 
-func TestSpecSharesTheMachinesNamespaces(t *testing.T) {
+func TestSpecSharesTheVMsNamespaces(t *testing.T) {
 	spec, err := Container(Input{ID: "c1", Container: container()})
 	if err != nil {
 		t.Fatal(err)
