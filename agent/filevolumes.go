@@ -33,7 +33,7 @@ func (a *Agent) writeFiles(_ context.Context, r agentv1.Files) (agentv1.FilesSta
 	defer a.volumes.Unlock()
 	v, err := a.filesOf(r.Volume)
 	if err == nil {
-		err = v.take(r)
+		err = v.apply(r)
 	}
 	if err != nil {
 		return agentv1.FilesState{}, fmt.Errorf("files of volume %s: %w", r.Volume, err)
@@ -41,7 +41,7 @@ func (a *Agent) writeFiles(_ context.Context, r agentv1.Files) (agentv1.FilesSta
 	return agentv1.FilesState{Digest: v.published}, nil
 }
 
-func (v *fileVolume) take(r agentv1.Files) error {
+func (v *fileVolume) apply(r agentv1.Files) error {
 	if !r.Begin && !r.Commit && len(r.Entries) == 0 {
 		return nil
 	}

@@ -46,7 +46,7 @@ func TestFilesOfAVolume(t *testing.T) {
 		{agentv1.Files{Digest: "2", Begin: true, Commit: true, Entries: entry("a", "not this")}, nil, "2", "two"},
 		{agentv1.Files{Digest: "3", Begin: true, Commit: true}, nil, "3", ""},
 	} {
-		if err := v.take(step.call); !errors.Is(err, step.err) {
+		if err := v.apply(step.call); !errors.Is(err, step.err) {
 			t.Fatalf("call %d: %v, want %v", i, err, step.err)
 		}
 		if v.published != step.published {

@@ -202,11 +202,11 @@ func (a *Agent) emptyDir(v containerv1.Dir, group int) (at string, err error) {
 	if err != nil {
 		return "", errors.Join(err, os.Remove(at))
 	}
-	return at, give(at, v.Mode, group)
+	return at, setAccess(at, v.Mode, group)
 }
 
-// give sets the mode and group of a volume's directory.
-func give(at string, mode uint32, group int) error {
+// setAccess sets the mode and group of a volume's directory.
+func setAccess(at string, mode uint32, group int) error {
 	if mode == 0 {
 		mode = 0o777
 	}

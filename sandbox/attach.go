@@ -176,18 +176,18 @@ func (s *Sandbox) feed(ctx context.Context, p *process, r io.Reader) error {
 		s.unfeed(p)
 		return context.Cause(ctx)
 	}
-	if p.machine == nil { // it ended before this shim started
+	if p.vm == nil { // it ended before this shim started
 		s.unfeed(p)
 		return input.ErrNoInput
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(p.machine.ctx, func() { cancel(ErrVMGone) })()
+	defer context.AfterFunc(p.vm.ctx, func() { cancel(ErrVMGone) })()
 	in := newFeeder(p)
 	err := in.Pass(ctx, r)
 	closing := s.unfeed(p)
 	// The context ends when the client leaves, but the process must still learn that its input has ended.
-	end, done := p.machine.call(context.WithoutCancel(ctx), s.o.CallTimeout)
+	end, done := p.vm.call(context.WithoutCancel(ctx), s.o.CallTimeout)
 	defer done()
 	err = endOf(err)
 	if closing && !errors.Is(err, input.ErrNoInput) {
@@ -198,7 +198,7 @@ func (s *Sandbox) feed(ctx context.Context, p *process, r io.Reader) error {
 }
 
 func newFeeder(p *process) *input.Feeder {
-	m := p.machine
+	m := p.vm
 	return &input.Feeder{Process: p.id, Agent: m.agent, Link: m.link, Gone: m.vm.Done(), Ended: p.done}
 }
 
@@ -233,7 +233,7 @@ func (s *Sandbox) CloseInput(ctx context.Context, id Process) error {
 	if err != nil || fed {
 		return err
 	}
-	call, done := p.machine.call(ctx, s.o.CallTimeout)
+	call, done := p.vm.call(ctx, s.o.CallTimeout)
 	defer done()
 	f := newFeeder(p)
 	err = f.CloseInput(call)

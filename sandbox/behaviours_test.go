@@ -215,7 +215,7 @@ func TestHostsOOMKiller(t *testing.T) {
 	if err := os.WriteFile(count, []byte("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{vm: newFakeVM(t, newFakeAgent()), oom: hostoom.Count{File: count, Before: 2}}
+	m := &liveVM{vm: newFakeVM(t, newFakeAgent()), oom: hostoom.Count{File: count, Before: 2}}
 	if reason, _ := m.reason(); reason != ReasonOOMKilled {
 		t.Errorf("reason %q", reason)
 	}

@@ -12,10 +12,10 @@ import (
 
 // boot is one start of a VM in the background.
 type boot struct {
-	cancel  context.CancelFunc
-	done    chan struct{}
-	machine *machine // set, as err, before done is closed; can be set although err is
-	err     error
+	cancel context.CancelFunc
+	done   chan struct{}
+	vm     *liveVM // set, as err, before done is closed; can be set although err is
+	err    error
 }
 
 // boot starts a VM; the caller holds mu.
@@ -32,14 +32,14 @@ func (s *Sandbox) boot() *boot {
 	s.spawn(func() {
 		defer b.cancel()
 		defer close(b.done)
-		b.machine, b.err = s.bringUp(ctx)
+		b.vm, b.err = s.bringUp(ctx)
 	})
 	return b
 }
 
 // bringUp starts a VM and connects to its agent. A VM that it returns, also with an error, belongs to the sandbox and
 // is watched.
-func (s *Sandbox) bringUp(ctx context.Context) (*machine, error) {
+func (s *Sandbox) bringUp(ctx context.Context) (*liveVM, error) {
 	var vm hypervisor.VM
 	err := s.phase("machine", func() (err error) {
 		vm, err = s.o.Machine(ctx)
@@ -49,7 +49,7 @@ func (s *Sandbox) bringUp(ctx context.Context) (*machine, error) {
 		return nil, fmt.Errorf("start the VM: %w", causeOf(ctx, err))
 	}
 	fault.Point("machine.up")
-	m := s.newMachine(vm, false)
+	m := s.newVM(vm, false)
 	s.mu.Lock()
 	s.adopt(m)
 	err = s.save()
@@ -76,9 +76,9 @@ func causeOf(ctx context.Context, err error) error {
 }
 
 // adopt makes m the sandbox's VM; the caller holds mu.
-func (s *Sandbox) adopt(m *machine) {
+func (s *Sandbox) adopt(m *liveVM) {
 	record := m.vm.Record()
-	s.machine, s.state.VM = m, &record
+	s.vm, s.state.VM = m, &record
 	s.state.MemoryMiB = record.Machine.Memory
 	s.spawn(func() { s.watch(m) })
 	s.spawn(func() { s.keepClock(m) })

@@ -12,7 +12,7 @@ import (
 )
 
 // live returns a process in one of the wanted states, its VM, and a bounded context for a call to the agent.
-func (s *Sandbox) live(ctx context.Context, action string, id Process, want ...State) (*process, *machine, context.Context, func(), error) {
+func (s *Sandbox) live(ctx context.Context, action string, id Process, want ...State) (*process, *liveVM, context.Context, func(), error) {
 	m, err := s.running(action+" a process of", Running)
 	if err != nil {
 		return nil, nil, nil, nil, err
@@ -164,7 +164,7 @@ func (s *Sandbox) Resize(ctx context.Context, limits agentv1.PodLimits, memoryMi
 	return s.save()
 }
 
-func (s *Sandbox) shrink(ctx context.Context, m *machine, total int) {
+func (s *Sandbox) shrink(ctx context.Context, m *liveVM, total int) {
 	s.mu.Lock()
 	have := s.state.MemoryMiB
 	s.mu.Unlock()
@@ -175,7 +175,7 @@ func (s *Sandbox) shrink(ctx context.Context, m *machine, total int) {
 	s.logIf("memory not given back", err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if reached > 0 && s.machine == m {
+	if reached > 0 && s.vm == m {
 		s.state.MemoryMiB = reached
 	}
 }

@@ -76,7 +76,7 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 	rollback.Push("container", func(ctx context.Context) error {
 		_, err := m.agent.Delete(ctx, p.id)
 		if errors.Is(err, agentv1.ErrNotFound) || m.ctx.Err() != nil {
-			return nil //nolint:nilerr // it is gone, with its machine or without
+			return nil //nolint:nilerr // it is gone, with its VM or without
 		}
 		return err
 	})
@@ -90,7 +90,7 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.machine != m {
+	if s.vm != m {
 		return ErrVMGone
 	}
 	p.hidden, p.pid, p.user, p.startErr = false, created.PID, created.User, err

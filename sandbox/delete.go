@@ -43,7 +43,7 @@ func (s *Sandbox) DeleteProcess(ctx context.Context, id Process) (Exit, error) {
 }
 
 // deletable returns the VM that still has the process, or nil.
-func (s *Sandbox) deletable(p *process) (*machine, error) {
+func (s *Sandbox) deletable(p *process) (*liveVM, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.procs[p.id] != p {
@@ -52,14 +52,14 @@ func (s *Sandbox) deletable(p *process) (*machine, error) {
 	if err := expect(p.subject(), "delete", p.state, Ready, Stopped); err != nil {
 		return nil, err
 	}
-	if s.machine == nil || p.machine != s.machine {
+	if s.vm == nil || p.vm != s.vm {
 		return nil, nil
 	}
-	return s.machine, expect(s.subject(), "delete a process of", s.state.State, Running)
+	return s.vm, expect(s.subject(), "delete a process of", s.state.State, Running)
 }
 
 // deleteInGuest deletes the process in the guest, for a container after its exec'd processes.
-func (s *Sandbox) deleteInGuest(ctx context.Context, m *machine, p *process) error {
+func (s *Sandbox) deleteInGuest(ctx context.Context, m *liveVM, p *process) error {
 	ctx, done := m.call(ctx, s.o.CallTimeout)
 	defer done()
 	if p.id.Exec == "" {
@@ -80,7 +80,7 @@ func (s *Sandbox) deleteInGuest(ctx context.Context, m *machine, p *process) err
 	return deleteInGuest(ctx, m, p.id)
 }
 
-func deleteInGuest(ctx context.Context, m *machine, id Process) error {
+func deleteInGuest(ctx context.Context, m *liveVM, id Process) error {
 	_, err := m.agent.Delete(ctx, id)
 	if errors.Is(err, agentv1.ErrBusy) {
 		// An interrupted start, or a child of a container that has ended.
@@ -92,7 +92,7 @@ func deleteInGuest(ctx context.Context, m *machine, id Process) error {
 		}
 	}
 	if errors.Is(err, agentv1.ErrNotFound) || m.ctx.Err() != nil {
-		return nil //nolint:nilerr // it is gone, with its machine or without
+		return nil //nolint:nilerr // it is gone, with its VM or without
 	}
 	return err
 }
@@ -114,7 +114,7 @@ func (s *Sandbox) forget(p *process) (Exit, error) {
 	}
 	delete(s.procs, p.id)
 	p.closeLog()
-	if p.machine != nil && p.machine == s.machine {
+	if p.vm != nil && p.vm == s.vm {
 		for _, disk := range p.disks {
 			s.slots.Drop(disk)
 		}

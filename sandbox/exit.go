@@ -31,7 +31,7 @@ func (s *Sandbox) await(p *process) {
 			select {
 			case <-p.pumped:
 			case <-late.C:
-			case <-p.machine.ctx.Done():
+			case <-p.vm.ctx.Done():
 			}
 		}
 		s.mu.Lock()
@@ -42,7 +42,7 @@ func (s *Sandbox) await(p *process) {
 
 // askExit waits for the agent to report the exit. ok is false if the VM ended first or the sandbox was closed.
 func (s *Sandbox) askExit(p *process) (Exit, bool) {
-	m := p.machine
+	m := p.vm
 	refused := false
 	for b := (guest.Backoff{}); ; {
 		got, err := m.agent.Wait(m.ctx, p.id)

@@ -181,7 +181,7 @@ func TestTheClockIsKept(t *testing.T) {
 		h.agent.mu.Lock()
 		h.agent.ahead = ahead
 		h.agent.mu.Unlock()
-		h.must(h.box.correctClock(h.box.machine))
+		h.must(h.box.correctClock(h.box.vm))
 		h.agent.mu.Lock()
 		defer h.agent.mu.Unlock()
 		return h.agent.ahead

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/guest"
 )
 
-// machine is a running VM with the connection to its agent.
-type machine struct {
+// liveVM is a running VM with the connection to its agent.
+type liveVM struct {
 	vm    hypervisor.VM
 	link  *guest.Link
 	agent *agentv1.Client
@@ -29,8 +29,8 @@ type machine struct {
 	why, msg string // set if we kill the VM
 }
 
-func (s *Sandbox) newMachine(vm hypervisor.VM, resume bool) *machine {
-	m := &machine{vm: vm, gone: make(chan struct{}), oom: hostoom.Take(vm.Process().PID)}
+func (s *Sandbox) newVM(vm hypervisor.VM, resume bool) *liveVM {
+	m := &liveVM{vm: vm, gone: make(chan struct{}), oom: hostoom.Take(vm.Process().PID)}
 	m.ctx, m.cancel = context.WithCancelCause(s.ctx)
 	m.link = guest.NewLink(vm.Connect, resume, s.o.Patience, func(err error) {
 		s.mu.Lock()
@@ -43,7 +43,7 @@ func (s *Sandbox) newMachine(vm hypervisor.VM, resume bool) *machine {
 
 // call bounds a call to the agent by the VM's life and a time. It cancels the call early if the VM's process is
 // stopped.
-func (m *machine) call(ctx context.Context, limit time.Duration) (context.Context, func()) {
+func (m *liveVM) call(ctx context.Context, limit time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	ctx, end := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(m.ctx, func() { end(context.Cause(m.ctx)) })
@@ -55,7 +55,7 @@ func (m *machine) call(ctx context.Context, limit time.Duration) (context.Contex
 const stopPatience = time.Second
 
 // checkStopped cancels an unanswered call if the VM's process has received SIGSTOP.
-func (m *machine) checkStopped(ctx context.Context, end context.CancelCauseFunc) {
+func (m *liveVM) checkStopped(ctx context.Context, end context.CancelCauseFunc) {
 	look := time.AfterFunc(stopPatience, func() {
 		if p := m.vm.Process(); p.Stopped() {
 			end(fmt.Errorf("%w: process %d was stopped by a signal or a debugger", ErrVMStopped, p.PID))
@@ -70,7 +70,7 @@ func (m *machine) checkStopped(ctx context.Context, end context.CancelCauseFunc)
 const endGrace = 500 * time.Millisecond
 
 // fault converts the error of a call to the agent. An error caused by the VM's end matches ErrVMGone.
-func (m *machine) fault(err error) error {
+func (m *liveVM) fault(err error) error {
 	var refusal *agentv1.Error
 	if err == nil || errors.As(err, &refusal) || errors.Is(err, ErrVMGone) || errors.Is(err, ErrVMStopped) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
@@ -86,13 +86,13 @@ func (m *machine) fault(err error) error {
 	}
 }
 
-// letGo closes the handles of a VM and leaves it running.
-func (m *machine) letGo() error {
+// detach closes the handles of a VM and leaves it running.
+func (m *liveVM) detach() error {
 	m.cancel(ErrVMGone)
 	return errors.Join(m.link.Close(), m.vm.Close())
 }
 
-func (m *machine) setWhy(why, message string) {
+func (m *liveVM) setWhy(why, message string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.why == "" {
@@ -101,7 +101,7 @@ func (m *machine) setWhy(why, message string) {
 }
 
 // reason returns why the VM has ended, as a reason and as a message for users.
-func (m *machine) reason() (reason, message string) {
+func (m *liveVM) reason() (reason, message string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -116,7 +116,7 @@ func (m *machine) reason() (reason, message string) {
 }
 
 // kill kills a VM for the given reason and returns when the sandbox has handled its end. It ignores the end of ctx.
-func (s *Sandbox) kill(ctx context.Context, m *machine, why, message string) error {
+func (s *Sandbox) kill(ctx context.Context, m *liveVM, why, message string) error {
 	m.setWhy(why, message)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
 	defer cancel()
@@ -138,7 +138,7 @@ func (s *Sandbox) kill(ctx context.Context, m *machine, why, message string) err
 const drainTimeout = 2 * time.Second
 
 // watch handles the VM's end: it ends every process that was alive and then stops the sandbox.
-func (s *Sandbox) watch(m *machine) {
+func (s *Sandbox) watch(m *liveVM) {
 	select {
 	case <-m.vm.Done():
 	case <-s.ctx.Done():
@@ -157,12 +157,12 @@ func (s *Sandbox) watch(m *machine) {
 			s.finish(p, exit)
 		}
 	}
-	s.machine = nil
+	s.vm = nil
 	s.slots.Reset()
 	s.state.VM, s.state.MemoryMiB = nil, 0
 	s.setStopped(reason, message)
 	s.mu.Unlock()
-	s.logIf("close the VM's handle", m.letGo())
+	s.logIf("close the VM's handle", m.detach())
 	close(m.gone)
 }
 
@@ -216,7 +216,7 @@ func (s *Sandbox) logIf(what string, err error) {
 }
 
 // keepClock adjusts the guest's clock to the host's until the VM ends.
-func (s *Sandbox) keepClock(m *machine) {
+func (s *Sandbox) keepClock(m *liveVM) {
 	tick := time.NewTicker(guest.ClockPeriod)
 	defer tick.Stop()
 	for {
@@ -229,7 +229,7 @@ func (s *Sandbox) keepClock(m *machine) {
 	}
 }
 
-func (s *Sandbox) correctClock(m *machine) error {
+func (s *Sandbox) correctClock(m *liveVM) error {
 	if s.Status().State != Running {
 		return nil // Resume sets the clock of a paused VM
 	}

@@ -20,7 +20,7 @@ import (
 func TestFault(t *testing.T) {
 	t.Parallel()
 	h := running(t)
-	m := h.box.machine
+	m := h.box.vm
 	if err := m.fault(io.EOF); err != io.EOF { //nolint:errorlint // the very error
 		t.Errorf("of a living VM: %v", err)
 	}
@@ -43,7 +43,7 @@ func TestVMKilledForMemory(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.started("c")
-	h.must(h.box.kill(h.ctx, h.box.machine, ReasonOOMKilled, "no memory"))
+	h.must(h.box.kill(h.ctx, h.box.vm, ReasonOOMKilled, "no memory"))
 	if exit := h.wait(Process{Container: "c"}); exit.Reason != ReasonOOMKilled || exit.Code != 137 {
 		t.Errorf("exit %+v", exit)
 	}

@@ -19,7 +19,7 @@ type process struct {
 	terminal  bool
 	stdio     containerv1.Stdio
 	createdAt time.Time
-	machine   *machine       // that it runs in
+	vm        *liveVM        // that it runs in
 	op        chan struct{}  // held by the current operation
 	started   chan struct{}  // closed when it runs or never will
 	done      chan struct{}  // closed when it has ended
@@ -44,9 +44,9 @@ type process struct {
 	log       *logs.Writer
 }
 
-func newProcess(id Process, m *machine, terminal bool, stdio containerv1.Stdio) *process {
+func newProcess(id Process, m *liveVM, terminal bool, stdio containerv1.Stdio) *process {
 	p := &process{
-		id: id, machine: m, terminal: terminal, stdio: stdio, state: Ready, createdAt: now(),
+		id: id, vm: m, terminal: terminal, stdio: stdio, state: Ready, createdAt: now(),
 		op: make(chan struct{}, 1), started: make(chan struct{}), done: make(chan struct{}),
 		pumped: make(chan struct{}), attached: make(chan struct{}),
 	}

@@ -320,13 +320,13 @@ func TestResume(t *testing.T) {
 		"a container that was started":  {own, Ready, known(agentv1.Status{Process: own, PID: 5}), Running, "", 5},
 	} {
 		h := running(t)
-		p := newProcess(row.id, h.box.machine, false, containerv1.Discard{})
+		p := newProcess(row.id, h.box.vm, false, containerv1.Discard{})
 		p.state = row.state
 		if row.state == Running {
 			close(p.started)
 		}
 		h.box.mu.Lock()
-		h.box.resume(p, h.box.machine, row.known)
+		h.box.resume(p, h.box.vm, row.known)
 		state, exit, pid := p.state, p.exit, p.pid
 		h.box.mu.Unlock()
 		reason := ""

@@ -49,7 +49,7 @@ func (s *Sandbox) Rehearse(ctx context.Context, r Rehearsal, scratch, image *os.
 		return fmt.Errorf("rehearse: %w", err)
 	}
 	s.mu.Lock()
-	m := s.booting.machine
+	m := s.booting.vm
 	s.mu.Unlock()
 	s.slots.Init(m.vm.Record().Machine)
 	h := &rehearsal{s: s, m: m, r: r, scratch: scratch, image: image, slot: m.vm.Record().Machine.Scratch}
@@ -66,7 +66,7 @@ func (s *Sandbox) Rehearse(ctx context.Context, r Rehearsal, scratch, image *os.
 // rehearsal is a rehearsal in progress.
 type rehearsal struct {
 	s              *Sandbox
-	m              *machine
+	m              *liveVM
 	r              Rehearsal
 	scratch, image *os.File
 	slot           int        // of the image

@@ -30,7 +30,7 @@ func Restore(ctx context.Context, o Options, f RestoreFiles) (s *Sandbox, err er
 	if err := s.load(); err != nil {
 		return nil, err
 	}
-	s.begin()
+	s.deliverEvents()
 	if err := s.reattach(ctx, f); err != nil {
 		s.cancel()
 		s.work.Wait()
@@ -121,7 +121,7 @@ func (s *Sandbox) reattach(ctx context.Context, f RestoreFiles) error {
 	if vm == nil {
 		return s.restoreStopped(f)
 	}
-	m := s.newMachine(vm, true)
+	m := s.newVM(vm, true)
 	known, err := s.reconnect(ctx, m)
 	if err == nil {
 		err = s.openLogs(f)
@@ -130,12 +130,12 @@ func (s *Sandbox) reattach(ctx context.Context, f RestoreFiles) error {
 		for _, p := range s.procs {
 			p.closeLog()
 		}
-		return errors.Join(err, m.letGo())
+		return errors.Join(err, m.detach())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.scratch = f.Scratch
-	s.booting = &boot{done: make(chan struct{}), cancel: func() {}, machine: m}
+	s.booting = &boot{done: make(chan struct{}), cancel: func() {}, vm: m}
 	close(s.booting.done)
 	memory := s.state.MemoryMiB
 	s.slots.Restore(s.state.Images, s.state.Volumes)
@@ -159,7 +159,7 @@ func (s *Sandbox) reattach(ctx context.Context, f RestoreFiles) error {
 }
 
 // reconnect lists the agent's processes. It returns nil if the VM is paused or was never configured.
-func (s *Sandbox) reconnect(ctx context.Context, m *machine) (map[Process]agentv1.Status, error) {
+func (s *Sandbox) reconnect(ctx context.Context, m *liveVM) (map[Process]agentv1.Status, error) {
 	if s.state.State != Running || s.state.Starting {
 		return nil, nil
 	}
@@ -177,8 +177,8 @@ func (s *Sandbox) reconnect(ctx context.Context, m *machine) (map[Process]agentv
 }
 
 // resume continues with one process; the caller holds mu.
-func (s *Sandbox) resume(p *process, m *machine, known map[Process]agentv1.Status) {
-	p.machine = m
+func (s *Sandbox) resume(p *process, m *liveVM, known map[Process]agentv1.Status) {
+	p.vm = m
 	for _, disk := range p.disks {
 		s.slots.Retain(disk)
 	}

@@ -14,7 +14,7 @@ import (
 
 // operate acquires the process's semaphore and returns the VM of a running sandbox. The caller calls done unless there
 // is an error.
-func (s *Sandbox) operate(ctx context.Context, action string, id Process) (p *process, m *machine, done func(), err error) {
+func (s *Sandbox) operate(ctx context.Context, action string, id Process) (p *process, m *liveVM, done func(), err error) {
 	if m, err = s.running(action+" a process of", Running); err != nil {
 		return nil, nil, nil, err
 	}
@@ -70,7 +70,7 @@ func (s *Sandbox) StartProcess(ctx context.Context, id Process) (int, error) {
 	return p.pid, nil
 }
 
-func (s *Sandbox) launch(ctx context.Context, m *machine, p *process) error {
+func (s *Sandbox) launch(ctx context.Context, m *liveVM, p *process) error {
 	if p.startErr != nil {
 		return p.startErr
 	}
@@ -127,7 +127,7 @@ func (s *Sandbox) follow(p *process) {
 // pump copies a process's output to its log and its clients until it ends.
 func (s *Sandbox) pump(p *process) {
 	defer close(p.pumped)
-	ctx := p.machine.ctx
+	ctx := p.vm.ctx
 	if p.streams() {
 		// Until the first client attaches, the output stays in the guest and blocks the process when its buffer is
 		// full.
@@ -142,7 +142,7 @@ func (s *Sandbox) pump(p *process) {
 			continue
 		}
 		pump := output.Pump{
-			Agent: p.machine.agent, Ended: p.machine.vm.Done(), Process: p.id, Stream: logs.Stream(i),
+			Agent: p.vm.agent, Ended: p.vm.vm.Done(), Process: p.id, Stream: logs.Stream(i),
 			Hub: h, Log: p.log, Resumed: p.restored, Logger: s.log,
 		}
 		both.Go(func() { pump.Carry(ctx) })

@@ -40,7 +40,7 @@ type Sandbox struct {
 	state     sandboxState
 	stopped   chan struct{}           // closed while the state is Stopped
 	booting   *boot                   // the latest start of a VM
-	machine   *machine                // nil without a VM
+	vm        *liveVM                 // nil without a VM
 	first     *boot                   // the first start
 	interrupt context.CancelCauseFunc // cancels a running Start
 	slots     disks.Slots
@@ -61,7 +61,7 @@ func New(o Options) (*Sandbox, error) {
 	if err := s.save(); err != nil {
 		return nil, fmt.Errorf("create a sandbox in %s: %w", o.StateDir, err)
 	}
-	s.begin()
+	s.deliverEvents()
 	s.mu.Lock()
 	s.boot()
 	s.mu.Unlock()
@@ -89,8 +89,8 @@ func newSandbox(o Options) (*Sandbox, error) {
 	return s, nil
 }
 
-// begin starts the delivery of events.
-func (s *Sandbox) begin() {
+// deliverEvents starts the delivery of events.
+func (s *Sandbox) deliverEvents() {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.work.Go(func() {
 		s.events.Deliver(s.ctx, func(e Event) {
@@ -233,12 +233,12 @@ func (s *Sandbox) Close() error {
 	s.cancel()
 	s.work.Wait()
 	s.mu.Lock()
-	m := s.machine
-	s.machine = nil
+	m := s.vm
+	s.vm = nil
 	s.mu.Unlock()
 	var errs []error
 	if m != nil {
-		errs = append(errs, m.letGo())
+		errs = append(errs, m.detach())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -71,7 +71,7 @@ func (s *Sandbox) beginStart(interrupt context.CancelCauseFunc) (*boot, error) {
 }
 
 // bring waits for the VM and configures it for the pod.
-func (s *Sandbox) bring(ctx context.Context, b *boot) (*machine, error) {
+func (s *Sandbox) bring(ctx context.Context, b *boot) (*liveVM, error) {
 	err := s.phase("await", func() error {
 		select {
 		case <-b.done:
@@ -83,7 +83,7 @@ func (s *Sandbox) bring(ctx context.Context, b *boot) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := b.machine
+	m := b.vm
 	grown := make(chan error, 1)
 	ctx, done := m.call(ctx, s.o.BootTimeout)
 	defer done()
@@ -104,7 +104,7 @@ func (s *Sandbox) bring(ctx context.Context, b *boot) (*machine, error) {
 }
 
 // introduce configures the guest, with its own entropy and machine id.
-func (s *Sandbox) introduce(ctx context.Context, m *machine, c agentv1.Configure) (agentv1.Configured, error) {
+func (s *Sandbox) introduce(ctx context.Context, m *liveVM, c agentv1.Configure) (agentv1.Configured, error) {
 	var secret [80]byte
 	if _, err := rand.Read(secret[:]); err != nil {
 		return agentv1.Configured{}, err
@@ -113,7 +113,7 @@ func (s *Sandbox) introduce(ctx context.Context, m *machine, c agentv1.Configure
 	return m.agent.Configure(ctx, c)
 }
 
-func (s *Sandbox) configure(ctx context.Context, m *machine) error {
+func (s *Sandbox) configure(ctx context.Context, m *liveVM) error {
 	c := s.config
 	guest, err := s.introduce(ctx, m, agentv1.Configure{
 		Sandbox: c.ID, Hostname: c.Hostname, Resolv: c.Resolv, Hosts: c.Hosts,
@@ -124,12 +124,12 @@ func (s *Sandbox) configure(ctx context.Context, m *machine) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state.Guest = agentv1.Configured{Kernel: told(guest.Kernel), Crun: told(guest.Crun), BootID: told(guest.BootID)}
+	s.state.Guest = agentv1.Configured{Kernel: sanitised(guest.Kernel), Crun: sanitised(guest.Crun), BootID: sanitised(guest.BootID)}
 	return nil
 }
 
 // addCards attaches the cards of the pod's further interfaces. The agent waits for them when it is configured.
-func (s *Sandbox) addCards(ctx context.Context, m *machine) error {
+func (s *Sandbox) addCards(ctx context.Context, m *liveVM) error {
 	if len(s.config.Cards) == 0 {
 		return nil
 	}
@@ -146,11 +146,11 @@ func (s *Sandbox) addCards(ctx context.Context, m *machine) error {
 	return s.phase("cards", func() error { return m.vm.AddCards(ctx, taps) })
 }
 
-// told sanitises and shortens a name that the guest reports.
-func told(name string) string { return strings.ToValidUTF8(name[:min(len(name), 128)], "?") }
+// sanitised cleans and shortens a name that the guest reports.
+func sanitised(name string) string { return strings.ToValidUTF8(name[:min(len(name), 128)], "?") }
 
 // grow grows the VM's memory to at least total MiB.
-func (s *Sandbox) grow(ctx context.Context, m *machine, total int) error {
+func (s *Sandbox) grow(ctx context.Context, m *liveVM, total int) error {
 	s.mu.Lock()
 	have := s.state.MemoryMiB
 	s.mu.Unlock()
@@ -160,7 +160,7 @@ func (s *Sandbox) grow(ctx context.Context, m *machine, total int) error {
 	reached, err := m.vm.Grow(ctx, total)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.machine == m && reached > 0 {
+	if s.vm == m && reached > 0 {
 		s.state.MemoryMiB = reached
 	}
 	if err == nil && reached < total {
@@ -175,7 +175,7 @@ func (s *Sandbox) grow(ctx context.Context, m *machine, total int) error {
 // scratchName is the name of the scratch disk among the agent's mounts.
 const scratchName = "scratch"
 
-func (s *Sandbox) mountScratch(ctx context.Context, m *machine, disk *os.File) error {
+func (s *Sandbox) mountScratch(ctx context.Context, m *liveVM, disk *os.File) error {
 	slot, err := s.slots.Scratch()
 	if err != nil {
 		return err
@@ -186,10 +186,10 @@ func (s *Sandbox) mountScratch(ctx context.Context, m *machine, disk *os.File) e
 	return m.agent.Mount(ctx, agentv1.Mount{Name: scratchName, Slot: slot, FS: "ext4"})
 }
 
-func (s *Sandbox) completeStart(m *machine) error {
+func (s *Sandbox) completeStart(m *liveVM) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.machine != m {
+	if s.vm != m {
 		return ErrVMGone
 	}
 	before := s.state
@@ -209,8 +209,8 @@ func (s *Sandbox) completeStart(m *machine) error {
 func (s *Sandbox) abandon(ctx context.Context, b *boot, why string) error {
 	b.cancel()
 	<-b.done
-	if b.machine != nil {
-		return s.kill(ctx, b.machine, ReasonStartFailed, why)
+	if b.vm != nil {
+		return s.kill(ctx, b.vm, ReasonStartFailed, why)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

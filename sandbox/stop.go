@@ -26,12 +26,12 @@ func (s *Sandbox) stop(ctx context.Context, flush bool) error {
 	}
 	defer s.release()
 	s.mu.Lock()
-	m, b, state := s.machine, s.booting, s.state.State
+	m, b, state := s.vm, s.booting, s.state.State
 	s.mu.Unlock()
 	if b != nil && state == Ready {
 		b.cancel()
 		<-b.done // the starter returns when its context ends
-		m = b.machine
+		m = b.vm
 	}
 	if m == nil {
 		s.mu.Lock()
@@ -94,22 +94,22 @@ func (s *Sandbox) Resume(ctx context.Context) error {
 }
 
 // running returns the VM of a sandbox in the wanted state.
-func (s *Sandbox) running(action string, want State) (*machine, error) {
+func (s *Sandbox) running(action string, want State) (*liveVM, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := expect(s.subject(), action, s.state.State, want); err != nil {
 		return nil, err
 	}
-	if s.machine == nil {
+	if s.vm == nil {
 		return nil, fmt.Errorf("%s %s: %w", action, s.subject(), ErrVMGone)
 	}
-	return s.machine, nil
+	return s.vm, nil
 }
 
-func (s *Sandbox) become(m *machine, state State, kind EventKind) error {
+func (s *Sandbox) become(m *liveVM, state State, kind EventKind) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.machine != m {
+	if s.vm != m {
 		return fmt.Errorf("%s %s: %w", kind, s.subject(), ErrVMGone)
 	}
 	s.state.State = state

@@ -11,22 +11,22 @@ import (
 )
 
 // slotsOf returns the VM in the form that its slots need.
-func (s *Sandbox) slotsOf(m *machine) disks.Machine {
+func (s *Sandbox) slotsOf(m *liveVM) disks.Machine {
 	return disks.Machine{VM: m.vm, Agent: m.agent, Undo: s.o.CallTimeout, Store: func() error { return s.saveSlots(m) }}
 }
 
 // saveSlots stores the content of the slots if the VM is still the sandbox's.
-func (s *Sandbox) saveSlots(m *machine) error {
+func (s *Sandbox) saveSlots(m *liveVM) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.machine != m {
+	if s.vm != m {
 		return nil // the end of the VM has emptied its slots
 	}
 	return s.save()
 }
 
 // useDisk mounts a disk for one more container. slots.Drop undoes it.
-func (s *Sandbox) useDisk(ctx context.Context, m *machine, d disks.Disk, file *os.File) error {
+func (s *Sandbox) useDisk(ctx context.Context, m *liveVM, d disks.Disk, file *os.File) error {
 	mounted, err := s.slots.Use(ctx, s.slotsOf(m), d, file)
 	if errors.Is(err, disks.ErrNoDisk) {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -43,7 +43,7 @@ func (s *Sandbox) useDisk(ctx context.Context, m *machine, d disks.Disk, file *o
 
 // useRing attaches the memory for large answers of shared directories, if it is not attached and a slot is free. Shared
 // directories also work without it, but slower.
-func (s *Sandbox) useRing(ctx context.Context, m *machine, file *os.File) {
+func (s *Sandbox) useRing(ctx context.Context, m *liveVM, file *os.File) {
 	err := s.useDisk(ctx, m, disks.Ring(), file)
 	if err != nil {
 		s.log.Info("no ring for shared directories: they are read through their port alone", "reason", err)
@@ -88,7 +88,7 @@ func (s *Sandbox) ReleaseVolumes(ctx context.Context) error {
 }
 
 // releaseVolumes detaches the volumes that no container uses.
-func (s *Sandbox) releaseVolumes(ctx context.Context, m *machine) error {
+func (s *Sandbox) releaseVolumes(ctx context.Context, m *liveVM) error {
 	if m.ctx.Err() != nil {
 		return nil // the VM is gone, so its slots are free
 	}
@@ -103,7 +103,7 @@ func (s *Sandbox) releaseVolumes(ctx context.Context, m *machine) error {
 
 // endVolumes detaches all volumes before the VM is killed, after deleting the containers that use them. A file system
 // is clean only after it was unmounted.
-func (s *Sandbox) endVolumes(ctx context.Context, m *machine) error {
+func (s *Sandbox) endVolumes(ctx context.Context, m *liveVM) error {
 	if _, volumes := s.slots.Stored(); len(volumes) == 0 {
 		return nil
 	}

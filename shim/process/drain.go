@@ -28,7 +28,7 @@ func (c *calls) wait(ctx context.Context) {
 		c.none = make(chan struct{})
 	}
 	none := c.none
-	c.settle()
+	c.wakeWaiter()
 	c.mu.Unlock()
 	select {
 	case <-none:
@@ -47,8 +47,8 @@ func (c *calls) wait(ctx context.Context) {
 	}
 }
 
-// settle wakes the waiter if no calls are open; the caller holds mu.
-func (c *calls) settle() {
+// wakeWaiter wakes the waiter if no calls are open; the caller holds mu.
+func (c *calls) wakeWaiter() {
 	if c.open == 0 && c.none != nil {
 		close(c.none)
 		c.none = nil
@@ -59,7 +59,7 @@ func (c *calls) add(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open += n
-	c.settle()
+	c.wakeWaiter()
 }
 
 type countingListener struct {

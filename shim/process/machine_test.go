@@ -159,7 +159,7 @@ func TestPolicy(t *testing.T) {
 	} {
 		s := &shim{files: map[string]*os.File{bootstrap.Kernel: kernel}}
 		s.m.Machine.Network, s.m.Machine.Accel = row.network, row.accel
-		p := s.machinePolicy("/usr/bin/vmm")
+		p := s.vmPolicy("/usr/bin/vmm")
 		if got := slices.Contains(p.Write, "/dev/kvm"); got != row.kvm || slices.Contains(p.Signals, uint32(unix.SIGUSR1)) != row.kvm {
 			t.Errorf("%+v: KVM %v, signals %v", row, got, p.Signals)
 		}

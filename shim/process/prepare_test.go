@@ -39,7 +39,7 @@ func TestPrepareBelievesTheEngine(t *testing.T) {
 // TestPolicyReadsNoHome: QEMU in a user's own bin must not get access to the rest of the home.
 func TestPolicyReadsNoHome(t *testing.T) {
 	home := "/home/somebody"
-	p := (&shim{}).machinePolicy(home + "/bin/qemu-system-x86_64")
+	p := (&shim{}).vmPolicy(home + "/bin/qemu-system-x86_64")
 	for _, dir := range append(p.Read, p.Write...) {
 		if rel, err := filepath.Rel(dir, home+"/.ssh/id"); err == nil && filepath.IsLocal(rel) {
 			t.Errorf("QEMU may read %s", dir)

@@ -131,7 +131,7 @@ func (s *shim) up() (err error) {
 
 // policy returns the shim's rights on the host: QEMU's, and the pod's own directories.
 func (s *shim) policy(program string) confine.Policy {
-	p := s.machinePolicy(program)
+	p := s.vmPolicy(program)
 	p.Write = append(p.Write, s.m.StateDir)
 	if s.m.DataDir != "" {
 		p.Write = append(p.Write, s.m.DataDir)
@@ -139,8 +139,8 @@ func (s *shim) policy(program string) confine.Policy {
 	return p
 }
 
-// machinePolicy returns QEMU's rights. It may reopen the kernel's files of a cold boot.
-func (s *shim) machinePolicy(program string) confine.Policy {
+// vmPolicy returns QEMU's rights. It may reopen the kernel's files of a cold boot.
+func (s *shim) vmPolicy(program string) confine.Policy {
 	p := policy.Machine(s.m.Machine, program, s.libraries...)
 	for _, name := range []string{bootstrap.Kernel, bootstrap.Initrd} {
 		if f := s.files[name]; f != nil {

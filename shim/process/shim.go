@@ -100,7 +100,7 @@ func (s *shim) start(ctx context.Context) (hypervisor.VM, error) {
 		return nil, errors.New("a shim starts only one VM: adopt the sandbox, and its new shim starts the next")
 	}
 	if s.m.Copy != nil {
-		return s.takeCopy(ctx)
+		return s.adoptCopy(ctx)
 	}
 	dir := s.path(layout.VM)
 	if err := os.RemoveAll(dir); err != nil {
@@ -125,8 +125,8 @@ func (s *shim) start(ctx context.Context) (hypervisor.VM, error) {
 	return s.driver.Boot(ctx, m, files, o)
 }
 
-// takeCopy adopts the VM that was copied for this shim, and resumes it.
-func (s *shim) takeCopy(ctx context.Context) (hypervisor.VM, error) {
+// adoptCopy adopts the VM that was copied for this shim, and resumes it.
+func (s *shim) adoptCopy(ctx context.Context) (hypervisor.VM, error) {
 	v, err := s.adopt(ctx, *s.m.Copy)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (s *shim) name() string { return layout.MachineName(s.m.ID) }
 
 // spawn starts QEMU with fewer rights than the shim.
 func (s *shim) spawn(cmd *exec.Cmd) error {
-	missing, err := s.host.spawn(cmd, s.machinePolicy(cmd.Path))
+	missing, err := s.host.spawn(cmd, s.vmPolicy(cmd.Path))
 	if err != nil {
 		return err
 	}

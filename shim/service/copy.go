@@ -38,15 +38,15 @@ func (e extension) copyOut(id, from string) stream.Handler {
 				tree.Close()
 			}()
 			w := stream.NewWriter(conn)
-			told(w, sendTar(w, tree))
+			sendResult(w, sendTar(w, tree))
 			conn.Close()
 			<-gone
 		}, nil
 	}
 }
 
-// told sends the result of a copy, if the client is still there.
-func told(w *stream.Writer, err error) {
+// sendResult sends the result of a copy, if the client is still there.
+func sendResult(w *stream.Writer, err error) {
 	if err == nil {
 		_ = w.Frame(stream.Exited, stream.EncodeExit(0))
 		return
@@ -132,7 +132,7 @@ func (e extension) copyIn(id, to string, into bool) stream.Handler {
 			// receiveTar does not notice the client's end while the pod reads nothing.
 			unwatch, err := stream.OnHangup(conn, func() { tree.Close() })
 			if err != nil {
-				told(w, err)
+				sendResult(w, err)
 				return
 			}
 			defer unwatch()
@@ -142,9 +142,9 @@ func (e extension) copyIn(id, to string, into bool) stream.Handler {
 				defer close(received)
 				receiveTar(stream.NewReader(conn), feed)
 			}()
-			err = takeTar(w, bufio.NewReaderSize(in, stream.MaxFrame), tree)
+			err = sendEntries(w, bufio.NewReaderSize(in, stream.MaxFrame), tree)
 			in.CloseWithError(io.ErrClosedPipe)
-			told(w, err)
+			sendResult(w, err)
 			conn.Close()
 			<-received
 		}, nil
@@ -167,8 +167,8 @@ func receiveTar(r *stream.Reader, feed *io.PipeWriter) {
 	}
 }
 
-// takeTar sends the entries of a tar stream to the guest.
-func takeTar(w *stream.Writer, r io.Reader, tree *agentv1.TreeWriter) error {
+// sendEntries sends the entries of a tar stream to the guest.
+func sendEntries(w *stream.Writer, r io.Reader, tree *agentv1.TreeWriter) error {
 	archive := tar.NewReader(r)
 	notes := skipped{w: w.Channel(stream.Stderr)}
 	for {

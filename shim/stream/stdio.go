@@ -80,9 +80,9 @@ func (s Stdio) receive(r *Reader) (int, error) {
 		}
 		switch ch {
 		case Stdout:
-			err = put(s.Stdout, p)
+			err = writeTo(s.Stdout, p)
 		case Stderr:
-			err = put(s.Stderr, p)
+			err = writeTo(s.Stderr, p)
 		case Failed:
 			return 0, errors.New(strings.ToValidUTF8(string(p), "?"))
 		case Exited:
@@ -97,7 +97,7 @@ func (s Stdio) receive(r *Reader) (int, error) {
 	}
 }
 
-func put(w io.Writer, p []byte) error {
+func writeTo(w io.Writer, p []byte) error {
 	if w == nil || len(p) == 0 {
 		return nil
 	}

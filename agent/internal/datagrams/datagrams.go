@@ -27,7 +27,7 @@ func Serve(stream io.ReadWriteCloser, hosts []netip.Addr) {
 		if err != nil {
 			return
 		}
-		s.take(d)
+		s.handle(d)
 	}
 }
 
@@ -59,7 +59,7 @@ type flow struct {
 
 const maxFirst = 2048
 
-func (s *server) take(d agentv1.Datagram) {
+func (s *server) handle(d agentv1.Datagram) {
 	s.mu.Lock()
 	f := s.flows[d.Flow]
 	switch {

@@ -47,7 +47,7 @@ func (o *Output) run(r io.ReadCloser) {
 		o.hurry(r)
 		o.mu.Unlock()
 		n, err := r.Read(chunk[:])
-		if n > 0 && !o.put(chunk[:n]) {
+		if n > 0 && !o.append(chunk[:n]) {
 			return
 		}
 		// The kernel may report a terminal's end although output was written meanwhile, and a deadline may expire while
@@ -85,8 +85,8 @@ func (o *Output) hurry(from io.Closer) {
 	}
 }
 
-// put appends to the buffer and waits for room. It returns false if the stream was closed.
-func (o *Output) put(p []byte) bool {
+// append appends to the buffer and waits for room. It returns false if the stream was closed.
+func (o *Output) append(p []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for len(p) > 0 {

@@ -77,7 +77,7 @@ func (h *Hub) send(ctx context.Context, offset int64, data []byte) {
 	}
 	data = bytes.Clone(data)
 	for _, c := range clients {
-		if !c.put(ctx, data) {
+		if !c.offer(ctx, data) {
 			h.detach(c, ErrSlowClient)
 		}
 	}
@@ -90,8 +90,8 @@ func (h *Hub) skip(offset int64) {
 	h.offset = max(h.offset, offset)
 }
 
-// put returns false if the client is too slow.
-func (c *Client) put(ctx context.Context, data []byte) bool {
+// offer returns false if the client is too slow.
+func (c *Client) offer(ctx context.Context, data []byte) bool {
 	select {
 	case c.chunks <- data:
 		return true
