@@ -67,12 +67,12 @@ func (r *Report) remarks(w io.Writer) {
 		if len(row.Phases) == 0 || !strings.HasPrefix(row.Met(), "no") {
 			continue
 		}
-		fmt.Fprintf(w, "\n%s misses its aim; medians of its phases, some of which run at once:\n", row.Name)
+		fmt.Fprintf(w, "\n%s misses its aim; medians of its phases (some run concurrently):\n", row.Name)
 		for _, p := range row.Phases {
 			fmt.Fprintf(w, "  %8s ms  %s\n", number(stat.Median(p.Samples)), p.Name)
 		}
 	}
-	fmt.Fprintln(w, "\nWhat the rows are:")
+	fmt.Fprintln(w, "\nMeaning of the rows:")
 	for _, row := range r.Rows {
 		if row.What != "" {
 			fmt.Fprintf(w, "  %s: %s\n", row.Name, row.What)

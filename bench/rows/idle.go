@@ -57,7 +57,7 @@ func (b *Bench) newCrowd(ctx context.Context, build *Build) (*crowd, error) {
 	c.share = add("… and per pod", "MB", 0, "the same divided by the pods")
 	c.parents = add("PSS, warm parents at "+n, "MB", 0, "the proportional memory of the processes that the pods are forks of")
 	c.held = add("template held in memory", "MB", 0,
-		"the memory file that clones share and the engine holds; what is mapped of it is also in the pods' PSS")
+		"the memory file that clones share and the engine holds; its mapped part is also in the pods' PSS")
 	c.busy = add("CPU of an idle pod at "+n, "%", 0,
 		fmt.Sprintf("user and system time of QEMU and shim over %s, of one core; a sample a pod", cpuWindow))
 	var err error

@@ -108,7 +108,7 @@ func boot(ctx context.Context, b *Bench) error {
 func clone(ctx context.Context, b *Bench) error {
 	return b.machine(ctx, report.Row{
 		Group: "clone", Name: "clone to first answer", Unit: "ms", Aim: 100,
-		What: "QEMU's start as a clone of the template, whose memory is at hand, to the answer of a ping to the agent",
+		What: "QEMU's start as a clone of the template, with its memory loaded, to the answer of a ping to the agent",
 	}, false)
 }
 

@@ -51,7 +51,7 @@ func (e *escapeReader) Read(p []byte) (int, error) {
 		}
 		n, err := e.r.Read(p)
 		for _, b := range p[:n] {
-			if e.take(b) {
+			if e.feed(b) {
 				e.ended = stream.ErrLeft
 				break
 			}
@@ -65,8 +65,8 @@ func (e *escapeReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// take reports whether b completes the keys.
-func (e *escapeReader) take(b byte) bool {
+// feed adds b to the input and reports whether it completes the keys.
+func (e *escapeReader) feed(b byte) bool {
 	e.held = append(e.held, b)
 	for !strings.HasPrefix(string(e.keys), string(e.held)) {
 		e.ready = append(e.ready, e.held[0])

@@ -58,8 +58,8 @@ type top struct {
 	view     view
 }
 
-// looked is a sample, or the error that prevented it.
-type looked struct {
+// sampled is a sample, or the error that prevented it.
+type sampled struct {
 	list []api.PodStats
 	err  error
 }
@@ -118,7 +118,7 @@ func (t *top) run(ctx context.Context) error {
 	keys := make(chan []byte)
 	go readKeys(ctx, in, keys)
 	t.view.colour = tty.Colours(out)
-	answers := make(chan looked, 1)
+	answers := make(chan sampled, 1)
 	look := time.NewTimer(firstGap)
 	defer look.Stop()
 	for {
@@ -134,16 +134,16 @@ func (t *top) run(ctx context.Context) error {
 		case <-look.C:
 			go func() { // ends with ctx; the channel has room for its answer
 				list, err := sample(ctx, t.app, t.pods)
-				answers <- looked{list, err}
+				answers <- sampled{list, err}
 			}()
 		case got := <-answers:
-			t.take(got)
+			t.update(got)
 			look.Reset(t.interval)
 		}
 	}
 }
 
-func (t *top) take(got looked) {
+func (t *top) update(got sampled) {
 	t.view.note = ""
 	if got.err != nil {
 		t.view.note = "the figures are old: " + text.Plain(got.err.Error())

@@ -109,7 +109,7 @@ func (e *entry) Release() {}
 // Event implements manager.Door. It passes warnings on to the client that follows the run.
 func (e *entry) Event(ev pod.Event) {
 	if ev.Warning && ev.Reason != "BackOff" && !e.expected(ev) {
-		e.log.put(api.Message{Notice: ev.Reason + ": " + ev.Message})
+		e.log.add(api.Message{Notice: ev.Reason + ": " + ev.Message})
 	}
 }
 

@@ -82,7 +82,7 @@ type outbox struct {
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
 
-func (o *outbox) put(m api.Message) {
+func (o *outbox) add(m api.Message) {
 	o.mu.Lock()
 	o.list = append(o.list, m)
 	if len(o.list) > outboxLimit {
@@ -95,7 +95,7 @@ func (o *outbox) put(m api.Message) {
 	}
 }
 
-func (o *outbox) take() []api.Message {
+func (o *outbox) drain() []api.Message {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	list := o.list

@@ -102,7 +102,7 @@ func fetch(ctx context.Context, name string, out send, get func(context.Context,
 	got := make(chan result, 1)
 	go func() {
 		img, err := get(ctx, image.PullOptions{
-			Progress: func(p image.Progress) { box.put(api.Message{Progress: progress(name, p)}) },
+			Progress: func(p image.Progress) { box.add(api.Message{Progress: progress(name, p)}) },
 		})
 		got <- result{img, err}
 	}()
@@ -110,7 +110,7 @@ func fetch(ctx context.Context, name string, out send, get func(context.Context,
 	for {
 		select {
 		case <-box.wake:
-			for _, m := range box.take() {
+			for _, m := range box.drain() {
 				if gone == nil {
 					gone = out(m)
 				}
@@ -192,7 +192,7 @@ func (p puller) PullImage(
 	}
 	img, err := p.images(spec.GetUserSpecifiedImage()).Pull(ctx, spec.GetImage(), image.PullOptions{
 		Auth:     own,
-		Progress: func(g image.Progress) { p.log.put(api.Message{Progress: progress(spec.GetImage(), g)}) },
+		Progress: func(g image.Progress) { p.log.add(api.Message{Progress: progress(spec.GetImage(), g)}) },
 	})
 	return img.ID, err
 }

@@ -256,7 +256,7 @@ func (e *entry) givenUp() error {
 }
 
 func relay(e *entry, out send) error {
-	for _, m := range e.log.take() {
+	for _, m := range e.log.drain() {
 		if err := out(m); err != nil {
 			return err
 		}

@@ -147,7 +147,7 @@ func (s *server) building(uid string) {
 		return // no client follows an adopted pod
 	}
 	if p, err := s.pods.Get(types.UID(uid)); err == nil {
-		entryOf(p).log.put(api.Message{Step: "booting a VM to clone pods from, once for this kernel, size and network"})
+		entryOf(p).log.add(api.Message{Step: "booting a VM to clone pods from, once for this kernel, size and network"})
 	}
 }
 
