@@ -56,7 +56,7 @@ func Open(name string) (*Account, error) {
 }
 
 func (a *Account) make(parent string) error {
-	// Enable pods' limits where possible. A missing controller is no error here.
+	// Enable pods' limits where possible. A missing controller is ignored.
 	_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+cpu +memory +pids"), 0)
 	inner := filepath.Join(a.dir, "commands")
 	if err := os.MkdirAll(inner, 0o755); err != nil {

@@ -1,10 +1,9 @@
-// Command diskread runs in a container of the benchmark: it reads a file past
-// the guest's page cache and prints how many bytes it read and how many
-// nanoseconds that took.
+// Command diskread runs in a container of the benchmark. It reads a file past the guest's page cache and prints the
+// number of bytes and the nanoseconds that it needed.
 //
-//	diskread make FILE MIB           writes the file that is to be read
+//	diskread make FILE MIB           writes the file to read
 //	diskread seq FILE BLOCK          reads all of it, BLOCK bytes at a time
-//	diskread random FILE BLOCK COUNT reads COUNT blocks here and there
+//	diskread random FILE BLOCK COUNT reads COUNT random blocks
 package main
 
 import (

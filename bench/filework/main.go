@@ -1,8 +1,8 @@
-// Command filework works with the files of a directory, in a pod, in a VM and on the host
-// alike, and prints how many things it did and how many nanoseconds that took.
+// Command filework works with the files of a directory: in a pod, in a VM or on the host. It prints the number of
+// things it did and the nanoseconds that it needed.
 //
 //	filework [-drop] DIR VERB   does one work; -drop empties the kernel's caches first
-//	filework serve              as process 1 of a VM: does what lines on its second serial port say
+//	filework serve              runs as process 1 of a VM: does the works named on its second serial port
 package main
 
 import (

@@ -47,7 +47,7 @@ func Groups() []Group {
 	}
 }
 
-// Bench has what groups need for measuring. Groups run one after the other.
+// Bench has the settings and the state of a measurement. Groups run one after the other.
 type Bench struct {
 	Runs   int
 	Pods   int           // of the group "idle", and the most of "burst", up to 50

@@ -54,7 +54,7 @@ func (r *runner) wanted(in *api.Interactive) *attachment {
 	return nil
 }
 
-// attach joins the streams. A failure is no error, because the container may have ended already.
+// attach joins the streams. A failure is ignored, because the container may have ended already.
 func (r *runner) attach(ctx context.Context, uid string, in api.Interactive) {
 	at := r.attached
 	var s api.Stream

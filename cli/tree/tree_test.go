@@ -168,7 +168,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestNoFiles copies to devices, pipes and links. They stay what they are.
+// TestNoFiles copies to devices, pipes and links. They must not be replaced.
 func TestNoFiles(t *testing.T) {
 	dir := t.TempDir()
 	pipe, behind, link := dir+"/pipe", dir+"/behind", dir+"/link"

@@ -94,7 +94,7 @@ func streamed(call func(*http.Request, send) error) http.HandlerFunc {
 		flusher := http.NewResponseController(w)
 		body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxRequest))
 		if err != nil {
-			return // the client has disconnected, or sends what no client of ours sends
+			return // the client has disconnected, or is not one of ours
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		// The header is sent before any work: if the engine dies later, the client knows that its request was

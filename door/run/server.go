@@ -139,7 +139,7 @@ func (s *server) open(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// building tells the client that waits for a pod why its start takes longer than usual.
+// building notifies the client that waits for a pod why the start takes longer than usual.
 func (s *server) building(uid string) {
 	select {
 	case <-s.opened:

@@ -1,5 +1,5 @@
-// Tests runs every test, as make test does: first all packages with -race and -short, which boots no VM,
-// and then those tests that the first pass skipped, whole and without -race. A test that boots VMs skips
+// Tests runs every test, as make test does. The first pass runs all packages with -race and -short, and boots no VM.
+// The second pass runs the tests that the first pass skipped, completely and without -race. A test that boots VMs skips
 // itself with -short, so that each test runs in exactly one pass.
 //
 //	go run ./hack/tests TAGS [PACKAGE…]

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// PodPath returns the engine's path for a pod, or for its subresource what.
+// PodPath returns the engine's path for a pod, or for one of its subresources.
 func (a *App) PodPath(ref, what string) string {
 	if name := strings.TrimPrefix(ref, "pod/"); a.Namespace != "" && !strings.Contains(name, "/") {
 		ref = a.Namespace + "/" + name
