@@ -90,14 +90,14 @@ func (r *runtimeServer) ExecSync(ctx context.Context, q *runtimeapi.ExecSyncRequ
 
 // Exec prepares a stream for a running container. Its command starts when the client connects.
 func (r *runtimeServer) Exec(ctx context.Context, q *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
-	if err := r.runs(ctx, q.GetContainerId()); err != nil {
+	if err := r.checkRunning(ctx, q.GetContainerId()); err != nil {
 		return nil, err
 	}
 	return r.streams.GetExec(q)
 }
 
 func (r *runtimeServer) Attach(ctx context.Context, q *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
-	if err := r.runs(ctx, q.GetContainerId()); err != nil {
+	if err := r.checkRunning(ctx, q.GetContainerId()); err != nil {
 		return nil, err
 	}
 	return r.streams.GetAttach(q)
@@ -132,8 +132,8 @@ func (r *runtimeServer) CheckpointContainer(
 	return &runtimeapi.CheckpointContainerResponse{}, r.s.CheckpointContainer(ctx, q)
 }
 
-// runs returns an error if the container is not running.
-func (r *runtimeServer) runs(ctx context.Context, id string) error {
+// checkRunning returns an error if the container is not running.
+func (r *runtimeServer) checkRunning(ctx context.Context, id string) error {
 	res, err := r.s.ContainerStatus(ctx, id, false)
 	if err == nil && res.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		err = failure.New(codes.FailedPrecondition, "container %s is not running", shortid.Of(id))

@@ -125,7 +125,7 @@ func (m *Metrics) Called(service, method string, code codes.Code, took time.Dura
 }
 
 // AddEngine adds the engine's current pods, containers and memory to the metrics. It is called once.
-func (m *Metrics) AddEngine(e *engine.Engine) { m.registry.MustRegister(possessions{e}) }
+func (m *Metrics) AddEngine(e *engine.Engine) { m.registry.MustRegister(collector{e}) }
 
 // Gatherer returns the metrics for a server that also serves others.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }

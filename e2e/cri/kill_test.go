@@ -153,7 +153,7 @@ func (n *killed) kill(t *testing.T, call, point string) {
 	}
 	for _, c := range calls {
 		if c.name == call {
-			n.strike(ctx, t, point, c.do)
+			n.killAt(ctx, t, point, c.do)
 			n.start(ctx, t)
 			n.consistent(ctx, t)
 		}
@@ -175,8 +175,8 @@ func (n *killed) kill(t *testing.T, call, point string) {
 	n.noProcess(t, pod)
 }
 
-// strike makes a call and kills the server at a fault point.
-func (n *killed) strike(ctx context.Context, t *testing.T, point string, call func(context.Context) error) {
+// killAt makes a call and kills the server at a fault point.
+func (n *killed) killAt(ctx context.Context, t *testing.T, point string, call func(context.Context) error) {
 	t.Helper()
 	pid := n.server.Process.Pid
 	hit := n.faults.Arm(func(h fault.Hit) bool { return h.Point == point && h.PID == pid })

@@ -109,8 +109,8 @@ func (w *world) logs(ctx context.Context, t testing.TB, pod string, o corev1.Pod
 	return string(out)
 }
 
-// says waits until a container has logged exactly words.
-func (w *world) says(ctx context.Context, t testing.TB, pod string, o corev1.PodLogOptions, words string) {
+// expectLog waits until a container has logged exactly words.
+func (w *world) expectLog(ctx context.Context, t testing.TB, pod string, o corev1.PodLogOptions, words string) {
 	t.Helper()
 	w.Wait(ctx, t, "the output of "+pod, func(ctx context.Context) error {
 		return is(words, func() (string, error) {

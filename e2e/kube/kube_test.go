@@ -61,7 +61,7 @@ func (w *world) testPod(t *testing.T) {
 	if pod.Status.PodIP == "" {
 		t.Errorf("no address: %s", &pod.Status)
 	}
-	w.says(ctx, t, "one", corev1.PodLogOptions{}, "words\n")
+	w.expectLog(ctx, t, "one", corev1.PodLogOptions{}, "words\n")
 	out, errs, err := w.exec(ctx, "one", corev1.PodExecOptions{Command: []string{"sh", "-c", "cat; echo two >&2; exit 3"}},
 		strings.NewReader("one\n"))
 	if out != "one\n" || errs != "two\n" || err == nil || !strings.Contains(err.Error(), "exit code 3") {

@@ -55,7 +55,7 @@ func (w *world) testDelete(t *testing.T) {
 		ctx := testdeadline.Context(t, time.Minute)
 		w.pod(ctx, t, name, fmt.Sprintf(`{containers: [{name: c,
   command: [sh, -c, "trap '%s' TERM; echo set; while :; do sleep 1 & wait; done"]}]}`, c.trap))
-		w.says(ctx, t, name, corev1.PodLogOptions{}, "set\n")
+		w.expectLog(ctx, t, name, corev1.PodLogOptions{}, "set\n")
 		began := time.Now()
 		w.typed(ctx, t, "", "delete", "pod", name, fmt.Sprintf("--grace-period=%.0f", c.grace.Seconds())) // waits for its end
 		took := time.Since(began)
@@ -113,7 +113,7 @@ func (w *world) testReboot(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.pod(ctx, t, "reboot", `{volumes: [{name: v, emptyDir: {}}], containers: [{name: c,
   command: [sh, -c, "echo x >>/v/f; sync; cat /v/f; exec sleep 1000"], volumeMounts: [{name: v, mountPath: /v}]}]}`)
-	w.says(ctx, t, "reboot", corev1.PodLogOptions{}, "x\n")
+	w.expectLog(ctx, t, "reboot", corev1.PodLogOptions{}, "x\n")
 	before := w.ready(ctx, t, "reboot")
 	w.kubelet.Kill()
 	w.cri.Kill()
@@ -133,6 +133,6 @@ func (w *world) testReboot(t *testing.T) {
 		t.Error("the pod was replaced")
 	}
 	for previous, want := range map[bool]string{true: "x\n", false: "x\nx\n"} {
-		w.says(ctx, t, "reboot", corev1.PodLogOptions{Previous: previous}, want)
+		w.expectLog(ctx, t, "reboot", corev1.PodLogOptions{Previous: previous}, want)
 	}
 }

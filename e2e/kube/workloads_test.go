@@ -198,7 +198,7 @@ func (w *world) testLiveness(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.pod(ctx, t, "live", `{containers: [{name: c, command: [sh, -c, "touch /tmp/ok; echo made; exec sleep 1000"],
   livenessProbe: {exec: {command: [test, -e, /tmp/ok]}, initialDelaySeconds: 2, periodSeconds: 1, failureThreshold: 2}}]}`)
-	w.says(ctx, t, "live", corev1.PodLogOptions{}, "made\n")
+	w.expectLog(ctx, t, "live", corev1.PodLogOptions{}, "made\n")
 	if _, errs, err := w.exec(ctx, "live", corev1.PodExecOptions{Command: []string{"rm", "/tmp/ok"}}, nil); err != nil {
 		t.Fatalf("%v: %s", err, errs)
 	}

@@ -87,8 +87,8 @@ func (w *world) untilAlone(ctx context.Context, t *testing.T, name, what string,
 	return found
 }
 
-// saysAlone waits until a pod's container has logged exactly words.
-func (w *world) saysAlone(ctx context.Context, t *testing.T, name, words string) {
+// expectLogAlone waits until a pod's container has logged exactly words.
+func (w *world) expectLogAlone(ctx context.Context, t *testing.T, name, words string) {
 	t.Helper()
 	w.Wait(ctx, t, "the output of "+name, func(ctx context.Context) error {
 		got, err := w.ask(ctx, "/containerLogs/default/"+name+"/c")
@@ -135,7 +135,7 @@ func TestManifestsAlone(t *testing.T) {
 	}
 	start()
 	first := w.untilAlone(ctx, t, name, "ready", isReady)
-	w.saysAlone(ctx, t, name, "one\n")
+	w.expectLogAlone(ctx, t, name, "one\n")
 	info, err := os.Stat(filepath.Join(w.Dir, "s", "node", "api.sock"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the socket of the API: %v, %v", info, err)

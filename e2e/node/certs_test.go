@@ -43,12 +43,12 @@ func TestCertificates(t *testing.T) {
 			t.Errorf("%s: %v, %v", file, st, err)
 		}
 	}
-	if n := w.asked(ctx, t, certificatesv1.KubeAPIServerClientKubeletSignerName, "bootstrap"); n != 1 {
+	if n := w.countRequests(ctx, t, certificatesv1.KubeAPIServerClientKubeletSignerName, "bootstrap"); n != 1 {
 		t.Errorf("%d requests for a client certificate", n)
 	}
 	node := "system:node:" + testkube.NodeName
 	w.Wait(ctx, t, "the request for a serving certificate", func(ctx context.Context) error {
-		if n := w.asked(ctx, t, certificatesv1.KubeletServingSignerName, node); n != 1 {
+		if n := w.countRequests(ctx, t, certificatesv1.KubeletServingSignerName, node); n != 1 {
 			return fmt.Errorf("%d requests", n)
 		}
 		return nil
@@ -90,7 +90,7 @@ func TestCertificates(t *testing.T) {
 		}
 		return err
 	})
-	if n := w.asked(ctx, t, certificatesv1.KubeAPIServerClientKubeletSignerName, node); n != 1 {
+	if n := w.countRequests(ctx, t, certificatesv1.KubeAPIServerClientKubeletSignerName, node); n != 1 {
 		t.Errorf("%d requests of the node's", n)
 	}
 	w.WaitNode(ctx, t)
@@ -149,8 +149,8 @@ func (w *world) shell(ctx context.Context, t *testing.T, line string) string {
 	return string(out)
 }
 
-// asked counts a user's requests to a signer.
-func (w *world) asked(ctx context.Context, t *testing.T, signer, user string) (n int) {
+// countRequests counts a user's requests to a signer.
+func (w *world) countRequests(ctx context.Context, t *testing.T, signer, user string) (n int) {
 	t.Helper()
 	list, err := w.Client.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -29,8 +29,8 @@ func (w *world) testServices(t *testing.T) {
 	const command = `command: [sh, -c, "echo $MY_WEB_SERVICE_HOST $MY_WEB_PORT_8080_TCP_PORT; echo $KUBERNETES_SERVICE_PORT; exec sleep 1000"]`
 	w.pod(ctx, t, "linked", `{containers: [{name: c, `+command+`}]}`)
 	w.pod(ctx, t, "unlinked", `{enableServiceLinks: false, containers: [{name: c, `+command+`}]}`)
-	w.says(ctx, t, "linked", corev1.PodLogOptions{}, made.Spec.ClusterIP+" 8080\n443\n")
-	w.says(ctx, t, "unlinked", corev1.PodLogOptions{}, "\n443\n")
+	w.expectLog(ctx, t, "linked", corev1.PodLogOptions{}, made.Spec.ClusterIP+" 8080\n443\n")
+	w.expectLog(ctx, t, "unlinked", corev1.PodLogOptions{}, "\n443\n")
 	for _, name := range []string{"linked", "unlinked"} {
 		w.typed(ctx, t, "", "delete", "pod", name, "--grace-period=1")
 	}

@@ -106,7 +106,7 @@ func (w *world) testLateClaim(t *testing.T) {
 		return nil
 	})
 	w.claim(ctx, t, "host", `{storageClassName: "", volumeName: pv-host, accessModes: [ReadWriteMany], resources: {requests: {storage: 1Gi}}}`)
-	w.says(ctx, t, "late", corev1.PodLogOptions{}, "done\n")
+	w.expectLog(ctx, t, "late", corev1.PodLogOptions{}, "done\n")
 	if text, err := os.ReadFile(filepath.Join(w.place(t, "host"), "f")); err != nil || string(text) != "late\n" {
 		t.Errorf("on the host: %q, %v", text, err)
 	}
@@ -151,7 +151,7 @@ func (w *world) testClaimKinds(t *testing.T, disk string) {
       echo own >/own/f; stat -c %g /own/f; echo disk | dd of=/dev/xvda conv=fsync 2>/dev/null;
       echo disk >/disk/f; stat -c %g /disk/f; grep -o '/disk ext4' /proc/mounts; exec sleep 1000"]}]}`)
 	w.ready(ctx, t, "kinds")
-	w.says(ctx, t, "kinds", corev1.PodLogOptions{}, "kinds\nread-only\n4711\n4711\n/disk ext4\n")
+	w.expectLog(ctx, t, "kinds", corev1.PodLogOptions{}, "kinds\nread-only\n4711\n4711\n/disk ext4\n")
 	for path, want := range map[string]string{
 		filepath.Join(w.place(t, "host"), "part/f"): "kinds\n", filepath.Join(w.place(t, "own"), "f"): "own\n",
 	} {
@@ -166,7 +166,7 @@ func (w *world) testClaimKinds(t *testing.T, disk string) {
 	w.pod(ctx, t, "reads", `{volumes: [{name: disk, persistentVolumeClaim: {claimName: disk, readOnly: true}}],
   containers: [{name: c, volumeMounts: [{name: disk, mountPath: /disk}],
     command: [sh, -c, "cat /disk/f; touch /disk/g 2>/dev/null || echo read-only; exec sleep 1000"]}]}`)
-	w.says(ctx, t, "reads", corev1.PodLogOptions{}, "disk\nread-only\n")
+	w.expectLog(ctx, t, "reads", corev1.PodLogOptions{}, "disk\nread-only\n")
 	w.Wait(ctx, t, "the end of the pod's own claim", func(ctx context.Context) error {
 		_, err := w.Client.CoreV1().PersistentVolumeClaims(ns).Get(ctx, "kinds-own", metav1.GetOptions{})
 		if !errors.IsNotFound(err) {
@@ -186,8 +186,8 @@ func (w *world) testClaimsOfSet(t *testing.T) {
     containers: [{name: c, image: IMAGE, volumeMounts: [{name: v, mountPath: /v}],
       command: [sh, -c, "echo run >>/v/f; cat /v/f; exec sleep 1000"]}]}}}}`)
 	w.typed(ctx, t, "", "rollout", "status", "statefulset/data", "--timeout=100s")
-	w.says(ctx, t, "data-0", corev1.PodLogOptions{}, "run\n")
+	w.expectLog(ctx, t, "data-0", corev1.PodLogOptions{}, "run\n")
 	w.typed(ctx, t, "", "delete", "pod", "data-0")
 	w.typed(ctx, t, "", "rollout", "status", "statefulset/data", "--timeout=100s")
-	w.says(ctx, t, "data-0", corev1.PodLogOptions{}, "run\nrun\n")
+	w.expectLog(ctx, t, "data-0", corev1.PodLogOptions{}, "run\nrun\n")
 }

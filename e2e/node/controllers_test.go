@@ -38,10 +38,10 @@ func (w *world) testRollout(t *testing.T) {
 	if n := least(); n < 3 {
 		t.Errorf("%d pods were ready meanwhile", n)
 	}
-	w.saysAll(ctx, t, "app=r", "two\n")
+	w.expectLogs(ctx, t, "app=r", "two\n")
 	w.typed(ctx, t, "", "rollout", "undo", "deployment/r")
 	w.typed(ctx, t, "", "rollout", "status", "deployment/r", "--timeout=100s")
-	w.saysAll(ctx, t, "app=r", "one\n")
+	w.expectLogs(ctx, t, "app=r", "one\n")
 }
 
 // leastReady watches pods until the returned function is called, which returns the smallest number of ready pods.
@@ -84,8 +84,8 @@ func (w *world) leastReady(ctx context.Context, t *testing.T, labels string) fun
 	return func() int { stop(); changes.Stop(); return <-least }
 }
 
-// saysAll waits until all pods with labels, except those being deleted, have logged exactly words.
-func (w *world) saysAll(ctx context.Context, t *testing.T, labels, words string) {
+// expectLogs waits until all pods with labels, except those being deleted, have logged exactly words.
+func (w *world) expectLogs(ctx context.Context, t *testing.T, labels, words string) {
 	t.Helper()
 	list, err := w.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{LabelSelector: labels})
 	if err != nil {
@@ -93,7 +93,7 @@ func (w *world) saysAll(ctx context.Context, t *testing.T, labels, words string)
 	}
 	for _, pod := range list.Items {
 		if pod.DeletionTimestamp == nil {
-			w.says(ctx, t, pod.Name, corev1.PodLogOptions{}, words)
+			w.expectLog(ctx, t, pod.Name, corev1.PodLogOptions{}, words)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func (w *world) testStatefulSet(t *testing.T) {
       command: [sh, -c, "hostname >>/v/f; sync; cat /v/f; exec sleep 1000"]}]}}}}`)
 	w.typed(ctx, t, "", "rollout", "status", "statefulset/ss", "--timeout=100s")
 	first, second := w.ready(ctx, t, "ss-0"), w.ready(ctx, t, "ss-1")
-	w.says(ctx, t, "ss-1", corev1.PodLogOptions{}, "ss-1\n") // it has written to its volume
+	w.expectLog(ctx, t, "ss-1", corev1.PodLogOptions{}, "ss-1\n") // it has written to its volume
 	w.crash(t, second)
 	again := w.until(ctx, t, "ss-1", "running again", func(pod *corev1.Pod) bool {
 		return pod.Status.ContainerStatuses[0].RestartCount == 1 && condition(pod, corev1.PodReady).Status == corev1.ConditionTrue
@@ -117,7 +117,7 @@ func (w *world) testStatefulSet(t *testing.T) {
 	if again.UID != second.UID {
 		t.Error("after the VM's end it is another pod")
 	}
-	w.says(ctx, t, "ss-1", corev1.PodLogOptions{}, "ss-1\nss-1\n") // and its volume
+	w.expectLog(ctx, t, "ss-1", corev1.PodLogOptions{}, "ss-1\nss-1\n") // and its volume
 	if now := w.ready(ctx, t, "ss-0"); now.UID != first.UID || now.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("its neighbour: %s", &now.Status)
 	}
@@ -126,7 +126,7 @@ func (w *world) testStatefulSet(t *testing.T) {
 	if other := w.ready(ctx, t, "ss-1"); other.UID == second.UID {
 		t.Error("after its deletion it is the same pod")
 	}
-	w.says(ctx, t, "ss-1", corev1.PodLogOptions{}, "ss-1\n")
+	w.expectLog(ctx, t, "ss-1", corev1.PodLogOptions{}, "ss-1\n")
 }
 
 // crash kills a pod's VM.

@@ -145,7 +145,7 @@ func TestEndpoint(t *testing.T) {
 	w.manifest(t, "fixed", "one", ", livenessProbe: {exec: {command: [test, '!', -e, /tmp/bad]}, periodSeconds: 1, failureThreshold: 1}")
 	start()
 	first := w.untilAlone(ctx, t, name, "ready", isReady)
-	w.saysAlone(ctx, t, name, "one\n")
+	w.expectLogAlone(ctx, t, name, "one\n")
 	if first.Status.PodIP == "" {
 		t.Errorf("it has no address: %v", &first.Status)
 	}

@@ -84,8 +84,8 @@ func (w *world) until(ctx context.Context, t testing.TB, name, what string, is f
 	return pod
 }
 
-// says waits until a container has logged exactly words.
-func (w *world) says(ctx context.Context, t testing.TB, pod string, o corev1.PodLogOptions, words string) {
+// expectLog waits until a container has logged exactly words.
+func (w *world) expectLog(ctx context.Context, t testing.TB, pod string, o corev1.PodLogOptions, words string) {
 	t.Helper()
 	w.Wait(ctx, t, "the output of "+pod, func(ctx context.Context) error {
 		out, err := w.Client.CoreV1().Pods(ns).GetLogs(pod, &o).DoRaw(ctx)

@@ -87,8 +87,8 @@ func (w *world) testKill(t *testing.T) {
 	w.csiLeft(ctx, t, driver)
 }
 
-// strike runs do, kills the node at a fault point, and starts the next one.
-func (w *world) strike(ctx context.Context, t *testing.T, point string, do func()) {
+// killAt runs do, kills the node at a fault point, and starts the next one.
+func (w *world) killAt(ctx context.Context, t *testing.T, point string, do func()) {
 	t.Helper()
 	pid := w.node.PID()
 	hit := w.faults.Arm(func(h fault.Hit) bool { return h.Point == point && h.PID == pid })
@@ -114,7 +114,7 @@ func (w *world) killStatic(t *testing.T, stage, point string) {
 	leave := func() { w.removeManifests(t) }
 	t.Cleanup(leave)
 	if stage == "file" {
-		w.strike(ctx, t, point, come)
+		w.killAt(ctx, t, point, come)
 	} else {
 		come()
 	}
@@ -122,12 +122,12 @@ func (w *world) killStatic(t *testing.T, stage, point string) {
 	if pods.MirrorOf(mirror) == "" || mirror.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("its mirror is %v, %s", mirror.ObjectMeta, &mirror.Status)
 	}
-	w.says(ctx, t, name, corev1.PodLogOptions{}, "words\n")
+	w.expectLog(ctx, t, name, corev1.PodLogOptions{}, "words\n")
 	if n := w.vms(t); n != 1 {
 		t.Errorf("there are %d VMs", n)
 	}
 	if stage == "no file" {
-		w.strike(ctx, t, point, leave)
+		w.killAt(ctx, t, point, leave)
 	} else {
 		leave()
 	}
@@ -138,7 +138,7 @@ func (w *world) kill(t *testing.T, stage, point string) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.quiet(ctx, t)
 	api := w.Client.CoreV1().Pods(ns)
-	strike := func(do func()) { w.strike(ctx, t, point, do) }
+	strike := func(do func()) { w.killAt(ctx, t, point, do) }
 	spec := csiSpec("victim") // a directory of the host
 	if strings.HasPrefix(stage, "volume") {
 		spec = csiSpec("killed")

@@ -79,7 +79,7 @@ func (w *world) testRestart(t *testing.T) {
 	if st := pod.Status.ContainerStatuses[0].State.Terminated; st == nil || st.ExitCode != 5 {
 		t.Errorf("it ended with %v", st)
 	}
-	w.says(ctx, t, "ends", corev1.PodLogOptions{}, "ended\n")
+	w.expectLog(ctx, t, "ends", corev1.PodLogOptions{}, "ended\n")
 	w.gone(ctx, t, "deleted", 2)
 	w.gone(ctx, t, "orphan", 2)
 	if n := w.ready(ctx, t, "counts").Status.ContainerStatuses[0].RestartCount; n != 0 {
@@ -144,7 +144,7 @@ func (w *world) testDeletedWhileInitialising(t *testing.T) {
 		all := pod.Status.InitContainerStatuses
 		return len(all) == 1 && all[0].State.Running != nil
 	})
-	w.says(ctx, t, "initial", corev1.PodLogOptions{Container: "i"}, "waits\n") // it handles the signal from now on
+	w.expectLog(ctx, t, "initial", corev1.PodLogOptions{Container: "i"}, "waits\n") // it handles the signal from now on
 	pods := w.Client.CoreV1().Pods(ns)
 	t.Cleanup(func() { // do not wait for the rest of its grace
 		err := pods.Delete(context.WithoutCancel(ctx), "initial", *metav1.NewDeleteOptions(1))
@@ -202,8 +202,8 @@ func (w *world) testLateSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.ready(ctx, t, "late")
-	w.says(ctx, t, "late", corev1.PodLogOptions{}, "one\ntwo\n")
-	w.says(ctx, t, "late-word", corev1.PodLogOptions{}, "two\n")
+	w.expectLog(ctx, t, "late", corev1.PodLogOptions{}, "one\ntwo\n")
+	w.expectLog(ctx, t, "late-word", corev1.PodLogOptions{}, "two\n")
 	secret.StringData["key"] = "three\n"
 	if _, err := w.Client.CoreV1().Secrets(ns).Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

@@ -161,8 +161,8 @@ func (w *world) testMemory(t *testing.T) {
 	w.manifest(t, "fixed", "words", "")
 	defer w.removeManifests(t)
 	static := "fixed-" + testkube.NodeName
-	w.says(ctx, t, "greedy", corev1.PodLogOptions{}, "full\n")
-	w.says(ctx, t, "important", corev1.PodLogOptions{}, "full\n")
+	w.expectLog(ctx, t, "greedy", corev1.PodLogOptions{}, "full\n")
+	w.expectLog(ctx, t, "important", corev1.PodLogOptions{}, "full\n")
 	w.ready(ctx, t, "modest")
 	critical, fixed := w.ready(ctx, t, "critical"), w.ready(ctx, t, static)
 
@@ -226,7 +226,7 @@ func (w *world) testDisk(t *testing.T) {
 	spare := w.pod(ctx, t, "spare", "{"+sleeps+"}")
 	w.pod(ctx, t, "filler", fmt.Sprintf(`{containers: [{name: c,
   command: [sh, -c, "head -c %d /dev/urandom >/f; sync; echo done; exec sleep 1000"]}]}`, written))
-	w.says(ctx, t, "filler", corev1.PodLogOptions{}, "done\n")
+	w.expectLog(ctx, t, "filler", corev1.PodLogOptions{}, "done\n")
 	w.ready(ctx, t, "spare")
 	full := w.left(t)
 	w.again(ctx, t, []string{fmt.Sprintf("nodefs.available<%d", full+written/2)}, "--minimum-image-ttl-duration", "0s")
@@ -243,7 +243,7 @@ func (w *world) testDisk(t *testing.T) {
 		return nil
 	})
 	w.run(ctx, t, spare)
-	w.says(ctx, t, "filler", corev1.PodLogOptions{}, "done\n") // its log stays
+	w.expectLog(ctx, t, "filler", corev1.PodLogOptions{}, "done\n") // its log stays
 }
 
 // unused adds an unused image to the node.
@@ -320,7 +320,7 @@ func (w *world) testShutdown(t *testing.T) {
 	w.pod(ctx, t, "plain", "{"+ends+"}")
 	w.pod(ctx, t, "critical", "{priorityClassName: system-node-critical, "+ends+"}")
 	for _, name := range []string{"plain", "critical"} {
-		w.says(ctx, t, name, corev1.PodLogOptions{}, "up\n")
+		w.expectLog(ctx, t, name, corev1.PodLogOptions{}, "up\n")
 	}
 	began := time.Now()
 	logind.Prepare(t, true)
@@ -336,7 +336,7 @@ func (w *world) testShutdown(t *testing.T) {
 			st == nil || st.ExitCode != 0 {
 			t.Fatalf("%s: %s", name, &pod.Status)
 		}
-		w.says(ctx, t, name, corev1.PodLogOptions{}, "up\nended\n")
+		w.expectLog(ctx, t, name, corev1.PodLogOptions{}, "up\nended\n")
 		finished = append(finished, st.FinishedAt.Time)
 	}
 	if !finished[0].Before(finished[1]) {

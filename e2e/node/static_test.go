@@ -66,7 +66,7 @@ func (w *world) testStatic(t *testing.T) {
 	if got := w.typed(ctx, t, "", "get", "pod", name, "-o", "name"); got != "pod/"+name+"\n" {
 		t.Errorf("kubectl get: %q", got)
 	}
-	w.says(ctx, t, name, corev1.PodLogOptions{}, "one\n")
+	w.expectLog(ctx, t, name, corev1.PodLogOptions{}, "one\n")
 	if got := w.typed(ctx, t, "", "logs", name); got != "one\n" {
 		t.Errorf("kubectl logs: %q", got)
 	}
@@ -88,7 +88,7 @@ func (w *world) testStatic(t *testing.T) {
 	w.until(ctx, t, name, "another pod", func(p *corev1.Pod) bool {
 		return pods.MirrorOf(p) != pods.MirrorOf(first) && condition(p, corev1.PodReady).Status == corev1.ConditionTrue
 	})
-	w.says(ctx, t, name, corev1.PodLogOptions{}, "two\n")
+	w.expectLog(ctx, t, name, corev1.PodLogOptions{}, "two\n")
 	if n := w.vms(t); n != 1 {
 		t.Errorf("there are %d VMs", n)
 	}

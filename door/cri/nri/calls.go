@@ -51,7 +51,7 @@ func (p *Plugins) CreateContainer(
 	if c == nil {
 		return id, nil
 	}
-	p.known(id)
+	p.markCreated(id)
 	p.log("post-create", id,
 		p.a.PostCreateContainer(context.WithoutCancel(ctx), &api.PostCreateContainerRequest{Pod: of, Container: c}))
 	return id, nil

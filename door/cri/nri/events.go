@@ -63,7 +63,7 @@ func (p *Plugins) notify(ctx context.Context, e *runtimeapi.ContainerEventRespon
 		p.mu.Unlock()
 		switch {
 		case pod == nil:
-		case stopped && p.ended(id):
+		case stopped && p.markEnded(id):
 			p.log("stop", id, p.a.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: pod}))
 		case deleted:
 			p.log("remove", id, p.a.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: pod}))
@@ -78,7 +78,7 @@ func (p *Plugins) notify(ctx context.Context, e *runtimeapi.ContainerEventRespon
 	c, pod := p.container(id)
 	switch {
 	case c == nil:
-	case stopped && p.ended(id):
+	case stopped && p.markEnded(id):
 		res, err := p.a.StopContainer(ctx, &api.StopContainerRequest{Pod: pod, Container: c})
 		p.log("stop", id, err)
 		if _, err := p.unsolicited(ctx, res.GetUpdate()); err != nil {
@@ -99,7 +99,7 @@ func (p *Plugins) read(ctx context.Context) error {
 	for _, pod := range pods {
 		p.pod(ctx, pod.GetId())
 		if pod.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY {
-			p.ended(pod.GetId())
+			p.markEnded(pod.GetId())
 		}
 	}
 	all, err := p.run.ListContainers(ctx, nil)
@@ -121,9 +121,9 @@ func (p *Plugins) read(ctx context.Context) error {
 		p.mu.Lock()
 		p.containers[c.GetId()] = known
 		p.mu.Unlock()
-		p.known(c.GetId())
+		p.markCreated(c.GetId())
 		if c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
-			p.ended(c.GetId())
+			p.markEnded(c.GetId())
 		}
 	}
 	return nil
@@ -146,7 +146,7 @@ func (p *Plugins) pod(ctx context.Context, id string) (pod *api.PodSandbox, know
 		Id: st.GetId(), Name: st.GetMetadata().GetName(), Uid: st.GetMetadata().GetUid(), Namespace: st.GetMetadata().GetNamespace(),
 		Labels: st.GetLabels(), Annotations: st.GetAnnotations(), RuntimeHandler: st.GetRuntimeHandler(), Linux: &api.LinuxPodSandbox{},
 	}
-	for _, ip := range append([]string{st.GetNetwork().GetIp()}, more(st.GetNetwork())...) {
+	for _, ip := range append([]string{st.GetNetwork().GetIp()}, additionalIPs(st.GetNetwork())...) {
 		if ip != "" {
 			pod.Ips = append(pod.Ips, ip)
 		}
@@ -160,7 +160,7 @@ func (p *Plugins) pod(ctx context.Context, id string) (pod *api.PodSandbox, know
 	return pod, false
 }
 
-func more(n *runtimeapi.PodSandboxNetworkStatus) (out []string) {
+func additionalIPs(n *runtimeapi.PodSandboxNetworkStatus) (out []string) {
 	for _, ip := range n.GetAdditionalIps() {
 		out = append(out, ip.GetIp())
 	}
@@ -195,6 +195,6 @@ func (p *Plugins) drop(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.containers, id)
-	delete(p.made, id)
+	delete(p.created, id)
 	delete(p.stopped, id)
 }

@@ -13,7 +13,7 @@ import (
 func (p *Plugins) missed(ctx context.Context) error {
 	// Later pods and containers need no check, and entries that disappear were reported.
 	p.mu.Lock()
-	pods, containers := slices.Collect(maps.Keys(p.pods)), slices.Collect(maps.Keys(p.made))
+	pods, containers := slices.Collect(maps.Keys(p.pods)), slices.Collect(maps.Keys(p.created))
 	p.mu.Unlock()
 	left, err := p.run.ListContainers(ctx, nil)
 	if err != nil {
@@ -60,8 +60,8 @@ func (p *Plugins) notifyEnd(ctx context.Context, e *runtimeapi.ContainerEventRes
 	}
 }
 
-// ended records the end of a pod or container, and returns true if it was not recorded before.
-func (p *Plugins) ended(id string) bool {
+// markEnded records the end of a pod or container, and returns true if it was not recorded before.
+func (p *Plugins) markEnded(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.stopped[id]
@@ -69,11 +69,11 @@ func (p *Plugins) ended(id string) bool {
 	return !before
 }
 
-// known records that the runtime has a container. If the runtime no longer lists it, it was removed.
-func (p *Plugins) known(id string) {
+// markCreated records that the runtime has a container. If the runtime no longer lists it, it was removed.
+func (p *Plugins) markCreated(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.containers[id] != nil {
-		p.made[id] = true
+		p.created[id] = true
 	}
 }

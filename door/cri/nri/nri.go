@@ -64,7 +64,7 @@ type Plugins struct {
 	mu         sync.Mutex
 	pods       map[string]*api.PodSandbox
 	containers map[string]*api.Container
-	made       map[string]bool // containers that the runtime has or had
+	created    map[string]bool // containers that the runtime has or had
 	stopped    map[string]bool // pods and containers with a reported end
 }
 
@@ -81,7 +81,7 @@ func New(o Options) (*Plugins, error) {
 	}
 	p := &Plugins{
 		o: o, pods: map[string]*api.PodSandbox{}, containers: map[string]*api.Container{},
-		made: map[string]bool{}, stopped: map[string]bool{},
+		created: map[string]bool{}, stopped: map[string]bool{},
 	}
 	var options []adaptation.Option
 	for path, option := range map[string]func(string) adaptation.Option{

@@ -74,19 +74,19 @@ func (c *Cache) Subscribe(changed func(types.UID), gone func(*corev1.Pod)) error
 		UpdateFunc: func(before, after any) {
 			old, pod := before.(*corev1.Pod), after.(*corev1.Pod)
 			if old.UID != pod.UID { // replaced by a pod of the same name
-				lost(old, gone)
+				notifyGone(old, gone)
 			}
 			if MirrorOf(pod) == "" {
 				changed(pod.UID)
 			}
 		},
-		DeleteFunc: func(object any) { lost(object, gone) },
+		DeleteFunc: func(object any) { notifyGone(object, gone) },
 	})
 	return err
 }
 
-// lost calls gone with a pod that left the cache, unwrapping a tombstone.
-func lost(object any, gone func(*corev1.Pod)) {
+// notifyGone calls gone with a pod that left the cache, unwrapping a tombstone.
+func notifyGone(object any, gone func(*corev1.Pod)) {
 	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = last.Obj
 	}

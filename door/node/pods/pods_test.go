@@ -115,7 +115,7 @@ func TestByUID(t *testing.T) {
 func TestTombstone(t *testing.T) {
 	p := pod("p", "1")
 	inWorld(t, []*corev1.Pod{p}, func(t *testing.T, w *world) {
-		lost(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: p}, w.c.sawDeletion)
+		notifyGone(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: p}, w.c.sawDeletion)
 		synctest.Wait()
 		if w.Has("1") {
 			t.Errorf("it still runs: %v", w.calls)

@@ -50,7 +50,7 @@ func (r *Runner) complete(p *manager.Pod, told usage.Pod) usage.Pod {
 		bytes, files := p.LogUsage(c.Name)
 		out.Logs[c.Name] = usage.Files{Bytes: bytes, Inodes: files}
 	}
-	out.Volumes = r.placed(p, spec)
+	out.Volumes = r.hostVolumes(p, spec)
 	for i := range spec.Spec.Volumes {
 		v := &spec.Spec.Volumes[i]
 		if v.EmptyDir == nil {
@@ -74,7 +74,7 @@ func (r *Runner) Claims() map[types.NamespacedName]usage.Volume {
 		if p.HasEnded() {
 			continue
 		}
-		for _, v := range r.placed(p, p.Spec()) {
+		for _, v := range r.hostVolumes(p, p.Spec()) {
 			if v.Claim != "" {
 				all[types.NamespacedName{Namespace: p.Given().Namespace, Name: v.Claim}] = v
 			}
@@ -83,8 +83,8 @@ func (r *Runner) Claims() map[types.NamespacedName]usage.Volume {
 	return all
 }
 
-// placed returns the usage of a pod's volumes on the host, if known.
-func (r *Runner) placed(p *manager.Pod, spec *corev1.Pod) (all []usage.Volume) {
+// hostVolumes returns the usage of a pod's volumes on the host, if known.
+func (r *Runner) hostVolumes(p *manager.Pod, spec *corev1.Pod) (all []usage.Volume) {
 	var places map[string]volume.Place
 	if claims := p.Door().(*door).claims; claims != nil {
 		places = claims.Places()
@@ -92,7 +92,7 @@ func (r *Runner) placed(p *manager.Pod, spec *corev1.Pod) (all []usage.Volume) {
 	for i := range spec.Spec.Volumes {
 		v := &spec.Spec.Volumes[i]
 		if place, is := places[v.Name]; is {
-			if one, ok := r.ofPlace(spec, v, place); ok {
+			if one, ok := r.placeUsage(spec, v, place); ok {
 				all = append(all, one)
 			}
 		}
@@ -100,10 +100,10 @@ func (r *Runner) placed(p *manager.Pod, spec *corev1.Pod) (all []usage.Volume) {
 	return all
 }
 
-// ofPlace returns the usage that a volume's driver reports, or else that of the file system with the volume's
+// placeUsage returns the usage that a volume's driver reports, or else the usage of the file system with the volume's
 // directory. The usage of a block device or disk is unknown without its driver. The directory of an unmounted driver
 // volume is on one of the host's file systems, so it does not count.
-func (r *Runner) ofPlace(pod *corev1.Pod, v *corev1.Volume, at volume.Place) (out usage.Volume, ok bool) {
+func (r *Runner) placeUsage(pod *corev1.Pod, v *corev1.Volume, at volume.Place) (out usage.Volume, ok bool) {
 	if r.o.VolumeUse != nil {
 		out, ok = r.o.VolumeUse(pod.UID, v.Name)
 	}

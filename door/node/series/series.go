@@ -59,7 +59,7 @@ func New(o Options) *Series {
 	s.evictions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubelet_evictions", Help: "Cumulative number of pod evictions by eviction signal",
 	}, []string{"eviction_signal"})
-	s.own.MustRegister(name, s.evictions, possessions{o.Statuses}, claims{o.Claims})
+	s.own.MustRegister(name, s.evictions, podCollector{o.Statuses}, claims{o.Claims})
 	s.starts.register(s.own)
 	s.requests.register(s.own)
 	s.probes.register(s.probed)

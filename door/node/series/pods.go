@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// possessions counts pods and containers.
-type possessions struct {
+// podCollector counts pods and containers.
+type podCollector struct {
 	statuses func() map[types.UID]corev1.PodStatus
 }
 
@@ -17,13 +17,13 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (possessions) Describe(to chan<- *prometheus.Desc) {
+func (podCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- podsDesc
 	to <- containersDesc
 }
 
 // Collect implements prometheus.Collector.
-func (p possessions) Collect(to chan<- prometheus.Metric) {
+func (p podCollector) Collect(to chan<- prometheus.Metric) {
 	pods, containers := 0, map[string]int{"created": 0, "running": 0, "exited": 0}
 	for _, status := range p.statuses() {
 		if status.Phase == corev1.PodRunning {

@@ -6,8 +6,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 )
 
-// possessions collects the pods, containers and memory of an engine.
-type possessions struct{ e *engine.Engine }
+// collector collects the pods, containers and memory of an engine.
+type collector struct{ e *engine.Engine }
 
 var (
 	podsDesc       = prometheus.NewDesc("bulkhead_pods", "Pods, by state (ready, notready).", []string{"state"}, nil)
@@ -18,14 +18,14 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (possessions) Describe(to chan<- *prometheus.Desc) {
+func (collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{podsDesc, containersDesc, givenDesc, takenDesc} {
 		to <- d
 	}
 }
 
 // Collect implements prometheus.Collector. It does not ask guests.
-func (p possessions) Collect(to chan<- prometheus.Metric) {
+func (p collector) Collect(to chan<- prometheus.Metric) {
 	pods := map[string]int{"ready": 0, "notready": 0}
 	containers := map[engine.State]int{engine.ContainerCreated: 0, engine.ContainerRunning: 0, engine.ContainerExited: 0}
 	for _, pod := range p.e.Pods() {
