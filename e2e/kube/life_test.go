@@ -33,7 +33,7 @@ func (w *world) testResize(t *testing.T) {
 		return r != nil && r.Limits.Cpu().MilliValue() == 1400 && r.Limits.Memory().Value() == 640<<20
 	})
 	if n := pod.Status.ContainerStatuses[0].RestartCount; n != 0 {
-		t.Errorf("the container was started anew %d times", n)
+		t.Errorf("the container was restarted %d times", n)
 	}
 	out, errs, err := w.exec(ctx, "resize",
 		corev1.PodExecOptions{Command: []string{"sh", "-c", "cd /sys/fs/cgroup; cat memory.max cpu.max; nproc"}}, nil)
@@ -95,7 +95,7 @@ func (w *world) testRestart(t *testing.T) {
 	}
 	pod = w.ready(ctx, t, "counts")
 	if n := pod.Status.ContainerStatuses[0].RestartCount; n != 0 {
-		t.Errorf("the container was started anew %d times", n)
+		t.Errorf("the container was restarted %d times", n)
 	}
 	if _, errs, err := w.exec(ctx, "counts", corev1.PodExecOptions{Command: []string{"true"}}, nil); err != nil {
 		t.Errorf("exec: %v: %s", err, errs)

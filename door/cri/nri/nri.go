@@ -52,7 +52,7 @@ var _ Runtime = (*service.Service)(nil)
 
 // Plugins are a node's plugins. The runtime calls Adjust. The other methods wrap the runtime's methods with the same
 // names. Each request to a plugin has a deadline of two seconds. A plugin that misses it is dropped, and the request
-// continues without it unless the plugin is configured as required.
+// continues without it unless the plugin has registered as required.
 type Plugins struct {
 	o   Options
 	a   *adaptation.Adaptation

@@ -84,7 +84,7 @@ func TestEndIsGivenUp(t *testing.T) {
 		close(hold)
 		synctest.Wait()
 		if w.has(p) || w.Has("1") {
-			t.Errorf("it is there still: %v", w.calls)
+			t.Errorf("it still exists: %v", w.calls)
 		}
 	})
 }

@@ -277,7 +277,7 @@ func TestOrphanUnknown(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		if w.Has("1") {
-			t.Error("it is there still")
+			t.Error("it still exists")
 		}
 	})
 }
@@ -305,7 +305,7 @@ func TestEveryStepFails(t *testing.T) {
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if w.has(p) || w.Has("1") {
-					t.Errorf("it is there still: %v", w.calls)
+					t.Errorf("it still exists: %v", w.calls)
 				}
 			})
 		})
@@ -338,7 +338,7 @@ func TestEndIsTriedForEver(t *testing.T) {
 				time.Sleep(lastPause + time.Second)
 				synctest.Wait()
 				if w.has(p) || w.Has("1") {
-					t.Error("it is there still")
+					t.Error("it still exists")
 				}
 			})
 		})

@@ -140,7 +140,7 @@ func TestPatch(t *testing.T) {
 		got := w.live().Status
 		if len(got.Conditions) != 3 || got.Conditions[0].Reason != "theirs" || got.Phase != corev1.PodRunning ||
 			got.QOSClass != corev1.PodQOSBestEffort || got.NominatedNodeName != "elsewhere" {
-			t.Errorf("told: %+v", got)
+			t.Errorf("reported: %+v", got)
 		}
 		w.set(ready(corev1.ConditionTrue))
 		if len(w.patches) != 1 {
@@ -226,7 +226,7 @@ func TestEnded(t *testing.T) {
 		}
 		got := w.live().Status
 		if got.Phase != corev1.PodFailed || got.Reason != "OutOfcpu" || len(got.Conditions) != 3 {
-			t.Errorf("told: %+v", got)
+			t.Errorf("reported: %+v", got)
 		}
 		next := merge(&got, ready(corev1.ConditionTrue), false)
 		if next.Phase != corev1.PodFailed || next.Reason != "OutOfcpu" {
@@ -255,7 +255,7 @@ func TestFailAfterTheEnd(t *testing.T) {
 		stale := w.live()
 		w.set(corev1.PodStatus{Phase: corev1.PodSucceeded})
 		if err := w.r.Fail(t.Context(), stale, "", "The pod was deleted before it was started"); err != nil || len(w.patches) != 1 {
-			t.Errorf("%v, told %q", err, w.patches)
+			t.Errorf("%v, reported %q", err, w.patches)
 		}
 	})
 }
@@ -279,7 +279,7 @@ func TestFailedDoesNotRun(t *testing.T) {
 			old := time.Since(c.LastTransitionTime.Time) > time.Minute
 			if c.Type == corev1.PodReady && (c.Status != corev1.ConditionFalse || c.Reason != podFailed || old) ||
 				c.Type == corev1.PodResizePending || c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
-				t.Errorf("told: %+v", c)
+				t.Errorf("reported: %+v", c)
 			}
 		}
 		c, d := got.ContainerStatuses[0], got.ContainerStatuses[1]
