@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
-// TestImports: the door uses the engine, and does not open what the engine opens. It may use the streams that the
+// TestImports: the door uses the engine, and opens none of the engine's resources itself. It may use the streams that the
 // engine returns.
 func TestImports(t *testing.T) {
 	t.Parallel()

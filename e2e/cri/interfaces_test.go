@@ -20,8 +20,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testnet"
 )
 
-// more is a plugin that adds two interfaces with the bridge plugin, like a plugin for several networks. The names are
-// those of the guest's kernel, swapped.
+// more is a plugin that adds two interfaces with the bridge plugin, like a plugin for several networks. They have the
+// names that the guest's kernel would choose, swapped.
 const more = `#!/bin/sh
 cd /
 link() { CNI_IFNAME=$1 PLUGINS/bridge >/dev/null; }
@@ -70,7 +70,7 @@ func TestInterfaces(t *testing.T) {
 			config := critest.Pod("several")
 			config.LogDirectory = n.logs
 			pod := n.Run(ctx, t, config)
-			n.addresses(ctx, t, pod) // only those of eth0
+			n.addresses(ctx, t, pod) // only the addresses of eth0
 			web := "head -c 4000000 /dev/zero > /tmp/data; echo here > /tmp/index.html; " +
 				"httpd -p 80 -h /tmp; httpd -p [::]:81 -h /tmp; exec sleep 1000"
 			container := n.Start(ctx, t, pod, critest.Container("web", "sh", "-c", web), config)

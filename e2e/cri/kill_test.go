@@ -50,7 +50,7 @@ var killPoints = []struct {
 	{"RemovePodSandbox", []string{"remove.marked", "unwind.undone", "unwind.state", "remove.unwound", "remove.released"}},
 }
 
-// killParts is the number of days in which every cell is tested once.
+// killParts is the number of days until every cell was tested once.
 const killParts = 5
 
 // TestKill kills the server at a step of a call. The next server has the pod in its old or new state, the call can be

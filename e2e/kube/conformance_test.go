@@ -22,7 +22,7 @@ import (
 // conformanceTogether is the number of concurrent specifications. Most of them wait most of the time.
 const conformanceTogether = 5
 
-// conformanceParts is the number of days in which every specification is run once.
+// conformanceParts is the number of days until every specification was run once.
 const conformanceParts = 12
 
 // unconformed are the specifications that are not run, with the reasons.

@@ -69,7 +69,7 @@ func (w *world) testDelete(t *testing.T) {
 	}
 }
 
-// testRestart kills the server while pods run. They run on, and the next server finds what has changed.
+// testRestart kills the server while pods run. They run on, and the next server finds all changes.
 func (w *world) testRestart(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)
 	w.pod(ctx, t, "counts", `{containers: [{name: c, command: [sh, -c, "i=0; while :; do i=$((i+1)); echo $i; sleep 0.2; done"]}]}`)

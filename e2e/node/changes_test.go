@@ -167,7 +167,7 @@ func (w *world) testEviction(t *testing.T) {
 		pod := w.until(ctx, t, name, "evicted", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
 		const why = "Pod ephemeral local storage usage exceeds the total limit of containers 8Mi. "
 		if c := condition(pod, corev1.DisruptionTarget); pod.Status.Reason != "Evicted" || c.Status == corev1.ConditionTrue ||
-			!strings.Contains(pod.Status.Message, why) { // a pod's own limit is no disruption
+			!strings.Contains(pod.Status.Message, why) { // the pod's own limit does not count as a disruption
 			t.Errorf("%s: %s: %s, %+v", name, pod.Status.Reason, pod.Status.Message, c)
 		}
 	}

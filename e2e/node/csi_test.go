@@ -226,7 +226,7 @@ func (w *world) csiAttached(ctx context.Context, t *testing.T, driver *testcsi.D
 	})
 }
 
-// csiGrow gives a volume a larger size in all API objects. The node does not know that yet.
+// csiGrow sets a larger size on a volume, and marks its claim as waiting for the node to resize it.
 func (w *world) csiGrow(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	size := []byte(`{"spec": {"capacity": {"storage": "32Mi"}}}`) // a patch, because the binding controller changes the object too

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
 )
 
-// testGuard: the node's API asks the API server who a client is and what it may do. An anonymous client is refused. A
+// testGuard: the node's API asks the API server for a client's identity and permissions. An anonymous client is refused. A
 // service account gets exactly its roles' rights.
 func (w *world) testGuard(t *testing.T) {
 	ctx := testdeadline.Context(t, time.Minute)

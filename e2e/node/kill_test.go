@@ -41,7 +41,7 @@ var killPoints = map[string][]string{
 	},
 }
 
-// killParts is the number of days in which every cell is tested once. The cells in killAlways are tested every time: an
+// killParts is the number of days until every cell was tested once. The cells in killAlways are tested every time: an
 // unreported VM, a status that is being reported, and an object that is about to be deleted.
 const killParts = 7
 

@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// TestNode: a cluster can manage the pods of this node as those of a node with a kubelet. Workloads that TestKubelet of
+// TestNode: a cluster can manage the pods of this node like pods of a node with a kubelet. Workloads that TestKubelet of
 // e2e/kube also has take turns with it.
 func TestNode(t *testing.T) {
 	w := newWorld(t)

@@ -41,7 +41,7 @@ func (w *world) testDeployment(t *testing.T) {
 	w.typed(ctx, t, "", "scale", "deployment/d", "--replicas=0")
 	w.Wait(ctx, t, "the replicas' end", func(ctx context.Context) error {
 		list, err := w.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{LabelSelector: "app=d"})
-		if n := w.vms(t); err == nil && len(list.Items)+n > 0 { // those of earlier tests have been deleted
+		if n := w.vms(t); err == nil && len(list.Items)+n > 0 { // pods of earlier tests have been deleted
 			err = fmt.Errorf("%d pods and %d VMs are left", len(list.Items), n)
 		}
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
 
-// ours is the prefix of the annotations that tell the guest what a container is allowed.
+// ours is the prefix of the annotations that pass a container's permissions to the guest.
 const ours = "io.bulkhead."
 
 // adjust applies plugins' adjustments to a specification. env is the resulting environment: the adjustments do not show

@@ -106,7 +106,7 @@ func (k *Keeper) report(ctx context.Context, node *corev1.Node, status corev1.No
 	next.VolumesInUse, must = k.next(node)
 	if status.Features != nil {
 		next.Images, next.RuntimeHandlers, next.Features = status.Images, status.RuntimeHandlers, status.Features
-	} else { // the runtime does not answer: keep what it reported last
+	} else { // the runtime does not answer: keep its last report
 		next.NodeInfo.ContainerRuntimeVersion = node.Status.NodeInfo.ContainerRuntimeVersion
 	}
 	for _, c := range status.Conditions {

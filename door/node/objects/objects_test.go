@@ -156,7 +156,7 @@ func TestLate(t *testing.T) {
 		defer release()
 		synctest.Wait()
 		if !w.Known(pod("1")) {
-			t.Error("it is not known that the object is missing")
+			t.Error("the missing object does not count as known")
 		}
 		if _, err := own.Secret(t.Context(), "s"); !errors.Is(err, volume.ErrNotFound) {
 			t.Errorf("before it is created: %v", err)

@@ -171,7 +171,7 @@ func (f *flaky) UpdatePodSandboxResources(
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
 }
 
-// nothing is the Objects of pods that refer to none.
+// nothing implements Objects for pods without references.
 type nothing struct{ volume.Objects }
 
 func (n nothing) Of(*corev1.Pod) (volume.Objects, func()) { return n, func() {} }

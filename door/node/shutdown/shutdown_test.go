@@ -135,7 +135,7 @@ func TestWithoutLogind(t *testing.T) {
 		}
 	}
 	if !strings.HasPrefix(w.warned[0], "GracefulNodeShutdownUnavailable: pods will not be ended") {
-		t.Errorf("told: %v", w.warned)
+		t.Errorf("warned: %v", w.warned)
 	}
 	testlogind.Start(t, address, time.Minute, false).Lock(ctx, t)
 	none := newWorld(ctx, t, "unix:path="+filepath.Join(t.TempDir(), "none"), time.Second, 0)

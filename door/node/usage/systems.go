@@ -10,7 +10,7 @@ import (
 // patience is the time within which a file system must answer.
 const patience = time.Second
 
-// Systems queries the usage of the host's file systems. An unresponsive one, such as that of an unreachable server,
+// Systems queries the usage of the host's file systems. An unresponsive one, for example of an unreachable server,
 // does not block callers. It is not queried again before it answers. The zero value is ready for use, and is safe for
 // concurrent use.
 type Systems struct {

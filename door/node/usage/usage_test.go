@@ -12,7 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestSums: a container's usage is its layer and logs. A pod's usage is that of all its containers and its emptyDirs on
+// TestSums: a container's usage is its layer and logs. A pod's usage is the sum of its containers and its emptyDirs on
 // disk.
 func TestSums(t *testing.T) {
 	t.Parallel()
