@@ -183,7 +183,7 @@ func (n *illNode) start(ctx context.Context, t *testing.T) (ended <-chan error) 
 			Runtime: func(context.Context, local.Options) (door.Runtime, error) {
 				return counting{fake{n.runtime.Runtime}, n.runtime}, nil
 			},
-			Machine: func() (machine.Facts, error) {
+			Measure: func() (machine.Facts, error) {
 				facts, err := machine.Measure()
 				facts.BootID = cmp.Or(n.boot, facts.BootID)
 				return facts, err
