@@ -96,7 +96,7 @@ func or(s, otherwise State) State {
 }
 
 // TestStopContainer checks that the container's own process gets the stop signal, and all processes get SIGKILL
-// after the grace period. A stopped or missing container is no error.
+// after the grace period. A stop of a stopped or missing container succeeds.
 func TestStopContainer(t *testing.T) {
 	t.Parallel()
 	asked, killed := []string{"Kill 15", "Wait", "Status"}, []string{"Kill 9 all", "Wait", "Status"}

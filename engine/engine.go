@@ -85,15 +85,15 @@ type Options struct {
 	Shim, Share string
 	// Guest is the guest bundle of the VMs; the zero value means the installed one.
 	Guest guest.Bundle
-	// Users is the directory with the leases of pods' users. If empty, it is the directory that all of root's
-	// engines on this host share.
+	// Users is the directory with the leases of pods' users. Empty selects the common directory of root's engines
+	// on this host.
 	Users string
 	// Images is the instance's image store; nil opens the one in Roots.
 	Images *image.Store
 	// Network returns the provider of a kind. The engine calls it once for each kind. Nil selects bulkhead's own
 	// networks.
 	Network func(kind network.Kind) (network.Provider, error)
-	// Shims and Machines default to real processes, Groups to the host's cgroups.
+	// Shims, Machines and Groups are for tests; nil selects real processes and the host's cgroups.
 	Shims    link.Shims
 	Machines machines.Source
 	Groups   *group.Groups

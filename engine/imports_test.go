@@ -21,7 +21,7 @@ func TestImports(t *testing.T) {
 			t.Errorf("the engine imports %s, but must not use types of the CRI or Kubernetes", name)
 		case ours && (top == "cri" || top == "pod" || top == "door" || top == "cli" || top == "volume"):
 			if own == "volume/atomicdir" {
-				continue // the form in which files of a volume lie on a disk
+				continue // the format of volumes of files on a disk
 			}
 			t.Errorf("the engine imports %s, which is a higher layer", name)
 		}

@@ -67,8 +67,8 @@ type ContainerRequest struct {
 	Key, Name string
 	// Record is JSON that the door keeps with the pod or container.
 	Record json.RawMessage
-	// Spec is for the guest's runtime; the engine names its cgroup. Mounts of the project's own types are those of
-	// package containerv1.
+	// Spec is for the guest's runtime; the engine names its cgroup. Package containerv1 defines the mounts of the
+	// project's own types.
 	Spec *specs.Spec
 	// Adjust, if not nil, returns the specification to use instead of Spec for the container with this id. It must
 	// have Spec's mounts. The engine calls it again, with another id, if it must create the container again. The

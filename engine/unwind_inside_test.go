@@ -46,8 +46,8 @@ func says(t *testing.T, uid uint32, args ...string) int {
 	return pid
 }
 
-// TestProcessOf checks that a pod with users has all of their processes. A pod without users has those of the
-// engine's user that name it.
+// TestProcessOf checks that all processes of a pod's users belong to it. Without users, processes of the engine's
+// user that name the pod belong to it.
 func TestProcessOf(t *testing.T) {
 	t.Parallel()
 	id, other := idOf("1"), idOf("2")

@@ -133,8 +133,8 @@ func (e *Engine) HeldMemory(id string) (bytes int64, known bool) {
 	return hostcgroup.At(r.Cgroup.Dirs).HeldMemory()
 }
 
-// HostMemory returns the host memory of a running pod's VM and shim, in bytes. It is the memory that ends with
-// them, or their proportional share if the host's cgroups count nothing. It is 0 if neither is known.
+// HostMemory returns the host memory of a running pod's VM and shim, in bytes. If the host's cgroups count nothing,
+// it is their proportional share instead of the memory that ends with them. It is 0 if neither is known.
 func (e *Engine) HostMemory(ctx context.Context, id string) (sum int64) {
 	if held, known := e.HeldMemory(id); known {
 		return held

@@ -14,7 +14,7 @@ type Observer interface {
 	Count(e Event, n int)
 }
 
-// VM is the origin of a pod's VM.
+// VM is how a pod's VM was started.
 type VM string
 
 // The ways of starting VMs.

@@ -93,7 +93,7 @@ func TestNamesWithoutADirectory(t *testing.T) {
 	}
 }
 
-// TestNamesReleasedMeanwhile checks that a concurrent release is no error.
+// TestNamesReleasedMeanwhile checks that Names succeeds despite a concurrent release.
 func TestNamesReleasedMeanwhile(t *testing.T) {
 	_, stores := open(t, "one")
 	s, id := stores[0], NewID()
