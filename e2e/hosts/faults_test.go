@@ -25,15 +25,29 @@ func (s *session) testLimits(t *testing.T) {
 	if !strings.Contains(at, "bulkhead") {
 		t.Fatalf("the VM is in the cgroup %s", at)
 	}
-	limit := func(name string) string { return s.host.do(t, "root", "cat "+at+"/"+name) }
-	memory, cpu := limit("memory.max"), limit("cpu.max")
-	if memory == "max" || cpu != "75000 100000" || limit("pids.max") == "max" {
-		t.Errorf("memory.max %s, cpu.max %s", memory, cpu)
+	memory, cpu, pids := s.limits(t)
+	if memory == "max" || cpu != "75000 100000" || pids == "max" {
+		t.Errorf("limits of memory %s, CPU %s, processes %s", memory, cpu, pids)
 	}
 	s.do(t, "bulkhead update web --memory 384m --cpus 1.5")
-	if m, c := limit("memory.max"), limit("cpu.max"); m == memory || m == "max" || c != "175000 100000" {
-		t.Errorf("after an update: memory.max %s (%s before), cpu.max %s", m, memory, c)
+	if m, c, _ := s.limits(t); m == memory || m == "max" || c != "175000 100000" {
+		t.Errorf("after an update: limits of memory %s (%s before), CPU %s", m, memory, c)
 	}
+}
+
+// limits returns the limits in the VM's cgroups on the host. Version 1 of cgroups has a directory for each controller.
+func (s *session) limits(t *testing.T) (memory, cpu, pids string) {
+	t.Helper()
+	out := s.host.do(t, "root", "dirs='"+s.sandbox(t, "web", ".cgroup.dirs[*]")+"'\n"+
+		`values() { for d in $dirs; do for f; do [ ! -e $d/$f ] || cat $d/$f; done; done | xargs; }
+		values memory.max memory.limit_in_bytes
+		values cpu.max cpu.cfs_quota_us cpu.cfs_period_us
+		values pids.max`)
+	lines := strings.Split(out, "\n")
+	if len(lines) != 3 {
+		t.Fatalf("the limits are %q", out)
+	}
+	return lines[0], lines[1], lines[2]
 }
 
 // testEngineKilled: a pod survives its engine, and the next engine serves the pod.

@@ -143,8 +143,9 @@ func (s *session) testCheck(t *testing.T) {
 		}
 	}
 	lingers := s.user == "root" || s.user == "alice"
-	if !strings.Contains(lines["cgroups"], "cpu, memory, pids") || strings.HasPrefix(lines["cgroups"], "ok") != lingers ||
-		strings.Contains(out, "loginctl enable-linger "+s.user) == lingers {
+	const v1, v2 = "cgroup1: memory, cpu, pids of", "cgroup2: cpu, memory, pids of"
+	if !strings.Contains(lines["cgroups"], v1) && !strings.Contains(lines["cgroups"], v2) ||
+		strings.HasPrefix(lines["cgroups"], "ok") != lingers || strings.Contains(out, "loginctl enable-linger "+s.user) == lingers {
 		t.Errorf("cgroups: %q", lines["cgroups"])
 	}
 }

@@ -67,7 +67,8 @@ func (h *host) testIPv6(t *testing.T) {
 		bulkhead run -d --wait --name six -p "[::1]:8086:80" localhost/busybox:demo \
 			sh -c "echo served >/index.html; httpd -f -p 80 -h /" >/dev/null
 		busybox wget -q -O - "http://[::1]:8086/"; bulkhead rm -f six >/dev/null'`)
-	if out != "served" {
+	// Before that, the command says that no traffic leaves the pod.
+	if !strings.HasSuffix(out, "served") {
 		t.Errorf("by IPv6 the pod prints %q", out)
 	}
 }
