@@ -173,8 +173,8 @@ func TestReachOfUnknownRegistry(t *testing.T) {
 	}
 }
 
-// TestLoginIsNotLedHome: a registry cannot send the password to an address of the host or its link.
-func TestLoginIsNotLedHome(t *testing.T) {
+// TestLoginAvoidsHostAddresses: a registry cannot send the password to an address of the host or its link.
+func TestLoginAvoidsHostAddresses(t *testing.T) {
 	asked := false
 	victim := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 	defer victim.Close()

@@ -146,7 +146,7 @@ func TestClaimsComeBeforeTheSandbox(t *testing.T) {
 		if n := len(fake.called("Mount")); n != 2 {
 			t.Fatalf("tried %d times after a pause", n)
 		}
-		claims.changed.Tell()
+		claims.changed.Notify()
 		synctest.Wait()
 		if n := len(fake.called("Mount")); n != 3 {
 			t.Fatalf("tried %d times after a change", n)

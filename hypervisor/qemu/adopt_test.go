@@ -16,9 +16,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testsock"
 )
 
-// TestEndTouchesNobodyElse: a VM's directory that was replaced by a link to another VM's is not followed. End neither
+// TestEndKeepsOtherVMs: a VM's directory that was replaced by a link to another VM's is not followed. End neither
 // ends the other VM nor removes its sockets.
-func TestEndTouchesNobodyElse(t *testing.T) {
+func TestEndKeepsOtherVMs(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
 	pod, other := filepath.Join(base, "pod"), filepath.Join(base, "other", "vm")

@@ -189,8 +189,8 @@ func TestIndexHostile(t *testing.T) {
 	}
 }
 
-// TestExportToNobody: the process ends if the reader of the layer goes away.
-func TestExportToNobody(t *testing.T) {
+// TestExportReaderGone: the process ends if the reader of the layer goes away.
+func TestExportReaderGone(t *testing.T) {
 	program(t, "cat >/dev/null; yes >&4 && exit 0; exit 7")
 	disk, _ := files(t)
 	gone := errors.New("gone")

@@ -9,8 +9,8 @@ type Broadcast struct {
 	ch chan struct{}
 }
 
-// Next returns a channel that is closed by the next Tell. Call it before you read the state that may change, so that no
-// change is missed.
+// Next returns a channel that is closed by the next Notify. Call it before you read the state that may change, so that
+// no change is missed.
 func (b *Broadcast) Next() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -20,8 +20,8 @@ func (b *Broadcast) Next() <-chan struct{} {
 	return b.ch
 }
 
-// Tell wakes all present waiters.
-func (b *Broadcast) Tell() {
+// Notify wakes all present waiters.
+func (b *Broadcast) Notify() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ch != nil {

@@ -9,11 +9,11 @@ import (
 func TestTell(t *testing.T) {
 	t.Parallel()
 	var b Broadcast
-	b.Tell() // without a waiter
+	b.Notify() // without a waiter
 	first := b.Next()
 	select {
 	case <-first:
-		t.Fatal("woken by an earlier Tell")
+		t.Fatal("woken by an earlier Notify")
 	default:
 	}
 	var waiters sync.WaitGroup
@@ -21,12 +21,12 @@ func TestTell(t *testing.T) {
 		next := b.Next()
 		waiters.Go(func() { <-next })
 	}
-	b.Tell()
+	b.Notify()
 	waiters.Wait()
 	<-first
 	select {
 	case <-b.Next():
-		t.Error("a new waiter is woken by an earlier Tell")
+		t.Error("a new waiter is woken by an earlier Notify")
 	default:
 	}
 }

@@ -27,8 +27,8 @@ func Take() (Socket, error) {
 	return s, os.Unsetenv(variable)
 }
 
-// Tell sends a state. It never blocks: a datagram may be lost.
-func (s Socket) Tell(state string) error {
+// Send sends a state. It never blocks: a datagram may be lost.
+func (s Socket) Send(state string) error {
 	if s.address == "" {
 		return nil
 	}
@@ -51,7 +51,7 @@ func Service(ctx context.Context, log *slog.Logger) (ready func(), done func() b
 		return nil, nil, err
 	}
 	tell := func(state string) {
-		if err := s.Tell(state); err != nil {
+		if err := s.Send(state); err != nil {
 			log.Warn("cannot notify systemd", "state", state, "error", err)
 		}
 	}

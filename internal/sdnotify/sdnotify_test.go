@@ -30,7 +30,7 @@ func TestTell(t *testing.T) {
 		if _, left := os.LookupEnv(variable); err != nil || left {
 			t.Errorf("taken: %v, still there: %v", err, left)
 		}
-		if err := s.Tell(Ready); err != nil {
+		if err := s.Send(Ready); err != nil {
 			t.Error(err)
 		}
 		if err := l.SetReadDeadline(time.Now().Add(testdeadline.For(10 * time.Second))); err != nil {
@@ -50,10 +50,10 @@ func TestNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Tell(Ready); err != nil {
+	if err := s.Send(Ready); err != nil {
 		t.Error(err)
 	}
-	if err := (Socket{"/no/such/socket"}).Tell(Ready); err == nil {
+	if err := (Socket{"/no/such/socket"}).Send(Ready); err == nil {
 		t.Error("no error without a listener")
 	}
 }

@@ -23,7 +23,7 @@ func (a *Arrivals) PullImage(
 ) (string, error) {
 	ref, err := a.ImageManagerService.PullImage(ctx, image, auth, sandbox)
 	if err == nil {
-		a.pulled.Tell()
+		a.pulled.Notify()
 	}
 	return ref, err
 }

@@ -67,7 +67,7 @@ func (m *Manager) Forget(p *Pod) error {
 	p.mu.Lock()
 	p.gone = true
 	p.mu.Unlock()
-	m.news.Tell()
+	m.news.Notify()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.pods, p.UID())

@@ -136,7 +136,7 @@ func (k *Keeper) drop(v *Volumes) {
 }
 
 // Changed retries the volumes that pods wait for.
-func (k *Keeper) Changed() { k.changed.Tell() }
+func (k *Keeper) Changed() { k.changed.Notify() }
 
 func (k *Keeper) all() (all []*Volumes) {
 	k.mu.Lock()

@@ -119,7 +119,7 @@ func (p *Plugin) Run(ctx context.Context) (err error) {
 
 // NodeChanged must be called when the API server has a new Node, and when the result of Options.InUse may have changed.
 func (p *Plugin) NodeChanged() {
-	p.changed.Tell()
+	p.changed.Notify()
 	node := p.o.Node()
 	if node == nil {
 		return

@@ -51,8 +51,8 @@ func (f *Fake) Set(before func(ctx context.Context, call string) error, after fu
 	f.before, f.after = before, after
 }
 
-// Tell sets each volume's reported usage.
-func (f *Fake) Tell(use ...*csi.VolumeUsage) {
+// SetUsage sets each volume's reported usage.
+func (f *Fake) SetUsage(use ...*csi.VolumeUsage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.use = &csi.NodeGetVolumeStatsResponse{Usage: use}

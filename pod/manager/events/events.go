@@ -109,7 +109,7 @@ func (l *Log) Add(happened pod.Event) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	defer l.news.Tell()
+	defer l.news.Notify()
 	for _, old := range l.list {
 		if old.same(e) {
 			e.First, e.Count = old.First, old.Count+1

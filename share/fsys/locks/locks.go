@@ -112,7 +112,7 @@ const (
 // try locks until it succeeds, fails for another reason than a conflict, or must not wait.
 func (ls *Locks) try(w Wait, unlock bool, lock func() error) error {
 	if unlock {
-		defer ls.freed.Tell()
+		defer ls.freed.Notify()
 	}
 	pause := soonest
 	for first := true; ; first = false {

@@ -68,7 +68,7 @@ func (ls *Locks) settle(f *owned) {
 		_ = unix.Close(f.fd)
 		f.fd = -1
 		ls.open--
-		ls.freed.Tell()
+		ls.freed.Notify()
 	}
 }
 
@@ -81,7 +81,7 @@ func (ls *Locks) Drop(node, owner uint64) {
 // locks of its processes have ended before.
 func (ls *Locks) Closed(node, handle uint64) {
 	ls.drop(node, func(_ uint64, f *owned) bool { return f.handle == handle })
-	ls.freed.Tell() // its flock(2) has ended with it
+	ls.freed.Notify() // its flock(2) has ended with it
 }
 
 // Close releases all locks, and grants none any more.

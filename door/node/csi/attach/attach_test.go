@@ -69,7 +69,7 @@ func (w *world) setWatchedNode(inUse, attached bool) {
 	w.mu.Lock()
 	w.node, w.inUse = nodeWith(true, attached), inUse
 	w.mu.Unlock()
-	w.changed.Tell()
+	w.changed.Notify()
 }
 
 // setServedNode sets the Node of the API server only.

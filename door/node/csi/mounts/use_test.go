@@ -45,7 +45,7 @@ func TestUse(t *testing.T) {
 			ctx := testdeadline.Context(t, 5*time.Second)
 			w := newWorld(t, storagev1.CSIDriverSpec{VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{"Persistent", "Ephemeral"}})
 			w.facts.Stats = !tc.silent
-			w.driver.Tell(tc.reports...)
+			w.driver.SetUsage(tc.reports...)
 			if _, err := w.Mount(ctx, tc.volume); err != nil {
 				t.Fatal(err)
 			}
