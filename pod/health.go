@@ -79,7 +79,7 @@ func (p *probes) sick(c *container) (why string, grace time.Duration, yes bool) 
 }
 
 // sync starts a prober for each running container with probes, and ends the probers of containers that no longer run.
-// Liveness probes pause while a pod or container is being stopped.
+// Startup and liveness probes end when their pod or container is being stopped.
 func (p *probes) sync(ctx context.Context) {
 	for _, c := range p.r.containers {
 		running := p.r.running(c)
