@@ -48,7 +48,7 @@ func testTerminal(t *testing.T, tm *template) {
 	g.must(err)
 	in, err = g.Input(g.ctx(), agentv1.Input{Process: x})
 	g.must(err)
-	// What is typed while stty runs would be thrown away with its settings.
+	// Input that arrives while stty runs would be lost with the change of the settings.
 	g.until(x, "stdout", "\r\n")
 	in.Write([]byte("abc\n"))
 	g.must(in.CloseInput())

@@ -32,7 +32,8 @@ func scratchLayout(at string) error {
 }
 
 // reuse prepares a scratch disk that an earlier VM of the same pod may have written. It keeps the volumes and removes
-// the rest, whose room the pod may need. It waits a short time for the removal; large ones continue in the background.
+// the rest, because the pod may need the space. It waits a short time for the removal; large ones continue in the
+// background.
 func reuse(at string) error {
 	rest, err := setAside(at)
 	if err != nil {

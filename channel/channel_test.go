@@ -17,8 +17,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/channel"
 )
 
-// port models the virtio port: the guest's end stays when the host's end is replaced, reads and writes wait for the
-// next host, and unread data in a host's socket is lost with it.
+// port models the virtio port. The guest's end stays when the host's end is replaced. Reads and writes wait for the
+// next host. Unread data in a host's socket is lost with it.
 type port struct {
 	mu   sync.Mutex
 	cond *sync.Cond

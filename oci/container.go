@@ -16,10 +16,10 @@ const (
 // pidsLimit is the default limit of a container's processes: a fork bomb must leave the agent able to answer.
 const pidsLimit = 16384
 
-// New returns the specification of a default container: root with the default capabilities and the default seccomp
-// profile, the kernel's file systems, the VM's /dev/shm as the last mount, and its own PID namespace as the last
-// namespace. id names its cgroup; if it is empty, the runtime chooses. The caller may change the result. New fails like
-// DefaultSeccomp.
+// New returns the specification of a default container. It runs as root with the default capabilities and the default
+// seccomp profile. The VM's /dev/shm is the last mount, after the kernel's file systems. The last namespace is the
+// container's own PID namespace. id names its cgroup; if it is empty, the runtime chooses. The caller may change the
+// result. New fails like DefaultSeccomp.
 func New(id string, args ...string) (*specs.Spec, error) {
 	caps := &specs.LinuxCapabilities{Bounding: DefaultCapabilities(), Effective: DefaultCapabilities(), Permitted: DefaultCapabilities()}
 	seccomp, err := DefaultSeccomp(caps.Bounding)

@@ -37,7 +37,7 @@ func (s *Sandbox) Attach(ctx context.Context, id Process, c Streams) (Exit, erro
 	return s.awaitSilent(ctx, p)
 }
 
-// awaitSilent waits for the end of a process whose output has ended.
+// awaitSilent waits for the end of a process after the end of its output.
 func (s *Sandbox) awaitSilent(ctx context.Context, p *process) (Exit, error) {
 	if p.id.Exec == "" {
 		var cancel context.CancelFunc

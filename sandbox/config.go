@@ -124,7 +124,7 @@ type Starter func(ctx context.Context) (hypervisor.VM, error)
 // Adopter takes over the running VM, or returns an error that matches hypervisor.ErrGone if it has ended.
 type Adopter func(ctx context.Context, r hypervisor.Record) (hypervisor.VM, error)
 
-// Options are what a sandbox needs from its shim.
+// Options are the shim's settings for a sandbox.
 type Options struct {
 	// ID is the pod's sandbox id; empty for a VM without a pod (Rehearse).
 	ID string
@@ -153,8 +153,8 @@ type Options struct {
 	CallTimeout time.Duration
 }
 
-// PatienceTimes is the multiple of Options.Patience in which a VM must be up: its own start, a first connection, and a
-// second one that gets twice as long.
+// PatienceTimes times Options.Patience is the limit for a VM to be up: its own start, a first connection, and a second
+// one that gets twice as long.
 const PatienceTimes = 4
 
 // bootLimit bounds the wait for the VM and its agent's first answer.

@@ -64,8 +64,8 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 		rollback.Push("disk", func(context.Context) error { s.slots.Drop(v.ID); return nil })
 		p.disks = append(p.disks, v.ID)
 	}
-	// The record is stored before the agent creates the container. A new shim that finds a stored container without one
-	// in the guest knows what happened.
+	// The record is stored before the agent creates the container. So a new shim that finds a record without a
+	// container can tell that the creation was interrupted.
 	s.mu.Lock()
 	err = s.storeContainer(c.ID)
 	s.mu.Unlock()

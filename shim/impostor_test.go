@@ -20,7 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// impostor is what a compromised VM may serve in place of its shim.
+// impostor is a service of a compromised VM in place of its shim.
 type impostor struct {
 	shimv1.ExtensionService
 	answer *shimv1.OpenResponse

@@ -111,7 +111,7 @@ func (w *Writer) Another() <-chan struct{} {
 	return w.another
 }
 
-// Offset returns the offset from which output of the stream is still needed: everything before it is in the log.
+// Offset returns the offset of the stream's first output that is not in the log.
 func (w *Writer) Offset(s Stream) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

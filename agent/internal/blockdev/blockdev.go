@@ -81,8 +81,8 @@ func Forget(device string) error {
 	return nil
 }
 
-// A released device stays busy for a moment: a container that is being created has a copy of every mount, and a new
-// process has a copy of the agent's descriptors.
+// A released device stays busy for a moment. A container that is being created has a copy of every mount. A new process
+// has copies of the agent's descriptors.
 const (
 	freeWait = 2 * time.Second
 	freeLook = 5 * time.Millisecond // there is no event for it

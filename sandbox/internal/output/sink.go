@@ -4,7 +4,7 @@ import "github.com/bulkhead-project/bulkhead/sandbox/logs"
 
 // sink keeps output: the log, or the hub alone.
 type sink interface {
-	// Offset is the offset from which output is still needed.
+	// Offset is the offset of the first output that is still needed.
 	Offset() int64
 	// Write keeps output and returns the offset up to which the source may drop it.
 	Write(offset int64, data []byte) (int64, error)
