@@ -32,6 +32,7 @@ type host struct {
 	console string // file with the output of its serial port
 	key     ssh.Signer
 	clients map[string]*ssh.Client // login sessions by user
+	cgroup1 bool                   // systemd uses version 1 of cgroups
 }
 
 // boot starts a host of a suite, with more parameters for its kernel, and installs the package of this tree there. The host
@@ -42,7 +43,8 @@ func boot(t *testing.T, suite, parameters string) *host {
 		t.Skip("only root can make the host's disk")
 	}
 	image := image(t, suite)
-	h := &host{console: filepath.Join(t.TempDir(), "console"), clients: map[string]*ssh.Client{}}
+	h := &host{console: filepath.Join(t.TempDir(), "console"), clients: map[string]*ssh.Client{},
+		cgroup1: strings.Contains(parameters, "unified_cgroup_hierarchy=0")}
 	key, err := os.ReadFile(filepath.Join(image, "key"))
 	if err != nil {
 		t.Fatal(err)
