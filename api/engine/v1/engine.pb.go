@@ -5,7 +5,7 @@
 // source: engine.proto
 
 // The engine's service for doors in other processes. A door names itself in every
-// request, and its pods are its own: another door neither sees nor removes them.
+// request. It sees and removes only its own pods.
 // Errors carry gRPC codes.
 
 package enginev1
@@ -30,7 +30,7 @@ type Pod_State int32
 const (
 	Pod_STATE_UNSPECIFIED Pod_State = 0
 	Pod_READY             Pod_State = 1 // its VM runs
-	Pod_STOPPED           Pod_State = 2 // nothing runs: its record and its disk are left
+	Pod_STOPPED           Pod_State = 2 // no process runs; its record and disk remain
 )
 
 // Enum value maps for Pod_State.
@@ -74,12 +74,12 @@ func (Pod_State) EnumDescriptor() ([]byte, []int) {
 	return file_engine_proto_rawDescGZIP(), []int{17, 0}
 }
 
-// StartRequest asks for a pod machine. Numbers that are zero mean the default.
+// StartRequest asks for a pod. Numbers that are zero mean the default.
 type StartRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Door          string                 `protobuf:"bytes,1,opt,name=door,proto3" json:"door,omitempty"`     // 1 to 32 of a-z, 0-9 and '-'
-	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`       // one pod of the door at a time has it; 1 to 255 bytes
-	Record        []byte                 `protobuf:"bytes,3,opt,name=record,proto3" json:"record,omitempty"` // the door's own; the engine keeps it and never reads it
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`       // unique among the door's pods; 1 to 255 bytes
+	Record        []byte                 `protobuf:"bytes,3,opt,name=record,proto3" json:"record,omitempty"` // the door's own; the engine stores it and never reads it
 	Identity      *Identity              `protobuf:"bytes,4,opt,name=identity,proto3" json:"identity,omitempty"`
 	Size          *Size                  `protobuf:"bytes,5,opt,name=size,proto3" json:"size,omitempty"`
 	Overhead      *Overhead              `protobuf:"bytes,6,opt,name=overhead,proto3" json:"overhead,omitempty"`
@@ -91,9 +91,9 @@ type StartRequest struct {
 	Bandwidth     *Bandwidth             `protobuf:"bytes,12,opt,name=bandwidth,proto3" json:"bandwidth,omitempty"`
 	Accelerator   string                 `protobuf:"bytes,13,opt,name=accelerator,proto3" json:"accelerator,omitempty"`                        // auto (the default), kvm, tcg
 	Cold          bool                   `protobuf:"varint,14,opt,name=cold,proto3" json:"cold,omitempty"`                                     // boot instead of cloning a template
-	NoFork        bool                   `protobuf:"varint,17,opt,name=no_fork,json=noFork,proto3" json:"no_fork,omitempty"`                   // clone instead of forking a warm VM
-	ScratchBytes  int64                  `protobuf:"varint,15,opt,name=scratch_bytes,json=scratchBytes,proto3" json:"scratch_bytes,omitempty"` // what the pod may write to its disk
-	LogDirectory  string                 `protobuf:"bytes,16,opt,name=log_directory,json=logDirectory,proto3" json:"log_directory,omitempty"`  // made below one of the engine's own host paths; empty: none
+	NoFork        bool                   `protobuf:"varint,17,opt,name=no_fork,json=noFork,proto3" json:"no_fork,omitempty"`                   // clone instead of forking a parent
+	ScratchBytes  int64                  `protobuf:"varint,15,opt,name=scratch_bytes,json=scratchBytes,proto3" json:"scratch_bytes,omitempty"` // size of the scratch disk
+	LogDirectory  string                 `protobuf:"bytes,16,opt,name=log_directory,json=logDirectory,proto3" json:"log_directory,omitempty"`  // created below one of the engine's host paths; may be empty
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -291,7 +291,7 @@ func (x *StartResponse) GetPod() *Pod {
 	return nil
 }
 
-// Identity is what others call the pod.
+// Identity is the pod's identity for clients.
 type Identity struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -376,15 +376,15 @@ func (x *Identity) GetAnnotations() map[string]string {
 	return nil
 }
 
-// Size is what the pod's containers ask for together, and what holds for the pod as
-// a whole. Periods and quotas are in microseconds, memory in bytes.
+// Size is the total demand of the pod's containers, and the limits of the pod as a
+// whole. Periods and quotas are in microseconds, memory in bytes.
 type Size struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CpuQuota      int64                  `protobuf:"varint,1,opt,name=cpu_quota,json=cpuQuota,proto3" json:"cpu_quota,omitempty"`
 	CpuPeriod     uint64                 `protobuf:"varint,2,opt,name=cpu_period,json=cpuPeriod,proto3" json:"cpu_period,omitempty"` // 0: 100000
 	CpuShares     uint64                 `protobuf:"varint,3,opt,name=cpu_shares,json=cpuShares,proto3" json:"cpu_shares,omitempty"` // 1024 a CPU
 	MemoryLimit   int64                  `protobuf:"varint,4,opt,name=memory_limit,json=memoryLimit,proto3" json:"memory_limit,omitempty"`
-	HugePages     int64                  `protobuf:"varint,5,opt,name=huge_pages,json=hugePages,proto3" json:"huge_pages,omitempty"` // beside memory_limit
+	HugePages     int64                  `protobuf:"varint,5,opt,name=huge_pages,json=hugePages,proto3" json:"huge_pages,omitempty"` // in addition to memory_limit
 	Unstated      bool                   `protobuf:"varint,6,opt,name=unstated,proto3" json:"unstated,omitempty"`                    // some containers ask for no memory: the default comes on top
 	Limits        *Limits                `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -531,11 +531,11 @@ func (x *Limits) GetCpuPeriod() int64 {
 	return 0
 }
 
-// Overhead is what the VM may take on the host beside the pod's own.
+// Overhead is what the VM may use on the host beyond the pod's own.
 type Overhead struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Memory        int64                  `protobuf:"varint,1,opt,name=memory,proto3" json:"memory,omitempty"` // bytes
-	Cpu           float64                `protobuf:"fixed64,2,opt,name=cpu,proto3" json:"cpu,omitempty"`      // a part of each CPU's time
+	Cpu           float64                `protobuf:"fixed64,2,opt,name=cpu,proto3" json:"cpu,omitempty"`      // a share of each CPU's time
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1134,7 +1134,7 @@ func (*RemoveResponse) Descriptor() ([]byte, []int) {
 	return file_engine_proto_rawDescGZIP(), []int{16}
 }
 
-// Pod is a pod machine as it is at one moment.
+// Pod is a snapshot of a pod.
 type Pod struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1142,14 +1142,14 @@ type Pod struct {
 	Record []byte                 `protobuf:"bytes,3,opt,name=record,proto3" json:"record,omitempty"`
 	State  Pod_State              `protobuf:"varint,4,opt,name=state,proto3,enum=bulkhead.engine.v1.Pod_State" json:"state,omitempty"`
 	Ips    []string               `protobuf:"bytes,5,rep,name=ips,proto3" json:"ips,omitempty"`
-	// The directory of the shim's sockets. Under root it belongs to the pod's own user,
-	// who also serves them, and is as hostile as the guest: a client follows no link in it.
+	// The directory of the shim's sockets. Under root the pod's own user owns it and
+	// serves the sockets. It is as untrusted as the guest: clients must follow no link in it.
 	Directory string `protobuf:"bytes,6,opt,name=directory,proto3" json:"directory,omitempty"`
-	// The sockets, while the pod is ready. A shim that died is replaced, at the same paths.
+	// The sockets of a ready pod. The replacement of a dead shim uses the same paths.
 	ApiSocket     string  `protobuf:"bytes,7,opt,name=api_socket,json=apiSocket,proto3" json:"api_socket,omitempty"`          // ttrpc: Task, Sandbox, Extension
 	StreamSocket  string  `protobuf:"bytes,8,opt,name=stream_socket,json=streamSocket,proto3" json:"stream_socket,omitempty"` // byte streams, by token
 	FilesSocket   string  `protobuf:"bytes,9,opt,name=files_socket,json=filesSocket,proto3" json:"files_socket,omitempty"`    // descriptors, by name
-	Ports         []*Port `protobuf:"bytes,10,rep,name=ports,proto3" json:"ports,omitempty"`                                  // published, with the host ports that they got
+	Ports         []*Port `protobuf:"bytes,10,rep,name=ports,proto3" json:"ports,omitempty"`                                  // published, with the chosen host ports
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

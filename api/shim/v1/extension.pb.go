@@ -4,9 +4,9 @@
 // 	protoc        v3.21.12
 // source: extension.proto
 
-// The extension service of a pod's shim: what containerd's Task and Sandbox
-// services lack. Bytes travel on connections of their own (Open), descriptors
-// on the files socket.
+// The extension service of a pod's shim, in addition to containerd's Task and
+// Sandbox services. Byte streams have their own connections (Open); descriptors
+// go to the files socket.
 
 package shimv1
 
@@ -33,8 +33,8 @@ const (
 	OpenRequest_ATTACH       OpenRequest_Kind = 0 // stdio of a process: framed, see package shim/stream
 	OpenRequest_PORT_FORWARD OpenRequest_Kind = 1 // raw bytes
 	OpenRequest_CONSOLE      OpenRequest_Kind = 2 // raw bytes, from the start, following
-	OpenRequest_COPY_OUT     OpenRequest_Kind = 3 // framed as ATTACH: stdout is a tar stream of path, stderr what was left out
-	OpenRequest_COPY_IN      OpenRequest_Kind = 4 // framed as ATTACH: stdin is a tar stream that comes to path
+	OpenRequest_COPY_OUT     OpenRequest_Kind = 3 // framed as ATTACH: stdout is a tar stream of path, stderr lists skipped files
+	OpenRequest_COPY_IN      OpenRequest_Kind = 4 // framed as ATTACH: stdin is a tar stream to path
 	OpenRequest_DATAGRAMS    OpenRequest_Kind = 5 // agent/v1's Datagrams both ways, to and from UDP ports of the pod
 )
 
@@ -191,8 +191,8 @@ type OpenRequest struct {
 	Stdout        bool                   `protobuf:"varint,6,opt,name=stdout,proto3" json:"stdout,omitempty"`
 	Stderr        bool                   `protobuf:"varint,7,opt,name=stderr,proto3" json:"stderr,omitempty"`
 	Path          string                 `protobuf:"bytes,8,opt,name=path,proto3" json:"path,omitempty"`     // of the container
-	Into          bool                   `protobuf:"varint,9,opt,name=into,proto3" json:"into,omitempty"`    // COPY_IN: path is a directory, and takes several trees
-	Start         bool                   `protobuf:"varint,10,opt,name=start,proto3" json:"start,omitempty"` // ATTACH: the exec'd process runs when the stream's client connects
+	Into          bool                   `protobuf:"varint,9,opt,name=into,proto3" json:"into,omitempty"`    // COPY_IN: path must be a directory, for several trees
+	Start         bool                   `protobuf:"varint,10,opt,name=start,proto3" json:"start,omitempty"` // ATTACH: the exec process runs when the stream's client connects
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -351,7 +351,7 @@ func (x *OpenResponse) GetToken() string {
 
 type StatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Answer when the machine is up and its agent has answered, or with what kept it.
+	// Wait until the VM is up and its agent has answered, or for the error.
 	Booted        bool `protobuf:"varint,1,opt,name=booted,proto3" json:"booted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -404,7 +404,7 @@ type StatusResponse struct {
 	MemoryMib     int64                  `protobuf:"varint,6,opt,name=memory_mib,json=memoryMib,proto3" json:"memory_mib,omitempty"`
 	Phases        []*Phase               `protobuf:"bytes,7,rep,name=phases,proto3" json:"phases,omitempty"`
 	Containers    []*ContainerStatus     `protobuf:"bytes,8,rep,name=containers,proto3" json:"containers,omitempty"`
-	ExitReason    string                 `protobuf:"bytes,9,opt,name=exit_reason,json=exitReason,proto3" json:"exit_reason,omitempty"` // why the machine ended, empty while it lives
+	ExitReason    string                 `protobuf:"bytes,9,opt,name=exit_reason,json=exitReason,proto3" json:"exit_reason,omitempty"` // why the VM ended; empty while it runs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -502,7 +502,7 @@ func (x *StatusResponse) GetExitReason() string {
 	return ""
 }
 
-// Phase is one step of the start with what it cost.
+// Phase is one step of the start and its duration.
 type Phase struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -567,7 +567,7 @@ type ContainerStatus struct {
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	ExitedAt      *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=exited_at,json=exitedAt,proto3" json:"exited_at,omitempty"`
-	User          *User                  `protobuf:"bytes,11,opt,name=user,proto3" json:"user,omitempty"` // of a container that was made
+	User          *User                  `protobuf:"bytes,11,opt,name=user,proto3" json:"user,omitempty"` // of a created container
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -679,7 +679,7 @@ func (x *ContainerStatus) GetUser() *User {
 	return nil
 }
 
-// User is who a process is.
+// User is the user of a process.
 type User struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           uint32                 `protobuf:"varint,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -1228,7 +1228,7 @@ func (x *ListeningResponse) GetPorts() []*ListeningPort {
 	return nil
 }
 
-// ListeningPort is one of TCP or, with datagrams, of UDP; loopback: of the pod's own only.
+// ListeningPort is a TCP port, or a UDP port with datagrams; only the pod itself reaches a loopback port.
 type ListeningPort struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
@@ -1330,9 +1330,9 @@ type StatsResponse struct {
 	GuestMemoryTotal     int64                  `protobuf:"varint,1,opt,name=guest_memory_total,json=guestMemoryTotal,proto3" json:"guest_memory_total,omitempty"`
 	GuestMemoryAvailable int64                  `protobuf:"varint,2,opt,name=guest_memory_available,json=guestMemoryAvailable,proto3" json:"guest_memory_available,omitempty"`
 	Containers           []*ContainerStats      `protobuf:"bytes,3,rep,name=containers,proto3" json:"containers,omitempty"`
-	Network              *NetworkStats          `protobuf:"bytes,4,opt,name=network,proto3" json:"network,omitempty"` // none: the pod has no interface
+	Network              *NetworkStats          `protobuf:"bytes,4,opt,name=network,proto3" json:"network,omitempty"` // absent if the pod has no interface
 	Disk                 *DiskStats             `protobuf:"bytes,5,opt,name=disk,proto3" json:"disk,omitempty"`
-	Cards                []*NetworkStats        `protobuf:"bytes,6,rep,name=cards,proto3" json:"cards,omitempty"`     // of the pod's further interfaces
+	Cards                []*NetworkStats        `protobuf:"bytes,6,rep,name=cards,proto3" json:"cards,omitempty"`     // of additional interfaces
 	Volumes              []*VolumeStats         `protobuf:"bytes,7,rep,name=volumes,proto3" json:"volumes,omitempty"` // of the pod's emptyDirs
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
@@ -1417,7 +1417,7 @@ func (x *StatsResponse) GetVolumes() []*VolumeStats {
 	return nil
 }
 
-// VolumeStats are what lies in a volume of the pod's, in bytes and inodes, and what it may hold.
+// VolumeStats are the usage and the capacity of a volume of the pod, in bytes and inodes.
 type VolumeStats struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1494,7 +1494,7 @@ func (x *VolumeStats) GetAvailableBytes() uint64 {
 	return 0
 }
 
-// NetworkStats are the counters of an interface of the pod's.
+// NetworkStats are the counters of an interface of the pod.
 type NetworkStats struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1571,7 +1571,7 @@ func (x *NetworkStats) GetTxErrors() uint64 {
 	return 0
 }
 
-// DiskStats are the counters of the machine's disks, in bytes.
+// DiskStats are the counters of the VM's disks, in bytes.
 type DiskStats struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ReadBytes     uint64                 `protobuf:"varint,1,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
@@ -1855,7 +1855,7 @@ func (x *ReadFileResponse) GetData() []byte {
 type FilesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
-	Digest        string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"` // names the set
+	Digest        string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"` // identifies the set
 	Begin         bool                   `protobuf:"varint,3,opt,name=begin,proto3" json:"begin,omitempty"`
 	Commit        bool                   `protobuf:"varint,4,opt,name=commit,proto3" json:"commit,omitempty"`
 	Group         uint32                 `protobuf:"varint,5,opt,name=group,proto3" json:"group,omitempty"` // of directories
@@ -1936,7 +1936,7 @@ func (x *FilesRequest) GetFiles() []*VolumeFile {
 	return nil
 }
 
-// VolumeFile is one file, or what is added to its end.
+// VolumeFile is one file, or data to append to it.
 type VolumeFile struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
@@ -2145,7 +2145,7 @@ func (x *StepsResponse) GetSteps() []*Step {
 	return nil
 }
 
-// Step is a call to the agent, by the host's clock, with the parts that the guest tells of.
+// Step is a call to the agent, timed by the host, with the parts that the guest reports.
 type Step struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
