@@ -131,7 +131,7 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	ruled := false      // by an existing device program
 	var joined *os.File // held open until the container has joined it
 	defer func() { joined.Close() }()
-	err = s.Adjust(spec.Machine{
+	err = s.Adjust(spec.VM{
 		Root: c.root, Cgroup: boot.Pods + "/" + c.id, Shm: shmDir, Files: files, Last: c.last,
 		Volume: func(v containerv1.Mount) (string, error) { return a.volume(ctx, c, v) },
 		Place:  func(at string) (string, error) { return spec.PlaceIn(c.root, at) },

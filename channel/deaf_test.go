@@ -52,16 +52,16 @@ func saveDeaf(t *testing.T, driver hypervisor.Driver) hypervisortest.Saved {
 	if err != nil {
 		t.Fatal(err)
 	}
-	saved := hypervisortest.Saved{Machine: hypervisor.VMConfig{
+	saved := hypervisortest.Saved{VM: hypervisor.VMConfig{
 		Kernel: bundle.KernelPath(), Initrd: bundle.InitrdPath(), Cmdline: bundle.Cmdline,
 		Accel: hypervisor.TCG, VCPUs: 1, Memory: 128, Network: hypervisor.NetworkNone,
 	}}
 	memory := open(t, "memory")
-	if err := memory.Truncate(int64(saved.Machine.Memory) << 20); err != nil {
+	if err := memory.Truncate(int64(saved.VM.Memory) << 20); err != nil {
 		t.Fatal(err)
 	}
 	ctx := hypervisortest.Within(t)
-	vm, err := driver.Boot(ctx, saved.Machine, hypervisor.Files{Memory: memory, Console: hypervisortest.Console(t)},
+	vm, err := driver.Boot(ctx, saved.VM, hypervisor.Files{Memory: memory, Console: hypervisortest.Console(t)},
 		hypervisortest.Options(t, "deaf"))
 	if err != nil {
 		t.Fatal(err)

@@ -55,7 +55,7 @@ func (m *host) accelerator(ctx context.Context) Finding {
 			return judgeAccelerator(kvm{err: err})
 		}
 	}
-	p := probe.Prober{Driver: m.driver, Machine: m.guestVM(hypervisor.KVM), Check: ready.Answering, Path: path, Dir: dir}
+	p := probe.Prober{Driver: m.driver, VM: m.guestVM(hypervisor.KVM), Check: ready.Answering, Path: path, Dir: dir}
 	if m.options.Fresh {
 		p.Timeout = freshTimeout
 	}

@@ -136,7 +136,7 @@ func (m *host) fork(ctx context.Context, c *warm.Control, dir string) (took time
 		return 0, err
 	}
 	defer func() { _ = id.Signal(unix.SIGKILL) }() // it may have exited
-	r := hypervisor.Record{Process: id, Dir: dir, Machine: m.guestVM(hypervisor.TCG)}
+	r := hypervisor.Record{Process: id, Dir: dir, VM: m.guestVM(hypervisor.TCG)}
 	v, err := m.driver.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{Name: forkName, Dir: dir})
 	if err != nil {
 		return 0, err

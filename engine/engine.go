@@ -93,11 +93,11 @@ type Options struct {
 	// Network returns the provider of a kind. The engine calls it once for each kind. Nil selects bulkhead's own
 	// networks.
 	Network func(kind network.Kind) (network.Provider, error)
-	// Shims, Machines and Groups are for tests; nil selects real processes and the host's cgroups.
-	Shims    link.Shims
-	Machines machines.Source
-	Groups   *group.Groups
-	// Parents forks VMs. If it and Machines are nil, the engine opens both.
+	// Shims, VMs and Groups are for tests; nil selects real processes and the host's cgroups.
+	Shims  link.Shims
+	VMs    machines.Source
+	Groups *group.Groups
+	// Parents forks VMs. If it and VMs are nil, the engine opens both.
 	Parents Parents
 	// Warm is the path of bulkhead-warm.so. If empty, the engine finds it beside the executable.
 	Warm string
@@ -183,14 +183,14 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	unlock, err := lock(ctx, o.Roots, st)
 	if err != nil {
-		return nil, errors.Join(err, o.Machines.Close())
+		return nil, errors.Join(err, o.VMs.Close())
 	}
 	// A killed engine leaves the sockets of its parents; those ended with it.
 	if err := os.RemoveAll(o.warmDir()); err != nil {
-		return nil, errors.Join(err, unlock(), o.Machines.Close())
+		return nil, errors.Join(err, unlock(), o.VMs.Close())
 	}
 	e := &Engine{
-		o: o, log: o.Logger, store: st, shims: o.Shims, machines: o.Machines, parents: o.Parents, images: o.Images, paths: o.HostPaths,
+		o: o, log: o.Logger, store: st, shims: o.Shims, machines: o.VMs, parents: o.Parents, images: o.Images, paths: o.HostPaths,
 		disks: disks.Disks{Store: st, Maker: scratch.Maker{Templates: o.Roots.Templates()}}, host: hostOf(), groups: o.Groups,
 		named: named.In(o.Roots.Data), networks: o.networks, missing: confine.Landlock(), unlock: unlock,
 		turns: make(chan struct{}, startsPerCPU*runtime.NumCPU()),
@@ -267,7 +267,7 @@ func (o *Options) complete() (err error) {
 		o.Groups = group.Find(o.Roots, o.Instance, o.Logger)
 	}
 	o.Images.ConvertIn(o.Groups.Converters)
-	if o.Machines == nil {
+	if o.VMs == nil {
 		return o.completeVMs()
 	}
 	return nil

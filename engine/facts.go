@@ -154,9 +154,9 @@ func (p *pod) facts(ctx context.Context) *Facts {
 	r := p.snapshot()
 	dir := p.e.store.StateDir(p.id)
 	f := &Facts{
-		ID: p.id, State: "stopped", Accel: string(r.Machine.Accel), AccelNote: r.AccelNote,
-		Network: string(r.Machine.Network), NetNote: r.NetNote, Clone: r.Template != "", Forked: r.Forked, ForkNote: r.ForkNote,
-		Template: r.Template, VCPUs: max(r.VCPUs, r.Machine.VCPUs), MemoryMiB: int64(r.MemoryMiB), Exit: r.Exit,
+		ID: p.id, State: "stopped", Accel: string(r.VM.Accel), AccelNote: r.AccelNote,
+		Network: string(r.VM.Network), NetNote: r.NetNote, Clone: r.Template != "", Forked: r.Forked, ForkNote: r.ForkNote,
+		Template: r.Template, VCPUs: max(r.VCPUs, r.VM.VCPUs), MemoryMiB: int64(r.MemoryMiB), Exit: r.Exit,
 		Console: filepath.Join(dir, layout.Console), ShimLog: filepath.Join(dir, layout.Log),
 	}
 	for _, t := range r.Phases {

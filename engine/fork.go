@@ -40,7 +40,7 @@ func (o *Options) completeVMs() error {
 	if err != nil {
 		return err
 	}
-	o.Machines = templates
+	o.VMs = templates
 	if o.NoForks {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (e *Engine) Warm(ctx context.Context, r TemplateRequest) error {
 		err = parents.ErrNone
 	}
 	if err == nil {
-		err = e.parents.Ready(ctx, parents.Key{Machine: m, Tenant: r.Tenant})
+		err = e.parents.Ready(ctx, parents.Key{VM: m, Tenant: r.Tenant})
 	}
 	return failure.Wrap(err, "prepare a parent")
 }

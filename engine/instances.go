@@ -45,7 +45,7 @@ func (e *Engine) Records(instance string) (pods []Record, damaged map[string]err
 	all, damaged, err := st.Pods()
 	for _, r := range all {
 		pods = append(pods, Record{
-			ID: r.ID, Record: r.Record, Created: r.Created, Accel: string(r.Machine.Accel), Phase: string(r.Phase),
+			ID: r.ID, Record: r.Record, Created: r.Created, Accel: string(r.VM.Accel), Phase: string(r.Phase),
 			Starting: r.Phase == store.Starting, Ended: r.Phase == store.Stopped || r.Phase == store.Removing,
 			IPs: r.IPs, Ports: portsOf(r),
 		})

@@ -28,7 +28,7 @@ func TestComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	options := func() *Options {
-		return &Options{Roots: roots, Instance: "test", Users: t.TempDir(), Machines: noVMs{}}
+		return &Options{Roots: roots, Instance: "test", Users: t.TempDir(), VMs: noVMs{}}
 	}
 	if err := options().complete(); !errors.Is(err, dirs.ErrNotInstalled) {
 		t.Errorf("without a shim: %v", err)

@@ -31,7 +31,7 @@ type plan struct {
 func (p *plan) scratchSize() int64 { return max(p.ScratchBytes, disks.Default) }
 
 // key returns the key of the parents that the pod's VM may be forked from.
-func (p *plan) key() parents.Key { return parents.Key{Machine: p.vm, Tenant: p.tenant} }
+func (p *plan) key() parents.Key { return parents.Key{VM: p.vm, Tenant: p.tenant} }
 
 // MaxScratch is the size of a VM's disk slot, in bytes.
 const MaxScratch = 64 << 30

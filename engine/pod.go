@@ -350,7 +350,7 @@ func (p *pod) adoptOptions(ctx context.Context) (o shim.Options, closeFiles func
 
 // place returns how to start processes in the pod's network.
 func (e *Engine) place(ctx context.Context, r *store.Pod) (func(*exec.Cmd) error, error) {
-	p, err := e.networks.Of(networks.KindOf(r.Machine))
+	p, err := e.networks.Of(networks.KindOf(r.VM))
 	if err != nil {
 		return nil, err
 	}
@@ -361,7 +361,7 @@ func (e *Engine) place(ctx context.Context, r *store.Pod) (func(*exec.Cmd) error
 // hasState reports whether a shim could take over the pod. It needs the VM's configuration and the sandbox's state;
 // the latter is removed first at the end.
 func (e *Engine) hasState(id string) bool {
-	for _, name := range []string{layout.Machine, layout.Sandbox} {
+	for _, name := range []string{layout.VMConfig, layout.Sandbox} {
 		if _, err := os.Lstat(filepath.Join(e.store.StateDir(id), name)); errors.Is(err, os.ErrNotExist) {
 			return false
 		}
@@ -372,7 +372,7 @@ func (e *Engine) hasState(id string) bool {
 func (e *Engine) shimOptions(r *store.Pod) shim.Options {
 	return shim.Options{
 		ID: r.ID, Instance: e.o.Instance, StateDir: e.store.StateDir(r.ID), DataDir: e.store.DataDir(r.ID),
-		Machine: r.Machine, Owner: r.Owner, Path: e.o.Shim,
+		VM: r.VM, Owner: r.Owner, Path: e.o.Shim,
 	}
 }
 

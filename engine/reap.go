@@ -186,7 +186,7 @@ func (e *Engine) adoptPod(ctx context.Context, p *pod) (reaped, error) {
 	p.resumeDatagrams()
 	e.spawn(p.watchShim)
 	e.spawn(func() { // restores the pod's network, and retries as long as the pod is in it
-		if _, err := e.networks.Of(networks.KindOf(p.snapshot().Machine)); err != nil {
+		if _, err := e.networks.Of(networks.KindOf(p.snapshot().VM)); err != nil {
 			e.log.Warn("restore a pod's network", "pod", p.id, "error", err)
 		}
 	})

@@ -151,7 +151,7 @@ func TestReapPods(t *testing.T) {
 		putPod(t, e, id, phase)
 		switch i {
 		case 4, 6:
-			putState(t, e, id, layout.Machine, layout.Sandbox)
+			putState(t, e, id, layout.VMConfig, layout.Sandbox)
 		case 5:
 			e.work(id, true)
 		}
@@ -208,7 +208,7 @@ func TestReapFails(t *testing.T) {
 			e.o.Observer = &tally
 			id := store.NewID()
 			putPod(t, e, id, store.Ready)
-			putState(t, e, id, layout.Machine, layout.Sandbox)
+			putState(t, e, id, layout.VMConfig, layout.Sandbox)
 			r, err := e.Reap(t.Context())
 			if err != nil || r.Adopted+r.Removed != 0 || len(r.Failed) != tc.failed || len(e.all()) != 1 {
 				t.Errorf("%+v, %v, %d pods", r, err, len(e.all()))
@@ -223,7 +223,7 @@ func TestReapFails(t *testing.T) {
 // TestConnect checks that a pod's shim must answer, and that a new one starts only if there was none.
 func TestConnect(t *testing.T) {
 	t.Parallel()
-	dead, whole := shim.ErrNotRunning, []string{layout.Machine, layout.Sandbox}
+	dead, whole := shim.ErrNotRunning, []string{layout.VMConfig, layout.Sandbox}
 	port := []store.Port{{HostIP: "127.0.0.1", PodPort: 80}}
 	for _, tc := range []struct {
 		name           string
@@ -412,7 +412,7 @@ func TestHalfMadeContainers(t *testing.T) {
 	e := reapEngine(t, &scriptedShims{shim: s})
 	id := store.NewID()
 	putPod(t, e, id, store.Ready)
-	putState(t, e, id, layout.Machine, layout.Sandbox)
+	putState(t, e, id, layout.VMConfig, layout.Sandbox)
 	for _, ctr := range []*store.Container{{ID: made, Key: "m"}, {ID: half, Key: "h"}, {ID: ran, Key: "r", Started: time.Now()}} {
 		if err := e.store.PutContainer(id, ctr); err != nil {
 			t.Fatal(err)

@@ -49,7 +49,7 @@ func (p *pod) resize(ctx context.Context, s Size, overhead *store.Overhead) erro
 		return err
 	}
 	r := p.snapshot()
-	if err := within(&size, r.Machine); err != nil {
+	if err := within(&size, r.VM); err != nil {
 		return err
 	}
 	if overhead != nil {
@@ -63,13 +63,13 @@ func (p *pod) resize(ctx context.Context, s Size, overhead *store.Overhead) erro
 // to the size.
 func within(size *sizing.Size, m hypervisor.VMConfig) error {
 	if most := m.CanHave(); size.VCPUs > most {
-		return &sizing.TooLargeError{What: "CPUs", Want: int64(size.VCPUs), Have: int64(most), Machine: true}
+		return &sizing.TooLargeError{What: "CPUs", Want: int64(size.VCPUs), Have: int64(most), VM: true}
 	}
 	// A VM with more CPUs than the size needs is limited to its share of them.
 	size.VCPUs = max(size.VCPUs, m.VCPUs)
 	size.MemoryMiB = max(size.MemoryMiB, m.Memory)
 	if size.MemoryMiB > m.MaxMem {
-		return &sizing.TooLargeError{What: "MiB of memory", Want: int64(size.MemoryMiB), Have: int64(m.MaxMem), Machine: true}
+		return &sizing.TooLargeError{What: "MiB of memory", Want: int64(size.MemoryMiB), Have: int64(m.MaxMem), VM: true}
 	}
 	return nil
 }
@@ -178,10 +178,10 @@ func (p *pod) fit(ctx context.Context, shrink bool) error {
 		return err
 	}
 	size.MemoryMiB = max(size.MemoryMiB, least.MemoryMiB)
-	if err := within(&size, r.Machine); err != nil {
+	if err := within(&size, r.VM); err != nil {
 		return err
 	}
-	vcpus := max(r.VCPUs, r.Machine.VCPUs)
+	vcpus := max(r.VCPUs, r.VM.VCPUs)
 	if !shrink {
 		size.MemoryMiB, size.VCPUs = max(size.MemoryMiB, r.MemoryMiB), max(size.VCPUs, vcpus)
 	}

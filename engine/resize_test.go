@@ -59,8 +59,8 @@ func TestResizePod(t *testing.T) {
 			p := c.pod
 			p.e.host = sizing.Host{CPUs: 8, MemoryMiB: 1 << 20}
 			grouped(t, p, 0)
-			p.record.Machine.MaxVCPUs = 4
-			p.record.Machine.VCPUs, p.record.Machine.Memory, p.record.Machine.MaxMem, p.record.MemoryMiB = 2, 512, 2048, 768
+			p.record.VM.MaxVCPUs = 4
+			p.record.VM.VCPUs, p.record.VM.Memory, p.record.VM.MaxMem, p.record.MemoryMiB = 2, 512, 2048, 768
 			limit, before := filepath.Join(p.record.Cgroup.Dirs[0], "memory.limit_in_bytes"), false
 			if err := os.WriteFile(limit, nil, 0o600); err != nil {
 				t.Fatal(err)
@@ -91,7 +91,7 @@ func TestResizePod(t *testing.T) {
 	s := &scripted{}
 	c := scriptedPod(t, s, ContainerRunning)
 	c.pod.record.Exit = "it ended"
-	c.pod.record.Machine.VCPUs, c.pod.record.Machine.MaxMem = 8, 1<<20
+	c.pod.record.VM.VCPUs, c.pod.record.VM.MaxMem = 8, 1<<20
 	if err := c.pod.e.ResizePod(t.Context(), c.pod.id, Size{}, nil); codeOf(err) != codes.FailedPrecondition {
 		t.Errorf("of one that has ended: %v", err)
 	}

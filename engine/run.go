@@ -80,7 +80,7 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 		if b.record.Forked {
 			fork = b
 		} else {
-			e.machines.Failed(ctx, b.record.Machine, b.record.Template, err)
+			e.machines.Failed(ctx, b.record.VM, b.record.Template, err)
 		}
 		e.work(b.record.ID, false)
 		b = &building{e: e, plan: p, begun: begun, mark: time.Now(), alone: true}
@@ -237,7 +237,7 @@ func (b *building) store(ctx context.Context) error {
 	b.record.Cgroup.Parent = b.plan.CgroupParent
 	b.record.UID, b.record.Ring = b.plan.Identity.UID, true
 	b.record.Title = b.plan.Identity.Namespace + "/" + b.plan.Identity.Name
-	b.record.Created, b.record.Machine, b.record.MemoryMiB = time.Now(), b.plan.vm, b.plan.memory
+	b.record.Created, b.record.VM, b.record.MemoryMiB = time.Now(), b.plan.vm, b.plan.memory
 	b.record.Asked = &b.plan.Size
 	b.record.HostPorts = b.plan.Network == network.KindHost
 	b.record.AccelNote, b.record.NetNote = b.plan.note, b.plan.netNote

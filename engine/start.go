@@ -106,7 +106,7 @@ func (b *building) boot(ctx context.Context) error {
 		b.e.groups.HoldCPU(&b.record, b.plan.quota, b.plan.period, b.plan.Overhead)
 	}
 	if err == nil && !b.record.Forked && !b.plan.Cold {
-		b.e.machines.Answered(b.record.Machine, time.Since(b.cloned))
+		b.e.machines.Answered(b.record.VM, time.Since(b.cloned))
 	}
 	return failure.Wrap(err, "start the VM")
 }
@@ -176,7 +176,7 @@ func (b *building) config() sandbox.Config {
 		Hostname: host, Resolv: guestfiles.Resolv(b.attached.DNS), Hosts: guestfiles.Hosts(host, b.attached.IPs),
 		Sysctls: b.plan.Sysctls, Network: guestNetwork(b.record.ID, b.attached), Cards: cards,
 		LogBytes: b.e.o.LogBytes,
-		Machine:  b.plan.vm, MemoryMiB: b.plan.memory, Limits: b.plan.Size.Limits, ScratchBytes: b.plan.ScratchBytes,
+		VM:       b.plan.vm, MemoryMiB: b.plan.memory, Limits: b.plan.Size.Limits, ScratchBytes: b.plan.ScratchBytes,
 	}
 }
 
@@ -212,9 +212,9 @@ func (b *building) template() {
 func (b *building) startShim(ctx context.Context, fork bool) (*link.Conn, error) {
 	e, r := b.e, &b.record
 	o := e.shimOptions(r)
-	o.Machine, o.Spawn, o.Tap = r.Machine, b.attached.Start, b.attached.Tap
+	o.VM, o.Spawn, o.Tap = r.VM, b.attached.Start, b.attached.Tap
 	if !b.plan.Cold {
-		t, err := e.machines.Template(ctx, r.Machine, b.template)
+		t, err := e.machines.Template(ctx, r.VM, b.template)
 		if err != nil {
 			return nil, err
 		}

@@ -36,7 +36,7 @@ func (e *Engine) Templates(ctx context.Context) ([]Template, error) {
 		reason := strings.TrimPrefix(s.Reason, "find template "+s.Key+": ")
 		out = append(out, Template{
 			Key: s.Key, Bytes: s.Disk, Built: s.Built, Reason: strings.TrimPrefix(reason, template.ErrMiss.Error()+": "),
-			VCPUs: s.Machine.VCPUs, MemoryMiB: s.Machine.Memory, Accel: string(s.Machine.Accel), Network: string(s.Machine.Network),
+			VCPUs: s.VM.VCPUs, MemoryMiB: s.VM.Memory, Accel: string(s.VM.Accel), Network: string(s.VM.Network),
 			Old: s.Old,
 		})
 	}

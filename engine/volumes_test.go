@@ -100,7 +100,7 @@ func bareEngine(t *testing.T) *Engine {
 	t.Cleanup(func() { os.RemoveAll(root) })
 	e, err := Open(t.Context(), Options{
 		Roots: dirs.Roots{Data: filepath.Join(root, "d"), State: filepath.Join(root, "s")}, Instance: "test",
-		HostPaths: []string{os.TempDir()}, Shim: "/no/shim", Guest: guest.Bundle{Dir: "/no/guest"}, Machines: noVMs{},
+		HostPaths: []string{os.TempDir()}, Shim: "/no/shim", Guest: guest.Bundle{Dir: "/no/guest"}, VMs: noVMs{},
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {

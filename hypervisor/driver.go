@@ -77,7 +77,7 @@ type Driver interface {
 type Record struct {
 	Process procid.ID `json:"process"`
 	Dir     string    `json:"dir"`
-	Machine VMConfig  `json:"machine"`
+	VM      VMConfig  `json:"machine"`
 }
 
 // Files are passed to a VM's process as descriptors: QEMU opens no path of the host but its own. The caller keeps them

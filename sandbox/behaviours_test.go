@@ -193,7 +193,7 @@ func TestLateVMIsKilled(t *testing.T) {
 	o := h.options()
 	o.BootTimeout = 20 * time.Millisecond
 	vm := newFakeVM(t, h.agent)
-	o.Machine = func(ctx context.Context) (hypervisor.VM, error) {
+	o.StartVM = func(ctx context.Context) (hypervisor.VM, error) {
 		<-ctx.Done()
 		return vm, nil
 	}

@@ -42,7 +42,7 @@ func (s *Sandbox) boot() *boot {
 func (s *Sandbox) bringUp(ctx context.Context) (*liveVM, error) {
 	var vm hypervisor.VM
 	err := s.phase("machine", func() (err error) {
-		vm, err = s.o.Machine(ctx)
+		vm, err = s.o.StartVM(ctx)
 		return err
 	})
 	if err != nil {
@@ -79,7 +79,7 @@ func causeOf(ctx context.Context, err error) error {
 func (s *Sandbox) adopt(m *liveVM) {
 	record := m.vm.Record()
 	s.vm, s.state.VM = m, &record
-	s.state.MemoryMiB = record.Machine.Memory
+	s.state.MemoryMiB = record.VM.Memory
 	s.spawn(func() { s.watch(m) })
 	s.spawn(func() { s.keepClock(m) })
 }

@@ -37,7 +37,7 @@ type Config struct {
 	Sysctls   map[string]string   `json:"sysctls,omitempty"`
 	Network   *agentv1.Network    `json:"network,omitempty"`
 	Cards     []agentv1.Network   `json:"cards,omitempty"` // further interfaces
-	Machine   hypervisor.VMConfig `json:"machine"`
+	VM        hypervisor.VMConfig `json:"machine"`
 	MemoryMiB int                 `json:"memoryMiB"` // memory of the VM before its first container starts
 	Limits    agentv1.PodLimits   `json:"limits,omitzero"`
 	// ScratchBytes bounds the pod's use of its scratch disk; 0 is the whole disk.
@@ -130,9 +130,9 @@ type Options struct {
 	ID string
 	// StateDir is the sandbox's own directory, which exists.
 	StateDir string
-	// Machine starts the VM; it is called once for every start.
-	Machine Starter
-	// Mounted reports that the first VM that Machine starts has the pod's scratch disk mounted already.
+	// StartVM starts the VM; it is called once for every start.
+	StartVM Starter
+	// Mounted reports that the first VM that StartVM starts has the pod's scratch disk mounted already.
 	Mounted bool
 	// Adopt takes over the VM for Restore.
 	Adopt Adopter

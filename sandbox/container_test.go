@@ -265,7 +265,7 @@ func TestRingYields(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	config := h.config()
-	config.Machine.Slots = 3 // two for images
+	config.VM.Slots = 3 // two for images
 	h.must(h.box.Create(h.ctx, config, Files{Scratch: h.scratch()}))
 	h.must(h.box.Start(h.ctx))
 	create := func(id string, ring bool) {
@@ -318,7 +318,7 @@ func TestImagesShareSlots(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	config := h.config()
-	config.Machine.Slots = 3 // two for images
+	config.VM.Slots = 3 // two for images
 	h.must(h.box.Create(h.ctx, config, Files{Scratch: h.scratch()}))
 	h.must(h.box.Start(h.ctx))
 	make_ := func(id, image string) error {

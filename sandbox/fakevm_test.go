@@ -125,7 +125,7 @@ func (v *fakeVM) Process() procid.ID {
 }
 
 func (v *fakeVM) Record() hypervisor.Record {
-	return hypervisor.Record{Process: v.Process(), Dir: v.dir, Machine: testMachine()}
+	return hypervisor.Record{Process: v.Process(), Dir: v.dir, VM: testMachine()}
 }
 func (v *fakeVM) Timings() []hypervisor.Timing { return nil }
 

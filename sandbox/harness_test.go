@@ -63,7 +63,7 @@ func (h *harness) options() Options {
 	return Options{
 		ID: podID, StateDir: h.dir, Events: h.onEvent, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
 		BootTimeout: testdeadline.For(10 * time.Second), CallTimeout: testdeadline.For(5 * time.Second),
-		Machine: func(context.Context) (hypervisor.VM, error) {
+		StartVM: func(context.Context) (hypervisor.VM, error) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			if h.start != nil {
@@ -126,7 +126,7 @@ func (h *harness) vm() *fakeVM {
 func (h *harness) config() Config {
 	return Config{
 		Version: ConfigVersion, ID: podID, Instance: "run", Name: "p", Namespace: "default",
-		Created: time.Now().UTC(), Hostname: "p", Machine: testMachine(), MemoryMiB: 512,
+		Created: time.Now().UTC(), Hostname: "p", VM: testMachine(), MemoryMiB: 512,
 	}
 }
 

@@ -261,7 +261,7 @@ func TestSlowStartEndsAtItsDeadline(t *testing.T) {
 	o := h.options()
 	o.BootTimeout = 50 * time.Millisecond
 	ended := make(chan struct{})
-	o.Machine = func(ctx context.Context) (hypervisor.VM, error) {
+	o.StartVM = func(ctx context.Context) (hypervisor.VM, error) {
 		defer close(ended)
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
@@ -280,7 +280,7 @@ func TestStopInterruptsStart(t *testing.T) {
 	t.Parallel()
 	h := prepare(t)
 	o := h.options()
-	o.Machine = func(ctx context.Context) (hypervisor.VM, error) {
+	o.StartVM = func(ctx context.Context) (hypervisor.VM, error) {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}

@@ -116,7 +116,7 @@ func TestStopOfALateVM(t *testing.T) {
 	h := prepare(t)
 	o := h.options()
 	vm := newFakeVM(t, h.agent)
-	o.Machine = func(ctx context.Context) (hypervisor.VM, error) {
+	o.StartVM = func(ctx context.Context) (hypervisor.VM, error) {
 		<-ctx.Done()
 		return vm, nil
 	}
@@ -160,7 +160,7 @@ func TestResumeReportsTheClock(t *testing.T) {
 // TestNewRefuses: New needs a starter and a directory.
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
-	for _, edit := range []func(*Options){func(o *Options) { o.Machine = nil }, func(o *Options) { o.StateDir = "" }} {
+	for _, edit := range []func(*Options){func(o *Options) { o.StartVM = nil }, func(o *Options) { o.StateDir = "" }} {
 		o := prepare(t).options()
 		edit(&o)
 		if _, err := New(o); !errors.Is(err, ErrInvalid) {

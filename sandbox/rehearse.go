@@ -51,8 +51,8 @@ func (s *Sandbox) Rehearse(ctx context.Context, r Rehearsal, scratch, image *os.
 	s.mu.Lock()
 	m := s.booting.vm
 	s.mu.Unlock()
-	s.slots.Init(m.vm.Record().Machine)
-	h := &rehearsal{s: s, m: m, r: r, scratch: scratch, image: image, slot: m.vm.Record().Machine.Scratch}
+	s.slots.Init(m.vm.Record().VM)
+	h := &rehearsal{s: s, m: m, r: r, scratch: scratch, image: image, slot: m.vm.Record().VM.Scratch}
 	err := m.fault(h.run(ctx))
 	if m.ctx.Err() == nil {
 		err = errors.Join(err, h.undo.Rollback(ctx))

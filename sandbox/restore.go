@@ -68,7 +68,7 @@ func (s *Sandbox) load() error {
 		return err
 	}
 	s.config, s.created = c, true
-	s.slots.Init(c.Machine)
+	s.slots.Init(c.VM)
 	ids, err := s.store.containers()
 	if err != nil {
 		return err

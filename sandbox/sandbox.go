@@ -69,8 +69,8 @@ func New(o Options) (*Sandbox, error) {
 }
 
 func newSandbox(o Options) (*Sandbox, error) {
-	if o.Machine == nil || o.StateDir == "" {
-		return nil, fmt.Errorf("create a sandbox: %w: Options.Machine and StateDir must be set", ErrInvalid)
+	if o.StartVM == nil || o.StateDir == "" {
+		return nil, fmt.Errorf("create a sandbox: %w: Options.StartVM and StateDir must be set", ErrInvalid)
 	}
 	self, err := procid.Of(os.Getpid())
 	if err != nil {
@@ -177,7 +177,7 @@ func (s *Sandbox) Create(ctx context.Context, c Config, f Files) (err error) {
 	}
 	fault.Point("sandbox.created")
 	s.scratch, s.cards, s.config, s.created = f.Scratch, f.Cards, c, true
-	s.slots.Init(c.Machine)
+	s.slots.Init(c.VM)
 	s.emit(Event{Kind: SandboxCreated})
 	return nil
 }

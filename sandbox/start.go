@@ -64,7 +64,7 @@ func (s *Sandbox) beginStart(interrupt context.CancelCauseFunc) (*boot, error) {
 	b := s.booting
 	if s.state.State == Stopped || b == nil {
 		b = s.boot()
-		s.slots.Init(s.config.Machine)
+		s.slots.Init(s.config.VM)
 	}
 	s.interrupt = interrupt
 	return b, nil

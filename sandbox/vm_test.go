@@ -63,7 +63,7 @@ func TestVM(t *testing.T) {
 	t.Cleanup(cancel)
 	o := h.options()
 	o.BootTimeout, o.CallTimeout = testdeadline.For(vmPatience), testdeadline.For(vmPatience)
-	o.Machine = func(context.Context) (hypervisor.VM, error) { return saved.Clone(t, driver), nil }
+	o.StartVM = func(context.Context) (hypervisor.VM, error) { return saved.Clone(t, driver), nil }
 	o.Adopt = func(ctx context.Context, r hypervisor.Record) (hypervisor.VM, error) {
 		return driver.Adopt(ctx, r, hypervisor.Files{}, hypervisor.Options{Name: "clone"})
 	}
@@ -71,7 +71,7 @@ func TestVM(t *testing.T) {
 	h.must(err)
 	h.use(box)
 	config := h.config()
-	config.Machine, config.MemoryMiB = m, 384
+	config.VM, config.MemoryMiB = m, 384
 	h.must(box.Create(h.ctx, config, Files{Scratch: scratchDisk(t)}))
 	h.must(box.Start(h.ctx))
 	st := box.Status()

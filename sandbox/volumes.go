@@ -11,8 +11,8 @@ import (
 )
 
 // slotsOf returns the VM in the form that its slots need.
-func (s *Sandbox) slotsOf(m *liveVM) disks.Machine {
-	return disks.Machine{VM: m.vm, Agent: m.agent, Undo: s.o.CallTimeout, Store: func() error { return s.saveSlots(m) }}
+func (s *Sandbox) slotsOf(m *liveVM) disks.VM {
+	return disks.VM{VM: m.vm, Agent: m.agent, Undo: s.o.CallTimeout, Store: func() error { return s.saveSlots(m) }}
 }
 
 // saveSlots stores the content of the slots if the VM is still the sandbox's.

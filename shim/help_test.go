@@ -82,7 +82,7 @@ func options(t testing.TB) shim.Options {
 	o := shim.Options{
 		ID: strings.Repeat("0123456789abcdef", 4), Instance: "test",
 		StateDir: filepath.Join(root, "state"), DataDir: filepath.Join(root, "data"), Path: program(t),
-		Machine: hypervisor.VMConfig{
+		VM: hypervisor.VMConfig{
 			Kernel: filepath.Join(guest, "vmlinux"), Initrd: filepath.Join(guest, "initrd"), Cmdline: bundle.Cmdline,
 			Accel: hypervisor.TCG, VCPUs: 1, Memory: 256, MaxMem: 512, Slots: 4, Scratch: 1, Network: hypervisor.NetworkNone,
 		},

@@ -133,7 +133,7 @@ func (o Options) spawn(far, log *os.File) (*child, error) {
 
 // groups returns the supplementary groups of the owner's processes: the group of /dev/kvm, if they use KVM.
 func (o Options) groups() []uint32 {
-	if o.Machine.Accel != hypervisor.KVM {
+	if o.VM.Accel != hypervisor.KVM {
 		return nil
 	}
 	info, err := os.Stat("/dev/kvm")

@@ -21,9 +21,9 @@ type Options struct {
 	// DataDir is $DATA/sandboxes/<id>, created in the same way, for data that must survive a reboot. It may be empty.
 	DataDir string
 
-	// Machine is the VM's configuration, ready for a Driver (Accel resolved). For Adopt it determines the shim's
+	// VM is the VM's configuration, ready for a Driver (Accel resolved). For Adopt it determines the shim's
 	// confinement. Without it, Adopt trusts the stored state, which the owner can change.
-	Machine hypervisor.VMConfig
+	VM hypervisor.VMConfig
 	// Memory is the sealed memfd and State the saved device state of the template to clone. Both are nil for a cold
 	// boot.
 	Memory *os.File

@@ -51,7 +51,7 @@ func TestPod(t *testing.T) {
 	defer c.Close()
 	config := sandbox.Config{
 		Version: sandbox.ConfigVersion, ID: o.ID, Instance: o.Instance, Name: "p", Namespace: "default",
-		Hostname: "p", Machine: o.Machine, MemoryMiB: o.Machine.Memory, Created: time.Now(),
+		Hostname: "p", VM: o.VM, MemoryMiB: o.VM.Memory, Created: time.Now(),
 	}
 	raw, err := json.Marshal(config)
 	if err != nil {

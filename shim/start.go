@@ -38,12 +38,12 @@ func Start(ctx context.Context, o Options) (_ *Client, err error) {
 		return nil, fmt.Errorf("start a shim: %w", err)
 	}
 	defer closeKernel()
-	return o.launch(ctx, bootstrap.Message{Machine: o.Machine, Patience: o.Patience}, files)
+	return o.launch(ctx, bootstrap.Message{VM: o.VM, Patience: o.Patience}, files)
 }
 
-// Adopt starts a new shim for a sandbox with a dead shim. It uses ID, Instance, StateDir, DataDir, Machine, Scratch,
+// Adopt starts a new shim for a sandbox with a dead shim. It uses ID, Instance, StateDir, DataDir, VM, Scratch,
 // Logs, Owner, Spawn and Path of o; the rest is in the stored state. To start a stopped sandbox later, it also needs
-// Memory and State, or the files of Machine's kernel and initrd. It is no error if the VM has died meanwhile: its
+// Memory and State, or the files of the VM's kernel and initrd. It is no error if the VM has died meanwhile: its
 // containers then have ended with the reason VMKilled. If Adopt fails, nothing has changed.
 func Adopt(ctx context.Context, o Options) (*Client, error) {
 	if err := o.validate(); err != nil {
@@ -59,7 +59,7 @@ func Adopt(ctx context.Context, o Options) (*Client, error) {
 		files[bootstrap.LogPrefix+id] = f
 	}
 	o.Copy = nil
-	return o.launch(ctx, bootstrap.Message{Adopt: true, Machine: o.Machine}, files)
+	return o.launch(ctx, bootstrap.Message{Adopt: true, VM: o.VM}, files)
 }
 
 func (o Options) validate() error {
@@ -77,7 +77,7 @@ func (o Options) validate() error {
 // machineFiles returns the files from which a VM is started. It opens the kernel of a cold boot, because the owner may
 // have no access to its path.
 func (o Options) machineFiles() (map[string]*os.File, func(), error) {
-	if o.Memory != nil || o.Machine.Kernel == "" {
+	if o.Memory != nil || o.VM.Kernel == "" {
 		return map[string]*os.File{bootstrap.Memory: o.Memory, bootstrap.State: o.State, bootstrap.Tap: o.Tap}, func() {}, nil
 	}
 	kernel, initrd, err := o.openKernel()
@@ -91,10 +91,10 @@ func (o Options) machineFiles() (map[string]*os.File, func(), error) {
 }
 
 func (o Options) openKernel() (kernel, initrd *os.File, err error) {
-	if kernel, err = os.Open(o.Machine.Kernel); err != nil {
+	if kernel, err = os.Open(o.VM.Kernel); err != nil {
 		return nil, nil, fmt.Errorf("open the kernel: %w", err)
 	}
-	if initrd, err = os.Open(o.Machine.Initrd); err != nil {
+	if initrd, err = os.Open(o.VM.Initrd); err != nil {
 		kernel.Close()
 		return nil, nil, fmt.Errorf("open the initrd: %w", err)
 	}

@@ -29,7 +29,7 @@ func TestStartFails(t *testing.T) {
 	})
 	t.Run("no kernel", func(t *testing.T) {
 		o := options(t)
-		o.Machine.Kernel = "/nonexistent/vmlinux"
+		o.VM.Kernel = "/nonexistent/vmlinux"
 		if _, err := shim.Start(t.Context(), o); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("got %v", err)
 		}

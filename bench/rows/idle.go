@@ -204,16 +204,16 @@ func (c *crowd) count(ctx context.Context) error {
 }
 
 // pods returns the processes of the pods, without processes that belong to no pod.
-func (c *crowd) pods(ctx context.Context) (map[string]site.Machine, error) {
+func (c *crowd) pods(ctx context.Context) (map[string]site.VM, error) {
 	list, err := c.s.Pods(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := c.s.Machines()
+	all, err := c.s.VMs()
 	if err != nil {
 		return nil, err
 	}
-	found := map[string]site.Machine{}
+	found := map[string]site.VM{}
 	for name, p := range list {
 		m, ok := all[p.Sandbox]
 		if !ok {

@@ -41,7 +41,7 @@ func (b *Bench) machines(ctx context.Context) (*machines, error) {
 	if err != nil || len(infos) == 0 {
 		return nil, fmt.Errorf("find the template: %w", errors.Join(err, template.ErrMiss))
 	}
-	t, err := store.Get(ctx, infos[0].Machine)
+	t, err := store.Get(ctx, infos[0].VM)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (m *machines) start(ctx context.Context, row *report.Row, cold bool) (err e
 		}
 	}
 	began := time.Now()
-	vm, err := launch(ctx, m.template.Info.Machine, f, o)
+	vm, err := launch(ctx, m.template.Info.VM, f, o)
 	if err != nil {
 		return err
 	}

@@ -10,15 +10,15 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
-// Machine has the processes of one pod.
-type Machine struct {
+// VM has the processes of one pod.
+type VM struct {
 	Sandbox string // id
 	Shim    procs.Process
 	QEMU    procs.Process
 }
 
-// Machines returns the processes of the site's pods, and of an older build's pool, by sandbox id.
-func (s *Site) Machines() (map[string]Machine, error) {
+// VMs returns the processes of the site's pods, and of an older build's pool, by sandbox id.
+func (s *Site) VMs() (map[string]VM, error) {
 	all, err := procs.Below(procs.Root())
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (s *Site) Parents() ([]procs.Process, error) {
 
 // found has the processes below a site's engine.
 type found struct {
-	pods    map[string]Machine // by sandbox id
+	pods    map[string]VM // by sandbox id
 	parents []procs.Process
 }
 
@@ -52,8 +52,8 @@ const warmThread = "warm"
 // engine, like its parent, and has the sandbox's name.
 func find(all []procs.Process, engine func(procs.Process) bool, args func(pid int) []string, warm func(pid int) bool) found {
 	own := map[int]bool{}
-	f := found{pods: map[string]Machine{}}
-	var shims []Machine
+	f := found{pods: map[string]VM{}}
+	var shims []VM
 	below := map[int]procs.Process{}    // VMs by their parent process
 	named := map[string]procs.Process{} // and by name
 	for _, p := range all {             // parents come first
@@ -65,7 +65,7 @@ func find(all []procs.Process, engine func(procs.Process) bool, args func(pid in
 		name := machineName(line)
 		switch {
 		case len(line) == 3 && filepath.Base(line[0]) == "bulkhead-shim":
-			shims = append(shims, Machine{Sandbox: line[2], Shim: p})
+			shims = append(shims, VM{Sandbox: line[2], Shim: p})
 		case name == "":
 		case warm(p.PID):
 			f.parents = append(f.parents, p)
@@ -76,7 +76,7 @@ func find(all []procs.Process, engine func(procs.Process) bool, args func(pid in
 	for _, m := range shims {
 		var ok bool
 		if m.QEMU, ok = below[m.Shim.PID]; !ok {
-			m.QEMU, ok = named[qemu.ProcessName(layout.MachineName(m.Sandbox))]
+			m.QEMU, ok = named[qemu.ProcessName(layout.VMName(m.Sandbox))]
 		}
 		if ok {
 			f.pods[m.Sandbox] = m

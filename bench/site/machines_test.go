@@ -31,7 +31,7 @@ func TestFind(t *testing.T) {
 		func(p procs.Process) bool { return p.PID == 2 },
 		func(pid int) []string { return strings.Fields(lines[pid]) },
 		func(pid int) bool { return pid == 3 })
-	want := map[string]Machine{
+	want := map[string]VM{
 		forked: {forked, procs.Process{PID: 5, Parent: 2}, procs.Process{PID: 4, Parent: 2}},
 		cloned: {cloned, procs.Process{PID: 6, Parent: 2}, procs.Process{PID: 7, Parent: 6}},
 	}

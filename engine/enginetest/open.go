@@ -83,7 +83,7 @@ func Options(t testing.TB, roots dirs.Roots) engine.Options {
 
 // In makes an engine run in w.
 func (w *World) In(o engine.Options) engine.Options {
-	o.Shims, o.Machines, o.Network = w, w.Machines(), w.Network
+	o.Shims, o.VMs, o.Network = w, w.VMs(), w.Network
 	o.Shim, o.Guest = "/no/shim", guest.Bundle{Dir: "/no/guest"}
 	return o
 }

@@ -41,7 +41,7 @@ func (f family) Fork(ctx context.Context, key parents.Key, c parents.Child) (r h
 	if err != nil {
 		return r, err
 	}
-	return hypervisor.Record{Dir: c.Dir, Machine: key.Machine}, errors.Join(own.Close(), f.w.call(ctx, "Fork"))
+	return hypervisor.Record{Dir: c.Dir, VM: key.VM}, errors.Join(own.Close(), f.w.call(ctx, "Fork"))
 }
 
 func (f family) Want(parents.Key) { _ = f.w.call(context.Background(), "Want") }

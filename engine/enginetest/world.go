@@ -122,7 +122,7 @@ func (w *World) Start(ctx context.Context, o shim.Options) (*link.Conn, error) {
 		return nil, err
 	}
 	if err := errors.Join(os.Mkdir(o.StateDir, 0o700), os.Mkdir(o.DataDir, 0o700),
-		os.WriteFile(filepath.Join(o.StateDir, layout.Machine), nil, 0o600),
+		os.WriteFile(filepath.Join(o.StateDir, layout.VMConfig), nil, 0o600),
 		os.WriteFile(filepath.Join(o.StateDir, layout.Sandbox), nil, 0o600)); err != nil {
 		return nil, err
 	}
@@ -552,8 +552,8 @@ func (w *World) Reboot() {
 func (m source) List(context.Context) ([]machines.Saved, error) { return nil, nil }
 func (m source) Remove(context.Context, string) error           { return nil }
 
-// Machines returns the World's fake VMs.
-func (w *World) Machines() machines.Source { return source{w} }
+// VMs returns the World's fake VMs.
+func (w *World) VMs() machines.Source { return source{w} }
 
 // Network returns the World's network for any kind.
 func (w *World) Network(network.Kind) (network.Provider, error) { return fakeNet{w: w}, nil }

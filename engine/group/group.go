@@ -99,7 +99,7 @@ func MemoryLimits(memoryMiB int, o store.Overhead) hostcgroup.Limits {
 // among the engine's own. The record says which.
 func (g *Groups) Make(ctx context.Context, j journal.Journal, r *store.Pod, memory int64) error {
 	r.Cgroup.Note = g.host.Support().Missing
-	l := MemoryLimits(max(r.MemoryMiB, r.Machine.Memory), r.Overhead)
+	l := MemoryLimits(max(r.MemoryMiB, r.VM.Memory), r.Overhead)
 	host, err := g.of(r, min(l.Memory, memory+atLeast(r.Overhead).Memory))
 	switch {
 	case err != nil && !errors.Is(err, hostcgroup.ErrTooSmall):

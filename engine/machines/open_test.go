@@ -97,7 +97,7 @@ func TestAccel(t *testing.T) {
 			}
 			t.Cleanup(func() { os.RemoveAll(dir) })
 			h.prober.Prober = probe.Prober{
-				Driver: h.driver, Machine: m, Check: h.guest.Ready, Device: tc.device,
+				Driver: h.driver, VM: m, Check: h.guest.Ready, Device: tc.device,
 				Dir: dir, Path: filepath.Join(dir, "kvm.json"), Timeout: testdeadline.For(10 * time.Second),
 			}
 			accel, note, err := h.Accel(t.Context(), tc.wish)
@@ -124,7 +124,7 @@ func TestAccelUndecided(t *testing.T) {
 	var log strings.Builder
 	h, m := fakeTemplates(t, &log)
 	d, path := &failing{}, filepath.Join(t.TempDir(), "kvm.json")
-	h.prober.Prober = probe.Prober{Driver: d, Machine: m, Device: "/dev/null", Dir: t.TempDir(), Path: path}
+	h.prober.Prober = probe.Prober{Driver: d, VM: m, Device: "/dev/null", Dir: t.TempDir(), Path: path}
 	for range 3 {
 		if accel, note, err := h.Accel(t.Context(), hypervisor.Auto); accel != hypervisor.TCG || note == "" || err != nil {
 			t.Errorf("%s, %q, %v", accel, note, err)

@@ -77,7 +77,7 @@ func Open(roots dirs.Roots, b guest.Bundle, log *slog.Logger, o measure.Observer
 	}
 	h.prober.Prober = probe.Prober{
 		Driver: driver, Check: ready.Answering, Path: filepath.Join(roots.State, "kvm.json"), Dir: sockets,
-		Machine: hypervisor.VMConfig{Kernel: b.KernelPath(), Initrd: b.InitrdPath(), Cmdline: b.Cmdline},
+		VM: hypervisor.VMConfig{Kernel: b.KernelPath(), Initrd: b.InitrdPath(), Cmdline: b.Cmdline},
 	}
 	return h, nil
 }
@@ -269,7 +269,7 @@ func (h *Templates) List(ctx context.Context) ([]Saved, error) {
 	}
 	list := make([]Saved, 0, len(infos))
 	for _, i := range infos {
-		key, err := h.store.Key(ctx, i.Machine)
+		key, err := h.store.Key(ctx, i.VM)
 		list = append(list, Saved{Info: i, Old: err != nil || key != i.Key})
 	}
 	return list, nil

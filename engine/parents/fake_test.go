@@ -153,7 +153,7 @@ func (f *fakeParent) alive() bool {
 	}
 }
 
-var emulated = Key{Machine: hypervisor.VMConfig{Accel: hypervisor.TCG, VCPUs: 1}}
+var emulated = Key{VM: hypervisor.VMConfig{Accel: hypervisor.TCG, VCPUs: 1}}
 
 // disk returns a child's disk.
 func disk(*os.File) (*os.File, error) { return os.Open(os.DevNull) }

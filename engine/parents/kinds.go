@@ -12,15 +12,15 @@ import (
 
 // Key identifies the pods that can be forked from one parent.
 type Key struct {
-	Machine hypervisor.VMConfig
+	VM hypervisor.VMConfig
 	// Tenant is the owner of the pods. Pods of different tenants never share a parent.
 	Tenant string
 }
 
 // check returns why pods with a key are never forked, with an error that matches ErrNone.
 func (k Key) check() error {
-	if k.Machine.Accel != hypervisor.TCG {
-		return fmt.Errorf("%w: the accelerator is %s", ErrNone, k.Machine.Accel)
+	if k.VM.Accel != hypervisor.TCG {
+		return fmt.Errorf("%w: the accelerator is %s", ErrNone, k.VM.Accel)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func TestTenants(t *testing.T) {
 			h.parents(1, 2, 3)
 		},
 		"another configuration": func(h *host) {
-			h.key.Machine.VCPUs++
+			h.key.VM.VCPUs++
 			h.ready()
 			h.forked(3)
 		},

@@ -34,7 +34,7 @@ func (p *Parents) newParent(ctx context.Context, k *kind) (_ *parent, err error)
 	ctx, cancel := context.WithTimeout(ctx, makeTimeout)
 	defer cancel()
 	began := time.Now()
-	t, err := p.o.Template(ctx, k.Machine)
+	t, err := p.o.Template(ctx, k.VM)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (p *Parents) newParent(ctx context.Context, k *kind) (_ *parent, err error)
 	made := &parent{kind: k, dir: filepath.Join(p.o.Dir, id[:12]), memory: t.Memory}
 	var rollback undo.Stack
 	defer rollback.OnError(ctx, &err)
-	if made.walls, err = confine.MakeWalls(policy.Machine(k.Machine, p.o.Driver.Program)); err != nil {
+	if made.walls, err = confine.MakeWalls(policy.VM(k.VM, p.o.Driver.Program)); err != nil {
 		return nil, fmt.Errorf("make the walls of forks: %w", err)
 	}
 	rollback.Push("walls", func(context.Context) error { return made.walls.Close() })
@@ -66,7 +66,7 @@ func (p *Parents) newParent(ctx context.Context, k *kind) (_ *parent, err error)
 	if made.holes, err = vm.VM().Process().Files(made.disk); err != nil {
 		return nil, err
 	}
-	if k.Machine.Network == hypervisor.NetworkTap {
+	if k.VM.Network == hypervisor.NetworkTap {
 		if made.cards, err = taps(vm.VM().Process()); err != nil {
 			return nil, err
 		}
@@ -75,8 +75,8 @@ func (p *Parents) newParent(ctx context.Context, k *kind) (_ *parent, err error)
 		return nil, fmt.Errorf("test it with a fork: %w", err)
 	}
 	fault.Point("warm.proven")
-	p.o.Logger.Info("a parent is ready", "tenant", k.Tenant, "vcpus", k.Machine.VCPUs, "memory", k.Machine.Memory,
-		"network", k.Machine.Network, "took", time.Since(began))
+	p.o.Logger.Info("a parent is ready", "tenant", k.Tenant, "vcpus", k.VM.VCPUs, "memory", k.VM.Memory,
+		"network", k.VM.Network, "took", time.Since(began))
 	return made, nil
 }
 
@@ -92,19 +92,19 @@ func (p *Parents) rehearse(
 	if err != nil {
 		return nil, err
 	}
-	if script.Network, err = p.o.Network(ctx, made.kind.Machine); err != nil {
+	if script.Network, err = p.o.Network(ctx, made.kind.VM); err != nil {
 		return nil, err
 	}
 	box, err := sandbox.New(sandbox.Options{
 		StateDir: made.dir, Logger: p.o.Logger, Patience: t.Patience,
-		Machine: func(ctx context.Context) (hypervisor.VM, error) {
+		StartVM: func(ctx context.Context) (hypervisor.VM, error) {
 			console, err := os.OpenFile(filepath.Join(made.dir, layout.Console), os.O_RDWR|os.O_CREATE, 0o600)
 			if err != nil {
 				return nil, err
 			}
-			vm, err = warm.Start(ctx, p.o.Driver, p.o.Library, made.kind.Machine,
+			vm, err = warm.Start(ctx, p.o.Driver, p.o.Library, made.kind.VM,
 				hypervisor.Files{Memory: t.Memory, State: t.State, Console: console},
-				hypervisor.Options{Dir: made.dir, Name: layout.MachineName(id)})
+				hypervisor.Options{Dir: made.dir, Name: layout.VMName(id)})
 			if err != nil {
 				console.Close()
 				return nil, err
@@ -188,7 +188,7 @@ func (p *Parents) prove(ctx context.Context, made *parent) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, forkTimeout)
 	defer cancel()
-	name := layout.MachineName(store.NewID())
+	name := layout.VMName(store.NewID())
 	child := warm.Child{Name: name, Dir: dir, Confinement: warm.Confinement{
 		FileSize: hypervisor.SlotSize, Landlock: made.walls.Ruleset, Filter: made.walls.Filter,
 	}}

@@ -112,7 +112,7 @@ func (p *Parents) Fork(ctx context.Context, key Key, c Child) (hypervisor.Record
 	if err != nil {
 		return hypervisor.Record{}, err
 	}
-	child := warm.Child{Name: layout.MachineName(c.ID), Dir: c.Dir, Confinement: warm.Confinement{
+	child := warm.Child{Name: layout.VMName(c.ID), Dir: c.Dir, Confinement: warm.Confinement{
 		FileSize: hypervisor.SlotSize, Groups: c.Groups,
 		UserNS: c.Place.User, NetNS: c.Place.Net, Alone: c.Place.Alone,
 		Landlock: from.walls.Ruleset, Filter: from.walls.Filter,

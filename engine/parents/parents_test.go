@@ -83,7 +83,7 @@ func TestFirst(t *testing.T) {
 // TestAccelerated checks that only emulated VMs are forked.
 func TestAccelerated(t *testing.T) {
 	in(t, func(t *testing.T, h *host) {
-		m := Key{Machine: hypervisor.VMConfig{Accel: hypervisor.KVM}}
+		m := Key{VM: hypervisor.VMConfig{Accel: hypervisor.KVM}}
 		h.Want(m)
 		time.Sleep(quiet)
 		_, err := h.Fork(t.Context(), m, Child{})

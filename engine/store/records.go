@@ -59,7 +59,7 @@ type Pod struct {
 	Record  json.RawMessage `json:"record,omitempty"`
 	Created time.Time       `json:"created"`
 
-	Machine   hypervisor.VMConfig `json:"machine"`
+	VM        hypervisor.VMConfig `json:"machine"`
 	AccelNote string              `json:"accelNote,omitempty"`
 	Template  string              `json:"template,omitempty"` // key; absent for a cold boot
 	MemoryMiB int                 `json:"memoryMiB"`

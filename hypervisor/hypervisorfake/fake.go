@@ -107,7 +107,7 @@ func (d *Driver) start(
 		cmd: cmd, name: o.Name, pipe: pipe, done: make(chan struct{}), disks: map[int]*os.File{},
 		memory: m.Memory, console: f.Console,
 	}
-	fm.record = hypervisor.Record{Dir: o.Dir, Machine: m}
+	fm.record = hypervisor.Record{Dir: o.Dir, VM: m}
 	fm.record.Process, err = procid.Of(cmd.Process.Pid)
 	if err == nil {
 		fm.l, err = net.Listen("unix", filepath.Join(o.Dir, "ch"))

@@ -19,7 +19,7 @@ func TestConformance(t *testing.T) {
 		Kernel: "/vmlinux", Accel: hypervisor.TCG, VCPUs: 1, Memory: 128, MaxMem: 1024,
 		Slots: 4, Scratch: 1, Network: hypervisor.NetworkNone,
 	}
-	hypervisortest.Suite{Driver: &hypervisorfake.Driver{Serve: serve}, Machine: m}.Run(t)
+	hypervisortest.Suite{Driver: &hypervisorfake.Driver{Serve: serve}, VM: m}.Run(t)
 }
 
 // serve runs the suite's commands, like guestinit.

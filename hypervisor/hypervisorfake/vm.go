@@ -51,7 +51,7 @@ func (v *vm) Grow(ctx context.Context, totalMiB int) (int, error) {
 	if err := v.alive(ctx, op); err != nil {
 		return 0, err
 	}
-	m := v.record.Machine
+	m := v.record.VM
 	if totalMiB > max(m.MaxMem, m.Memory) {
 		return 0, v.failed(op, fmt.Errorf("%w: %d MiB, of at most %d", hypervisor.ErrInvalid, totalMiB, m.MaxMem))
 	}
@@ -67,7 +67,7 @@ func (v *vm) AddCards(ctx context.Context, taps []*os.File) error {
 	if err := v.alive(ctx, op); err != nil {
 		return err
 	}
-	if v.record.Machine.Network != hypervisor.NetworkTap || len(taps) > card.Most {
+	if v.record.VM.Network != hypervisor.NetworkTap || len(taps) > card.Most {
 		return v.failed(op, hypervisor.ErrInvalid)
 	}
 	return nil
@@ -85,7 +85,7 @@ func (v *vm) Attach(ctx context.Context, slot int, disk *os.File, mode hyperviso
 	v.mu.Lock()
 	_, filled := v.disks[slot]
 	v.mu.Unlock()
-	m := v.record.Machine
+	m := v.record.VM
 	switch {
 	case slot < 0 || slot >= m.Slots, m.SlotMode(slot) != mode, filled,
 		info.Mode().IsRegular() && info.Size() == 0:
@@ -107,7 +107,7 @@ func (v *vm) Resize(ctx context.Context, slot int, size int64) error {
 		return err
 	}
 	v.mu.Lock()
-	valid := v.disks[slot] != nil && v.record.Machine.SlotMode(slot) == hypervisor.ReadWrite && size > 0
+	valid := v.disks[slot] != nil && v.record.VM.SlotMode(slot) == hypervisor.ReadWrite && size > 0
 	if valid {
 		v.setSize(slot, size)
 	}
@@ -131,7 +131,7 @@ func (v *vm) Detach(ctx context.Context, slot int) error {
 	if err := v.alive(ctx, op); err != nil {
 		return err
 	}
-	if slot < 0 || slot >= v.record.Machine.Slots {
+	if slot < 0 || slot >= v.record.VM.Slots {
 		return v.failed(op, hypervisor.ErrInvalid)
 	}
 	v.mu.Lock()

@@ -16,9 +16,9 @@ import (
 // Cmdline boots the tests' init. The kernel itself brings new memory online.
 const Cmdline = "quiet rdinit=/guestinit noreplace-smp no5lvl cryptomgr.notests memhp_default_state=online_movable"
 
-// Machine returns a small VM with the tests' guest: 128 MiB, one virtual CPU, four slots (the first is writable), no
+// VMConfig returns a small VM with the tests' guest: 128 MiB, one virtual CPU, four slots (the first is writable), no
 // network. It fails the test if the guest bundle has not been built, and skips it in quick runs.
-func Machine(t testing.TB) hypervisor.VMConfig {
+func VMConfig(t testing.TB) hypervisor.VMConfig {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("boots a VM")

@@ -13,9 +13,9 @@ import (
 
 // Saved is a saved VM that clones start from.
 type Saved struct {
-	Machine hypervisor.VMConfig
-	Memory  *os.File // a sealed memfd
-	State   *os.File
+	VM     hypervisor.VMConfig
+	Memory *os.File // a sealed memfd
+	State  *os.File
 }
 
 // Save boots m, lets its guest get ready, and saves it.
@@ -27,7 +27,7 @@ func Save(t testing.TB, d hypervisor.Driver, m hypervisor.VMConfig, ready func(h
 	if err := memory.Truncate(int64(m.Memory) << 20); err != nil {
 		t.Fatal(err)
 	}
-	s := Saved{Machine: m, State: create(t, filepath.Join(dir, "state"))}
+	s := Saved{VM: m, State: create(t, filepath.Join(dir, "state"))}
 	v, err := d.Boot(ctx, m, hypervisor.Files{Memory: memory, Console: Console(t)}, Options(t, "template"))
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func (s Saved) Clone(t testing.TB, d hypervisor.Driver) hypervisor.VM {
 func (s Saved) CloneAs(t testing.TB, d hypervisor.Driver, o hypervisor.Options) hypervisor.VM {
 	t.Helper()
 	ctx := Within(t)
-	v, err := d.Clone(ctx, s.Machine, hypervisor.Files{Memory: s.Memory, State: s.State, Console: Console(t)}, o)
+	v, err := d.Clone(ctx, s.VM, hypervisor.Files{Memory: s.Memory, State: s.State, Console: Console(t)}, o)
 	if err != nil {
 		t.Fatal(err)
 	}

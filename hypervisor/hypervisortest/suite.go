@@ -16,13 +16,13 @@ import (
 
 // Suite checks a driver against the contract of package hypervisor.
 type Suite struct {
-	Driver  hypervisor.Driver
-	Machine hypervisor.VMConfig // as returned by Machine
+	Driver hypervisor.Driver
+	VM     hypervisor.VMConfig // as returned by VMConfig
 }
 
 // Run boots one VM, saves it, and checks everything else on clones. The guest runs the commands of guestinit.
 func (s Suite) Run(t *testing.T) {
-	saved := Save(t, s.Driver, s.Machine, func(v hypervisor.VM) { Ask(t, v, "set template") })
+	saved := Save(t, s.Driver, s.VM, func(v hypervisor.VM) { Ask(t, v, "set template") })
 	for _, c := range []struct {
 		name  string
 		check func(*testing.T, hypervisor.Driver, Saved)
@@ -95,14 +95,14 @@ func pauseTwice(t *testing.T, d hypervisor.Driver, s Saved) {
 func growMemory(t *testing.T, d hypervisor.Driver, s Saved) {
 	ctx, v := within(t), s.Clone(t, d)
 	before := number(t, Ask(t, v, "memory"))
-	for _, size := range []int{s.Machine.Memory + 256, s.Machine.Memory + 101, s.Machine.Memory} {
+	for _, size := range []int{s.VM.Memory + 256, s.VM.Memory + 101, s.VM.Memory} {
 		got, err := v.Grow(ctx, size)
 		must(t, err)
 		if got < size || got >= size+hypervisor.MemoryStep {
 			t.Fatalf("the guest has %d MiB after Grow(%d)", got, size)
 		}
 		// The guest's kernel uses the last part a little later.
-		grown, least := got-s.Machine.Memory, (got-s.Machine.Memory)*9/10
+		grown, least := got-s.VM.Memory, (got-s.VM.Memory)*9/10
 		more := -1
 		for ctx.Err() == nil && (more < least || more > grown) {
 			more = number(t, Ask(t, v, "memory")) - before
@@ -111,7 +111,7 @@ func growMemory(t *testing.T, d hypervisor.Driver, s Saved) {
 			t.Errorf("the guest sees %d MiB more after Grow(%d)", more, size)
 		}
 	}
-	_, err := v.Grow(ctx, s.Machine.MaxMem+1)
+	_, err := v.Grow(ctx, s.VM.MaxMem+1)
 	wantError(t, err, hypervisor.ErrInvalid)
 }
 
@@ -138,7 +138,7 @@ func open(t *testing.T, path string, flags int) *os.File {
 }
 
 func readOnlyDisk(t *testing.T, d hypervisor.Driver, s Saved) {
-	ctx, v, slot := within(t), s.Clone(t, d), s.Machine.Scratch
+	ctx, v, slot := within(t), s.Clone(t, d), s.VM.Scratch
 	want(t, Ask(t, v, "read %d 0 4", slot), "00000000")
 	for _, content := range []string{"once", "more"} {
 		disk := open(t, Disk(t, content), os.O_RDONLY)
@@ -207,7 +207,7 @@ func diskSizes(t *testing.T, d hypervisor.Driver, s Saved) {
 		want(t, Ask(t, v, "size 0"), length)
 		want(t, Ask(t, v, "write 0 %d 62756c6b", size-4), "written")
 		must(t, v.Detach(ctx, 0))
-		slot := s.Machine.Scratch
+		slot := s.VM.Scratch
 		must(t, v.Attach(ctx, slot, open(t, path, os.O_RDONLY), hypervisor.ReadOnly))
 		want(t, Ask(t, v, "rebind %d", slot), "bound")
 		want(t, Ask(t, v, "size %d", slot), length)
@@ -225,11 +225,11 @@ func wrongDisks(t *testing.T, d hypervisor.Driver, s Saved) {
 	disk := open(t, Disk(t, ""), os.O_RDONLY)
 	short := create(t, filepath.Join(t.TempDir(), "short"))
 	wantError(t, v.Attach(ctx, -1, disk, hypervisor.ReadOnly), hypervisor.ErrInvalid)
-	wantError(t, v.Attach(ctx, s.Machine.Slots, disk, hypervisor.ReadOnly), hypervisor.ErrInvalid)
+	wantError(t, v.Attach(ctx, s.VM.Slots, disk, hypervisor.ReadOnly), hypervisor.ErrInvalid)
 	wantError(t, v.Attach(ctx, 0, disk, hypervisor.ReadOnly), hypervisor.ErrInvalid)
-	wantError(t, v.Attach(ctx, s.Machine.Scratch, disk, hypervisor.ReadWrite), hypervisor.ErrInvalid)
-	wantError(t, v.Attach(ctx, s.Machine.Scratch, short, hypervisor.ReadOnly), hypervisor.ErrInvalid)
-	wantError(t, v.Detach(ctx, s.Machine.Slots), hypervisor.ErrInvalid)
+	wantError(t, v.Attach(ctx, s.VM.Scratch, disk, hypervisor.ReadWrite), hypervisor.ErrInvalid)
+	wantError(t, v.Attach(ctx, s.VM.Scratch, short, hypervisor.ReadOnly), hypervisor.ErrInvalid)
+	wantError(t, v.Detach(ctx, s.VM.Slots), hypervisor.ErrInvalid)
 	want(t, Ask(t, v, "echo fine"), "fine")
 }
 
@@ -242,7 +242,7 @@ func wrongCards(t *testing.T, d hypervisor.Driver, s Saved) {
 
 func adopt(t *testing.T, d hypervisor.Driver, s Saved) {
 	ctx, v := within(t), s.Clone(t, d)
-	slot := s.Machine.Scratch
+	slot := s.VM.Scratch
 	must(t, v.Attach(ctx, slot, open(t, Disk(t, "kept"), os.O_RDONLY), hypervisor.ReadOnly))
 	Ask(t, v, "set mine")
 	stored, err := json.Marshal(v.Record())
@@ -303,14 +303,14 @@ func panics(t *testing.T, d hypervisor.Driver, s Saved) {
 }
 
 func impossible(t *testing.T, d hypervisor.Driver, s Saved) {
-	m := s.Machine
+	m := s.VM
 	m.VCPUs = 0
 	_, err := d.Boot(within(t), m, hypervisor.Files{}, Options(t, "impossible"))
 	wantError(t, err, hypervisor.ErrInvalid)
-	_, err = d.Clone(within(t), s.Machine, hypervisor.Files{}, Options(t, "impossible"))
+	_, err = d.Clone(within(t), s.VM, hypervisor.Files{}, Options(t, "impossible"))
 	wantError(t, err, hypervisor.ErrInvalid)
 	o := Options(t, "a,b=c")
-	_, err = d.Boot(within(t), s.Machine, hypervisor.Files{}, o)
+	_, err = d.Boot(within(t), s.VM, hypervisor.Files{}, o)
 	wantError(t, err, hypervisor.ErrInvalid)
 }
 
@@ -319,7 +319,7 @@ func damagedState(t *testing.T, d hypervisor.Driver, s Saved) {
 	_, err := state.WriteString("not a saved state")
 	must(t, err)
 	o := Options(t, "damaged")
-	_, err = d.Clone(within(t), s.Machine, hypervisor.Files{Memory: s.Memory, State: state}, o)
+	_, err = d.Clone(within(t), s.VM, hypervisor.Files{Memory: s.Memory, State: state}, o)
 	var e *hypervisor.Error
 	if !errors.As(err, &e) {
 		t.Fatalf("a damaged state gave %v", err)

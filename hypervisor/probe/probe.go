@@ -72,9 +72,9 @@ const memory = 256
 // Prober probes with one VM. It is safe for concurrent use; at worst two probes run at once and agree.
 type Prober struct {
 	Driver hypervisor.Driver
-	// Machine is the VM to boot. Only Kernel, Initrd and Cmdline count, so that all probers of one guest share a
+	// VM is the configuration to boot. Only Kernel, Initrd and Cmdline count, so that all probers of one guest share a
 	// verdict.
-	Machine hypervisor.VMConfig
+	VM hypervisor.VMConfig
 	// Check returns nil when the guest's kernel has come up.
 	Check func(ctx context.Context, v hypervisor.VM) error
 	// Path is the file that stores the verdict. Dir is an existing directory for the sockets, see hypervisor.Options.
@@ -119,7 +119,7 @@ func (p Prober) verdict(ctx context.Context, decide bool) (Verdict, error) {
 		return Verdict{}, fmt.Errorf("probe KVM: %w", err)
 	}
 	m := hypervisor.VMConfig{
-		Kernel: p.Machine.Kernel, Initrd: p.Machine.Initrd, Cmdline: p.Machine.Cmdline,
+		Kernel: p.VM.Kernel, Initrd: p.VM.Initrd, Cmdline: p.VM.Cmdline,
 		Accel: hypervisor.KVM, VCPUs: 1, Memory: memory, Network: hypervisor.NetworkNone,
 	}
 	identity, err := p.Driver.Identity(ctx, m)

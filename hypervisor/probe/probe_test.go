@@ -26,7 +26,7 @@ func prober(t *testing.T) probe.Prober {
 		t.Fatal(err)
 	}
 	return probe.Prober{
-		Driver: d, Machine: hypervisortest.Machine(t), Check: check,
+		Driver: d, VM: hypervisortest.VMConfig(t), Check: check,
 		Dir: hypervisortest.Dir(t), Path: filepath.Join(t.TempDir(), "kvm.json"),
 	}
 }
@@ -136,7 +136,7 @@ func TestOneVerdict(t *testing.T) {
 		Dir:    t.TempDir(), Path: filepath.Join(t.TempDir(), "kvm.json"), Device: "/dev/null",
 	}
 	for _, memory := range []int{256, 512} {
-		p.Machine = hypervisor.VMConfig{Kernel: "k", Memory: memory, VCPUs: memory / 256}
+		p.VM = hypervisor.VMConfig{Kernel: "k", Memory: memory, VCPUs: memory / 256}
 		if v, err := p.Verdict(t.Context()); err != nil || v.Outcome != probe.Unusable {
 			t.Errorf("%+v, %v", v, err)
 		}
@@ -146,7 +146,7 @@ func TestOneVerdict(t *testing.T) {
 	}
 }
 
-// arguments is a driver with a different identity for each Machine.
+// arguments is a driver with a different identity for each VM.
 type arguments struct{ fails }
 
 func (arguments) Identity(_ context.Context, m hypervisor.VMConfig) (string, error) {

@@ -12,7 +12,7 @@ import (
 // BenchmarkClone reports the phases of a clone's start, until its guest's first answer.
 func BenchmarkClone(b *testing.B) {
 	d := driver(b)
-	s := hypervisortest.Save(b, d, hypervisortest.Machine(b), func(v hypervisor.VM) { hypervisortest.Ask(b, v, "echo warm") })
+	s := hypervisortest.Save(b, d, hypervisortest.VMConfig(b), func(v hypervisor.VM) { hypervisortest.Ask(b, v, "echo warm") })
 	sum := map[string]time.Duration{}
 	for b.Loop() {
 		began := time.Now()
@@ -34,7 +34,7 @@ func BenchmarkClone(b *testing.B) {
 // BenchmarkGrow reports the time to add 512 MiB, and to remove them.
 func BenchmarkGrow(b *testing.B) {
 	d := driver(b)
-	s := hypervisortest.Save(b, d, hypervisortest.Machine(b), func(v hypervisor.VM) { hypervisortest.Ask(b, v, "echo warm") })
+	s := hypervisortest.Save(b, d, hypervisortest.VMConfig(b), func(v hypervisor.VM) { hypervisortest.Ask(b, v, "echo warm") })
 	v := s.Clone(b, d)
 	var sum [2]time.Duration
 	for b.Loop() {

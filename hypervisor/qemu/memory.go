@@ -19,7 +19,7 @@ const mib = 1 << 20
 func (v *vm) Grow(ctx context.Context, totalMiB int) (int, error) {
 	v.grow.Lock()
 	defer v.grow.Unlock()
-	m := v.record.Machine
+	m := v.record.VM
 	const step = hypervisor.MemoryStep
 	want := (max(totalMiB-m.Memory, 0) + step - 1) / step * step
 	if want > growable(m) {

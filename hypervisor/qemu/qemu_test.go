@@ -34,7 +34,7 @@ func TestMachineKinds(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d, m := driver(t), hypervisortest.Machine(t)
+			d, m := driver(t), hypervisortest.VMConfig(t)
 			c.change(&m)
 			s := hypervisortest.Save(t, d, m, func(v hypervisor.VM) { hypervisortest.Ask(t, v, "echo up") })
 			if got := hypervisortest.Ask(t, s.Clone(t, d), "cpus"); got != strconv.Itoa(m.VCPUs) {
@@ -47,7 +47,7 @@ func TestMachineKinds(t *testing.T) {
 // TestDevices checks the list in docs/security.md of the devices that a guest can reach. The guest reads its PCI bus
 // and every I/O port.
 func TestDevices(t *testing.T) {
-	m := hypervisortest.Machine(t)
+	m := hypervisortest.VMConfig(t)
 	m.Network = hypervisor.NetworkUser
 	s := hypervisortest.Save(t, driver(t), m, func(v hypervisor.VM) { hypervisortest.Ask(t, v, "echo up") })
 	v := s.Clone(t, driver(t))
@@ -89,7 +89,7 @@ func TestDevices(t *testing.T) {
 func TestCPU(t *testing.T) {
 	ctx := hypervisortest.Within(t)
 	files := hypervisor.Files{Console: hypervisortest.Console(t)}
-	v, err := driver(t).Boot(ctx, hypervisortest.Machine(t), files, hypervisortest.Options(t, "cpu"))
+	v, err := driver(t).Boot(ctx, hypervisortest.VMConfig(t), files, hypervisortest.Options(t, "cpu"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,5 +114,5 @@ func TestCPU(t *testing.T) {
 }
 
 func TestConformance(t *testing.T) {
-	hypervisortest.Suite{Driver: driver(t), Machine: hypervisortest.Machine(t)}.Run(t)
+	hypervisortest.Suite{Driver: driver(t), VM: hypervisortest.VMConfig(t)}.Run(t)
 }

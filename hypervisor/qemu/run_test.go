@@ -20,7 +20,7 @@ import (
 
 // saved is saved once for the tests below, which run one after another.
 func saved(t *testing.T) hypervisortest.Saved {
-	return hypervisortest.Save(t, driver(t), hypervisortest.Machine(t), func(v hypervisor.VM) { hypervisortest.Ask(t, v, "set template") })
+	return hypervisortest.Save(t, driver(t), hypervisortest.VMConfig(t), func(v hypervisor.VM) { hypervisortest.Ask(t, v, "set template") })
 }
 
 func within(t *testing.T) context.Context {
@@ -45,7 +45,7 @@ func unprivileged(t *testing.T, s hypervisortest.Saved) {
 	}
 	const nobody = 65534
 	group := uint32(nobody)
-	if s.Machine.Accel == hypervisor.KVM {
+	if s.VM.Accel == hypervisor.KVM {
 		var st syscall.Stat_t
 		if err := syscall.Stat("/dev/kvm", &st); err != nil {
 			t.Fatal(err)
@@ -98,7 +98,7 @@ func flood(t *testing.T, s hypervisortest.Saved) {
 	ctx := within(t)
 	console := hypervisortest.Console(t)
 	files := hypervisor.Files{Memory: s.Memory, State: s.State, Console: console}
-	v, err := driver(t).Clone(ctx, s.Machine, files, hypervisortest.Options(t, "flood"))
+	v, err := driver(t).Clone(ctx, s.VM, files, hypervisortest.Options(t, "flood"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func orphan(t *testing.T, s hypervisortest.Saved) {
 	ctx, d := within(t), driver(t)
 	o := hypervisortest.Options(t, "orphan")
 	record := filepath.Join(t.TempDir(), "record")
-	machine, _ := json.Marshal(s.Machine)
+	machine, _ := json.Marshal(s.VM)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestParent$")
 	cmd.ExtraFiles = []*os.File{s.Memory, s.State}
 	cmd.Env = append(os.Environ(), "BULKHEAD_TEST_PARENT="+record, "BULKHEAD_TEST_DIR="+o.Dir, "BULKHEAD_TEST_MACHINE="+string(machine))
@@ -221,7 +221,7 @@ func customStart(t *testing.T, s hypervisortest.Saved) {
 	o := hypervisortest.Options(t, "custom")
 	refused := errors.New("refused")
 	o.Start = func(*exec.Cmd) error { return refused }
-	_, err := driver(t).Clone(within(t), s.Machine, hypervisor.Files{Memory: s.Memory, State: s.State}, o)
+	_, err := driver(t).Clone(within(t), s.VM, hypervisor.Files{Memory: s.Memory, State: s.State}, o)
 	if !errors.Is(err, refused) {
 		t.Errorf("Clone: %v", err)
 	}
@@ -233,7 +233,7 @@ func customStart(t *testing.T, s hypervisortest.Saved) {
 
 func TestKernelThatDoesNotBoot(t *testing.T) {
 	ctx, d := within(t), driver(t)
-	m := hypervisortest.Machine(t)
+	m := hypervisortest.VMConfig(t)
 	m.Cmdline = "rdinit=/nothing root=/dev/nothing"
 	v, err := d.Boot(ctx, m, hypervisor.Files{Console: hypervisortest.Console(t)}, hypervisortest.Options(t, "noboot"))
 	if err != nil {
@@ -254,7 +254,7 @@ func TestKernelThatDoesNotBoot(t *testing.T) {
 
 func TestFileThatIsNoKernel(t *testing.T) {
 	ctx, d := within(t), driver(t)
-	m := hypervisortest.Machine(t)
+	m := hypervisortest.VMConfig(t)
 	m.Kernel = filepath.Join(t.TempDir(), "vmlinux")
 	o := hypervisortest.Options(t, "nokernel")
 	if _, err := d.Boot(ctx, m, hypervisor.Files{}, o); !errors.Is(err, os.ErrNotExist) {
@@ -287,7 +287,7 @@ func ahead(t *testing.T, s hypervisortest.Saved) {
 		opened = process
 		return nil
 	}
-	v, err := d.Clone(ctx, s.Machine, hypervisor.Files{Memory: s.Memory, State: s.State}, o)
+	v, err := d.Clone(ctx, s.VM, hypervisor.Files{Memory: s.Memory, State: s.State}, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ type talker struct {
 
 func newTalker(t *testing.T) talker {
 	t.Helper()
-	m := hypervisortest.Machine(t)
+	m := hypervisortest.VMConfig(t)
 	memory, err := os.Create(filepath.Join(t.TempDir(), "memory"))
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func (v talker) signal(t *testing.T, s syscall.Signal) {
 func (v talker) checkClone(t *testing.T, state *os.File) {
 	t.Helper()
 	files := hypervisor.Files{Memory: v.memory, State: state, Console: hypervisortest.Console(t)}
-	c, err := driver(t).Clone(within(t), v.Record().Machine, files, hypervisortest.Options(t, "clone"))
+	c, err := driver(t).Clone(within(t), v.Record().VM, files, hypervisortest.Options(t, "clone"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func (v *vm) Attach(ctx context.Context, slot int, disk *os.File, mode hyperviso
 }
 
 func (v *vm) checkDisk(slot int, disk *os.File, mode hypervisor.DiskMode) error {
-	m := v.record.Machine
+	m := v.record.VM
 	if slot < 0 || slot >= m.Slots {
 		return fmt.Errorf("%w: the VM has %d slots", hypervisor.ErrInvalid, m.Slots)
 	}
@@ -95,7 +95,7 @@ func (v *vm) reopen(ctx context.Context, slot int, child string) error {
 	return v.qmp.Execute(ctx, "blockdev-reopen", map[string]any{
 		"options": []any{map[string]any{
 			"driver": "raw", "node-name": slotNode(slot), "file": child,
-			"read-only": v.record.Machine.SlotMode(slot) == hypervisor.ReadOnly,
+			"read-only": v.record.VM.SlotMode(slot) == hypervisor.ReadOnly,
 		}},
 	}, nil)
 }
@@ -103,7 +103,7 @@ func (v *vm) reopen(ctx context.Context, slot int, child string) error {
 // Resize implements hypervisor.VM.
 func (v *vm) Resize(ctx context.Context, slot int, size int64) error {
 	op := fmt.Sprintf("resize the disk of slot %d", slot)
-	if m := v.record.Machine; slot < 0 || slot >= m.Scratch || size <= 0 {
+	if m := v.record.VM; slot < 0 || slot >= m.Scratch || size <= 0 {
 		return v.failed("run", op, fmt.Errorf("%w: %d bytes, of %d writable slots", hypervisor.ErrInvalid, size, m.Scratch))
 	}
 	v.disks.Lock()
@@ -124,7 +124,7 @@ func (v *vm) Resize(ctx context.Context, slot int, size int64) error {
 // Detach implements hypervisor.VM.
 func (v *vm) Detach(ctx context.Context, slot int) error {
 	op := fmt.Sprintf("detach the disk of slot %d", slot)
-	if m := v.record.Machine; slot < 0 || slot >= m.Slots {
+	if m := v.record.VM; slot < 0 || slot >= m.Slots {
 		return v.failed("run", op, fmt.Errorf("%w: the VM has %d slots", hypervisor.ErrInvalid, m.Slots))
 	}
 	v.disks.Lock()

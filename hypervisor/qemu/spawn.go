@@ -41,7 +41,7 @@ func (d Driver) start(
 		return nil, fmt.Errorf("start a VM: %w", err)
 	}
 	v = &vm{
-		record:  hypervisor.Record{Dir: o.Dir, Machine: m},
+		record:  hypervisor.Record{Dir: o.Dir, VM: m},
 		console: newConsole(f.Console), done: make(chan struct{}),
 	}
 	if v.stderr, err = newStderr(); err != nil {

@@ -78,7 +78,7 @@ func (s *Store) Build(ctx context.Context, m hypervisor.VMConfig, g Guest, reaso
 	if err != nil {
 		return nil, fmt.Errorf("build template %s: %w", key, err)
 	}
-	info := Info{Format: format, Key: key, Machine: m, Reason: reason, Condemned: last.Count, Built: time.Now().UTC()}
+	info := Info{Format: format, Key: key, VM: m, Reason: reason, Condemned: last.Count, Built: time.Now().UTC()}
 	for info.Tries = 1; ; info.Tries++ {
 		t, err := s.build(ctx, info, g)
 		if err == nil {
@@ -106,7 +106,7 @@ func (s *Store) whole(key string) (*Template, error) {
 // build tries once to build the template that info describes.
 func (s *Store) build(ctx context.Context, info Info, g Guest) (_ *Template, err error) {
 	key, tmp := info.Key, s.tmpPath(info.Key)
-	if err := enoughSpace(s.dir, int64(info.Machine.Memory)<<20); err != nil {
+	if err := enoughSpace(s.dir, int64(info.VM.Memory)<<20); err != nil {
 		return nil, err
 	}
 	var undos undo.Stack
@@ -154,11 +154,11 @@ func (s *Store) save(ctx context.Context, ready func(context.Context, hypervisor
 		files[i] = f
 	}
 	memory, state, console := files[0], files[1], files[2]
-	if err := memory.Truncate(int64(info.Machine.Memory) << 20); err != nil {
+	if err := memory.Truncate(int64(info.VM.Memory) << 20); err != nil {
 		return 0, err
 	}
 	began := time.Now()
-	v, err := s.driver.Boot(ctx, info.Machine, hypervisor.Files{Memory: memory, Console: console}, s.options(info.Key, "template"))
+	v, err := s.driver.Boot(ctx, info.VM, hypervisor.Files{Memory: memory, Console: console}, s.options(info.Key, "template"))
 	if err != nil {
 		return 0, err
 	}

@@ -39,7 +39,7 @@ func (s *Store) Key(ctx context.Context, m hypervisor.VMConfig) (string, error) 
 	m.Kernel, m.Initrd = kernel, initrd // their paths do not matter
 	material, err := json.Marshal(struct {
 		Format   int
-		Machine  hypervisor.VMConfig
+		VM       hypervisor.VMConfig `json:"Machine"`
 		Identity string
 	}{format, m, identity})
 	if err != nil {

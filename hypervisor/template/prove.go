@@ -31,7 +31,7 @@ func (s *Store) prove(ctx context.Context, t *Template, answer func(context.Cont
 		fmt.Errorf("%w: a clone did not answer within %v", ErrUnfit, limit.Round(time.Millisecond)))
 	defer cancel()
 	began := time.Now()
-	v, err := s.driver.Clone(once, t.Info.Machine, hypervisor.Files{Memory: memory, State: t.State(), Console: console},
+	v, err := s.driver.Clone(once, t.Info.VM, hypervisor.Files{Memory: memory, State: t.State(), Console: console},
 		s.options(t.Info.Key, "proof"))
 	if err == nil {
 		if err = answer(once, v); err != nil {

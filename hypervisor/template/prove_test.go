@@ -28,7 +28,7 @@ func TestDeafTemplateIsNotPublished(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := dirs.Roots{Data: t.TempDir(), State: hypervisortest.Dir(t)}
-	tmpl, err := template.Open(r, &deafener{Driver: d, t: t}).Build(within(t), hypervisortest.Machine(t), guest, "test")
+	tmpl, err := template.Open(r, &deafener{Driver: d, t: t}).Build(within(t), hypervisortest.VMConfig(t), guest, "test")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,9 +59,9 @@ func Open(r dirs.Roots, d hypervisor.Driver) *Store {
 
 // Info describes a template.
 type Info struct {
-	Format  int                 `json:"format"`
-	Key     string              `json:"key"`
-	Machine hypervisor.VMConfig `json:"machine"`
+	Format int                 `json:"format"`
+	Key    string              `json:"key"`
+	VM     hypervisor.VMConfig `json:"machine"`
 	// Reason is why it was built: the miss that preceded it, or a user's request.
 	Reason string        `json:"reason"`
 	Built  time.Time     `json:"built"`

@@ -57,12 +57,12 @@ func clone(t *testing.T, d hypervisor.Driver, tmpl *template.Template) hyperviso
 	if err != nil {
 		t.Fatal(err)
 	}
-	return hypervisortest.Saved{Machine: tmpl.Info.Machine, Memory: memory, State: tmpl.State()}.Clone(t, d)
+	return hypervisortest.Saved{VM: tmpl.Info.VM, Memory: memory, State: tmpl.State()}.Clone(t, d)
 }
 
 func TestTemplateLife(t *testing.T) {
 	ctx, s, d, r := setUp(t)
-	m := hypervisortest.Machine(t)
+	m := hypervisortest.VMConfig(t)
 	if _, err := s.Get(ctx, m); !errors.Is(err, template.ErrMiss) || !strings.Contains(err.Error(), "none has been built") {
 		t.Fatalf("Get from an empty store: %v", err)
 	}
@@ -202,7 +202,7 @@ func TestFailedBuildLeavesNothing(t *testing.T) {
 	ctx, s, _, r := setUp(t)
 	broken := errors.New("agent is silent")
 	var v hypervisor.VM
-	_, err := s.Build(ctx, hypervisortest.Machine(t), template.Guest{Ready: func(_ context.Context, booted hypervisor.VM) error {
+	_, err := s.Build(ctx, hypervisortest.VMConfig(t), template.Guest{Ready: func(_ context.Context, booted hypervisor.VM) error {
 		v = booted
 		return broken
 	}}, "test")
@@ -236,7 +236,7 @@ func TestKilledBuilder(t *testing.T) {
 	if os.Getenv("BULKHEAD_TEST_BUILDER") != "" {
 		ctx := within(t)
 		d, _ := qemu.New()
-		m := hypervisortest.Machine(t)
+		m := hypervisortest.VMConfig(t)
 		m.Initrd = os.Getenv("BULKHEAD_TEST_INITRD")
 		s := template.Open(dirs.Roots{Data: os.Getenv("BULKHEAD_TEST_DATA"), State: os.Getenv("BULKHEAD_TEST_STATE")}, d)
 		_, err := s.Build(ctx, m, template.Guest{Ready: func(_ context.Context, v hypervisor.VM) error {
@@ -257,7 +257,7 @@ func TestKilledBuilder(t *testing.T) {
 		"TMPDIR="+t.TempDir(),
 		"BULKHEAD_TEST_DATA="+r.Data,
 		"BULKHEAD_TEST_STATE="+r.State,
-		"BULKHEAD_TEST_INITRD="+hypervisortest.Machine(t).Initrd,
+		"BULKHEAD_TEST_INITRD="+hypervisortest.VMConfig(t).Initrd,
 	)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -104,7 +104,7 @@ func (p *Parent) Fork(ctx context.Context, c Child) (r hypervisor.Record, a Answ
 	if err != nil {
 		return r, a, fmt.Errorf("%w: it ended at once: %w", ErrFork, err)
 	}
-	return hypervisor.Record{Process: id, Dir: c.Dir, Machine: p.vm.Record().Machine}, a, nil
+	return hypervisor.Record{Process: id, Dir: c.Dir, VM: p.vm.Record().VM}, a, nil
 }
 
 // Done is closed when the parent has ended.

@@ -105,5 +105,5 @@ func (d forks) Clone(ctx context.Context, m hypervisor.VMConfig, f hypervisor.Fi
 // TestConformance checks that a fork does all that a clone does.
 func TestConformance(t *testing.T) {
 	library(t)
-	hypervisortest.Suite{Driver: newForks(t), Machine: hypervisortest.Machine(t)}.Run(t)
+	hypervisortest.Suite{Driver: newForks(t), VM: hypervisortest.VMConfig(t)}.Run(t)
 }

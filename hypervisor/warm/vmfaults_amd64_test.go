@@ -140,13 +140,13 @@ func fill(t *testing.T, w *os.File) *os.File {
 func TestPrivileges(t *testing.T) {
 	library(t)
 	d := newForks(t)
-	saved := hypervisortest.Save(t, d.Driver, hypervisortest.Machine(t), func(v hypervisor.VM) { hypervisortest.Ask(t, v, "set warm") })
+	saved := hypervisortest.Save(t, d.Driver, hypervisortest.VMConfig(t), func(v hypervisor.VM) { hypervisortest.Ask(t, v, "set warm") })
 	files := hypervisor.Files{Memory: saved.Memory, State: saved.State}
-	p, err := d.parent(hypervisortest.Within(t), saved.Machine, files, "fork")
+	p, err := d.parent(hypervisortest.Within(t), saved.VM, files, "fork")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := policy.Machine(saved.Machine, d.Program)
+	rules := policy.VM(saved.VM, d.Program)
 	o := hypervisortest.Options(t, "clone")
 	o.Start = func(cmd *exec.Cmd) error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

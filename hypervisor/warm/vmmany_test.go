@@ -22,8 +22,8 @@ func warmParent(t *testing.T, name string) (forks, *Parent) {
 	t.Helper()
 	library(t)
 	d := newForks(t)
-	saved := hypervisortest.Save(t, d.Driver, hypervisortest.Machine(t), func(v hypervisor.VM) { hypervisortest.Ask(t, v, "set warm") })
-	p, err := d.parent(hypervisortest.Within(t), saved.Machine, hypervisor.Files{Memory: saved.Memory, State: saved.State}, name)
+	saved := hypervisortest.Save(t, d.Driver, hypervisortest.VMConfig(t), func(v hypervisor.VM) { hypervisortest.Ask(t, v, "set warm") })
+	p, err := d.parent(hypervisortest.Within(t), saved.VM, hypervisor.Files{Memory: saved.Memory, State: saved.State}, name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,12 +15,12 @@ var ErrTooLarge = errors.New("more than the host has")
 type TooLargeError struct {
 	What       string // "CPUs", "MiB of memory"
 	Want, Have int64
-	Machine    bool // the bound is the VM's, not the host's
+	VM         bool // the bound is the VM's, not the host's
 }
 
 // Error names the demand and the bound.
 func (e *TooLargeError) Error() string {
-	if e.Machine {
+	if e.VM {
 		return fmt.Sprintf("the pod needs %d %s, its VM was started for at most %d: state its resources when you start it, or lower its limits",
 			e.Want, e.What, e.Have)
 	}

@@ -46,7 +46,7 @@ type Message struct {
 	Instance string              `json:"instance"`
 	StateDir string              `json:"stateDir"`
 	DataDir  string              `json:"dataDir,omitempty"`
-	Machine  hypervisor.VMConfig `json:"machine"`
+	VM       hypervisor.VMConfig `json:"machine"`
 	Adopt    bool                `json:"adopt,omitempty"` // adopt the sandbox in StateDir
 	Files    []string            `json:"files,omitempty"` // the names of the files, in order
 	// Patience is sandbox.Options.Patience for a clone.

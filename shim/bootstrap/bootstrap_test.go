@@ -39,7 +39,7 @@ func TestRoundTrip(t *testing.T) {
 	defer f.Close()
 	sent := bootstrap.Message{
 		ID: "x", Instance: "run", StateDir: "/s", DataDir: "/d",
-		Machine: hypervisor.VMConfig{Kernel: "k", VCPUs: 2, Memory: 256, Accel: hypervisor.TCG},
+		VM: hypervisor.VMConfig{Kernel: "k", VCPUs: 2, Memory: 256, Accel: hypervisor.TCG},
 	}
 	if err := bootstrap.Send(near, sent, map[string]*os.File{bootstrap.Memory: f, bootstrap.State: nil}); err != nil {
 		t.Fatal(err)

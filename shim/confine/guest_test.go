@@ -79,7 +79,7 @@ func TestOlderKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := hypervisortest.Machine(t)
+	m := hypervisortest.VMConfig(t)
 	m.Cmdline = "quiet rdinit=/confine.test noreplace-smp no5lvl cryptomgr.notests"
 	m.Memory, m.MaxMem = 256, 0
 	m.Kernel, m.Initrd = hypervisortest.GuestWith(t, guestPrograms(t))

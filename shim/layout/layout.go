@@ -11,15 +11,15 @@ import (
 // The names in $STATE/<instance>/<id>. The shim creates these files. The engine creates the containers' directories
 // beside them.
 const (
-	API     = "shim.sock"   // ttrpc: Sandbox, Task, Extension
-	Files   = "files.sock"  // descriptors by name
-	Stream  = "stream.sock" // byte streams by token
-	Log     = "shim.log"    // the shim's stderr, bounded
-	Console = "console.log" // the guest's console, bounded
-	VM      = "vm"          // the VM's own directory of sockets
-	Machine = "shim.json"   // the VM's configuration
-	Sandbox = "state.json"  // the VM's state, written by package sandbox
-	Lock    = "shim.lock"   // held by the one shim of the directory
+	API      = "shim.sock"   // ttrpc: Sandbox, Task, Extension
+	Files    = "files.sock"  // descriptors by name
+	Stream   = "stream.sock" // byte streams by token
+	Log      = "shim.log"    // the shim's stderr, bounded
+	Console  = "console.log" // the guest's console, bounded
+	VM       = "vm"          // the VM's own directory of sockets
+	VMConfig = "shim.json"   // the VM's configuration
+	Sandbox  = "state.json"  // the VM's state, written by package sandbox
+	Lock     = "shim.lock"   // held by the one shim of the directory
 )
 
 // LogLimit is the maximum size of Log, in bytes.
@@ -30,5 +30,5 @@ func IsDead(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// MachineName returns the name of a sandbox's VM for hypervisor.Options.
-func MachineName(id string) string { return "bulkhead-" + id[:min(len(id), 12)] }
+// VMName returns the name of a sandbox's VM for hypervisor.Options.
+func VMName(id string) string { return "bulkhead-" + id[:min(len(id), 12)] }

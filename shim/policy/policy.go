@@ -10,9 +10,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
-// Machine returns the rights that QEMU needs for m: its program, libraries and firmware, the additional libraries, and
+// VM returns the rights that QEMU needs for m: its program, libraries and firmware, the additional libraries, and
 // its devices. It inherits everything else as open files. Sockets are for its user network.
-func Machine(m hypervisor.VMConfig, program string, libraries ...string) confine.Policy {
+func VM(m hypervisor.VMConfig, program string, libraries ...string) confine.Policy {
 	p := confine.Policy{
 		Read: append([]string{
 			"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache",

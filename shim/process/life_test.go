@@ -189,7 +189,7 @@ func TestStartFails(t *testing.T) {
 		"no walls": {func(_ *testing.T, w *world) {
 			w.host.confine = func(confine.Policy) (missing, err error) { return nil, broken }
 		}, false, "confine the shim: broken"},
-		"no record":           {directory(layout.Machine), false, "store the VM"},
+		"no record":           {directory(layout.VMConfig), false, "store the VM"},
 		"no socket":           {directory(layout.API), false, "listen at"},
 		"no console":          {directory(layout.Console), false, "open the console log"},
 		"nothing to adopt":    {func(*testing.T, *world) {}, true, "adopt the sandbox"},
@@ -216,8 +216,8 @@ func TestStartFails(t *testing.T) {
 
 // store writes a dead shim's state without its sandbox.
 func store(t *testing.T, w *world) {
-	st := stored{Version: bootstrap.Version, Machine: w.machine}
-	if err := atomicfile.WriteJSON(filepath.Join(w.dir, layout.Machine), st, 0o600, atomicfile.Volatile); err != nil {
+	st := stored{Version: bootstrap.Version, VM: w.machine}
+	if err := atomicfile.WriteJSON(filepath.Join(w.dir, layout.VMConfig), st, 0o600, atomicfile.Volatile); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -107,7 +107,7 @@ func TestMachineFails(t *testing.T) {
 // TestMachineDirectory: a VM gets an empty directory of its own, or does not start.
 func TestMachineDirectory(t *testing.T) {
 	w := newWorld(t)
-	s := &shim{host: w.host, driver: &w.driver, m: bootstrap.Message{ID: podID, StateDir: w.dir, Machine: w.machine}}
+	s := &shim{host: w.host, driver: &w.driver, m: bootstrap.Message{ID: podID, StateDir: w.dir, VM: w.machine}}
 	left := filepath.Join(w.dir, layout.VM, "left")
 	if err := os.MkdirAll(left, 0o700); err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestMachineDirectory(t *testing.T) {
 		filepath.Join(w.dir, "none"): "create the VM's directory",
 		w.dir + "/\x00":              "clear the VM's directory",
 	} {
-		s = &shim{host: w.host, driver: &w.driver, m: bootstrap.Message{ID: podID, StateDir: dir, Machine: w.machine}}
+		s = &shim{host: w.host, driver: &w.driver, m: bootstrap.Message{ID: podID, StateDir: dir, VM: w.machine}}
 		if _, err := s.start(w.ctx); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", dir, err)
 		}
@@ -158,7 +158,7 @@ func TestPolicy(t *testing.T) {
 		{network: hypervisor.NetworkHostLoopback, accel: hypervisor.TCG, sockets: true, tcp: true},
 	} {
 		s := &shim{files: map[string]*os.File{bootstrap.Kernel: kernel}}
-		s.m.Machine.Network, s.m.Machine.Accel = row.network, row.accel
+		s.m.VM.Network, s.m.VM.Accel = row.network, row.accel
 		p := s.vmPolicy("/usr/bin/vmm")
 		if got := slices.Contains(p.Write, "/dev/kvm"); got != row.kvm || slices.Contains(p.Signals, uint32(unix.SIGUSR1)) != row.kvm {
 			t.Errorf("%+v: KVM %v, signals %v", row, got, p.Signals)

@@ -12,13 +12,13 @@ import (
 // stored is the part of the shim's configuration that the next shim needs and the sandbox does not store.
 type stored struct {
 	Version int                 `json:"version"`
-	Machine hypervisor.VMConfig `json:"machine"`
+	VM      hypervisor.VMConfig `json:"machine"`
 	Clone   bool                `json:"clone"`
 }
 
 // prepare stores the VM's configuration, or reads it on adoption.
 func (s *shim) prepare() error {
-	path := s.path(layout.Machine)
+	path := s.path(layout.VMConfig)
 	if s.m.Adopt {
 		var st stored
 		if err := atomicfile.ReadJSON(path, &st); err != nil {
@@ -26,14 +26,14 @@ func (s *shim) prepare() error {
 		}
 		// The pod's own user can change the file. The engine's configuration takes precedence, because the shim's
 		// confinement follows from it.
-		if s.m.Machine.Kernel == "" {
-			s.m.Machine = st.Machine
+		if s.m.VM.Kernel == "" {
+			s.m.VM = st.VM
 		}
 		s.m.Clone = st.Clone
 		return nil
 	}
 	s.m.Clone = s.files[bootstrap.Memory] != nil || s.m.Copy != nil
-	st := stored{Version: bootstrap.Version, Machine: s.m.Machine, Clone: s.m.Clone}
+	st := stored{Version: bootstrap.Version, VM: s.m.VM, Clone: s.m.Clone}
 	if err := atomicfile.WriteJSON(path, st, 0o600, atomicfile.Volatile); err != nil {
 		return fmt.Errorf("store the VM's configuration: %w", err)
 	}

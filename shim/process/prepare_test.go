@@ -18,18 +18,18 @@ func TestPrepareBelievesTheEngine(t *testing.T) {
 	forged := stored{
 		Version: bootstrap.Version,
 		Clone:   true,
-		Machine: hypervisor.VMConfig{Kernel: "/etc/shadow", Network: hypervisor.NetworkHostLoopback},
+		VM:      hypervisor.VMConfig{Kernel: "/etc/shadow", Network: hypervisor.NetworkHostLoopback},
 	}
-	if err := atomicfile.WriteJSON(filepath.Join(dir, layout.Machine), forged, 0o600, atomicfile.Volatile); err != nil {
+	if err := atomicfile.WriteJSON(filepath.Join(dir, layout.VMConfig), forged, 0o600, atomicfile.Volatile); err != nil {
 		t.Fatal(err)
 	}
 	own := hypervisor.VMConfig{Kernel: "vmlinux", Network: hypervisor.NetworkNone}
-	s := &shim{m: bootstrap.Message{Adopt: true, StateDir: dir, Machine: own}}
+	s := &shim{m: bootstrap.Message{Adopt: true, StateDir: dir, VM: own}}
 	if err := s.prepare(); err != nil {
 		t.Fatal(err)
 	}
-	if s.m.Machine != own || !s.m.Clone {
-		t.Errorf("machine %+v, clone %v", s.m.Machine, s.m.Clone)
+	if s.m.VM != own || !s.m.Clone {
+		t.Errorf("VM %+v, clone %v", s.m.VM, s.m.Clone)
 	}
 	if p := s.policy("/usr/bin/qemu"); !p.NoTCP || len(p.Sockets) != 0 {
 		t.Errorf("confined as if it had a network: %+v", p)

@@ -141,7 +141,7 @@ func (s *shim) policy(program string) confine.Policy {
 
 // vmPolicy returns QEMU's rights. It may reopen the kernel's files of a cold boot.
 func (s *shim) vmPolicy(program string) confine.Policy {
-	p := policy.Machine(s.m.Machine, program, s.libraries...)
+	p := policy.VM(s.m.VM, program, s.libraries...)
 	for _, name := range []string{bootstrap.Kernel, bootstrap.Initrd} {
 		if f := s.files[name]; f != nil {
 			p.ReadFiles = append(p.ReadFiles, f)

@@ -65,7 +65,7 @@ func (s *shim) open() (err error) {
 	}
 	o := sandbox.Options{
 		ID: s.m.ID, StateDir: s.m.StateDir, Logger: s.log,
-		Machine: s.start, Adopt: s.adopt,
+		StartVM: s.start, Adopt: s.adopt,
 		Events: service.OnEvent(s.m.ID, &s.hub, s.log),
 	}
 	o.Mounted = s.m.Copy != nil
@@ -117,10 +117,10 @@ func (s *shim) start(ctx context.Context) (hypervisor.VM, error) {
 		Memory: s.files[bootstrap.Memory], State: s.files[bootstrap.State], Console: s.console, Tap: s.files[bootstrap.Tap],
 	}
 	if files.Memory != nil {
-		return s.driver.Clone(ctx, s.m.Machine, files, o)
+		return s.driver.Clone(ctx, s.m.VM, files, o)
 	}
 	// The owner may have no access to the kernel's path, so it came as a file.
-	m := s.m.Machine
+	m := s.m.VM
 	m.Kernel, m.Initrd = again(s.files[bootstrap.Kernel], m.Kernel), again(s.files[bootstrap.Initrd], m.Initrd)
 	return s.driver.Boot(ctx, m, files, o)
 }
@@ -138,7 +138,7 @@ func (s *shim) adoptCopy(ctx context.Context) (hypervisor.VM, error) {
 }
 
 // name is the name of the VM's process. The engine chose the pod's id in it.
-func (s *shim) name() string { return layout.MachineName(s.m.ID) }
+func (s *shim) name() string { return layout.VMName(s.m.ID) }
 
 // spawn starts QEMU with fewer rights than the shim.
 func (s *shim) spawn(cmd *exec.Cmd) error {
@@ -203,7 +203,7 @@ func (s *shim) serve() (err error) {
 	s.services = service.New(service.Options{
 		ID: s.m.ID, Sandbox: s.sandbox, Hub: &s.hub, Files: &s.store, Streams: s.streams,
 		StreamAddress: s.path(layout.Stream), Console: s.follow,
-		Accel: string(s.m.Machine.Accel), Clone: s.m.Clone, Logger: s.log,
+		Accel: string(s.m.VM.Accel), Clone: s.m.Clone, Logger: s.log,
 		Shutdown: func() { s.end(asked) }, Steps: &traced,
 	})
 	s.services.Register(s.server)

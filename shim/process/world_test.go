@@ -124,7 +124,7 @@ func (r *recorder) Clone(ctx context.Context, m hypervisor.VMConfig, f hyperviso
 
 func (r *recorder) Adopt(ctx context.Context, rec hypervisor.Record, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	vm, err := r.Driver.Adopt(ctx, rec, f, o)
-	r.noted("adopt", rec.Machine, o, vm)
+	r.noted("adopt", rec.VM, o, vm)
 	return vm, err
 }
 
@@ -201,7 +201,7 @@ func (w *world) begin(m bootstrap.Message, files map[string]*os.File) *life {
 		}
 		l.done <- err
 	}()
-	m.ID, m.Instance, m.StateDir, m.Machine = podID, "test", w.dir, w.machine
+	m.ID, m.Instance, m.StateDir, m.VM = podID, "test", w.dir, w.machine
 	if err := bootstrap.Send(near, m, files); err != nil {
 		w.t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func (l *life) start(c *client.Client) error {
 	l.w.t.Helper()
 	config, err := json.Marshal(sandbox.Config{
 		Version: sandbox.ConfigVersion, ID: podID, Instance: "test", Name: "p", Namespace: "default",
-		Created: time.Now(), Hostname: "p", Machine: l.w.machine, MemoryMiB: l.w.machine.Memory,
+		Created: time.Now(), Hostname: "p", VM: l.w.machine, MemoryMiB: l.w.machine.Memory,
 	})
 	if err != nil {
 		l.w.t.Fatal(err)

@@ -19,7 +19,7 @@ type rule struct {
 
 // blocks converts mounts of block devices without a file system to devices: a node at the mount's destination, with
 // access in the container's cgroup.
-func (s *Spec) blocks(m Machine) error {
+func (s *Spec) blocks(m VM) error {
 	var mounts, kept []Mount
 	if err := s.top.get("mounts", &mounts); err != nil {
 		return err

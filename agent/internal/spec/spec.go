@@ -64,8 +64,8 @@ type Mount struct {
 	door bool
 }
 
-// Machine is the set of resources that the guest provides for its containers.
-type Machine struct {
+// VM is the set of resources that the guest provides for its containers.
+type VM struct {
 	Root   string // path of the mounted root file system
 	Cgroup string // path below the cgroup mount
 	Shm    string // the pod's shared memory
@@ -104,7 +104,7 @@ type Spec struct {
 	// SharedPID is set if the container's processes do not end with its first.
 	SharedPID bool
 	// DeviceRules are the device rules of the container's cgroup, as in the host's specification; empty is none. They
-	// are removed from the specification if Machine.Ruled returns true.
+	// are removed from the specification if VM.Ruled returns true.
 	DeviceRules string
 }
 
@@ -149,7 +149,7 @@ func (s *Spec) Storage() (int64, error) {
 }
 
 // Adjust converts the specification for the guest. It may be called once.
-func (s *Spec) Adjust(m Machine, terminal bool) error {
+func (s *Spec) Adjust(m VM, terminal bool) error {
 	var hooks map[string][]json.RawMessage
 	if err := s.top.get("hooks", &hooks); err != nil {
 		return err
@@ -248,7 +248,7 @@ func (s *Spec) User() (Named, error) {
 }
 
 // linux keeps a container's own mounts, processes and cgroup; network, IPC and host name are shared in the VM.
-func (s *Spec) linux(m Machine) error {
+func (s *Spec) linux(m VM) error {
 	var linux object
 	if err := s.top.get("linux", &linux); err != nil {
 		return err
@@ -304,7 +304,7 @@ func (s *Spec) linux(m Machine) error {
 }
 
 // resources reads the cgroup resources that the agent also handles.
-func (s *Spec) resources(m Machine, linux object) error {
+func (s *Spec) resources(m VM, linux object) error {
 	var resources object
 	if err := linux.get("resources", &resources); err != nil {
 		return err
@@ -333,7 +333,7 @@ func (s *Spec) resources(m Machine, linux object) error {
 }
 
 // pidOf resolves the path of a PID namespace.
-func pidOf(m Machine, path string) (string, error) {
+func pidOf(m VM, path string) (string, error) {
 	target, ok := agentv1.ParsePIDNamespace(path)
 	if m.PIDs == nil || !ok {
 		return "", fmt.Errorf("pid namespace %.128q: %w", path, agentv1.ErrUnsupported)
@@ -342,7 +342,7 @@ func pidOf(m Machine, path string) (string, error) {
 }
 
 // devices adds the VM's devices for a container that gets all.
-func (s *Spec) devices(m Machine, linux object) error {
+func (s *Spec) devices(m VM, linux object) error {
 	var notes map[string]string
 	if err := s.top.get("annotations", &notes); err != nil {
 		return err
@@ -364,7 +364,7 @@ func (s *Spec) devices(m Machine, linux object) error {
 	return linux.set("devices", append(all, own...))
 }
 
-func (s *Spec) mounts(m Machine, readonly bool) error {
+func (s *Spec) mounts(m VM, readonly bool) error {
 	var mounts []Mount
 	if err := s.top.get("mounts", &mounts); err != nil {
 		return err

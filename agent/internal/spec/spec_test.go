@@ -26,8 +26,8 @@ var users = image{
 	"/etc/group": "root:x:0:\ndemo:x:1001:\nextra:x:2000:root,demo\nother:x:3000:x\n4000:x:0:\n+4:x:0:\nlast:x:77:last\n",
 }
 
-func machine(volumes *[]containerv1.Mount) spec.Machine {
-	return spec.Machine{
+func machine(volumes *[]containerv1.Mount) spec.VM {
+	return spec.VM{
 		Root: "/r", Cgroup: "/pod/c", Shm: "/shm", Guest: spec.Guest{Users: users, Hostname: "pod"},
 		Files: map[string]string{"/etc/hosts": "/pod/hosts", "/etc/resolv.conf": "/pod/resolv"},
 		Volume: func(v containerv1.Mount) (string, error) {

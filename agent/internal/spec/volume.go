@@ -34,7 +34,7 @@ func Refused(err error) error {
 }
 
 // resolve converts a mount of containerv1 to a bind mount.
-func (s *Spec) resolve(m Machine, mount *Mount, of containerv1.Mount, at string) error {
+func (s *Spec) resolve(m VM, mount *Mount, of containerv1.Mount, at string) error {
 	switch source := of.Source.(type) {
 	case containerv1.Text:
 		if m.File == nil {

@@ -10,7 +10,7 @@ import (
 
 // Release detaches the volumes that no container uses, and reports whether there were any, so that the caller can store
 // the change. A volume that cannot be unmounted stays, and its error is returned. The next Release tries again.
-func (s *Slots) Release(ctx context.Context, m Machine) (left bool, err error) {
+func (s *Slots) Release(ctx context.Context, m VM) (left bool, err error) {
 	for at, slot := range s.leave() {
 		left = true
 		err = errors.Join(err, s.release(ctx, m, at, slot))
@@ -43,7 +43,7 @@ func (s *Slots) leave() map[int]*slot {
 	return leaving
 }
 
-func (s *Slots) release(ctx context.Context, m Machine, at int, leaving *slot) error {
+func (s *Slots) release(ctx context.Context, m VM, at int, leaving *slot) error {
 	name := leaving.name
 	err := m.Agent.Unmount(ctx, agentv1.Unmount{Name: name})
 	unmounted := err == nil

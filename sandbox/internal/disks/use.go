@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
-// Machine is the VM with the slots.
-type Machine struct {
+// VM is the VM with the slots.
+type VM struct {
 	VM    hypervisor.VM
 	Agent *agentv1.Client
 	// Undo bounds the cleanup after a failure, since the caller's context may have ended.
@@ -25,7 +25,7 @@ type Machine struct {
 
 // Use adds a user to a disk, and mounts it from its file if it is not mounted yet. It then returns true, and the caller
 // stores the change. Drop undoes it.
-func (s *Slots) Use(ctx context.Context, m Machine, d Disk, file *os.File) (mounted bool, err error) {
+func (s *Slots) Use(ctx context.Context, m VM, d Disk, file *os.File) (mounted bool, err error) {
 	for {
 		s.mu.Lock()
 		shared := s.find(d.Name)
@@ -72,7 +72,7 @@ func (s *Slots) Use(ctx context.Context, m Machine, d Disk, file *os.File) (moun
 }
 
 // fill mounts a disk in the slot that is reserved for it.
-func (s *Slots) fill(ctx context.Context, m Machine, at int, fresh, old *slot, d Disk, file *os.File) error {
+func (s *Slots) fill(ctx context.Context, m VM, at int, fresh, old *slot, d Disk, file *os.File) error {
 	left, err := m.empty(ctx, at, old)
 	if err == nil && m.Store != nil {
 		err = m.Store()
@@ -101,7 +101,7 @@ func remains() *slot {
 }
 
 // empty detaches an unused image. With an error it returns the remaining content of the slot.
-func (m Machine) empty(ctx context.Context, at int, old *slot) (left *slot, err error) {
+func (m VM) empty(ctx context.Context, at int, old *slot) (left *slot, err error) {
 	if old == nil {
 		return nil, nil
 	}
@@ -115,7 +115,7 @@ func (m Machine) empty(ctx context.Context, at int, old *slot) (left *slot, err 
 }
 
 // mount puts a disk into an empty slot. With an error it returns the remaining content of the slot.
-func (m Machine) mount(ctx context.Context, at int, d Disk, file *os.File) (left *slot, err error) {
+func (m VM) mount(ctx context.Context, at int, d Disk, file *os.File) (left *slot, err error) {
 	if file == nil {
 		return nil, fmt.Errorf("mount %s: %w", d, ErrNoDisk)
 	}
@@ -134,7 +134,7 @@ func (m Machine) mount(ctx context.Context, at int, d Disk, file *os.File) (left
 }
 
 // show mounts the slot's disk in the guest.
-func (m Machine) show(ctx context.Context, at int, d Disk, file *os.File) (err error) {
+func (m VM) show(ctx context.Context, at int, d Disk, file *os.File) (err error) {
 	if d.Volume {
 		fault.Point("volume.attached")
 	} else {
@@ -160,7 +160,7 @@ func (m Machine) show(ctx context.Context, at int, d Disk, file *os.File) (err e
 
 // size returns a volume's size in bytes and, for a writable disk, tells the guest about it. For a read-only disk the
 // guest reads the size again.
-func (m Machine) size(ctx context.Context, at int, d Disk, file *os.File) (int64, error) {
+func (m VM) size(ctx context.Context, at int, d Disk, file *os.File) (int64, error) {
 	size, err := file.Seek(0, io.SeekEnd) // works for block devices too
 	if err != nil {
 		return 0, fmt.Errorf("size: %w", err)
