@@ -38,11 +38,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/group"
 	"github.com/bulkhead-project/bulkhead/engine/link"
-	"github.com/bulkhead-project/bulkhead/engine/machines"
 	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/engine/named"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/engine/vms"
 	"github.com/bulkhead-project/bulkhead/engine/volumes"
 	"github.com/bulkhead-project/bulkhead/guest"
 	"github.com/bulkhead-project/bulkhead/image"
@@ -95,7 +95,7 @@ type Options struct {
 	Network func(kind network.Kind) (network.Provider, error)
 	// Shims, VMs and Groups are for tests; nil selects real processes and the host's cgroups.
 	Shims  link.Shims
-	VMs    machines.Source
+	VMs    vms.Source
 	Groups *group.Groups
 	// Parents forks VMs. If it and VMs are nil, the engine opens both.
 	Parents Parents
@@ -127,7 +127,7 @@ type Engine struct {
 	log      *slog.Logger
 	store    *store.Store
 	shims    link.Shims
-	machines machines.Source
+	vms      vms.Source
 	parents  Parents
 	images   *image.Store
 	paths    hostpath.Dirs
@@ -190,7 +190,7 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, errors.Join(err, unlock(), o.VMs.Close())
 	}
 	e := &Engine{
-		o: o, log: o.Logger, store: st, shims: o.Shims, machines: o.VMs, parents: o.Parents, images: o.Images, paths: o.HostPaths,
+		o: o, log: o.Logger, store: st, shims: o.Shims, vms: o.VMs, parents: o.Parents, images: o.Images, paths: o.HostPaths,
 		disks: disks.Disks{Store: st, Maker: scratch.Maker{Templates: o.Roots.Templates()}}, host: hostOf(), groups: o.Groups,
 		named: named.In(o.Roots.Data), networks: o.networks, missing: confine.Landlock(), unlock: unlock,
 		turns: make(chan struct{}, startsPerCPU*runtime.NumCPU()),
@@ -428,7 +428,7 @@ func (e *Engine) Close(ctx context.Context) error {
 		err = errors.Join(err, e.networks.Release(ctx))
 	}
 	e.networks.Close()
-	err = errors.Join(err, e.machines.Close(), e.unlock())
+	err = errors.Join(err, e.vms.Close(), e.unlock())
 	if err != nil {
 		return fmt.Errorf("close the engine: %w", err)
 	}

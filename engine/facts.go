@@ -209,7 +209,7 @@ func (e *Engine) Network(ctx context.Context) (kind network.Kind, note string, e
 
 // Accel returns the accelerator for pods that choose none, with a note if a better one is unavailable.
 func (e *Engine) Accel(ctx context.Context) (accel hypervisor.Accel, note string, err error) {
-	return e.machines.Accel(ctx, hypervisor.Auto)
+	return e.vms.Accel(ctx, hypervisor.Auto)
 }
 
 func portsOf(r *store.Pod) []Port {

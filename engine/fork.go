@@ -10,11 +10,11 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/engine/disks"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
-	"github.com/bulkhead-project/bulkhead/engine/machines"
 	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/parents"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/engine/vms"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/image/scratch"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -36,7 +36,7 @@ type Parents interface {
 
 // completeVMs opens the templates and the parents.
 func (o *Options) completeVMs() error {
-	templates, err := machines.Open(o.Roots, o.Guest, o.Logger, o.Observer)
+	templates, err := vms.Open(o.Roots, o.Guest, o.Logger, o.Observer)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (o *Options) completeVMs() error {
 	}
 	o.Parents = parents.New(parents.Options{
 		Dir: o.warmDir(), Library: o.Warm, Driver: templates.QEMU(),
-		Template: func(ctx context.Context, m hypervisor.VMConfig) (*machines.Template, error) {
+		Template: func(ctx context.Context, m hypervisor.VMConfig) (*vms.Template, error) {
 			return templates.Template(ctx, m, nil)
 		},
 		Network: o.rehearsalNetwork,

@@ -6,9 +6,9 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/engine/disks"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
-	"github.com/bulkhead-project/bulkhead/engine/machines"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/parents"
+	"github.com/bulkhead-project/bulkhead/engine/vms"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
@@ -110,7 +110,7 @@ func (e *Engine) vmConfigFor(
 	if accel == "" {
 		accel = hypervisor.Auto
 	}
-	accel, note, err := e.machines.Accel(ctx, accel)
+	accel, note, err := e.vms.Accel(ctx, accel)
 	if err != nil {
 		return hypervisor.VMConfig{}, "", err
 	}
@@ -119,5 +119,5 @@ func (e *Engine) vmConfigFor(
 		return hypervisor.VMConfig{}, "", err
 	}
 	kind, _ := p.Kind()
-	return machines.Of(e.o.Guest, e.host, vcpus, memory, common.MemoryMiB, accel, networks.DeviceOf(kind)), note, nil
+	return vms.Of(e.o.Guest, e.host, vcpus, memory, common.MemoryMiB, accel, networks.DeviceOf(kind)), note, nil
 }

@@ -15,9 +15,9 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
-	"github.com/bulkhead-project/bulkhead/engine/machines"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/engine/vms"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/template"
 	"github.com/bulkhead-project/bulkhead/network"
@@ -179,11 +179,11 @@ func TestTemplatesOfTheHost(t *testing.T) {
 	t.Parallel()
 	e := reapEngine(t, &scriptedShims{})
 	reason := "find template k: " + template.ErrMiss.Error() + ": it is the first"
-	e.machines = anyVMs{saved: []machines.Saved{{Info: template.Info{Key: "k", Reason: reason}}}}
+	e.vms = anyVMs{saved: []vms.Saved{{Info: template.Info{Key: "k", Reason: reason}}}}
 	if all, err := e.Templates(t.Context()); err != nil || len(all) != 1 || all[0].Reason != "it is the first" {
 		t.Errorf("%+v, %v", all, err)
 	}
-	e.machines = anyVMs{list: errInjected}
+	e.vms = anyVMs{list: errInjected}
 	if _, err := e.Templates(t.Context()); !errors.Is(err, errInjected) {
 		t.Errorf("%v", err)
 	}
@@ -202,7 +202,7 @@ func TestTemplatesOfTheHost(t *testing.T) {
 		{name: "cannot be built", vms: anyVMs{template: errInjected}, asked: network.KindUser, fails: true},
 	} {
 		var asked network.Kind
-		e.machines = tc.vms
+		e.vms = tc.vms
 		e.networks = networks.New(func(kind network.Kind) (network.Provider, error) { asked = kind; return network.None{}, tc.network })
 		key, err := e.EnsureTemplate(t.Context(), TemplateRequest{VCPUs: 1, Network: string(tc.kind)})
 		if errors.Is(err, errInjected) != tc.fails || (key == "key") == tc.fails || asked != tc.asked {
@@ -215,18 +215,18 @@ func TestTemplatesOfTheHost(t *testing.T) {
 type anyVMs struct {
 	noVMs
 	accel, template error
-	saved           []machines.Saved
+	saved           []vms.Saved
 	list            error
 }
 
-func (v anyVMs) Template(context.Context, hypervisor.VMConfig, func()) (*machines.Template, error) {
-	return &machines.Template{Key: "key", Release: func() {}}, v.template
+func (v anyVMs) Template(context.Context, hypervisor.VMConfig, func()) (*vms.Template, error) {
+	return &vms.Template{Key: "key", Release: func() {}}, v.template
 }
 
 func (v anyVMs) Accel(_ context.Context, a hypervisor.Accel) (hypervisor.Accel, string, error) {
 	return a, "", v.accel
 }
 
-func (v anyVMs) List(context.Context) ([]machines.Saved, error) { return v.saved, v.list }
+func (v anyVMs) List(context.Context) ([]vms.Saved, error) { return v.saved, v.list }
 
 func (v anyVMs) End(context.Context, string) error { return nil }

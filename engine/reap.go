@@ -87,7 +87,7 @@ func (e *Engine) Reap(ctx context.Context) (Reaped, error) {
 	if err := e.named.Reap(ctx); err != nil {
 		r.Failed = append(r.Failed, err.Error())
 	}
-	if err := e.machines.Reap(ctx); err != nil {
+	if err := e.vms.Reap(ctx); err != nil {
 		r.Failed = append(r.Failed, err.Error())
 	}
 	for event, n := range map[measure.Event]int{

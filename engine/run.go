@@ -80,7 +80,7 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 		if b.record.Forked {
 			fork = b
 		} else {
-			e.machines.Failed(ctx, b.record.VM, b.record.Template, err)
+			e.vms.Failed(ctx, b.record.VM, b.record.Template, err)
 		}
 		e.work(b.record.ID, false)
 		b = &building{e: e, plan: p, begun: begun, mark: time.Now(), alone: true}

@@ -26,7 +26,7 @@ type Template struct {
 
 // Templates returns the templates on disk.
 func (e *Engine) Templates(ctx context.Context) ([]Template, error) {
-	saved, err := e.machines.List(ctx)
+	saved, err := e.vms.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list the templates: %w", err)
 	}
@@ -65,7 +65,7 @@ func (e *Engine) ensureTemplate(ctx context.Context, r TemplateRequest) (string,
 	if err != nil {
 		return "", err
 	}
-	t, err := e.machines.Template(ctx, m, nil)
+	t, err := e.vms.Template(ctx, m, nil)
 	if err != nil {
 		return "", err
 	}
@@ -102,5 +102,5 @@ const removeWait = 2 * time.Minute
 func (e *Engine) RemoveTemplate(ctx context.Context, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, removeWait)
 	defer cancel()
-	return e.machines.Remove(ctx, key)
+	return e.vms.Remove(ctx, key)
 }

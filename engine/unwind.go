@@ -129,7 +129,7 @@ func (e *Engine) endShim(ctx context.Context, id string) error {
 	c, err := e.shims.Connect(ctx, dir)
 	if errors.Is(err, shim.ErrNotRunning) {
 		// The VM may still run, recorded or not.
-		return e.machines.End(ctx, filepath.Join(dir, layout.VM))
+		return e.vms.End(ctx, filepath.Join(dir, layout.VM))
 	}
 	if err != nil {
 		return fmt.Errorf("reach the shim of pod %s: %w", shortid.Of(id), err)
@@ -139,7 +139,7 @@ func (e *Engine) endShim(ctx context.Context, id string) error {
 	if err != nil {
 		select {
 		case <-c.Done: // the shim died before it answered
-			return e.machines.End(ctx, filepath.Join(dir, layout.VM))
+			return e.vms.End(ctx, filepath.Join(dir, layout.VM))
 		default:
 		}
 		return failure.Wrap(err, "end the VM of pod %s", shortid.Of(id))
@@ -216,7 +216,7 @@ func (e *Engine) endPod(ctx context.Context, id string) error {
 	if killed == 0 && len(owned) == 0 {
 		return asked // the VM may still run
 	}
-	if err := e.machines.End(killCtx, filepath.Join(e.store.StateDir(id), layout.VM)); err != nil {
+	if err := e.vms.End(killCtx, filepath.Join(e.store.StateDir(id), layout.VM)); err != nil {
 		e.log.Warn("clean up after a killed VM", "pod", id, "error", err)
 	}
 	return nil

@@ -121,7 +121,7 @@ func TestEndShim(t *testing.T) {
 		s := &scripted{errs: tc.errs, dead: tc.dies}
 		e := reapEngine(t, &scriptedShims{shim: s, connect: []error{tc.connect}})
 		vms := &endingVMs{err: tc.end}
-		e.machines = vms
+		e.vms = vms
 		err := e.endShim(t.Context(), idOf("1"))
 		if errors.Is(err, errInjected) != tc.fails || (err != nil) != tc.fails || vms.ended != tc.ended {
 			t.Errorf("%s: %d ended, %v", tc.name, vms.ended, err)
@@ -147,7 +147,7 @@ func TestEndPod(t *testing.T) {
 	} {
 		e := reapEngine(t, &scriptedShims{shim: &scripted{errs: tc.errs}})
 		vms := &endingVMs{err: errInjected} // no failure, as no VM is left
-		e.machines = vms
+		e.vms = vms
 		id, neighbour := store.NewID(), says(t, 0, "bulkhead-shim", "-s", store.NewID())
 		if tc.left {
 			says(t, 0, "bulkhead-shim", "-s", id)

@@ -15,8 +15,8 @@ import (
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/link"
-	"github.com/bulkhead-project/bulkhead/engine/machines"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/engine/vms"
 	"github.com/bulkhead-project/bulkhead/engine/volumes"
 	"github.com/bulkhead-project/bulkhead/guest"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -84,7 +84,7 @@ func (g *fakeGuest) wait(t *testing.T) {
 var errInjected = errors.New("injected")
 
 // noVMs has no VMs.
-type noVMs struct{ machines.Source }
+type noVMs struct{ vms.Source }
 
 func (noVMs) End(context.Context, string) error { return nil }
 func (noVMs) Reap(context.Context) error        { return nil }

@@ -25,7 +25,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/link"
-	"github.com/bulkhead-project/bulkhead/engine/machines"
+	"github.com/bulkhead-project/bulkhead/engine/vms"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/timeline"
 	"github.com/bulkhead-project/bulkhead/network"
@@ -442,15 +442,15 @@ func (n fakeNet) Detach(ctx context.Context, id string) error {
 	return nil
 }
 
-// source is the World's machines.Source.
+// source is the World's vms.Source.
 type source struct{ w *World }
 
 func (m source) Accel(ctx context.Context, _ hypervisor.Accel) (hypervisor.Accel, string, error) {
 	return hypervisor.TCG, "", m.w.call(ctx, "Accel")
 }
 
-func (m source) Template(ctx context.Context, _ hypervisor.VMConfig, _ func()) (*machines.Template, error) {
-	return &machines.Template{Key: "key", Release: func() {}}, m.w.call(ctx, "Template")
+func (m source) Template(ctx context.Context, _ hypervisor.VMConfig, _ func()) (*vms.Template, error) {
+	return &vms.Template{Key: "key", Release: func() {}}, m.w.call(ctx, "Template")
 }
 
 func (m source) Answered(hypervisor.VMConfig, time.Duration) {}
@@ -549,11 +549,11 @@ func (w *World) Reboot() {
 }
 
 // There are no templates on disk.
-func (m source) List(context.Context) ([]machines.Saved, error) { return nil, nil }
-func (m source) Remove(context.Context, string) error           { return nil }
+func (m source) List(context.Context) ([]vms.Saved, error) { return nil, nil }
+func (m source) Remove(context.Context, string) error      { return nil }
 
 // VMs returns the World's fake VMs.
-func (w *World) VMs() machines.Source { return source{w} }
+func (w *World) VMs() vms.Source { return source{w} }
 
 // Network returns the World's network for any kind.
 func (w *World) Network(network.Kind) (network.Provider, error) { return fakeNet{w: w}, nil }

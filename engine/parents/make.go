@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/engine/machines"
 	"github.com/bulkhead-project/bulkhead/engine/rehearsal"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/engine/vms"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/hypervisor/warm"
@@ -85,7 +85,7 @@ func (p *Parents) rehearse(
 	ctx context.Context,
 	made *parent,
 	id string,
-	t *machines.Template,
+	t *vms.Template,
 	rollback *undo.Stack,
 ) (vm *warm.Parent, err error) {
 	script, err := rehearsal.Script()

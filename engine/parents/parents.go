@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
-	"github.com/bulkhead-project/bulkhead/engine/machines"
 	"github.com/bulkhead-project/bulkhead/engine/measure"
+	"github.com/bulkhead-project/bulkhead/engine/vms"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/hypervisor/warm"
@@ -39,7 +39,7 @@ type Options struct {
 	Library string
 	Driver  qemu.Driver
 	// Template returns the template of a parent.
-	Template func(ctx context.Context, m hypervisor.VMConfig) (*machines.Template, error)
+	Template func(ctx context.Context, m hypervisor.VMConfig) (*vms.Template, error)
 	// Network returns the network configuration for the rehearsal of a VM.
 	Network func(ctx context.Context, m hypervisor.VMConfig) (*agentv1.Network, error)
 	// Scratch creates the disk for the rehearsal.

@@ -1,5 +1,5 @@
-// Package machines chooses the configuration of an engine's VMs, and holds their templates.
-package machines
+// Package vms chooses the configuration of an engine's VMs, and holds their templates.
+package vms
 
 import (
 	"context"
