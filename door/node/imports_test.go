@@ -12,7 +12,7 @@ const module = "github.com/bulkhead-project/bulkhead/"
 
 // below lists, for each package of the door, the other packages of the door that it may import.
 var below = map[string]string{
-	"": "admission api auth bounds certs claims conns csi events eviction images local machine manifests mirrors object objects pods " +
+	"": "admission api auth bounds certs claims conns csi events eviction host images local manifests mirrors object objects pods " +
 		"runner preemption series shutdown stats status usage",
 	"admission": "pods",
 	"api":       "",
@@ -33,20 +33,20 @@ var below = map[string]string{
 
 	"endpoint":   "runner",
 	"events":     "",
-	"eviction":   "machine pods",
-	"images":     "machine",
+	"eviction":   "host pods",
+	"host":       "",
+	"images":     "host",
 	"local":      "runner usage",
-	"machine":    "",
 	"manifests":  "pods",
 	"mirrors":    "pods",
-	"object":     "machine",
+	"object":     "host",
 	"objects":    "tokens",
 	"pods":       "",
 	"preemption": "eviction",
 	"runner":     "pods usage",
 	"series":     "usage",
 	"shutdown":   "",
-	"stats":      "machine usage",
+	"stats":      "host usage",
 	"status":     "",
 	"tokens":     "",
 	"usage":      "",

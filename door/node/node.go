@@ -33,9 +33,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/csi"
 	"github.com/bulkhead-project/bulkhead/door/node/events"
 	"github.com/bulkhead-project/bulkhead/door/node/eviction"
+	"github.com/bulkhead-project/bulkhead/door/node/host"
 	"github.com/bulkhead-project/bulkhead/door/node/images"
 	"github.com/bulkhead-project/bulkhead/door/node/local"
-	"github.com/bulkhead-project/bulkhead/door/node/machine"
 	"github.com/bulkhead-project/bulkhead/door/node/object"
 	"github.com/bulkhead-project/bulkhead/door/node/objects"
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
@@ -89,8 +89,8 @@ type Options struct {
 	ShutdownGrace, ShutdownGraceCritical time.Duration
 	// Engine are further options of the engine.
 	Engine engine.Options
-	// Measure measures the host; nil means machine.Measure.
-	Measure func() (machine.Facts, error)
+	// Measure measures the host; nil means host.Measure.
+	Measure func() (host.Facts, error)
 	// Runtime opens the runtime of the pods; nil means an engine in this process.
 	Runtime func(context.Context, local.Options) (Runtime, error)
 	Version string
@@ -139,7 +139,7 @@ type node struct {
 func Run(ctx context.Context, o Options, ready func()) (err error) {
 	if o.IP == "" {
 		// A node without an API server needs no address: no client has to find it.
-		if o.IP, err = machine.Address(); err != nil && o.Config != nil {
+		if o.IP, err = host.Address(); err != nil && o.Config != nil {
 			return fmt.Errorf("node: %w", err)
 		}
 	}
@@ -157,7 +157,7 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 		o.Runtime = open
 	}
 	if n.o.Measure == nil {
-		n.o.Measure = machine.Measure
+		n.o.Measure = host.Measure
 	}
 	n.runtime, err = o.Runtime(ctx, local.Options{Roots: o.Roots, Pods: dir, Volumes: volumes, Engine: o.Engine, Logger: o.Logger})
 	if err != nil {
@@ -310,7 +310,7 @@ func (n *node) newKeeper() (*object.Keeper, error) {
 }
 
 // measurer returns the measurer of the Node's status.
-func (n *node) measurer(facts machine.Facts) *object.Measurer {
+func (n *node) measurer(facts host.Facts) *object.Measurer {
 	o := n.o
 	return &object.Measurer{
 		Facts: facts, Runtime: n.runtime.Backend().Runtime, Name: o.Name, Address: o.IP,

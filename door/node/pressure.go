@@ -9,8 +9,8 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/node/admission"
 	"github.com/bulkhead-project/bulkhead/door/node/eviction"
+	"github.com/bulkhead-project/bulkhead/door/node/host"
 	"github.com/bulkhead-project/bulkhead/door/node/images"
-	"github.com/bulkhead-project/bulkhead/door/node/machine"
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
 	"github.com/bulkhead-project/bulkhead/door/node/preemption"
 	"github.com/bulkhead-project/bulkhead/door/node/shutdown"
@@ -34,7 +34,7 @@ func (n *node) guard() {
 			n.keeper.Measure()
 		}
 	}
-	disk := func() (machine.Disk, error) { return machine.DiskOf(n.o.Roots.Data) }
+	disk := func() (host.Disk, error) { return host.DiskOf(n.o.Roots.Data) }
 	backend := n.runtime.Backend()
 	n.images = images.New(images.Options{
 		Images: backend.Images, Runtime: backend.Runtime, Disk: disk, High: n.o.ImageGCHigh, Low: n.o.ImageGCLow,
@@ -110,13 +110,13 @@ func (n *node) terminate(ctx context.Context, pod *corev1.Pod, grace int64) erro
 
 // measure returns the host's free memory, process IDs and disk space.
 func (n *node) measure() (h eviction.Host, err error) {
-	if h.Memory, err = machine.Memory(); err != nil {
+	if h.Memory, err = host.Memory(); err != nil {
 		return h, err
 	}
-	if h.PIDs, err = machine.PIDs(); err != nil {
+	if h.PIDs, err = host.PIDs(); err != nil {
 		return h, err
 	}
-	h.Disk, err = machine.DiskOf(n.o.Roots.Data)
+	h.Disk, err = host.DiskOf(n.o.Roots.Data)
 	return h, err
 }
 

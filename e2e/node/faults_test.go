@@ -23,8 +23,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	door "github.com/bulkhead-project/bulkhead/door/node"
+	"github.com/bulkhead-project/bulkhead/door/node/host"
 	"github.com/bulkhead-project/bulkhead/door/node/local"
-	"github.com/bulkhead-project/bulkhead/door/node/machine"
 	"github.com/bulkhead-project/bulkhead/door/node/runner"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/testcri"
@@ -183,8 +183,8 @@ func (n *illNode) start(ctx context.Context, t *testing.T) (ended <-chan error) 
 			Runtime: func(context.Context, local.Options) (door.Runtime, error) {
 				return counting{fake{n.runtime.Runtime}, n.runtime}, nil
 			},
-			Measure: func() (machine.Facts, error) {
-				facts, err := machine.Measure()
+			Measure: func() (host.Facts, error) {
+				facts, err := host.Measure()
 				facts.BootID = cmp.Or(n.boot, facts.BootID)
 				return facts, err
 			},

@@ -18,7 +18,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/node/machine"
+	"github.com/bulkhead-project/bulkhead/door/node/host"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
@@ -209,7 +209,7 @@ func at(pod *corev1.Pod) time.Time {
 // left returns the free space of the node's disk, in bytes.
 func (w *world) left(t *testing.T) uint64 {
 	t.Helper()
-	disk, err := machine.DiskOf(w.data())
+	disk, err := host.DiskOf(w.data())
 	if err != nil {
 		t.Fatal(err)
 	}

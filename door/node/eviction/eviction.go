@@ -13,14 +13,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bulkhead-project/bulkhead/door/node/machine"
+	"github.com/bulkhead-project/bulkhead/door/node/host"
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
 )
 
 // Host is the capacity of a host and its free part. Values that were not measured are zero.
 type Host struct {
-	Memory, PIDs machine.Usage
-	Disk         machine.Disk
+	Memory, PIDs host.Usage
+	Disk         host.Disk
 }
 
 // Usage is a pod's usage of the host.

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
-	"github.com/bulkhead-project/bulkhead/door/node/machine"
+	"github.com/bulkhead-project/bulkhead/door/node/host"
 )
 
 // world is a host with measurements and pods that the test sets.
@@ -121,7 +121,7 @@ func TestOrder(t *testing.T) {
 		pod(t, "small", `{containers: [{name: c}]}`), pod(t, "large", `{containers: [{name: c}]}`),
 		pod(t, "stays", `{containers: [{name: c}]}`),
 	}
-	w.host.Memory = machine.Usage{Total: 1 << 30, Available: 50 * mib}
+	w.host.Memory = host.Usage{Total: 1 << 30, Available: 50 * mib}
 	m := w.manager(t, "memory.available<100Mi", "nodefs.available<10%")
 	for i, want := range []string{"stays", "large", "small", "important", "modest"} {
 		if err := m.check(t.Context()); err != nil {
@@ -148,7 +148,7 @@ func TestCutOff(t *testing.T) {
 		written := Usage{Written: map[string]uint64{"c": 2000}}
 		w := &world{usage: map[types.UID]Usage{"a": written, "b": written, "c": written}}
 		w.pods = []*corev1.Pod{pod(t, "a", spec), pod(t, "b", spec), pod(t, "c", spec)}
-		w.host.Memory = machine.Usage{Total: 1 << 30, Available: 1}
+		w.host.Memory = host.Usage{Total: 1 << 30, Available: 1}
 		ctx, cancel := context.WithCancel(t.Context())
 		w.cut = cancel
 		if err := w.manager(t, "memory.available<100Mi").check(ctx); err != nil || len(w.evicted) != 1 {
@@ -239,7 +239,7 @@ func TestDisk(t *testing.T) {
 	}}
 	w.pods = []*corev1.Pod{pod(t, "a", `{containers: [{name: c}]}`),
 		pod(t, "b", `{containers: [{name: c}, {name: d, resources: {requests: {ephemeral-storage: 20}}}]}`)}
-	w.host.Disk = machine.Disk{Total: 1000, Available: 50, Inodes: 100, FreeInodes: 100}
+	w.host.Disk = host.Disk{Total: 1000, Available: 50, Inodes: 100, FreeInodes: 100}
 	m := w.manager(t, "nodefs.available<10%", "imagefs.inodesFree<5%")
 	if err := m.check(t.Context()); err != nil || len(w.evicted) != 0 || w.reclaimed != 1 {
 		t.Errorf("evicted %v, reclaimed %d, %v", w.evicted, w.reclaimed, err)
@@ -263,7 +263,7 @@ func TestDiskOfEnded(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		w.pods = append(w.pods, pod(t, name, `{containers: [{name: c}]}`))
 	}
-	w.host.Disk = machine.Disk{Total: 1000, Available: 50}
+	w.host.Disk = host.Disk{Total: 1000, Available: 50}
 	m := w.manager(t, "nodefs.available<10%")
 	for range 3 {
 		if err := m.check(t.Context()); err != nil || fmt.Sprint(w.evicted) != "[a]" {
@@ -340,8 +340,8 @@ func TestConditions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{}
-		w.host.Memory = machine.Usage{Total: 1000, Available: 500}
-		w.host.PIDs = machine.Usage{Total: 1000, Available: 500}
+		w.host.Memory = host.Usage{Total: 1000, Available: 500}
+		w.host.PIDs = host.Usage{Total: 1000, Available: 500}
 		m := w.manager(t, "memory.available<100", "pid.available<10%")
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})

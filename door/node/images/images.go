@@ -15,7 +15,7 @@ import (
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/node/machine"
+	"github.com/bulkhead-project/bulkhead/door/node/host"
 )
 
 const (
@@ -30,7 +30,7 @@ type Options struct {
 	Images  internalapi.ImageManagerService
 	Runtime internalapi.RuntimeService
 	// Disk measures the file system with the images.
-	Disk func() (machine.Disk, error)
+	Disk func() (host.Disk, error)
 	// High is the disk usage in percent at which images are removed. The removal stops at Low.
 	High, Low int
 	// MinAge is the minimum age of an image before it is removed.

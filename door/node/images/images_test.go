@@ -13,7 +13,7 @@ import (
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/node/machine"
+	"github.com/bulkhead-project/bulkhead/door/node/host"
 )
 
 // minAge is the minimum age of images in the tests.
@@ -67,14 +67,14 @@ func (s *store) RemoveImage(_ context.Context, spec *runtimeapi.ImageSpec) error
 	return nil
 }
 
-func (s *store) disk() (machine.Disk, error) {
+func (s *store) disk() (host.Disk, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	used := s.others
 	for _, image := range s.images {
 		used += image.GetSize()
 	}
-	return machine.Disk{Total: 1000, Available: 1000 - used}, nil
+	return host.Disk{Total: 1000, Available: 1000 - used}, nil
 }
 
 func (s *store) add(id string, size uint64) {

@@ -11,12 +11,12 @@ import (
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/node/machine"
+	"github.com/bulkhead-project/bulkhead/door/node/host"
 )
 
 // Measurer builds a Node's status. Its fields are set before the first call.
 type Measurer struct {
-	Facts    machine.Facts
+	Facts    host.Facts
 	Runtime  internalapi.RuntimeService
 	Name     string
 	Address  string
@@ -54,7 +54,7 @@ func (m *Measurer) Status(ctx context.Context) corev1.NodeStatus {
 			KubeletVersion: Version(m.Version),
 		},
 	}
-	if disk, err := machine.DiskOf(m.DataDir); err == nil { // if unknown, leave it out: 0 would reject all pods
+	if disk, err := host.DiskOf(m.DataDir); err == nil { // if unknown, leave it out: 0 would reject all pods
 		s.Capacity[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(int64(disk.Total), resource.BinarySI)
 	}
 	s.Allocatable = allocatable(s.Capacity, m.Reserved)

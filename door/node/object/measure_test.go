@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/node/machine"
+	"github.com/bulkhead-project/bulkhead/door/node/host"
 	"github.com/bulkhead-project/bulkhead/internal/testcri"
 )
 
@@ -20,7 +20,7 @@ import (
 func TestAllocatable(t *testing.T) {
 	t.Parallel()
 	m := &Measurer{
-		Facts: machine.Facts{CPUs: 2, MemoryBytes: 4 << 30}, Runtime: testcri.New(0), MaxPods: 110, DataDir: t.TempDir(),
+		Facts: host.Facts{CPUs: 2, MemoryBytes: 4 << 30}, Runtime: testcri.New(0), MaxPods: 110, DataDir: t.TempDir(),
 		Reserved: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi"), "example.org/other": resource.MustParse("1")},
 		Withheld: func(capacity corev1.ResourceList) corev1.ResourceList {
 			if memory := capacity[corev1.ResourceMemory]; memory.Value() != 4<<30 {

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/bulkhead-project/bulkhead/door/node/machine"
+	"github.com/bulkhead-project/bulkhead/door/node/host"
 	"github.com/bulkhead-project/bulkhead/internal/testcri"
 )
 
@@ -18,7 +18,7 @@ func reportedStatus(t *testing.T, there corev1.NodeStatus, dataDir string) corev
 	t.Helper()
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Status: there})
 	k := &Keeper{o: Options{Client: client}}
-	m := &Measurer{Facts: machine.Facts{CPUs: 2}, Runtime: testcri.New(0), DataDir: dataDir}
+	m := &Measurer{Facts: host.Facts{CPUs: 2}, Runtime: testcri.New(0), DataDir: dataDir}
 	if err := k.report(t.Context(), get(t, client), m.Status(t.Context())); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/node/machine"
+	"github.com/bulkhead-project/bulkhead/door/node/host"
 )
 
 // subject is one entry on cAdvisor's page: a whole pod, with empty container and image labels, or one of its
@@ -96,7 +96,7 @@ func (n *Node) cadvisor(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	room, err := machine.Memory()
+	room, err := host.Memory()
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"github.com/bulkhead-project/bulkhead/door/node/machine"
+	"github.com/bulkhead-project/bulkhead/door/node/host"
 	"github.com/bulkhead-project/bulkhead/door/node/usage"
 )
 
@@ -34,11 +34,11 @@ func (n *Node) Summary(ctx context.Context) (*statsapi.Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	memory, err := machine.Memory()
+	memory, err := host.Memory()
 	if err != nil {
 		return nil, err
 	}
-	cpu, err := machine.CPU()
+	cpu, err := host.CPU()
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (n *Node) Summary(ctx context.Context) (*statsapi.Summary, error) {
 		CPU:      &statsapi.CPUStats{Time: now, UsageCoreNanoSeconds: &core},
 		Memory:   &statsapi.MemoryStats{Time: now, AvailableBytes: &memory.Available, UsageBytes: &used, WorkingSetBytes: &used},
 	}}
-	if disk, err := machine.DiskOf(n.Dir); err == nil {
+	if disk, err := host.DiskOf(n.Dir); err == nil {
 		taken, inodes := disk.Total-disk.Free, disk.Inodes-disk.FreeInodes
 		out.Node.Fs = &statsapi.FsStats{
 			Time: now, AvailableBytes: &disk.Available, CapacityBytes: &disk.Total, UsedBytes: &taken,

@@ -1,5 +1,5 @@
-// Package machine measures the host for the node's status. Optional values that cannot be read are empty.
-package machine
+// Package host measures the host for the node's status. Optional values that cannot be read are empty.
+package host
 
 import (
 	"bufio"
