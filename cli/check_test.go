@@ -164,15 +164,15 @@ func (u *user) formats(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(u.must("", "inspect", "-o", "yaml", "web")), &pod); err != nil {
 		t.Fatal(err)
 	}
-	machine := corev1.PodCondition{}
+	condition := corev1.PodCondition{}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == "io.bulkhead/Machine" {
-			machine = c
+			condition = c
 		}
 	}
 	if pod.Kind != "Pod" || pod.Status.Phase != corev1.PodRunning || len(pod.Status.ContainerStatuses) != len(pod.Spec.Containers) ||
-		machine.Status != corev1.ConditionTrue || !strings.Contains(machine.Message, "accelerator ") {
-		t.Errorf("inspect: %+v, %+v", pod.Status, machine)
+		condition.Status != corev1.ConditionTrue || !strings.Contains(condition.Message, "accelerator ") {
+		t.Errorf("inspect: %+v, %+v", pod.Status, condition)
 	}
 	if out := u.must("", "inspect", "--sandbox", "-o", "json", string(pod.UID)[:8]); !strings.Contains(out, `"vmPID": `) {
 		t.Errorf("inspect --sandbox by a prefix of the UID: %s", out)

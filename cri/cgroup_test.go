@@ -166,7 +166,7 @@ func TestReapCgroupOfALostPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	machine, err := procid.Of(facts.VMPID)
+	vm, err := procid.Of(facts.VMPID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestReapCgroupOfALostPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = serveInGroups(t, o)
-	if machine.Alive() {
+	if vm.Alive() {
 		t.Error("the VM still runs")
 	}
 	if err := s.Close(ctx); err != nil {

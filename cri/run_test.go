@@ -283,7 +283,7 @@ func TestFailedDetachIsTriedAgain(t *testing.T) {
 
 // TestSilentCloneIsReplaced: a clone that never answers is replaced once, and no part of the first one remains.
 func TestSilentCloneIsReplaced(t *testing.T) {
-	silent := status.Error(codes.DeadlineExceeded, "no machine within 30s")
+	silent := status.Error(codes.DeadlineExceeded, "no VM within 30s")
 	w := enginetest.New()
 	w.Once("StartSandbox", silent)
 	s := fakeService(t, w, testOptions(t, enginetest.Roots(t)))

@@ -53,7 +53,7 @@ func TestPod(t *testing.T) {
 	t.Logf("facts: %+v", facts)
 
 	t.Run("privilege", func(t *testing.T) {
-		for name, pid := range map[string]int{"shim": facts.ShimPID, "machine": facts.VMPID} {
+		for name, pid := range map[string]int{"shim": facts.ShimPID, "VM": facts.VMPID} {
 			unprivileged(t, name, pid, "hello")
 		}
 	})

@@ -125,7 +125,7 @@ func (v *fakeVM) Process() procid.ID {
 }
 
 func (v *fakeVM) Record() hypervisor.Record {
-	return hypervisor.Record{Process: v.Process(), Dir: v.dir, VM: testMachine()}
+	return hypervisor.Record{Process: v.Process(), Dir: v.dir, VM: testVMConfig()}
 }
 func (v *fakeVM) Timings() []hypervisor.Timing { return nil }
 
@@ -224,7 +224,7 @@ func (v *fakeVM) Explain(_ string, err error) error { return err }
 
 func (v *fakeVM) Close() error { return nil }
 
-func testMachine() hypervisor.VMConfig {
+func testVMConfig() hypervisor.VMConfig {
 	return hypervisor.VMConfig{
 		Kernel: "/vmlinux", Accel: hypervisor.TCG, VCPUs: 1, Memory: 256, MaxMem: 1024,
 		Slots: 8, Scratch: 1, Network: hypervisor.NetworkNone,

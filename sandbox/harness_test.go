@@ -126,7 +126,7 @@ func (h *harness) vm() *fakeVM {
 func (h *harness) config() Config {
 	return Config{
 		Version: ConfigVersion, ID: podID, Instance: "run", Name: "p", Namespace: "default",
-		Created: time.Now().UTC(), Hostname: "p", VM: testMachine(), MemoryMiB: 512,
+		Created: time.Now().UTC(), Hostname: "p", VM: testVMConfig(), MemoryMiB: 512,
 	}
 }
 

@@ -118,7 +118,7 @@ func TestPod(t *testing.T) {
 	}
 	exactlyOnce(t, log, lines)
 
-	machineDies(t, ctx, adopted, o, int(st.VmPid))
+	killVM(t, ctx, adopted, o, int(st.VmPid))
 	sealed(t, adopted.PID())
 	adopted = startAgain(t, ctx, adopted, o)
 	defer adopted.Close()
@@ -134,7 +134,7 @@ func TestPod(t *testing.T) {
 		t.Error(err)
 	}
 	gone(t, "shim", adopted.PID())
-	gone(t, "machine", int(st.VmPid))
+	gone(t, "VM", int(st.VmPid))
 }
 
 // startAgain starts a stopped sandbox with a new shim. A shim that has had a VM is sealed and starts no other.
@@ -248,8 +248,8 @@ func execPrepared(t *testing.T, ctx context.Context, c *shim.Client) {
 	}
 }
 
-// machineDies kills QEMU under a container and checks the event and the exit.
-func machineDies(t *testing.T, ctx context.Context, c *shim.Client, o shim.Options, vm int) {
+// killVM kills QEMU under a container and checks the event and the exit.
+func killVM(t *testing.T, ctx context.Context, c *shim.Client, o shim.Options, vm int) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "1.log")
 	create(t, ctx, c, o, "second", log, "sleep", "1000")

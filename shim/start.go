@@ -33,7 +33,7 @@ func Start(ctx context.Context, o Options) (_ *Client, err error) {
 	if err := o.makeDirs(&rollback); err != nil {
 		return nil, fmt.Errorf("start a shim: %w", err)
 	}
-	files, closeKernel, err := o.machineFiles()
+	files, closeKernel, err := o.vmFiles()
 	if err != nil {
 		return nil, fmt.Errorf("start a shim: %w", err)
 	}
@@ -49,7 +49,7 @@ func Adopt(ctx context.Context, o Options) (*Client, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("adopt a sandbox: %w", err)
 	}
-	files, closeKernel, err := o.machineFiles()
+	files, closeKernel, err := o.vmFiles()
 	if err != nil {
 		return nil, fmt.Errorf("adopt a sandbox: %w", err)
 	}
@@ -74,9 +74,9 @@ func (o Options) validate() error {
 	return nil
 }
 
-// machineFiles returns the files from which a VM is started. It opens the kernel of a cold boot, because the owner may
+// vmFiles returns the files from which a VM is started. It opens the kernel of a cold boot, because the owner may
 // have no access to its path.
-func (o Options) machineFiles() (map[string]*os.File, func(), error) {
+func (o Options) vmFiles() (map[string]*os.File, func(), error) {
 	if o.Memory != nil || o.VM.Kernel == "" {
 		return map[string]*os.File{bootstrap.Memory: o.Memory, bootstrap.State: o.State, bootstrap.Tap: o.Tap}, func() {}, nil
 	}
@@ -101,8 +101,8 @@ func (o Options) openKernel() (kernel, initrd *os.File, err error) {
 	return kernel, initrd, nil
 }
 
-// machineLeft reports whether a VM with sockets below dir may still run.
-func machineLeft(dir string) bool {
+// vmLeft reports whether a VM with sockets below dir may still run.
+func vmLeft(dir string) bool {
 	entries, err := os.ReadDir(filepath.Join(dir, layout.VM))
 	return err == nil && len(entries) > 0
 }
@@ -116,7 +116,7 @@ func (o Options) makeDirs(rollback *undo.Stack) error {
 		err := os.Mkdir(dir, 0o700)
 		if err == nil {
 			rollback.Push("make "+dir, func(context.Context) error {
-				if machineLeft(dir) {
+				if vmLeft(dir) {
 					return nil
 				}
 				return os.RemoveAll(dir)

@@ -76,8 +76,8 @@ func TestStartFails(t *testing.T) {
 	})
 }
 
-// machineUp waits until the shim has a VM; its guest may still be booting.
-func machineUp(t *testing.T, c *shim.Client) (*shimv1.StatusResponse, error) {
+// awaitVM waits until the shim has a VM; its guest may still be booting.
+func awaitVM(t *testing.T, c *shim.Client) (*shimv1.StatusResponse, error) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		st, err := c.Extension.Status(t.Context(), &shimv1.StatusRequest{})
@@ -131,7 +131,7 @@ func TestNoPod(t *testing.T) {
 			}
 			t.Cleanup(func() { end(t, o) })
 			defer c.Close()
-			st, err := machineUp(t, c)
+			st, err := awaitVM(t, c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +148,7 @@ func TestNoPod(t *testing.T) {
 			}
 			<-c.Done()
 			gone(t, "shim", c.PID())
-			gone(t, "machine", int(st.VmPid))
+			gone(t, "VM", int(st.VmPid))
 		})
 	}
 }

@@ -44,9 +44,9 @@ type Options struct {
 
 // VM is a running VM.
 type VM struct {
-	served, machine *exec.Cmd
-	conn            net.Conn
-	lines           *bufio.Reader
+	served, vm *exec.Cmd
+	conn       net.Conn
+	lines      *bufio.Reader
 }
 
 // Open boots the VM. It returns when the shared directory is mounted.
@@ -82,7 +82,7 @@ func Open(ctx context.Context, o Options) (v *VM, err error) {
 	if err := appear(ctx, files); err != nil {
 		return v, err
 	}
-	v.machine, err = start(qemu,
+	v.vm, err = start(qemu,
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-machine", "q35,memory-backend=mem,smm=off,vmport=off,hpet=off,sata=off,smbus=off,usb=off",
 		"-accel", "tcg,thread=multi,tb-size=64", "-cpu", o.CPU, "-smp", "1", "-m", "512M",
@@ -137,7 +137,7 @@ func (v *VM) Close(context.Context) error {
 	if v.conn != nil {
 		v.conn.Close()
 	}
-	for _, cmd := range []*exec.Cmd{v.machine, v.served} {
+	for _, cmd := range []*exec.Cmd{v.vm, v.served} {
 		if cmd != nil {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait() // it was killed

@@ -72,14 +72,14 @@ func summary(e *entry) api.Pod {
 	return p
 }
 
-// machineConditionType is the condition that describes a pod's VM. Conditions are the only part of a v1.PodStatus
+// vmConditionType is the condition that describes a pod's VM. Conditions are the only part of a v1.PodStatus
 // that may be extended.
-const machineConditionType corev1.PodConditionType = "io.bulkhead/Machine"
+const vmConditionType corev1.PodConditionType = "io.bulkhead/Machine"
 
-// machineCondition is true while the pod has a VM. Its reason says how the VM was created, and its message
+// vmCondition is true while the pod has a VM. Its reason says how the VM was created, and its message
 // describes it. inspect --sandbox has the same facts as separate fields.
-func machineCondition(f *engine.Facts, began *metav1.Time) corev1.PodCondition {
-	c := corev1.PodCondition{Type: machineConditionType, Status: corev1.ConditionTrue, Reason: "ColdBoot"}
+func vmCondition(f *engine.Facts, began *metav1.Time) corev1.PodCondition {
+	c := corev1.PodCondition{Type: vmConditionType, Status: corev1.ConditionTrue, Reason: "ColdBoot"}
 	if began != nil {
 		c.LastTransitionTime = *began
 	}

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestMachineCondition(t *testing.T) {
+func TestVMCondition(t *testing.T) {
 	for _, tc := range []struct {
 		facts           engine.Facts
 		status          corev1.ConditionStatus
@@ -26,7 +26,7 @@ func TestMachineCondition(t *testing.T) {
 			corev1.ConditionFalse, "ColdBoot", "stopped; 1 CPU, 256 MiB; accelerator kvm; network none; ended: killed",
 		},
 	} {
-		c := machineCondition(&tc.facts, nil)
+		c := vmCondition(&tc.facts, nil)
 		if c.Status != tc.status || c.Reason != tc.reason || c.Message != tc.message {
 			t.Errorf("%+v", c)
 		}

@@ -25,7 +25,7 @@ func (s *server) inspect(r *http.Request) (any, error) {
 	}
 	p := e.shown()
 	if f, err := s.engine.Facts(r.Context(), e.Sandbox()); err == nil {
-		p.Status.Conditions = append(p.Status.Conditions, machineCondition(f, p.Status.StartTime))
+		p.Status.Conditions = append(p.Status.Conditions, vmCondition(f, p.Status.StartTime))
 	}
 	return p, nil
 }

@@ -15,7 +15,7 @@ import (
 // that boots.
 func (h *host) testKVM(t *testing.T) {
 	for _, tests := range []struct{ program, names string }{
-		{"qemu", "TestConformance|TestMachineKinds|TestSave|TestCPU"},
+		{"qemu", "TestConformance|TestVMKinds|TestSave|TestCPU"},
 		{"template", "TestTemplateLife|TestKilledBuilder"},
 	} {
 		out, err := h.try(testdeadline.Context(t, 20*time.Minute), "root", fmt.Sprintf("cd /tmp && "+

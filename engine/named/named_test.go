@@ -241,12 +241,12 @@ func TestInUse(t *testing.T) {
 	if _, err := s.Create(t.Context(), Volume{Name: "data", Kind: Disk, Bytes: 1}); err != nil {
 		t.Fatal(err)
 	}
-	machine, err := os.OpenFile(s.Image("data"), os.O_RDWR, 0)
+	vm, err := os.OpenFile(s.Image("data"), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer machine.Close()
-	if err := unix.Flock(int(machine.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	defer vm.Close()
+	if err := unix.Flock(int(vm.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		t.Fatal(err)
 	}
 	if err := remove(t, s, "data"); !errors.Is(err, ErrInUse) {

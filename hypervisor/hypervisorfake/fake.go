@@ -24,21 +24,21 @@ type Driver struct {
 	// when the connection ends; there is one at a time.
 	Serve func(g *Guest, conn net.Conn)
 
-	mu       sync.Mutex
-	machines map[string]*machine // by directory
+	mu     sync.Mutex
+	states map[string]*vmState // by directory
 }
 
 var _ hypervisor.Driver = (*Driver)(nil)
 
 // Guest is the state of a fake guest.
 type Guest struct {
-	m *machine
+	m *vmState
 	// Value is saved by Save and restored by Clone. Each guest has its own.
 	Value []byte
 }
 
-// machine is the part of a VM that lives on after Close.
-type machine struct {
+// vmState is the part of a VM that lives on after Close.
+type vmState struct {
 	record hypervisor.Record
 	name   string
 	cmd    *exec.Cmd
@@ -103,17 +103,17 @@ func (d *Driver) start(
 	if err := run(cmd); err != nil {
 		return nil, &hypervisor.Error{Phase: "spawn", Op: "start the VM", Err: err}
 	}
-	fm := &machine{
+	state := &vmState{
 		cmd: cmd, name: o.Name, pipe: pipe, done: make(chan struct{}), disks: map[int]*os.File{},
 		memory: m.Memory, console: f.Console,
 	}
-	fm.record = hypervisor.Record{Dir: o.Dir, VM: m}
-	fm.record.Process, err = procid.Of(cmd.Process.Pid)
+	state.record = hypervisor.Record{Dir: o.Dir, VM: m}
+	state.record.Process, err = procid.Of(cmd.Process.Pid)
 	if err == nil {
-		fm.l, err = net.Listen("unix", filepath.Join(o.Dir, "ch"))
+		state.l, err = net.Listen("unix", filepath.Join(o.Dir, "ch"))
 	}
 	if err == nil {
-		err = opened(o, fm.record.Process)
+		err = opened(o, state.record.Process)
 	}
 	if err != nil {
 		cmd.Process.Kill()
@@ -121,16 +121,16 @@ func (d *Driver) start(
 		return nil, &hypervisor.Error{Phase: "spawn", Op: "start the VM", Err: err}
 	}
 	d.mu.Lock()
-	if d.machines == nil {
-		d.machines = map[string]*machine{}
+	if d.states == nil {
+		d.states = map[string]*vmState{}
 	}
-	d.machines[o.Dir] = fm
+	d.states[o.Dir] = state
 	d.mu.Unlock()
-	g := &Guest{m: fm, Value: value}
-	fm.guest = g
-	fm.wg.Go(func() { fm.accept(d.Serve, g) })
-	go fm.reap()
-	return &vm{machine: fm}, nil
+	g := &Guest{m: state, Value: value}
+	state.guest = g
+	state.wg.Go(func() { state.accept(d.Serve, g) })
+	go state.reap()
+	return &vm{vmState: state}, nil
 }
 
 // opened calls o.Opened.
@@ -144,7 +144,7 @@ func opened(o hypervisor.Options, process procid.ID) error {
 // Adopt implements hypervisor.Driver.
 func (d *Driver) Adopt(_ context.Context, r hypervisor.Record, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	d.mu.Lock()
-	m := d.machines[r.Dir]
+	m := d.states[r.Dir]
 	d.mu.Unlock()
 	if m == nil || m.record.Process != r.Process || m.ended() {
 		return nil, &hypervisor.Error{Phase: "connect", Op: "adopt the VM", Err: hypervisor.ErrGone}
@@ -158,13 +158,13 @@ func (d *Driver) Adopt(_ context.Context, r hypervisor.Record, f hypervisor.File
 	m.mu.Lock()
 	m.console = f.Console
 	m.mu.Unlock()
-	return &vm{machine: m}, nil
+	return &vm{vmState: m}, nil
 }
 
 // End implements hypervisor.Driver.
 func (d *Driver) End(_ context.Context, dir string) error {
 	d.mu.Lock()
-	m := d.machines[dir]
+	m := d.states[dir]
 	d.mu.Unlock()
 	if m != nil {
 		m.end(errors.New("ended"))

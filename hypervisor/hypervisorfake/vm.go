@@ -16,7 +16,7 @@ import (
 )
 
 // vm is one owner's handle of a VM.
-type vm struct{ *machine }
+type vm struct{ *vmState }
 
 func (v *vm) Process() procid.ID           { return v.record.Process }
 func (v *vm) Record() hypervisor.Record    { return v.record }
@@ -119,7 +119,7 @@ func (v *vm) Resize(ctx context.Context, slot int, size int64) error {
 }
 
 // setSize sets the size of a slot that the guest sees; the caller holds mu.
-func (m *machine) setSize(slot int, size int64) {
+func (m *vmState) setSize(slot int, size int64) {
 	if m.sizes == nil {
 		m.sizes = map[int]int64{}
 	}

@@ -49,30 +49,30 @@ func TestKilled(t *testing.T) {
 	if err := prober.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var machine procid.ID
+	var vm procid.ID
 	lines := bufio.NewScanner(out)
-	for machine.PID == 0 && lines.Scan() {
+	for vm.PID == 0 && lines.Scan() {
 		var pid int
-		if n, _ := fmt.Sscanf(lines.Text(), "machine %d", &pid); n == 1 {
-			if machine, err = procid.Of(pid); err != nil {
+		if n, _ := fmt.Sscanf(lines.Text(), "vm %d", &pid); n == 1 {
+			if vm, err = procid.Of(pid); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 	_ = prober.Process.Kill()
 	_ = prober.Wait()
-	if machine.PID == 0 {
+	if vm.PID == 0 {
 		t.Fatal("no VM was probed with")
 	}
-	if err := machine.Wait(ctx); err != nil {
-		t.Errorf("the probe's VM outlived it: %v, %v", err, machine.Signal(unix.SIGKILL))
+	if err := vm.Wait(ctx); err != nil {
+		t.Errorf("the probe's VM outlived it: %v, %v", err, vm.Signal(unix.SIGKILL))
 	}
 }
 
 func probeForEver(t *testing.T, p probe.Prober, dir string) {
 	p.Driver, p.Dir, p.Device, p.Timeout = emulated{p.Driver}, dir, "/dev/null", time.Minute
 	p.Check = func(ctx context.Context, v hypervisor.VM) error {
-		fmt.Println("\nmachine", v.Process().PID)
+		fmt.Println("\nvm", v.Process().PID)
 		<-ctx.Done()
 		return ctx.Err()
 	}

@@ -13,7 +13,7 @@ func TestArguments(t *testing.T) {
 	off := strings.Fields("smm=off vmport=off hpet=off sata=off smbus=off usb=off i8042=off dump-guest-core=off mem-merge=off")
 	const hotplug = "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off"
 	for name, tc := range map[string]struct {
-		machine hypervisor.VMConfig
+		config  hypervisor.VMConfig
 		cpu     string
 		hotplug bool
 	}{
@@ -24,7 +24,7 @@ func TestArguments(t *testing.T) {
 		"with a tap": {hypervisor.VMConfig{Accel: hypervisor.KVM, Network: hypervisor.NetworkTap}, "host,vmx=off,svm=off", true},
 	} {
 		for _, mode := range []startMode{boot, clone} {
-			args := arguments(tc.machine, hypervisor.Options{Name: "x"}, fds{}, mode)
+			args := arguments(tc.config, hypervisor.Options{Name: "x"}, fds{}, mode)
 			value := func(option string) string { return args[slices.Index(args, option)+1] }
 			if got := value("-cpu"); got != tc.cpu {
 				t.Errorf("%s: -cpu %s, want %s", name, got, tc.cpu)

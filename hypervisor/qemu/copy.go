@@ -34,7 +34,7 @@ type Inherited struct {
 // listening sockets in dir. The caller closes them. After an error dir is unchanged.
 func Inherit(dir string) (files []Inherited, err error) {
 	p := &parcel{dir: dir}
-	for _, name := range machineSockets {
+	for _, name := range vmSockets {
 		p.listen(name)
 	}
 	var stderr *os.File

@@ -22,8 +22,8 @@ func driver(t testing.TB) qemu.Driver {
 	return d
 }
 
-// TestMachineKinds clones VMs that differ most from the suite's.
-func TestMachineKinds(t *testing.T) {
+// TestVMKinds clones VMs that differ most from the suite's.
+func TestVMKinds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*hypervisor.VMConfig)

@@ -134,10 +134,10 @@ func orphan(t *testing.T, s hypervisortest.Saved) {
 	ctx, d := within(t), driver(t)
 	o := hypervisortest.Options(t, "orphan")
 	record := filepath.Join(t.TempDir(), "record")
-	machine, _ := json.Marshal(s.VM)
+	config, _ := json.Marshal(s.VM)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestParent$")
 	cmd.ExtraFiles = []*os.File{s.Memory, s.State}
-	cmd.Env = append(os.Environ(), "BULKHEAD_TEST_PARENT="+record, "BULKHEAD_TEST_DIR="+o.Dir, "BULKHEAD_TEST_MACHINE="+string(machine))
+	cmd.Env = append(os.Environ(), "BULKHEAD_TEST_PARENT="+record, "BULKHEAD_TEST_DIR="+o.Dir, "BULKHEAD_TEST_VM="+string(config))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestParent(t *testing.T) {
 		return
 	}
 	var m hypervisor.VMConfig
-	if err := json.Unmarshal([]byte(os.Getenv("BULKHEAD_TEST_MACHINE")), &m); err != nil {
+	if err := json.Unmarshal([]byte(os.Getenv("BULKHEAD_TEST_VM")), &m); err != nil {
 		t.Fatal(err)
 	}
 	v, err := driver(t).Clone(within(t), m,

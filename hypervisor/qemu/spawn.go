@@ -25,8 +25,8 @@ const (
 	consoleSocket = "con"
 )
 
-// machineSockets are all sockets, in the order in which a process inherits them, from firstFD on.
-var machineSockets = []string{qmpSocket, monitorSocket, channelSocket, consoleSocket, hypervisor.ShareSocket}
+// vmSockets are all sockets, in the order in which a process inherits them, from firstFD on.
+var vmSockets = []string{qmpSocket, monitorSocket, channelSocket, consoleSocket, hypervisor.ShareSocket}
 
 // start spawns the process and connects to it. The process inherits listening sockets that are created here. So the
 // connections are in their queues before QEMU's first instruction, and only its greeting is waited for.

@@ -118,7 +118,7 @@ func (v *vm) abandon() {
 
 // RemoveSockets removes the sockets of a VM that has ended, or failed to start, from its directory.
 func RemoveSockets(dir string) {
-	podsock.Remove(dir, machineSockets...)
+	podsock.Remove(dir, vmSockets...)
 }
 
 // abandonTimeout bounds the death of a killed process. A process that takes longer hangs in the kernel.

@@ -28,7 +28,7 @@ func TestClaimed(t *testing.T) {
 		refused  bool
 		access   string
 	}{
-		"a machine's": {source: claim, share: "volume:data", access: "mrw"},
+		"the host's":  {source: claim, share: "volume:data", access: "mrw"},
 		"mounted":     {source: claim, claimed: map[string]volume.Place{"v": {Path: "/srv"}}, share: "/srv", access: "mrw"},
 		"not mounted": {source: claim, claimed: map[string]volume.Place{}, access: "mrw"},
 		"read-only": {

@@ -128,7 +128,7 @@ func TestDNS(t *testing.T) {
 		notes  int
 	}{
 		"the runtime's":     {policy: "ClusterFirst"},
-		"the machine's":     {policy: "Default", host: host, want: host},
+		"the host's":        {policy: "Default", host: host, want: host},
 		"without a cluster": {policy: "ClusterFirst", host: host, want: host},
 		"none": {policy: "None", own: &own{Nameservers: []string{"9.9.9.9"}}, host: host,
 			want: &dns{Servers: []string{"9.9.9.9"}}},

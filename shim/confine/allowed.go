@@ -2,10 +2,10 @@ package confine
 
 import "golang.org/x/sys/unix"
 
-// machineCalls are the system calls that QEMU 7.2 to 10 may make with the C libraries of Debian 12 and 13: those in a
-// trace of it under this project's use, and its libraries' fallbacks. machineFilter also checks the arguments of some.
+// vmCalls are the system calls that QEMU 7.2 to 10 may make with the C libraries of Debian 12 and 13: those in a
+// trace of it under this project's use, and its libraries' fallbacks. vmFilter also checks the arguments of some.
 // All other calls fail with EPERM. Calls newer than this package fail with ENOSYS, so that a library falls back.
-var machineCalls = []uint32{
+var vmCalls = []uint32{
 	// Memory.
 	unix.SYS_BRK, unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MREMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_MSYNC,
 	unix.SYS_MEMBARRIER, unix.SYS_GET_MEMPOLICY,

@@ -4,7 +4,7 @@ import "golang.org/x/sys/unix"
 
 // denied are the system calls that fail with EPERM in the shim: calls that it never needs, and calls that affect other
 // processes or unopened files. A list of allowed calls would be tighter, but it would depend on the version of Go. QEMU
-// has such a list (machineCalls). deniedLegacy holds the calls of old architectures.
+// has such a list (vmCalls). deniedLegacy holds the calls of old architectures.
 var denied = []uint32{
 	// Kernel interfaces with a large attack surface.
 	unix.SYS_ACCT, unix.SYS_ADD_KEY, unix.SYS_ADJTIMEX, unix.SYS_BPF, unix.SYS_CHROOT,

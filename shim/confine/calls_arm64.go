@@ -6,4 +6,4 @@ var opening = map[uint32]int{unix.SYS_OPENAT: 2}
 
 var deniedLegacy, sealedLegacy []uint32
 
-var machineLegacy = []uint32{unix.SYS_FSTATAT}
+var vmLegacy = []uint32{unix.SYS_FSTATAT}

@@ -40,7 +40,7 @@ func TestConfined(t *testing.T) {
 		t.Errorf("the child ended: %s", got["sealed waits"])
 	}
 	judge(t, got, "write inside", "rename inside", "read passed", "exec",
-		"seal", "sealed accepts", "sealed writes to a connection of before", "sealed opens its machine", "sealed kills its machine")
+		"seal", "sealed accepts", "sealed writes to a connection of before", "sealed opens its VM", "sealed kills its VM")
 	if t.Failed() {
 		t.Logf("\n%s", out)
 	}

@@ -68,7 +68,7 @@ func run(t *testing.T, filter filter, c call) uint32 {
 
 // TestFilterNumbers tries every number of the table, and other architectures, with arguments that every filter accepts.
 func TestFilterNumbers(t *testing.T) {
-	calls := slices.Concat(machineCalls, machineLegacy, socketCalls)
+	calls := slices.Concat(vmCalls, vmLegacy, socketCalls)
 	policy := Policy{Sockets: []uint32{unix.AF_INET}, Signals: []uint32{uint32(unix.SIGUSR1)}}
 	harmless := [6]uint32{2: uint32(unix.SIGUSR1)}
 	special := map[uint32][6]uint32{
@@ -82,7 +82,7 @@ func TestFilterNumbers(t *testing.T) {
 	}{
 		{"process", processFilter(amd64, policy), func(n uint32) bool { return !slices.Contains(append(denied, deniedLegacy...), n) }},
 		{"start", startFilter(amd64, policy), func(n uint32) bool { return slices.Contains(append(calls, starting...), n) }},
-		{"machine", machineFilter(amd64, policy), func(n uint32) bool { return slices.Contains(calls, n) }},
+		{"VM", vmFilter(amd64, policy), func(n uint32) bool { return slices.Contains(calls, n) }},
 	} {
 		for number := range uint32(600) {
 			want := refused
@@ -122,7 +122,7 @@ func TestDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	const all = 335 + unknown - 424 // numbers in amd64's table, which has a gap
-	calls := slices.Concat(machineCalls, machineLegacy)
+	calls := slices.Concat(vmCalls, vmLegacy)
 	want := fmt.Sprintf("%d of the %d system calls", len(calls), all)
 	if !strings.Contains(string(text), want) {
 		t.Errorf("docs/security.md does not say %q", want)
@@ -141,12 +141,12 @@ func TestFilterArguments(t *testing.T) {
 		"process":                processFilter(amd64, Policy{}),
 		"process with a network": processFilter(amd64, internet),
 		"start":                  startFilter(amd64, Policy{}),
-		"machine with a network": machineFilter(amd64, internet),
-		"machine with KVM":       machineFilter(amd64, kvm),
+		"VM with a network":      vmFilter(amd64, internet),
+		"VM with KVM":            vmFilter(amd64, kvm),
 	}
-	all := []string{"process", "process with a network", "start", "machine with a network", "machine with KVM"}
-	networked := []string{"process with a network", "machine with a network"}
-	kvms := []string{"process", "process with a network", "machine with KVM"}
+	all := []string{"process", "process with a network", "start", "VM with a network", "VM with KVM"}
+	networked := []string{"process with a network", "VM with a network"}
+	kvms := []string{"process", "process with a network", "VM with KVM"}
 	for _, tc := range []struct {
 		name    string
 		number  uint32
@@ -244,7 +244,7 @@ func TestSealFilter(t *testing.T) {
 		{"watch a file", unix.SYS_INOTIFY_ADD_WATCH, 0, refused},
 		{"a signal to itself", unix.SYS_TGKILL, self, allowed},
 		{"a signal to another", unix.SYS_TGKILL, child, refused},
-		{"a pidfd of the machine", unix.SYS_PIDFD_OPEN, child, allowed},
+		{"a pidfd of the VM", unix.SYS_PIDFD_OPEN, child, allowed},
 		{"a pidfd of another", unix.SYS_PIDFD_OPEN, 1, refused},
 	} {
 		if got := run(t, f, call{tc.number, amd64, [6]uint32{tc.arg}}); got != tc.want {

@@ -43,7 +43,7 @@ func (w Walls) Close() error {
 }
 
 func filterFile(p Policy) (*os.File, error) {
-	program, err := compile(machineFilter, p)
+	program, err := compile(vmFilter, p)
 	if err != nil {
 		return nil, err
 	}

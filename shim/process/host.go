@@ -14,7 +14,7 @@ type host struct {
 	driver  func() (d hypervisor.Driver, programs []string, err error)
 	confine func(confine.Policy) (missing, err error)
 	spawn   func(*exec.Cmd, confine.Policy) (missing, err error)
-	seal    func(machine int) error
+	seal    func(vm int) error
 }
 
 // thisHost is the host of a real shim.

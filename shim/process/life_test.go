@@ -37,7 +37,7 @@ func TestLife(t *testing.T) {
 	if err := l.start(c); err != nil {
 		t.Fatal(err)
 	}
-	if w.driver.name != "bulkhead-0123456789ab" || !slices.Equal(w.driver.asked, []string{"boot"}) || w.driver.booted != w.machine {
+	if w.driver.name != "bulkhead-0123456789ab" || !slices.Equal(w.driver.asked, []string{"boot"}) || w.driver.booted != w.config {
 		t.Errorf("%v: %s, %+v", w.driver.asked, w.driver.name, w.driver.booted)
 	}
 	if want := []int{w.driver.vm.Process().PID}; !slices.Equal(w.sealed, want) {
@@ -216,7 +216,7 @@ func TestStartFails(t *testing.T) {
 
 // store writes a dead shim's state without its sandbox.
 func store(t *testing.T, w *world) {
-	st := stored{Version: bootstrap.Version, VM: w.machine}
+	st := stored{Version: bootstrap.Version, VM: w.config}
 	if err := atomicfile.WriteJSON(filepath.Join(w.dir, layout.VMConfig), st, 0o600, atomicfile.Volatile); err != nil {
 		t.Fatal(err)
 	}

@@ -172,9 +172,9 @@ const connections = 8
 
 // seal is called before the first byte from the VM is read. A guest that takes over the shim through its bytes then
 // cannot reach other sockets of the shim's user.
-func (s *shim) seal(machine procid.ID) error {
+func (s *shim) seal(vm procid.ID) error {
 	s.sealed = true
-	if err := s.host.seal(machine.PID); err != nil {
+	if err := s.host.seal(vm.PID); err != nil {
 		return fmt.Errorf("seal the shim: %w", err)
 	}
 	return nil

@@ -34,12 +34,12 @@ const podID = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 // world is one pod: its directory, and its VM, which can outlive its shims.
 type world struct {
-	t       *testing.T
-	ctx     context.Context
-	dir     string
-	machine hypervisor.VMConfig
-	host    host
-	driver  recorder
+	t      *testing.T
+	ctx    context.Context
+	dir    string
+	config hypervisor.VMConfig
+	host   host
+	driver recorder
 
 	mu       sync.Mutex
 	log      bytes.Buffer
@@ -49,7 +49,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, ctx: testdeadline.Context(t, 10*time.Second), dir: hypervisortest.Dir(t)}
-	w.machine = hypervisor.VMConfig{
+	w.config = hypervisor.VMConfig{
 		Kernel: "/vmlinux", Accel: hypervisor.TCG, VCPUs: 1, Memory: 128, MaxMem: 128,
 		Slots: 4, Scratch: 1, Network: hypervisor.NetworkNone,
 	}
@@ -66,8 +66,8 @@ func newWorld(t *testing.T) *world {
 			w.note(func() { w.policies = append(w.policies, p) })
 			return nil, cmd.Start()
 		},
-		seal: func(machine int) error {
-			w.note(func() { w.sealed = append(w.sealed, machine) })
+		seal: func(vm int) error {
+			w.note(func() { w.sealed = append(w.sealed, vm) })
 			return nil
 		},
 	}
@@ -201,7 +201,7 @@ func (w *world) begin(m bootstrap.Message, files map[string]*os.File) *life {
 		}
 		l.done <- err
 	}()
-	m.ID, m.Instance, m.StateDir, m.VM = podID, "test", w.dir, w.machine
+	m.ID, m.Instance, m.StateDir, m.VM = podID, "test", w.dir, w.config
 	if err := bootstrap.Send(near, m, files); err != nil {
 		w.t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func (l *life) start(c *client.Client) error {
 	l.w.t.Helper()
 	config, err := json.Marshal(sandbox.Config{
 		Version: sandbox.ConfigVersion, ID: podID, Instance: "test", Name: "p", Namespace: "default",
-		Created: time.Now(), Hostname: "p", VM: l.w.machine, MemoryMiB: l.w.machine.Memory,
+		Created: time.Now(), Hostname: "p", VM: l.w.config, MemoryMiB: l.w.config.Memory,
 	})
 	if err != nil {
 		l.w.t.Fatal(err)

@@ -26,7 +26,7 @@ var users = image{
 	"/etc/group": "root:x:0:\ndemo:x:1001:\nextra:x:2000:root,demo\nother:x:3000:x\n4000:x:0:\n+4:x:0:\nlast:x:77:last\n",
 }
 
-func machine(volumes *[]containerv1.Mount) spec.VM {
+func provided(volumes *[]containerv1.Mount) spec.VM {
 	return spec.VM{
 		Root: "/r", Cgroup: "/pod/c", Shm: "/shm", Guest: spec.Guest{Users: users, Hostname: "pod"},
 		Files: map[string]string{"/etc/hosts": "/pod/hosts", "/etc/resolv.conf": "/pod/resolv"},
@@ -89,7 +89,7 @@ func TestAdjust(t *testing.T) {
 			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"},{"type":"pid"},{"type":"cgroup"}],
 				"seccomp":{"defaultAction":"SCMP_ACT_ERRNO"},"resources":{"pids":{"limit":5}}}}`,
 		},
-		"the machine's things": {
+		"the VM's things": {
 			`{"annotations":{"io.bulkhead.all-devices":"true"},"process":{"args":["a"]},
 			"mounts":[{"destination":"/etc/hosts","type":"bulkhead.file","source":"text","options":["bind","ro"]}],
 			"linux":{"namespaces":[{"type":"pid","path":"bulkhead.pod"},{"type":"pid","path":"bulkhead.container:c1"}]}}`,
@@ -131,7 +131,7 @@ func TestAdjust(t *testing.T) {
 				t.Fatal(err)
 			}
 			var volumes []containerv1.Mount
-			if err := s.Adjust(machine(&volumes), false); err != nil {
+			if err := s.Adjust(provided(&volumes), false); err != nil {
 				t.Fatal(err)
 			}
 			got, err := s.Encode()
@@ -141,7 +141,7 @@ func TestAdjust(t *testing.T) {
 			if diff := cmp.Diff(decode(t, []byte(tc.want)), decode(t, got)); diff != "" {
 				t.Error(diff)
 			}
-			if s.SharedPID != (name == "the machine's things") {
+			if s.SharedPID != (name == "the VM's things") {
 				t.Errorf("shared process namespace: %v", s.SharedPID)
 			}
 			if name != "the pod's things" {
@@ -237,7 +237,7 @@ func TestAdjustRefuses(t *testing.T) {
 			var volumes []containerv1.Mount
 			s, err := spec.Parse(json.RawMessage(tc.in))
 			if err == nil {
-				err = s.Adjust(machine(&volumes), false)
+				err = s.Adjust(provided(&volumes), false)
 			}
 			if !errors.Is(err, tc.want) {
 				t.Errorf("error: %v, want %v", err, tc.want)
@@ -326,7 +326,7 @@ func TestUser(t *testing.T) {
 	} {
 		s, err := spec.Parse([]byte(`{"process":` + process + `}`))
 		if err == nil {
-			err = s.Adjust(machine(new([]containerv1.Mount)), false)
+			err = s.Adjust(provided(new([]containerv1.Mount)), false)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -363,7 +363,7 @@ func FuzzAdjust(f *testing.F) {
 			return
 		}
 		var volumes []containerv1.Mount
-		if s.Adjust(machine(&volumes), true) == nil {
+		if s.Adjust(provided(&volumes), true) == nil {
 			if _, err := s.Encode(); err != nil {
 				t.Fatal(err)
 			}
@@ -388,7 +388,7 @@ func TestDeviceRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := machine(nil)
+		m := provided(nil)
 		m.Ruled = func(rules string) bool { return tc.ruled && rules == tc.rules }
 		if err := s.Adjust(m, false); err != nil {
 			t.Fatal(err)
@@ -416,7 +416,7 @@ func TestEncodeForExec(t *testing.T) {
 		"linux":{"namespaces":[{"type":"pid"}],"personality":{"domain":"LINUX32"},"resources":{"pids":{"limit":5}},"maskedPaths":["/proc/x"],
 		"seccomp":{"defaultAction":"SCMP_ACT_ERRNO","flags":["SECCOMP_FILTER_FLAG_LOG"],"syscalls":[{"names":["read"]}]}}}`))
 	if err == nil {
-		err = s.Adjust(machine(nil), false)
+		err = s.Adjust(provided(nil), false)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -434,7 +434,7 @@ func TestEncodeForExec(t *testing.T) {
 	}
 	bare, err := spec.Parse(json.RawMessage(`{"process":{"args":["a"]}}`))
 	if err == nil {
-		err = bare.Adjust(machine(nil), false)
+		err = bare.Adjust(provided(nil), false)
 	}
 	if err == nil {
 		got, err = bare.EncodeForExec()

@@ -31,7 +31,7 @@ func TestPIDNamespaces(t *testing.T) {
 				t.Fatal(err)
 			}
 			var volumes []containerv1.Mount
-			m := machine(&volumes)
+			m := provided(&volumes)
 			m.PIDs = func(target string) (string, error) {
 				if target != "old" {
 					return "", agentv1.ErrNotFound
@@ -59,7 +59,7 @@ func TestLastWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	var volumes []containerv1.Mount
-	m := machine(&volumes)
+	m := provided(&volumes)
 	m.Last = "/last"
 	if err := s.Adjust(m, false); err != nil {
 		t.Fatal(err)

@@ -40,9 +40,9 @@ func Ring() Disk { return Disk{Name: agentv1.RingDisk, ReadOnly: true} }
 // Slots are the disk slots of one VM. An unused image stays until its slot is needed, so that a restarted container
 // finds it. The zero value has no slots. Methods are safe for concurrent use.
 type Slots struct {
-	mu      sync.Mutex
-	machine hypervisor.VMConfig
-	used    map[int]*slot
+	mu     sync.Mutex
+	config hypervisor.VMConfig
+	used   map[int]*slot
 }
 
 type slot struct {
@@ -58,7 +58,7 @@ type slot struct {
 func (s *Slots) Init(m hypervisor.VMConfig) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.machine, s.used = m, map[int]*slot{}
+	s.config, s.used = m, map[int]*slot{}
 }
 
 // Reset empties all slots after the VM's end.
@@ -72,7 +72,7 @@ func (s *Slots) Reset() {
 func (s *Slots) Scratch() (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.machine.Scratch == 0 {
+	if s.config.Scratch == 0 {
 		return 0, fmt.Errorf("scratch disk: %w: the VM has no writable slot", ErrNoSlot)
 	}
 	return 0, nil
@@ -142,7 +142,7 @@ func (s *Slots) Writable(name string) (at int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, slot := range s.used {
-		if slot.name == name && slot.volume && slot.mounted() && i < s.machine.Scratch {
+		if slot.name == name && slot.volume && slot.mounted() && i < s.config.Scratch {
 			return i, true
 		}
 	}
@@ -170,9 +170,9 @@ func (s *Slots) find(name string) *slot {
 
 // reserve assigns a free slot to a disk, or the slot of an unused image, which it returns as old. The caller holds mu.
 func (s *Slots) reserve(d Disk) (at int, fresh, old *slot, err error) {
-	first, end, kind := s.machine.Scratch, s.machine.Slots, "read-only"
+	first, end, kind := s.config.Scratch, s.config.Slots, "read-only"
 	if !d.ReadOnly {
-		first, end, kind = 1, s.machine.Scratch, "writable"
+		first, end, kind = 1, s.config.Scratch, "writable"
 	}
 	at = -1
 	for i := first; i < end; i++ {

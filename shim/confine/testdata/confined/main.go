@@ -87,8 +87,8 @@ func sealed(inside, address string) {
 	if err != nil {
 		panic(err)
 	}
-	machine := exec.Command("/bin/cat")
-	input, err := machine.StdinPipe()
+	vm := exec.Command("/bin/cat")
+	input, err := vm.StdinPipe()
 	if err != nil {
 		panic(err)
 	}
@@ -97,7 +97,7 @@ func sealed(inside, address string) {
 		Read:  []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"},
 		Write: []string{"/dev/null"},
 	}
-	if _, err := confine.Start(machine, policy); err != nil {
+	if _, err := confine.Start(vm, policy); err != nil {
 		panic(err)
 	}
 	results := make(chan error)
@@ -109,7 +109,7 @@ func sealed(inside, address string) {
 			results <- attempt()
 		}()
 	}
-	fmt.Println("seal:", confine.Seal(machine.Process.Pid))
+	fmt.Println("seal:", confine.Seal(vm.Process.Pid))
 	close(seal)
 	for range 4 {
 		fmt.Println("sealed thread makes a socket:", <-results)
@@ -129,8 +129,8 @@ func sealed(inside, address string) {
 	for _, a := range attack.Signals(os.Getppid()) {
 		fmt.Printf("sealed, %s: %v\n", a.What, a.Err)
 	}
-	pidfd, err := unix.PidfdOpen(machine.Process.Pid, 0)
-	fmt.Println("sealed opens its machine:", err)
-	fmt.Println("sealed kills its machine:", unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0))
-	fmt.Println("sealed waits:", machine.Wait().Error() == "signal: killed")
+	pidfd, err := unix.PidfdOpen(vm.Process.Pid, 0)
+	fmt.Println("sealed opens its VM:", err)
+	fmt.Println("sealed kills its VM:", unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0))
+	fmt.Println("sealed waits:", vm.Wait().Error() == "signal: killed")
 }

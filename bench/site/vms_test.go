@@ -43,14 +43,14 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func TestMachineName(t *testing.T) {
+func TestVMName(t *testing.T) {
 	for line, want := range map[string]string{
 		"/usr/bin/qemu-system-x86_64 -name a -m 1": "a",
 		"/usr/bin/qemu-system-x86_64 -m 1 -name":   "",
 		"/bin/sh -name a":                          "",
 		"":                                         "",
 	} {
-		if got := machineName(strings.Fields(line)); got != want {
+		if got := vmName(strings.Fields(line)); got != want {
 			t.Errorf("%q: %q instead of %q", line, got, want)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // accept serves one connection of the channel at a time.
-func (m *machine) accept(serve func(*Guest, net.Conn), g *Guest) {
+func (m *vmState) accept(serve func(*Guest, net.Conn), g *Guest) {
 	for {
 		conn, err := m.l.Accept()
 		if err != nil {
@@ -33,7 +33,7 @@ func (m *machine) accept(serve func(*Guest, net.Conn), g *Guest) {
 }
 
 // reap waits for the process to end.
-func (m *machine) reap() {
+func (m *vmState) reap() {
 	err := m.cmd.Wait()
 	m.mu.Lock()
 	if m.exit == nil && err != nil {
@@ -53,7 +53,7 @@ func (m *machine) reap() {
 var errOff = errors.New("off")
 
 // end ends the process; the first cause counts.
-func (m *machine) end(cause error) {
+func (m *vmState) end(cause error) {
 	m.mu.Lock()
 	if m.exit == nil {
 		m.exit = cause
@@ -63,7 +63,7 @@ func (m *machine) end(cause error) {
 	m.cmd.Process.Kill()
 }
 
-func (m *machine) ended() bool {
+func (m *vmState) ended() bool {
 	select {
 	case <-m.done:
 		return true
@@ -126,7 +126,7 @@ func (g *Guest) Rebind(slot int) error {
 }
 
 // tail returns the end of the console.
-func (m *machine) tail() string {
+func (m *vmState) tail() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.console == nil {

@@ -30,9 +30,9 @@ func newFile(t *testing.T, name string) *os.File {
 	return f
 }
 
-// TestMachineFiles: a shim with a template's memory clones. With a kernel's files it boots from those files, whatever
+// TestVMFiles: a shim with a template's memory clones. With a kernel's files it boots from those files, whatever
 // their paths lead to.
-func TestMachineFiles(t *testing.T) {
+func TestVMFiles(t *testing.T) {
 	for _, row := range []struct {
 		files []string
 		asked string
@@ -58,7 +58,7 @@ func TestMachineFiles(t *testing.T) {
 				t.Errorf("driver calls %v, status %v: %v", w.driver.asked, st, err)
 			}
 			for name, path := range map[string]string{bootstrap.Kernel: w.driver.booted.Kernel, bootstrap.Initrd: w.driver.booted.Initrd} {
-				want := map[string]string{bootstrap.Kernel: w.machine.Kernel, bootstrap.Initrd: w.machine.Initrd}[name]
+				want := map[string]string{bootstrap.Kernel: w.config.Kernel, bootstrap.Initrd: w.config.Initrd}[name]
 				if f := l.shim.files[name]; f != nil {
 					want = fmt.Sprintf("/proc/self/fd/%d", f.Fd())
 				}
@@ -75,8 +75,8 @@ func TestMachineFiles(t *testing.T) {
 	}
 }
 
-// TestMachineFails: a VM that cannot start fails the pod's start with the reason. The shim reports it and can be ended.
-func TestMachineFails(t *testing.T) {
+// TestVMFails: a VM that cannot start fails the pod's start with the reason. The shim reports it and can be ended.
+func TestVMFails(t *testing.T) {
 	broken := errors.New("broken")
 	for name, row := range map[string]struct {
 		spoil func(*world)
@@ -86,7 +86,7 @@ func TestMachineFails(t *testing.T) {
 			w.host.spawn = func(*exec.Cmd, confine.Policy) (missing, err error) { return nil, broken }
 		}, "broken"},
 		"no seal": {func(w *world) { w.host.seal = func(int) error { return broken } }, "seal the shim: broken"},
-		"no VM":   {func(w *world) { w.machine.Memory = -1 }, "invalid VM configuration"},
+		"no VM":   {func(w *world) { w.config.Memory = -1 }, "invalid VM configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -104,10 +104,10 @@ func TestMachineFails(t *testing.T) {
 	}
 }
 
-// TestMachineDirectory: a VM gets an empty directory of its own, or does not start.
-func TestMachineDirectory(t *testing.T) {
+// TestVMDirectory: a VM gets an empty directory of its own, or does not start.
+func TestVMDirectory(t *testing.T) {
 	w := newWorld(t)
-	s := &shim{host: w.host, driver: &w.driver, m: bootstrap.Message{ID: podID, StateDir: w.dir, VM: w.machine}}
+	s := &shim{host: w.host, driver: &w.driver, m: bootstrap.Message{ID: podID, StateDir: w.dir, VM: w.config}}
 	left := filepath.Join(w.dir, layout.VM, "left")
 	if err := os.MkdirAll(left, 0o700); err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestMachineDirectory(t *testing.T) {
 		filepath.Join(w.dir, "none"): "create the VM's directory",
 		w.dir + "/\x00":              "clear the VM's directory",
 	} {
-		s = &shim{host: w.host, driver: &w.driver, m: bootstrap.Message{ID: podID, StateDir: dir, VM: w.machine}}
+		s = &shim{host: w.host, driver: &w.driver, m: bootstrap.Message{ID: podID, StateDir: dir, VM: w.config}}
 		if _, err := s.start(w.ctx); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", dir, err)
 		}

@@ -16,18 +16,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor/template"
 )
 
-// machinePatience bounds the life of one VM.
-const machinePatience = 2 * time.Minute
+// vmPatience bounds the life of one VM.
+const vmPatience = 2 * time.Minute
 
-// machines starts single VMs with the packages that a shim uses.
-type machines struct {
+// starter starts single VMs with the packages that a shim uses.
+type starter struct {
 	driver   hypervisor.Driver
 	template *template.Template
 	dir      string
 }
 
-// machines opens the template that the first build's pods are cloned from.
-func (b *Bench) machines(ctx context.Context) (*machines, error) {
+// starter opens the template that the first build's pods are cloned from.
+func (b *Bench) starter(ctx context.Context) (*starter, error) {
 	s, err := b.site(ctx, &b.Builds[0], false)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (b *Bench) machines(ctx context.Context) (*machines, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &machines{driver: driver, template: t, dir: filepath.Join(b.Dir, "m")}
+	m := &starter{driver: driver, template: t, dir: filepath.Join(b.Dir, "m")}
 	if _, err := t.Memory(); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -54,8 +54,8 @@ func (b *Bench) machines(ctx context.Context) (*machines, error) {
 
 // start measures a VM from before its process starts to its agent's first answer. It adds the time and its phases
 // to the row, and ends the VM.
-func (m *machines) start(ctx context.Context, row *report.Row, cold bool) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, machinePatience)
+func (m *starter) start(ctx context.Context, row *report.Row, cold bool) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, vmPatience)
 	defer cancel()
 	if err := os.Mkdir(m.dir, 0o700); err != nil {
 		return err
@@ -99,22 +99,22 @@ func (m *machines) start(ctx context.Context, row *report.Row, cold bool) (err e
 }
 
 func boot(ctx context.Context, b *Bench) error {
-	return b.machine(ctx, report.Row{
+	return b.startVMs(ctx, report.Row{
 		Group: "boot", Name: "cold boot to agent", Unit: "ms",
 		What: "QEMU's start from kernel and initrd, to the answer of a ping to the agent",
 	}, true)
 }
 
 func clone(ctx context.Context, b *Bench) error {
-	return b.machine(ctx, report.Row{
+	return b.startVMs(ctx, report.Row{
 		Group: "clone", Name: "clone to first answer", Unit: "ms", Aim: 100,
 		What: "QEMU's start as a clone of the template, with its memory loaded, to the answer of a ping to the agent",
 	}, false)
 }
 
-func (b *Bench) machine(ctx context.Context, r report.Row, cold bool) (err error) {
+func (b *Bench) startVMs(ctx context.Context, r report.Row, cold bool) (err error) {
 	row := b.row(r, nil)
-	m, err := b.machines(ctx)
+	m, err := b.starter(ctx)
 	if err != nil {
 		return err
 	}

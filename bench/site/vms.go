@@ -62,7 +62,7 @@ func find(all []procs.Process, engine func(procs.Process) bool, args func(pid in
 			continue
 		}
 		line := args(p.PID)
-		name := machineName(line)
+		name := vmName(line)
 		switch {
 		case len(line) == 3 && filepath.Base(line[0]) == "bulkhead-shim":
 			shims = append(shims, VM{Sandbox: line[2], Shim: p})
@@ -85,8 +85,8 @@ func find(all []procs.Process, engine func(procs.Process) bool, args func(pid in
 	return f
 }
 
-// machineName returns the name of a VM from the command line of its process, empty for another process.
-func machineName(args []string) string {
+// vmName returns the name of a VM from the command line of its process, empty for another process.
+func vmName(args []string) string {
 	if i := slices.Index(args, "-name"); i > 0 && i+1 < len(args) && strings.HasPrefix(filepath.Base(args[0]), "qemu-system-") {
 		return args[i+1]
 	}

@@ -2,8 +2,8 @@ package confine
 
 import "golang.org/x/sys/unix"
 
-// machineFilter is the filter of a running QEMU: it may create threads but no processes.
-func machineFilter(arch uint32, p Policy) filter {
+// vmFilter is the filter of a running QEMU: it may create threads but no processes.
+func vmFilter(arch uint32, p Policy) filter {
 	f := newFilter(arch)
 	f.requireFlag(unix.SYS_CLONE, 0, unix.CLONE_THREAD)
 	return f.only(p)
@@ -37,8 +37,8 @@ func (f filter) only(p Policy) filter {
 		f.refuseOthers(unix.SYS_SOCKET, 0, p.Sockets...)
 		f.permit(socketCalls...)
 	}
-	f.permit(machineCalls...)
-	f.permit(machineLegacy...)
+	f.permit(vmCalls...)
+	f.permit(vmLegacy...)
 	// Inherited sockets listen already. QEMU would shorten their queues to one connection, so listen returns success
 	// without effect.
 	f.refuse(0, unix.SYS_LISTEN)
