@@ -21,8 +21,9 @@ const variable = "NOTIFY_SOCKET"
 // Socket is systemd's socket; the zero value sends nothing.
 type Socket struct{ address string }
 
-// Take removes the socket from the environment, so that no child process can speak for the service.
-func Take() (Socket, error) {
+// FromEnvironment returns the socket and removes it from the environment, so that no child process can speak for the
+// service.
+func FromEnvironment() (Socket, error) {
 	s := Socket{os.Getenv(variable)}
 	return s, os.Unsetenv(variable)
 }
@@ -46,7 +47,7 @@ func (s Socket) Send(state string) error {
 // Service takes the socket and notifies systemd that the service stops when ctx ends. ready notifies systemd that it is
 // ready. Failures are logged. done ends the watch of ctx.
 func Service(ctx context.Context, log *slog.Logger) (ready func(), done func() bool, err error) {
-	s, err := Take()
+	s, err := FromEnvironment()
 	if err != nil {
 		return nil, nil, err
 	}

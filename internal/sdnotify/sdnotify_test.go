@@ -26,7 +26,7 @@ func TestTell(t *testing.T) {
 		}
 		defer l.Close()
 		t.Setenv(variable, address)
-		s, err := Take()
+		s, err := FromEnvironment()
 		if _, left := os.LookupEnv(variable); err != nil || left {
 			t.Errorf("taken: %v, still there: %v", err, left)
 		}
@@ -46,7 +46,7 @@ func TestTell(t *testing.T) {
 // TestNobody: without systemd nothing is sent. Without a listener it is an error.
 func TestNobody(t *testing.T) {
 	t.Setenv(variable, "")
-	s, err := Take()
+	s, err := FromEnvironment()
 	if err != nil {
 		t.Fatal(err)
 	}
