@@ -105,7 +105,7 @@ func (a *Agent) blockAt(ctx context.Context, c *container, b containerv1.Block, 
 	if v.Group == 0 || d.owned != 0 {
 		return d.at, nil
 	}
-	if err := guesttree.Give(ctx, d.at, v.Group); err != nil && !errors.Is(err, guesttree.ErrKept) { // a kubelet's pod continues then too
+	if err := guesttree.Chown(ctx, d.at, v.Group); err != nil && !errors.Is(err, guesttree.ErrKept) { // a kubelet's pod continues then too
 		return "", fmt.Errorf("change the group of disk %.64q to %d: %w", b.Name, v.Group, err)
 	}
 	d.owned = v.Group

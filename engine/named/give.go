@@ -31,7 +31,7 @@ func (s *Store) Give(ctx context.Context, name string, group int) error {
 func give(ctx context.Context, path string, group int) error {
 	within, cancel := context.WithTimeout(ctx, giveWait)
 	defer cancel()
-	err := guesttree.Give(within, path, group)
+	err := guesttree.Chown(within, path, group)
 	switch {
 	case errors.Is(err, guesttree.ErrKept): // the pod continues, as with a kubelet
 		return nil

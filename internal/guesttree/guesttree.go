@@ -53,8 +53,8 @@ func openat2(dir int, name string, flags uint64) (int, error) {
 	}
 }
 
-// enter gives the owner of a directory access to it.
-func enter(dir int, name string) error {
+// makeAccessible gives the owner of a directory access to it.
+func makeAccessible(dir int, name string) error {
 	fd, err := open(dir, name, unix.O_PATH)
 	if err != nil {
 		return err

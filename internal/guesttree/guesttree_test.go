@@ -189,7 +189,7 @@ func TestMounts(t *testing.T) {
 		}
 		// Nor does it get the group.
 		const group = 4321
-		if err := GiveAnyhow(context.Background(), tree, group); err != nil {
+		if err := ChownAlways(context.Background(), tree, group); err != nil {
 			t.Error(err)
 		}
 		for path, want := range map[string]uint32{tree: group, filepath.Join(tree, "a/f"): group, at: 0, filepath.Join(at, "f"): 0} {

@@ -145,7 +145,7 @@ func (r *remover) directory(at *doomed, name string, undeletable error) error {
 	}
 	below, err := openLevel(at.fd, name)
 	if errors.Is(err, unix.EACCES) {
-		if enter(at.fd, name) != nil { // another user's, removed only if it is empty
+		if makeAccessible(at.fd, name) != nil { // another user's, removed only if it is empty
 			return at.rmdir(name)
 		}
 		below, err = openLevel(at.fd, name)
@@ -168,7 +168,7 @@ func (r *remover) move(at *doomed, name string) error {
 	}
 	rename := func() error { return unix.Renameat(at.fd, name, top.fd, fmt.Sprintf(".deep-%x", fresh)) }
 	err := at.change(func() error { return top.change(rename) })
-	if errors.Is(err, unix.EACCES) && enter(at.fd, name) == nil { // its .. changes too
+	if errors.Is(err, unix.EACCES) && makeAccessible(at.fd, name) == nil { // its .. changes too
 		err = rename()
 	}
 	if err == nil {

@@ -105,7 +105,7 @@ func (v *Volumes) local(ctx context.Context, name string, r record) (Place, erro
 	// This runs once for each pod, not for each VM. Pods of an ordinary user can have no other group.
 	if group := fsGroup(v.pod); group != nil && r.Place == nil && !r.ReadOnly && os.Geteuid() == 0 {
 		change := v.pod.Spec.SecurityContext.FSGroupChangePolicy
-		err := guesttree.GiveAt(ctx, p.File, int(*group), change == nil || *change != corev1.FSGroupChangeOnRootMismatch)
+		err := guesttree.ChownAt(ctx, p.File, int(*group), change == nil || *change != corev1.FSGroupChangeOnRootMismatch)
 		switch {
 		case errors.Is(err, guesttree.ErrBounds), errors.Is(err, guesttree.ErrKept): // the pod continues, as with a kubelet
 			v.k.o.Logger.Warn("some files of a volume keep their group", "volume", name, "group", *group, "error", err)

@@ -25,11 +25,11 @@ func (a *attempt) applyGroup(ctx context.Context) error {
 	}
 	within, cancel := context.WithTimeout(ctx, ownWait)
 	defer cancel()
-	give := guesttree.Give
+	chown := guesttree.Chown
 	if a.r.Always {
-		give = guesttree.GiveAnyhow
+		chown = guesttree.ChownAlways
 	}
-	err := give(within, a.r.targetPath(), int(*a.r.Group))
+	err := chown(within, a.r.targetPath(), int(*a.r.Group))
 	switch {
 	case errors.Is(err, guesttree.ErrBounds), errors.Is(err, guesttree.ErrKept): // the pod continues, as with a kubelet
 		a.m.o.Logger.Warn("some files of a volume keep their group", "volume", a.r.Spec, "group", *a.r.Group, "error", err)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestGiveKeeps: an immutable file stays as it is, and all other files still get the group.
-func TestGiveKeeps(t *testing.T) {
+// TestChownKeeps: an immutable file stays as it is, and all other files still get the group.
+func TestChownKeeps(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root gives files away")
 	}
@@ -35,7 +35,7 @@ func TestGiveKeeps(t *testing.T) {
 		}
 	}()
 	const group = 4321
-	if err := Give(t.Context(), dir, group); !errors.Is(err, ErrKept) {
+	if err := Chown(t.Context(), dir, group); !errors.Is(err, ErrKept) {
 		t.Errorf("%v", err)
 	}
 	for name, want := range map[string]uint32{"a": group, "kept": uint32(os.Getegid()), "z": group, ".": group} {
@@ -46,8 +46,8 @@ func TestGiveKeeps(t *testing.T) {
 	}
 }
 
-// TestGiveAt: the opened tree is changed, whatever has its name by then.
-func TestGiveAt(t *testing.T) {
+// TestChownAt: the opened tree is changed, whatever has its name by then.
+func TestChownAt(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root gives files away")
 	}
@@ -64,7 +64,7 @@ func TestGiveAt(t *testing.T) {
 	}
 	defer top.Close()
 	const group = 4321
-	if err := errors.Join(os.Rename(at, moved), os.Symlink(other, at), GiveAt(t.Context(), top, group, false)); err != nil {
+	if err := errors.Join(os.Rename(at, moved), os.Symlink(other, at), ChownAt(t.Context(), top, group, false)); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]uint32{moved: group, moved + "/f": group, other: 0, other + "/f": 0} {

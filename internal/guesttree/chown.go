@@ -14,32 +14,32 @@ import (
 // server that does not accept root.
 var ErrKept = errors.New("the group of some of its files cannot be changed")
 
-// Give changes all files of a tree to a group, as a kubelet does for a pod's fsGroup. The group's members may read and
+// Chown changes all files of a tree to a group, as a kubelet does for a pod's fsGroup. The group's members may read and
 // write like the owner, and new files in its directories belong to the group too. If the top is so already, it does
 // nothing. The top comes last, so that an interrupted call is repeated. It follows no link out of the tree, skips
 // mounts, and drops set-id bits. If a tree has more than MaxLevels nested directories, it changes only those levels and
 // returns ErrBounds. If some files cannot be changed, it changes all others and returns ErrKept.
-func Give(ctx context.Context, path string, group int) error {
-	return giveBelow(ctx, path, group, false)
+func Chown(ctx context.Context, path string, group int) error {
+	return chownPath(ctx, path, group, false)
 }
 
-// GiveAnyhow is like Give, but also for a tree with a top that belongs to the group already.
-func GiveAnyhow(ctx context.Context, path string, group int) error {
-	return giveBelow(ctx, path, group, true)
+// ChownAlways is like Chown, but also for a tree with a top that belongs to the group already.
+func ChownAlways(ctx context.Context, path string, group int) error {
+	return chownPath(ctx, path, group, true)
 }
 
-func giveBelow(ctx context.Context, path string, group int, anyhow bool) error {
+func chownPath(ctx context.Context, path string, group int, anyhow bool) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
 	top := os.NewFile(uintptr(fd), path)
 	defer top.Close()
-	return GiveAt(ctx, top, group, anyhow)
+	return ChownAt(ctx, top, group, anyhow)
 }
 
-// GiveAt is like Give, or GiveAnyhow, for the tree with an open top, wherever it is now. O_PATH suffices.
-func GiveAt(ctx context.Context, top *os.File, group int, anyhow bool) error {
+// ChownAt is like Chown, or ChownAlways, for the tree with an open top, wherever it is now. O_PATH suffices.
+func ChownAt(ctx context.Context, top *os.File, group int, anyhow bool) error {
 	at := int(top.Fd())
 	var st unix.Stat_t
 	if err := unix.Fstat(at, &st); err != nil {
@@ -51,7 +51,7 @@ func GiveAt(ctx context.Context, top *os.File, group int, anyhow bool) error {
 	}
 	kept := false
 	one := func(dir int, name string, _ *unix.Stat_t) error {
-		err := give(dir, name, group)
+		err := chownFile(dir, name, group)
 		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) {
 			kept, err = true, nil
 		}
@@ -67,9 +67,9 @@ func GiveAt(ctx context.Context, top *os.File, group int, anyhow bool) error {
 	return err
 }
 
-// give changes one file through a descriptor: a pod may swap names meanwhile. It skips files that a pod has removed,
+// chownFile changes one file through a descriptor: a pod may swap names meanwhile. It skips files that a pod has removed,
 // and mounts, which are other trees.
-func give(dir int, name string, group int) error {
+func chownFile(dir int, name string, group int) error {
 	fd, err := openat2(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EXDEV) {
 		return nil
