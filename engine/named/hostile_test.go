@@ -81,7 +81,7 @@ func TestDeep(t *testing.T) {
 		t.Errorf("it uses %d bytes", used)
 	}
 	if os.Geteuid() == 0 {
-		bytes := allocated(func() { err = s.Give(t.Context(), "data", 99) })
+		bytes := allocated(func() { err = s.Chown(t.Context(), "data", 99) })
 		if bytes > 8<<20 || !errors.Is(err, ErrInvalid) || len(err.Error()) > 300 {
 			t.Errorf("changed the group, with %d MiB: %v", bytes>>20, err)
 		}
@@ -101,8 +101,8 @@ func TestDeep(t *testing.T) {
 	alone(t, s)
 }
 
-// TestGiveSetID checks that no file gets a directory's set-id bits if a pod swaps them during Give.
-func TestGiveSetID(t *testing.T) {
+// TestChownSetID checks that no file gets a directory's set-id bits if a pod swaps them during Chown.
+func TestChownSetID(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Log("not looked at: an ordinary user gives nothing away")
 		return
@@ -138,7 +138,7 @@ func TestGiveSetID(t *testing.T) {
 		}
 	}()
 	for range 2000 {
-		if err := errors.Join(unix.Chmod(at, 0o755), s.Give(t.Context(), "data", 99)); err != nil {
+		if err := errors.Join(unix.Chmod(at, 0o755), s.Chown(t.Context(), "data", 99)); err != nil {
 			t.Error(err)
 		}
 		if info, err := file.Stat(); err == nil && info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {

@@ -94,7 +94,7 @@ func (s *Set) Of(ctx context.Context, root containerv1.Root, mounts []containerv
 		}
 		defer p.Close()
 		if volume, ok := containerv1.VolumeOf(source.Name); ok && m.Group != 0 {
-			if err := s.host.Volumes.Give(ctx, volume, m.Group); err != nil {
+			if err := s.host.Volumes.Chown(ctx, volume, m.Group); err != nil {
 				return err
 			}
 		}

@@ -10,26 +10,26 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
-// giveWait bounds the wait of a pod's start for Give.
-const giveWait = time.Minute
+// chownWait bounds the wait of a pod's start for Chown.
+const chownWait = time.Minute
 
-// Give changes the group of all files of a Shared volume, as a kubelet does for a pod's fsGroup. Members of the
-// group get the owner's read and write permissions, and new files in the directories get the group too. Give does
-// nothing if the top directory is already set, or if the engine is not root. It follows no link out of the volume,
+// Chown changes the group of all files of a Shared volume, as a kubelet does for a pod's fsGroup. Members of the
+// group get the owner's read and write permissions, and new files in the directories get the group too. Chown
+// does nothing if the top directory is already set, or if the engine is not root. It follows no link out of the volume,
 // and clears set-id bits. It returns ErrInvalid if directories are nested deeper than guesttree.MaxLevels, or if a
 // minute is not enough; the next call starts again. It skips files that cannot be changed.
-func (s *Store) Give(ctx context.Context, name string, group int) error {
+func (s *Store) Chown(ctx context.Context, name string, group int) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	if err := give(ctx, s.Files(name), group); err != nil {
+	if err := chownFiles(ctx, s.Files(name), group); err != nil {
 		return fmt.Errorf("give volume %s to group %d: %w", name, group, err)
 	}
 	return nil
 }
 
-func give(ctx context.Context, path string, group int) error {
-	within, cancel := context.WithTimeout(ctx, giveWait)
+func chownFiles(ctx context.Context, path string, group int) error {
+	within, cancel := context.WithTimeout(ctx, chownWait)
 	defer cancel()
 	err := guesttree.Chown(within, path, group)
 	switch {
@@ -38,7 +38,7 @@ func give(ctx context.Context, path string, group int) error {
 	case errors.Is(err, guesttree.ErrBounds):
 		return fmt.Errorf("%w: directories are nested more than %d levels deep", ErrInvalid, guesttree.MaxLevels)
 	case err != nil && within.Err() != nil && ctx.Err() == nil:
-		return fmt.Errorf("%w: it has too many files for %v", ErrInvalid, giveWait)
+		return fmt.Errorf("%w: it has too many files for %v", ErrInvalid, chownWait)
 	}
 	return err
 }

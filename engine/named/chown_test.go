@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestGive checks that Give changes the group of all files in a volume, and follows no link.
-func TestGive(t *testing.T) {
+// TestChown checks that Chown changes the group of all files in a volume, and follows no link.
+func TestChown(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Log("not looked at: an ordinary user gives nothing away")
 		return
@@ -41,7 +41,7 @@ func TestGive(t *testing.T) {
 	}
 	want := []string{". 0:99 2775", "d 0:99 2770", "d/f 7:99 660", "link 0:99 777", "d/up 0:99 777"}
 	for range 2 {
-		if err := s.Give(t.Context(), "data", 99); err != nil {
+		if err := s.Chown(t.Context(), "data", 99); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, look()); diff != "" {
@@ -55,7 +55,7 @@ func TestGive(t *testing.T) {
 	}
 	defer kept.Close()
 	flags := func(flags int) error { return unix.IoctlSetPointerInt(int(kept.Fd()), unix.FS_IOC_SETFLAGS, flags) }
-	if err := errors.Join(flags(unix.STATX_ATTR_IMMUTABLE), s.Give(t.Context(), "data", 98), flags(0)); err != nil {
+	if err := errors.Join(flags(unix.STATX_ATTR_IMMUTABLE), s.Chown(t.Context(), "data", 98), flags(0)); err != nil {
 		t.Error(err)
 	}
 	want = []string{". 0:98 2775", "d 0:98 2770", "d/f 7:99 660", "link 0:98 777", "d/up 0:98 777"}
