@@ -30,7 +30,7 @@ type liveVM struct {
 }
 
 func (s *Sandbox) newVM(vm hypervisor.VM, resume bool) *liveVM {
-	m := &liveVM{vm: vm, gone: make(chan struct{}), oom: hostoom.Take(vm.Process().PID)}
+	m := &liveVM{vm: vm, gone: make(chan struct{}), oom: hostoom.Read(vm.Process().PID)}
 	m.ctx, m.cancel = context.WithCancelCause(s.ctx)
 	m.link = guest.NewLink(vm.Connect, resume, s.o.Patience, func(err error) {
 		s.mu.Lock()

@@ -81,7 +81,7 @@ func (c *call) run(ctx, running context.Context, kill context.CancelFunc, cmd *e
 	if err := cmd.Start(); err != nil {
 		return Reply{}, err
 	}
-	oom := hostoom.Take(cmd.Process.Pid) // the process still waits for the request
+	oom := hostoom.Read(cmd.Process.Pid) // the process still waits for the request
 	fed, answered := make(chan error, 1), make(chan struct{})
 	go func() {
 		err := errors.Join(c.feed(in), in.Close())

@@ -15,8 +15,8 @@ type Count struct {
 	Before int    // the count at the start
 }
 
-// Take reads the count of the process's memory cgroup, or of the host if that cannot be read.
-func Take(pid int) Count {
+// Read reads the count of the process's memory cgroup, or of the host if that cannot be read.
+func Read(pid int) Count {
 	cgroups, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup") // a process that has ended has none
 	for _, file := range append(files(string(cgroups)), "/proc/vmstat") {
 		if n, ok := read(file); ok {
@@ -26,7 +26,7 @@ func Take(pid int) Count {
 	return Count{}
 }
 
-// Happened reports whether the kernel has killed since Take.
+// Happened reports whether the kernel has killed since Read.
 func (c Count) Happened() bool {
 	n, ok := read(c.File)
 	return ok && n > c.Before

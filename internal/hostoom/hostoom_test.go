@@ -30,7 +30,7 @@ func TestHappened(t *testing.T) {
 	if (Count{}).Happened() || (Count{File: dir + "/gone"}).Happened() {
 		t.Error("a count that cannot be read says that it happened")
 	}
-	if c := Take(os.Getpid()); c.File == "" {
+	if c := Read(os.Getpid()); c.File == "" {
 		t.Error("there is nothing to count by on this host")
 	}
 }
@@ -63,7 +63,7 @@ func TestFiles(t *testing.T) {
 func TestTakeOfTheHost(t *testing.T) {
 	t.Parallel()
 	const noProcess = -1
-	if c := Take(noProcess); c.File != "/proc/vmstat" {
+	if c := Read(noProcess); c.File != "/proc/vmstat" {
 		t.Errorf("counted by %q", c.File)
 	}
 }
