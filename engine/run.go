@@ -283,7 +283,7 @@ func (b *building) inherit(ctx context.Context) error {
 		return err
 	}
 	defer b.from.done()
-	err := b.e.disks.Take(ctx, b.from.id, b.record.ID, b.plan.scratchSize())
+	err := b.e.disks.Transfer(ctx, b.from.id, b.record.ID, b.plan.scratchSize())
 	if errors.Is(err, disks.ErrSize) {
 		b.e.log.Warn("a pod starts with empty emptyDirs", "pod", b.plan.Key, "error", err)
 		return nil

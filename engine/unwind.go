@@ -115,7 +115,7 @@ func (e *Engine) giveBack(ctx context.Context, id string, args json.RawMessage) 
 		}
 		defer from.done()
 	}
-	return e.disks.GiveBack(id, loan)
+	return e.disks.UndoTransfer(id, loan)
 }
 
 // namesShim reports whether the journal still names the shim.

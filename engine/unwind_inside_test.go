@@ -168,8 +168,8 @@ func TestEndPod(t *testing.T) {
 	}
 }
 
-// TestGiveBack checks that the disk is not returned while the VM may write to it, or while its owner is busy.
-func TestGiveBack(t *testing.T) {
+// TestUndoTransfer checks that the disk is not returned while the VM may write to it, or while its owner is busy.
+func TestUndoTransfer(t *testing.T) {
 	t.Parallel()
 	from, id := idOf("1"), idOf("2")
 	for _, tc := range []struct {

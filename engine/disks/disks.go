@@ -22,10 +22,10 @@ import (
 // Default is the size of the disk of a pod without a limit, in bytes.
 const Default = 10 << 30
 
-// Undo is the kind of the journal's entries for GiveBack.
+// Undo is the kind of the journal's entries for UndoTransfer.
 const Undo = "scratch"
 
-// Loan is the argument of GiveBack.
+// Loan is the argument of UndoTransfer.
 type Loan struct {
 	From string `json:"from"` // the id of the pod that had the disk
 }
@@ -78,10 +78,10 @@ func (d Disks) Drop(id string) error {
 	return err
 }
 
-// Take moves the disk of the pod from to the pod id, which is being started and needs size bytes. The VM of from
-// must have ended. The journal of id says how to undo it until id is ready. Take does nothing if there is no disk.
+// Transfer moves the disk of the pod from to the pod id, which is being started and needs size bytes. The VM of from
+// must have ended. The journal of id says how to undo it until id is ready. Transfer does nothing if there is no disk.
 // It returns ErrSize if the size differs.
-func (d Disks) Take(ctx context.Context, from, id string, size int64) error {
+func (d Disks) Transfer(ctx context.Context, from, id string, size int64) error {
 	info, err := os.Lstat(d.path(from))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -110,9 +110,9 @@ func LoanOf(args json.RawMessage) (l Loan, err error) {
 	return l, err
 }
 
-// GiveBack undoes Take for a pod that was never ready. Its VM must have ended. A pod that was ready keeps its disk.
+// UndoTransfer undoes Transfer for a pod that was never ready. Its VM must have ended. A pod that was ready keeps its disk.
 // The previous pod may be gone.
-func (d Disks) GiveBack(id string, l Loan) error {
+func (d Disks) UndoTransfer(id string, l Loan) error {
 	if r, err := d.Store.Pod(id); err == nil && r.Phase != store.Starting {
 		return nil
 	}
