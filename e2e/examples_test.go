@@ -45,7 +45,7 @@ var examples = map[string]example{
 // use.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	testturn.Take(t, 1, 2)
+	testturn.SkipUnless(t, 1, 2)
 	w := newForkingWorld(t)
 	for name, file := range map[string]string{
 		"localhost/busybox:demo": "oci-archive:busybox.tar", "docker.io/library/nginx:1.27": "docker-archive:images/nginx.tar",

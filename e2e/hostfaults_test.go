@@ -21,7 +21,7 @@ const faulty = "faulty"
 // TestHostFaults: failures below a shared directory appear in the pod as on the host, and nothing else fails. When
 // the directory recovers, it recovers in the pod too.
 func TestHostFaults(t *testing.T) {
-	testturn.Take(t, 1, 3)
+	testturn.SkipUnless(t, 1, 3)
 	t.Parallel()
 	w := newWorld(t)
 	dir := t.TempDir()

@@ -43,7 +43,7 @@ spec:
 // knew to be on the disk must be intact afterwards. The pod must continue to write in the same VM, or in the next
 // one if the VM was killed.
 func TestKillMidWrite(t *testing.T) {
-	testturn.Take(t, 2, 3)
+	testturn.SkipUnless(t, 2, 3)
 	t.Parallel()
 	midWrite(t, newWorld(t))
 }

@@ -18,7 +18,7 @@ import (
 // TestSlowReader: a client that runs a pod in the foreground and reads late gets all its output, several times the
 // size of a log. The container waits for the client.
 func TestSlowReader(t *testing.T) {
-	testturn.Take(t, 2, 3)
+	testturn.SkipUnless(t, 2, 3)
 	t.Parallel()
 	w := newWorld(t)
 	size := 128 << 20

@@ -27,7 +27,7 @@ var writeWall = flag.Bool("write-wall", false, "write the results of TestWall in
 // TestWall: code in a pod's QEMU that makes arbitrary system calls reaches what docs/security.md says, and no more.
 // Each wall is also tested without one of the others.
 func TestWall(t *testing.T) {
-	testturn.Take(t, 1, 3)
+	testturn.SkipUnless(t, 1, 3)
 	if testing.Short() {
 		t.Skip("boots virtual machines; make test runs it in its second pass")
 	}

@@ -14,7 +14,7 @@ import (
 // TestKubelet: a cluster can manage Bulkhead's pods like any others. Tests of mainly the kubelet's work, and those that
 // e2e/node shares, take turns. The whole test takes turns with TestCritest of e2e/cri.
 func TestKubelet(t *testing.T) {
-	testturn.Take(t, 1, 2)
+	testturn.SkipUnless(t, 1, 2)
 	w := newWorld(t)
 	t.Run("pod", w.testPod)
 	t.Run("beside each other", func(t *testing.T) {

@@ -111,7 +111,7 @@ const (
 // TestBench measures pods that are bound at once: a thousand over a runtime that answers after 10 ms, and fifty in VMs.
 // `make bench-node` runs it. With fewer pods it is an ordinary test.
 func TestBench(t *testing.T) {
-	testturn.Take(t, 0, 2)
+	testturn.SkipUnless(t, 0, 2)
 	n, vms := 30, 3
 	if text := os.Getenv("BULKHEAD_BENCH_NODE"); text != "" {
 		if _, err := fmt.Sscan(text, &n, &vms); err != nil {

@@ -69,7 +69,7 @@ func (w *world) sandboxes(t testing.TB) int {
 
 // TestNodeOnContainerd: with a control plane, a node's pods run on containerd as on the node's own runtime.
 func TestNodeOnContainerd(t *testing.T) {
-	testturn.Take(t, 1, 2)
+	testturn.SkipUnless(t, 1, 2)
 	if testing.Short() {
 		t.Skip("starts a control plane and containerd; make test runs it in its second pass")
 	}

@@ -36,13 +36,13 @@ const fills = `volumes: [{name: m, emptyDir: {medium: Memory}}], containers: [{n
 // TestPressure: a node that runs out of memory, processes or disk reports it, rejects pods that would make it worse,
 // and evicts the right pods. A node that shuts down ends its pods first.
 func TestPressure(t *testing.T) {
-	testturn.Take(t, 2, 3)
+	testturn.SkipUnless(t, 2, 3)
 	newPressed(t).testMemory(t)
 }
 
 // TestDiskPressure: the same for disk space and for the shutdown.
 func TestDiskPressure(t *testing.T) {
-	testturn.Take(t, 0, 3)
+	testturn.SkipUnless(t, 0, 3)
 	w := newPressed(t)
 	t.Run("disk", w.testDisk)
 	t.Run("images", w.testImages)

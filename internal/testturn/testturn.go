@@ -24,9 +24,9 @@ func Day() int {
 // Long reports whether all tests must run, as in make test-long.
 func Long() bool { return os.Getenv("BULKHEAD_TEST_LONG") != "" }
 
-// Take skips the test unless it is its turn: each of the given number of days is the turn of the tests with one number,
-// counted from 0. A test that -run names always runs.
-func Take(t *testing.T, turn, days int) {
+// SkipUnless skips the test unless it is its turn: each of the given number of days is the turn of the tests with one
+// number, counted from 0. A test that -run names always runs.
+func SkipUnless(t *testing.T, turn, days int) {
 	t.Helper()
 	if turn < 0 || turn >= days || days > Most {
 		t.Fatalf("turn %d of %d: there may be %d", turn, days, Most)
@@ -46,10 +46,10 @@ func named(run, name string) bool {
 	return strings.Contains(run, "/") || strings.Trim(run, "^$") == top
 }
 
-// In returns a test that takes turns like Take.
+// In returns a test that takes turns like SkipUnless.
 func In(turn, days int, test func(t *testing.T)) func(t *testing.T) {
 	return func(t *testing.T) {
-		Take(t, turn, days)
+		SkipUnless(t, turn, days)
 		test(t)
 	}
 }
