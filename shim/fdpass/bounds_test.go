@@ -143,7 +143,7 @@ func TestFilesExpire(t *testing.T) {
 		defer s.Close()
 		old, left, taken := file(t, "old"), file(t, "left"), file(t, "taken")
 		put := func(name string, f *os.File) {
-			if err := s.Put(name, f); err != nil {
+			if err := s.Add(name, f); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -154,7 +154,7 @@ func TestFilesExpire(t *testing.T) {
 		if _, err := old.Stat(); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("a file that was replaced: %v", err)
 		}
-		if f, err := s.Take("other"); f != taken || err != nil {
+		if f, err := s.Remove("other"); f != taken || err != nil {
 			t.Error(err)
 		}
 		time.Sleep(fdpass.Patience/2 + time.Second)
@@ -166,7 +166,7 @@ func TestFilesExpire(t *testing.T) {
 		if _, err := left.Stat(); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("an expired file: %v", err)
 		}
-		if _, err := s.Take("disk"); !errors.Is(err, fdpass.ErrNoFile) {
+		if _, err := s.Remove("disk"); !errors.Is(err, fdpass.ErrNoFile) {
 			t.Error(err)
 		}
 		if _, err := taken.Stat(); err != nil {

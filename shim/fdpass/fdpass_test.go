@@ -72,7 +72,7 @@ func TestSendAndTake(t *testing.T) {
 	if err := send(t, &s, "disk", file(t, "content")); err != nil {
 		t.Fatal(err)
 	}
-	f, err := s.Take("disk")
+	f, err := s.Remove("disk")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestSendAndTake(t *testing.T) {
 	if b, err := io.ReadAll(f); err != nil || string(b) != "content" {
 		t.Errorf("read %q, %v", b, err)
 	}
-	if _, err := s.Take("disk"); !errors.Is(err, fdpass.ErrNoFile) {
+	if _, err := s.Remove("disk"); !errors.Is(err, fdpass.ErrNoFile) {
 		t.Errorf("taken twice: %v", err)
 	}
 }
@@ -140,7 +140,7 @@ func TestDrop(t *testing.T) {
 			w.Close()
 		}
 	}
-	if _, err := s.Take("name"); !errors.Is(err, fdpass.ErrNoFile) {
+	if _, err := s.Remove("name"); !errors.Is(err, fdpass.ErrNoFile) {
 		t.Errorf("taken after it was dropped: %v", err)
 	}
 	if err := r.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {

@@ -67,8 +67,8 @@ type entry struct {
 	timer *time.Timer
 }
 
-// Put stores f, and closes it unless it is taken within Patience. On an error the caller still owns f.
-func (s *Store) Put(name string, f *os.File) error {
+// Add stores f, and closes it unless it is removed within Patience. On an error the caller still owns f.
+func (s *Store) Add(name string, f *os.File) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -88,8 +88,8 @@ func (s *Store) Put(name string, f *os.File) error {
 	return nil
 }
 
-// Take returns the file sent under name, or ErrNoFile. The caller then owns the file.
-func (s *Store) Take(name string) (*os.File, error) {
+// Remove removes and returns the file sent under name, or returns ErrNoFile. The caller then owns the file.
+func (s *Store) Remove(name string) (*os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.files[name]
@@ -111,7 +111,7 @@ func (s *Store) Drop(name string) {
 	}
 }
 
-// Close closes every file that was not taken, and refuses new ones.
+// Close closes every file that was not removed, and refuses new ones.
 func (s *Store) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +149,7 @@ func (s *Store) Receive(conn *net.UnixConn) error {
 	case len(files) == 0:
 		s.Drop(string(buf[:n]))
 	default:
-		err = s.Put(string(buf[:n]), files[0])
+		err = s.Add(string(buf[:n]), files[0])
 	}
 	if err != nil {
 		CloseAll(files)

@@ -23,7 +23,7 @@ func TestReceiveFiles(t *testing.T) {
 		if err := c.SendFile(w.ctx, name, newFile(t, name)); err != nil {
 			t.Fatal(err)
 		}
-		f, err := l.shim.store.Take(name)
+		f, err := l.shim.store.Remove(name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -243,7 +243,7 @@ func TestSentFiles(t *testing.T) {
 	send := func(name string) *os.File {
 		f, err := os.Create(filepath.Join(r.dir, name))
 		if err == nil {
-			err = r.files.Put(name, f)
+			err = r.files.Add(name, f)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -89,7 +89,7 @@ func processStatus(p sandbox.ProcessStatus) *shimv1.ContainerStatus {
 }
 
 func (e extension) ReopenLog(ctx context.Context, r *shimv1.ReopenLogRequest) (*shimv1.ReopenLogResponse, error) {
-	f, err := e.o.Files.Take(r.File)
+	f, err := e.o.Files.Remove(r.File)
 	if err != nil {
 		return nil, toStatus(err)
 	}
@@ -101,7 +101,7 @@ func (e extension) ReopenLog(ctx context.Context, r *shimv1.ReopenLogRequest) (*
 }
 
 func (e extension) Steps(_ context.Context, r *shimv1.StepsRequest) (*shimv1.StepsResponse, error) {
-	return e.o.Steps.Take(r), nil
+	return e.o.Steps.Remove(r), nil
 }
 
 func (e extension) Pause(ctx context.Context, _ *shimv1.PauseRequest) (*shimv1.PauseResponse, error) {

@@ -23,7 +23,7 @@ func (s *Services) takeFiles(names ...string) ([]*os.File, error) {
 			continue
 		}
 		var err error
-		if files[i], err = s.o.Files.Take(name); err != nil {
+		if files[i], err = s.o.Files.Remove(name); err != nil {
 			for _, f := range files {
 				f.Close() // fails on nil
 			}

@@ -29,7 +29,7 @@ func (e extension) Publish(_ context.Context, r *shimv1.PublishRequest) (*shimv1
 	if r.PodPort == 0 || r.PodPort > 0xffff {
 		return nil, invalid("publish port %d: must be 1 to 65535", r.PodPort)
 	}
-	f, err := e.o.Files.Take(r.File)
+	f, err := e.o.Files.Remove(r.File)
 	if err != nil {
 		return nil, toStatus(err)
 	}

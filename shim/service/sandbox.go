@@ -58,7 +58,7 @@ func (p pod) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSandboxReques
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	scratch, err := p.o.Files.Take(layout.Scratch)
+	scratch, err := p.o.Files.Remove(layout.Scratch)
 	if err != nil && !errors.Is(err, fdpass.ErrNoFile) {
 		fdpass.CloseAll(cards)
 		return nil, toStatus(err)

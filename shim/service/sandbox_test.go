@@ -176,7 +176,7 @@ func TestCreateTakesItsFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			if id != "short" || name != "two" {
-				err = r.files.Put(name, f)
+				err = r.files.Add(name, f)
 			}
 			if err != nil {
 				t.Fatal(err)

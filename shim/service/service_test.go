@@ -116,7 +116,7 @@ func (r *rig) file(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.files.Put(name, f); err != nil {
+	if err := r.files.Add(name, f); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -382,7 +382,7 @@ func TestPublishAndForward(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.files.Put("port", f); err != nil {
+	if err := r.files.Add("port", f); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.extension.Publish(t.Context(), &shimv1.PublishRequest{File: "port", PodPort: 80}); err != nil {

@@ -61,8 +61,8 @@ func (s *Store) Intercept(
 	return res, err
 }
 
-// Take returns a call's steps and removes them.
-func (s *Store) Take(r *shimv1.StepsRequest) *shimv1.StepsResponse {
+// Remove removes and returns a call's steps.
+func (s *Store) Remove(r *shimv1.StepsRequest) *shimv1.StepsResponse {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	res := &shimv1.StepsResponse{}

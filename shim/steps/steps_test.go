@@ -39,7 +39,7 @@ type extension struct {
 }
 
 func (e extension) Steps(_ context.Context, r *shimv1.StepsRequest) (*shimv1.StepsResponse, error) {
-	return e.store.Take(r), nil
+	return e.store.Remove(r), nil
 }
 
 // TestSteps: a traced call returns its steps once; other calls cost a shim nothing.
@@ -87,7 +87,7 @@ func TestSteps(t *testing.T) {
 	if len(got) != 1 || got[0].Name != "agent create" || !cmp.Equal(got[0].Parts, []timeline.Part{{Name: agentv1.PartCrun}}) {
 		t.Errorf("steps %+v", got)
 	}
-	if again := store.Take(&shimv1.StepsRequest{Trace: names[0]}); len(again.GetSteps()) > 0 {
+	if again := store.Remove(&shimv1.StepsRequest{Trace: names[0]}); len(again.GetSteps()) > 0 {
 		t.Errorf("twice: %v", again)
 	}
 }
@@ -152,7 +152,7 @@ func TestForgotten(t *testing.T) {
 		call("more")
 	}
 	for name, want := range map[string]int{"first": 0, "more": 1, strings.Repeat("x", 1000): 0} {
-		if got := store.Take(&shimv1.StepsRequest{Trace: name}); len(got.GetSteps()) != want {
+		if got := store.Remove(&shimv1.StepsRequest{Trace: name}); len(got.GetSteps()) != want {
 			t.Errorf("%.10s: %v", name, got)
 		}
 	}
