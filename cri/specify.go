@@ -63,7 +63,7 @@ func (s *Service) named(name, cache string) (containerv1.Source, error) {
 // blockNode returns the node of a host path if it is a block device, after following links. It returns an error if that
 // cannot be determined. Missing and inaccessible paths are not errors here, because later steps reject them.
 func blockNode(ctx context.Context, path string) (node spec.Node, ok bool, err error) {
-	n, err := place.Look(ctx, path)
+	n, err := place.Stat(ctx, path)
 	switch {
 	case errors.Is(err, place.ErrSilent):
 		return node, false, &failure.Error{Code: codes.DeadlineExceeded, Text: "look for a block device", Err: err}

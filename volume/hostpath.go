@@ -59,6 +59,6 @@ func PrepareHostPath(ctx context.Context, rules place.Rules, source *corev1.Host
 }
 
 func isKind(ctx context.Context, path string, kind uint32) bool {
-	n, err := place.Look(ctx, path)
+	n, err := place.Stat(ctx, path)
 	return err == nil && n.Mode&unix.S_IFMT == kind
 }

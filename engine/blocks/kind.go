@@ -21,7 +21,7 @@ func find(ctx context.Context, path string, device uint64) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", failure.Invalid("volume %.200q is not an absolute path", path)
 	}
-	n, err := place.Look(ctx, path)
+	n, err := place.Stat(ctx, path)
 	if err != nil {
 		return "", &failure.Error{Code: codeOf(err), Text: fmt.Sprintf("volume %.200q", path), Err: err}
 	}

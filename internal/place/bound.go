@@ -31,10 +31,10 @@ type abandoned struct {
 
 // turns are the calls for one path.
 type turns struct {
-	taken   int // calls that have not ended
-	given   int // abandoned calls among them
-	waiting int // callers that wait for a turn
-	changed chan struct{}
+	taken     int // calls that have not ended
+	abandoned int // abandoned calls among them
+	waiting   int // callers that wait for a turn
+	changed   chan struct{}
 }
 
 // mostAbandoned is the most concurrent calls for a path: each may be abandoned, and a client may try again and again.
@@ -44,37 +44,37 @@ var left = abandoned{paths: map[string]*turns{}}
 
 // call is one of them.
 type call struct {
-	ended chan struct{}
-	given bool // abandoned by its caller
-	place *Place
-	err   error
+	ended     chan struct{}
+	abandoned bool // abandoned by its caller
+	place     *Place
+	err       error
 }
 
 // bound returns the result of open, or when ctx ends its cause; a place that is opened later is closed.
 func (a *abandoned) bound(ctx context.Context, path string, open func() (*Place, error)) (*Place, error) {
-	if err := a.begin(ctx, path); err != nil {
+	if err := a.acquire(ctx, path); err != nil {
 		return nil, fmt.Errorf("host path %.200q: %w", path, err)
 	}
 	c := &call{ended: make(chan struct{})}
 	go func() {
 		p, err := open()
-		a.end(c, path, p, err)
+		a.release(c, path, p, err)
 	}()
 	select {
 	case <-c.ended:
 	case <-ctx.Done():
-		a.giveUp(c, path)
+		a.abandon(c, path)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if c.given {
+	if c.abandoned {
 		return nil, fmt.Errorf("host path %.200q: %w", path, context.Cause(ctx))
 	}
 	return c.place, c.err
 }
 
-// begin waits for a turn, which end gives back. It returns ErrSilent if all possible calls are abandoned.
-func (a *abandoned) begin(ctx context.Context, path string) error {
+// acquire waits for a turn, which release returns. It returns ErrSilent if all possible calls are abandoned.
+func (a *abandoned) acquire(ctx context.Context, path string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.paths[path]
@@ -88,7 +88,7 @@ func (a *abandoned) begin(ctx context.Context, path string) error {
 		a.forget(path, t)
 	}()
 	for t.taken >= mostAbandoned {
-		if t.given >= mostAbandoned {
+		if t.abandoned >= mostAbandoned {
 			return ErrSilent
 		}
 		changed := t.changed
@@ -119,28 +119,28 @@ func (a *abandoned) forget(path string, t *turns) {
 	}
 }
 
-func (a *abandoned) giveUp(c *call, path string) {
+func (a *abandoned) abandon(c *call, path string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	select {
 	case <-c.ended:
 	default:
-		c.given = true
+		c.abandoned = true
 		t := a.paths[path]
-		t.given++
+		t.abandoned++
 		t.change()
 	}
 }
 
-func (a *abandoned) end(c *call, path string, p *Place, err error) {
+func (a *abandoned) release(c *call, path string, p *Place, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c.place, c.err = p, err
 	close(c.ended)
 	t := a.paths[path]
 	t.taken--
-	if c.given {
-		t.given--
+	if c.abandoned {
+		t.abandoned--
 		if p != nil {
 			p.Close()
 		}

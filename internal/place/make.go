@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// make creates the missing part of a path, below its last existing directory, and opens it.
-func (r Rules) make(path string, kind Missing) (int, error) {
+// create creates the missing part of a path, below its last existing directory, and opens it.
+func (r Rules) create(path string, kind Missing) (int, error) {
 	dir, names, err := existing(path)
 	if err != nil {
 		return -1, err

@@ -21,14 +21,14 @@ func (n Node) IsBlock() bool { return n.Mode&unix.S_IFMT == unix.S_IFBLK }
 // IsRegular reports whether it is a regular file.
 func (n Node) IsRegular() bool { return n.Mode&unix.S_IFMT == unix.S_IFREG }
 
-// Look inspects the file that path names now, following links, whether or not a pod may have it. It waits for a file
+// Stat inspects the file that path names now, following links, whether or not a pod may have it. It waits for a file
 // system as long as Rules.Open does. Errors match ErrSilent, or the kernel's.
-func Look(ctx context.Context, path string) (Node, error) {
+func Stat(ctx context.Context, path string) (Node, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrSilent)
 	defer cancel()
 	var seen Node // an abandoned call may still write it
 	_, err := left.bound(ctx, path, func() (_ *Place, err error) {
-		seen, err = look(path)
+		seen, err = stat(path)
 		return nil, err
 	})
 	if err != nil {
@@ -37,7 +37,7 @@ func Look(ctx context.Context, path string) (Node, error) {
 	return seen, nil
 }
 
-func look(path string) (n Node, err error) {
+func stat(path string) (n Node, err error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return n, fmt.Errorf("host path %.200q: %w", path, err)

@@ -24,16 +24,16 @@ func TestLook(t *testing.T) {
 		"file": {unix.S_IFREG, "file"}, "link/b": {unix.S_IFDIR, "a/b"}, "fifo": {unix.S_IFIFO, "fifo"},
 		"sock": {unix.S_IFSOCK, "sock"}, "to-own": {unix.S_IFDIR, r.Own[0][len(dir)+1:]},
 	} {
-		n, err := Look(t.Context(), filepath.Join(dir, path))
+		n, err := Stat(t.Context(), filepath.Join(dir, path))
 		if err != nil || n.Mode&unix.S_IFMT != want.kind || n.Path != filepath.Join(dir, want.at) || n.IsBlock() {
 			t.Errorf("%s: %+v, %v", path, n, err)
 		}
 	}
-	n, err := Look(t.Context(), "/dev/null")
+	n, err := Stat(t.Context(), "/dev/null")
 	if err != nil || n.Mode != unix.S_IFCHR|0o666 || n.Device != unix.Mkdev(1, 3) {
 		t.Errorf("%+v, %v", n, err)
 	}
-	if _, err := Look(t.Context(), filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Stat(t.Context(), filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }
@@ -45,14 +45,14 @@ func TestLookSilent(t *testing.T) {
 	path := filepath.Join(silent.Dir, "x")
 	for range mostAbandoned {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, ErrSilent)
-		_, err := Look(ctx, path)
+		_, err := Stat(ctx, path)
 		cancel()
 		if !errors.Is(err, ErrSilent) {
 			t.Error(err)
 		}
 	}
 	began := time.Now()
-	if _, err := Look(t.Context(), path); !errors.Is(err, ErrSilent) || time.Since(began) > patience/2 {
+	if _, err := Stat(t.Context(), path); !errors.Is(err, ErrSilent) || time.Since(began) > patience/2 {
 		t.Errorf("once more: %v after %v", err, time.Since(began))
 	}
 }

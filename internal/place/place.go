@@ -76,12 +76,12 @@ func (r Rules) open(path string, how How) (*Place, error) {
 	}
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) && how.Missing != Fail {
-		fd, err = r.make(path, how.Missing)
+		fd, err = r.create(path, how.Missing)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("host path %.200q: %w", path, err)
 	}
-	p, err := r.judge(fd, path)
+	p, err := r.approve(fd, path)
 	if err != nil {
 		return nil, err
 	}
@@ -100,13 +100,13 @@ func (r Rules) open(path string, how How) (*Place, error) {
 	if fd, err = r.openPart(int(p.Fd()), how.Part, !how.Whole); err != nil {
 		return nil, fmt.Errorf("part %.200q of host path %.200q: %w", how.Part, path, err)
 	}
-	return r.judge(fd, path)
+	return r.approve(fd, path)
 }
 
-// judge finds out where a descriptor's file is, and refuses places that no pod gets. It owns the descriptor.
-func (r Rules) judge(fd int, path string) (*Place, error) {
+// approve finds out where a descriptor's file is, and refuses places that no pod gets. It owns the descriptor.
+func (r Rules) approve(fd int, path string) (*Place, error) {
 	p := &Place{File: os.NewFile(uintptr(fd), path)}
-	err := r.look(p, path)
+	err := r.inspect(p, path)
 	if err != nil {
 		p.Close()
 		return nil, err
@@ -114,7 +114,7 @@ func (r Rules) judge(fd int, path string) (*Place, error) {
 	return p, nil
 }
 
-func (r Rules) look(p *Place, path string) (err error) {
+func (r Rules) inspect(p *Place, path string) (err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(p.Fd()), &st); err != nil {
 		return fmt.Errorf("host path %.200q: %w", path, err)

@@ -85,13 +85,13 @@ func (v *Volumes) hostPath(ctx context.Context, r record) (Place, error) {
 func (v *Volumes) local(ctx context.Context, name string, r record) (Place, error) {
 	path := r.PV.Spec.Local.Path
 	if r.Block {
-		node, err := place.Look(ctx, path)
+		node, err := place.Stat(ctx, path)
 		if err == nil && !node.IsBlock() {
 			err = fmt.Errorf("%s must be a block device", path)
 		}
 		return Place{Path: path, Block: true, ReadOnly: r.ReadOnly}, err
 	}
-	if node, err := place.Look(ctx, path); err == nil && node.IsBlock() {
+	if node, err := place.Stat(ctx, path); err == nil && node.IsBlock() {
 		return v.disk(ctx, r)
 	}
 	p, err := v.k.o.Places.Open(ctx, path, place.How{})
