@@ -41,7 +41,7 @@ func PrepareHostPath(ctx context.Context, rules place.Rules, source *corev1.Host
 	case corev1.HostPathFileOrCreate:
 		missing = place.MakeFile
 	}
-	p, err := rules.Open(ctx, source.Path, place.How{Missing: missing})
+	p, err := rules.Open(ctx, source.Path, place.OpenOptions{Missing: missing})
 	if err == nil {
 		defer p.Close()
 		if p.Directory && want.is == unix.S_IFDIR || !p.Directory && want.is == unix.S_IFREG {

@@ -17,18 +17,18 @@ import (
 )
 
 // open opens a path from a client. Its errors have codes; the caller must close the result.
-func (h Host) open(ctx context.Context, path string, how place.How) (*place.Place, error) {
+func (h Host) open(ctx context.Context, path string, how place.OpenOptions) (*place.Place, error) {
 	return h.openIn(ctx, path, path, how)
 }
 
 // reopen opens a share again by its path. It follows no link, and fails if the share's file system was unmounted.
 func (h Host) reopen(ctx context.Context, one store.Share) (*place.Place, error) {
-	return h.openIn(ctx, one.Asked, one.Path, place.How{Exact: true, Mount: one.Mount})
+	return h.openIn(ctx, one.Asked, one.Path, place.OpenOptions{Exact: true, Mount: one.Mount})
 }
 
 // openIn opens a path for asked, which is the path that the client named, or a named volume. path may be the
 // volume's name or a path in it.
-func (h Host) openIn(ctx context.Context, asked, path string, how place.How) (*place.Place, error) {
+func (h Host) openIn(ctx context.Context, asked, path string, how place.OpenOptions) (*place.Place, error) {
 	rules := h.Rules
 	if volume, ok := containerv1.VolumeOf(asked); ok && h.Volumes != nil {
 		files, err := h.filesOf(volume)

@@ -56,7 +56,7 @@ func TestCodes(t *testing.T) {
 		if tt.ctx == nil {
 			tt.ctx = t.Context()
 		}
-		p, err := h.open(tt.ctx, tt.path, place.How{Part: tt.part})
+		p, err := h.open(tt.ctx, tt.path, place.OpenOptions{Part: tt.part})
 		if err == nil {
 			p.Close()
 		}

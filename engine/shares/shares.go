@@ -78,7 +78,7 @@ func New(pod Pod, host Host) *Set {
 // the root or must exist. Its errors have the codes of path errors.
 func (s *Set) Of(ctx context.Context, root containerv1.Root, mounts []containerv1.Mount) (all []store.Share, err error) {
 	add := func(source containerv1.Share, m containerv1.Mount) error {
-		how := place.How{Part: m.SubPath, Missing: place.MakeDir}
+		how := place.OpenOptions{Part: m.SubPath, Missing: place.MakeDir}
 		if m.Destination == "" || source.Present { // a root must exist
 			how.Missing = place.Fail
 		}

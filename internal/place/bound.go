@@ -16,7 +16,7 @@ const patience = 10 * time.Second
 
 // Open opens the file or directory that path names now, following links. The caller closes it. Errors match this
 // package's or the kernel's.
-func (r Rules) Open(ctx context.Context, path string, how How) (*Place, error) {
+func (r Rules) Open(ctx context.Context, path string, how OpenOptions) (*Place, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrSilent)
 	defer cancel()
 	return left.bound(ctx, path, func() (*Place, error) { return r.open(path, how) })

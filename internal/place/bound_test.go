@@ -24,17 +24,17 @@ func TestSilent(t *testing.T) {
 	path := filepath.Join(silent.Dir, "x")
 	for range mostAbandoned {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, ErrSilent)
-		_, err := Rules{}.Open(ctx, path, How{Missing: MakeDir})
+		_, err := Rules{}.Open(ctx, path, OpenOptions{Missing: MakeDir})
 		cancel()
 		if !errors.Is(err, ErrSilent) || !strings.Contains(err.Error(), path) {
 			t.Error(err)
 		}
 	}
 	began := time.Now()
-	if _, err := (Rules{}).Open(t.Context(), path, How{}); !errors.Is(err, ErrSilent) || time.Since(began) > patience/2 {
+	if _, err := (Rules{}).Open(t.Context(), path, OpenOptions{}); !errors.Is(err, ErrSilent) || time.Since(began) > patience/2 {
 		t.Errorf("once more: %v after %v", err, time.Since(began))
 	}
-	p, err := Rules{}.Open(t.Context(), dir, How{})
+	p, err := Rules{}.Open(t.Context(), dir, OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestMount(t *testing.T) {
 	mounted()
 	where := map[string]string{} // mount points by path
 	for _, path := range []string{at, filepath.Join(at, "sub")} {
-		p, err := Rules{}.Open(t.Context(), path, How{})
+		p, err := Rules{}.Open(t.Context(), path, OpenOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestMount(t *testing.T) {
 	again := func(want error) {
 		t.Helper()
 		for path, mount := range where {
-			p, err := Rules{}.Open(t.Context(), path, How{Exact: true, Mount: mount})
+			p, err := Rules{}.Open(t.Context(), path, OpenOptions{Exact: true, Mount: mount})
 			if err == nil {
 				p.Close()
 			}

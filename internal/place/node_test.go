@@ -38,8 +38,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestLookSilent: Look is not blocked by a silent file system, and makes only a few calls to it.
-func TestLookSilent(t *testing.T) {
+// TestStatSilent: Stat is not blocked by a silent file system, and makes only a few calls to it.
+func TestStatSilent(t *testing.T) {
 	t.Parallel()
 	silent := testfs.Silent(t, filepath.Join(t.TempDir(), "dead"))
 	path := filepath.Join(silent.Dir, "x")

@@ -43,8 +43,8 @@ const (
 	MakeFile
 )
 
-// How says how to open a place.
-type How struct {
+// OpenOptions are the options of Rules.Open.
+type OpenOptions struct {
 	// Part is a path below the place. No link may lead out of the place. Missing directories in it are created, unless
 	// Whole is set.
 	Part    string
@@ -70,7 +70,7 @@ type Place struct {
 }
 
 // open opens a place, without a time limit.
-func (r Rules) open(path string, how How) (*Place, error) {
+func (r Rules) open(path string, how OpenOptions) (*Place, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("host path %.200q is %w", path, ErrPath)
 	}

@@ -51,22 +51,22 @@ func TestOpen(t *testing.T) {
 	dir, r := tree(t)
 	for _, tt := range []struct {
 		path string
-		how  How
+		how  OpenOptions
 		want error
 		at   string // below dir
 	}{
 		{path: "a", at: "a"},
 		{path: "file", at: "file"},
 		{path: "link/b", at: "a/b"},
-		{path: "a", how: How{Part: "b"}, at: "a/b"},
-		{path: "link", how: How{Part: "in"}, at: "a/b"},
-		{path: "a", how: How{Part: "made/below"}, at: "a/made/below"},
-		{path: "a", how: How{Part: "out"}, want: unix.EXDEV},
-		{path: "a", how: How{Part: "../a"}, want: ErrPart},
-		{path: "a", how: How{Part: "in/../../.."}, want: ErrPart},
-		{path: "file", how: How{Part: "x"}, want: unix.ENOTDIR},
-		{path: "a/b", how: How{Exact: true}, at: "a/b"},
-		{path: "link/b", how: How{Exact: true}, want: ErrMoved},
+		{path: "a", how: OpenOptions{Part: "b"}, at: "a/b"},
+		{path: "link", how: OpenOptions{Part: "in"}, at: "a/b"},
+		{path: "a", how: OpenOptions{Part: "made/below"}, at: "a/made/below"},
+		{path: "a", how: OpenOptions{Part: "out"}, want: unix.EXDEV},
+		{path: "a", how: OpenOptions{Part: "../a"}, want: ErrPart},
+		{path: "a", how: OpenOptions{Part: "in/../../.."}, want: ErrPart},
+		{path: "file", how: OpenOptions{Part: "x"}, want: unix.ENOTDIR},
+		{path: "a/b", how: OpenOptions{Exact: true}, at: "a/b"},
+		{path: "link/b", how: OpenOptions{Exact: true}, want: ErrMoved},
 		{path: "none", want: unix.ENOENT},
 		{path: "file/x", want: unix.ENOTDIR},
 		{path: "fifo", want: ErrKind},
@@ -93,11 +93,11 @@ func TestOpen(t *testing.T) {
 	for path, want := range map[string]error{
 		"relative": ErrPath, "/proc": ErrKernel, "/proc/sys/kernel": ErrKernel, "/sys": ErrKernel, "/dev": ErrKernel, "/dev/null": ErrKind,
 	} {
-		if p, err := r.Open(t.Context(), path, How{}); !errors.Is(err, want) {
+		if p, err := r.Open(t.Context(), path, OpenOptions{}); !errors.Is(err, want) {
 			t.Errorf("%s: %v, %v", path, p, err)
 		}
 	}
-	p, err := r.Open(t.Context(), "/", How{})
+	p, err := r.Open(t.Context(), "/", OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,27 +112,27 @@ func TestMissing(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		path string
-		how  How
+		how  OpenOptions
 		want error
 		made string
 	}{
-		"a directory":                {"x/y", How{Missing: MakeDir}, nil, "x x/y"},
-		"with dots":                  {"x/./y//z/", How{Missing: MakeDir}, nil, "x x/y x/y/z"},
-		"behind a link":              {"link/x/y", How{Missing: MakeDir}, nil, "a/x a/x/y"},
-		"and a part of it":           {"x", How{Missing: MakeDir, Part: "y/z"}, nil, "x x/y x/y/z"},
-		"a part that is to be there": {"a", How{Missing: MakeDir, Part: "y/z", Whole: true}, unix.ENOENT, ""},
-		"not asked for":              {"x/y", How{}, unix.ENOENT, ""},
-		"above a missing name":       {"x/../y", How{Missing: MakeDir}, unix.ENOENT, ""},
-		"below a file":               {"file/x/y", How{Missing: MakeDir}, unix.ENOTDIR, ""},
-		"where a link leads":         {"nowhere/x", How{Missing: MakeDir}, unix.ELOOP, ""},
-		"in Bulkhead's own":          {"above/own/x/y", How{Missing: MakeDir}, ErrOwn, ""},
-		"in there by a link":         {"to-own/x/y", How{Missing: MakeDir}, ErrOwn, ""},
-		"in there by dots":           {"a/../above/own/x", How{Missing: MakeDir}, ErrOwn, ""},
-		"a part in there":            {"above", How{Part: "own/x/y"}, ErrOwn, ""},
-		"a part out of it":           {"x", How{Missing: MakeDir, Part: "y/../../z"}, ErrPart, "x"},
-		"a file":                     {"a/x", How{Missing: MakeFile}, nil, "a/x"},
-		"a file without its parent":  {"x/y", How{Missing: MakeFile}, unix.ENOENT, ""},
-		"a file in Bulkhead's own":   {"to-own/x", How{Missing: MakeFile}, ErrOwn, ""},
+		"a directory":                {"x/y", OpenOptions{Missing: MakeDir}, nil, "x x/y"},
+		"with dots":                  {"x/./y//z/", OpenOptions{Missing: MakeDir}, nil, "x x/y x/y/z"},
+		"behind a link":              {"link/x/y", OpenOptions{Missing: MakeDir}, nil, "a/x a/x/y"},
+		"and a part of it":           {"x", OpenOptions{Missing: MakeDir, Part: "y/z"}, nil, "x x/y x/y/z"},
+		"a part that is to be there": {"a", OpenOptions{Missing: MakeDir, Part: "y/z", Whole: true}, unix.ENOENT, ""},
+		"not asked for":              {"x/y", OpenOptions{}, unix.ENOENT, ""},
+		"above a missing name":       {"x/../y", OpenOptions{Missing: MakeDir}, unix.ENOENT, ""},
+		"below a file":               {"file/x/y", OpenOptions{Missing: MakeDir}, unix.ENOTDIR, ""},
+		"where a link leads":         {"nowhere/x", OpenOptions{Missing: MakeDir}, unix.ELOOP, ""},
+		"in Bulkhead's own":          {"above/own/x/y", OpenOptions{Missing: MakeDir}, ErrOwn, ""},
+		"in there by a link":         {"to-own/x/y", OpenOptions{Missing: MakeDir}, ErrOwn, ""},
+		"in there by dots":           {"a/../above/own/x", OpenOptions{Missing: MakeDir}, ErrOwn, ""},
+		"a part in there":            {"above", OpenOptions{Part: "own/x/y"}, ErrOwn, ""},
+		"a part out of it":           {"x", OpenOptions{Missing: MakeDir, Part: "y/../../z"}, ErrPart, "x"},
+		"a file":                     {"a/x", OpenOptions{Missing: MakeFile}, nil, "a/x"},
+		"a file without its parent":  {"x/y", OpenOptions{Missing: MakeFile}, unix.ENOENT, ""},
+		"a file in Bulkhead's own":   {"to-own/x", OpenOptions{Missing: MakeFile}, ErrOwn, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -166,7 +166,7 @@ func TestMissing(t *testing.T) {
 func TestMissingOfTheKernel(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/proc/bulkhead-test/x", "/sys/bulkhead-test", "/dev/bulkhead-test/x"} {
-		if p, err := (Rules{}).Open(t.Context(), path, How{Missing: MakeDir}); !errors.Is(err, ErrKernel) {
+		if p, err := (Rules{}).Open(t.Context(), path, OpenOptions{Missing: MakeDir}); !errors.Is(err, ErrKernel) {
 			t.Errorf("%s: %v, %v", path, p, err)
 		}
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
@@ -192,10 +192,10 @@ func TestOwnBehindLink(t *testing.T) {
 	t.Parallel()
 	dir, r := tree(t)
 	r.Own = []string{filepath.Join(dir, "to-own")}
-	if p, err := r.Open(t.Context(), filepath.Join(dir, "above/own"), How{}); !errors.Is(err, ErrOwn) {
+	if p, err := r.Open(t.Context(), filepath.Join(dir, "above/own"), OpenOptions{}); !errors.Is(err, ErrOwn) {
 		t.Errorf("%v, %v", p, err)
 	}
-	p, err := r.Open(t.Context(), filepath.Join(dir, "above"), How{})
+	p, err := r.Open(t.Context(), filepath.Join(dir, "above"), OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

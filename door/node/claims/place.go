@@ -72,7 +72,7 @@ func (v *Volumes) hostPath(ctx context.Context, r record) (Place, error) {
 	if source.Type == nil || *source.Type == corev1.HostPathUnset {
 		missing = place.MakeDir
 	}
-	p, err := v.k.o.Places.Open(ctx, source.Path, place.How{Missing: missing})
+	p, err := v.k.o.Places.Open(ctx, source.Path, place.OpenOptions{Missing: missing})
 	if err != nil {
 		return Place{}, err
 	}
@@ -94,7 +94,7 @@ func (v *Volumes) local(ctx context.Context, name string, r record) (Place, erro
 	if node, err := place.Stat(ctx, path); err == nil && node.IsBlock() {
 		return v.disk(ctx, r)
 	}
-	p, err := v.k.o.Places.Open(ctx, path, place.How{})
+	p, err := v.k.o.Places.Open(ctx, path, place.OpenOptions{})
 	if err != nil {
 		return Place{}, err
 	}
