@@ -103,7 +103,7 @@ func (u *user) copies(t *testing.T) {
 	u.refused(t, []string{"cp", dir + "/src/sub", "web:/data/file"}, "bulkhead: copy to web:/data/file: \"sub\"", "not a directory")
 	u.refused(t, []string{"cp", dir + "/nosuch", "web:/"}, "nosuch", "no such file")
 	u.refused(t, []string{"cp", "a", "b"}, "POD:PATH")
-	u.refused(t, []string{"cp", "web:/a", "web:/b"}, "on this machine")
+	u.refused(t, []string{"cp", "web:/a", "web:/b"}, "between two pods")
 	u.refused(t, []string{"cp", "-c", "nosuch", "web:/a", dir}, "nosuch", "[web side]")
 }
 
