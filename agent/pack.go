@@ -15,13 +15,16 @@ import (
 )
 
 const (
-	// maxDepth bounds the depth of a tree, because each level is an open directory.
+	// maxDepth bounds the nesting of directories in a tree. The agent holds one open descriptor for each level.
 	maxDepth = 200
-	// maxLinks bounds the remembered files with several names; further ones are sent as separate files.
+	// maxLinks bounds the number of remembered files with several hard links. Each name of a further file is sent as a
+	// separate file.
 	maxLinks = 64 << 10
 )
 
-// view opens a container's root as its processes see it: with its volumes while it runs.
+// view opens a container's root directory, and returns the uid and gid of the container's first process. While that
+// process runs, the root includes the container's volumes. Afterwards it lacks them, and owner is zero. The
+// caller closes root.
 func (a *Agent) view(id string) (root *os.File, owner [2]int, err error) {
 	c, p, err := a.process(agentv1.Process{Container: id})
 	if err != nil {
@@ -39,7 +42,8 @@ func (a *Agent) view(id string) (root *os.File, owner [2]int, err error) {
 	return os.NewFile(uintptr(fd), dir), owner, nil
 }
 
-// inRoot opens a path like the container would, with O_PATH only.
+// inRoot resolves name within root, as a process of the container would, and opens it with O_PATH. The error matches
+// agentv1.ErrNotFound if the path does not exist.
 func inRoot(root *os.File, name string, flags uint64) (*os.File, error) {
 	fd, err := unix.Openat2(int(root.Fd()), name, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
@@ -54,7 +58,8 @@ func inRoot(root *os.File, name string, flags uint64) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// pack sends a tree.
+// pack sends a file, or a directory with everything below it, as a series of entries. The last entry is KindEnd. It
+// carries the error of the first file that could not be sent whole.
 func (a *Agent) pack(_ context.Context, s *agentv1.Stream) error {
 	r, err := body[agentv1.Pack](s)
 	if err != nil {
@@ -90,7 +95,7 @@ func (a *Agent) pack(_ context.Context, s *agentv1.Stream) error {
 	end := agentv1.Entry{Kind: agentv1.KindEnd}
 	if err := p.entry(place, agentv1.TreeBase(r.Path), &st, 0); err != nil {
 		if p.failed {
-			return nil // the host has gone
+			return nil // no end can be sent on a broken stream
 		}
 		end.Error = agentv1.ToError(err)
 	} else if p.lacking != nil {
@@ -101,13 +106,14 @@ func (a *Agent) pack(_ context.Context, s *agentv1.Stream) error {
 
 type fileID struct{ dev, ino uint64 }
 
-// packer writes a tree's entries.
+// packer writes the entries of a tree.
 type packer struct {
-	w      io.Writer
-	failed bool // a write has failed
-	links  map[fileID]string
+	w io.Writer
+	// failed means that the stream is broken: a write has failed, or a file could not be read after its length was sent.
+	failed bool
+	links  map[fileID]string // the first name of each file with several hard links
 	buf    []byte
-	// lacking is the error of the first file that shrank while it was read.
+	// lacking is the error of the first file that became shorter while it was read.
 	lacking error
 }
 
@@ -146,7 +152,7 @@ func (p *packer) entry(place *os.File, name string, st *unix.Stat_t, depth int) 
 	}
 }
 
-// special describes a kind of file that is not copied.
+// special describes a type of file that is not copied, for messages.
 func special(kind uint32) string {
 	switch kind {
 	case unix.S_IFIFO:
@@ -156,11 +162,11 @@ func special(kind uint32) string {
 	case unix.S_IFCHR, unix.S_IFBLK:
 		return "a device"
 	}
-	return "no file"
+	return "neither a file, a directory nor a link"
 }
 
-// file writes a regular file with its current length. If the file grows, the rest is left out. If it shrinks, zeros
-// fill the gap, and the tree ends with an error.
+// file writes a regular file with the length st.Size. If the file grows meanwhile, the new part is not sent. If it
+// becomes shorter, zeros fill the gap and the tree's end carries an error.
 func (p *packer) file(place *os.File, e agentv1.Entry, st *unix.Stat_t) error {
 	name, id := string(e.Name), fileID{st.Dev, st.Ino}
 	if first := p.links[id]; first != "" {
@@ -190,7 +196,7 @@ func (p *packer) file(place *os.File, e agentv1.Entry, st *unix.Stat_t) error {
 		piece := p.buf[:min(left, int64(len(p.buf)))]
 		n, err := io.ReadFull(in, piece)
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			// Its length was sent already, so the tree cannot continue.
+			// The entry promises more bytes than can be read, so the stream is broken.
 			p.failed = true
 			return fmt.Errorf("read %s: %w", name, err)
 		}

@@ -14,6 +14,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
+// body decodes the JSON body of a request. The error matches agentv1.ErrInvalid.
 func body[T any](s *agentv1.Stream) (v T, err error) {
 	if err = json.Unmarshal(s.Body, &v); err != nil {
 		err = fmt.Errorf("decode body: %w: %w", agentv1.ErrInvalid, err)
@@ -21,7 +22,8 @@ func body[T any](s *agentv1.Stream) (v T, err error) {
 	return v, err
 }
 
-// output sends a stream from an offset on, and receives acknowledgements.
+// output sends a process's stdout or stderr to the host, from the requested offset on. The host acknowledges the bytes
+// that it has stored, and the agent then forgets them.
 func (a *Agent) output(ctx context.Context, s *agentv1.Stream) error {
 	r, err := body[agentv1.Output](s)
 	if err != nil {
@@ -53,7 +55,7 @@ func (a *Agent) output(ctx context.Context, s *agentv1.Stream) error {
 		for {
 			offset, err := agentv1.ReadAck(s)
 			if err != nil {
-				return // the host has gone
+				return // the shim has closed the stream, or the channel has failed
 			}
 			reader.Ack(offset)
 		}
@@ -82,7 +84,7 @@ func (a *Agent) output(ctx context.Context, s *agentv1.Stream) error {
 	return nil //nolint:nilerr // only the stream's end can be reported now
 }
 
-// input passes the host's input to a process.
+// input writes data from the host to a process's stdin. A later call for the same process takes over from this one.
 func (a *Agent) input(_ context.Context, s *agentv1.Stream) error {
 	r, err := body[agentv1.Input](s)
 	if err != nil {
@@ -110,7 +112,7 @@ func (a *Agent) input(_ context.Context, s *agentv1.Stream) error {
 			if p.stdinOnce {
 				_ = p.stdin.End(turn)
 			}
-			return nil // the host has gone
+			return nil // the shim has closed the stream, or the channel has failed
 		}
 		if offset, err = p.stdin.Write(turn, data); err != nil {
 			if errors.Is(err, stdio.ErrReplaced) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) {
@@ -119,12 +121,12 @@ func (a *Agent) input(_ context.Context, s *agentv1.Stream) error {
 			return fmt.Errorf("stdin of %s: %w", r.Container, err)
 		}
 		if err := agentv1.WriteAck(s, offset); err != nil {
-			return nil //nolint:nilerr // the host has gone
+			return nil //nolint:nilerr // the shim has closed the stream, or the channel has failed
 		}
 	}
 }
 
-// forward connects the host to a port of the pod.
+// forward joins a stream of the host with a TCP connection to a port of the pod, until one of them ends.
 func (a *Agent) forward(_ context.Context, s *agentv1.Stream) error {
 	r, err := body[agentv1.Forward](s)
 	if err != nil {
@@ -142,7 +144,7 @@ func (a *Agent) forward(_ context.Context, s *agentv1.Stream) error {
 	return nil
 }
 
-// datagrams carries datagrams of the pod's UDP ports.
+// datagrams exchanges datagrams of the pod's published UDP ports with the engine, until the stream ends.
 func (a *Agent) datagrams(_ context.Context, s *agentv1.Stream) error {
 	if err := s.Reply(nil); err != nil {
 		return err
@@ -168,7 +170,8 @@ func (a *Agent) hosts() []netip.Addr {
 	return hosts
 }
 
-// dial connects to the first of the hosts that listens on the port.
+// dial connects to a TCP port of the pod. It tries each address in the order of hosts, and returns the error of the
+// first address if none accepts.
 func (a *Agent) dial(port uint16) (io.ReadWriteCloser, error) {
 	var first error
 	for _, host := range a.hosts() {

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// testOrder: initial containers and sidecars start in order, with their hooks. At the end the sidecar, stopped by
+// testOrder: init containers and sidecars start in order, with their hooks. At the end the sidecar, stopped by
 // its own signal, prints the order.
 func testOrder(t *testing.T, w *world) {
 	y := `apiVersion: v1
@@ -131,7 +131,7 @@ spec:
 	}
 }
 
-// testInitialFailure: a foreground run shows the output of initial containers while they run, and exits with the
+// testInitialFailure: a foreground run shows the output of init containers while they run, and exits with the
 // code of the failed one.
 func testInitialFailure(t *testing.T, w *world) {
 	c := w.run(t, `{apiVersion: v1, kind: Pod, metadata: {name: fails}, spec: {restartPolicy: Never,

@@ -131,7 +131,7 @@ func (r *run) started(c *container) bool {
 	return r.running(c) && c.hook == nil && c.killing != c.newest.ID() && r.probes.started(c)
 }
 
-// isReady reports whether c is ready. An initial container is ready when it has succeeded, any other when it serves.
+// isReady reports whether c is ready. An init container is ready when it has succeeded, any other when it serves.
 func (r *run) isReady(c *container) bool {
 	switch c.kind {
 	case podspec.Initial:

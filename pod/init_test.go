@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
-// withInits adds initial containers to a pod; a name with a final "+" is a sidecar.
+// withInits adds init containers to a pod; a name with a final "+" is a sidecar.
 func withInits(pod *corev1.Pod, names ...string) *corev1.Pod {
 	always := corev1.ContainerRestartPolicyAlways
 	for _, name := range names {
@@ -34,7 +34,7 @@ func starts(fake *fakeCRI) string {
 	return strings.Join(names, " ")
 }
 
-// states returns all containers' states in short, the initial ones first.
+// states returns all containers' states in short, init containers first.
 func states(status corev1.PodStatus) map[string]string {
 	out := map[string]string{}
 	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses,
@@ -87,7 +87,7 @@ func TestInitialContainers(t *testing.T) {
 			starts: "i main", phase: "Succeeded", states: map[string]string{"i": "terminated Completed", "main": "terminated Completed"}},
 		{name: "a sidecar starts and stays", policy: "Always", inits: []string{"s+"}, after: time.Minute,
 			starts: "s main", phase: "Running", states: map[string]string{"s": "running", "main": "running"}},
-		{name: "a sidecar among initial ones", policy: "Always", inits: []string{"i", "s+", "j"},
+		{name: "a sidecar among init containers", policy: "Always", inits: []string{"i", "s+", "j"},
 			lives: map[string][]life{"i": {good}, "j": {good}}, after: time.Minute,
 			starts: "i s j main", phase: "Running",
 			states: map[string]string{"i": "terminated Completed", "s": "running", "j": "terminated Completed", "main": "running"}},
@@ -169,7 +169,7 @@ func TestStatusOfInitialContainers(t *testing.T) {
 	})
 }
 
-// TestInitialContainersRunAgainInANewVM: a new VM runs the initial containers again, and then its other containers.
+// TestInitialContainersRunAgainInANewVM: a new VM runs the init containers again, and then its other containers.
 func TestInitialContainersRunAgainInANewVM(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()
@@ -230,7 +230,7 @@ func TestTakeOverDuringTheStart(t *testing.T) {
 	})
 }
 
-// TestExitCodeOfAnInitialContainer: initial containers count, and the exit code is the first failed one's.
+// TestExitCodeOfAnInitialContainer: init containers count, and the exit code is the first failed one's.
 func TestExitCodeOfAnInitialContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()

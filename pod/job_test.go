@@ -35,7 +35,7 @@ func TestBackoffLimit(t *testing.T) {
 			starts: "a a", phase: "Failed", reason: "BackoffLimitExceeded", code: 3},
 		{name: "none", policy: "OnFailure", limit: "0", scripts: map[string][]life{"a": {bad}},
 			starts: "a", phase: "Failed", reason: "BackoffLimitExceeded", code: 3},
-		{name: "an initial one", policy: "Never", limit: "1", inits: []string{"i"}, scripts: map[string][]life{"i": {bad}},
+		{name: "an init container", policy: "Never", limit: "1", inits: []string{"i"}, scripts: map[string][]life{"i": {bad}},
 			starts: "i i", phase: "Failed", reason: "BackoffLimitExceeded", code: 3},
 		{name: "no job's", policy: "Never", scripts: map[string][]life{"a": {bad}}, starts: "a", phase: "Failed", code: 3},
 	} {

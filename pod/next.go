@@ -27,7 +27,7 @@ func (r *run) wants(c *container) bool {
 		if r.initialised() {
 			return false
 		}
-		// Initial containers run again in a new VM.
+		// Init containers run again in a new VM.
 		if !ended || code == 0 && !r.hasInstance(c) {
 			return true
 		}
@@ -39,7 +39,7 @@ func (r *run) wants(c *container) bool {
 	return podspec.Restarts(r.pod, c.kind, c.spec, code, r.restarts())
 }
 
-// finished reports whether containers after c, an initial container or a sidecar, may start.
+// finished reports whether containers after c, an init container or a sidecar, may start.
 func (r *run) finished(c *container) bool {
 	if c.kind == podspec.Sidecar {
 		return r.started(c)
@@ -48,7 +48,7 @@ func (r *run) finished(c *container) bool {
 	return ended && code == 0 && r.hasInstance(c)
 }
 
-// initialised reports whether all initial containers have succeeded and all sidecars have started in this sandbox. The
+// initialised reports whether all init containers have succeeded and all sidecars have started in this sandbox. The
 // sandbox then stays initialised.
 func (r *run) initialised() bool {
 	inits := r.of(podspec.Initial, podspec.Sidecar)
@@ -59,7 +59,7 @@ func (r *run) initialised() bool {
 }
 
 // next returns the containers that must be started now, in order. A sidecar that ends during the initialisation is
-// started again beside later initial containers.
+// started again beside later init containers.
 func (r *run) next() []*container {
 	var out []*container
 	if !r.initialised() {
@@ -90,7 +90,7 @@ func (r *run) next() []*container {
 	return out
 }
 
-// over reports whether the pod is done: an initial container has failed for good, or no regular container runs or will.
+// over reports whether the pod is done: an init container has failed for good, or no regular container runs or will.
 func (r *run) over() bool {
 	if r.exhausted() {
 		return true

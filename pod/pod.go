@@ -144,7 +144,7 @@ func (p *Pod) announceObserved() {
 }
 
 // ExitCode returns the pod's exit code as a command's: the code of the first failed container, in the pod's order,
-// initial ones first, else 0. Sidecars do not count. It is unknown before the pod has ended.
+// init containers first, else 0. Sidecars do not count. It is unknown before the pod has ended.
 func (p *Pod) ExitCode() (code int, known bool) {
 	status := p.Status()
 	return podstatus.ExitCode(&p.pod.Spec, &status)

@@ -49,7 +49,7 @@ func TestTurn(t *testing.T) {
 		say(TurnLater)
 		status := s.Status()
 		if calls := touched(fake); calls != nil || status.StartTime != nil || len(status.ContainerStatuses) != 0 {
-			t.Errorf("it has begun: %v, %+v", calls, status)
+			t.Errorf("started before its turn: got calls %v and status %+v, want none", calls, status)
 		}
 		if diff := cmp.Diff(map[string]string{"PodScheduled": "False WaitingForTurn"}, conditions(status)); diff != "" {
 			t.Error(diff)
@@ -109,7 +109,7 @@ func TestTurnNeverComes(t *testing.T) {
 					t.Errorf("scheduled: %s", got)
 				}
 				if calls := touched(fake); calls != nil || len(status.ContainerStatuses) != 0 {
-					t.Errorf("it has begun: %v, %+v", calls, status.ContainerStatuses)
+					t.Errorf("started before its turn: got calls %v and statuses %+v, want none", calls, status.ContainerStatuses)
 				}
 			})
 		})

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestTools runs git with nothing but its own files.
+// TestTools checks that the files of Tools are enough to run git: it unpacks them and runs git with their own loader
+// and libraries only.
 func TestTools(t *testing.T) {
 	t.Parallel()
 	all, err := Tools(os.DevNull)
@@ -34,6 +35,6 @@ func TestTools(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "lib64/ld-linux-x86-64.so.2"), "--library-path", lib, "--inhibit-cache",
 		filepath.Join(root, "usr/bin/git"), "--version")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("git --version: got error %v, want success; output:\n%s", err, out)
 	}
 }

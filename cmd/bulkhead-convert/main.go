@@ -1,10 +1,10 @@
-// Without these settings the runtime keeps files of the cgroup open. A compromised process could open them for
-// writing.
+// Without these settings the Go runtime keeps files of the process's cgroup open. A compromised process could reopen
+// them for writing, and so change its own limits.
 //go:debug containermaxprocs=0
 //go:debug updatemaxprocs=0
 
-// Command bulkhead-convert reads an image for an engine and creates its disk. Engines start it; do not run it by
-// hand.
+// Command bulkhead-convert converts a container image: it reads the layers and writes the image's disk. An engine
+// starts one process for each image. The process confines itself before it reads (package image/worker).
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	_ = oomscore.Unprotect(os.Getpid()) // it can read an image even if it stays protected
+	_ = oomscore.Unprotect(os.Getpid()) // on an error the kernel spares this process as long as the engine when memory runs out
 	if err := worker.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bulkhead-convert:", err)
 		os.Exit(1)

@@ -8,7 +8,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
-// TestHoldStarted: starts are reported when all are known, and everything else at once.
+// TestHoldStarted checks that messages of starts are held back until all are sent, and that other messages are sent at
+// once.
 func TestHoldStarted(t *testing.T) {
 	t.Parallel()
 	var told []string
@@ -29,12 +30,12 @@ func TestHoldStarted(t *testing.T) {
 		}
 	}
 	if got := strings.Join(told, " "); got != "meanwhile" {
-		t.Errorf("sent before all starts are known: %q", got)
+		t.Errorf("messages before all(): got %q, want %q", got, "meanwhile")
 	}
 	if err := all(); err != nil || strings.Join(told, " ") != "meanwhile a  b " {
-		t.Errorf("%v, %v", told, err)
+		t.Errorf("messages after all(): got %q, error %v, want %q, no error", strings.Join(told, " "), err, "meanwhile a  b ")
 	}
 	if fail = gone; !errors.Is(all(), gone) || !errors.Is(but(api.Message{Notice: "x"}), gone) {
-		t.Error("the disconnected client is not reported")
+		t.Errorf("after the client disconnected: got another error or none, want %v", gone)
 	}
 }

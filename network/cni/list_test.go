@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestList: an interrupted list is read again, but not forever.
+// TestList checks that list retries while the kernel interrupts the dump, at most asks times, and returns other errors
+// at once.
 func TestList(t *testing.T) {
 	for _, tt := range []struct {
 		interrupted int
@@ -22,7 +23,7 @@ func TestList(t *testing.T) {
 			return calls, tt.err
 		})
 		if !errors.Is(err, tt.err) || err == nil && got != tt.interrupted+1 {
-			t.Errorf("%d times interrupted, then %v: %d, %v", tt.interrupted, tt.err, got, err)
+			t.Errorf("list after %d interruptions: got %d, error %v, want %d, error %v", tt.interrupted, got, err, tt.interrupted+1, tt.err)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// containers checks a pod's containers, including the initial ones. Names and host ports must be unique.
+// containers checks a pod's containers, including init containers. Names and host ports must be unique.
 func (c checker) containers(spec *corev1.PodSpec, volumes map[string]bool) {
 	names, hostPorts := map[string]bool{}, map[string]bool{}
 	check := func(container *corev1.Container, at string) {

@@ -9,11 +9,11 @@ import (
 
 func TestLifeCycleFaults(t *testing.T) {
 	tests := []struct{ name, text, want string }{
-		{name: "a name that an initial container has", text: "  initContainers: [{name: main, image: i}]\n",
+		{name: "a name that an init container has", text: "  initContainers: [{name: main, image: i}]\n",
 			want: `spec.containers[0].name: "main" appears twice`},
-		{name: "an initial container without an image", text: "  initContainers: [{name: i}]\n",
+		{name: "an init container without an image", text: "  initContainers: [{name: i}]\n",
 			want: "spec.initContainers[0].image: is required"},
-		{name: "an initial container with hooks",
+		{name: "an init container with hooks",
 			text: "  initContainers: [{name: i, image: i, lifecycle: {preStop: {exec: {command: [a]}}}}]\n",
 			want: "spec.initContainers[0].lifecycle: an init container has one only with restartPolicy Always"},
 		{name: "an own policy", text: "    restartPolicy: Sometimes\n", want: `spec.containers[0].restartPolicy: "Sometimes" is not one of`},

@@ -14,9 +14,9 @@ type Kind int
 const (
 	// Regular containers are the purpose of the pod, which lasts until they are done.
 	Regular Kind = iota
-	// Initial containers run to their end, one after the other, before any regular container.
+	// Init containers run to their end, one after the other, before any regular container.
 	Initial
-	// Sidecar containers start among the initial ones, run beside the regular ones and end after them.
+	// Sidecar containers start among the init containers, run beside the regular ones and end after them.
 	Sidecar
 	// Ephemeral containers are added to a running pod and started once.
 	Ephemeral
@@ -49,7 +49,7 @@ func Any(spec *corev1.PodSpec, is func(*corev1.Container) bool) bool {
 	return false
 }
 
-// InitKind returns whether an entry of initContainers is a sidecar or an initial container.
+// InitKind returns whether an entry of initContainers is a sidecar or an init container.
 func InitKind(c *corev1.Container) Kind {
 	if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 		return Sidecar

@@ -7,7 +7,7 @@ import (
 )
 
 // Restarts reports whether a container that ended with code is restarted. The first matching rule decides, else the
-// container's own policy, else the pod's. A successful initial container is done. before is the number of restarts of
+// container's own policy, else the pod's. A successful init container is done. before is the number of restarts of
 // the pod's initial and regular containers, for its BackoffLimit.
 func Restarts(pod *corev1.Pod, kind Kind, spec *corev1.Container, code, before int32) bool {
 	policy := pod.Spec.RestartPolicy

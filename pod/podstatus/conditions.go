@@ -62,7 +62,7 @@ func Ready(spec *corev1.PodSpec, containers Condition, others []corev1.PodCondit
 	return Condition{Status: corev1.ConditionTrue}
 }
 
-// Initialized returns whether the initial containers have succeeded and the sidecars have started once.
+// Initialized returns whether the init containers have succeeded and the sidecars have started once.
 func Initialized(spec *corev1.PodSpec, status *corev1.PodStatus) Condition {
 	var incomplete []string
 	for i := range spec.InitContainers {

@@ -41,7 +41,7 @@ func Ended(status *corev1.PodStatus) bool {
 }
 
 // ExitCode returns the pod's exit code as a command's: the code of the first failed container, in the pod's order,
-// initial ones first, else 0. It is 127 if the command does not exist, and 126 if it cannot be executed. Sidecars do
+// init containers first, else 0. It is 127 if the command does not exist, and 126 if it cannot be executed. Sidecars do
 // not count. It is unknown before the pod has ended.
 func ExitCode(spec *corev1.PodSpec, status *corev1.PodStatus) (code int, known bool) {
 	if !Ended(status) {

@@ -34,7 +34,7 @@ func statusOfWord(name, word string) []corev1.ContainerStatus {
 	return []corev1.ContainerStatus{status}
 }
 
-// podOf returns a pod and its status for words: "i=" is an initial container, "s=" a sidecar, others are regular.
+// podOf returns a pod and its status for words: "i=" is an init container, "s=" a sidecar, others are regular.
 func podOf(policy corev1.RestartPolicy, words string) (*corev1.PodSpec, *corev1.PodStatus) {
 	spec, status := &corev1.PodSpec{RestartPolicy: policy}, &corev1.PodStatus{}
 	always := corev1.ContainerRestartPolicyAlways
@@ -86,7 +86,7 @@ func TestPhase(t *testing.T) {
 		{words: "wait:1", want: "RRR", terminal: "FFF"},
 		{words: "wait:0", want: "RRR", terminal: "FFF"},
 		{words: "end:0 wait:1", want: "RRR", terminal: "FFF"},
-		// initial containers
+		// init containers
 		{words: "i=wait wait", want: "PPP", terminal: "PPP"},
 		{words: "i=- wait", want: "PPP", terminal: "PPP"},
 		{words: "i=run wait", want: "PPP", terminal: "PPP"},
@@ -170,7 +170,7 @@ func TestPhaseByTheContainersOwnPolicies(t *testing.T) {
 	spec, status := podOf("Always", "i=end:1 wait")
 	spec.InitContainers[0].RestartPolicy = &never
 	if got := Phase(&corev1.Pod{Spec: *spec}, status, false); got != corev1.PodFailed {
-		t.Errorf("an initial container that is never started again: %s", got)
+		t.Errorf("an init container that is never started again: %s", got)
 	}
 }
 

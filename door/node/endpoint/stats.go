@@ -2,14 +2,16 @@ package endpoint
 
 import runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-// sum adds up the usage of containers by pod.
+// sum returns the usage of each pod: the sum of its containers' CPU time and working sets, and their latest timestamps.
+// Pods are in the order of their first container. It leaves out containers without a pod UID label, which do not belong
+// to Kubernetes. A missing value counts as 0.
 func sum(containers []*runtimeapi.ContainerStats) (list []*runtimeapi.PodSandboxStats) {
 	pods := map[string]*runtimeapi.PodSandboxStats{}
 	for _, c := range containers {
 		labels := c.GetAttributes().GetLabels()
 		uid := labels[uidLabel]
 		if uid == "" {
-			continue // not a container of Kubernetes
+			continue
 		}
 		p := pods[uid]
 		if p == nil {
@@ -32,7 +34,7 @@ func sum(containers []*runtimeapi.ContainerStats) (list []*runtimeapi.PodSandbox
 	return list
 }
 
-// add returns the sum of two values that may be missing.
+// add returns the sum of two values. A nil value counts as 0.
 func add(to, more *runtimeapi.UInt64Value) *runtimeapi.UInt64Value {
 	return &runtimeapi.UInt64Value{Value: to.GetValue() + more.GetValue()}
 }

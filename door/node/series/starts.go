@@ -44,7 +44,7 @@ func (s *starts) register(to *prometheus.Registry) {
 	s.sli = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "kubelet_pod_start_sli_duration_seconds",
 		Help: "Duration in seconds from a pod's creation until all its containers have started, without the time to pull its images; " +
-			"of pods without initial containers and without claims",
+			"of pods without init containers and without claims",
 		Buckets: startBuckets,
 	})
 	to.MustRegister(s.took, s.sli)

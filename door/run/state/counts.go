@@ -10,7 +10,7 @@ import (
 type Counts struct {
 	Ready      int // of Containers
 	Containers int // regular ones and sidecars
-	// Restarts counts the initial containers up to the current one during initialisation, and the Containers
+	// Restarts counts the init containers up to the current one during initialisation, and the Containers
 	// afterwards.
 	Restarts int
 }
@@ -56,8 +56,8 @@ func Begun(statuses []corev1.ContainerStatus) int {
 	return n
 }
 
-// UnderWay reports whether a pod's start is under way. With initial containers, one must have begun. Without, all
-// containers must have begun.
+// UnderWay reports whether a pod's start is under way. With init containers, one must have started. Without, all
+// containers must have started.
 func UnderWay(p *corev1.Pod, status corev1.PodStatus) bool {
 	return Begun(status.InitContainerStatuses) > 0 || Begun(status.ContainerStatuses) == len(p.Spec.Containers)
 }

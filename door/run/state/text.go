@@ -59,7 +59,7 @@ func Text(p *corev1.Pod, status corev1.PodStatus) string {
 	return text
 }
 
-// initText describes the progress of the initial containers. It is empty when they are done.
+// initText describes the progress of the init containers. It is empty when they are done.
 func initText(p *corev1.Pod, status corev1.PodStatus) string {
 	for i, c := range status.InitContainerStatuses {
 		end, waits := c.State.Terminated, c.State.Waiting
@@ -76,7 +76,7 @@ func initText(p *corev1.Pod, status corev1.PodStatus) string {
 	return ""
 }
 
-// over reports whether the initial container at i no longer delays the start.
+// over reports whether the init container at i no longer delays the start.
 func over(p *corev1.Pod, i int, c corev1.ContainerStatus) bool {
 	end := c.State.Terminated
 	return end != nil && end.ExitCode == 0 || isSidecar(p, i) && c.Started != nil && *c.Started
@@ -91,7 +91,7 @@ func initialised(status corev1.PodStatus) bool {
 	return false
 }
 
-// isSidecar reports whether the pod's initial container at i is a sidecar.
+// isSidecar reports whether the pod's init container at i is a sidecar.
 func isSidecar(p *corev1.Pod, i int) bool {
 	if i >= len(p.Spec.InitContainers) {
 		return false

@@ -39,7 +39,7 @@ func TestText(t *testing.T) {
 		{"fails for want of memory", "Failed", "", false, list{ends(137, "OOMKilled"), init, init}, list{init}, "Init:OOMKilled"},
 		{"fails again and again", "Pending", "", false, list{waits("CrashLoopBackOff"), init, init}, list{init}, "Init:CrashLoopBackOff"},
 		{"has no image", "Pending", "", false, list{waits("ErrImagePull"), init, init}, list{init}, "Init:ErrImagePull"},
-		{"has begun", "Pending", "", true, begun, list{waits("PodInitializing")}, "PodInitializing"},
+		{"init containers have ended", "Pending", "", true, begun, list{waits("PodInitializing")}, "PodInitializing"},
 		{"runs", "Running", "", true, begun, list{runs}, "Running"},
 		{"a sidecar falls", "Running", "", true, falls, list{runs}, "Running"},
 		{"a regular one falls", "Running", "", true, begun, list{waits("CrashLoopBackOff")}, "CrashLoopBackOff"},

@@ -1,5 +1,5 @@
-// Package jsonnode reads a stream of JSON values as nodes of YAML documents. So faults have lines, and duplicate keys
-// are detected.
+// Package jsonnode reads a stream of JSON values as yaml.v3 nodes. Unlike encoding/json, the nodes carry line numbers
+// for error messages and keep duplicate keys, so that the caller can refuse them.
 package jsonnode
 
 import (
@@ -13,20 +13,21 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 )
 
-// ErrTooLarge means that a value has too many parts, or is nested too deep.
+// ErrTooLarge means that the values have more nodes than allowed, or are nested too deep.
 var ErrTooLarge = errors.New("too many values, or nested too deep")
 
-// Stream reads the values of a text, one after the other.
+// Stream reads the JSON values of a text, one after the other. It is not safe for concurrent use.
 type Stream struct {
 	text     []byte
 	in       *json.Decoder
-	counted  int // bytes of text that line covers
+	counted  int // bytes of text before which line counts the line breaks
 	line     int
 	maxDepth int
 	left     int // nodes that may still be made
 }
 
-// New returns a stream of text. It reads at most maxNodes nodes, at most maxDepth deep.
+// New returns a Stream that reads text. All its values together may have maxNodes nodes, and each may be nested
+// maxDepth deep.
 func New(text []byte, maxNodes, maxDepth int) *Stream {
 	in := json.NewDecoder(bytes.NewReader(text))
 	in.UseNumber()
@@ -67,8 +68,8 @@ func (s *Stream) count(to int64) {
 
 const space = " \t\r\n"
 
-// failed counts the lines up to the fault, and removes Go's prefix from the error. before are characters that may
-// precede the fault.
+// failed moves Line to the fault, and removes the prefix "json: " from the error. The decoder stops before the
+// characters in before, so failed skips them to find the fault.
 func (s *Stream) failed(err error, before string) error {
 	if errors.Is(err, ErrTooLarge) {
 		return err
@@ -100,6 +101,7 @@ func (s *Stream) node(token json.Token, err error, depth int) (*yamlv3.Node, err
 	case string:
 		node.Tag, node.Value = "!!str", v
 	case json.Number:
+		// One tag serves integers and fractions: callers decode the value from its text, not from the node.
 		node.Tag, node.Value = "!!float", v.String()
 	case bool:
 		node.Tag, node.Value = "!!bool", fmt.Sprint(v)
