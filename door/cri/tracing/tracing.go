@@ -128,13 +128,13 @@ const (
 // of the VM's phases are known, so they are placed one after another within the engine's phase that waits for them. If
 // the start took longer than the call, it belongs to an earlier call.
 func (t *Tracer) phases(ctx context.Context, ended time.Time, took time.Duration, all []engine.Phase) {
-	var own, machine []engine.Phase
+	var own, vm []engine.Phase
 	var total time.Duration
 	for _, p := range all {
 		name, of := strings.CutPrefix(p.Name, "machine: ")
 		switch {
 		case of:
-			machine = append(machine, engine.Phase{Name: name, Took: p.Took})
+			vm = append(vm, engine.Phase{Name: name, Took: p.Took})
 		case p.Name == "total":
 			total = p.Took
 		default:
@@ -148,7 +148,7 @@ func (t *Tracer) phases(ctx context.Context, ended time.Time, took time.Duration
 	for _, p := range own {
 		below := t.span(ctx, "engine "+p.Name, at, p.Took)
 		inner := at
-		for _, m := range machine {
+		for _, m := range vm {
 			if (p.Name == shimPhase) == startsWithShim(m.Name) && (p.Name == shimPhase || p.Name == startPhase) {
 				t.span(below, "machine "+m.Name, inner, m.Took)
 				inner = inner.Add(m.Took)
