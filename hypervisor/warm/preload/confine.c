@@ -49,7 +49,7 @@ static int become(const struct request *r, char text[TEXT]) {
 	if (syscall(SYS_capset, &header, none)) return failed(text, "drop the capabilities");
 	// Unlike exec, a change of user makes a process unreadable for its own user. But the VM's owner, which has the same
 	// user, reads its descriptors.
-	if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)) return failed(text, "let the machine's owner read it");
+	if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)) return failed(text, "let the VM's owner read it");
 	return 0;
 }
 

@@ -50,7 +50,7 @@ void child(const struct thread *me) {
 	close(control);
 	close(ready[0]);
 	control = -1;
-	if (machine_name && request.name[0]) memcpy(machine_name, request.name, strlen(machine_name));
+	if (vm_name && request.name[0]) memcpy(vm_name, request.name, strlen(vm_name));
 	m.error = own_descriptors(&request, &given, ready[1], m.text);
 	if (!m.error) m.error = confine(&request, &given, m.text);
 	if (!m.error && (m.error = revive_all(me))) set(m.text, TEXT, "make the threads again");
@@ -141,7 +141,7 @@ static int sort(const int *fd, int n, char text[TEXT]) {
 	if (r->version != VERSION || r->flags & ~(uint32_t)(DESCRIPTORS | ALONE)) return failed(text, "read the request: another version");
 	if (r->files > MAX_FILES || r->groups > MAX_GROUPS || (int)r->files + (int)r->groups + __builtin_popcount(rest) != n)
 		return failed(text, "read the request: its descriptors");
-	if (r->name[NAME - 1] || (r->name[0] && (!machine_name || strlen(r->name) != strlen(machine_name))))
+	if (r->name[NAME - 1] || (r->name[0] && (!vm_name || strlen(r->name) != strlen(vm_name))))
 		return failed(text, "read the request: a name of another length");
 	for (uint32_t i = 0; i < r->files; i++) {
 		// The parent must use the number already, so that no descriptor of the request has it: that one would be lost
@@ -212,10 +212,10 @@ static void *run(void *main_block) {
 }
 
 // find_name finds the VM's name among the arguments.
-char *machine_name;
+char *vm_name;
 static void find_name(int argc, char **argv) {
 	for (int i = 1; i + 1 < argc; i++)
-		if (strcmp(argv[i], "-name") == 0) machine_name = argv[i + 1];
+		if (strcmp(argv[i], "-name") == 0) vm_name = argv[i + 1];
 }
 
 // begin is called before main. Without BULKHEAD_FORK_FD the library does nothing.

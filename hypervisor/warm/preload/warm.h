@@ -98,7 +98,7 @@ enum { GO, PARK, FORK };
 extern HIDDEN struct parking parking;
 extern HIDDEN int tid_offset;         // of the thread's id in its thread block
 extern HIDDEN const void *qemu_filter; // a struct sock_fprog, nil before QEMU has made it
-extern HIDDEN char *machine_name;      // in the argument list
+extern HIDDEN char *vm_name;           // in the argument list
 
 // freeze.c
 HIDDEN int park_setup(char text[TEXT]);
