@@ -37,7 +37,7 @@ func Below(pid int) ([]Process, error) {
 		if err != nil {
 			continue
 		}
-		p, err := Look(id)
+		p, err := Get(id)
 		if err != nil {
 			continue // gone meanwhile
 		}
@@ -50,8 +50,8 @@ func Below(pid int) ([]Process, error) {
 	return found, nil
 }
 
-// Look returns the state of one process.
-func Look(pid int) (Process, error) {
+// Get returns the state of one process.
+func Get(pid int) (Process, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return Process{}, err
@@ -121,7 +121,7 @@ func Others() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	root, err := Look(Root())
+	root, err := Get(Root())
 	if err != nil {
 		return 0, err
 	}

@@ -113,7 +113,7 @@ func TestOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		if _, err := Look(pid); err != nil {
+		if _, err := Get(pid); err != nil {
 			return
 		}
 		if err := Wait(ctx, time.Millisecond); err != nil {

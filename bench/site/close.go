@@ -64,7 +64,7 @@ func gone(ctx context.Context, pid int) error {
 	ctx, cancel := context.WithTimeout(ctx, goneWait)
 	defer cancel()
 	for {
-		if p, err := procs.Look(pid); err != nil || p.Zombie {
+		if p, err := procs.Get(pid); err != nil || p.Zombie {
 			return nil
 		}
 		if err := procs.Wait(ctx, 20*time.Millisecond); err != nil {
