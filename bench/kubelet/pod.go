@@ -104,11 +104,11 @@ func (k *Kubelet) Trip(ctx context.Context, p *Pod) (took time.Duration, err err
 
 // End stops a pod, which kills its container, and removes the pod.
 func (k *Kubelet) End(ctx context.Context, p *Pod) error {
-	return k.EndLooking(ctx, p, func() error { return nil })
+	return k.EndWith(ctx, p, func() error { return nil })
 }
 
-// EndLooking is End, and calls look between the stop and the removal.
-func (k *Kubelet) EndLooking(ctx context.Context, p *Pod, look func() error) error {
+// EndWith is End, and calls between after the stop and before the removal.
+func (k *Kubelet) EndWith(ctx context.Context, p *Pod, between func() error) error {
 	if p.ID == "" {
 		return nil // it was never created
 	}
@@ -121,7 +121,7 @@ func (k *Kubelet) EndLooking(ctx context.Context, p *Pod, look func() error) err
 	if err != nil {
 		return fmt.Errorf("stop pod %s: %w", p.ID, err)
 	}
-	if err := look(); err != nil {
+	if err := between(); err != nil {
 		return err
 	}
 	err = timed(&p.Removal, func() error {

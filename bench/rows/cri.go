@@ -189,7 +189,7 @@ func (r *runtime) live(ctx context.Context) (err error) {
 	if err == nil {
 		err = r.execs(ctx, p)
 	}
-	err = errors.Join(err, r.k.EndLooking(ctx, p, func() error {
+	err = errors.Join(err, r.k.EndWith(ctx, p, func() error {
 		_, err := r.part(ctx, p, r.end, known)
 		return err
 	}))
