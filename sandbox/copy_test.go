@@ -34,7 +34,7 @@ func TestCopies(t *testing.T) {
 	read()
 	tree, err := h.box.Unpack(h.ctx, "c", "/", false)
 	h.must(err)
-	err = errors.Join(tree.Put(agentv1.Entry{Kind: agentv1.KindFile, Name: []byte("b"), Size: 1 << 20}, zeros{}), tree.End())
+	err = errors.Join(tree.Add(agentv1.Entry{Kind: agentv1.KindFile, Name: []byte("b"), Size: 1 << 20}, zeros{}), tree.End())
 	if err == nil || !strings.Contains(err.Error(), "no place for b") {
 		t.Errorf("a refusal: %v", err)
 	}

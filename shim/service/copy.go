@@ -186,7 +186,7 @@ func sendEntries(w *stream.Writer, r io.Reader, tree *agentv1.TreeWriter) error 
 			}
 			continue
 		}
-		if err := tree.Put(entry, archive); err != nil {
+		if err := tree.Add(entry, archive); err != nil {
 			return err
 		}
 	}

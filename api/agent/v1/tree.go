@@ -132,7 +132,7 @@ func (t *TreeReader) Read(p []byte) (int, error) {
 // Close ends the tree.
 func (t *TreeReader) Close() error { return t.conn.Close() }
 
-// TreeWriter sends a tree to the guest. Only one goroutine may call Put and End, but any may call Close.
+// TreeWriter sends a tree to the guest. Only one goroutine may call Add and End, but any may call Close.
 type TreeWriter struct {
 	conn net.Conn
 	done chan struct{} // closed after the agent's answer
@@ -166,8 +166,8 @@ func (w *TreeWriter) await() {
 	w.conn.Close()
 }
 
-// Put sends an entry, and a file's content: e.Size bytes of it.
-func (w *TreeWriter) Put(e Entry, content io.Reader) error {
+// Add sends an entry, and a file's content: e.Size bytes of it.
+func (w *TreeWriter) Add(e Entry, content io.Reader) error {
 	if err := WriteEntry(w.conn, e); err != nil {
 		return w.why(err)
 	}

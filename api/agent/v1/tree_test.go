@@ -192,8 +192,8 @@ func TestUnpack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tree.Close()
-	err = errors.Join(tree.Put(agentv1.Entry{Kind: agentv1.KindDir, Name: []byte("t")}, nil),
-		tree.Put(agentv1.Entry{Kind: agentv1.KindFile, Name: []byte("t/a"), Size: 3}, strings.NewReader("abc")), tree.End())
+	err = errors.Join(tree.Add(agentv1.Entry{Kind: agentv1.KindDir, Name: []byte("t")}, nil),
+		tree.Add(agentv1.Entry{Kind: agentv1.KindFile, Name: []byte("t/a"), Size: 3}, strings.NewReader("abc")), tree.End())
 	if err != nil || got.String() != "dir t file t/a abc" {
 		t.Errorf("%v, %q", err, got.String())
 	}
@@ -266,7 +266,7 @@ func TestUnpackFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tree.Close()
-	err = tree.Put(agentv1.Entry{Kind: agentv1.KindFile, Name: []byte("a"), Size: 1 << 30}, zeros{})
+	err = tree.Add(agentv1.Entry{Kind: agentv1.KindFile, Name: []byte("a"), Size: 1 << 30}, zeros{})
 	if err == nil || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("a full disk: %v", err)
 	}
@@ -281,7 +281,7 @@ func TestUnpackFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = tree2.Put(agentv1.Entry{Kind: agentv1.KindFile, Name: []byte("a"), Size: 9}, strings.NewReader("short"))
+	err = tree2.Add(agentv1.Entry{Kind: agentv1.KindFile, Name: []byte("a"), Size: 9}, strings.NewReader("short"))
 	if !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a source that ends early: %v", err)
 	}
