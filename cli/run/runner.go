@@ -119,7 +119,7 @@ func (r *runner) message(ctx context.Context, req api.RunRequest, m api.Message)
 		r.bars.Update(*m.Progress)
 	case m.Step != "":
 		if m.Step != r.step { // several pods may wait for the same step
-			r.bars.Say(m.Step)
+			r.bars.SetStep(m.Step)
 		}
 		r.step = m.Step
 	case m.Notice != "":

@@ -63,8 +63,8 @@ func (b *Bars) Update(p api.Progress) {
 	}
 }
 
-// Say shows the step being waited for, until the bars are closed. Without a terminal it does nothing.
-func (b *Bars) Say(step string) {
+// SetStep shows the step being waited for, until the bars are closed. Without a terminal it does nothing.
+func (b *Bars) SetStep(step string) {
 	if b.live {
 		b.step = step
 		b.draw()
