@@ -40,7 +40,7 @@ func TestWhatWaitsForAnObjectStartsWhenItComes(t *testing.T) {
 			!strings.Contains(strings.Join(s.reasons(), " "), "FailedMount") {
 			t.Fatalf("%s, events %v", got, s.reasons())
 		}
-		if err := set.Put([]*corev1.ConfigMap{testpod.ConfigMap("settings", "a", "1")}, nil); err != nil {
+		if err := set.Apply([]*corev1.ConfigMap{testpod.ConfigMap("settings", "a", "1")}, nil); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -51,7 +51,7 @@ func TestWhatWaitsForAnObjectStartsWhenItComes(t *testing.T) {
 		if got := s.told("MandatorySecretNotFound"); !slices.Equal(got, []string{`main: Secret "keys" not found`}) {
 			t.Errorf("events %q of all %v", got, s.reasons())
 		}
-		if err := set.Put(nil, []*corev1.Secret{testpod.Secret("keys", "key", "hush")}); err != nil {
+		if err := set.Apply(nil, []*corev1.Secret{testpod.Secret("keys", "key", "hush")}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -63,7 +63,7 @@ func TestWhatWaitsForAnObjectStartsWhenItComes(t *testing.T) {
 			t.Errorf("%q, %v", text, err)
 		}
 		// Another version, and then one without a key.
-		if err := set.Put([]*corev1.ConfigMap{testpod.ConfigMap("settings", "a", "2")}, nil); err != nil {
+		if err := set.Apply([]*corev1.ConfigMap{testpod.ConfigMap("settings", "a", "2")}, nil); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -222,7 +222,7 @@ func TestAnUpdateOfAVolumeThatFailsIsTriedAgain(t *testing.T) {
 		if err := os.WriteFile(dir, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := set.Put([]*corev1.ConfigMap{testpod.ConfigMap("settings", "a", "2")}, nil); err != nil {
+		if err := set.Apply([]*corev1.ConfigMap{testpod.ConfigMap("settings", "a", "2")}, nil); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -25,9 +25,9 @@ var _ Objects = (*Set)(nil)
 // ErrImmutable is matched by errors for changes of an immutable object.
 var ErrImmutable = errors.New("the object is immutable")
 
-// Put adds objects, or replaces those with the same name. If an error matches ErrImmutable, none is changed. The caller
+// Apply adds objects, or replaces those with the same name. If an error matches ErrImmutable, none is changed. The caller
 // must not change the objects afterwards.
-func (s *Set) Put(configMaps []*corev1.ConfigMap, secrets []*corev1.Secret) error {
+func (s *Set) Apply(configMaps []*corev1.ConfigMap, secrets []*corev1.Secret) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, next := range configMaps {

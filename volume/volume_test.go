@@ -25,7 +25,7 @@ func world(t *testing.T) (*corev1.Pod, *Set) {
 	pod.Spec.Containers = []corev1.Container{{Name: "c",
 		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1500m")}}}}
 	set := &Set{}
-	if err := set.Put(
+	if err := set.Apply(
 		[]*corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"a": "1", "b.conf": "two\n"},
 			BinaryData: map[string][]byte{"bin": {0, 255}}}},
 		[]*corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: "keys"},
@@ -236,7 +236,7 @@ func TestRefreshChangesWhatHasChanged(t *testing.T) {
 		t.Errorf("changed without a reason: %s", diff)
 	}
 	changed := set.Changed()
-	if err := set.Put([]*corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"a": "new"}}},
+	if err := set.Apply([]*corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"a": "new"}}},
 		nil); err != nil {
 		t.Fatal(err)
 	}
@@ -268,25 +268,25 @@ func TestSetKeepsImmutableObjects(t *testing.T) {
 	set := &Set{}
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Immutable: ptr(true), Data: map[string]string{"a": "1"}}
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Immutable: ptr(true), Data: map[string][]byte{"a": []byte("1")}}
-	if err := set.Put([]*corev1.ConfigMap{m}, []*corev1.Secret{s}); err != nil {
+	if err := set.Apply([]*corev1.ConfigMap{m}, []*corev1.Secret{s}); err != nil {
 		t.Fatal(err)
 	}
-	if err := set.Put([]*corev1.ConfigMap{m.DeepCopy()}, []*corev1.Secret{s.DeepCopy()}); err != nil {
+	if err := set.Apply([]*corev1.ConfigMap{m.DeepCopy()}, []*corev1.Secret{s.DeepCopy()}); err != nil {
 		t.Errorf("the same again: %v", err)
 	}
 	for name, put := range map[string]func() error{
-		"data": func() error { n := m.DeepCopy(); n.Data["a"] = "2"; return set.Put([]*corev1.ConfigMap{n}, nil) },
+		"data": func() error { n := m.DeepCopy(); n.Data["a"] = "2"; return set.Apply([]*corev1.ConfigMap{n}, nil) },
 		"binary": func() error {
 			n := m.DeepCopy()
 			n.BinaryData = map[string][]byte{"b": nil}
-			return set.Put([]*corev1.ConfigMap{n}, nil)
+			return set.Apply([]*corev1.ConfigMap{n}, nil)
 		},
-		"mutable": func() error { n := m.DeepCopy(); n.Immutable = nil; return set.Put([]*corev1.ConfigMap{n}, nil) },
-		"secret":  func() error { n := s.DeepCopy(); n.Data["a"] = []byte("2"); return set.Put(nil, []*corev1.Secret{n}) },
+		"mutable": func() error { n := m.DeepCopy(); n.Immutable = nil; return set.Apply([]*corev1.ConfigMap{n}, nil) },
+		"secret":  func() error { n := s.DeepCopy(); n.Data["a"] = []byte("2"); return set.Apply(nil, []*corev1.Secret{n}) },
 		"with others": func() error {
 			n := s.DeepCopy()
 			n.Immutable = ptr(false)
-			return set.Put([]*corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "other"}}}, []*corev1.Secret{n})
+			return set.Apply([]*corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "other"}}}, []*corev1.Secret{n})
 		},
 	} {
 		if err := put(); !errors.Is(err, ErrImmutable) {

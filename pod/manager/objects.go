@@ -54,7 +54,7 @@ func (p *Pod) readObjects() error {
 	if err != nil {
 		return fmt.Errorf("read the objects of pod %s: %w", p.Key(), err)
 	}
-	return p.objects.Put(given.ConfigMaps, given.Secrets)
+	return p.objects.Apply(given.ConfigMaps, given.Secrets)
 }
 
 // Objects returns the pod's objects in their newest versions.
@@ -68,7 +68,7 @@ func (p *Pod) Objects() (o Objects) {
 func (p *Pod) PutObjects(more Objects) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.objects.Put(more.ConfigMaps, more.Secrets); err != nil {
+	if err := p.objects.Apply(more.ConfigMaps, more.Secrets); err != nil {
 		return errclass.With(ErrInvalid, err)
 	}
 	path := filepath.Join(p.dir, objectsFile)

@@ -57,7 +57,7 @@ func Secret(name string, data ...string) *corev1.Secret {
 func Set(t *testing.T, configMaps []*corev1.ConfigMap, secrets []*corev1.Secret) *volume.Set {
 	t.Helper()
 	set := &volume.Set{}
-	if err := set.Put(configMaps, secrets); err != nil {
+	if err := set.Apply(configMaps, secrets); err != nil {
 		t.Fatal(err)
 	}
 	return set
