@@ -97,7 +97,7 @@ func (a *Agent) input(_ context.Context, s *agentv1.Stream) error {
 	if p.stdin == nil {
 		return fmt.Errorf("process has no stdin: %w", agentv1.ErrInvalid)
 	}
-	turn, offset := p.stdin.Take()
+	turn, offset := p.stdin.Acquire()
 	if err := s.Reply(agentv1.Offset{Offset: offset}); err != nil {
 		return err
 	}

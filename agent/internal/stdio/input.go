@@ -23,9 +23,9 @@ func NewInput(w io.WriteCloser, eof func() error) *Input {
 	return &Input{w: w, eof: eof}
 }
 
-// Take makes the caller the only writer and interrupts an earlier writer's blocked Write. It returns the number of
+// Acquire makes the caller the only writer and interrupts an earlier writer's blocked Write. It returns the number of
 // bytes passed to the process so far.
-func (i *Input) Take() (turn int, offset int64) {
+func (i *Input) Acquire() (turn int, offset int64) {
 	i.state.Lock()
 	i.turn++
 	turn = i.turn

@@ -194,7 +194,7 @@ func TestInput(t *testing.T) {
 	t.Parallel()
 	r, w := pipe(t)
 	in := stdio.NewInput(w, nil)
-	first, offset := in.Take()
+	first, offset := in.Acquire()
 	if offset != 0 {
 		t.Errorf("offset %d", offset)
 	}
@@ -206,7 +206,7 @@ func TestInput(t *testing.T) {
 	if _, err := io.ReadFull(r, make([]byte, 1)); err != nil { // the write has started
 		t.Fatal(err)
 	}
-	second, offset := in.Take()
+	second, offset := in.Acquire()
 	if offset == 0 || offset >= 1<<20 {
 		t.Errorf("offset %d", offset)
 	}
