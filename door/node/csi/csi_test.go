@@ -128,7 +128,7 @@ func TestNames(t *testing.T) {
 		{[]string{"2.0.0"}, "none of the versions"}, {[]string{"nonsense"}, "none of the versions"},
 	} {
 		f, stop := serve("b", tc.versions...)
-		word, err := f.Word(ctx)
+		word, err := f.NextStatus(ctx)
 		if err != nil || word.GetPluginRegistered() || !strings.Contains(word.GetError(), tc.want) {
 			t.Errorf("%v: %v, %v", tc.versions, word, err)
 		}
@@ -138,7 +138,7 @@ func TestNames(t *testing.T) {
 	w.registered(ctx)
 	before := len(second.Calls())
 	stopFirst()
-	if word, err := first.Word(ctx); err != nil || !word.GetPluginRegistered() {
+	if word, err := first.NextStatus(ctx); err != nil || !word.GetPluginRegistered() {
 		t.Errorf("the first: %v, %v", word, err)
 	}
 	if d := w.driver("one"); d == nil || len(w.names()) != 1 {

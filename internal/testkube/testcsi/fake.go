@@ -39,8 +39,8 @@ type Fake struct {
 	published map[string]string
 	use       *csi.NodeGetVolumeStatsResponse
 	busy      map[string]*caller // of the running call for a volume
-	words     []*registration.RegistrationStatus
-	word      chan struct{}
+	statuses  []*registration.RegistrationStatus
+	arrived   chan struct{}
 }
 
 // Set sets functions to call before and after each call of the node has an effect. The call fails with the error of
@@ -64,7 +64,7 @@ func (f *Fake) Serve(t testing.TB, root, name string) (stop func()) {
 	f.t = t
 	f.mu.Lock()
 	if f.staged == nil {
-		f.staged, f.published, f.busy, f.word = map[string]string{}, map[string]string{}, map[string]*caller{}, make(chan struct{}, 1)
+		f.staged, f.published, f.busy, f.arrived = map[string]string{}, map[string]string{}, map[string]*caller{}, make(chan struct{}, 1)
 	}
 	f.mu.Unlock()
 	endpoint := filepath.Join(root, "plugins", name, "csi.sock")
@@ -117,19 +117,19 @@ func (f *Fake) Reboot() {
 	clear(f.published)
 }
 
-// Word waits for the node's next message on the registration.
-func (f *Fake) Word(ctx context.Context) (*registration.RegistrationStatus, error) {
+// NextStatus waits for the node's next message on the registration.
+func (f *Fake) NextStatus(ctx context.Context) (*registration.RegistrationStatus, error) {
 	for {
 		f.mu.Lock()
-		if len(f.words) > 0 {
-			w := f.words[0]
-			f.words = f.words[1:]
+		if len(f.statuses) > 0 {
+			w := f.statuses[0]
+			f.statuses = f.statuses[1:]
 			f.mu.Unlock()
 			return w, nil
 		}
 		f.mu.Unlock()
 		select {
-		case <-f.word:
+		case <-f.arrived:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -147,9 +147,9 @@ func (f *Fake) NotifyRegistrationStatus(
 ) (*registration.RegistrationStatusResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.words = append(f.words, s)
+	f.statuses = append(f.statuses, s)
 	select {
-	case f.word <- struct{}{}:
+	case f.arrived <- struct{}{}:
 	default:
 	}
 	return &registration.RegistrationStatusResponse{}, nil

@@ -80,7 +80,7 @@ func (w *world) refuses(err error) {
 // statusOf waits for the registration status that a plugin gets.
 func statusOf(ctx context.Context, t *testing.T, f *testcsi.Fake) *registration.RegistrationStatus {
 	t.Helper()
-	got, err := f.Word(ctx)
+	got, err := f.NextStatus(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
