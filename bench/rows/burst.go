@@ -29,7 +29,7 @@ func burst(ctx context.Context, b *Bench) error {
 			}, &who)
 			contenders = append(contenders, contender{
 				row:     row,
-				prepare: func(ctx context.Context) error { return b.settle(ctx, who.site) },
+				prepare: func(ctx context.Context) error { return b.awaitIdle(ctx, who.site) },
 				sample: func(ctx context.Context) error {
 					took, err := who.start(ctx, n)
 					if err == nil {

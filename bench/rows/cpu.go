@@ -27,14 +27,14 @@ func cpu(ctx context.Context, b *Bench) error {
 		}, &who)
 		contenders = append(contenders, contender{
 			row:     row,
-			prepare: func(ctx context.Context) error { return b.settle(ctx, who.site) },
+			prepare: func(ctx context.Context) error { return b.awaitIdle(ctx, who.site) },
 			sample: func(ctx context.Context) error {
 				before, err := who.account.Used()
 				if err == nil {
 					err = who.once(ctx, 0)
 				}
 				if err == nil {
-					err = b.settle(ctx, who.site)
+					err = b.awaitIdle(ctx, who.site)
 				}
 				if err != nil {
 					return err

@@ -55,10 +55,10 @@ func cri(ctx context.Context, b *Bench) error {
 	if err != nil {
 		return err
 	}
-	settle := func(ctx context.Context) error { return b.rest(ctx, ours, image) }
-	mine := b.newRuntime("", "bulkhead cri", "", settle)
+	rest := func(ctx context.Context) error { return b.rest(ctx, ours, image) }
+	mine := b.newRuntime("", "bulkhead cri", "", rest)
 	mine.k, mine.account, mine.image, mine.phases = ours.Kubelet, ours.Account, image, ours.Phases
-	other := b.newRuntime("containerd", "containerd with runc", absent, settle)
+	other := b.newRuntime("containerd", "containerd with runc", absent, rest)
 	if absent == "" {
 		other.k, other.account, other.image = theirs.Kubelet, theirs.Account, image
 	}
@@ -116,7 +116,7 @@ func (b *Bench) beside(ctx context.Context, conf string) (*containerd.Containerd
 
 // rest waits for a server to come to rest, and notes it if it does not.
 func (b *Bench) rest(ctx context.Context, v *site.Server, image string) error {
-	err := v.Settle(ctx, image)
+	err := v.AwaitIdle(ctx, image)
 	if err != nil && ctx.Err() == nil {
 		b.note("the host did not " + err.Error())
 		return nil
@@ -129,7 +129,7 @@ type runtime struct {
 	k       *kubelet.Kubelet
 	account interface{ Used() (time.Duration, error) }
 	image   string
-	settle  func(ctx context.Context) error
+	rest    func(ctx context.Context) error
 	// phases returns the phases of a pod's calls. It is nil if the runtime does not report them.
 	phases func(ctx context.Context, p *kubelet.Pod) ([]kubelet.Phase, error)
 
@@ -138,14 +138,14 @@ type runtime struct {
 	cpu, burst, memory *report.Row
 }
 
-func (b *Bench) newRuntime(name, what, absent string, settle func(context.Context) error) *runtime {
+func (b *Bench) newRuntime(name, what, absent string, rest func(context.Context) error) *runtime {
 	add := func(row, unit string, aim float64, explained string) *report.Row {
 		return b.rivalRow(report.Row{Group: "cri", Name: row, Unit: unit, Aim: aim, What: explained}, &rival{
 			name: name, what: what, absent: absent,
 		})
 	}
 	return &runtime{
-		settle:  settle,
+		rest:    rest,
 		run:     add("RunPodSandbox", "ms", 0, "the call, with a network of CNI's: bridge, host-local and portmap"),
 		create:  add("CreateContainer", "ms", 0, "the call, of busybox sleep"),
 		start:   add("StartContainer", "ms", 0, "the call"),
@@ -164,7 +164,7 @@ func (b *Bench) newRuntime(name, what, absent string, settle func(context.Contex
 
 // life measures a pod from its start to its removal.
 func (r *runtime) life() contender {
-	return contender{row: r.sum, prepare: r.settle, sample: r.live}
+	return contender{row: r.sum, prepare: r.rest, sample: r.live}
 }
 
 func (r *runtime) live(ctx context.Context) (err error) {
@@ -184,7 +184,7 @@ func (r *runtime) live(ctx context.Context) (err error) {
 	r.sum.AddPhase("StartContainer", ms(p.Start))
 	known, err := r.part(ctx, p, r.sum, nil)
 	if err == nil {
-		err = r.settle(ctx)
+		err = r.rest(ctx)
 	}
 	if err == nil {
 		err = r.execs(ctx, p)
@@ -200,7 +200,7 @@ func (r *runtime) live(ctx context.Context) (err error) {
 	r.removal.Add(ms(p.Removal))
 	r.end.Add(ms(p.Stop + p.Removal))
 	r.end.AddPhase("RemovePodSandbox", ms(p.Removal))
-	if err := r.settle(ctx); err != nil {
+	if err := r.rest(ctx); err != nil {
 		return err
 	}
 	after, err := r.account.Used()
@@ -251,7 +251,7 @@ func (r *runtime) part(ctx context.Context, p *kubelet.Pod, row *report.Row, kno
 
 // crowd starts and removes that many pods at once.
 func (r *runtime) crowd(n int) contender {
-	return contender{row: r.burst, prepare: r.settle, sample: func(ctx context.Context) error {
+	return contender{row: r.burst, prepare: r.rest, sample: func(ctx context.Context) error {
 		empty, err := weight()
 		if err != nil {
 			return err
@@ -263,7 +263,7 @@ func (r *runtime) crowd(n int) contender {
 		})
 		if err == nil {
 			r.burst.Add(ms(took))
-			err = r.settle(ctx)
+			err = r.rest(ctx)
 		}
 		if full, weighed := weight(); err == nil {
 			r.memory.Add(mb(full-empty) / float64(n))

@@ -62,7 +62,7 @@ func (b *Bench) diskOf(ctx context.Context, build *Build, image string) error {
 	if _, err := s.Run(ctx, "exec", "disk", "--", "/"+payload.Reader, "make", scratchFile, "64"); err != nil {
 		return err
 	}
-	if err := b.settle(ctx, s); err != nil {
+	if err := b.awaitIdle(ctx, s); err != nil {
 		return err
 	}
 	if err := b.pair(ctx, b.Runs, all...); err != nil {

@@ -63,13 +63,13 @@ func (b *Bench) execOf(ctx context.Context, build *Build) (contender, error) {
 	return contender{
 		row: first,
 		prepare: func(ctx context.Context) error {
-			if err := b.settle(ctx, s); err != nil {
+			if err := b.awaitIdle(ctx, s); err != nil {
 				return err
 			}
 			if _, err := s.Start(ctx, file); err != nil {
 				return err
 			}
-			return b.settle(ctx, s)
+			return b.awaitIdle(ctx, s)
 		},
 		sample: func(ctx context.Context) error {
 			for i := range 1 + laterExecs {

@@ -97,7 +97,7 @@ func (c *crowd) measure(ctx context.Context) error {
 
 // gather starts all pods: at once, which is a sample, or one after the other if that fails.
 func (c *crowd) gather(ctx context.Context, file string, names, manifests []string) error {
-	if err := c.b.settle(ctx, c.s); err != nil {
+	if err := c.b.awaitIdle(ctx, c.s); err != nil {
 		return err
 	}
 	c.b.Progress(c.atOnce.Name)
@@ -127,7 +127,7 @@ func (c *crowd) gather(ctx context.Context, file string, names, manifests []stri
 func (c *crowd) starts(ctx context.Context, row *report.Row, file, name string, then func(context.Context) error) error {
 	return c.b.pair(ctx, c.b.Runs, contender{
 		row:     row,
-		prepare: func(ctx context.Context) error { return c.b.settle(ctx, c.s) },
+		prepare: func(ctx context.Context) error { return c.b.awaitIdle(ctx, c.s) },
 		sample: func(ctx context.Context) error {
 			r, err := c.s.Start(ctx, file)
 			if err != nil {
@@ -146,7 +146,7 @@ func (c *crowd) starts(ctx context.Context, row *report.Row, file, name string, 
 func (c *crowd) crowds(ctx context.Context, rounds int, file string, names []string) error {
 	return c.b.pair(ctx, rounds, contender{
 		row:     c.atOnce,
-		prepare: func(ctx context.Context) error { return c.b.settle(ctx, c.s) },
+		prepare: func(ctx context.Context) error { return c.b.awaitIdle(ctx, c.s) },
 		sample: func(ctx context.Context) error {
 			r, err := c.s.Start(ctx, file)
 			if err != nil {

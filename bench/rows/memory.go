@@ -25,7 +25,7 @@ func newWeights(n string, podAim, shimAim float64, add func(name, unit string, a
 
 // weigh adds a sample of every existing pod. It expects n pods.
 func (c *crowd) weigh(ctx context.Context, w weights, n int) error {
-	if err := c.b.settle(ctx, c.s); err != nil {
+	if err := c.b.awaitIdle(ctx, c.s); err != nil {
 		return err
 	}
 	pods, err := c.pods(ctx)

@@ -50,7 +50,7 @@ func pull(ctx context.Context, b *Bench) error {
 						return err
 					}
 				}
-				return b.settle(ctx, s)
+				return b.awaitIdle(ctx, s)
 			},
 			sample: func(ctx context.Context) error {
 				r, err := s.Run(ctx, "image", "pull", "--quiet", registry.Reference)

@@ -166,7 +166,7 @@ func (b *Bench) inPodman(p *podman.Podman, row *report.Row, args ...string) cont
 	first := b.Builds[0].sites[false]
 	return contender{
 		row:     row,
-		prepare: func(ctx context.Context) error { return b.settle(ctx, first) },
+		prepare: func(ctx context.Context) error { return b.awaitIdle(ctx, first) },
 		sample: func(ctx context.Context) error {
 			r, err := p.Run(ctx, args...)
 			if err == nil {
@@ -177,9 +177,9 @@ func (b *Bench) inPodman(p *podman.Podman, row *report.Row, args ...string) cont
 	}
 }
 
-// settle waits for a site to come to rest, and notes it if it does not.
-func (b *Bench) settle(ctx context.Context, s *site.Site) error {
-	note, err := s.Settle(ctx)
+// awaitIdle waits for a site to come to rest, and notes it if it does not.
+func (b *Bench) awaitIdle(ctx context.Context, s *site.Site) error {
+	note, err := s.AwaitIdle(ctx)
 	if note != "" {
 		b.note(note)
 	}

@@ -64,7 +64,7 @@ func (b *Bench) runOf(ctx context.Context, build *Build, r report.Row, clones bo
 	args := append([]string{"run", "--rm", "--quiet", "--timings"}, flags...)
 	return contender{
 		row:     row,
-		prepare: func(ctx context.Context) error { return b.settle(ctx, s) },
+		prepare: func(ctx context.Context) error { return b.awaitIdle(ctx, s) },
 		sample: func(ctx context.Context) error {
 			r, err := s.Run(ctx, append(args, file)...)
 			if err != nil {

@@ -23,7 +23,7 @@ func sustained(ctx context.Context, b *Bench) error {
 			}, &who)
 			contenders = append(contenders, contender{
 				row:     row,
-				prepare: func(ctx context.Context) error { return b.settle(ctx, who.site) },
+				prepare: func(ctx context.Context) error { return b.awaitIdle(ctx, who.site) },
 				sample: func(ctx context.Context) error {
 					rate, err := sustain(ctx, width, b.Window, who.once)
 					if err == nil {

@@ -125,7 +125,7 @@ func (b *Bench) startVMs(ctx context.Context, r report.Row, cold bool) (err erro
 	}
 	return b.pair(ctx, b.Runs, contender{
 		row:     row,
-		prepare: func(ctx context.Context) error { return b.settle(ctx, s) },
+		prepare: func(ctx context.Context) error { return b.awaitIdle(ctx, s) },
 		sample:  func(ctx context.Context) error { return m.start(ctx, row, cold) },
 	})
 }

@@ -63,9 +63,9 @@ func (s *Site) Serve(ctx context.Context, cniConf, cniBin string) (v *Server, er
 	return v, nil
 }
 
-// Settle waits until all processes of the benchmark are at rest and a warm parent exists. If there is none, it runs
+// AwaitIdle waits until all processes of the benchmark are at rest and a warm parent exists. If there is none, it runs
 // a pod of image.
-func (v *Server) Settle(ctx context.Context, image string) error {
+func (v *Server) AwaitIdle(ctx context.Context, image string) error {
 	ctx, cancel := context.WithTimeout(ctx, restPatience)
 	defer cancel()
 	all, err := procs.Below(procs.Root())

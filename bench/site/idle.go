@@ -13,9 +13,9 @@ import (
 // restPatience bounds the wait for processes to come to rest.
 const restPatience = 30 * time.Second
 
-// Settle waits until the site's pods run, the preparations for the next pod are done, and all processes of the
+// AwaitIdle waits until the site's pods run, the preparations for the next pod are done, and all processes of the
 // benchmark are at rest. After a timeout, note says what is not at rest. The error is ctx's.
-func (s *Site) Settle(ctx context.Context) (note string, err error) {
+func (s *Site) AwaitIdle(ctx context.Context) (note string, err error) {
 	limit := restPatience
 	if s.restless > 1 {
 		limit /= 6 // it will hardly be better the next time
