@@ -58,12 +58,12 @@ func (n *node) preempting(admits *admission.Admission) *preemption.Manager {
 		Pods: n.evictable, Lacks: admits.Lacks, Requests: admission.Requests, Logger: n.o.Logger,
 		Gone: func(uid types.UID) bool {
 			p := n.runner.Get(uid)
-			return p != nil && (p.HasEnded() || p.Verdict() != nil)
+			return p != nil && (p.HasEnded() || p.Eviction() != nil)
 		},
 		End: func(ctx context.Context, pod *corev1.Pod) error {
 			n.events.Recorder.Event(pod, corev1.EventTypeWarning, preemption.Reason, preemption.Message)
-			why := manager.Verdict{Reason: preemption.Reason, Message: preemption.Message}
-			if err := n.runner.Condemn(ctx, pod.UID, 0, why); err != nil {
+			why := manager.Eviction{Reason: preemption.Reason, Message: preemption.Message}
+			if err := n.runner.Evict(ctx, pod.UID, 0, why); err != nil {
 				return err
 			}
 			admits.Release(pod.UID)
@@ -93,7 +93,7 @@ func (n *node) admits(pod *corev1.Pod) (reason, message string) {
 
 // terminate ends a pod before the host goes down and reports its status to the API server.
 func (n *node) terminate(ctx context.Context, pod *corev1.Pod, grace int64) error {
-	if err := n.runner.Condemn(ctx, pod.UID, grace, manager.Verdict{
+	if err := n.runner.Evict(ctx, pod.UID, grace, manager.Eviction{
 		Reason: shutdown.Reason, Message: shutdown.Message, Passing: pods.Static(pod.UID),
 	}); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (n *node) measure() (h eviction.Host, err error) {
 func (n *node) active() []*corev1.Pod { return n.runner.Active() }
 
 // evictable returns the running pods that the node is not already ending.
-func (n *node) evictable() []*corev1.Pod { return n.runner.Uncondemned() }
+func (n *node) evictable() []*corev1.Pod { return n.runner.Unevicted() }
 
 // usage returns the resource usage of each pod.
 func (n *node) usage(ctx context.Context) (map[types.UID]eviction.Usage, error) {
@@ -161,5 +161,5 @@ func (n *node) usage(ctx context.Context) (map[types.UID]eviction.Usage, error) 
 // evict ends a pod that the host cannot keep or that has exceeded a limit of its own.
 func (n *node) evict(ctx context.Context, pod *corev1.Pod, own bool, message string) error {
 	n.events.Recorder.Event(pod, corev1.EventTypeWarning, "Evicted", message)
-	return n.runner.Condemn(ctx, pod.UID, 0, manager.Verdict{Reason: "Evicted", Message: message, Own: own})
+	return n.runner.Evict(ctx, pod.UID, 0, manager.Eviction{Reason: "Evicted", Message: message, Own: own})
 }

@@ -20,7 +20,7 @@ func TestFree(t *testing.T) {
 		if err := os.WriteFile(log, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Condemn(t.Context(), 1, Verdict{Reason: "Evicted", Message: "too little disk"}); err != nil {
+		if err := p.Evict(t.Context(), 1, Eviction{Reason: "Evicted", Message: "too little disk"}); err != nil {
 			t.Fatal(err)
 		}
 		for _, one := range []*Pod{runs, p, p} {

@@ -110,7 +110,7 @@ func (p *Pod) again(earlier string) error {
 	rec.Ephemeral = nil // they belonged to the last run
 	rec.Earlier = earlier
 	rec.Ended, rec.Foreground, rec.Stopping, rec.Grace, rec.EndBy = nil, false, false, nil, time.Time{}
-	rec.Since, rec.Begun, rec.JobFailed, rec.Verdict, rec.Before = time.Now(), false, false, nil, nil
+	rec.Since, rec.Begun, rec.JobFailed, rec.Eviction, rec.Before = time.Now(), false, false, nil, nil
 	next, err := p.prepare(rec, true)
 	if err != nil {
 		return err

@@ -199,7 +199,7 @@ func (p *Pod) Watch() (corev1.PodStatus, <-chan struct{}) {
 	if p.rec.Ended != nil {
 		status = *p.rec.Ended.DeepCopy()
 	}
-	p.rec.Verdict.over(&status, p.rec.Ended != nil)
+	p.rec.Eviction.over(&status, p.rec.Ended != nil)
 	return status, changed
 }
 

@@ -56,8 +56,8 @@ type Record struct {
 	Before map[string]corev1.ResourceRequirements `json:"before,omitempty"`
 	// Changed are other changes since the pod was added; nil for none.
 	Changed *Changed `json:"changed,omitempty"`
-	// Verdict is why the pod was condemned; nil if it was not.
-	Verdict *Verdict `json:"verdict,omitempty"`
+	// Eviction is why the pod was evicted; nil if it was not.
+	Eviction *Eviction `json:"verdict,omitempty"`
 }
 
 // Changed are the changes to a running pod beside its resources.

@@ -5,7 +5,7 @@ import (
 )
 
 // Active returns the pods that have not ended. It includes pods that are being ended: their grace may be long, and Stop
-// and Condemn can shorten it.
+// and Evict can shorten it.
 func (r *Runner) Active() (all []*corev1.Pod) {
 	for _, p := range r.manager.All() {
 		if !p.HasEnded() {
@@ -15,10 +15,10 @@ func (r *Runner) Active() (all []*corev1.Pod) {
 	return all
 }
 
-// Uncondemned returns the Active pods for which Condemn was not called.
-func (r *Runner) Uncondemned() (all []*corev1.Pod) {
+// Unevicted returns the Active pods for which Evict was not called.
+func (r *Runner) Unevicted() (all []*corev1.Pod) {
 	for _, p := range r.manager.All() {
-		if !p.HasEnded() && p.Verdict() == nil {
+		if !p.HasEnded() && p.Eviction() == nil {
 			all = append(all, p.Spec())
 		}
 	}

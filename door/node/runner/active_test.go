@@ -12,7 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
-// TestActive: a pod that is being ended stays active, so that Condemn can shorten its grace. A condemned pod is not
+// TestActive: a pod that is being ended stays active, so that Evict can shorten its grace. An evicted pod is not
 // evicted again.
 func TestActive(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -27,8 +27,8 @@ func TestActive(t *testing.T) {
 		active := func(all, uncondemned int) {
 			t.Helper()
 			synctest.Wait()
-			if len(w.Active()) != all || len(w.Uncondemned()) != uncondemned {
-				t.Errorf("%d are active, %d of these uncondemned", len(w.Active()), len(w.Uncondemned()))
+			if len(w.Active()) != all || len(w.Unevicted()) != uncondemned {
+				t.Errorf("%d are active, %d of these uncondemned", len(w.Active()), len(w.Unevicted()))
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -39,11 +39,11 @@ func TestActive(t *testing.T) {
 		active(1, 1)
 		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := w.Condemn(ctx, uid, 2000, manager.Verdict{Reason: "Terminated"}); !errors.Is(err, context.DeadlineExceeded) {
+		if err := w.Evict(ctx, uid, 2000, manager.Eviction{Reason: "Terminated"}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
 		active(1, 0)
-		if err := w.Condemn(t.Context(), uid, 0, manager.Verdict{Reason: "Evicted"}); err != nil {
+		if err := w.Evict(t.Context(), uid, 0, manager.Eviction{Reason: "Evicted"}); err != nil {
 			t.Error(err)
 		}
 		active(0, 0)
@@ -70,7 +70,7 @@ func TestRevive(t *testing.T) {
 					ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 				}
 				defer cancel()
-				err := w.Condemn(ctx, uid, 10, manager.Verdict{Reason: "Terminated", Passing: true})
+				err := w.Evict(ctx, uid, 10, manager.Eviction{Reason: "Terminated", Passing: true})
 				if (err != nil) != cut || w.Revivable(uid) == cut {
 					t.Fatalf("%v, revivable: %v", err, w.Revivable(uid))
 				}
@@ -87,7 +87,7 @@ func TestRevive(t *testing.T) {
 				if status, _ := w.Status(uid); status.Phase != corev1.PodRunning || status.Reason != "" {
 					t.Errorf("it is %s, %s", status.Phase, status.Reason)
 				}
-				if err := w.Condemn(t.Context(), uid, 0, manager.Verdict{Reason: "Evicted"}); err != nil || w.Revivable(uid) {
+				if err := w.Evict(t.Context(), uid, 0, manager.Eviction{Reason: "Evicted"}); err != nil || w.Revivable(uid) {
 					t.Errorf("an evicted pod runs again: %v", err)
 				}
 				w.end(uid)

@@ -231,8 +231,8 @@ func (r *Runner) Stop(ctx context.Context, uid types.UID, grace int64) error {
 	return p.Stop(ctx, &grace)
 }
 
-// Condemn ends a pod within grace, in seconds, for a reason that its status shows. It returns when the pod has ended.
-func (r *Runner) Condemn(ctx context.Context, uid types.UID, grace int64, why manager.Verdict) error {
+// Evict ends a pod within grace, in seconds, for a reason that its status shows. It returns when the pod has ended.
+func (r *Runner) Evict(ctx context.Context, uid types.UID, grace int64, why manager.Eviction) error {
 	p, err := r.manager.Get(uid)
 	if errors.Is(err, manager.ErrNotFound) {
 		return nil
@@ -240,7 +240,7 @@ func (r *Runner) Condemn(ctx context.Context, uid types.UID, grace int64, why ma
 	if err != nil {
 		return err
 	}
-	return p.Condemn(ctx, grace, why)
+	return p.Evict(ctx, grace, why)
 }
 
 // freeTimeout bounds the removal of one pod's sandbox.

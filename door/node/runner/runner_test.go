@@ -171,7 +171,7 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
-// TestFree: the sandbox of a condemned pod is removed, its status stays, and failures are returned. A running pod keeps
+// TestFree: the sandbox of an evicted pod is removed, its status stays, and failures are returned. A running pod keeps
 // its sandbox.
 func TestFree(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -181,7 +181,7 @@ func TestFree(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := w.Condemn(t.Context(), uid, 0, manager.Verdict{Reason: "Evicted", Message: "too little disk"}); err != nil {
+		if err := w.Evict(t.Context(), uid, 0, manager.Eviction{Reason: "Evicted", Message: "too little disk"}); err != nil {
 			t.Fatal(err)
 		}
 		w.runtime.mu.Lock()

@@ -66,7 +66,7 @@ func (r *Runner) Revivable(uid types.UID) bool {
 	if p == nil || !p.HasEnded() || p.Damaged() != nil {
 		return false
 	}
-	why := p.Verdict()
+	why := p.Eviction()
 	return why != nil && why.Passing
 }
 

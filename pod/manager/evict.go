@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Verdict is the reason for ending a pod from outside. The pod's status is Failed with this reason.
-type Verdict struct {
+// Eviction is the reason for ending a pod from outside. The pod's status is Failed with this reason.
+type Eviction struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	// Own: the pod exceeded its own limit. Any other end is a disruption, and the condition DisruptionTarget reports
@@ -17,34 +17,34 @@ type Verdict struct {
 	Own bool `json:"own,omitempty"`
 	// Passing: the reason is temporary, and the pod must run again afterwards.
 	Passing bool `json:"passing,omitempty"`
-	// Time is the time of the verdict. Condemn sets it.
+	// Time is the time of the eviction. Evict sets it.
 	Time metav1.Time `json:"time"`
 }
 
-// Condemn ends the pod within grace, in seconds, like Stop, and its status shows the reason. The first reason stays.
-// Condemn returns an error, and changes nothing, if ctx has already ended.
-func (p *Pod) Condemn(ctx context.Context, grace int64, why Verdict) error {
+// Evict ends the pod within grace, in seconds, like Stop, and its status shows the reason. The first reason stays.
+// Evict returns an error, and changes nothing, if ctx has already ended.
+func (p *Pod) Evict(ctx context.Context, grace int64, why Eviction) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("end pod %s: %w", p.Key(), err)
 	}
 	p.mu.Lock()
-	if p.rec.Ended == nil && p.rec.Verdict == nil {
+	if p.rec.Ended == nil && p.rec.Eviction == nil {
 		why.Time = metav1.Now()
-		p.rec.Verdict = &why // Stop saves it
+		p.rec.Eviction = &why // Stop saves it
 	}
 	p.mu.Unlock()
 	return p.Stop(ctx, &grace)
 }
 
-// Verdict returns why the pod was condemned, nil if it was not. The caller must not change it.
-func (p *Pod) Verdict() *Verdict {
+// Eviction returns why the pod was evicted, nil if it was not. The caller must not change it.
+func (p *Pod) Eviction() *Eviction {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.rec.Verdict
+	return p.rec.Eviction
 }
 
-// over applies the verdict to a pod's status.
-func (v *Verdict) over(status *corev1.PodStatus, ended bool) {
+// over applies the eviction to a pod's status.
+func (v *Eviction) over(status *corev1.PodStatus, ended bool) {
 	if v == nil {
 		return
 	}

@@ -10,21 +10,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestCondemn: a condemned pod has failed with the reason, whatever its containers did, also for the next manager.
-func TestCondemn(t *testing.T) {
+// TestEvict: an evicted pod has failed with the reason, whatever its containers did, also for the next manager.
+func TestEvict(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
 		p := w.run(m, Record{Pod: spec("web")})
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		err := p.Condemn(over, 0, Verdict{Reason: "Evicted", Message: "too late"})
-		if !errors.Is(err, context.Canceled) || p.Ending() || p.Verdict() != nil {
-			t.Errorf("with a context that has ended: %v, %v", err, p.Verdict())
+		err := p.Evict(over, 0, Eviction{Reason: "Evicted", Message: "too late"})
+		if !errors.Is(err, context.Canceled) || p.Ending() || p.Eviction() != nil {
+			t.Errorf("with a context that has ended: %v, %v", err, p.Eviction())
 		}
-		if err := p.Condemn(t.Context(), 1, Verdict{Reason: "Evicted", Message: "too little memory"}); err != nil {
+		if err := p.Evict(t.Context(), 1, Eviction{Reason: "Evicted", Message: "too little memory"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Condemn(t.Context(), 1, Verdict{Reason: "Terminated", Message: "later"}); err != nil {
+		if err := p.Evict(t.Context(), 1, Eviction{Reason: "Terminated", Message: "later"}); err != nil {
 			t.Fatal(err)
 		}
 		m.Close()
@@ -48,15 +48,15 @@ func TestCondemn(t *testing.T) {
 	})
 }
 
-// TestCondemnedForItsOwn: a pod that exceeded its own limit was not disrupted, also for the next manager. A record
+// TestEvictedForItsOwn: a pod that exceeded its own limit was not disrupted, also for the next manager. A record
 // without that field means a disruption.
-func TestCondemnedForItsOwn(t *testing.T) {
+func TestEvictedForItsOwn(t *testing.T) {
 	for name, own := range map[string]bool{"its own": true, "the node's": false} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				m := w.open()
 				p := w.run(m, Record{Pod: spec("web")})
-				if err := p.Condemn(t.Context(), 1, Verdict{Reason: "Evicted", Message: "too much written", Own: own}); err != nil {
+				if err := p.Evict(t.Context(), 1, Eviction{Reason: "Evicted", Message: "too much written", Own: own}); err != nil {
 					t.Fatal(err)
 				}
 				m.Close()
@@ -68,7 +68,7 @@ func TestCondemnedForItsOwn(t *testing.T) {
 				for _, one := range []*Pod{p, next} {
 					status := one.Status()
 					disrupted := slices.ContainsFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
-					if status.Phase != corev1.PodFailed || status.Reason != "Evicted" || disrupted == own || one.Verdict().Time.IsZero() {
+					if status.Phase != corev1.PodFailed || status.Reason != "Evicted" || disrupted == own || one.Eviction().Time.IsZero() {
 						t.Errorf("%s, %s, disrupted: %v", status.Phase, status.Reason, disrupted)
 					}
 				}
@@ -77,11 +77,11 @@ func TestCondemnedForItsOwn(t *testing.T) {
 	}
 }
 
-// TestCondemnedNeverSucceeds: a condemned pod does not appear as Succeeded between the end of its containers and its
+// TestEvictedNeverSucceeds: an evicted pod does not appear as Succeeded between the end of its containers and its
 // own end, because an API server keeps the first reported end.
-func TestCondemnedNeverSucceeds(t *testing.T) {
+func TestEvictedNeverSucceeds(t *testing.T) {
 	t.Parallel()
-	v := &Verdict{Reason: "Terminated", Message: "why"}
+	v := &Eviction{Reason: "Terminated", Message: "why"}
 	for _, tt := range []struct {
 		phase, want corev1.PodPhase
 		ended       bool
@@ -96,7 +96,7 @@ func TestCondemnedNeverSucceeds(t *testing.T) {
 			t.Errorf("%s, ended: %v: status %s, %s", tt.phase, tt.ended, status.Phase, status.Reason)
 		}
 		status = corev1.PodStatus{Phase: tt.phase}
-		if (*Verdict)(nil).over(&status, tt.ended); status.Phase != tt.phase {
+		if (*Eviction)(nil).over(&status, tt.ended); status.Phase != tt.phase {
 			t.Errorf("%s, without a reason: status %s", tt.phase, status.Phase)
 		}
 	}
