@@ -25,8 +25,8 @@ func (s *server) await(r *http.Request) (any, error) {
 		return nil, err
 	}
 	e, err := s.find(r.PathValue("ref"))
-	if departed, ok := s.pods.Departed(types.UID(r.PathValue("ref"))); ok && req.For == "running" {
-		e, err = entryOf(departed), nil // run -d --rm --wait of a pod that ended at once
+	if removed, ok := s.pods.Removed(types.UID(r.PathValue("ref"))); ok && req.For == "running" {
+		e, err = entryOf(removed), nil // run -d --rm --wait of a pod that ended at once
 	}
 	if err != nil {
 		return nil, err

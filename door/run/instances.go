@@ -92,7 +92,7 @@ func portsOf(ports []engine.Port) (out []string) {
 }
 
 func (s *server) reap(r *http.Request) (any, error) {
-	if err := s.pods.Settle(r.Context()); err != nil {
+	if err := s.pods.WaitDetached(r.Context()); err != nil {
 		return nil, err
 	}
 	res, err := s.engine.Reap(r.Context())

@@ -56,7 +56,7 @@ func (s *server) run(r *http.Request, out send) error {
 		return err
 	}
 	if !req.Detach {
-		defer s.pods.Orphan(func() bool { return socket.Left(r.Context()) })()
+		defer s.pods.TrackDetached(func() bool { return socket.Left(r.Context()) })()
 	}
 	entries, err := s.addAll(r.Context(), req, found, records, getenv, out)
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *server) addAll(
 		}
 		if err != nil {
 			for _, e := range entries { // these do not run yet
-				err = errors.Join(err, s.pods.Forget(e.Pod))
+				err = errors.Join(err, s.pods.Discard(e.Pod))
 			}
 			return nil, err
 		}
@@ -161,7 +161,7 @@ func (s *server) abandon(entries []*entry) error {
 	for _, e := range entries {
 		pods = append(pods, e.Pod)
 	}
-	return s.pods.Abandon(pods)
+	return s.pods.StopAndRemoveAll(pods)
 }
 
 // newPod is a pod of a request with the objects of its namespace.

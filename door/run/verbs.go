@@ -63,7 +63,7 @@ func (s *server) verb(r *http.Request) (any, error) {
 			return nil, err
 		}
 		// The pod's end continues if the client that asked for it disconnects.
-		defer s.pods.Orphan(func() bool { return socket.Left(r.Context()) })()
+		defer s.pods.TrackDetached(func() bool { return socket.Left(r.Context()) })()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), manager.EndTimeout(e.Given(), req.Grace))
 		defer cancel()
 		return result, e.Stop(ctx, req.Grace)
@@ -115,7 +115,7 @@ func (s *server) remove(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.pods.Orphan(func() bool { return socket.Left(r.Context()) })()
+	defer s.pods.TrackDetached(func() bool { return socket.Left(r.Context()) })()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), manager.EndTimeout(e.Given(), nil))
 	defer cancel()
 	err = e.Remove(ctx, r.URL.Query().Get("force") == "true")

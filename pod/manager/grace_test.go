@@ -51,7 +51,7 @@ func TestGraceIsKept(t *testing.T) {
 				w.runtime.fail("StopPodSandbox", nil)
 				w.runtime.graces = nil
 				m = w.open()
-				if err := m.Settle(t.Context()); err != nil {
+				if err := m.WaitDetached(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()

@@ -152,7 +152,7 @@ func TestJobFails(t *testing.T) {
 			w.exit(w.find(m, "sum-0"), 0)
 		}, want: "SRFR"},
 		{name: "abandoned", end: func(t *testing.T, w *world, m *Manager) {
-			if err := m.Abandon(m.All()); err != nil {
+			if err := m.StopAndRemoveAll(m.All()); err != nil {
 				t.Error(err)
 			}
 		}, want: ""},
@@ -248,7 +248,7 @@ func TestJobOfAClientThatIsGone(t *testing.T) {
 		w.exit(w.find(m, "sum-0"), 0) // no waiting pod gets its turn
 		made := w.runtime.next
 		m = w.open()
-		if err := m.Settle(t.Context()); err != nil {
+		if err := m.WaitDetached(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if wantPhases(t, m, "SFF"); w.runtime.next != made {

@@ -70,7 +70,7 @@ func (p *Pod) Remove(ctx context.Context, force bool) error {
 	if err := p.supervised().Delete(ctx); err != nil {
 		return fmt.Errorf("remove pod %s: %w", p.Key(), err)
 	}
-	return p.m.Forget(p)
+	return p.m.Discard(p)
 }
 
 // Start runs an ended pod again. Only its emptyDirs and its logs remain from its last run. The error is of ErrConflict

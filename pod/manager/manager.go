@@ -72,17 +72,17 @@ type Manager struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
-	logs    dirwatch.Watches // of followers
-	watch   *watch.Watch
-	orphans orphans
-	news    broadcast.Broadcast
+	logs     dirwatch.Watches // of followers
+	watch    *watch.Watch
+	detached detachedEnds
+	news     broadcast.Broadcast
 
 	turns sync.Mutex // held while turns of a Job's pods are given or taken
 
 	mu   sync.Mutex
 	pods map[types.UID]*Pod
-	// departed are the last pods that removed themselves after their end, the oldest first.
-	departed []*Pod
+	// removed are the last pods that removed themselves after their end, the oldest first.
+	removed []*Pod
 }
 
 // Open reads back the pods in o.Dir and supervises those that have not ended. A pod that has a damaged record or cannot
@@ -168,8 +168,8 @@ func (m *Manager) resume(p *Pod) {
 		p.Run()
 	}
 	if unwanted {
-		end := m.orphans.add(always)
-		m.wg.Go(func() { defer end(); p.orphaned() })
+		end := m.detached.add(always)
+		m.wg.Go(func() { defer end(); p.endDetached() })
 	}
 }
 
@@ -208,8 +208,8 @@ func (m *Manager) Running() bool {
 // News returns a channel that is closed at the next event or end of any pod.
 func (m *Manager) News() <-chan struct{} { return m.news.Next() }
 
-// Orphan registers an end of pods that Settle waits for if gone returns true. Call end when it is over.
-func (m *Manager) Orphan(gone func() bool) (end func()) { return m.orphans.add(gone) }
+// TrackDetached registers an end of pods that WaitDetached waits for if gone returns true. Call end when it is over.
+func (m *Manager) TrackDetached(gone func() bool) (end func()) { return m.detached.add(gone) }
 
-// Settle returns when the current ends of orphans are over.
-func (m *Manager) Settle(ctx context.Context) error { return m.orphans.settle(ctx) }
+// WaitDetached returns when the current detached ends are over.
+func (m *Manager) WaitDetached(ctx context.Context) error { return m.detached.wait(ctx) }

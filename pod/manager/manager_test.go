@@ -156,7 +156,7 @@ func TestTakenOver(t *testing.T) {
 	})
 }
 
-// TestOrphans: the next manager ends pods of lost clients and pods that were being stopped. Settle waits only for
+// TestOrphans: the next manager ends pods of lost clients and pods that were being stopped. WaitDetached waits only for
 // these.
 func TestOrphans(t *testing.T) {
 	for _, tc := range []struct {
@@ -178,7 +178,7 @@ func TestOrphans(t *testing.T) {
 				w.run(first, tc.rec)
 				first.Close()
 				m := w.open()
-				if err := m.Settle(t.Context()); err != nil {
+				if err := m.WaitDetached(t.Context()); err != nil {
 					t.Error(err)
 				}
 				if there := len(m.All()) == 1; there != tc.there {
@@ -195,23 +195,23 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// TestSettle: Settle waits only for orphans, and not for ever.
-func TestSettle(t *testing.T) {
+// TestWaitDetached: WaitDetached waits only for detached ends, and not for ever.
+func TestWaitDetached(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
 		gone := false
-		end := m.Orphan(func() bool { return gone })
-		if err := m.Settle(t.Context()); err != nil {
+		end := m.TrackDetached(func() bool { return gone })
+		if err := m.WaitDetached(t.Context()); err != nil {
 			t.Errorf("its client is there: %v", err)
 		}
 		gone = true
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := m.Settle(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if err := m.WaitDetached(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("its client is gone: %v", err)
 		}
 		end()
-		if err := m.Settle(t.Context()); err != nil {
+		if err := m.WaitDetached(t.Context()); err != nil {
 			t.Errorf("it has ended: %v", err)
 		}
 	})
@@ -285,12 +285,12 @@ func TestNeverWas(t *testing.T) {
 	})
 }
 
-// TestAbandon ends and removes the pods of a lost client.
-func TestAbandon(t *testing.T) {
+// TestStopAndRemoveAll ends and removes the pods of a lost client.
+func TestStopAndRemoveAll(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.open()
 		a, b := w.run(m, Record{Pod: spec("a"), Foreground: true}), w.run(m, Record{Pod: spec("b", "exit", "1"), Foreground: true})
-		if err := m.Abandon([]*Pod{a, b}); err != nil {
+		if err := m.StopAndRemoveAll([]*Pod{a, b}); err != nil {
 			t.Error(err)
 		}
 		if len(m.All()) != 0 || w.runtime.left() != 0 {
@@ -307,17 +307,17 @@ func TestRemovesItself(t *testing.T) {
 		if len(m.All()) != 0 || w.runtime.left() != 0 {
 			t.Errorf("%d pods, %d of the runtime's", len(m.All()), w.runtime.left())
 		}
-		p, ok := m.Departed(first.UID())
+		p, ok := m.Removed(first.UID())
 		if !ok || p.Status().ContainerStatuses[0].State.Terminated.ExitCode != 4 {
 			t.Errorf("remembered: %v, %+v", ok, p)
 		}
 		var last *Pod
-		for i := range mostDeparted {
+		for i := range mostRemoved {
 			last = w.run(m, Record{Pod: spec(fmt.Sprint("web-", i), "exit", "0"), Remove: true})
 		}
-		_, old := m.Departed(first.UID())
-		if _, ok := m.Departed(last.UID()); old || !ok {
-			t.Errorf("after %d others, the first is remembered: %v, the last: %v", mostDeparted, old, ok)
+		_, old := m.Removed(first.UID())
+		if _, ok := m.Removed(last.UID()); old || !ok {
+			t.Errorf("after %d others, the first is remembered: %v, the last: %v", mostRemoved, old, ok)
 		}
 	})
 }

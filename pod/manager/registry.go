@@ -17,7 +17,7 @@ import (
 // mistyped name.
 const minID = 6
 
-// Add adds a new pod with its objects, if its name is free. The caller then calls Run or Forget. The error is of
+// Add adds a new pod with its objects, if its name is free. The caller then calls Run or Discard. The error is of
 // ErrInvalid for a pod that cannot be run, and of ErrExists. Concurrent calls must not have the same UID.
 func (m *Manager) Add(rec Record, given Objects) (*Pod, error) {
 	if rec.Since.IsZero() {
@@ -31,7 +31,7 @@ func (m *Manager) Add(rec Record, given Objects) (*Pod, error) {
 		err = p.PutObjects(given)
 	}
 	if err == nil {
-		err = m.enter(p)
+		err = m.add(p)
 	}
 	if err != nil {
 		p.door.Release()
@@ -40,8 +40,8 @@ func (m *Manager) Add(rec Record, given Objects) (*Pod, error) {
 	return p, nil
 }
 
-// enter saves a new pod and adds it to the manager, if its name is free.
-func (m *Manager) enter(p *Pod) error {
+// add saves a new pod and adds it to the manager, if its name is free.
+func (m *Manager) add(p *Pod) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, other := range m.pods {
@@ -57,8 +57,8 @@ func (m *Manager) enter(p *Pod) error {
 	return nil
 }
 
-// Forget removes all files of a pod that never ran or has been deleted.
-func (m *Manager) Forget(p *Pod) error {
+// Discard removes all files of a pod that never ran or has been deleted.
+func (m *Manager) Discard(p *Pod) error {
 	fault.Point("pod.deleted")
 	if err := os.RemoveAll(p.dir); err != nil {
 		return fmt.Errorf("remove pod %s: %w", p.Key(), err)
@@ -72,20 +72,20 @@ func (m *Manager) Forget(p *Pod) error {
 	defer m.mu.Unlock()
 	delete(m.pods, p.UID())
 	if rec := p.record(); rec.removesItself() {
-		m.departed = append(m.departed, p)
-		m.departed = m.departed[max(0, len(m.departed)-mostDeparted):]
+		m.removed = append(m.removed, p)
+		m.removed = m.removed[max(0, len(m.removed)-mostRemoved):]
 	}
 	return nil
 }
 
-// mostDeparted bounds the remembered pods that removed themselves.
-const mostDeparted = 64
+// mostRemoved bounds the remembered pods that removed themselves.
+const mostRemoved = 64
 
-// Departed returns a pod that recently ended and removed itself. Clients may ask for its outcome after its end.
-func (m *Manager) Departed(uid types.UID) (*Pod, bool) {
+// Removed returns a pod that recently ended and removed itself. Clients may ask for its outcome after its end.
+func (m *Manager) Removed(uid types.UID) (*Pod, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, p := range m.departed {
+	for _, p := range m.removed {
 		if p.UID() == uid {
 			return p, true
 		}

@@ -96,7 +96,7 @@ func TestAdd(t *testing.T) {
 		if left := w.holds(); !slices.Equal(left, []types.UID{first.UID(), "elsewhere"}) {
 			t.Errorf("held: %v", left)
 		}
-		if err := m.Forget(first); err != nil {
+		if err := m.Discard(first); err != nil {
 			t.Fatal(err)
 		}
 		left, err := os.ReadDir(filepath.Join(w.dir, "pods"))

@@ -119,7 +119,7 @@ func (p *Pod) requestResize(name string, limits, requests map[string]string) (ge
 	}
 	was := resourcesOf(spec, name)
 	next := *was.DeepCopy()
-	requests = follow(was, limits, requests)
+	requests = raiseRequests(was, limits, requests)
 	for _, list := range []struct {
 		of     *corev1.ResourceList
 		change map[string]string
@@ -155,9 +155,9 @@ func (p *Pod) requestResize(name string, limits, requests map[string]string) (ge
 	return p.p.Resize(name, next)
 }
 
-// follow adds new limits to the requests where the old request equals the old limit, so that a guaranteed pod stays
-// guaranteed.
-func follow(was corev1.ResourceRequirements, limits, requests map[string]string) map[string]string {
+// raiseRequests adds new limits to the requests where the old request equals the old limit, so that a guaranteed pod
+// stays guaranteed.
+func raiseRequests(was corev1.ResourceRequirements, limits, requests map[string]string) map[string]string {
 	out := maps.Clone(requests)
 	if out == nil {
 		out = map[string]string{}

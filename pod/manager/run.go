@@ -33,7 +33,7 @@ func (p *Pod) Run() {
 		remove := p.finish(err)
 		p.passTurn()
 		if remove {
-			defer p.m.orphans.add(always)()
+			defer p.m.detached.add(always)()
 		}
 		close(done)
 		p.notifyChanged()
@@ -74,32 +74,32 @@ func (p *Pod) release(remove bool) {
 	p.rec.Remove = p.rec.Remove || remove
 }
 
-// Abandon ends pods of a lost client, or at a client's request. It ends them concurrently, each within its own grace,
-// and removes them, without a time limit.
-func (m *Manager) Abandon(pods []*Pod) error {
+// StopAndRemoveAll ends pods of a lost client, or at a client's request. It ends them concurrently, each within its own
+// grace, and removes them, without a time limit.
+func (m *Manager) StopAndRemoveAll(pods []*Pod) error {
 	for _, p := range pods {
 		p.release(true)
 	}
 	var all sync.WaitGroup
 	errs := make([]error, len(pods))
 	for i, p := range pods {
-		all.Go(func() { errs[i] = p.end(nil) })
+		all.Go(func() { errs[i] = p.stopForGood(nil) })
 	}
 	all.Wait()
 	return errors.Join(errs...)
 }
 
-// orphaned ends a pod of an earlier manager that has lost its client or was being stopped.
-func (p *Pod) orphaned() {
+// endDetached ends a pod of an earlier manager that has lost its client or was being stopped.
+func (p *Pod) endDetached() {
 	p.release(false)
 	rec := p.record()
-	if err := p.end(rec.graceLeft()); err != nil && p.m.ctx.Err() == nil {
+	if err := p.stopForGood(rec.graceLeft()); err != nil && p.m.ctx.Err() == nil {
 		p.m.o.Logger.Warn("cannot end the pod of a lost client", "pod", p.Key(), "error", err)
 	}
 }
 
-// end stops the pod within grace, like Stop, and removes it if its record asks for that.
-func (p *Pod) end(grace *int64) error {
+// stopForGood stops the pod within grace, like Stop, and removes it if its record asks for that.
+func (p *Pod) stopForGood(grace *int64) error {
 	ctx, cancel := context.WithTimeout(p.m.ctx, EndTimeout(p.Given(), grace))
 	defer cancel()
 	if err := p.Stop(ctx, grace); err != nil {

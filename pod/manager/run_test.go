@@ -68,10 +68,10 @@ func TestAbandonedPodThatIsSlowToEnd(t *testing.T) {
 		abandon func(*Manager, *Pod)
 		removed bool
 	}{
-		{"the client has gone", Record{Foreground: true, Remove: true}, func(m *Manager, e *Pod) { m.Abandon([]*Pod{e}) }, true},
-		{"one without --rm", Record{Foreground: true}, func(m *Manager, e *Pod) { m.Abandon([]*Pod{e}) }, true},
-		{"and the manager too", Record{Foreground: true, Remove: true}, func(_ *Manager, e *Pod) { e.orphaned() }, true},
-		{"which keeps one without --rm", Record{Foreground: true}, func(_ *Manager, e *Pod) { e.orphaned() }, false},
+		{"the client has gone", Record{Foreground: true, Remove: true}, func(m *Manager, e *Pod) { m.StopAndRemoveAll([]*Pod{e}) }, true},
+		{"one without --rm", Record{Foreground: true}, func(m *Manager, e *Pod) { m.StopAndRemoveAll([]*Pod{e}) }, true},
+		{"and the manager too", Record{Foreground: true, Remove: true}, func(_ *Manager, e *Pod) { e.endDetached() }, true},
+		{"which keeps one without --rm", Record{Foreground: true}, func(_ *Manager, e *Pod) { e.endDetached() }, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestAbandonedTogether(t *testing.T) {
 			w.run(m, Record{Pod: spec(name)})
 		}
 		before := time.Now()
-		if err := m.Abandon(m.All()); err != nil {
+		if err := m.StopAndRemoveAll(m.All()); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(before); took >= 2*w.runtime.dying || len(m.All()) != 0 {
