@@ -15,8 +15,8 @@ import (
 
 // Runner runs the pods of this node, by their UIDs. It is safe for concurrent use, also for one UID.
 type Runner interface {
-	// Run adds a new pod and starts it. The error matches ErrWaits if the pod must not be retried before Wake names it or
-	// some seconds have passed. It matches ErrRejected if the pod can never run.
+	// Run adds a new pod and starts it. The error matches ErrWaits if the pod must not be retried before Wake names it
+	// or some seconds have passed. It matches ErrRejected if the pod can never run.
 	Run(ctx context.Context, pod *corev1.Pod) error
 	// Update applies the changes of a pod that exists. The error matches ErrWaits if it must be retried after some
 	// seconds.
@@ -35,16 +35,16 @@ type Runner interface {
 	Revivable(uid types.UID) bool
 	// Revive runs a revivable pod again.
 	Revive(ctx context.Context, uid types.UID) error
-	// Given returns the pod as the last Run or Update passed it, or nil.
-	Given(uid types.UID) *corev1.Pod
+	// Spec returns the pod as the last Run or Update passed it, or nil.
+	Spec(uid types.UID) *corev1.Pod
 	// All returns the UIDs of the existing pods.
 	All() []types.UID
 }
 
 // Source lists the pods that a node has to run. It is safe for concurrent use.
 type Source interface {
-	// Subscribe registers callbacks: changed for each new or changed pod, and gone for each removed pod. Neither may block.
-	// It is called once, before the source starts.
+	// Subscribe registers callbacks: changed for each new or changed pod, and gone for each removed pod. Neither may
+	// block. It is called once, before the source starts.
 	Subscribe(changed func(types.UID), gone func(*corev1.Pod)) error
 	// HasSynced reports whether the source has listed all its pods.
 	HasSynced() bool
@@ -52,7 +52,8 @@ type Source interface {
 	Get(uid types.UID) *corev1.Pod
 	// Live asks whether the pod exists although Get returned nil. An error means that the answer is unknown for now.
 	Live(ctx context.Context, namespace, name string, uid types.UID) (bool, error)
-	// Delete deletes the object of a pod after the runner has removed everything of it. It succeeds if the object is gone.
+	// Delete deletes the object of a pod after the runner has removed everything of it. It succeeds if the object is
+	// gone.
 	Delete(ctx context.Context, pod *corev1.Pod) error
 }
 

@@ -114,7 +114,7 @@ func (m *fakes) die(uid types.UID) {
 	m.ended[uid] = true
 }
 
-func (m *fakes) Has(uid types.UID) bool { return m.Given(uid) != nil }
+func (m *fakes) Has(uid types.UID) bool { return m.Spec(uid) != nil }
 
 func (m *fakes) HasEnded(uid types.UID) bool {
 	m.mu.Lock()
@@ -124,7 +124,7 @@ func (m *fakes) HasEnded(uid types.UID) bool {
 
 func (m *fakes) Forget(types.UID) {}
 
-func (m *fakes) Given(uid types.UID) *corev1.Pod {
+func (m *fakes) Spec(uid types.UID) *corev1.Pod {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.pods[uid]

@@ -154,7 +154,7 @@ func (c *Controller) reject(ctx context.Context, pod *corev1.Pod, no *Rejection)
 // orphan ends a pod that is missing in the source. Either its deletion was seen, or two checks found it missing. It
 // asks the source itself first.
 func (c *Controller) orphan(ctx context.Context, uid types.UID) error {
-	given := c.o.Runner.Given(uid)
+	given := c.o.Runner.Spec(uid)
 	if given == nil {
 		return nil // gone by now
 	}

@@ -35,8 +35,8 @@ type Backend struct {
 	Pauses      func(sandbox string) (times uint64, now bool)
 	Resume      func(ctx context.Context, sandbox string) error
 	Allocatable func(ctx context.Context, sandbox string) (corev1.ResourceList, error)
-	// Usages returns the resource usage of the runtime's pods, with their emptyDirs by name. If it is nil, the node uses
-	// the CRI's statistics.
+	// Usages returns the resource usage of the runtime's pods, with their emptyDirs by name. If it is nil, the node
+	// uses the CRI's statistics.
 	Usages func(ctx context.Context) ([]usage.Pod, error)
 	// HeldMemory returns the host memory that removing a sandbox would free, in bytes. It returns false if the runtime
 	// does not count it.
@@ -101,8 +101,8 @@ type Options struct {
 	VolumeAbsent func(uid types.UID, volume string) bool
 	// Services returns the Services that become variables of a pod. It may be nil.
 	Services func(ctx context.Context, uid types.UID) ([]*corev1.Service, error)
-	// Handler looks up the runtime handler of the RuntimeClass that a pod names (see pod.Options). If it is nil, the name
-	// is the handler. The same holds for static pods, which work without an API server.
+	// Handler looks up the runtime handler of the RuntimeClass that a pod names (see pod.Options). If it is nil, the
+	// name is the handler. The same holds for static pods, which work without an API server.
 	Handler func(ctx context.Context, uid types.UID) (string, error)
 	// Resources counts the pods' resources. It may be nil.
 	Resources Resources
@@ -300,8 +300,8 @@ func (r *Runner) HasEnded(uid types.UID) bool {
 	return err == nil && p.HasEnded()
 }
 
-// Given implements pods.Runner.
-func (r *Runner) Given(uid types.UID) *corev1.Pod {
+// Spec implements pods.Runner.
+func (r *Runner) Spec(uid types.UID) *corev1.Pod {
 	p, err := r.manager.Get(uid)
 	if err != nil {
 		return nil

@@ -62,7 +62,7 @@ func TestEachCallFails(t *testing.T) {
 				if n := len(w.left()); n != 1 {
 					t.Errorf("it has %d sandboxes", n)
 				}
-				if given := w.Given(uid); given == nil || given.Name != "p" || !w.Has(uid) || w.Find("default", "p") == nil {
+				if given := w.Spec(uid); given == nil || given.Name != "p" || !w.Has(uid) || w.Find("default", "p") == nil {
 					t.Errorf("its last specification is %v", given)
 				}
 				w.end(uid)

@@ -52,7 +52,7 @@ func (s static) Run(ctx context.Context, p *corev1.Pod) error {
 
 // Remove implements pods.Runner.
 func (s static) Remove(ctx context.Context, uid types.UID) error {
-	given := s.Given(uid)
+	given := s.Spec(uid)
 	if err := s.Runner.Remove(ctx, uid); err != nil || given == nil {
 		return err
 	}
