@@ -141,7 +141,7 @@ func (n *node) usage(ctx context.Context) (map[types.UID]eviction.Usage, error) 
 			Processes: one.Stats.GetLinux().GetProcess().GetProcessCount().GetValue(),
 			Disk:      one.Ephemeral().Bytes, Written: map[string]uint64{}, Volumes: map[string]uint64{},
 		}
-		for c := range podspec.All(&p.Given().Spec) {
+		for c := range podspec.All(&p.Original().Spec) {
 			u.Written[c.Name] = one.Container(c.Name).Bytes
 		}
 		for _, v := range one.Volumes {

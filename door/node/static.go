@@ -57,7 +57,7 @@ func (s *static) mirror() (err error) {
 // open creates the controller. The runner must exist.
 func (s *static) open(admits *admission.Admission, preempts *preemption.Manager) error {
 	for _, p := range s.n.runner.Pods() {
-		s.recordName(p.Given())
+		s.recordName(p.Original())
 	}
 	c, err := pods.New(pods.Options{
 		Source: s, Runner: s.n.runner.Static(s.removed), Reporter: s, Admission: admits, Events: s.n.events.Recorder,

@@ -57,7 +57,7 @@ func (s *server) await(r *http.Request) (any, error) {
 			return nil, errclass.With(api.ErrNotFound, fmt.Errorf("pod %s was removed before it met %s", e.Key(), req.For))
 		case over:
 			return nil, errclass.With(api.ErrConflict, fmt.Errorf("pod %s has ended (%s) and does not meet %s",
-				e.Key(), state.Text(e.Given(), e.Status()), req.For))
+				e.Key(), state.Text(e.Original(), e.Status()), req.For))
 		}
 		select {
 		case <-changed:
@@ -90,7 +90,7 @@ func (e *entry) awaitRunning(ctx context.Context) (*api.Ended, error) {
 		ended, gone := e.Ended(), e.Removed()
 		status, changed := e.Watch()
 		over := e.HasEnded()
-		failed := state.Crashing(e.Given(), status)
+		failed := state.Crashing(e.Original(), status)
 		switch {
 		case status.Phase == corev1.PodSucceeded:
 			return nil, nil
@@ -102,7 +102,7 @@ func (e *entry) awaitRunning(ctx context.Context) (*api.Ended, error) {
 		case failed != nil:
 			return failed, nil
 		}
-		left, is := up.Left(e.Given(), status, time.Now())
+		left, is := up.Left(e.Original(), status, time.Now())
 		if is && left <= 0 {
 			return nil, nil
 		}

@@ -112,7 +112,7 @@ func (s *server) debug(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec := debugger(e.Given(), req)
+	spec := debugger(e.Original(), req)
 	if err := podapi.Ephemeral(&spec); err != nil {
 		return nil, errclass.With(api.ErrInvalid, err)
 	}

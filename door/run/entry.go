@@ -140,7 +140,7 @@ func (e *entry) images(name string) *image.Store {
 func (e *entry) environment(name string) image.Getenv {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if own := slices.Contains(imageNames(e.Given()), name); own && e.getenv != nil || e.debuggers[name] == nil {
+	if own := slices.Contains(imageNames(e.Original()), name); own && e.getenv != nil || e.debuggers[name] == nil {
 		return e.getenv
 	}
 	return e.debuggers[name]

@@ -57,7 +57,7 @@ func (e *entry) apiEvent(h events.Event) api.Event {
 		Kind: "Event", APIVersion: "v1", Type: "Normal", Reason: h.Reason, Message: h.Message, Count: h.Count,
 		FirstTimestamp: h.First.UTC().Truncate(time.Second), LastTimestamp: h.Last.UTC().Truncate(time.Second),
 		InvolvedObject: api.ObjectReference{
-			Kind: "Pod", APIVersion: "v1", Name: e.Name(), Namespace: e.Given().Namespace, UID: string(e.UID()),
+			Kind: "Pod", APIVersion: "v1", Name: e.Name(), Namespace: e.Original().Namespace, UID: string(e.UID()),
 		},
 	}
 	if h.Warning {

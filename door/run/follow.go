@@ -38,7 +38,7 @@ func (e *entry) toTheEnd(ctx context.Context, out send) error {
 	if err := e.awaitStart(ctx, false, out); err != nil {
 		return err
 	}
-	if err := e.output(ctx, allContainers(e.Given()), everything, out); err != nil {
+	if err := e.output(ctx, allContainers(e.Original()), everything, out); err != nil {
 		return err
 	}
 	select {
@@ -63,7 +63,7 @@ func (e *entry) tellEnd(out send) error {
 
 // end describes the pod's end.
 func (e *entry) end() api.Ended {
-	given, status := e.Given(), e.Status()
+	given, status := e.Original(), e.Status()
 	return api.Ended{
 		Pod: e.Name(), Phase: string(status.Phase), ExitCode: state.ExitCode(given, status),
 		Reason: state.Text(given, status), Message: state.EndMessage(given, status),

@@ -37,7 +37,7 @@ func (s *server) list(r *http.Request) (any, error) {
 func (s *server) chosen(ctx context.Context, which selection) []api.Pod {
 	pods := []api.Pod{}
 	for _, e := range s.all() {
-		if !which.has(e.Given()) {
+		if !which.has(e.Original()) {
 			continue
 		}
 		p := summary(e)
@@ -55,7 +55,7 @@ func (s *server) chosen(ctx context.Context, which selection) []api.Pod {
 }
 
 func summary(e *entry) api.Pod {
-	given, status := e.Given(), e.Status()
+	given, status := e.Original(), e.Status()
 	n := state.Count(given, status)
 	p := api.Pod{
 		UID: string(e.UID()), Sandbox: e.Sandbox(), Name: e.Name(), Namespace: given.Namespace,

@@ -30,7 +30,7 @@ func (s *server) logs(r *http.Request, out send) error {
 	if err != nil {
 		return err
 	}
-	names := containerNames(e.Given())
+	names := containerNames(e.Original())
 	if r.URL.Query().Get("all") == "true" {
 		names = allContainers(e.Spec())
 	}

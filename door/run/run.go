@@ -233,7 +233,7 @@ func (e *entry) awaitStart(ctx context.Context, queued bool, out send) error {
 		if err := relay(e, out); err != nil {
 			return err
 		}
-		if e.HasEnded() || state.UnderWay(e.Given(), status) || queued && state.Queued(status) {
+		if e.HasEnded() || state.UnderWay(e.Original(), status) || queued && state.Queued(status) {
 			return nil
 		}
 		select {
@@ -265,7 +265,7 @@ func relay(e *entry, out send) error {
 }
 
 func (s *server) tellStarted(ctx context.Context, e *entry, out send) error {
-	m := api.Started{Pod: summary(e), Containers: allContainers(e.Given()), Interactive: interactive(e.Given())}
+	m := api.Started{Pod: summary(e), Containers: allContainers(e.Original()), Interactive: interactive(e.Original())}
 	if f, err := s.engine.Facts(ctx, e.Sandbox()); err == nil {
 		m.VM = madeHow(f)
 		for _, p := range f.Phases {

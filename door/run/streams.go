@@ -87,7 +87,7 @@ func (s *server) forward(r *http.Request) (any, error) {
 	}
 	answer := api.Forward{UID: string(e.UID())}
 	for _, text := range req.Ports {
-		port, err := portOf(e.Given(), text)
+		port, err := portOf(e.Original(), text)
 		if err != nil {
 			return nil, err
 		}

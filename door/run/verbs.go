@@ -64,11 +64,11 @@ func (s *server) verb(r *http.Request) (any, error) {
 		}
 		// The pod's end continues if the client that asked for it disconnects.
 		defer s.pods.TrackDetached(func() bool { return socket.Left(r.Context()) })()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), manager.EndTimeout(e.Given(), req.Grace))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), manager.EndTimeout(e.Original(), req.Grace))
 		defer cancel()
 		return result, e.Stop(ctx, req.Grace)
 	case "start":
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), manager.EndTimeout(e.Given(), nil))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), manager.EndTimeout(e.Original(), nil))
 		defer cancel()
 		getenv, err := s.environment(r)
 		if err != nil {
@@ -103,7 +103,7 @@ func (s *server) verb(r *http.Request) (any, error) {
 		case <-r.Context().Done():
 			return nil, r.Context().Err()
 		}
-		result.ExitCode = state.ExitCode(e.Given(), e.Status())
+		result.ExitCode = state.ExitCode(e.Original(), e.Status())
 		return result, nil
 	default:
 		return nil, fmt.Errorf("%w: no call %q", api.ErrNotFound, verb)
@@ -116,7 +116,7 @@ func (s *server) remove(r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer s.pods.TrackDetached(func() bool { return socket.Left(r.Context()) })()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), manager.EndTimeout(e.Given(), nil))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), manager.EndTimeout(e.Original(), nil))
 	defer cancel()
 	err = e.Remove(ctx, r.URL.Query().Get("force") == "true")
 	if errors.Is(err, manager.ErrRuns) {
@@ -163,13 +163,13 @@ func (e *entry) updateObjects(req api.UpdateRequest) error {
 		return errclass.With(api.ErrInvalid, err)
 	}
 	for _, object := range all.ConfigMaps {
-		if object.Namespace != e.Given().Namespace {
+		if object.Namespace != e.Original().Namespace {
 			err := fmt.Errorf("configmap %s/%s is in another namespace than pod %s", object.Namespace, object.Name, e.Key())
 			return errclass.With(api.ErrInvalid, err)
 		}
 	}
 	for _, object := range all.Secrets {
-		if object.Namespace != e.Given().Namespace {
+		if object.Namespace != e.Original().Namespace {
 			err := fmt.Errorf("secret %s/%s is in another namespace than pod %s", object.Namespace, object.Name, e.Key())
 			return errclass.With(api.ErrInvalid, err)
 		}

@@ -83,11 +83,11 @@ func (p *Pod) passTurn() {
 
 // job returns the other pods of the pod's Job, none if the Job has no limit for concurrent pods.
 func (p *Pod) job() (list []*Pod) {
-	if _, limited := podspec.Parallelism(p.Given()); !limited || !p.m.o.Jobs {
+	if _, limited := podspec.Parallelism(p.Original()); !limited || !p.m.o.Jobs {
 		return nil
 	}
 	for _, other := range p.m.All() {
-		if other != p && podspec.Owner(other.Given()) == podspec.Owner(p.Given()) {
+		if other != p && podspec.Owner(other.Original()) == podspec.Owner(p.Original()) {
 			list = append(list, other)
 		}
 	}

@@ -14,7 +14,7 @@ func (p *Pod) Stop(ctx context.Context, grace *int64) error {
 	if p.HasEnded() {
 		return nil
 	}
-	seconds := graceOf(p.Given(), grace)
+	seconds := graceOf(p.Original(), grace)
 	p.mu.Lock()
 	if p.rec.Grace == nil || seconds < *p.rec.Grace {
 		p.rec.Grace, p.rec.EndBy = &seconds, time.Now().Add(time.Duration(seconds)*time.Second)

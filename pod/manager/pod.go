@@ -27,13 +27,13 @@ const (
 // Pod is one pod of a Manager, from Add or Open until its removal. It may be run more than once. It is safe for
 // concurrent use.
 type Pod struct {
-	m       *Manager
-	given   *corev1.Pod
-	door    Door
-	dir     string
-	events  *events.Log
-	objects *volume.Set
-	ending  atomic.Bool // its end was requested
+	m        *Manager
+	original *corev1.Pod
+	door     Door
+	dir      string
+	events   *events.Log
+	objects  *volume.Set
+	ending   atomic.Bool // its end was requested
 	// op is held while the pod is started or removed.
 	op chan struct{}
 
@@ -53,7 +53,7 @@ type Pod struct {
 // newPod makes the pod of a record. It returns a pod even with an error.
 func (m *Manager) newPod(rec Record, failFast bool) (*Pod, error) {
 	p := &Pod{
-		m: m, dir: filepath.Join(m.o.Dir, string(rec.Pod.UID)), given: rec.Pod, rec: rec, done: make(chan struct{}),
+		m: m, dir: filepath.Join(m.o.Dir, string(rec.Pod.UID)), original: rec.Pod, rec: rec, done: make(chan struct{}),
 		objects: &volume.Set{}, op: make(chan struct{}, 1), readers: map[*logs.Reader]bool{},
 	}
 	p.door = m.o.Door(p)
@@ -151,17 +151,17 @@ func (p *Pod) Door() Door { return p.door }
 // Dir returns the pod's own directory.
 func (p *Pod) Dir() string { return p.dir }
 
-// Given returns the pod as it was added. The caller must not change it.
-func (p *Pod) Given() *corev1.Pod { return p.given }
+// Original returns the pod as it was added. The caller must not change it.
+func (p *Pod) Original() *corev1.Pod { return p.original }
 
 // Name returns the pod's name.
-func (p *Pod) Name() string { return p.given.Name }
+func (p *Pod) Name() string { return p.original.Name }
 
 // UID returns the pod's UID.
-func (p *Pod) UID() types.UID { return p.given.UID }
+func (p *Pod) UID() types.UID { return p.original.UID }
 
 // Key returns the pod's namespace/name.
-func (p *Pod) Key() string { return p.given.Namespace + "/" + p.given.Name }
+func (p *Pod) Key() string { return p.original.Namespace + "/" + p.original.Name }
 
 // Events returns the pod's events.
 func (p *Pod) Events() *events.Log { return p.events }

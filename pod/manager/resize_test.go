@@ -36,7 +36,7 @@ func notRun(t *testing.T) *Pod {
 		t.Fatal(err)
 	}
 	m := &Manager{o: Options{Logger: slog.New(slog.DiscardHandler)}, ctx: t.Context()}
-	return &Pod{m: m, dir: t.TempDir(), p: p, done: make(chan struct{}), given: spec, rec: Record{Pod: spec}}
+	return &Pod{m: m, dir: t.TempDir(), p: p, done: make(chan struct{}), original: spec, rec: Record{Pod: spec}}
 }
 
 // stored returns the memory of each container in the record, for the next manager.
@@ -141,7 +141,7 @@ func TestResize(t *testing.T) {
 					t.Errorf("%s: limit %s, request %s", when, limit, request)
 				}
 			}
-			if limit := p.Given().Spec.Containers[0].Resources.Limits.Memory().String(); limit != "64Mi" {
+			if limit := p.Original().Spec.Containers[0].Resources.Limits.Memory().String(); limit != "64Mi" {
 				t.Errorf("%s: its limit is %s", when, limit)
 			}
 		}

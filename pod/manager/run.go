@@ -100,7 +100,7 @@ func (p *Pod) endDetached() {
 
 // stopForGood stops the pod within grace, like Stop, and removes it if its record asks for that.
 func (p *Pod) stopForGood(grace *int64) error {
-	ctx, cancel := context.WithTimeout(p.m.ctx, EndTimeout(p.Given(), grace))
+	ctx, cancel := context.WithTimeout(p.m.ctx, EndTimeout(p.Original(), grace))
 	defer cancel()
 	if err := p.Stop(ctx, grace); err != nil {
 		return err

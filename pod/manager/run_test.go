@@ -86,7 +86,7 @@ func TestAbandonedPodThatIsSlowToEnd(t *testing.T) {
 				runtime := slowCRI{release: make(chan struct{})}
 				e := &Pod{m: m, dir: filepath.Join(m.o.Dir, "u"), rec: test.rec, op: make(chan struct{}, 1), done: make(chan struct{})}
 				e.door = fakeDoor{&world{}, e}
-				e.given, e.rec.Pod = spec, spec
+				e.original, e.rec.Pod = spec, spec
 				if err := os.Mkdir(e.dir, 0o700); err != nil {
 					t.Fatal(err)
 				}

@@ -19,7 +19,7 @@ import (
 func TestLastVerdicts(t *testing.T) {
 	t.Parallel()
 	m := &Manager{o: Options{Logger: slog.New(slog.DiscardHandler)}}
-	e := &Pod{dir: t.TempDir(), m: m, given: &corev1.Pod{}, rec: Record{Pod: &corev1.Pod{}}}
+	e := &Pod{dir: t.TempDir(), m: m, original: &corev1.Pod{}, rec: Record{Pod: &corev1.Pod{}}}
 	probed := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{}, {StartupProbe: &corev1.Probe{}}}}}
 	if got := e.lastVerdicts(probed); got != nil {
 		t.Errorf("of no file: %v", got)

@@ -32,7 +32,7 @@ type door struct {
 func (r *Runner) door(p *manager.Pod) manager.Door {
 	d := &door{r: r, p: p}
 	if r.o.Claims != nil {
-		d.claims = r.o.Claims(p.Given(), p.Dir())
+		d.claims = r.o.Claims(p.Original(), p.Dir())
 	}
 	return d
 }
@@ -52,12 +52,12 @@ func (d *door) Configure(o *pod.Options) error {
 		o.Handler = func(ctx context.Context) (string, error) { return node.Handler(ctx, d.p.UID()) }
 	}
 	if node.DNS != nil {
-		o.DNS = func() *runtimeapi.DNSConfig { return node.DNS(d.p.Given()) }
+		o.DNS = func() *runtimeapi.DNSConfig { return node.DNS(d.p.Original()) }
 	}
 	o.Conditions = d.conditions
 	if node.Watch != nil {
 		o.Probed = func(container string, kind probe.Kind, result probe.Result, took time.Duration) {
-			node.Watch.Probed(d.p.Given(), container, kind, result, took)
+			node.Watch.Probed(d.p.Original(), container, kind, result, took)
 		}
 	}
 	return nil
@@ -68,7 +68,7 @@ func (d *door) watchObjects() volume.Objects {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.release == nil {
-		d.objects, d.release = d.r.o.Objects.Of(d.p.Given())
+		d.objects, d.release = d.r.o.Objects.Of(d.p.Original())
 	}
 	return d.objects
 }
@@ -85,7 +85,7 @@ func (d *door) Release() {
 
 // conditions returns the conditions that other clients set for the pod's readiness gates.
 func (d *door) conditions() (others []corev1.PodCondition) {
-	gates := d.p.Given().Spec.ReadinessGates
+	gates := d.p.Original().Spec.ReadinessGates
 	if len(gates) == 0 {
 		return nil
 	}
@@ -104,9 +104,9 @@ func (d *door) conditions() (others []corev1.PodCondition) {
 // Event implements manager.Door.
 func (d *door) Event(e pod.Event) {
 	if d.r.o.Event != nil {
-		d.r.o.Event(d.p.Given(), e)
+		d.r.o.Event(d.p.Original(), e)
 	}
 	if d.r.o.Watch != nil {
-		d.r.o.Watch.Event(d.p.Given(), e)
+		d.r.o.Watch.Event(d.p.Original(), e)
 	}
 }

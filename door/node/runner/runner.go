@@ -172,7 +172,7 @@ func (r *Runner) releaseEnded() {
 // changed reports a changed status of a pod.
 func (r *Runner) changed(p *manager.Pod) {
 	if r.o.Watch != nil {
-		r.o.Watch.Changed(p.Given(), p.Status)
+		r.o.Watch.Changed(p.Original(), p.Status)
 	}
 	r.o.Changed(p.UID())
 }
@@ -331,7 +331,7 @@ func (r *Runner) Get(uid types.UID) *manager.Pod {
 func (r *Runner) Find(namespace, name string) (found *manager.Pod) {
 	best := -1
 	for _, p := range r.manager.All() {
-		if given := p.Given(); given.Namespace != namespace || given.Name != name {
+		if given := p.Original(); given.Namespace != namespace || given.Name != name {
 			continue
 		}
 		rank := 0

@@ -76,7 +76,7 @@ func (r *Runner) Claims() map[types.NamespacedName]usage.Volume {
 		}
 		for _, v := range r.hostVolumes(p, p.Spec()) {
 			if v.Claim != "" {
-				all[types.NamespacedName{Namespace: p.Given().Namespace, Name: v.Claim}] = v
+				all[types.NamespacedName{Namespace: p.Original().Namespace, Name: v.Claim}] = v
 			}
 		}
 	}

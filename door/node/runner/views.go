@@ -82,7 +82,7 @@ func (r *Runner) Revive(ctx context.Context, uid types.UID) error {
 // FindStatic returns the static pod with a name, or nil.
 func (r *Runner) FindStatic(namespace, name string) *corev1.Pod {
 	for _, p := range r.manager.All() {
-		if given := p.Given(); pods.Static(given.UID) && given.Namespace == namespace && given.Name == name {
+		if given := p.Original(); pods.Static(given.UID) && given.Namespace == namespace && given.Name == name {
 			return given
 		}
 	}
