@@ -25,18 +25,18 @@ type due struct {
 	request [frame.Head + keptSize + frame.Tail]byte
 }
 
-// owe queues a frame of this session.
-func (g *guest) owe(k frame.Kind, epoch uint64, payload ...byte) {
+// enqueue queues a frame of this session.
+func (g *guest) enqueue(k frame.Kind, epoch uint64, payload ...byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.due.notes)+frame.Head+len(payload)+frame.Tail <= maxDue {
 		g.due.notes = frame.Append(g.due.notes, k, epoch, payload)
 	}
-	g.hurry()
+	g.wakeSender()
 }
 
-// hurry wakes the sender of due messages. The caller holds mu.
-func (g *guest) hurry() {
+// wakeSender wakes the sender of due messages. The caller holds mu.
+func (g *guest) wakeSender() {
 	g.due.any.Store(true)
 	select {
 	case g.due.wake <- struct{}{}:
@@ -44,8 +44,8 @@ func (g *guest) hurry() {
 	}
 }
 
-// sayDue sends due messages until done is closed.
-func (g *guest) sayDue(done <-chan struct{}) error {
+// sendDue sends due messages until done is closed.
+func (g *guest) sendDue(done <-chan struct{}) error {
 	for {
 		select {
 		case <-g.due.wake:
@@ -53,7 +53,7 @@ func (g *guest) sayDue(done <-chan struct{}) error {
 			return nil
 		}
 		g.write.Lock()
-		err := g.pay()
+		err := g.flushDue()
 		g.write.Unlock()
 		if err != nil {
 			return err
@@ -61,17 +61,17 @@ func (g *guest) sayDue(done <-chan struct{}) error {
 	}
 }
 
-// pay sends due messages. The caller holds write.
-func (g *guest) pay() error {
+// flushDue sends due messages. The caller holds write.
+func (g *guest) flushDue() error {
 	for g.due.any.Load() {
-		n, epoch := g.takeDue()
+		n, epoch := g.nextDue()
 		if len(g.due.writing) > 0 {
 			if _, err := g.port.Write(g.due.writing); err != nil {
 				return fmt.Errorf("write to the host: %w", err)
 			}
 		}
 		if n > 0 {
-			if err := g.put(g.due.request[:], n, epoch); err != nil {
+			if err := g.sendLocked(g.due.request[:], n, epoch); err != nil {
 				return err
 			}
 		}
@@ -79,8 +79,8 @@ func (g *guest) pay() error {
 	return nil
 }
 
-// takeDue takes the due notes, and the first due request, of n bytes. The caller holds write.
-func (g *guest) takeDue() (n int, epoch uint64) {
+// nextDue takes the due notes, and the first due request, of n bytes. The caller holds write.
+func (g *guest) nextDue() (n int, epoch uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.due.writing = append(g.due.writing[:0], g.due.notes...)
@@ -97,8 +97,8 @@ func (g *guest) takeDue() (n int, epoch uint64) {
 	return copy(g.due.request[frame.Head:], one.b[:one.n]), g.epoch
 }
 
-// forgive drops the messages that are due to a former server. The caller holds mu.
-func (g *guest) forgive() {
+// dropDue drops the messages that are due to a former server. The caller holds mu.
+func (g *guest) dropDue() {
 	g.due.notes = g.due.notes[:0]
 	g.due.any.Store(false)
 }

@@ -75,7 +75,7 @@ func TestReadsOn(t *testing.T) {
 			s.kind.Store(0)
 			used(t, s)
 			s.kind.Store(uint32(frame.Note))
-			s.put(nil)
+			s.swap(nil)
 			room := s.Room(size)
 			copy(room.Buf, message(size, 0, unique))
 			if err := s.Send(room, size); err != nil || room.at == 0 {
@@ -181,7 +181,7 @@ func TestRepeatsEnd(t *testing.T) {
 		h.Close()
 		h = greeted(t, p.plug(t))
 	}
-	if errno := k.told(t, 12); errno != unix.EIO {
+	if errno := k.nextError(t, 12); errno != unix.EIO {
 		t.Error(errno)
 	}
 	k.asks <- about(opLookup, 14, 5)

@@ -27,7 +27,7 @@ func Forward(port, fuse io.ReadWriter, disk io.ReaderAt) error {
 	defer close(done)
 	go func() { ends <- g.requests() }()
 	go func() { ends <- g.replies() }()
-	go func() { ends <- g.sayDue(done) }()
+	go func() { ends <- g.sendDue(done) }()
 	// The others may wait in the kernel, and end with the process.
 	return <-ends
 }
@@ -94,7 +94,7 @@ func (g *guest) request(buf []byte, n int) error {
 	}
 	epoch := g.ask(request, op)
 	g.mu.Unlock()
-	if err := g.send(buf, n, epoch); err != nil || !told(op) {
+	if err := g.send(buf, n, epoch); err != nil || !repliesAtOnce(op) {
 		return err
 	}
 	return g.answer(reply(g.short[:0], unique, 0))
@@ -108,7 +108,7 @@ func (g *guest) ask(request []byte, op uint32) (epoch uint64) {
 	switch {
 	case op == opInit:
 		g.init = append([]byte(nil), request...)
-	case told(op):
+	case repliesAtOnce(op):
 		silence(request)
 	}
 	if !Silent(request) {
@@ -122,15 +122,15 @@ func (g *guest) ask(request []byte, op uint32) (epoch uint64) {
 func (g *guest) send(buf []byte, n int, epoch uint64) error {
 	g.write.Lock()
 	defer g.write.Unlock()
-	if err := g.pay(); err != nil {
+	if err := g.flushDue(); err != nil {
 		return err
 	}
-	return g.put(buf, n, epoch)
+	return g.sendLocked(buf, n, epoch)
 }
 
-// put is like send for a caller that holds write.
-func (g *guest) put(buf []byte, n int, epoch uint64) error {
-	g.ring.tell(buf[frame.Head:])
+// sendLocked is like send for a caller that holds write.
+func (g *guest) sendLocked(buf []byte, n int, epoch uint64) error {
+	g.ring.addReadCount(buf[frame.Head:])
 	for at := 0; at < n; at += frame.MaxPayload {
 		size := min(n-at, frame.MaxPayload)
 		part := buf[at : at+frame.Head+size+frame.Tail]
@@ -159,9 +159,9 @@ func (g *guest) replies() error {
 			in.reset()
 			g.mu.Lock()
 			g.epoch = 0
-			g.forgive()
+			g.dropDue()
 			g.mu.Unlock()
-			if err := g.say(frame.Ready, 0); err != nil {
+			if err := g.sendFrame(frame.Ready, 0); err != nil {
 				return err
 			}
 			continue
@@ -205,7 +205,7 @@ func (g *guest) wanted(reply []byte) bool {
 	}
 	at := slices.IndexFunc(g.asked, func(q question) bool { return q.unique == unique })
 	if at >= 0 {
-		g.asked[at].settle(reply)
+		g.asked[at].hideStale(reply)
 		g.copies.drop(g.asked[at].kept)
 		last := len(g.asked) - 1
 		g.asked[at] = g.asked[last]
@@ -229,12 +229,12 @@ func (g *guest) hello(f frame.Frame) error {
 		return nil
 	}
 	if f.Epoch == g.epoch { // a repetition
-		g.owe(frame.Answer, f.Epoch, version)
+		g.enqueue(frame.Answer, f.Epoch, version)
 		return nil
 	}
 	g.mu.Lock()
 	g.epoch = 0 // new requests wait for this session
-	g.forgive()
+	g.dropDue()
 	lost, init := g.asked, g.init
 	g.asked, g.locked, g.again = nil, nil, 0
 	if init != nil {
@@ -245,8 +245,8 @@ func (g *guest) hello(f frame.Frame) error {
 		}
 	}
 	g.mu.Unlock()
-	g.ring.begin()
-	if err := g.say(frame.Answer, f.Epoch, version); err != nil {
+	g.ring.reset()
+	if err := g.sendFrame(frame.Answer, f.Epoch, version); err != nil {
 		return err
 	}
 	if err := g.introduce(init, f.Epoch); err != nil {
@@ -273,7 +273,7 @@ func (g *guest) introduce(init []byte, epoch uint64) error {
 	return g.send(append(buf, make([]byte, frame.Tail)...), len(init), epoch)
 }
 
-func (g *guest) say(k frame.Kind, epoch uint64, payload ...byte) error {
+func (g *guest) sendFrame(k frame.Kind, epoch uint64, payload ...byte) error {
 	g.write.Lock()
 	defer g.write.Unlock()
 	if _, err := g.port.Write(frame.Append(nil, k, epoch, payload)); err != nil {

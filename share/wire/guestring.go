@@ -19,8 +19,8 @@ type reader struct {
 	read atomic.Uint32
 }
 
-// begin drops the former session's state.
-func (r *reader) begin() {
+// reset drops the former session's state.
+func (r *reader) reset() {
 	r.on = false
 	r.read.Store(0)
 }
@@ -36,8 +36,8 @@ func (r *reader) room() []byte {
 	return r.buf
 }
 
-// whose reports whether the disk is the memory of this session's server.
-func (r *reader) whose(epoch uint64) bool {
+// isOfSession reports whether the disk is the memory of this session's server.
+func (r *reader) isOfSession(epoch uint64) bool {
 	b := r.room()[:sector]
 	n, _ := r.disk.ReadAt(b, 0) // an error means the same as another disk
 	return n == len(b) && [markSize]byte(b) == mark(epoch, 0, 0)
@@ -72,9 +72,9 @@ func (g *guest) noted(note []byte) error {
 	switch {
 	case r.disk == nil || len(note) == 0:
 	case note[0] == noteOffer && !r.on:
-		if r.whose(g.epoch) {
+		if r.isOfSession(g.epoch) {
 			r.on = true
-			g.owe(frame.Note, g.epoch, noteUse)
+			g.enqueue(frame.Note, g.epoch, noteUse)
 		}
 	case note[0] == notePlace && len(note) == placeSize && r.on:
 		message, err := r.answer(note, g.epoch)
@@ -83,7 +83,7 @@ func (g *guest) noted(note []byte) error {
 			r.on = false
 			var n [2]byte
 			binary.NativeEndian.PutUint16(n[:], uint16(r.read.Load()))
-			g.owe(frame.Note, g.epoch, noteLost, n[0], n[1])
+			g.enqueue(frame.Note, g.epoch, noteLost, n[0], n[1])
 			return nil //nolint:nilerr // the host is notified
 		}
 		r.read.Add(1)
@@ -94,8 +94,8 @@ func (g *guest) noted(note []byte) error {
 	return nil
 }
 
-// tell adds the number of answers read to a request. The kernel leaves the field 0.
-func (r *reader) tell(request []byte) {
+// addReadCount adds the number of answers read to a request. The kernel leaves the field 0.
+func (r *reader) addReadCount(request []byte) {
 	if n := r.read.Load(); n != 0 {
 		binary.NativeEndian.PutUint16(request[readCount:], uint16(n))
 	}

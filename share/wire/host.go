@@ -94,7 +94,7 @@ func (h *Host) Next() ([]byte, error) {
 			return nil, err
 		}
 		if f.Epoch == h.epoch && f.Kind == frame.Note && h.ring != nil {
-			h.ring.heard(f.Payload)
+			h.ring.onNote(f.Payload)
 		}
 		if f.Epoch != h.epoch || f.Kind != frame.Data {
 			continue // from a former session, or another answer to the hello
@@ -107,7 +107,7 @@ func (h *Host) Next() ([]byte, error) {
 			continue
 		}
 		if h.ring != nil {
-			h.ring.counted(message)
+			h.ring.updateReads(message)
 		}
 		return message, nil
 	}

@@ -52,7 +52,7 @@ func (h *Host) Offer(mem []byte) error {
 // Room returns space for an answer of at most size bytes. The caller passes it to Send or Drop.
 func (h *Host) Room(size int) Room {
 	if h.ring != nil && size >= RingLeast && size <= MaxMessage {
-		if at := h.ring.take(); at != 0 {
+		if at := h.ring.acquire(); at != 0 {
 			end := at + ringHead + min(size, minReply+MaxData)
 			return Room{Buf: h.ring.mem[at+ringHead : end : end], at: at}
 		}
@@ -63,7 +63,7 @@ func (h *Host) Room(size int) Room {
 // Drop frees an unused room.
 func (h *Host) Drop(r Room) {
 	if r.at != 0 {
-		h.ring.give(r.at)
+		h.ring.release(r.at)
 	}
 }
 
@@ -105,8 +105,8 @@ func (h *Host) note(kind byte, parts ...[]byte) error {
 	return err
 }
 
-// heard handles a note of the guest about the ring, which may be anything.
-func (r *ring) heard(note []byte) {
+// onNote handles a note of the guest about the ring, which may be anything.
+func (r *ring) onNote(note []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -114,23 +114,23 @@ func (r *ring) heard(note []byte) {
 	case note[0] == noteUse:
 		r.on = true
 	case note[0] == noteLost && len(note) == 3:
-		r.count(binary.NativeEndian.Uint16(note[1:]))
+		r.freeRead(binary.NativeEndian.Uint16(note[1:]))
 		r.on, r.over = false, true
 		r.lost <- struct{}{}
 	}
 }
 
-// counted reads the number of answers read from a request, and clears it there.
-func (r *ring) counted(request []byte) {
+// updateReads reads the number of answers read from a request, and clears it there.
+func (r *ring) updateReads(request []byte) {
 	n := binary.NativeEndian.Uint16(request[readCount:])
 	binary.NativeEndian.PutUint16(request[readCount:], 0)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.count(n)
+	r.freeRead(n)
 }
 
-// count frees the rooms of answers that were read. It ignores a number larger than the answers sent.
-func (r *ring) count(n uint16) {
+// freeRead frees the rooms of answers that were read. It ignores a number larger than the answers sent.
+func (r *ring) freeRead(n uint16) {
 	read := int(n - r.read)
 	if r.over || read > len(r.sent) {
 		return
@@ -142,8 +142,8 @@ func (r *ring) count(n uint16) {
 	r.read = n
 }
 
-// take returns a free room, or 0.
-func (r *ring) take() (at int) {
+// acquire returns a free room, or 0.
+func (r *ring) acquire() (at int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := len(r.free) - 1
@@ -154,7 +154,7 @@ func (r *ring) take() (at int) {
 	return at
 }
 
-func (r *ring) give(at int) {
+func (r *ring) release(at int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.free = append(r.free, at)

@@ -45,8 +45,9 @@ func (g *guest) local(request []byte) (errno unix.Errno, ok bool) {
 	return 0, false
 }
 
-// told reports whether a request is answered at once and passed on without a reply: the kernel does not wait for it.
-func told(op uint32) bool { return op == opRelease || op == opReleaseDir }
+// repliesAtOnce reports whether a request is answered at once and passed on without a reply: the kernel does not wait
+// for it.
+func repliesAtOnce(op uint32) bool { return op == opRelease || op == opReleaseDir }
 
 // silence marks a request as one without a reply.
 func silence(request []byte) { binary.NativeEndian.PutUint64(request[8:], 0) }

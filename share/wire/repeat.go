@@ -74,14 +74,14 @@ func (g *guest) repeat(q question) error {
 	}
 	q.due = true
 	g.asked = append(g.asked, q)
-	g.hurry()
+	g.wakeSender()
 	g.mu.Unlock()
 	return nil
 }
 
-// settle changes the error ESTALE of a repeated look-up: the next server may not know the directory yet. With ENOMEM
+// hideStale changes the error ESTALE of a repeated look-up: the next server may not know the directory yet. With ENOMEM
 // the kernel looks the name up again later, and forgets nothing.
-func (q question) settle(reply []byte) {
+func (q question) hideStale(reply []byte) {
 	if q.again > 0 && q.lookup && unix.Errno(-int32(codeOf(reply))) == unix.ESTALE {
 		binary.NativeEndian.PutUint32(reply[4:], negative(unix.ENOMEM))
 	}

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// told returns the kernel's next error for that request.
-func (k kernel) told(t *testing.T, unique uint64) unix.Errno {
+// nextError returns the kernel's next error for that request.
+func (k kernel) nextError(t *testing.T, unique uint64) unix.Errno {
 	t.Helper()
 	b := k.next(t)
 	if uniqueOf(b) != unique {
@@ -65,7 +65,7 @@ func TestRepeated(t *testing.T) {
 		if err := h.Reply(reply(nil, tt.unique, tt.say)); err != nil {
 			t.Fatal(err)
 		}
-		if errno := k.told(t, tt.unique); errno != tt.want {
+		if errno := k.nextError(t, tt.unique); errno != tt.want {
 			t.Errorf("request %d: %v, want %v", tt.unique, errno, tt.want)
 		}
 	}
@@ -75,7 +75,7 @@ func TestRepeated(t *testing.T) {
 	if err := h.Reply(reply(nil, 30, unix.ESTALE)); err != nil {
 		t.Fatal(err)
 	}
-	if errno := k.told(t, 30); errno != unix.ESTALE {
+	if errno := k.nextError(t, 30); errno != unix.ESTALE {
 		t.Error(errno)
 	}
 	h.Close()

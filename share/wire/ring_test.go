@@ -31,7 +31,7 @@ func (d *disk) ReadAt(b []byte, at int64) (int, error) {
 	return len(b), nil
 }
 
-func (d *disk) put(mem []byte) (reads int) {
+func (d *disk) swap(mem []byte) (reads int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.mem = mem
@@ -179,7 +179,7 @@ func TestRingLost(t *testing.T) {
 			for range 3 {
 				g.ask(64)
 			}
-			g.disk.put(other(g))
+			g.disk.swap(other(g))
 			for i := range uint64(3) {
 				g.send(g.unique-2*(2-i), size)
 			}
@@ -209,7 +209,7 @@ func TestRingLost(t *testing.T) {
 			if g.answer(size) {
 				t.Error("the ring is used once more")
 			}
-			g.disk.put(g.mem)
+			g.disk.swap(g.mem)
 			g.serve(g.mem)
 			g.ask(64)
 			if !g.answer(size) {
@@ -229,7 +229,7 @@ func TestRingOfAnother(t *testing.T) {
 	if g.answer(MaxData) {
 		t.Error("a ring is used that is not the guest's disk")
 	}
-	if reads := g.disk.put(nil); reads == 0 {
+	if reads := g.disk.swap(nil); reads == 0 {
 		t.Error("the guest has not looked")
 	}
 	g.serve(g.mem)
@@ -259,7 +259,7 @@ func TestHostileCounts(t *testing.T) {
 	if err := h.Offer(make([]byte, RingSize)); err != nil {
 		t.Fatal(err)
 	}
-	h.ring.heard([]byte{noteUse})
+	h.ring.onNote([]byte{noteUse})
 	for n := range 1 << 16 {
 		if room := h.Room(MaxData); room.at != 0 {
 			binary.NativeEndian.PutUint32(room.Buf, RingLeast)
@@ -270,7 +270,7 @@ func TestHostileCounts(t *testing.T) {
 		before := len(h.ring.free)
 		request := message(64, 15, 2)
 		binary.NativeEndian.PutUint16(request[readCount:], uint16(n*7919))
-		h.ring.counted(request)
+		h.ring.updateReads(request)
 		if binary.NativeEndian.Uint16(request[readCount:]) != 0 {
 			t.Fatal("FUSE got it")
 		}
@@ -282,7 +282,7 @@ func TestHostileCounts(t *testing.T) {
 	for _, note := range [][]byte{
 		nil, {noteLost}, {0}, {noteOffer}, {notePlace}, {noteLost, 0, 0, 0}, {noteLost, 255, 255}, {noteUse}, {noteLost, 1, 0},
 	} {
-		h.ring.heard(note)
+		h.ring.onNote(note)
 		whole(h.ring)
 	}
 	if room := h.Room(MaxData); room.at != 0 {
@@ -297,7 +297,7 @@ func FuzzNote(f *testing.F) {
 	if err := h.Offer(mem); err != nil {
 		f.Fatal(err)
 	}
-	h.ring.heard([]byte{noteUse})
+	h.ring.onNote([]byte{noteUse})
 	room := h.Room(MaxMessage)
 	copy(room.Buf, message(RingLeast, 0, 22))
 	if err := h.Send(room, RingLeast); err != nil {
