@@ -133,11 +133,11 @@ func (t Tree) place(dir, tree int) error {
 	if there, err := mounted(dir, t.Name); there || err != nil {
 		return err
 	}
-	return put(tree, dir, t.Name)
+	return mountAt(tree, dir, t.Name)
 }
 
-// put creates a place of that name in dir and moves a mount to it.
-func put(tree, dir int, name string) error {
+// mountAt creates a place of that name in dir and moves a mount to it.
+func mountAt(tree, dir int, name string) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(tree, &st); err != nil {
 		return err

@@ -50,7 +50,7 @@ func finishAll(all []Tree, fds []int) error {
 // finish mounts a tree in dir, under a name, with its masks, and clones it. It closes tree.
 func (t Tree) finish(dir, tree int, name string) (int, error) {
 	defer unix.Close(tree)
-	if err := put(tree, dir, name); err != nil {
+	if err := mountAt(tree, dir, name); err != nil {
 		return -1, err
 	}
 	for _, mask := range t.Masks {

@@ -48,7 +48,7 @@ func TestACL(t *testing.T) {
 			t.Fatal(err)
 		}
 		for dir, want := range map[string]uint32{"inherits": 0o660, "plain": 0o600} {
-			put(t, filepath.Join(mounted, dir, "file"), "data")
+			writeFile(t, filepath.Join(mounted, dir, "file"), "data")
 			var st unix.Stat_t
 			if err := unix.Stat(filepath.Join(host, dir, "file"), &st); err != nil || st.Mode&0o777 != want&^0o020 && st.Mode&0o777 != want {
 				t.Errorf("%s: a file in %s is %o, %v", name, dir, st.Mode, err)

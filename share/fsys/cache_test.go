@@ -32,7 +32,7 @@ func exists(path string) bool {
 	return unix.Lstat(path, &st) == nil
 }
 
-func put(t *testing.T, path, text string) {
+func writeFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestHostChanges(t *testing.T) {
 			t.Parallel()
 			mounted, host := share(t, fsys.Options{}, fsys.Root{Cache: cache})
 			a, b := filepath.Join(mounted, "a"), filepath.Join(mounted, "b")
-			put(t, filepath.Join(host, "a"), "one")
+			writeFile(t, filepath.Join(host, "a"), "one")
 			if !exists(a) || exists(b) {
 				t.Fatal("not as on the host")
 			}
@@ -73,7 +73,7 @@ func TestHostChanges(t *testing.T) {
 				var st unix.Stat_t
 				return unix.Fstat(fd, &st) == nil && st.Mode&0o777 == 0o600
 			})
-			put(t, filepath.Join(host, "b"), "longer than before")
+			writeFile(t, filepath.Join(host, "b"), "longer than before")
 			within(t, "data of an open file", limit, func() bool {
 				buf := make([]byte, 100)
 				n, _ := unix.Pread(fd, buf, 0)
@@ -90,14 +90,14 @@ func TestCloseToOpen(t *testing.T) {
 	first, host := share(t, fsys.Options{}, fsys.Root{})
 	top := fsystest.Mount(t, fsystest.Spec{Roots: []fsystest.Root{{Root: fsys.Root{Name: "data"}, Path: host}}})
 	second := filepath.Join(top, "data")
-	put(t, filepath.Join(first, "file"), "text 000")
+	writeFile(t, filepath.Join(first, "file"), "text 000")
 	for i := range 100 {
 		writer, reader := first, second
 		if i%2 == 1 {
 			writer, reader = second, first
 		}
 		text := "text " + string([]byte{byte('0' + i/100), byte('0' + i/10%10), byte('0' + i%10)})
-		put(t, filepath.Join(writer, "file"), text)
+		writeFile(t, filepath.Join(writer, "file"), text)
 		if got := content(filepath.Join(reader, "file")); got != text {
 			t.Fatalf("round %d: %q", i, got)
 		}
@@ -108,13 +108,13 @@ func TestCloseToOpen(t *testing.T) {
 func TestKeepsPages(t *testing.T) {
 	t.Parallel()
 	host := t.TempDir()
-	put(t, filepath.Join(host, "file"), "data")
-	put(t, filepath.Join(host, "fresh"), "data")
+	writeFile(t, filepath.Join(host, "file"), "data")
+	writeFile(t, filepath.Join(host, "fresh"), "data")
 	if err := os.Chtimes(filepath.Join(host, "file"), before, before); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(200 * time.Millisecond) // very recent changes are not trusted
-	put(t, filepath.Join(host, "fresh"), "data")
+	writeFile(t, filepath.Join(host, "fresh"), "data")
 	for name, c := range map[string]struct {
 		cache fsys.Cache
 		file  string
@@ -146,7 +146,7 @@ func TestListingBringsAttributes(t *testing.T) {
 	mounted, host := share(t, fsys.Options{}, fsys.Root{})
 	const files = 300 // too many for one message
 	for i := range files {
-		put(t, filepath.Join(host, strconv.Itoa(i)), "data")
+		writeFile(t, filepath.Join(host, strconv.Itoa(i)), "data")
 	}
 	for round, mode := range []os.FileMode{0o600, 0o640, 0o644} {
 		for i := range files {
@@ -174,7 +174,7 @@ func TestAppendsOfTwo(t *testing.T) {
 	first, host := share(t, fsys.Options{}, fsys.Root{})
 	top := fsystest.Mount(t, fsystest.Spec{Roots: []fsystest.Root{{Root: fsys.Root{Name: "data"}, Path: host}}})
 	const times, length = 300, 18
-	put(t, filepath.Join(host, "log"), "")
+	writeFile(t, filepath.Join(host, "log"), "")
 	guests := map[string]string{"1": first, "2": filepath.Join(top, "data")}
 	var all sync.WaitGroup
 	for mark, dir := range guests {

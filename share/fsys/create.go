@@ -28,7 +28,7 @@ func (fs *FS) masked(dir *nodes.Ref, mode, umask uint32) uint32 {
 
 // Mknod implements [fuse.RawFileSystem]: regular files, FIFOs and sockets.
 func (fs *FS) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
-	return fs.make(&in.InHeader, name, out, func(dir *nodes.Ref) error {
+	return fs.createEntry(&in.InHeader, name, out, func(dir *nodes.Ref) error {
 		switch in.Mode & unix.S_IFMT {
 		case 0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:
 		default:
@@ -41,20 +41,20 @@ func (fs *FS) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.
 
 // Mkdir implements [fuse.RawFileSystem].
 func (fs *FS) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
-	return fs.make(&in.InHeader, name, out, func(dir *nodes.Ref) error {
+	return fs.createEntry(&in.InHeader, name, out, func(dir *nodes.Ref) error {
 		return unix.Mkdirat(dir.FD, name, fs.masked(dir, in.Mode, in.Umask)&0o7777)
 	})
 }
 
 // Symlink implements [fuse.RawFileSystem]. The target may be anything: only the guest follows it.
 func (fs *FS) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
-	return fs.make(in, name, out, func(dir *nodes.Ref) error {
+	return fs.createEntry(in, name, out, func(dir *nodes.Ref) error {
 		return unix.Symlinkat(target, dir.FD, name)
 	})
 }
 
-// make creates an entry and returns it to the guest.
-func (fs *FS) make(in *fuse.InHeader, name string, out *fuse.EntryOut, do func(dir *nodes.Ref) error) fuse.Status {
+// createEntry creates an entry and returns it to the guest.
+func (fs *FS) createEntry(in *fuse.InHeader, name string, out *fuse.EntryOut, do func(dir *nodes.Ref) error) fuse.Status {
 	dir, err := fs.place(in.NodeId, name)
 	if err != nil {
 		return status(err)

@@ -170,4 +170,4 @@ func (fs *FS) readRoot(offset uint64, out *fuse.DirEntryList, plus bool) {
 }
 
 // ReleaseDir implements [fuse.RawFileSystem].
-func (fs *FS) ReleaseDir(in *fuse.ReleaseIn) { fs.handles.end(in.Fh, in.NodeId) }
+func (fs *FS) ReleaseDir(in *fuse.ReleaseIn) { fs.handles.remove(in.Fh, in.NodeId) }

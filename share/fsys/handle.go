@@ -109,8 +109,8 @@ func (hs *handles) drop(match func(*handle) bool) {
 	}
 }
 
-// end closes the handle with that id, when it is not in use, if the node has it.
-func (hs *handles) end(id, node uint64) {
+// remove closes the handle with that id, when it is not in use, if the node has it.
+func (hs *handles) remove(id, node uint64) {
 	hs.mu.Lock()
 	h := hs.open[id]
 	if h == nil || h.ref.ID() != node {

@@ -20,7 +20,7 @@ func TestLife(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(host, "dir/sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	put(t, filepath.Join(host, "dir/file"), "data")
+	writeFile(t, filepath.Join(host, "dir/file"), "data")
 	name := files(t, host, 300)
 	crowd := func() {
 		for i := range 300 {
@@ -118,7 +118,7 @@ func TestRoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Unmount(memory, unix.MNT_DETACH) }()
-	put(t, filepath.Join(disk, "file"), "data")
+	writeFile(t, filepath.Join(disk, "file"), "data")
 	files(t, memory, 50)
 	files(t, disk, 50)
 	top := fsystest.Mount(t, fsystest.Spec{Roots: []fsystest.Root{
@@ -132,7 +132,7 @@ func TestRoots(t *testing.T) {
 	if got := content(filepath.Join(top, "single")); got != "data" {
 		t.Errorf("the file: %q", got)
 	}
-	put(t, filepath.Join(top, "single"), "new data")
+	writeFile(t, filepath.Join(top, "single"), "new data")
 	if got := content(filepath.Join(disk, "file")); got != "new data" {
 		t.Errorf("the file on the host: %q", got)
 	}
@@ -170,7 +170,7 @@ func TestRoots(t *testing.T) {
 // TestRemove removes a root while the guest has files in it open.
 func TestRemove(t *testing.T) {
 	host := t.TempDir()
-	put(t, filepath.Join(host, "file"), "data")
+	writeFile(t, filepath.Join(host, "file"), "data")
 	was := open(t)
 	g, dir := raw(t, fsys.Options{}, fsys.Root{}, host)
 	node := g.lookup(dir, "file")
@@ -221,7 +221,7 @@ func TestMounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Unmount(inner, unix.MNT_DETACH) }()
-	put(t, filepath.Join(inner, "file"), "data")
+	writeFile(t, filepath.Join(inner, "file"), "data")
 	top := fsystest.Mount(t, fsystest.Spec{Roots: []fsystest.Root{
 		{Root: fsys.Root{Name: "rw"}, Path: host}, {Root: fsys.Root{Name: "ro", ReadOnly: true}, Path: host},
 	}})
@@ -239,7 +239,7 @@ func TestMounts(t *testing.T) {
 	if err := os.Remove(filepath.Join(top, "rw/a/inner")); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("removed: %v", err)
 	}
-	put(t, filepath.Join(top, "rw/a/inner/file"), "new data")
+	writeFile(t, filepath.Join(top, "rw/a/inner/file"), "new data")
 	if got := content(filepath.Join(inner, "file")); got != "new data" {
 		t.Errorf("on the host: %q", got)
 	}

@@ -18,7 +18,7 @@ func TestLocks(t *testing.T) {
 	t.Parallel()
 	first, host := share(t, fsys.Options{}, fsys.Root{})
 	top := fsystest.Mount(t, fsystest.Spec{Roots: []fsystest.Root{{Root: fsys.Root{Name: "data"}, Path: host}}})
-	put(t, filepath.Join(host, "file"), "data")
+	writeFile(t, filepath.Join(host, "file"), "data")
 	var fds []int
 	for _, dir := range []string{first, filepath.Join(top, "data"), host} {
 		fd, err := unix.Open(filepath.Join(dir, "file"), unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -64,7 +64,7 @@ func TestLocks(t *testing.T) {
 func TestLocksEnd(t *testing.T) {
 	t.Parallel()
 	mounted, host := share(t, fsys.Options{}, fsys.Root{})
-	put(t, filepath.Join(host, "file"), "data")
+	writeFile(t, filepath.Join(host, "file"), "data")
 	mine, err := unix.Open(filepath.Join(host, "file"), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestLocksEnd(t *testing.T) {
 func TestLocksWait(t *testing.T) {
 	t.Parallel()
 	host := t.TempDir()
-	put(t, filepath.Join(host, "file"), "data")
+	writeFile(t, filepath.Join(host, "file"), "data")
 	g, dir := raw(t, fsys.Options{Waiters: 3}, fsys.Root{}, host)
 	node := g.lookup(dir, "file")
 	fh := g.open(node, unix.O_RDWR)

@@ -149,7 +149,7 @@ func (fs *FS) Flush(_ <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 
 // Release implements [fuse.RawFileSystem].
 func (fs *FS) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
-	fs.handles.end(in.Fh, in.NodeId)
+	fs.handles.remove(in.Fh, in.NodeId)
 	fs.locks.Closed(in.NodeId, in.Fh)
 }
 

@@ -102,7 +102,7 @@ func (g generator) open() op {
 		if err != nil {
 			return outcome(err)
 		}
-		s.put(slot, fd)
+		s.setFD(slot, fd)
 		return s.fstat(slot)
 	}}
 }
@@ -110,7 +110,7 @@ func (g generator) open() op {
 func (g generator) close() op {
 	slot := g.slot()
 	return op{fmt.Sprintf("close %d", slot), func(s *side) string {
-		s.put(slot, -1)
+		s.setFD(slot, -1)
 		return ""
 	}}
 }
@@ -123,7 +123,7 @@ func (g generator) tmpfile() op {
 		if err != nil {
 			return outcome(err)
 		}
-		s.put(slot, fd)
+		s.setFD(slot, fd)
 		_, err = unix.Write(fd, []byte("temporary"))
 		before := outcome(err) + s.fstat(slot)
 		dir, name = s.at(to)

@@ -30,11 +30,11 @@ func newSide(top string) *side {
 
 func (s *side) close() {
 	for i := range s.fds {
-		s.put(i, -1)
+		s.setFD(i, -1)
 	}
 }
 
-func (s *side) put(slot, fd int) {
+func (s *side) setFD(slot, fd int) {
 	if s.fds[slot] >= 0 {
 		_ = unix.Close(s.fds[slot])
 	}

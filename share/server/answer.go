@@ -62,8 +62,8 @@ func answer(host *wire.Host, files fuse.RawFileSystem) error {
 	return nil
 }
 
-// take copies a request and answers it in a goroutine, when the bounds allow another one.
-func (a *answerer) take(request []byte, size int) {
+// start copies a request and answers it in a goroutine, when the bounds allow another one.
+func (a *answerer) start(request []byte, size int) {
 	many := len(request) > largest || size > largest
 	a.slots <- struct{}{}
 	if many {

@@ -13,10 +13,10 @@ import (
 
 // TestBegin: a server does nothing if its engine ends before the server is on record.
 func TestBegin(t *testing.T) {
-	if err := begin(strings.NewReader("")); !errors.Is(err, io.EOF) {
+	if err := awaitByte(strings.NewReader("")); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
-	if err := begin(strings.NewReader("\x01")); err != nil {
+	if err := awaitByte(strings.NewReader("\x01")); err != nil {
 		t.Error(err)
 	}
 }

@@ -59,7 +59,7 @@ func (a *answerer) read() {
 		}
 		size := replySize(request)
 		if len(request) > largest || size > largest || slow(request) {
-			a.take(request, size)
+			a.start(request, size)
 			continue
 		}
 		// Copied, because the next reader overwrites the buffer of this request.

@@ -24,7 +24,7 @@ const rooted = "BULKHEAD_TEST_ROOT"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(rooted) != "" {
-		if err := look(); err != nil {
+		if err := findEscape(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -50,8 +50,8 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// look enters a server's root, and looks for an escape.
-func look() error {
+// findEscape enters a server's root, and looks for an escape.
+func findEscape() error {
 	if err := limit(); err != nil {
 		return err
 	}

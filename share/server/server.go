@@ -25,7 +25,7 @@ import (
 // Main runs a server as the engine starts it. owner is the user that it becomes, or "" to keep its user. It returns nil
 // when the VM has ended, or an error.
 func Main(ctx context.Context, owner string) error {
-	if err := begin(os.Stdin); err != nil {
+	if err := awaitByte(os.Stdin); err != nil {
 		return err
 	}
 	s, err := prepare(owner)
@@ -38,7 +38,7 @@ func Main(ctx context.Context, owner string) error {
 		return err
 	}
 	os.Stdout.Close()
-	if err := begin(os.Stdin); err != nil {
+	if err := awaitByte(os.Stdin); err != nil {
 		return err
 	}
 	os.Stdin.Close()
@@ -48,9 +48,9 @@ func Main(ctx context.Context, owner string) error {
 	return s.serve(ctx)
 }
 
-// begin waits for a byte from the engine. The first means that this process is on record, the second that the
+// awaitByte waits for a byte from the engine. The first means that this process is on record, the second that the
 // directories are mounted.
-func begin(in io.Reader) error {
+func awaitByte(in io.Reader) error {
 	_, err := io.ReadFull(in, make([]byte, 1))
 	if err != nil {
 		return fmt.Errorf("the engine has ended: %w", err)

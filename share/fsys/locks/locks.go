@@ -125,10 +125,10 @@ func (ls *Locks) try(w Wait, unlock bool, lock func() error) error {
 			return err
 		}
 		if first {
-			if !ls.enter() {
+			if !ls.addWaiter() {
 				return unix.ENOLCK
 			}
-			defer ls.leave()
+			defer ls.removeWaiter()
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -153,7 +153,7 @@ func (ls *Locks) try(w Wait, unlock bool, lock func() error) error {
 	}
 }
 
-func (ls *Locks) enter() bool {
+func (ls *Locks) addWaiter() bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if ls.waiters >= ls.limits.Waiters {
@@ -163,7 +163,7 @@ func (ls *Locks) enter() bool {
 	return true
 }
 
-func (ls *Locks) leave() {
+func (ls *Locks) removeWaiter() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.waiters--

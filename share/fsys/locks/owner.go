@@ -59,11 +59,11 @@ func (ls *Locks) release(f *owned) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	f.users--
-	ls.settle(f)
+	ls.closeIfDead(f)
 }
 
-// settle closes a descriptor that is dead and not in use, which releases its locks.
-func (ls *Locks) settle(f *owned) {
+// closeIfDead closes a descriptor that is dead and not in use, which releases its locks.
+func (ls *Locks) closeIfDead(f *owned) {
 	if f.dead && f.users == 0 && f.fd >= 0 {
 		_ = unix.Close(f.fd)
 		f.fd = -1
@@ -105,7 +105,7 @@ func (ls *Locks) drop(node uint64, match func(owner uint64, f *owned) bool) {
 		if match(id, f) {
 			delete(ls.files[node], id)
 			f.dead = true
-			ls.settle(f)
+			ls.closeIfDead(f)
 		}
 	}
 	if len(ls.files[node]) == 0 {

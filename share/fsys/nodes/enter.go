@@ -18,9 +18,9 @@ func (t *Table) Enter(parent *Ref, name string, tree *Tree, fd int, st *unix.Sta
 		return nil, err
 	}
 	r := t.use(n)
-	if err := t.give(r, fd); err != nil {
+	if err := t.setFD(r, fd); err != nil {
 		n.using--
-		t.settle(n)
+		t.collect(n)
 		return nil, err
 	}
 	if parent == nil {
@@ -98,7 +98,7 @@ func (t *Table) Forget(id, n uint64) {
 		return
 	}
 	node.lookups -= min(n, node.lookups)
-	t.settle(node)
+	t.collect(node)
 }
 
 // Known returns the node of the file name in parent, held, or nil if the guest does not know it.

@@ -27,7 +27,7 @@ func (r *Ref) Release() {
 	r.t.mu.Lock()
 	defer r.t.mu.Unlock()
 	r.n.using--
-	r.t.settle(r.n)
+	r.t.collect(r.n)
 }
 
 // LookedUp counts a lookup, which the guest will forget.
@@ -63,7 +63,7 @@ func (r *Ref) count(n int32) {
 	r.t.mu.Lock()
 	defer r.t.mu.Unlock()
 	r.n.opens += n
-	r.t.settle(r.n)
+	r.t.collect(r.n)
 }
 
 // Seen sets the version of the data that the guest has cached, and reports whether it was the same. 0 never matches.
@@ -117,17 +117,17 @@ func (t *Table) reopen(r *Ref, depth int) error {
 		_ = unix.Close(fd)
 		return err
 	}
-	return t.give(r, fd)
+	return t.setFD(r, fd)
 }
 
-// give sets the descriptor of r's node, unless it has one already.
-func (t *Table) give(r *Ref, fd int) error {
+// setFD sets the descriptor of r's node, unless it has one already.
+func (t *Table) setFD(r *Ref, fd int) error {
 	defer func() { r.FD = int(r.n.fd) }()
 	if r.n.fd >= 0 {
 		_ = unix.Close(fd)
 		return nil
 	}
-	if !t.room() {
+	if !t.makeRoom() {
 		_ = unix.Close(fd)
 		return unix.ENFILE
 	}
@@ -136,20 +136,20 @@ func (t *Table) give(r *Ref, fd int) error {
 	return nil
 }
 
-// room closes idle descriptors until there is space for one more.
-func (t *Table) room() bool {
+// makeRoom closes idle descriptors until there is space for one more.
+func (t *Table) makeRoom() bool {
 	for t.open >= t.limits.Descriptors {
 		n := t.idle.first()
 		if n == nil {
 			return false
 		}
-		t.shut(n)
+		t.closeFD(n)
 	}
 	return true
 }
 
-// shut closes a node's descriptor.
-func (t *Table) shut(n *Node) {
+// closeFD closes a node's descriptor.
+func (t *Table) closeFD(n *Node) {
 	t.idle.remove(n)
 	if n.fd >= 0 {
 		_ = unix.Close(int(n.fd))

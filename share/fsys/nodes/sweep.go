@@ -37,6 +37,6 @@ func (t *Table) sweep(n *Node) {
 	var st unix.Statx_t
 	const flags = unix.AT_EMPTY_PATH | unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC
 	if unix.Statx(int(n.fd), "", flags, unix.STATX_NLINK, &st) == nil && st.Nlink == 0 {
-		t.shut(n)
+		t.closeFD(n)
 	}
 }

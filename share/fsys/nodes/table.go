@@ -115,7 +115,7 @@ func (t *Table) RemoveTree(name string) (*Tree, error) {
 	}
 	for _, n := range t.nodes {
 		if n.tree == tree {
-			t.settle(n)
+			t.collect(n)
 		}
 	}
 	return tree, nil
@@ -168,7 +168,7 @@ func (t *Table) Hold(id uint64) (*Ref, error) {
 // use counts a user of the node's descriptor.
 func (t *Table) use(n *Node) *Ref {
 	n.using++
-	t.settle(n)
+	t.collect(n)
 	return &Ref{FD: int(n.fd), n: n, t: t}
 }
 

@@ -29,8 +29,8 @@ func fixture(t *testing.T, limits Limits) (*Table, *Ref, string) {
 	return table, root, host
 }
 
-// enter looks a name up and releases its node.
-func enter(t *testing.T, table *Table, dir *Ref, name string) uint64 {
+// lookUp looks a name up and releases its node.
+func lookUp(t *testing.T, table *Table, dir *Ref, name string) uint64 {
 	t.Helper()
 	fd, err := OpenAt(dir.FD, name)
 	if err != nil {
@@ -75,13 +75,13 @@ func stale(table *Table, id uint64) bool {
 func TestForget(t *testing.T) {
 	table, root, host := fixture(t, Limits{Nodes: 10, Descriptors: 10})
 	mkdir(t, filepath.Join(host, "a/b"))
-	a := enter(t, table, root, "a")
+	a := lookUp(t, table, root, "a")
 	ref, err := table.Hold(a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := enter(t, table, ref, "b")
-	if again := enter(t, table, root, "a"); again != a {
+	b := lookUp(t, table, ref, "b")
+	if again := lookUp(t, table, root, "a"); again != a {
 		t.Errorf("the same file is %d and %d", a, again)
 	}
 	ref.Release()
@@ -126,7 +126,7 @@ func TestIDs(t *testing.T) {
 		defer tree.Release()
 		var all []uint64
 		for _, name := range ask {
-			all = append(all, enter(t, table, tree, name))
+			all = append(all, lookUp(t, table, tree, name))
 		}
 		return all
 	}
@@ -153,7 +153,7 @@ func TestEvict(t *testing.T) {
 	ids := make([]uint64, count)
 	for i := range ids {
 		mkdir(t, filepath.Join(host, fmt.Sprint(i)))
-		ids[i] = enter(t, table, root, fmt.Sprint(i))
+		ids[i] = lookUp(t, table, root, fmt.Sprint(i))
 	}
 	counts(t, table, count+1, 5)
 	for i := range ids {
@@ -182,7 +182,7 @@ func TestEvict(t *testing.T) {
 			t.Errorf("%d: stale is %v", i, got)
 		}
 	}
-	if again := enter(t, table, root, "moved"); again != ids[0] {
+	if again := lookUp(t, table, root, "moved"); again != ids[0] {
 		t.Errorf("the moved file is %d, and was %d", again, ids[0])
 	}
 	// Descriptors in use stay open, until there is no space for more.
@@ -211,7 +211,7 @@ func TestPinned(t *testing.T) {
 	for _, name := range []string{"open", "removed", "1", "2", "3", "4"} {
 		mkdir(t, filepath.Join(host, name))
 	}
-	opened, removed := enter(t, table, root, "open"), enter(t, table, root, "removed")
+	opened, removed := lookUp(t, table, root, "open"), lookUp(t, table, root, "removed")
 	o, _ := table.Hold(opened)
 	o.Opened()
 	o.Release()
@@ -224,7 +224,7 @@ func TestPinned(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"1", "2", "3", "4"} {
-		enter(t, table, root, name)
+		lookUp(t, table, root, name)
 	}
 	if stale(table, opened) || stale(table, removed) {
 		t.Error("an open or nameless file has lost its descriptor")
@@ -239,12 +239,12 @@ func TestPinned(t *testing.T) {
 func TestCycle(t *testing.T) {
 	table, root, host := fixture(t, Limits{Nodes: 100, Descriptors: 3})
 	mkdir(t, filepath.Join(host, "a/b"))
-	a := enter(t, table, root, "a")
+	a := lookUp(t, table, root, "a")
 	ref, err := table.Hold(a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := enter(t, table, ref, "b")
+	b := lookUp(t, table, ref, "b")
 	ref.Release()
 	inner, err := table.Hold(b)
 	if err != nil {
@@ -255,7 +255,7 @@ func TestCycle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if again := enter(t, table, inner, "a"); again != a {
+	if again := lookUp(t, table, inner, "a"); again != a {
 		t.Errorf("a is %d, and was %d", again, a)
 	}
 	inner.Release()
@@ -269,14 +269,14 @@ func TestReused(t *testing.T) {
 	table, root, host := fixture(t, Limits{Nodes: 3, Descriptors: 2})
 	mkdir(t, filepath.Join(host, "a"))
 	mkdir(t, filepath.Join(host, "b"))
-	a := enter(t, table, root, "a")
-	b := enter(t, table, root, "b") // a is closed for it
-	table.nodes[a].born--           // as if a had been removed, and its number used again
+	a := lookUp(t, table, root, "a")
+	b := lookUp(t, table, root, "b") // a is closed for it
+	table.nodes[a].born--            // as if a had been removed, and its number used again
 	if !stale(table, a) {
 		t.Error("another file is taken for it")
 	}
 	table.Forget(b, 1)
-	if again := enter(t, table, root, "a"); again == a {
+	if again := lookUp(t, table, root, "a"); again == a {
 		t.Error("another file has its node")
 	}
 }
@@ -285,7 +285,7 @@ func TestReused(t *testing.T) {
 func TestRemoveTree(t *testing.T) {
 	table, root, host := fixture(t, Limits{Nodes: 10, Descriptors: 10})
 	mkdir(t, filepath.Join(host, "a"))
-	a := enter(t, table, root, "a")
+	a := lookUp(t, table, root, "a")
 	if _, err := table.RemoveTree("tree"); err != nil {
 		t.Fatal(err)
 	}
@@ -343,12 +343,12 @@ func TestFull(t *testing.T) {
 		t.Errorf("listed though there are many: %v", err)
 	}
 	first, err := list("0")
-	if err != nil || table.Lookups(first) != 2 || enter(t, table, root, "0") != first || stale(table, first) {
+	if err != nil || table.Lookups(first) != 2 || lookUp(t, table, root, "0") != first || stale(table, first) {
 		t.Errorf("listed again: %d, %v, looked up %d times", first, err, table.Lookups(first))
 	}
-	enter(t, table, root, "many")
+	lookUp(t, table, root, "many")
 	mkdir(t, filepath.Join(host, "last"))
-	enter(t, table, root, "last")
+	lookUp(t, table, root, "last")
 	mkdir(t, filepath.Join(host, "too many"))
 	fd, err := OpenAt(root.FD, "too many")
 	if err != nil {
@@ -376,19 +376,19 @@ func TestKnown(t *testing.T) {
 			t.Errorf("%s is known as %d", name, r.ID())
 		}
 	}
-	a := enter(t, table, root, "a")
+	a := lookUp(t, table, root, "a")
 	r := table.Known(root, "a")
 	if r == nil || r.ID() != a || r.FD < 0 {
 		t.Fatalf("a is not known: %v", r)
 	}
 	r.Release()
-	enter(t, table, root, "b") // a is closed for it
+	lookUp(t, table, root, "b") // a is closed for it
 	if r := table.Known(root, "a"); r == nil || r.FD < 0 {
 		t.Errorf("a is not opened again: %v", r)
 	} else {
 		r.Release()
 	}
-	enter(t, table, root, "b")
+	lookUp(t, table, root, "b")
 	table.nodes[a].born--
 	if r := table.Known(root, "a"); r != nil {
 		t.Error("another file with its number is taken for it")
@@ -399,7 +399,7 @@ func TestKnown(t *testing.T) {
 func TestAgain(t *testing.T) {
 	table, root, host := fixture(t, Limits{Nodes: 20, Descriptors: 10})
 	mkdir(t, filepath.Join(host, "a"))
-	was := []uint64{root.ID(), enter(t, table, root, "a")}
+	was := []uint64{root.ID(), lookUp(t, table, root, "a")}
 	root.LookedUp()
 	root.Release()
 	for range 3 {
@@ -420,7 +420,7 @@ func TestAgain(t *testing.T) {
 		if err != nil || root.ID() != was[0] {
 			t.Fatalf("the root: %v", err)
 		}
-		if a := enter(t, table, root, "a"); a == was[1] || stale(table, a) || !stale(table, was[1]) {
+		if a := lookUp(t, table, root, "a"); a == was[1] || stale(table, a) || !stale(table, was[1]) {
 			t.Errorf("a is %d, and was %d", a, was[1])
 		}
 		root.Release()

@@ -1,41 +1,41 @@
 package nodes
 
-// settle applies a node's counts: it lists or unlists the descriptor for closing, or removes the node. It then does the
-// same for its parents.
-func (t *Table) settle(n *Node) {
+// collect applies a node's counts: it lists or unlists the descriptor for closing, or removes the node. It then does
+// the same for its parents.
+func (t *Table) collect(n *Node) {
 	for n != nil {
 		if n.using > 0 {
 			t.idle.remove(n)
 			return
 		}
 		if n.tree.dead {
-			t.shut(n)
+			t.closeFD(n)
 		}
 		if n.lookups > 0 || n.kids > 0 || n.opens > 0 || n == n.tree.root && !n.tree.dead {
-			t.rest(n)
+			t.markIdle(n)
 			return
 		}
-		t.shut(n)
+		t.closeFD(n)
 		if t.nodes[n.id] == n {
 			delete(t.nodes, n.id)
 		}
 		if t.files[n.key] == n {
 			delete(t.files, n.key)
 		}
-		n = t.orphan(n)
+		n = t.detach(n)
 	}
 }
 
-// rest appends a node that is not in use to the list, if its descriptor may be closed.
-func (t *Table) rest(n *Node) {
+// markIdle appends a node that is not in use to the list, if its descriptor may be closed.
+func (t *Table) markIdle(n *Node) {
 	t.idle.remove(n)
 	if n.fd >= 0 && !n.pinned && n.opens == 0 {
 		t.idle.push(n)
 	}
 }
 
-// orphan removes a node from its parent, and returns the parent.
-func (t *Table) orphan(n *Node) *Node {
+// detach removes a node from its parent, and returns the parent.
+func (t *Table) detach(n *Node) *Node {
 	up := n.parent
 	n.parent, n.name = nil, ""
 	if up != nil {
@@ -63,8 +63,8 @@ func (t *Table) rename(n, parent *Node, name string) {
 		}
 		parent.kids++
 	}
-	if old := t.orphan(n); old != nil {
-		t.settle(old)
+	if old := t.detach(n); old != nil {
+		t.collect(old)
 	}
 	n.parent, n.name = parent, name
 }
@@ -73,7 +73,7 @@ func (t *Table) rename(n, parent *Node, name string) {
 func (t *Table) unwind(n, parent *Node) {
 	for up := parent; up != nil; up = up.parent {
 		if up.parent == n {
-			t.orphan(up)
+			t.detach(up)
 			return
 		}
 	}
