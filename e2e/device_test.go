@@ -11,7 +11,7 @@ import (
 )
 
 // TestDevice: one pod gets a block device of the host, with the permissions of the command line. The device is free
-// after the pod has gone, also if its engine and its VM were killed.
+// after the pod has ended, also if its engine and its VM were killed.
 func TestDevice(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

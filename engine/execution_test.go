@@ -69,7 +69,7 @@ func TestExecEnd(t *testing.T) {
 			var log bytes.Buffer
 			c.pod.e.log = slog.New(slog.NewTextHandler(&log, nil))
 			ctx, cancel := context.WithCancel(t.Context())
-			cancel() // the caller has gone
+			cancel() // the caller has given up
 			(&execution{c: c, shim: c.pod.conn, id: "x"}).end(ctx)
 			s.same(t, tc.calls...)
 			if (log.Len() > 0) != tc.warns {

@@ -155,7 +155,7 @@ func (r *runner) leave(cancel context.CancelFunc) error {
 	}
 	// The log completes an unfinished last line, the terminal does not.
 	if missed := at.logged - at.shown - at.live; at.tty && missed > 1 {
-		_, _ = r.app.Out.Write(at.unshown[:min(missed, int64(len(at.unshown)))]) // the reader has gone
+		_, _ = r.app.Out.Write(at.unshown[:min(missed, int64(len(at.unshown)))]) // a failed write has no remedy
 	}
 	// The pod's end reports the exit code, and signals reach the pod separately.
 	if errors.As(err, new(app.ExitError)) || errors.Is(err, stream.ErrDetached) || errors.Is(err, context.Canceled) {

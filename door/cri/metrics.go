@@ -38,7 +38,7 @@ func (r *runtimeServer) GetContainerEvents(
 	events := make(chan *runtimeapi.ContainerEventResponse)
 	done := make(chan error, 1)
 	established := func(runtimeapi.RuntimeService_GetContainerEventsClient) {
-		_ = to.SendHeader(nil) // sending events detects a client that has gone
+		_ = to.SendHeader(nil) // sending events detects a client that has disconnected
 	}
 	go func() { done <- r.s.GetContainerEvents(ctx, events, established) }()
 	for {
@@ -46,7 +46,7 @@ func (r *runtimeServer) GetContainerEvents(
 		case event := <-events:
 			if err := to.Send(event); err != nil {
 				cancel()
-				<-done //nolint:errcheck // it ends because the client has gone
+				<-done //nolint:errcheck // it ends because the client has disconnected
 				return err
 			}
 		case err := <-done:

@@ -61,7 +61,7 @@ func TestOutput(t *testing.T) {
 	})
 }
 
-// TestFollow follows a container's output over all its runs, until the pod has ended or the reader has gone. It uses
+// TestFollow follows a container's output over all its runs, until the pod has ended or the reader fails. It uses
 // the real clock, because the kernel reports changes of files.
 func TestFollow(t *testing.T) {
 	t.Parallel()

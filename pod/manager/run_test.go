@@ -68,7 +68,7 @@ func TestAbandonedPodThatIsSlowToEnd(t *testing.T) {
 		abandon func(*Manager, *Pod)
 		removed bool
 	}{
-		{"the client has gone", Record{Foreground: true, Remove: true}, func(m *Manager, e *Pod) { m.StopAndRemoveAll([]*Pod{e}) }, true},
+		{"the client has disconnected", Record{Foreground: true, Remove: true}, func(m *Manager, e *Pod) { m.StopAndRemoveAll([]*Pod{e}) }, true},
 		{"one without --rm", Record{Foreground: true}, func(m *Manager, e *Pod) { m.StopAndRemoveAll([]*Pod{e}) }, true},
 		{"and the manager too", Record{Foreground: true, Remove: true}, func(_ *Manager, e *Pod) { e.endDetached() }, true},
 		{"which keeps one without --rm", Record{Foreground: true}, func(_ *Manager, e *Pod) { e.endDetached() }, false},

@@ -68,8 +68,7 @@ func (s *shim) run(conn *net.UnixConn) (err error) {
 	_ = conn.SetDeadline(time.Now().Add(bootstrapDeadline))
 	fault.Point("shim.served")
 	if err := bootstrap.Answer(conn, nil); err != nil {
-		// The starter has gone. Delete a new VM, which is unknown to everybody else; leave an adopted one to the next
-		// shim.
+		// The starter has ended. Delete a new VM, because only the starter knew of it. Leave an adopted VM to the next shim.
 		if s.m.Adopt {
 			s.down(term)
 		} else {

@@ -124,7 +124,7 @@ func (p *Printer) Flush() {
 	}
 	for _, s := range slices.SortedFunc(maps.Keys(p.partial), order) {
 		if line := p.partial[s]; line.Len() > 0 {
-			_ = p.line(s, line) // the reader has gone
+			_ = p.line(s, line) // a failed write has no remedy
 		}
 	}
 }

@@ -37,7 +37,7 @@ func Forward(
 	go func() { done <- f.ForwardPorts() }()
 	end = func() {
 		cancel()
-		<-done //nolint:errcheck // it ends because its client has gone
+		<-done //nolint:errcheck // it ends because its client has disconnected
 	}
 	select {
 	case <-ready:

@@ -20,7 +20,7 @@ func (n *Node) Register(mux *http.ServeMux) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(s) // plain data; the client may have gone
+		_ = json.NewEncoder(w).Encode(s) // plain data; the client may have disconnected
 	})
 	mux.HandleFunc("GET /metrics/resource", func(w http.ResponseWriter, r *http.Request) {
 		s, err := n.Summary(r.Context())
@@ -38,7 +38,7 @@ func (n *Node) Register(mux *http.ServeMux) {
 			return
 		}
 		w.Header().Set("Content-Type", text)
-		_, _ = page.WriteTo(w) // the client may have gone
+		_, _ = page.WriteTo(w) // the client may have disconnected
 	})
 }
 

@@ -54,7 +54,7 @@ func TestUnmountOfGivenUp(t *testing.T) {
 	w.left()
 }
 
-// TestMountWithoutCaller checks that a Mount does no work after its caller has gone.
+// TestMountWithoutCaller checks that a Mount does no work after its caller has given up.
 func TestMountWithoutCaller(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(testdeadline.Context(t, 5*time.Second))
