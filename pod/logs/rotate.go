@@ -48,14 +48,14 @@ func (o *Rotator) Run(ctx context.Context) {
 			return
 		}
 		wait = seldomLook
-		if o.look(ctx) {
+		if o.checkAll(ctx) {
 			wait = oftenLook
 		}
 	}
 }
 
-// look checks each log once, and reports whether one grows fast.
-func (o *Rotator) look(ctx context.Context) (fast bool) {
+// checkAll checks each log once, and reports whether one grows fast.
+func (o *Rotator) checkAll(ctx context.Context) (fast bool) {
 	sizes := map[string]int64{}
 	for _, id := range o.Current() {
 		before, known := o.sizes[id]

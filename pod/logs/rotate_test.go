@@ -44,7 +44,7 @@ func TestRotate(t *testing.T) {
 	o := fresh()
 	look := func(fast bool, reopened int, log, older int64) {
 		t.Helper()
-		if got := o.look(t.Context()); got != fast || cri.reopened != reopened || size(cri.path) != log || size(Older(cri.path)) != older {
+		if got := o.checkAll(t.Context()); got != fast || cri.reopened != reopened || size(cri.path) != log || size(Older(cri.path)) != older {
 			t.Errorf("fast %t, reopened %d, log of %d, older of %d", got, cri.reopened, size(cri.path), size(Older(cri.path)))
 		}
 	}
@@ -100,12 +100,12 @@ func TestRotateUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if soon := o.look(t.Context()); !soon || cri.reopened != 0 {
+		if soon := o.checkAll(t.Context()); !soon || cri.reopened != 0 {
 			t.Errorf("soon again %v, rotated %d times", soon, cri.reopened)
 		}
 	}
 	unread = false
-	if soon := o.look(t.Context()); !soon || cri.reopened != 1 {
+	if soon := o.checkAll(t.Context()); !soon || cri.reopened != 1 {
 		t.Errorf("soon again %v, rotated %d times", soon, cri.reopened)
 	}
 }

@@ -54,7 +54,7 @@ func (p *Prober) probe(ctx context.Context, kind Kind, probe *corev1.Probe) {
 	if kind == Liveness && !resumed && probe.InitialDelaySeconds == 0 {
 		due = due.Add(period)
 	}
-	if kind != Liveness && !resumed && !w.look(ctx, timer, due, period) {
+	if kind != Liveness && !resumed && !w.probeEagerly(ctx, timer, due, period) {
 		return
 	} else if kind != Liveness && !resumed {
 		due = due.Add(period)
@@ -72,8 +72,8 @@ func first(began time.Time, delay time.Duration, now time.Time) time.Time {
 	return now.Add(max(delay-max(now.Sub(began), 0), 0))
 }
 
-// look tries for a first success from begin on, for less than a period. It reports whether to go on.
-func (w *worker) look(ctx context.Context, timer *time.Timer, begin time.Time, period time.Duration) bool {
+// probeEagerly tries for a first success from begin on, for less than a period. It reports whether to go on.
+func (w *worker) probeEagerly(ctx context.Context, timer *time.Timer, begin time.Time, period time.Duration) bool {
 	due := begin
 	for delay := firstLook; due.Before(begin.Add(period)); delay *= 2 {
 		if !wait(ctx, timer, due) || !w.once(ctx, false) {

@@ -62,11 +62,11 @@ func (w *Watch) Subscribe(ctx context.Context, uid types.UID) (notes <-chan stru
 		err = ctx.Err()
 	}
 	if err != nil {
-		w.leave(s, l)
+		w.unsubscribe(s, l)
 		return nil, nil, err
 	}
 	l.note()
-	return l.notes, sync.OnceFunc(func() { w.leave(s, l) }), nil
+	return l.notes, sync.OnceFunc(func() { w.unsubscribe(s, l) }), nil
 }
 
 // join adds a listener to the open subscription, or to a new one.
@@ -85,8 +85,8 @@ func (w *Watch) join(l *listener) *subscription {
 	return w.open
 }
 
-// leave removes a listener. The last one waits for the subscription's end.
-func (w *Watch) leave(s *subscription, l *listener) {
+// unsubscribe removes a listener. The last one waits for the subscription's end.
+func (w *Watch) unsubscribe(s *subscription, l *listener) {
 	if !w.out(s, l) {
 		return
 	}
