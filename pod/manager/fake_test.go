@@ -73,8 +73,8 @@ func (f *fakeCRI) running() (n int) {
 	return n
 }
 
-// tell notifies the subscribers. The caller holds mu.
-func (f *fakeCRI) tell() {
+// notify notifies the subscribers. The caller holds mu.
+func (f *fakeCRI) notify() {
 	for listener := range f.listeners {
 		select {
 		case listener <- &runtimeapi.ContainerEventResponse{}:
@@ -220,7 +220,7 @@ func (f *fakeCRI) StartContainer(_ context.Context, id string) error {
 		}
 		f.end(c, int32(code))
 	}
-	f.tell()
+	f.notify()
 	return nil
 }
 
@@ -230,7 +230,7 @@ func (f *fakeCRI) end(c *fakeContainer, code int32) {
 		return
 	}
 	c.status.State, c.status.ExitCode, c.status.FinishedAt = runtimeapi.ContainerState_CONTAINER_EXITED, code, time.Now().UnixNano()
-	f.tell()
+	f.notify()
 }
 
 func (f *fakeCRI) StopContainer(ctx context.Context, id string, timeout int64) error {

@@ -44,8 +44,8 @@ type fakeDoor struct {
 	p *Pod
 }
 
-// take records that a door reserves resources for a pod, or releases them.
-func (w *world) take(uid types.UID, taken bool) {
+// setReserved records that a door reserves resources for a pod, or releases them.
+func (w *world) setReserved(uid types.UID, taken bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.taken == nil {
@@ -65,11 +65,11 @@ func (w *world) holds() []types.UID {
 
 func (d fakeDoor) Configure(o *pod.Options) error {
 	o.Runtime, o.Images = d.w.runtime, d.w.runtime
-	d.w.take(o.Pod.UID, true)
+	d.w.setReserved(o.Pod.UID, true)
 	return d.w.refuse
 }
 
-func (d fakeDoor) Release() { d.w.take(d.p.UID(), false) }
+func (d fakeDoor) Release() { d.w.setReserved(d.p.UID(), false) }
 
 func (d fakeDoor) Event(e pod.Event) {
 	d.w.mu.Lock()
