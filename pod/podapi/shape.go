@@ -98,7 +98,7 @@ func (s *shape) value(value any, t reflect.Type, at place) {
 	case reflect.Map:
 		entries, is := value.(map[string]any)
 		if !is {
-			s.mismatch(at, "is "+word(value)+", and must be a map")
+			s.mismatch(at, "is "+typeName(value)+", and must be a map")
 			return
 		}
 		entry := at.entries(at.path + ".")
@@ -116,7 +116,7 @@ func (s *shape) value(value any, t reflect.Type, at place) {
 func (s *shape) fields(value any, t reflect.Type, at place) {
 	entries, is := value.(map[string]any)
 	if !is {
-		s.mismatch(at, "is "+word(value)+", and must be a map of fields")
+		s.mismatch(at, "is "+typeName(value)+", and must be a map of fields")
 		return
 	}
 	before := at.path
@@ -162,7 +162,7 @@ func (s *shape) list(value any, t reflect.Type, at place) {
 	}
 	items, is := value.([]any)
 	if !is {
-		s.mismatch(at, "is "+word(value)+", and must be a list")
+		s.mismatch(at, "is "+typeName(value)+", and must be a list")
 		return
 	}
 	for i, item := range items {
@@ -179,15 +179,15 @@ func (s *shape) scalar(value any, t reflect.Type, at place) {
 			if _, isBool := value.(bool); isBool || isNumber {
 				hint = ": put it in quotes"
 			}
-			s.mismatch(at, "is "+word(value)+", and must be text"+hint)
+			s.mismatch(at, "is "+typeName(value)+", and must be text"+hint)
 		}
 	case reflect.Bool:
 		if _, is := value.(bool); !is {
-			s.mismatch(at, "is "+word(value)+", and must be true or false")
+			s.mismatch(at, "is "+typeName(value)+", and must be true or false")
 		}
 	default:
 		if !isNumber {
-			s.mismatch(at, "is "+word(value)+", and must be a whole number")
+			s.mismatch(at, "is "+typeName(value)+", and must be a whole number")
 		} else if _, err := strconv.ParseInt(number.String(), 10, t.Bits()); err != nil {
 			s.mismatch(at, "is "+number.String()+", and must be a whole number of at most "+strconv.Itoa(t.Bits())+" bits")
 		}
@@ -213,14 +213,14 @@ func (s *shape) special(value any, t reflect.Type, at place) {
 	case t == reflect.TypeFor[resource.Quantity]() && isText(value):
 		s.mismatch(at, fmt.Sprintf("%q must be %s: %v", value, form, err))
 	default:
-		s.mismatch(at, "is "+word(value)+", and must be "+form)
+		s.mismatch(at, "is "+typeName(value)+", and must be "+form)
 	}
 }
 
 func isText(value any) bool { _, is := value.(string); return is }
 
-// word returns YAML's term for a value.
-func word(value any) string {
+// typeName returns YAML's term for a value.
+func typeName(value any) string {
 	switch value.(type) {
 	case map[string]any:
 		return "a map"
