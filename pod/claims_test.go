@@ -167,7 +167,7 @@ func TestClaimsComeBeforeTheSandbox(t *testing.T) {
 		if err := s.end(); err != nil {
 			t.Error(err)
 		}
-		if !slices.Contains(s.told("FailedMount"), ": "+errUnbound.Error()) {
+		if !slices.Contains(s.messages("FailedMount"), ": "+errUnbound.Error()) {
 			t.Errorf("events %v", s.events)
 		}
 		if len(more.asked) != 2 || more.asked[1].HostPaths["data"].Name != "/srv/data" {

@@ -43,7 +43,7 @@ func (c *classes) Changed() <-chan struct{} {
 	return c.changed
 }
 
-func (c *classes) look(context.Context) (string, error) {
+func (c *classes) lookup(context.Context) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked++
@@ -74,11 +74,11 @@ func TestRuntimeClass(t *testing.T) {
 	t.Run("comes", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := &classes{changed: make(chan struct{})}
-			s, fake := begin(t, &name, func(o *Options) { o.Objects, o.Handler = c, c.look })
+			s, fake := begin(t, &name, func(o *Options) { o.Objects, o.Handler = c, c.lookup })
 			s.after(10 * time.Minute)
-			if told := s.told("FailedCreatePodSandBox"); len(fake.handlers) > 0 || len(told) == 0 ||
-				told[0] != `: look up the pod's RuntimeClass: runtimeclass.node.k8s.io "fast" not found` {
-				t.Fatalf("made with %q, events %q", fake.handlers, told)
+			if got := s.messages("FailedCreatePodSandBox"); len(fake.handlers) > 0 || len(got) == 0 ||
+				got[0] != `: look up the pod's RuntimeClass: runtimeclass.node.k8s.io "fast" not found` {
+				t.Fatalf("made with %q, events %q", fake.handlers, got)
 			}
 			if c.asked > 20 {
 				t.Errorf("asked %d times", c.asked)
@@ -97,9 +97,9 @@ func TestRuntimeClass(t *testing.T) {
 	}{
 		"without a lookup":          {&name, nil, "fast"},
 		"none":                      {nil, nil, ""},
-		"no class, with a lookup":   {nil, (&classes{}).look, ""},
-		"empty":                     {new(string), (&classes{}).look, ""},
-		"its handler is the common": {&name, (&classes{handler: "bulkhead"}).look, "bulkhead"},
+		"no class, with a lookup":   {nil, (&classes{}).lookup, ""},
+		"empty":                     {new(string), (&classes{}).lookup, ""},
+		"its handler is the common": {&name, (&classes{handler: "bulkhead"}).lookup, "bulkhead"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -90,10 +90,10 @@ func (f *fakeCRI) call(name, subject string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls = append(f.calls, name+" "+subject)
-	return take(f.errors, name)
+	return pop(f.errors, name)
 }
 
-func take(results map[string][]error, key string) error {
+func pop(results map[string][]error, key string) error {
 	if len(results[key]) == 0 {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (f *fakeCRI) id(kind string) string {
 	return fmt.Sprintf("%s%d", kind, f.next)
 }
 
-func (f *fakeCRI) tell(uid string) {
+func (f *fakeCRI) notify(uid string) {
 	for events := range f.listeners {
 		status := &runtimeapi.PodSandboxStatus{Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid}}
 		events <- &runtimeapi.ContainerEventResponse{PodSandboxStatus: status}
@@ -250,7 +250,7 @@ func (f *fakeCRI) die(id string, lost bool) {
 			f.end(c, 137, "VMKilled")
 		}
 	}
-	f.tell(f.sandboxes[id].status.Metadata.Uid)
+	f.notify(f.sandboxes[id].status.Metadata.Uid)
 }
 
 func (f *fakeCRI) RemovePodSandbox(_ context.Context, id string) error {
@@ -285,7 +285,7 @@ func matches(labels, selector map[string]string) bool {
 func (f *fakeCRI) ListPodSandbox(_ context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := take(f.errors, "ListPodSandbox"); err != nil {
+	if err := pop(f.errors, "ListPodSandbox"); err != nil {
 		return nil, err
 	}
 	var out []*runtimeapi.PodSandbox
@@ -345,7 +345,7 @@ func (f *fakeCRI) StartContainer(ctx context.Context, id string) error {
 		return c.life.fails
 	}
 	c.status.StartedAt = time.Now().UnixNano()
-	f.tell(c.config.Labels[config.LabelUID])
+	f.notify(c.config.Labels[config.LabelUID])
 	if c.life.lasts > 0 {
 		f.later(c, c.life.lasts, c.life.code, c.life.reason)
 	}
@@ -374,7 +374,7 @@ func (f *fakeCRI) end(c *fakeContainer, code int32, reason string) {
 	next.State, next.ExitCode, next.Reason, next.FinishedAt = runtimeapi.ContainerState_CONTAINER_EXITED, code, reason, time.Now().UnixNano()
 	c.status = next
 	close(c.ended)
-	f.tell(c.config.Labels[config.LabelUID])
+	f.notify(c.config.Labels[config.LabelUID])
 }
 
 func (f *fakeCRI) StopContainer(ctx context.Context, id string, timeout int64) error {
@@ -498,7 +498,7 @@ func (f *fakeCRI) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, aut
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := take(f.pulls, spec.Image); err != nil {
+	if err := pop(f.pulls, spec.Image); err != nil {
 		return "", err
 	}
 	image := &runtimeapi.Image{Id: "sha256:" + spec.Image, Uid: &runtimeapi.Int64Value{}}

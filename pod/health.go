@@ -108,7 +108,7 @@ func (p *probes) watch(runCtx context.Context, c *container) *watched {
 	options := probe.Options{
 		Container: c.spec, Ask: target.Ask, Began: began, Resumed: c.ours != id,
 		Changed: func() { p.r.inLoop(ctx, func() {}) },
-		Event:   func(reason, message string) { p.r.inLoop(ctx, func() { p.r.say(c, true, reason, message) }) },
+		Event:   func(reason, message string) { p.r.inLoop(ctx, func() { p.r.reportEvent(c, true, reason, message) }) },
 	}
 	if probed := p.r.o.Probed; probed != nil {
 		options.Probed = func(kind probe.Kind, result probe.Result, took time.Duration) {

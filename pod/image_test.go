@@ -56,7 +56,7 @@ func TestImagePolicies(t *testing.T) {
 				if c.State.Waiting != nil && c.State.Waiting.Message != test.told {
 					t.Errorf("waits: %s", c.State.Waiting.Message)
 				}
-				if diff := cmp.Diff([]string{"main: " + test.told}, append(s.told("Pulled"), s.told("Failed")...)); diff != "" {
+				if diff := cmp.Diff([]string{"main: " + test.told}, append(s.messages("Pulled"), s.messages("Failed")...)); diff != "" {
 					t.Error(diff)
 				}
 				if diff := cmp.Diff(test.pulls, fake.called("PullImage")); diff != "" {

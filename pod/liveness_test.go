@@ -69,10 +69,10 @@ func TestLivenessAndStartupKill(t *testing.T) {
 				if diff := cmp.Diff(test.calls, fake.called("StopContainer")[:1]); diff != "" {
 					t.Error(diff)
 				}
-				if told := s.told("Killing"); len(told) == 0 || told[0] != test.killing {
+				if told := s.messages("Killing"); len(told) == 0 || told[0] != test.killing {
 					t.Errorf("events %q", told)
 				}
-				if told := s.told("Unhealthy"); len(told) < 3 {
+				if told := s.messages("Unhealthy"); len(told) < 3 {
 					t.Errorf("events %q", told)
 				}
 			})

@@ -41,9 +41,9 @@ func TestDialedProbe(t *testing.T) {
 		if got := healthOf(s.after(2 * time.Second).ContainerStatuses[0]); got != "running started" {
 			t.Errorf("%s", got)
 		}
-		if told := s.told("Unhealthy"); len(told) == 0 ||
-			told[0] != "main: Readiness probe failed: dial tcp 10.0.2.15:8080: connect: connection refused" {
-			t.Errorf("events %q", told)
+		if got := s.messages("Unhealthy"); len(got) == 0 ||
+			got[0] != "main: Readiness probe failed: dial tcp 10.0.2.15:8080: connect: connection refused" {
+			t.Errorf("events %q", got)
 		}
 		fake.mu.Lock()
 		open = true

@@ -56,7 +56,7 @@ func healthOf(c corev1.ContainerStatus) string {
 	return out
 }
 
-func (s *supervised) told(reason string) []string {
+func (s *supervised) messages(reason string) []string {
 	var out []string
 	for _, e := range s.events {
 		if e.Reason == reason {
@@ -92,8 +92,8 @@ func TestProbesOfAPodThatEnds(t *testing.T) {
 		if diff := cmp.Diff([]string{"StopContainer main/30"}, fake.called("StopContainer")); diff != "" {
 			t.Error(diff)
 		}
-		if told := s.told("Unhealthy"); len(told) == 0 || strings.Contains(strings.Join(told, ""), "Liveness") {
-			t.Errorf("events %q", told)
+		if got := s.messages("Unhealthy"); len(got) == 0 || strings.Contains(strings.Join(got, ""), "Liveness") {
+			t.Errorf("events %q", got)
 		}
 	})
 }

@@ -41,10 +41,10 @@ func TestReadiness(t *testing.T) {
 		if got := conditions(s.after(time.Second))["Ready"]; got != "False ContainersNotReady" {
 			t.Errorf("Ready is %s after two failures", got)
 		}
-		if told := s.told("Unhealthy"); len(told) == 0 || told[0] != "main: Readiness probe failed: not well: 0123456789abcdef0123456789abcdef" {
-			t.Errorf("events %q", told)
+		if got := s.messages("Unhealthy"); len(got) == 0 || got[0] != "main: Readiness probe failed: not well: 0123456789abcdef0123456789abcdef" {
+			t.Errorf("events %q", got)
 		}
-		if len(s.told("Killing")) > 0 || len(fake.called("StopContainer")) > 0 {
+		if len(s.messages("Killing")) > 0 || len(fake.called("StopContainer")) > 0 {
 			t.Error("a container that is not ready was killed")
 		}
 	})

@@ -59,7 +59,7 @@ func TestStopDuringAStart(t *testing.T) {
 					if err := s.end(); err != nil {
 						t.Error(err)
 					}
-					if told := s.told("Failed"); len(told) > 0 {
+					if told := s.messages("Failed"); len(told) > 0 {
 						t.Errorf("events %v", told)
 					}
 				})
@@ -176,7 +176,7 @@ func TestVMDiesDuringAStart(t *testing.T) {
 				if got := len(fake.called("RunPodSandbox")); got != 2 {
 					t.Errorf("%d sandboxes", got)
 				}
-				if told := s.told("Failed"); len(told) > 0 {
+				if told := s.messages("Failed"); len(told) > 0 {
 					t.Errorf("events %v", told)
 				}
 				if got := status.ContainerStatuses[1].RestartCount; got != 0 {
@@ -280,7 +280,7 @@ func TestSlowVolumes(t *testing.T) {
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("it took %v", took)
 		}
-		if told := s.told("FailedMount"); len(told) > 0 {
+		if told := s.messages("FailedMount"); len(told) > 0 {
 			t.Errorf("events %v", told)
 		}
 	})

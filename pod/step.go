@@ -109,11 +109,11 @@ func (r *run) notDelayed(c *container) bool {
 
 // event reports an event. Errors of one cause have the same message, so that they count as one event.
 func (r *run) event(c *container, warning bool, reason, message string) {
-	r.say(c, warning, reason, probe.Stable(message))
+	r.reportEvent(c, warning, reason, probe.Stable(message))
 }
 
-// say reports an event with a complete message, such as the output of a probe.
-func (r *run) say(c *container, warning bool, reason, message string) {
+// reportEvent reports an event with a complete message, such as the output of a probe.
+func (r *run) reportEvent(c *container, warning bool, reason, message string) {
 	event := Event{Time: time.Now(), Warning: warning, Reason: reason, Message: message}
 	if c != nil {
 		event.Container = c.spec.Name

@@ -48,7 +48,7 @@ func TestWhatWaitsForAnObjectStartsWhenItComes(t *testing.T) {
 		if got := state(c); got != "waiting CreateContainerConfigError" || c.State.Waiting.Message != `secret "keys" not found` {
 			t.Fatalf("%s: %+v", got, c.State.Waiting)
 		}
-		if got := s.told("MandatorySecretNotFound"); !slices.Equal(got, []string{`main: Secret "keys" not found`}) {
+		if got := s.messages("MandatorySecretNotFound"); !slices.Equal(got, []string{`main: Secret "keys" not found`}) {
 			t.Errorf("events %q of all %v", got, s.reasons())
 		}
 		if err := set.Apply(nil, []*corev1.Secret{testpod.Secret("keys", "key", "hush")}); err != nil {
@@ -136,7 +136,7 @@ func TestMissingObjectsAreTold(t *testing.T) {
 				if got := state(s.Status().ContainerStatuses[1]); got != tt.state {
 					t.Errorf("%s, want %s", got, tt.state)
 				}
-				if got := s.told(tt.reason); !slices.Equal(got, []string{"other: " + tt.message}) {
+				if got := s.messages(tt.reason); !slices.Equal(got, []string{"other: " + tt.message}) {
 					t.Errorf("events %q of all %v", got, s.reasons())
 				}
 				for _, e := range s.events {
@@ -149,7 +149,7 @@ func TestMissingObjectsAreTold(t *testing.T) {
 				}
 				pod.UID = "u-2"
 				fast := supervise(t, newFake(), pod, func(o *Options) { o.Objects, o.VolumeDir, o.FailFast = set, dir, true })
-				if got := fast.told(tt.reason); !slices.Equal(got, []string{"other: " + tt.message}) {
+				if got := fast.messages(tt.reason); !slices.Equal(got, []string{"other: " + tt.message}) {
 					t.Errorf("failing fast: events %q of all %v", got, fast.reasons())
 				}
 			})
@@ -176,7 +176,7 @@ func TestAMissingObjectFailsFast(t *testing.T) {
 				`configmap "settings" not found`) {
 				t.Errorf("%s: %v", name, err)
 			}
-			if got := s.told("MandatoryConfigMapNotFound"); len(got) > 0 {
+			if got := s.messages("MandatoryConfigMapNotFound"); len(got) > 0 {
 				t.Errorf("%s: events %q beside the error", name, got)
 			}
 		})

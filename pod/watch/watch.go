@@ -74,7 +74,7 @@ func (w *Watch) join(l *listener) *subscription {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.open == nil {
-		ctx, stop := context.WithCancel(context.Background()) // leave ends it
+		ctx, stop := context.WithCancel(context.Background()) // unsubscribe ends it
 		s := &subscription{stop: stop, known: make(chan struct{}), done: make(chan struct{}), listeners: map[types.UID][]*listener{}}
 		w.open = s
 		go w.follow(ctx, s)
