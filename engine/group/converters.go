@@ -40,7 +40,7 @@ func (g *Groups) Converters(ctx context.Context, memory int64) (_ *hostcgroup.Gr
 			})
 		}
 	}
-	return c.group, sync.OnceFunc(c.leave)
+	return c.group, sync.OnceFunc(c.release)
 }
 
 // create journals and creates the cgroup.
@@ -56,14 +56,14 @@ func (c *converters) create(ctx context.Context, memory int64) (err error) {
 	return err
 }
 
-func (c *converters) leave() {
+func (c *converters) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.users--; c.users > 0 {
 		return
 	}
 	c.group = nil
-	if err := c.end(context.Background()); err != nil {
+	if err := c.removeGroups(context.Background()); err != nil {
 		c.log.Warn("remove the cgroup of converters; it will be retried", "error", err)
 	}
 }
@@ -75,11 +75,11 @@ func (c *converters) reap(ctx context.Context) error {
 	if c.users > 0 {
 		return nil
 	}
-	return c.end(ctx)
+	return c.removeGroups(ctx)
 }
 
-// end ends the cgroups that the journal names. The lock is held.
-func (c *converters) end(ctx context.Context) error {
+// removeGroups ends the cgroups that the journal names. The lock is held.
+func (c *converters) removeGroups(ctx context.Context) error {
 	if err := c.journal.Undo(ctx, journal.Handlers{Undo: End}); err != nil {
 		return err
 	}

@@ -151,11 +151,11 @@ func (p *Parents) retire(k *kind) {
 // closeUnused is called with mu held.
 func (p *Parents) closeUnused(old *parent) {
 	if old.ended && old.users == 0 {
-		p.wg.Go(func() { p.end(old) })
+		p.wg.Go(func() { p.closeParent(old) })
 	}
 }
 
-func (p *Parents) end(old *parent) {
+func (p *Parents) closeParent(old *parent) {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	defer close(old.over)

@@ -19,7 +19,7 @@ import (
 func TestContainers(t *testing.T) {
 	_, stores := open(t, "one")
 	s := stores[0]
-	pod := put(t, s, "a").ID
+	pod := createPod(t, s, "a").ID
 	if whole, broken, err := s.Containers(pod); err != nil || len(whole)+len(broken) != 0 {
 		t.Errorf("pod without containers: %v, %v, %v", whole, broken, err)
 	}
@@ -78,7 +78,7 @@ func TestContainers(t *testing.T) {
 func TestDropContainer(t *testing.T) {
 	_, stores := open(t, "one")
 	s := stores[0]
-	pod, id := put(t, s, "a").ID, NewID()
+	pod, id := createPod(t, s, "a").ID, NewID()
 	if err := s.PutContainer(pod, &Container{ID: id}); err != nil {
 		t.Fatal(err)
 	}

@@ -32,8 +32,8 @@ func open(t *testing.T, instances ...string) (dirs.Roots, []*Store) {
 	return roots, stores
 }
 
-// put creates a pod with its name.
-func put(t *testing.T, s *Store, key string) *Pod {
+// createPod creates a pod with its name.
+func createPod(t *testing.T, s *Store, key string) *Pod {
 	t.Helper()
 	p := &Pod{ID: NewID(), Key: key, Phase: Ready, MemoryMiB: 512, Created: time.Unix(1, 0).UTC()}
 	for _, err := range []error{s.Reserve(key, p.ID), s.MakePod(p.ID), s.PutPod(p)} {
@@ -78,8 +78,9 @@ func TestValidID(t *testing.T) {
 // TestPodsAreTheirInstances checks that an instance lists only its own pods, intact or damaged.
 func TestPodsAreTheirInstances(t *testing.T) {
 	roots, stores := open(t, "one", "two")
-	whole, damaged, nameless, versioned := put(t, stores[0], "a"), put(t, stores[0], "b"), put(t, stores[0], "c"), put(t, stores[0], "d")
-	foreign := put(t, stores[1], "a") // with the same name, in another instance
+	whole, damaged := createPod(t, stores[0], "a"), createPod(t, stores[0], "b")
+	nameless, versioned := createPod(t, stores[0], "c"), createPod(t, stores[0], "d")
+	foreign := createPod(t, stores[1], "a") // with the same name, in another instance
 	overwrite(t, filepath.Join(stores[0].Dir(damaged.ID), podFile), "{")
 	overwrite(t, filepath.Join(stores[0].Dir(nameless.ID), podFile), "{")
 	if err := stores[0].Release("c", nameless.ID); err != nil {
@@ -133,7 +134,7 @@ func TestMismatchedRecords(t *testing.T) {
 		"another id": func(p *Pod) { p.ID = NewID() }, "another version": func(p *Pod) { p.Version = 1 },
 		"no phase": func(p *Pod) { p.Phase = "" }, "an unknown phase": func(p *Pod) { p.Phase = "gone" },
 	} {
-		p := put(t, s, name)
+		p := createPod(t, s, name)
 		path := filepath.Join(s.Dir(p.ID), podFile)
 		change(p)
 		if err := atomicfile.WriteJSON(path, p, 0o600, atomicfile.Volatile); err != nil {
@@ -144,7 +145,7 @@ func TestMismatchedRecords(t *testing.T) {
 		}
 	}
 	for _, phase := range []Phase{Starting, Ready, Stopped, Removing} {
-		p := put(t, s, "in "+string(phase))
+		p := createPod(t, s, "in "+string(phase))
 		p.Phase = phase
 		if err := s.PutPod(p); err != nil {
 			t.Fatal(err)
@@ -160,7 +161,7 @@ func TestMismatchedRecords(t *testing.T) {
 func TestDropPod(t *testing.T) {
 	roots, stores := open(t, "one")
 	s := stores[0]
-	p := put(t, s, "a")
+	p := createPod(t, s, "a")
 	if err := os.MkdirAll(filepath.Join(s.StateDir(p.ID), "vm"), 0o700); err != nil {
 		t.Fatal(err)
 	}
