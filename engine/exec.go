@@ -93,7 +93,7 @@ func (e *Engine) execSync(
 	if err != nil {
 		return nil, nil, failure.Wrap(err, "exec in container %s", c.Name)
 	}
-	defer exec.end(ctx)
+	defer exec.cleanUp(ctx)
 	res, err := shim.Ext.Open(starting, exec.open(false, true, true))
 	if err != nil {
 		return nil, nil, failure.Wrap(err, "exec in container %s", c.Name)
@@ -246,8 +246,8 @@ func (e *execution) failed(ctx context.Context) int {
 	return int(state.GetExitStatus())
 }
 
-// end kills the process if it still runs, and deletes it. It works even if ctx has ended.
-func (e *execution) end(ctx context.Context) {
+// cleanUp kills the process if it still runs, and deletes it. It works even if ctx has ended.
+func (e *execution) cleanUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), link.CallTimeout)
 	defer cancel()
 	req := &taskv3.DeleteRequest{ID: e.c.ID, ExecID: e.id}
@@ -301,7 +301,7 @@ func (e *Engine) Exec(ctx context.Context, r ExecRequest) (Stream, error) {
 	request.Start = true
 	s, err := openStream(ctx, shim, request)
 	if err != nil {
-		exec.end(ctx)
+		exec.cleanUp(ctx)
 	}
 	return s, failure.Wrap(err, "exec in container %s", c.Name)
 }

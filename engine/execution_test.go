@@ -70,7 +70,7 @@ func TestExecEnd(t *testing.T) {
 			c.pod.e.log = slog.New(slog.NewTextHandler(&log, nil))
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel() // the caller has given up
-			(&execution{c: c, shim: c.pod.conn, id: "x"}).end(ctx)
+			(&execution{c: c, shim: c.pod.conn, id: "x"}).cleanUp(ctx)
 			s.same(t, tc.calls...)
 			if (log.Len() > 0) != tc.warns {
 				t.Errorf("log: %s", &log)

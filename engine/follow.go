@@ -43,7 +43,7 @@ func (p *pod) watchShim() {
 			return
 		}
 		if p.ended() {
-			p.end(ctx)
+			p.stopWithRetries(ctx)
 			return
 		}
 		if err := p.adopt(ctx, err); err != nil {
@@ -186,8 +186,8 @@ func concerns(e *shimv1.Event) bool {
 	return true
 }
 
-// end stops a pod after its VM ended by itself or a stop failed. It retries until the stop succeeds.
-func (p *pod) end(ctx context.Context) {
+// stopWithRetries stops a pod after its VM ended by itself or a stop failed. It retries until the stop succeeds.
+func (p *pod) stopWithRetries(ctx context.Context) {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		stopCtx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
 		err := p.stop(stopCtx)

@@ -24,7 +24,7 @@ import (
 // scripted is a shim with scripted answers.
 type scripted struct {
 	mu     sync.Mutex
-	told   []string
+	called []string
 	errs   map[string][]error     // of the next calls by name
 	on     map[string]func()      // run by each call of a name
 	status *shimv1.StatusResponse // nil if containers are unknown
@@ -41,7 +41,7 @@ var errSilent = fmt.Errorf("silent")
 // call records a call and returns its error.
 func (s *scripted) call(ctx context.Context, name, detail string) error {
 	s.mu.Lock()
-	s.told = append(s.told, name+detail)
+	s.called = append(s.called, name+detail)
 	var err error
 	if next := s.errs[name]; len(next) > 0 {
 		err, s.errs[name] = next[0], next[1:]
@@ -62,9 +62,9 @@ func (s *scripted) call(ctx context.Context, name, detail string) error {
 func (s *scripted) calls() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	told := s.told
-	s.told = nil
-	return told
+	called := s.called
+	s.called = nil
+	return called
 }
 
 func (s *scripted) conn() *link.Conn {
@@ -221,8 +221,8 @@ func (c *container) now() State {
 	return c.state()
 }
 
-// word returns a shim's status of the container.
-func word(c *container, state State) *shimv1.ContainerStatus {
+// statusOf returns a shim's status of the container.
+func statusOf(c *container, state State) *shimv1.ContainerStatus {
 	w := &shimv1.ContainerStatus{Id: c.ID, State: "ready"}
 	switch state {
 	case ContainerRunning:
@@ -236,7 +236,7 @@ func word(c *container, state State) *shimv1.ContainerStatus {
 
 // says sets the shim's status of the container.
 func (s *scripted) says(c *container, state State) {
-	s.status = &shimv1.StatusResponse{State: "running", Containers: []*shimv1.ContainerStatus{word(c, state)}}
+	s.status = &shimv1.StatusResponse{State: "running", Containers: []*shimv1.ContainerStatus{statusOf(c, state)}}
 }
 
 // same fails the test if the calls differ.
