@@ -50,7 +50,7 @@ func Sweep(ctx context.Context, r dirs.Roots) (swept int, err error) {
 			err = errors.Join(err, lockErr)
 			continue
 		}
-		oneErr := errors.Join(qemu.Driver{}.End(ctx, dir), qemu.Driver{}.End(ctx, filepath.Join(dir, forkDir)), network.End(ctx, dir))
+		oneErr := errors.Join(qemu.Driver{}.End(ctx, dir), qemu.Driver{}.End(ctx, filepath.Join(dir, forkDir)), network.RemoveShared(ctx, dir))
 		if oneErr == nil {
 			oneErr = os.RemoveAll(dir)
 			swept++

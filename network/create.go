@@ -111,8 +111,8 @@ func startPasta(ctx context.Context, dir string, keep func(record) error) (r rec
 	var p pipes
 	defer p.close()
 	ask, answer := p.both(), p.both()
-	gate, open := p.make()
-	complaints, stderr := p.make()
+	gate, open := p.create()
+	complaints, stderr := p.create()
 	if p.err != nil {
 		return r, p.err
 	}

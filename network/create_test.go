@@ -91,7 +91,7 @@ func TestNotOnRecord(t *testing.T) {
 // gone waits until no process of pasta's group is left.
 func gone(ctx context.Context, t *testing.T, pasta procid.ID) {
 	t.Helper()
-	if err := end(ctx, filepath.Join(t.TempDir(), "namespace.json"), record{Pasta: pasta}); err != nil {
+	if err := killProcesses(ctx, filepath.Join(t.TempDir(), "namespace.json"), record{Pasta: pasta}); err != nil {
 		t.Error(err)
 	}
 	until(ctx, t, "pasta's group ends", func() bool { return errors.Is(unix.Kill(-pasta.PID, 0), unix.ESRCH) })

@@ -61,7 +61,7 @@ func (n *namespace) ensure(ctx context.Context) (record, error) {
 	if r.alive() {
 		return n.closeAddresses(ctx, r)
 	}
-	if err := end(ctx, n.path(), r); err != nil {
+	if err := killProcesses(ctx, n.path(), r); err != nil {
 		return record{}, err
 	}
 	r, err = create(ctx, n.dir, n.keep)
@@ -71,7 +71,7 @@ func (n *namespace) ensure(ctx context.Context) (record, error) {
 	if err != nil {
 		ctx, cancel := attaching(context.WithoutCancel(ctx))
 		defer cancel()
-		return record{}, errors.Join(fmt.Errorf("create the pods' network namespace: %w", err), end(ctx, n.path(), r))
+		return record{}, errors.Join(fmt.Errorf("create the pods' network namespace: %w", err), killProcesses(ctx, n.path(), r))
 	}
 	return r, nil
 }
@@ -146,15 +146,15 @@ func (n *namespace) release(ctx context.Context) error {
 	for _, path := range []string{n.path(), n.earlier()} {
 		r, err := read(path)
 		if err == nil {
-			err = end(ctx, path, r)
+			err = killProcesses(ctx, path, r)
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// end kills the processes of a record, and removes the record.
-func end(ctx context.Context, path string, r record) error {
+// killProcesses kills the processes of a record, and removes the record.
+func killProcesses(ctx context.Context, path string, r record) error {
 	var errs []error
 	for _, id := range []procid.ID{r.Pasta, r.Holder} {
 		if id.PID == 0 {

@@ -11,7 +11,7 @@ type pipes struct {
 	err   error
 }
 
-func (p *pipes) make() (r, w *os.File) {
+func (p *pipes) create() (r, w *os.File) {
 	if p.err != nil {
 		return nil, nil
 	}
@@ -23,7 +23,7 @@ func (p *pipes) make() (r, w *os.File) {
 
 // both returns a pipe that is open in both directions. It has no end of file, and other processes can open it in /proc.
 func (p *pipes) both() *os.File {
-	r, _ := p.make()
+	r, _ := p.create()
 	if p.err != nil {
 		return nil
 	}

@@ -105,8 +105,9 @@ func (u *User) Close() {
 	}
 }
 
-// End removes the shared namespace with a record in dir, if there is one. The process of its User must have ended.
-func End(ctx context.Context, dir string) error { return (&namespace{dir: dir}).release(ctx) }
+// RemoveShared removes the shared namespace with a record in dir, if there is one. The process of its User must have
+// ended.
+func RemoveShared(ctx context.Context, dir string) error { return (&namespace{dir: dir}).release(ctx) }
 
 // Release removes the shared namespace.
 func (u *User) Release(ctx context.Context) error {

@@ -27,8 +27,8 @@ type adding struct {
 	err    error
 }
 
-// end kills the plugins and waits for them.
-func (w *adding) end() {
+// stop kills the plugins and waits for them.
+func (w *adding) stop() {
 	w.cancel()
 	<-w.done
 }
@@ -74,7 +74,7 @@ func (p *Provider) Attach(ctx context.Context, r network.Request) (network.Attac
 		return a, err
 	}
 	fault.Point("cni.namespace")
-	work := p.begin(ctx, list, rec.runtimeConf(r.ID, path))
+	work := p.startAdd(ctx, list, rec.runtimeConf(r.ID, path))
 	begun = true
 	a.Complete = func(ctx context.Context, a *network.Attachment) error { return work.complete(ctx, a, r.DNS) }
 	return a, nil
@@ -89,9 +89,9 @@ func arguments(r network.Request) [][2]string {
 	}
 }
 
-// begin starts the plugins that add the pod, and then joins their interface to its VM's tap. Detach and Close wait for
-// it. It unlocks p.working when it has ended.
-func (p *Provider) begin(ctx context.Context, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) *adding {
+// startAdd starts the plugins that add the pod, and then joins their interface to its VM's tap. Detach and Close wait
+// for it. It unlocks p.working when it has ended.
+func (p *Provider) startAdd(ctx context.Context, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) *adding {
 	ctx, cancel := context.WithTimeout(ctx, addTimeout)
 	work := &adding{cancel: cancel, done: make(chan struct{}), path: rt.NetNS}
 	p.mu.Lock()
@@ -174,7 +174,7 @@ func (p *Provider) Detach(ctx context.Context, id string) error {
 	work := p.adding[id]
 	p.mu.Unlock()
 	if work != nil {
-		work.end()
+		work.stop()
 	}
 	p.working.RLock()
 	defer p.working.RUnlock()

@@ -114,7 +114,7 @@ func (p *Provider) Close() {
 	all := slices.Collect(maps.Values(p.adding))
 	p.mu.Unlock()
 	for _, a := range all {
-		a.end()
+		a.stop()
 	}
 }
 
