@@ -29,10 +29,10 @@ func (f *flights) do(ctx context.Context, key string, progress func(Progress),
 	defer remove()
 	select {
 	case <-fl.done:
-		f.leave(key, fl)
+		f.removeWaiter(key, fl)
 		return fl.id, fl.err
 	case <-ctx.Done():
-		if f.leave(key, fl) {
+		if f.removeWaiter(key, fl) {
 			<-fl.done // the last waiter: the temporary files are removed before do returns
 		}
 		return "", ctx.Err()
@@ -65,8 +65,8 @@ func (f *flights) join(ctx context.Context, key string, work func(context.Contex
 	return fl
 }
 
-// leave cancels the flight with its last waiter, and reports whether it did.
-func (f *flights) leave(key string, fl *flight) bool {
+// removeWaiter cancels the flight with its last waiter, and reports whether it did.
+func (f *flights) removeWaiter(key string, fl *flight) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fl.waiting--

@@ -58,10 +58,10 @@ type promise struct {
 	end   func()
 }
 
-// take promises want bytes. It waits for them while other pulls have promises. It promises less only if no other pull
+// reserve promises want bytes. It waits for them while other pulls have promises. It promises less only if no other pull
 // has any, because there is no more space then.
-func (r *rooms) take(ctx context.Context, want int64) (promise, error) {
-	leave, err := r.enter(ctx, func(left int64) bool { return left >= want })
+func (r *rooms) reserve(ctx context.Context, want int64) (promise, error) {
+	leave, err := r.await(ctx, func(left int64) bool { return left >= want })
 	if err != nil {
 		return promise{}, err
 	}
@@ -69,10 +69,10 @@ func (r *rooms) take(ctx context.Context, want int64) (promise, error) {
 	return r.promise(want, func() {})
 }
 
-// takeAll waits until all other promises have ended, and promises as much of want as there is. It is the only promise
+// reserveAll waits until all other promises have ended, and promises as much of want as there is. It is the only promise
 // until it ends.
-func (r *rooms) takeAll(ctx context.Context, want int64) (promise, error) {
-	leave, err := r.enter(ctx, func(int64) bool { return false })
+func (r *rooms) reserveAll(ctx context.Context, want int64) (promise, error) {
+	leave, err := r.await(ctx, func(int64) bool { return false })
 	if err != nil {
 		return promise{}, err
 	}
@@ -86,7 +86,7 @@ func (r *rooms) takeAll(ctx context.Context, want int64) (promise, error) {
 // spend calls use, which writes an unknown number of bytes: at most want or, if that is too little (ErrNoSpace), all
 // free space once no other pull has a promise. Bytes that use has written and kept stay used.
 func (r *rooms) spend(ctx context.Context, want int64, use func(limit int64) error) error {
-	p, err := r.take(ctx, want)
+	p, err := r.reserve(ctx, want)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (r *rooms) spend(ctx context.Context, want int64, use func(limit int64) err
 	if !errors.Is(err, ErrNoSpace) {
 		return err
 	}
-	all, allErr := r.takeAll(ctx, maxRoom)
+	all, allErr := r.reserveAll(ctx, maxRoom)
 	if allErr != nil {
 		return err
 	}
@@ -106,8 +106,8 @@ func (r *rooms) spend(ctx context.Context, want int64, use func(limit int64) err
 	return use(all.bytes)
 }
 
-// enter waits for its turn, and then until there is enough space or no other promise.
-func (r *rooms) enter(ctx context.Context, enough func(left int64) bool) (leave func(), err error) {
+// await waits for its turn, and then until there is enough space or no other promise.
+func (r *rooms) await(ctx context.Context, enough func(left int64) bool) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, roomWait)
 	defer cancel()
 	defer func() {
@@ -229,7 +229,7 @@ func newConverters(dir string) *converterSlots {
 
 // run waits for a free converter and calls use, which runs it in the cgroup g.
 func (c *converterSlots) run(ctx context.Context, use func(g *hostcgroup.Group) error) error {
-	done, err := c.take(ctx)
+	done, err := c.acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -272,8 +272,8 @@ func (c *converterSlots) runSoon(ctx context.Context, fetched <-chan struct{}, u
 // errLate cancels a converter that waited too long for its layers.
 var errLate = fmt.Errorf("the layers were not fetched within %v", layersWait)
 
-// take waits until another converter may run, in the order of the calls. It may run until done is called.
-func (c *converterSlots) take(ctx context.Context) (done func(), err error) {
+// acquire waits until another converter may run, in the order of the calls. It may run until done is called.
+func (c *converterSlots) acquire(ctx context.Context) (done func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, converterWait)
 	defer cancel()
 	select {

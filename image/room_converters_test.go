@@ -21,24 +21,24 @@ func TestConverters(t *testing.T) {
 	dir := t.TempDir()
 	here, there := newConverters(dir), newConverters(dir)
 	here.most, there.most = 2, 2
-	first, err := here.take(testContext(t))
+	first, err := here.acquire(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := there.take(testContext(t))
+	second, err := there.acquire(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []*converterSlots{here, there} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		if _, err := c.take(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := c.acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a third: %v", err)
 		}
 		cancel()
 	}
 	taken := make(chan func(), 1)
 	go func() {
-		done, err := here.take(testContext(t))
+		done, err := here.acquire(testContext(t))
 		if err != nil {
 			t.Error(err)
 		}

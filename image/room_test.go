@@ -31,15 +31,15 @@ func (r *rooms) none(t *testing.T) {
 // TestPromises: all promises together leave the reserve, with any number of callers.
 func TestPromises(t *testing.T) {
 	r, ctx := roomsOf(reserve+100), testContext(t)
-	first, firstErr := r.take(ctx, 60)
-	second, secondErr := r.take(ctx, 40)
+	first, firstErr := r.reserve(ctx, 60)
+	second, secondErr := r.reserve(ctx, 40)
 	if err := errors.Join(firstErr, secondErr); err != nil || first.bytes != 60 || second.bytes != 40 {
 		t.Fatalf("%d, %d, %v", first.bytes, second.bytes, err)
 	}
 	got := make(chan promise, 3)
 	for range 3 {
 		go func() {
-			p, err := r.take(ctx, 70)
+			p, err := r.reserve(ctx, 70)
 			if err != nil {
 				t.Error(err)
 			}
@@ -73,24 +73,24 @@ func TestPromisesOfLittle(t *testing.T) {
 	ctx := testContext(t)
 	for _, free := range []int64{0, reserve - 1, reserve, reserve + 10} {
 		r := roomsOf(free)
-		p, err := r.take(ctx, 20)
+		p, err := r.reserve(ctx, 20)
 		if want := max(0, free-reserve); err != nil || p.bytes != want {
 			t.Errorf("%d bytes are free: %d, %v", free, p.bytes, err)
 		}
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
-		if _, err := r.take(ended, 20); !errors.Is(err, context.Canceled) {
+		if _, err := r.reserve(ended, 20); !errors.Is(err, context.Canceled) {
 			t.Errorf("waiting with a context that has ended: %v", err)
 		}
-		if _, err := r.takeAll(ended, 20); !errors.Is(err, context.Canceled) {
+		if _, err := r.reserveAll(ended, 20); !errors.Is(err, context.Canceled) {
 			t.Errorf("waiting for all, with a context that has ended: %v", err)
 		}
 		p.end()
-		all, err := r.takeAll(ctx, 20)
+		all, err := r.reserveAll(ctx, 20)
 		if err != nil || all.bytes != p.bytes {
 			t.Errorf("after who left: %d, %v", all.bytes, err)
 		}
-		if _, err := r.take(ended, 1); !errors.Is(err, context.Canceled) {
+		if _, err := r.reserve(ended, 1); !errors.Is(err, context.Canceled) {
 			t.Errorf("waiting for who has all, with a context that has ended: %v", err)
 		}
 		all.end()
@@ -98,8 +98,8 @@ func TestPromisesOfLittle(t *testing.T) {
 	}
 	r := newRooms(filepath.Join(t.TempDir(), "missing"))
 	for range 2 { // an error does not lose the turn
-		_, err := r.take(ctx, 1)
-		_, allErr := r.takeAll(ctx, 1)
+		_, err := r.reserve(ctx, 1)
+		_, allErr := r.reserveAll(ctx, 1)
 		if !errors.Is(err, os.ErrNotExist) || !errors.Is(allErr, os.ErrNotExist) {
 			t.Errorf("a directory that is missing: %v, %v", err, allErr)
 		}
@@ -109,7 +109,7 @@ func TestPromisesOfLittle(t *testing.T) {
 // TestAllRoom: a pull that turns out to be large gets all space, alone, once.
 func TestAllRoom(t *testing.T) {
 	r, ctx := roomsOf(reserve+1000), testContext(t)
-	other, err := r.take(ctx, 10)
+	other, err := r.reserve(ctx, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestAllRoom(t *testing.T) {
 			return fmt.Errorf("%w: more", ErrNoSpace)
 		}
 		go func() {
-			p, err := r.take(ctx, 10)
+			p, err := r.reserve(ctx, 10)
 			if err != nil || len(limits) != 2 {
 				t.Errorf("another pull has %d bytes, %v", p.bytes, err)
 			}
@@ -156,7 +156,7 @@ func TestLargeDisk(t *testing.T) {
 	large := tarOf(t, file("f", strings.Repeat("compresses well ", diskBase/10)))
 	push(t, host+"/large:1", imageOf(t, tarOf(t, file("a", "small")), large))
 	s, _ := openStore(t, "run")
-	other, err := s.rooms.take(t.Context(), 1)
+	other, err := s.rooms.reserve(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

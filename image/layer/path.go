@@ -39,9 +39,9 @@ type walker struct {
 	passed func(*erofs.Entry)
 }
 
-// enter goes down into a directory, no deeper than a path of maxPath bytes can name: chains of symbolic links could
+// push goes down into a directory, no deeper than a path of maxPath bytes can name: chains of symbolic links could
 // lead to any depth.
-func (w *walker) enter(dir *erofs.Inode) error {
+func (w *walker) push(dir *erofs.Inode) error {
 	if len(w.stack) > maxPath/2 {
 		return fmt.Errorf("%w: directories too deep", ErrHostile)
 	}
@@ -73,7 +73,7 @@ func (w *walker) walk(parts []string) (*erofs.Inode, error) {
 			if len(part) > maxName {
 				return nil, fmt.Errorf("%w: bad name %.64q", ErrHostile, part)
 			}
-			if err := w.enter(w.missing(here, part)); err != nil {
+			if err := w.push(w.missing(here, part)); err != nil {
 				return nil, err
 			}
 			continue
@@ -83,7 +83,7 @@ func (w *walker) walk(parts []string) (*erofs.Inode, error) {
 		}
 		switch {
 		case entry.Inode.IsDir():
-			if err := w.enter(entry.Inode); err != nil {
+			if err := w.push(entry.Inode); err != nil {
 				return nil, err
 			}
 		case entry.Inode.IsSymlink():
