@@ -251,7 +251,7 @@ func testDistinct(t *testing.T, tm *template) {
 	}
 	for i := range a {
 		if a[i] == b[i] {
-			t.Errorf("both clones have %q", a[i])
+			t.Errorf("value %d of two clones: got %q in both, want different ones", i, a[i])
 		}
 	}
 	if diff := cmp.Diff([]string{"one", "two"}, []string{a[5], b[5]}); diff != "" {

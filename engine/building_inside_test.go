@@ -84,7 +84,7 @@ func TestPredecessor(t *testing.T) {
 	}
 	e.pods[idOf("4")].record.Phase = store.Ready
 	if p := e.predecessor(next); p != nil {
-		t.Errorf("of one that runs: %s", p.id)
+		t.Errorf("predecessor of a pod with a running VM: got %s, want none", p.id)
 	}
 }
 

@@ -224,7 +224,7 @@ func TestRemoveContainer(t *testing.T) {
 			s.same(t, tc.calls...)
 			stored, _, err := e.store.Containers(c.pod.id)
 			if err != nil || (len(stored) > 0) != tc.stays || (c.pod.container(c.ID) != nil) != tc.stays {
-				t.Errorf("of %d records, %v", len(stored), err)
+				t.Errorf("records of the container: got %d, error %v, want some: %t", len(stored), err, tc.stays)
 			}
 			if err := errors.Join(e.RemoveContainer(t.Context(), c.ID), e.RemoveContainer(t.Context(), c.ID)); err != nil {
 				t.Errorf("once more: %v", err)

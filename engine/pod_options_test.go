@@ -100,7 +100,7 @@ func TestConsoleTail(t *testing.T) {
 	}
 	for _, id := range []string{"", store.NewID()} {
 		if got := e.consoleTail(id); got != "" {
-			t.Errorf("of no pod: %q", got)
+			t.Errorf("consoleTail of an unknown pod: got %q, want none", got)
 		}
 	}
 }

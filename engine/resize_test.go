@@ -93,10 +93,10 @@ func TestResizePod(t *testing.T) {
 	c.pod.record.Exit = "it ended"
 	c.pod.record.VM.VCPUs, c.pod.record.VM.MaxMem = 8, 1<<20
 	if err := c.pod.e.ResizePod(t.Context(), c.pod.id, Size{}, nil); codeOf(err) != codes.FailedPrecondition {
-		t.Errorf("of one that has ended: %v", err)
+		t.Errorf("ResizePod of a pod that has ended: got %v, want code %s", err, codes.FailedPrecondition)
 	}
 	if err := c.pod.e.ResizePod(t.Context(), "gone", Size{}, nil); codeOf(err) != codes.NotFound {
-		t.Errorf("of none: %v", err)
+		t.Errorf("ResizePod of an unknown pod: got %v, want code %s", err, codes.NotFound)
 	}
 	s.same(t)
 }

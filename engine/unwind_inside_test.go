@@ -76,7 +76,7 @@ func TestProcessOf(t *testing.T) {
 		"without users": {nil, false}, "another's": {[]int{uids.First}, false}, "its own": {[]int{uids.First, uids.First + 1}, true},
 	} {
 		if got := processOf(id, tc.owned)(foreign); got != tc.want {
-			t.Errorf("of another user, %s: %v", name, got)
+			t.Errorf("process of another user, %s: got %t, want %t", name, got, tc.want)
 		}
 	}
 }

@@ -274,7 +274,7 @@ func TestBlockVolumeHeld(t *testing.T) {
 	}
 	free := diskFile(t, 50<<20)
 	if _, err := p.create(pod, "d", ext4("/free", free), ext4("/other", other)); !errors.Is(err, blocks.ErrInUse) {
-		t.Errorf("of a disk that is taken: %v", err)
+		t.Errorf("create with a disk that is in use: got %v, want %v", err, blocks.ErrInUse)
 	}
 	now, err := blocks.Open(p.ctx, free, 0, false)
 	if err != nil {

@@ -265,7 +265,7 @@ func TestDebug(t *testing.T) {
 					t.Error(err)
 				}
 				if err := s.Debug(t.Context(), debugger("late", "here:1", ""), runtimev1.Size{}); !errors.Is(err, ErrEnded) {
-					t.Errorf("of a pod that has ended: %v", err)
+					t.Errorf("Debug of a pod that has ended: got %v, want %v", err, ErrEnded)
 				}
 			})
 		})

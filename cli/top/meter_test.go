@@ -7,14 +7,14 @@ func TestMeter(t *testing.T) {
 	m := &meter{}
 	for _, u := range m.add(first) {
 		if u.cpu != 0 || u.netRate != (rate{}) {
-			t.Errorf("of one sample: %+v", u)
+			t.Errorf("add of the first sample: got %+v, want no rates", u)
 		}
 	}
 	m.add(second)
 	again := first // its counters restarted: another VM
 	for _, u := range m.add(again) {
 		if u.cpu != 0 || u.netRate != (rate{}) {
-			t.Errorf("of another VM: %+v", u)
+			t.Errorf("add of a sample of another VM: got %+v, want no rates", u)
 		}
 	}
 }

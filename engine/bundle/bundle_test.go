@@ -40,7 +40,7 @@ func TestBundle(t *testing.T) {
 		t.Errorf("read after the removal: %v", err)
 	}
 	if err := Remove(filepath.Join(dir, "none"), "c"); err != nil {
-		t.Errorf("of a pod without a directory: %v", err)
+		t.Errorf("Remove in a missing directory: got %v, want no error", err)
 	}
 }
 

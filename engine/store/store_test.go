@@ -192,7 +192,7 @@ func TestDropPod(t *testing.T) {
 func TestInstances(t *testing.T) {
 	roots := dirs.Roots{Data: t.TempDir(), State: t.TempDir()}
 	if names, err := Instances(roots); err != nil || len(names) != 0 {
-		t.Errorf("of empty roots: %v, %v", names, err)
+		t.Errorf("Instances of empty roots: got %v, error %v, want none", names, err)
 	}
 	for _, name := range []string{"run", "cri"} {
 		if _, err := Open(roots, name); err != nil {

@@ -20,6 +20,6 @@ func TestHostNetwork(t *testing.T) {
 	p.Spec.HostNetwork = false
 	if c = Sandbox(&Options{Pod: p, NodeName: "node-1"}, 0); c.GetHostname() != "p" ||
 		c.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() != runtimeapi.NamespaceMode_POD {
-		t.Errorf("its own network: %v, %q", c.GetLinux(), c.GetHostname())
+		t.Errorf("Sandbox without hostNetwork: got Linux %v and hostname %q, want the pod's own network and \"p\"", c.GetLinux(), c.GetHostname())
 	}
 }

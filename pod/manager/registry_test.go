@@ -168,7 +168,7 @@ func TestObjects(t *testing.T) {
 		}
 		given := all.Of("default")
 		if len(given.ConfigMaps) != 1 || len(given.Secrets) != 1 || len(all.Of("other").Secrets) != 0 {
-			t.Fatalf("of a namespace: %+v", given)
+			t.Fatalf("objects of namespace default: got %+v, want one ConfigMap and one Secret, and none in another namespace", given)
 		}
 		m := w.open()
 		p, err := m.Add(Record{Pod: spec("web")}, given)
@@ -192,7 +192,7 @@ func TestObjects(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o := w.find(w.open(), "web").Objects(); !o.Empty() {
-			t.Errorf("of a damaged file: %+v", o)
+			t.Errorf("Objects with a damaged file: got %+v, want none", o)
 		}
 	})
 }

@@ -99,13 +99,13 @@ func TestARefusedResizeIsNotStored(t *testing.T) {
 	done := make(chan struct{})
 	close(done)
 	if err := e.awaitResize(e.p.Watch, done, second+1); !errors.Is(err, ErrConflict) {
-		t.Errorf("of a pod that ends: %v", err)
+		t.Errorf("awaitResize of a pod that ends: got %v, want %v", err, ErrConflict)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	e.m.ctx = ctx
 	if err := e.awaitResize(e.p.Watch, e.done, second+1); !errors.Is(err, context.Canceled) {
-		t.Errorf("of a manager that ends: %v", err)
+		t.Errorf("awaitResize of a manager that ends: got %v, want %v", err, context.Canceled)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestResize(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := p.Resize(t.Context(), "c", map[string]string{"memory": "128Mi"}, nil); !errors.Is(err, ErrConflict) {
-			t.Errorf("of one that has ended: %v", err)
+			t.Errorf("Resize of a pod that has ended: got %v, want %v", err, ErrConflict)
 		}
 	})
 }

@@ -60,7 +60,7 @@ func TestUpdate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := p.Update(given, nil); err != nil || p.Spec().Generation != 5 {
-			t.Errorf("of one that has ended: %v, %+v", err, p.Spec())
+			t.Errorf("Update of a pod that has ended: got error %v and spec %+v, want generation 5", err, p.Spec())
 		}
 	})
 }

@@ -22,7 +22,7 @@ func TestLastVerdicts(t *testing.T) {
 	e := &Pod{dir: t.TempDir(), m: m, original: &corev1.Pod{}, rec: Record{Pod: &corev1.Pod{}}}
 	probed := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{}, {StartupProbe: &corev1.Probe{}}}}}
 	if got := e.lastVerdicts(probed); got != nil {
-		t.Errorf("of no file: %v", got)
+		t.Errorf("lastVerdicts without a file: got %v, want nil", got)
 	}
 	want := map[string]probe.Verdict{"c1": {Started: true, Ready: true}, "c2": {Started: true}}
 	path := filepath.Join(e.dir, verdictsFile)
@@ -33,13 +33,13 @@ func TestLastVerdicts(t *testing.T) {
 		t.Error(diff)
 	}
 	if got := e.lastVerdicts(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}}); got != nil {
-		t.Errorf("of a pod without probes: %v", got)
+		t.Errorf("lastVerdicts of a pod without probes: got %v, want nil", got)
 	}
 	if err := os.WriteFile(path, []byte(`{"c1": {"started": tr`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := e.lastVerdicts(probed); got != nil {
-		t.Errorf("of a damaged file: %v", got)
+		t.Errorf("lastVerdicts with a damaged file: got %v, want nil", got)
 	}
 }
 

@@ -75,7 +75,7 @@ func TestRestarts(t *testing.T) {
 				}
 			}
 			if got != test.want {
-				t.Errorf("of %v %s, want %s", exitCodes, got, test.want)
+				t.Errorf("exit codes %v: got %s, want %s", exitCodes, got, test.want)
 			}
 		})
 	}

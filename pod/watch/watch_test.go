@@ -140,7 +140,7 @@ func TestShared(t *testing.T) {
 			for _, r := range []*reader{a, b, again} {
 				got := len(r.notes) == 1
 				if got != slices.Contains(want, r) {
-					t.Errorf("of %q the reader of %s is notified: %v", what, r.uid, got)
+					t.Errorf("event %q: reader of %s notified: got %t, want %t", what, r.uid, got, !got)
 				}
 				if got {
 					<-r.notes

@@ -75,7 +75,7 @@ func TestUsagesOfClaims(t *testing.T) {
 			t.Fatal(err)
 		}
 		if all := w.Claims(); len(all) != 0 {
-			t.Errorf("of an ended pod: %v", all)
+			t.Errorf("Claims after the pod has ended: got %v, want none", all)
 		}
 		w.end(uid)
 	})
@@ -140,7 +140,7 @@ func TestUsages(t *testing.T) {
 		}
 		failed = errPassing
 		if _, err := w.Usages(t.Context()); !errors.Is(err, errPassing) {
-			t.Errorf("of a runtime that does not answer: %v", err)
+			t.Errorf("Usages of a runtime that does not answer: got %v, want %v", err, errPassing)
 		}
 		w.end(uid)
 	})

@@ -143,7 +143,7 @@ func TestProbes(t *testing.T) {
 	s.Probed(other, "c", probe.Liveness, probe.Success, time.Second)
 	s.Changed(other, func() corev1.PodStatus { return corev1.PodStatus{Phase: corev1.PodSucceeded} })
 	if text := page(t, s, "/metrics/probes"); strings.Contains(text, "prober") {
-		t.Errorf("of pods that have ended: %s", text)
+		t.Errorf("metrics of probes of ended pods: got %s, want none", text)
 	}
 	for i := range mostSeries + 5 {
 		s.Probed(newPod("p", types.UID(fmt.Sprint(i/10))), fmt.Sprint("c", i%10), probe.Liveness, probe.Failure, 0)

@@ -127,6 +127,6 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	if of := p.VolumeStats[1].PVCRef; of == nil || of.Name != "claim" || of.Namespace != "n" || p.VolumeStats[0].PVCRef != nil {
-		t.Errorf("of the claim %v", of)
+		t.Errorf("PVCRef of the claim's volume: got %v, want n/claim, and none for the other volume", of)
 	}
 }

@@ -42,7 +42,7 @@ func TestSums(t *testing.T) {
 		t.Errorf("in all %+v, want %+v", got, want)
 	}
 	if got := (&Pod{}).Ephemeral(); got != (Files{}) {
-		t.Errorf("of a pod without statistics: %+v", got)
+		t.Errorf("Ephemeral of a pod without statistics: got %+v, want zero", got)
 	}
 }
 

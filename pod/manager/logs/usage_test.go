@@ -21,6 +21,6 @@ func TestUsage(t *testing.T) {
 		t.Errorf("%d bytes, %d files", bytes, files)
 	}
 	if bytes, files := Usage(filepath.Join(dir, "none")); bytes != 0 || files != 0 {
-		t.Errorf("of none: %d bytes, %d files", bytes, files)
+		t.Errorf("Usage of a missing directory: got %d bytes, %d files, want none", bytes, files)
 	}
 }
