@@ -66,7 +66,7 @@ func saveDeaf(t *testing.T, driver hypervisor.Driver) hypervisortest.Saved {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hypervisortest.End(t, vm)
+	hypervisortest.KillAtEnd(t, vm)
 	s, err := channel.Dial(ctx, vm.Connect, channel.Options{})
 	if err != nil {
 		t.Fatal(vm.Explain("reach the agent", err))

@@ -32,7 +32,7 @@ func Save(t testing.TB, d hypervisor.Driver, m hypervisor.VMConfig, ready func(h
 	if err != nil {
 		t.Fatal(err)
 	}
-	End(t, v)
+	KillAtEnd(t, v)
 	ready(v)
 	if err := v.Save(ctx, s.State); err != nil {
 		t.Fatal(err)
@@ -61,12 +61,12 @@ func (s Saved) CloneAs(t testing.TB, d hypervisor.Driver, o hypervisor.Options) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	End(t, v)
+	KillAtEnd(t, v)
 	return v
 }
 
-// End kills v when the test ends.
-func End(t testing.TB, v hypervisor.VM) {
+// KillAtEnd kills v when the test ends.
+func KillAtEnd(t testing.TB, v hypervisor.VM) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), Patience())
 		defer cancel()

@@ -255,7 +255,7 @@ func adopt(t *testing.T, d hypervisor.Driver, s Saved) {
 	}
 	w, err := d.Adopt(ctx, r, hypervisor.Files{Console: Console(t)}, hypervisor.Options{Name: cloneName})
 	must(t, err)
-	End(t, w)
+	KillAtEnd(t, w)
 	want(t, Ask(t, w, "get"), "mine")
 	want(t, Ask(t, w, "read %d 0 4", slot), hex.EncodeToString([]byte("kept")))
 	must(t, w.Detach(ctx, slot))

@@ -93,7 +93,7 @@ func TestCPU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hypervisortest.End(t, v)
+	hypervisortest.KillAtEnd(t, v)
 	for line := range strings.SplitSeq(hypervisortest.Ask(t, v, "lines /proc/cpuinfo"), "|") {
 		flags, found := strings.CutPrefix(line, "flags\t\t:")
 		if !found {

@@ -34,7 +34,7 @@ func TestRunning(t *testing.T) {
 	t.Run("a flooded console stays bounded and does not block", func(t *testing.T) { flood(t, s) })
 	t.Run("survives the kill of its parent", func(t *testing.T) { orphan(t, s) })
 	t.Run("a dying VM is gone", func(t *testing.T) { adoptDying(t, s) })
-	t.Run("a VM without record is ended by its sockets", func(t *testing.T) { end(t, s) })
+	t.Run("a VM without record is ended by its sockets", func(t *testing.T) { testEnd(t, s) })
 	t.Run("connections are opened ahead", func(t *testing.T) { ahead(t, s) })
 	t.Run("a custom start is used", func(t *testing.T) { customStart(t, s) })
 }
@@ -102,7 +102,7 @@ func flood(t *testing.T, s hypervisortest.Saved) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hypervisortest.End(t, v)
+	hypervisortest.KillAtEnd(t, v)
 	for range 3 {
 		hypervisortest.Ask(t, v, "flood %d", hypervisor.ConsoleLimit/2)
 	}
@@ -122,7 +122,7 @@ func flood(t *testing.T, s hypervisortest.Saved) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hypervisortest.End(t, w)
+	hypervisortest.KillAtEnd(t, w)
 	w.Close()
 	if got := hypervisortest.Ask(t, w, "flood 100000"); got != "flooded" {
 		t.Errorf("the guest says %q", got)
@@ -160,7 +160,7 @@ func orphan(t *testing.T, s hypervisortest.Saved) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hypervisortest.End(t, v)
+	hypervisortest.KillAtEnd(t, v)
 	if got := hypervisortest.Ask(t, v, "get"); got != "parent" {
 		t.Errorf("the guest says %q", got)
 	}
@@ -201,7 +201,7 @@ func adoptDying(t *testing.T, s hypervisortest.Saved) {
 	}
 }
 
-func end(t *testing.T, s hypervisortest.Saved) {
+func testEnd(t *testing.T, s hypervisortest.Saved) {
 	ctx, d := within(t), driver(t)
 	o := hypervisortest.Options(t, "end")
 	v := s.CloneAs(t, d, o)
@@ -239,7 +239,7 @@ func TestKernelThatDoesNotBoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hypervisortest.End(t, v)
+	hypervisortest.KillAtEnd(t, v)
 	<-v.Done()
 	var e *hypervisor.Error
 	if err := v.Exit(); !errors.As(err, &e) || !strings.Contains(e.Console, "Kernel panic") {
@@ -291,7 +291,7 @@ func ahead(t *testing.T, s hypervisortest.Saved) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hypervisortest.End(t, v)
+	hypervisortest.KillAtEnd(t, v)
 	if opened != v.Process() {
 		t.Errorf("Opened was called with %v, not %v", opened, v.Process())
 	}
@@ -310,7 +310,7 @@ func ahead(t *testing.T, s hypervisortest.Saved) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hypervisortest.End(t, w)
+	hypervisortest.KillAtEnd(t, w)
 	if got := hypervisortest.Ask(t, w, "get"); got != "template" {
 		t.Errorf("the guest says %q to the next owner", got)
 	}

@@ -80,7 +80,7 @@ func newTalker(t *testing.T) talker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hypervisortest.End(t, v)
+	hypervisortest.KillAtEnd(t, v)
 	hypervisortest.Ask(t, v, "chatter 1000000000")
 	return talker{v, memory}
 }
@@ -137,7 +137,7 @@ func (v talker) checkClone(t *testing.T, state *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hypervisortest.End(t, c)
+	hypervisortest.KillAtEnd(t, c)
 	if _, err := listen(t, c); err != nil {
 		t.Errorf("the clone does not answer: %v", err)
 	}

@@ -169,7 +169,7 @@ func (s *Store) save(ctx context.Context, ready func(context.Context, hypervisor
 	} else {
 		err = v.Save(ctx, state)
 	}
-	if err = errors.Join(err, end(ctx, v)); err != nil {
+	if err = errors.Join(err, kill(ctx, v)); err != nil {
 		return 0, err
 	}
 	if err := errors.Join(memory.Sync(), state.Sync()); err != nil {
@@ -182,8 +182,8 @@ func (s *Store) options(key, role string) hypervisor.Options {
 	return hypervisor.Options{Dir: s.socketPath(key), Name: role + "-" + key[:12]}
 }
 
-// end kills a VM of the store, even if ctx has ended.
-func end(ctx context.Context, v hypervisor.VM) error {
+// kill kills a VM of the store, even if ctx has ended.
+func kill(ctx context.Context, v hypervisor.VM) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	return errors.Join(v.Kill(ctx), v.Close())

@@ -38,7 +38,7 @@ func (s *Store) prove(ctx context.Context, t *Template, answer func(context.Cont
 			err = v.Explain("prove the template by a clone", err)
 		}
 		t.Info.Answered = time.Since(began)
-		err = errors.Join(err, end(ctx, v))
+		err = errors.Join(err, kill(ctx, v))
 	}
 	switch {
 	case err == nil:

@@ -186,7 +186,7 @@ func (c *Control) Fork(ctx context.Context, r Request) (Answer, error) {
 	defer stop()
 	w, err := c.exchange(packet, fds)
 	if err != nil {
-		return Answer{}, also(fmt.Errorf("%w: %w: %w", ErrFork, ErrGone, also(err, ctx.Err())), end(int(w.PID)))
+		return Answer{}, also(fmt.Errorf("%w: %w: %w", ErrFork, ErrGone, also(err, ctx.Err())), killAndReap(int(w.PID)))
 	}
 	a := Answer{
 		PID: int(w.PID), Threads: int(w.Threads), Tries: int(w.Tries),
@@ -197,7 +197,7 @@ func (c *Control) Fork(ctx context.Context, r Request) (Answer, error) {
 	}
 	text, _, _ := bytes.Cut(w.Text[:], []byte{0})
 	err = fmt.Errorf("%w: %s: %w", ErrFork, text, syscall.Errno(w.Error))
-	return Answer{}, also(err, end(a.PID))
+	return Answer{}, also(err, killAndReap(a.PID))
 }
 
 // also joins two errors in one line; more may be nil.
@@ -208,9 +208,9 @@ func also(err, more error) error {
 	return fmt.Errorf("%w (%w)", err, more)
 }
 
-// end kills and reaps a child, or all of a process group if pid is negative; it ignores 0. It leaves processes alone
-// that are not children of this process.
-func end(pid int) error {
+// killAndReap kills and reaps a child, or all of a process group if pid is negative; it ignores 0. It leaves processes
+// alone that are not children of this process.
+func killAndReap(pid int) error {
 	if pid == 0 {
 		return nil
 	}

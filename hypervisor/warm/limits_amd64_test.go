@@ -91,7 +91,7 @@ func TestOutOfMemory(t *testing.T) {
 			a, err := p.Fork(p.ctx, Request{Files: []qemu.Inherited{{Number: 3, File: listener}}})
 			switch {
 			case err == nil && kib > rooms[1]:
-				if err := end(a.PID); err != nil {
+				if err := killAndReap(a.PID); err != nil {
 					t.Error(err)
 				}
 			case !errors.Is(err, ErrFork) || kib == rooms[0]:
@@ -139,7 +139,7 @@ func (p *parent) gone(t *testing.T) {
 	case <-p.ctx.Done():
 		t.Fatal("the parent is not gone")
 	}
-	if err := end(-p.pid); err != nil {
+	if err := killAndReap(-p.pid); err != nil {
 		t.Error(err)
 	}
 }

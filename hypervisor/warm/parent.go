@@ -116,5 +116,5 @@ func (p *Parent) Close(ctx context.Context) error {
 	if err := errors.Join(p.vm.Kill(ctx), p.vm.Close(), p.control.Close()); err != nil {
 		return err
 	}
-	return end(-p.vm.Record().Process.PID)
+	return killAndReap(-p.vm.Record().Process.PID)
 }

@@ -90,7 +90,7 @@ func TestLimited(t *testing.T) {
 	if err != nil {
 		t.Errorf("with room: %v", err)
 	}
-	if err := end(a.PID); err != nil {
+	if err := killAndReap(a.PID); err != nil {
 		t.Error(err)
 	}
 	enclose(t, pid, hostcgroup.Limits{Memory: 64 << 10})
@@ -171,7 +171,7 @@ func TestPrivileges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hypervisortest.End(t, v)
+	hypervisortest.KillAtEnd(t, v)
 	if err := v.Resume(hypervisortest.Within(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func TestOlderKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hypervisortest.End(t, v)
+	hypervisortest.KillAtEnd(t, v)
 	began := time.Now()
 	select {
 	case <-v.Done():
