@@ -27,7 +27,7 @@ func Serve(ctx context.Context, port io.ReadWriteCloser, own Hello, handler func
 	defer stop()
 	err = s.serve()
 	port.Close()
-	s.end()
+	s.endSession()
 	s.group.wait()
 	s.out.close()
 	if ctx.Err() != nil {
@@ -59,7 +59,7 @@ func (s *server) serve() error {
 		f, err := d.Next()
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrNoProgress) {
 			d.Reset()
-			s.end()
+			s.endSession()
 			err = s.write(frame.Ready, 0)
 		}
 		if err != nil {
@@ -72,7 +72,7 @@ func (s *server) serve() error {
 			// This fails only if the session has ended by itself.
 			_, _ = s.current.in.Write(f.Payload)
 		case f.Kind == frame.End && s.current != nil && f.Epoch == s.current.epoch:
-			s.end()
+			s.endSession()
 		}
 		if err != nil {
 			return err
@@ -86,13 +86,13 @@ func (s *server) hello(f frame.Frame) error {
 		return nil //nolint:nilerr // garbage gets no answer
 	}
 	if s.current == nil || s.current.epoch != f.Epoch {
-		s.end()
-		s.begin(f.Epoch)
+		s.endSession()
+		s.startSession(f.Epoch)
 	}
 	return s.write(frame.Answer, f.Epoch, s.own)
 }
 
-func (s *server) begin(epoch uint64) {
+func (s *server) startSession(epoch uint64) {
 	r, w := io.Pipe()
 	c := &guestConn{PipeReader: r, in: w, epoch: epoch}
 	c.Writer = &framer{epoch: epoch, write: func(b []byte) error { return s.writeFrame(epoch, b) }}
@@ -118,8 +118,8 @@ func (s *server) begin(epoch uint64) {
 	})
 }
 
-// end ends the current session without waiting: its last frame may be stuck in the port until the host reads.
-func (s *server) end() {
+// endSession ends the current session without waiting: its last frame may be stuck in the port until the host reads.
+func (s *server) endSession() {
 	c := s.current
 	if c == nil {
 		return
