@@ -189,7 +189,7 @@ func (a *Agent) unmount(ctx context.Context, m agentv1.Unmount) (none, error) {
 	left := d.left
 	d.ready, d.left = false, false
 	a.mu.Unlock()
-	left, err := d.leave(ctx, left)
+	left, err := d.unmount(ctx, left)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil {
@@ -220,8 +220,8 @@ func (a *Agent) growVolume(ctx context.Context, g agentv1.Grow) (none, error) {
 	return none{}, blockdev.Grow(d.at, d.device)
 }
 
-// leave unmounts a disk, unless an earlier call did. Afterwards a volume's device is free, and all writes are on it.
-func (d *disk) leave(ctx context.Context, before bool) (left bool, err error) {
+// unmount unmounts a disk, unless an earlier call did. Afterwards a volume's device is free, and all writes are on it.
+func (d *disk) unmount(ctx context.Context, before bool) (left bool, err error) {
 	if d.request.FS != "" && !before {
 		if err := blockdev.Unmount(ctx, d.at); err != nil && !errors.Is(err, unix.EINVAL) {
 			return false, err

@@ -109,7 +109,8 @@ type fileID struct{ dev, ino uint64 }
 // packer writes the entries of a tree.
 type packer struct {
 	w io.Writer
-	// failed means that the stream is broken: a write has failed, or a file could not be read after its length was sent.
+	// failed means that the stream is broken: a write has failed, or a file could not be read after its length was
+	// sent.
 	failed bool
 	links  map[fileID]string // the first name of each file with several hard links
 	buf    []byte
@@ -117,14 +118,14 @@ type packer struct {
 	lacking error
 }
 
-func (p *packer) put(e agentv1.Entry) error {
+func (p *packer) write(e agentv1.Entry) error {
 	err := agentv1.WriteEntry(p.w, e)
 	p.failed = p.failed || err != nil
 	return err
 }
 
 func (p *packer) skip(name, why string) error {
-	return p.put(agentv1.Entry{Kind: agentv1.KindSkipped, Name: []byte(name), Target: []byte(why)})
+	return p.write(agentv1.Entry{Kind: agentv1.KindSkipped, Name: []byte(name), Target: []byte(why)})
 }
 
 // entry writes the file place (O_PATH) and everything below it.
@@ -135,7 +136,7 @@ func (p *packer) entry(place *os.File, name string, st *unix.Stat_t, depth int) 
 		return p.file(place, e, st)
 	case unix.S_IFDIR:
 		e.Kind = agentv1.KindDir
-		if err := p.put(e); err != nil {
+		if err := p.write(e); err != nil {
 			return err
 		}
 		return p.dir(place, name, depth)
@@ -146,7 +147,7 @@ func (p *packer) entry(place *os.File, name string, st *unix.Stat_t, depth int) 
 			return p.skip(name, err.Error())
 		}
 		e.Kind, e.Target = agentv1.KindSymlink, target[:min(n, agentv1.MaxName)]
-		return p.put(e)
+		return p.write(e)
 	default:
 		return p.skip(name, special(kind))
 	}
@@ -171,7 +172,7 @@ func (p *packer) file(place *os.File, e agentv1.Entry, st *unix.Stat_t) error {
 	name, id := string(e.Name), fileID{st.Dev, st.Ino}
 	if first := p.links[id]; first != "" {
 		e.Kind, e.Target = agentv1.KindLink, []byte(first)
-		return p.put(e)
+		return p.write(e)
 	}
 	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", place.Fd()), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -189,7 +190,7 @@ func (p *packer) file(place *os.File, e agentv1.Entry, st *unix.Stat_t) error {
 	if e.Kind, e.Size = agentv1.KindFile, st.Size; whole {
 		in, e.Size = bytes.NewReader(content), int64(len(content))
 	}
-	if err := p.put(e); err != nil {
+	if err := p.write(e); err != nil {
 		return err
 	}
 	for left := e.Size; left > 0; {

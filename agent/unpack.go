@@ -101,7 +101,7 @@ func (u *unpacker) run() error {
 			err = u.closeDirs(name)
 		}
 		if err == nil {
-			err = u.put(name, e)
+			err = u.extract(name, e)
 		}
 		if err != nil {
 			return fmt.Errorf("%.200q: %w", e.Name, err)
@@ -128,7 +128,7 @@ func (u *unpacker) place(raw []byte) (string, error) {
 	return path.Join(u.rename, rest), nil
 }
 
-func (u *unpacker) put(name string, e agentv1.Entry) error {
+func (u *unpacker) extract(name string, e agentv1.Entry) error {
 	if name == "." || e.Kind == agentv1.KindSkipped {
 		return nil // the destination stays unchanged
 	}

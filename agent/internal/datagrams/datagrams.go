@@ -20,7 +20,7 @@ import (
 func Serve(stream io.ReadWriteCloser, hosts []netip.Addr) {
 	s := &server{stream: stream, hosts: hosts, flows: map[uint32]*flow{}, buf: make([]byte, agentv1.DatagramHeader+agentv1.MaxDatagram)}
 	defer s.wg.Wait()
-	defer s.end()
+	defer s.close()
 	in, buf := bufio.NewReader(stream), make([]byte, agentv1.MaxDatagram)
 	for {
 		d, err := agentv1.ReadDatagram(in, buf)
@@ -71,7 +71,7 @@ func (s *server) handle(d agentv1.Datagram) {
 		s.mu.Unlock()
 		return
 	case f == nil:
-		if f = s.begin(d); f == nil {
+		if f = s.open(d); f == nil {
 			s.mu.Unlock()
 			return
 		}
@@ -81,8 +81,8 @@ func (s *server) handle(d agentv1.Datagram) {
 	s.send(f, socket, d.Data)
 }
 
-// begin opens a flow, or returns nil without room for another. The caller holds mu.
-func (s *server) begin(d agentv1.Datagram) *flow {
+// open opens a flow, or returns nil without room for another. The caller holds mu.
+func (s *server) open(d agentv1.Datagram) *flow {
 	if len(s.flows) >= agentv1.MaxFlows || len(s.hosts) == 0 {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (s *server) refused(f *flow, socket *os.File) {
 	}
 }
 
-func (s *server) end() {
+func (s *server) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true

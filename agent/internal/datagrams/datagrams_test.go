@@ -13,8 +13,8 @@ import (
 
 var hosts = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback(), netip.MustParseAddr("127.0.0.3")}
 
-// begin serves a stream and returns its other end.
-func begin(t *testing.T) net.Conn {
+// serve serves a stream and returns its other end.
+func serve(t *testing.T) net.Conn {
 	t.Helper()
 	host, guest := net.Pipe()
 	done := make(chan struct{})
@@ -78,7 +78,7 @@ func answer(t *testing.T, host net.Conn) agentv1.Datagram {
 // TestServe: datagrams of every size are carried in both directions, with one socket per flow.
 func TestServe(t *testing.T) {
 	t.Parallel()
-	host := begin(t)
+	host := serve(t)
 	port, from := echo(t, "127.0.0.1:0")
 	for flow, size := range []int{0, 1, 1472, 65507} {
 		for range 2 {
@@ -104,7 +104,7 @@ func TestServe(t *testing.T) {
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"[::1]:0", "127.0.0.3:0"} {
-		host := begin(t)
+		host := serve(t)
 		port, _ := echo(t, at)
 		send(t, host, 1, port, []byte("who is there"))
 		if d := answer(t, host); string(d.Data) != "who is there" {
@@ -112,7 +112,7 @@ func TestHosts(t *testing.T) {
 		}
 	}
 	// A port without any listener does not disturb other flows.
-	host := begin(t)
+	host := serve(t)
 	port, _ := echo(t, "127.0.0.1:0")
 	for range 10 {
 		send(t, host, 1, 1, []byte("nobody"))
@@ -126,7 +126,7 @@ func TestHosts(t *testing.T) {
 // TestManyFlows: flows beyond the bound are dropped until another has ended.
 func TestManyFlows(t *testing.T) {
 	t.Parallel()
-	host := begin(t)
+	host := serve(t)
 	port, _ := echo(t, "127.0.0.1:0")
 	for flow := range uint32(agentv1.MaxFlows) {
 		send(t, host, flow, port, []byte("x"))

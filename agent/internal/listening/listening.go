@@ -75,30 +75,30 @@ func (w *Watch) next() (chan struct{}, error) {
 		return nil, err
 	}
 	w.changed = make(chan struct{})
-	go w.follow(events)
+	go w.wakeAfterEvents(events)
 	return w.changed, nil
 }
 
 // The kernel's event precedes the change of its socket tables.
 var delays = []time.Duration{0, 10 * time.Millisecond, 200 * time.Millisecond}
 
-// follow wakes waiters after each event, so that they read the tables.
-func (w *Watch) follow(events io.Reader) {
-	told := make(chan struct{}, 1)
+// wakeAfterEvents wakes waiters after each event, so that they read the tables.
+func (w *Watch) wakeAfterEvents(events io.Reader) {
+	event := make(chan struct{}, 1)
 	go func() {
-		defer close(told)
+		defer close(event)
 		buf := make([]byte, 4096)
 		for {
 			if _, err := events.Read(buf); err != nil {
 				return // only after a fault of the kernel
 			}
 			select {
-			case told <- struct{}{}:
+			case event <- struct{}{}:
 			default:
 			}
 		}
 	}()
-	for range told {
+	for range event {
 		for _, d := range delays {
 			<-time.After(d) // there is no event for the table
 			w.mu.Lock()

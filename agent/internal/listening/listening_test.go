@@ -74,7 +74,7 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
-	go func() { defer close(done); w.follow(r) }()
+	go func() { defer close(done); w.wakeAfterEvents(r) }()
 	if _, err := events.WriteString("an event\n"); err != nil {
 		t.Fatal(err)
 	}

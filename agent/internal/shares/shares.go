@@ -48,7 +48,7 @@ func (s *Shares) At(r *reaper.Reaper, port, ring, name string) (string, error) {
 		return "", fmt.Errorf("mount the host's directories: %w", err)
 	}
 	at := filepath.Join(dir, name)
-	device, err := look(at, patience)
+	device, err := device(at, patience)
 	if err != nil {
 		return at, err
 	}
@@ -61,9 +61,9 @@ var ErrSilent = errors.New("the host does not answer")
 // patience bounds the wait for the host's answer. It is longer than the engine's wait for a new share server.
 const patience = 30 * time.Second
 
-// look returns the device of the file at a path, if it exists. A call without an answer stays blocked in the kernel,
+// device returns the device of the file at a path, if it exists. A call without an answer stays blocked in the kernel,
 // and blocks no one else.
-func look(at string, patience time.Duration) (device uint64, err error) {
+func device(at string, patience time.Duration) (device uint64, err error) {
 	type answer struct {
 		device uint64
 		err    error

@@ -18,7 +18,7 @@ func TestLook(t *testing.T) {
 	for path, want := range map[string]error{
 		dir: nil, filepath.Join(dir, "none"): os.ErrNotExist, filepath.Join(silent.Dir, "x"): ErrSilent,
 	} {
-		if _, err := look(path, 100*time.Millisecond); !errors.Is(err, want) {
+		if _, err := device(path, 100*time.Millisecond); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", path, err, want)
 		}
 	}
