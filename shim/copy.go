@@ -50,8 +50,8 @@ func (o Options) makeOwn(dir string) error {
 // copyEnd bounds the wait for a killed VM.
 const copyEnd = 10 * time.Second
 
-// end kills a VM that no shim uses. If that fails, the VM is found later by its sockets in the directory.
-func (c copied) end() {
+// kill kills a VM that no shim uses. If that fails, the VM is found later by its sockets in the directory.
+func (c copied) kill() {
 	if c.record == nil {
 		return
 	}

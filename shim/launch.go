@@ -58,7 +58,7 @@ func (o Options) launch(ctx context.Context, m bootstrap.Message, files map[stri
 	far.Close()
 	forked := <-copied
 	if err != nil {
-		forked.end()
+		forked.kill()
 		return nil, fmt.Errorf("start a shim: %w", err)
 	}
 	if m.Copy = forked.record; m.Copy != nil {
@@ -82,7 +82,7 @@ func (o Options) launch(ctx context.Context, m bootstrap.Message, files map[stri
 	if err != nil {
 		conn.Close() // tells the shim to clean up
 		ended.within(endPatience)
-		forked.end() // the shim may not have adopted it yet
+		forked.kill() // the shim may not have adopted it yet
 		return nil, &StartError{Err: err, Stderr: tail.File(log)}
 	}
 	return Connect(ctx, o.StateDir)

@@ -47,7 +47,7 @@ func TestPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { end(t, o) })
+	t.Cleanup(func() { cleanUp(t, o) })
 	defer c.Close()
 	config := sandbox.Config{
 		Version: sandbox.ConfigVersion, ID: o.ID, Instance: o.Instance, Name: "p", Namespace: "default",
@@ -425,8 +425,8 @@ func weight(pid int) string {
 	return strings.Join(found, ", ")
 }
 
-// end cleans up, however the test went.
-func end(t *testing.T, o shim.Options) {
+// cleanUp cleans up, however the test went.
+func cleanUp(t *testing.T, o shim.Options) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if t.Failed() {

@@ -129,7 +129,7 @@ func TestNoPod(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { end(t, o) })
+			t.Cleanup(func() { cleanUp(t, o) })
 			defer c.Close()
 			st, err := awaitVM(t, c)
 			if err != nil {

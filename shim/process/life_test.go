@@ -32,7 +32,7 @@ func endPod(t *testing.T, w *world, c *client.Client) {
 // TestLife: a shim confines its VM, serves its pod and ends on request, without errors and without leftovers.
 func TestLife(t *testing.T) {
 	w := newWorld(t)
-	l := w.begin(bootstrap.Message{DataDir: "/data"}, nil)
+	l := w.start(bootstrap.Message{DataDir: "/data"}, nil)
 	c := l.connect()
 	if err := l.start(c); err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestLife(t *testing.T) {
 		t.Errorf("the VM may %+v", vm)
 	}
 	endPod(t, w, c)
-	if err := l.end(); err != nil || w.driver.alive() {
+	if err := l.wait(); err != nil || w.driver.alive() {
 		t.Errorf("%v, VM alive: %v", err, w.driver.alive())
 	}
 	if _, err := os.Stat(filepath.Join(w.dir, layout.Sandbox)); !errors.Is(err, os.ErrNotExist) {
@@ -70,7 +70,7 @@ func TestLife(t *testing.T) {
 // is unreachable and ends.
 func TestTermLeavesTheVM(t *testing.T) {
 	w := newWorld(t)
-	l := w.begin(bootstrap.Message{}, nil)
+	l := w.start(bootstrap.Message{}, nil)
 	c := l.connect()
 	if err := l.start(c); err != nil {
 		t.Fatal(err)
@@ -79,11 +79,11 @@ func TestTermLeavesTheVM(t *testing.T) {
 	if err := unix.Kill(unix.Getpid(), unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.end(); err != nil || !w.driver.alive() || !strings.Contains(w.logged(), "why=term") {
+	if err := l.wait(); err != nil || !w.driver.alive() || !strings.Contains(w.logged(), "why=term") {
 		t.Fatalf("%v, VM alive: %v\n%s", err, w.driver.alive(), w.logged())
 	}
 
-	l = w.begin(bootstrap.Message{Adopt: true}, nil)
+	l = w.start(bootstrap.Message{Adopt: true}, nil)
 	c = l.connect()
 	st, err := c.Extension.Status(w.ctx, &shimv1.StatusRequest{})
 	if err != nil || st.State != "running" || int(st.VmPid) != w.driver.vm.Process().PID || st.Clone {
@@ -103,7 +103,7 @@ func TestTermLeavesTheVM(t *testing.T) {
 	if err := os.Remove(filepath.Join(w.dir, layout.Lock)); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.end(); err != nil || !strings.Contains(w.logged(), "why=removed") {
+	if err := l.wait(); err != nil || !strings.Contains(w.logged(), "why=removed") {
 		t.Errorf("%v\n%s", err, w.logged())
 	}
 	w.quiet()
@@ -116,7 +116,7 @@ func (w *world) unheard(m bootstrap.Message) *life {
 		<-gone
 		return apply(p)
 	}
-	l := w.begin(m, nil)
+	l := w.start(m, nil)
 	w.host.confine = apply
 	l.near.Close()
 	close(gone)
@@ -128,21 +128,21 @@ func (w *world) unheard(m bootstrap.Message) *life {
 func TestNobodyHears(t *testing.T) {
 	w := newWorld(t)
 	l := w.unheard(bootstrap.Message{})
-	if err := l.end(); err == nil || w.driver.alive() || !strings.Contains(w.logged(), "why=removed") {
+	if err := l.wait(); err == nil || w.driver.alive() || !strings.Contains(w.logged(), "why=removed") {
 		t.Fatalf("%v, VM alive: %v\n%s", err, w.driver.alive(), w.logged())
 	}
-	l = w.begin(bootstrap.Message{}, nil)
+	l = w.start(bootstrap.Message{}, nil)
 	c := l.connect()
 	if err := l.start(c); err != nil {
 		t.Fatal(err)
 	}
 	c.Close()
-	l.shim.end(term)
-	if err := l.end(); err != nil {
+	l.shim.requestEnd(term)
+	if err := l.wait(); err != nil {
 		t.Fatal(err)
 	}
 	l = w.unheard(bootstrap.Message{Adopt: true})
-	if err := l.end(); err == nil || !w.driver.alive() {
+	if err := l.wait(); err == nil || !w.driver.alive() {
 		t.Errorf("adopted: %v, VM alive: %v", err, w.driver.alive())
 	}
 	w.quiet()
@@ -199,12 +199,12 @@ func TestStartFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			row.spoil(t, w)
-			l := w.begin(bootstrap.Message{Adopt: row.adopt}, nil)
+			l := w.start(bootstrap.Message{Adopt: row.adopt}, nil)
 			reply := l.reply()
 			if !strings.Contains(reply, row.want) {
 				t.Errorf("reply %q", reply)
 			}
-			if err := l.end(); err == nil || err.Error() != reply {
+			if err := l.wait(); err == nil || err.Error() != reply {
 				t.Errorf("run returned %v", err)
 			}
 			if w.driver.alive() {
@@ -228,13 +228,13 @@ func TestMissingWalls(t *testing.T) {
 	missing := errors.New("no such wall")
 	w.host.confine = func(confine.Policy) (error, error) { return missing, nil }
 	w.host.spawn = func(cmd *exec.Cmd, _ confine.Policy) (error, error) { return missing, cmd.Start() }
-	l := w.begin(bootstrap.Message{}, nil)
+	l := w.start(bootstrap.Message{}, nil)
 	c := l.connect()
 	if err := l.start(c); err != nil {
 		t.Fatal(err)
 	}
 	endPod(t, w, c)
-	if err := l.end(); err != nil {
+	if err := l.wait(); err != nil {
 		t.Error(err)
 	}
 	for _, of := range []string{"the shim", "the VM"} {

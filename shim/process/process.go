@@ -68,7 +68,8 @@ func (s *shim) run(conn *net.UnixConn) (err error) {
 	_ = conn.SetDeadline(time.Now().Add(bootstrapDeadline))
 	fault.Point("shim.served")
 	if err := bootstrap.Answer(conn, nil); err != nil {
-		// The starter has ended. Delete a new VM, because only the starter knew of it. Leave an adopted VM to the next shim.
+		// The starter has ended. Delete a new VM, because only the starter knew of it. Leave an adopted VM to the next
+		// shim.
 		if s.m.Adopt {
 			s.down(term)
 		} else {
@@ -157,8 +158,8 @@ const (
 	failed  = "failed"  // the services could not be served
 )
 
-// end requests the end; only the first reason counts.
-func (s *shim) end(why string) {
+// requestEnd requests the end; only the first reason counts.
+func (s *shim) requestEnd(why string) {
 	select {
 	case s.ended <- why:
 	default:

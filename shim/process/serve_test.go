@@ -16,7 +16,7 @@ import (
 // TestReceiveFiles: a call finds the file that was sent for it. A client that sends no file does no harm.
 func TestReceiveFiles(t *testing.T) {
 	w := newWorld(t)
-	l := w.begin(bootstrap.Message{}, nil)
+	l := w.start(bootstrap.Message{}, nil)
 	c := l.connect()
 	send := func(name string) {
 		t.Helper()
@@ -41,7 +41,7 @@ func TestReceiveFiles(t *testing.T) {
 		t.Errorf("the log lacks the error:\n%s", w.logged())
 	}
 	endPod(t, w, c)
-	if err := l.end(); err != nil {
+	if err := l.wait(); err != nil {
 		t.Error(err)
 	}
 }
@@ -49,13 +49,13 @@ func TestReceiveFiles(t *testing.T) {
 // TestServingBreaks: an unreachable shim leaves its VM to another.
 func TestServingBreaks(t *testing.T) {
 	w := newWorld(t)
-	l := w.begin(bootstrap.Message{}, nil)
+	l := w.start(bootstrap.Message{}, nil)
 	c := l.connect()
 	if err := l.start(c); err != nil {
 		t.Fatal(err)
 	}
 	l.shim.listeners[2].Close()
-	if err := l.end(); err != nil || !w.driver.alive() {
+	if err := l.wait(); err != nil || !w.driver.alive() {
 		t.Errorf("%v, VM alive: %v", err, w.driver.alive())
 	}
 	for _, want := range []string{"level=ERROR msg=serve ", "why=term"} {
@@ -70,7 +70,7 @@ func TestEndDrains(t *testing.T) {
 	for _, why := range []string{asked, removed} {
 		t.Run(why, func(t *testing.T) {
 			w := newWorld(t)
-			l := w.begin(bootstrap.Message{}, nil)
+			l := w.start(bootstrap.Message{}, nil)
 			l.connect().Close()
 			attached, lasted := make(chan struct{}), make(chan time.Duration, 1)
 			token, err := l.shim.streams.Issue(func(context.Context) (func(context.Context, *net.UnixConn), error) {
@@ -97,8 +97,8 @@ func TestEndDrains(t *testing.T) {
 			case <-w.ctx.Done():
 				t.Fatal("the stream is not served")
 			}
-			l.shim.end(why)
-			if err := l.end(); err != nil {
+			l.shim.requestEnd(why)
+			if err := l.wait(); err != nil {
 				t.Error(err)
 			}
 			if d := <-lasted; d < answerPatience/2 {

@@ -204,7 +204,7 @@ func (s *shim) serve() (err error) {
 		ID: s.m.ID, Sandbox: s.sandbox, Hub: &s.hub, Files: &s.store, Streams: s.streams,
 		StreamAddress: s.path(layout.Stream), Console: s.follow,
 		Accel: string(s.m.VM.Accel), Clone: s.m.Clone, Logger: s.log,
-		Shutdown: func() { s.end(asked) }, Steps: &traced,
+		Shutdown: func() { s.requestEnd(asked) }, Steps: &traced,
 	})
 	s.services.Register(s.server)
 	files, streams, api := s.listeners[0], s.listeners[1], s.listeners[2]
@@ -218,7 +218,7 @@ func (s *shim) serve() (err error) {
 		err := s.server.Serve(context.Background(), s.calls.listen(api))
 		if err != nil && !errors.Is(err, ttrpc.ErrServerClosed) {
 			s.log.Error("serve", "error", err)
-			s.end(term)
+			s.requestEnd(term)
 		}
 	}()
 	return nil

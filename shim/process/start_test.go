@@ -48,7 +48,7 @@ func TestVMFiles(t *testing.T) {
 			for _, name := range row.files {
 				files[name] = newFile(t, name)
 			}
-			l := w.begin(bootstrap.Message{}, files)
+			l := w.start(bootstrap.Message{}, files)
 			c := l.connect()
 			if err := l.start(c); err != nil {
 				t.Fatal(err)
@@ -67,7 +67,7 @@ func TestVMFiles(t *testing.T) {
 				}
 			}
 			endPod(t, w, c)
-			if err := l.end(); err != nil {
+			if err := l.wait(); err != nil {
 				t.Error(err)
 			}
 			w.quiet()
@@ -91,13 +91,13 @@ func TestVMFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			row.spoil(w)
-			l := w.begin(bootstrap.Message{}, nil)
+			l := w.start(bootstrap.Message{}, nil)
 			c := l.connect()
 			if err := l.start(c); err == nil || !strings.Contains(err.Error(), row.want) {
 				t.Errorf("start: %v", err)
 			}
 			endPod(t, w, c)
-			if err := l.end(); err != nil || w.driver.alive() {
+			if err := l.wait(); err != nil || w.driver.alive() {
 				t.Errorf("%v, VM alive: %v", err, w.driver.alive())
 			}
 		})

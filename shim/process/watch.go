@@ -34,7 +34,7 @@ func (s *shim) watch() error {
 				return
 			}
 			if isRemoval(buf[:n]) {
-				s.end(removed)
+				s.requestEnd(removed)
 				return
 			}
 		}

@@ -57,8 +57,8 @@ func TestWatchNothing(t *testing.T) {
 	if err := s.watch(); err == nil || !strings.Contains(err.Error(), "watch "+s.m.StateDir) {
 		t.Error(err)
 	}
-	s.end(asked)
-	s.end(removed)
+	s.requestEnd(asked)
+	s.requestEnd(removed)
 	if why := s.wait(t.Context()); why != asked {
 		t.Errorf("the shim ends because of %s", why)
 	}

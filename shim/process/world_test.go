@@ -178,8 +178,8 @@ type life struct {
 	done chan error
 }
 
-// begin runs a shim and sends m to it.
-func (w *world) begin(m bootstrap.Message, files map[string]*os.File) *life {
+// start runs a shim and sends m to it.
+func (w *world) start(m bootstrap.Message, files map[string]*os.File) *life {
 	w.t.Helper()
 	near, far, err := bootstrap.Pair()
 	if err != nil {
@@ -221,8 +221,8 @@ func (l *life) reply() string {
 	return r.Error
 }
 
-// end waits for run's end.
-func (l *life) end() error {
+// wait waits for run's end.
+func (l *life) wait() error {
 	l.w.t.Helper()
 	select {
 	case err := <-l.done:
