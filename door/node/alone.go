@@ -89,7 +89,7 @@ func (n *node) serveAlone(ctx context.Context, ready func()) error {
 		defer cancel()
 		unwatched = n.static.run(ctx, ready)
 	})
-	n.tend(ctx, &all)
+	n.startLoops(ctx, &all)
 	<-ctx.Done()
 	err := n.server.Close()
 	all.Wait()

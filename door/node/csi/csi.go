@@ -153,21 +153,21 @@ func (p *Plugin) register(ctx context.Context, q plugins.Plugin) (*plugins.Regis
 		return nil, err
 	}
 	d := &registered{client: client, version: v, again: make(chan struct{})}
-	if err := p.enter(ctx, q.Name, d); err != nil {
+	if err := p.claimName(ctx, q.Name, d); err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
 	p.o.Changed()
 	return &plugins.Registration{Again: d.again, Unregister: func() {
-		p.leave(q.Name, d)
+		p.releaseName(q.Name, d)
 		if err := client.Close(); err != nil {
 			p.o.Logger.Warn("closing the connection to a CSI driver failed", "driver", q.Name, "error", err)
 		}
 	}}, nil
 }
 
-// enter takes the driver's name, after it has read the driver's capabilities. It does not call a driver without a free
-// name.
-func (p *Plugin) enter(ctx context.Context, name string, d *registered) (err error) {
+// claimName takes the driver's name, after it has read the driver's capabilities. It does not call a driver without a
+// free name.
+func (p *Plugin) claimName(ctx context.Context, name string, d *registered) (err error) {
 	p.mu.Lock()
 	err = p.free(name, d)
 	p.mu.Unlock()
@@ -182,7 +182,7 @@ func (p *Plugin) enter(ctx context.Context, name string, d *registered) (err err
 		return err
 	}
 	if err = p.publisher.Add(ctx, name, d.Facts); err != nil {
-		p.leave(name, d)
+		p.releaseName(name, d)
 	}
 	return err
 }
@@ -209,9 +209,9 @@ func (p *Plugin) claim(name string, d *registered) error {
 	return nil
 }
 
-// leave releases a driver's name. If a newer driver has the name, that one stays. Otherwise the drivers that have lost
-// the name to this one register again.
-func (p *Plugin) leave(name string, d *registered) {
+// releaseName releases a driver's name. If a newer driver has the name, that one stays. Otherwise the drivers that have
+// lost the name to this one register again.
+func (p *Plugin) releaseName(name string, d *registered) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.older[name] = slices.DeleteFunc(p.older[name], func(one *registered) bool { return one == d })

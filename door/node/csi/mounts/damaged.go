@@ -63,9 +63,9 @@ func (m *Mounter) checkDamaged(r *record) error {
 	return nil
 }
 
-// salvage reads the volume from a damaged record. If the record ends before the attach field, the volume counts as
+// readDamaged reads the volume from a damaged record. If the record ends before the attach field, the volume counts as
 // attached.
-func salvage(path string) (volume corev1.UniqueVolumeName, attached bool) {
+func readDamaged(path string) (volume corev1.UniqueVolumeName, attached bool) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", false

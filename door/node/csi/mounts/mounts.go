@@ -139,7 +139,7 @@ func (m *Mounter) read() error {
 		if err != nil {
 			uid, volume, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".json"), ",")
 			lost := damaged{why: err}
-			lost.volume, lost.attached = salvage(path)
+			lost.volume, lost.attached = readDamaged(path)
 			m.damaged[key{types.UID(uid), volume}] = lost
 			m.o.Logger.Error("cannot tell whether a CSI volume is still mounted", "uid", uid, "volume", volume, "error", err)
 			continue

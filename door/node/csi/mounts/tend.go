@@ -30,15 +30,15 @@ func (m *Mounter) Tend(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			m.tend(ctx)
+			m.startRounds(ctx)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// tend starts a round for each driver without a running one, so that a hanging driver does not delay others.
-func (m *Mounter) tend(ctx context.Context) {
+// startRounds starts a round for each driver without a running one, so that a hanging driver does not delay others.
+func (m *Mounter) startRounds(ctx context.Context) {
 	drivers := map[string][]key{}
 	for _, r := range m.list() {
 		drivers[r.Driver] = append(drivers[r.Driver], r.key())
