@@ -356,7 +356,7 @@ func (n *node) serve(ctx context.Context, ready func()) error {
 	if n.o.Client != nil {
 		all.Go(func() { n.o.Client.Run(ctx) })
 	}
-	n.tend(ctx, &all)
+	n.startLoops(ctx, &all)
 	<-ctx.Done()
 	err := n.server.Close()
 	all.Wait()

@@ -72,8 +72,8 @@ func (n *node) preempting(admits *admission.Admission) *preemption.Manager {
 	})
 }
 
-// tend runs the components that guard created until ctx ends.
-func (n *node) tend(ctx context.Context, all *sync.WaitGroup) {
+// startLoops runs the components that guard created until ctx ends.
+func (n *node) startLoops(ctx context.Context, all *sync.WaitGroup) {
 	all.Go(func() { n.eviction.Run(ctx) })
 	if n.o.ImageGCHigh > 0 {
 		all.Go(func() { n.images.Run(ctx) })

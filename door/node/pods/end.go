@@ -11,9 +11,9 @@ import (
 // endSlack is the time that an end may take beyond its grace before it counts as failed and is retried.
 const endSlack = 2 * time.Minute
 
-// end ends a pod beside the workers, and removes it if remove is set. If the pod is already being ended, end only
-// shortens the grace. The pod is reconciled again afterwards.
-func (c *Controller) end(ctx context.Context, uid types.UID, grace int64, remove bool) {
+// startEnd ends a pod beside the workers, and removes it if remove is set. If the pod is already being ended, startEnd
+// only shortens the grace. The pod is reconciled again afterwards.
+func (c *Controller) startEnd(ctx context.Context, uid types.UID, grace int64, remove bool) {
 	c.mu.Lock()
 	before, under := c.ending[uid]
 	if under && before <= grace {
@@ -24,10 +24,10 @@ func (c *Controller) end(ctx context.Context, uid types.UID, grace int64, remove
 	c.mu.Unlock()
 	c.ends.Go(func() {
 		if under {
-			c.hurry(ctx, uid, grace)
+			c.shortenGrace(ctx, uid, grace)
 			return
 		}
-		err := c.carryOut(ctx, uid, grace, remove)
+		err := c.finishEnd(ctx, uid, grace, remove)
 		c.mu.Lock()
 		delete(c.ending, uid)
 		c.mu.Unlock()
@@ -43,8 +43,8 @@ func (c *Controller) end(ctx context.Context, uid types.UID, grace int64, remove
 	})
 }
 
-// hurry shortens an end that another goroutine is carrying out.
-func (c *Controller) hurry(ctx context.Context, uid types.UID, grace int64) {
+// shortenGrace shortens an end that another goroutine is carrying out.
+func (c *Controller) shortenGrace(ctx context.Context, uid types.UID, grace int64) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(grace)*time.Second+endSlack)
 	defer cancel()
 	if err := c.o.Runner.Stop(ctx, uid, grace); err != nil && ctx.Err() == nil {
@@ -52,8 +52,8 @@ func (c *Controller) hurry(ctx context.Context, uid types.UID, grace int64) {
 	}
 }
 
-// carryOut stops a pod, reports its end, and removes it if remove is set.
-func (c *Controller) carryOut(ctx context.Context, uid types.UID, grace int64, remove bool) error {
+// finishEnd stops a pod, reports its end, and removes it if remove is set.
+func (c *Controller) finishEnd(ctx context.Context, uid types.UID, grace int64, remove bool) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(grace)*time.Second+endSlack)
 	defer cancel()
 	if err := c.o.Runner.Stop(ctx, uid, grace); err != nil {

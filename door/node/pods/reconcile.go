@@ -22,10 +22,10 @@ func (c *Controller) reconcile(ctx context.Context, uid types.UID) error {
 	case pod == nil:
 		return c.orphan(ctx, uid)
 	case Static(uid) && there && c.wasGone(uid):
-		c.end(ctx, uid, graceOf(pod), true) // then it is run again
+		c.startEnd(ctx, uid, graceOf(pod), true) // then it is run again
 		return nil
 	case pod.DeletionTimestamp != nil && there:
-		c.end(ctx, uid, graceOf(pod), true)
+		c.startEnd(ctx, uid, graceOf(pod), true)
 		return nil
 	case pod.DeletionTimestamp != nil:
 		return c.delete(ctx, pod)
@@ -38,7 +38,7 @@ func (c *Controller) reconcile(ctx context.Context, uid types.UID) error {
 		if c.o.Runner.HasEnded(uid) {
 			c.o.Admission.Release(uid)
 		} else if ended(pod) { // another client set the phase, so the pod must not run on
-			c.end(ctx, uid, graceOf(pod), false)
+			c.startEnd(ctx, uid, graceOf(pod), false)
 			return nil
 		}
 		err := c.o.Runner.Update(ctx, pod)
@@ -181,7 +181,7 @@ func (c *Controller) orphan(ctx context.Context, uid types.UID) error {
 		own := graceOf(given)
 		grace = &own
 	}
-	c.end(ctx, uid, *grace, true)
+	c.startEnd(ctx, uid, *grace, true)
 	return nil
 }
 

@@ -38,7 +38,8 @@ type Options struct {
 	Lacks func(pod *corev1.Pod, gone func(types.UID) bool) corev1.ResourceList
 	// Requests returns the resources that count for a pod.
 	Requests func(*corev1.Pod) corev1.ResourceList
-	// End ends a pod at once with the reason Preempting. It returns when the pod has ended and has released its resources.
+	// End ends a pod at once with the reason Preempting. It returns when the pod has ended and has released its
+	// resources.
 	End    func(context.Context, *corev1.Pod) error
 	Logger *slog.Logger
 }
@@ -82,13 +83,13 @@ func (m *Manager) Preempt(pod *corev1.Pod, reason string) (end func(context.Cont
 	return func(ctx context.Context) {
 		var all sync.WaitGroup
 		for _, v := range victims {
-			all.Go(func() { m.end(ctx, v) })
+			all.Go(func() { m.endPod(ctx, v) })
 		}
 		all.Wait()
 	}, true
 }
 
-func (m *Manager) end(ctx context.Context, pod *corev1.Pod) {
+func (m *Manager) endPod(ctx context.Context, pod *corev1.Pod) {
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
 	if err := m.o.End(ctx, pod); err != nil {

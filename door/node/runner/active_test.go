@@ -50,7 +50,7 @@ func TestActive(t *testing.T) {
 		if status, _ := w.Status(uid); status.Reason != "Terminated" {
 			t.Errorf("it ended as %s", status.Reason)
 		}
-		w.end(uid)
+		w.stopAndRemove(uid)
 	})
 }
 
@@ -90,7 +90,7 @@ func TestRevive(t *testing.T) {
 				if err := w.Evict(t.Context(), uid, 0, manager.Eviction{Reason: "Evicted"}); err != nil || w.Revivable(uid) {
 					t.Errorf("an evicted pod runs again: %v", err)
 				}
-				w.end(uid)
+				w.stopAndRemove(uid)
 			})
 		})
 	}

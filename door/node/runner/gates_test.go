@@ -82,6 +82,6 @@ func TestReadinessGates(t *testing.T) {
 				t.Errorf("%s: reported %d times", tt.name, w.changes.Load())
 			}
 		}
-		w.end(uid)
+		w.stopAndRemove(uid)
 	})
 }

@@ -96,7 +96,7 @@ func TestRefusedResize(t *testing.T) {
 				t.Errorf("%s: resized to %v", step.when, w.runtime.sizes)
 			}
 		}
-		w.end(uid)
+		w.stopAndRemove(uid)
 	})
 }
 
@@ -128,7 +128,7 @@ func TestResizeAcrossRunners(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		w.end(uid)
+		w.stopAndRemove(uid)
 	})
 }
 
@@ -147,7 +147,7 @@ func TestResizeDownHolds(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		expectReserved(t, "done", a, "300m")
-		w.end(uid)
+		w.stopAndRemove(uid)
 	})
 }
 
@@ -184,7 +184,7 @@ func TestDeferredResize(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		expectReserved(t, "when the other has ended", a, "1500m")
-		w.end(uid)
+		w.stopAndRemove(uid)
 	})
 }
 
@@ -202,7 +202,7 @@ func TestResizeOfOneThatEnds(t *testing.T) {
 		if err := w.Update(t.Context(), sized("p", uid, 3, "1500m")); err != nil {
 			t.Error(err)
 		}
-		w.end(uid)
+		w.stopAndRemove(uid)
 		synctest.Wait()
 		expectReserved(t, "ended", a, "0")
 	})

@@ -23,8 +23,8 @@ import (
 
 const uid = types.UID("00000000-0000-0000-0000-000000000001")
 
-// end stops and removes a pod with retries, as the controller does. It returns the number of tries.
-func (w *world) end(uid types.UID) (tries int) {
+// stopAndRemove stops and removes a pod with retries, as the controller does. It returns the number of tries.
+func (w *world) stopAndRemove(uid types.UID) (tries int) {
 	w.t.Helper()
 	for tries = 1; tries < 20; tries++ {
 		ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
@@ -65,7 +65,7 @@ func TestEachCallFails(t *testing.T) {
 				if given := w.Spec(uid); given == nil || given.Name != "p" || !w.Has(uid) || w.Find("default", "p") == nil {
 					t.Errorf("its last specification is %v", given)
 				}
-				w.end(uid)
+				w.stopAndRemove(uid)
 				if call != "" && w.runtime.failed[call] == 0 {
 					t.Error("the call was not made")
 				}
@@ -95,7 +95,7 @@ func TestRunTwice(t *testing.T) {
 		if err := w.Run(t.Context(), bad); !errors.Is(err, pods.ErrRejected) || w.Has(bad.UID) {
 			t.Errorf("a pod without containers: %v", err)
 		}
-		w.end(uid)
+		w.stopAndRemove(uid)
 		if err := errors.Join(w.Stop(t.Context(), uid, 1), w.Remove(t.Context(), uid), w.Update(t.Context(), spec("p", uid))); err != nil {
 			t.Errorf("a removed pod: %v", err)
 		}
@@ -136,8 +136,8 @@ func TestFind(t *testing.T) {
 				if got := w.Find("other", "p"); got != nil {
 					t.Errorf("found %v", got)
 				}
-				w.end(uid)
-				w.end(other)
+				w.stopAndRemove(uid)
+				w.stopAndRemove(other)
 			})
 		})
 	}
@@ -167,7 +167,7 @@ func TestTakeOver(t *testing.T) {
 		if status, _ := w.Status(uid); status.ContainerStatuses[0].RestartCount != 1 {
 			t.Errorf("it was restarted %d times", status.ContainerStatuses[0].RestartCount)
 		}
-		w.end(uid)
+		w.stopAndRemove(uid)
 	})
 }
 
@@ -198,8 +198,8 @@ func TestFree(t *testing.T) {
 		if status, _ := w.Status(uid); status.Phase != corev1.PodFailed || status.Reason != "Evicted" || !w.ready(other, time.Minute) {
 			t.Errorf("it is %s, %s", status.Phase, status.Reason)
 		}
-		w.end(uid)
-		w.end(other)
+		w.stopAndRemove(uid)
+		w.stopAndRemove(other)
 	})
 }
 
@@ -218,7 +218,7 @@ func TestHostNetwork(t *testing.T) {
 				if status, _ := w.Status(uid); status.PodIP != "192.0.2.1" || fmt.Sprint(status.PodIPs) != all {
 					t.Errorf("addresses %s, %v", status.PodIP, status.PodIPs)
 				}
-				w.end(uid)
+				w.stopAndRemove(uid)
 			})
 		})
 	}
@@ -246,7 +246,7 @@ func TestStatusOfAPodNotYetSeen(t *testing.T) {
 		if !found || status.Phase != corev1.PodRunning || w.changes.Load() == 0 {
 			t.Errorf("then its status is %s, %t, reported %d times", status.Phase, found, w.changes.Load())
 		}
-		w.end(uid)
+		w.stopAndRemove(uid)
 	})
 }
 
@@ -271,7 +271,7 @@ func TestRuntimeClass(t *testing.T) {
 			if got := w.runtime.handlers[len(w.runtime.handlers)-1]; got != want {
 				t.Errorf("%s was made with %q, want %q", of, got, want)
 			}
-			w.end(of)
+			w.stopAndRemove(of)
 		}
 	})
 }
@@ -305,8 +305,8 @@ func TestViews(t *testing.T) {
 		if p := w.FindStatic("default", "p"); p == nil || p.UID != second {
 			t.Errorf("the static pod is %v", p)
 		}
-		w.end(second)
-		w.end(uid)
+		w.stopAndRemove(second)
+		w.stopAndRemove(uid)
 	})
 }
 
@@ -347,7 +347,7 @@ func TestWatch(t *testing.T) {
 		if err := w.Run(t.Context(), p); err != nil || w.ready(uid, time.Minute) {
 			t.Fatalf("it is ready, or %v: %v", err, seen.notes)
 		}
-		w.end(uid)
+		w.stopAndRemove(uid)
 		w.Forget(uid)
 		for _, want := range []string{
 			"seen p", "changed p Running", "changed p Failed", "event p Started", "probed p c Readiness failure", "removed " + string(uid),

@@ -21,12 +21,12 @@ func (r *Runner) Usages(ctx context.Context) (map[types.UID]usage.Pod, error) {
 		return nil, fmt.Errorf("ask the runtime for the usage of its pods: %w", err)
 	}
 	all := map[types.UID]usage.Pod{}
-	for _, told := range list {
-		p := r.Get(types.UID(told.Stats.GetAttributes().GetMetadata().GetUid()))
-		if p == nil || all[p.UID()].Stats != nil && told.Stats.GetAttributes().GetId() != p.Sandbox() {
+	for _, measured := range list {
+		p := r.Get(types.UID(measured.Stats.GetAttributes().GetMetadata().GetUid()))
+		if p == nil || all[p.UID()].Stats != nil && measured.Stats.GetAttributes().GetId() != p.Sandbox() {
 			continue // of a replaced sandbox
 		}
-		all[p.UID()] = r.complete(p, told)
+		all[p.UID()] = r.complete(p, measured)
 	}
 	return all, nil
 }
@@ -43,9 +43,9 @@ func (r *Runner) usages(ctx context.Context) (all []usage.Pod, err error) {
 }
 
 // complete adds the usage that the host measures, and drops volumes that the guest made up.
-func (r *Runner) complete(p *manager.Pod, told usage.Pod) usage.Pod {
+func (r *Runner) complete(p *manager.Pod, measured usage.Pod) usage.Pod {
 	spec := p.Spec()
-	out := usage.Pod{Stats: told.Stats, Logs: map[string]usage.Files{}}
+	out := usage.Pod{Stats: measured.Stats, Logs: map[string]usage.Files{}}
 	for c := range podspec.All(&spec.Spec) {
 		bytes, files := p.LogUsage(c.Name)
 		out.Logs[c.Name] = usage.Files{Bytes: bytes, Inodes: files}
@@ -56,7 +56,7 @@ func (r *Runner) complete(p *manager.Pod, told usage.Pod) usage.Pod {
 		if v.EmptyDir == nil {
 			continue
 		}
-		for _, one := range told.Volumes {
+		for _, one := range measured.Volumes {
 			if one.Name == v.Name {
 				one.Ephemeral = v.EmptyDir.Medium == corev1.StorageMediumDefault
 				out.Volumes = append(out.Volumes, one)

@@ -77,7 +77,7 @@ func TestUsagesOfClaims(t *testing.T) {
 		if all := w.Claims(); len(all) != 0 {
 			t.Errorf("Claims after the pod has ended: got %v, want none", all)
 		}
-		w.end(uid)
+		w.stopAndRemove(uid)
 	})
 }
 
@@ -142,6 +142,6 @@ func TestUsages(t *testing.T) {
 		if _, err := w.Usages(t.Context()); !errors.Is(err, errPassing) {
 			t.Errorf("Usages of a runtime that does not answer: got %v, want %v", err, errPassing)
 		}
-		w.end(uid)
+		w.stopAndRemove(uid)
 	})
 }

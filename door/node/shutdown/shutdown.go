@@ -67,7 +67,7 @@ const (
 // Run works until ctx ends. If logind cannot be reached, Run reports that and retries. Until it succeeds, the host's
 // shutdown is not delayed.
 func (m *Manager) Run(ctx context.Context) {
-	pause, told := firstPause, ""
+	pause, logged := firstPause, ""
 	for {
 		began := time.Now()
 		err := m.serve(ctx)
@@ -75,10 +75,10 @@ func (m *Manager) Run(ctx context.Context) {
 			return
 		}
 		if time.Since(began) > lastPause {
-			pause, told = firstPause, ""
+			pause, logged = firstPause, ""
 		}
-		if text := fmt.Sprintf("pods will not be ended before the host shuts down: %v", err); text != told {
-			told = text
+		if text := fmt.Sprintf("pods will not be ended before the host shuts down: %v", err); text != logged {
+			logged = text
 			m.o.Logger.Error(text)
 			m.o.Warn("GracefulNodeShutdownUnavailable", text)
 		}
@@ -124,14 +124,14 @@ func (m *Manager) serve(ctx context.Context) error {
 			continue
 		}
 		m.o.Logger.Warn("the host shuts down: ending the pods", "within", period)
-		m.end(ctx, period)
+		m.endPods(ctx, period)
 		l.release()
 	}
 	return err
 }
 
-// end ends the pods. The critical pods follow when the others have ended or their time is over.
-func (m *Manager) end(ctx context.Context, period time.Duration) {
+// endPods ends the pods. The critical pods follow when the others have ended or their time is over.
+func (m *Manager) endPods(ctx context.Context, period time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, period)
 	defer cancel()
 	critical := min(m.o.Critical, period)
