@@ -95,7 +95,7 @@ func (e *entry) awaitRunning(ctx context.Context) (*api.Ended, error) {
 		case status.Phase == corev1.PodSucceeded:
 			return nil, nil
 		case over && !state.Queued(status):
-			end := e.end()
+			end := e.endMessage()
 			return &end, nil
 		case gone:
 			return nil, errclass.With(api.ErrNotFound, fmt.Errorf("pod %s was removed before it ran", e.Key()))

@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/state"
 )
 
-// follow sends the output of all containers of the pods. Each pod's end follows its last output.
-func (s *server) follow(ctx context.Context, entries []*entry, out send) error {
+// sendOutput sends the output of all containers of the pods. Each pod's end follows its last output.
+func (s *server) sendOutput(ctx context.Context, entries []*entry, out send) error {
 	out = serial(out)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -24,7 +24,7 @@ func (s *server) follow(ctx context.Context, entries []*entry, out send) error {
 	wg.Wait()
 	for _, e := range entries { // after the end of the failed pod, because its exit code counts
 		if ctx.Err() == nil && state.Queued(e.Status()) {
-			if err := e.tellEnd(out); err != nil {
+			if err := e.sendEnd(out); err != nil {
 				return err
 			}
 		}
@@ -50,19 +50,19 @@ func (e *entry) toTheEnd(ctx context.Context, out send) error {
 		return err
 	}
 	if e.givenUp() == nil && !state.Queued(e.Status()) { // otherwise its error or a later end is sent instead
-		return e.tellEnd(out)
+		return e.sendEnd(out)
 	}
 	return nil
 }
 
-// tellEnd sends how the pod ended.
-func (e *entry) tellEnd(out send) error {
-	end := e.end()
+// sendEnd sends how the pod ended.
+func (e *entry) sendEnd(out send) error {
+	end := e.endMessage()
 	return out(api.Message{Ended: &end})
 }
 
-// end describes the pod's end.
-func (e *entry) end() api.Ended {
+// endMessage describes the pod's end.
+func (e *entry) endMessage() api.Ended {
 	given, status := e.Original(), e.Status()
 	return api.Ended{
 		Pod: e.Name(), Phase: string(status.Phase), ExitCode: state.ExitCode(given, status),

@@ -35,13 +35,13 @@ func TestPublishOnAFreePort(t *testing.T) {
 		got[3].HostIp != "::1" || got[4].HostPort == 0 || got[4].Protocol != runtimeapi.Protocol_UDP {
 		t.Fatalf("ports %v", got)
 	}
-	var told []string
-	if err := tellChosen(req, list, func(m api.Message) error { told = append(told, m.Notice); return nil }); err != nil {
+	var sent []string
+	if err := sendChosenPorts(req, list, func(m api.Message) error { sent = append(sent, m.Notice); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf("port 80 of the pod is published at 127.0.0.1:%d; port 82 of the pod is published at [::1]:%d; "+
 		"port 53 of the pod is published at 127.0.0.1:%d/udp", got[0].HostPort, got[3].HostPort, got[4].HostPort)
-	if text := strings.Join(told, "; "); text != want {
+	if text := strings.Join(sent, "; "); text != want {
 		t.Errorf("notices %q, want %q", text, want)
 	}
 	for _, bad := range []string{"http", "192.0.2.1:0:80"} {

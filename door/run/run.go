@@ -48,7 +48,7 @@ func (s *server) run(r *http.Request, out send) error {
 			return err
 		}
 	}
-	if err := tellChosen(req, records, out); err != nil {
+	if err := sendChosenPorts(req, records, out); err != nil {
 		return err
 	}
 	getenv, err := s.environment(r)
@@ -81,7 +81,7 @@ func (s *server) run(r *http.Request, out send) error {
 		}
 		return all()
 	}
-	if err := s.follow(r.Context(), entries, out); err != nil {
+	if err := s.sendOutput(r.Context(), entries, out); err != nil {
 		return errors.Join(err, s.abandon(entries))
 	}
 	for _, e := range entries {
@@ -222,7 +222,7 @@ func (s *server) started(ctx context.Context, e *entry, out send) error {
 	if err := e.Err(); err != nil {
 		return err
 	}
-	return s.tellStarted(ctx, e, out)
+	return s.sendStarted(ctx, e, out)
 }
 
 // awaitStart waits until the pod's start is under way or the pod has ended, and passes on messages meanwhile. With
@@ -264,7 +264,7 @@ func relay(e *entry, out send) error {
 	return nil
 }
 
-func (s *server) tellStarted(ctx context.Context, e *entry, out send) error {
+func (s *server) sendStarted(ctx context.Context, e *entry, out send) error {
 	m := api.Started{Pod: summary(e), Containers: allContainers(e.Original()), Interactive: interactive(e.Original())}
 	if f, err := s.engine.Facts(ctx, e.Sandbox()); err == nil {
 		m.VM = madeHow(f)
@@ -280,8 +280,8 @@ func (s *server) tellStarted(ctx context.Context, e *entry, out send) error {
 	return out(api.Message{Started: &m})
 }
 
-// tellChosen reports the host ports that were chosen for ports without one.
-func tellChosen(req api.RunRequest, pods []newPod, out send) error {
+// sendChosenPorts reports the host ports that were chosen for ports without one.
+func sendChosenPorts(req api.RunRequest, pods []newPod, out send) error {
 	wanted, err := engine.ReadPorts(req.Ports)
 	if err != nil {
 		return errclass.With(api.ErrInvalid, err)

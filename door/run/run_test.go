@@ -12,14 +12,14 @@ import (
 // once.
 func TestHoldStarted(t *testing.T) {
 	t.Parallel()
-	var told []string
+	var sent []string
 	gone := errors.New("the client is gone")
 	var fail error
 	but, all := holdStarted(func(m api.Message) error {
 		if m.Started != nil {
-			told = append(told, m.Started.Pod.Name)
+			sent = append(sent, m.Started.Pod.Name)
 		}
-		told = append(told, m.Notice)
+		sent = append(sent, m.Notice)
 		return fail
 	})
 	for _, m := range []api.Message{
@@ -29,11 +29,11 @@ func TestHoldStarted(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := strings.Join(told, " "); got != "meanwhile" {
+	if got := strings.Join(sent, " "); got != "meanwhile" {
 		t.Errorf("messages before all(): got %q, want %q", got, "meanwhile")
 	}
-	if err := all(); err != nil || strings.Join(told, " ") != "meanwhile a  b " {
-		t.Errorf("messages after all(): got %q, error %v, want %q, no error", strings.Join(told, " "), err, "meanwhile a  b ")
+	if err := all(); err != nil || strings.Join(sent, " ") != "meanwhile a  b " {
+		t.Errorf("messages after all(): got %q, error %v, want %q, no error", strings.Join(sent, " "), err, "meanwhile a  b ")
 	}
 	if fail = gone; !errors.Is(all(), gone) || !errors.Is(but(api.Message{Notice: "x"}), gone) {
 		t.Errorf("after the client disconnected: got another error or none, want %v", gone)
