@@ -203,7 +203,7 @@ func document(data string) (found []sentence) {
 func goFile(files *token.FileSet, f *ast.File) (found []sentence) {
 	for _, group := range f.Comments {
 		line := files.Position(group.Pos()).Line
-		for paragraph := range strings.SplitSeq(group.Text(), "\n\n") {
+		for paragraph := range strings.SplitSeq(indented.ReplaceAllString(group.Text(), "\n"), "\n\n") {
 			found = append(found, split(line, paragraph)...)
 		}
 	}
@@ -215,7 +215,9 @@ func goFile(files *token.FileSet, f *ast.File) (found []sentence) {
 			return n.Tag == nil
 		case *ast.BasicLit:
 			if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING && strings.Contains(text, " ") {
-				found = append(found, split(files.Position(n.Pos()).Line, text)...)
+				for line := range strings.Lines(text) { // a text of several lines is often a script
+					found = append(found, split(files.Position(n.Pos()).Line, line)...)
+				}
 			}
 		}
 		return true
@@ -224,8 +226,9 @@ func goFile(files *token.FileSet, f *ast.File) (found []sentence) {
 }
 
 var (
-	code = regexp.MustCompile("`[^`]*`")
-	ends = regexp.MustCompile(`[.!?](?:\s+|$)|\n\s*\n|\n\s*- `)
+	code     = regexp.MustCompile("`[^`]*`")
+	indented = regexp.MustCompile(`(?m)^(?:\t|    ).*\n`)
+	ends     = regexp.MustCompile(`[.!?](?:\s+|$)|\n\s*\n|\n\s*- `)
 )
 
 // split splits a paragraph into sentences. Code in it becomes one word.
