@@ -113,7 +113,7 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 		return "", err
 	}
 	if hasEmptyDirs(mounts) && !p.snapshot().Volumes {
-		if err := p.assume(func(r *store.Pod) { r.Volumes = true }); err != nil {
+		if err := p.setState(func(r *store.Pod) { r.Volumes = true }); err != nil {
 			return "", err
 		}
 	}
@@ -149,7 +149,7 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 	}
 	fault.Point("container.created")
 	p.askUser(ctx, c, ctr)
-	if err := p.show(ctr); err != nil {
+	if err := p.publish(ctr); err != nil {
 		return "", err
 	}
 	p.e.emit(Created, p, ctr.ID)
@@ -201,8 +201,8 @@ func (p *pod) existing(key string) (string, error) {
 	return "", nil
 }
 
-// addCreating registers the container for a new shim until the caller calls created. The present shim may die before the
-// container is visible.
+// addCreating registers the container for a new shim until the caller calls created. The present shim may die before
+// the container is visible.
 func (p *pod) addCreating(ctr *container) (created func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,8 +214,8 @@ func (p *pod) addCreating(ctr *container) (created func()) {
 	}
 }
 
-// show makes the container visible, unless the pod has been stopped meanwhile.
-func (p *pod) show(ctr *container) error {
+// publish makes the container visible, unless the pod has been stopped meanwhile.
+func (p *pod) publish(ctr *container) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.ready() {

@@ -273,11 +273,11 @@ func (o *Options) complete() (err error) {
 	return nil
 }
 
-// own are Bulkhead's own directories. No pod may mount them.
-func (o *Options) own() []string { return []string{o.Roots.Data, o.Roots.State, o.Users} }
+// ownDirs are Bulkhead's own directories. No pod may mount them.
+func (o *Options) ownDirs() []string { return []string{o.Roots.Data, o.Roots.State, o.Users} }
 
 // Places returns the rules for paths of the host that no pod may have.
-func (e *Engine) Places() place.Rules { return place.Rules{Own: e.o.own()} }
+func (e *Engine) Places() place.Rules { return place.Rules{Own: e.o.ownDirs()} }
 
 // plugins returns the options of the node's network plugins, nil without CNI.
 func (o *Options) plugins() *cni.Options {

@@ -141,7 +141,7 @@ func (p sharesPod) Serving(process procid.ID) error {
 	if p.record.Phase != store.Ready || p.record.Exit != "" || p.ending || p.gone {
 		return p.notReady()
 	}
-	return p.assumeLocked(func(r *store.Pod) { r.ShareServer = process })
+	return p.setStateLocked(func(r *store.Pod) { r.ShareServer = process })
 }
 
 // Journal implements shares.Pod.
@@ -229,15 +229,15 @@ func (p *pod) update(change func(*store.Pod)) error {
 	return nil
 }
 
-// assume is like update, but changes the record even if it cannot be stored. The error concerns the storing only.
-func (p *pod) assume(change func(*store.Pod)) error {
+// setState is like update, but changes the record even if it cannot be stored. The error concerns the storing only.
+func (p *pod) setState(change func(*store.Pod)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.assumeLocked(change)
+	return p.setStateLocked(change)
 }
 
-// assumeLocked is called with mu held.
-func (p *pod) assumeLocked(change func(*store.Pod)) error {
+// setStateLocked is called with mu held.
+func (p *pod) setStateLocked(change func(*store.Pod)) error {
 	change(&p.record)
 	p.wake()
 	return p.e.store.PutPod(&p.record)

@@ -98,7 +98,7 @@ func (p *pod) become(ctx context.Context, next *store.Pod, size sizing.Size) err
 		p.e.groups.Limit(next, memory)
 	}
 	p.e.groups.HoldCPU(next, quota(size), size.Period, next.Overhead)
-	return p.assume(func(record *store.Pod) {
+	return p.setState(func(record *store.Pod) {
 		record.Cgroup, record.VCPUs, record.MemoryMiB = next.Cgroup, size.VCPUs, size.MemoryMiB
 		record.Overhead, record.Asked, record.Sized = next.Overhead, next.Asked, next.Sized
 	})
@@ -192,7 +192,7 @@ func (p *pod) fit(ctx context.Context, shrink bool) error {
 	if p.e.groups.HoldCPU(&r, quota(size), size.Period, r.Overhead); r.Cgroup.Limits == was {
 		return nil
 	}
-	return p.assume(func(record *store.Pod) { record.Cgroup = r.Cgroup })
+	return p.setState(func(record *store.Pod) { record.Cgroup = r.Cgroup })
 }
 
 // grow grows the pod for a container that is being created.

@@ -90,7 +90,7 @@ func (p *pod) stopLocked(ctx context.Context, flush bool) error {
 	}
 	fault.Point("stop.undone")
 	p.recordExits(time.Now(), sandbox.ReasonVMKilled, "its pod was stopped")
-	if err := p.assume(func(r *store.Pod) {
+	if err := p.setState(func(r *store.Pod) {
 		r.Phase, r.Stopped, r.Phases = store.Stopped, time.Now(), append(r.Phases, parts.took...)
 	}); err != nil {
 		// A reader of the old record finds no VM, and stops the pod again.
@@ -206,7 +206,7 @@ func (p *pod) remove(ctx context.Context) error {
 		return err
 	}
 	key := p.snapshot().Key
-	if err := p.assume(markRemoving); err != nil {
+	if err := p.setState(markRemoving); err != nil {
 		// The disk may be full, and the removal may free space.
 		p.e.log.Warn("record that a pod is being removed", "pod", p.id, "error", err)
 	}

@@ -203,7 +203,7 @@ func TestVolumesAreSentAndFollowed(t *testing.T) {
 		t.Errorf("watched by one: %q", all)
 	}
 	// A stopped pod follows no changes.
-	if err := p.assume(func(r *store.Pod) { r.Phase = store.Stopped }); err != nil {
+	if err := p.setState(func(r *store.Pod) { r.Phase = store.Stopped }); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.volumes.Ensure(t.Context(), mounting(at)); err == nil {
