@@ -180,7 +180,7 @@ func (r record) awaitHolder(ctx context.Context, complaints *os.File, kill func(
 			_ = kill()
 		}
 	})
-	return said(complaints, there)
+	return awaitLine(complaints, there)
 }
 
 // lastLine returns pasta's error, which comes after its warnings.

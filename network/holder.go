@@ -32,8 +32,8 @@ while read -r token commands; do
 	echo "$token" $? $said
 done`
 
-// said reads lines until want. If the input ends before, the last line is the error.
-func said(r io.Reader, want string) error {
+// awaitLine reads lines until want. If the input ends before, the last line is the error.
+func awaitLine(r io.Reader, want string) error {
 	var got strings.Builder
 	lines := bufio.NewScanner(io.TeeReader(io.LimitReader(r, 64<<10), &got))
 	for lines.Scan() {

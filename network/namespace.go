@@ -64,9 +64,9 @@ func (n *namespace) ensure(ctx context.Context) (record, error) {
 	if err := killProcesses(ctx, n.path(), r); err != nil {
 		return record{}, err
 	}
-	r, err = create(ctx, n.dir, n.keep)
+	r, err = create(ctx, n.dir, n.write)
 	if err == nil {
-		err = n.keep(r)
+		err = n.write(r)
 	}
 	if err != nil {
 		ctx, cancel := attaching(context.WithoutCancel(ctx))
@@ -105,10 +105,10 @@ func (n *namespace) closeAddresses(ctx context.Context, r record) (record, error
 		return r, err
 	}
 	r.Closed = now
-	return r, n.keep(r)
+	return r, n.write(r)
 }
 
-func (n *namespace) keep(r record) error {
+func (n *namespace) write(r record) error {
 	return atomicfile.WriteJSON(n.path(), r, 0o600, atomicfile.Volatile)
 }
 

@@ -219,7 +219,7 @@ func testUser(t *testing.T) {
 		if r.Holder.PID != 0 {
 			return nil
 		}
-		return u.ns.keep(r)
+		return u.ns.write(r)
 	})
 	if err != nil {
 		t.Fatal(err)
