@@ -27,7 +27,7 @@ func (s *Sandbox) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m, err := s.bring(ctx, b)
+	m, err := s.awaitBoot(ctx, b)
 	if err == nil {
 		err = s.completeStart(m)
 	}
@@ -70,8 +70,8 @@ func (s *Sandbox) beginStart(interrupt context.CancelCauseFunc) (*boot, error) {
 	return b, nil
 }
 
-// bring waits for the VM and configures it for the pod.
-func (s *Sandbox) bring(ctx context.Context, b *boot) (*liveVM, error) {
+// awaitBoot waits for the VM and configures it for the pod.
+func (s *Sandbox) awaitBoot(ctx context.Context, b *boot) (*liveVM, error) {
 	err := s.phase("await", func() error {
 		select {
 		case <-b.done:
