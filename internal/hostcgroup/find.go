@@ -127,16 +127,16 @@ func prepare(parent, tag string) ([]string, error) {
 	if err := enable(dir); err != nil {
 		return nil, err
 	}
-	return words(filepath.Join(dir, "cgroup.subtree_control"))
+	return splitFields(filepath.Join(dir, "cgroup.subtree_control"))
 }
 
 // enable gives groups in dir the controllers of dir.
 func enable(dir string) error {
-	have, err := words(filepath.Join(dir, "cgroup.controllers"))
+	have, err := splitFields(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
 		return err
 	}
-	on, err := words(filepath.Join(dir, "cgroup.subtree_control"))
+	on, err := splitFields(filepath.Join(dir, "cgroup.subtree_control"))
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func enable(dir string) error {
 	return nil
 }
 
-func words(file string) ([]string, error) {
+func splitFields(file string) ([]string, error) {
 	data, err := os.ReadFile(file)
 	var known []string
 	for w := range strings.FieldsSeq(string(data)) {

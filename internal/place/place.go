@@ -140,7 +140,7 @@ func (r Rules) inspect(p *Place, path string) (err error) {
 // check refuses places that no pod gets, and returns the directories to hide below; path is the client's name for the
 // place.
 func (r Rules) check(where, path string, all []mount) (masks []string, err error) {
-	own := r.own()
+	own := r.ownDirs()
 	for _, hidden := range slices.Concat(own, kernelMounts(all)) {
 		switch below, ok := beneath(where, hidden); {
 		case ok:
@@ -157,11 +157,11 @@ func (r Rules) check(where, path string, all []mount) (masks []string, err error
 
 // Private reports whether a path without links lies in one of Bulkhead's directories.
 func (r Rules) Private(path string) bool {
-	return slices.ContainsFunc(r.own(), func(own string) bool { return within(own, path) })
+	return slices.ContainsFunc(r.ownDirs(), func(own string) bool { return within(own, path) })
 }
 
-// own returns Bulkhead's directories at their real places. A missing one is taken as named.
-func (r Rules) own() []string {
+// ownDirs returns Bulkhead's directories at their real places. A missing one is taken as named.
+func (r Rules) ownDirs() []string {
 	dirs := slices.Clone(r.Own)
 	for i, dir := range dirs {
 		if at, err := filepath.EvalSymlinks(dir); err == nil {
