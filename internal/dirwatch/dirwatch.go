@@ -45,15 +45,15 @@ func (w *Watches) Add(ctx context.Context, dir string) (changed <-chan struct{},
 		w.watcher, w.dirs = watcher, map[string]map[chan struct{}]struct{}{}
 	}
 	if err := w.watcher.Add(dir); err != nil {
-		w.settle()
+		w.closeIfIdle()
 		return nil, nil, err
 	}
-	told := make(chan struct{}, 1)
+	notes := make(chan struct{}, 1)
 	if w.dirs[dir] == nil {
 		w.dirs[dir] = map[chan struct{}]struct{}{}
 	}
-	w.dirs[dir][told] = struct{}{}
-	return told, func() { w.remove(dir, told) }, nil
+	w.dirs[dir][notes] = struct{}{}
+	return notes, func() { w.remove(dir, notes) }, nil
 }
 
 // Watched returns the directories that the kernel watches.
@@ -66,20 +66,20 @@ func (w *Watches) Watched() []string {
 	return w.watcher.WatchList()
 }
 
-func (w *Watches) remove(dir string, told chan struct{}) {
+func (w *Watches) remove(dir string, notes chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.dirs[dir], told)
+	delete(w.dirs[dir], notes)
 	if len(w.dirs[dir]) > 0 {
 		return
 	}
 	delete(w.dirs, dir)
 	_ = w.watcher.Remove(dir) // a directory that was removed is not watched any more
-	w.settle()
+	w.closeIfIdle()
 }
 
-// settle ends the inotify instance without watchers; mu is held.
-func (w *Watches) settle() {
+// closeIfIdle ends the inotify instance without watchers; mu is held.
+func (w *Watches) closeIfIdle() {
 	if len(w.dirs) == 0 {
 		w.watcher.Close()
 		w.watcher = nil
@@ -95,30 +95,30 @@ func (w *Watches) run(ctx context.Context, watcher *fsnotify.Watcher) {
 				return
 			}
 			if w.Match == nil || w.Match(event) {
-				w.tell(filepath.Dir(event.Name))
+				w.notify(filepath.Dir(event.Name))
 			}
 		case _, open := <-watcher.Errors:
 			if !open {
 				return
 			}
-			w.tell("") // events may have been lost
+			w.notify("") // events may have been lost
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// tell notifies the watchers of dir; empty means all.
-func (w *Watches) tell(dir string) {
+// notify notifies the watchers of dir; empty means all.
+func (w *Watches) notify(dir string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for of, all := range w.dirs {
 		if dir != "" && dir != of {
 			continue
 		}
-		for told := range all {
+		for notes := range all {
 			select {
-			case told <- struct{}{}:
+			case notes <- struct{}{}:
 			default:
 			}
 		}

@@ -24,14 +24,14 @@ func TestOneForAll(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	a, b := t.TempDir(), t.TempDir()
-	var told []<-chan struct{}
+	var notes []<-chan struct{}
 	var stops []func()
 	for _, dir := range []string{a, a, b} {
 		changed, stop, err := w.Add(ctx, dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		told, stops = append(told, changed), append(stops, stop)
+		notes, stops = append(notes, changed), append(stops, stop)
 	}
 	if n := inotifies(t); n != 1 {
 		t.Errorf("%d watches of the kernel's, not 1", n)
@@ -42,9 +42,9 @@ func TestOneForAll(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b, "x"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	await(t, told[2])
+	await(t, notes[2])
 	select {
-	case <-told[0]:
+	case <-notes[0]:
 		t.Error("notified of an event that does not match, or of another directory")
 	default:
 	}
@@ -52,7 +52,7 @@ func TestOneForAll(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(a, "x"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	await(t, told[1])
+	await(t, notes[1])
 	stops[1]()
 	if all := w.Watched(); len(all) != 1 || all[0] != b {
 		t.Errorf("watched: %q", all)
@@ -94,10 +94,10 @@ func TestOwnerEnds(t *testing.T) {
 	}
 }
 
-func await(t *testing.T, told <-chan struct{}) {
+func await(t *testing.T, notes <-chan struct{}) {
 	t.Helper()
 	select {
-	case <-told:
+	case <-notes:
 	case <-time.After(10 * time.Second):
 		t.Fatal("not notified")
 	}
