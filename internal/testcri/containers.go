@@ -14,7 +14,7 @@ import (
 func (r *Runtime) CreateContainer(
 	ctx context.Context, sandbox string, config *runtimeapi.ContainerConfig, _ *runtimeapi.PodSandboxConfig,
 ) (string, error) {
-	r.begin(ctx)
+	r.waitAndLock(ctx)
 	defer r.mu.Unlock()
 	s := r.sandboxes[sandbox]
 	if s == nil {
@@ -32,37 +32,37 @@ func (r *Runtime) CreateContainer(
 
 // StartContainer starts a container. It runs until it is stopped.
 func (r *Runtime) StartContainer(ctx context.Context, id string) error {
-	r.begin(ctx)
+	r.waitAndLock(ctx)
 	defer r.mu.Unlock()
 	c := r.containers[id]
 	if c == nil {
 		return status.Error(codes.NotFound, "no container")
 	}
 	c.status.State, c.status.StartedAt = runtimeapi.ContainerState_CONTAINER_RUNNING, time.Now().UnixNano()
-	r.tell(r.sandboxes[c.sandbox])
+	r.notify(r.sandboxes[c.sandbox])
 	return nil
 }
 
-// end ends a container. It is called with mu held.
-func (r *Runtime) end(c *container, code int32) {
+// exit ends a container. It is called with mu held.
+func (r *Runtime) exit(c *container, code int32) {
 	if c == nil || c.status.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		return
 	}
 	c.status.State, c.status.ExitCode, c.status.FinishedAt = runtimeapi.ContainerState_CONTAINER_EXITED, code, time.Now().UnixNano()
-	r.tell(r.sandboxes[c.sandbox])
+	r.notify(r.sandboxes[c.sandbox])
 }
 
 // StopContainer stops a container at once.
 func (r *Runtime) StopContainer(ctx context.Context, id string, _ int64) error {
-	r.begin(ctx)
+	r.waitAndLock(ctx)
 	defer r.mu.Unlock()
-	r.end(r.containers[id], 143)
+	r.exit(r.containers[id], 143)
 	return nil
 }
 
 // RemoveContainer removes a container.
 func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
-	r.begin(ctx)
+	r.waitAndLock(ctx)
 	defer r.mu.Unlock()
 	c := r.containers[id]
 	if c == nil {
@@ -77,7 +77,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 
 // ListContainers lists the containers of one pod.
 func (r *Runtime) ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) (out []*runtimeapi.Container, err error) {
-	r.begin(ctx)
+	r.waitAndLock(ctx)
 	defer r.mu.Unlock()
 	p := r.pods[filter.GetLabelSelector()[uidLabel]]
 	if p == nil {
@@ -95,7 +95,7 @@ func (r *Runtime) ListContainers(ctx context.Context, filter *runtimeapi.Contain
 
 // ContainerStatus returns a container's status.
 func (r *Runtime) ContainerStatus(ctx context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
-	r.begin(ctx)
+	r.waitAndLock(ctx)
 	defer r.mu.Unlock()
 	if r.containers[id] == nil {
 		return nil, status.Error(codes.NotFound, "no container")
@@ -132,7 +132,7 @@ func (r *Runtime) Close(context.Context) error { return nil }
 
 // UpdateContainerResources changes a container's resources.
 func (r *Runtime) UpdateContainerResources(ctx context.Context, id string, resources *runtimeapi.ContainerResources) error {
-	r.begin(ctx)
+	r.waitAndLock(ctx)
 	defer r.mu.Unlock()
 	c := r.containers[id]
 	if c == nil {
@@ -141,6 +141,6 @@ func (r *Runtime) UpdateContainerResources(ctx context.Context, id string, resou
 	next := proto.CloneOf(c.status)
 	next.Resources = proto.CloneOf(resources)
 	c.status = next
-	r.tell(r.sandboxes[c.sandbox])
+	r.notify(r.sandboxes[c.sandbox])
 	return nil
 }

@@ -55,8 +55,8 @@ func New(delay time.Duration) *Runtime {
 	}
 }
 
-// begin waits, and locks the runtime.
-func (r *Runtime) begin(ctx context.Context) {
+// waitAndLock waits, and locks the runtime.
+func (r *Runtime) waitAndLock(ctx context.Context) {
 	r.wait(ctx)
 	r.mu.Lock()
 }
@@ -81,8 +81,8 @@ func (r *Runtime) of(uid string) *pod {
 	return r.pods[uid]
 }
 
-// tell notifies listeners that a pod has changed. It is called with mu held.
-func (r *Runtime) tell(s *runtimeapi.PodSandboxStatus) {
+// notify notifies listeners that a pod has changed. It is called with mu held.
+func (r *Runtime) notify(s *runtimeapi.PodSandboxStatus) {
 	r.events.Publish(func() *runtimeapi.ContainerEventResponse {
 		return &runtimeapi.ContainerEventResponse{PodSandboxStatus: s}
 	})
@@ -130,7 +130,7 @@ func (r *Runtime) GetContainerEvents(
 
 // RunPodSandbox creates a pod.
 func (r *Runtime) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, _ string) (string, error) {
-	r.begin(ctx)
+	r.waitAndLock(ctx)
 	defer r.mu.Unlock()
 	id := r.id()
 	r.sandboxes[id] = &runtimeapi.PodSandboxStatus{
@@ -146,7 +146,7 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandb
 
 // StopPodSandbox stops a pod and its containers.
 func (r *Runtime) StopPodSandbox(ctx context.Context, id string) error {
-	r.begin(ctx)
+	r.waitAndLock(ctx)
 	defer r.mu.Unlock()
 	s := r.sandboxes[id]
 	if s == nil {
@@ -154,14 +154,14 @@ func (r *Runtime) StopPodSandbox(ctx context.Context, id string) error {
 	}
 	s.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 	for c := range r.of(s.Labels[uidLabel]).containers {
-		r.end(r.containers[c], 137)
+		r.exit(r.containers[c], 137)
 	}
 	return nil
 }
 
 // RemovePodSandbox removes a pod and its containers.
 func (r *Runtime) RemovePodSandbox(ctx context.Context, id string) error {
-	r.begin(ctx)
+	r.waitAndLock(ctx)
 	defer r.mu.Unlock()
 	s := r.sandboxes[id]
 	if s == nil {
@@ -178,7 +178,7 @@ func (r *Runtime) RemovePodSandbox(ctx context.Context, id string) error {
 
 // PodSandboxStatus returns a pod's status.
 func (r *Runtime) PodSandboxStatus(ctx context.Context, id string, _ bool) (*runtimeapi.PodSandboxStatusResponse, error) {
-	r.begin(ctx)
+	r.waitAndLock(ctx)
 	defer r.mu.Unlock()
 	if r.sandboxes[id] == nil {
 		return nil, status.Error(codes.NotFound, "no sandbox")
@@ -188,7 +188,7 @@ func (r *Runtime) PodSandboxStatus(ctx context.Context, id string, _ bool) (*run
 
 // ListPodSandbox lists the sandboxes of one pod, or all.
 func (r *Runtime) ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) (out []*runtimeapi.PodSandbox, err error) {
-	r.begin(ctx)
+	r.waitAndLock(ctx)
 	defer r.mu.Unlock()
 	add := func(s *runtimeapi.PodSandboxStatus) {
 		out = append(out, &runtimeapi.PodSandbox{Id: s.Id, Metadata: s.Metadata, State: s.State, CreatedAt: s.CreatedAt, Labels: s.Labels})

@@ -33,10 +33,10 @@ func Context(t testing.TB, need time.Duration) context.Context {
 	t.Cleanup(stop)
 	ctx, cancel := context.WithCancelCause(limited)
 	t.Cleanup(func() { cancel(nil) })
-	return follow(ctx, cancel, need, pace.Load)
+	return cancelAfter(ctx, cancel, need, pace.Load)
 }
 
-func follow(ctx context.Context, cancel context.CancelCauseFunc, need time.Duration, load func() float64) context.Context {
+func cancelAfter(ctx context.Context, cancel context.CancelCauseFunc, need time.Duration, load func() float64) context.Context {
 	go func() {
 		began, tick := time.Now(), time.NewTicker(step)
 		defer tick.Stop()

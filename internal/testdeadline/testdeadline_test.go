@@ -32,7 +32,7 @@ func TestFollow(t *testing.T) {
 				began := time.Now()
 				inner, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				ctx := follow(inner, cancel, 10*time.Second, c.load())
+				ctx := cancelAfter(inner, cancel, 10*time.Second, c.load())
 				<-ctx.Done()
 				if took := time.Since(began); took < c.want-time.Second || took > c.want+time.Second {
 					t.Errorf("ended after %v, not %v", took, c.want)

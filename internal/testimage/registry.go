@@ -103,7 +103,7 @@ func (s *Server) Requests() []string {
 // Push pushes img to the registry as repository:tag, and returns the whole reference and the image's digest.
 func (s *Server) Push(t testing.TB, repository string, img v1.Image) (reference string, digest v1.Hash) {
 	t.Helper()
-	reference = s.put(t, repository, func(ref name.Reference, auth remote.Option) error { return remote.Write(ref, img, auth) })
+	reference = s.push(t, repository, func(ref name.Reference, auth remote.Option) error { return remote.Write(ref, img, auth) })
 	digest, err := img.Digest()
 	if err != nil {
 		t.Fatal(err)
@@ -114,10 +114,10 @@ func (s *Server) Push(t testing.TB, repository string, img v1.Image) (reference 
 // PushIndex is like Push for images of several platforms.
 func (s *Server) PushIndex(t testing.TB, repository string, index v1.ImageIndex) (reference string) {
 	t.Helper()
-	return s.put(t, repository, func(ref name.Reference, auth remote.Option) error { return remote.WriteIndex(ref, index, auth) })
+	return s.push(t, repository, func(ref name.Reference, auth remote.Option) error { return remote.WriteIndex(ref, index, auth) })
 }
 
-func (s *Server) put(t testing.TB, repository string, write func(name.Reference, remote.Option) error) string {
+func (s *Server) push(t testing.TB, repository string, write func(name.Reference, remote.Option) error) string {
 	t.Helper()
 	reference := s.Host + "/" + repository
 	ref, err := name.ParseReference(reference, name.Insecure)

@@ -38,14 +38,14 @@ func (c *Cluster) Run(t testing.TB, name string, cmd *exec.Cmd) *Process {
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {
-			t.Logf("%s:\n%s", name, end(path))
+			t.Logf("%s:\n%s", name, tail(path))
 		}
 	})
 	return p
 }
 
-// end returns the end of a log.
-func end(path string) []byte {
+// tail returns the end of a log.
+func tail(path string) []byte {
 	const most = 8 << 10
 	log, _ := os.ReadFile(path)
 	return bytes.TrimSpace(log[max(0, len(log)-most):])
