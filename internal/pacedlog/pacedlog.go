@@ -88,7 +88,7 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	var key strings.Builder
 	key.WriteString(r.Level.String() + " " + r.Message + h.subject)
 	r.Attrs(func(a slog.Attr) bool { add(&key, a); return true })
-	write, due := h.lines.take(key.String(), r, h.next)
+	write, due := h.lines.allow(key.String(), r, h.next)
 	for _, k := range due {
 		if err := k.next.Handle(ctx, k.record); err != nil {
 			return err
@@ -100,8 +100,8 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// take reports whether a line is written, and returns the lines that are due with counts of dropped ones.
-func (l *lines) take(key string, r slog.Record, next slog.Handler) (write bool, due []kind) {
+// allow reports whether a line is written, and returns the lines that are due with counts of dropped ones.
+func (l *lines) allow(key string, r slog.Record, next slog.Handler) (write bool, due []kind) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()

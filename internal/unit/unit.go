@@ -47,7 +47,7 @@ func Enter(ctx context.Context, name string) error {
 			return fmt.Errorf("%w: %w", ErrNone, err)
 		}
 	}
-	if err := enter(ctx, address, name); err != nil {
+	if err := startScope(ctx, address, name); err != nil {
 		return fmt.Errorf("ask systemd for the unit %s: %w", name, err)
 	}
 	if err := descend("/proc/self/cgroup", "/sys/fs/cgroup"); err != nil {
@@ -74,7 +74,7 @@ type auxiliary struct {
 	Properties []property
 }
 
-func enter(ctx context.Context, address, name string) error {
+func startScope(ctx context.Context, address, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	conn, err := dbus.Connect(address, dbus.WithContext(ctx))

@@ -87,7 +87,7 @@ func TestEnter(t *testing.T) {
 			if _, err := conn.RequestName(service, dbus.NameFlagDoNotQueue); err != nil {
 				t.Fatal(err)
 			}
-			err = enter(testdeadline.Context(t, 5*time.Second), address, "x.scope")
+			err = startScope(testdeadline.Context(t, 5*time.Second), address, "x.scope")
 			if (err == nil) != (tc.refuse == "") || err != nil && !strings.Contains(err.Error(), tc.refuse) {
 				t.Errorf("%v", err)
 			}
@@ -98,7 +98,7 @@ func TestEnter(t *testing.T) {
 			}
 		})
 	}
-	if err := enter(context.Background(), "unix:path=/nonexistent", "x.scope"); err == nil {
+	if err := startScope(context.Background(), "unix:path=/nonexistent", "x.scope"); err == nil {
 		t.Error("entered without a bus")
 	}
 }
