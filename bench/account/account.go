@@ -46,7 +46,7 @@ func Open(name string) (*Account, error) {
 	for _, at := range []string{"/", filepath.Dir(own)} {
 		a.Path = filepath.Join(at, name)
 		a.dir = filepath.Join(mount, a.Path)
-		err := a.make(filepath.Join(mount, at))
+		err := a.create(filepath.Join(mount, at))
 		if err == nil {
 			return a, nil
 		}
@@ -55,7 +55,7 @@ func Open(name string) (*Account, error) {
 	return nil, fmt.Errorf("count processor time: %w", errors.Join(errs...))
 }
 
-func (a *Account) make(parent string) error {
+func (a *Account) create(parent string) error {
 	// Enable pods' limits where possible. A missing controller is ignored.
 	_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+cpu +memory +pids"), 0)
 	inner := filepath.Join(a.dir, "commands")

@@ -27,7 +27,7 @@ func feed(t *testing.T, r *report, events string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.take(b)
+		r.processLine(b)
 	}
 }
 
@@ -78,8 +78,8 @@ func TestOutput(t *testing.T) {
 		pass a - 0.1
 		fail b - 2
 		skip c - 0`)
-	r.take([]byte(`{"ImportPath":"d","Action":"build-output","Output":"d.go:1: syntax error\n"}`))
-	r.take([]byte("not of test2json\n"))
+	r.processLine([]byte(`{"ImportPath":"d","Action":"build-output","Output":"d.go:1: syntax error\n"}`))
+	r.processLine([]byte("not of test2json\n"))
 	want := "ok  	a	0.1s\nbefore\nit is broken\nthe deadline\nnoise\nFAIL\nd.go:1: syntax error\nnot of test2json\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)

@@ -62,7 +62,7 @@ func (r *report) goTest(ctx context.Context, env []string, args ...string) error
 	for lines := bufio.NewReader(stdout); ; {
 		line, err := lines.ReadBytes('\n')
 		if len(line) > 0 {
-			r.take(line)
+			r.processLine(line)
 		}
 		if err != nil {
 			break
@@ -86,8 +86,8 @@ func tree(ctx context.Context) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// take processes a line of go test -json.
-func (r *report) take(line []byte) {
+// processLine processes a line of go test -json.
+func (r *report) processLine(line []byte) {
 	var e event
 	if json.Unmarshal(line, &e) != nil {
 		_, _ = r.out.Write(line)
