@@ -25,8 +25,8 @@ type background struct {
 	reader chan struct{} // closed when all is read
 }
 
-// begin starts a command of the user.
-func (u *user) begin(t *testing.T, args ...string) *background {
+// start starts a command of the user.
+func (u *user) start(t *testing.T, args ...string) *background {
 	t.Helper()
 	testgo.NeedTree()
 	args = append(append(append([]string{}, u.prefix...), filepath.Join(os.Getenv("BULKHEAD_LIBEXEC"), "bulkhead")), args...)
@@ -95,8 +95,8 @@ func (b *background) expect(t *testing.T, pattern string) []string {
 	}
 }
 
-// end sends a signal and checks the exit code.
-func (b *background) end(t *testing.T, sig syscall.Signal, code int) {
+// signal sends a signal and checks the exit code.
+func (b *background) signal(t *testing.T, sig syscall.Signal, code int) {
 	t.Helper()
 	if err := b.cmd.Process.Signal(sig); err != nil {
 		t.Fatal(err)

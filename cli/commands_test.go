@@ -119,7 +119,7 @@ func (u *user) shell(t *testing.T, script string, args ...string) {
 // forwarded requests the pod's page through a port's name, and a closed port. Its refusal is reported and ends
 // nothing.
 func (u *user) forwarded(t *testing.T) {
-	b := u.begin(t, "port-forward", "web", ":http", ":81")
+	b := u.start(t, "port-forward", "web", ":http", ":81")
 	port := b.expect(t, `Forwarding from 127\.0\.0\.1:(\d+) -> 80\n`)[1]
 	closed := b.expect(t, `Forwarding from 127\.0\.0\.1:(\d+) -> 81\n`)[1]
 	for range 3 {
@@ -144,17 +144,17 @@ func (u *user) forwarded(t *testing.T) {
 	}
 	u.refused(t, []string{"port-forward", "web", port + ":80"}, "address already in use", "choose another")
 	u.refused(t, []string{"port-forward", "web", "nosuch"}, "nosuch", "[http]")
-	b.end(t, syscall.SIGINT, 0)
+	b.signal(t, syscall.SIGINT, 0)
 }
 
 // attached attaches to the first process of a container, and detaches.
 func (u *user) attached(t *testing.T) {
-	b := u.begin(t, "attach", "-i", "-c", "side", "web")
+	b := u.start(t, "attach", "-i", "-c", "side", "web")
 	if _, err := io.WriteString(b.in, "word\n"); err != nil {
 		t.Fatal(err)
 	}
 	b.expect(t, `heard word\n`)
-	b.end(t, syscall.SIGINT, -1)
+	b.signal(t, syscall.SIGINT, -1)
 	u.refused(t, []string{"attach", "-i", "web"}, "stdin: true")
 	if out := u.must("", "ps", "-o", "jsonpath={.items[0].ready}"); out != "2" {
 		t.Errorf("containers that are left: %s", out)
@@ -163,13 +163,13 @@ func (u *user) attached(t *testing.T) {
 
 // hungUp ends commands before their processes in the pod have ended. These must end too.
 func (u *user) hungUp(t *testing.T) {
-	b := u.begin(t, "exec", "web", "--", "sh", "-c", "echo begun; exec yes >/dev/null")
+	b := u.start(t, "exec", "web", "--", "sh", "-c", "echo begun; exec yes >/dev/null")
 	b.expect(t, `begun\n`)
-	b.end(t, syscall.SIGINT, -1)
-	b = u.begin(t, "exec", "-i", "web", "--", "sh", "-c", "echo deaf; exec tail -f /etc/hosts")
+	b.signal(t, syscall.SIGINT, -1)
+	b = u.start(t, "exec", "-i", "web", "--", "sh", "-c", "echo deaf; exec tail -f /etc/hosts")
 	b.expect(t, `deaf\n`)
 	go func() { _, _ = io.Copy(b.in, endless{}) }() // ends with the command
-	b.end(t, syscall.SIGINT, -1)
+	b.signal(t, syscall.SIGINT, -1)
 	u.must("", "exec", "web", "--", "sh", "-c", "while grep -qE '^(yes|tail)$' /proc/[0-9]*/comm; do sleep 0.1; done")
 }
 
@@ -203,9 +203,9 @@ func (u *user) shown(t *testing.T) {
 	if out := u.must("", "events", "-o", "jsonpath={.items[0].involvedObject.name}"); out != "web" {
 		t.Errorf("events as jsonpath: %s", out)
 	}
-	b := u.begin(t, "events", "-w", "-o", "json")
+	b := u.start(t, "events", "-w", "-o", "json")
 	b.expect(t, `"reason": "Started"`)
-	b.end(t, syscall.SIGINT, -1)
+	b.signal(t, syscall.SIGINT, -1)
 	yaml := u.must("", "kube", "generate", "web")
 	for _, added := range []string{"uid", "status", "creationTimestamp", "terminationMessagePath", "restartPolicy", "namespace"} {
 		if strings.Contains(yaml, added) {
@@ -269,7 +269,7 @@ spec:
 `
 	u.refused(t, []string{"logs", "-p", "web"}, "restarted")
 	u.must(pod, "run", "-d", "--quiet", "-")
-	follow := u.begin(t, "logs", "-f", "again")
+	follow := u.start(t, "logs", "-f", "again")
 	follow.expect(t, `second 3\n`)
 	for _, tc := range []struct{ args, want string }{
 		{"-p", "first\n"},

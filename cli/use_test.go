@@ -151,14 +151,14 @@ func (u *user) usesWorkload(t *testing.T) {
 	u.refused(t, []string{"logs", "statefulset/many"}, "not found")
 	u.refused(t, []string{"rm", "-f", "many"}, `"many": not found`)
 	u.must("", "kill", "-s", "HUP", "many-0")
-	hup := u.begin(t, "logs", "-f", "many-0")
+	hup := u.start(t, "logs", "-f", "many-0")
 	hup.expect(t, "hup")
 	u.must("", "wait", "--for", "jsonpath={.status.phase}=Running", "-l", "app=many")
 	_, stderr, code := u.run("", "wait", "--for", "condition=Ready=False", "--timeout", "200ms", "many-0")
 	if code == 0 || !strings.Contains(stderr, "timed out") {
 		t.Errorf("a condition that is not met: exit code %d, %q", code, stderr)
 	}
-	watch := u.begin(t, "ps", "-w")
+	watch := u.start(t, "ps", "-w")
 	watch.expect(t, "many-1")
 	if out := u.must("", "stop", "many-1"); out != "many-1\n" {
 		t.Errorf("stop: %q", out)
@@ -168,6 +168,6 @@ func (u *user) usesWorkload(t *testing.T) {
 		t.Errorf("rm of a file: %q", out)
 	}
 	watch.expect(t, "Removed")
-	watch.end(t, syscall.SIGTERM, 0)
+	watch.signal(t, syscall.SIGTERM, 0)
 	u.must("", "wait", "--for", "delete", "many-0")
 }

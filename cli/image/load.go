@@ -19,7 +19,7 @@ import (
 func load(a *app.App) *cobra.Command {
 	var quiet bool
 	var input string
-	var whose user
+	var owner user
 	cmd := &cobra.Command{
 		Use:   "load [FILE|-] [NAME]",
 		Short: "Load an image from a file or directory",
@@ -53,10 +53,10 @@ no registry for it.`,
 			if len(args) > 1 {
 				req.Name = args[len(args)-1]
 			}
-			return fetch(a, cmd, "/v1/images/load", whose, req, quiet)
+			return fetch(a, cmd, "/v1/images/load", owner, req, quiet)
 		},
 	}
-	whose.add(cmd)
+	owner.add(cmd)
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress bars")
 	cmd.Flags().StringVarP(&input, "input", "i", "", "file to load, as in podman")
 	return cmd

@@ -17,14 +17,14 @@ import (
 
 func ls(a *app.App) *cobra.Command {
 	var f output.Format
-	var whose user
+	var owner user
 	var quiet bool
 	var format string
 	cmd := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List images", Args: app.AtMost(),
 		Example: "  bulkhead image ls\n  bulkhead image ls -o wide\n  bulkhead image ls --for node",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			query, err := whose.query()
+			query, err := owner.query()
 			if err != nil {
 				return err
 			}
@@ -52,7 +52,7 @@ func ls(a *app.App) *cobra.Command {
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print only ids")
 	cmd.Flags().StringVar(&format, "format", "", "Go template for each name, such as {{.Repository}}:{{.Tag}}; json prints the whole list")
 	cmd.Flags().BoolP("all", "a", false, "accepted for podman users; all images are always listed")
-	whose.add(cmd)
+	owner.add(cmd)
 	return cmd
 }
 

@@ -12,7 +12,7 @@ import (
 
 func pull(a *app.App) *cobra.Command {
 	var quiet bool
-	var whose user
+	var owner user
 	verify := true
 	cmd := &cobra.Command{
 		Use:   "pull IMAGE…",
@@ -24,14 +24,14 @@ pulled, and the environment names proxies.`,
 		Args:    app.AtLeast("IMAGE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, ref := range args {
-				if err := fetch(a, cmd, "/v1/images/pull", whose, api.PullRequest{Image: ref, Insecure: !verify}, quiet); err != nil {
+				if err := fetch(a, cmd, "/v1/images/pull", owner, api.PullRequest{Image: ref, Insecure: !verify}, quiet); err != nil {
 					return err
 				}
 			}
 			return nil
 		},
 	}
-	whose.add(cmd)
+	owner.add(cmd)
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not show progress bars")
 	addTLSVerify(cmd, &verify)
 	return cmd
@@ -43,8 +43,8 @@ func addTLSVerify(cmd *cobra.Command, verify *bool) {
 }
 
 // fetch makes one image call, draws its progress and prints the image's id.
-func fetch(a *app.App, cmd *cobra.Command, path string, whose user, req any, quiet bool) error {
-	query, err := whose.query()
+func fetch(a *app.App, cmd *cobra.Command, path string, owner user, req any, quiet bool) error {
+	query, err := owner.query()
 	if err != nil {
 		return err
 	}

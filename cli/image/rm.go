@@ -9,12 +9,12 @@ import (
 )
 
 func rm(a *app.App) *cobra.Command {
-	var whose user
+	var owner user
 	cmd := &cobra.Command{
 		Use: "rm IMAGE…", Short: "Remove images that no pod uses", Args: app.AtLeast("IMAGE"),
 		Example: "  bulkhead image rm localhost/app:dev",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			query, err := whose.query()
+			query, err := owner.query()
 			if err != nil {
 				return err
 			}
@@ -23,6 +23,6 @@ func rm(a *app.App) *cobra.Command {
 			})
 		},
 	}
-	whose.add(cmd)
+	owner.add(cmd)
 	return cmd
 }

@@ -29,7 +29,7 @@ func psWatch(ctx context.Context, a *app.App, q url.Values, f output.Format, pod
 		return errors.New("-w prints a table, json or yaml")
 	}
 	w := &psWatcher{out: a.Out, format: f, seen: map[string]api.Pod{}}
-	if err := w.begin(pods); err != nil {
+	if err := w.start(pods); err != nil {
 		return err
 	}
 	ctx, stop := tty.Catch(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
@@ -58,7 +58,7 @@ type psWatcher struct {
 // roomy is a pod of typical width. It sizes the columns for pods that do not exist yet.
 var roomy = api.Pod{Created: time.Now(), Name: "a-pod-with-a-name", Status: "ContainerCreating", Namespace: "default"}
 
-func (w *psWatcher) begin(pods []api.Pod) error {
+func (w *psWatcher) start(pods []api.Pod) error {
 	w.view = newPsView(pods, w.format == "wide")
 	if w.table() {
 		w.columns = output.NewColumns(w.out, w.view.header(), w.view.rows(append(slices.Clone(pods), roomy)))

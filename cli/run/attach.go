@@ -139,9 +139,9 @@ func overlap(a, b []byte) int {
 	return 0
 }
 
-// leave waits for the end of the session after the pod has ended. Then it prints the output that neither the
+// awaitSession waits for the end of the session after the pod has ended. Then it prints the output that neither the
 // terminal nor the log has shown, written while the streams were being joined.
-func (r *runner) leave(cancel context.CancelFunc) error {
+func (r *runner) awaitSession(cancel context.CancelFunc) error {
 	at := r.attached
 	if at == nil || at.ended == nil {
 		return nil

@@ -74,7 +74,7 @@ func TestMissedOutput(t *testing.T) {
 		if tc.late {
 			show()
 		}
-		if err := r.leave(func() {}); err != nil || out.String() != tc.want {
+		if err := r.awaitSession(func() {}); err != nil || out.String() != tc.want {
 			t.Errorf("%s: %q, want %q (%v)", tc.name, out.String(), tc.want, err)
 		}
 		if want := cmp.Or(tc.shows, tc.live); live.String() != want {

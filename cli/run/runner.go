@@ -56,7 +56,7 @@ func (r *runner) run(ctx context.Context, req api.RunRequest) error {
 	if err != nil {
 		cancel()
 	}
-	left := r.leave(cancel)
+	left := r.awaitSession(cancel)
 	if err == nil && r.wait {
 		err = r.awaitReady(ctx)
 	}

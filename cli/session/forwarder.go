@@ -86,7 +86,7 @@ func (f *forwarder) listen(ctx context.Context, wg *sync.WaitGroup, p forwardedP
 		if addr, ok := l.Addr().(*net.TCPAddr); ok {
 			local = addr.Port // the next address gets the same port
 		}
-		f.say("Forwarding from %s -> %d", l.Addr(), p.number)
+		f.printf("Forwarding from %s -> %d", l.Addr(), p.number)
 		wg.Go(func() {
 			stop := context.AfterFunc(ctx, func() { l.Close() })
 			defer stop()
@@ -101,13 +101,13 @@ func (f *forwarder) serve(ctx context.Context, wg *sync.WaitGroup, l net.Listene
 		conn, err := l.Accept()
 		if err != nil {
 			if ctx.Err() == nil {
-				f.complain(l, p, err)
+				f.printError(l, p, err)
 			}
 			return
 		}
 		wg.Go(func() {
 			if err := f.connect(ctx, conn, p); err != nil && ctx.Err() == nil {
-				f.complain(l, p, err)
+				f.printError(l, p, err)
 			}
 		})
 	}
@@ -130,13 +130,13 @@ func (f *forwarder) connect(ctx context.Context, conn net.Conn, p forwardedPort)
 	return nil
 }
 
-func (f *forwarder) say(format string, args ...any) {
+func (f *forwarder) printf(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fmt.Fprintf(f.app.Out, format+"\n", args...)
 }
 
-func (f *forwarder) complain(l net.Listener, p forwardedPort, err error) {
+func (f *forwarder) printError(l net.Listener, p forwardedPort, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fmt.Fprintf(f.app.Err, "bulkhead: %s -> %d: %s\n", l.Addr(), p.number, text.Plain(err.Error()))

@@ -100,11 +100,11 @@ func (p *packer) entry(file string, info fs.FileInfo) error {
 		h.Typeflag, h.Linkname = tar.TypeSymlink, target
 		return p.tar.WriteHeader(h)
 	}
-	p.leave(file)
+	p.noteSkipped(file)
 	return nil
 }
 
-func (p *packer) leave(file string) {
+func (p *packer) noteSkipped(file string) {
 	p.note(fmt.Sprintf("left out %s: it is neither a file nor a directory nor a link", file))
 }
 
@@ -155,7 +155,7 @@ func (p *packer) file(f *os.File, file, name string) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		p.leave(file)
+		p.noteSkipped(file)
 		return nil
 	}
 	h := header(name, info)

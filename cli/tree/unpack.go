@@ -147,7 +147,7 @@ func (u *unpacker) run() error {
 			err = u.pour(h)
 		} else if err == nil {
 			if err = u.finish(name); err == nil {
-				err = u.put(name, h)
+				err = u.extract(name, h)
 			}
 		}
 		if err != nil {
@@ -182,7 +182,7 @@ func (u *unpacker) place(raw string) (string, error) {
 	return path.Join(base, rest), nil
 }
 
-func (u *unpacker) put(name string, h *tar.Header) error {
+func (u *unpacker) extract(name string, h *tar.Header) error {
 	if name == "." {
 		return nil // the target itself stays as it is
 	}
