@@ -195,9 +195,9 @@ func (w *world) cgroups() (found []string) {
 	return found
 }
 
-// settle waits until nothing differs from before, or a timeout, and returns the differences. Processes take a
+// awaitSame waits until nothing differs from before, or a timeout, and returns the differences. Processes take a
 // moment to vanish.
-func (w *world) settle(before []string) (diff []string) {
+func (w *world) awaitSame(before []string) (diff []string) {
 	for deadline := time.Now().Add(testdeadline.For(3 * time.Second)); ; time.Sleep(20 * time.Millisecond) {
 		diff = compare(before, w.census())
 		if len(diff) == 0 || time.Now().After(deadline) {

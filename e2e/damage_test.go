@@ -45,7 +45,7 @@ func TestDamage(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				d := &damage{w, t}
 				d.run(running, tc.shim, tc.path)
-				if left := w.settle(before); len(left) > 0 {
+				if left := w.awaitSame(before); len(left) > 0 {
 					t.Errorf("not as before:\n%s", strings.Join(left, "\n"))
 				}
 				s.check(t)
@@ -99,8 +99,8 @@ func (d *damage) run(running, shim bool, path func(uid, id string) string) {
 	// The engine starts anyway, and other pods work.
 	reap := w.run(t, "", "reap")
 	exec := w.run(t, "", "exec", name, "--", "true")
-	told := reap.err.String() + exec.err.String() + w.engineLog()
-	if (reap.ProcessState.ExitCode() != 0 || exec.ProcessState.ExitCode() != 0) && !strings.Contains(told, filepath.Base(file)) && running {
+	output := reap.err.String() + exec.err.String() + w.engineLog()
+	if (reap.ProcessState.ExitCode() != 0 || exec.ProcessState.ExitCode() != 0) && !strings.Contains(output, filepath.Base(file)) && running {
 		t.Errorf("neither command names %s: %v %v", file, reap, exec)
 	}
 	// Remove it by its name in ps. The damage may have ended or restarted the pod, which is removed too.

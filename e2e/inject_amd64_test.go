@@ -36,7 +36,7 @@ const scratchSize = 1 << 16
 func inject(t *testing.T, pid, options int) *injected {
 	t.Helper()
 	in := &injected{pid: pid}
-	err := in.begin(options | unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACEEXEC |
+	err := in.attach(options | unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACEEXEC |
 		unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACECLONE)
 	if err != nil {
 		t.Fatalf("inject code into process %d: %v", pid, err)
@@ -48,7 +48,7 @@ func inject(t *testing.T, pid, options int) *injected {
 	return in
 }
 
-func (in *injected) begin(options int) (err error) {
+func (in *injected) attach(options int) (err error) {
 	runtime.LockOSThread()
 	if in.syscall, err = instruction(in.pid); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (in *injected) call(number int, args ...any) int64 {
 	in.used = 0
 	var word [6]uint64
 	for i, arg := range args {
-		word[i] = in.word(arg)
+		word[i] = in.argument(arg)
 	}
 	r := in.regs
 	r.Orig_rax, r.Rax, r.Rip = ^uint64(0), uint64(number), in.syscall
@@ -161,8 +161,8 @@ const (
 	replaced = 1 << 20
 )
 
-// word returns the register value of an argument.
-func (in *injected) word(arg any) uint64 {
+// argument returns the register value of an argument.
+func (in *injected) argument(arg any) uint64 {
 	var data []byte
 	switch v := arg.(type) {
 	case int:
@@ -201,8 +201,8 @@ func (in *injected) endChild() {
 	_ = unix.PtraceDetach(int(tid))
 }
 
-// end ends the process.
-func (in *injected) end() {
+// kill ends the process.
+func (in *injected) kill() {
 	_ = unix.Kill(in.pid, unix.SIGKILL)
 	_, _ = unix.Wait4(in.pid, nil, unix.WALL, nil) // otherwise the zombie stays until this thread ends
 	in.memory.Close()

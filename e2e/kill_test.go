@@ -71,7 +71,7 @@ func (k *killing) run(t *testing.T) {
 		t.Error(c)
 	}
 	k.clear(t)
-	if left := k.settle(k.before); len(left) > 0 {
+	if left := k.awaitSame(k.before); len(left) > 0 {
 		t.Errorf("not as before:\n%s", strings.Join(left, "\n"))
 	}
 	k.survivor.check(t)

@@ -65,7 +65,7 @@ func midWrite(t *testing.T, w *world) {
 		}
 	}
 	w.must(t, "", "rm", "-f", "writing")
-	if left := w.settle(before); len(left) > 0 {
+	if left := w.awaitSame(before); len(left) > 0 {
 		t.Errorf("not as before:\n%s", strings.Join(left, "\n"))
 	}
 	w.end(t)
@@ -88,9 +88,9 @@ func (w *world) killWriting(t *testing.T, dir, victim string) {
 	if killed != 1 {
 		t.Fatalf("%d processes are %s among %v", killed, victim, w.processes())
 	}
-	told := w.acked(t)
+	reported := w.acked(t)
 	for i := range acked {
-		acked[i] = max(acked[i], told[i])
+		acked[i] = max(acked[i], reported[i])
 	}
 	w.progress(t, acked[0]+10, acked[1]+10)
 	now := w.find(t, "writing")
@@ -100,7 +100,7 @@ func (w *world) killWriting(t *testing.T, dir, victim string) {
 	if victim != "qemu" && now.Restarts != was.Restarts {
 		t.Errorf("containers were started %d times again", now.Restarts-was.Restarts)
 	}
-	told = w.acked(t)
+	reported = w.acked(t)
 	shared, err := os.ReadFile(filepath.Join(dir, "shared/records"))
 	if err != nil {
 		t.Fatal(err)
@@ -108,8 +108,8 @@ func (w *world) killWriting(t *testing.T, dir, victim string) {
 	disk := w.must(t, "", "exec", "writing", "-c", "disk", "--", "cat", "/disk/records")
 	for i, data := range [][]byte{shared, []byte(disk)} {
 		n, size, err := records.Whole(bytes.NewReader(data))
-		if err != nil || n < told[i] {
-			t.Errorf("file %d: %d records of %d in %d of %d bytes: %v", i, n, told[i], size, len(data), err)
+		if err != nil || n < reported[i] {
+			t.Errorf("file %d: %d records of %d in %d of %d bytes: %v", i, n, reported[i], size, len(data), err)
 		}
 	}
 }

@@ -45,10 +45,10 @@ func testProbes(t *testing.T, w *world) {
 	w.must(t, strings.ReplaceAll(probed, "IMAGE", image), "run", "-d", "-q", "-")
 	// slow has not started, so its other probes do not count.
 	w.until(t, "probed", "the others are ready", func(s corev1.PodStatus) bool {
-		return told(s, "file web tcp sick") == "started ready" && containerOf(s, "sick").RestartCount == 1
+		return commonState(s, "file web tcp sick") == "started ready" && containerOf(s, "sick").RestartCount == 1
 	})
 	status := w.inspect(t, "probed").Status
-	if got := told(status, "slow"); got != "" {
+	if got := commonState(status, "slow"); got != "" {
 		t.Errorf("a container that has not started is %s", got)
 	}
 	for _, kind := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
@@ -75,15 +75,15 @@ func testProbes(t *testing.T, w *world) {
 
 	w.must(t, "", "pause", "probed")
 	time.Sleep(2500 * time.Millisecond) // two periods
-	if got := told(w.inspect(t, "probed").Status, "file web tcp sick slow"); got != "started ready" {
+	if got := commonState(w.inspect(t, "probed").Status, "file web tcp sick slow"); got != "started ready" {
 		t.Errorf("paused: %s", got)
 	}
 	w.must(t, "", "resume", "probed")
 	w.must(t, "", "exec", "-c", "file", "probed", "rm", "/v/ready")
-	w.until(t, "probed", "the file's loss is seen", func(s corev1.PodStatus) bool { return told(s, "file") == "started" && !ready(s) })
+	w.until(t, "probed", "the file's loss is seen", func(s corev1.PodStatus) bool { return commonState(s, "file") == "started" && !ready(s) })
 	w.shutdown(t)
 	w.until(t, "probed", "the next engine knows which containers start and are ready", func(s corev1.PodStatus) bool {
-		return told(s, "web tcp sick slow side") == "started ready" && told(s, "file") == "started"
+		return commonState(s, "web tcp sick slow side") == "started ready" && commonState(s, "file") == "started"
 	})
 	w.must(t, "", "exec", "-c", "file", "probed", "touch", "/v/ready")
 	w.until(t, "probed", "all are ready again", ready)
@@ -111,8 +111,8 @@ func (w *world) until(t *testing.T, name, what string, so func(corev1.PodStatus)
 	}
 }
 
-// told returns the common state of these containers: started, ready, or nothing.
-func told(s corev1.PodStatus, names string) string {
+// commonState returns the common state of these containers: started, ready, or nothing.
+func commonState(s corev1.PodStatus, names string) string {
 	started, ready := true, true
 	for name := range strings.FieldsSeq(names) {
 		c := containerOf(s, name)

@@ -53,7 +53,7 @@ func TestSoak(t *testing.T) {
 	s.checkPods(t)
 	s.removeAll(t)
 	w.shutdown(t)
-	for _, line := range w.settle(before) {
+	for _, line := range w.awaitSame(before) {
 		// A removed template is built again, in a directory that stays.
 		if !strings.Contains(line, "/data/templates") && !strings.HasSuffix(line, " file /state/t") {
 			t.Errorf("not as before: %s", line)

@@ -152,9 +152,9 @@ func measure(t *testing.T, w *world, options int) (m measured) {
 		}
 		a := p.all()[i]
 		result := a.try(in)
-		m.results = append(m.results, in.told(result))
+		m.results = append(m.results, in.describe(result))
 		if result == killed || result == replaced {
-			in.end()
+			in.kill()
 			in = nil
 			w.must(t, "", "rm", "-f", "victim")
 		}
@@ -185,8 +185,8 @@ func plant(t *testing.T, p prey) {
 	}
 }
 
-// told formats a result for the table.
-func (in *injected) told(result int64) string {
+// describe formats a result for the table.
+func (in *injected) describe(result int64) string {
 	switch {
 	case result == killed && in.status.Signal() == unix.SIGSYS:
 		return "killed"

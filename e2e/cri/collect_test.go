@@ -18,14 +18,14 @@ import (
 // longer exist.
 func TestCollect(t *testing.T) {
 	n := newNode(t, enginetest.Clones)
-	bin, told := t.TempDir(), filepath.Join(t.TempDir(), "told")
+	bin, recordFile := t.TempDir(), filepath.Join(t.TempDir(), "told")
 	conf := `{"cniVersion": "1.1.0", "name": "own", "plugins": [{"type": "collects"}]}`
 	script := `#!/bin/sh
 in=$(cat)
 case $CNI_COMMAND in
 VERSION) echo '{"cniVersion": "1.1.0", "supportedVersions": ["1.1.0"]}';;
-DEL) echo $CNI_CONTAINERID >>` + told + `.deleted;;
-GC) echo "$in" >` + told + `.new; mv ` + told + `.new ` + told + `;;
+DEL) echo $CNI_CONTAINERID >>` + recordFile + `.deleted;;
+GC) echo "$in" >` + recordFile + `.new; mv ` + recordFile + `.new ` + recordFile + `;;
 esac`
 	left := strings.Repeat("ab", 32)
 	record, err := json.Marshal(map[string]any{"list": []byte(conf), "args": [][2]string{}})
@@ -49,7 +49,7 @@ esac`
 	n.serve(t)
 	ctx := testdeadline.Context(t, 30*time.Second)
 	for {
-		data, err := os.ReadFile(told)
+		data, err := os.ReadFile(recordFile)
 		if err == nil {
 			if !strings.Contains(string(data), `"cni.dev/valid-attachments":[]`) {
 				t.Errorf("the plugin's input is %s", data)
@@ -61,7 +61,7 @@ esac`
 		}
 		pause(ctx, t)
 	}
-	if deleted, err := os.ReadFile(told + ".deleted"); err != nil || string(deleted) != left+"\n" {
+	if deleted, err := os.ReadFile(recordFile + ".deleted"); err != nil || string(deleted) != left+"\n" {
 		t.Errorf("deleted %s, %v", deleted, err)
 	}
 	n.nothingLeft(t)

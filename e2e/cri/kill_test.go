@@ -109,7 +109,7 @@ func (n *killed) start(ctx context.Context, t *testing.T) {
 	}
 }
 
-func (n *killed) end(t *testing.T) {
+func (n *killed) killServer(t *testing.T) {
 	t.Helper()
 	if err := n.server.Process.Kill(); err != nil {
 		t.Error(err)
@@ -170,7 +170,7 @@ func (n *killed) kill(t *testing.T, call, point string) {
 			}
 		}
 	}
-	n.end(t)
+	n.killServer(t)
 	n.nothingLeft(t)
 	n.noProcess(t, pod)
 }
@@ -185,7 +185,7 @@ func (n *killed) killAt(ctx context.Context, t *testing.T, point string, call fu
 	go func() { done <- call(ctx) }()
 	select {
 	case s := <-hit:
-		n.end(t)
+		n.killServer(t)
 		s.Release()
 		<-done
 	case err := <-done:
