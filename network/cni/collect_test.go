@@ -20,21 +20,21 @@ GC) cat >FILE;;
 esac`
 
 // collector returns a node with a plugin that collects; told is the file with its last input.
-func collector(t *testing.T, version string) (n *node, told string) {
+func collector(t *testing.T, version string) (n *node, record string) {
 	t.Helper()
-	n, told = newNode(t), filepath.Join(t.TempDir(), "told")
-	n.script(t, strings.ReplaceAll(collects, "FILE", told))
+	n, record = newNode(t), filepath.Join(t.TempDir(), "told")
+	n.script(t, strings.ReplaceAll(collects, "FILE", record))
 	text := `{"cniVersion": "` + version + `", "name": "scripted", "plugins": [{"type": "scripted"}]}`
 	if err := os.WriteFile(filepath.Join(n.conf, "05-scripted.conflist"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return n, told
+	return n, record
 }
 
 // TestCollect: a delete releases attachments with a record but no pod. The plugins release the others; they get the
 // list of attachments to keep.
 func TestCollect(t *testing.T) {
-	n, told := collector(t, "1.1.0")
+	n, record := collector(t, "1.1.0")
 	stays, goes := request(), request()
 	if _, err := n.add(t, stays); err != nil {
 		t.Fatal(err)
@@ -48,13 +48,13 @@ func TestCollect(t *testing.T) {
 	if err := n.Collect(t.Context(), func(id string) bool { return id == stays.ID }); err != nil {
 		t.Fatal(err)
 	}
-	if deleted, err := os.ReadFile(told + ".deleted"); err != nil || string(deleted) != goes.ID+"\n" {
+	if deleted, err := os.ReadFile(record + ".deleted"); err != nil || string(deleted) != goes.ID+"\n" {
 		t.Errorf("deleted: %s, %v", deleted, err)
 	}
 	var got struct {
 		Valid []struct{ ContainerID, IfName string } `json:"cni.dev/valid-attachments"`
 	}
-	data, err := os.ReadFile(told)
+	data, err := os.ReadFile(record)
 	if err == nil {
 		err = json.Unmarshal(data, &got)
 	}
@@ -69,11 +69,11 @@ func TestCollect(t *testing.T) {
 
 // TestCollectOld: plugins of an older version are not asked.
 func TestCollectOld(t *testing.T) {
-	n, told := collector(t, "1.0.0")
+	n, record := collector(t, "1.0.0")
 	if err := n.Collect(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(told); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(record); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("asked: %v", err)
 	}
 }
