@@ -42,7 +42,7 @@ func TestExitsAreReal(t *testing.T) {
 			t.Parallel()
 			h := running(t)
 			before := time.Now()
-			h.started("c").end(tt.guest)
+			h.started("c").finish(tt.guest)
 			got := h.wait(Process{Container: "c"})
 			if got.Code != tt.code || got.Signal != tt.signal || got.Reason != tt.reason {
 				t.Errorf("exit %+v", got)
@@ -201,7 +201,7 @@ func TestSlotThatStaysFilled(t *testing.T) {
 		t.Fatal("created without its image")
 	}
 	h.agent.refuse(agentv1.OpMount, nil)
-	h.started("c").end(exited(0))
+	h.started("c").finish(exited(0))
 	if n := h.vm().attached(); n != 3 {
 		t.Errorf("%d slots are filled, one of them should be empty", n)
 	}

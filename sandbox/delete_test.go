@@ -73,7 +73,7 @@ func TestDeleteOfAnExec(t *testing.T) {
 		_, err := h.box.StartProcess(h.ctx, id)
 		h.must(err)
 	}
-	h.fake(one).end(exited(0))
+	h.fake(one).finish(exited(0))
 	go func() { _, _ = h.box.Attach(h.ctx, one, Streams{Stdout: newBuffer()}) }()
 	h.wait(one)
 	_, err := h.box.DeleteProcess(h.ctx, one)

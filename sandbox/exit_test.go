@@ -23,7 +23,7 @@ func TestExitIsAskedForAgain(t *testing.T) {
 			h.agent.mu.Unlock()
 			_ = agentv1.WriteFrame(conn, agentv1.Reply{Error: &agentv1.Error{Message: "boom"}}, agentv1.MaxReply)
 		}
-		h.started("c").end(exited(3))
+		h.started("c").finish(exited(3))
 		exit := h.wait(Process{Container: "c"})
 		if believed := refusals == 2; strings.Contains(exit.Message, "boom") != believed || (exit.Code == 3) == believed {
 			t.Errorf("after %d refusals: %+v", refusals, exit)

@@ -116,8 +116,8 @@ func (p *fakeProc) write(ctx context.Context, stream string, data []byte) error 
 	return nil
 }
 
-// end ends the process.
-func (p *fakeProc) end(exit agentv1.Exit) {
+// finish ends the process.
+func (p *fakeProc) finish(exit agentv1.Exit) {
 	p.update(func() {
 		if p.exit == nil {
 			p.exit, p.running = &exit, false
@@ -273,7 +273,7 @@ func (a *fakeAgent) handlers() agentv1.Handlers {
 			}
 			p.update(func() { p.signals, p.all = append(p.signals, r.Signal), r.All })
 			if r.Signal == 9 {
-				p.end(agentv1.Exit{Code: 137, Signal: 9, At: time.Now()})
+				p.finish(agentv1.Exit{Code: 137, Signal: 9, At: time.Now()})
 			}
 			return none{}, nil
 		}),

@@ -197,7 +197,7 @@ func (h *harness) fake(id Process) *fakeProc {
 	return p
 }
 
-func (h *harness) say(p *fakeProc, stream, text string) {
+func (h *harness) write(p *fakeProc, stream, text string) {
 	h.t.Helper()
 	h.must(p.write(h.ctx, stream, []byte(text)))
 }

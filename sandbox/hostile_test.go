@@ -100,7 +100,7 @@ func TestHostileReplies(t *testing.T) {
 	}
 	// The exit of another process does not count for this one.
 	h.must(h.box.CreateContainer(h.ctx, h.container("other")))
-	p.end(exited(4))
+	p.finish(exited(4))
 	if got := h.wait(Process{Container: "c"}); got.Code != 4 {
 		t.Errorf("exit %+v", got)
 	}

@@ -42,8 +42,8 @@ func TestLife(t *testing.T) {
 		t.Errorf("scratch disk in slot %d, %v", slot, ok)
 	}
 	p := h.started("c")
-	h.say(p, "stdout", "hello\n")
-	p.end(exited(3))
+	h.write(p, "stdout", "hello\n")
+	p.finish(exited(3))
 	if got := h.wait(Process{Container: "c"}); got.Code != 3 || got.Reason != ReasonError {
 		t.Errorf("exit %+v", got)
 	}
@@ -365,7 +365,7 @@ func TestVMDiesUnderContainers(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	p := h.started("c")
-	h.say(p, "stdout", "last words\n")
+	h.write(p, "stdout", "last words\n")
 	h.must(p.until(h.ctx, func() bool { return p.out["stdout"].acked == 11 }))
 	h.must(h.box.CreateContainer(h.ctx, h.container("waiting")))
 	h.vm().die(errors.New("qemu: bad things"))

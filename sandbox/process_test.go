@@ -107,12 +107,12 @@ func TestDeleteTakesItsOwnExecs(t *testing.T) {
 			h.must(h.box.CreateExec(h.ctx, ExecConfig{Process: id, Spec: []byte(`{}`), Stdio: containerv1.Discard{}}))
 			_, err := h.box.StartProcess(h.ctx, id)
 			h.must(err)
-			h.fake(id).end(exited(0))
+			h.fake(id).finish(exited(0))
 			h.wait(id)
 			ids = append(ids, id)
 		}
 		ids = append(ids, Process{Container: c})
-		p.end(exited(0))
+		p.finish(exited(0))
 		h.wait(Process{Container: c})
 	}
 	_, err := h.box.DeleteProcess(h.ctx, Process{Container: "c"})
@@ -241,7 +241,7 @@ func TestCloseInput(t *testing.T) {
 	h.must(p.until(h.ctx, func() bool { return string(p.input) == "xy" }))
 	w.Close()
 	h.must(p.until(h.ctx, func() bool { return p.inEOF }))
-	p.end(exited(0))
+	p.finish(exited(0))
 	h.must(<-fed)
 }
 

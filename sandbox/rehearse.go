@@ -98,7 +98,7 @@ func (h *rehearsal) run(ctx context.Context) error {
 	for range rounds {
 		steps = append(steps, step{"create", h.create},
 			step{"start", func(ctx context.Context) error { return m.agent.Start(ctx, h.first()) }},
-			step{"exec", h.exec}, step{"delete", h.end})
+			step{"exec", h.exec}, step{"delete", h.cleanUp})
 	}
 	for _, step := range steps {
 		call, done := m.call(ctx, s.o.BootTimeout)
@@ -126,12 +126,12 @@ func (h *rehearsal) mount(ctx context.Context) error {
 	if err := h.m.agent.Mount(ctx, agentv1.Mount{Name: rehearsalName, Slot: h.slot, FS: "erofs", ReadOnly: true}); err != nil {
 		return err
 	}
-	h.undo.Push("container", h.end) // runs before the image is unmounted
+	h.undo.Push("container", h.cleanUp) // runs before the image is unmounted
 	return nil
 }
 
-// end kills and deletes the container, if there is one.
-func (h *rehearsal) end(ctx context.Context) error {
+// cleanUp kills and deletes the container, if there is one.
+func (h *rehearsal) cleanUp(ctx context.Context) error {
 	_ = h.m.agent.Signal(ctx, agentv1.Signal{Process: h.first(), Signal: int(unix.SIGKILL)}) // it may have ended
 	if _, err := h.m.agent.Wait(ctx, h.first()); err != nil && !errors.Is(err, agentv1.ErrNotFound) {
 		return err

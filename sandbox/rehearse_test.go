@@ -22,8 +22,8 @@ func (h *harness) endExecs() (all []*fakeProc) {
 	for h.ctx.Err() == nil && len(all) < rounds {
 		p, err := h.agent.proc(agentv1.Process{Container: rehearsalName, Exec: rehearsalName})
 		if err == nil && !slices.Contains(all, p) {
-			h.say(p, "stdout", strings.Repeat("x", execOutput))
-			p.end(agentv1.Exit{At: time.Now()})
+			h.write(p, "stdout", strings.Repeat("x", execOutput))
+			p.finish(agentv1.Exit{At: time.Now()})
 			all = append(all, p)
 		}
 		time.Sleep(time.Millisecond)

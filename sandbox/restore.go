@@ -198,7 +198,7 @@ func (s *Sandbox) resume(p *process, m *liveVM, known map[Process]agentv1.Status
 		s.setRunning(p)
 		s.storeContainerOrLog(p.id.Container)
 	default:
-		s.follow(p)
+		s.startPump(p)
 	}
 }
 

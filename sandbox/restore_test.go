@@ -51,10 +51,10 @@ func TestRestore(t *testing.T) {
 	h := running(t)
 	p := h.started("c")
 	h.must(h.box.CreateContainer(h.ctx, h.container("waiting")))
-	h.started("gone").end(exited(5))
+	h.started("gone").finish(exited(5))
 	h.wait(Process{Container: "gone"})
-	h.say(p, "stdout", "one\nhal")
-	h.say(p, "stderr", "err\n")
+	h.write(p, "stdout", "one\nhal")
+	h.write(p, "stderr", "err\n")
 	h.must(p.until(h.ctx, func() bool { return p.out["stdout"].acked == 4 && p.out["stderr"].acked == 4 }))
 	before := h.box.Status()
 	h.crash()
@@ -63,7 +63,7 @@ func TestRestore(t *testing.T) {
 	_, err := log.WriteString("2026-01-01T00:00:00.000000000Z stdout F hal")
 	h.must(err)
 	log.Close()
-	h.say(p, "stdout", "f\ntwo\n")
+	h.write(p, "stdout", "f\ntwo\n")
 
 	h.must(h.restore(h.logFiles("c", "waiting", "gone")))
 	after := h.box.Status()
@@ -76,7 +76,7 @@ func TestRestore(t *testing.T) {
 	}
 	_, err = h.box.StartProcess(h.ctx, Process{Container: "waiting"})
 	h.must(err)
-	p.end(exited(0))
+	p.finish(exited(0))
 	h.wait(Process{Container: "c"})
 	lines := h.logged("c")
 	var out, errs []string
@@ -150,7 +150,7 @@ func TestRestoreUpdatesProcesses(t *testing.T) {
 	id := Process{Container: "ended", Exec: "e"}
 	h.must(h.box.CreateExec(h.ctx, ExecConfig{Process: id, Stdio: containerv1.Stream{}}))
 	h.crash()
-	ended.end(exited(3))
+	ended.finish(exited(3))
 	h.fake(Process{Container: "started"}).update(func() { h.fake(Process{Container: "started"}).running = true })
 	h.agent.mu.Lock()
 	delete(h.agent.procs, Process{Container: "lost"})
@@ -187,7 +187,7 @@ func TestRestoreOfAPausedSandbox(t *testing.T) {
 		t.Errorf("%d calls to the guest of a paused VM", n)
 	}
 	h.must(h.box.Resume(h.ctx))
-	p.end(exited(1))
+	p.finish(exited(1))
 	if got := h.wait(Process{Container: "c"}); got.Code != 1 {
 		t.Errorf("exit %+v", got)
 	}
@@ -222,9 +222,9 @@ func TestRestoreWithoutALogKeepsOutput(t *testing.T) {
 	p := h.started("c")
 	h.crash()
 	h.must(h.restore(RestoreFiles{}))
-	h.say(p, "stdout", "kept\n")
+	h.write(p, "stdout", "kept\n")
 	h.must(h.box.ReopenLog(h.ctx, "c", h.openLog("c")))
-	p.end(exited(0))
+	p.finish(exited(0))
 	h.wait(Process{Container: "c"})
 	if diff := cmp.Diff([]string{"stdout F kept"}, h.logged("c")); diff != "" {
 		t.Error(diff)
@@ -250,14 +250,14 @@ func TestRestoreReadsOutputWithoutALog(t *testing.T) {
 	h.must(err)
 	procs := map[Process]*fakeProc{id: h.fake(id), {Container: "quiet"}: h.fake(Process{Container: "quiet"})}
 	for _, p := range procs {
-		h.say(p, "stdout", "before")
+		h.write(p, "stdout", "before")
 		h.must(p.until(h.ctx, func() bool { return p.out["stdout"].acked == 6 }))
 	}
 	h.crash()
 	h.must(h.restore(h.logFiles("c")))
 	for id, p := range procs {
-		h.say(p, "stdout", strings.Repeat("x", 4*outputBound))
-		p.end(exited(4))
+		h.write(p, "stdout", strings.Repeat("x", 4*outputBound))
+		p.finish(exited(4))
 		if got := h.wait(id); got.Code != 4 {
 			t.Errorf("%v: %+v", id, got)
 		}
@@ -301,7 +301,7 @@ func TestPassingErrorOfRestoreDeletesNothing(t *testing.T) {
 				t.Error("the VM was killed")
 			}
 			h.must(h.restore(h.logFiles("c")))
-			p.end(exited(0))
+			p.finish(exited(0))
 			h.wait(Process{Container: "c"})
 		})
 	}

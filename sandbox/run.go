@@ -114,11 +114,11 @@ func (s *Sandbox) setRunning(p *process) {
 		p.startedAt = now()
 	}
 	close(p.started)
-	s.follow(p)
+	s.startPump(p)
 }
 
-// follow reads a started process's output and waits for its end; the caller holds mu.
-func (s *Sandbox) follow(p *process) {
+// startPump reads a started process's output and waits for its end; the caller holds mu.
+func (s *Sandbox) startPump(p *process) {
 	p.followed = true
 	s.spawn(func() { s.pump(p) })
 	s.await(p)

@@ -72,9 +72,9 @@ func TestExecAttachedBeforeStartMissesNothing(t *testing.T) {
 	h.must(p.until(h.ctx, func() bool { return string(p.input) == "question" }))
 	w.Close()
 	h.must(p.until(h.ctx, func() bool { return p.inEOF }))
-	h.say(p, "stdout", "answer")
-	h.say(p, "stderr", "trouble")
-	p.end(exited(0))
+	h.write(p, "stdout", "answer")
+	h.write(p, "stderr", "trouble")
+	p.finish(exited(0))
 	h.must(<-done)
 	if out.String() != "answer" || errs.String() != "trouble" {
 		t.Errorf("got %q and %q", out, errs)
@@ -109,7 +109,7 @@ func TestClientOfStdinAlone(t *testing.T) {
 			t.Error("the output was read without a client")
 		default:
 		}
-		h.say(p, stream, "early")
+		h.write(p, stream, "early")
 		out := newBuffer()
 		c := Streams{Stdout: out}
 		if stream == "stderr" {
@@ -118,7 +118,7 @@ func TestClientOfStdinAlone(t *testing.T) {
 		read := h.attach(id, c)
 		out.until(h, "early")
 		w.Close()
-		p.end(exited(0))
+		p.finish(exited(0))
 		h.must(<-read)
 		h.must(<-fed)
 	}
@@ -135,7 +135,7 @@ func TestExecOutputIsHeldBack(t *testing.T) {
 	h.must(err)
 	p := h.fake(id)
 	// Without a client no output is read.
-	h.say(p, "stdout", strings.Repeat("x", outputBound))
+	h.write(p, "stdout", strings.Repeat("x", outputBound))
 	r, w := io.Pipe()
 	done := h.attach(id, Streams{Stdout: w})
 	const total = 4 << 20
@@ -147,7 +147,7 @@ func TestExecOutputIsHeldBack(t *testing.T) {
 				return
 			}
 		}
-		p.end(exited(0))
+		p.finish(exited(0))
 		wrote <- nil
 	}()
 	select {
@@ -193,7 +193,7 @@ func TestInputIsHeldBack(t *testing.T) {
 	if n := taken.Load(); n > input.MaxUnacked+256<<10 {
 		t.Errorf("%d unacknowledged bytes were read", n)
 	}
-	p.end(exited(0))
+	p.finish(exited(0))
 	h.wait(id)
 	w.Close()
 	<-done
@@ -215,15 +215,15 @@ func TestClientThatLeavesDoesNotBlockTheProcess(t *testing.T) {
 	_, err := h.box.StartProcess(h.ctx, id)
 	h.must(err)
 	p := h.fake(id)
-	h.say(p, "stdout", "a")
+	h.write(p, "stdout", "a")
 	out.until(h, "a")
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("attach: %v", err)
 	}
 	h.must(p.until(h.ctx, func() bool { return p.inEOF })) // its stdin ends with the client
-	h.say(p, "stdout", strings.Repeat("x", 4*outputBound))
-	p.end(exited(0))
+	h.write(p, "stdout", strings.Repeat("x", 4*outputBound))
+	p.finish(exited(0))
 	h.wait(id)
 }
 
@@ -248,8 +248,8 @@ func TestAttachReturnsTheExitOfADeletedProcess(t *testing.T) {
 	_, err := h.box.StartProcess(h.ctx, id)
 	h.must(err)
 	p := h.fake(id)
-	h.say(p, "stdout", "last words")
-	p.end(exited(3))
+	h.write(p, "stdout", "last words")
+	p.finish(exited(3))
 	h.wait(id)
 	_, err = h.box.DeleteProcess(h.ctx, id)
 	h.must(err)
@@ -303,7 +303,7 @@ func TestAttachWaitsForACommand(t *testing.T) {
 	if string(p.input) != "inputinput" {
 		t.Errorf("the command read %q", p.input)
 	}
-	p.end(exited(3))
+	p.finish(exited(3))
 	if exit := <-done; exit.Code != 3 {
 		t.Errorf("exit %+v", exit)
 	}
@@ -323,7 +323,7 @@ func TestAttachToAContainer(t *testing.T) {
 	_, err := h.box.StartProcess(h.ctx, id)
 	h.must(err)
 	p := h.fake(id)
-	h.say(p, "stdout", "prompt> ") // not in the log yet, but visible to clients
+	h.write(p, "stdout", "prompt> ") // not in the log yet, but visible to clients
 	a.until(h, "prompt> ")
 	b.until(h, "prompt> ")
 	// Only one client may feed the stdin.
@@ -340,7 +340,7 @@ func TestAttachToAContainer(t *testing.T) {
 	}
 	h.must(h.box.CloseInput(h.ctx, id))
 	h.must(p.until(h.ctx, func() bool { return p.inEOF }))
-	p.end(exited(0))
+	p.finish(exited(0))
 	for _, done := range []<-chan error{first, second, third} {
 		h.must(<-done)
 	}
@@ -371,9 +371,9 @@ func TestSlowClientIsDetached(t *testing.T) {
 	})})
 	h.attached(id)
 	line := strings.Repeat("x", 1023) + "\n"
-	h.say(p, "stdout", strings.Repeat(line, 2048))
+	h.write(p, "stdout", strings.Repeat(line, 2048))
 	<-stuck
-	p.end(exited(0))
+	p.finish(exited(0))
 	if exit := h.wait(id); exit.Code != 0 {
 		t.Errorf("exit %+v", exit)
 	}
@@ -411,16 +411,16 @@ func TestChannelIsCut(t *testing.T) {
 	var sent string
 	for i := range 4 {
 		text := strings.Repeat(string(rune('a'+i)), 5000)
-		h.say(p, "stdout", text+"\n"+text[:10])
+		h.write(p, "stdout", text+"\n"+text[:10])
 		_, err := io.WriteString(w, text)
 		h.must(err)
 		sent += text
 		h.vm().cut()
-		h.say(p, "stdout", "\n")
+		h.write(p, "stdout", "\n")
 		want = append(want, "stdout F "+text, "stdout F "+text[:10])
 		h.must(p.until(h.ctx, func() bool { return string(p.input) == sent }))
 	}
-	p.end(exited(7))
+	p.finish(exited(7))
 	h.must(<-done)
 	if got := h.wait(id); got.Code != 7 {
 		t.Errorf("exit %+v", got)
@@ -441,11 +441,11 @@ func TestLogsAreReopened(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	p := h.started("c")
-	h.say(p, "stdout", "one\n")
+	h.write(p, "stdout", "one\n")
 	h.must(p.until(h.ctx, func() bool { return p.out["stdout"].acked == 4 }))
 	h.must(h.box.ReopenLog(h.ctx, "c", h.openLog("c.1")))
-	h.say(p, "stdout", "two\n")
-	p.end(exited(0))
+	h.write(p, "stdout", "two\n")
+	p.finish(exited(0))
 	h.wait(Process{Container: "c"})
 	if diff := cmp.Diff([]string{"stdout F one"}, h.logged("c")); diff != "" {
 		t.Error(diff)
@@ -499,7 +499,7 @@ func TestFullLogHoldsTheContainerUp(t *testing.T) {
 	stuck("c")
 	go func() {
 		if <-wrote == nil {
-			p.end(exited(0))
+			p.finish(exited(0))
 		}
 	}()
 	ids := []string{"c"}

@@ -11,7 +11,7 @@ import (
 // Release detaches the volumes that no container uses, and reports whether there were any, so that the caller can store
 // the change. A volume that cannot be unmounted stays, and its error is returned. The next Release tries again.
 func (s *Slots) Release(ctx context.Context, m VM) (left bool, err error) {
-	for at, slot := range s.leave() {
+	for at, slot := range s.markUnused() {
 		left = true
 		err = errors.Join(err, s.release(ctx, m, at, slot))
 	}
@@ -29,8 +29,8 @@ func (s *Slots) DropVolumes() {
 	}
 }
 
-// leave marks the volumes that no container uses, and returns them by their slots.
-func (s *Slots) leave() map[int]*slot {
+// markUnused marks the volumes that no container uses, and returns them by their slots.
+func (s *Slots) markUnused() map[int]*slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	leaving := map[int]*slot{}

@@ -24,17 +24,17 @@ func TestKeep(t *testing.T) {
 		errs   []error // of the attempts; the next one succeeds
 		want   error
 		pauses int
-		told   int
+		log    int
 	}{
 		{name: "at once"},
-		{name: "a broken disk", errs: []error{disk, disk, disk}, pauses: 3, told: 1},
+		{name: "a broken disk", errs: []error{disk, disk, disk}, pauses: 3, log: 1},
 		{name: "a full log", errs: []error{fmt.Errorf("x: %w", logs.ErrFull), logs.ErrFull}, pauses: 2},
 		{name: "a gap", errs: []error{logs.ErrGap}, want: logs.ErrGap},
 		{name: "a closed log", errs: []error{logs.ErrFull, logs.ErrClosed}, want: logs.ErrClosed, pauses: 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var told bytes.Buffer
-			p := &Pump{Logger: slog.New(slog.NewTextHandler(&told, nil))}
+			var log bytes.Buffer
+			p := &Pump{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 			began := time.Now()
 			tries := 0
 			safe, err := p.keep(t.Context(), func() (int64, error) {
@@ -50,8 +50,8 @@ func TestKeep(t *testing.T) {
 			if took := time.Since(began); took != time.Duration(tc.pauses)*time.Second {
 				t.Errorf("%s: it took %v, want %d pauses", tc.name, took, tc.pauses)
 			}
-			if n := strings.Count(told.String(), "\n"); n != tc.told {
-				t.Errorf("%s: logged %d times, want %d: %s", tc.name, n, tc.told, &told)
+			if n := strings.Count(log.String(), "\n"); n != tc.log {
+				t.Errorf("%s: logged %d times, want %d: %s", tc.name, n, tc.log, &log)
 			}
 		})
 	}

@@ -141,11 +141,11 @@ func TestCarry(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &script{t: t, answers: tc.answers}
-			var told bytes.Buffer
+			var log bytes.Buffer
 			ended := make(chan struct{})
 			p := &Pump{
 				Agent: agentv1.NewClient(s.open), Ended: ended, Stream: logs.Stderr,
-				Hub: NewHub(), Resumed: tc.resumed, Logger: slog.New(slog.NewTextHandler(&told, nil)),
+				Hub: NewHub(), Resumed: tc.resumed, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			}
 			if tc.ended {
 				close(ended)
@@ -164,8 +164,8 @@ func TestCarry(t *testing.T) {
 			if !slices.Equal(s.asked, tc.asked) || !slices.Equal(s.acked, tc.acked) {
 				t.Errorf("%s: asked for %v, want %v; acknowledged %v, want %v", tc.name, s.asked, tc.asked, s.acked, tc.acked)
 			}
-			if (told.Len() > 0) != (tc.early != "") || !strings.Contains(told.String(), tc.early) {
-				t.Errorf("%s: logged %q, want %q", tc.name, &told, tc.early)
+			if (log.Len() > 0) != (tc.early != "") || !strings.Contains(log.String(), tc.early) {
+				t.Errorf("%s: logged %q, want %q", tc.name, &log, tc.early)
 			}
 			if p.Log != nil {
 				if text := messages(t, path); text != strings.TrimSuffix(tc.want, "\n") {
@@ -217,15 +217,15 @@ func messages(t *testing.T, path string) string {
 // TestCarryStops: the end of the context ends a stream and its clients silently.
 func TestCarryStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told bytes.Buffer
+		var log bytes.Buffer
 		s := &script{t: t}
-		p := &Pump{Agent: agentv1.NewClient(s.open), Hub: NewHub(), Logger: slog.New(slog.NewTextHandler(&told, nil))}
+		p := &Pump{Agent: agentv1.NewClient(s.open), Hub: NewHub(), Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		c := p.Hub.Join(false)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		p.Carry(ctx)
-		if err := c.CopyTo(t.Context(), io.Discard); err != nil || told.Len() > 0 {
-			t.Errorf("%v, logged %q", err, &told)
+		if err := c.CopyTo(t.Context(), io.Discard); err != nil || log.Len() > 0 {
+			t.Errorf("%v, logged %q", err, &log)
 		}
 	})
 }
