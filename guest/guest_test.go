@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/guest"
 )
 
-// put creates a complete bundle in a temporary directory.
-func put(t *testing.T) string {
+// createBundle creates a complete bundle in a temporary directory.
+func createBundle(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	m := guest.Manifest{Format: guest.Format, Cmdline: "quiet", Files: map[string]guest.File{}}
@@ -41,7 +41,7 @@ func write(t *testing.T, path, content string) {
 }
 
 func TestLoad(t *testing.T) {
-	dir := put(t)
+	dir := createBundle(t)
 	b, err := guest.Load(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestLoadRefuses(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			dir := put(t)
+			dir := createBundle(t)
 			tc.spoil(t, dir)
 			_, err := guest.Load(dir)
 			for _, want := range tc.want {
@@ -134,7 +134,7 @@ func TestLoadRefuses(t *testing.T) {
 
 // A file altered without a change of size passes Load but fails Verify.
 func TestVerifyFindsAlteration(t *testing.T) {
-	dir := put(t)
+	dir := createBundle(t)
 	write(t, filepath.Join(dir, guest.InitrdFile), "AN INITRD")
 	b, err := guest.Load(dir)
 	if err != nil {

@@ -22,8 +22,8 @@ const release = "6.1.0-test"
 func tree(t *testing.T, builtin string, modules map[string][]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	put(t, filepath.Join(dir, "modules.builtin"), []byte(builtin))
-	put(t, filepath.Join(dir, "kernel", "README"), []byte("not a module"))
+	writeFile(t, filepath.Join(dir, "modules.builtin"), []byte(builtin))
+	writeFile(t, filepath.Join(dir, "kernel", "README"), []byte("not a module"))
 	for path, info := range modules {
 		data := module(t, append([]string{"vermagic=" + release + " SMP preempt"}, info...))
 		if strings.HasSuffix(path, ".gz") {
@@ -37,12 +37,12 @@ func tree(t *testing.T, builtin string, modules map[string][]string) string {
 			}
 			data = out.Bytes()
 		}
-		put(t, filepath.Join(dir, path), data)
+		writeFile(t, filepath.Join(dir, path), data)
 	}
 	return dir
 }
 
-func put(t *testing.T, path string, data []byte) {
+func writeFile(t *testing.T, path string, data []byte) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)

@@ -17,15 +17,15 @@ func kernel(t *testing.T, machine elf.Machine, owner string, kind uint32) []byte
 	t.Helper()
 	var note bytes.Buffer
 	for _, field := range []uint32{uint32(len(owner) + 1), 4, kind} {
-		put(t, &note, field)
+		writeBinary(t, &note, field)
 	}
 	note.WriteString(owner)
 	note.Write(make([]byte, 4-len(owner)%4))
-	put(t, &note, uint32(0x1000000))
+	writeBinary(t, &note, uint32(0x1000000))
 
 	var out bytes.Buffer
 	ident := [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)}
-	put(t, &out, elf.Header64{
+	writeBinary(t, &out, elf.Header64{
 		Ident:     ident,
 		Type:      uint16(elf.ET_EXEC),
 		Machine:   uint16(machine),
@@ -35,13 +35,13 @@ func kernel(t *testing.T, machine elf.Machine, owner string, kind uint32) []byte
 		Phentsize: 56,
 		Phnum:     1,
 	})
-	put(t, &out, elf.Prog64{Type: uint32(elf.PT_NOTE), Off: 120, Filesz: uint64(note.Len())})
+	writeBinary(t, &out, elf.Prog64{Type: uint32(elf.PT_NOTE), Off: 120, Filesz: uint64(note.Len())})
 	out.Write(note.Bytes())
 	out.WriteString("Linux version %s\x00Linux version 6.1.0-test (builder) #1\x00")
 	return out.Bytes()
 }
 
-func put(t *testing.T, out *bytes.Buffer, v any) {
+func writeBinary(t *testing.T, out *bytes.Buffer, v any) {
 	t.Helper()
 	if err := binary.Write(out, binary.LittleEndian, v); err != nil {
 		t.Fatal(err)
