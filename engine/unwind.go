@@ -79,12 +79,12 @@ func (e *Engine) endShares(ctx context.Context, id string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	return shares.End(ctx, r.ShareServer)
+	return shares.Kill(ctx, r.ShareServer)
 }
 
 // endGroup removes a pod's cgroup. If its last process hangs in the kernel, a later Reap removes it.
 func (e *Engine) endGroup(ctx context.Context, id string, args json.RawMessage) error {
-	err := group.End(ctx, args)
+	err := group.Destroy(ctx, args)
 	if errors.Is(err, group.ErrDying) {
 		e.log.Warn("a pod's process waits for a file system that does not answer; its cgroup is removed later", "pod", id, "error", err)
 		return nil

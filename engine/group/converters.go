@@ -80,7 +80,7 @@ func (c *converters) reap(ctx context.Context) error {
 
 // removeGroups ends the cgroups that the journal names. The lock is held.
 func (c *converters) removeGroups(ctx context.Context) error {
-	if err := c.journal.Undo(ctx, journal.Handlers{Undo: End}); err != nil {
+	if err := c.journal.Undo(ctx, journal.Handlers{Undo: Destroy}); err != nil {
 		return err
 	}
 	return c.journal.Remove(ctx)

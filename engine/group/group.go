@@ -40,7 +40,7 @@ const (
 // endTimeout bounds the end of a pod's cgroup.
 const endTimeout = 10 * time.Second
 
-// Undo is the journal's entry for a pod's cgroup; End is its handler.
+// Undo is the journal's entry for a pod's cgroup; Destroy is its handler.
 const Undo = "cgroup"
 
 type undoArgs struct {
@@ -191,8 +191,8 @@ func In(r *store.Pod, start func(*exec.Cmd) error) func(*exec.Cmd) error {
 // that does not answer.
 var ErrDying = errors.New("its processes cannot end yet")
 
-// End kills all processes in the pod's cgroup, recorded or not, and removes it. It is idempotent.
-func End(ctx context.Context, args json.RawMessage) error {
+// Destroy kills all processes in the pod's cgroup, recorded or not, and removes it. It is idempotent.
+func Destroy(ctx context.Context, args json.RawMessage) error {
 	var u undoArgs
 	if err := json.Unmarshal(args, &u); err != nil {
 		return err
@@ -200,7 +200,7 @@ func End(ctx context.Context, args json.RawMessage) error {
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
 	g := hostcgroup.At(u.Dirs)
-	if err := g.End(ctx); err != nil {
+	if err := g.KillAndDelete(ctx); err != nil {
 		if dying(g) {
 			err = fmt.Errorf("%w: %w", ErrDying, err)
 		}

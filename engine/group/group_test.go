@@ -68,10 +68,10 @@ func TestWithoutAGroup(t *testing.T) {
 // TestEnd checks that an empty cgroup can be ended, and that a foreign journal entry is an error.
 func TestEnd(t *testing.T) {
 	gone := filepath.Join(t.TempDir(), "gone")
-	if err := End(t.Context(), json.RawMessage(fmt.Sprintf(`{"dirs":[%q]}`, gone))); err != nil {
+	if err := Destroy(t.Context(), json.RawMessage(fmt.Sprintf(`{"dirs":[%q]}`, gone))); err != nil {
 		t.Error(err)
 	}
-	if err := End(t.Context(), json.RawMessage("{")); err == nil {
+	if err := Destroy(t.Context(), json.RawMessage("{")); err == nil {
 		t.Error("no entry is ended")
 	}
 }

@@ -87,7 +87,7 @@ func TestLifeOfAGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // it is idempotent
-		if err := End(ctx, undo[0].Args); err != nil {
+		if err := Destroy(ctx, undo[0].Args); err != nil {
 			t.Error(err)
 		}
 	}
@@ -187,7 +187,7 @@ func TestReap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := End(ctx, args); err != nil {
+	if err := Destroy(ctx, args); err != nil {
 		t.Error(err)
 	}
 	g.Tidy()
@@ -241,7 +241,7 @@ func TestBelow(t *testing.T) {
 			t.Errorf("made at %s", dir)
 		}
 	}
-	if err := j.Undo(ctx, journal.Handlers{Undo: End}); err != nil {
+	if err := j.Undo(ctx, journal.Handlers{Undo: Destroy}); err != nil {
 		t.Error(err)
 	}
 	if entries, err := os.ReadDir(outer[0]); err != nil || slices.ContainsFunc(entries, os.DirEntry.IsDir) {
@@ -256,7 +256,7 @@ func TestBelow(t *testing.T) {
 	if err := g.Make(ctx, j, missing, 0); err != nil || exist(missing.Cgroup.Dirs) != len(outer) {
 		t.Errorf("below a missing group: %+v, %v", missing.Cgroup, err)
 	}
-	if err := j.Undo(ctx, journal.Handlers{Undo: End}); err != nil {
+	if err := j.Undo(ctx, journal.Handlers{Undo: Destroy}); err != nil {
 		t.Error(err)
 	}
 	for _, dir := range outer {
@@ -279,7 +279,7 @@ func TestBelow(t *testing.T) {
 		!strings.Contains(log.String(), "RuntimeClass") {
 		t.Errorf("made as %+v", small.Cgroup)
 	}
-	if err := j.Undo(ctx, journal.Handlers{Undo: End}); err != nil {
+	if err := j.Undo(ctx, journal.Handlers{Undo: Destroy}); err != nil {
 		t.Error(err)
 	}
 }

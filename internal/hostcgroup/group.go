@@ -265,8 +265,8 @@ func (g *Group) Delete(ctx context.Context) error {
 	return nil
 }
 
-// End kills the group's processes and removes it.
-func (g *Group) End(ctx context.Context) error {
+// KillAndDelete kills the group's processes and removes it.
+func (g *Group) KillAndDelete(ctx context.Context) error {
 	if err := g.Kill(ctx); err != nil {
 		return err
 	}

@@ -160,7 +160,7 @@ func (h *Host) Reap(ctx context.Context, keep func(name string) bool) error {
 	errs := []error{err}
 	for _, name := range names {
 		if !keep(name) {
-			errs = append(errs, At(h.Dirs(name)).End(ctx))
+			errs = append(errs, At(h.Dirs(name)).KillAndDelete(ctx))
 		}
 	}
 	h.Tidy()

@@ -113,7 +113,7 @@ func TestSupport(t *testing.T) {
 		if g != nil || err != nil {
 			t.Errorf("a group where there are none: %v %v", g, err)
 		}
-		if err := errors.Join(g.Set(Limits{}), g.Add(1), g.End(t.Context()), h.Reap(t.Context(), nil)); err != nil {
+		if err := errors.Join(g.Set(Limits{}), g.Add(1), g.KillAndDelete(t.Context()), h.Reap(t.Context(), nil)); err != nil {
 			t.Error(err)
 		}
 	}

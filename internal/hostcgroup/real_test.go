@@ -67,7 +67,7 @@ func unifiedGroup(t *testing.T) *Group {
 		t.Skipf("no group of cgroup2 can be made: %v", err)
 	}
 	g := At([]string{dir})
-	t.Cleanup(func() { _ = g.End(context.Background()) })
+	t.Cleanup(func() { _ = g.KillAndDelete(context.Background()) })
 	return g
 }
 
@@ -226,7 +226,7 @@ func BenchmarkCreateStart(b *testing.B) {
 		}
 		b.StopTimer()
 		_ = cmd.Wait()
-		if err := g.End(context.Background()); err != nil {
+		if err := g.KillAndDelete(context.Background()); err != nil {
 			b.Fatal(err)
 		}
 		b.StartTimer()
