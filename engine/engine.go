@@ -324,9 +324,9 @@ func hostOf() sizing.Host {
 	return h
 }
 
-// enter counts a goroutine that Close waits for. It returns false if the engine is closed. The goroutine must call
+// startWork counts a goroutine that Close waits for. It returns false if the engine is closed. The goroutine must call
 // wg.Done when it returns.
-func (e *Engine) enter() bool {
+func (e *Engine) startWork() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -338,7 +338,7 @@ func (e *Engine) enter() bool {
 
 // spawn runs f in a goroutine that Close waits for. It returns false if the engine is closed.
 func (e *Engine) spawn(f func()) bool {
-	if !e.enter() {
+	if !e.startWork() {
 		return false
 	}
 	go func() {
@@ -352,7 +352,7 @@ func (e *Engine) spawn(f func()) bool {
 // error. An operation continues when its request is cancelled.
 func (e *Engine) do(ctx context.Context, key string, f func(context.Context) (string, error)) (string, error) {
 	result := e.flights.DoChan(key, func() (any, error) {
-		if !e.enter() {
+		if !e.startWork() {
 			return "", errClosed
 		}
 		defer e.wg.Done()

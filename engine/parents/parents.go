@@ -104,7 +104,7 @@ const mostWait = 20 * time.Second
 // asked, the end of ctx has no effect, because it would affect all forks. The error matches ErrNone if there is no
 // parent, or warm.ErrFork if the fork failed; a clone may then succeed.
 func (p *Parents) Fork(ctx context.Context, key Key, c Child) (hypervisor.Record, error) {
-	if !p.begin() {
+	if !p.startWork() {
 		return hypervisor.Record{}, errClosed
 	}
 	defer p.wg.Done()
@@ -138,8 +138,8 @@ const forkTimeout = 15 * time.Second
 
 var errClosed = fmt.Errorf("%w: the engine is closed", ErrNone)
 
-// begin counts a caller that Close waits for, until it calls wg.Done. It returns false after Close.
-func (p *Parents) begin() bool {
+// startWork counts a caller that Close waits for, until it calls wg.Done. It returns false after Close.
+func (p *Parents) startWork() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.closed {

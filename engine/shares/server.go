@@ -153,9 +153,9 @@ func reap(id procid.ID) string {
 // dyingPatience is the time for a killed server to exit.
 const dyingPatience = 3 * time.Second
 
-// End kills a server and returns when it has exited, or waits in the kernel for a hanging file system. In that case
+// Kill kills a server and returns when it has exited, or waits in the kernel for a hanging file system. In that case
 // it has no effect any more, and exits when the file system answers.
-func End(ctx context.Context, id procid.ID) error {
+func Kill(ctx context.Context, id procid.ID) error {
 	if id.PID == 0 {
 		return nil
 	}
@@ -178,7 +178,7 @@ func End(ctx context.Context, id procid.ID) error {
 // dying reports whether a killed process only waits for its exit.
 func dying(id procid.ID) bool { return !id.Alive() || id.Dying() }
 
-// Dying reports whether a process is a killed server that waits in the kernel (End).
+// Dying reports whether a process is a killed server that waits in the kernel (Kill).
 func Dying(pid int) bool {
 	name, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
 	if err != nil || strings.TrimSpace(string(name)) != share.Program {
