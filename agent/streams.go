@@ -105,12 +105,12 @@ func (a *Agent) input(_ context.Context, s *agentv1.Stream) error {
 	for {
 		data, err := agentv1.ReadChunk(s, buf)
 		if errors.Is(err, io.EOF) {
-			_ = p.stdin.End(turn)
+			_ = p.stdin.SendEOF(turn)
 			return nil
 		}
 		if err != nil {
 			if p.stdinOnce {
-				_ = p.stdin.End(turn)
+				_ = p.stdin.SendEOF(turn)
 			}
 			return nil // the shim has closed the stream, or the channel has failed
 		}

@@ -67,8 +67,8 @@ func (i *Input) Write(turn int, p []byte) (int64, error) {
 	return i.offset, err
 }
 
-// End sends end of file to the process.
-func (i *Input) End(turn int) error {
+// SendEOF sends end of file to the process.
+func (i *Input) SendEOF(turn int) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.state.Lock()

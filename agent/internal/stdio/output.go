@@ -14,7 +14,8 @@ import (
 // Limit bounds the buffered bytes of a stream; beyond it the process blocks.
 const Limit = 256 << 10
 
-// ErrReplaced is returned by Next when a newer Reader has replaced this one, and by Write and End of a replaced writer.
+// ErrReplaced is returned by Next when a newer Reader has replaced this one, and by Write and SendEOF of a replaced
+// writer.
 var ErrReplaced = errors.New("replaced by a newer client")
 
 // Output is one stream of a process. Its methods are safe for concurrent use.

@@ -213,7 +213,7 @@ func TestInput(t *testing.T) {
 	if err := <-stuck; !errors.Is(err, stdio.ErrReplaced) {
 		t.Errorf("the older: %v", err)
 	}
-	if err := in.End(first); !errors.Is(err, stdio.ErrReplaced) {
+	if err := in.SendEOF(first); !errors.Is(err, stdio.ErrReplaced) {
 		t.Errorf("the older ends: %v", err)
 	}
 	all := make(chan int)
@@ -224,7 +224,7 @@ func TestInput(t *testing.T) {
 	if n, err := in.Write(second, []byte("more")); err != nil || n != offset+4 {
 		t.Errorf("write: %d, %v", n, err)
 	}
-	if err := in.End(second); err != nil {
+	if err := in.SendEOF(second); err != nil {
 		t.Error(err)
 	}
 	if n := 1 + <-all; int64(n) != offset+4 {
