@@ -16,9 +16,9 @@ func testDebug(t *testing.T, u *user) {
 	p.Expect(`40 100\r\nsleep 4242 \r\nxterm\r\n`)
 	p.Type("\x10\x11")
 	p.Expect("detached")
-	p.End(shell, 0, before)
+	p.CheckExit(shell, 0, before)
 
 	shell = p.start(u, "attach", "-it", "-c", "d", "bad")
 	p.Type("exit 7\r")
-	p.End(shell, 7, before)
+	p.CheckExit(shell, 7, before)
 }

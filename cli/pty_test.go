@@ -61,7 +61,7 @@ func testShell(t *testing.T, u *user) {
 	p.Expect(`booting a VM to clone pods from, [a-z, ]+ …\x1b\[K\r\n`)
 	p.Expect(`\x1b\[1A\x1b\[J`)
 	p.Expect(`bad\r\n`)
-	p.End(run, 0, before)
+	p.CheckExit(run, 0, before)
 	defer u.must("", "rm", "-f", "bad")
 	const prompt = `# (\x1b\[\w+)*$` // with the sequences that it sends
 
@@ -80,19 +80,19 @@ func testShell(t *testing.T, u *user) {
 	p.Expect(`\^C`)
 	p.Expect(prompt)
 	p.Type("exit 4\r")
-	p.End(shell, 4, before)
+	p.CheckExit(shell, 4, before)
 
 	shell = p.start(u, "exec", "-it", "bad", "--", "sh")
 	p.Expect(prompt)
 	if err := shell.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	p.End(shell, 143, before)
+	p.CheckExit(shell, 143, before)
 
 	shell = p.start(u, "exec", "-it", "bad", "--", "sh")
 	p.Expect(prompt)
 	u.must("", "stop", "-t", "0", "bad")
-	p.End(shell, 137, before)
+	p.CheckExit(shell, 137, before)
 }
 
 // testAttach attaches to a shell that is a container's first process, detaches by the keys, attaches again and ends
@@ -108,13 +108,13 @@ func testAttach(t *testing.T, u *user) {
 	p.Expect(`40 100\r\n`)
 	p.Type("\x10\x11")
 	p.Expect("detached")
-	p.End(shell, 0, before)
+	p.CheckExit(shell, 0, before)
 
 	shell = p.start(u, "attach", "-it", "--detach-keys", "ctrl-],q", "bad")
 	p.Type("echo $kept\r")
 	p.Expect(`\nhere\r\n`)
 	p.Type("\x1dq")
-	p.End(shell, 0, before)
+	p.CheckExit(shell, 0, before)
 
 	// If a command is killed, its guard restores the terminal.
 	shell = p.start(u, "attach", "-it", "bad")
@@ -124,11 +124,11 @@ func testAttach(t *testing.T, u *user) {
 		t.Fatal(err)
 	}
 	p.settles(before)
-	p.End(shell, -1, before)
+	p.CheckExit(shell, -1, before)
 
 	shell = p.start(u, "attach", "-it", "bad")
 	p.Type("exit 6\r")
-	p.End(shell, 6, before)
+	p.CheckExit(shell, 6, before)
 }
 
 // settles waits until the terminal has its earlier settings.
@@ -159,17 +159,17 @@ func testTop(t *testing.T, u *user) {
 	p.Expect(`Running`)
 	p.Type("q")
 	p.Expect(`\x1b\[\?25h\x1b\[\?1049l`)
-	p.End(top, 0, before)
+	p.CheckExit(top, 0, before)
 
 	prune := p.start(u, "image", "prune", "--all")
 	p.Expect(`every image that no pod uses\. Continue\? \[y/N\] $`)
 	p.Type("\r")
-	p.End(prune, 0, before)
+	p.CheckExit(prune, 0, before)
 	prune = p.start(u, "image", "prune")
 	p.Expect(`Continue\? \[y/N\] $`)
 	p.Type("y\r")
 	p.Expect(`freed 0 B\r\n`)
-	p.End(prune, 0, before)
+	p.CheckExit(prune, 0, before)
 
 	top = p.start(u, "top")
 	p.Expect(`q quit`)
@@ -177,7 +177,7 @@ func testTop(t *testing.T, u *user) {
 		t.Fatal(err)
 	}
 	p.Expect(`\x1b\[\?25h\x1b\[\?1049l`)
-	p.End(top, 143, before)
+	p.CheckExit(top, 143, before)
 
 	top = p.start(u, "top")
 	p.Expect(`q quit`)
@@ -185,7 +185,7 @@ func testTop(t *testing.T, u *user) {
 		t.Fatal(err)
 	}
 	p.Expect(`\x1b\[\?25h\x1b\[\?1049l`)
-	p.End(top, -1, before)
+	p.CheckExit(top, -1, before)
 }
 
 const two = `apiVersion: v1
@@ -233,7 +233,7 @@ func testForeground(t *testing.T, u *user) {
 	for range 2 {
 		p.Expect(`(a     |longer) \|\x1b\[0m ending\r\n`)
 	}
-	p.End(run, 3, before)
+	p.CheckExit(run, 3, before)
 
 	// A container that asks for a terminal gets this one.
 	for _, args := range [][]string{{"run", "-it", "--rm", busybox, "sh"}, {"run", "--rm", write(t, shell)}} {
@@ -241,7 +241,7 @@ func testForeground(t *testing.T, u *user) {
 		p.Expect(`# (\x1b\[\w+)*$`)
 		p.Type("stty size; exit 6\r")
 		p.Expect(`40 100\r\n`)
-		p.End(run, 6, before)
+		p.CheckExit(run, 6, before)
 	}
 
 	// A container that ignores the signal is killed by the second one, long before its grace period is over.
@@ -250,7 +250,7 @@ func testForeground(t *testing.T, u *user) {
 	p.Type("\x03")
 	p.Expect(`deaf\r\n`)
 	p.Type("\x03")
-	p.End(run, 137, before)
+	p.CheckExit(run, 137, before)
 
 	u.env = append(u.env, "NO_COLOR=1")
 	run = p.start(u, "run", "--rm", write(t, two))
@@ -258,7 +258,7 @@ func testForeground(t *testing.T, u *user) {
 		p.Expect(`^(a     |longer) \| up\r\n`)
 	}
 	p.Type("\x03")
-	p.End(run, 3, before)
+	p.CheckExit(run, 3, before)
 	u.env = u.env[:len(u.env)-1]
 	if out := u.must("", "ps", "-q"); out != "" {
 		t.Errorf("pods are left: %q", out)
@@ -285,5 +285,5 @@ func testBars(t *testing.T) {
 	p.Expect(`  [0-9a-f]{12} \[=+\]\s+[0-9.]+ MB / [0-9.]+ MB  done\x1b\[K\r\n\x1b\[J`)
 	p.Expect(`\x1b\[\dA\x1b\[J`)
 	p.Expect(`[0-9a-f]{64}\r\n`)
-	p.End(load, 0, before)
+	p.CheckExit(load, 0, before)
 }

@@ -59,7 +59,7 @@ func (u User) testTerminal(ctx context.Context, t *testing.T, pod string) {
 	p.Type("until [ \"$(stty size)\" = '24 81' ]; do sleep 0.1; done; echo re''sized\r")
 	p.Expect(`resized\r\n`)
 	p.Type("exit 4\r")
-	p.End(shell, 4, before)
+	p.CheckExit(shell, 4, before)
 }
 
 // testFollow reads a log while it is written.

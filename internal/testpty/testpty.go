@@ -133,8 +133,8 @@ func (p *Terminal) Start(cmd *exec.Cmd) {
 	}
 }
 
-// End waits for a command, and checks its exit code and that the terminal has its former settings.
-func (p *Terminal) End(cmd *exec.Cmd, code int, before unix.Termios) {
+// CheckExit waits for a command, and checks its exit code and that the terminal has its former settings.
+func (p *Terminal) CheckExit(cmd *exec.Cmd, code int, before unix.Termios) {
 	p.t.Helper()
 	_ = cmd.Wait() // the exit code is checked
 	if got := cmd.ProcessState.ExitCode(); got != code {
