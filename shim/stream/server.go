@@ -155,7 +155,7 @@ func (s *Server) Serve(l *net.UnixListener) error {
 				return nil
 			}
 		}
-		if err := s.enter(); err != nil {
+		if err := s.addConn(); err != nil {
 			fmt.Fprintln(conn, err)
 			conn.Close()
 			continue
@@ -196,7 +196,7 @@ func (s *Server) refuse() {
 	}
 }
 
-func (s *Server) enter() error {
+func (s *Server) addConn() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -210,7 +210,7 @@ func (s *Server) enter() error {
 	return nil
 }
 
-func (s *Server) leave() {
+func (s *Server) removeConn() {
 	s.mu.Lock()
 	s.conns--
 	s.mu.Unlock()
@@ -218,7 +218,7 @@ func (s *Server) leave() {
 }
 
 func (s *Server) handle(conn *net.UnixConn) {
-	defer s.leave()
+	defer s.removeConn()
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()

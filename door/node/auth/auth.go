@@ -70,8 +70,8 @@ func New(client kubernetes.Interface, node string, clients func() *x509.CertPool
 	}
 }
 
-// enter counts a review until leave is called. The error is ErrBusy.
-func enter(under chan struct{}) (leave func(), err error) {
+// acquire counts a review until release is called. The error is ErrBusy.
+func acquire(under chan struct{}) (release func(), err error) {
 	select {
 	case under <- struct{}{}:
 		return func() { <-under }, nil
@@ -80,7 +80,8 @@ func enter(under chan struct{}) (leave func(), err error) {
 	}
 }
 
-// Authenticate authenticates a request. The error matches ErrUnknown or ErrBusy, or the API server could not be reached.
+// Authenticate authenticates a request. The error matches ErrUnknown or ErrBusy, or the API server could not be
+// reached.
 func (h *Webhook) Authenticate(r *http.Request) (*User, error) {
 	if u := h.certificateUser(r); u != nil {
 		return u, nil
@@ -96,11 +97,11 @@ func (h *Webhook) Authenticate(r *http.Request) (*User, error) {
 	if _, found := h.refused.Get(key); found {
 		return nil, ErrUnknown
 	}
-	leave, err := enter(h.reviews)
+	release, err := acquire(h.reviews)
 	if err != nil {
 		return nil, fmt.Errorf("review a token: %w", err)
 	}
-	defer leave()
+	defer release()
 	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 	defer cancel()
 	got, err := h.client.AuthenticationV1().TokenReviews().Create(ctx,
@@ -148,11 +149,11 @@ func (h *Webhook) Authorize(ctx context.Context, u *User, verb, subresource stri
 	if allowed, found := h.answers.Get(key); found {
 		return allowed.(bool), nil
 	}
-	leave, err := enter(h.access)
+	release, err := acquire(h.access)
 	if err != nil {
 		return false, fmt.Errorf("review an access: %w", err)
 	}
-	defer leave()
+	defer release()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	extra := map[string]authorizationv1.ExtraValue{}

@@ -75,18 +75,18 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c := l.gate.enter(accepted); c != nil {
+		if c := l.gate.add(accepted); c != nil {
 			return c, nil
 		}
 		_ = accepted.Close() // too many from this source
 	}
 }
 
-// enter counts a new connection, or returns nil if its source has too many.
-func (g *Gate) enter(accepted net.Conn) *conn {
+// add counts a new connection, or returns nil if its source has too many.
+func (g *Gate) add(accepted net.Conn) *conn {
 	c := &conn{Conn: accepted, gate: g, source: sourceOf(accepted)}
 	c.close = sync.OnceValue(func() error {
-		g.leave(c)
+		g.remove(c)
 		return accepted.Close()
 	})
 	oldest, entered := g.admit(c)
@@ -128,7 +128,7 @@ func (g *Gate) forget(c *conn) {
 	}
 }
 
-func (g *Gate) leave(c *conn) {
+func (g *Gate) remove(c *conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.forget(c)

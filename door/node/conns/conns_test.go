@@ -42,7 +42,7 @@ func (g gate) open(from string) (*conn, *http.Request) {
 	g.t.Helper()
 	client, server := net.Pipe()
 	g.t.Cleanup(func() { client.Close() })
-	c := g.enter(peer{server, from})
+	c := g.add(peer{server, from})
 	if c == nil {
 		return nil, nil
 	}
@@ -136,7 +136,7 @@ func TestAtOnce(t *testing.T) {
 		client, server := net.Pipe()
 		all.Go(func() {
 			defer client.Close()
-			c := g.enter(peer{server, "192.0.2.1:1"})
+			c := g.add(peer{server, "192.0.2.1:1"})
 			if c == nil {
 				return
 			}

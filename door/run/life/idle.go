@@ -23,7 +23,7 @@ func NewIdle(after time.Duration, end func()) (i *Idle, release func()) {
 	i = &Idle{after: after, end: end, busy: 1}
 	i.timer = time.AfterFunc(after, i.expire)
 	i.timer.Stop()
-	return i, i.leave
+	return i, i.release
 }
 
 // expire ends the engine, unless a request or pod has come since the timer fired.
@@ -37,8 +37,8 @@ func (i *Idle) expire() {
 	}
 }
 
-// enter and leave bracket what keeps the engine alive. enter reports whether the engine stays.
-func (i *Idle) enter() bool {
+// acquire and leave bracket what keeps the engine alive. acquire reports whether the engine stays.
+func (i *Idle) acquire() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.busy++
@@ -46,7 +46,7 @@ func (i *Idle) enter() bool {
 	return !i.ended
 }
 
-func (i *Idle) leave() {
+func (i *Idle) release() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.busy--; i.busy == 0 {
@@ -59,16 +59,16 @@ func (i *Idle) Stop() { i.timer.Stop() }
 
 // Hold keeps the engine alive until release is called.
 func (i *Idle) Hold() (release func()) {
-	i.enter()
-	return i.leave
+	i.acquire()
+	return i.release
 }
 
 // Count keeps the engine alive during each request. If the idle engine has begun to stop, a new request gets no
 // answer, and its client asks the next engine.
 func (i *Idle) Count(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		stays := i.enter()
-		defer i.leave()
+		stays := i.acquire()
+		defer i.release()
 		if !stays {
 			panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to drop a connection without an answer
 		}
