@@ -65,7 +65,7 @@ func (h *host) testUser(t *testing.T, user string) {
 	if user == "carol" { // without KVM a VM inside an emulated host takes minutes
 		return
 	}
-	s.begin(t)
+	s.start(t)
 	for _, one := range []struct {
 		name string
 		test func(t *testing.T)
@@ -159,8 +159,8 @@ func (s *session) testCheck(t *testing.T) {
 	}
 }
 
-// begin starts the pod web. All scenarios use it.
-func (s *session) begin(t *testing.T) {
+// start starts the pod web. All scenarios use it.
+func (s *session) start(t *testing.T) {
 	s.do(t, loads)
 	s.do(t, fmt.Sprintf("bulkhead run -d --name web -p %d:80 --memory 256m --cpus 0.5 localhost/busybox:demo "+
 		"sh -c 'mkdir /www; echo served >/www/index.html; echo begun; exec httpd -f -p 80 -h /www'", s.port()))

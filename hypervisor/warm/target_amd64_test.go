@@ -36,7 +36,7 @@ type build struct {
 // plain uses the flags of the Makefile.
 var plain = &build{}
 
-func (b *build) make(t *testing.T) {
+func (b *build) compile(t *testing.T) {
 	t.Helper()
 	testgo.NeedTree()
 	b.once.Do(func() {
@@ -97,7 +97,7 @@ type parent struct {
 // start starts the program as a parent, which ends with the test.
 func (b *build) start(t *testing.T, modes ...string) *parent {
 	t.Helper()
-	b.make(t)
+	b.compile(t)
 	ctx := testdeadline.Context(t, patience)
 	n := serial.Add(1)
 	p := &parent{

@@ -36,21 +36,21 @@ func New(t testing.TB, host, outside string, serve *exec.Cmd) World {
 		{server, "link set tonet0 up"},
 		{w.host, "route add default via " + outside},
 	} {
-		Run(t, append(enter(step.pid), append([]string{"ip"}, strings.Fields(step.args)...)...)...)
+		Run(t, append(nsenter(step.pid), append([]string{"ip"}, strings.Fields(step.args)...)...)...)
 	}
 	return w
 }
 
 // Enter returns the start of a command line for a command in the host's namespace.
-func (w World) Enter() []string { return enter(w.host) }
+func (w World) Enter() []string { return nsenter(w.host) }
 
 // Outside runs ip in the outside's namespace.
 func (w World) Outside(t testing.TB, args ...string) {
 	t.Helper()
-	Run(t, append(append(enter(w.outside), "ip"), args...)...)
+	Run(t, append(append(nsenter(w.outside), "ip"), args...)...)
 }
 
-func enter(pid int) []string {
+func nsenter(pid int) []string {
 	return []string{"nsenter", "--net=/proc/" + strconv.Itoa(pid) + "/ns/net"}
 }
 

@@ -25,7 +25,7 @@ type systemd struct {
 	entered []string
 }
 
-func (s *systemd) enter(group string) {
+func (s *systemd) addEntered(group string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.entered = append(s.entered, group)
@@ -45,7 +45,7 @@ func (s *systemd) StartTransientUnit(name, mode string, properties []property, _
 	if mode != "fail" || values["Delegate"] != true || !slices.Equal(pids, []uint32{uint32(os.Getpid())}) {
 		return "", dbus.MakeFailedError(errors.New("not asked for a scope"))
 	}
-	s.enter(name)
+	s.addEntered(name)
 	const job = dbus.ObjectPath("/org/freedesktop/systemd1/job/7")
 	for _, ended := range []dbus.ObjectPath{job + "1", job} { // another's before, and before the answer
 		if err := s.conn.Emit(path, manager+".JobRemoved", uint32(7), ended, name, s.result); err != nil {
@@ -56,7 +56,7 @@ func (s *systemd) StartTransientUnit(name, mode string, properties []property, _
 }
 
 func (s *systemd) AttachProcessesToUnit(name, group string, _ []uint32) *dbus.Error {
-	s.enter(name + group)
+	s.addEntered(name + group)
 	return nil
 }
 
