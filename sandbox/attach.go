@@ -31,7 +31,7 @@ func (s *Sandbox) Attach(ctx context.Context, id Process, c Streams) (Exit, erro
 	if err != nil {
 		return Exit{}, fmt.Errorf("attach: %w", err)
 	}
-	if err := s.carry(ctx, p, patient, c); err != nil {
+	if err := s.copyStreams(ctx, p, patient, c); err != nil {
 		return Exit{}, fmt.Errorf("attached to %s: %w", p.subject(), err)
 	}
 	return s.awaitSilent(ctx, p)
@@ -47,8 +47,8 @@ func (s *Sandbox) awaitSilent(ctx context.Context, p *process) (Exit, error) {
 	return s.awaitExit(ctx, p)
 }
 
-// carry copies a process's output until its end, and its input until the process ends: it may still read.
-func (s *Sandbox) carry(ctx context.Context, p *process, patient bool, c Streams) (err error) {
+// copyStreams copies a process's output until its end, and its input until the process ends: it may still read.
+func (s *Sandbox) copyStreams(ctx context.Context, p *process, patient bool, c Streams) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	type result struct {
@@ -74,7 +74,7 @@ func (s *Sandbox) carry(ctx context.Context, p *process, patient bool, c Streams
 	if c.Stdin != nil {
 		go func() {
 			defer close(fed)
-			err := s.feed(ctx, p, c.Stdin)
+			err := s.copyInput(ctx, p, c.Stdin)
 			closeReader(c.Stdin) // so that its writer does not wait for us
 			results <- result{err, true}
 		}()
@@ -168,16 +168,16 @@ func (s *Sandbox) firstAttached(p *process) {
 	}
 }
 
-// feed copies a client's input to the process until either ends.
-func (s *Sandbox) feed(ctx context.Context, p *process, r io.Reader) error {
+// copyInput copies a client's input to the process until either ends.
+func (s *Sandbox) copyInput(ctx context.Context, p *process, r io.Reader) error {
 	select {
 	case <-p.started:
 	case <-ctx.Done():
-		s.unfeed(p)
+		s.releaseInput(p)
 		return context.Cause(ctx)
 	}
 	if p.vm == nil { // it ended before this shim started
-		s.unfeed(p)
+		s.releaseInput(p)
 		return input.ErrNoInput
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -185,7 +185,7 @@ func (s *Sandbox) feed(ctx context.Context, p *process, r io.Reader) error {
 	defer context.AfterFunc(p.vm.ctx, func() { cancel(ErrVMGone) })()
 	in := newFeeder(p)
 	err := in.Pass(ctx, r)
-	closing := s.unfeed(p)
+	closing := s.releaseInput(p)
 	// The context ends when the client leaves, but the process must still learn that its input has ended.
 	end, done := p.vm.call(context.WithoutCancel(ctx), s.o.CallTimeout)
 	defer done()
@@ -209,8 +209,8 @@ func endOf(err error) error {
 	return err
 }
 
-// unfeed releases the process's stdin and reports whether it must be closed.
-func (s *Sandbox) unfeed(p *process) bool {
+// releaseInput releases the process's stdin and reports whether it must be closed.
+func (s *Sandbox) releaseInput(p *process) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.fed = false

@@ -48,7 +48,7 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 	if err := s.reserve(p, &rollback); err != nil {
 		return err
 	}
-	if err := s.layOut(p, c, &rollback); err != nil {
+	if err := s.createFiles(p, c, &rollback); err != nil {
 		return err
 	}
 	fault.Point("task.laid")
@@ -142,8 +142,8 @@ func (s *Sandbox) reserve(p *process, rollback *undo.Stack) error {
 	return nil
 }
 
-// layOut creates the container's files in the state directory.
-func (s *Sandbox) layOut(p *process, c ContainerConfig, rollback *undo.Stack) error {
+// createFiles creates the container's files in the state directory.
+func (s *Sandbox) createFiles(p *process, c ContainerConfig, rollback *undo.Stack) error {
 	dir := s.store.container(c.ID)
 	rollback.Push("directory", func(context.Context) error { return os.RemoveAll(dir) })
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -204,7 +204,7 @@ func TestUnfeedClosesStdin(t *testing.T) {
 	} {
 		p := newProcess(Process{Container: "c", Exec: row.exec}, nil, false, containerv1.Stream{Stdin: row.stdin})
 		p.fed, p.closeIn = true, row.closeIn
-		if got := h.box.unfeed(p); got != row.want || p.fed {
+		if got := h.box.releaseInput(p); got != row.want || p.fed {
 			t.Errorf("%+v: %v, fed %v", row, got, p.fed)
 		}
 	}

@@ -145,7 +145,7 @@ func (s *Sandbox) pump(p *process) {
 			Agent: p.vm.agent, Ended: p.vm.vm.Done(), Process: p.id, Stream: logs.Stream(i),
 			Hub: h, Log: p.log, Resumed: p.restored, Logger: s.log,
 		}
-		both.Go(func() { pump.Carry(ctx) })
+		both.Go(func() { pump.Run(ctx) })
 	}
 	both.Wait()
 }

@@ -30,9 +30,9 @@ type Pump struct {
 // errLost is returned if the agent has skipped some output.
 var errLost = errors.New("the guest has lost output")
 
-// Carry reads the stream until its end or the end of ctx, and then ends the hub. It reopens the stream after the
+// Run reads the stream until its end or the end of ctx, and then ends the hub. It reopens the stream after the
 // channel was cut.
-func (p *Pump) Carry(ctx context.Context) {
+func (p *Pump) Run(ctx context.Context) {
 	defer p.Hub.End()
 	sink := p.sink()
 	for b := (guest.Backoff{}); ; {

@@ -155,7 +155,7 @@ func TestCarry(t *testing.T) {
 				p.Log = newLog(t, path)
 			}
 			c := p.Hub.Join(true)
-			p.Carry(t.Context())
+			p.Run(t.Context())
 			s.serving.Wait()
 			var got bytes.Buffer
 			if err := c.CopyTo(t.Context(), &got); err != nil || got.String() != tc.want {
@@ -223,7 +223,7 @@ func TestCarryStops(t *testing.T) {
 		c := p.Hub.Join(false)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		p.Carry(ctx)
+		p.Run(ctx)
 		if err := c.CopyTo(t.Context(), io.Discard); err != nil || log.Len() > 0 {
 			t.Errorf("%v, logged %q", err, &log)
 		}
