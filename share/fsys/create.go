@@ -172,7 +172,7 @@ func (fs *FS) create(dir *nodes.Ref, name string, flags int, in *fuse.CreateIn, 
 
 // created creates the node and the handle of a new file.
 func (fs *FS) created(dir *nodes.Ref, name string, tree *nodes.Tree, fd, flags int, out *fuse.CreateOut) error {
-	path, err := fs.again(fd, unix.O_PATH)
+	path, err := fs.reopen(fd, unix.O_PATH)
 	if err != nil {
 		_ = unix.Close(fd)
 		return err

@@ -90,7 +90,7 @@ func New(o Options) (*FS, error) {
 	if o.ACL && o.Owner != nil {
 		return nil, errors.New("access control lists need the host's owners (Owner must be nil)")
 	}
-	proc, err := takeProc(o.ProcSelfFD)
+	proc, err := openProc(o.ProcSelfFD)
 	if err != nil {
 		return nil, err
 	}

@@ -54,8 +54,8 @@ func descriptors(wanted int) (int, error) {
 	return have, nil
 }
 
-// takeProc returns a descriptor of /proc/self/fd, from f unless f is nil.
-func takeProc(f *os.File) (int, error) {
+// openProc returns a descriptor of /proc/self/fd, from f unless f is nil.
+func openProc(f *os.File) (int, error) {
 	if f == nil {
 		fd, err := unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -71,9 +71,9 @@ func takeProc(f *os.File) (int, error) {
 	return fd, nil
 }
 
-// again opens the file of a descriptor again. It is the same file, whatever its names are now. It must be a regular
+// reopen opens the file of a descriptor again. It is the same file, whatever its names are now. It must be a regular
 // file or a directory: opening other types has side effects.
-func (fs *FS) again(fd, flags int) (int, error) {
+func (fs *FS) reopen(fd, flags int) (int, error) {
 	for {
 		got, err := unix.Openat(fs.proc, strconv.Itoa(fd), flags|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 		if err != unix.EINTR {
@@ -87,7 +87,7 @@ func (fs *FS) open(r *nodes.Ref, flags int) (int, error) {
 	if t := r.Type(); t != unix.S_IFREG && t != unix.S_IFDIR {
 		return -1, unix.EPERM
 	}
-	return fs.again(r.FD, flags)
+	return fs.reopen(r.FD, flags)
 }
 
 // hold returns the node with that id, held. change says that it will be changed. For the synthetic root it returns

@@ -79,7 +79,7 @@ func (fs *FS) plain(h *handle) (int, error) {
 	if !h.all.second() {
 		return -1, unix.ENFILE
 	}
-	fd, err := fs.again(h.fd, h.flags&^(unix.O_APPEND|unix.O_TRUNC))
+	fd, err := fs.reopen(h.fd, h.flags&^(unix.O_APPEND|unix.O_TRUNC))
 	if err != nil {
 		h.all.mu.Lock()
 		h.all.plain--

@@ -47,7 +47,7 @@ func answer(host *wire.Host, files fuse.RawFileSystem) error {
 		turns: turns{wake: make(chan struct{}, 1)}, ended: make(chan error, 1),
 	}
 	if r, ok := files.(*roots); ok {
-		a.again = r.again
+		a.again = r.rescan
 	}
 	done := make(chan struct{})
 	defer a.wg.Wait()
@@ -55,7 +55,7 @@ func answer(host *wire.Host, files fuse.RawFileSystem) error {
 	a.slots <- struct{}{}
 	a.wg.Go(a.read)
 	a.wg.Go(func() { a.watch(done) })
-	a.wg.Go(func() { _ = host.Mend(done) })
+	a.wg.Go(func() { _ = host.Resend(done) })
 	if err := <-a.ended; !errors.Is(err, io.EOF) {
 		return err
 	}

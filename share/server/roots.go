@@ -63,9 +63,9 @@ func (r *roots) findAll() error {
 // lookPause is the shortest pause between two looks through the directory that a guest can cause.
 const lookPause = time.Second
 
-// again shares new directories, and reports whether there were any. A directory may not have answered when this server
+// rescan shares new directories, and reports whether there were any. A directory may not have answered when this server
 // started, while the guest has mounts of it and does not ask for its name any more.
-func (r *roots) again() bool {
+func (r *roots) rescan() bool {
 	now, last := time.Now().UnixNano(), r.looked.Load()
 	if now-last < int64(lookPause) || !r.looked.CompareAndSwap(last, now) {
 		return false

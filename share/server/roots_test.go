@@ -105,7 +105,7 @@ func TestLaterRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := open()
-	a := &answerer{fuse: protocol.New(r, protocol.Options{MaxWrite: wire.MaxData}), again: r.again}
+	a := &answerer{fuse: protocol.New(r, protocol.Options{MaxWrite: wire.MaxData}), again: r.rescan}
 	answered := func(request []byte) unix.Errno {
 		reply := make([]byte, largest)
 		if n := a.reply(request, reply); n < protocol.OutHeader {

@@ -80,8 +80,8 @@ func (h *Host) Send(r Room, n int) error {
 	return h.reply(r.Buf[:n])
 }
 
-// Mend sends again the answers that the guest could not read, once, or returns when done is closed.
-func (h *Host) Mend(done <-chan struct{}) error {
+// Resend sends again the answers that the guest could not read, once, or returns when done is closed.
+func (h *Host) Resend(done <-chan struct{}) error {
 	if h.ring == nil {
 		return nil
 	}

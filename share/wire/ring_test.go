@@ -174,7 +174,7 @@ func TestRingLost(t *testing.T) {
 				t.Fatal("the ring is not used")
 			}
 			mended, done := make(chan error, 1), make(chan struct{})
-			go func() { mended <- g.host.Mend(done) }()
+			go func() { mended <- g.host.Resend(done) }()
 			served := make(chan error, 1)
 			for range 3 {
 				g.ask(64)

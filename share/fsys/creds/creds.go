@@ -30,7 +30,7 @@ func As(uid, gid uint32, do func() error) error {
 		return err
 	}
 	defer restore(before)
-	if err := become(int(uid), int(gid)); err != nil {
+	if err := setFSUser(int(uid), int(gid)); err != nil {
 		return err
 	}
 	if err := overrideDAC(before); err != nil {
@@ -42,7 +42,7 @@ func As(uid, gid uint32, do func() error) error {
 // restore gives the thread the process's identity again. If that fails, the thread ends with its goroutine, so that it
 // serves nothing with the wrong user.
 func restore(before caps) {
-	if become(os.Geteuid(), os.Getegid()) != nil || set(before) != nil {
+	if setFSUser(os.Geteuid(), os.Getegid()) != nil || set(before) != nil {
 		runtime.Goexit()
 	}
 	runtime.UnlockOSThread()
@@ -51,8 +51,8 @@ func restore(before caps) {
 // none is the user and group that mean "unchanged".
 const none = ^uint32(0)
 
-// become changes the thread's file system user and group. The kernel does not report whether it did.
-func become(uid, gid int) error {
+// setFSUser changes the thread's file system user and group. The kernel does not report whether it did.
+func setFSUser(uid, gid int) error {
 	for _, set := range []struct {
 		id int
 		do func(int) (int, error)

@@ -57,7 +57,7 @@ func (t *Table) find(tree *Tree, st *unix.Statx_t, spare int) (*Node, error) {
 		return nil, err
 	}
 	if n := t.files[k]; n != nil {
-		if n.fd >= 0 || n.born == born(st) && n.Type == uint32(st.Mode)&unix.S_IFMT {
+		if n.fd >= 0 || n.born == birthTime(st) && n.Type == uint32(st.Mode)&unix.S_IFMT {
 			return n, nil
 		}
 		delete(t.files, k)
@@ -72,7 +72,7 @@ func (t *Table) find(tree *Tree, st *unix.Statx_t, spare int) (*Node, error) {
 // survive a change of the server. A file without a known birth time may have a reused inode number, so it gets an id
 // that no server has used. A file with a colliding id does too.
 func (t *Table) idOf(tree *Tree, st *unix.Statx_t) uint64 {
-	if at := born(st); at != 0 {
+	if at := birthTime(st); at != 0 {
 		h := fnv.New64a()
 		kind := uint64(st.Mode) & unix.S_IFMT
 		for _, part := range []uint64{treeID(tree.Name), unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino, uint64(at), kind} {
@@ -110,7 +110,7 @@ func (t *Table) Known(parent *Ref, name string) *Ref {
 	t.mu.Lock()
 	k, err := t.keyOf(parent.n.tree, &st)
 	n := t.files[k]
-	if err != nil || n == nil || n.fd < 0 && n.born != born(&st) {
+	if err != nil || n == nil || n.fd < 0 && n.born != birthTime(&st) {
 		t.mu.Unlock()
 		return nil
 	}

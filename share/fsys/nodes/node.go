@@ -114,7 +114,7 @@ func Openat2(dir int, name string, flags int, mode uint32) (int, error) {
 	}
 }
 
-func born(st *unix.Statx_t) int64 {
+func birthTime(st *unix.Statx_t) int64 {
 	if st.Mask&unix.STATX_BTIME == 0 {
 		return 0
 	}

@@ -110,7 +110,7 @@ func (t *Table) reopen(r *Ref, depth int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k, err := t.keyOf(r.n.tree, &st)
-	if err == nil && (k != r.n.key || born(&st) != r.n.born) {
+	if err == nil && (k != r.n.key || birthTime(&st) != r.n.born) {
 		err = unix.ESTALE
 	}
 	if err != nil {

@@ -174,7 +174,7 @@ func (t *Table) use(n *Node) *Ref {
 
 // add creates a node.
 func (t *Table) add(id uint64, k key, tree *Tree, st *unix.Statx_t) *Node {
-	n := &Node{id: id, key: k, born: born(st), tree: tree, Type: uint32(st.Mode) & unix.S_IFMT, fd: -1}
+	n := &Node{id: id, key: k, born: birthTime(st), tree: tree, Type: uint32(st.Mode) & unix.S_IFMT, fd: -1}
 	t.nodes[n.id] = n
 	t.files[k] = n
 	return n
