@@ -40,9 +40,9 @@ var capabilities = []uint{
 // uid it keeps its user, and no capabilities.
 func becomeServer(uid int) error {
 	if uid < 0 {
-		return confine.Become(os.Geteuid(), os.Getegid(), nil)
+		return confine.ChangeUser(os.Geteuid(), os.Getegid(), nil)
 	}
-	return confine.Become(uid, uid, capabilities)
+	return confine.ChangeUser(uid, uid, capabilities)
 }
 
 // wallIn confines the process to the shared directories and the system calls that it needs, permanently. Without

@@ -121,7 +121,7 @@ func (s *shim) start(ctx context.Context) (hypervisor.VM, error) {
 	}
 	// The owner may have no access to the kernel's path, so it came as a file.
 	m := s.m.VM
-	m.Kernel, m.Initrd = again(s.files[bootstrap.Kernel], m.Kernel), again(s.files[bootstrap.Initrd], m.Initrd)
+	m.Kernel, m.Initrd = reopenPath(s.files[bootstrap.Kernel], m.Kernel), reopenPath(s.files[bootstrap.Initrd], m.Initrd)
 	return s.driver.Boot(ctx, m, files, o)
 }
 
@@ -152,7 +152,7 @@ func (s *shim) spawn(cmd *exec.Cmd) error {
 	return nil
 }
 
-func again(f *os.File, path string) string {
+func reopenPath(f *os.File, path string) string {
 	if f == nil {
 		return path
 	}

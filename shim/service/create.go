@@ -73,7 +73,7 @@ func (t task) containerConfig(r *taskv3.CreateTaskRequest, names stdio) (c sandb
 	for _, part := range parts {
 		sent = append(sent, part.File)
 	}
-	files, err := t.takeFiles(sent...)
+	files, err := t.removeFiles(sent...)
 	if err != nil {
 		return c, err
 	}

@@ -15,8 +15,8 @@ func (s stdio) parse() (containerv1.Stdio, error) {
 	return containerv1.ParseStdio(s.stdin, s.stdout, s.stderr)
 }
 
-// takeFiles takes files from the store, nil for an empty name. On an error it closes all of them.
-func (s *Services) takeFiles(names ...string) ([]*os.File, error) {
+// removeFiles takes files from the store, nil for an empty name. On an error it closes all of them.
+func (s *Services) removeFiles(names ...string) ([]*os.File, error) {
 	files := make([]*os.File, len(names))
 	for i, name := range names {
 		if name == "" {

@@ -74,13 +74,13 @@ func splice(open func(context.Context) (net.Conn, error)) stream.Handler {
 
 func (e extension) attach(p sandbox.Process, r *shimv1.OpenRequest) stream.Handler {
 	return func(context.Context) (func(context.Context, *net.UnixConn), error) {
-		return func(ctx context.Context, conn *net.UnixConn) { e.carry(ctx, conn, p, r) }, nil
+		return func(ctx context.Context, conn *net.UnixConn) { e.serveClient(ctx, conn, p, r) }, nil
 	}
 }
 
-// carry serves one attached client until the process ends or the client disconnects. If the client disconnects without
-// Leave, an exec'd process gets SIGHUP, as from a closed terminal.
-func (e extension) carry(ctx context.Context, conn *net.UnixConn, p sandbox.Process, r *shimv1.OpenRequest) {
+// serveClient serves one attached client until the process ends or the client disconnects. If the client disconnects
+// without Leave, an exec'd process gets SIGHUP, as from a closed terminal.
+func (e extension) serveClient(ctx context.Context, conn *net.UnixConn, p sandbox.Process, r *shimv1.OpenRequest) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := stream.NewWriter(conn)

@@ -34,7 +34,7 @@ func (e extension) prepare(r *shimv1.OpenRequest) (string, error) {
 func (e extension) run(ctx context.Context, conn *net.UnixConn, p sandbox.Process, r *shimv1.OpenRequest) {
 	err := e.start(ctx, p)
 	if err == nil {
-		e.carry(ctx, conn, p, r)
+		e.serveClient(ctx, conn, p, r)
 		return
 	}
 	w := stream.NewWriter(conn)

@@ -54,7 +54,7 @@ func (p pod) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSandboxReques
 	for i := range config.Cards {
 		names = append(names, layout.Card(i))
 	}
-	cards, err := p.takeFiles(names...)
+	cards, err := p.removeFiles(names...)
 	if err != nil {
 		return nil, toStatus(err)
 	}

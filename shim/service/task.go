@@ -43,7 +43,7 @@ func (t task) State(_ context.Context, r *taskv3.StateRequest) (*taskv3.StateRes
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	names := t.recall(p)
+	names := t.ioOf(p)
 	res := &taskv3.StateResponse{
 		ID: r.ID, ExecID: r.ExecID, Pid: uint32(st.PID), Status: taskStatus(st.State), Terminal: st.Terminal,
 		Bundle: names.bundle, Stdin: names.stdin, Stdout: names.stdout, Stderr: names.stderr,
@@ -234,7 +234,7 @@ func (s *Services) remember(p sandbox.Process, names stdio) {
 	s.io[p] = names
 }
 
-func (s *Services) recall(p sandbox.Process) stdio {
+func (s *Services) ioOf(p sandbox.Process) stdio {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.io[p]

@@ -89,7 +89,7 @@ func (s *Server) issue(h Handler, abandoned func()) (string, error) {
 func (s *Server) redeem(token string) Handler {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.withdraw(token); t != nil {
+	if t := s.removeToken(token); t != nil {
 		return t.handler
 	}
 	return nil
@@ -113,7 +113,7 @@ func (s *Server) Abandon() {
 // expire withdraws an unused token and runs its cleanup.
 func (s *Server) expire(token string) {
 	s.mu.Lock()
-	t := s.withdraw(token)
+	t := s.removeToken(token)
 	if t == nil || t.abandoned == nil {
 		s.mu.Unlock()
 		return
@@ -124,8 +124,8 @@ func (s *Server) expire(token string) {
 	t.abandoned()
 }
 
-// withdraw removes a token, once; the caller holds mu.
-func (s *Server) withdraw(token string) *ticket {
+// removeToken removes a token, once; the caller holds mu.
+func (s *Server) removeToken(token string) *ticket {
 	t := s.tokens[token]
 	if t != nil {
 		t.timer.Stop()

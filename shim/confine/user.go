@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Become changes this process to a user and group with the given capabilities, and no way to more. If the process is
-// that user already, it keeps its groups. The program must not use cgo.
-func Become(uid, gid int, capabilities []uint) error {
+// ChangeUser changes this process to a user and group with the given capabilities, and no way to more. If the process
+// is that user already, it keeps its groups. The program must not use cgo.
+func ChangeUser(uid, gid int, capabilities []uint) error {
 	// With these bits a change of user keeps the capabilities of all threads.
 	const keep = 1<<2 | 1<<4 // SECBIT_NO_SETUID_FIXUP, SECBIT_KEEP_CAPS
 	if uid != os.Geteuid() {
