@@ -16,9 +16,9 @@ const (
 	maxHeader     = 64 << 10         // bytes of a request's header
 )
 
-// connLimits limit the API's connections. A verdict needs two requests to the API server, of at most ten seconds each.
+// connLimits limit the API's connections. A review needs two requests to the API server, of at most ten seconds each.
 var connLimits = conns.Limits{
-	Known: 640, Unknown: 384, Source: 128, Request: 5 * time.Second, Verdict: 25 * time.Second,
+	Known: 640, Unknown: 384, Source: 128, Request: 5 * time.Second, Review: 25 * time.Second,
 }
 
 // server serves the node's API. Requests that the guard lets in have no deadline here, because streams are long. Failed
@@ -32,7 +32,7 @@ func server(handler http.Handler, log *slog.Logger) *http.Server {
 
 // guarded serves the API over TLS: guard authorises the requests to api, and the gate limits the connections.
 func guarded(gate *conns.Gate, guard func(http.Handler) http.Handler, api http.Handler, config *tls.Config, log *slog.Logger) *http.Server {
-	s := server(gate.Judge(guard(gate.Admit(api))), log)
+	s := server(gate.LimitReview(guard(gate.Admit(api))), log)
 	s.TLSConfig, s.ConnContext = config, gate.Context
 	return s
 }

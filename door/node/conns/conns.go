@@ -2,8 +2,8 @@
 // it has been authorised. Unknown connections are few and short-lived, so they cannot lock out other clients. Known
 // connections have a limit of their own.
 //
-// A server uses a Gate in four places. Listen wraps the listener, Context is the server's ConnContext, Judge wraps the
-// handler that authorises requests, and Admit wraps the handler of authorised requests.
+// A server uses a Gate in four places. Listen wraps the listener, Context is the server's ConnContext, LimitReview
+// wraps the handler that authorises requests, and Admit wraps the handler of authorised requests.
 package conns
 
 import (
@@ -27,8 +27,8 @@ type Limits struct {
 	Source int
 	// Request is the time until an unknown connection must have sent the header of its first request.
 	Request time.Duration
-	// Verdict is the time from then on until it must be known.
-	Verdict time.Duration
+	// Review is the time from then on until it must be known.
+	Review time.Duration
 }
 
 // Gate counts connections. It is safe for concurrent use.
@@ -49,13 +49,13 @@ func New(limits Limits) *Gate {
 // conn is one connection. The gate's mu guards its fields.
 type conn struct {
 	net.Conn
-	gate   *Gate
-	source netip.Prefix
-	place  *list.Element // in Gate.unknown; nil if known or closed
-	known  bool
-	judged bool
-	timer  *time.Timer // closes an unknown connection
-	close  func() error
+	gate    *Gate
+	source  netip.Prefix
+	place   *list.Element // in Gate.unknown; nil if known or closed
+	known   bool
+	limited bool
+	timer   *time.Timer // closes an unknown connection
+	close   func() error
 }
 
 // Close closes the connection and frees its place.
@@ -168,22 +168,22 @@ func connOf(r *http.Request) *conn {
 	return c
 }
 
-// Judge starts the time limit for the verdict at a connection's first request.
-func (g *Gate) Judge(next http.Handler) http.Handler {
+// LimitReview starts the time limit for the review at a connection's first request.
+func (g *Gate) LimitReview(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := connOf(r); c != nil {
-			g.judge(c)
+			g.limitReview(c)
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (g *Gate) judge(c *conn) {
+func (g *Gate) limitReview(c *conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if c.place != nil && !c.judged {
-		c.judged = true
-		c.timer.Reset(g.limits.Verdict)
+	if c.place != nil && !c.limited {
+		c.limited = true
+		c.timer.Reset(g.limits.Review)
 	}
 }
 

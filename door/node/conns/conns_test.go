@@ -30,7 +30,7 @@ type gate struct {
 	t *testing.T
 }
 
-var small = Limits{Known: 2, Unknown: 4, Source: 3, Request: 5 * time.Second, Verdict: 20 * time.Second}
+var small = Limits{Known: 2, Unknown: 4, Source: 3, Request: 5 * time.Second, Review: 20 * time.Second}
 
 func inGate(t *testing.T, test func(*testing.T, gate)) {
 	t.Helper()
@@ -52,7 +52,7 @@ func (g gate) open(from string) (*conn, *http.Request) {
 
 func (g gate) ask(r *http.Request) int {
 	w := httptest.NewRecorder()
-	g.Judge(g.Admit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))).ServeHTTP(w, r)
+	g.LimitReview(g.Admit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))).ServeHTTP(w, r)
 	return w.Code
 }
 
@@ -70,12 +70,12 @@ func TestUnknownConnectionsEnd(t *testing.T) {
 		if code := g.ask(asked); code != http.StatusOK {
 			t.Fatal(code)
 		}
-		g.Judge(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
+		g.LimitReview(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
 		time.Sleep(6 * time.Second)
 		if !isClosed(idle) || isClosed(judged) || isClosed(known) {
 			t.Errorf("after 6 s: %v %v %v", isClosed(idle), isClosed(judged), isClosed(known))
 		}
-		g.Judge(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r) // does not extend its time
+		g.LimitReview(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r) // does not extend its time
 		time.Sleep(15 * time.Second)
 		if !isClosed(judged) || isClosed(known) {
 			t.Errorf("after 21 s: %v %v", isClosed(judged), isClosed(known))
