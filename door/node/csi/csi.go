@@ -174,7 +174,7 @@ func (p *Plugin) claimName(ctx context.Context, name string, d *registered) (err
 	if err != nil {
 		return err
 	}
-	if d.Facts, err = d.client.Ask(ctx); err != nil {
+	if d.Facts, err = d.client.ReadFacts(ctx); err != nil {
 		return err
 	}
 	d.Node = d.client

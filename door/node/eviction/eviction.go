@@ -142,7 +142,7 @@ func (m *Manager) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	low := met(m.o.Thresholds, host)
+	low := crossed(m.o.Thresholds, host)
 	m.recordPressure(low)
 	pods := m.o.Pods()
 	if len(low) == 0 && !limited(pods) {
@@ -167,7 +167,7 @@ func (m *Manager) check(ctx context.Context) error {
 		if host, err = m.o.Measure(); err != nil {
 			return err
 		}
-		if low = met(m.o.Thresholds, host); len(low) == 0 {
+		if low = crossed(m.o.Thresholds, host); len(low) == 0 {
 			return nil
 		}
 		first = low[0]

@@ -106,8 +106,8 @@ func (h Host) level(s Signal) (all, left uint64) {
 	return 0, 0
 }
 
-// met returns the thresholds that a host has fallen below, memory first.
-func met(thresholds []Threshold, h Host) (out []Threshold) {
+// crossed returns the thresholds that a host has fallen below, memory first.
+func crossed(thresholds []Threshold, h Host) (out []Threshold) {
 	for _, t := range thresholds {
 		if all, left := h.level(t.Signal); all > 0 && left < t.least(all) {
 			out = append(out, t)

@@ -181,15 +181,15 @@ func (s *Source) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if !s.calm(ctx, above, own.changed) {
+		if !s.awaitQuiet(ctx, above, own.changed) {
 			return nil
 		}
 	}
 }
 
-// calm waits until the directory does not change for a while, so that half-written files are not read. It returns false
-// when ctx ends.
-func (s *Source) calm(ctx context.Context, a, b <-chan struct{}) bool {
+// awaitQuiet waits until the directory does not change for a while, so that half-written files are not read. It returns
+// false when ctx ends.
+func (s *Source) awaitQuiet(ctx context.Context, a, b <-chan struct{}) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	quiet, enough := time.NewTimer(s.o.QuietTime), time.NewTimer(max(patience, s.o.QuietTime))

@@ -84,7 +84,7 @@ func (c *Controller) run(ctx context.Context, pod *corev1.Pod) error {
 		return c.reject(ctx, pod, &before)
 	}
 	if no := c.o.Admission.Admit(pod); no != nil {
-		return c.turnAway(ctx, pod, no)
+		return c.preemptOrReject(ctx, pod, no)
 	}
 	err := c.o.Runner.Run(ctx, pod)
 	switch {
@@ -101,8 +101,9 @@ func (c *Controller) run(ctx context.Context, pod *corev1.Pod) error {
 	return fmt.Errorf("run pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
 
-// turnAway rejects a pod, or retries it later if other pods make room for it. Making room runs beside the workers.
-func (c *Controller) turnAway(ctx context.Context, pod *corev1.Pod, no *Rejection) error {
+// preemptOrReject rejects a pod, or retries it later if other pods make room for it. Making room runs beside the
+// workers.
+func (c *Controller) preemptOrReject(ctx context.Context, pod *corev1.Pod, no *Rejection) error {
 	if c.o.Preempt == nil {
 		return c.reject(ctx, pod, no)
 	}
@@ -125,7 +126,7 @@ func (c *Controller) turnAway(ctx context.Context, pod *corev1.Pod, no *Rejectio
 func (c *Controller) revive(ctx context.Context, pod *corev1.Pod) error {
 	if no := c.o.Admission.Admit(pod); no != nil {
 		c.o.Admission.Release(pod.UID) // of its last run
-		return c.turnAway(ctx, pod, no)
+		return c.preemptOrReject(ctx, pod, no)
 	}
 	if err := c.o.Runner.Revive(ctx, pod.UID); err != nil {
 		return fmt.Errorf("run pod %s/%s again: %w", pod.Namespace, pod.Name, err)

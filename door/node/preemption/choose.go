@@ -17,7 +17,7 @@ func choose(lacks corev1.ResourceList, pods []*corev1.Pod, requests func(*corev1
 ) {
 	lacks = lacks.DeepCopy()
 	for _, p := range order(pods) {
-		if has := requests(p); helps(lacks, has) {
+		if has := requests(p); holdsAny(lacks, has) {
 			victims = append(victims, p)
 			change(lacks, has, -1)
 		}
@@ -59,8 +59,8 @@ func lacking(lacks corev1.ResourceList) bool {
 	return false
 }
 
-// helps reports whether a pod holds some of the lacking resources.
-func helps(lacks, has corev1.ResourceList) bool {
+// holdsAny reports whether a pod holds some of the lacking resources.
+func holdsAny(lacks, has corev1.ResourceList) bool {
 	for name, q := range lacks {
 		if own := has[name]; q.Sign() > 0 && own.Sign() > 0 {
 			return true

@@ -70,7 +70,7 @@ func TestAsk(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			c := serve(t, &testcsi.Fake{Node: tc.info, Can: tc.can}, time.Minute)
-			f, err := c.Ask(testdeadline.Context(t, 5*time.Second))
+			f, err := c.ReadFacts(testdeadline.Context(t, 5*time.Second))
 			if tc.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.fails) {
 					t.Errorf("%+v, %v", f, err)
@@ -114,7 +114,7 @@ func TestDeadline(t *testing.T) {
 	f.Set(func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }, nil)
 	c := serve(t, f, 100*time.Millisecond)
 	var failed *Error
-	if _, err := c.Ask(t.Context()); !errors.As(err, &failed) || failed.Code != codes.DeadlineExceeded {
+	if _, err := c.ReadFacts(t.Context()); !errors.As(err, &failed) || failed.Code != codes.DeadlineExceeded {
 		t.Errorf("hangs: %v", err)
 	}
 	nobody, err := New(Options{Name: "n", Endpoint: filepath.Join(t.TempDir(), "none.sock"), Timeout: time.Minute})
@@ -122,7 +122,7 @@ func TestDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nobody.Close()
-	_, err = nobody.Ask(testdeadline.Context(t, 5*time.Second))
+	_, err = nobody.ReadFacts(testdeadline.Context(t, 5*time.Second))
 	if err == nil || !strings.Contains(err.Error(), "Unavailable") {
 		t.Errorf("no server: %v", err)
 	}

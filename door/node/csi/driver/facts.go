@@ -38,8 +38,8 @@ type Can struct {
 	Expand, Stats bool
 }
 
-// Ask reads the facts from the driver. It returns an error for invalid ones.
-func (c *Client) Ask(ctx context.Context) (f Facts, err error) {
+// ReadFacts reads the facts from the driver. It returns an error for invalid ones.
+func (c *Client) ReadFacts(ctx context.Context) (f Facts, err error) {
 	info, err := c.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
 	if err != nil {
 		return f, err

@@ -242,7 +242,7 @@ func (a *attempt) sharesStaged() (is bool) {
 // publish calls the driver to mount the volume for the pod. If the pod has the volume under two names, it is mounted
 // once, as the first name requires.
 func (a *attempt) publish(ctx context.Context) error {
-	if o := a.twin(); o != nil && a.mounted() {
+	if o := a.sameTarget(); o != nil && a.mounted() {
 		return a.step(func(r *record) { r.Phase, r.ReadOnly, r.Owned = published, o.ReadOnly, r.Owned || o.Owned })
 	}
 	at := a.r.targetPath()
@@ -267,8 +267,8 @@ func (a *attempt) publish(ctx context.Context) error {
 	return a.step(func(r *record) { r.Phase = published })
 }
 
-// twin returns a record of the same volume that is published at the same path, or nil.
-func (a *attempt) twin() *record {
+// sameTarget returns a record of the same volume that is published at the same path, or nil.
+func (a *attempt) sameTarget() *record {
 	for _, o := range a.m.others(a.r) {
 		if o.Phase == published && o.targetPath() == a.r.targetPath() {
 			return o
