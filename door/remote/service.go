@@ -36,8 +36,8 @@ func New(e *engine.Engine, hold func() (release func())) *Service {
 	return s
 }
 
-// outlast holds the process until done is called. The returned context ends with Serve, not with the call's client.
-func (s *Service) outlast(ctx context.Context) (lasting context.Context, done func()) {
+// keepServing holds the process until done is called. The returned context ends with Serve, not with the call's client.
+func (s *Service) keepServing(ctx context.Context) (lasting context.Context, done func()) {
 	release := s.hold()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(s.serving, cancel)
@@ -46,7 +46,7 @@ func (s *Service) outlast(ctx context.Context) (lasting context.Context, done fu
 
 // Start implements enginev1.EngineService.
 func (s *Service) Start(ctx context.Context, r *enginev1.StartRequest) (*enginev1.StartResponse, error) {
-	ctx, done := s.outlast(ctx)
+	ctx, done := s.keepServing(ctx)
 	defer done()
 	if err := check(r); err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (s *Service) Remove(ctx context.Context, r *enginev1.RemoveRequest) (*engin
 
 // stopOrRemove stops or removes a pod with do. It does nothing if the door has no such pod.
 func (s *Service) stopOrRemove(ctx context.Context, r podReference, do func(context.Context, string) error) error {
-	ctx, done := s.outlast(ctx)
+	ctx, done := s.keepServing(ctx)
 	defer done()
 	if err := check(r); err != nil {
 		return err

@@ -99,7 +99,7 @@ func volumeOf(claim *corev1.PersistentVolumeClaim) named.Volume {
 
 // checkClaims refuses pods with claims that have neither an existing volume nor one that the request creates.
 func (s *server) checkClaims(pods []newPod, req api.RunRequest, claims []*corev1.PersistentVolumeClaim) error {
-	coming := coming(req, claims)
+	coming := createdVolumes(req, claims)
 	for _, p := range pods {
 		for _, v := range p.Pod.Spec.Volumes {
 			claim := v.PersistentVolumeClaim
@@ -124,8 +124,8 @@ func (s *server) checkClaims(pods []newPod, req api.RunRequest, claims []*corev1
 	return nil
 }
 
-// coming returns the volumes that a request creates if they are missing.
-func coming(req api.RunRequest, claims []*corev1.PersistentVolumeClaim) []string {
+// createdVolumes returns the volumes that a request creates if they are missing.
+func createdVolumes(req api.RunRequest, claims []*corev1.PersistentVolumeClaim) []string {
 	names := slices.Clone(req.Volumes)
 	for _, claim := range claims {
 		names = append(names, volume.NameOf(claim.Namespace, claim.Name))
@@ -135,7 +135,7 @@ func coming(req api.RunRequest, claims []*corev1.PersistentVolumeClaim) []string
 
 // volumesOf returns all volumes that a request names.
 func volumesOf(pods []newPod, req api.RunRequest, claims []*corev1.PersistentVolumeClaim) []string {
-	names := coming(req, claims)
+	names := createdVolumes(req, claims)
 	for _, p := range pods {
 		names = append(names, volume.Names(p.Pod)...)
 	}

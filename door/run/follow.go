@@ -16,7 +16,7 @@ func (s *server) sendOutput(ctx context.Context, entries []*entry, out send) err
 	var wg sync.WaitGroup
 	for _, e := range entries {
 		wg.Go(func() {
-			if err := e.toTheEnd(ctx, out); err != nil {
+			if err := e.sendUntilEnd(ctx, out); err != nil {
 				cancel(err)
 			}
 		})
@@ -32,9 +32,9 @@ func (s *server) sendOutput(ctx context.Context, entries []*entry, out send) err
 	return context.Cause(ctx)
 }
 
-// toTheEnd sends the output of one pod's containers until the pod has ended, then its end. It sends no end for a
+// sendUntilEnd sends the output of one pod's containers until the pod has ended, then its end. It sends no end for a
 // pod that never started.
-func (e *entry) toTheEnd(ctx context.Context, out send) error {
+func (e *entry) sendUntilEnd(ctx context.Context, out send) error {
 	if err := e.awaitStart(ctx, false, out); err != nil {
 		return err
 	}

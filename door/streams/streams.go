@@ -31,7 +31,7 @@ func (o Runtime) Exec(ctx context.Context, id string, cmd []string, in io.Reader
 	to, err := o.Engine.Exec(ctx, engine.ExecRequest{
 		Container: id, Command: cmd, TTY: tty, Stdin: in != nil, Stdout: out != nil, Stderr: errs != nil, Size: size,
 	})
-	return carry(ctx, to, err, in, out, errs, resize)
+	return copyStreams(ctx, to, err, in, out, errs, resize)
 }
 
 // sizeWait is how long a command waits for the size of its terminal. Clients that know the size send it at once.
@@ -56,11 +56,11 @@ func (o Runtime) Attach(ctx context.Context, id string, in io.Reader, out, errs 
 	to, err := o.Engine.Attach(ctx, engine.AttachRequest{
 		Container: id, Stdin: in != nil, Stdout: out != nil, Stderr: errs != nil && !tty,
 	})
-	return carry(ctx, to, err, in, out, errs, resize)
+	return copyStreams(ctx, to, err, in, out, errs, resize)
 }
 
-// carry connects a client with a process until the process ends.
-func carry(
+// copyStreams connects a client with a process until the process ends.
+func copyStreams(
 	ctx context.Context, to engine.Stream, err error, in io.Reader, out, errs io.Writer, resize <-chan remotecommand.TerminalSize,
 ) error {
 	if err != nil {

@@ -107,7 +107,7 @@ func (c *Client) Stream(ctx context.Context, method, path string, query url.Valu
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return c.forsaken(ctx, method, fmt.Errorf("the engine went away: %w", err))
+			return c.restartEngine(ctx, method, fmt.Errorf("the engine went away: %w", err))
 		}
 		if m.Error != nil {
 			return m.Error
@@ -118,9 +118,9 @@ func (c *Client) Stream(ctx context.Context, method, path string, query url.Valu
 	}
 }
 
-// forsaken returns the error of a stream that broke off. It first starts a new engine, which ends the work that the
-// dead engine left, such as the pods of a foreground run. Nothing else might start one.
-func (c *Client) forsaken(ctx context.Context, method string, err error) error {
+// restartEngine returns the error of a stream that broke off. It first starts a new engine, which ends the work that
+// the dead engine left, such as the pods of a foreground run. Nothing else might start one.
+func (c *Client) restartEngine(ctx context.Context, method string, err error) error {
 	if method == http.MethodGet || c.start == nil {
 		return err
 	}
