@@ -23,7 +23,7 @@ type roots struct {
 	mu    sync.Mutex
 	known map[string]bool
 
-	looked atomic.Int64 // time of again's last look, in nanoseconds
+	looked atomic.Int64 // time of rescan's last look, in nanoseconds
 }
 
 func newRoots(files *fsys.FS, dir *os.File) *roots {
