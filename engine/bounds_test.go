@@ -90,7 +90,7 @@ func TestConcerns(t *testing.T) {
 		{"a command's start", &shimv1.Event{Topic: shimevents.TopicExecStarted}, false},
 		{"anything else", &shimv1.Event{Topic: "/else"}, true},
 	} {
-		if got := concerns(tc.e); got != tc.want {
+		if got := changesState(tc.e); got != tc.want {
 			t.Errorf("%s: %v", tc.name, got)
 		}
 	}

@@ -255,7 +255,7 @@ func (p *pod) createTask(
 	}
 	defer func() {
 		if err != nil {
-			devices.TakeBack(ctx, c.SendFile)
+			devices.CloseUnused(ctx, c.SendFile)
 		}
 	}()
 	sent, err := devices.Send(ctx, "block-"+ctr.ID, c.SendFile)

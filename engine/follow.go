@@ -156,7 +156,7 @@ func (p *pod) listen(ctx context.Context, c *link.Conn) error {
 		if err != nil {
 			return err
 		}
-		if !concerns(event) {
+		if !changesState(event) {
 			continue
 		}
 		if err := p.pace.Wait(ctx); err != nil {
@@ -171,8 +171,8 @@ func (p *pod) listen(ctx context.Context, c *link.Conn) error {
 	}
 }
 
-// concerns reports whether an event changes the state of a container.
-func concerns(e *shimv1.Event) bool {
+// changesState reports whether an event changes the state of a container.
+func changesState(e *shimv1.Event) bool {
 	switch e.GetTopic() {
 	case shimevents.TopicExecAdded, shimevents.TopicExecStarted, shimevents.TopicCreate, shimevents.TopicDelete,
 		shimevents.TopicSandboxCreate:

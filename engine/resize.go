@@ -56,7 +56,7 @@ func (p *pod) resize(ctx context.Context, s Size, overhead *store.Overhead) erro
 		r.Overhead = *overhead
 	}
 	r.Asked, r.Sized = &s, true
-	return p.become(ctx, &r, size)
+	return p.resizeTo(ctx, &r, size)
 }
 
 // within raises a size to the size that a VM started with. It returns a *sizing.TooLargeError if the VM cannot grow
@@ -74,9 +74,9 @@ func within(size *sizing.Size, m hypervisor.VMConfig) error {
 	return nil
 }
 
-// become resizes the VM and its cgroup on the host, and stores next with the size. It raises the host's limits
+// resizeTo resizes the VM and its cgroup on the host, and stores next with the size. It raises the host's limits
 // before the VM grows, and lowers them after the VM has shrunk. The caller holds op.
-func (p *pod) become(ctx context.Context, next *store.Pod, size sizing.Size) error {
+func (p *pod) resizeTo(ctx context.Context, next *store.Pod, size sizing.Size) error {
 	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()
 	c, err := p.live(ctx)
@@ -186,7 +186,7 @@ func (p *pod) fit(ctx context.Context, shrink bool) error {
 		size.MemoryMiB, size.VCPUs = max(size.MemoryMiB, r.MemoryMiB), max(size.VCPUs, vcpus)
 	}
 	if size.MemoryMiB != r.MemoryMiB || size.VCPUs != vcpus {
-		return p.become(ctx, &r, size)
+		return p.resizeTo(ctx, &r, size)
 	}
 	was := r.Cgroup.Limits
 	if p.e.groups.HoldCPU(&r, quota(size), size.Period, r.Overhead); r.Cgroup.Limits == was {

@@ -63,7 +63,7 @@ func (e *Engine) handlers(id string) journal.Handlers {
 			return e.endPod(ctx, id)
 		},
 		undoShares: func(ctx context.Context, _ json.RawMessage) error { return e.endShares(ctx, id) },
-		disks.Undo: func(ctx context.Context, args json.RawMessage) error { return e.giveBack(ctx, id, args) },
+		disks.Undo: func(ctx context.Context, args json.RawMessage) error { return e.undoTransfer(ctx, id, args) },
 		group.Undo: func(ctx context.Context, args json.RawMessage) error { return e.endGroup(ctx, id, args) },
 	}
 }
@@ -92,9 +92,9 @@ func (e *Engine) endGroup(ctx context.Context, id string, args json.RawMessage) 
 	return err
 }
 
-// giveBack returns the disk to the pod's predecessor. It refuses while the pod's VM may still run and write to the
+// undoTransfer returns the disk to the pod's predecessor. It refuses while the pod's VM may still run and write to the
 // disk.
-func (e *Engine) giveBack(ctx context.Context, id string, args json.RawMessage) error {
+func (e *Engine) undoTransfer(ctx context.Context, id string, args json.RawMessage) error {
 	loan, err := disks.LoanOf(args)
 	if err != nil {
 		return err

@@ -58,8 +58,8 @@ func nodeOf(number uint64, path string) string {
 	return path
 }
 
-// judge reports whether path is a block device, and refuses files that are not disks.
-func judge(path string, number uint64) (device bool, err error) {
+// isBlockDevice reports whether path is a block device, and refuses files that are not disks.
+func isBlockDevice(path string, number uint64) (device bool, err error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false, &failure.Error{Code: codeOf(err), Text: fmt.Sprintf("volume %.200q", path), Err: err}

@@ -64,7 +64,7 @@ func open(path string, device uint64, readOnly bool) (_ *Disk, err error) {
 		how.Flags, lock = unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, unix.LOCK_SH
 	}
 	// The kind is checked first, because opening a FIFO or a terminal has side effects.
-	isDevice, err := judge(path, device)
+	isDevice, err := isBlockDevice(path, device)
 	if err != nil {
 		return nil, err
 	}

@@ -55,13 +55,13 @@ func (p *Parts) Send(
 	return p.parts, nil
 }
 
-// takeBackWait bounds the calls to a shim that does not answer.
-const takeBackWait = 2 * time.Second
+// closeUnusedWait bounds the calls to a shim that does not answer.
+const closeUnusedWait = 2 * time.Second
 
-// TakeBack asks the shim to close the sent files that it has not used, with their locks. It works even if ctx has
+// CloseUnused asks the shim to close the sent files that it has not used, with their locks. It works even if ctx has
 // ended. An unreachable shim closes them within a minute, or when it exits.
-func (p *Parts) TakeBack(ctx context.Context, send func(ctx context.Context, name string, f *os.File) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackWait)
+func (p *Parts) CloseUnused(ctx context.Context, send func(ctx context.Context, name string, f *os.File) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeUnusedWait)
 	defer cancel()
 	for _, name := range p.sent {
 		_ = send(ctx, name, nil) // best effort

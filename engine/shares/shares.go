@@ -198,7 +198,7 @@ func (s *Set) Resume(all []store.Share) {
 	err := s.pod.Spawn(func(ctx context.Context) {
 		if err := s.Ensure(ctx, all); err != nil {
 			s.host.Logger.Warn("serve the host's directories", "error", err)
-			s.again(ctx, 0)
+			s.restart(ctx, 0)
 		}
 	})
 	if err != nil {
@@ -266,12 +266,12 @@ func (s *Set) watch(server procid.ID) error {
 			return
 		}
 		s.host.Logger.Warn("the server of the host's directories has ended; restarting it", "ended", how)
-		s.again(ctx, time.Since(began))
+		s.restart(ctx, time.Since(began))
 	})
 }
 
-// again retries until the server runs, or the pod or the engine ends. served is the previous server's uptime.
-func (s *Set) again(ctx context.Context, served time.Duration) {
+// restart retries until the server runs, or the pod or the engine ends. served is the previous server's uptime.
+func (s *Set) restart(ctx context.Context, served time.Duration) {
 	for ; ; served = 0 {
 		select {
 		case <-time.After(s.next(served)):
