@@ -118,15 +118,15 @@ func atEOF(err error) bool { return err == io.EOF } //nolint:errorlint // see ab
 func broken(src types.ImageSource, err error) error {
 	named := src.Reference().DockerReference()
 	if src.Reference().Transport().Name() != docker.Transport.Name() || named == nil {
-		return broke(ErrInvalid, err)
+		return withClass(ErrInvalid, err)
 	}
 	if c := classify(err, reference.Domain(named)); errors.Is(c, ErrUnauthorized) {
 		return c
 	}
-	return broke(ErrUnavailable, err)
+	return withClass(ErrUnavailable, err)
 }
 
-func broke(class, err error) error {
+func withClass(class, err error) error {
 	if classified(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}

@@ -80,7 +80,7 @@ func (r reach) check(u *url.URL) error {
 		return nil
 	}
 	for _, addr := range r.addresses(u.Hostname()) {
-		if neverAsked(addr) || r.isMine(addr) && !r.isLocal() {
+		if neverAsked(addr) || r.isOwn(addr) && !r.isLocal() {
 			return fmt.Errorf("%w: the registry refers to %.255q, an address of this host, its link or its cloud", ErrUnavailable, u.Hostname())
 		}
 	}
@@ -92,15 +92,15 @@ func (r reach) check(u *url.URL) error {
 func (r reach) isLocal() bool {
 	for _, host := range r.own {
 		name := (&url.URL{Host: host}).Hostname()
-		if addr, err := netip.ParseAddr(name); name == "localhost" || err == nil && r.isMine(addr.Unmap()) {
+		if addr, err := netip.ParseAddr(name); name == "localhost" || err == nil && r.isOwn(addr.Unmap()) {
 			return true
 		}
 	}
 	return false
 }
 
-// isMine reports whether an address is one of this host's.
-func (r reach) isMine(addr netip.Addr) bool {
+// isOwn reports whether an address is one of this host's.
+func (r reach) isOwn(addr netip.Addr) bool {
 	return addr.IsLoopback() || slices.Contains(r.mine(), addr.WithZone(""))
 }
 

@@ -21,7 +21,7 @@ import (
 // a time: the new client waits for its greeting until the old one is gone.
 func (d Driver) Adopt(ctx context.Context, r hypervisor.Record, f hypervisor.Files, o hypervisor.Options) (hypervisor.VM, error) {
 	v := &vm{record: r, console: newConsole(f.Console), done: make(chan struct{})}
-	if err := bears(r.Process, o.Name); err != nil {
+	if err := checkName(r.Process, o.Name); err != nil {
 		return nil, v.failed("connect", "adopt the VM", err)
 	}
 	v.stderr = openStderr(r.Process.PID)
@@ -41,9 +41,9 @@ func (d Driver) Adopt(ctx context.Context, r hypervisor.Record, f hypervisor.Fil
 	return v, nil
 }
 
-// bears returns nil if the process is a VM with that name, hypervisor.ErrGone if it has ended, and another error for
-// any other process of the host. The record has the process's start time too, so the answer stays valid.
-func bears(process procid.ID, name string) error {
+// checkName returns nil if the process is a VM with that name, hypervisor.ErrGone if it has ended, and another error
+// for any other process of the host. The record has the process's start time too, so the answer stays valid.
+func checkName(process procid.ID, name string) error {
 	args, err := process.Args()
 	if errors.Is(err, procid.ErrGone) {
 		return hypervisor.ErrGone

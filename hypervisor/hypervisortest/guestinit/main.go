@@ -115,7 +115,7 @@ func serve(port *os.File) error {
 			time.Sleep(2 * time.Millisecond)
 			continue
 		}
-		answer, err := obey(strings.Fields(line), &saved)
+		answer, err := execute(strings.Fields(line), &saved)
 		if err != nil {
 			answer = "error " + err.Error()
 		}
@@ -139,7 +139,7 @@ func chatter(port *os.File, count string) error {
 	return err
 }
 
-func obey(args []string, saved *string) (string, error) {
+func execute(args []string, saved *string) (string, error) {
 	if len(args) == 0 {
 		return "", errors.New("no command")
 	}
