@@ -60,9 +60,9 @@ func (r Roots) elsewhere(last place) error {
 		r.Data, ErrElsewhere, last.State, last.State)
 }
 
-// settled returns r with the state directory where the instance's engine runs or has left pods, if this process can
-// reach it.
-func (r Roots) settled(instance string) Roots {
+// withLastState returns r with the state directory where the instance's engine runs or has left pods, if this process
+// can reach it.
+func (r Roots) withLastState(instance string) Roots {
 	last, err := r.lastPlace(instance)
 	if err != nil || last.State == "" || last.State == r.State {
 		return r

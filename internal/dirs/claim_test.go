@@ -45,7 +45,7 @@ func release(t *testing.T, lock *flock.Lock) {
 func TestOneState(t *testing.T) {
 	t.Parallel()
 	ssh, cron := sessions(t)
-	if got := cron.settled(Run); got != cron {
+	if got := cron.withLastState(Run); got != cron {
 		t.Errorf("before any engine: %v", got)
 	}
 	lock, err := claim(t, ssh)
@@ -60,12 +60,12 @@ func TestOneState(t *testing.T) {
 		if _, err := claim(t, cron); !errors.Is(err, ErrElsewhere) || !strings.Contains(err.Error(), "BULKHEAD_STATE="+ssh.State+",") {
 			t.Errorf("%s: claimed elsewhere: %v", when, err)
 		}
-		if got := cron.settled(Run); got != ssh {
+		if got := cron.withLastState(Run); got != ssh {
 			t.Errorf("%s: another session goes to %v", when, got)
 		}
 	}
 	refused("while an engine runs")
-	if got := cron.settled(CRI); got != cron {
+	if got := cron.withLastState(CRI); got != cron {
 		t.Errorf("another instance goes to %v", got)
 	}
 	release(t, lock)
@@ -82,7 +82,7 @@ func TestOneState(t *testing.T) {
 	if err := os.Remove(pod); err != nil {
 		t.Fatal(err)
 	}
-	if got := cron.settled(Run); got != cron {
+	if got := cron.withLastState(Run); got != cron {
 		t.Errorf("when all has ended, another session goes to %v", got)
 	}
 	if lock, err = claim(t, cron); err != nil {
@@ -106,7 +106,7 @@ func TestAnotherPlace(t *testing.T) {
 	if err := ssh.Ensure(); err != nil {
 		t.Fatal(err)
 	}
-	if got := cron.settled(Run); got != cron {
+	if got := cron.withLastState(Run); got != cron {
 		t.Errorf("goes to a directory without the engine's socket: %v", got)
 	}
 	if _, err := claim(t, ssh); !errors.Is(err, ErrElsewhere) {
@@ -125,7 +125,7 @@ func TestDamagedPlace(t *testing.T) {
 	if _, err := claim(t, ssh); err == nil {
 		t.Error("claimed")
 	}
-	if got := ssh.settled(Run); got != ssh {
+	if got := ssh.withLastState(Run); got != ssh {
 		t.Errorf("goes to %v", got)
 	}
 }

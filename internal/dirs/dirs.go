@@ -35,7 +35,7 @@ func Default(instance string) (Roots, error) {
 		}
 	}
 	if os.Geteuid() == 0 {
-		return r.orElse("/var/lib/bulkhead", "/run/bulkhead"), nil
+		return r.withDefaults("/var/lib/bulkhead", "/run/bulkhead"), nil
 	}
 	data := os.Getenv("XDG_DATA_HOME")
 	if !filepath.IsAbs(data) { // required by the specification
@@ -46,11 +46,11 @@ func Default(instance string) (Roots, error) {
 		data = filepath.Join(home, ".local", "share")
 	}
 	named := r.State != ""
-	r = r.orElse(filepath.Join(data, "bulkhead"), userState(ownRuntime(os.Getenv("XDG_RUNTIME_DIR")), os.TempDir(), os.Geteuid()))
+	r = r.withDefaults(filepath.Join(data, "bulkhead"), userState(ownRuntime(os.Getenv("XDG_RUNTIME_DIR")), os.TempDir(), os.Geteuid()))
 	if named {
 		return r, nil
 	}
-	return r.settled(instance), nil
+	return r.withLastState(instance), nil
 }
 
 // ownRuntime returns the runtime directory if it exists and belongs to the caller: su keeps the variable of another
@@ -80,7 +80,7 @@ func userState(runtime, tmp string, uid int) string {
 	return filepath.Join("/tmp", "bh-"+number)
 }
 
-func (r Roots) orElse(data, state string) Roots {
+func (r Roots) withDefaults(data, state string) Roots {
 	if r.Data == "" {
 		r.Data = data
 	}

@@ -73,7 +73,7 @@ func (l *level) next() (string, error) {
 		case err == io.EOF:
 			return "", io.EOF
 		case err != nil:
-			return "", fmt.Errorf("read a directory: %w", bare(err))
+			return "", fmt.Errorf("read a directory: %w", withoutPath(err))
 		}
 		l.names = names
 	}
@@ -82,8 +82,8 @@ func (l *level) next() (string, error) {
 	return name, nil
 }
 
-// bare returns an error without the path, which a guest has chosen.
-func bare(err error) error {
+// withoutPath returns an error without the path, which a guest has chosen.
+func withoutPath(err error) error {
 	var errno unix.Errno
 	if errors.As(err, &errno) {
 		return errno

@@ -71,7 +71,7 @@ func (r *remover) run(ctx context.Context, name string) error {
 		if !errors.Is(err, io.EOF) {
 			r.fail(at, err)
 		}
-		if !at.again() && !r.drop(at) {
+		if !at.nextPass() && !r.drop(at) {
 			at.dir.Close()
 			r.levels = r.levels[:len(r.levels)-1]
 		}
@@ -87,8 +87,8 @@ func (r *remover) fail(at *doomed, err error) {
 	}
 }
 
-// again rewinds the directory, unless it is empty or its remaining entries cannot be removed.
-func (l *doomed) again() bool {
+// nextPass rewinds the directory, unless it is empty or its remaining entries cannot be removed.
+func (l *doomed) nextPass() bool {
 	if l.moved || l.seen && !l.stays {
 		return l.rewind()
 	}

@@ -59,7 +59,7 @@ func existing(path string) (dir int, names []string, err error) {
 
 // makeDir creates a directory in dir, if that is allowed there. An existing one is accepted.
 func (r Rules) makeDir(dir int, name, path string) (made bool, err error) {
-	if err := r.may(dir, name, path); err != nil {
+	if err := r.checkCreate(dir, name, path); err != nil {
 		return false, err
 	}
 	err = unix.Mkdirat(dir, name, 0o755)
@@ -70,7 +70,7 @@ func (r Rules) makeDir(dir int, name, path string) (made bool, err error) {
 }
 
 func (r Rules) makeFile(dir int, name, path string) (int, error) {
-	if err := r.may(dir, name, path); err != nil {
+	if err := r.checkCreate(dir, name, path); err != nil {
 		return -1, err
 	}
 	how := &unix.OpenHow{Flags: unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY | unix.O_CLOEXEC, Mode: 0o644, Resolve: unix.RESOLVE_BENEATH}
@@ -84,8 +84,8 @@ func (r Rules) makeFile(dir int, name, path string) (int, error) {
 	return openAt(dir, name, unix.O_PATH)
 }
 
-// may returns an error if pods' files must not be created in dir.
-func (r Rules) may(dir int, name, path string) error {
+// checkCreate returns an error if pods' files must not be created in dir.
+func (r Rules) checkCreate(dir int, name, path string) error {
 	parent, err := at(dir)
 	if err == nil {
 		var all []mount
