@@ -60,7 +60,7 @@ func (w *watcher) start() error {
 	w.done.Go(func() {
 		for socket != nil {
 			w.follow(ctx, socket)
-			socket = w.again(ctx)
+			socket = w.reopen(ctx)
 		}
 	})
 	return nil
@@ -91,8 +91,8 @@ func (w *watcher) update(ctx context.Context) {
 	}
 }
 
-// again opens another socket, and refreshes for changes that were missed. It returns nil if ctx has ended.
-func (w *watcher) again(ctx context.Context) *os.File {
+// reopen opens another socket, and refreshes for changes that were missed. It returns nil if ctx has ended.
+func (w *watcher) reopen(ctx context.Context) *os.File {
 	for retry := w.retry; sleep(ctx, retry); retry = min(2*retry, mostWatchRetry) {
 		socket, err := w.open()
 		if err == nil {

@@ -57,8 +57,8 @@ func stacked(l netlink.Link) bool {
 	return l.Type() != "veth" && a.NetNsID < 0 && a.ParentIndex != 0 && a.ParentIndex != a.Index
 }
 
-// unruled returns an error if routing rules use other tables than the main one: the guest does not get such rules.
-func unruled() error {
+// checkRules returns an error if routing rules use other tables than the main one: the guest does not get such rules.
+func checkRules() error {
 	rules, err := list(func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_ALL) })
 	if err != nil {
 		return fmt.Errorf("list the routing rules: %w", err)

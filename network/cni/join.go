@@ -28,7 +28,7 @@ func join(path string) (guest *agentv1.Network, more []*agentv1.Network, err err
 			return err
 		}
 		if len(more) > 0 {
-			if err := unruled(); err != nil {
+			if err := checkRules(); err != nil {
 				return err
 			}
 		}

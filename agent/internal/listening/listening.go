@@ -153,7 +153,7 @@ func (t tables) read() ([]agentv1.ListeningPort, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, last, err := t.anybodys()
+	first, last, err := t.ephemeralRange()
 	if err != nil {
 		return nil, err
 	}
@@ -165,8 +165,8 @@ func (t tables) read() ([]agentv1.ListeningPort, error) {
 	return append(tcp[:min(len(tcp), most)], udp...), nil
 }
 
-// anybodys returns the range of automatically assigned ports.
-func (t tables) anybodys() (first, last uint16, err error) {
+// ephemeralRange returns the range of automatically assigned ports.
+func (t tables) ephemeralRange() (first, last uint16, err error) {
 	text, err := os.ReadFile(t.ephemeral)
 	if err == nil {
 		_, err = fmt.Sscan(string(text), &first, &last)
