@@ -106,7 +106,7 @@ func (p *probes) watch(runCtx context.Context, c *container) *watched {
 	}
 	sandbox, target := c.newest.Sandbox, p.r.target(c)
 	options := probe.Options{
-		Container: c.spec, Ask: target.Ask, Began: began, Resumed: c.ours != id,
+		Container: c.spec, Probe: target.Probe, Began: began, Resumed: c.ours != id,
 		Changed: func() { p.r.inLoop(ctx, func() {}) },
 		Event:   func(reason, message string) { p.r.inLoop(ctx, func() { p.r.reportEvent(c, true, reason, message) }) },
 	}

@@ -233,7 +233,7 @@ func TestAsk(t *testing.T) {
 		{name: "grpc", handler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: int32(web)}}, want: probe.Failure, has: "rpc"},
 		{name: "nothing", handler: corev1.ProbeHandler{}, want: probe.Unknown},
 	} {
-		got, output, err := target.Ask(t.Context(), &corev1.Probe{ProbeHandler: test.handler, TimeoutSeconds: 5})
+		got, output, err := target.Probe(t.Context(), &corev1.Probe{ProbeHandler: test.handler, TimeoutSeconds: 5})
 		if got != test.want || !strings.Contains(output, test.has) || (err != nil) != (test.want == probe.Unknown) {
 			t.Errorf("%s: %v %q, %v", test.name, got, output, err)
 		}

@@ -34,8 +34,8 @@ type Verdict struct {
 // Options describe one run of a container and the receivers of its results.
 type Options struct {
 	Container *corev1.Container
-	// Ask runs one probe; see Target.Ask.
-	Ask func(ctx context.Context, probe *corev1.Probe) (Result, string, error)
+	// Probe runs one probe; see Target.Ask.
+	Probe func(ctx context.Context, probe *corev1.Probe) (Result, string, error)
 	// Began is when the run began.
 	Began time.Time
 	// Resumed means that the run began before this Prober, as after a restart of the engine. Its probes start spread

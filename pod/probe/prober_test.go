@@ -67,7 +67,7 @@ func watch(t *testing.T, startup, liveness, readiness *corev1.Probe, answers map
 	o := Options{
 		Container: &corev1.Container{Name: "c", StartupProbe: startup, LivenessProbe: liveness, ReadinessProbe: readiness},
 		Began:     s.began,
-		Ask: func(ctx context.Context, probe *corev1.Probe) (Result, string, error) {
+		Probe: func(ctx context.Context, probe *corev1.Probe) (Result, string, error) {
 			kind := map[*corev1.Probe]Kind{startup: Startup, liveness: Liveness, readiness: Readiness}[probe]
 			at := time.Since(s.began)
 			s.mu.Lock()

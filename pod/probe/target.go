@@ -22,8 +22,9 @@ type Target struct {
 	Host string
 }
 
-// Ask runs a probe once, within its timeout. An error comes with Unknown, and means that the container was not probed.
-func (t *Target) Ask(ctx context.Context, probe *corev1.Probe) (Result, string, error) {
+// Probe runs a probe once, within its timeout. An error comes with Unknown, and means that the container was not
+// probed.
+func (t *Target) Probe(ctx context.Context, probe *corev1.Probe) (Result, string, error) {
 	timeout := time.Duration(probe.TimeoutSeconds) * time.Second
 	if probe.Exec != nil {
 		command := probe.Exec.Command

@@ -98,7 +98,7 @@ func (w *worker) once(ctx context.Context, due bool) bool {
 	var err error
 	began := time.Now()
 	for try := 0; try == 0 || err != nil && try < attempts && ctx.Err() == nil; try++ {
-		result, output, err = w.p.o.Ask(ctx, w.probe)
+		result, output, err = w.p.o.Probe(ctx, w.probe)
 	}
 	if ctx.Err() != nil {
 		return false
