@@ -90,7 +90,7 @@ func (p *Pod) delete(ctx context.Context, keep bool) (kept string, err error) {
 		return "", fmt.Errorf("delete pod %s: %w", p.pod.Name, err)
 	}
 	if keep && p.options.LogDir != "" {
-		err = logs.Carry(p.options.LogDir)
+		err = logs.PrepareRun(p.options.LogDir)
 	} else {
 		err = os.RemoveAll(p.options.LogDir)
 	}

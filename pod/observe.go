@@ -63,7 +63,7 @@ func (r *run) readLastWords() {
 			}
 			text, heard := r.words[i.ID()]
 			if !heard {
-				text = logs.LastWords(&r.o.Options, c.spec, i.Restarts, i.Status.GetExitCode() != 0)
+				text = logs.TerminationMessage(&r.o.Options, c.spec, i.Restarts, i.Status.GetExitCode() != 0)
 			}
 			words[i.ID()] = text
 		}

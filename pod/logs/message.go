@@ -47,9 +47,10 @@ func MakeMessage(o *config.Options, container string, restarts int32) error {
 	return nil
 }
 
-// LastWords returns the termination message of a container's run that has ended: the content of its message file. If
-// that is empty, the run has failed, and the policy asks for it, LastWords returns the end of the log.
-func LastWords(o *config.Options, spec *corev1.Container, restarts int32, failed bool) string {
+// TerminationMessage returns the termination message of a container's run that has ended: the content of its message
+// file. If that is empty, the run has failed, and the policy asks for it, TerminationMessage returns the end of the
+// log.
+func TerminationMessage(o *config.Options, spec *corev1.Container, restarts int32, failed bool) string {
 	var text string
 	if o.MessageDir != "" {
 		text = tail(config.MessageFile(o, spec.Name, restarts), maxMessage)

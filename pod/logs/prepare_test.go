@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCarry: the logs of a pod become the older file of its next run's logs, up to the limit.
-func TestCarry(t *testing.T) {
+// TestPrepareRun: the logs of a pod become the older file of its next run's logs, up to the limit.
+func TestPrepareRun(t *testing.T) {
 	t.Parallel()
 	big := string(bytes.Repeat([]byte("x"), Bound-2))
 	for name, test := range map[string]struct{ files, want map[string]string }{
@@ -36,7 +36,7 @@ func TestCarry(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := Carry(dir); err != nil {
+			if err := PrepareRun(dir); err != nil {
 				t.Fatal(err)
 			}
 			files, err := os.ReadDir(of)
@@ -56,7 +56,7 @@ func TestCarry(t *testing.T) {
 			}
 		})
 	}
-	if err := Carry(filepath.Join(t.TempDir(), "absent")); err != nil {
+	if err := PrepareRun(filepath.Join(t.TempDir(), "absent")); err != nil {
 		t.Error(err)
 	}
 }

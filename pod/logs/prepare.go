@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// Carry prepares a pod's log directory for another run of the pod, which counts its containers' restarts from 0. Each
-// container's logs become the older file of its next log. Carry removes the oldest files beyond Bound bytes.
-func Carry(dir string) error {
+// PrepareRun prepares a pod's log directory for another run of the pod, which counts its containers' restarts from 0.
+// Each container's logs become the older file of its next log. PrepareRun removes the oldest files beyond Bound bytes.
+func PrepareRun(dir string) error {
 	containers, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -24,7 +24,7 @@ func Carry(dir string) error {
 		return fmt.Errorf("carry logs over: %w", err)
 	}
 	for _, c := range containers {
-		if err := carry(filepath.Join(dir, c.Name())); err != nil {
+		if err := prepareRun(filepath.Join(dir, c.Name())); err != nil {
 			return fmt.Errorf("carry logs over: %w", err)
 		}
 	}
@@ -39,7 +39,7 @@ type run struct {
 	size  int64
 }
 
-func carry(dir string) error {
+func prepareRun(dir string) error {
 	runs, err := runsOf(dir)
 	if err != nil || len(runs) == 0 {
 		return err
