@@ -23,7 +23,7 @@ type Backoff struct {
 
 // Until returns when the next try is due after event, which is the end of a container or a failed pull.
 func (b *Backoff) Until(event time.Time) time.Time {
-	if b.Delay == 0 || b.calmed(event) {
+	if b.Delay == 0 || b.wasCalm(event) {
 		return event
 	}
 	return event.Add(b.Delay)
@@ -31,7 +31,7 @@ func (b *Backoff) Until(event time.Time) time.Time {
 
 // Next records that the try after event is made at now.
 func (b *Backoff) Next(event, now time.Time) {
-	if b.Delay == 0 || b.calmed(event) {
+	if b.Delay == 0 || b.wasCalm(event) {
 		b.Delay = First
 	} else {
 		b.Delay = min(2*b.Delay, Last)
@@ -39,8 +39,8 @@ func (b *Backoff) Next(event, now time.Time) {
 	b.last = now
 }
 
-// calmed reports whether the last try lasted longer than calm before event.
-func (b *Backoff) calmed(event time.Time) bool { return event.Sub(b.last) > calm }
+// wasCalm reports whether the last try lasted longer than calm before event.
+func (b *Backoff) wasCalm(event time.Time) bool { return event.Sub(b.last) > calm }
 
 // Resume restores the delay of an adopted container from its restart count and the start and end of its last run.
 func (b *Backoff) Resume(restarts int32, began, ended time.Time) {

@@ -78,7 +78,7 @@ func (f *Fetcher) Fetch(
 	}
 	status, err = f.Images.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: ref}, false)
 	if err != nil || status.GetImage() == nil {
-		return nil, fail(ReasonInspect, fmt.Errorf("look up image %s after its pull: %w", name, orGone(err)))
+		return nil, fail(ReasonInspect, fmt.Errorf("look up image %s after its pull: %w", name, orNotFound(err)))
 	}
 	return &Image{status.GetImage(), ref, fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.",
 		name, took.Truncate(time.Millisecond), time.Since(began).Truncate(time.Millisecond), status.GetImage().GetSize())}, nil
@@ -109,7 +109,7 @@ func (f *Fetcher) pull(ctx context.Context, name string, spec *runtimeapi.ImageS
 	return "", errors.Join(errs...)
 }
 
-func orGone(err error) error {
+func orNotFound(err error) error {
 	if err == nil {
 		return fmt.Errorf("it no longer exists")
 	}

@@ -137,15 +137,15 @@ func authsFor(list []credential, image string) []*runtimeapi.AuthConfig {
 		image = host + "/" + image
 	}
 	for _, c := range list {
-		if c.place != "" && liesIn(c.place, image) {
+		if c.place != "" && inRegistry(c.place, image) {
 			out = append(out, &runtimeapi.AuthConfig{Username: c.username, Password: c.password})
 		}
 	}
 	return out
 }
 
-// liesIn reports whether an image is in a place. Each label of the place's host may be a pattern.
-func liesIn(place, image string) bool {
+// inRegistry reports whether an image is in a place. Each label of the place's host may be a pattern.
+func inRegistry(place, image string) bool {
 	placeHost, placePath, _ := strings.Cut(place, "/")
 	host, rest, _ := strings.Cut(image, "/")
 	placeHost, placePort, _ := strings.Cut(placeHost, ":")

@@ -16,9 +16,9 @@ import (
 // reasonDamaged is the reason in the status of a pod with an unreadable record.
 const reasonDamaged = "Damaged"
 
-// salvage returns a substitute for an unreadable record. The pod is listed as failed, with the cause, and can be
+// substitute returns a substitute for an unreadable record. The pod is listed as failed, with the cause, and can be
 // removed with its VM. Its name comes from its sandbox; without one, it is the UID.
-func (m *Manager) salvage(ctx context.Context, uid string, cause error) Record {
+func (m *Manager) substitute(ctx context.Context, uid string, cause error) Record {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: uid, Namespace: metav1.NamespaceDefault, UID: types.UID(uid)}}
 	p.Spec.Containers = []corev1.Container{{Name: "unknown"}}
 	filter := &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": uid}}

@@ -74,8 +74,8 @@ func (p *Pod) failJob() {
 	}
 }
 
-// passTurn makes the pods of the Job ask for their turns again.
-func (p *Pod) passTurn() {
+// wakeJob makes the pods of the Job ask for their turns again.
+func (p *Pod) wakeJob() {
 	for _, other := range p.job() {
 		other.supervised().Changed()
 	}

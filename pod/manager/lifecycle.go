@@ -94,15 +94,15 @@ func (p *Pod) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start pod %s: remove what its last run left: %w", p.Key(), err)
 	}
-	if err := p.again(earlier); err != nil {
+	if err := p.prepareRun(earlier); err != nil {
 		return fmt.Errorf("start pod %s: %w", p.Key(), err)
 	}
 	p.Run()
 	return nil
 }
 
-// again prepares and saves another run, which follows the run of the sandbox earlier. On an error nothing changes.
-func (p *Pod) again(earlier string) error {
+// prepareRun prepares and saves another run, which follows the run of the sandbox earlier. On an error nothing changes.
+func (p *Pod) prepareRun(earlier string) error {
 	p.mu.Lock()
 	last := p.rec
 	p.mu.Unlock()

@@ -135,13 +135,13 @@ func (m *Manager) adopt(ctx context.Context, uid string) error {
 	}
 	if err != nil {
 		m.o.Logger.Error("a pod's record cannot be read", "uid", uid, "error", err)
-		rec = m.salvage(ctx, uid, err)
+		rec = m.substitute(ctx, uid, err)
 	}
 	p, err := m.newPod(rec, false)
 	if err != nil {
 		// Its VM may run, so the pod must exist to be removed.
 		m.o.Logger.Error("cannot continue a pod", "uid", uid, "error", err)
-		named := m.salvage(ctx, uid, err)
+		named := m.substitute(ctx, uid, err)
 		named.Pod.Name, named.Pod.Namespace, named.Pod.CreationTimestamp = rec.Pod.Name, rec.Pod.Namespace, rec.Pod.CreationTimestamp
 		if p, err = m.newPod(named, false); err != nil {
 			return err

@@ -83,7 +83,7 @@ func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 	if err := p.readObjects(); err != nil {
 		return nil, err
 	}
-	spec := rec.had()
+	spec := rec.beforeResize()
 	o := pod.Options{
 		Options: config.Options{
 			Pod:        spec,

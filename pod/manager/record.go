@@ -103,8 +103,8 @@ func (r *Record) resized(p *corev1.Pod) {
 	p.Generation = max(p.Generation, r.Generation)
 }
 
-// had returns the pod as it was before the unfinished resize.
-func (r *Record) had() *corev1.Pod {
+// beforeResize returns the pod as it was before the unfinished resize.
+func (r *Record) beforeResize() *corev1.Pod {
 	p := r.spec()
 	if r.Before != nil {
 		p = p.DeepCopy()

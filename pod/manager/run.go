@@ -31,7 +31,7 @@ func (p *Pod) Run() {
 		stop()
 		p.failJob()
 		remove := p.finish(err)
-		p.passTurn()
+		p.wakeJob()
 		if remove {
 			defer p.m.detached.add(always)()
 		}

@@ -32,7 +32,7 @@ type transitions struct {
 
 // lastVerdicts returns the verdicts that an earlier manager saved.
 func (p *Pod) lastVerdicts(spec *corev1.Pod) (last map[string]probe.Verdict) {
-	if !pod.Remembers(spec) || !p.recall(verdictsFile, &last) {
+	if !pod.Remembers(spec) || !p.readSaved(verdictsFile, &last) {
 		return nil
 	}
 	return last
@@ -41,14 +41,14 @@ func (p *Pod) lastVerdicts(spec *corev1.Pod) (last map[string]probe.Verdict) {
 // lastConditions returns the conditions that an earlier manager saved for the same run.
 func (p *Pod) lastConditions(since time.Time) []corev1.PodCondition {
 	var last transitions
-	if !p.recall(transitionsFile, &last) || !last.Since.Equal(since) {
+	if !p.readSaved(transitionsFile, &last) || !last.Since.Equal(since) {
 		return nil
 	}
 	return last.Conditions
 }
 
-// recall reads one of the files. A file that cannot be read counts as absent.
-func (p *Pod) recall(file string, into any) (found bool) {
+// readSaved reads one of the files. A file that cannot be read counts as absent.
+func (p *Pod) readSaved(file string, into any) (found bool) {
 	err := atomicfile.ReadJSON(filepath.Join(p.dir, file), into)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		p.m.o.Logger.Warn("cannot read the notes of an earlier engine on a pod", "pod", p.Key(), "error", err)
@@ -72,7 +72,7 @@ func (p *Pod) remember(run *pod.Pod, since time.Time) (stop func()) {
 			}
 			select {
 			case <-run.Observed():
-				if now := bare(status.Conditions); !reflect.DeepEqual(now, before) {
+				if now := withoutMessages(status.Conditions); !reflect.DeepEqual(now, before) {
 					p.write(transitionsFile, transitions{since, now})
 					before = now
 				}
@@ -91,8 +91,8 @@ func (p *Pod) remember(run *pod.Pod, since time.Time) (stop func()) {
 	}
 }
 
-// bare returns conditions without their messages, which may change often.
-func bare(conditions []corev1.PodCondition) (out []corev1.PodCondition) {
+// withoutMessages returns conditions without their messages, which may change often.
+func withoutMessages(conditions []corev1.PodCondition) (out []corev1.PodCondition) {
 	for _, c := range conditions {
 		out = append(out, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
 	}

@@ -16,7 +16,7 @@ func Ephemeral(spec *corev1.EphemeralContainer) error {
 	}}
 	c.name("name", container.Name, validation.IsDNS1123Label)
 	c.container(&container, "", nil)
-	c.lastWords(&container, "")
+	c.checkTerminationMessage(&container, "")
 	for field, set := range map[string]bool{
 		"ports": len(container.Ports) > 0, "lifecycle": container.Lifecycle != nil, "livenessProbe": container.LivenessProbe != nil,
 		"readinessProbe": container.ReadinessProbe != nil, "startupProbe": container.StartupProbe != nil,

@@ -23,7 +23,7 @@ func (c checker) containers(spec *corev1.PodSpec, volumes map[string]bool) {
 		c.container(container, at, volumes)
 		c.ports(container.Ports, at, hostPorts)
 		c.restarts(container, at)
-		c.lastWords(container, at)
+		c.checkTerminationMessage(container, at)
 	}
 	for i := range spec.InitContainers {
 		container, at := &spec.InitContainers[i], fmt.Sprintf("spec.initContainers[%d].", i)
@@ -101,8 +101,8 @@ func (c checker) restarts(container *corev1.Container, at string) {
 	}
 }
 
-// lastWords checks the source of a container's termination message.
-func (c checker) lastWords(container *corev1.Container, at string) {
+// checkTerminationMessage checks the source of a container's termination message.
+func (c checker) checkTerminationMessage(container *corev1.Container, at string) {
 	oneOf(c, at+"terminationMessagePolicy", container.TerminationMessagePolicy,
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)
 	if at, file := at+"terminationMessagePath", container.TerminationMessagePath; !path.IsAbs(file) ||
