@@ -84,9 +84,9 @@ func (s *script) output(c *agentv1.Stream, a answer) error {
 	return nil
 }
 
-// TestCarry: after each cut the stream is reopened at the last safe offset, until its end. A refusal or lost output
+// TestRun: after each cut the stream is reopened at the last safe offset, until its end. A refusal or lost output
 // ends it early, with a warning.
-func TestCarry(t *testing.T) {
+func TestRun(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		answers []answer
@@ -214,8 +214,8 @@ func messages(t *testing.T, path string) string {
 	return strings.TrimSuffix(all.String(), "\n")
 }
 
-// TestCarryStops: the end of the context ends a stream and its clients silently.
-func TestCarryStops(t *testing.T) {
+// TestRunStops: the end of the context ends a stream and its clients silently.
+func TestRunStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		s := &script{t: t}
