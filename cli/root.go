@@ -73,7 +73,7 @@ root, no KVM, no daemon to set up and no configuration.`,
 		image.Command(a), image.Login(a), image.Logout(a), template.Command(a), volume.Command(a),
 		host.Check(a), host.CRI(a), host.Node(a), host.Version(a), host.Reap(a), host.System(a), completionCmd(a),
 	)
-	root.AddCommand(image.Habits(a)...)
+	root.AddCommand(image.PodmanAliases(a)...)
 	namespaces(a, root)
 	asker{a}.complete(root)
 	return root

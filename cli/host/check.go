@@ -56,7 +56,7 @@ The result of the KVM probe is kept until the host reboots. --probe repeats it, 
 				o.CRI = ownNode()
 			}
 			// The command ends only after the processes of its probes.
-			ctx, stop := tty.Catch(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+			ctx, stop := tty.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
 			probes := check.Probes(o)
 			t := newFindings(a.Out, probes)

@@ -21,8 +21,8 @@ func Command(a *app.App) *cobra.Command {
 	return cmd
 }
 
-// Habits returns image commands without the word "image", as podman users type them.
-func Habits(a *app.App) []*cobra.Command {
+// PodmanAliases returns image commands without the word "image", as podman users type them.
+func PodmanAliases(a *app.App) []*cobra.Command {
 	var all []*cobra.Command
 	for _, one := range []struct {
 		cmd *cobra.Command

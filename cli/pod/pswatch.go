@@ -32,7 +32,7 @@ func psWatch(ctx context.Context, a *app.App, q url.Values, f output.Format, pod
 	if err := w.start(pods); err != nil {
 		return err
 	}
-	ctx, stop := tty.Catch(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := tty.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	err := a.Client.Stream(ctx, "GET", "/v1/watch", q, nil, func(m api.Message) error {
 		if m.Pod == nil {

@@ -76,7 +76,7 @@ func (r *runner) attach(ctx context.Context, uid string, in api.Interactive) {
 		streams.Out = at
 	}
 	go func() {
-		at.ended <- session.Carry(ctx, &streams, conn, session.Options{Stdin: in.Stdin, TTY: at.tty, Redraw: true})
+		at.ended <- session.Run(ctx, &streams, conn, session.Options{Stdin: in.Stdin, TTY: at.tty, Redraw: true})
 	}()
 }
 

@@ -35,7 +35,7 @@ keeps them all).`,
 		Args: app.Exactly("SOURCE", "TARGET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, to := parsePlace(args[0]), parsePlace(args[1])
-			ctx, stop := tty.Catch(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+			ctx, stop := tty.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
 			var err error
 			switch {

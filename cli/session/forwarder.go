@@ -39,7 +39,7 @@ func (f *forwarder) run(ctx context.Context) error {
 		return errors.New("the running engine has another version: end it, and the next command starts the installed one")
 	}
 	f.ref = meant.UID // later requests must not reach another pod of this name
-	ctx, stop := tty.Catch(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := tty.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -47,12 +47,12 @@ func join(ctx context.Context, a *app.App, s api.Stream, o Options) error {
 	if err != nil {
 		return err
 	}
-	return Carry(ctx, a, conn, o)
+	return Run(ctx, a, conn, o)
 }
 
-// Carry runs a session until its process ends or its user leaves. It returns the process's exit code as an
+// Run runs a session until its process ends or its user leaves. It returns the process's exit code as an
 // ExitError, and closes conn.
-func Carry(ctx context.Context, a *app.App, conn net.Conn, o Options) error {
+func Run(ctx context.Context, a *app.App, conn net.Conn, o Options) error {
 	std := stream.Stdio{Stdout: a.Out, Stderr: a.Err}
 	if o.Stdin {
 		if std.Stdin = a.In; o.TTY && len(o.keys) > 0 {
@@ -61,7 +61,7 @@ func Carry(ctx context.Context, a *app.App, conn net.Conn, o Options) error {
 	}
 	if o.TTY {
 		// A signal must not leave the terminal in raw mode.
-		caught, stop := tty.Catch(ctx, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
+		caught, stop := tty.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
 		defer stop()
 		ctx = caught
 		raw, err := tty.MakeRaw(os.Stdin, os.Stdin, "")

@@ -49,7 +49,7 @@ and disk count from the VM's start.`,
 				}
 				return a.Show(cmd.Context(), f, list, output.Views{})
 			}
-			ctx, stop := tty.Catch(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			ctx, stop := tty.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
 			m := &meter{}
 			for wait := firstGap; ; wait = interval {

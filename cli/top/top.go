@@ -110,7 +110,7 @@ func (t *top) run(ctx context.Context) error {
 	}
 	defer raw.Restore()
 	fmt.Fprint(out, enterScreen)
-	ctx, stop := tty.Catch(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := tty.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)

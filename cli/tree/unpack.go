@@ -116,8 +116,8 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// pour writes the file of header h to the sink.
-func (u *unpacker) pour(h *tar.Header) error {
+// writeToSink writes the file of header h to the sink.
+func (u *unpacker) writeToSink(h *tar.Header) error {
 	if h.Typeflag != tar.TypeReg || u.entries > 1 {
 		return fmt.Errorf("%s is in the way: it is not a directory", u.sink)
 	}
@@ -144,7 +144,7 @@ func (u *unpacker) run() error {
 		}
 		name, err := u.place(h.Name)
 		if err == nil && u.sink != "" {
-			err = u.pour(h)
+			err = u.writeToSink(h)
 		} else if err == nil {
 			if err = u.finish(name); err == nil {
 				err = u.extract(name, h)

@@ -29,7 +29,7 @@ func (r *Raw) watch(settings *unix.Termios, in, out *os.File) error {
 	return r.guard.Start()
 }
 
-func (r *Raw) dismiss() {
+func (r *Raw) stopGuard() {
 	_, _ = r.done.Write([]byte{1}) // a killed guard reads nothing
 	r.done.Close()
 	_ = r.guard.Wait()

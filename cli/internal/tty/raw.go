@@ -34,7 +34,7 @@ func MakeRaw(in, out *os.File, farewell string) (*Raw, error) {
 		return nil, fmt.Errorf("guard the terminal: %w", err)
 	}
 	if r.old, err = term.MakeRaw(fd); err != nil {
-		r.dismiss()
+		r.stopGuard()
 		return nil, fmt.Errorf("set the terminal: %w", err)
 	}
 	return r, nil
@@ -44,5 +44,5 @@ func MakeRaw(in, out *os.File, farewell string) (*Raw, error) {
 func (r *Raw) Restore() {
 	fmt.Fprint(r.bye, r.text)
 	_ = term.Restore(r.FD, r.old)
-	r.dismiss()
+	r.stopGuard()
 }

@@ -7,14 +7,14 @@ import (
 	"syscall"
 )
 
-// SignalError is the cause of a context that Catch ended.
+// SignalError is the cause of a context that NotifyContext ended.
 type SignalError struct{ syscall.Signal }
 
 func (e SignalError) Error() string { return e.String() }
 
-// Catch returns a context that ends with the first of the signals, with a SignalError as its cause. stop restores
-// the default handling of the signals.
-func Catch(ctx context.Context, signals ...os.Signal) (caught context.Context, stop func()) {
+// NotifyContext returns a context that ends with the first of the signals, with a SignalError as its cause. stop
+// restores the default handling of the signals.
+func NotifyContext(ctx context.Context, signals ...os.Signal) (caught context.Context, stop func()) {
 	caught, cancel := context.WithCancelCause(ctx)
 	arrived := make(chan os.Signal, 1)
 	signal.Notify(arrived, signals...)
