@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// wishes sets the pod's network options.
-func wishes(r *engine.PodRequest, config *runtimeapi.PodSandboxConfig) (err error) {
+// setNetwork sets the pod's network options.
+func setNetwork(r *engine.PodRequest, config *runtimeapi.PodSandboxConfig) (err error) {
 	if r.Ports, err = ports(config.GetPortMappings()); err != nil {
 		return err
 	}

@@ -27,21 +27,21 @@ func TestNetworkRequest(t *testing.T) {
 		Bandwidth: network.Bandwidth{Ingress: 10_000_000, Egress: 2000},
 	}
 	var got engine.PodRequest
-	err := wishes(&got, config)
+	err := setNetwork(&got, config)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
 	var nothing engine.PodRequest
-	if err := wishes(&nothing, &runtimeapi.PodSandboxConfig{}); err != nil || !cmp.Equal(nothing, engine.PodRequest{}) {
+	if err := setNetwork(&nothing, &runtimeapi.PodSandboxConfig{}); err != nil || !cmp.Equal(nothing, engine.PodRequest{}) {
 		t.Errorf("nothing: %+v, %v", nothing, err)
 	}
 	odd := &runtimeapi.PodSandboxConfig{PortMappings: []*runtimeapi.PortMapping{{HostPort: 1, ContainerPort: 1, Protocol: 9}}}
-	if err := wishes(&nothing, odd); status.Code(err) != codes.InvalidArgument {
+	if err := setNetwork(&nothing, odd); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("an unknown protocol: %v", err)
 	}
 	for _, text := range []string{"fast", "0", "-1M"} {
 		config.Annotations["kubernetes.io/ingress-bandwidth"] = text
-		if err := wishes(&got, config); status.Code(err) != codes.InvalidArgument {
+		if err := setNetwork(&got, config); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -164,7 +164,7 @@ func podRequest(
 	if err := spec.CheckLabels(config.GetLinux().GetSecurityContext()); err != nil {
 		return r, err
 	}
-	if err := wishes(&r, config); err != nil {
+	if err := setNetwork(&r, config); err != nil {
 		return r, err
 	}
 	if config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {

@@ -27,7 +27,7 @@ import (
 // host.
 func (s *Service) specify(ctx context.Context, p *engine.Pod, in spec.Input) (*specs.Spec, error) {
 	config := in.Container
-	in.Named, in.Bare = s.named, s.bare
+	in.Named, in.Bare = s.named, s.checkBlockDevice
 	in.Block = func(path string) (spec.Node, bool, error) { return blockNode(ctx, path) }
 	var err error
 	if in.Seccomp, err = s.seccomp(config.GetLinux().GetSecurityContext().GetSeccomp()); err != nil {
@@ -75,8 +75,8 @@ func blockNode(ctx context.Context, path string) (node spec.Node, ok bool, err e
 	return spec.Node{Mode: n.Mode & 0o777, Group: int(n.Group), Device: n.Device}, true, nil
 }
 
-// bare returns an error if a named volume is not a block device.
-func (s *Service) bare(name string) error {
+// checkBlockDevice returns an error if a named volume is not a block device.
+func (s *Service) checkBlockDevice(name string) error {
 	v, err := s.engine.Volumes().Get(name)
 	if err == nil && v.Damage != "" {
 		err = failure.New(codes.FailedPrecondition, "volume %s is damaged: %s", name, v.Damage)
