@@ -23,7 +23,7 @@ import (
 func main() {
 	args := os.Args[1:]
 	_ = os.Setenv("PATH", "/usr/bin:/bin") // process 1 has none
-	if err := calm(); err != nil {
+	if err := relaxTimers(); err != nil {
 		fmt.Fprintln(os.Stderr, "filework: "+err.Error())
 		os.Exit(1)
 	}
@@ -40,9 +40,9 @@ func main() {
 	fmt.Println(line)
 }
 
-// calm slows down the checks of Go's runtime on its threads, which run every 20 µs. Under emulation they would cost
-// more than the files. It starts the program again, so that all threads inherit the timer slack of this one.
-func calm() error {
+// relaxTimers slows down the checks of Go's runtime on its threads, which run every 20 µs. Under emulation they would
+// cost more than the files. It starts the program again, so that all threads inherit the timer slack of this one.
+func relaxTimers() error {
 	const slack, calmed = 10_000_000, "FILEWORK_CALM"
 	if os.Getenv(calmed) != "" {
 		return nil

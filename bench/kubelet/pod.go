@@ -93,8 +93,8 @@ func (k *Kubelet) Exec(ctx context.Context, p *Pod, command ...string) (took tim
 	return took, err
 }
 
-// Trip requests a container's figures, which takes one round trip to the pod.
-func (k *Kubelet) Trip(ctx context.Context, p *Pod) (took time.Duration, err error) {
+// RoundTrip requests a container's figures, which takes one round trip to the pod.
+func (k *Kubelet) RoundTrip(ctx context.Context, p *Pod) (took time.Duration, err error) {
 	err = timed(&took, func() error {
 		_, err := k.cri.ContainerStats(ctx, &runtimeapi.ContainerStatsRequest{ContainerId: p.container})
 		return err

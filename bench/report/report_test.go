@@ -22,7 +22,7 @@ func TestAims(t *testing.T) {
 		"more is better": {Row{Aim: 100, Samples: []float64{120}, Higher: true}, "yes"},
 		"too little":     {Row{Aim: 100, Samples: []float64{50}, Higher: true}, "no (-50 %)"},
 	} {
-		if got := tc.row.Met(); got != tc.want {
+		if got := tc.row.AimMet(); got != tc.want {
 			t.Errorf("%s: %q instead of %q", name, got, tc.want)
 		}
 	}

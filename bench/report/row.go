@@ -59,8 +59,8 @@ func (r *Row) P95() float64 {
 	return stat.Percentile(r.Samples, 95)
 }
 
-// Met says whether the median reaches the aim. It is "" without an aim or samples.
-func (r *Row) Met() string {
+// AimMet says whether the median reaches the aim. It is "" without an aim or samples.
+func (r *Row) AimMet() string {
 	switch m := r.Median(); {
 	case r.Aim == 0 || math.IsNaN(m):
 		return ""
@@ -103,7 +103,7 @@ func (r *Row) MarshalJSON() ([]byte, error) {
 		Samples []float64 `json:"samples"`
 		Phases  []phase   `json:"phases,omitempty"`
 	}{Group: r.Group, Name: r.Name, What: r.What, Unit: r.Unit, Higher: r.Higher, N: len(r.Samples),
-		Aim: r.Aim, Met: r.Met(), Failed: r.Failed, Absent: r.Absent, Samples: append([]float64{}, r.Samples...)}
+		Aim: r.Aim, Met: r.AimMet(), Failed: r.Failed, Absent: r.Absent, Samples: append([]float64{}, r.Samples...)}
 	if len(r.Samples) > 0 {
 		median, p95 := r.Median(), r.P95()
 		out.Median, out.P95 = &median, &p95

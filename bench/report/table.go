@@ -47,14 +47,14 @@ func (r *Report) Print(w io.Writer) {
 			lines = append(lines, nil)
 		}
 		group = row.Group
-		line := []string{row.Name, number(row.Median()), number(row.P95()), row.Unit, strconv.Itoa(len(row.Samples)), row.aim(), row.Met()}
+		line := []string{row.Name, number(row.Median()), number(row.P95()), row.Unit, strconv.Itoa(len(row.Samples)), row.aim(), row.AimMet()}
 		lines = append(lines, line)
 	}
 	table(w, lines)
-	r.remarks(w)
+	r.writeRemarks(w)
 }
 
-func (r *Report) remarks(w io.Writer) {
+func (r *Report) writeRemarks(w io.Writer) {
 	for _, row := range r.Rows {
 		if row.Failed != "" {
 			fmt.Fprintf(w, "\n%s: failed: %s\n", row.Name, row.Failed)
@@ -64,7 +64,7 @@ func (r *Report) remarks(w io.Writer) {
 		}
 	}
 	for _, row := range r.Rows {
-		if len(row.Phases) == 0 || !strings.HasPrefix(row.Met(), "no") {
+		if len(row.Phases) == 0 || !strings.HasPrefix(row.AimMet(), "no") {
 			continue
 		}
 		fmt.Fprintf(w, "\n%s misses its aim; medians of its phases (some run concurrently):\n", row.Name)

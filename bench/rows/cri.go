@@ -223,7 +223,7 @@ func (r *runtime) execs(ctx context.Context, p *kubelet.Pod) error {
 		if r.phases == nil {
 			continue
 		}
-		trip, err := r.k.Trip(ctx, p)
+		trip, err := r.k.RoundTrip(ctx, p)
 		if err != nil {
 			return err
 		}
