@@ -121,7 +121,7 @@ type node struct {
 	status     *status.Reporter
 	keeper     *object.Keeper
 	kept       atomic.Pointer[object.Keeper] // keeper, once it exists
-	images     *images.Keeper
+	images     *images.Collector
 	eviction   *eviction.Manager
 	shutdown   *shutdown.Manager
 	series     *series.Series

@@ -23,7 +23,7 @@ type static struct {
 	n       *node
 	source  *manifests.Source
 	pods    atomic.Pointer[pods.Controller] // nil until open
-	mirrors *mirrors.Keeper                 // nil without an API server
+	mirrors *mirrors.Controller             // nil without an API server
 
 	mu     sync.Mutex
 	names  map[types.UID]types.NamespacedName

@@ -25,7 +25,7 @@ const (
 	maxImages, maxNames = 50, 5
 )
 
-// Options configure a Keeper. All but Logger are required.
+// Options configure a Collector. All but Logger are required.
 type Options struct {
 	Images  internalapi.ImageManagerService
 	Runtime internalapi.RuntimeService
@@ -40,8 +40,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Keeper records when images were used. It is safe for concurrent use. Its owner calls Run once.
-type Keeper struct {
+// Collector records when images were used. It is safe for concurrent use. Its owner calls Run once.
+type Collector struct {
 	o Options
 
 	mu   sync.Mutex
@@ -52,15 +52,15 @@ type Keeper struct {
 type record struct{ first, used time.Time }
 
 // New returns a keeper.
-func New(o Options) *Keeper {
+func New(o Options) *Collector {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Keeper{o: o, seen: map[string]*record{}}
+	return &Collector{o: o, seen: map[string]*record{}}
 }
 
 // Run removes images when the disk fills, until ctx ends.
-func (k *Keeper) Run(ctx context.Context) {
+func (k *Collector) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -77,7 +77,7 @@ func (k *Keeper) Run(ctx context.Context) {
 }
 
 // Collect removes unused images if the disk usage is above High, until it falls to Low.
-func (k *Keeper) Collect(ctx context.Context) error {
+func (k *Collector) Collect(ctx context.Context) error {
 	unused, err := k.unused(ctx) // also records which images are in use
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (k *Keeper) Collect(ctx context.Context) error {
 }
 
 // Reclaim removes all unused images.
-func (k *Keeper) Reclaim(ctx context.Context) error {
+func (k *Collector) Reclaim(ctx context.Context) error {
 	unused, err := k.unused(ctx)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (k *Keeper) Reclaim(ctx context.Context) error {
 }
 
 // remove removes images in the order of the list, until enough bytes are free.
-func (k *Keeper) remove(ctx context.Context, list []*runtimeapi.Image, want uint64) (freed uint64, err error) {
+func (k *Collector) remove(ctx context.Context, list []*runtimeapi.Image, want uint64) (freed uint64, err error) {
 	for _, image := range list {
 		if freed >= want {
 			break
@@ -127,7 +127,7 @@ func (k *Keeper) remove(ctx context.Context, list []*runtimeapi.Image, want uint
 }
 
 // unused returns the images that may be removed, the least recently used first.
-func (k *Keeper) unused(ctx context.Context) (out []*runtimeapi.Image, err error) {
+func (k *Collector) unused(ctx context.Context) (out []*runtimeapi.Image, err error) {
 	list, err := k.o.Images.ListImages(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("list the images: %w", err)
@@ -173,7 +173,7 @@ func names(image *runtimeapi.Image) []string {
 }
 
 // Largest returns the images for a Node's status, the largest first and up to a limit.
-func (k *Keeper) Largest(ctx context.Context) ([]corev1.ContainerImage, error) {
+func (k *Collector) Largest(ctx context.Context) ([]corev1.ContainerImage, error) {
 	list, err := k.o.Images.ListImages(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("list the images: %w", err)

@@ -100,7 +100,7 @@ func (s *store) left() string {
 	return strings.Join(out, " ")
 }
 
-func (s *store) keeper() *Keeper {
+func (s *store) keeper() *Collector {
 	return New(Options{Images: s, Runtime: runtime{s: s}, Disk: s.disk, High: 85, Low: 80, MinAge: minAge, Warn: func(reason, message string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -31,7 +31,7 @@ const (
 	lastPause  = 30 * time.Second
 )
 
-// Options configure a Keeper. All but Logger are required.
+// Options configure a Controller. All but Logger are required.
 type Options struct {
 	Client kubernetes.Interface
 	// Cache has the pods that the API server has bound to the node, including mirrors.
@@ -48,19 +48,19 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// Keeper keeps the mirrors up to date. It is safe for concurrent use.
-type Keeper struct {
+// Controller keeps the mirrors up to date. It is safe for concurrent use.
+type Controller struct {
 	o     Options
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
 }
 
-// New returns a Keeper. The caller calls Run once.
-func New(o Options) (*Keeper, error) {
+// New returns a Controller. The caller calls Run once.
+func New(o Options) (*Controller, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstPause, lastPause)
-	k := &Keeper{o: o, queue: workqueue.NewTypedRateLimitingQueue(limiter)}
+	k := &Controller{o: o, queue: workqueue.NewTypedRateLimitingQueue(limiter)}
 	_, err := o.Cache.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { k.observe(object) },
 		UpdateFunc: func(_, object any) { k.observe(object) },
@@ -80,19 +80,19 @@ func New(o Options) (*Keeper, error) {
 	return k, nil
 }
 
-func (k *Keeper) observe(object any) {
+func (k *Controller) observe(object any) {
 	if pod, ok := object.(*corev1.Pod); ok && pods.MirrorOf(pod) != "" {
 		k.Requeue(pod.Namespace, pod.Name)
 	}
 }
 
 // Requeue requeues the mirror of a name, because its pod or its status has changed. It does not block.
-func (k *Keeper) Requeue(namespace, name string) {
+func (k *Controller) Requeue(namespace, name string) {
 	k.queue.Add(types.NamespacedName{Namespace: namespace, Name: name})
 }
 
 // Run keeps the mirrors up to date until ctx ends.
-func (k *Keeper) Run(ctx context.Context) {
+func (k *Controller) Run(ctx context.Context) {
 	defer k.queue.ShutDown()
 	if !cache.WaitForCacheSync(ctx.Done(), k.o.Cache.HasSynced, k.o.Known) {
 		return
@@ -109,7 +109,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	all.Wait()
 }
 
-func (k *Keeper) next(ctx context.Context) bool {
+func (k *Controller) next(ctx context.Context) bool {
 	name, over := k.queue.Get()
 	if over || ctx.Err() != nil {
 		return false
@@ -127,7 +127,7 @@ func (k *Keeper) next(ctx context.Context) bool {
 }
 
 // reconcile updates the mirror of a name. After a deletion, the rest follows when the cache has seen it.
-func (k *Keeper) reconcile(ctx context.Context, name types.NamespacedName) error {
+func (k *Controller) reconcile(ctx context.Context, name types.NamespacedName) error {
 	pod, there := k.o.Pod(name.Namespace, name.Name), k.o.Cache.Named(name.Namespace, name.Name)
 	if there != nil && pods.MirrorOf(there) == "" {
 		if pod == nil {
@@ -153,13 +153,13 @@ func (k *Keeper) reconcile(ctx context.Context, name types.NamespacedName) error
 }
 
 // owned reports whether the present Node owns a mirror.
-func (k *Keeper) owned(mirror *corev1.Pod) bool {
+func (k *Controller) owned(mirror *corev1.Pod) bool {
 	node := k.o.Node()
 	return node == nil || slices.ContainsFunc(mirror.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == node.UID })
 }
 
 // create creates a mirror.
-func (k *Keeper) create(ctx context.Context, pod *corev1.Pod) error {
+func (k *Controller) create(ctx context.Context, pod *corev1.Pod) error {
 	node := k.o.Node()
 	if node == nil {
 		return errors.New("the node is not registered yet")

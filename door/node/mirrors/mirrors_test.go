@@ -27,7 +27,7 @@ const (
 type world struct {
 	t      *testing.T
 	client *fake.Clientset
-	k      *Keeper
+	k      *Controller
 
 	mu      sync.Mutex
 	pod     *corev1.Pod  // the static pod
