@@ -100,7 +100,7 @@ func testVolumes(t *testing.T, u *user) {
 	c := "apiVersion: v1\nkind: Pod\nmetadata: {name: thief}\nspec:\n  containers: [{name: c, image: x}]\n" +
 		"  volumes: [{name: v, persistentVolumeClaim: {claimName: prod_media}}]\n"
 	u.must("", "volume", "create", "prod_media", "--shared")
-	if _, said, code := u.run(c, "run", "-"); code == 0 || !strings.Contains(said, `"prod_media": no claim has an underscore`) {
+	if _, said, code := u.run(c, "run", "-"); code == 0 || !strings.Contains(said, `a claim's name must not have an underscore`) {
 		t.Errorf("another namespace's volume: %d, %q", code, said)
 	}
 }

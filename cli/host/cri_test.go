@@ -24,7 +24,7 @@ func TestCRIRefuses(t *testing.T) {
 		err  string
 	}{
 		"a file that is not there": {[]string{"--config=/no/such/file"}, "cri: configuration: "},
-		"the file":                 {[]string{"--config", file}, `cri: log-level "loud" is none of`},
+		"the file":                 {[]string{"--config", file}, `cri: log-level "loud" must be`},
 		"a flag":                   {[]string{"--config", file, "--log-level=info", "--listen=x"}, `cri: listen "x" must be`},
 		"neither":                  {[]string{"--config", file, "--log-level=info"}, "bulkhead-engine"},
 	} {

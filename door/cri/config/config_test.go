@@ -76,14 +76,14 @@ func TestCheck(t *testing.T) {
 		{"--cni-conf-dir=c", `cni-conf-dir "c" is not an absolute path`},
 		{"--cni-bin-dir=", `cni-bin-dir "" is not an absolute path`},
 		{"--network=host", `network "host" must be cni or user`},
-		{"--log-level=loud", `log-level "loud" is none of`},
+		{"--log-level=loud", `log-level "loud" must be`},
 		{"--runtime-handler=a=hot", `runtime-handler "a=hot": option "hot"`},
 		{arg: "--metrics-address=[::1]:0"},
 		{arg: "--trace-endpoint=https://collector/v1/traces"},
 		{"--trace-endpoint=127.0.0.1:4318", `trace-endpoint "127.0.0.1:4318" must be an http or https URL`},
 		{"--trace-endpoint=http:///x", "trace-endpoint"},
 		{"--metrics-address=:1338", `metrics-address ":1338" must be IP:PORT`},
-		{"--log-format=xml", `log-format "xml" is neither`},
+		{"--log-format=xml", `log-format "xml" must be`},
 	} {
 		c, _ := parse(t, []string{tc.arg})
 		err := c.Check()
