@@ -37,7 +37,7 @@ var examples = map[string]example{
 	"cron-loop.yaml":  {args: []string{"-d"}, live: cronLoop},
 	"deployment.yaml": {args: []string{"-d"}, live: deployment},
 	"web.yaml":        {args: []string{"-d"}, live: web},
-	"nginx.yaml":      {args: []string{"-d"}, live: serves("nginx", "8080", "<h1>Hello from a machine of its own</h1>", "33")},
+	"nginx.yaml":      {args: []string{"-d"}, live: serves("nginx", "8080", "<h1>Hello from a VM of its own</h1>", "33")},
 	"database.yaml":   {args: []string{"-d"}, live: database},
 }
 
