@@ -14,7 +14,7 @@ type Kind int
 const (
 	// Regular containers are the purpose of the pod, which lasts until they are done.
 	Regular Kind = iota
-	// Init containers run to their end, one after the other, before any regular container.
+	// Initial is the kind of init containers, which run to their end, one after the other, before any regular container.
 	Initial
 	// Sidecar containers start among the init containers, run beside the regular ones and end after them.
 	Sidecar

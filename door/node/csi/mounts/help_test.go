@@ -145,7 +145,7 @@ func (w *world) reboot() {
 
 // tend runs one round of each driver to its end.
 func (w *world) tend(ctx context.Context) {
-	w.Mounter.startRounds(ctx)
+	w.startRounds(ctx)
 	w.all.Wait()
 }
 

@@ -65,7 +65,7 @@ func TestTendHanging(t *testing.T) {
 		}
 	}
 	for round := range 3 {
-		w.Mounter.startRounds(ctx)
+		w.startRounds(ctx)
 		for published := 0; published < 2+round; { // one call by Mount
 			published = len(w.driver.Calls())
 			if ctx.Err() != nil {
