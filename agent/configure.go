@@ -204,7 +204,7 @@ func podFiles(c agentv1.Configure) error {
 
 const defaultShm = 64 << 20
 
-// mountShm mounts the containers' shared /dev/shm, or resizes that of a rehearsal.
+// mountShm mounts the containers' shared /dev/shm, or resizes the one that a rehearsal has mounted.
 func (a *Agent) mountShm(size int64) error {
 	if size <= 0 {
 		size = defaultShm

@@ -39,7 +39,7 @@ func (a *Agent) file(destination, content string) (string, error) {
 // maxDevices bounds a container's devices.
 const maxDevices = 1024
 
-// allDevices returns the device nodes in the VM's /dev, except those in file systems of which a container has its own.
+// allDevices returns the device nodes in the VM's /dev, except the nodes in file systems that each container mounts itself.
 func allDevices() ([]spec.Device, error) {
 	var out []spec.Device
 	err := filepath.WalkDir("/dev", func(path string, e fs.DirEntry, err error) error {

@@ -9,7 +9,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// setNetwork configures the VM's first interface for the pod. The configuration is final, except that of a rehearsal.
+// setNetwork configures the VM's first interface for the pod. A later call can replace only the configuration of a rehearsal.
 func (a *Agent) setNetwork(n *agentv1.Network) error {
 	if n == nil || reflect.DeepEqual(n, a.network) {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestSet: the files are those of a VM with four CPUs. The first one cannot be taken offline.
+// TestSet uses the files of a VM with four CPUs. The first one cannot be taken offline.
 func TestSet(t *testing.T) {
 	for _, tc := range []struct {
 		was  string // of CPUs 1 to 3

@@ -247,7 +247,7 @@ func (r *Runtime) wait(ctx context.Context, state, dir string, stdio Stdio, args
 	return nil
 }
 
-// hurry raises crun's priority above that of its children. crun sets the size of a terminal only after it has started
+// hurry gives crun a higher priority than its children. crun sets the size of a terminal only after it has started
 // the new process, which must not read it before.
 func hurry(pid int) {
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Flags: unix.SCHED_FLAG_RESET_ON_FORK, Priority: 1}

@@ -146,7 +146,7 @@ func (o *Output) ack(offset int64) {
 	o.cond.Broadcast()
 }
 
-// Close discards the buffer and ends the reader and the writes of the process, including those of surviving children.
+// Close discards the buffer and ends the reader and the writes of the process, also in children that survive it.
 func (o *Output) Close() {
 	o.mu.Lock()
 	o.closed = true
