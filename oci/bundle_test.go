@@ -117,15 +117,15 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-func TestKindAndSandboxID(t *testing.T) {
+func TestRole(t *testing.T) {
 	const containerd, containerdID = "io.kubernetes.cri.container-type", "io.kubernetes.cri.sandbox-id"
 	const crio, crioID = "io.kubernetes.cri-o.ContainerType", "io.kubernetes.cri-o.SandboxID"
 	const docker, dockerID = "io.kubernetes.docker.type", "io.kubernetes.sandbox.id"
 	tests := []struct {
 		name        string
 		annotations map[string]string
-		kind        Kind
-		id          string // empty: an error
+		kind        Kind // empty: an error
+		id          string
 	}{
 		{"none", nil, Single, "me"},
 		{"containerd sandbox", map[string]string{containerd: "sandbox", containerdID: "me"}, Sandbox, "me"},
@@ -136,23 +136,19 @@ func TestKindAndSandboxID(t *testing.T) {
 		{"dockershim container", map[string]string{docker: "container", dockerID: "pod"}, Container, "pod"},
 		{"containerd's counts first", map[string]string{containerd: "container", crio: "sandbox", docker: "podsandbox", containerdID: "pod",
 			crioID: "x"}, Container, "pod"},
-		{"container without a sandbox", map[string]string{crio: "container"}, Container, ""},
+		{"member of podman 5's pod", map[string]string{crioID: "pod"}, Container, "pod"},
+		{"its own pod without a kind", map[string]string{crioID: "me"}, Single, "me"},
+		{"container without a sandbox", map[string]string{crio: "container"}, "", ""},
+		{"container in itself", map[string]string{crio: "container", crioID: "me"}, "", ""},
 		{"unknown value", map[string]string{containerd: "pod"}, "", ""},
 		{"another caller's value", map[string]string{containerd: "podsandbox"}, "", ""},
 		{"empty value", map[string]string{docker: ""}, "", ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			kind, err := KindOf(test.annotations)
-			if kind != test.kind || (err != nil) != (test.kind == "") {
-				t.Errorf("kind %q, %v", kind, err)
-			}
-			id, err := SandboxID(test.annotations, "me")
-			if (err != nil) != (test.id == "") {
-				t.Errorf("error %v", err)
-			}
-			if err == nil && id != test.id {
-				t.Errorf("sandbox %q, want %q", id, test.id)
+			kind, id, err := Role(test.annotations, "me")
+			if kind != test.kind || id != test.id || errors.Is(err, ErrInvalid) != (test.kind == "") {
+				t.Errorf("kind %q, pod %q, %v", kind, id, err)
 			}
 		})
 	}

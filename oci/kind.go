@@ -19,33 +19,36 @@ var callers = []struct{ kind, sandbox, id string }{
 	{"io.kubernetes.docker.type", "podsandbox", "io.kubernetes.sandbox.id"},
 }
 
-// KindOf returns the kind of a container with these annotations. An unknown value is an error.
-func KindOf(annotations map[string]string) (Kind, error) {
+// Role returns the role of the container named id, and the id of its pod: its own, unless it is a further container. A
+// container that names another pod than itself is a further one even without a kind, as in podman's pods. An unknown
+// kind is ErrInvalid, and so is a further container without a pod.
+func Role(annotations map[string]string, id string) (Kind, string, error) {
+	kind, pod := Single, ""
 	for _, caller := range callers {
-		switch value, found := annotations[caller.kind]; {
-		case !found:
-		case value == caller.sandbox:
-			return Sandbox, nil
-		case value == "container":
-			return Container, nil
+		value, found := annotations[caller.kind]
+		if !found {
+			continue
+		}
+		switch value {
+		case caller.sandbox:
+			kind = Sandbox
+		case "container":
+			kind = Container
 		default:
-			return "", fmt.Errorf("%w: annotation %s has the unknown value %q", ErrInvalid, caller.kind, value)
+			return "", "", fmt.Errorf("%w: annotation %s has the unknown value %.64q", ErrInvalid, caller.kind, value)
 		}
-	}
-	return Single, nil
-}
-
-// SandboxID returns the id of the pod of the container named id. It is the container's own id, unless the container is
-// a further one of a pod; then the annotations must name the pod.
-func SandboxID(annotations map[string]string, id string) (string, error) {
-	kind, err := KindOf(annotations)
-	if err != nil || kind != Container {
-		return id, err
+		break
 	}
 	for _, caller := range callers {
-		if sandbox := annotations[caller.id]; sandbox != "" {
-			return sandbox, nil
+		if pod = annotations[caller.id]; pod != "" {
+			break
 		}
 	}
-	return "", fmt.Errorf("%w: container %s does not name its sandbox", ErrInvalid, id)
+	switch {
+	case kind == Sandbox || kind == Single && (pod == "" || pod == id):
+		return kind, id, nil
+	case pod == "" || pod == id:
+		return "", "", fmt.Errorf("%w: container %.64s does not name its sandbox", ErrInvalid, id)
+	}
+	return Container, pod, nil
 }

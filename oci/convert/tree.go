@@ -1,0 +1,60 @@
+package convert
+
+import (
+	"strconv"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// Tree is a directory or file of the host in the container. The door clones it with open_tree(2), or mounts it if it
+// is an overlay.
+type Tree struct {
+	// Source is an absolute path in the client's mount namespace. It is empty for an overlay.
+	Source string
+	// Destination is the cleaned absolute path in the container.
+	Destination string
+	// Dir reports whether the source is a directory.
+	Dir bool
+	// Recursive also clones the mounts below the source (rbind).
+	Recursive bool
+	// Follow receives later mounts on the source from the host (rslave). Otherwise the clone is private.
+	Follow bool
+	// Attributes apply to the mount at the source, and Below to all mounts in the tree.
+	Attributes, Below Attributes
+	// IDMap maps the owners of the files; nil means none.
+	IDMap *IDMap
+	// Overlay are the options of an overlay file system that the door mounts.
+	Overlay []string
+}
+
+// Attributes are the MOUNT_ATTR flags of mount_setattr(2).
+type Attributes struct{ Set, Clear uint64 }
+
+// IDMap are the mappings of an idmapped mount, as in a user namespace.
+type IDMap struct {
+	UIDs, GIDs []specs.LinuxIDMapping
+	// Recursive also maps the mounts below.
+	Recursive bool
+}
+
+// TreeName returns the name of the containerv1.Share for Plan.Trees[n].
+func TreeName(n int) string { return "/" + strconv.Itoa(n) }
+
+// Namespaces are the container's namespaces.
+type Namespaces struct{ Network, IPC, PID, UTS, User, Mount, Cgroup Namespace }
+
+// Namespace is one of a container's namespaces.
+type Namespace struct {
+	Kind NamespaceKind
+	Path string // for ByPath
+}
+
+// NamespaceKind says which namespace a container has.
+type NamespaceKind string
+
+// The kinds of namespaces.
+const (
+	OfHost NamespaceKind = ""     // the specification lists none: the client's own
+	Own    NamespaceKind = "own"  // a new one
+	ByPath NamespaceKind = "path" // the existing one at Namespace.Path
+)
