@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -128,20 +129,25 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 		return nil, err
 	}
 	files[terminationLog] = c.last
-	ruled := false      // by an existing device program
-	var joined *os.File // held open until the container has joined it
-	defer func() { joined.Close() }()
+	ruled := false         // by an existing device program
+	var joined []io.Closer // namespaces, held open until the container has joined them
+	defer func() {
+		for _, f := range joined {
+			f.Close()
+		}
+	}()
 	err = s.Adjust(spec.VM{
 		Root: c.root, Cgroup: boot.Pods + "/" + c.id, Shm: shmDir, Files: files, Last: c.last,
 		Volume: func(v containerv1.Mount) (string, error) { return a.volume(ctx, c, v) },
 		Place:  func(at string) (string, error) { return spec.PlaceIn(c.root, at) },
 		Block:  func(b containerv1.Block) (uint32, uint32, error) { return a.deviceOf(c, b) }, Guest: a.guest(c),
-		PIDs: func(target string) (string, error) {
-			var err error
-			if joined, err = a.pidNamespace(target); err != nil {
+		Join: func(kind, target string) (string, error) {
+			f, err := a.namespace(kind, target)
+			if err != nil {
 				return "", err
 			}
-			return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), joined.Fd()), nil
+			joined = append(joined, f)
+			return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()), nil
 		},
 		File: a.file, Devices: allDevices, Ruled: func(rules string) bool {
 			ruled = a.programs.Has(rules)
@@ -244,8 +250,9 @@ func (a *Agent) lower(ctx context.Context, c *container, r agentv1.Create) (at s
 	}
 }
 
-// pidNamespace opens the namespace of another container, which must be running, or the pod's own if target is empty.
-func (a *Agent) pidNamespace(target string) (*os.File, error) {
+// namespace opens a namespace ("pid", "ipc" or "uts") of another container, which must be running, or the pod's own PID
+// namespace if target is empty.
+func (a *Agent) namespace(kind, target string) (*os.File, error) {
 	if target == "" {
 		return a.podNamespace()
 	}
@@ -253,9 +260,9 @@ func (a *Agent) pidNamespace(target string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", first.pid))
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", first.pid, kind))
 	if err != nil && !first.hasExited() {
-		return nil, fmt.Errorf("PID namespace of container %.128s: %w", target, err)
+		return nil, fmt.Errorf("%s namespace of container %.128s: %w", kind, target, err)
 	}
 	// Check after opening: the PID may have been reused.
 	if first.hasExited() {

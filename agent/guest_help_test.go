@@ -179,17 +179,42 @@ func spec(args ...string) map[string]any {
 			mount("/proc", "proc", "proc", "nosuid", "noexec", "nodev"),
 			mount("/dev", "tmpfs", "tmpfs", "nosuid", "strictatime", "mode=755", "size=65536k"),
 			mount("/dev/pts", "devpts", "devpts", "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"),
-			mount("/dev/shm", "tmpfs", "shm", "nosuid", "noexec", "nodev", "mode=1777", "size=65536k"),
+			mount("/dev/shm", "bind", "/dev/shm", "rbind", "rw", "nosuid", "nodev", "noexec"),
 			mount("/sys", "sysfs", "sysfs", "nosuid", "noexec", "nodev", "ro"),
 			mount("/sys/fs/cgroup", "cgroup", "cgroup", "nosuid", "noexec", "nodev", "ro"),
 		},
 		"linux": map[string]any{
 			"namespaces": []any{
 				map[string]any{"type": "pid"}, map[string]any{"type": "mount"}, map[string]any{"type": "cgroup"},
-				map[string]any{"type": "network"}, map[string]any{"type": "ipc"}, map[string]any{"type": "uts"},
+				map[string]any{"type": "network"},
 			},
 		},
 	}
+}
+
+// change changes a specification at a path of keys.
+func change(spec map[string]any, value any, path ...string) map[string]any {
+	at := spec
+	for _, key := range path[:len(path)-1] {
+		next, ok := at[key].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+			at[key] = next
+		}
+		at = next
+	}
+	at[path[len(path)-1]] = value
+	return spec
+}
+
+// namespaces are a specification's namespaces: "type" or "type=path".
+func namespaces(all ...string) []any {
+	var out []any
+	for _, text := range all {
+		kind, path, _ := strings.Cut(text, "=")
+		out = append(out, map[string]any{"type": kind, "path": path})
+	}
+	return out
 }
 
 // mount is a mount of an OCI specification.
@@ -370,7 +395,7 @@ func busyboxDisk(t testing.TB) string {
 	}
 	write("bin/busybox", string(busybox), 0o755)
 	const applets = `mknod ln sh true false cat echo sleep id hostname ls stat head tail dd seq grep wc stty test od ip nc ps
-		kill printf readlink tr date mkdir touch df mount sync env timeout httpd`
+		kill printf readlink tr date mkdir touch df mount sync env timeout httpd dnsdomainname ipcs sort pwd`
 	for _, applet := range strings.Fields(applets) {
 		if err := os.Symlink("busybox", filepath.Join(root, "bin", applet)); err != nil {
 			t.Fatal(err)

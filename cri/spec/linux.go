@@ -71,12 +71,12 @@ func namespaces(options *runtimeapi.NamespaceOption) ([]specs.LinuxNamespace, er
 	switch mode := options.GetPid(); mode {
 	case runtimeapi.NamespaceMode_CONTAINER:
 	case runtimeapi.NamespaceMode_POD: // the CRI's default; a kubelet sends CONTAINER
-		pid.Path = agentv1.PIDNamespace("")
+		pid.Path = agentv1.Namespace("")
 	case runtimeapi.NamespaceMode_TARGET:
 		if options.GetTargetId() == "" {
 			return nil, fmt.Errorf("%w: the target container has no id (target_id)", oci.ErrInvalid)
 		}
-		pid.Path = agentv1.PIDNamespace(options.GetTargetId())
+		pid.Path = agentv1.Namespace(options.GetTargetId())
 	default:
 		return nil, fmt.Errorf("%w: pid namespace %v", oci.ErrNotSupported, mode)
 	}

@@ -1,5 +1,8 @@
 // Package spec converts the host's OCI specification to one for the guest. It removes settings of the whole pod,
 // because the VM has them already, and looks up the user in the image. Unknown fields pass through unchanged.
+//
+// The container has its own mounts. It shares the VM's network, and each other namespace that its specification does
+// not list.
 package spec
 
 import (
@@ -70,8 +73,9 @@ type VM struct {
 	Cgroup string // path below the cgroup mount
 	Shm    string // the pod's shared memory
 	Last   string // the file of the container's termination message
-	// PIDs opens the PID namespace of the container of that id, or of the pod for an empty id, and returns its path.
-	PIDs func(container string) (string, error)
+	// Join opens the namespace of this type of the container of that id, or the pod's PID namespace for an empty id,
+	// and returns its path.
+	Join func(kind, container string) (string, error)
 	// Files are bind mounts by destination, unless the specification mounts something there.
 	Files map[string]string
 	// File writes a file and returns its path; equal files for one destination are shared.
@@ -94,6 +98,7 @@ type VM struct {
 type Spec struct {
 	top    object
 	within object // top's "linux", once the specification is adjusted
+	own    func(namespace string) bool
 	// username is the user in the host's specification.
 	username string
 	Sysctls  map[string]string // removed, because they are for the whole pod
@@ -159,9 +164,7 @@ func (s *Spec) Adjust(m VM, terminal bool) error {
 			return fmt.Errorf("hook %s would run on the host: %w", name, agentv1.ErrInvalid)
 		}
 	}
-	for _, key := range []string{"hooks", "hostname", "domainname"} {
-		delete(s.top, key)
-	}
+	delete(s.top, "hooks")
 	s.top["ociVersion"] = json.RawMessage(`"1.0.2"`) // the latest that crun 1.8 supports
 	root := struct {
 		Path     string `json:"path"`
@@ -206,7 +209,7 @@ func (s *Spec) Encode() ([]byte, error) { return json.Marshal(s.top) }
 // such process.
 func (s *Spec) EncodeForExec() ([]byte, error) {
 	linux, kept := object{}, object{}
-	for _, key := range []string{"namespaces", "personality", "seccomp", "uidMappings", "gidMappings"} {
+	for _, key := range []string{"namespaces", "personality", "seccomp"} {
 		if raw, ok := s.within[key]; ok {
 			linux[key] = raw
 		}
@@ -247,7 +250,7 @@ func (s *Spec) User() (Named, error) {
 	return Named{s.username, &agentv1.User{UID: process.User.UID, GID: process.User.GID, Groups: process.User.Groups}}, nil
 }
 
-// linux keeps a container's own mounts, processes and cgroup; network, IPC and host name are shared in the VM.
+// linux converts the Linux part of the specification.
 func (s *Spec) linux(m VM) error {
 	var linux object
 	if err := s.top.get("linux", &linux); err != nil {
@@ -256,38 +259,14 @@ func (s *Spec) linux(m VM) error {
 	if linux == nil {
 		linux = object{}
 	}
-	type namespace struct {
-		Type string `json:"type"`
-		Path string `json:"path,omitempty"`
-	}
-	var all []namespace
-	if err := linux.get("namespaces", &all); err != nil {
+	if err := s.namespaces(m, linux); err != nil {
 		return err
 	}
-	kept := []namespace{{Type: "mount"}}
-	for _, ns := range all {
-		switch {
-		case ns.Type == "pid" && ns.Path != "":
-			path, err := pidOf(m, ns.Path)
-			if err != nil {
-				return err
-			}
-			s.SharedPID = true
-			kept = append(kept, namespace{Type: ns.Type, Path: path})
-		case ns.Type == "pid", ns.Type == "cgroup":
-			kept = append(kept, namespace{Type: ns.Type})
-		case ns.Type == "user", ns.Type == "time":
-			return fmt.Errorf("namespace %q: %w", ns.Type, agentv1.ErrUnsupported)
-		}
-	}
-	if err := linux.set("namespaces", kept); err != nil {
-		return err
-	}
-	if err := linux.get("sysctl", &s.Sysctls); err != nil {
+	if err := s.sysctls(linux); err != nil {
 		return err
 	}
 	// The guest's kernel enforces none of these; the VM isolates the pod.
-	for _, key := range []string{"sysctl", "mountLabel", "intelRdt"} {
+	for _, key := range []string{"mountLabel", "intelRdt"} {
 		delete(linux, key)
 	}
 	if err := linux.set("cgroupsPath", m.Cgroup); err != nil {
@@ -330,15 +309,6 @@ func (s *Spec) resources(m VM, linux object) error {
 	}
 	delete(resources, "devices")
 	return linux.set("resources", resources)
-}
-
-// pidOf resolves the path of a PID namespace.
-func pidOf(m VM, path string) (string, error) {
-	target, ok := agentv1.ParsePIDNamespace(path)
-	if m.PIDs == nil || !ok {
-		return "", fmt.Errorf("pid namespace %.128q: %w", path, agentv1.ErrUnsupported)
-	}
-	return m.PIDs(target)
 }
 
 // devices adds the VM's devices for a container that gets all.
@@ -392,7 +362,7 @@ func (s *Spec) mounts(m VM, readonly bool) error {
 			continue
 		}
 		switch {
-		case at == "/dev/shm" && (mount.Type == "tmpfs" || mount.Source == "/dev/shm"):
+		case at == "/dev/shm" && mount.Source == "/dev/shm":
 			*mount = Mount{Destination: at, Type: "bind", Source: m.Shm, Options: []string{"rbind", "rw", "nosuid", "nodev", "noexec"}}
 		case mount.Type == "cgroup":
 			mount.Type = "cgroup2"

@@ -43,11 +43,11 @@ func provided(volumes *[]containerv1.Mount) spec.VM {
 			}
 			return 254, 16, nil
 		},
-		PIDs: func(container string) (string, error) {
+		Join: func(kind, container string) (string, error) {
 			if container == "gone" {
 				return "", agentv1.ErrNotFound
 			}
-			return "/ns/" + container, nil
+			return "/ns/" + kind + "/" + container, nil
 		},
 		File: func(at, content string) (string, error) { return "/files" + at + "=" + content, nil },
 		Devices: func() ([]spec.Device, error) {
@@ -71,13 +71,12 @@ func TestAdjust(t *testing.T) {
 			`{"ociVersion":"1.3.0","hostname":"h","hooks":{"prestart":[]},"annotations":{"k":"v=w=x"},
 			"root":{"path":"/host","readonly":true},
 			"process":{"args":["a"],"env":["HOME=/h","A=b=c","HOSTNAME=mine"],"cwd":"/w","apparmorProfile":"x","selinuxLabel":"y","unknown":1},
-			"mounts":[{"destination":"/dev/shm/","type":"tmpfs","source":"shm"},
+			"mounts":[{"destination":"/dev/shm/","type":"bind","source":"/dev/shm"},
 				{"destination":"/etc/hosts","type":"bind","source":"/mine"},
 				{"destination":"/v","type":"bulkhead.emptydir","source":"v",
 					"options":["ro","medium=Memory","size=77","mode=1700","group=7","subpath=a=b,c"]},
 				{"destination":"/c","type":"cgroup","source":"cgroup"}],
-			"linux":{"namespaces":[{"type":"network","path":"/var/run/netns/x"},
-					{"type":"pid"},{"type":"ipc"},{"type":"uts"},{"type":"mount"},{"type":"cgroup"}],
+			"linux":{"namespaces":[{"type":"network","path":"/var/run/netns/x"},{"type":"pid"},{"type":"mount"},{"type":"cgroup"}],
 				"seccomp":{"defaultAction":"SCMP_ACT_ERRNO"},"mountLabel":"z","sysctl":{"net.x":"1"},"resources":{"pids":{"limit":5}}}}`,
 			`{"ociVersion":"1.0.2","annotations":{"k":"v=w=x"},"root":{"path":"/r","readonly":true},
 			"process":{"args":["a"],"cwd":"/w","env":["HOME=/h","A=b=c","HOSTNAME=mine"],"terminal":false,"user":{},"unknown":1},
@@ -97,8 +96,32 @@ func TestAdjust(t *testing.T) {
 			"process":{"args":["a"],"cwd":"/","env":["HOME=/root","HOSTNAME=pod"],"terminal":false,"user":{}},
 			"mounts":[{"destination":"/etc/hosts","type":"bind","source":"/files/etc/hosts=text","options":["bind","ro"]},
 				{"destination":"/etc/resolv.conf","type":"bind","source":"/pod/resolv","options":["bind","rw"]}],
-			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"},{"type":"pid","path":"/ns/"},{"type":"pid","path":"/ns/c1"}],
+			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"},{"type":"pid","path":"/ns/pid/"},{"type":"pid","path":"/ns/pid/c1"}],
 				"devices":[{"path":"/dev/x","type":"c","major":1,"minor":2,"fileMode":384,"uid":0,"gid":0}]}}`,
+		},
+		"its own namespaces": {
+			`{"hostname":"h","domainname":"d","process":{"args":["a"]},
+			"mounts":[{"destination":"/dev/shm","type":"tmpfs","source":"shm","options":["nosuid","size=1048576"]},
+				{"destination":"/etc","type":"bind","source":"/mine"}],
+			"linux":{"namespaces":[{"type":"uts"},{"type":"ipc"},{"type":"network"}],
+				"sysctl":{"kernel.domainname":"d","kernel/sem":"1 2 3 4","fs.mqueue.msg_max":"9","kernel.shmmax":"8"}}}`,
+			`{"ociVersion":"1.0.2","hostname":"h","domainname":"d","root":{"path":"/r"},
+			"process":{"args":["a"],"cwd":"/","env":["HOME=/root","HOSTNAME=pod"],"terminal":false,"user":{}},
+			"mounts":[{"destination":"/dev/shm","type":"tmpfs","source":"shm","options":["nosuid","size=1048576"]},
+				{"destination":"/etc","type":"bind","source":"/mine"},
+				{"destination":"/etc/hosts","type":"bind","source":"/pod/hosts","options":["bind","rw"]},
+				{"destination":"/etc/resolv.conf","type":"bind","source":"/pod/resolv","options":["bind","rw"]}],
+			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"},{"type":"uts"},{"type":"ipc"}],
+				"sysctl":{"kernel.domainname":"d","kernel/sem":"1 2 3 4","fs.mqueue.msg_max":"9","kernel.shmmax":"8"}}}`,
+		},
+		"another container's namespaces": {
+			`{"hostname":"h","process":{"args":["a"]},
+			"linux":{"namespaces":[{"type":"ipc","path":"bulkhead.container:c1"},{"type":"uts","path":"bulkhead.pod"}]}}`,
+			`{"ociVersion":"1.0.2","root":{"path":"/r"},
+			"process":{"args":["a"],"cwd":"/","env":["HOME=/root","HOSTNAME=pod"],"terminal":false,"user":{}},
+			"mounts":[{"destination":"/etc/hosts","type":"bind","source":"/pod/hosts","options":["bind","rw"]},
+				{"destination":"/etc/resolv.conf","type":"bind","source":"/pod/resolv","options":["bind","rw"]}],
+			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"},{"type":"ipc","path":"/ns/ipc/c1"}]}}`,
 		},
 		"a read-only volume at /etc": {
 			`{"process":{"args":["a"]},
@@ -174,14 +197,22 @@ func TestAdjustRefuses(t *testing.T) {
 		in   string
 		want error
 	}{
-		"nothing":        {``, agentv1.ErrInvalid},
-		"no process":     {`{}`, agentv1.ErrInvalid},
-		"process null":   {`{"process":null}`, agentv1.ErrNoCommand},
-		"no args":        {`{"process":{}}`, agentv1.ErrNoCommand},
-		"empty command":  {`{"process":{"args":[""]}}`, agentv1.ErrNoCommand},
-		"a hook":         {`{"process":{"args":["a"]},"hooks":{"poststop":[{"path":"/x"}]}}`, agentv1.ErrInvalid},
-		"user namespace": {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"user"}]}}`, agentv1.ErrUnsupported},
-		"mounts":         {`{"process":{"args":["a"]},"mounts":{}}`, agentv1.ErrInvalid},
+		"nothing":           {``, agentv1.ErrInvalid},
+		"no process":        {`{}`, agentv1.ErrInvalid},
+		"process null":      {`{"process":null}`, agentv1.ErrNoCommand},
+		"no args":           {`{"process":{}}`, agentv1.ErrNoCommand},
+		"empty command":     {`{"process":{"args":[""]}}`, agentv1.ErrNoCommand},
+		"a hook":            {`{"process":{"args":["a"]},"hooks":{"poststop":[{"path":"/x"}]}}`, agentv1.ErrInvalid},
+		"user namespace":    {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"user"}]}}`, agentv1.ErrUnsupported},
+		"time namespace":    {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"time"}]}}`, agentv1.ErrUnsupported},
+		"unknown namespace": {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"moon"}]}}`, agentv1.ErrInvalid},
+		"another's mounts": {
+			`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"mount","path":"/proc/1/ns/mnt"}]}}`,
+			agentv1.ErrUnsupported,
+		},
+		"mapped users":  {`{"process":{"args":["a"]},"linux":{"uidMappings":[{"size":1}]}}`, agentv1.ErrUnsupported},
+		"mapped groups": {`{"process":{"args":["a"]},"linux":{"gidMappings":[{"size":1}]}}`, agentv1.ErrUnsupported},
+		"mounts":        {`{"process":{"args":["a"]},"mounts":{}}`, agentv1.ErrInvalid},
 		"volume's size": {
 			`{"process":{"args":["a"]},
 			"mounts":[{"destination":"/v","type":"bulkhead.emptydir","source":"v","options":["size=-1"]}]}`,

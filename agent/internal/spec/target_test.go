@@ -11,18 +11,28 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
-// A PID namespace is the container's own or another container's; other paths are refused.
-func TestPIDNamespaces(t *testing.T) {
+// A namespace is the container's own, another container's or the VM's; other paths are refused by the field's name.
+func TestNamespaces(t *testing.T) {
 	t.Parallel()
+	const old = "bulkhead.container:old"
 	for name, tc := range map[string]struct {
 		namespace string
 		want      string // in the specification
+		says      string
 		err       error
 	}{
-		"own":             {`{"type":"pid"}`, `{"type":"pid"}`, nil},
-		"another's":       {`{"type":"pid","path":"bulkhead.container:old"}`, `{"type":"pid","path":"/proc/7/ns/pid"}`, nil},
-		"of what is gone": {`{"type":"pid","path":"bulkhead.container:gone"}`, "", agentv1.ErrNotFound},
-		"a path":          {`{"type":"pid","path":"/proc/1/ns/pid"}`, "", agentv1.ErrUnsupported},
+		"own":                {`{"type":"pid"}`, `{"type":"pid"}`, "", nil},
+		"another's":          {`{"type":"pid","path":"` + old + `"}`, `{"type":"pid","path":"/proc/7/ns/pid"}`, "", nil},
+		"another's IPC":      {`{"type":"ipc","path":"` + old + `"}`, `{"type":"ipc","path":"/proc/7/ns/ipc"}`, "", nil},
+		"the pod's":          {`{"type":"pid","path":"bulkhead.pod"}`, `{"type":"pid","path":"/proc/1/ns/pid"}`, "", nil},
+		"the pod's IPC":      {`{"type":"ipc","path":"bulkhead.pod"}`, "", "", nil},
+		"the VM's network":   {`{"type":"network"}`, "", "", nil},
+		"of what is gone":    {`{"type":"pid","path":"bulkhead.container:gone"}`, "", `"pid"`, agentv1.ErrNotFound},
+		"a path":             {`{"type":"pid","path":"/proc/1/ns/pid"}`, "", `"pid": path "/proc/1/ns/pid"`, agentv1.ErrUnsupported},
+		"a path of UTS":      {`{"type":"uts","path":"/proc/1/ns/uts"}`, "", `"uts": path "/proc/1/ns/uts"`, agentv1.ErrUnsupported},
+		"a user namespace":   {`{"type":"user"}`, "", `linux.namespaces: type "user"`, agentv1.ErrUnsupported},
+		"somebody's users":   {`{"type":"user","path":"` + old + `"}`, "", `linux.namespaces: type "user"`, agentv1.ErrUnsupported},
+		"a clock of its own": {`{"type":"time"}`, "", `linux.namespaces: type "time"`, agentv1.ErrUnsupported},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -32,21 +42,25 @@ func TestPIDNamespaces(t *testing.T) {
 			}
 			var volumes []containerv1.Mount
 			m := provided(&volumes)
-			m.PIDs = func(target string) (string, error) {
-				if target != "old" {
-					return "", agentv1.ErrNotFound
+			m.Join = func(kind, target string) (string, error) {
+				switch target {
+				case "old":
+					return "/proc/7/ns/" + kind, nil
+				case "":
+					return "/proc/1/ns/" + kind, nil
 				}
-				return "/proc/7/ns/pid", nil
+				return "", agentv1.ErrNotFound
 			}
-			if err := s.Adjust(m, false); !errors.Is(err, tc.err) {
-				t.Fatalf("error %v, want %v", err, tc.err)
+			if err := s.Adjust(m, false); !errors.Is(err, tc.err) || err != nil && !strings.Contains(err.Error(), tc.says) {
+				t.Fatalf("error %v, want %v that says %s", err, tc.err, tc.says)
 			}
 			if tc.err != nil {
 				return
 			}
 			raw, err := s.Encode()
-			if err != nil || !strings.Contains(string(raw), tc.want) {
-				t.Errorf("%s, %v", raw, err)
+			want := `"namespaces":[` + strings.Trim(`{"type":"mount"},`+tc.want, ",") + `]`
+			if err != nil || !strings.Contains(string(raw), want) {
+				t.Errorf("%s, %v; want %s", raw, err, want)
 			}
 		})
 	}

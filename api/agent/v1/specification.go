@@ -4,27 +4,27 @@ import "strings"
 
 // Extensions of OCI in Create.Spec. The agent resolves them.
 
-// The paths of PID namespaces, see PIDNamespace.
+// The paths of namespaces, see Namespace.
 const (
-	pidPod    = "bulkhead.pod"
-	pidTarget = "bulkhead.container:"
+	ofPod       = "bulkhead.pod"
+	ofContainer = "bulkhead.container:"
 )
 
-// PIDNamespace returns the path of the PID namespace of the pod's container with that id, or with "" the path of
-// the namespace that the pod's containers share. ParsePIDNamespace is its inverse.
-func PIDNamespace(container string) string {
+// Namespace returns the path of the PID, IPC or UTS namespace of the pod's container with that id. With "" it is the path
+// of the namespace that the pod's containers share; for IPC and UTS that is the VM's. ParseNamespace is its inverse.
+func Namespace(container string) string {
 	if container == "" {
-		return pidPod
+		return ofPod
 	}
-	return pidTarget + container
+	return ofContainer + container
 }
 
-// ParsePIDNamespace is the inverse of PIDNamespace; ok is false for another path.
-func ParsePIDNamespace(path string) (container string, ok bool) {
-	if path == pidPod {
+// ParseNamespace is the inverse of Namespace; ok is false for another path.
+func ParseNamespace(path string) (container string, ok bool) {
+	if path == ofPod {
 		return "", true
 	}
-	container, ok = strings.CutPrefix(path, pidTarget)
+	container, ok = strings.CutPrefix(path, ofContainer)
 	return container, ok && container != ""
 }
 

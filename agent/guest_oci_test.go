@@ -1,0 +1,83 @@
+package agent_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+)
+
+// in runs a command in a container, which must succeed, and returns its output.
+func (g *guest) in(container, command string) string {
+	g.t.Helper()
+	out, e := g.exec(container, "in", process("sh", "-c", command))
+	if e.Code != 0 {
+		g.t.Errorf("%s: %s: exit %+v, %q", container, command, e, out)
+	}
+	return out
+}
+
+// testOwn: containers with IPC and UTS namespaces of their own, with another container's, and with the VM's.
+func testOwn(t *testing.T, tm *template) {
+	g := tm.start(t)
+	all := func(name string, namespace ...string) map[string]any {
+		s := change(spec("sleep", "1000"), namespaces(append(namespace, "pid", "mount", "network")...), "linux", "namespaces")
+		if name != "" {
+			s["hostname"], s["domainname"] = name, "d"+name
+		}
+		for i, m := range s["mounts"].([]any) {
+			if name != "" && m.(map[string]any)["destination"] == "/dev/shm" {
+				s["mounts"].([]any)[i] = mount("/dev/shm", "tmpfs", "shm", "nosuid", "noexec", "nodev", "mode=1777", "size=1048576")
+			}
+		}
+		s["mounts"] = append(s["mounts"].([]any), mount("/dev/mqueue", "mqueue", "mqueue", "nosuid", "noexec", "nodev"))
+		return s
+	}
+	g.launch("pod", all(""))
+	one := all("one", "ipc", "uts")
+	change(one, map[string]any{"kernel.shmmni": "77", "fs.mqueue.queues_max": "33", "net.ipv4.ip_forward": "1"}, "linux", "sysctl")
+	g.launch("one", one)
+	g.launch("two", all("two", "ipc", "uts"))
+	g.launch("joined", all("", "ipc=bulkhead.container:one", "uts=bulkhead.container:one"))
+	g.launch("shared", all("", "ipc=bulkhead.pod", "uts=bulkhead.pod"))
+	const look = `hostname; cd /proc/sys; cat kernel/domainname kernel/shmmni fs/mqueue/queues_max net/ipv4/ip_forward`
+	for name, want := range map[string]string{
+		"pod": "pod-one\n(none)\n4096\n256\n1\n", "one": "one\ndone\n77\n33\n1\n", "two": "two\ndtwo\n4096\n256\n1\n",
+		"joined": "one\ndone\n77\n33\n1\n", "shared": "pod-one\n(none)\n4096\n256\n1\n",
+	} {
+		if got := g.in(name, look); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+		g.in(name, "echo "+name+" >/dev/shm/"+name+"; mkdir -p /tmp/q; touch /dev/mqueue/"+name)
+	}
+	// Shared memory is the mount's, message queues are the namespace's.
+	for name, want := range map[string]string{
+		"pod": "joined pod shared - pod shared", "one": "one - joined one", "two": "two - two",
+		"joined": "joined pod shared - joined one", "shared": "joined pod shared - pod shared",
+	} {
+		if got := strings.TrimSpace(g.in(name, "echo $(ls /dev/shm) - $(ls /dev/mqueue)")); got != want {
+			t.Errorf("%s has %q, want %q", name, got, want)
+		}
+	}
+	if got := g.in("one", "df -k /dev/shm | tail -n 1"); !strings.Contains(got, " 1024 ") {
+		t.Errorf("size of its own shared memory: %q", got)
+	}
+	if out, e := g.exec("one", "x", process("dd", "if=/dev/zero", "of=/dev/shm/big", "bs=1M", "count=2")); e.Code == 0 {
+		t.Errorf("the size of shared memory does not hold: %q", out)
+	}
+	for kind, class := range map[string]error{
+		"user": agentv1.ErrUnsupported, "time": agentv1.ErrUnsupported, "moon": agentv1.ErrInvalid, "ipc=/proc/1/ns/ipc": agentv1.ErrUnsupported,
+		"uts=bulkhead.container:none": agentv1.ErrNotFound,
+	} {
+		name, _, _ := strings.Cut(kind, "=")
+		err := g.tryCreate("bad", all("", kind))
+		if !errors.Is(err, class) || !strings.Contains(err.Error(), `linux.namespaces: type "`+name+`"`) {
+			t.Errorf("namespace %s: %v", kind, err)
+		}
+	}
+	conflict := change(all("x", "uts"), map[string]any{"kernel.domainname": "y"}, "linux", "sysctl")
+	if err := g.tryCreate("bad", conflict); err == nil || !strings.Contains(err.Error(), "domainname") {
+		t.Errorf("two domain names: %v", err)
+	}
+}
