@@ -15,7 +15,11 @@ const loads = "bulkhead image load --quiet oci-archive:/mnt/busybox.tar localhos
 const cri = `mkdir -p /etc/cni/net.d /var/log/pods/typed
 at=unix:///run/bulkhead/cri.sock
 printf 'runtime-endpoint: %s\nimage-endpoint: %s\ntimeout: 180\n' $at $at >/etc/crictl.yaml
-systemctl start kubepods-besteffort-pod1.slice # as a kubelet does
+# As a kubelet does. With version 1 of cgroups, systemd creates the slice's directory only for some controllers.
+systemctl start kubepods-besteffort-pod1.slice
+[ -e /sys/fs/cgroup/cgroup.controllers ] || for controller in memory cpu cpuacct pids; do
+  mkdir -p /sys/fs/cgroup/$controller/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice
+done
 cat >/etc/cni/net.d/10-bridge.conflist <<'END'
 {"cniVersion": "1.0.0", "name": "pods", "plugins": [
   {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true,
@@ -43,7 +47,8 @@ func (h *host) testUnits(t *testing.T) {
 	pod := h.do(t, "root", crictl+"runp /root/pod.json")
 	id := h.do(t, "root", crictl+"create "+pod+" /root/container.json /root/pod.json")
 	h.do(t, "root", crictl+"start "+id)
-	const slice = "find /sys/fs/cgroup/kubepods.slice -name cgroup.procs -path '*kubepods-besteffort-pod1.slice*' -exec cat {} +"
+	const slice = "find $(ls -d /sys/fs/cgroup/kubepods.slice /sys/fs/cgroup/*/kubepods.slice 2>/dev/null) -name cgroup.procs " +
+		"-path '*kubepods-besteffort-pod1.slice*' -exec cat {} +"
 	if out := h.do(t, "root", slice); out == "" {
 		t.Error("the slice of the pod has no process")
 	}
