@@ -40,6 +40,7 @@ type container struct {
 	giveBack func() error
 	// sharedPID is set if the container's processes do not end with its first.
 	sharedPID bool
+	verbatim  bool       // see agentv1.Verbatim
 	user      spec.Named // user of its first process
 
 	// op is held by operations that change the container: create, start, pause, resume, update, delete. No operation
@@ -158,7 +159,7 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 		return nil, err
 	}
 	c.lastAt = s.LastAt
-	c.sharedPID = s.SharedPID
+	c.sharedPID, c.verbatim = s.SharedPID, s.Verbatim
 	if c.user, err = s.User(); err != nil {
 		return nil, err
 	}
@@ -207,7 +208,7 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 func (a *Agent) guest(c *container) spec.Guest {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return spec.Guest{Users: rootOf(c.root), Known: c.user, Hostname: a.pod.Hostname}
+	return spec.Guest{Users: rootOf(c.root), Known: c.user, Hostname: a.pod.Hostname, Verbatim: c.verbatim}
 }
 
 // rule attaches the container's device program before its processes run, if crun has not done so. Otherwise it keeps

@@ -81,3 +81,47 @@ func testOwn(t *testing.T, tm *template) {
 		t.Errorf("two domain names: %v", err)
 	}
 }
+
+// verbatim is a specification of an OCI client: the container has nothing else.
+func verbatim(args ...string) map[string]any {
+	return change(spec(args...), map[string]any{agentv1.Verbatim: "true"}, "annotations")
+}
+
+// testVerbatim: a container and its exec'd processes have what their specification has, and nothing more.
+func testVerbatim(t *testing.T, tm *template) {
+	g := tm.start(t)
+	user := map[string]any{"uid": 1234, "gid": 77, "additionalGids": []int{5, 6}, "umask": 0o027}
+	run := func(command ...string) map[string]any {
+		p := process(command...)
+		p["user"], p["cwd"], p["env"] = user, "/made/deep", []string{"PATH=/bin", "B=2", "A=1", "B=3"}
+		return p
+	}
+	const look = "pwd; umask; id -u; id -g; id -G; [ -e /dev/termination-log ]; echo $?; ls /etc"
+	const want = "/made/deep\n0027\n1234\n77\n77 5 6\n1\ngroup\npasswd\n"
+	s := change(verbatim(), run("sh", "-c", look), "process")
+	g.launch("look", s)
+	if got := g.read(agentv1.Process{Container: "look"}, "stdout"); got != want {
+		t.Errorf("the container has %q, want %q", got, want)
+	}
+	const variables = "PATH=/bin\nB=3\nA=1\nHOME=/\n"
+	g.launch("env", change(verbatim(), run("env"), "process"))
+	if got := g.read(agentv1.Process{Container: "env"}, "stdout"); got != variables {
+		t.Errorf("its environment is %q, want %q", got, variables)
+	}
+	g.launch("c", change(verbatim(), run("sleep", "1000"), "process"))
+	if got, e := g.exec("c", "look", run("sh", "-c", look)); got != want {
+		t.Errorf("a process has %q, %+v, want %q", got, e, want)
+	}
+	bare := process("env")
+	delete(bare, "env")
+	bare["args"] = []string{"/bin/env"}
+	if got, e := g.exec("c", "env", bare); got != "HOME=/root\n" {
+		t.Errorf("the environment of a process without one is %q, %+v", got, e)
+	}
+	plain := process("env")
+	plain["cwd"] = "/none"
+	cwd := agentv1.Exec{Process: agentv1.Process{Container: "c", Exec: "cwd"}, Spec: raw(t, plain)}
+	if _, err := g.Exec(g.ctx(), cwd); err == nil || !strings.Contains(err.Error(), "/none") {
+		t.Errorf("a process in a missing directory: %v", err)
+	}
+}

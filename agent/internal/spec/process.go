@@ -3,6 +3,7 @@ package spec
 import (
 	"encoding/json"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -27,6 +28,9 @@ type Guest struct {
 	// Known is a user with fixed ids, even if the container has changed its /etc/passwd since.
 	Known    Named
 	Hostname string
+	// Verbatim leaves the user, the directory and the environment as they are, except for a missing HOME, which every
+	// runtime sets.
+	Verbatim bool
 }
 
 // Process converts the host's OCI process for the guest: it looks up the user, sets HOME and HOSTNAME, and removes
@@ -47,6 +51,9 @@ func Process(raw json.RawMessage, guest Guest, terminal bool) (json.RawMessage, 
 	if len(args) == 0 || args[0] == "" {
 		return nil, fmt.Errorf("process has no command: %w", agentv1.ErrNoCommand)
 	}
+	if guest.Verbatim {
+		return verbatim(p, user, args, env, cwd, guest, terminal)
+	}
 	if cwd == "" {
 		cwd = "/"
 	}
@@ -60,13 +67,57 @@ func Process(raw json.RawMessage, guest Guest, terminal bool) (json.RawMessage, 
 	if guest.Hostname != "" && !has(env, "HOSTNAME") {
 		env = append(env, "HOSTNAME="+guest.Hostname)
 	}
-	for _, key := range []string{"apparmorProfile", "selinuxLabel"} {
-		delete(p, key)
-	}
+	p.removeLabels()
 	for key, v := range map[string]any{"env": env, "user": user, "cwd": cwd, "terminal": terminal} {
 		if err := p.set(key, v); err != nil {
 			return nil, err
 		}
+	}
+	return json.Marshal(p)
+}
+
+// removeLabels removes the labels that the guest's kernel does not support.
+func (o object) removeLabels() {
+	delete(o, "apparmorProfile")
+	delete(o, "selinuxLabel")
+}
+
+// verbatim checks a process and changes only its labels, its terminal, a missing HOME and the user's name, which OCI has
+// for Windows.
+func verbatim(p, user object, args, env []string, cwd string, guest Guest, terminal bool) (json.RawMessage, error) {
+	if !path.IsAbs(cwd) {
+		return nil, fmt.Errorf("process.cwd %.128q must be an absolute path: %w", cwd, agentv1.ErrInvalid)
+	}
+	if slices.ContainsFunc(slices.Concat(args, env), func(s string) bool { return strings.Contains(s, "\x00") }) {
+		return nil, fmt.Errorf("process.args or process.env: a NUL byte: %w", agentv1.ErrInvalid)
+	}
+	for _, variable := range env {
+		if strings.IndexByte(variable, '=') <= 0 {
+			return nil, fmt.Errorf("process.env: %.64q must be NAME=VALUE: %w", variable, agentv1.ErrInvalid)
+		}
+	}
+	var uid uint32
+	if err := user.get("uid", &uid); err != nil {
+		return nil, fmt.Errorf("process.user: %w", err)
+	}
+	if !has(env, "HOME") || slices.Contains(env, "HOME=") {
+		db, err := loadUsers(guest.Users)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.set("env", append(env, "HOME="+db.home(uid))); err != nil {
+			return nil, err
+		}
+	}
+	if user != nil {
+		delete(user, "username")
+		if err := p.set("user", user); err != nil {
+			return nil, err
+		}
+	}
+	p.removeLabels()
+	if err := p.set("terminal", terminal); err != nil {
+		return nil, err
 	}
 	return json.Marshal(p)
 }

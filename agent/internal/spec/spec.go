@@ -99,8 +99,11 @@ type Spec struct {
 	top    object
 	within object // top's "linux", once the specification is adjusted
 	own    func(namespace string) bool
+	notes  map[string]string // the annotations
 	// username is the user in the host's specification.
 	username string
+	// Verbatim is set if the container has only the contents of its specification (agentv1.Verbatim).
+	Verbatim bool
 	Sysctls  map[string]string // removed, because they are for the whole pod
 	// LastAt is the destination of the termination message file, if the specification mounts it.
 	LastAt string
@@ -133,16 +136,16 @@ func Parse(raw json.RawMessage) (*Spec, error) {
 	if s.top["process"] == nil {
 		return nil, fmt.Errorf("specification without process: %w", agentv1.ErrInvalid)
 	}
+	if err := s.top.get("annotations", &s.notes); err != nil {
+		return nil, err
+	}
+	s.Verbatim = s.notes[agentv1.Verbatim] == "true"
 	return s, nil
 }
 
 // Storage returns the limit of the container's writable layer in bytes; 0 is no limit.
 func (s *Spec) Storage() (int64, error) {
-	var notes map[string]string
-	if err := s.top.get("annotations", &notes); err != nil {
-		return 0, err
-	}
-	text := notes[agentv1.StorageLimit]
+	text := s.notes[agentv1.StorageLimit]
 	if text == "" {
 		return 0, nil
 	}
@@ -192,13 +195,26 @@ func (s *Spec) Adjust(m VM, terminal bool) error {
 	if err := s.top.get("process", &named); err != nil {
 		return err
 	}
-	s.username = named.User.Username
+	if m.Guest.Verbatim = s.Verbatim; !s.Verbatim {
+		s.username = named.User.Username
+	}
 	process, err := Process(s.top["process"], m.Guest, terminal)
 	if err != nil {
 		return err
 	}
 	s.top["process"] = process
-	return nil
+	return s.annotations()
+}
+
+// annotations removes the annotations for the agent and for crun, which belong to no other runtime.
+func (s *Spec) annotations() error {
+	if !s.Verbatim {
+		return nil
+	}
+	maps.DeleteFunc(s.notes, func(name, _ string) bool {
+		return strings.HasPrefix(name, "run.oci.") || slices.Contains([]string{agentv1.AllDevices, agentv1.StorageLimit, agentv1.Verbatim}, name)
+	})
+	return s.top.set("annotations", s.notes)
 }
 
 // Encode returns the specification for crun.
@@ -230,6 +246,18 @@ func (s *Spec) EncodeForExec() ([]byte, error) {
 		}
 	}
 	if err := kept.set("linux", linux); err != nil {
+		return nil, err
+	}
+	if !s.Verbatim {
+		return json.Marshal(kept)
+	}
+	// crun would give it to a process without an environment of its own.
+	var process object
+	if err := kept.get("process", &process); err != nil {
+		return nil, err
+	}
+	delete(process, "env")
+	if err := kept.set("process", process); err != nil {
 		return nil, err
 	}
 	return json.Marshal(kept)
@@ -313,11 +341,7 @@ func (s *Spec) resources(m VM, linux object) error {
 
 // devices adds the VM's devices for a container that gets all.
 func (s *Spec) devices(m VM, linux object) error {
-	var notes map[string]string
-	if err := s.top.get("annotations", &notes); err != nil {
-		return err
-	}
-	if notes[agentv1.AllDevices] != "true" || m.Devices == nil {
+	if s.notes[agentv1.AllDevices] != "true" || m.Devices == nil {
 		return nil
 	}
 	all, err := m.Devices()
@@ -344,8 +368,8 @@ func (s *Spec) mounts(m VM, readonly bool) error {
 		return err
 	}
 	files := make(map[string]string, len(m.Files))
-	for to, from := range m.Files {
-		files[to] = from
+	if !s.Verbatim {
+		maps.Copy(files, m.Files)
 	}
 	var closed []string // read-only directories
 	for i := range mounts {
@@ -387,6 +411,9 @@ func (s *Spec) mounts(m VM, readonly bool) error {
 		if mounts[i].Destination, err = m.Place(mounts[i].Destination); err != nil {
 			return err
 		}
+	}
+	if mounts == nil {
+		mounts = []Mount{}
 	}
 	return s.top.set("mounts", mounts)
 }

@@ -123,6 +123,24 @@ func TestAdjust(t *testing.T) {
 				{"destination":"/etc/resolv.conf","type":"bind","source":"/pod/resolv","options":["bind","rw"]}],
 			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"},{"type":"ipc","path":"/ns/ipc/c1"}]}}`,
 		},
+		"a whole container": {
+			`{"annotations":{"io.bulkhead.verbatim":"true","io.bulkhead.all-devices":"false","run.oci.hooks.stdout":"/x","k":"v"},
+			"process":{"args":["a"],"env":["A=1","HOME=/h","A=2"],"cwd":"/w","user":{"uid":7,"gid":8,"additionalGids":[9],"umask":2,
+				"username":"ignored"}},
+			"mounts":[{"destination":"/v","type":"bulkhead.emptydir","source":"v"}]}`,
+			`{"ociVersion":"1.0.2","annotations":{"k":"v"},"root":{"path":"/r"},
+			"process":{"args":["a"],"env":["A=1","HOME=/h","A=2"],"cwd":"/w","terminal":false,
+				"user":{"uid":7,"gid":8,"additionalGids":[9],"umask":2}},
+			"mounts":[{"destination":"/v","type":"bind","source":"/volumes/v","options":["rbind"]}],
+			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"}]}}`,
+		},
+		"a whole container without HOME": {
+			`{"annotations":{"io.bulkhead.verbatim":"true"},
+			"process":{"args":["a"],"env":["HOME="],"cwd":"/","user":{"uid":1000,"gid":0},"rlimits":[]}}`,
+			`{"ociVersion":"1.0.2","annotations":{},"root":{"path":"/r"},
+			"process":{"args":["a"],"env":["HOME=","HOME=/home/demo"],"cwd":"/","terminal":false,"user":{"uid":1000,"gid":0},"rlimits":[]},
+			"mounts":[],"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"}]}}`,
+		},
 		"a read-only volume at /etc": {
 			`{"process":{"args":["a"]},
 			"mounts":[{"destination":"/etc","type":"bulkhead.emptydir","source":"v","options":["rbind","ro"]},
@@ -261,7 +279,28 @@ func TestAdjustRefuses(t *testing.T) {
 			"linux":{"namespaces":[{"type":"pid","path":"bulkhead.container:gone"}]}}`,
 			agentv1.ErrNotFound,
 		},
-		"env": {`{"process":{"args":["a"],"env":"A=b"}}`, agentv1.ErrInvalid},
+		"env":         {`{"process":{"args":["a"],"env":"A=b"}}`, agentv1.ErrInvalid},
+		"annotations": {`{"process":{"args":["a"]},"annotations":{"a":1}}`, agentv1.ErrInvalid},
+		"no directory": {
+			`{"annotations":{"io.bulkhead.verbatim":"true"},"process":{"args":["a"]}}`,
+			agentv1.ErrInvalid,
+		},
+		"a relative directory": {
+			`{"annotations":{"io.bulkhead.verbatim":"true"},"process":{"args":["a"],"cwd":"w"}}`,
+			agentv1.ErrInvalid,
+		},
+		"a variable without a value": {
+			`{"annotations":{"io.bulkhead.verbatim":"true"},"process":{"args":["a"],"cwd":"/","env":["A"]}}`,
+			agentv1.ErrInvalid,
+		},
+		"a variable without a name": {
+			`{"annotations":{"io.bulkhead.verbatim":"true"},"process":{"args":["a"],"cwd":"/","env":["=a"]}}`,
+			agentv1.ErrInvalid,
+		},
+		"an argument that ends early": {
+			`{"annotations":{"io.bulkhead.verbatim":"true"},"process":{"args":["a","b\u0000c"],"cwd":"/"}}`,
+			agentv1.ErrInvalid,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -462,6 +501,17 @@ func TestEncodeForExec(t *testing.T) {
 			"seccomp":{"defaultAction":"SCMP_ACT_ERRNO","flags":["SECCOMP_FILTER_FLAG_LOG"]}}}`
 	if diff := cmp.Diff(decode(t, []byte(want)), decode(t, got)); diff != "" {
 		t.Error(diff)
+	}
+	whole, err := spec.Parse(json.RawMessage(`{"annotations":{"io.bulkhead.verbatim":"true"},
+		"process":{"args":["a"],"env":["A=b"],"cwd":"/"},"linux":{"sysctl":{"a":"b"}}}`))
+	if err == nil {
+		err = whole.Adjust(provided(nil), false)
+	}
+	if err == nil {
+		got, err = whole.EncodeForExec()
+	}
+	if err != nil || strings.Contains(string(got), "A=b") {
+		t.Errorf("a whole container's environment is kept for others: %s, %v", got, err)
 	}
 	bare, err := spec.Parse(json.RawMessage(`{"process":{"args":["a"]}}`))
 	if err == nil {

@@ -32,6 +32,9 @@ func ParseNamespace(path string) (container string, ok bool) {
 const (
 	AllDevices   = "io.bulkhead.all-devices" // "true": the container gets all devices of its VM
 	StorageLimit = "io.bulkhead.storage"     // limit of the container's writable layer, in bytes
+	// Verbatim, if "true", means that the specification describes the whole container, as for any OCI runtime: the agent
+	// adds no file or variable, and the process's user are the numbers.
+	Verbatim = "io.bulkhead.verbatim"
 )
 
 // StrictGroups is the third part of a Process.User.Username ("1:2:strict", "name::strict"). It means that only the
