@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -123,5 +124,56 @@ func testVerbatim(t *testing.T, tm *template) {
 	cwd := agentv1.Exec{Process: agentv1.Process{Container: "c", Exec: "cwd"}, Spec: raw(t, plain)}
 	if _, err := g.Exec(g.ctx(), cwd); err == nil || !strings.Contains(err.Error(), "/none") {
 		t.Errorf("a process in a missing directory: %v", err)
+	}
+}
+
+// testHooks: crun runs the startContainer hooks inside the container, in order, before its process.
+func testHooks(t *testing.T, tm *template) {
+	g := tm.start(t)
+	hook := func(script string, more ...any) map[string]any {
+		h := map[string]any{"path": "/bin/sh", "args": []string{"sh", "-c", script}}
+		for i := 0; i < len(more); i += 2 {
+			h[more[i].(string)] = more[i+1]
+		}
+		return h
+	}
+	hooked := func(command string, hooks ...any) map[string]any {
+		s := change(verbatim("sh", "-c", command), map[string]any{"startContainer": hooks}, "hooks")
+		return change(s, "v", "annotations", "k")
+	}
+	s := hooked("cat /tmp/said; echo started",
+		hook("cat >/tmp/state; echo first $HOOK $0 >>/tmp/said; echo lost; id -u >>/tmp/said", "env", []string{"PATH=/bin", "HOOK=env"}),
+		hook("echo second $B $HOOK $(hostname) >>/tmp/said"))
+	s["process"].(map[string]any)["env"] = []string{"PATH=/bin", "B=container's"}
+	s["process"].(map[string]any)["user"] = map[string]any{"uid": 1000, "gid": 1000}
+	g.launch("c", s)
+	c := agentv1.Process{Container: "c"}
+	if got, want := g.read(c, "stdout"), "first env sh\n1000\nsecond container's pod-one\nstarted\n"; got != want {
+		t.Errorf("hooks: %q, want %q; %q", got, want, g.read(c, "stderr"))
+	}
+	// Before the start nothing runs.
+	g.create("waits", hooked("cat /tmp/state", hook("cat >/tmp/state")))
+	waits := agentv1.Process{Container: "waits"}
+	g.must(g.Start(g.ctx(), waits))
+	var state struct {
+		ID, Status, Bundle string
+		Annotations        map[string]string
+	}
+	if text := g.read(waits, "stdout"); json.Unmarshal([]byte(text), &state) != nil || state.ID != "waits" || state.Bundle == "" ||
+		state.Annotations["k"] != "v" || len(state.Annotations) != 1 {
+		t.Errorf("the state of a hook: %s", text)
+	}
+	for name, h := range map[string]map[string]any{
+		"fails": hook("exit 3"), "is missing": {"path": "/bin/none"}, "hangs": hook("exec sleep 1000", "timeout", 1),
+	} {
+		name = strings.ReplaceAll(name, " ", "-")
+		g.launch(name, hooked("echo started", h))
+		p := agentv1.Process{Container: name}
+		if e, out, says := g.exit(p), g.read(p, "stdout"), g.read(p, "stderr"); e.Code == 0 || out != "" || says == "" {
+			t.Errorf("a hook that %s: %+v, %q, %q", name, e, out, says)
+		}
+	}
+	if err := g.tryCreate("bad", change(verbatim("true"), []any{hook("true")}, "hooks", "poststart")); !errors.Is(err, agentv1.ErrInvalid) {
+		t.Errorf("a hook of the host: %v", err)
 	}
 }

@@ -68,7 +68,7 @@ type ContainerRequest struct {
 	// Record is JSON that the door keeps with the pod or container.
 	Record json.RawMessage
 	// Spec is for the guest's runtime; the engine names its cgroup. Package containerv1 defines the mounts of the
-	// project's own types.
+	// project's own types. Its hooks may only be StartContainer's, which run inside the container.
 	Spec *specs.Spec
 	// Adjust, if not nil, returns the specification to use instead of Spec for the container with this id. It must
 	// have Spec's mounts. The engine calls it again, with another id, if it must create the container again. The
@@ -79,8 +79,6 @@ type ContainerRequest struct {
 	Files []store.Files
 	// Stdio is the destination of the standard streams. The File of a Log is a path of the host.
 	Stdio containerv1.Stdio
-	// Hooks are run by the engine, not by the guest's runtime: Spec must have none.
-	Hooks containerv1.Hooks
 	// TTY gives the container a terminal.
 	TTY        bool
 	StopSignal int
@@ -94,8 +92,8 @@ func (r *ContainerRequest) check() ([]containerv1.Mount, error) {
 	if r.Key == "" || r.Spec == nil || r.Root == nil {
 		return nil, failure.Invalid("a container needs a key, a specification and a root")
 	}
-	if r.Spec.Hooks != nil {
-		return nil, failure.Invalid("the hooks of a container must be in the request, not in its specification")
+	if err := checkHooks(r.Spec.Hooks); err != nil {
+		return nil, err
 	}
 	var mounts []containerv1.Mount
 	for _, m := range r.Spec.Mounts {
@@ -107,7 +105,23 @@ func (r *ContainerRequest) check() ([]containerv1.Mount, error) {
 			mounts = append(mounts, mount)
 		}
 	}
-	return mounts, containerv1.Check(containerv1.Container{Root: r.Root, Mounts: mounts, Stdio: r.Stdio, Hooks: r.Hooks})
+	return mounts, containerv1.Check(containerv1.Container{Root: r.Root, Mounts: mounts, Stdio: r.Stdio})
+}
+
+// checkHooks refuses the hooks that run on the host, which are the door's.
+func checkHooks(h *specs.Hooks) error {
+	if h == nil {
+		return nil
+	}
+	for name, hooks := range map[string][]specs.Hook{
+		"prestart": h.Prestart, "createRuntime": h.CreateRuntime, "createContainer": h.CreateContainer, //nolint:staticcheck // old clients'
+		"poststart": h.Poststart, "poststop": h.Poststop,
+	} {
+		if len(hooks) > 0 {
+			return failure.Invalid("the %s hook %.128q must be run by the door: the guest cannot run it", name, hooks[0].Path)
+		}
+	}
+	return nil
 }
 
 // disksOf returns the ids of the images that a container gets as disks, the root's first.

@@ -12,7 +12,7 @@ import (
 )
 
 func TestContainerRequestCheck(t *testing.T) {
-	hook := containerv1.Hook{Path: "/hook"}
+	hooks := []specs.Hook{{Path: "/hook"}}
 	for _, tt := range []struct {
 		name string
 		with func(*ContainerRequest)
@@ -24,12 +24,28 @@ func TestContainerRequestCheck(t *testing.T) {
 		{name: "no specification", with: func(r *ContainerRequest) { r.Spec = nil }, want: codes.InvalidArgument, says: "a specification"},
 		{name: "no root", with: func(r *ContainerRequest) { r.Root = nil }, want: codes.InvalidArgument, says: "a root"},
 		{
-			name: "a hook", want: codes.Unimplemented, says: `a poststop hook ("/hook")`,
-			with: func(r *ContainerRequest) { r.Hooks = containerv1.Hooks{containerv1.Poststop: {hook}} },
+			name: "a hook inside the container",
+			with: func(r *ContainerRequest) { r.Spec.Hooks = &specs.Hooks{StartContainer: hooks} },
 		},
 		{
-			name: "a hook of the guest's runtime", want: codes.InvalidArgument, says: "not in its specification",
-			with: func(r *ContainerRequest) { r.Spec.Hooks = &specs.Hooks{Poststart: []specs.Hook{{Path: "/hook"}}} },
+			name: "prestart", want: codes.InvalidArgument, says: `the prestart hook "/hook"`,
+			with: func(r *ContainerRequest) { r.Spec.Hooks = &specs.Hooks{Prestart: hooks} },
+		},
+		{
+			name: "createRuntime", want: codes.InvalidArgument, says: "the createRuntime hook",
+			with: func(r *ContainerRequest) { r.Spec.Hooks = &specs.Hooks{CreateRuntime: hooks} },
+		},
+		{
+			name: "createContainer", want: codes.InvalidArgument, says: "the createContainer hook",
+			with: func(r *ContainerRequest) { r.Spec.Hooks = &specs.Hooks{CreateContainer: hooks} },
+		},
+		{
+			name: "poststart", want: codes.InvalidArgument, says: "the poststart hook",
+			with: func(r *ContainerRequest) { r.Spec.Hooks = &specs.Hooks{Poststart: hooks} },
+		},
+		{
+			name: "poststop", want: codes.InvalidArgument, says: "the poststop hook",
+			with: func(r *ContainerRequest) { r.Spec.Hooks = &specs.Hooks{Poststop: hooks} },
 		},
 		{
 			name: "a root of a file system that is not known", want: codes.Unimplemented, says: `file system "xfs"`,

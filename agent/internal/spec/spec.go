@@ -158,16 +158,9 @@ func (s *Spec) Storage() (int64, error) {
 
 // Adjust converts the specification for the guest. It may be called once.
 func (s *Spec) Adjust(m VM, terminal bool) error {
-	var hooks map[string][]json.RawMessage
-	if err := s.top.get("hooks", &hooks); err != nil {
+	if err := s.hooks(); err != nil {
 		return err
 	}
-	for name, list := range hooks {
-		if len(list) > 0 {
-			return fmt.Errorf("hook %s would run on the host: %w", name, agentv1.ErrInvalid)
-		}
-	}
-	delete(s.top, "hooks")
 	s.top["ociVersion"] = json.RawMessage(`"1.0.2"`) // the latest that crun 1.8 supports
 	root := struct {
 		Path     string `json:"path"`

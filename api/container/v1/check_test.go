@@ -38,8 +38,6 @@ func TestRootIsWhatWasPrinted(t *testing.T) {
 	}
 }
 
-func hooksAt(p Point) Hooks { return Hooks{p: {{Path: "/h", Args: []string{"h"}}}} }
-
 func TestCheck(t *testing.T) {
 	at := func(s Source) []Mount { return []Mount{{Destination: "/at", Source: s}} }
 	for _, tt := range []struct {
@@ -47,7 +45,6 @@ func TestCheck(t *testing.T) {
 		root   Root
 		mounts []Mount
 		stdio  Stdio
-		hooks  Hooks
 		want   error
 		says   string
 	}{
@@ -77,16 +74,8 @@ func TestCheck(t *testing.T) {
 			want: ErrInvalid, says: `"p"`,
 		},
 		{name: "descriptors", stdio: Descriptors{Stdout: "o"}, want: errors.ErrUnsupported, says: "descriptors"},
-		{name: "no hook", root: Image{ID: "i"}, hooks: Hooks{Prestart: nil}},
-		{name: "an unknown hook", hooks: Hooks{"prestop": nil}, want: ErrInvalid, says: `"prestop"`},
-		{name: "prestart", hooks: hooksAt(Prestart), want: errors.ErrUnsupported, says: `a prestart hook ("/h")`},
-		{name: "createRuntime", hooks: hooksAt(CreateRuntime), want: errors.ErrUnsupported, says: "a createRuntime hook"},
-		{name: "createContainer", hooks: hooksAt(CreateContainer), want: errors.ErrUnsupported, says: "a createContainer hook"},
-		{name: "startContainer", hooks: hooksAt(StartContainer), want: errors.ErrUnsupported, says: "a startContainer hook"},
-		{name: "poststart", hooks: hooksAt(Poststart), want: errors.ErrUnsupported, says: "a poststart hook"},
-		{name: "poststop", hooks: hooksAt(Poststop), want: errors.ErrUnsupported, says: "a poststop hook"},
 	} {
-		err := Check(Container{Root: tt.root, Mounts: tt.mounts, Stdio: tt.stdio, Hooks: tt.hooks})
+		err := Check(Container{Root: tt.root, Mounts: tt.mounts, Stdio: tt.stdio})
 		if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v", tt.name, err)
 		}

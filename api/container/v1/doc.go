@@ -10,8 +10,6 @@
 // The reader of these types defines the meaning of a name (of a file, a share, a device). The engine reads a path of
 // the host. A shim reads the name under which the engine has sent the descriptor.
 //
-// Hooks come only in requests to the engine; the layers below have none.
-//
 // Each sum type has one text form: Mount is a mount of an OCI specification (Mount.Encode, ParseMount), Root is a JSON
 // object (RootRecord), Stdio is the three strings of containerd's Task API (EncodeStdio, ParseStdio). Print and parse
 // are each other's inverse.

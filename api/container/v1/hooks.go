@@ -1,12 +1,9 @@
 package containerv1
 
-import (
-	"fmt"
-	"slices"
-	"time"
-)
+import "time"
 
-// Hooks are the commands of a container's client, by the Point at which they run, in order.
+// Hooks are the commands of a container's client, by the Point at which they run, in order. A door runs them on the host,
+// except the hooks at StartContainer: those are in the guest's specification.
 type Hooks map[Point][]Hook
 
 // Hook is a command of a container's client.
@@ -31,21 +28,3 @@ const (
 	Poststart       Point = "poststart"       // on the host, after the container's process has started
 	Poststop        Point = "poststop"        // on the host, after the container has been deleted
 )
-
-// points lists all points.
-var points = []Point{Prestart, CreateRuntime, CreateContainer, StartContainer, Poststart, Poststop}
-
-// check refuses hooks and unknown points.
-func (h Hooks) check() error {
-	for point := range h {
-		if !slices.Contains(points, point) {
-			return fmt.Errorf("%w: hook at the unknown point %.32q", ErrInvalid, string(point))
-		}
-	}
-	for _, point := range points {
-		if hooks := h[point]; len(hooks) > 0 {
-			return unsupported("a %s hook (%.128q)", point, hooks[0].Path)
-		}
-	}
-	return nil
-}
