@@ -1,0 +1,36 @@
+package procid
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// At returns the identity of a process of this boot that another process names by its pid and its start, as in ID.Start.
+// The process need not run.
+func At(pid int, start uint64) (ID, error) {
+	boot, err := BootID()
+	return ID{PID: pid, Start: start, Boot: boot}, err
+}
+
+// File returns a duplicate of a descriptor of exactly this process, or ErrGone. The error matches unix.EBADF if the
+// process has no such descriptor, and fs.ErrPermission if the caller may not trace the process. The caller closes the
+// file. The process may replace its descriptor at any time, so the caller must check the type of the
+// file.
+func (id ID) File(number int) (*os.File, error) {
+	process, err := id.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer process.Close()
+	fd, err := unix.PidfdGetfd(int(process.Fd()), number, 0)
+	if errors.Is(err, unix.ESRCH) {
+		err = ErrGone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("descriptor %d of process %d: %w", number, id.PID, err)
+	}
+	return os.NewFile(uintptr(fd), fmt.Sprintf("descriptor %d of process %d", number, id.PID)), nil
+}
