@@ -14,6 +14,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/network/adopt"
 )
 
 // adding is a run of the plugins that adds one pod.
@@ -123,7 +124,11 @@ func (p *Provider) add(ctx context.Context, list *libcni.NetworkConfigList, rt *
 		return fmt.Errorf("add to network %s: %w", list.Name, err)
 	}
 	fault.Point("cni.added")
-	if work.guest, work.more, err = join(rt.NetNS); err != nil {
+	err = inside(rt.NetNS, func() (err error) {
+		work.guest, work.more, err = adopt.JoinNamed(ifName, tapName)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("network %s: %w", list.Name, err)
 	}
 	result, err := types100.NewResultFromResult(res)
@@ -145,7 +150,13 @@ func (w *adding) complete(ctx context.Context, a *network.Attachment, own *netwo
 		return w.err
 	}
 	var err error
-	if a.Cards, err = joinMore(w.path, w.more); err != nil {
+	if len(w.more) > 0 {
+		err = inside(w.path, func() (err error) {
+			a.Cards, err = adopt.JoinMore(w.more)
+			return err
+		})
+	}
+	if err != nil {
 		return err
 	}
 	// As with other runtimes, the pod's addresses are those of its first interface, which its peers know.

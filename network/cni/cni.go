@@ -44,12 +44,8 @@ const (
 	collectTimeout = 20 * time.Second
 )
 
-var (
-	// ErrNotReady is matched while pods cannot be attached.
-	ErrNotReady   = errors.New("network plugin is not ready")
-	errInterfaces = errors.New("an interface that a VM cannot have")
-	errNoAddress  = errors.New("the plugins gave it no address")
-)
+// ErrNotReady is matched while pods cannot be attached.
+var ErrNotReady = errors.New("network plugin is not ready")
 
 // Options configure a Provider. All are required.
 type Options struct {

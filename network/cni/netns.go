@@ -6,27 +6,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-project/bulkhead/internal/tap"
+	"github.com/bulkhead-project/bulkhead/network/adopt"
 )
 
-// tapName is the VM's card in the pod's namespace. The card of a further interface is furtherTap with a number, from 1
-// on.
-const (
-	tapName    = "tap0"
-	furtherTap = "bulkhead"
-)
-
-// isTap reports whether an interface is a card of the VM.
-func isTap(l netlink.Link) bool {
-	name := l.Attrs().Name
-	return name == tapName || l.Type() == "tuntap" && strings.HasPrefix(name, furtherTap)
-}
+// tapName is the VM's card in the pod's namespace.
+const tapName = "tap0"
 
 // makeNamespace creates a network namespace with a loopback that is up and the tap of a VM. A mount at path holds it.
 func makeNamespace(path string) (card *os.File, err error) {
@@ -38,7 +26,7 @@ func makeNamespace(path string) (card *os.File, err error) {
 		return nil, err
 	}
 	f.Close()
-	err = apart(func() error {
+	err = adopt.Apart(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return os.NewSyscallError("unshare", err)
 		}
@@ -66,22 +54,7 @@ func prepare() (card *os.File, err error) {
 	if err := netlink.LinkSetUp(lo); err != nil {
 		return nil, fmt.Errorf("bring the loopback up: %w", err)
 	}
-	return makeTap(tapName)
-}
-
-// makeTap creates a tap in the calling thread's namespace.
-func makeTap(name string) (*os.File, error) {
-	card, err := tap.Make(name)
-	if err != nil {
-		return nil, err
-	}
-	// The namespace's own kernel must send nothing to the guest.
-	silent := "/proc/sys/net/ipv6/conf/" + name + "/disable_ipv6"
-	if err := os.WriteFile(silent, []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		card.Close()
-		return nil, fmt.Errorf("disable IPv6 on the tap: %w", err)
-	}
-	return card, nil
+	return adopt.MakeTap(tapName)
 }
 
 // silence disconnects the VM from a pod's network, if it has one.
@@ -89,22 +62,7 @@ func silence(path string) error {
 	if !holds(path) {
 		return nil
 	}
-	return inside(path, func() error {
-		links, err := list(netlink.LinkList)
-		if err != nil {
-			return fmt.Errorf("list the interfaces: %w", err)
-		}
-		for _, l := range links {
-			if !isTap(l) {
-				continue
-			}
-			// The VM may end, and its taps with it.
-			if err := netlink.LinkSetDown(l); err != nil && !errors.Is(err, unix.ENODEV) {
-				return fmt.Errorf("bring the VM's tap down: %w", err)
-			}
-		}
-		return nil
-	})
+	return inside(path, func() error { return adopt.Silence(tapName) })
 }
 
 // removeNamespace removes a namespace and its interfaces. It does nothing if the namespace is gone.
@@ -132,25 +90,10 @@ func holds(path string) bool {
 
 // inside runs f in the namespace at path.
 func inside(path string, f func() error) error {
-	return apart(func() error {
-		ns, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer ns.Close()
-		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			return os.NewSyscallError("setns", err)
-		}
-		return f()
-	})
-}
-
-// apart runs f in a thread that ends with f.
-func apart(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlocks
-		done <- f()
-	}()
-	return <-done
+	ns, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return adopt.Inside(ns, f)
 }

@@ -1,28 +1,25 @@
-package cni
+package adopt
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/api/card"
-	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// further reads the interfaces that plugins have made beside the pod's first one, in the order of their creation.
-func further(links []netlink.Link) (more []*agentv1.Network, err error) {
+// further reads the interfaces beside the pod's first one, in the order of their creation. tap is the first one's tap.
+func further(links []netlink.Link, tap string) (more []*agentv1.Network, err error) {
 	slices.SortFunc(links, func(a, b netlink.Link) int { return cmp.Compare(a.Attrs().Index, b.Attrs().Index) })
 	for _, l := range links {
 		a := l.Attrs()
 		// A bond or bridge stands for its members.
-		if a.Flags&net.FlagLoopback != 0 || a.MasterIndex != 0 || isTap(l) {
+		if a.Flags&net.FlagLoopback != 0 || a.MasterIndex != 0 || isTap(l, tap) {
 			continue
 		}
 		guest, err := read(l)
@@ -35,11 +32,11 @@ func further(links []netlink.Link) (more []*agentv1.Network, err error) {
 		}
 		switch {
 		case a.EncapType != ethernet:
-			return nil, fmt.Errorf("%w: %s is of type %s", errInterfaces, a.Name, l.Type())
+			return nil, fmt.Errorf("%w: %s is of type %s", ErrInterface, a.Name, l.Type())
 		case stacked(l):
-			return nil, fmt.Errorf("%w: %s is stacked on another interface of the pod", errInterfaces, a.Name)
+			return nil, fmt.Errorf("%w: %s is stacked on another interface of the pod", ErrInterface, a.Name)
 		case len(more) == card.Most:
-			return nil, fmt.Errorf("%w: %s is one too many: a pod has at most %d", errInterfaces, a.Name, card.Most+1)
+			return nil, fmt.Errorf("%w: %s is one too many: a pod has at most %d", ErrInterface, a.Name, card.Most+1)
 		}
 		guest.Name = a.Name
 		more = append(more, guest)
@@ -65,37 +62,8 @@ func checkRules() error {
 	}
 	for _, r := range rules {
 		if r.Table != unix.RT_TABLE_LOCAL && r.Table != unix.RT_TABLE_MAIN && r.Table != unix.RT_TABLE_DEFAULT {
-			return fmt.Errorf("%w: routing rule %s", errInterfaces, r)
+			return fmt.Errorf("%w: routing rule %s", ErrInterface, r)
 		}
 	}
 	return nil
-}
-
-// joinMore creates the taps of further interfaces in the namespace at path, and joins each interface with its tap.
-func joinMore(path string, more []*agentv1.Network) (cards []network.Card, err error) {
-	if len(more) == 0 {
-		return nil, nil
-	}
-	err = inside(path, func() error {
-		for i, guest := range more {
-			name := furtherTap + strconv.Itoa(i+1)
-			file, err := makeTap(name)
-			if err != nil {
-				return err
-			}
-			cards = append(cards, network.Card{Guest: guest, Tap: file})
-			l, err := netlink.LinkByName(guest.Name)
-			if err == nil {
-				err = connect(l, name)
-			}
-			if err != nil {
-				return fmt.Errorf("join interface %s: %w", guest.Name, err)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, errors.Join(err, network.CloseCards(cards))
-	}
-	return cards, nil
 }

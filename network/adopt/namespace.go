@@ -1,0 +1,28 @@
+package adopt
+
+import (
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Inside runs f in a network namespace, in a thread that ends with f.
+func Inside(ns *os.File, f func() error) error {
+	return Apart(func() error {
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			return os.NewSyscallError("setns", err)
+		}
+		return f()
+	})
+}
+
+// Apart runs f in a thread that ends with f.
+func Apart(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocks
+		done <- f()
+	}()
+	return <-done
+}
