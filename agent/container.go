@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -42,6 +43,7 @@ type container struct {
 	sharedPID bool
 	verbatim  bool       // see agentv1.Verbatim
 	user      spec.Named // user of its first process
+	rlimits   json.RawMessage
 
 	// op is held by operations that change the container: create, start, pause, resume, update, delete. No operation
 	// waits for the container's processes under it.
@@ -90,6 +92,9 @@ func (a *Agent) create(ctx context.Context, r agentv1.Create) (agentv1.Created, 
 	p, err := a.build(ctx, c, r)
 	if err != nil {
 		err = fmt.Errorf("create container %s: %w", c.id, err)
+		if c.verbatim && (errors.Is(err, agentv1.ErrNoCommand) || errors.Is(err, agentv1.ErrNotExec)) {
+			err = spec.Invalid(err) // an OCI client's create fails, and not its start
+		}
 		if undo := a.remove(c); undo != nil {
 			Log("undo: %v", undo)
 		}
@@ -111,6 +116,7 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	if err != nil {
 		return nil, err
 	}
+	c.verbatim = s.Verbatim
 	room, err := s.Storage()
 	if err != nil {
 		return nil, err
@@ -159,8 +165,11 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 		return nil, err
 	}
 	c.lastAt = s.LastAt
-	c.sharedPID, c.verbatim = s.SharedPID, s.Verbatim
+	c.sharedPID = s.SharedPID
 	if c.user, err = s.User(); err != nil {
+		return nil, err
+	}
+	if c.rlimits, err = s.Rlimits(); err != nil {
 		return nil, err
 	}
 	if c.giveBack, err = a.reserve(s.HugePages); err != nil {
@@ -190,7 +199,7 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	defer cancel()
 	p, err := a.launch(ctx, c, launch{terminal: r.Terminal, stdin: r.Stdin, stdinOnce: r.StdinOnce})
 	if err != nil {
-		return nil, err
+		return nil, s.Explain(err)
 	}
 	if err := a.rule(c, s.DeviceRules, ruled); err != nil {
 		return nil, err
@@ -208,7 +217,7 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 func (a *Agent) guest(c *container) spec.Guest {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return spec.Guest{Users: rootOf(c.root), Known: c.user, Hostname: a.pod.Hostname, Verbatim: c.verbatim}
+	return spec.Guest{Users: rootOf(c.root), Known: c.user, Hostname: a.pod.Hostname, Verbatim: c.verbatim, Rlimits: c.rlimits}
 }
 
 // rule attaches the container's device program before its processes run, if crun has not done so. Otherwise it keeps

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -119,12 +121,6 @@ func testVerbatim(t *testing.T, tm *template) {
 	if got, e := g.exec("c", "env", bare); got != "HOME=/root\n" {
 		t.Errorf("the environment of a process without one is %q, %+v", got, e)
 	}
-	plain := process("env")
-	plain["cwd"] = "/none"
-	cwd := agentv1.Exec{Process: agentv1.Process{Container: "c", Exec: "cwd"}, Spec: raw(t, plain)}
-	if _, err := g.Exec(g.ctx(), cwd); err == nil || !strings.Contains(err.Error(), "/none") {
-		t.Errorf("a process in a missing directory: %v", err)
-	}
 }
 
 // testHooks: crun runs the startContainer hooks inside the container, in order, before its process.
@@ -177,3 +173,111 @@ func testHooks(t *testing.T, tm *template) {
 		t.Errorf("a hook of the host: %v", err)
 	}
 }
+
+// testWords: a command that cannot run fails a container's creation and an exec in the words of runc.
+func testWords(t *testing.T, tm *template) {
+	g := tm.start(t)
+	g.launch("c", verbatim("sleep", "1000"))
+	in := func(cwd string) map[string]any {
+		p := process("true")
+		p["cwd"] = cwd
+		return p
+	}
+	for name, tc := range map[string]struct {
+		process map[string]any
+		class   error // of an exec
+		says    string
+		created bool // at a container's creation
+	}{
+		"missing": {
+			process("/bin/missing"), agentv1.ErrNoCommand, `exec: "/bin/missing": stat /bin/missing: no such file or directory`, false,
+		},
+		"not found":  {process("missing"), agentv1.ErrNoCommand, `exec: "missing": executable file not found in $PATH`, false},
+		"no exec":    {process("/bin/noexec"), agentv1.ErrNotExec, `exec: "/bin/noexec": permission denied`, false},
+		"directory":  {process("/bin"), agentv1.ErrNotExec, `exec: "/bin": permission denied`, false},
+		"below file": {process("/etc/passwd/x"), agentv1.ErrNotExec, `exec: "/etc/passwd/x": not a directory`, false},
+		"empty":      {process(""), agentv1.ErrNoCommand, "process has no command", false},
+		"directory missing": {
+			in("/none"), nil, `chdir to cwd ("/none") set in config.json failed: no such file or directory`, true,
+		},
+		"no directory": {in("/etc/passwd"), nil, `chdir to cwd ("/etc/passwd") set in config.json failed: not a directory`, false},
+	} {
+		x := agentv1.Process{Container: "c", Exec: "x"}
+		_, err := g.Exec(g.ctx(), agentv1.Exec{Process: x, Spec: raw(t, tc.process)})
+		var said *agentv1.Error
+		if !errors.As(err, &said) || tc.class != nil && !errors.Is(err, tc.class) || !strings.Contains(said.Message, tc.says) {
+			t.Errorf("exec %s: %v, want %s", name, err, tc.says)
+		}
+		err = g.tryCreate("new", change(verbatim(), tc.process, "process"))
+		if err == nil {
+			g.Delete(g.ctx(), agentv1.Process{Container: "new"})
+		}
+		wrong := tc.class != nil && !errors.Is(err, agentv1.ErrInvalid)
+		if tc.created != (err == nil) || err != nil && (wrong || !strings.Contains(err.Error(), tc.says)) {
+			t.Errorf("create %s: %v, want %s", name, err, tc.says)
+		}
+	}
+}
+
+// testExecDetails: a process in a container has its own groups, capabilities, limits, privileges and terminal, and can
+// be signalled.
+func testExecDetails(t *testing.T, tm *template) {
+	g := tm.start(t)
+	s := verbatim("sh", "-c", "trap 'echo got' USR1; echo ready; while :; do sleep 0.1; done")
+	limit := func(kind string, n int) []any { return []any{map[string]any{"type": kind, "soft": n, "hard": n}} }
+	change(s, limit("RLIMIT_NOFILE", 77), "process", "rlimits")
+	g.launch("c", s)
+	const look = `id -G; ulimit -n; ulimit -c; grep -E "CapBnd|NoNewPrivs" /proc/self/status`
+	p := process("sh", "-c", look)
+	if got, want := first(g.exec("c", "look", p)), "0\n77\n0\nCapBnd:\t0000000000000020\nNoNewPrivs:\t0\n"; got != want {
+		t.Errorf("a plain process: %q, want %q", got, want)
+	}
+	change(p, []int{7, 8}, "user", "additionalGids")
+	change(p, []string{"CAP_KILL", "CAP_CHOWN"}, "capabilities", "bounding")
+	p["rlimits"], p["noNewPrivileges"] = limit("RLIMIT_CORE", 5120), true
+	if got, want := first(g.exec("c", "look", p)), "0 7 8\n1048576\n10\nCapBnd:\t0000000000000021\nNoNewPrivs:\t1\n"; got != want {
+		t.Errorf("another process: %q, want %q", got, want)
+	}
+	run := func(id string, p map[string]any, change ...func(*agentv1.Exec)) agentv1.Process {
+		t.Helper()
+		x := agentv1.Exec{Process: agentv1.Process{Container: "c", Exec: id}, Spec: raw(t, p)}
+		for _, f := range change {
+			f(&x)
+		}
+		_, err := g.Exec(g.ctx(), x)
+		g.must(err)
+		return x.Process
+	}
+	sized := process("sh", "-c", "stty size; tty")
+	sized["consoleSize"], sized["user"] = map[string]any{"height": 9, "width": 33}, map[string]any{"uid": 1000, "gid": 5}
+	tty := run("tty", sized, func(x *agentv1.Exec) { x.Terminal = true })
+	if got := g.read(tty, "stdout"); got != "9 33\r\n/dev/pts/0\r\n" {
+		t.Errorf("a terminal: %q", got)
+	}
+	// A signal reaches one process, or all.
+	trap := process("sh", "-c", "trap 'echo exec got' USR1; trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done")
+	one, two := run("one", trap), run("two", trap)
+	c := agentv1.Process{Container: "c"}
+	for _, p := range []agentv1.Process{c, one, two} {
+		g.until(p, "stdout", "ready\n")
+	}
+	g.must(g.Signal(g.ctx(), agentv1.Signal{Process: one, Signal: int(unix.SIGTERM)}))
+	if e := g.exit(one); e.Code != 9 || e.Signal != 0 {
+		t.Errorf("a signalled process: %+v", e)
+	}
+	if err := g.Signal(g.ctx(), agentv1.Signal{Process: one, Signal: int(unix.SIGTERM)}); !errors.Is(err, agentv1.ErrNotFound) {
+		t.Errorf("a signal to a process that has ended: %v", err)
+	}
+	g.must(g.Signal(g.ctx(), agentv1.Signal{Process: c, Signal: int(unix.SIGUSR1), All: true}))
+	g.until(c, "stdout", "got\n")
+	g.until(two, "stdout", "exec got\n")
+	g.must(g.Signal(g.ctx(), agentv1.Signal{Process: c, Signal: int(unix.SIGKILL), All: true}))
+	for _, p := range []agentv1.Process{c, two} {
+		if e := g.exit(p); e.Code != 137 || e.Signal != 9 {
+			t.Errorf("%v after a kill of all: %+v", p, e)
+		}
+	}
+}
+
+// first returns the output of a command.
+func first(out string, _ agentv1.Exit) string { return out }

@@ -26,7 +26,7 @@ func TestGuest(t *testing.T) {
 		"Terminal": testTerminal, "Stdin": testStdin, "Users": testUsers, "Forward": testForward,
 		"Confined": testConfined, "Backpressure": testBackpressure, "Distinct": testDistinct, "Update": testUpdate, "Size": testSize,
 		"Tasks": testTasks, "Room": testRoom, "Devices": testDevices, "Filtered": testFiltered,
-		"Own": testOwn, "Verbatim": testVerbatim, "Hooks": testHooks,
+		"Own": testOwn, "Verbatim": testVerbatim, "Hooks": testHooks, "Words": testWords, "ExecDetails": testExecDetails,
 	}
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
 		t.Run(name, func(t *testing.T) { tests[name](t, tm) })

@@ -238,7 +238,11 @@ func (a *Agent) exec(ctx context.Context, r agentv1.Exec) (agentv1.Created, erro
 	end()
 	if err != nil {
 		os.RemoveAll(dir)
-		if refused := spec.Refusal(described, err); refused != nil {
+		refused := spec.Refusal(described, err)
+		if c.verbatim {
+			refused = spec.Words(described, err)
+		}
+		if refused != nil {
 			return agentv1.Created{}, refused
 		}
 		return fail(err)

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/internal/memfd"
 )
 
@@ -268,40 +267,4 @@ func (r *Runtime) start(stdio Stdio, argv ...string) (*reaper.Child, error) {
 		attr.Files = append(attr.Files, f.Fd())
 	}
 	return r.reaper.Start(fmt.Sprintf("/proc/self/fd/%d", r.program.Fd()), argv, attr)
-}
-
-const maxLog = 4 << 10
-
-// failure converts crun's log to an error.
-func failure(op, log string, status unix.WaitStatus) error {
-	message := "no message"
-	if f, err := os.Open(log); err == nil {
-		defer f.Close()
-		buf := make([]byte, maxLog)
-		n, _ := f.Read(buf)
-		if text := strings.TrimSpace(string(buf[:n])); text != "" {
-			message = text
-		}
-	}
-	return classify(op, message, status)
-}
-
-func classify(op, message string, status unix.WaitStatus) error {
-	class := error(nil)
-	switch {
-	case strings.Contains(message, "executable file `") || strings.Contains(message, "open executable"),
-		strings.Contains(message, "exec `"), strings.Contains(message, "find executable"):
-		class = agentv1.ErrNotExec
-		if strings.Contains(message, "not found") || strings.Contains(message, "No such file") {
-			class = agentv1.ErrNoCommand
-		}
-	case strings.HasPrefix(message, "the container `") && strings.HasSuffix(message, "` is not running"):
-		class = agentv1.ErrBusy // it has just ended
-	case status.Signaled():
-		message = fmt.Sprintf("killed by signal %d", status.Signal())
-	}
-	if class != nil {
-		return fmt.Errorf("%w: crun %s: %s", class, op, message)
-	}
-	return fmt.Errorf("crun %s: %w", op, errors.New(message))
 }

@@ -31,6 +31,8 @@ type Guest struct {
 	// Verbatim leaves the user, the directory and the environment as they are, except for a missing HOME, which every
 	// runtime sets.
 	Verbatim bool
+	// Rlimits are the limits of a process that names none, if it is verbatim.
+	Rlimits json.RawMessage
 }
 
 // Process converts the host's OCI process for the guest: it looks up the user, sets HOME and HOSTNAME, and removes
@@ -82,8 +84,8 @@ func (o object) removeLabels() {
 	delete(o, "selinuxLabel")
 }
 
-// verbatim checks a process and changes only its labels, its terminal, a missing HOME and the user's name, which OCI has
-// for Windows.
+// verbatim checks a process and changes only its labels, its terminal, missing limits, a missing HOME, and the user's
+// name, which OCI has for Windows.
 func verbatim(p, user object, args, env []string, cwd string, guest Guest, terminal bool) (json.RawMessage, error) {
 	if !path.IsAbs(cwd) {
 		return nil, fmt.Errorf("process.cwd %.128q must be an absolute path: %w", cwd, agentv1.ErrInvalid)
@@ -114,6 +116,13 @@ func verbatim(p, user object, args, env []string, cwd string, guest Guest, termi
 		if err := p.set("user", user); err != nil {
 			return nil, err
 		}
+	}
+	var rlimits []json.RawMessage
+	if err := p.get("rlimits", &rlimits); err != nil {
+		return nil, fmt.Errorf("process: %w", err)
+	}
+	if len(rlimits) == 0 && guest.Rlimits != nil {
+		p["rlimits"] = guest.Rlimits
 	}
 	p.removeLabels()
 	if err := p.set("terminal", terminal); err != nil {

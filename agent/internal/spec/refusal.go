@@ -19,6 +19,27 @@ func (r *refusal) Error() string { return r.text }
 
 func (r *refusal) Unwrap() error { return r.class }
 
+// worded is an error that can say in the words of runc why a command cannot run.
+type worded interface{ Words(command string) string }
+
+// Words returns the error of a process that cannot run, of err's class, in the words of runc, which clients of OCI
+// runtimes match; nil for any other error.
+func Words(process json.RawMessage, err error) error {
+	var p struct{ Args []string }
+	var w worded
+	if json.Unmarshal(process, &p) != nil || len(p.Args) == 0 || !errors.As(err, &w) {
+		return nil //nolint:nilerr // another error
+	}
+	text := w.Words(p.Args[0])
+	if text == "" {
+		return nil
+	}
+	return &refusal{text, err}
+}
+
+// Invalid returns err as an error of the class agentv1.ErrInvalid alone.
+func Invalid(err error) error { return &refusal{err.Error(), agentv1.ErrInvalid} }
+
 // Refusal returns the error, in words for its user, of an exec with a missing command or one that cannot be executed;
 // nil for any other error.
 func Refusal(process json.RawMessage, err error) error {

@@ -256,6 +256,21 @@ func (s *Spec) EncodeForExec() ([]byte, error) {
 	return json.Marshal(kept)
 }
 
+// Explain returns an error of the container's first process in the words that its client expects.
+func (s *Spec) Explain(err error) error {
+	if words := Words(s.top["process"], err); s.Verbatim && words != nil {
+		return words
+	}
+	return err
+}
+
+// Rlimits returns the limits of the container's first process, after Adjust.
+func (s *Spec) Rlimits() (json.RawMessage, error) {
+	var process object
+	err := s.top.get("process", &process)
+	return process["rlimits"], err
+}
+
 // User returns the user of the container's first process, after Adjust.
 func (s *Spec) User() (Named, error) {
 	var process struct {

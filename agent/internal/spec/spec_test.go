@@ -397,6 +397,28 @@ func TestUsers(t *testing.T) {
 	}
 }
 
+// TestVerbatimLimits: a process without limits has its container's, if it is verbatim.
+func TestVerbatimLimits(t *testing.T) {
+	t.Parallel()
+	first := json.RawMessage(`[{"type":"RLIMIT_CORE","soft":0,"hard":0}]`)
+	for process, want := range map[string]string{
+		`{"args":["a"],"cwd":"/"}`:                 `"rlimits":` + string(first),
+		`{"args":["a"],"cwd":"/","rlimits":null}`:  `"rlimits":` + string(first),
+		`{"args":["a"],"cwd":"/","rlimits":[]}`:    `"rlimits":` + string(first),
+		`{"args":["a"],"cwd":"/","rlimits":[{}]}`:  `"rlimits":[{}]`,
+		`{"args":["a"],"cwd":"/","rlimits":"all"}`: "",
+	} {
+		got, err := spec.Process(json.RawMessage(process), spec.Guest{Users: users, Verbatim: true, Rlimits: first}, false)
+		if want == "" && !errors.Is(err, agentv1.ErrInvalid) || want != "" && (err != nil || !strings.Contains(string(got), want)) {
+			t.Errorf("%s: %s, %v", process, got, err)
+		}
+		if got, err := spec.Process(json.RawMessage(process), spec.Guest{Users: users, Rlimits: first}, false); err != nil ||
+			strings.Contains(string(got), string(first)) {
+			t.Errorf("%s in a pod: %s, %v", process, got, err)
+		}
+	}
+}
+
 // TestUser: the specification returns the first process's user as numbers.
 func TestUser(t *testing.T) {
 	t.Parallel()
