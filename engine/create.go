@@ -73,7 +73,7 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 	if err := p.volumes.Ensure(ctx, r.Files); err != nil {
 		return "", err
 	}
-	shared, err := p.shares.Of(ctx, r.Root, mounts)
+	shared, err := p.shares.Of(ctx, r.Staging, r.Root, mounts)
 	if err != nil {
 		return "", err
 	}

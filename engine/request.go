@@ -74,7 +74,9 @@ type ContainerRequest struct {
 	// have Spec's mounts. The engine calls it again, with another id, if it must create the container again. The
 	// engine calls undo if the container is not created.
 	Adjust func(ctx context.Context, id string) (spec *specs.Spec, undo func(), err error)
-	Root   containerv1.Root
+	// Root and the mounts of Spec name paths in the namespace Staging, unless that is the zero value.
+	Root    containerv1.Root
+	Staging store.Staging
 	// Files locate on the host the files for mounts with source containerv1.Files.
 	Files []store.Files
 	// Stdio is the destination of the standard streams. The File of a Log is a path of the host.

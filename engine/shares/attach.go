@@ -168,6 +168,7 @@ func (h Host) attach(ctx context.Context, server procid.ID, opened map[store.Sha
 		cmd.ExtraFiles = append(cmd.ExtraFiles, p.File)
 		r.Trees = append(r.Trees, attach.Tree{
 			Name: Name(one), FD: first + len(cmd.ExtraFiles) - 1, Path: p.Path, ReadOnly: one.ReadOnly, Follow: one.Follow, Masks: p.Masks,
+			Detached: one.Staging != (store.Staging{}),
 		})
 	}
 	if r.Unshare {

@@ -34,7 +34,7 @@ func TestNamed(t *testing.T) {
 		spec.Mounts = append(spec.Mounts, specs.Mount{Destination: m.Destination, Type: kind, Source: source, Options: options})
 	}
 	s := New(nil, Host{})
-	all, err := s.Of(t.Context(), containerv1.Image{ID: "i"}, append(mounts, mounts[0]))
+	all, err := s.Of(t.Context(), store.Staging{}, containerv1.Image{ID: "i"}, append(mounts, mounts[0]))
 	if err != nil || len(all) != 3 {
 		t.Fatalf("%+v, %v", all, err)
 	}
@@ -72,7 +72,7 @@ func TestNamed(t *testing.T) {
 		t.Error("an unshared directory has a name")
 	}
 	some := []containerv1.Mount{{Source: containerv1.Share{Name: dir, Cache: "some"}}}
-	if _, err := s.Of(t.Context(), containerv1.Image{ID: "i"}, some); failure.Code(err) != codes.InvalidArgument {
+	if _, err := s.Of(t.Context(), store.Staging{}, containerv1.Image{ID: "i"}, some); failure.Code(err) != codes.InvalidArgument {
 		t.Error(err)
 	}
 }
@@ -97,7 +97,7 @@ func TestPresent(t *testing.T) {
 		"a new part, all read": {part: "t", present: true, option: "rro", code: codes.NotFound},
 	} {
 		source := containerv1.Share{Name: filepath.Join(dir, tt.path), Present: tt.present}
-		_, err := New(nil, Host{}).Of(t.Context(), containerv1.Image{ID: "i"}, []containerv1.Mount{
+		_, err := New(nil, Host{}).Of(t.Context(), store.Staging{}, containerv1.Image{ID: "i"}, []containerv1.Mount{
 			{Destination: "/a", Source: source, SubPath: tt.part, Options: []string{tt.option}},
 		})
 		if (err == nil) != (tt.code == codes.OK) || err != nil && failure.Code(err) != tt.code {

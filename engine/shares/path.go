@@ -23,6 +23,9 @@ func (h Host) open(ctx context.Context, path string, how place.OpenOptions) (*pl
 
 // reopen opens a share again by its path. It follows no link, and fails if the share's file system was unmounted.
 func (h Host) reopen(ctx context.Context, one store.Share) (*place.Place, error) {
+	if one.Staging != (store.Staging{}) {
+		return openStaged(one)
+	}
 	return h.openIn(ctx, one.Asked, one.Path, place.OpenOptions{Exact: true, Mount: one.Mount})
 }
 

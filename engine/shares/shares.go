@@ -75,9 +75,18 @@ func New(pod Pod, host Host) *Set {
 }
 
 // Of returns the shared directories of mounts by path, without duplicates. It creates a missing one, unless it is
-// the root or must exist. Its errors have the codes of path errors.
-func (s *Set) Of(ctx context.Context, root containerv1.Root, mounts []containerv1.Mount) (all []store.Share, err error) {
-	add := func(source containerv1.Share, m containerv1.Mount) error {
+// the root or must exist. Its errors have the codes of path errors. All paths belong to the staging namespace, unless that
+// is the zero value.
+func (s *Set) Of(
+	ctx context.Context, staging store.Staging, root containerv1.Root, mounts []containerv1.Mount,
+) (all []store.Share, err error) {
+	add := func(one store.Share) error {
+		if !slices.Contains(all, one) {
+			all = append(all, one)
+		}
+		return nil
+	}
+	find := func(source containerv1.Share, m containerv1.Mount) error {
 		how := place.OpenOptions{Part: m.SubPath, Missing: place.MakeDir}
 		if m.Destination == "" || source.Present { // a root must exist
 			how.Missing = place.Fail
@@ -87,6 +96,10 @@ func (s *Set) Of(ctx context.Context, root containerv1.Root, mounts []containerv
 			return &failure.Error{Code: codes.InvalidArgument, Text: fmt.Sprintf("host path %.200q", source.Name), Err: err}
 		}
 		one := asked(source, m, cache)
+		if one.Staging = staging; staging != (store.Staging{}) {
+			one.Path, one.SetID = source.Name, source.SetID
+			return add(one)
+		}
 		how.Whole = source.Present && one.ReadOnly
 		p, err := s.host.open(ctx, source.Name, how)
 		if err != nil {
@@ -99,19 +112,16 @@ func (s *Set) Of(ctx context.Context, root containerv1.Root, mounts []containerv
 			}
 		}
 		one.Path, one.Mount, one.SetID = p.Path, p.Mount, source.SetID
-		if !slices.Contains(all, one) {
-			all = append(all, one)
-		}
-		return nil
+		return add(one)
 	}
 	if root, ok := root.(containerv1.Share); ok {
-		if err := add(root, containerv1.Mount{}); err != nil {
+		if err := find(root, containerv1.Mount{}); err != nil {
 			return nil, err
 		}
 	}
 	for _, m := range mounts {
 		if source, ok := m.Source.(containerv1.Share); ok {
-			if err := add(source, m); err != nil {
+			if err := find(source, m); err != nil {
 				return nil, failure.Wrap(err, "mount at %s", m.Destination)
 			}
 		}
@@ -131,7 +141,11 @@ func asked(source containerv1.Share, m containerv1.Mount, c share.Cache) store.S
 
 // Name returns the name of a shared directory in the guest.
 func Name(s store.Share) string {
-	return share.Name(s.Path, s.ReadOnly, s.Follow, s.SetID, share.Cache(s.Cache))
+	path := s.Path
+	if s.Staging != (store.Staging{}) {
+		path = fmt.Sprintf("%d/%d%s", s.Staging.Holder.PID, s.Staging.Holder.Start, path) // the host's paths are absolute
+	}
+	return share.Name(path, s.ReadOnly, s.Follow, s.SetID, share.Cache(s.Cache))
 }
 
 // Named returns the specification with the guest's names for shared directories.
@@ -150,7 +164,7 @@ func Named(spec *specs.Spec, all []store.Share) (*specs.Spec, error) {
 		at := slices.IndexFunc(all, func(s store.Share) bool {
 			cache, err := share.ParseCache(source.Cache)
 			want := asked(source, m, cache)
-			want.Path, want.Mount = s.Path, s.Mount
+			want.Path, want.Mount, want.Staging = s.Path, s.Mount, s.Staging
 			return err == nil && s == want // no mount has SetID
 		})
 		if at < 0 {
@@ -168,7 +182,7 @@ func RootName(root containerv1.Share, all []store.Share) (string, error) {
 	want := asked(root, containerv1.Mount{}, cache)
 	want.SetID = root.SetID
 	at := slices.IndexFunc(all, func(s store.Share) bool {
-		want.Path, want.Mount = s.Path, s.Mount
+		want.Path, want.Mount, want.Staging = s.Path, s.Mount, s.Staging
 		return err == nil && s == want
 	})
 	if at < 0 {

@@ -83,7 +83,7 @@ func TestUnmounted(t *testing.T) {
 	mount()
 	s := New(nil, Host{Program: "/bin/true", Logger: slog.New(slog.DiscardHandler)})
 	for _, part := range []string{"", "part"} {
-		all, err := s.Of(t.Context(), nil, []containerv1.Mount{{Destination: "/a", Source: containerv1.Share{Name: at}, SubPath: part}})
+		all, err := s.Of(t.Context(), store.Staging{}, nil, []containerv1.Mount{{Destination: "/a", Source: containerv1.Share{Name: at}, SubPath: part}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -57,7 +57,7 @@ func TestVolumes(t *testing.T) {
 		{name: filepath.Join(dir, "link/volumes/files/files"), code: codes.PermissionDenied},
 		{name: filepath.Join(data, "volumes/disk/disk.img"), code: codes.PermissionDenied},
 	} {
-		all, err := s.Of(t.Context(), nil, []containerv1.Mount{{Source: containerv1.Share{Name: tt.name}, SubPath: tt.part}})
+		all, err := s.Of(t.Context(), store.Staging{}, nil, []containerv1.Mount{{Source: containerv1.Share{Name: tt.name}, SubPath: tt.part}})
 		if (err == nil) != (tt.code == codes.OK) || err != nil && failure.Code(err) != tt.code || err == nil && all[0].Path != tt.at {
 			t.Errorf("%s, %s: %+v, %v", tt.name, tt.part, all, err)
 		}

@@ -142,6 +142,15 @@ type Share struct {
 	Cache    string `json:"cache"`
 	// SetID is set for a container's root: the container may create set-user-id files there.
 	SetID bool `json:"setID,omitempty"`
+	// Staging is the mount namespace that Path belongs to; the zero value means the engine's.
+	Staging Staging `json:"staging,omitzero"`
+}
+
+// Staging is a mount namespace in which a door has put a container's directories and files of the host. A process holds
+// it open.
+type Staging struct {
+	Holder procid.ID `json:"holder"`
+	FD     int       `json:"fd"` // of the holder
 }
 
 // Block is a block device of the host, or a file used as one, that a container has.

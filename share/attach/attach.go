@@ -24,6 +24,8 @@ type Tree struct {
 	Path     string `json:"path"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
 	Follow   bool   `json:"follow,omitempty"` // share.Name
+	// Detached is set if FD is a detached mount already.
+	Detached bool `json:"detached,omitempty"`
 	// Masks are directories below it that appear empty.
 	Masks []string `json:"masks,omitempty"`
 }
@@ -84,6 +86,9 @@ const attributes = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_A
 
 // open returns a detached mount of the tree, with all mounts below it.
 func (t Tree) open(byPath bool) (int, error) {
+	if t.Detached {
+		return t.FD, t.restrict(t.FD)
+	}
 	const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE
 	at := t.FD
 	if byPath {
@@ -97,6 +102,11 @@ func (t Tree) open(byPath bool) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("clone its mount: %w", err)
 	}
+	return fd, t.restrict(fd)
+}
+
+// restrict sets the attributes of a detached mount and of the mounts below it.
+func (t Tree) restrict(fd int) error {
 	attr := unix.MountAttr{Attr_set: attributes, Propagation: unix.MS_PRIVATE}
 	if t.Follow {
 		attr.Propagation = unix.MS_SLAVE
@@ -105,9 +115,9 @@ func (t Tree) open(byPath bool) (int, error) {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
-		return -1, fmt.Errorf("set its mount's attributes: %w", tooOld(err))
+		return fmt.Errorf("set its mount's attributes: %w", tooOld(err))
 	}
-	return fd, nil
+	return nil
 }
 
 // reopen opens the path again. A guest with a directory above it may have changed it meanwhile.

@@ -4,6 +4,7 @@ package enginev1
 
 //go:generate sh ../../generate.sh engine.proto
 
-// MaxRequest bounds a request in bytes, including the door's record. The engine refuses a larger one with
+// MaxRequest bounds a request in bytes: it has room for the longest specification (oci.MaxConfig) and a record. The engine
+// refuses a larger one with
 // InvalidArgument.
-const MaxRequest = 1 << 20
+const MaxRequest = 7 << 19

@@ -71,7 +71,7 @@ func (x Pod_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Pod_State.Descriptor instead.
 func (Pod_State) EnumDescriptor() ([]byte, []int) {
-	return file_engine_proto_rawDescGZIP(), []int{17, 0}
+	return file_engine_proto_rawDescGZIP(), []int{24, 0}
 }
 
 // StartRequest asks for a pod. Numbers that are zero mean the default.
@@ -1134,6 +1134,430 @@ func (*RemoveResponse) Descriptor() ([]byte, []int) {
 	return file_engine_proto_rawDescGZIP(), []int{16}
 }
 
+// Holder is a process that holds descriptors for the engine, which copies them with
+// pidfd_getfd(2).
+type Holder struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pid           int32                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	Started       uint64                 `protobuf:"varint,2,opt,name=started,proto3" json:"started,omitempty"` // clock ticks since the host's boot, as in proc(5)
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Holder) Reset() {
+	*x = Holder{}
+	mi := &file_engine_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Holder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Holder) ProtoMessage() {}
+
+func (x *Holder) ProtoReflect() protoreflect.Message {
+	mi := &file_engine_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Holder.ProtoReflect.Descriptor instead.
+func (*Holder) Descriptor() ([]byte, []int) {
+	return file_engine_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Holder) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *Holder) GetStarted() uint64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+type CreateContainerRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Door   string                 `protobuf:"bytes,1,opt,name=door,proto3" json:"door,omitempty"`
+	Id     string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`         // the pod
+	Key    string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`       // unique among the pod's containers; 1 to 255 bytes
+	Name   string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`     // for messages
+	Record []byte                 `protobuf:"bytes,5,opt,name=record,proto3" json:"record,omitempty"` // the door's own
+	// The OCI specification for the guest, in JSON. The names of its shares are paths
+	// in the staging namespace. "/0" is the root.
+	Spec          []byte  `protobuf:"bytes,6,opt,name=spec,proto3" json:"spec,omitempty"`
+	Holder        *Holder `protobuf:"bytes,7,opt,name=holder,proto3" json:"holder,omitempty"`
+	StagingFd     int32   `protobuf:"varint,8,opt,name=staging_fd,json=stagingFd,proto3" json:"staging_fd,omitempty"` // the holder's descriptor of the staging mount namespace
+	SetId         bool    `protobuf:"varint,9,opt,name=set_id,json=setId,proto3" json:"set_id,omitempty"`             // the container may create set-user-id files in its root
+	Terminal      bool    `protobuf:"varint,10,opt,name=terminal,proto3" json:"terminal,omitempty"`
+	Stdin         bool    `protobuf:"varint,11,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateContainerRequest) Reset() {
+	*x = CreateContainerRequest{}
+	mi := &file_engine_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateContainerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateContainerRequest) ProtoMessage() {}
+
+func (x *CreateContainerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_engine_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateContainerRequest.ProtoReflect.Descriptor instead.
+func (*CreateContainerRequest) Descriptor() ([]byte, []int) {
+	return file_engine_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *CreateContainerRequest) GetDoor() string {
+	if x != nil {
+		return x.Door
+	}
+	return ""
+}
+
+func (x *CreateContainerRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CreateContainerRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *CreateContainerRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CreateContainerRequest) GetRecord() []byte {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+func (x *CreateContainerRequest) GetSpec() []byte {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *CreateContainerRequest) GetHolder() *Holder {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *CreateContainerRequest) GetStagingFd() int32 {
+	if x != nil {
+		return x.StagingFd
+	}
+	return 0
+}
+
+func (x *CreateContainerRequest) GetSetId() bool {
+	if x != nil {
+		return x.SetId
+	}
+	return false
+}
+
+func (x *CreateContainerRequest) GetTerminal() bool {
+	if x != nil {
+		return x.Terminal
+	}
+	return false
+}
+
+func (x *CreateContainerRequest) GetStdin() bool {
+	if x != nil {
+		return x.Stdin
+	}
+	return false
+}
+
+type CreateContainerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Container     string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateContainerResponse) Reset() {
+	*x = CreateContainerResponse{}
+	mi := &file_engine_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateContainerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateContainerResponse) ProtoMessage() {}
+
+func (x *CreateContainerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_engine_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateContainerResponse.ProtoReflect.Descriptor instead.
+func (*CreateContainerResponse) Descriptor() ([]byte, []int) {
+	return file_engine_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *CreateContainerResponse) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+type UpdateContainerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Door          string                 `protobuf:"bytes,1,opt,name=door,proto3" json:"door,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Container     string                 `protobuf:"bytes,3,opt,name=container,proto3" json:"container,omitempty"`
+	Resources     []byte                 `protobuf:"bytes,4,opt,name=resources,proto3" json:"resources,omitempty"` // OCI's LinuxResources, in JSON. Absent limits stay
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateContainerRequest) Reset() {
+	*x = UpdateContainerRequest{}
+	mi := &file_engine_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateContainerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateContainerRequest) ProtoMessage() {}
+
+func (x *UpdateContainerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_engine_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateContainerRequest.ProtoReflect.Descriptor instead.
+func (*UpdateContainerRequest) Descriptor() ([]byte, []int) {
+	return file_engine_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *UpdateContainerRequest) GetDoor() string {
+	if x != nil {
+		return x.Door
+	}
+	return ""
+}
+
+func (x *UpdateContainerRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *UpdateContainerRequest) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *UpdateContainerRequest) GetResources() []byte {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+type UpdateContainerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateContainerResponse) Reset() {
+	*x = UpdateContainerResponse{}
+	mi := &file_engine_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateContainerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateContainerResponse) ProtoMessage() {}
+
+func (x *UpdateContainerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_engine_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateContainerResponse.ProtoReflect.Descriptor instead.
+func (*UpdateContainerResponse) Descriptor() ([]byte, []int) {
+	return file_engine_proto_rawDescGZIP(), []int{21}
+}
+
+type RemoveContainerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Door          string                 `protobuf:"bytes,1,opt,name=door,proto3" json:"door,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Container     string                 `protobuf:"bytes,3,opt,name=container,proto3" json:"container,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveContainerRequest) Reset() {
+	*x = RemoveContainerRequest{}
+	mi := &file_engine_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveContainerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveContainerRequest) ProtoMessage() {}
+
+func (x *RemoveContainerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_engine_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveContainerRequest.ProtoReflect.Descriptor instead.
+func (*RemoveContainerRequest) Descriptor() ([]byte, []int) {
+	return file_engine_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *RemoveContainerRequest) GetDoor() string {
+	if x != nil {
+		return x.Door
+	}
+	return ""
+}
+
+func (x *RemoveContainerRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RemoveContainerRequest) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+type RemoveContainerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveContainerResponse) Reset() {
+	*x = RemoveContainerResponse{}
+	mi := &file_engine_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveContainerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveContainerResponse) ProtoMessage() {}
+
+func (x *RemoveContainerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_engine_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveContainerResponse.ProtoReflect.Descriptor instead.
+func (*RemoveContainerResponse) Descriptor() ([]byte, []int) {
+	return file_engine_proto_rawDescGZIP(), []int{23}
+}
+
 // Pod is a snapshot of a pod.
 type Pod struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -1156,7 +1580,7 @@ type Pod struct {
 
 func (x *Pod) Reset() {
 	*x = Pod{}
-	mi := &file_engine_proto_msgTypes[17]
+	mi := &file_engine_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1592,7 @@ func (x *Pod) String() string {
 func (*Pod) ProtoMessage() {}
 
 func (x *Pod) ProtoReflect() protoreflect.Message {
-	mi := &file_engine_proto_msgTypes[17]
+	mi := &file_engine_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1605,7 @@ func (x *Pod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pod.ProtoReflect.Descriptor instead.
 func (*Pod) Descriptor() ([]byte, []int) {
-	return file_engine_proto_rawDescGZIP(), []int{17}
+	return file_engine_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Pod) GetId() string {
@@ -1344,7 +1768,37 @@ const file_engine_proto_rawDesc = "" +
 	"\rRemoveRequest\x12\x12\n" +
 	"\x04door\x18\x01 \x01(\tR\x04door\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"\x10\n" +
-	"\x0eRemoveResponse\"\xf3\x02\n" +
+	"\x0eRemoveResponse\"4\n" +
+	"\x06Holder\x12\x10\n" +
+	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x18\n" +
+	"\astarted\x18\x02 \x01(\x04R\astarted\"\xaa\x02\n" +
+	"\x16CreateContainerRequest\x12\x12\n" +
+	"\x04door\x18\x01 \x01(\tR\x04door\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x16\n" +
+	"\x06record\x18\x05 \x01(\fR\x06record\x12\x12\n" +
+	"\x04spec\x18\x06 \x01(\fR\x04spec\x122\n" +
+	"\x06holder\x18\a \x01(\v2\x1a.bulkhead.engine.v1.HolderR\x06holder\x12\x1d\n" +
+	"\n" +
+	"staging_fd\x18\b \x01(\x05R\tstagingFd\x12\x15\n" +
+	"\x06set_id\x18\t \x01(\bR\x05setId\x12\x1a\n" +
+	"\bterminal\x18\n" +
+	" \x01(\bR\bterminal\x12\x14\n" +
+	"\x05stdin\x18\v \x01(\bR\x05stdin\"7\n" +
+	"\x17CreateContainerResponse\x12\x1c\n" +
+	"\tcontainer\x18\x01 \x01(\tR\tcontainer\"x\n" +
+	"\x16UpdateContainerRequest\x12\x12\n" +
+	"\x04door\x18\x01 \x01(\tR\x04door\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1c\n" +
+	"\tcontainer\x18\x03 \x01(\tR\tcontainer\x12\x1c\n" +
+	"\tresources\x18\x04 \x01(\fR\tresources\"\x19\n" +
+	"\x17UpdateContainerResponse\"Z\n" +
+	"\x16RemoveContainerRequest\x12\x12\n" +
+	"\x04door\x18\x01 \x01(\tR\x04door\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1c\n" +
+	"\tcontainer\x18\x03 \x01(\tR\tcontainer\"\x19\n" +
+	"\x17RemoveContainerResponse\"\xf3\x02\n" +
 	"\x03Pod\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x16\n" +
@@ -1361,13 +1815,16 @@ const file_engine_proto_rawDesc = "" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05READY\x10\x01\x12\v\n" +
-	"\aSTOPPED\x10\x022\x8d\x03\n" +
+	"\aSTOPPED\x10\x022\xd1\x05\n" +
 	"\x06Engine\x12L\n" +
 	"\x05Start\x12 .bulkhead.engine.v1.StartRequest\x1a!.bulkhead.engine.v1.StartResponse\x12L\n" +
 	"\x05Adopt\x12 .bulkhead.engine.v1.AdoptRequest\x1a!.bulkhead.engine.v1.AdoptResponse\x12K\n" +
 	"\x04List\x12\x1f.bulkhead.engine.v1.ListRequest\x1a .bulkhead.engine.v1.ListResponse0\x01\x12I\n" +
 	"\x04Stop\x12\x1f.bulkhead.engine.v1.StopRequest\x1a .bulkhead.engine.v1.StopResponse\x12O\n" +
-	"\x06Remove\x12!.bulkhead.engine.v1.RemoveRequest\x1a\".bulkhead.engine.v1.RemoveResponseB=Z;github.com/bulkhead-project/bulkhead/api/engine/v1;enginev1b\x06proto3"
+	"\x06Remove\x12!.bulkhead.engine.v1.RemoveRequest\x1a\".bulkhead.engine.v1.RemoveResponse\x12j\n" +
+	"\x0fCreateContainer\x12*.bulkhead.engine.v1.CreateContainerRequest\x1a+.bulkhead.engine.v1.CreateContainerResponse\x12j\n" +
+	"\x0fUpdateContainer\x12*.bulkhead.engine.v1.UpdateContainerRequest\x1a+.bulkhead.engine.v1.UpdateContainerResponse\x12j\n" +
+	"\x0fRemoveContainer\x12*.bulkhead.engine.v1.RemoveContainerRequest\x1a+.bulkhead.engine.v1.RemoveContainerResponseB=Z;github.com/bulkhead-project/bulkhead/api/engine/v1;enginev1b\x06proto3"
 
 var (
 	file_engine_proto_rawDescOnce sync.Once
@@ -1382,62 +1839,76 @@ func file_engine_proto_rawDescGZIP() []byte {
 }
 
 var file_engine_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_engine_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_engine_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_engine_proto_goTypes = []any{
-	(Pod_State)(0),         // 0: bulkhead.engine.v1.Pod.State
-	(*StartRequest)(nil),   // 1: bulkhead.engine.v1.StartRequest
-	(*StartResponse)(nil),  // 2: bulkhead.engine.v1.StartResponse
-	(*Identity)(nil),       // 3: bulkhead.engine.v1.Identity
-	(*Size)(nil),           // 4: bulkhead.engine.v1.Size
-	(*Limits)(nil),         // 5: bulkhead.engine.v1.Limits
-	(*Overhead)(nil),       // 6: bulkhead.engine.v1.Overhead
-	(*Port)(nil),           // 7: bulkhead.engine.v1.Port
-	(*DNS)(nil),            // 8: bulkhead.engine.v1.DNS
-	(*Bandwidth)(nil),      // 9: bulkhead.engine.v1.Bandwidth
-	(*AdoptRequest)(nil),   // 10: bulkhead.engine.v1.AdoptRequest
-	(*AdoptResponse)(nil),  // 11: bulkhead.engine.v1.AdoptResponse
-	(*ListRequest)(nil),    // 12: bulkhead.engine.v1.ListRequest
-	(*ListResponse)(nil),   // 13: bulkhead.engine.v1.ListResponse
-	(*StopRequest)(nil),    // 14: bulkhead.engine.v1.StopRequest
-	(*StopResponse)(nil),   // 15: bulkhead.engine.v1.StopResponse
-	(*RemoveRequest)(nil),  // 16: bulkhead.engine.v1.RemoveRequest
-	(*RemoveResponse)(nil), // 17: bulkhead.engine.v1.RemoveResponse
-	(*Pod)(nil),            // 18: bulkhead.engine.v1.Pod
-	nil,                    // 19: bulkhead.engine.v1.StartRequest.SysctlsEntry
-	nil,                    // 20: bulkhead.engine.v1.Identity.LabelsEntry
-	nil,                    // 21: bulkhead.engine.v1.Identity.AnnotationsEntry
+	(Pod_State)(0),                  // 0: bulkhead.engine.v1.Pod.State
+	(*StartRequest)(nil),            // 1: bulkhead.engine.v1.StartRequest
+	(*StartResponse)(nil),           // 2: bulkhead.engine.v1.StartResponse
+	(*Identity)(nil),                // 3: bulkhead.engine.v1.Identity
+	(*Size)(nil),                    // 4: bulkhead.engine.v1.Size
+	(*Limits)(nil),                  // 5: bulkhead.engine.v1.Limits
+	(*Overhead)(nil),                // 6: bulkhead.engine.v1.Overhead
+	(*Port)(nil),                    // 7: bulkhead.engine.v1.Port
+	(*DNS)(nil),                     // 8: bulkhead.engine.v1.DNS
+	(*Bandwidth)(nil),               // 9: bulkhead.engine.v1.Bandwidth
+	(*AdoptRequest)(nil),            // 10: bulkhead.engine.v1.AdoptRequest
+	(*AdoptResponse)(nil),           // 11: bulkhead.engine.v1.AdoptResponse
+	(*ListRequest)(nil),             // 12: bulkhead.engine.v1.ListRequest
+	(*ListResponse)(nil),            // 13: bulkhead.engine.v1.ListResponse
+	(*StopRequest)(nil),             // 14: bulkhead.engine.v1.StopRequest
+	(*StopResponse)(nil),            // 15: bulkhead.engine.v1.StopResponse
+	(*RemoveRequest)(nil),           // 16: bulkhead.engine.v1.RemoveRequest
+	(*RemoveResponse)(nil),          // 17: bulkhead.engine.v1.RemoveResponse
+	(*Holder)(nil),                  // 18: bulkhead.engine.v1.Holder
+	(*CreateContainerRequest)(nil),  // 19: bulkhead.engine.v1.CreateContainerRequest
+	(*CreateContainerResponse)(nil), // 20: bulkhead.engine.v1.CreateContainerResponse
+	(*UpdateContainerRequest)(nil),  // 21: bulkhead.engine.v1.UpdateContainerRequest
+	(*UpdateContainerResponse)(nil), // 22: bulkhead.engine.v1.UpdateContainerResponse
+	(*RemoveContainerRequest)(nil),  // 23: bulkhead.engine.v1.RemoveContainerRequest
+	(*RemoveContainerResponse)(nil), // 24: bulkhead.engine.v1.RemoveContainerResponse
+	(*Pod)(nil),                     // 25: bulkhead.engine.v1.Pod
+	nil,                             // 26: bulkhead.engine.v1.StartRequest.SysctlsEntry
+	nil,                             // 27: bulkhead.engine.v1.Identity.LabelsEntry
+	nil,                             // 28: bulkhead.engine.v1.Identity.AnnotationsEntry
 }
 var file_engine_proto_depIdxs = []int32{
 	3,  // 0: bulkhead.engine.v1.StartRequest.identity:type_name -> bulkhead.engine.v1.Identity
 	4,  // 1: bulkhead.engine.v1.StartRequest.size:type_name -> bulkhead.engine.v1.Size
 	6,  // 2: bulkhead.engine.v1.StartRequest.overhead:type_name -> bulkhead.engine.v1.Overhead
-	19, // 3: bulkhead.engine.v1.StartRequest.sysctls:type_name -> bulkhead.engine.v1.StartRequest.SysctlsEntry
+	26, // 3: bulkhead.engine.v1.StartRequest.sysctls:type_name -> bulkhead.engine.v1.StartRequest.SysctlsEntry
 	7,  // 4: bulkhead.engine.v1.StartRequest.ports:type_name -> bulkhead.engine.v1.Port
 	8,  // 5: bulkhead.engine.v1.StartRequest.dns:type_name -> bulkhead.engine.v1.DNS
 	9,  // 6: bulkhead.engine.v1.StartRequest.bandwidth:type_name -> bulkhead.engine.v1.Bandwidth
-	18, // 7: bulkhead.engine.v1.StartResponse.pod:type_name -> bulkhead.engine.v1.Pod
-	20, // 8: bulkhead.engine.v1.Identity.labels:type_name -> bulkhead.engine.v1.Identity.LabelsEntry
-	21, // 9: bulkhead.engine.v1.Identity.annotations:type_name -> bulkhead.engine.v1.Identity.AnnotationsEntry
+	25, // 7: bulkhead.engine.v1.StartResponse.pod:type_name -> bulkhead.engine.v1.Pod
+	27, // 8: bulkhead.engine.v1.Identity.labels:type_name -> bulkhead.engine.v1.Identity.LabelsEntry
+	28, // 9: bulkhead.engine.v1.Identity.annotations:type_name -> bulkhead.engine.v1.Identity.AnnotationsEntry
 	5,  // 10: bulkhead.engine.v1.Size.limits:type_name -> bulkhead.engine.v1.Limits
-	18, // 11: bulkhead.engine.v1.AdoptResponse.pod:type_name -> bulkhead.engine.v1.Pod
-	18, // 12: bulkhead.engine.v1.ListResponse.pod:type_name -> bulkhead.engine.v1.Pod
-	0,  // 13: bulkhead.engine.v1.Pod.state:type_name -> bulkhead.engine.v1.Pod.State
-	7,  // 14: bulkhead.engine.v1.Pod.ports:type_name -> bulkhead.engine.v1.Port
-	1,  // 15: bulkhead.engine.v1.Engine.Start:input_type -> bulkhead.engine.v1.StartRequest
-	10, // 16: bulkhead.engine.v1.Engine.Adopt:input_type -> bulkhead.engine.v1.AdoptRequest
-	12, // 17: bulkhead.engine.v1.Engine.List:input_type -> bulkhead.engine.v1.ListRequest
-	14, // 18: bulkhead.engine.v1.Engine.Stop:input_type -> bulkhead.engine.v1.StopRequest
-	16, // 19: bulkhead.engine.v1.Engine.Remove:input_type -> bulkhead.engine.v1.RemoveRequest
-	2,  // 20: bulkhead.engine.v1.Engine.Start:output_type -> bulkhead.engine.v1.StartResponse
-	11, // 21: bulkhead.engine.v1.Engine.Adopt:output_type -> bulkhead.engine.v1.AdoptResponse
-	13, // 22: bulkhead.engine.v1.Engine.List:output_type -> bulkhead.engine.v1.ListResponse
-	15, // 23: bulkhead.engine.v1.Engine.Stop:output_type -> bulkhead.engine.v1.StopResponse
-	17, // 24: bulkhead.engine.v1.Engine.Remove:output_type -> bulkhead.engine.v1.RemoveResponse
-	20, // [20:25] is the sub-list for method output_type
-	15, // [15:20] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	25, // 11: bulkhead.engine.v1.AdoptResponse.pod:type_name -> bulkhead.engine.v1.Pod
+	25, // 12: bulkhead.engine.v1.ListResponse.pod:type_name -> bulkhead.engine.v1.Pod
+	18, // 13: bulkhead.engine.v1.CreateContainerRequest.holder:type_name -> bulkhead.engine.v1.Holder
+	0,  // 14: bulkhead.engine.v1.Pod.state:type_name -> bulkhead.engine.v1.Pod.State
+	7,  // 15: bulkhead.engine.v1.Pod.ports:type_name -> bulkhead.engine.v1.Port
+	1,  // 16: bulkhead.engine.v1.Engine.Start:input_type -> bulkhead.engine.v1.StartRequest
+	10, // 17: bulkhead.engine.v1.Engine.Adopt:input_type -> bulkhead.engine.v1.AdoptRequest
+	12, // 18: bulkhead.engine.v1.Engine.List:input_type -> bulkhead.engine.v1.ListRequest
+	14, // 19: bulkhead.engine.v1.Engine.Stop:input_type -> bulkhead.engine.v1.StopRequest
+	16, // 20: bulkhead.engine.v1.Engine.Remove:input_type -> bulkhead.engine.v1.RemoveRequest
+	19, // 21: bulkhead.engine.v1.Engine.CreateContainer:input_type -> bulkhead.engine.v1.CreateContainerRequest
+	21, // 22: bulkhead.engine.v1.Engine.UpdateContainer:input_type -> bulkhead.engine.v1.UpdateContainerRequest
+	23, // 23: bulkhead.engine.v1.Engine.RemoveContainer:input_type -> bulkhead.engine.v1.RemoveContainerRequest
+	2,  // 24: bulkhead.engine.v1.Engine.Start:output_type -> bulkhead.engine.v1.StartResponse
+	11, // 25: bulkhead.engine.v1.Engine.Adopt:output_type -> bulkhead.engine.v1.AdoptResponse
+	13, // 26: bulkhead.engine.v1.Engine.List:output_type -> bulkhead.engine.v1.ListResponse
+	15, // 27: bulkhead.engine.v1.Engine.Stop:output_type -> bulkhead.engine.v1.StopResponse
+	17, // 28: bulkhead.engine.v1.Engine.Remove:output_type -> bulkhead.engine.v1.RemoveResponse
+	20, // 29: bulkhead.engine.v1.Engine.CreateContainer:output_type -> bulkhead.engine.v1.CreateContainerResponse
+	22, // 30: bulkhead.engine.v1.Engine.UpdateContainer:output_type -> bulkhead.engine.v1.UpdateContainerResponse
+	24, // 31: bulkhead.engine.v1.Engine.RemoveContainer:output_type -> bulkhead.engine.v1.RemoveContainerResponse
+	24, // [24:32] is the sub-list for method output_type
+	16, // [16:24] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_engine_proto_init() }
@@ -1451,7 +1922,7 @@ func file_engine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_engine_proto_rawDesc), len(file_engine_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   21,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -13,6 +13,9 @@ type EngineService interface {
 	List(context.Context, *ListRequest, Engine_ListServer) error
 	Stop(context.Context, *StopRequest) (*StopResponse, error)
 	Remove(context.Context, *RemoveRequest) (*RemoveResponse, error)
+	CreateContainer(context.Context, *CreateContainerRequest) (*CreateContainerResponse, error)
+	UpdateContainer(context.Context, *UpdateContainerRequest) (*UpdateContainerResponse, error)
+	RemoveContainer(context.Context, *RemoveContainerRequest) (*RemoveContainerResponse, error)
 }
 
 type Engine_ListServer interface {
@@ -59,6 +62,27 @@ func RegisterEngineService(srv *ttrpc.Server, svc EngineService) {
 				}
 				return svc.Remove(ctx, &req)
 			},
+			"CreateContainer": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req CreateContainerRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.CreateContainer(ctx, &req)
+			},
+			"UpdateContainer": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req UpdateContainerRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.UpdateContainer(ctx, &req)
+			},
+			"RemoveContainer": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req RemoveContainerRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.RemoveContainer(ctx, &req)
+			},
 		},
 		Streams: map[string]ttrpc.Stream{
 			"List": {
@@ -82,6 +106,9 @@ type EngineClient interface {
 	List(context.Context, *ListRequest) (Engine_ListClient, error)
 	Stop(context.Context, *StopRequest) (*StopResponse, error)
 	Remove(context.Context, *RemoveRequest) (*RemoveResponse, error)
+	CreateContainer(context.Context, *CreateContainerRequest) (*CreateContainerResponse, error)
+	UpdateContainer(context.Context, *UpdateContainerRequest) (*UpdateContainerResponse, error)
+	RemoveContainer(context.Context, *RemoveContainerRequest) (*RemoveContainerResponse, error)
 }
 
 type engineClient struct {
@@ -150,6 +177,30 @@ func (c *engineClient) Stop(ctx context.Context, req *StopRequest) (*StopRespons
 func (c *engineClient) Remove(ctx context.Context, req *RemoveRequest) (*RemoveResponse, error) {
 	var resp RemoveResponse
 	if err := c.client.Call(ctx, "bulkhead.engine.v1.Engine", "Remove", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *engineClient) CreateContainer(ctx context.Context, req *CreateContainerRequest) (*CreateContainerResponse, error) {
+	var resp CreateContainerResponse
+	if err := c.client.Call(ctx, "bulkhead.engine.v1.Engine", "CreateContainer", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *engineClient) UpdateContainer(ctx context.Context, req *UpdateContainerRequest) (*UpdateContainerResponse, error) {
+	var resp UpdateContainerResponse
+	if err := c.client.Call(ctx, "bulkhead.engine.v1.Engine", "UpdateContainer", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *engineClient) RemoveContainer(ctx context.Context, req *RemoveContainerRequest) (*RemoveContainerResponse, error) {
+	var resp RemoveContainerResponse
+	if err := c.client.Call(ctx, "bulkhead.engine.v1.Engine", "RemoveContainer", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil

@@ -1,0 +1,64 @@
+package shares
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+
+	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/place"
+)
+
+// maxStaged bounds the numbers of a container's staged directories and files.
+const maxStaged = 1000
+
+// openStaged returns a detached mount of a directory or file in a staging namespace, with all mounts below it.
+func openStaged(one store.Share) (*place.Place, error) {
+	number, ok := strings.CutPrefix(one.Path, "/")
+	if n, err := strconv.Atoi(number); !ok || err != nil || n < 0 || n > maxStaged || strconv.Itoa(n) != number {
+		return nil, failure.Invalid("staged path %.80q must be / and a number up to %d", one.Path, maxStaged)
+	}
+	namespace, err := one.Staging.Holder.Descriptor(one.Staging.FD)
+	if err != nil {
+		return nil, &failure.Error{Code: codes.FailedPrecondition, Text: "find the staging namespace", Err: err}
+	}
+	defer namespace.Close()
+	tree, err := cloneIn(namespace, one.Path)
+	if err != nil {
+		return nil, &failure.Error{Code: codeOf(err), Text: "staged path " + one.Path, Err: err}
+	}
+	return &place.Place{File: tree, Path: one.Path}, nil
+}
+
+// cloneIn clones the mounts at a path of another mount namespace.
+func cloneIn(namespace *os.File, path string) (tree *os.File, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// The thread stays in the namespace. It is never unlocked, and ends with this goroutine.
+		runtime.LockOSThread()
+		if err = unix.Unshare(unix.CLONE_FS); err != nil {
+			err = fmt.Errorf("unshare: %w", err)
+			return
+		}
+		if err = unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNS); err != nil {
+			err = fmt.Errorf("enter its namespace: %w", err)
+			return
+		}
+		const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE | unix.AT_SYMLINK_NOFOLLOW
+		fd, openErr := unix.OpenTree(unix.AT_FDCWD, path, flags)
+		if openErr != nil {
+			err = fmt.Errorf("clone its mounts: %w", openErr)
+			return
+		}
+		tree = os.NewFile(uintptr(fd), path)
+	}()
+	<-done
+	return tree, err
+}
