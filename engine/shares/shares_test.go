@@ -83,7 +83,8 @@ func TestUnmounted(t *testing.T) {
 	mount()
 	s := New(nil, Host{Program: "/bin/true", Logger: slog.New(slog.DiscardHandler)})
 	for _, part := range []string{"", "part"} {
-		all, err := s.Of(t.Context(), store.Staging{}, nil, []containerv1.Mount{{Destination: "/a", Source: containerv1.Share{Name: at}, SubPath: part}})
+		mounts := []containerv1.Mount{{Destination: "/a", Source: containerv1.Share{Name: at}, SubPath: part}}
+		all, err := s.Of(t.Context(), store.Staging{}, nil, mounts)
 		if err != nil {
 			t.Fatal(err)
 		}
