@@ -156,7 +156,7 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 			joined = append(joined, f)
 			return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()), nil
 		},
-		File: a.file, Devices: allDevices, Ruled: func(rules string) bool {
+		File: a.file, Devices: allDevices, HasDevice: hasDevice, Ruled: func(rules string) bool {
 			ruled = a.programs.Has(rules)
 			return ruled
 		},
@@ -428,6 +428,9 @@ func (a *Agent) freeze(ctx context.Context, id string, frozen bool) error {
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	if err := c.cgroup.Freeze(ctx, frozen); err != nil {
+		if frozen {
+			err = errors.Join(err, c.cgroup.Thaw())
+		}
 		return fmt.Errorf("container %s: freeze=%t: %w", id, frozen, err)
 	}
 	c.mu.Lock()
@@ -458,6 +461,9 @@ func (a *Agent) update(ctx context.Context, r agentv1.Update) (none, error) {
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	if err := a.crun.Update(ctx, c.id, file, dir); err != nil {
+		return none{}, fmt.Errorf("container %s: %w", c.id, err)
+	}
+	if err := c.limitTasks(); err != nil { // the new limit may be higher than the VM's
 		return none{}, fmt.Errorf("container %s: %w", c.id, err)
 	}
 	return none{}, nil

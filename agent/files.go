@@ -39,6 +39,13 @@ func (a *Agent) file(destination, content string) (string, error) {
 // maxDevices bounds a container's devices.
 const maxDevices = 1024
 
+// hasDevice reports whether the kernel has a device of a type ("c" or "b") and number.
+func hasDevice(kind string, major, minor int64) bool {
+	dir := map[string]string{"c": "/sys/dev/char", "b": "/sys/dev/block"}[kind]
+	var st unix.Stat_t
+	return unix.Stat(fmt.Sprintf("%s/%d:%d", dir, major, minor), &st) == nil
+}
+
 // allDevices returns the device nodes in the VM's /dev, except the nodes in file systems that each container mounts itself.
 func allDevices() ([]spec.Device, error) {
 	var out []spec.Device

@@ -11,6 +11,13 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
+// out runs a process in a container and returns its output.
+func (g *guest) out(container string, p map[string]any) string {
+	g.t.Helper()
+	out, _ := g.exec(container, "out", p)
+	return out
+}
+
 // in runs a command in a container, which must succeed, and returns its output.
 func (g *guest) in(container, command string) string {
 	g.t.Helper()
@@ -229,13 +236,13 @@ func testExecDetails(t *testing.T, tm *template) {
 	g.launch("c", s)
 	const look = `id -G; ulimit -n; ulimit -c; grep -E "CapBnd|NoNewPrivs" /proc/self/status`
 	p := process("sh", "-c", look)
-	if got, want := first(g.exec("c", "look", p)), "0\n77\n0\nCapBnd:\t0000000000000020\nNoNewPrivs:\t0\n"; got != want {
+	if got, want := g.out("c", p), "0\n77\n0\nCapBnd:\t0000000000000020\nNoNewPrivs:\t0\n"; got != want {
 		t.Errorf("a plain process: %q, want %q", got, want)
 	}
 	change(p, []int{7, 8}, "user", "additionalGids")
 	change(p, []string{"CAP_KILL", "CAP_CHOWN"}, "capabilities", "bounding")
 	p["rlimits"], p["noNewPrivileges"] = limit("RLIMIT_CORE", 5120), true
-	if got, want := first(g.exec("c", "look", p)), "0 7 8\n1048576\n10\nCapBnd:\t0000000000000021\nNoNewPrivs:\t1\n"; got != want {
+	if got, want := g.out("c", p), "0 7 8\n1048576\n10\nCapBnd:\t0000000000000021\nNoNewPrivs:\t1\n"; got != want {
 		t.Errorf("another process: %q, want %q", got, want)
 	}
 	run := func(id string, p map[string]any, change ...func(*agentv1.Exec)) agentv1.Process {
@@ -278,6 +285,3 @@ func testExecDetails(t *testing.T, tm *template) {
 		}
 	}
 }
-
-// first returns the output of a command.
-func first(out string, _ agentv1.Exit) string { return out }

@@ -96,17 +96,21 @@ func (d Dir) SignalAll(sig syscall.Signal) error {
 	return err
 }
 
-// Freeze stops or continues every process of the cgroup, and returns when that is done.
+// Freeze stops or continues every process of the cgroup, and returns when that is done. After an error some processes
+// may be stopped, until Thaw.
 func (d Dir) Freeze(ctx context.Context, frozen bool) error {
 	value := uint64(0)
 	if frozen {
 		value = 1
 	}
-	if err := os.WriteFile(filepath.Join(string(d), "cgroup.freeze"), strconv.AppendUint(nil, value, 10), 0); err != nil {
+	if err := d.Limit("cgroup.freeze", value); err != nil {
 		return err
 	}
 	return d.await(ctx, "frozen", value)
 }
+
+// Thaw continues every process of the cgroup, and does not wait.
+func (d Dir) Thaw() error { return d.Limit("cgroup.freeze", 0) }
 
 // Remove kills the cgroup's processes and removes it. It succeeds if the cgroup does not exist.
 func (d Dir) Remove(ctx context.Context) error {

@@ -82,6 +82,8 @@ type VM struct {
 	File func(destination, content string) (string, error)
 	// Devices returns all devices of the VM, for a container that gets them.
 	Devices func() ([]Device, error)
+	// HasDevice reports whether the VM has a device of a type ("c" or "b") and number.
+	HasDevice func(kind string, major, minor int64) bool
 	// Ruled reports whether the container's cgroup gets its device rules without crun.
 	Ruled func(rules string) bool
 	// Volume prepares a Dir, Files, an Image, a Share or a Block and returns the path of the mount's source.
@@ -114,17 +116,6 @@ type Spec struct {
 	// DeviceRules are the device rules of the container's cgroup, as in the host's specification; empty is none. They
 	// are removed from the specification if VM.Ruled returns true.
 	DeviceRules string
-}
-
-// Device is an OCI device.
-type Device struct {
-	Path  string `json:"path"`
-	Type  string `json:"type"` // "c" or "b"
-	Major int64  `json:"major"`
-	Minor int64  `json:"minor"`
-	Mode  uint32 `json:"fileMode"`
-	UID   uint32 `json:"uid"`
-	GID   uint32 `json:"gid"`
 }
 
 // Parse reads the host's specification.
@@ -345,25 +336,6 @@ func (s *Spec) resources(m VM, linux object) error {
 	}
 	delete(resources, "devices")
 	return linux.set("resources", resources)
-}
-
-// devices adds the VM's devices for a container that gets all.
-func (s *Spec) devices(m VM, linux object) error {
-	if s.notes[agentv1.AllDevices] != "true" || m.Devices == nil {
-		return nil
-	}
-	all, err := m.Devices()
-	if err != nil {
-		return fmt.Errorf("list the VM's devices: %w", err)
-	}
-	var own []Device // at other paths than the VM's
-	if err := linux.get("devices", &own); err != nil {
-		return err
-	}
-	own = slices.DeleteFunc(own, func(d Device) bool {
-		return slices.ContainsFunc(all, func(of Device) bool { return of.Path == d.Path })
-	})
-	return linux.set("devices", append(all, own...))
 }
 
 func (s *Spec) mounts(m VM, readonly bool) error {

@@ -49,7 +49,8 @@ func provided(volumes *[]containerv1.Mount) spec.VM {
 			}
 			return "/ns/" + kind + "/" + container, nil
 		},
-		File: func(at, content string) (string, error) { return "/files" + at + "=" + content, nil },
+		File:      func(at, content string) (string, error) { return "/files" + at + "=" + content, nil },
+		HasDevice: func(kind string, major, minor int64) bool { return kind == "c" && major == 1 },
 		Devices: func() ([]spec.Device, error) {
 			return []spec.Device{{Path: "/dev/x", Type: "c", Major: 1, Minor: 2, Mode: 0o600}}, nil
 		},
@@ -133,6 +134,37 @@ func TestAdjust(t *testing.T) {
 				"user":{"uid":7,"gid":8,"additionalGids":[9],"umask":2}},
 			"mounts":[{"destination":"/v","type":"bind","source":"/volumes/v","options":["rbind"]}],
 			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"}]}}`,
+		},
+		"devices of the VM": {
+			`{"annotations":{"io.bulkhead.verbatim":"true","io.bulkhead.all-devices":"true"},
+			"process":{"args":["a"],"env":["HOME=/"],"cwd":"/"},
+			"linux":{"devices":[{"path":"/n","type":"c","major":1,"minor":3,"fileMode":8630,"uid":1,"gid":2},{"path":"/u","type":"u","major":1},
+				{"path":"/f","type":"p"}]}}`,
+			`{"ociVersion":"1.0.2","annotations":{},"root":{"path":"/r"},
+			"process":{"args":["a"],"env":["HOME=/"],"cwd":"/","terminal":false},"mounts":[],
+			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"}],"devices":[
+				{"path":"/dev/x","type":"c","major":1,"minor":2,"fileMode":384,"uid":0,"gid":0},
+				{"path":"/n","type":"c","major":1,"minor":3,"fileMode":8630,"uid":1,"gid":2},
+				{"path":"/u","type":"u","major":1},{"path":"/f","type":"p"}]}}`,
+		},
+		"a device with a mode of its own": {
+			`{"annotations":{"io.bulkhead.verbatim":"true","io.bulkhead.all-devices":"true"},
+			"process":{"args":["a"],"env":["HOME=/"],"cwd":"/"},"linux":{"devices":[{"path":"/dev/x","type":"c","major":1,"fileMode":1}]}}`,
+			`{"ociVersion":"1.0.2","annotations":{},"root":{"path":"/r"},
+			"process":{"args":["a"],"env":["HOME=/"],"cwd":"/","terminal":false},"mounts":[],
+			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"}],
+				"devices":[{"path":"/dev/x","type":"c","major":1,"fileMode":1}]}}`,
+		},
+		"a pod's privileged device": {
+			`{"annotations":{"io.bulkhead.all-devices":"true"},"process":{"args":["a"]},"mounts":[{"destination":"/etc","type":"bind"}],
+			"linux":{"devices":[{"path":"/dev/x","type":"c","major":1,"fileMode":1},{"path":"/dev/y","type":"c","major":9}]}}`,
+			`{"ociVersion":"1.0.2","annotations":{"io.bulkhead.all-devices":"true"},"root":{"path":"/r"},
+			"process":{"args":["a"],"cwd":"/","env":["HOME=/root","HOSTNAME=pod"],"terminal":false,"user":{}},
+			"mounts":[{"destination":"/etc","type":"bind"},{"destination":"/etc/hosts","type":"bind","source":"/pod/hosts","options":["bind","rw"]},
+				{"destination":"/etc/resolv.conf","type":"bind","source":"/pod/resolv","options":["bind","rw"]}],
+			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"}],
+				"devices":[{"path":"/dev/x","type":"c","major":1,"minor":2,"fileMode":384,"uid":0,"gid":0},
+					{"path":"/dev/y","type":"c","major":9}]}}`,
 		},
 		"a whole container without HOME": {
 			`{"annotations":{"io.bulkhead.verbatim":"true"},
@@ -267,6 +299,17 @@ func TestAdjustRefuses(t *testing.T) {
 			"mounts":[{"destination":"/v","type":"bulkhead.block","source":"/dev/sdb"}]}`,
 			agentv1.ErrInvalid,
 		},
+		"a device of the host": {
+			`{"annotations":{"io.bulkhead.verbatim":"true"},"process":{"args":["a"],"cwd":"/"},
+			"linux":{"devices":[{"path":"/dev/null","type":"c","major":1,"minor":3},{"path":"/dev/kvm","type":"c","major":10,"minor":232}]}}`,
+			agentv1.ErrUnsupported,
+		},
+		"a device of an unknown type": {
+			`{"annotations":{"io.bulkhead.verbatim":"true"},"process":{"args":["a"],"cwd":"/"},
+			"linux":{"devices":[{"path":"/dev/null","type":"x","major":1,"minor":3}]}}`,
+			agentv1.ErrUnsupported,
+		},
+		"devices": {`{"process":{"args":["a"]},"linux":{"devices":{}}}`, agentv1.ErrInvalid},
 		"a device that is not there": {
 			`{"process":{"args":["a"]},
 			"mounts":[{"destination":"/v","type":"bulkhead.block","source":"none","options":["access=r"]}]}`,
