@@ -13,13 +13,20 @@ import (
 	"github.com/bulkhead-project/bulkhead/api/card"
 )
 
-// further reads the interfaces beside the pod's first one, in the order of their creation. tap is the first one's tap.
-func further(links []netlink.Link, tap string) (more []*agentv1.Network, err error) {
+// found is an interface that a VM can take the place of.
+type found struct {
+	link  netlink.Link
+	guest *agentv1.Network // with the interface's name
+}
+
+// find reads the interfaces that are in use, in the order of their creation, except for the VM's taps. first is the
+// name of its first tap. It returns an error if there are more than most.
+func find(links []netlink.Link, first string, most int) (all []found, err error) {
 	slices.SortFunc(links, func(a, b netlink.Link) int { return cmp.Compare(a.Attrs().Index, b.Attrs().Index) })
 	for _, l := range links {
 		a := l.Attrs()
 		// A bond or bridge stands for its members.
-		if a.Flags&net.FlagLoopback != 0 || a.MasterIndex != 0 || isTap(l, tap) {
+		if a.Flags&net.FlagLoopback != 0 || a.MasterIndex != 0 || isTap(l, first) {
 			continue
 		}
 		guest, err := read(l)
@@ -35,13 +42,13 @@ func further(links []netlink.Link, tap string) (more []*agentv1.Network, err err
 			return nil, fmt.Errorf("%w: %s is of type %s", ErrInterface, a.Name, l.Type())
 		case stacked(l):
 			return nil, fmt.Errorf("%w: %s is stacked on another interface of the pod", ErrInterface, a.Name)
-		case len(more) == card.Most:
+		case len(all) == most:
 			return nil, fmt.Errorf("%w: %s is one too many: a pod has at most %d", ErrInterface, a.Name, card.Most+1)
 		}
 		guest.Name = a.Name
-		more = append(more, guest)
+		all = append(all, found{l, guest})
 	}
-	return more, nil
+	return all, nil
 }
 
 // ethernet is the encapsulation of interfaces that a VM can have.

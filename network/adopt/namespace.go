@@ -17,6 +17,14 @@ func Inside(ns *os.File, f func() error) error {
 	})
 }
 
+// in runs f in a network namespace, or in the calling thread if ns is nil.
+func in(ns *os.File, f func() error) error {
+	if ns == nil {
+		return f()
+	}
+	return Inside(ns, f)
+}
+
 // Apart runs f in a thread that ends with f.
 func Apart(f func() error) error {
 	done := make(chan error, 1)

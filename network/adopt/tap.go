@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -13,26 +14,38 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/tap"
 )
 
-// furtherTap and a number, from 1 on, are the name of the tap of a further interface.
-const furtherTap = "bulkhead"
+// The taps of adopted interfaces are named by the numbers of the VM's cards, from 0 on.
+const tapPrefix = "bulkhead"
+
+// TapName returns the name of the tap behind a card of a VM.
+func TapName(card int) string { return tapPrefix + strconv.Itoa(card) }
+
+// tuntap is the type of taps.
+const tuntap = "tuntap"
 
 // isTap reports whether an interface is a card of the VM. first is the name of its first card.
 func isTap(l netlink.Link, first string) bool {
 	name := l.Attrs().Name
-	return name == first || l.Type() == "tuntap" && strings.HasPrefix(name, furtherTap)
+	return name == first || l.Type() == tuntap && strings.HasPrefix(name, tapPrefix)
 }
 
-// MakeTap creates a tap in the calling thread's namespace.
-func MakeTap(name string) (*os.File, error) {
-	card, err := tap.Make(name)
+// MakeTap creates a tap in a network namespace. ns is nil for the calling thread's namespace. The tap exists until the
+// file is closed, wherever the file is passed. The caller closes it.
+func MakeTap(ns *os.File, name string) (card *os.File, err error) {
+	err = in(ns, func() error {
+		if card, err = tap.Make(name); err != nil {
+			return err
+		}
+		// The namespace's own kernel must send nothing to the guest.
+		silent := "/proc/sys/net/ipv6/conf/" + name + "/disable_ipv6"
+		if err := os.WriteFile(silent, []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			card.Close()
+			return fmt.Errorf("disable IPv6 on the tap: %w", err)
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
-	}
-	// The namespace's own kernel must send nothing to the guest.
-	silent := "/proc/sys/net/ipv6/conf/" + name + "/disable_ipv6"
-	if err := os.WriteFile(silent, []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		card.Close()
-		return nil, fmt.Errorf("disable IPv6 on the tap: %w", err)
 	}
 	return card, nil
 }

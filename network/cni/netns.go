@@ -54,7 +54,7 @@ func prepare() (card *os.File, err error) {
 	if err := netlink.LinkSetUp(lo); err != nil {
 		return nil, fmt.Errorf("bring the loopback up: %w", err)
 	}
-	return adopt.MakeTap(tapName)
+	return adopt.MakeTap(nil, tapName)
 }
 
 // silence disconnects the VM from a pod's network, if it has one.

@@ -134,6 +134,14 @@ type Network struct {
 	MTU       int      `json:"mtu,omitempty"`
 	// Routes are additional routes that do not follow from Addresses or Gateways. They can be added in this order.
 	Routes []Route `json:"routes,omitempty"`
+	// Neighbours are hardware addresses that the guest must not ask for.
+	Neighbours []Neighbour `json:"neighbours,omitempty"`
+}
+
+// Neighbour is a neighbour of the VM on a link.
+type Neighbour struct {
+	Address string `json:"address"` // IP
+	MAC     string `json:"mac"`
 }
 
 // Route is a route of the VM.

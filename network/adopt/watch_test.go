@@ -1,0 +1,70 @@
+package adopt
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// TestWatch checks that each kind of change is reported, that a repeated Join causes no report, and that the channel is
+// closed at the end.
+func TestWatch(t *testing.T) {
+	w := newWorld(t)
+	w.tap(t)
+	limit := testdeadline.Context(t, 10*time.Second)
+	ctx, cancel := context.WithCancel(limit)
+	defer cancel()
+	changes, err := Watch(ctx, w.ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait := func(what string) {
+		t.Helper()
+		select {
+		case <-changes:
+		case <-limit.Done():
+			t.Fatalf("%s: no report", what)
+		}
+	}
+	w.ip(t, "link add eth0 type veth peer name peer0")
+	wait("a new interface")
+	w.ip(t, "link set eth0 up", "link set peer0 up")
+	wait("an interface that is up")
+	w.ip(t, "addr add 10.1.1.2/24 dev eth0")
+	wait("an address")
+	w.ip(t, "route add 10.9.0.0/16 via 10.1.1.1")
+	wait("a route")
+	w.join(t)
+	wait("the tap of Join")
+	w.ip(t, "link del eth0")
+	wait("the end of an interface")
+	cancel()
+	for range changes { // until it is closed
+	}
+}
+
+// TestWatchQuiet checks that Join changes nothing that Watch reports if it was called before.
+func TestWatchQuiet(t *testing.T) {
+	w := newWorld(t, eth0...)
+	w.tap(t)
+	w.join(t)
+	var socket *os.File
+	err := Inside(w.ns, func() (err error) {
+		socket, err = listen()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	w.join(t)
+	if n, _, err := unix.Recvfrom(int(socket.Fd()), make([]byte, 4096), unix.MSG_DONTWAIT); !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("after a repeated Join: got a message of %d bytes, %v, want none", n, err)
+	}
+}
