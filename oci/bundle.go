@@ -33,11 +33,9 @@ func CheckConfig(data []byte) error {
 	return nil
 }
 
-// LoadBundle reads the specification of the bundle in dir, which is untrusted. Missing fields stay unset, all pointers
-// are checked, and no annotation becomes a path or an argument. The returned root is an absolute path. Capabilities may
-// be a list, as in runtime-spec up to 1.0.0-rc4; the list then applies to all five sets. A specification without a
-// process or a root is an error.
-func LoadBundle(dir string) (*specs.Spec, error) {
+// ReadBundle reads the config.json of the bundle in dir, which is untrusted. A file other than a regular one, or longer
+// than MaxConfig, is ErrInvalid.
+func ReadBundle(dir string) ([]byte, error) {
 	// Without O_NONBLOCK, opening a FIFO blocks until a writer opens it.
 	file, err := os.OpenFile(filepath.Join(dir, "config.json"), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -55,17 +53,12 @@ func LoadBundle(dir string) (*specs.Spec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read bundle %s: %w", dir, err)
 	}
-	spec, err := DecodeBundle(data)
-	if err != nil {
-		return nil, fmt.Errorf("read %s/config.json: %w", dir, err)
-	}
-	if !filepath.IsAbs(spec.Root.Path) {
-		spec.Root.Path = filepath.Join(dir, spec.Root.Path)
-	}
-	return spec, nil
+	return data, nil
 }
 
-// DecodeBundle parses the content of a config.json.
+// DecodeBundle parses the content of a config.json. Missing fields stay unset. Capabilities may be a list, as in
+// runtime-spec up to 1.0.0-rc4; the list then applies to all five sets. A specification without a process or a root is
+// an error.
 func DecodeBundle(data []byte) (*specs.Spec, error) {
 	data, err := objectCapabilities(data)
 	if err != nil {
@@ -81,9 +74,8 @@ func DecodeBundle(data []byte) (*specs.Spec, error) {
 	case spec.Root == nil || spec.Root.Path == "":
 		return nil, fmt.Errorf("%w: no root", ErrInvalid)
 	}
-	// The kernel takes 2^32-1 for "no change": the process would stay root.
-	if user := spec.Process.User; slices.Contains(append(user.AdditionalGids, user.UID, user.GID), math.MaxUint32) {
-		return nil, fmt.Errorf("%w: user or group %d", ErrInvalid, uint32(math.MaxUint32))
+	if err := checkUser(spec.Process.User); err != nil {
+		return nil, err
 	}
 	if spec.Linux != nil {
 		for _, device := range spec.Linux.Devices {
@@ -93,6 +85,38 @@ func DecodeBundle(data []byte) (*specs.Spec, error) {
 		}
 	}
 	return spec, nil
+}
+
+// DecodeProcess parses a process in JSON, as for an exec. Capabilities may be a list. A process without a command is an
+// error.
+func DecodeProcess(data []byte) (*specs.Process, error) {
+	if err := CheckConfig(data); err != nil {
+		return nil, err
+	}
+	// The process of a specification takes both forms of capabilities.
+	top, err := json.Marshal(map[string]json.RawMessage{"process": data})
+	if err != nil {
+		return nil, fmt.Errorf("%w: process: %w", ErrInvalid, err)
+	}
+	if top, err = objectCapabilities(top); err != nil {
+		return nil, err
+	}
+	var spec specs.Spec
+	if err := json.Unmarshal(top, &spec); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if spec.Process == nil || len(spec.Process.Args) == 0 {
+		return nil, fmt.Errorf("%w: no process", ErrInvalid)
+	}
+	return spec.Process, checkUser(spec.Process.User)
+}
+
+// checkUser refuses the number 2^32-1, which the kernel takes for "no change": the process would stay root.
+func checkUser(user specs.User) error {
+	if slices.Contains(append(slices.Clone(user.AdditionalGids), user.UID, user.GID), math.MaxUint32) {
+		return fmt.Errorf("%w: user or group %d", ErrInvalid, uint32(math.MaxUint32))
+	}
+	return nil
 }
 
 // objectCapabilities converts process.capabilities from a list, and leaves the rest unchanged.

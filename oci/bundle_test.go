@@ -24,34 +24,37 @@ func write(t *testing.T, content string) string {
 	return dir
 }
 
-func TestLoadJoinsARelativeRoot(t *testing.T) {
-	dir := write(t, small)
-	spec, err := LoadBundle(dir)
-	if err != nil {
-		t.Fatal(err)
+func TestReadBundle(t *testing.T) {
+	if data, err := ReadBundle(write(t, small)); err != nil || string(data) != small {
+		t.Errorf("%s, %v", data, err)
 	}
-	if want := filepath.Join(dir, "rootfs"); spec.Root.Path != want {
-		t.Errorf("root %s, want %s", spec.Root.Path, want)
-	}
-	spec, err = LoadBundle(write(t, strings.Replace(small, "rootfs", "/abs", 1)))
-	if err != nil || spec.Root.Path != "/abs" {
-		t.Errorf("root %v, %v", spec, err)
-	}
-	if _, err := LoadBundle(t.TempDir()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := ReadBundle(t.TempDir()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no config.json: %v", err)
 	}
-	if _, err := LoadBundle(write(t, strings.Repeat(" ", MaxConfig)+small)); !errors.Is(err, ErrInvalid) {
+	if _, err := ReadBundle(write(t, strings.Repeat(" ", MaxConfig)+small)); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a huge config.json: %v", err)
 	}
-}
-
-func TestLoadRefusesAFIFO(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mkfifo(filepath.Join(dir, "config.json"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LoadBundle(dir); !errors.Is(err, ErrInvalid) {
+	if _, err := ReadBundle(dir); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a FIFO: %v", err)
+	}
+}
+
+func TestDecodeProcess(t *testing.T) {
+	p, err := DecodeProcess([]byte(`{"args":["a"],"capabilities":["CAP_KILL"],"env":["A=b=c","A","A=d"]}`))
+	if err != nil || len(p.Capabilities.Ambient) != 1 || strings.Join(p.Env, " ") != "A=b=c A A=d" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for name, text := range map[string]string{
+		"nothing": ``, "null": `null`, "no command": `{"cwd":"/"}`, "two": `{"args":["a"]}{}`, "a list": `[]`,
+		"no user": `{"args":["a"],"user":{"uid":4294967295}}`, "too long": strings.Repeat(" ", MaxConfig) + `{"args":["a"]}`,
+	} {
+		if _, err := DecodeProcess([]byte(text)); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
@@ -151,55 +154,6 @@ func TestRole(t *testing.T) {
 				t.Errorf("kind %q, pod %q, %v", kind, id, err)
 			}
 		})
-	}
-}
-
-func TestNetworkNamespace(t *testing.T) {
-	with := func(namespaces ...specs.LinuxNamespace) *specs.Spec {
-		return &specs.Spec{Linux: &specs.Linux{Namespaces: namespaces}}
-	}
-	for _, test := range []struct {
-		spec *specs.Spec
-		path string
-		own  bool
-	}{
-		{nil, "", false}, {&specs.Spec{}, "", false}, {with(), "", false}, {with(specs.LinuxNamespace{Type: specs.PIDNamespace, Path: "/p"}), "",
-			false},
-		{with(specs.LinuxNamespace{Type: specs.NetworkNamespace}), "",
-			true}, {with(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: "/n"}), "/n", true},
-	} {
-		if path, own := NetworkNamespace(test.spec); path != test.path || own != test.own {
-			t.Errorf("%+v: %q, %v", test.spec, path, own)
-		}
-	}
-}
-
-func TestShmBytes(t *testing.T) {
-	failed := errors.New("no such file system")
-	sizeOf := func(path string) (int64, error) {
-		if path == "/bad" {
-			return 0, failed
-		}
-		return 7, nil
-	}
-	for _, test := range []struct {
-		mounts []specs.Mount
-		want   int64
-		err    error
-	}{
-		{nil, 0, nil}, {[]specs.Mount{{Destination: "/dev"}}, 0, nil},
-		{[]specs.Mount{{Destination: "/dev/shm", Type: "tmpfs", Source: "shm"}}, DefaultShmBytes, nil},
-		{[]specs.Mount{{Destination: "/dev/shm/", Type: "bind", Source: "/dev/shm"}}, DefaultShmBytes, nil},
-		{[]specs.Mount{{Destination: "/dev/shm", Type: "bind", Source: "/run/sandbox/shm"}}, 7, nil},
-		{[]specs.Mount{{Destination: "/dev/shm", Type: "bind", Source: "/bad"}}, 0, failed},
-	} {
-		got, err := ShmBytes(&specs.Spec{Mounts: test.mounts}, sizeOf)
-		if got != test.want || !errors.Is(err, test.err) {
-			t.Errorf("%v: %d, %v", test.mounts, got, err)
-		}
-	}
-	if got, err := ShmBytes(nil, sizeOf); got != 0 || err != nil {
-		t.Errorf("no specification: %d, %v", got, err)
 	}
 }
 

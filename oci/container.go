@@ -30,14 +30,14 @@ func New(id string, args ...string) (*specs.Spec, error) {
 	spec := &specs.Spec{
 		Version: Version,
 		Process: &specs.Process{
-			Args: args, Env: []string{"PATH=" + DefaultPath}, Cwd: "/", Capabilities: caps, Rlimits: rlimits(),
+			Args: args, Env: []string{"PATH=" + DefaultPath}, Cwd: "/", Capabilities: caps, Rlimits: DefaultRlimits(),
 		},
 		Root:   &specs.Root{Path: "rootfs"},
 		Mounts: mounts(),
 		Linux: &specs.Linux{
 			Namespaces:    []specs.LinuxNamespace{{Type: specs.MountNamespace}, {Type: specs.CgroupNamespace}, {Type: specs.PIDNamespace}},
 			Seccomp:       seccomp,
-			Resources:     &specs.LinuxResources{Pids: &specs.LinuxPids{Limit: &pids}, Devices: devices()},
+			Resources:     &specs.LinuxResources{Pids: &specs.LinuxPids{Limit: &pids}, Devices: DefaultDeviceRules()},
 			MaskedPaths:   MaskedPaths(),
 			ReadonlyPaths: ReadonlyPaths(),
 		},
@@ -64,8 +64,8 @@ func mounts() []specs.Mount {
 	}
 }
 
-// devices returns the rules of the device cgroup: the default devices only, and mknod of any.
-func devices() []specs.LinuxDeviceCgroup {
+// DefaultDeviceRules returns the rules of the device cgroup: the default devices only, and mknod of any.
+func DefaultDeviceRules() []specs.LinuxDeviceCgroup {
 	rule := func(kind string, major, minor int64, access string) specs.LinuxDeviceCgroup {
 		rule := specs.LinuxDeviceCgroup{Allow: true, Type: kind, Access: access}
 		if major >= 0 {

@@ -15,9 +15,12 @@ const (
 	hardFiles = 1 << 20
 )
 
-// rlimits returns the default limits of a container. The cgroup bounds its processes, because the kernel's limit would
+// MaxFiles is the largest possible limit of open files in a guest.
+const MaxFiles = hardFiles
+
+// DefaultRlimits returns the default limits of a container. The cgroup bounds its processes, because the kernel's limit would
 // count all of a user's processes in the VM together.
-func rlimits() []specs.POSIXRlimit {
+func DefaultRlimits() []specs.POSIXRlimit {
 	return []specs.POSIXRlimit{
 		{Type: "RLIMIT_NOFILE", Soft: softFiles, Hard: hardFiles},
 		{Type: "RLIMIT_NPROC", Soft: math.MaxUint64, Hard: math.MaxUint64},
@@ -29,7 +32,7 @@ func rlimits() []specs.POSIXRlimit {
 func SetRlimits(p *specs.Process, limits []specs.POSIXRlimit) error {
 	for _, limit := range limits {
 		switch {
-		case !slices.Contains(rlimitTypes, limit.Type):
+		case !KnownRlimit(limit.Type):
 			return fmt.Errorf("%w: resource limit %.32q is not one of %v", ErrInvalid, limit.Type, rlimitTypes)
 		case limit.Soft > limit.Hard:
 			return fmt.Errorf("%w: %s: the soft limit %d is more than the hard limit %d", ErrInvalid, limit.Type, limit.Soft, limit.Hard)
@@ -41,6 +44,9 @@ func SetRlimits(p *specs.Process, limits []specs.POSIXRlimit) error {
 	}
 	return nil
 }
+
+// KnownRlimit reports whether the kernel has such a limit, as RLIMIT_NOFILE.
+func KnownRlimit(name string) bool { return slices.Contains(rlimitTypes, name) }
 
 var rlimitTypes = []string{
 	"RLIMIT_AS", "RLIMIT_CORE", "RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_LOCKS", "RLIMIT_MEMLOCK", "RLIMIT_MSGQUEUE",

@@ -35,21 +35,29 @@ func ParseSeccomp(data []byte) (*specs.LinuxSeccomp, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%w: seccomp profile: more than one object", ErrInvalid)
 	}
+	if err := CheckSeccomp(profile); err != nil {
+		return nil, err
+	}
+	return profile, nil
+}
+
+// CheckSeccomp checks the actions of a profile. Errors are as in ParseSeccomp.
+func CheckSeccomp(profile *specs.LinuxSeccomp) error {
 	if profile.ListenerPath != "" || profile.ListenerMetadata != "" {
-		return nil, fmt.Errorf("%w: seccomp profile with a listener on the host", ErrNotSupported)
+		return fmt.Errorf("%w: seccomp profile with a listener on the host", ErrNotSupported)
 	}
 	if err := checkAction("defaultAction", profile.DefaultAction); err != nil {
-		return nil, err
+		return err
 	}
 	for i, rule := range profile.Syscalls {
 		if len(rule.Names) == 0 {
-			return nil, fmt.Errorf("%w: seccomp profile: syscalls[%d] has no names", ErrInvalid, i)
+			return fmt.Errorf("%w: seccomp profile: syscalls[%d] has no names", ErrInvalid, i)
 		}
 		if err := checkAction(fmt.Sprintf("syscalls[%d].action", i), rule.Action); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return profile, nil
+	return nil
 }
 
 func checkAction(field string, action specs.LinuxSeccompAction) error {
@@ -59,5 +67,5 @@ func checkAction(field string, action specs.LinuxSeccompAction) error {
 	case action == specs.ActNotify:
 		return fmt.Errorf("%w: seccomp profile: %s %s needs a listener on the host", ErrNotSupported, field, action)
 	}
-	return fmt.Errorf("%w: seccomp profile: %s %q", ErrInvalid, field, action)
+	return fmt.Errorf("%w: seccomp profile: %s %.64q", ErrInvalid, field, action)
 }

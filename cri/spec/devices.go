@@ -2,7 +2,6 @@ package spec
 
 import (
 	"fmt"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -12,26 +11,6 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
-
-// node is a character device that the guest has like every Linux system.
-type node struct {
-	major, minor int64
-	mode         os.FileMode
-	common       bool // every container has it, at the same path
-}
-
-// nodes are the devices with the same meaning on the host and in the pod's VM.
-var nodes = map[string]node{
-	"/dev/null":    {1, 3, 0o666, true},
-	"/dev/zero":    {1, 5, 0o666, true},
-	"/dev/full":    {1, 7, 0o666, true},
-	"/dev/random":  {1, 8, 0o666, true},
-	"/dev/urandom": {1, 9, 0o666, true},
-	"/dev/tty":     {5, 0, 0o666, true},
-	"/dev/kmsg":    {1, 11, 0o644, false}, // the pod's own kernel
-	"/dev/fuse":    {10, 229, 0o666, false},
-	"/dev/net/tun": {10, 200, 0o666, false},
-}
 
 // Node describes a block device of the host.
 type Node struct {
@@ -63,7 +42,7 @@ func devices(out *specs.Linux, in Input) (disks []specs.Mount, err error) {
 		if access == "" {
 			access = "rwm"
 		}
-		n, ok := nodes[from]
+		n, ok := oci.NodeAt(from)
 		disk, isDisk := containerv1.Mount{}, false
 		if !ok {
 			if disk, isDisk, err = in.block(from, at, access); err != nil {
@@ -82,16 +61,16 @@ func devices(out *specs.Linux, in Input) (disks []specs.Mount, err error) {
 			disks = append(disks, encode(disk))
 			continue
 		}
-		if !n.common {
+		if !n.Common {
 			out.Resources.Devices = append(out.Resources.Devices, specs.LinuxDeviceCgroup{
-				Allow: true, Type: "c", Major: &n.major, Minor: &n.minor, Access: access,
+				Allow: true, Type: "c", Major: &n.Major, Minor: &n.Minor, Access: access,
 			})
 		}
 		there := func(d specs.LinuxDevice) bool { return d.Path == at }
-		if n.common && at == from || slices.ContainsFunc(out.Devices, there) {
+		if n.Common && at == from || slices.ContainsFunc(out.Devices, there) {
 			continue
 		}
-		out.Devices = append(out.Devices, specs.LinuxDevice{Path: at, Type: "c", Major: n.major, Minor: n.minor, FileMode: &n.mode})
+		out.Devices = append(out.Devices, specs.LinuxDevice{Path: at, Type: "c", Major: n.Major, Minor: n.Minor, FileMode: &n.Mode})
 	}
 	return disks, nil
 }

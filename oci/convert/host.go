@@ -36,11 +36,14 @@ func (Local) Node(path string) (Node, error) {
 	return n, nil
 }
 
-// ShmBytes returns the size of the file system at a path.
+// ShmBytes returns the size of a tmpfs at a path, else 0.
 func (Local) ShmBytes(path string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
 		return 0, &os.PathError{Op: "statfs", Path: path, Err: err}
+	}
+	if st.Type != unix.TMPFS_MAGIC {
+		return 0, nil
 	}
 	return int64(st.Blocks) * st.Bsize, nil
 }

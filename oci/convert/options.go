@@ -19,31 +19,41 @@ type Options struct {
 	// Join returns the VM that the container joins because one of its namespaces belongs to it, or nil. The function
 	// may be nil; then only annotations count.
 	Join func(Namespaces) (*Join, error)
-	// Unknown are fields of config.json that specs.Spec does not have.
-	Unknown []string
 }
 
 // File is a file that the administrator has allowed.
 type File struct {
-	Kind string // "kernel", "initrd" or "image"
-	Path string
-	// SHA256 is the required hash of its content, in lower-case hexadecimal digits.
-	SHA256 string
+	Kind FileKind
+	Path string // absolute
+	// SHA256 and SHA512 are the required hashes of its content, in lower-case hexadecimal digits. One of them may be
+	// empty. A Volume has none.
+	SHA256, SHA512 string
 }
+
+// FileKind is the use of a File.
+type FileKind string
+
+// The kinds of files.
+const (
+	Kernel FileKind = "kernel"
+	Initrd FileKind = "initrd"
+	Image  FileKind = "image"
+	Volume FileKind = "volume" // a directory that the annotation io.bulkhead.volumes may name
+)
 
 // Join is a VM that runs already.
 type Join struct {
 	SandboxID string
-	// PID is the path in the guest of the joined PID namespace, see agentv1.PIDNamespace. It is empty if the container
-	// joins none.
-	PID string
+	// PID, IPC and UTS are the paths in the guest of the joined namespaces, see agentv1.Namespace. An empty PID is an
+	// error if the specification names a PID namespace by path. An empty IPC or UTS means the VM's.
+	PID, IPC, UTS string
 }
 
 // Host answers questions about the client's host, in the client's namespaces.
 type Host interface {
 	// Node describes the file at an absolute path. It follows links.
 	Node(path string) (Node, error)
-	// ShmBytes returns the size of the file system at a path, in bytes.
+	// ShmBytes returns the size of the file system at a path in bytes if it is a tmpfs, else 0.
 	ShmBytes(path string) (int64, error)
 }
 
@@ -67,11 +77,3 @@ const (
 	Char    NodeType = "character device"
 	Block   NodeType = "block device"
 )
-
-// DefaultSize is the demand of a VM if neither the client nor the administrator states a size: 2 CPUs and 1 GiB.
-var DefaultSize = SizeOf(2, 1024)
-
-// SizeOf returns the demand for a VM with that many CPUs, without a limit of their time, and that much memory.
-func SizeOf(vcpus, memoryMiB int) sizing.Demand {
-	return sizing.Demand{Shares: uint64(vcpus) * 1024, MemoryLimit: int64(max(memoryMiB-sizing.Default.OverheadMiB, 1)) << 20}
-}

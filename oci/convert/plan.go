@@ -41,7 +41,7 @@ type Plan struct {
 	// CgroupsPath is the path in the specification, and Resources are the resources for the group on the host.
 	CgroupsPath string
 	Resources   *specs.LinuxResources
-	// Disks are block devices of the host for the VM. The guest's mounts name them by BlockName.
+	// Disks are block devices of the host for the VM. The guest's mounts name them by DiskName.
 	Disks []Disk
 	// NetDevices are names of the host's network devices for the container, and their names there.
 	NetDevices map[string]string
@@ -52,21 +52,5 @@ type Plan struct {
 	Ignored []Note
 }
 
-// Note names a setting that has no effect.
-type Note struct {
-	Field string // its path in config.json, such as "linux.intelRdt"
-	Why   string
-}
-
-// String returns the note as a line of a log.
-func (n Note) String() string { return n.Field + " is ignored: " + n.Why }
-
 // Boot are files of the host that the administrator has allowed. The door must check their content against the hash.
 type Boot struct{ Kernel, Initrd, Image *File }
-
-// Disk is a block device of the host.
-type Disk struct {
-	Path         string // of the device at the client, or empty if only its number is known
-	Major, Minor uint32
-	ReadOnly     bool
-}

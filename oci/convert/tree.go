@@ -39,22 +39,3 @@ type IDMap struct {
 
 // TreeName returns the name of the containerv1.Share for Plan.Trees[n].
 func TreeName(n int) string { return "/" + strconv.Itoa(n) }
-
-// Namespaces are the container's namespaces.
-type Namespaces struct{ Network, IPC, PID, UTS, User, Mount, Cgroup Namespace }
-
-// Namespace is one of a container's namespaces.
-type Namespace struct {
-	Kind NamespaceKind
-	Path string // for ByPath
-}
-
-// NamespaceKind says which namespace a container has.
-type NamespaceKind string
-
-// The kinds of namespaces.
-const (
-	OfHost NamespaceKind = ""     // the specification lists none: the client's own
-	Own    NamespaceKind = "own"  // a new one
-	ByPath NamespaceKind = "path" // the existing one at Namespace.Path
-)
