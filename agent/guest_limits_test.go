@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -182,5 +184,71 @@ func testLimits(t *testing.T, tm *template) {
 		if err := g.Update(g.ctx(), agentv1.Update{Container: "none", Resources: raw(t, resources)}); err == nil {
 			t.Errorf("an update with %s succeeds", name)
 		}
+	}
+}
+
+// testPauseOne: a paused container waits with all of its processes, and the pod's other containers run.
+func testPauseOne(t *testing.T, tm *template) {
+	g := tm.start(t)
+	const counts = "trap 'echo term; exit 9' TERM; while :; do echo x; sleep 0.05; done"
+	shared := namespaces("mount", "pid=bulkhead.pod")
+	for _, id := range []string{"a", "b"} {
+		g.launch(id, change(verbatim("sh", "-c", counts), shared, "linux", "namespaces"))
+	}
+	a, b := agentv1.Process{Container: "a"}, agentv1.Process{Container: "b"}
+	x := agentv1.Process{Container: "a", Exec: "x"}
+	_, err := g.Exec(g.ctx(), agentv1.Exec{Process: x, Spec: raw(t, process("sh", "-c", counts))})
+	g.must(err)
+	for _, p := range []agentv1.Process{a, b, x} {
+		g.until(p, "stdout", "x\n")
+	}
+	g.must(g.Pause(g.ctx(), a))
+	g.must(g.Pause(g.ctx(), a)) // once more changes nothing
+	states := func() {
+		t.Helper()
+		list, err := g.List(g.ctx())
+		g.must(err)
+		for _, s := range list.Processes {
+			if s.Paused != (s.Container == "a") {
+				t.Errorf("%v: paused %v", s.Process, s.Paused)
+			}
+		}
+	}
+	states()
+	before, err := g.Stats(g.ctx(), a)
+	g.must(err)
+	g.in("b", "sleep 0.3")
+	after, err := g.Stats(g.ctx(), a)
+	if err != nil || after.CPUUsec != before.CPUUsec || after.Pids != before.Pids || before.Pids < 2 {
+		t.Errorf("a paused container: %+v, then %+v, %v", before, after, err)
+	}
+	g.must(g.Update(g.ctx(), agentv1.Update{Container: "a", Resources: raw(t, map[string]any{"pids": map[string]any{"limit": 50}})}))
+	late := agentv1.Exec{Process: agentv1.Process{Container: "a", Exec: "y"}, Spec: raw(t, process("true"))}
+	if _, err := g.Exec(g.ctx(), late); !errors.Is(err, agentv1.ErrBusy) {
+		t.Errorf("an exec in a paused container: %v", err)
+	}
+	// A signal waits, but not SIGKILL.
+	g.must(g.Signal(g.ctx(), agentv1.Signal{Process: a, Signal: int(unix.SIGTERM)}))
+	g.must(g.Signal(g.ctx(), agentv1.Signal{Process: x, Signal: int(unix.SIGKILL)}))
+	if e := g.exit(x); e.Signal != 9 {
+		t.Errorf("a killed process: %+v", e)
+	}
+	states()
+	g.must(g.Resume(g.ctx(), a))
+	if e := g.exit(a); e.Code != 9 {
+		t.Errorf("a signal after a pause: %+v", e)
+	}
+	g.must(g.Pause(g.ctx(), b))
+	g.must(g.Signal(g.ctx(), agentv1.Signal{Process: b, Signal: int(unix.SIGKILL), All: true}))
+	if e := g.exit(b); e.Code != 137 {
+		t.Errorf("a killed container that was paused: %+v", e)
+	}
+	for _, p := range []agentv1.Process{x, a, b} {
+		if _, err := g.Delete(g.ctx(), p); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := g.Pause(g.ctx(), a); !errors.Is(err, agentv1.ErrNotFound) {
+		t.Errorf("a pause of a deleted container: %v", err)
 	}
 }

@@ -27,7 +27,7 @@ func TestGuest(t *testing.T) {
 		"Confined": testConfined, "Backpressure": testBackpressure, "Distinct": testDistinct, "Update": testUpdate, "Size": testSize,
 		"Tasks": testTasks, "Room": testRoom, "Devices": testDevices, "Filtered": testFiltered,
 		"Own": testOwn, "Verbatim": testVerbatim, "Hooks": testHooks, "Words": testWords, "ExecDetails": testExecDetails,
-		"Nodes": testNodes, "Limits": testLimits,
+		"Nodes": testNodes, "Limits": testLimits, "PauseOne": testPauseOne,
 	}
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
 		t.Run(name, func(t *testing.T) { tests[name](t, tm) })

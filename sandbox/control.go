@@ -108,6 +108,9 @@ func (s *Sandbox) freeze(ctx context.Context, action, id string, from, to State,
 	}
 	defer end()
 	if err := call(m.agent, ctx, p.id); err != nil {
+		if to == Paused {
+			s.thaw(m, p, err)
+		}
 		return fmt.Errorf("%s %s: %w", action, p.subject(), m.fault(err))
 	}
 	s.mu.Lock()
@@ -119,6 +122,18 @@ func (s *Sandbox) freeze(ctx context.Context, action, id string, from, to State,
 	s.storeContainerOrLog(id)
 	s.emit(Event{Kind: kind, Process: p.id, PID: p.pid})
 	return nil
+}
+
+// thaw undoes a pause that may still happen in the guest, because its answer did not come. The agent itself undoes a
+// pause that it refuses.
+func (s *Sandbox) thaw(m *liveVM, p *process, err error) {
+	var refusal *agentv1.Error
+	if errors.As(err, &refusal) {
+		return
+	}
+	ctx, done := m.call(s.ctx, s.o.CallTimeout)
+	defer done()
+	s.logIf("resume a container that may be paused", m.agent.Resume(ctx, p.id))
 }
 
 // UpdateContainer changes a container's cgroup. resources is an OCI LinuxResources in JSON. memoryMiB is the VM's new

@@ -45,6 +45,7 @@ type fakeProc struct {
 	feeder  int // number of the latest Input, which ends earlier ones
 	inEOF   bool
 	running bool
+	paused  bool
 	exit    *agentv1.Exit
 	signals []int
 	all     bool // the last signal was for all of its container
@@ -309,8 +310,20 @@ func (a *fakeAgent) handlers() agentv1.Handlers {
 			}
 			return none{}, err
 		}),
-		agentv1.OpPause:  agentv1.Unary(func(context.Context, agentv1.Process) (none, error) { return none{}, nil }),
-		agentv1.OpResume: agentv1.Unary(func(context.Context, agentv1.Process) (none, error) { return none{}, nil }),
+		agentv1.OpPause: agentv1.Unary(func(_ context.Context, r agentv1.Process) (none, error) {
+			p, err := a.proc(r)
+			if err == nil {
+				p.update(func() { p.paused = true })
+			}
+			return none{}, err
+		}),
+		agentv1.OpResume: agentv1.Unary(func(_ context.Context, r agentv1.Process) (none, error) {
+			p, err := a.proc(r)
+			if err == nil {
+				p.update(func() { p.paused = false })
+			}
+			return none{}, err
+		}),
 		agentv1.OpUpdate: agentv1.Unary(func(context.Context, agentv1.Update) (none, error) { return none{}, nil }),
 		agentv1.OpStats: agentv1.Unary(func(context.Context, agentv1.Process) (agentv1.Stats, error) {
 			return agentv1.Stats{CPUUsec: 5}, nil
@@ -325,7 +338,7 @@ func (a *fakeAgent) handlers() agentv1.Handlers {
 			for id, p := range a.procs {
 				p.mu.Lock()
 				l.Processes = append(l.Processes, agentv1.Status{
-					Process: id, PID: 7, Created: !p.running && p.exit == nil, Exit: p.exit,
+					Process: id, PID: 7, Created: !p.running && p.exit == nil, Exit: p.exit, Paused: p.paused,
 				})
 				p.mu.Unlock()
 			}

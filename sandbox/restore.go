@@ -198,6 +198,12 @@ func (s *Sandbox) resume(p *process, m *liveVM, known map[Process]agentv1.Status
 		s.setRunning(p)
 		s.storeContainerOrLog(p.id.Container)
 	default:
+		if there && p.id.Exec == "" { // the pause or its end may not have been stored
+			p.state = Running
+			if st.Paused {
+				p.state = Paused
+			}
+		}
 		s.startPump(p)
 	}
 }

@@ -173,6 +173,45 @@ func TestRestoreUpdatesProcesses(t *testing.T) {
 	}
 }
 
+// TestRestorePausedContainers: a pause and its end count, even if the shim died before it stored them.
+func TestRestorePausedContainers(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	for _, id := range []string{"paused", "resumed", "runs"} {
+		h.started(id)
+	}
+	h.must(h.box.PauseContainer(h.ctx, "resumed"))
+	h.crash()
+	h.fake(Process{Container: "paused"}).update(func() { h.fake(Process{Container: "paused"}).paused = true })
+	h.fake(Process{Container: "resumed"}).update(func() { h.fake(Process{Container: "resumed"}).paused = false })
+	h.must(h.restore(h.logFiles("paused", "resumed", "runs")))
+	for id, want := range map[string]State{"paused": Paused, "resumed": Running, "runs": Running} {
+		if st, err := h.box.ProcessStatus(Process{Container: id}); err != nil || st.State != want {
+			t.Errorf("%s: %s, %v", id, st.State, err)
+		}
+	}
+	h.must(h.box.ResumeContainer(h.ctx, "paused"))
+	h.must(h.box.PauseContainer(h.ctx, "resumed"))
+}
+
+// TestPauseIsUndone: a container runs after a pause that failed, also if the guest pauses it late.
+func TestPauseIsUndone(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	p := h.started("c")
+	h.agent.raw[agentv1.OpPause] = func(conn net.Conn) {
+		p.update(func() { p.paused = true })
+		conn.Close()
+	}
+	if err := h.box.PauseContainer(h.ctx, "c"); err == nil {
+		t.Error("paused without an answer")
+	}
+	h.must(p.until(h.ctx, func() bool { return !p.paused }))
+	if st, err := h.box.ProcessStatus(Process{Container: "c"}); err != nil || st.State != Running {
+		t.Errorf("state %s, %v", st.State, err)
+	}
+}
+
 func TestRestoreOfAPausedSandbox(t *testing.T) {
 	t.Parallel()
 	h := running(t)
