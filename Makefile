@@ -100,12 +100,17 @@ critools: ## build crictl and critest for e2e/cri, once (three minutes of a proc
 	@GO=$(GO) hack/build-once crictl >/dev/null
 	@GO=$(GO) hack/build-once critest >/dev/null
 
+.PHONY: containerd
+containerd: ## build containerd 2.4 and ctr for e2e/containerd, once (three minutes of a processor)
+	@GO=$(GO) hack/build-once containerd >/dev/null
+	@GO=$(GO) hack/build-once ctr >/dev/null
+
 .PHONY: test
-test: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test host-images package kubeall critools ## run all tests, including tests with VMs
+test: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test host-images package kubeall critools containerd ## run all tests, including tests with VMs
 	env -u BULKHEAD_DATA -u BULKHEAD_STATE GO='$(GO)' $(GO) run ./hack/tests '$(TAGS)'
 
 .PHONY: test-long
-test-long: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test host-images package kubeall critools ## run all tests with the whole tables of faults and inputs (an hour or more)
+test-long: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test host-images package kubeall critools containerd ## run all tests with the whole tables of faults and inputs (an hour or more)
 	BULKHEAD_TEST_LONG=1 $(TEST) -p 1 -parallel 2 -timeout 3h ./...
 
 # The tests' network reaches no package archive, and only root can create a disk.
