@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/crun"
 	"github.com/bulkhead-project/bulkhead/agent/internal/devices"
 	"github.com/bulkhead-project/bulkhead/agent/internal/listening"
+	"github.com/bulkhead-project/bulkhead/agent/internal/oom"
 	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
 	"github.com/bulkhead-project/bulkhead/agent/internal/shares"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -69,6 +70,7 @@ type Agent struct {
 	files map[string]string // files of specifications, by place and content; guarded by volumes
 
 	ports listening.Watch
+	ooms  oom.Watch
 
 	shares shares.Shares // of the host's directories
 
@@ -157,6 +159,7 @@ func (a *Agent) handlers() agentv1.Handlers {
 		agentv1.OpUsage:     agentv1.Unary(a.usage),
 		agentv1.OpListening: agentv1.Waiting(a.listening),
 		agentv1.OpDatagrams: a.datagrams,
+		agentv1.OpOOMKills:  agentv1.Waiting(a.oomKills),
 	}
 }
 

@@ -210,7 +210,10 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	if err := a.crun.Replace(c.id, config); err != nil {
 		return nil, err
 	}
-	return p, c.limitTasks()
+	if err := c.limitTasks(); err != nil {
+		return nil, err
+	}
+	return p, a.ooms.Add(c.id, c.cgroup)
 }
 
 // guest returns what a process of the container takes from the guest.
@@ -379,6 +382,7 @@ func (a *Agent) remove(c *container) error {
 		c.free()
 		c.free = nil
 	}
+	a.ooms.Remove(c.id)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.containers, c.id)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -138,7 +139,7 @@ func testLimits(t *testing.T, tm *template) {
 	if !strings.HasPrefix(free, "max, max, 0, max 100000, 100, , ") {
 		t.Errorf("limits %q", free)
 	}
-	// An update changes what it names, in one container.
+	// An update changes one container, and only the limits that it names.
 	update := func(resources map[string]any) {
 		t.Helper()
 		g.must(g.Update(g.ctx(), agentv1.Update{Container: "none", Resources: raw(t, resources)}))
@@ -250,5 +251,46 @@ func testPauseOne(t *testing.T, tm *template) {
 	}
 	if err := g.Pause(g.ctx(), a); !errors.Is(err, agentv1.ErrNotFound) {
 		t.Errorf("a pause of a deleted container: %v", err)
+	}
+}
+
+// testOOMKills: the agent reports a kill at once, also if the container goes on.
+func testOOMKills(t *testing.T, tm *template) {
+	g := tm.start(t)
+	limited := func(command string) map[string]any {
+		s := change(verbatim("sh", "-c", command), map[string]any{"limit": 16 << 20, "swap": 16 << 20}, "linux", "resources", "memory")
+		return s
+	}
+	const eat = "dd if=/dev/zero of=/dev/null bs=64M count=1"
+	known := agentv1.OOMKills{}
+	next := func(want map[string]uint64) {
+		t.Helper()
+		now, err := g.OOMKills(g.ctx(), known)
+		if diff := cmp.Diff(want, now.Kills); err != nil || diff != "" {
+			t.Errorf("kills: %v, %s", err, diff)
+		}
+		known = now
+	}
+	c := agentv1.Process{Container: "c"}
+	g.launch("c", limited(eat+"; echo went on; sleep 1000"))
+	next(map[string]uint64{"c": 1})
+	g.until(c, "stdout", "went on\n")
+	g.launch("d", limited("sleep 1000")) // while the agent watches
+	if out, e := g.exec("d", "x", process("sh", "-c", eat)); e.Code != 137 || !e.OOMKilled || e.OOMKills != 1 {
+		t.Errorf("exit of a killed process: %+v, %q", e, out)
+	}
+	next(map[string]uint64{"c": 1, "d": 1})
+	g.in("c", eat+" || echo killed")
+	next(map[string]uint64{"c": 2, "d": 1})
+	g.must(g.Signal(g.ctx(), agentv1.Signal{Process: c, Signal: int(unix.SIGKILL)}))
+	if e := g.exit(c); e.OOMKilled || e.OOMKills != 2 {
+		t.Errorf("exit = %+v", e)
+	}
+	_, err := g.Delete(g.ctx(), c)
+	g.must(err)
+	g.launch("e", limited(eat))
+	next(map[string]uint64{"d": 1, "e": 1})
+	if e := g.exit(agentv1.Process{Container: "e"}); !e.OOMKilled || e.OOMKills != 1 {
+		t.Errorf("exit = %+v", e)
 	}
 }

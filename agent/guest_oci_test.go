@@ -97,7 +97,7 @@ func verbatim(args ...string) map[string]any {
 	return change(spec(args...), map[string]any{agentv1.Verbatim: "true"}, "annotations")
 }
 
-// testVerbatim: a container and its exec'd processes have what their specification has, and nothing more.
+// testVerbatim: a container and its exec'd processes have the contents of their specification, and nothing more.
 func testVerbatim(t *testing.T, tm *template) {
 	g := tm.start(t)
 	user := map[string]any{"uid": 1234, "gid": 77, "additionalGids": []int{5, 6}, "umask": 0o027}

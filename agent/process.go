@@ -72,7 +72,8 @@ func (a *Agent) launch(ctx context.Context, c *container, l launch) (*process, e
 		}
 	}
 	var oomKilled bool
-	onExit := func() { oomKilled = c.tookOOM() }
+	var kills uint64
+	onExit := func() { oomKilled, kills = c.tookOOM() }
 	cp := crun.Process{ID: c.id, Dir: dir, Stdio: theirs, Console: l.terminal}
 	var err error
 	if l.exec == "" {
@@ -100,6 +101,7 @@ func (a *Agent) launch(ctx context.Context, c *container, l launch) (*process, e
 			}
 		}
 		p.exit = exitOf(p.child.Status(), oomKilled)
+		p.exit.OOMKills = kills
 		close(p.exited)
 		if p.stdin != nil {
 			p.stdin.Close()
@@ -170,14 +172,15 @@ func exitOf(status unix.WaitStatus, oomKilled bool) agentv1.Exit {
 	return e
 }
 
-// tookOOM reports whether the kernel's OOM killer has killed processes of the container since the last call.
-func (c *container) tookOOM() bool {
-	kills := c.cgroup.OOMKills()
+// tookOOM reports whether the kernel's OOM killer has killed processes of the container since the last call, and how
+// many in all.
+func (c *container) tookOOM() (more bool, kills uint64) {
+	kills = c.cgroup.OOMKills()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	more := kills > c.oom
+	more = kills > c.oom
 	c.oom = max(c.oom, kills)
-	return more
+	return more, kills
 }
 
 func (a *Agent) process(name agentv1.Process) (*container, *process, error) {

@@ -72,6 +72,12 @@ func (a *Agent) stats(ctx context.Context, r agentv1.Process) (agentv1.Stats, er
 	return s, nil
 }
 
+// oomKills waits for processes of containers that the kernel's OOM killer kills.
+func (a *Agent) oomKills(ctx context.Context, known agentv1.OOMKills) (agentv1.OOMKills, error) {
+	kills, err := a.ooms.Wait(ctx, known.Kills)
+	return agentv1.OOMKills{Kills: kills}, err
+}
+
 // Bounds of the walk that measures a container's writes.
 const (
 	usageWait    = 5 * time.Second

@@ -49,6 +49,7 @@ func (s *Sandbox) askExit(p *process) (Exit, bool) {
 		if err == nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
+			p.exitKills = got.OOMKills
 			return exitOf(got, p.startedAt), true
 		}
 		var refusal *agentv1.Error
@@ -107,8 +108,6 @@ func (s *Sandbox) finish(p *process, exit Exit) {
 		return // CreateContainer finds out that the VM is gone
 	}
 	s.storeContainerOrLog(p.id.Container)
-	if exit.Reason == ReasonOOMKilled {
-		s.emit(Event{Kind: OOM, Process: p.id, PID: p.pid})
-	}
+	s.reportExit(p, exit)
 	s.emit(Event{Kind: ProcessExited, Process: p.id, PID: p.pid, Exit: &exit, Time: exit.At, Message: exit.Message})
 }

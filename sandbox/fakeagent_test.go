@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"strings"
 	"sync"
@@ -32,6 +33,37 @@ type fakeAgent struct {
 	hang       map[agentv1.Op]bool
 	// raw replaces the handler of an op: a hostile agent.
 	raw map[agentv1.Op]func(conn net.Conn)
+
+	kills  map[string]uint64 // OOM kills by container
+	killed chan struct{}     // closed and replaced at every kill
+}
+
+// kill counts OOM kills in a container.
+func (a *fakeAgent) kill(container string, n uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.kills[container] += n
+	close(a.killed)
+	a.killed = make(chan struct{})
+}
+
+// oomKills waits for a change of the kills.
+func (a *fakeAgent) oomKills(ctx context.Context, known agentv1.OOMKills) (agentv1.OOMKills, error) {
+	for {
+		a.mu.Lock()
+		now, killed := maps.Clone(a.kills), a.killed
+		a.mu.Unlock()
+		for id, n := range now {
+			if known.Kills[id] != n {
+				return agentv1.OOMKills{Kills: now}, nil
+			}
+		}
+		select {
+		case <-killed:
+		case <-ctx.Done():
+			return agentv1.OOMKills{}, ctx.Err()
+		}
+	}
 }
 
 // outputBound bounds the unacknowledged bytes of a stream that the agent keeps.
@@ -63,6 +95,7 @@ type fakeStream struct {
 
 func newFakeAgent() *fakeAgent {
 	return &fakeAgent{
+		kills: map[string]uint64{}, killed: make(chan struct{}),
 		version: agentv1.Version, mounts: map[string]int{}, procs: map[agentv1.Process]*fakeProc{},
 		fail: map[agentv1.Op]error{}, hang: map[agentv1.Op]bool{}, raw: map[agentv1.Op]func(net.Conn){},
 	}
@@ -344,6 +377,7 @@ func (a *fakeAgent) handlers() agentv1.Handlers {
 			}
 			return l, nil
 		}),
+		agentv1.OpOOMKills: agentv1.Waiting(a.oomKills),
 		agentv1.OpReadFile: agentv1.Unary(func(context.Context, agentv1.ReadFile) (agentv1.File, error) {
 			return agentv1.File{Data: bytes.Repeat([]byte("x"), 100)}, nil
 		}),

@@ -25,6 +25,8 @@ type liveVM struct {
 	cancel context.CancelCauseFunc
 	gone   chan struct{} // closed when the sandbox has handled the VM's end
 
+	oomWatched bool // guarded by the sandbox's mu
+
 	mu       sync.Mutex
 	why, msg string // set if we kill the VM
 }

@@ -37,6 +37,8 @@ type process struct {
 	exit      *Exit
 	startedAt time.Time
 	user      *agentv1.User // nil until known
+	oomKills  uint64        // of a container: the OOM kills that were reported
+	exitKills uint64        // the OOM kills in its container until its end; 0 means unknown
 	followed  bool          // its output is being read
 	awaited   bool          // its exit is being awaited
 	fed       bool          // a client feeds its stdin
@@ -92,7 +94,7 @@ func (p *process) stored() processState {
 	return processState{
 		Exec: p.id.Exec, State: p.state, PID: p.pid, Terminal: p.terminal,
 		stdioRecord: recordOf(p.stdio), Exit: p.exit, CreatedAt: p.createdAt, StartedAt: p.startedAt,
-		User: p.user,
+		User: p.user, OOMKills: p.oomKills,
 	}
 }
 

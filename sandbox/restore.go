@@ -93,6 +93,7 @@ func (s *Sandbox) loadProcess(c containerRecord, st processState) {
 	p := newProcess(Process{Container: c.ID, Exec: st.Exec}, nil, st.Terminal, stdio)
 	p.state, p.pid, p.exit = st.State, st.PID, st.Exit
 	p.createdAt, p.startedAt, p.user, p.restored = st.CreatedAt, st.StartedAt, st.User, true
+	p.oomKills = st.OOMKills
 	if st.Exec == "" {
 		p.disks = c.disks()
 	} else {

@@ -122,6 +122,7 @@ func (s *Sandbox) startPump(p *process) {
 	p.followed = true
 	s.spawn(func() { s.pump(p) })
 	s.await(p)
+	s.watchOOM(p.vm)
 }
 
 // pump copies a process's output to its log and its clients until it ends.

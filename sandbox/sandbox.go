@@ -26,6 +26,7 @@ type Sandbox struct {
 	work   sync.WaitGroup // every goroutine of the sandbox
 
 	patience time.Duration // exitPatience
+	oomPause time.Duration // oomPause
 
 	// op is held by the current life cycle operation.
 	op chan struct{}
@@ -82,6 +83,7 @@ func newSandbox(o Options) (*Sandbox, error) {
 		op:       make(chan struct{}, 1),
 		stopped:  make(chan struct{}),
 		patience: exitPatience,
+		oomPause: oomPause,
 		procs:    map[Process]*process{},
 		events:   queue.New[Event](),
 		state:    sandboxState{Version: stateVersion, Owner: self, State: Ready},

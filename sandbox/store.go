@@ -58,6 +58,8 @@ type processState struct {
 	StartedAt time.Time `json:"startedAt,omitzero"`
 
 	User *agentv1.User `json:"user,omitempty"`
+	// OOMKills counts the kills that were reported.
+	OOMKills uint64 `json:"oomKills,omitempty"`
 }
 
 // containerRecord is a container's config.json: the stored part of its ContainerConfig.

@@ -27,11 +27,11 @@ func TestNamespaces(t *testing.T) {
 		"the pod's":          {`{"type":"pid","path":"bulkhead.pod"}`, `{"type":"pid","path":"/proc/1/ns/pid"}`, "", nil},
 		"the pod's IPC":      {`{"type":"ipc","path":"bulkhead.pod"}`, "", "", nil},
 		"the VM's network":   {`{"type":"network"}`, "", "", nil},
-		"of what is gone":    {`{"type":"pid","path":"bulkhead.container:gone"}`, "", `"pid"`, agentv1.ErrNotFound},
+		"of a deleted one":   {`{"type":"pid","path":"bulkhead.container:gone"}`, "", `"pid"`, agentv1.ErrNotFound},
 		"a path":             {`{"type":"pid","path":"/proc/1/ns/pid"}`, "", `"pid": path "/proc/1/ns/pid"`, agentv1.ErrUnsupported},
 		"a path of UTS":      {`{"type":"uts","path":"/proc/1/ns/uts"}`, "", `"uts": path "/proc/1/ns/uts"`, agentv1.ErrUnsupported},
 		"a user namespace":   {`{"type":"user"}`, "", `linux.namespaces: type "user"`, agentv1.ErrUnsupported},
-		"somebody's users":   {`{"type":"user","path":"` + old + `"}`, "", `linux.namespaces: type "user"`, agentv1.ErrUnsupported},
+		"another's users":    {`{"type":"user","path":"` + old + `"}`, "", `linux.namespaces: type "user"`, agentv1.ErrUnsupported},
 		"a clock of its own": {`{"type":"time"}`, "", `linux.namespaces: type "time"`, agentv1.ErrUnsupported},
 	} {
 		t.Run(name, func(t *testing.T) {

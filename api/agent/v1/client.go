@@ -192,6 +192,11 @@ func (c *Client) Pids(ctx context.Context, r Process) (Pids, error) {
 // List returns all processes that the agent knows.
 func (c *Client) List(ctx context.Context) (List, error) { return ask[List](ctx, c, OpList, nil) }
 
+// OOMKills waits until the counts differ from known, and returns them.
+func (c *Client) OOMKills(ctx context.Context, known OOMKills) (OOMKills, error) {
+	return ask[OOMKills](ctx, c, OpOOMKills, known)
+}
+
 // ReadFile reads the end of a file in a container.
 func (c *Client) ReadFile(ctx context.Context, r ReadFile) (File, error) {
 	return ask[File](ctx, c, OpReadFile, r)

@@ -69,6 +69,7 @@ const (
 	OpFiles     Op = "files"     // Files -> FilesState
 	OpListening Op = "listening" // Listening -> Listening; waits for a change
 	OpDatagrams Op = "datagrams" // - -> -, then Datagrams both ways
+	OpOOMKills  Op = "oomkills"  // OOMKills -> OOMKills; waits for a change
 )
 
 // Call is the first frame of a stream.
@@ -268,6 +269,14 @@ type Exit struct {
 	Signal    int       `json:"signal,omitempty"`
 	OOMKilled bool      `json:"oomKilled,omitempty"`
 	At        time.Time `json:"at"`
+	// OOMKills counts the processes of its container that the kernel's OOM killer has killed so far.
+	OOMKills uint64 `json:"oomKills,omitempty"`
+}
+
+// OOMKills counts the processes that the kernel's OOM killer has killed, by container. Containers without any are left
+// out.
+type OOMKills struct {
+	Kills map[string]uint64 `json:"kills,omitempty"`
 }
 
 // Resize sets the size of a terminal.
