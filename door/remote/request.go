@@ -157,6 +157,11 @@ func (s *Service) message(p *engine.Pod) *enginev1.Pod {
 			HostIp: port.HostIP, HostPort: uint32(port.HostPort), PodPort: uint32(port.PodPort), Protocol: "tcp",
 		})
 	}
+	for _, c := range p.Containers {
+		container := &enginev1.Container{Id: c.ID, Key: c.Key}
+		_ = json.Unmarshal(c.Record, &container.Record) // as above
+		out.Containers = append(out.Containers, container)
+	}
 	if p.Ready {
 		out.State = enginev1.Pod_READY
 		out.ApiSocket = filepath.Join(out.Directory, layout.API)

@@ -24,7 +24,7 @@ func openStaged(one store.Share) (*place.Place, error) {
 	if n, err := strconv.Atoi(number); !ok || err != nil || n < 0 || n > maxStaged || strconv.Itoa(n) != number {
 		return nil, failure.Invalid("staged path %.80q must be / and a number up to %d", one.Path, maxStaged)
 	}
-	namespace, err := one.Staging.Holder.Descriptor(one.Staging.FD)
+	namespace, err := one.Staging.Holder.File(one.Staging.FD)
 	if err != nil {
 		return nil, &failure.Error{Code: codes.FailedPrecondition, Text: "find the staging namespace", Err: err}
 	}

@@ -1570,10 +1570,11 @@ type Pod struct {
 	// serves the sockets. It is as untrusted as the guest: clients must follow no link in it.
 	Directory string `protobuf:"bytes,6,opt,name=directory,proto3" json:"directory,omitempty"`
 	// The sockets of a ready pod. The replacement of a dead shim uses the same paths.
-	ApiSocket     string  `protobuf:"bytes,7,opt,name=api_socket,json=apiSocket,proto3" json:"api_socket,omitempty"`          // ttrpc: Task, Sandbox, Extension
-	StreamSocket  string  `protobuf:"bytes,8,opt,name=stream_socket,json=streamSocket,proto3" json:"stream_socket,omitempty"` // byte streams, by token
-	FilesSocket   string  `protobuf:"bytes,9,opt,name=files_socket,json=filesSocket,proto3" json:"files_socket,omitempty"`    // descriptors, by name
-	Ports         []*Port `protobuf:"bytes,10,rep,name=ports,proto3" json:"ports,omitempty"`                                  // published, with the chosen host ports
+	ApiSocket     string       `protobuf:"bytes,7,opt,name=api_socket,json=apiSocket,proto3" json:"api_socket,omitempty"`          // ttrpc: Task, Sandbox, Extension
+	StreamSocket  string       `protobuf:"bytes,8,opt,name=stream_socket,json=streamSocket,proto3" json:"stream_socket,omitempty"` // byte streams, by token
+	FilesSocket   string       `protobuf:"bytes,9,opt,name=files_socket,json=filesSocket,proto3" json:"files_socket,omitempty"`    // descriptors, by name
+	Ports         []*Port      `protobuf:"bytes,10,rep,name=ports,proto3" json:"ports,omitempty"`                                  // published, with the chosen host ports
+	Containers    []*Container `protobuf:"bytes,11,rep,name=containers,proto3" json:"containers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1674,6 +1675,74 @@ func (x *Pod) GetFilesSocket() string {
 func (x *Pod) GetPorts() []*Port {
 	if x != nil {
 		return x.Ports
+	}
+	return nil
+}
+
+func (x *Pod) GetContainers() []*Container {
+	if x != nil {
+		return x.Containers
+	}
+	return nil
+}
+
+// Container is a snapshot of a container.
+type Container struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // also at the shim
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Record        []byte                 `protobuf:"bytes,3,opt,name=record,proto3" json:"record,omitempty"` // the door's own
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Container) Reset() {
+	*x = Container{}
+	mi := &file_engine_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Container) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Container) ProtoMessage() {}
+
+func (x *Container) ProtoReflect() protoreflect.Message {
+	mi := &file_engine_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Container.ProtoReflect.Descriptor instead.
+func (*Container) Descriptor() ([]byte, []int) {
+	return file_engine_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Container) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Container) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Container) GetRecord() []byte {
+	if x != nil {
+		return x.Record
 	}
 	return nil
 }
@@ -1798,7 +1867,7 @@ const file_engine_proto_rawDesc = "" +
 	"\x04door\x18\x01 \x01(\tR\x04door\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1c\n" +
 	"\tcontainer\x18\x03 \x01(\tR\tcontainer\"\x19\n" +
-	"\x17RemoveContainerResponse\"\xf3\x02\n" +
+	"\x17RemoveContainerResponse\"\xb2\x03\n" +
 	"\x03Pod\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x16\n" +
@@ -1811,11 +1880,18 @@ const file_engine_proto_rawDesc = "" +
 	"\rstream_socket\x18\b \x01(\tR\fstreamSocket\x12!\n" +
 	"\ffiles_socket\x18\t \x01(\tR\vfilesSocket\x12.\n" +
 	"\x05ports\x18\n" +
-	" \x03(\v2\x18.bulkhead.engine.v1.PortR\x05ports\"6\n" +
+	" \x03(\v2\x18.bulkhead.engine.v1.PortR\x05ports\x12=\n" +
+	"\n" +
+	"containers\x18\v \x03(\v2\x1d.bulkhead.engine.v1.ContainerR\n" +
+	"containers\"6\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05READY\x10\x01\x12\v\n" +
-	"\aSTOPPED\x10\x022\xd1\x05\n" +
+	"\aSTOPPED\x10\x02\"E\n" +
+	"\tContainer\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x16\n" +
+	"\x06record\x18\x03 \x01(\fR\x06record2\xd1\x05\n" +
 	"\x06Engine\x12L\n" +
 	"\x05Start\x12 .bulkhead.engine.v1.StartRequest\x1a!.bulkhead.engine.v1.StartResponse\x12L\n" +
 	"\x05Adopt\x12 .bulkhead.engine.v1.AdoptRequest\x1a!.bulkhead.engine.v1.AdoptResponse\x12K\n" +
@@ -1839,7 +1915,7 @@ func file_engine_proto_rawDescGZIP() []byte {
 }
 
 var file_engine_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_engine_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_engine_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_engine_proto_goTypes = []any{
 	(Pod_State)(0),                  // 0: bulkhead.engine.v1.Pod.State
 	(*StartRequest)(nil),            // 1: bulkhead.engine.v1.StartRequest
@@ -1867,48 +1943,50 @@ var file_engine_proto_goTypes = []any{
 	(*RemoveContainerRequest)(nil),  // 23: bulkhead.engine.v1.RemoveContainerRequest
 	(*RemoveContainerResponse)(nil), // 24: bulkhead.engine.v1.RemoveContainerResponse
 	(*Pod)(nil),                     // 25: bulkhead.engine.v1.Pod
-	nil,                             // 26: bulkhead.engine.v1.StartRequest.SysctlsEntry
-	nil,                             // 27: bulkhead.engine.v1.Identity.LabelsEntry
-	nil,                             // 28: bulkhead.engine.v1.Identity.AnnotationsEntry
+	(*Container)(nil),               // 26: bulkhead.engine.v1.Container
+	nil,                             // 27: bulkhead.engine.v1.StartRequest.SysctlsEntry
+	nil,                             // 28: bulkhead.engine.v1.Identity.LabelsEntry
+	nil,                             // 29: bulkhead.engine.v1.Identity.AnnotationsEntry
 }
 var file_engine_proto_depIdxs = []int32{
 	3,  // 0: bulkhead.engine.v1.StartRequest.identity:type_name -> bulkhead.engine.v1.Identity
 	4,  // 1: bulkhead.engine.v1.StartRequest.size:type_name -> bulkhead.engine.v1.Size
 	6,  // 2: bulkhead.engine.v1.StartRequest.overhead:type_name -> bulkhead.engine.v1.Overhead
-	26, // 3: bulkhead.engine.v1.StartRequest.sysctls:type_name -> bulkhead.engine.v1.StartRequest.SysctlsEntry
+	27, // 3: bulkhead.engine.v1.StartRequest.sysctls:type_name -> bulkhead.engine.v1.StartRequest.SysctlsEntry
 	7,  // 4: bulkhead.engine.v1.StartRequest.ports:type_name -> bulkhead.engine.v1.Port
 	8,  // 5: bulkhead.engine.v1.StartRequest.dns:type_name -> bulkhead.engine.v1.DNS
 	9,  // 6: bulkhead.engine.v1.StartRequest.bandwidth:type_name -> bulkhead.engine.v1.Bandwidth
 	25, // 7: bulkhead.engine.v1.StartResponse.pod:type_name -> bulkhead.engine.v1.Pod
-	27, // 8: bulkhead.engine.v1.Identity.labels:type_name -> bulkhead.engine.v1.Identity.LabelsEntry
-	28, // 9: bulkhead.engine.v1.Identity.annotations:type_name -> bulkhead.engine.v1.Identity.AnnotationsEntry
+	28, // 8: bulkhead.engine.v1.Identity.labels:type_name -> bulkhead.engine.v1.Identity.LabelsEntry
+	29, // 9: bulkhead.engine.v1.Identity.annotations:type_name -> bulkhead.engine.v1.Identity.AnnotationsEntry
 	5,  // 10: bulkhead.engine.v1.Size.limits:type_name -> bulkhead.engine.v1.Limits
 	25, // 11: bulkhead.engine.v1.AdoptResponse.pod:type_name -> bulkhead.engine.v1.Pod
 	25, // 12: bulkhead.engine.v1.ListResponse.pod:type_name -> bulkhead.engine.v1.Pod
 	18, // 13: bulkhead.engine.v1.CreateContainerRequest.holder:type_name -> bulkhead.engine.v1.Holder
 	0,  // 14: bulkhead.engine.v1.Pod.state:type_name -> bulkhead.engine.v1.Pod.State
 	7,  // 15: bulkhead.engine.v1.Pod.ports:type_name -> bulkhead.engine.v1.Port
-	1,  // 16: bulkhead.engine.v1.Engine.Start:input_type -> bulkhead.engine.v1.StartRequest
-	10, // 17: bulkhead.engine.v1.Engine.Adopt:input_type -> bulkhead.engine.v1.AdoptRequest
-	12, // 18: bulkhead.engine.v1.Engine.List:input_type -> bulkhead.engine.v1.ListRequest
-	14, // 19: bulkhead.engine.v1.Engine.Stop:input_type -> bulkhead.engine.v1.StopRequest
-	16, // 20: bulkhead.engine.v1.Engine.Remove:input_type -> bulkhead.engine.v1.RemoveRequest
-	19, // 21: bulkhead.engine.v1.Engine.CreateContainer:input_type -> bulkhead.engine.v1.CreateContainerRequest
-	21, // 22: bulkhead.engine.v1.Engine.UpdateContainer:input_type -> bulkhead.engine.v1.UpdateContainerRequest
-	23, // 23: bulkhead.engine.v1.Engine.RemoveContainer:input_type -> bulkhead.engine.v1.RemoveContainerRequest
-	2,  // 24: bulkhead.engine.v1.Engine.Start:output_type -> bulkhead.engine.v1.StartResponse
-	11, // 25: bulkhead.engine.v1.Engine.Adopt:output_type -> bulkhead.engine.v1.AdoptResponse
-	13, // 26: bulkhead.engine.v1.Engine.List:output_type -> bulkhead.engine.v1.ListResponse
-	15, // 27: bulkhead.engine.v1.Engine.Stop:output_type -> bulkhead.engine.v1.StopResponse
-	17, // 28: bulkhead.engine.v1.Engine.Remove:output_type -> bulkhead.engine.v1.RemoveResponse
-	20, // 29: bulkhead.engine.v1.Engine.CreateContainer:output_type -> bulkhead.engine.v1.CreateContainerResponse
-	22, // 30: bulkhead.engine.v1.Engine.UpdateContainer:output_type -> bulkhead.engine.v1.UpdateContainerResponse
-	24, // 31: bulkhead.engine.v1.Engine.RemoveContainer:output_type -> bulkhead.engine.v1.RemoveContainerResponse
-	24, // [24:32] is the sub-list for method output_type
-	16, // [16:24] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	26, // 16: bulkhead.engine.v1.Pod.containers:type_name -> bulkhead.engine.v1.Container
+	1,  // 17: bulkhead.engine.v1.Engine.Start:input_type -> bulkhead.engine.v1.StartRequest
+	10, // 18: bulkhead.engine.v1.Engine.Adopt:input_type -> bulkhead.engine.v1.AdoptRequest
+	12, // 19: bulkhead.engine.v1.Engine.List:input_type -> bulkhead.engine.v1.ListRequest
+	14, // 20: bulkhead.engine.v1.Engine.Stop:input_type -> bulkhead.engine.v1.StopRequest
+	16, // 21: bulkhead.engine.v1.Engine.Remove:input_type -> bulkhead.engine.v1.RemoveRequest
+	19, // 22: bulkhead.engine.v1.Engine.CreateContainer:input_type -> bulkhead.engine.v1.CreateContainerRequest
+	21, // 23: bulkhead.engine.v1.Engine.UpdateContainer:input_type -> bulkhead.engine.v1.UpdateContainerRequest
+	23, // 24: bulkhead.engine.v1.Engine.RemoveContainer:input_type -> bulkhead.engine.v1.RemoveContainerRequest
+	2,  // 25: bulkhead.engine.v1.Engine.Start:output_type -> bulkhead.engine.v1.StartResponse
+	11, // 26: bulkhead.engine.v1.Engine.Adopt:output_type -> bulkhead.engine.v1.AdoptResponse
+	13, // 27: bulkhead.engine.v1.Engine.List:output_type -> bulkhead.engine.v1.ListResponse
+	15, // 28: bulkhead.engine.v1.Engine.Stop:output_type -> bulkhead.engine.v1.StopResponse
+	17, // 29: bulkhead.engine.v1.Engine.Remove:output_type -> bulkhead.engine.v1.RemoveResponse
+	20, // 30: bulkhead.engine.v1.Engine.CreateContainer:output_type -> bulkhead.engine.v1.CreateContainerResponse
+	22, // 31: bulkhead.engine.v1.Engine.UpdateContainer:output_type -> bulkhead.engine.v1.UpdateContainerResponse
+	24, // 32: bulkhead.engine.v1.Engine.RemoveContainer:output_type -> bulkhead.engine.v1.RemoveContainerResponse
+	25, // [25:33] is the sub-list for method output_type
+	17, // [17:25] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_engine_proto_init() }
@@ -1922,7 +2000,7 @@ func file_engine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_engine_proto_rawDesc), len(file_engine_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

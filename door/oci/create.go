@@ -1,0 +1,313 @@
+package oci
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
+	"github.com/bulkhead-project/bulkhead/door/oci/staging"
+	"github.com/bulkhead-project/bulkhead/door/oci/surrogate"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/undo"
+	"github.com/bulkhead-project/bulkhead/oci"
+	"github.com/bulkhead-project/bulkhead/oci/convert"
+)
+
+// CreateOptions are a request for a container.
+type CreateOptions struct {
+	ID, Bundle string
+	// PIDFile gets the surrogate's pid; empty means none.
+	PIDFile string
+	// ConsoleSocket is the socket that gets the terminal of a process with one.
+	ConsoleSocket string
+	// Streams are the standard streams of a process without a terminal.
+	Streams [3]*os.File
+}
+
+// createWait bounds the creation of a container, with the start of its VM. Hooks have no other bound.
+const createWait = 6 * time.Minute
+
+// Create creates a container and returns its surrogate's pid. A container that fails leaves nothing.
+func (d *Door) Create(ctx context.Context, o CreateOptions) (pid int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, createWait)
+	defer cancel()
+	if !containerv1.ValidID(o.ID) {
+		return 0, fmt.Errorf("invalid container id %.80q", o.ID)
+	}
+	if o.Bundle, err = filepath.Abs(o.Bundle); err != nil {
+		return 0, err
+	}
+	c := &creation{door: d, o: o, done: func() {}}
+	defer func() { c.done() }()
+	defer c.undo.OnError(ctx, &err)
+	if err := c.convert(ctx); err != nil {
+		return 0, err
+	}
+	if err := c.run(ctx); err != nil {
+		return 0, err
+	}
+	return c.record.Surrogate.PID, nil
+}
+
+// convert converts the bundle, and finds the pod that the container joins.
+func (c *creation) convert(ctx context.Context) (err error) {
+	c.plan, err = convert.Load(convert.Options{
+		ID: c.o.ID, Bundle: c.o.Bundle, Strict: c.door.o.Strict,
+		Join: func(n convert.Namespaces) (*convert.Join, error) { return c.join(ctx, n) },
+	})
+	if err != nil {
+		return err
+	}
+	for _, note := range c.plan.Ignored {
+		c.door.o.Logger.Debug(note.String(), "container", c.o.ID)
+	}
+	if c.plan.Kind != oci.Container || c.joined != nil {
+		return nil
+	}
+	if err := c.connect(ctx); err != nil {
+		return err
+	}
+	found, err := c.engine.Adopt(ctx, &enginev1.AdoptRequest{Door: doorName, Key: c.door.key(c.plan.SandboxID)})
+	if err != nil {
+		return fmt.Errorf("find the pod %.80s: %w", c.plan.SandboxID, plain(err))
+	}
+	c.joined = found.GetPod()
+	return nil
+}
+
+// connect connects to the engine, once.
+func (c *creation) connect(ctx context.Context) (err error) {
+	if c.engine == nil {
+		c.engine, c.done, err = c.door.engine(ctx)
+	}
+	return err
+}
+
+// creation is a container that is being created.
+type creation struct {
+	door   *Door
+	o      CreateOptions
+	plan   *convert.Plan
+	record *record
+	undo   undo.Stack
+
+	staging *os.File
+	helper  *helper
+	engine  enginev1.EngineClient
+	done    func()        // closes the connection to the engine
+	joined  *enginev1.Pod // the pod that the container joins, or nil
+}
+
+// run runs all steps. Each registers its undo first.
+func (c *creation) run(ctx context.Context) error {
+	if err := c.reserve(ctx); err != nil {
+		return err
+	}
+	var err error
+	if c.staging, err = staging.Make(c.o.Bundle, c.plan.Trees); err != nil {
+		return err
+	}
+	defer c.staging.Close()
+	if err := c.stand(ctx); err != nil {
+		return err
+	}
+	fault.Point("oci.surrogate")
+	for _, point := range []containerv1.Point{containerv1.Prestart, containerv1.CreateRuntime} {
+		if err := c.record.hooks(ctx, c.plan.Hooks, point, specs.StateCreating); err != nil {
+			return err
+		}
+	}
+	if err := c.connect(ctx); err != nil {
+		return err
+	}
+	if err := c.pod(ctx); err != nil {
+		return err
+	}
+	fault.Point("oci.pod")
+	if err := c.container(ctx); err != nil {
+		return err
+	}
+	fault.Point("oci.container")
+	if err := c.attach(ctx); err != nil {
+		return err
+	}
+	if err := c.record.hooks(ctx, c.plan.Hooks, containerv1.CreateContainer, specs.StateCreating); err != nil {
+		return err
+	}
+	return c.finish(ctx)
+}
+
+// reserve makes the container's directory with its first record.
+func (c *creation) reserve(context.Context) error {
+	if err := os.MkdirAll(c.door.o.Root, 0o700); err != nil {
+		return fmt.Errorf("make the directory of containers: %w", err)
+	}
+	dir := filepath.Join(c.door.o.Root, c.o.ID)
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, os.ErrExist) {
+		return ErrExists
+	}
+	if err != nil {
+		return fmt.Errorf("make the container's directory: %w", err)
+	}
+	c.undo.Push("directory", func(context.Context) error { return os.RemoveAll(dir) })
+	spec := c.plan.Guest
+	c.record = &record{
+		Version: recordVersion, ID: c.o.ID, Bundle: c.o.Bundle, Rootfs: c.plan.Trees[0].Source, OCIVersion: spec.Version,
+		Created: time.Now().UTC(), Annotations: c.plan.Annotations, Terminal: spec.Process.Terminal, Hooks: c.plan.Hooks,
+		Pod: podRecord{Key: c.door.key(c.o.ID), Own: c.joined == nil},
+	}
+	if c.joined != nil {
+		c.record.Pod.ID, c.record.Pod.Dir = c.joined.GetId(), c.joined.GetDirectory()
+	}
+	return c.door.write(c.record)
+}
+
+// stand starts the surrogate.
+func (c *creation) stand(ctx context.Context) error {
+	o := helperOptions{
+		name: c.o.ID, streams: c.o.Streams, terminal: c.record.Terminal, descriptor: []*os.File{c.staging},
+	}
+	o.new, o.join = namespaces(c.plan.Namespaces)
+	if c.plan.Namespaces.UTS.Kind == convert.Own {
+		o.hostname = c.plan.Hostname
+	}
+	if o.terminal {
+		slave, err := openConsole(c.o.ConsoleSocket, c.plan.Guest.Process.ConsoleSize)
+		if err != nil {
+			return err
+		}
+		defer slave.Close()
+		o.streams = [3]*os.File{slave, slave, slave}
+	}
+	h, err := startHelper(o)
+	if err != nil {
+		return err
+	}
+	c.undo.Push("surrogate", h.kill)
+	c.helper, c.record.Surrogate = h, h.id
+	return c.door.write(c.record)
+}
+
+// namespaces returns the flags of new namespaces and the existing ones for a surrogate. Its mount namespace comes later.
+func namespaces(n convert.Namespaces) (flags uintptr, join []joined) {
+	for _, one := range []struct {
+		of   convert.Namespace
+		kind int
+	}{{n.Network, unix.CLONE_NEWNET}, {n.IPC, unix.CLONE_NEWIPC}, {n.UTS, unix.CLONE_NEWUTS}, {n.PID, unix.CLONE_NEWPID}} {
+		switch one.of.Kind {
+		case convert.Own:
+			flags |= uintptr(one.kind)
+		case convert.ByPath:
+			join = append(join, joined{one.of.Path, one.kind})
+		}
+	}
+	return flags, join
+}
+
+// pod starts the container's VM, unless the container joins one.
+func (c *creation) pod(ctx context.Context) error {
+	if c.joined != nil {
+		return nil
+	}
+	r := c.door.startRequest(c.plan)
+	c.undo.Push("pod", func(ctx context.Context) error { return c.door.remove(ctx, r.Key, "") })
+	started, err := c.engine.Start(ctx, r)
+	if err != nil {
+		return fmt.Errorf("start the VM: %w", plain(err))
+	}
+	c.record.Pod.ID, c.record.Pod.Dir = started.GetPod().GetId(), started.GetPod().GetDirectory()
+	return c.door.write(c.record)
+}
+
+// container creates the container in the VM.
+func (c *creation) container(ctx context.Context) error {
+	spec, err := json.Marshal(c.guest())
+	if err != nil {
+		return err
+	}
+	names, err := json.Marshal(knownOf(c.record.Surrogate.PID))
+	if err != nil {
+		return err
+	}
+	if !c.record.Pod.Own {
+		c.undo.Push("container", func(ctx context.Context) error { return c.door.removeContainer(ctx, c.record) })
+	}
+	made, err := c.engine.CreateContainer(ctx, &enginev1.CreateContainerRequest{
+		Door: doorName, Id: c.record.Pod.ID, Key: c.record.Pod.Key, Name: c.o.ID, Spec: spec, Record: names,
+		Holder:    &enginev1.Holder{Pid: int32(c.helper.id.PID), Started: c.helper.id.Start},
+		StagingFd: surrogate.StagingFD, SetId: true, Terminal: c.record.Terminal, Stdin: true,
+	})
+	if err != nil {
+		return plain(err)
+	}
+	c.record.Container = made.GetContainer()
+	return nil
+}
+
+// guest returns the specification for the guest, with its hooks.
+func (c *creation) guest() *specs.Spec {
+	spec := *c.plan.Guest
+	if len(c.plan.StartContainer) > 0 {
+		spec.Hooks = &specs.Hooks{}
+	}
+	for _, h := range c.plan.StartContainer {
+		hook := specs.Hook{Path: h.Path, Args: h.Args, Env: h.Env}
+		if seconds := int(h.Timeout / time.Second); seconds > 0 {
+			hook.Timeout = &seconds
+		}
+		spec.Hooks.StartContainer = append(spec.Hooks.StartContainer, hook)
+	}
+	return &spec
+}
+
+// attach connects the surrogate to the container, and gives it the container's look.
+func (c *creation) attach(ctx context.Context) error {
+	t := surrogate.Target{
+		Dir: c.record.Pod.Dir, Container: c.record.Container, Terminal: c.record.Terminal, Stdin: true,
+	}
+	if err := c.helper.order(ctx, surrogate.Attach, t.Fields()...); err != nil {
+		return err
+	}
+	return c.helper.order(ctx, surrogate.View, destinations(c.plan)...)
+}
+
+// destinations are the places of staged trees and of the guest's own file systems, in the order of the mounts.
+func destinations(p *convert.Plan) (all []string) {
+	for _, t := range p.Trees[1:] {
+		all = append(all, t.Destination)
+	}
+	return all
+}
+
+// finish makes the container the client's.
+func (c *creation) finish(ctx context.Context) error {
+	if err := c.door.write(c.record); err != nil {
+		return err
+	}
+	if err := writePID(c.o.PIDFile, c.record.Surrogate.PID); err != nil {
+		return err
+	}
+	return c.helper.release(ctx)
+}
+
+// writePID writes a pid file.
+func writePID(path string, pid int) error {
+	if path == "" {
+		return nil
+	}
+	if err := os.WriteFile(path, []byte(strconv.Itoa(pid)), 0o644); err != nil {
+		return fmt.Errorf("write the pid file: %w", err)
+	}
+	return nil
+}

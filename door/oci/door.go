@@ -1,0 +1,80 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/flock"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+)
+
+// Options configure a Door.
+type Options struct {
+	// Root is the directory of the containers' records; empty selects the user's own. Containers of different roots do
+	// not see one another.
+	Root string
+	// Logger is slog.Default() if nil.
+	Logger *slog.Logger
+	// Strict refuses every setting that is otherwise ignored.
+	Strict bool
+	// SystemdCgroup reads cgroup paths as SLICE:PREFIX:NAME.
+	SystemdCgroup bool
+}
+
+// Door runs containers. Its methods are safe for concurrent use, also by several processes.
+type Door struct {
+	o Options
+}
+
+// The errors of a Door, in runc's words, which clients read.
+var (
+	ErrExists     = errors.New("container with given ID already exists")
+	ErrNotExist   = errors.New("container does not exist")
+	ErrNotRunning = errors.New("container not running")
+)
+
+// New returns a Door.
+func New(o Options) (*Door, error) {
+	if o.Root == "" {
+		roots, err := dirs.Default(dirs.Run)
+		if err != nil {
+			return nil, err
+		}
+		o.Root = filepath.Join(roots.State, "oci")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	root, err := filepath.Abs(o.Root)
+	if err != nil {
+		return nil, err
+	}
+	o.Root = root
+	return &Door{o}, nil
+}
+
+// lockWait bounds the wait for another call about the same container.
+const lockWait = time.Minute
+
+// lock locks a container. Its directory must exist.
+func (d *Door) lock(ctx context.Context, id string) (unlock func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	l, err := flock.Acquire(ctx, filepath.Join(d.o.Root, id, "lock"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, ErrNotExist
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock container %s: %w", id, err)
+	}
+	return func() { _ = l.Unlock() }, nil
+}
+
+// alive reports whether a surrogate still runs.
+func alive(id procid.ID) bool { return id.PID != 0 && id.Alive() }

@@ -1,0 +1,119 @@
+package oci
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/bulkhead-project/bulkhead/door/oci/surrogate"
+	"github.com/bulkhead-project/bulkhead/internal/undo"
+)
+
+// ExecOptions are a request for another process in a container.
+type ExecOptions struct {
+	ID            string
+	Process       *specs.Process
+	PIDFile       string
+	ConsoleSocket string
+	Streams       [3]*os.File
+}
+
+// processType is the type of a process in containerd's Task API.
+const processType = "types.containerd.io/opencontainers/runtime-spec/1/Process"
+
+// Exec runs another process in a running container and returns its surrogate. The surrogate's exit code is the
+// process's.
+func (d *Door) Exec(ctx context.Context, o ExecOptions) (pid *os.Process, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callWait)
+	defer cancel()
+	r, err := d.read(o.ID)
+	if err != nil {
+		return nil, err
+	}
+	switch r.status() {
+	case specs.StateRunning:
+	case specs.StateStopped:
+		return nil, errors.New("cannot exec in a stopped container")
+	default:
+		return nil, fmt.Errorf("cannot exec in a container in the %s state", r.status())
+	}
+	var rollback undo.Stack
+	defer rollback.OnError(ctx, &err)
+	c, err := r.shim(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	raw, err := json.Marshal(o.Process)
+	if err != nil {
+		return nil, err
+	}
+	exec := newExecID()
+	rollback.Push("process", func(ctx context.Context) error {
+		_, err := c.Task.Delete(ctx, &taskv3.DeleteRequest{ID: r.Container, ExecID: exec})
+		if notFound(err) {
+			return nil
+		}
+		return err
+	})
+	stdin, stdout, stderr := descriptors(true)
+	_, err = c.Task.Exec(ctx, &taskv3.ExecProcessRequest{
+		ID: r.Container, ExecID: exec, Terminal: o.Process.Terminal, Stdin: stdin, Stdout: stdout, Stderr: stderr,
+		Spec: &anypb.Any{TypeUrl: processType, Value: raw},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("exec in container %s: %s", o.ID, status.Convert(err).Message())
+	}
+	h, err := d.execHelper(r, o)
+	if err != nil {
+		return nil, err
+	}
+	rollback.Push("surrogate", h.kill)
+	t := surrogate.Target{Dir: r.Pod.Dir, Container: r.Container, Exec: exec, Terminal: o.Process.Terminal, Stdin: true}
+	if err := h.order(ctx, surrogate.Attach, t.Fields()...); err != nil {
+		return nil, err
+	}
+	if err := writePID(o.PIDFile, h.id.PID); err != nil {
+		return nil, err
+	}
+	if _, err := c.Task.Start(ctx, &taskv3.StartRequest{ID: r.Container, ExecID: exec}); err != nil {
+		return nil, fmt.Errorf("exec in container %s: %s", o.ID, status.Convert(err).Message())
+	}
+	return h.cmd.Process, h.release(ctx)
+}
+
+// execHelper starts the surrogate of an exec in the container's namespaces.
+func (d *Door) execHelper(r *record, o ExecOptions) (*helper, error) {
+	ho := helperOptions{name: r.ID + "-exec", streams: o.Streams, terminal: o.Process.Terminal}
+	for _, one := range []struct {
+		name string
+		kind int
+	}{{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"net", unix.CLONE_NEWNET}, {"pid", unix.CLONE_NEWPID}} {
+		ho.join = append(ho.join, joined{fmt.Sprintf("/proc/%d/ns/%s", r.Surrogate.PID, one.name), one.kind})
+	}
+	if o.Process.Terminal {
+		slave, err := openConsole(o.ConsoleSocket, o.Process.ConsoleSize)
+		if err != nil {
+			return nil, err
+		}
+		defer slave.Close()
+		ho.streams = [3]*os.File{slave, slave, slave}
+	}
+	return startHelper(ho)
+}
+
+func newExecID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return "e" + hex.EncodeToString(b[:])
+}

@@ -1,0 +1,155 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/door/oci/surrogate"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+)
+
+// helper is a surrogate that takes orders.
+type helper struct {
+	id      procid.ID
+	cmd     *exec.Cmd
+	control *os.File
+}
+
+// helperOptions are the surroundings of a new surrogate.
+type helperOptions struct {
+	name       string // shown in lists of processes
+	hostname   string
+	streams    [3]*os.File
+	terminal   bool
+	descriptor []*os.File // from surrogate.StagingFD on; nil for none
+	new        uintptr    // CLONE_NEW… flags
+	join       []joined
+}
+
+// joined is a namespace that a surrogate joins.
+type joined struct {
+	path string
+	kind int // CLONE_NEW… flag
+}
+
+// startHelper starts a surrogate. Its exit status is for whoever becomes its parent.
+func startHelper(o helperOptions) (*helper, error) {
+	program, err := dirs.Sibling("bulkhead-surrogate")
+	if err != nil {
+		return nil, err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("start the surrogate: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "orders"), os.NewFile(uintptr(pair[1]), "orders")
+	defer theirs.Close()
+	cmd := exec.Command(program, o.name)
+	if o.hostname != "" {
+		cmd.Args = append(cmd.Args, "--hostname="+o.hostname)
+	}
+	cmd.Dir, cmd.Env = "/", []string{"GOTRACEBACK=none", "GOMAXPROCS=1"}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = o.streams[0], o.streams[1], o.streams[2]
+	cmd.ExtraFiles = append([]*os.File{theirs}, o.descriptor...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: o.new}
+	if o.terminal {
+		cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setctty = true, true
+	}
+	if err := startIn(o.join, cmd); err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("start the surrogate: %w", err)
+	}
+	h := &helper{cmd: cmd, control: ours}
+	if h.id, err = procid.Of(cmd.Process.Pid); err != nil {
+		return nil, errors.Join(err, h.kill(context.Background()))
+	}
+	return h, nil
+}
+
+// startIn starts a command in existing namespaces.
+func startIn(join []joined, cmd *exec.Cmd) error {
+	if len(join) == 0 {
+		return cmd.Start()
+	}
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread keeps the namespaces and ends with the goroutine
+		for _, j := range join {
+			f, err := os.Open(j.path)
+			if err == nil {
+				err = unix.Setns(int(f.Fd()), j.kind)
+				f.Close()
+			}
+			if err != nil {
+				result <- fmt.Errorf("join the namespace %s: %w", j.path, err)
+				return
+			}
+		}
+		result <- cmd.Start()
+	}()
+	return <-result
+}
+
+// orderWait bounds the answer to an order.
+const orderWait = 30 * time.Second
+
+// order gives an order and waits for the answer.
+func (h *helper) order(ctx context.Context, kind string, fields ...string) error {
+	message, err := surrogate.Order(kind, fields...)
+	if err != nil {
+		return err
+	}
+	deadline := time.Now().Add(orderWait)
+	if until, ok := ctx.Deadline(); ok && until.Before(deadline) {
+		deadline = until
+	}
+	if err := unix.SetNonblock(int(h.control.Fd()), false); err != nil {
+		return err
+	}
+	timeout := unix.NsecToTimeval(max(time.Until(deadline), time.Millisecond).Nanoseconds())
+	if err := unix.SetsockoptTimeval(int(h.control.Fd()), unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
+		return err
+	}
+	if _, err := h.control.Write(message); err != nil {
+		return fmt.Errorf("order %s: %w", kind, err)
+	}
+	answer := make([]byte, 4096)
+	n, err := h.control.Read(answer)
+	switch {
+	case err != nil:
+		return fmt.Errorf("order %s: %w", kind, err)
+	case n == 0:
+		return fmt.Errorf("order %s: the surrogate has ended", kind)
+	case string(answer[:n]) != surrogate.Done:
+		return fmt.Errorf("order %s: %s", kind, answer[:n])
+	}
+	return nil
+}
+
+// kill ends the surrogate and waits for its end.
+func (h *helper) kill(context.Context) error {
+	h.control.Close()
+	err := h.cmd.Process.Kill()
+	_ = h.cmd.Wait() // "signal: killed"
+	if errors.Is(err, os.ErrProcessDone) {
+		err = nil
+	}
+	return err
+}
+
+// release lets the surrogate live on.
+func (h *helper) release(ctx context.Context) error {
+	if err := h.order(ctx, surrogate.Release); err != nil {
+		return err
+	}
+	return h.control.Close()
+}
