@@ -17,7 +17,7 @@ func CheckSysctls(wish map[string]string) error {
 			name = strings.ReplaceAll(name, ".", "/")
 		}
 		if !namespaced(name) && !ofVM(name) || strings.Contains(name, "..") || strings.ContainsAny(value, "\n\x00") {
-			return fmt.Errorf("%w: sysctl %q", ErrNotSupported, key)
+			return fmt.Errorf("%w: sysctl %.128q", ErrNotSupported, key)
 		}
 	}
 	return nil

@@ -79,7 +79,11 @@ func bundle(spec *specs.Spec, unknown []string, o Options) (*Plan, error) {
 	for _, field := range unknown {
 		c.ignore(field, "this version does not know it")
 	}
-	c.guest = fields.Select(spec, "", c.report)
+	c.guest = fields.Select(spec, "", func(path string, e fields.Entry) {
+		if !strings.HasPrefix(path, resourcesField+".") { // these have a step of their own
+			c.report(path, e)
+		}
+	})
 	if c.guest.Linux == nil {
 		c.guest.Linux = &specs.Linux{}
 	}

@@ -73,7 +73,7 @@ func (c *conversion) devices() error {
 		c.linux.Devices = append(c.linux.Devices, d)
 	}
 	if dropped > 0 {
-		c.ignore("linux.devices", fmt.Sprintf("%d devices of the host: a container that may use all devices gets those of its VM", dropped))
+		c.ignore("linux.devices", fmt.Sprintf("%d devices of the host: a container that may use all devices gets all of its VM", dropped))
 	}
 	if privileged {
 		c.guest.Annotations[agentv1.AllDevices] = "true"

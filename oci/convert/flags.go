@@ -9,11 +9,11 @@ import (
 
 const attrReadOnly = unix.MOUNT_ATTR_RDONLY
 
-// flag is an option of a mount that is a flag of the mount, as in mount_setattr(2).
-type flag struct{ set, clear uint64 }
+// attribute is an option of a mount that is a flag of the mount, as in mount_setattr(2).
+type attribute struct{ set, clear uint64 }
 
 // flags are these options. Each also has a recursive form, with a leading "r".
-var flags = map[string]flag{
+var flags = map[string]attribute{
 	"ro":            {set: attrReadOnly},
 	"rw":            {clear: attrReadOnly},
 	"nosuid":        {set: unix.MOUNT_ATTR_NOSUID},
@@ -41,7 +41,7 @@ var superblock = []string{
 }
 
 // add applies a flag after the earlier ones.
-func (a *Attributes) add(f flag) {
+func (a *Attributes) add(f attribute) {
 	a.Set, a.Clear = a.Set&^f.clear|f.set, a.Clear&^f.set|f.clear
 }
 

@@ -179,8 +179,10 @@ func (c *conversion) names() error {
 		case c.plan.Kind != oci.Container:
 			*one.vm = name
 		case name != "" && c.plan.Namespaces.UTS.Kind != Own:
-			*one.name = ""
-			c.ignore(one.field, "the container shares the UTS namespace of its pod")
+			// Clients repeat the pod's name with the namespace's path.
+			if *one.name = ""; c.plan.Namespaces.UTS.Kind == OfHost {
+				c.ignore(one.field, "the container shares the UTS namespace of its pod")
+			}
 		}
 	}
 	return nil

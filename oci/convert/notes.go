@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/bulkhead-project/bulkhead/oci"
 	"github.com/bulkhead-project/bulkhead/oci/fields"
@@ -14,7 +15,7 @@ type Note struct {
 }
 
 // String returns the note as a line of a log.
-func (n Note) String() string { return fmt.Sprintf("%.200q is ignored: %s", n.Field, n.Why) }
+func (n Note) String() string { return show(n.Field) + " is ignored: " + n.Why }
 
 // notes collects the ignored settings of one conversion, and its first error.
 type notes struct {
@@ -26,7 +27,7 @@ type notes struct {
 // ignore records a setting without an effect. In strict mode it is an error.
 func (n *notes) ignore(field, why string) {
 	if n.strict {
-		n.fail(fmt.Errorf("%w: %.200s has no effect: %s", oci.ErrNotSupported, field, why))
+		n.fail(fmt.Errorf("%w: %s has no effect: %s", oci.ErrNotSupported, show(field), why))
 		return
 	}
 	n.list = append(n.list, Note{field, why})
@@ -50,10 +51,19 @@ func (n *notes) report(path string, e fields.Entry) {
 
 // invalid returns an error for a malformed field.
 func invalid(field, format string, args ...any) error {
-	return fmt.Errorf("%w: %.200s: %w", oci.ErrInvalid, field, fmt.Errorf(format, args...))
+	return fmt.Errorf("%w: %s: %w", oci.ErrInvalid, show(field), fmt.Errorf(format, args...))
 }
 
 // unsupported returns an error for a field that has no meaning in a VM, or not yet.
 func unsupported(field, format string, args ...any) error {
-	return fmt.Errorf("%w: %.200s: %w", oci.ErrNotSupported, field, fmt.Errorf(format, args...))
+	return fmt.Errorf("%w: %s: %w", oci.ErrNotSupported, show(field), fmt.Errorf(format, args...))
+}
+
+// show bounds a field's path and keeps it on one line. Names of annotations and of unknown fields are the client's.
+func show(field string) string {
+	field = fmt.Sprintf("%.200s", field)
+	if quoted := strconv.Quote(field); quoted != `"`+field+`"` {
+		return quoted
+	}
+	return field
 }

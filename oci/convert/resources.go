@@ -32,10 +32,13 @@ func Resources(r *specs.LinuxResources, strict bool) (*Update, error) {
 	return &Update{Guest: guest, Host: host, Demand: demandOf(guest), Ignored: n.list}, nil
 }
 
+// resourcesField is the path of a specification's resources.
+const resourcesField = "linux.resources"
+
 // resources converts the resources of the specification.
 func (c *conversion) resources() error {
 	rules := c.linux.Resources.Devices
-	guest, host, err := c.notes.resources(c.host.Resources, "linux.resources")
+	guest, host, err := c.notes.resources(c.host.Resources, resourcesField)
 	if err != nil {
 		return err
 	}
@@ -50,7 +53,7 @@ func (n *notes) resources(r *specs.LinuxResources, field string) (guest, host *s
 	if r == nil {
 		return &specs.LinuxResources{}, &specs.LinuxResources{}, nil
 	}
-	// A total without room for swap is what the guest has.
+	// The guest satisfies a total without room for swap.
 	without := false
 	if m := r.Memory; m != nil && m.Limit != nil && m.Swap != nil && *m.Limit > 0 {
 		if *m.Swap > 0 && *m.Swap < *m.Limit {

@@ -34,21 +34,12 @@ type selection struct{ report func(string, Entry) }
 func (s selection) fields(to, from reflect.Value, path string) {
 	for i := range from.NumField() {
 		field, value := from.Type().Field(i), from.Field(i)
-		if !isSet(value) {
-			if to.IsValid() && EntryOf(from.Type(), nameOf(field)).Treatment == Guest {
-				deepCopy(to.Field(i), value)
-			}
-			continue
-		}
 		at := join(path, nameOf(field))
-		switch e := EntryOf(from.Type(), nameOf(field)); e.Treatment {
-		case Guest:
-			target := reflect.Value{}
-			if to.IsValid() {
-				target = to.Field(i)
-			}
-			s.value(target, value, at)
-		case Host:
+		switch e := EntryOf(from.Type(), nameOf(field)); {
+		case e.Treatment == Guest && to.IsValid():
+			s.value(to.Field(i), value, at)
+		case !isSet(value):
+		case e.Treatment == Guest, e.Treatment == Host:
 			s.value(reflect.Value{}, value, at)
 		default:
 			s.report(at, e)
@@ -59,6 +50,7 @@ func (s selection) fields(to, from reflect.Value, path string) {
 // value visits the structs of the specification in from, and copies all else to a valid to.
 func (s selection) value(to, from reflect.Value, path string) {
 	switch {
+	case from.Kind() == reflect.Pointer && from.IsNil(), from.Kind() == reflect.Slice && from.IsNil():
 	case from.Kind() == reflect.Pointer && IsSpec(from.Type().Elem()):
 		if to.IsValid() {
 			to.Set(reflect.New(from.Type().Elem()))
