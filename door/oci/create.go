@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -106,11 +107,15 @@ type creation struct {
 	engine  enginev1.EngineClient
 	done    func()        // closes the connection to the engine
 	joined  *enginev1.Pod // the pod that the container joins, or nil
+	cgroup  string        // the client's, as a path from the top of the hierarchy
 }
 
 // run runs all steps. Each registers its undo first.
 func (c *creation) run(ctx context.Context) error {
 	if err := c.reserve(ctx); err != nil {
+		return err
+	}
+	if err := c.group(ctx); err != nil {
 		return err
 	}
 	var err error
@@ -177,6 +182,7 @@ func (c *creation) reserve(context.Context) error {
 func (c *creation) stand(ctx context.Context) error {
 	o := helperOptions{
 		name: c.o.ID, streams: c.o.Streams, terminal: c.record.Terminal, descriptor: []*os.File{c.staging},
+		cgroup: c.record.Cgroup,
 	}
 	o.new, o.join = namespaces(c.plan.Namespaces)
 	if c.plan.Namespaces.UTS.Kind == convert.Own {
@@ -221,6 +227,9 @@ func (c *creation) pod(ctx context.Context) error {
 		return nil
 	}
 	r := c.door.startRequest(c.plan)
+	if strings.HasPrefix(c.cgroup, "/") {
+		r.CgroupParent = c.cgroup
+	}
 	c.undo.Push("pod", func(ctx context.Context) error { return c.door.remove(ctx, r.Key, "") })
 	started, err := c.engine.Start(ctx, r)
 	if err != nil {

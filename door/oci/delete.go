@@ -11,6 +11,7 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
 // delete removes an ended container from the engine, and then its record. It may be repeated.
@@ -22,6 +23,9 @@ func (d *Door) delete(ctx context.Context, r *record) error {
 		err = d.removeContainer(ctx, r)
 	}
 	if err != nil {
+		return fmt.Errorf("delete container %s: %w", r.ID, err)
+	}
+	if err := hostcgroup.At(r.Cgroup).Unmake(ctx); err != nil {
 		return fmt.Errorf("delete container %s: %w", r.ID, err)
 	}
 	fault.Point("oci.deleted")

@@ -12,7 +12,6 @@ import (
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/bulkhead-project/bulkhead/door/oci/surrogate"
@@ -47,13 +46,13 @@ func (d *Door) Exec(ctx context.Context, o ExecOptions) (pid *os.Process, err er
 	default:
 		return nil, fmt.Errorf("cannot exec in a container in the %s state", r.status())
 	}
-	var rollback undo.Stack
-	defer rollback.OnError(ctx, &err)
 	c, err := r.shim(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
+	var rollback undo.Stack
+	defer rollback.OnError(ctx, &err)
 	raw, err := json.Marshal(o.Process)
 	if err != nil {
 		return nil, err
@@ -72,7 +71,7 @@ func (d *Door) Exec(ctx context.Context, o ExecOptions) (pid *os.Process, err er
 		Spec: &anypb.Any{TypeUrl: processType, Value: raw},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("exec in container %s: %s", o.ID, status.Convert(err).Message())
+		return nil, fmt.Errorf("exec failed: unable to start container process: %w", plain(err))
 	}
 	h, err := d.execHelper(r, o)
 	if err != nil {
@@ -87,14 +86,14 @@ func (d *Door) Exec(ctx context.Context, o ExecOptions) (pid *os.Process, err er
 		return nil, err
 	}
 	if _, err := c.Task.Start(ctx, &taskv3.StartRequest{ID: r.Container, ExecID: exec}); err != nil {
-		return nil, fmt.Errorf("exec in container %s: %s", o.ID, status.Convert(err).Message())
+		return nil, fmt.Errorf("exec failed: unable to start container process: %w", plain(err))
 	}
 	return h.cmd.Process, h.release(ctx)
 }
 
 // execHelper starts the surrogate of an exec in the container's namespaces.
 func (d *Door) execHelper(r *record, o ExecOptions) (*helper, error) {
-	ho := helperOptions{name: r.ID + "-exec", streams: o.Streams, terminal: o.Process.Terminal}
+	ho := helperOptions{name: r.ID + "-exec", streams: o.Streams, terminal: o.Process.Terminal, cgroup: r.Cgroup}
 	for _, one := range []struct {
 		name string
 		kind int

@@ -32,8 +32,10 @@ type record struct {
 	Pod       podRecord `json:"pod"`
 	// Container is the engine's id, empty until the engine has the container.
 	Container string `json:"container,omitempty"`
-	Started   bool   `json:"started,omitempty"`
-	Paused    bool   `json:"paused,omitempty"`
+	// Cgroup are the directories of the client's cgroup.
+	Cgroup  []string `json:"cgroup,omitempty"`
+	Started bool     `json:"started,omitempty"`
+	Paused  bool     `json:"paused,omitempty"`
 	// Hooks are the hooks that are still to run.
 	Hooks containerv1.Hooks `json:"hooks,omitempty"`
 }

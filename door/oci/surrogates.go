@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/oci/surrogate"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
@@ -31,6 +32,7 @@ type helperOptions struct {
 	streams    [3]*os.File
 	terminal   bool
 	descriptor []*os.File // from surrogate.StagingFD on; nil for none
+	cgroup     []string   // directories
 	new        uintptr    // CLONE_NEW… flags
 	join       []joined
 }
@@ -64,7 +66,8 @@ func startHelper(o helperOptions) (*helper, error) {
 	if o.terminal {
 		cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setctty = true, true
 	}
-	if err := startIn(o.join, cmd); err != nil {
+	start := func(cmd *exec.Cmd) error { return startIn(o.join, cmd) }
+	if err := onThread(func() error { return hostcgroup.At(o.cgroup).Start(cmd, start) }); err != nil {
 		ours.Close()
 		return nil, fmt.Errorf("start the surrogate: %w", err)
 	}
@@ -75,26 +78,27 @@ func startHelper(o helperOptions) (*helper, error) {
 	return h, nil
 }
 
-// startIn starts a command in existing namespaces.
+// startIn starts a command in existing namespaces. The calling thread stays in them, so it must end with its goroutine.
 func startIn(join []joined, cmd *exec.Cmd) error {
-	if len(join) == 0 {
-		return cmd.Start()
+	for _, j := range join {
+		f, err := os.Open(j.path)
+		if err == nil {
+			err = unix.Setns(int(f.Fd()), j.kind)
+			f.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("join the namespace %s: %w", j.path, err)
+		}
 	}
+	return cmd.Start()
+}
+
+// onThread runs f on a thread that ends with it.
+func onThread(f func() error) error {
 	result := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread keeps the namespaces and ends with the goroutine
-		for _, j := range join {
-			f, err := os.Open(j.path)
-			if err == nil {
-				err = unix.Setns(int(f.Fd()), j.kind)
-				f.Close()
-			}
-			if err != nil {
-				result <- fmt.Errorf("join the namespace %s: %w", j.path, err)
-				return
-			}
-		}
-		result <- cmd.Start()
+		runtime.LockOSThread() // never unlocked
+		result <- f()
 	}()
 	return <-result
 }

@@ -71,7 +71,7 @@ func podRequest(r *enginev1.StartRequest) (engine.PodRequest, error) {
 		Network:   network.Kind(r.GetNetwork()),
 		Bandwidth: network.Bandwidth{Ingress: bandwidth.GetIngress(), Egress: bandwidth.GetEgress()},
 		Accel:     hypervisor.Accel(r.GetAccelerator()), Cold: r.GetCold(), NoFork: r.GetNoFork(),
-		ScratchBytes: r.GetScratchBytes(), LogDirectory: r.GetLogDirectory(),
+		ScratchBytes: r.GetScratchBytes(), LogDirectory: r.GetLogDirectory(), CgroupParent: r.GetCgroupParent(),
 	}
 	for _, p := range r.GetPorts() {
 		out.Ports = append(out.Ports, network.Port{

@@ -20,7 +20,7 @@ var ErrTooSmall = errors.New("cgroup is too small for the VM")
 // hierarchy that h uses, it is created and stays, as with runc; but only systemd creates slices. If its memory limit is
 // below memory, in bytes, the error is ErrTooSmall.
 func (h *Host) Below(parent string, memory int64) (*Host, error) {
-	path := slicePath(filepath.Join("/", parent))
+	path := SlicePath(filepath.Join("/", parent))
 	below := &Host{support: h.support, tag: h.tag, mounts: h.mounts, parents: map[string]string{}}
 	for key := range h.parents {
 		dir := filepath.Join(h.mounts[key], path)
@@ -67,8 +67,8 @@ func Systemd() bool {
 	return err == nil && info.IsDir()
 }
 
-// slicePath returns systemd's path of a slice: "a-b.slice" is in "a.slice".
-func slicePath(path string) string {
+// SlicePath returns systemd's path of a slice: "a-b.slice" is in "a.slice". Other paths stay as they are.
+func SlicePath(path string) string {
 	name, ok := strings.CutSuffix(filepath.Base(path), ".slice")
 	if !ok {
 		return path

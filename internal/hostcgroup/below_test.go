@@ -17,7 +17,7 @@ func TestSlicePath(t *testing.T) {
 		"/kubepods-burstable-podab.slice": "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podab.slice",
 		"/x/a-b.slice":                    "/a.slice/a-b.slice",
 	} {
-		if got := slicePath(path); got != want {
+		if got := SlicePath(path); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}

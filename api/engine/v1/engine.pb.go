@@ -76,24 +76,27 @@ func (Pod_State) EnumDescriptor() ([]byte, []int) {
 
 // StartRequest asks for a pod. Numbers that are zero mean the default.
 type StartRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Door          string                 `protobuf:"bytes,1,opt,name=door,proto3" json:"door,omitempty"`     // 1 to 32 of a-z, 0-9 and '-'
-	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`       // unique among the door's pods; 1 to 255 bytes
-	Record        []byte                 `protobuf:"bytes,3,opt,name=record,proto3" json:"record,omitempty"` // the door's own; the engine stores it and never reads it
-	Identity      *Identity              `protobuf:"bytes,4,opt,name=identity,proto3" json:"identity,omitempty"`
-	Size          *Size                  `protobuf:"bytes,5,opt,name=size,proto3" json:"size,omitempty"`
-	Overhead      *Overhead              `protobuf:"bytes,6,opt,name=overhead,proto3" json:"overhead,omitempty"`
-	Hostname      string                 `protobuf:"bytes,7,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	Sysctls       map[string]string      `protobuf:"bytes,8,rep,name=sysctls,proto3" json:"sysctls,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Network       string                 `protobuf:"bytes,9,opt,name=network,proto3" json:"network,omitempty"` // user (the default), none
-	Ports         []*Port                `protobuf:"bytes,10,rep,name=ports,proto3" json:"ports,omitempty"`
-	Dns           *DNS                   `protobuf:"bytes,11,opt,name=dns,proto3" json:"dns,omitempty"` // absent: the network's own
-	Bandwidth     *Bandwidth             `protobuf:"bytes,12,opt,name=bandwidth,proto3" json:"bandwidth,omitempty"`
-	Accelerator   string                 `protobuf:"bytes,13,opt,name=accelerator,proto3" json:"accelerator,omitempty"`                        // auto (the default), kvm, tcg
-	Cold          bool                   `protobuf:"varint,14,opt,name=cold,proto3" json:"cold,omitempty"`                                     // boot instead of cloning a template
-	NoFork        bool                   `protobuf:"varint,17,opt,name=no_fork,json=noFork,proto3" json:"no_fork,omitempty"`                   // clone instead of forking a parent
-	ScratchBytes  int64                  `protobuf:"varint,15,opt,name=scratch_bytes,json=scratchBytes,proto3" json:"scratch_bytes,omitempty"` // size of the scratch disk
-	LogDirectory  string                 `protobuf:"bytes,16,opt,name=log_directory,json=logDirectory,proto3" json:"log_directory,omitempty"`  // created below one of the engine's host paths; may be empty
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Door         string                 `protobuf:"bytes,1,opt,name=door,proto3" json:"door,omitempty"`     // 1 to 32 of a-z, 0-9 and '-'
+	Key          string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`       // unique among the door's pods; 1 to 255 bytes
+	Record       []byte                 `protobuf:"bytes,3,opt,name=record,proto3" json:"record,omitempty"` // the door's own; the engine stores it and never reads it
+	Identity     *Identity              `protobuf:"bytes,4,opt,name=identity,proto3" json:"identity,omitempty"`
+	Size         *Size                  `protobuf:"bytes,5,opt,name=size,proto3" json:"size,omitempty"`
+	Overhead     *Overhead              `protobuf:"bytes,6,opt,name=overhead,proto3" json:"overhead,omitempty"`
+	Hostname     string                 `protobuf:"bytes,7,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	Sysctls      map[string]string      `protobuf:"bytes,8,rep,name=sysctls,proto3" json:"sysctls,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Network      string                 `protobuf:"bytes,9,opt,name=network,proto3" json:"network,omitempty"` // user (the default), none
+	Ports        []*Port                `protobuf:"bytes,10,rep,name=ports,proto3" json:"ports,omitempty"`
+	Dns          *DNS                   `protobuf:"bytes,11,opt,name=dns,proto3" json:"dns,omitempty"` // absent: the network's own
+	Bandwidth    *Bandwidth             `protobuf:"bytes,12,opt,name=bandwidth,proto3" json:"bandwidth,omitempty"`
+	Accelerator  string                 `protobuf:"bytes,13,opt,name=accelerator,proto3" json:"accelerator,omitempty"`                        // auto (the default), kvm, tcg
+	Cold         bool                   `protobuf:"varint,14,opt,name=cold,proto3" json:"cold,omitempty"`                                     // boot instead of cloning a template
+	NoFork       bool                   `protobuf:"varint,17,opt,name=no_fork,json=noFork,proto3" json:"no_fork,omitempty"`                   // clone instead of forking a parent
+	ScratchBytes int64                  `protobuf:"varint,15,opt,name=scratch_bytes,json=scratchBytes,proto3" json:"scratch_bytes,omitempty"` // size of the scratch disk
+	LogDirectory string                 `protobuf:"bytes,16,opt,name=log_directory,json=logDirectory,proto3" json:"log_directory,omitempty"`  // created below one of the engine's host paths; may be empty
+	// An existing control group of the host for the pod's, as a path from the top of the
+	// hierarchy; empty for one of the engine's own.
+	CgroupParent  string `protobuf:"bytes,18,opt,name=cgroup_parent,json=cgroupParent,proto3" json:"cgroup_parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -243,6 +246,13 @@ func (x *StartRequest) GetScratchBytes() int64 {
 func (x *StartRequest) GetLogDirectory() string {
 	if x != nil {
 		return x.LogDirectory
+	}
+	return ""
+}
+
+func (x *StartRequest) GetCgroupParent() string {
+	if x != nil {
+		return x.CgroupParent
 	}
 	return ""
 }
@@ -1751,7 +1761,7 @@ var File_engine_proto protoreflect.FileDescriptor
 
 const file_engine_proto_rawDesc = "" +
 	"\n" +
-	"\fengine.proto\x12\x12bulkhead.engine.v1\"\xda\x05\n" +
+	"\fengine.proto\x12\x12bulkhead.engine.v1\"\xff\x05\n" +
 	"\fStartRequest\x12\x12\n" +
 	"\x04door\x18\x01 \x01(\tR\x04door\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x16\n" +
@@ -1770,7 +1780,8 @@ const file_engine_proto_rawDesc = "" +
 	"\x04cold\x18\x0e \x01(\bR\x04cold\x12\x17\n" +
 	"\ano_fork\x18\x11 \x01(\bR\x06noFork\x12#\n" +
 	"\rscratch_bytes\x18\x0f \x01(\x03R\fscratchBytes\x12#\n" +
-	"\rlog_directory\x18\x10 \x01(\tR\flogDirectory\x1a:\n" +
+	"\rlog_directory\x18\x10 \x01(\tR\flogDirectory\x12#\n" +
+	"\rcgroup_parent\x18\x12 \x01(\tR\fcgroupParent\x1a:\n" +
 	"\fSysctlsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\":\n" +

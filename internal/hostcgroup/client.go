@@ -1,0 +1,92 @@
+package hostcgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// leaf is the group of processes below a client's group of cgroup2, which may have no processes beside other groups.
+// The name is the one that podman knows.
+const leaf = "container"
+
+// ClientGroup returns the group of a client's container at a path: from the top of the hierarchies if it is absolute,
+// or below this process's own group. Create makes it. It has no limits: the groups below it do.
+func ClientGroup(path string) (*Group, error) {
+	all, err := system.hierarchies()
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for _, key := range keys {
+		h, ok := all[key]
+		if !ok {
+			continue
+		}
+		dir := filepath.Join(h.mount, filepath.Join("/", path))
+		if !strings.HasPrefix(path, "/") {
+			dir = filepath.Join(h.mount, h.own, filepath.Join("/", path))
+		}
+		if unified(h.mount) && len(all) == 1 {
+			dir = filepath.Join(dir, leaf)
+		}
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return At(dirs), nil
+}
+
+// Make makes the group's directories with their parents. They may exist.
+func (g *Group) Make() error {
+	if g == nil {
+		return nil
+	}
+	for _, dir := range g.dirs {
+		if err := makeAll(dir); err != nil {
+			return fmt.Errorf("make the cgroup %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// makeAll makes a directory of a hierarchy with its parents. In cgroup2, groups below each parent get controllers.
+func makeAll(dir string) error {
+	err := os.Mkdir(dir, 0o755)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = makeAll(filepath.Dir(dir)); err == nil {
+			err = os.Mkdir(dir, 0o755)
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if unified(dir) && filepath.Base(dir) != leaf {
+		return enable(dir)
+	}
+	return nil
+}
+
+// Dirs returns the group's directories.
+func (g *Group) Dirs() []string {
+	if g == nil {
+		return nil
+	}
+	return g.dirs
+}
+
+// Unmake removes the group of a client's container, after its last process has ended.
+func (g *Group) Unmake(ctx context.Context) error {
+	if err := g.Delete(ctx); err != nil {
+		return err
+	}
+	if dirs := g.Dirs(); len(dirs) == 1 && filepath.Base(dirs[0]) == leaf {
+		return At([]string{filepath.Dir(dirs[0])}).Delete(ctx)
+	}
+	return nil
+}
