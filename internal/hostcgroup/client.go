@@ -25,14 +25,14 @@ func ClientGroup(path string) (*Group, error) {
 	var dirs []string
 	for _, key := range keys {
 		h, ok := all[key]
-		if !ok {
+		if !ok || key == "" && len(all) > 1 { // beside the older controllers, cgroup2 has none
 			continue
 		}
 		dir := filepath.Join(h.mount, filepath.Join("/", path))
 		if !strings.HasPrefix(path, "/") {
 			dir = filepath.Join(h.mount, h.own, filepath.Join("/", path))
 		}
-		if unified(h.mount) && len(all) == 1 {
+		if key == "" {
 			dir = filepath.Join(dir, leaf)
 		}
 		if !slices.Contains(dirs, dir) {
