@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/blockdev"
 	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
 	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
+	"github.com/bulkhead-project/bulkhead/agent/internal/sched"
 	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
@@ -44,6 +45,7 @@ type container struct {
 	verbatim  bool       // see agentv1.Verbatim
 	user      spec.Named // user of its first process
 	rlimits   json.RawMessage
+	schedule  sched.Attributes // of its first process
 
 	// op is held by operations that change the container: create, start, pause, resume, update, delete. No operation
 	// waits for the container's processes under it.
@@ -172,6 +174,9 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	if c.rlimits, err = s.Rlimits(); err != nil {
 		return nil, err
 	}
+	if c.schedule, err = sched.Of(s.Process()); err != nil {
+		return nil, err
+	}
 	if c.giveBack, err = a.reserve(s.HugePages); err != nil {
 		return nil, err
 	}
@@ -200,6 +205,12 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	p, err := a.launch(ctx, c, launch{terminal: r.Terminal, stdin: r.Stdin, stdinOnce: r.StdinOnce})
 	if err != nil {
 		return nil, s.Explain(err)
+	}
+	if err := c.schedule.Apply(p.pid, false); err != nil {
+		return nil, err
+	}
+	if err := c.burst(s.CPUBurst); err != nil {
+		return nil, err
 	}
 	if err := a.rule(c, s.DeviceRules, ruled); err != nil {
 		return nil, err
@@ -462,12 +473,21 @@ func (a *Agent) update(ctx context.Context, r agentv1.Update) (none, error) {
 	if err := os.WriteFile(file, r.Resources, 0o600); err != nil {
 		return none{}, err
 	}
+	burst, err := spec.CPUBurst(r.Resources)
+	if err != nil {
+		return none{}, fmt.Errorf("container %s: %w", c.id, err)
+	}
+	if burst != nil { // a burst must not exceed the quota at any time
+		if err := c.burst(new(uint64)); err != nil {
+			return none{}, fmt.Errorf("container %s: %w", c.id, err)
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	if err := a.crun.Update(ctx, c.id, file, dir); err != nil {
 		return none{}, fmt.Errorf("container %s: %w", c.id, err)
 	}
-	if err := c.limitTasks(); err != nil { // the new limit may be higher than the VM's
+	if err := errors.Join(c.burst(burst), c.limitTasks()); err != nil { // the new limit of tasks may be higher than the VM's
 		return none{}, fmt.Errorf("container %s: %w", c.id, err)
 	}
 	return none{}, nil

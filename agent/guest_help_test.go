@@ -395,7 +395,7 @@ func busyboxDisk(t testing.TB) string {
 	}
 	write("bin/busybox", string(busybox), 0o755)
 	const applets = `mknod ln sh true false cat echo sleep id hostname ls stat head tail dd seq grep wc stty test od ip nc ps
-		kill printf readlink tr date mkdir touch df mount sync env timeout httpd dnsdomainname ipcs sort pwd tty`
+		kill printf readlink tr date mkdir touch df mount sync env timeout httpd dnsdomainname ipcs sort pwd tty cut ionice`
 	for _, applet := range strings.Fields(applets) {
 		if err := os.Symlink("busybox", filepath.Join(root, "bin", applet)); err != nil {
 			t.Fatal(err)

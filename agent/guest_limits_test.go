@@ -3,6 +3,7 @@ package agent_test
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -292,5 +293,57 @@ func testOOMKills(t *testing.T, tm *template) {
 	next(map[string]uint64{"d": 1, "e": 1})
 	if e := g.exit(agentv1.Process{Container: "e"}); !e.OOMKilled || e.OOMKills != 1 {
 		t.Errorf("exit = %+v", e)
+	}
+}
+
+// testSchedule: a container and its processes have the scheduling attributes of the specification, which crun ignores.
+func testSchedule(t *testing.T, tm *template) {
+	g := tm.start(t)
+	const look = "cut -d' ' -f19,41 /proc/self/stat; ionice; grep Cpus_allowed_list /proc/self/status; cat /sys/fs/cgroup/cpu.max.burst"
+	s := verbatim("sh", "-c", look+"; sleep 1000")
+	change(s, map[string]any{"policy": "SCHED_BATCH", "nice": 7}, "process", "scheduler")
+	change(s, map[string]any{"class": "IOPRIO_CLASS_IDLE", "priority": 0}, "process", "ioPriority")
+	change(s, map[string]any{"quota": 50000, "period": 100000, "burst": 20000}, "linux", "resources", "cpu")
+	g.launch("c", s)
+	c := agentv1.Process{Container: "c"}
+	const first = "7 3\nidle\nCpus_allowed_list:\t0\n20000\n"
+	g.until(c, "stdout", first)
+	p := process("sh", "-c", "sleep 0.3; "+look) // the attributes come just after the start
+	if got := g.out("c", p); got != first {
+		t.Errorf("a process without attributes: %q, want %q", got, first)
+	}
+	p["scheduler"] = map[string]any{"policy": "SCHED_IDLE"}
+	p["ioPriority"], p["execCPUAffinity"] = map[string]any{"class": "IOPRIO_CLASS_BE", "priority": 6}, map[string]any{"final": "0"}
+	if got, want := g.out("c", p), "0 5\nbest-effort: prio 6\nCpus_allowed_list:\t0\n20000\n"; got != want {
+		t.Errorf("a process with its own: %q, want %q", got, want)
+	}
+	g.must(g.Update(g.ctx(), agentv1.Update{Container: "c", Resources: raw(t, map[string]any{
+		"cpu": map[string]any{"quota": 10000, "period": 100000, "burst": 5000},
+	})}))
+	if got := g.in("c", "cat /sys/fs/cgroup/cpu.max.burst /sys/fs/cgroup/cpu.max"); got != "5000\n10000 100000\n" {
+		t.Errorf("after an update: %q", got)
+	}
+	for says, bad := range map[string]map[string]any{
+		"process.scheduler":       {"scheduler": map[string]any{"policy": "SCHED_ISO"}},
+		"process.ioPriority":      {"ioPriority": map[string]any{"class": "none"}},
+		"process.execCPUAffinity": {"execCPUAffinity": map[string]any{"final": "63"}},
+	} {
+		p := process("sleep", "1000")
+		maps.Copy(p, bad)
+		x := agentv1.Exec{Process: agentv1.Process{Container: "c", Exec: "bad"}, Spec: raw(t, p)}
+		if _, err := g.Exec(g.ctx(), x); !errors.Is(err, agentv1.ErrInvalid) || !strings.Contains(err.Error(), says) {
+			t.Errorf("exec with a bad %s: %v", says, err)
+		}
+		if says == "process.execCPUAffinity" {
+			continue // for processes that are exec'd only
+		}
+		err := g.tryCreate("bad", change(verbatim(), p, "process"))
+		if !errors.Is(err, agentv1.ErrInvalid) || !strings.Contains(err.Error(), says) {
+			t.Errorf("create with a bad %s: %v", says, err)
+		}
+	}
+	list, err := g.List(g.ctx())
+	if err != nil || len(list.Processes) != 1 {
+		t.Errorf("left over: %+v, %v", list, err)
 	}
 }

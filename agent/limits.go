@@ -114,6 +114,18 @@ func (c *container) limitTasks() error {
 	return c.cgroup.Limit("pids.max", room)
 }
 
+// burst sets the time in microseconds that a container may save up beyond its quota, which crun does not know; nil is no
+// change.
+func (c *container) burst(usec *uint64) error {
+	if usec == nil {
+		return nil
+	}
+	if err := c.cgroup.Limit("cpu.max.burst", *usec); err != nil {
+		return fmt.Errorf("resources.cpu.burst of %d µs: %w", *usec, err)
+	}
+	return nil
+}
+
 // limitScratch limits the usable space of a mounted scratch disk to room bytes. mount does the same for one that is
 // mounted later.
 func (a *Agent) limitScratch(room int64) error {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/crun"
 	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
+	"github.com/bulkhead-project/bulkhead/agent/internal/sched"
 	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
 	"github.com/bulkhead-project/bulkhead/agent/internal/stdio"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -239,6 +241,11 @@ func (a *Agent) exec(ctx context.Context, r agentv1.Exec) (agentv1.Created, erro
 		p, err = a.launch(ctx, c, launch{exec: r.Exec, file: file, terminal: r.Terminal, stdin: r.Stdin, stdinOnce: true})
 	}
 	end()
+	if err == nil {
+		if err = c.applySchedule(p, described); err != nil {
+			c.abandon(p)
+		}
+	}
 	if err != nil {
 		os.RemoveAll(dir)
 		refused := spec.Refusal(described, err)
@@ -251,6 +258,25 @@ func (a *Agent) exec(ctx context.Context, r agentv1.Exec) (agentv1.Created, erro
 		return fail(err)
 	}
 	return agentv1.Created{PID: p.pid}, nil
+}
+
+// applySchedule sets the scheduling attributes of an exec'd process, which has just started.
+func (c *container) applySchedule(p *process, described json.RawMessage) error {
+	own, err := sched.Of(described)
+	if err != nil {
+		return err
+	}
+	return own.Or(c.schedule).Apply(p.pid, true)
+}
+
+// abandon kills an exec'd process that its client must not see.
+func (c *container) abandon(p *process) {
+	_ = p.child.Signal(unix.SIGKILL) // it may have ended
+	<-p.exited
+	p.close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.procs, p.name.Exec)
 }
 
 func (p *process) hasExited() bool {

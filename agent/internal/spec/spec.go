@@ -113,6 +113,8 @@ type Spec struct {
 	HugePages map[string]uint64
 	// SharedPID is set if the container's processes do not end with its first.
 	SharedPID bool
+	// CPUBurst is the container's CPU burst in microseconds; nil if it is not set.
+	CPUBurst *uint64
 	// DeviceRules are the device rules of the container's cgroup, as in the host's specification; empty is none. They
 	// are removed from the specification if VM.Ruled returns true.
 	DeviceRules string
@@ -255,6 +257,24 @@ func (s *Spec) Explain(err error) error {
 	return err
 }
 
+// CPUBurst returns the CPU burst of OCI resources in microseconds; nil if it is not set.
+func CPUBurst(resources json.RawMessage) (*uint64, error) {
+	var r object
+	if err := json.Unmarshal(resources, &r); err != nil {
+		return nil, fmt.Errorf("resources: %w: %w", agentv1.ErrInvalid, err)
+	}
+	return cpuBurst(r)
+}
+
+func cpuBurst(resources object) (*uint64, error) {
+	var cpu struct{ Burst *uint64 }
+	err := resources.get("cpu", &cpu)
+	return cpu.Burst, err
+}
+
+// Process returns the container's first process, after Adjust.
+func (s *Spec) Process() json.RawMessage { return s.top["process"] }
+
 // Rlimits returns the limits of the container's first process, after Adjust.
 func (s *Spec) Rlimits() (json.RawMessage, error) {
 	var process object
@@ -325,6 +345,10 @@ func (s *Spec) resources(m VM, linux object) error {
 	s.HugePages = map[string]uint64{}
 	for _, pages := range huge {
 		s.HugePages[pages.Size] = pages.Limit
+	}
+	var err error
+	if s.CPUBurst, err = cpuBurst(resources); err != nil {
+		return err
 	}
 	var rules []json.RawMessage
 	if err := resources.get("devices", &rules); err != nil || len(rules) == 0 {
