@@ -20,7 +20,8 @@ type ProcessOptions struct {
 	VCPUs int
 }
 
-// Process converts the process of an exec. It does not change p. Errors are as in Bundle.
+// Process converts the process of an exec. It does not change p. Without rlimits the process gets the container's.
+// Errors are as in Bundle.
 func Process(p *specs.Process, o ProcessOptions) (*specs.Process, []Note, error) {
 	if p == nil {
 		return nil, nil, invalid("process", "there is none")
@@ -49,7 +50,16 @@ func (c *conversion) process() error {
 			vcpus = size.VCPUs
 		}
 	}
-	return c.notes.process(c.guest.Process, vcpus)
+	p := c.guest.Process
+	if err := c.notes.process(p, vcpus); err != nil {
+		return err
+	}
+	for _, usual := range oci.DefaultRlimits() {
+		if !slices.ContainsFunc(p.Rlimits, func(of specs.POSIXRlimit) bool { return of.Type == usual.Type }) {
+			p.Rlimits = append(p.Rlimits, usual)
+		}
+	}
+	return nil
 }
 
 // process checks a process for the guest.
@@ -98,7 +108,7 @@ func (n *notes) capabilities(c *specs.LinuxCapabilities) {
 	}
 }
 
-// rlimits checks the resource limits, and adds the defaults.
+// rlimits checks the resource limits.
 func (n *notes) rlimits(p *specs.Process) error {
 	const field = "process.rlimits"
 	seen := map[string]bool{}
@@ -116,11 +126,6 @@ func (n *notes) rlimits(p *specs.Process) error {
 		if limit.Type == "RLIMIT_NOFILE" && limit.Hard > oci.MaxFiles {
 			n.ignore(field, "more than 1048576 open files: the guest's kernel allows no more")
 			limit.Hard, limit.Soft = oci.MaxFiles, min(limit.Soft, oci.MaxFiles)
-		}
-	}
-	for _, usual := range oci.DefaultRlimits() {
-		if !seen[usual.Type] {
-			p.Rlimits = append(p.Rlimits, usual)
 		}
 	}
 	return nil

@@ -16,7 +16,7 @@ func TestProcess(t *testing.T) {
 		"user":{"uid":1,"gid":2,"additionalGids":[3],"umask":18,"username":"x"},"apparmorProfile":"p","commandLine":"c",
 		"capabilities":{"bounding":["CAP_KILL","CAP_FUTURE"],"ambient":["cap_kill"]},"noNewPrivileges":true,"oomScoreAdj":-5,
 		"rlimits":[{"type":"RLIMIT_NOFILE","soft":2000000,"hard":3000000},{"type":"RLIMIT_CORE","soft":0,"hard":0}],
-		"execCPUAffinity":{"initial":"0-1,3","final":"2"},"ioPriority":{"class":"IOPRIO_CLASS_BE","priority":4}}`))
+		"execCPUAffinity":{"initial":"0","final":"0-1, 3"},"ioPriority":{"class":"IOPRIO_CLASS_BE","priority":4}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,9 +30,9 @@ func TestProcess(t *testing.T) {
 		User:         specs.User{UID: 1, GID: 2, AdditionalGids: []uint32{3}, Umask: &umask},
 		Capabilities: &specs.LinuxCapabilities{Bounding: []string{"CAP_KILL"}, Ambient: []string{}}, NoNewPrivileges: true, OOMScoreAdj: &score,
 		Rlimits: []specs.POSIXRlimit{
-			{Type: "RLIMIT_NOFILE", Soft: 1 << 20, Hard: 1 << 20}, {Type: "RLIMIT_CORE"}, {Type: "RLIMIT_NPROC", Soft: 1<<64 - 1, Hard: 1<<64 - 1},
+			{Type: "RLIMIT_NOFILE", Soft: 1 << 20, Hard: 1 << 20}, {Type: "RLIMIT_CORE"},
 		},
-		ExecCPUAffinity: &specs.CPUAffinity{Initial: "0-1,3", Final: "2"},
+		ExecCPUAffinity: &specs.CPUAffinity{Final: "0-1, 3"},
 		IOPriority:      &specs.LinuxIOPriority{Class: specs.IOPRIO_CLASS_BE, Priority: 4},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -42,7 +42,7 @@ func TestProcess(t *testing.T) {
 	for _, note := range ignored {
 		names = append(names, note.Field)
 	}
-	const all = "process.user.username process.commandLine process.apparmorProfile " +
+	const all = "process.user.username process.commandLine process.apparmorProfile process.execCPUAffinity.initial " +
 		"process.capabilities.bounding process.capabilities.ambient process.rlimits"
 	if got := strings.Join(names, " "); got != all {
 		t.Errorf("ignored %s", got)

@@ -51,7 +51,7 @@ func TestRefuses(t *testing.T) {
 		`"process":{"scheduler":{"policy":"SCHED_IDLE","flags":["X"]}}`:                           {oci.ErrInvalid, "process.scheduler.flags"},
 		`"process":{"ioPriority":{"class":"IOPRIO_CLASS_BE","priority":8}}`:                       {oci.ErrInvalid, "process.ioPriority"},
 		`"process":{"ioPriority":{"class":"X"}}`:                                                  {oci.ErrInvalid, "process.ioPriority"},
-		`"process":{"execCPUAffinity":{"initial":"0-2"}}`: {
+		`"process":{"execCPUAffinity":{"final":"0-2"}}`: {
 			oci.ErrNotSupported, "CPU 2: the VM has 2 CPUs",
 		},
 		`"process":{"execCPUAffinity":{"final":"2-1"}}`: {

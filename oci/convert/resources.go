@@ -2,7 +2,6 @@ package convert
 
 import (
 	"math"
-	"strconv"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -79,11 +78,6 @@ func (n *notes) resources(r *specs.LinuxResources, field string) (guest, host *s
 		}
 		host.CPU.Cpus, host.CPU.Mems = r.CPU.Cpus, r.CPU.Mems
 	}
-	if cpu := guest.CPU; cpu != nil && cpu.Burst != nil {
-		// The guest's runtime does not know the field.
-		unify(guest, "cpu.max.burst", strconv.FormatUint(*cpu.Burst, 10))
-		cpu.Burst = nil
-	}
 	return guest, host, nil
 }
 
@@ -139,17 +133,6 @@ func unset[T int64 | uint64](p **T) {
 	if *p != nil && **p == 0 {
 		*p = nil
 	}
-}
-
-// unify adds a file of the cgroup, unless the client sets it.
-func unify(r *specs.LinuxResources, name, value string) {
-	if _, ok := r.Unified[name]; ok {
-		return
-	}
-	if r.Unified == nil {
-		r.Unified = map[string]string{}
-	}
-	r.Unified[name] = value
 }
 
 // demandOf returns the stated limits.

@@ -39,10 +39,10 @@ func TestResources(t *testing.T) {
 			host:   `{"cpu":{"shares":7,"quota":5,"period":10,"cpus":"0-1"},"pids":{"limit":-1}}`,
 		},
 		`{"cpu":{"mems":"0","burst":9,"idle":1}}`: {
-			guest: `{"cpu":{"idle":1},"unified":{"cpu.max.burst":"9"}}`, host: `{"cpu":{"burst":9,"mems":"0","idle":1}}`,
+			guest: `{"cpu":{"burst":9,"idle":1}}`, host: `{"cpu":{"burst":9,"mems":"0","idle":1}}`,
 		},
 		`{"cpu":{"burst":9},"unified":{"cpu.max.burst":"8","memory.high":"1"}}`: {
-			guest: `{"cpu":{},"unified":{"cpu.max.burst":"8","memory.high":"1"}}`,
+			guest: `{"cpu":{"burst":9},"unified":{"cpu.max.burst":"8","memory.high":"1"}}`,
 			host:  `{"cpu":{"burst":9},"unified":{"cpu.max.burst":"8","memory.high":"1"}}`,
 		},
 		`{"devices":[{"allow":false,"access":"rwm"}],"network":{"classID":1},"rdma":{"a":{"hcaHandles":1}},

@@ -22,11 +22,7 @@ func (n *notes) scheduling(p *specs.Process, vcpus int) error {
 		}
 	}
 	if a := p.ExecCPUAffinity; a != nil {
-		for field, list := range map[string]string{"initial": a.Initial, "final": a.Final} {
-			if err := checkCPUs("process.execCPUAffinity."+field, list, vcpus); err != nil {
-				return err
-			}
-		}
+		return checkCPUs("process.execCPUAffinity.final", a.Final, vcpus)
 	}
 	return nil
 }

@@ -93,14 +93,14 @@ var processTable = map[string]Entry{
 	"Process.env":             guest("the order and duplicates are kept"),
 	"Process.cwd":             guest("required; must be absolute"),
 	"Process.capabilities":    guest("the list of 1.0.0-rc4 is accepted too"),
-	"Process.rlimits":         guest("without one, 1024 open files (at most 1048576) and any number of processes"),
+	"Process.rlimits":         guest("a container without one may open 1024 files, up to 1048576, and has any number of processes"),
 	"Process.noNewPrivileges": guest(),
 	"Process.apparmorProfile": ignored(noLabels),
 	"Process.oomScoreAdj":     guest(),
 	"Process.scheduler":       guest(),
 	"Process.selinuxLabel":    ignored(noLabels),
 	"Process.ioPriority":      guest(),
-	"Process.execCPUAffinity": guest("CPUs that the VM does not have are refused"),
+	"Process.execCPUAffinity": guest("of an exec; CPUs that the VM does not have are refused"),
 
 	"Box.height": guest(),
 	"Box.width":  guest(),
@@ -131,6 +131,6 @@ var processTable = map[string]Entry{
 
 	"LinuxIOPriority.class":    guest(),
 	"LinuxIOPriority.priority": guest(),
-	"CPUAffinity.initial":      guest(),
+	"CPUAffinity.initial":      ignored("the process starts in the container's cgroup at once"),
 	"CPUAffinity.final":        guest(),
 }
