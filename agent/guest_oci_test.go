@@ -86,6 +86,12 @@ func testOwn(t *testing.T, tm *template) {
 			t.Errorf("namespace %s: %v", kind, err)
 		}
 	}
+	// In the VM's process namespace, a container's processes end with its first one.
+	loose := agentv1.Process{Container: "loose"}
+	g.launch("loose", change(spec("sh", "-c", "sleep 1000 & echo started; exit 3"), namespaces("mount"), "linux", "namespaces"))
+	if out, e := g.read(loose, "stdout"), g.exit(loose); out != "started\n" || e.Code != 3 {
+		t.Errorf("a container without a process namespace: %q, %+v", out, e)
+	}
 	conflict := change(all("x", "uts"), map[string]any{"kernel.domainname": "y"}, "linux", "sysctl")
 	if err := g.tryCreate("bad", conflict); err == nil || !strings.Contains(err.Error(), "domainname") {
 		t.Errorf("two domain names: %v", err)

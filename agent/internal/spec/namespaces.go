@@ -40,6 +40,7 @@ func (s *Spec) namespaces(m VM, linux object) error {
 		delete(linux, key)
 	}
 	s.own = func(kind string) bool { return slices.Contains(kept, namespace{Type: kind}) }
+	s.SharedPID = !s.own("pid")
 	if !s.own("uts") {
 		delete(s.top, "hostname")
 		delete(s.top, "domainname")
@@ -84,7 +85,6 @@ func (s *Spec) namespace(m VM, ns namespace) (namespace, error) {
 	if err != nil {
 		return namespace{}, err
 	}
-	s.SharedPID = s.SharedPID || ns.Type == "pid"
 	return namespace{Type: ns.Type, Path: path}, nil
 }
 

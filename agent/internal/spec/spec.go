@@ -67,6 +67,10 @@ type Mount struct {
 	door bool
 }
 
+func (m Mount) isBind() bool {
+	return m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")
+}
+
 // VM is the set of resources that the guest provides for its containers.
 type VM struct {
 	Root   string // path of the mounted root file system
@@ -390,7 +394,9 @@ func (s *Spec) mounts(m VM, readonly bool) error {
 			continue
 		}
 		switch {
-		case at == "/dev/shm" && mount.Source == "/dev/shm":
+		case mount.Source == "/dev/shm" && mount.isBind() && at != "/dev/shm":
+			mount.Source = m.Shm
+		case mount.Source == "/dev/shm" && mount.isBind():
 			*mount = Mount{Destination: at, Type: "bind", Source: m.Shm, Options: []string{"rbind", "rw", "nosuid", "nodev", "noexec"}}
 		case mount.Type == "cgroup":
 			mount.Type = "cgroup2"

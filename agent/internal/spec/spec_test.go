@@ -128,11 +128,15 @@ func TestAdjust(t *testing.T) {
 			`{"annotations":{"io.bulkhead.verbatim":"true","io.bulkhead.all-devices":"false","run.oci.hooks.stdout":"/x","k":"v"},
 			"process":{"args":["a"],"env":["A=1","HOME=/h","A=2"],"cwd":"/w","user":{"uid":7,"gid":8,"additionalGids":[9],"umask":2,
 				"username":"ignored"}},
-			"mounts":[{"destination":"/v","type":"bulkhead.emptydir","source":"v"}]}`,
+			"mounts":[{"destination":"/v","type":"bulkhead.emptydir","source":"v"},
+				{"destination":"/s","type":"none","source":"/dev/shm","options":["rbind","ro"]},
+				{"destination":"/dev/shm","type":"tmpfs","source":"/dev/shm","options":["size=1k"]}]}`,
 			`{"ociVersion":"1.0.2","annotations":{"k":"v"},"root":{"path":"/r"},
 			"process":{"args":["a"],"env":["A=1","HOME=/h","A=2"],"cwd":"/w","terminal":false,
 				"user":{"uid":7,"gid":8,"additionalGids":[9],"umask":2}},
-			"mounts":[{"destination":"/v","type":"bind","source":"/volumes/v","options":["rbind"]}],
+			"mounts":[{"destination":"/v","type":"bind","source":"/volumes/v","options":["rbind"]},
+				{"destination":"/s","type":"none","source":"/shm","options":["rbind","ro"]},
+				{"destination":"/dev/shm","type":"tmpfs","source":"/dev/shm","options":["size=1k"]}],
 			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"}]}}`,
 		},
 		"devices of the VM": {
@@ -222,7 +226,7 @@ func TestAdjust(t *testing.T) {
 			if diff := cmp.Diff(decode(t, []byte(tc.want)), decode(t, got)); diff != "" {
 				t.Error(diff)
 			}
-			if s.SharedPID != (name == "the VM's things") {
+			if s.SharedPID != (name != "the pod's things") {
 				t.Errorf("shared process namespace: %v", s.SharedPID)
 			}
 			if name != "the pod's things" {
