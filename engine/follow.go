@@ -2,21 +2,15 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"net"
-	"slices"
 	"time"
 
 	"github.com/containerd/containerd/api/events"
 	"google.golang.org/protobuf/proto"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
-	"github.com/bulkhead-project/bulkhead/engine/hostports"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
-	"github.com/bulkhead-project/bulkhead/network"
 	shimevents "github.com/bulkhead-project/bulkhead/shim/events"
-	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
 // Adoption is retried after firstRetry. The wait doubles up to lastRetry.
@@ -59,68 +53,6 @@ func (p *pod) watchShim() {
 			wait = min(2*wait, lastRetry)
 		}
 	}
-}
-
-// hostPorts publishes the ports that a pod of the host's network listens on, until stop is called.
-func (p *pod) hostPorts(ctx context.Context, c *link.Conn) (stop func()) {
-	if !p.snapshot().HostPorts {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		err := hostports.Sync(ctx, portsPod{p, c}, p.pace, p.e.log.With("pod", p.id))
-		p.mu.Lock()
-		ending := p.ending
-		p.mu.Unlock()
-		if ctx.Err() == nil && !lost(err) && !ending {
-			p.e.log.Warn("the ports of a pod are not updated any more", "pod", p.id, "error", err)
-		}
-	}()
-	return func() { cancel(); <-done }
-}
-
-// portsPod is a pod and its current shim.
-type portsPod struct {
-	p *pod
-	c *link.Conn
-}
-
-func (h portsPod) Listening(ctx context.Context, known []hostports.Port) (out []hostports.Port, err error) {
-	var r shimv1.ListeningRequest
-	for _, p := range known {
-		r.Ports = append(r.Ports, &shimv1.ListeningPort{Port: uint32(p.Number), Loopback: p.Loopback, Datagrams: p.Datagrams})
-	}
-	res, err := h.c.Ext.Listening(ctx, &r)
-	for _, p := range res.GetPorts() {
-		out = append(out, hostports.Port{Number: int(p.GetPort()), Loopback: p.GetLoopback(), Datagrams: p.GetDatagrams()})
-	}
-	return out, err
-}
-
-func (h portsPod) Ports() []store.Port { return slices.Clone(h.p.snapshot().Ports) }
-
-func (h portsPod) SetPorts(ports []store.Port) error {
-	return h.p.update(func(r *store.Pod) { r.Ports = slices.Clone(ports) })
-}
-
-func (h portsPod) Publish(ctx context.Context, l network.Listener) error {
-	if l.UDP != nil {
-		h.p.publishDatagrams([]network.Listener{l})
-		return nil
-	}
-	defer l.Close()
-	return publishPort(ctx, h.c, l)
-}
-
-func (h portsPod) Unpublish(ctx context.Context, p store.Port) error {
-	if p.Protocol == hostports.UDP {
-		h.p.datagrams.Unpublish(p.HostPort)
-		return nil
-	}
-	_, err := h.c.Ext.Unpublish(ctx, &shimv1.UnpublishRequest{File: portFile(p.HostPort)})
-	return err
 }
 
 // files returns the volumes of files that the pod's containers mount.
@@ -219,59 +151,4 @@ func (p *pod) adopt(ctx context.Context, lost error) error {
 	defer cancel()
 	_, err := p.connect(ctx)
 	return err
-}
-
-// republish opens the ports again that were closed with the old shim.
-func (p *pod) republish(ctx context.Context, c *link.Conn) error {
-	var errs []error
-	for _, port := range p.snapshot().Ports {
-		if port.Protocol == hostports.UDP {
-			continue // the engine has their sockets
-		}
-		ls, err := network.Listen([]network.Port{network.Port(port)})
-		for _, l := range ls {
-			err = errors.Join(publishPort(ctx, c, l), l.Close())
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-// openDatagrams opens the stream that carries datagrams of the pod's UDP ports.
-func (p *pod) openDatagrams(ctx context.Context) (net.Conn, error) {
-	c, err := p.shim()
-	if err != nil {
-		return nil, err
-	}
-	s, err := openStream(ctx, c, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_DATAGRAMS})
-	if err != nil {
-		return nil, err
-	}
-	return stream.Dial(ctx, s.Socket, s.Token)
-}
-
-// publishDatagrams takes over UDP sockets.
-func (p *pod) publishDatagrams(listeners []network.Listener) {
-	for _, l := range listeners {
-		if l.UDP == nil {
-			continue
-		}
-		if err := p.datagrams.Publish(l.UDP, uint16(l.PodPort)); err != nil {
-			p.e.log.Warn("publish a pod's port", "pod", p.id, "port", l.HostPort, "error", err)
-		}
-	}
-}
-
-// resumeDatagrams opens the UDP ports again that were closed with an earlier engine.
-func (p *pod) resumeDatagrams() {
-	for _, port := range p.snapshot().Ports {
-		if port.Protocol != hostports.UDP {
-			continue
-		}
-		listeners, err := network.Listen([]network.Port{network.Port(port)})
-		if err != nil {
-			p.e.log.Warn("publish a pod's port again", "pod", p.id, "error", err)
-		}
-		p.publishDatagrams(listeners)
-	}
 }
