@@ -92,7 +92,7 @@ type Files struct {
 	// Console receives the last ConsoleLimit bytes of the guest's console. It must be open for reading and writing.
 	// With nil the console is discarded.
 	Console *os.File
-	// Tap is the network card of a VM with NetworkTap (package internal/tap). With nil the VM gets a tap that leads
+	// Tap is the network card of a VM with a tap (package internal/tap). With nil the VM gets a tap that leads
 	// nowhere, which only root can create.
 	Tap *os.File
 }

@@ -30,7 +30,8 @@ type Network string
 //   - NetworkUser: QEMU's user network, in a network namespace with an empty loopback.
 //   - NetworkRestricted: NetworkUser, but no traffic leaves it (restrict=on).
 //   - NetworkHostLoopback: QEMU's user network in the host's namespace. The guest can reach the host's loopback.
-//   - NetworkTap: a tap.
+//   - NetworkTap: a tap in a namespace of the engine.
+//   - NetworkAdopted: a tap in a namespace of a client.
 //
 // They are distinct kinds so that a VM started for one is never used for a pod of another.
 const (
@@ -39,8 +40,12 @@ const (
 	NetworkRestricted   Network = "restricted"
 	NetworkHostLoopback Network = "host-loopback"
 	NetworkTap          Network = "tap"
+	NetworkAdopted      Network = "adopted"
 	NetworkHost         Network = "host" // like NetworkHostLoopback, for pods of the host's network
 )
+
+// Tap reports whether the device is a tap.
+func (n Network) Tap() bool { return n == NetworkTap || n == NetworkAdopted }
 
 // VMConfig is the configuration that a template and its clones must have in common. Two equal VMConfigs (Key) are
 // interchangeable.
@@ -83,9 +88,9 @@ type VM interface {
 	// guest has accepted it; the guest's kernel may use the last part some milliseconds later. Shrinking takes seconds.
 	// If ctx ends, Grow returns its error and the size reached so far.
 	Grow(ctx context.Context, totalMiB int) (int, error)
-	// AddCards plugs one more network card for each tap into a running VM of NetworkTap. The guest finds a card by its
-	// hardware address (card.MAC) some 100 ms later. AddCards may be called once, with at most card.Most taps. The
-	// caller keeps the taps. If AddCards fails, the VM is unusable.
+	// AddCards plugs one more network card for each tap into a running VM with a tap (Network.Tap). The guest finds
+	// a card by its hardware address (card.MAC) some 100 ms later. AddCards may be called once, with at most card.Most
+	// taps. The caller keeps the taps. If AddCards fails, the VM may have any of the cards.
 	AddCards(ctx context.Context, taps []*os.File) error
 	// Attach puts disk, a regular file or a block device, into an empty slot of the given mode. The guest sees it as
 	// the block device with serial SlotSerial(slot). The caller keeps disk, and opens it for writing only if mode is

@@ -38,6 +38,10 @@ func (m VMConfig) SlotMode(slot int) DiskMode { return DiskMode(slot < m.Scratch
 // CanHave returns the most virtual CPUs that the guest can have.
 func (m VMConfig) CanHave() int { return max(m.VCPUs, m.MaxVCPUs) }
 
+var networks = []Network{
+	NetworkNone, NetworkUser, NetworkRestricted, NetworkHostLoopback, NetworkTap, NetworkAdopted, NetworkHost,
+}
+
 // Validate returns an error that names the first impossible field, and matches ErrInvalid.
 func (m VMConfig) Validate() error {
 	bad := func(format string, args ...any) error {
@@ -60,7 +64,7 @@ func (m VMConfig) Validate() error {
 		return bad("%d disk slots, of at most %d", m.Slots, MaxSlots)
 	case m.Scratch < 0 || m.Scratch > m.Slots:
 		return bad("%d writable disk slots, of %d", m.Scratch, m.Slots)
-	case !slices.Contains([]Network{NetworkNone, NetworkUser, NetworkRestricted, NetworkHostLoopback, NetworkTap, NetworkHost}, m.Network):
+	case !slices.Contains(networks, m.Network):
 		return bad("unknown network %q", m.Network)
 	}
 	return nil

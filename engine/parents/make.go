@@ -66,7 +66,7 @@ func (p *Parents) newParent(ctx context.Context, k *kind) (_ *parent, err error)
 	if made.holes, err = vm.VM().Process().Files(made.disk); err != nil {
 		return nil, err
 	}
-	if k.VM.Network == hypervisor.NetworkTap {
+	if k.VM.Network.Tap() {
 		if made.cards, err = taps(vm.VM().Process()); err != nil {
 			return nil, err
 		}

@@ -67,7 +67,7 @@ func (v *vm) AddCards(ctx context.Context, taps []*os.File) error {
 	if err := v.alive(ctx, op); err != nil {
 		return err
 	}
-	if v.record.VM.Network != hypervisor.NetworkTap || len(taps) > card.Most {
+	if !v.record.VM.Network.Tap() || len(taps) > card.Most {
 		return v.failed(op, hypervisor.ErrInvalid)
 	}
 	return nil

@@ -144,13 +144,13 @@ func (a *args) slots(m hypervisor.VMConfig) {
 }
 
 func (a *args) network(m hypervisor.VMConfig, tap int) {
-	if m.Network != hypervisor.NetworkTap {
+	if !m.Network.Tap() {
 		a.add("-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off") // no device is ever plugged in
 	}
 	switch m.Network {
 	case hypervisor.NetworkNone:
 		return
-	case hypervisor.NetworkTap:
+	case hypervisor.NetworkTap, hypervisor.NetworkAdopted:
 		a.addf("-netdev", "tap,id=net,fd=%d,vhost=off", tap)
 	case hypervisor.NetworkRestricted:
 		a.add("-netdev", "user,id=net,restrict=on")
@@ -158,7 +158,7 @@ func (a *args) network(m hypervisor.VMConfig, tap int) {
 		a.add("-netdev", "user,id=net,restrict=off")
 	}
 	a.add("-device", "virtio-net-pci,disable-legacy=on,netdev=net,romfile=")
-	if m.Network == hypervisor.NetworkTap {
+	if m.Network.Tap() {
 		a.add("-device", "pcie-root-port,id="+cardPort)
 	}
 }

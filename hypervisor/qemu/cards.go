@@ -18,7 +18,7 @@ const cardPort = "cards"
 // device when function 0 is added, so function 0 comes last.
 func (v *vm) AddCards(ctx context.Context, taps []*os.File) error {
 	const op = "plug network cards in"
-	if v.record.VM.Network != hypervisor.NetworkTap || len(taps) > card.Most {
+	if !v.record.VM.Network.Tap() || len(taps) > card.Most {
 		return v.failed("run", op, fmt.Errorf("%w: %d more on a network of kind %s", hypervisor.ErrInvalid, len(taps), v.record.VM.Network))
 	}
 	for number := len(taps) - 1; number >= 0; number-- {

@@ -56,7 +56,7 @@ func (d Driver) start(
 		share:  p.listen(hypervisor.ShareSocket),
 		memory: p.file(f.Memory),
 	}
-	if m.Network == hypervisor.NetworkTap {
+	if m.Network.Tap() {
 		fd.tap = p.tap(f.Tap)
 	}
 	if mode == boot {

@@ -2,9 +2,9 @@
 package tap
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,6 +34,31 @@ func Make(name string) (*os.File, error) {
 	return f, nil
 }
 
+// ErrNoTap is matched by the error for a file that is not a tap as Make creates it.
+var ErrNoTap = errors.New("it must be a tap with headers of 12 bytes (IFF_TAP, IFF_NO_PI, IFF_VNET_HDR)")
+
+// Check returns an error if a file is not a tap as Make creates it.
+func Check(f *os.File) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	right := false
+	err = raw.Control(func(fd uintptr) {
+		r, err := unix.NewIfreq("")
+		if err != nil || unix.IoctlIfreq(int(fd), unix.TUNGETIFF, r) != nil {
+			return
+		}
+		const kind = unix.IFF_TAP | unix.IFF_TUN | unix.IFF_NO_PI | unix.IFF_VNET_HDR | unix.IFF_MULTI_QUEUE
+		size, err := unix.IoctlGetInt(int(fd), unix.TUNGETVNETHDRSZ)
+		right = err == nil && size == header && r.Uint16()&kind == unix.IFF_TAP|unix.IFF_NO_PI|unix.IFF_VNET_HDR
+	})
+	if err == nil && !right {
+		err = ErrNoTap
+	}
+	return err
+}
+
 func set(fd int, name string) error {
 	r, err := unix.NewIfreq(name)
 	if err != nil {
@@ -47,22 +72,4 @@ func set(fd int, name string) error {
 		return err
 	}
 	return unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, offload)
-}
-
-// Idle creates a tap in a network namespace of its own, which exists as long as the file. It leads nowhere, and serves
-// as the card of an unused VM.
-func Idle() (f *os.File, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		// The thread is never unlocked, and ends with its goroutine.
-		runtime.LockOSThread()
-		if err = unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			err = fmt.Errorf("make an idle tap: %w", os.NewSyscallError("unshare", err))
-			return
-		}
-		f, err = Make("idle")
-	}()
-	<-done
-	return f, err
 }

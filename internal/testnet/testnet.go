@@ -44,6 +44,9 @@ func New(t testing.TB, host, outside string, serve *exec.Cmd) World {
 // Enter returns the start of a command line for a command in the host's namespace.
 func (w World) Enter() []string { return nsenter(w.host) }
 
+// EnterOutside returns the start of a command line for a command in the outside's namespace.
+func (w World) EnterOutside() []string { return nsenter(w.outside) }
+
 // Outside runs ip in the outside's namespace.
 func (w World) Outside(t testing.TB, args ...string) {
 	t.Helper()

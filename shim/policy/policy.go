@@ -39,7 +39,7 @@ func VM(m hypervisor.VMConfig, program string, libraries ...string) confine.Poli
 
 // sockets reports whether QEMU's own network is used, which needs sockets. A tap is an inherited file.
 func sockets(m hypervisor.VMConfig) bool {
-	return m.Network != hypervisor.NetworkNone && m.Network != hypervisor.NetworkTap
+	return m.Network != hypervisor.NetworkNone && !m.Network.Tap()
 }
 
 // installed returns the directories of a program outside the system's directories. It excludes other directories beside
