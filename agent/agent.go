@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
 	"github.com/bulkhead-project/bulkhead/agent/internal/crun"
 	"github.com/bulkhead-project/bulkhead/agent/internal/devices"
+	"github.com/bulkhead-project/bulkhead/agent/internal/interfaces"
 	"github.com/bulkhead-project/bulkhead/agent/internal/listening"
 	"github.com/bulkhead-project/bulkhead/agent/internal/oom"
 	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
@@ -45,11 +46,10 @@ const (
 type Agent struct {
 	reaper *reaper.Reaper
 	crun   *crun.Runtime
-	card   boot.Interface
 
-	configuring sync.Mutex       // held by Configure; guards the following
-	shm         int64            // the size of the mounted /dev/shm, in bytes
-	network     *agentv1.Network // the interface's configuration
+	configuring sync.Mutex        // held by Configure and SetNetwork; guards the following
+	shm         int64             // the size of the mounted /dev/shm, in bytes
+	cards       *interfaces.Cards // and the interfaces that they are for the pod
 
 	mu         sync.Mutex // guards the following; never held while waiting
 	configured *agentv1.Configured
@@ -96,7 +96,7 @@ func Main(build string) error {
 		return err
 	}
 	a := &Agent{
-		reaper: r, crun: runtime, card: card,
+		reaper: r, crun: runtime, cards: interfaces.New(card),
 		disks: map[string]*disk{}, containers: map[string]*container{}, fileVolumes: map[string]*fileVolume{},
 		files: map[string]string{},
 	}
@@ -157,6 +157,7 @@ func (a *Agent) handlers() agentv1.Handlers {
 		agentv1.OpPack:      a.pack,
 		agentv1.OpUnpack:    a.unpack,
 		agentv1.OpUsage:     agentv1.Unary(a.usage),
+		agentv1.OpNetwork:   agentv1.Unary(a.setNetwork),
 		agentv1.OpListening: agentv1.Waiting(a.listening),
 		agentv1.OpDatagrams: a.datagrams,
 		agentv1.OpOOMKills:  agentv1.Waiting(a.oomKills),

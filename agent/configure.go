@@ -39,7 +39,7 @@ func (a *Agent) configure(ctx context.Context, c agentv1.Configure) (agentv1.Con
 		{agentv1.PartHostname, func() error { return setHostname(c.Hostname) }},
 		{agentv1.PartFiles, func() error { return podFiles(c) }},
 		{agentv1.PartShm, func() error { return a.mountShm(c.ShmBytes) }},
-		{agentv1.PartNetwork, func() error { return a.setNetwork(c.Network) }},
+		{agentv1.PartNetwork, func() error { return a.cards.Configure(c.Network, a.pod.Rehearsal) }},
 		{agentv1.PartCards, func() error { return interfaces.SetCards(c.Cards) }},
 		{agentv1.PartSysctls, func() error { return a.setSysctls(c.Sysctls) }},
 		{agentv1.PartLimits, func() error { return limitPod(c.Limits) }},

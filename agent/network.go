@@ -3,34 +3,27 @@ package agent
 import (
 	"context"
 	"fmt"
-	"reflect"
 
-	"github.com/bulkhead-project/bulkhead/agent/internal/interfaces"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// setNetwork configures the VM's first interface for the pod. A later call can replace only the configuration of a rehearsal.
-func (a *Agent) setNetwork(n *agentv1.Network) error {
-	if n == nil || reflect.DeepEqual(n, a.network) {
-		return nil
+// setNetwork replaces the pod's interfaces while it runs.
+func (a *Agent) setNetwork(_ context.Context, r agentv1.SetNetwork) (none, error) {
+	a.configuring.Lock()
+	defer a.configuring.Unlock()
+	a.mu.Lock()
+	ready := a.configured != nil && !a.pod.Rehearsal
+	a.mu.Unlock()
+	if !ready {
+		return none{}, fmt.Errorf("the VM has no pod yet: %w", agentv1.ErrInvalid)
 	}
-	set := n
-	if a.network != nil {
-		if !a.pod.Rehearsal {
-			return fmt.Errorf("the interface is already configured differently: %w", agentv1.ErrExists)
-		}
-		same := *a.network
-		if same.MAC = n.MAC; reflect.DeepEqual(&same, n) {
-			set = &agentv1.Network{MAC: n.MAC} // the rest is the same
-		} else if err := interfaces.Clear(&a.card, a.network); err != nil {
-			return err
-		}
+	if err := a.cards.Update(r.Interfaces); err != nil {
+		return none{}, fmt.Errorf("set up the network: %w", err)
 	}
-	if err := interfaces.Set(&a.card, set); err != nil {
-		return err
-	}
-	a.network = n
-	return nil
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pod.Cards = a.cards.Further()
+	return none{}, nil
 }
 
 // listening waits until the ports that processes listen on differ from known, and returns them.

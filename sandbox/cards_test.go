@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -88,4 +89,61 @@ func TestCardsFail(t *testing.T) {
 			h.closed(taps)
 		})
 	}
+}
+
+// TestSetNetwork checks that a running VM gets its further cards once, before the agent looks for them, also with a new
+// shim. All taps are closed.
+func TestSetNetwork(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	want := agentv1.SetNetwork{Interfaces: []*agentv1.Network{{Name: "eth0"}, nil, {Name: "eth2"}}}
+	set := func(names ...string) error {
+		taps := h.taps(names...)
+		defer h.closed(taps)
+		return h.box.SetNetwork(h.ctx, want, taps)
+	}
+	if err := set("early"); !errors.Is(err, ErrState) {
+		t.Errorf("before the start: got %v, want %v", err, ErrState)
+	}
+	h.must(h.box.Create(h.ctx, h.config(), Files{}))
+	h.must(h.box.Start(h.ctx))
+	h.must(set())
+	h.must(set("tap1", "tap2"))
+	h.must(set())
+	h.agent.mu.Lock()
+	calls, got := slices.Clone(h.agent.calls), slices.Clone(h.agent.networks)
+	h.agent.mu.Unlock()
+	order := []agentv1.Op{agentv1.OpNetwork, "card tap1", "card tap2", agentv1.OpNetwork, agentv1.OpNetwork}
+	if at := slices.Index(calls, agentv1.OpNetwork); !slices.Equal(calls[at:], order) {
+		t.Errorf("calls %q, want %q at the end", calls, order)
+	}
+	if len(got) != 3 || !reflect.DeepEqual(got[2], want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	h.crash()
+	h.must(h.restore(RestoreFiles{}))
+	h.must(set("tap3"))
+	h.agent.mu.Lock()
+	defer h.agent.mu.Unlock()
+	if slices.Contains(h.agent.calls, "card tap3") {
+		t.Error("a VM gets further cards twice")
+	}
+}
+
+// TestSetNetworkFails checks that cards are not plugged in again after a failure, and that the VM stays.
+func TestSetNetworkFails(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	h.must(h.box.Create(h.ctx, h.config(), Files{}))
+	h.must(h.box.Start(h.ctx))
+	h.vm().fail["AddCards"] = errors.New("boom")
+	taps := h.taps("tap1")
+	if err := h.box.SetNetwork(h.ctx, agentv1.SetNetwork{}, taps); err == nil || !strings.Contains(err.Error(), "boom") {
+		t.Errorf("got %v, want boom", err)
+	}
+	h.closed(taps)
+	if h.vm().killed {
+		t.Error("the VM is killed")
+	}
+	h.must(h.box.SetNetwork(h.ctx, agentv1.SetNetwork{}, h.taps("tap1")))
 }

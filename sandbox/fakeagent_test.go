@@ -24,6 +24,7 @@ type fakeAgent struct {
 	mu         sync.Mutex
 	calls      []agentv1.Op
 	configured []agentv1.Configure
+	networks   []agentv1.SetNetwork
 	created    []agentv1.Create
 	clock      []time.Time
 	ahead      time.Duration // of the host's clock
@@ -400,6 +401,12 @@ func (a *fakeAgent) handlers() agentv1.Handlers {
 		},
 		agentv1.OpUsage: agentv1.Unary(func(context.Context, struct{}) (agentv1.Usage, error) {
 			return agentv1.Usage{Disk: agentv1.DiskUsage{ReadBytes: 3}}, nil
+		}),
+		agentv1.OpNetwork: agentv1.Unary(func(_ context.Context, r agentv1.SetNetwork) (none, error) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.networks = append(a.networks, r)
+			return none{}, nil
 		}),
 		agentv1.OpOutput: a.output,
 		agentv1.OpInput:  a.input,

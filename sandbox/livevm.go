@@ -161,7 +161,7 @@ func (s *Sandbox) watch(m *liveVM) {
 	}
 	s.vm = nil
 	s.slots.Reset()
-	s.state.VM, s.state.MemoryMiB = nil, 0
+	s.state.VM, s.state.MemoryMiB, s.state.Cards = nil, 0, false
 	s.setStopped(reason, message)
 	s.mu.Unlock()
 	s.logIf("close the VM's handle", m.detach())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
@@ -54,6 +55,49 @@ func (s *Sandbox) Listening(ctx context.Context, known agentv1.Listening) (agent
 	defer context.AfterFunc(m.ctx, func() { cancel(context.Cause(m.ctx)) })()
 	now, err := m.agent.Listening(ctx, known)
 	return now, m.fault(err)
+}
+
+// SetNetwork replaces the pod's interfaces. Taps are for the VM's further cards, in the order of their numbers. A
+// running VM accepts them once, and later ones are ignored. SetNetwork closes them.
+func (s *Sandbox) SetNetwork(ctx context.Context, r agentv1.SetNetwork, taps []*os.File) error {
+	defer func() {
+		for _, f := range taps {
+			closeQuietly(f)
+		}
+	}()
+	if err := s.acquire(ctx, "set up the network of"); err != nil {
+		return err
+	}
+	defer s.release()
+	m, err := s.running("set up the network of", Running)
+	if err != nil {
+		return err
+	}
+	ctx, done := m.call(ctx, s.o.CallTimeout)
+	defer done()
+	if len(taps) > 0 {
+		if err := s.addFurther(ctx, m, taps); err != nil {
+			return fmt.Errorf("set up the network of %s: %w", s.subject(), err)
+		}
+	}
+	return m.fault(m.agent.SetNetwork(ctx, r))
+}
+
+// addFurther plugs cards into a running VM, once. A repeated request brings the same cards, and after a failure the VM
+// may have some of them.
+func (s *Sandbox) addFurther(ctx context.Context, m *liveVM, taps []*os.File) error {
+	s.mu.Lock()
+	if s.state.Cards || len(s.config.Cards) > 0 {
+		s.mu.Unlock()
+		return nil
+	}
+	s.state.Cards = true
+	err := s.save()
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return m.vm.AddCards(ctx, taps)
 }
 
 // ReadFile returns at most limit bytes from the end of a container's file. The container may have ended.

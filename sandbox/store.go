@@ -31,7 +31,9 @@ type sandboxState struct {
 	// Images are the ids of the images in the VM's disk slots.
 	Images map[int]string `json:"images,omitempty"`
 	// Volumes are the names of the block devices in the VM's disk slots.
-	Volumes     map[int]string     `json:"volumes,omitempty"`
+	Volumes map[int]string `json:"volumes,omitempty"`
+	// Cards reports that the VM has got its further cards since it runs, or some of them.
+	Cards       bool               `json:"cards,omitempty"`
 	MemoryMiB   int                `json:"memoryMiB,omitempty"`
 	Guest       agentv1.Configured `json:"guest"`
 	Phases      []Phase            `json:"phases,omitempty"`

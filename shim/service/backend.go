@@ -25,6 +25,7 @@ type Sandbox interface {
 	WaitBooted(ctx context.Context) error
 	WaitStopped(ctx context.Context) (string, error)
 	Memory(ctx context.Context) (agentv1.Memory, error)
+	SetNetwork(ctx context.Context, r agentv1.SetNetwork, taps []*os.File) error
 	Listening(ctx context.Context, known agentv1.Listening) (agentv1.Listening, error)
 	Forward(ctx context.Context, port uint16) (net.Conn, error)
 	Datagrams(ctx context.Context) (net.Conn, error)

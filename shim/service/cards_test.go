@@ -11,6 +11,7 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/api/card"
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
@@ -38,4 +39,24 @@ func TestCards(t *testing.T) {
 	if got := r.fake.noted(); len(got) != card.Most+1 || !slices.Contains(got, "card") {
 		t.Errorf("calls %q", got)
 	}
+}
+
+// TestUpdateNetwork checks that the sandbox gets the interfaces and the taps, and the bounds of their numbers.
+func TestUpdateNetwork(t *testing.T) {
+	r := start(t)
+	update := func(interfaces string, taps int) error {
+		_, err := r.extension.UpdateNetwork(t.Context(), &shimv1.UpdateNetworkRequest{Interfaces: []byte(interfaces), Taps: uint32(taps)})
+		return err
+	}
+	wantCode(t, "a tap that was not sent", update("{}", 1), codes.NotFound)
+	for i := range 2 {
+		r.file(t, layout.Card(i))
+	}
+	wantCode(t, "taps", update(`{"interfaces": [{"name": "eth0"}, null, {"name": "eth2"}]}`, 2), codes.OK)
+	if got := r.fake.noted(); !slices.Equal(got, []string{"network eth0 - eth2, 2 taps"}) {
+		t.Errorf("calls %q", got)
+	}
+	wantCode(t, "no JSON", update("{", 0), codes.InvalidArgument)
+	wantCode(t, "too many interfaces", update(`{"interfaces": [null,null,null,null,null,null,null,null,null]}`, 0), codes.InvalidArgument)
+	wantCode(t, "too many taps", update("{}", card.Most+1), codes.InvalidArgument)
 }

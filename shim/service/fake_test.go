@@ -76,6 +76,21 @@ func (f *fake) Create(_ context.Context, c sandbox.Config, files sandbox.Files) 
 	return nil
 }
 
+func (f *fake) SetNetwork(_ context.Context, r agentv1.SetNetwork, taps []*os.File) error {
+	var names []string
+	for _, n := range r.Interfaces {
+		if n == nil {
+			n = &agentv1.Network{Name: "-"}
+		}
+		names = append(names, n.Name)
+	}
+	for _, tap := range taps {
+		tap.Close()
+	}
+	f.note("network %s, %d taps", strings.Join(names, " "), len(taps))
+	return nil
+}
+
 func (f *fake) Start(ctx context.Context) error {
 	f.note("start")
 	if f.started != nil {

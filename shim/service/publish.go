@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -9,9 +10,11 @@ import (
 	"time"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/api/card"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/channel"
 	"github.com/bulkhead-project/bulkhead/sandbox"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
@@ -71,6 +74,30 @@ func (e extension) Listening(ctx context.Context, r *shimv1.ListeningRequest) (*
 		res.Ports = append(res.Ports, &shimv1.ListeningPort{Port: uint32(p.Port), Loopback: p.Loopback, Datagrams: p.Datagrams})
 	}
 	return res, nil
+}
+
+// UpdateNetwork replaces the pod's interfaces.
+func (e extension) UpdateNetwork(ctx context.Context, r *shimv1.UpdateNetworkRequest) (*shimv1.UpdateNetworkResponse, error) {
+	var set agentv1.SetNetwork
+	if err := json.Unmarshal(r.Interfaces, &set); err != nil {
+		return nil, invalid("update the network: read the interfaces: %v", err)
+	}
+	if len(set.Interfaces) > card.Most+1 || r.Taps > card.Most {
+		return nil, invalid("update the network: %d interfaces and %d taps: must be at most %d and %d",
+			len(set.Interfaces), r.Taps, card.Most+1, card.Most)
+	}
+	var names []string
+	for i := range r.Taps {
+		names = append(names, layout.Card(int(i)))
+	}
+	taps, err := e.removeFiles(names...)
+	if err == nil {
+		err = e.o.Sandbox.SetNetwork(ctx, set, taps)
+	}
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return &shimv1.UpdateNetworkResponse{}, nil
 }
 
 // published holds the listening sockets by the names of their files.

@@ -2,6 +2,7 @@ package interfaces
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,13 +57,22 @@ func validateCards(wanted []agentv1.Network) error {
 	if len(wanted) > card.Most {
 		return fmt.Errorf("%d further interfaces: must be at most %d: %w", len(wanted), card.Most, agentv1.ErrInvalid)
 	}
-	taken := map[string]bool{"": true, ".": true, "..": true, "all": true, "default": true, "lo": true, "eth0": true}
+	taken := map[string]bool{"eth0": true}
 	for _, n := range wanted {
-		if taken[n.Name] || len(n.Name) > maxInterfaceName || strings.ContainsAny(n.Name, "/: \t\n") {
-			return fmt.Errorf("interface %.40q: %w", n.Name, agentv1.ErrInvalid)
+		if err := validateName(n.Name, taken); err != nil {
+			return err
 		}
-		taken[n.Name] = true
 	}
+	return nil
+}
+
+// validateName checks the name of an interface, and adds it to the names that are taken.
+func validateName(name string, taken map[string]bool) error {
+	reserved := slices.Contains([]string{"", ".", "..", "all", "default", "lo"}, name)
+	if reserved || taken[name] || len(name) > maxInterfaceName || strings.ContainsAny(name, "/: \t\n") {
+		return fmt.Errorf("interface %.40q: %w", name, agentv1.ErrInvalid)
+	}
+	taken[name] = true
 	return nil
 }
 

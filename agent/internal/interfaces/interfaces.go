@@ -78,22 +78,43 @@ func Set(card *boot.Interface, n *agentv1.Network) error {
 			return err
 		}
 	}
-	return setRoutes(c, index, n.Routes)
+	return setRoutes(c, index, n)
 }
 
-func setRoutes(c *netlink.Conn, index int, routes []agentv1.Route) error {
-	for _, r := range routes {
-		to, err := netip.ParsePrefix(r.Destination)
-		var gateway netip.Addr
-		if err == nil && r.Gateway != "" {
-			gateway, err = netip.ParseAddr(r.Gateway)
+// setRoutes sets routes and static neighbours. Those that exist stay.
+func setRoutes(c *netlink.Conn, index int, n *agentv1.Network) error {
+	for _, r := range n.Routes {
+		to, gateway, err := parseRoute(r)
+		if err == nil {
+			err = c.Route(index, to, gateway, r.Metric)
 		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, n := range n.Neighbours {
+		a, err := netip.ParseAddr(n.Address)
 		if err != nil {
 			return fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
 		}
-		if err := c.Route(index, to, gateway, r.Metric); err != nil {
+		mac, err := net.ParseMAC(n.MAC)
+		if err != nil {
+			return fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+		}
+		if err := c.Neighbour(index, a, mac); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func parseRoute(r agentv1.Route) (to netip.Prefix, gateway netip.Addr, err error) {
+	to, err = netip.ParsePrefix(r.Destination)
+	if err == nil && r.Gateway != "" {
+		gateway, err = netip.ParseAddr(r.Gateway)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+	}
+	return to, gateway, err
 }

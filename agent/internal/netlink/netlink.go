@@ -4,6 +4,7 @@ package netlink
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -84,6 +85,12 @@ func (m *message) address(index int, p netip.Prefix) {
 // Route adds a route to an interface, by a gateway, or on the link without one. The gateway may lie outside the
 // interface's own network.
 func (c *Conn) Route(index int, to netip.Prefix, gateway netip.Addr, metric int) error {
+	m := newMessage(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_REPLACE)
+	m.route(index, to, gateway, metric)
+	return c.do(m, "add route to "+to.String())
+}
+
+func (m *message) route(index int, to netip.Prefix, gateway netip.Addr, metric int) {
 	info := unix.RtMsg{
 		Family: family(to.Addr()), Dst_len: uint8(to.Bits()), Table: unix.RT_TABLE_MAIN, Protocol: unix.RTPROT_BOOT,
 		Scope: unix.RT_SCOPE_LINK, Type: unix.RTN_UNICAST,
@@ -91,7 +98,6 @@ func (c *Conn) Route(index int, to netip.Prefix, gateway netip.Addr, metric int)
 	if gateway.IsValid() {
 		info.Scope, info.Flags = unix.RT_SCOPE_UNIVERSE, unix.RTNH_F_ONLINK
 	}
-	m := newMessage(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_REPLACE)
 	m.add(unsafe.Slice((*byte)(unsafe.Pointer(&info)), unix.SizeofRtMsg))
 	m.attr(unix.RTA_DST, to.Masked().Addr().AsSlice())
 	if gateway.IsValid() {
@@ -101,7 +107,27 @@ func (c *Conn) Route(index int, to netip.Prefix, gateway netip.Addr, metric int)
 	if metric > 0 {
 		m.attr(unix.RTA_PRIORITY, binary.NativeEndian.AppendUint32(nil, uint32(metric)))
 	}
-	return c.do(m, "add route to "+to.String())
+}
+
+// RemoveRoute removes a route that Route has added. It succeeds if there is none.
+func (c *Conn) RemoveRoute(index int, to netip.Prefix, gateway netip.Addr, metric int) error {
+	m := newMessage(unix.RTM_DELROUTE, 0)
+	m.route(index, to, gateway, metric)
+	err := c.do(m, "remove route to "+to.String())
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
+}
+
+// Neighbour sets the hardware address of a neighbour, for good.
+func (c *Conn) Neighbour(index int, a netip.Addr, mac net.HardwareAddr) error {
+	m := newMessage(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE)
+	info := unix.NdMsg{Family: family(a), Ifindex: int32(index), State: unix.NUD_PERMANENT}
+	m.add(unsafe.Slice((*byte)(unsafe.Pointer(&info)), unix.SizeofNdMsg))
+	m.attr(unix.NDA_DST, a.AsSlice())
+	m.attr(unix.NDA_LLADDR, mac)
+	return c.do(m, "set neighbour "+a.String())
 }
 
 // DefaultRoute adds the default route by a gateway, which may lie outside the interface's own network.

@@ -154,6 +154,11 @@ func (c *Client) Wait(ctx context.Context, r Process) (Exit, error) {
 	return ask[Exit](ctx, c, OpWait, r)
 }
 
+// SetNetwork replaces the pod's interfaces.
+func (c *Client) SetNetwork(ctx context.Context, r SetNetwork) error {
+	return c.call(ctx, OpNetwork, r, nil)
+}
+
 // Listening waits until the listening ports differ from known, and returns them.
 func (c *Client) Listening(ctx context.Context, known Listening) (Listening, error) {
 	return ask[Listening](ctx, c, OpListening, known)

@@ -67,6 +67,7 @@ const (
 	OpUnpack    Op = "unpack"    // Unpack -> -, then entries and files' bytes; then -
 	OpUsage     Op = "usage"     // - -> Usage
 	OpFiles     Op = "files"     // Files -> FilesState
+	OpNetwork   Op = "network"   // SetNetwork -> -; of a configured pod
 	OpListening Op = "listening" // Listening -> Listening; waits for a change
 	OpDatagrams Op = "datagrams" // - -> -, then Datagrams both ways
 	OpOOMKills  Op = "oomkills"  // OOMKills -> OOMKills; waits for a change
@@ -150,6 +151,12 @@ type Route struct {
 	Destination string `json:"destination"`       // CIDR
 	Gateway     string `json:"gateway,omitempty"` // empty means on the link itself
 	Metric      int    `json:"metric,omitempty"`
+}
+
+// SetNetwork replaces the pod's interfaces, by the numbers of the VM's cards: 0 is the first card, and package
+// card defines the others. A card without an interface is nil. The agent waits for cards that were just plugged in.
+type SetNetwork struct {
+	Interfaces []*Network `json:"interfaces"`
 }
 
 // Listening lists the ports that processes of the guest listen on: TCP first, sorted by number, at most 256 of each

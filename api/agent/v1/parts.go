@@ -51,7 +51,7 @@ func KnownStep(name string) bool {
 // traced are the calls with steps.
 var traced = map[Op]bool{
 	OpConfigure: true, OpMount: true, OpUnmount: true, OpFlush: true, OpCreate: true, OpStart: true, OpExec: true,
-	OpSignal: true, OpDelete: true, OpPause: true, OpResume: true, OpUpdate: true, OpFiles: true,
+	OpSignal: true, OpDelete: true, OpPause: true, OpResume: true, OpUpdate: true, OpFiles: true, OpNetwork: true,
 }
 
 // step returns the step of a call, with the duration on the host's clock and the guest's parts. It returns none for

@@ -1289,6 +1289,94 @@ func (x *ListeningPort) GetDatagrams() bool {
 	return false
 }
 
+type UpdateNetworkRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Interfaces    []byte                 `protobuf:"bytes,1,opt,name=interfaces,proto3" json:"interfaces,omitempty"` // agent/v1's SetNetwork, in JSON
+	Taps          uint32                 `protobuf:"varint,2,opt,name=taps,proto3" json:"taps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateNetworkRequest) Reset() {
+	*x = UpdateNetworkRequest{}
+	mi := &file_extension_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateNetworkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateNetworkRequest) ProtoMessage() {}
+
+func (x *UpdateNetworkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateNetworkRequest.ProtoReflect.Descriptor instead.
+func (*UpdateNetworkRequest) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *UpdateNetworkRequest) GetInterfaces() []byte {
+	if x != nil {
+		return x.Interfaces
+	}
+	return nil
+}
+
+func (x *UpdateNetworkRequest) GetTaps() uint32 {
+	if x != nil {
+		return x.Taps
+	}
+	return 0
+}
+
+type UpdateNetworkResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateNetworkResponse) Reset() {
+	*x = UpdateNetworkResponse{}
+	mi := &file_extension_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateNetworkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateNetworkResponse) ProtoMessage() {}
+
+func (x *UpdateNetworkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateNetworkResponse.ProtoReflect.Descriptor instead.
+func (*UpdateNetworkResponse) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{23}
+}
+
 type StatsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1297,7 +1385,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_extension_proto_msgTypes[22]
+	mi := &file_extension_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1397,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[22]
+	mi := &file_extension_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1410,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{22}
+	return file_extension_proto_rawDescGZIP(), []int{24}
 }
 
 type StatsResponse struct {
@@ -1340,7 +1428,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_extension_proto_msgTypes[23]
+	mi := &file_extension_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1352,7 +1440,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[23]
+	mi := &file_extension_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1365,7 +1453,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{23}
+	return file_extension_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StatsResponse) GetGuestMemoryTotal() int64 {
@@ -1431,7 +1519,7 @@ type VolumeStats struct {
 
 func (x *VolumeStats) Reset() {
 	*x = VolumeStats{}
-	mi := &file_extension_proto_msgTypes[24]
+	mi := &file_extension_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1531,7 @@ func (x *VolumeStats) String() string {
 func (*VolumeStats) ProtoMessage() {}
 
 func (x *VolumeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[24]
+	mi := &file_extension_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1544,7 @@ func (x *VolumeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeStats.ProtoReflect.Descriptor instead.
 func (*VolumeStats) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{24}
+	return file_extension_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *VolumeStats) GetName() string {
@@ -1508,7 +1596,7 @@ type NetworkStats struct {
 
 func (x *NetworkStats) Reset() {
 	*x = NetworkStats{}
-	mi := &file_extension_proto_msgTypes[25]
+	mi := &file_extension_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1608,7 @@ func (x *NetworkStats) String() string {
 func (*NetworkStats) ProtoMessage() {}
 
 func (x *NetworkStats) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[25]
+	mi := &file_extension_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1621,7 @@ func (x *NetworkStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkStats.ProtoReflect.Descriptor instead.
 func (*NetworkStats) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{25}
+	return file_extension_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *NetworkStats) GetName() string {
@@ -1582,7 +1670,7 @@ type DiskStats struct {
 
 func (x *DiskStats) Reset() {
 	*x = DiskStats{}
-	mi := &file_extension_proto_msgTypes[26]
+	mi := &file_extension_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +1682,7 @@ func (x *DiskStats) String() string {
 func (*DiskStats) ProtoMessage() {}
 
 func (x *DiskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[26]
+	mi := &file_extension_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +1695,7 @@ func (x *DiskStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiskStats.ProtoReflect.Descriptor instead.
 func (*DiskStats) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{26}
+	return file_extension_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DiskStats) GetReadBytes() uint64 {
@@ -1643,7 +1731,7 @@ type ContainerStats struct {
 
 func (x *ContainerStats) Reset() {
 	*x = ContainerStats{}
-	mi := &file_extension_proto_msgTypes[27]
+	mi := &file_extension_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +1743,7 @@ func (x *ContainerStats) String() string {
 func (*ContainerStats) ProtoMessage() {}
 
 func (x *ContainerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[27]
+	mi := &file_extension_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +1756,7 @@ func (x *ContainerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerStats.ProtoReflect.Descriptor instead.
 func (*ContainerStats) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{27}
+	return file_extension_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ContainerStats) GetId() string {
@@ -1759,7 +1847,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_extension_proto_msgTypes[28]
+	mi := &file_extension_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1771,7 +1859,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[28]
+	mi := &file_extension_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1784,7 +1872,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{28}
+	return file_extension_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReadFileRequest) GetContainerId() string {
@@ -1817,7 +1905,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_extension_proto_msgTypes[29]
+	mi := &file_extension_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1829,7 +1917,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[29]
+	mi := &file_extension_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1842,7 +1930,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{29}
+	return file_extension_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReadFileResponse) GetData() []byte {
@@ -1866,7 +1954,7 @@ type FilesRequest struct {
 
 func (x *FilesRequest) Reset() {
 	*x = FilesRequest{}
-	mi := &file_extension_proto_msgTypes[30]
+	mi := &file_extension_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +1966,7 @@ func (x *FilesRequest) String() string {
 func (*FilesRequest) ProtoMessage() {}
 
 func (x *FilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[30]
+	mi := &file_extension_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +1979,7 @@ func (x *FilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilesRequest.ProtoReflect.Descriptor instead.
 func (*FilesRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{30}
+	return file_extension_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FilesRequest) GetVolume() string {
@@ -1950,7 +2038,7 @@ type VolumeFile struct {
 
 func (x *VolumeFile) Reset() {
 	*x = VolumeFile{}
-	mi := &file_extension_proto_msgTypes[31]
+	mi := &file_extension_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2050,7 @@ func (x *VolumeFile) String() string {
 func (*VolumeFile) ProtoMessage() {}
 
 func (x *VolumeFile) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[31]
+	mi := &file_extension_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2063,7 @@ func (x *VolumeFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeFile.ProtoReflect.Descriptor instead.
 func (*VolumeFile) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{31}
+	return file_extension_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *VolumeFile) GetPath() string {
@@ -2022,7 +2110,7 @@ type FilesResponse struct {
 
 func (x *FilesResponse) Reset() {
 	*x = FilesResponse{}
-	mi := &file_extension_proto_msgTypes[32]
+	mi := &file_extension_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2034,7 +2122,7 @@ func (x *FilesResponse) String() string {
 func (*FilesResponse) ProtoMessage() {}
 
 func (x *FilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[32]
+	mi := &file_extension_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2047,7 +2135,7 @@ func (x *FilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilesResponse.ProtoReflect.Descriptor instead.
 func (*FilesResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{32}
+	return file_extension_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FilesResponse) GetDigest() string {
@@ -2066,7 +2154,7 @@ type StepsRequest struct {
 
 func (x *StepsRequest) Reset() {
 	*x = StepsRequest{}
-	mi := &file_extension_proto_msgTypes[33]
+	mi := &file_extension_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2078,7 +2166,7 @@ func (x *StepsRequest) String() string {
 func (*StepsRequest) ProtoMessage() {}
 
 func (x *StepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[33]
+	mi := &file_extension_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2091,7 +2179,7 @@ func (x *StepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepsRequest.ProtoReflect.Descriptor instead.
 func (*StepsRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{33}
+	return file_extension_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StepsRequest) GetTrace() string {
@@ -2110,7 +2198,7 @@ type StepsResponse struct {
 
 func (x *StepsResponse) Reset() {
 	*x = StepsResponse{}
-	mi := &file_extension_proto_msgTypes[34]
+	mi := &file_extension_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2122,7 +2210,7 @@ func (x *StepsResponse) String() string {
 func (*StepsResponse) ProtoMessage() {}
 
 func (x *StepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[34]
+	mi := &file_extension_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2135,7 +2223,7 @@ func (x *StepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepsResponse.ProtoReflect.Descriptor instead.
 func (*StepsResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{34}
+	return file_extension_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StepsResponse) GetSteps() []*Step {
@@ -2158,7 +2246,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_extension_proto_msgTypes[35]
+	mi := &file_extension_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2170,7 +2258,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[35]
+	mi := &file_extension_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2183,7 +2271,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{35}
+	return file_extension_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Step) GetName() string {
@@ -2307,7 +2395,13 @@ const file_extension_proto_rawDesc = "" +
 	"\rListeningPort\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\rR\x04port\x12\x1a\n" +
 	"\bloopback\x18\x02 \x01(\bR\bloopback\x12\x1c\n" +
-	"\tdatagrams\x18\x03 \x01(\bR\tdatagrams\"\x0e\n" +
+	"\tdatagrams\x18\x03 \x01(\bR\tdatagrams\"J\n" +
+	"\x14UpdateNetworkRequest\x12\x1e\n" +
+	"\n" +
+	"interfaces\x18\x01 \x01(\fR\n" +
+	"interfaces\x12\x12\n" +
+	"\x04taps\x18\x02 \x01(\rR\x04taps\"\x17\n" +
+	"\x15UpdateNetworkResponse\"\x0e\n" +
 	"\fStatsRequest\"\x8f\x03\n" +
 	"\rStatsResponse\x12,\n" +
 	"\x12guest_memory_total\x18\x01 \x01(\x03R\x10guestMemoryTotal\x124\n" +
@@ -2381,7 +2475,7 @@ const file_extension_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
 	"\x05begin\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05begin\x12\"\n" +
 	"\fmicroseconds\x18\x03 \x01(\x03R\fmicroseconds\x12-\n" +
-	"\x05parts\x18\x04 \x03(\v2\x17.bulkhead.shim.v1.PhaseR\x05parts2\xff\a\n" +
+	"\x05parts\x18\x04 \x03(\v2\x17.bulkhead.shim.v1.PhaseR\x05parts2\xe1\b\n" +
 	"\tExtension\x12D\n" +
 	"\x06Events\x12\x1f.bulkhead.shim.v1.EventsRequest\x1a\x17.bulkhead.shim.v1.Event0\x01\x12E\n" +
 	"\x04Open\x12\x1d.bulkhead.shim.v1.OpenRequest\x1a\x1e.bulkhead.shim.v1.OpenResponse\x12K\n" +
@@ -2391,7 +2485,8 @@ const file_extension_proto_rawDesc = "" +
 	"\x06Resume\x12\x1f.bulkhead.shim.v1.ResumeRequest\x1a .bulkhead.shim.v1.ResumeResponse\x12N\n" +
 	"\aPublish\x12 .bulkhead.shim.v1.PublishRequest\x1a!.bulkhead.shim.v1.PublishResponse\x12T\n" +
 	"\tUnpublish\x12\".bulkhead.shim.v1.UnpublishRequest\x1a#.bulkhead.shim.v1.UnpublishResponse\x12T\n" +
-	"\tListening\x12\".bulkhead.shim.v1.ListeningRequest\x1a#.bulkhead.shim.v1.ListeningResponse\x12H\n" +
+	"\tListening\x12\".bulkhead.shim.v1.ListeningRequest\x1a#.bulkhead.shim.v1.ListeningResponse\x12`\n" +
+	"\rUpdateNetwork\x12&.bulkhead.shim.v1.UpdateNetworkRequest\x1a'.bulkhead.shim.v1.UpdateNetworkResponse\x12H\n" +
 	"\x05Stats\x12\x1e.bulkhead.shim.v1.StatsRequest\x1a\x1f.bulkhead.shim.v1.StatsResponse\x12Q\n" +
 	"\bReadFile\x12!.bulkhead.shim.v1.ReadFileRequest\x1a\".bulkhead.shim.v1.ReadFileResponse\x12H\n" +
 	"\x05Files\x12\x1e.bulkhead.shim.v1.FilesRequest\x1a\x1f.bulkhead.shim.v1.FilesResponse\x12H\n" +
@@ -2410,7 +2505,7 @@ func file_extension_proto_rawDescGZIP() []byte {
 }
 
 var file_extension_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_extension_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_extension_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_extension_proto_goTypes = []any{
 	(OpenRequest_Kind)(0),         // 0: bulkhead.shim.v1.OpenRequest.Kind
 	(*EventsRequest)(nil),         // 1: bulkhead.shim.v1.EventsRequest
@@ -2435,44 +2530,46 @@ var file_extension_proto_goTypes = []any{
 	(*ListeningRequest)(nil),      // 20: bulkhead.shim.v1.ListeningRequest
 	(*ListeningResponse)(nil),     // 21: bulkhead.shim.v1.ListeningResponse
 	(*ListeningPort)(nil),         // 22: bulkhead.shim.v1.ListeningPort
-	(*StatsRequest)(nil),          // 23: bulkhead.shim.v1.StatsRequest
-	(*StatsResponse)(nil),         // 24: bulkhead.shim.v1.StatsResponse
-	(*VolumeStats)(nil),           // 25: bulkhead.shim.v1.VolumeStats
-	(*NetworkStats)(nil),          // 26: bulkhead.shim.v1.NetworkStats
-	(*DiskStats)(nil),             // 27: bulkhead.shim.v1.DiskStats
-	(*ContainerStats)(nil),        // 28: bulkhead.shim.v1.ContainerStats
-	(*ReadFileRequest)(nil),       // 29: bulkhead.shim.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),      // 30: bulkhead.shim.v1.ReadFileResponse
-	(*FilesRequest)(nil),          // 31: bulkhead.shim.v1.FilesRequest
-	(*VolumeFile)(nil),            // 32: bulkhead.shim.v1.VolumeFile
-	(*FilesResponse)(nil),         // 33: bulkhead.shim.v1.FilesResponse
-	(*StepsRequest)(nil),          // 34: bulkhead.shim.v1.StepsRequest
-	(*StepsResponse)(nil),         // 35: bulkhead.shim.v1.StepsResponse
-	(*Step)(nil),                  // 36: bulkhead.shim.v1.Step
-	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
-	(*anypb.Any)(nil),             // 38: google.protobuf.Any
+	(*UpdateNetworkRequest)(nil),  // 23: bulkhead.shim.v1.UpdateNetworkRequest
+	(*UpdateNetworkResponse)(nil), // 24: bulkhead.shim.v1.UpdateNetworkResponse
+	(*StatsRequest)(nil),          // 25: bulkhead.shim.v1.StatsRequest
+	(*StatsResponse)(nil),         // 26: bulkhead.shim.v1.StatsResponse
+	(*VolumeStats)(nil),           // 27: bulkhead.shim.v1.VolumeStats
+	(*NetworkStats)(nil),          // 28: bulkhead.shim.v1.NetworkStats
+	(*DiskStats)(nil),             // 29: bulkhead.shim.v1.DiskStats
+	(*ContainerStats)(nil),        // 30: bulkhead.shim.v1.ContainerStats
+	(*ReadFileRequest)(nil),       // 31: bulkhead.shim.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),      // 32: bulkhead.shim.v1.ReadFileResponse
+	(*FilesRequest)(nil),          // 33: bulkhead.shim.v1.FilesRequest
+	(*VolumeFile)(nil),            // 34: bulkhead.shim.v1.VolumeFile
+	(*FilesResponse)(nil),         // 35: bulkhead.shim.v1.FilesResponse
+	(*StepsRequest)(nil),          // 36: bulkhead.shim.v1.StepsRequest
+	(*StepsResponse)(nil),         // 37: bulkhead.shim.v1.StepsResponse
+	(*Step)(nil),                  // 38: bulkhead.shim.v1.Step
+	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
+	(*anypb.Any)(nil),             // 40: google.protobuf.Any
 }
 var file_extension_proto_depIdxs = []int32{
-	37, // 0: bulkhead.shim.v1.Event.time:type_name -> google.protobuf.Timestamp
-	38, // 1: bulkhead.shim.v1.Event.event:type_name -> google.protobuf.Any
+	39, // 0: bulkhead.shim.v1.Event.time:type_name -> google.protobuf.Timestamp
+	40, // 1: bulkhead.shim.v1.Event.event:type_name -> google.protobuf.Any
 	0,  // 2: bulkhead.shim.v1.OpenRequest.kind:type_name -> bulkhead.shim.v1.OpenRequest.Kind
 	7,  // 3: bulkhead.shim.v1.StatusResponse.phases:type_name -> bulkhead.shim.v1.Phase
 	8,  // 4: bulkhead.shim.v1.StatusResponse.containers:type_name -> bulkhead.shim.v1.ContainerStatus
-	37, // 5: bulkhead.shim.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	37, // 6: bulkhead.shim.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	37, // 7: bulkhead.shim.v1.ContainerStatus.exited_at:type_name -> google.protobuf.Timestamp
+	39, // 5: bulkhead.shim.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	39, // 6: bulkhead.shim.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	39, // 7: bulkhead.shim.v1.ContainerStatus.exited_at:type_name -> google.protobuf.Timestamp
 	9,  // 8: bulkhead.shim.v1.ContainerStatus.user:type_name -> bulkhead.shim.v1.User
 	22, // 9: bulkhead.shim.v1.ListeningRequest.ports:type_name -> bulkhead.shim.v1.ListeningPort
 	22, // 10: bulkhead.shim.v1.ListeningResponse.ports:type_name -> bulkhead.shim.v1.ListeningPort
-	28, // 11: bulkhead.shim.v1.StatsResponse.containers:type_name -> bulkhead.shim.v1.ContainerStats
-	26, // 12: bulkhead.shim.v1.StatsResponse.network:type_name -> bulkhead.shim.v1.NetworkStats
-	27, // 13: bulkhead.shim.v1.StatsResponse.disk:type_name -> bulkhead.shim.v1.DiskStats
-	26, // 14: bulkhead.shim.v1.StatsResponse.cards:type_name -> bulkhead.shim.v1.NetworkStats
-	25, // 15: bulkhead.shim.v1.StatsResponse.volumes:type_name -> bulkhead.shim.v1.VolumeStats
-	37, // 16: bulkhead.shim.v1.ContainerStats.at:type_name -> google.protobuf.Timestamp
-	32, // 17: bulkhead.shim.v1.FilesRequest.files:type_name -> bulkhead.shim.v1.VolumeFile
-	36, // 18: bulkhead.shim.v1.StepsResponse.steps:type_name -> bulkhead.shim.v1.Step
-	37, // 19: bulkhead.shim.v1.Step.begin:type_name -> google.protobuf.Timestamp
+	30, // 11: bulkhead.shim.v1.StatsResponse.containers:type_name -> bulkhead.shim.v1.ContainerStats
+	28, // 12: bulkhead.shim.v1.StatsResponse.network:type_name -> bulkhead.shim.v1.NetworkStats
+	29, // 13: bulkhead.shim.v1.StatsResponse.disk:type_name -> bulkhead.shim.v1.DiskStats
+	28, // 14: bulkhead.shim.v1.StatsResponse.cards:type_name -> bulkhead.shim.v1.NetworkStats
+	27, // 15: bulkhead.shim.v1.StatsResponse.volumes:type_name -> bulkhead.shim.v1.VolumeStats
+	39, // 16: bulkhead.shim.v1.ContainerStats.at:type_name -> google.protobuf.Timestamp
+	34, // 17: bulkhead.shim.v1.FilesRequest.files:type_name -> bulkhead.shim.v1.VolumeFile
+	38, // 18: bulkhead.shim.v1.StepsResponse.steps:type_name -> bulkhead.shim.v1.Step
+	39, // 19: bulkhead.shim.v1.Step.begin:type_name -> google.protobuf.Timestamp
 	7,  // 20: bulkhead.shim.v1.Step.parts:type_name -> bulkhead.shim.v1.Phase
 	1,  // 21: bulkhead.shim.v1.Extension.Events:input_type -> bulkhead.shim.v1.EventsRequest
 	3,  // 22: bulkhead.shim.v1.Extension.Open:input_type -> bulkhead.shim.v1.OpenRequest
@@ -2483,25 +2580,27 @@ var file_extension_proto_depIdxs = []int32{
 	16, // 27: bulkhead.shim.v1.Extension.Publish:input_type -> bulkhead.shim.v1.PublishRequest
 	18, // 28: bulkhead.shim.v1.Extension.Unpublish:input_type -> bulkhead.shim.v1.UnpublishRequest
 	20, // 29: bulkhead.shim.v1.Extension.Listening:input_type -> bulkhead.shim.v1.ListeningRequest
-	23, // 30: bulkhead.shim.v1.Extension.Stats:input_type -> bulkhead.shim.v1.StatsRequest
-	29, // 31: bulkhead.shim.v1.Extension.ReadFile:input_type -> bulkhead.shim.v1.ReadFileRequest
-	31, // 32: bulkhead.shim.v1.Extension.Files:input_type -> bulkhead.shim.v1.FilesRequest
-	34, // 33: bulkhead.shim.v1.Extension.Steps:input_type -> bulkhead.shim.v1.StepsRequest
-	2,  // 34: bulkhead.shim.v1.Extension.Events:output_type -> bulkhead.shim.v1.Event
-	4,  // 35: bulkhead.shim.v1.Extension.Open:output_type -> bulkhead.shim.v1.OpenResponse
-	6,  // 36: bulkhead.shim.v1.Extension.Status:output_type -> bulkhead.shim.v1.StatusResponse
-	11, // 37: bulkhead.shim.v1.Extension.ReopenLog:output_type -> bulkhead.shim.v1.ReopenLogResponse
-	13, // 38: bulkhead.shim.v1.Extension.Pause:output_type -> bulkhead.shim.v1.PauseResponse
-	15, // 39: bulkhead.shim.v1.Extension.Resume:output_type -> bulkhead.shim.v1.ResumeResponse
-	17, // 40: bulkhead.shim.v1.Extension.Publish:output_type -> bulkhead.shim.v1.PublishResponse
-	19, // 41: bulkhead.shim.v1.Extension.Unpublish:output_type -> bulkhead.shim.v1.UnpublishResponse
-	21, // 42: bulkhead.shim.v1.Extension.Listening:output_type -> bulkhead.shim.v1.ListeningResponse
-	24, // 43: bulkhead.shim.v1.Extension.Stats:output_type -> bulkhead.shim.v1.StatsResponse
-	30, // 44: bulkhead.shim.v1.Extension.ReadFile:output_type -> bulkhead.shim.v1.ReadFileResponse
-	33, // 45: bulkhead.shim.v1.Extension.Files:output_type -> bulkhead.shim.v1.FilesResponse
-	35, // 46: bulkhead.shim.v1.Extension.Steps:output_type -> bulkhead.shim.v1.StepsResponse
-	34, // [34:47] is the sub-list for method output_type
-	21, // [21:34] is the sub-list for method input_type
+	23, // 30: bulkhead.shim.v1.Extension.UpdateNetwork:input_type -> bulkhead.shim.v1.UpdateNetworkRequest
+	25, // 31: bulkhead.shim.v1.Extension.Stats:input_type -> bulkhead.shim.v1.StatsRequest
+	31, // 32: bulkhead.shim.v1.Extension.ReadFile:input_type -> bulkhead.shim.v1.ReadFileRequest
+	33, // 33: bulkhead.shim.v1.Extension.Files:input_type -> bulkhead.shim.v1.FilesRequest
+	36, // 34: bulkhead.shim.v1.Extension.Steps:input_type -> bulkhead.shim.v1.StepsRequest
+	2,  // 35: bulkhead.shim.v1.Extension.Events:output_type -> bulkhead.shim.v1.Event
+	4,  // 36: bulkhead.shim.v1.Extension.Open:output_type -> bulkhead.shim.v1.OpenResponse
+	6,  // 37: bulkhead.shim.v1.Extension.Status:output_type -> bulkhead.shim.v1.StatusResponse
+	11, // 38: bulkhead.shim.v1.Extension.ReopenLog:output_type -> bulkhead.shim.v1.ReopenLogResponse
+	13, // 39: bulkhead.shim.v1.Extension.Pause:output_type -> bulkhead.shim.v1.PauseResponse
+	15, // 40: bulkhead.shim.v1.Extension.Resume:output_type -> bulkhead.shim.v1.ResumeResponse
+	17, // 41: bulkhead.shim.v1.Extension.Publish:output_type -> bulkhead.shim.v1.PublishResponse
+	19, // 42: bulkhead.shim.v1.Extension.Unpublish:output_type -> bulkhead.shim.v1.UnpublishResponse
+	21, // 43: bulkhead.shim.v1.Extension.Listening:output_type -> bulkhead.shim.v1.ListeningResponse
+	24, // 44: bulkhead.shim.v1.Extension.UpdateNetwork:output_type -> bulkhead.shim.v1.UpdateNetworkResponse
+	26, // 45: bulkhead.shim.v1.Extension.Stats:output_type -> bulkhead.shim.v1.StatsResponse
+	32, // 46: bulkhead.shim.v1.Extension.ReadFile:output_type -> bulkhead.shim.v1.ReadFileResponse
+	35, // 47: bulkhead.shim.v1.Extension.Files:output_type -> bulkhead.shim.v1.FilesResponse
+	37, // 48: bulkhead.shim.v1.Extension.Steps:output_type -> bulkhead.shim.v1.StepsResponse
+	35, // [35:49] is the sub-list for method output_type
+	21, // [21:35] is the sub-list for method input_type
 	21, // [21:21] is the sub-list for extension type_name
 	21, // [21:21] is the sub-list for extension extendee
 	0,  // [0:21] is the sub-list for field type_name
@@ -2518,7 +2617,7 @@ func file_extension_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_extension_proto_rawDesc), len(file_extension_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -17,6 +17,7 @@ type ExtensionService interface {
 	Publish(context.Context, *PublishRequest) (*PublishResponse, error)
 	Unpublish(context.Context, *UnpublishRequest) (*UnpublishResponse, error)
 	Listening(context.Context, *ListeningRequest) (*ListeningResponse, error)
+	UpdateNetwork(context.Context, *UpdateNetworkRequest) (*UpdateNetworkResponse, error)
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error)
 	Files(context.Context, *FilesRequest) (*FilesResponse, error)
@@ -95,6 +96,13 @@ func RegisterExtensionService(srv *ttrpc.Server, svc ExtensionService) {
 				}
 				return svc.Listening(ctx, &req)
 			},
+			"UpdateNetwork": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req UpdateNetworkRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.UpdateNetwork(ctx, &req)
+			},
 			"Stats": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
 				var req StatsRequest
 				if err := unmarshal(&req); err != nil {
@@ -150,6 +158,7 @@ type ExtensionClient interface {
 	Publish(context.Context, *PublishRequest) (*PublishResponse, error)
 	Unpublish(context.Context, *UnpublishRequest) (*UnpublishResponse, error)
 	Listening(context.Context, *ListeningRequest) (*ListeningResponse, error)
+	UpdateNetwork(context.Context, *UpdateNetworkRequest) (*UpdateNetworkResponse, error)
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error)
 	Files(context.Context, *FilesRequest) (*FilesResponse, error)
@@ -254,6 +263,14 @@ func (c *extensionClient) Unpublish(ctx context.Context, req *UnpublishRequest) 
 func (c *extensionClient) Listening(ctx context.Context, req *ListeningRequest) (*ListeningResponse, error) {
 	var resp ListeningResponse
 	if err := c.client.Call(ctx, "bulkhead.shim.v1.Extension", "Listening", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *extensionClient) UpdateNetwork(ctx context.Context, req *UpdateNetworkRequest) (*UpdateNetworkResponse, error) {
+	var resp UpdateNetworkResponse
+	if err := c.client.Call(ctx, "bulkhead.shim.v1.Extension", "UpdateNetwork", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
