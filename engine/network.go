@@ -2,15 +2,23 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"slices"
 
+	"google.golang.org/grpc/codes"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/hostports"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/shim/layout"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
@@ -129,4 +137,61 @@ func (p *pod) resumeDatagrams() {
 		}
 		p.publishDatagrams(listeners)
 	}
+}
+
+// NetworkUpdate are the interfaces of a pod in the network NetworkAdopted.
+type NetworkUpdate struct {
+	// Interfaces are by the numbers of the VM's cards; nil is a card without one.
+	Interfaces []*agentv1.Network
+	// Taps are for the VM's further cards, from number 1 on. A VM gets them once.
+	Taps []network.Held
+}
+
+// UpdateNetwork replaces the interfaces of a ready pod. It may be repeated.
+func (e *Engine) UpdateNetwork(ctx context.Context, id string, u NetworkUpdate) error {
+	p, err := e.find(id)
+	if err != nil {
+		return err
+	}
+	if err := p.acquire(ctx); err != nil {
+		return err
+	}
+	defer p.done()
+	return failure.Wrap(p.updateNetwork(ctx, u), "update the network of pod %s", shortid.Of(p.id))
+}
+
+func (p *pod) updateNetwork(ctx context.Context, u NetworkUpdate) error {
+	if p.snapshot().VM.Network != hypervisor.NetworkAdopted {
+		return failure.New(codes.FailedPrecondition, "its network is not %s", network.KindAdopted)
+	}
+	c, err := p.live(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
+	defer cancel()
+	for i, held := range u.Taps {
+		tap, err := held.Take()
+		if err == nil {
+			err = errors.Join(c.SendFile(ctx, layout.Card(i), tap), tap.Close())
+		}
+		if err != nil {
+			return failure.Wrap(err, "network card %d", i+1)
+		}
+	}
+	raw, err := json.Marshal(agentv1.SetNetwork{Interfaces: u.Interfaces})
+	if err != nil {
+		return err
+	}
+	if _, err := c.Ext.UpdateNetwork(ctx, &shimv1.UpdateNetworkRequest{Interfaces: raw, Taps: uint32(len(u.Taps))}); err != nil {
+		return err
+	}
+	return p.update(func(r *store.Pod) {
+		r.IPs, r.Cards = network.IPs(u.Interfaces...), nil
+		for i, n := range u.Interfaces {
+			if i > 0 && n != nil {
+				r.Cards = append(r.Cards, n.Name)
+			}
+		}
+	})
 }

@@ -65,9 +65,12 @@ func (e *Engine) plan(ctx context.Context, r PodRequest) (*plan, error) {
 	switch r.Network {
 	case "":
 		p.Network = e.o.defaultNetwork()
-	case network.KindNone, network.KindUser, network.KindHostLoopback, network.KindHost, network.KindCNI:
+	case network.KindNone, network.KindUser, network.KindHostLoopback, network.KindHost, network.KindCNI, network.KindAdopted:
 	default:
 		return nil, failure.Invalid("unknown network %q (user, none)", r.Network)
+	}
+	if (p.Network == network.KindAdopted) != (r.Tap != nil) {
+		return nil, failure.Invalid("a tap must be given for the network %s, and for no other", network.KindAdopted)
 	}
 	switch r.Accel {
 	case "", hypervisor.Auto, hypervisor.KVM, hypervisor.TCG:

@@ -37,6 +37,8 @@ type PodRequest struct {
 	Ports     []network.Port
 	DNS       *network.DNS
 	Bandwidth network.Bandwidth
+	// Tap is the VM's card in the network NetworkAdopted. UpdateNetwork configures it.
+	Tap *network.Held
 	// Accel is the accelerator; the engine probes if it is empty or Auto.
 	Accel hypervisor.Accel
 	// Cold asks for a boot instead of a clone. NoFork asks for a clone that shares no QEMU process memory with
@@ -152,6 +154,7 @@ const (
 	NetworkNone         = network.KindNone
 	NetworkUser         = network.KindUser
 	NetworkHostLoopback = network.KindHostLoopback
+	NetworkAdopted      = network.KindAdopted
 )
 
 // ReadPorts parses published ports like network.ParsePorts. Host port 0 means that the engine chooses one.

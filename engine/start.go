@@ -40,7 +40,7 @@ func (b *building) attach(ctx context.Context) (err error) {
 	who := b.plan.Identity
 	r := network.Request{
 		ID: b.record.ID, Name: who.Name, Namespace: who.Namespace, UID: who.UID,
-		Ports: b.plan.Ports, DNS: b.plan.DNS, Bandwidth: b.plan.Bandwidth,
+		Ports: b.plan.Ports, DNS: b.plan.DNS, Bandwidth: b.plan.Bandwidth, Tap: b.plan.Tap,
 	}
 	b.attached, err = b.e.attach(ctx, b.plan.provider, r)
 	return failure.Wrap(err, "network")

@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/tap"
 )
 
 // Kind is a kind of network.
@@ -23,6 +26,7 @@ const (
 	KindRestricted   Kind = "restricted"    // no traffic leaves the pod: KindUser without a namespace
 	KindHost         Kind = "host"          // the host's own
 	KindCNI          Kind = "cni"           // the network of a node, by its CNI plugins (package network/cni)
+	KindAdopted      Kind = "adopted"       // a client's network namespace (package network/adopt)
 )
 
 // ErrNotSupported is returned for a request that this network cannot fulfil.
@@ -37,6 +41,26 @@ type Request struct {
 	DNS                  *DNS   // the pod's own; nil means the network's
 	// Bandwidth is refused, with ErrNotSupported, by networks that cannot limit it.
 	Bandwidth Bandwidth
+	// Tap is the VM's card in a network of KindAdopted. It is nil if the VM has it already.
+	Tap *Held
+}
+
+// Held is a descriptor that a client's process holds for the engine.
+type Held struct {
+	Holder procid.ID
+	FD     int
+}
+
+// Take returns a duplicate of the descriptor. It must be a tap as package internal/tap creates. The caller closes it.
+func (h Held) Take() (*os.File, error) {
+	f, err := h.Holder.File(h.FD)
+	if err != nil {
+		return nil, err
+	}
+	if err := tap.Check(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("descriptor %d of process %d: %w", h.FD, h.Holder.PID, err), f.Close())
+	}
+	return f, nil
 }
 
 // DNS configures name resolution, in the terms of resolv.conf(5).
@@ -93,6 +117,22 @@ type Attachment struct {
 	// Complete, if not nil, waits until Guest, IPs, DNS and Cards are known, and sets them. The VM may be started
 	// before.
 	Complete func(ctx context.Context, a *Attachment) error
+}
+
+// IPs returns the addresses of the first interface, as the pod's peers know them. Interfaces may be nil.
+func IPs(interfaces ...*agentv1.Network) (ips []string) {
+	for _, n := range interfaces {
+		if n == nil {
+			continue
+		}
+		for _, address := range n.Addresses {
+			if p, err := netip.ParsePrefix(address); err == nil {
+				ips = append(ips, p.Addr().String())
+			}
+		}
+		break
+	}
+	return ips
 }
 
 // Card is one more network card of a VM.

@@ -26,7 +26,7 @@ func Resolver(kind Kind) DNS {
 	}
 	dns := hostResolver(kind)
 	switch {
-	case len(dns.Servers) > 0 || kind == KindCNI: // with CNI the host does not answer
+	case len(dns.Servers) > 0 || kind.ownNamespace(): // the host does not answer there
 	case kind == KindHostLoopback:
 		dns.Servers = []string{userDNS, hostDNS} // the second for pods with a namespace after all
 	default:
@@ -51,7 +51,10 @@ func hostResolver(kind Kind) DNS {
 	return dns
 }
 
-// reachable removes the servers that are closed to pods. A node's network closes only the loopback. The others close
+// ownNamespace reports whether each pod of that kind has a network namespace of its own, made by other programs.
+func (k Kind) ownNamespace() bool { return k == KindCNI || k == KindAdopted }
+
+// reachable removes the servers that are closed to pods. A pod's own namespace closes only the loopback. The others close
 // the host's addresses, and carry no IPv6.
 func reachable(kind Kind, servers []string) []string {
 	own, err := hostAddresses()
@@ -60,7 +63,7 @@ func reachable(kind Kind, servers []string) []string {
 		switch {
 		case at.IsLoopback():
 			return true
-		case kind == KindCNI:
+		case kind.ownNamespace():
 			return false
 		}
 		return err != nil || !at.Is4() || slices.Contains(own, server) || isNeverReached(at)

@@ -81,6 +81,13 @@ func podRequest(r *enginev1.StartRequest) (engine.PodRequest, error) {
 	if d := r.GetDns(); d != nil {
 		out.DNS = &network.DNS{Servers: d.GetServers(), Searches: d.GetSearches(), Options: d.GetOptions()}
 	}
+	if r.GetHolder() != nil {
+		tap, err := heldOf(r.GetHolder(), r.GetTapFd())
+		if err != nil {
+			return out, err
+		}
+		out.Tap = &tap
+	}
 	if len(r.GetRecord()) == 0 {
 		return out, nil
 	}

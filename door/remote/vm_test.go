@@ -3,6 +3,7 @@ package remote_test
 import (
 	"errors"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,18 +11,26 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/remote/client"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/network"
 )
 
-// TestVM: a door gets a VM over the socket and talks to its shim, also through the next engine. Another door does not
-// see the VM.
+// TestVM checks that a door gets a VM over the socket and talks to its shim, also through the next engine. Another door
+// does not see the VM. The VM takes the place of the interfaces in a namespace of the door, whenever they appear.
 func TestVM(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts VMs")
 	}
 	o := enginetest.Real(t, enginetest.Clones)
+	o.Network = func(network.Kind) (network.Provider, error) { return network.Adopted{}, nil }
 	p := serve(t, o)
 	c := p.door("oci")
-	pod := start(t, c, "c1")
+	at := adopted(t)
+	r := request("c1")
+	at.request(t, r)
+	pod, err := c.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if pods, err := c.List(t.Context()); err != nil || len(pods) != 1 || pods[0].GetId() != pod.GetId() {
 		t.Errorf("list: %v, %v", pods, err)
 	}
@@ -32,8 +41,13 @@ func TestVM(t *testing.T) {
 		t.Error(err)
 	}
 	first := talk(t, pod)
+	at.update(t, c, pod)
+	at.connect(t)
+	at.update(t, c, pod)
+	at.answers(t, "10.77.0.2")
 	p.end()
 	talk(t, pod) // no engine runs, and the pod keeps running
+	at.answers(t, "10.77.0.2")
 
 	p = serve(t, o)
 	p.kept(t, 1)
@@ -44,6 +58,17 @@ func TestVM(t *testing.T) {
 	if now := talk(t, adopted); now != first {
 		t.Errorf("the VM is process %d, and was %d", now, first)
 	}
+	at.further(t)
+	at.update(t, c, pod)
+	at.answers(t, "10.78.0.2")
+	at.answers(t, "10.77.0.2")
+	at.disconnect(t)
+	at.update(t, c, pod)
+	at.answers(t, "10.78.0.2")
+	if got, err := c.Adopt(t.Context(), pod.GetId()); err != nil || !slices.Equal(got.GetIps(), []string{"10.78.0.2"}) {
+		t.Errorf("addresses of the pod: %q, %v", got.GetIps(), err)
+	}
+	at.leave(t)
 	if err := c.Remove(t.Context(), pod.GetId()); err != nil {
 		t.Fatal(err)
 	}

@@ -145,6 +145,8 @@ func Own(dir string, plugins *cni.Options) func(network.Kind) (network.Provider,
 			return network.NewUser(context.Background(), dir, kind == network.KindHostLoopback), nil // bounded by itself
 		case network.KindHost:
 			return network.Host{}, nil
+		case network.KindAdopted:
+			return network.Adopted{}, nil
 		case network.KindCNI:
 			if plugins != nil {
 				return cni.New(*plugins), nil

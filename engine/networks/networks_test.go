@@ -17,7 +17,7 @@ func TestNetworkDevices(t *testing.T) {
 	for kind, want := range map[network.Kind]network.Kind{
 		network.KindNone: network.KindNone, network.KindUser: network.KindUser,
 		network.KindHostLoopback: network.KindHostLoopback, network.KindRestricted: network.KindUser,
-		network.KindCNI: network.KindCNI,
+		network.KindCNI: network.KindCNI, network.KindAdopted: network.KindAdopted,
 	} {
 		m := hypervisor.VMConfig{
 			Kernel: "k", Initrd: "i", Accel: hypervisor.TCG, VCPUs: 1, Memory: 256, MaxMem: 256, Network: DeviceOf(kind),
@@ -93,6 +93,9 @@ func TestOwn(t *testing.T) {
 	open := Own(t.TempDir(), nil)
 	if p, err := open(network.KindNone); err != nil || p != (network.None{}) {
 		t.Errorf("network none: %v, %v", p, err)
+	}
+	if p, err := open(network.KindAdopted); err != nil || p != (network.Adopted{}) {
+		t.Errorf("network adopted: %v, %v", p, err)
 	}
 	for _, kind := range []network.Kind{network.KindRestricted, network.KindCNI, "bridge", ""} {
 		if p, err := open(kind); err == nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/api/card"
+	"github.com/bulkhead-project/bulkhead/network"
 )
 
 // Result is the network that a VM takes over.
@@ -26,21 +26,8 @@ type Result struct {
 	Taps []*os.File
 }
 
-// IPs returns the addresses of the first interface, IPv4 first, as the pod's peers know them.
-func (r *Result) IPs() (ips []string) {
-	for _, n := range r.Interfaces {
-		if n == nil {
-			continue
-		}
-		for _, a := range n.Addresses {
-			if p, err := netip.ParsePrefix(a); err == nil {
-				ips = append(ips, p.Addr().String())
-			}
-		}
-		break
-	}
-	return ips
-}
+// IPs returns the pod's addresses.
+func (r *Result) IPs() []string { return network.IPs(r.Interfaces...) }
 
 // Close closes the taps.
 func (r *Result) Close() error {

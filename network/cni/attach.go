@@ -160,10 +160,7 @@ func (w *adding) complete(ctx context.Context, a *network.Attachment, own *netwo
 		return err
 	}
 	// As with other runtimes, the pod's addresses are those of its first interface, which its peers know.
-	a.Guest, a.IPs = w.guest, nil
-	for _, address := range w.guest.Addresses {
-		a.IPs = append(a.IPs, addressOnly(address))
-	}
+	a.Guest, a.IPs = w.guest, network.IPs(w.guest)
 	if own != nil && len(own.Servers) > 0 {
 		return nil
 	}

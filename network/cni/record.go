@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -50,13 +49,4 @@ func (p *Provider) forget(id string) error {
 		return fmt.Errorf("remove the record of the network of pod %s: %w", id, err)
 	}
 	return nil
-}
-
-// addressOnly returns a prefix's address.
-func addressOnly(prefix string) string {
-	p, err := netip.ParsePrefix(prefix)
-	if err != nil {
-		return prefix // it came from the kernel
-	}
-	return p.Addr().String()
 }

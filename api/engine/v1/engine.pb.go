@@ -71,7 +71,7 @@ func (x Pod_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Pod_State.Descriptor instead.
 func (Pod_State) EnumDescriptor() ([]byte, []int) {
-	return file_engine_proto_rawDescGZIP(), []int{24, 0}
+	return file_engine_proto_rawDescGZIP(), []int{29, 0}
 }
 
 // StartRequest asks for a pod. Numbers that are zero mean the default.
@@ -85,7 +85,7 @@ type StartRequest struct {
 	Overhead     *Overhead              `protobuf:"bytes,6,opt,name=overhead,proto3" json:"overhead,omitempty"`
 	Hostname     string                 `protobuf:"bytes,7,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	Sysctls      map[string]string      `protobuf:"bytes,8,rep,name=sysctls,proto3" json:"sysctls,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Network      string                 `protobuf:"bytes,9,opt,name=network,proto3" json:"network,omitempty"` // user (the default), none
+	Network      string                 `protobuf:"bytes,9,opt,name=network,proto3" json:"network,omitempty"` // user (the default), none, adopted
 	Ports        []*Port                `protobuf:"bytes,10,rep,name=ports,proto3" json:"ports,omitempty"`
 	Dns          *DNS                   `protobuf:"bytes,11,opt,name=dns,proto3" json:"dns,omitempty"` // absent: the network's own
 	Bandwidth    *Bandwidth             `protobuf:"bytes,12,opt,name=bandwidth,proto3" json:"bandwidth,omitempty"`
@@ -96,7 +96,11 @@ type StartRequest struct {
 	LogDirectory string                 `protobuf:"bytes,16,opt,name=log_directory,json=logDirectory,proto3" json:"log_directory,omitempty"`  // created below one of the engine's host paths; may be empty
 	// An existing control group of the host for the pod's, as a path from the top of the
 	// hierarchy; empty for one of the engine's own.
-	CgroupParent  string `protobuf:"bytes,18,opt,name=cgroup_parent,json=cgroupParent,proto3" json:"cgroup_parent,omitempty"`
+	CgroupParent string `protobuf:"bytes,18,opt,name=cgroup_parent,json=cgroupParent,proto3" json:"cgroup_parent,omitempty"`
+	// The VM's card, for the network adopted: a tap as package network/adopt makes it.
+	// UpdateNetwork configures the guest's interface.
+	Holder        *Holder `protobuf:"bytes,30,opt,name=holder,proto3" json:"holder,omitempty"`
+	TapFd         int32   `protobuf:"varint,31,opt,name=tap_fd,json=tapFd,proto3" json:"tap_fd,omitempty"` // the holder's descriptor of the tap
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -255,6 +259,20 @@ func (x *StartRequest) GetCgroupParent() string {
 		return x.CgroupParent
 	}
 	return ""
+}
+
+func (x *StartRequest) GetHolder() *Holder {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *StartRequest) GetTapFd() int32 {
+	if x != nil {
+		return x.TapFd
+	}
+	return 0
 }
 
 type StartResponse struct {
@@ -1568,6 +1586,328 @@ func (*RemoveContainerResponse) Descriptor() ([]byte, []int) {
 	return file_engine_proto_rawDescGZIP(), []int{23}
 }
 
+type UpdateNetworkRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Door  string                 `protobuf:"bytes,1,opt,name=door,proto3" json:"door,omitempty"`
+	Id    string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"` // the pod
+	// All interfaces that the guest has from now on, at most one of each card. The
+	// addresses of the first are the pod's.
+	Interfaces []*Interface `protobuf:"bytes,3,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
+	// Taps of the VM's further cards, from number 1 on, as package network/adopt makes
+	// them. They are sent once, before a further card has an interface.
+	Holder        *Holder `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
+	TapFds        []int32 `protobuf:"varint,5,rep,packed,name=tap_fds,json=tapFds,proto3" json:"tap_fds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateNetworkRequest) Reset() {
+	*x = UpdateNetworkRequest{}
+	mi := &file_engine_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateNetworkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateNetworkRequest) ProtoMessage() {}
+
+func (x *UpdateNetworkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_engine_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateNetworkRequest.ProtoReflect.Descriptor instead.
+func (*UpdateNetworkRequest) Descriptor() ([]byte, []int) {
+	return file_engine_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *UpdateNetworkRequest) GetDoor() string {
+	if x != nil {
+		return x.Door
+	}
+	return ""
+}
+
+func (x *UpdateNetworkRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *UpdateNetworkRequest) GetInterfaces() []*Interface {
+	if x != nil {
+		return x.Interfaces
+	}
+	return nil
+}
+
+func (x *UpdateNetworkRequest) GetHolder() *Holder {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *UpdateNetworkRequest) GetTapFds() []int32 {
+	if x != nil {
+		return x.TapFds
+	}
+	return nil
+}
+
+type UpdateNetworkResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateNetworkResponse) Reset() {
+	*x = UpdateNetworkResponse{}
+	mi := &file_engine_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateNetworkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateNetworkResponse) ProtoMessage() {}
+
+func (x *UpdateNetworkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_engine_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateNetworkResponse.ProtoReflect.Descriptor instead.
+func (*UpdateNetworkResponse) Descriptor() ([]byte, []int) {
+	return file_engine_proto_rawDescGZIP(), []int{25}
+}
+
+// Interface is an interface of the guest.
+type Interface struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Card          uint32                 `protobuf:"varint,1,opt,name=card,proto3" json:"card,omitempty"` // the number of the VM's card: 0 is the one of the start
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Mac           string                 `protobuf:"bytes,3,opt,name=mac,proto3" json:"mac,omitempty"`
+	Mtu           uint32                 `protobuf:"varint,4,opt,name=mtu,proto3" json:"mtu,omitempty"`            // 0: the kernel's default
+	Addresses     []string               `protobuf:"bytes,5,rep,name=addresses,proto3" json:"addresses,omitempty"` // with the lengths of their prefixes
+	Routes        []*Route               `protobuf:"bytes,6,rep,name=routes,proto3" json:"routes,omitempty"`       // each may need those before it
+	Neighbours    []*Neighbour           `protobuf:"bytes,7,rep,name=neighbours,proto3" json:"neighbours,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Interface) Reset() {
+	*x = Interface{}
+	mi := &file_engine_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Interface) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Interface) ProtoMessage() {}
+
+func (x *Interface) ProtoReflect() protoreflect.Message {
+	mi := &file_engine_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Interface.ProtoReflect.Descriptor instead.
+func (*Interface) Descriptor() ([]byte, []int) {
+	return file_engine_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Interface) GetCard() uint32 {
+	if x != nil {
+		return x.Card
+	}
+	return 0
+}
+
+func (x *Interface) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Interface) GetMac() string {
+	if x != nil {
+		return x.Mac
+	}
+	return ""
+}
+
+func (x *Interface) GetMtu() uint32 {
+	if x != nil {
+		return x.Mtu
+	}
+	return 0
+}
+
+func (x *Interface) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *Interface) GetRoutes() []*Route {
+	if x != nil {
+		return x.Routes
+	}
+	return nil
+}
+
+func (x *Interface) GetNeighbours() []*Neighbour {
+	if x != nil {
+		return x.Neighbours
+	}
+	return nil
+}
+
+type Route struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Destination   string                 `protobuf:"bytes,1,opt,name=destination,proto3" json:"destination,omitempty"` // with the length of its prefix
+	Gateway       string                 `protobuf:"bytes,2,opt,name=gateway,proto3" json:"gateway,omitempty"`         // empty: on the link itself
+	Metric        uint32                 `protobuf:"varint,3,opt,name=metric,proto3" json:"metric,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Route) Reset() {
+	*x = Route{}
+	mi := &file_engine_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Route) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Route) ProtoMessage() {}
+
+func (x *Route) ProtoReflect() protoreflect.Message {
+	mi := &file_engine_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Route.ProtoReflect.Descriptor instead.
+func (*Route) Descriptor() ([]byte, []int) {
+	return file_engine_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Route) GetDestination() string {
+	if x != nil {
+		return x.Destination
+	}
+	return ""
+}
+
+func (x *Route) GetGateway() string {
+	if x != nil {
+		return x.Gateway
+	}
+	return ""
+}
+
+func (x *Route) GetMetric() uint32 {
+	if x != nil {
+		return x.Metric
+	}
+	return 0
+}
+
+// Neighbour is a hardware address that the guest must not ask for.
+type Neighbour struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Mac           string                 `protobuf:"bytes,2,opt,name=mac,proto3" json:"mac,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Neighbour) Reset() {
+	*x = Neighbour{}
+	mi := &file_engine_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Neighbour) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Neighbour) ProtoMessage() {}
+
+func (x *Neighbour) ProtoReflect() protoreflect.Message {
+	mi := &file_engine_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Neighbour.ProtoReflect.Descriptor instead.
+func (*Neighbour) Descriptor() ([]byte, []int) {
+	return file_engine_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Neighbour) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Neighbour) GetMac() string {
+	if x != nil {
+		return x.Mac
+	}
+	return ""
+}
+
 // Pod is a snapshot of a pod.
 type Pod struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -1591,7 +1931,7 @@ type Pod struct {
 
 func (x *Pod) Reset() {
 	*x = Pod{}
-	mi := &file_engine_proto_msgTypes[24]
+	mi := &file_engine_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +1943,7 @@ func (x *Pod) String() string {
 func (*Pod) ProtoMessage() {}
 
 func (x *Pod) ProtoReflect() protoreflect.Message {
-	mi := &file_engine_proto_msgTypes[24]
+	mi := &file_engine_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +1956,7 @@ func (x *Pod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pod.ProtoReflect.Descriptor instead.
 func (*Pod) Descriptor() ([]byte, []int) {
-	return file_engine_proto_rawDescGZIP(), []int{24}
+	return file_engine_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Pod) GetId() string {
@@ -1708,7 +2048,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_engine_proto_msgTypes[25]
+	mi := &file_engine_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +2060,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_engine_proto_msgTypes[25]
+	mi := &file_engine_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +2073,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_engine_proto_rawDescGZIP(), []int{25}
+	return file_engine_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Container) GetId() string {
@@ -1761,7 +2101,7 @@ var File_engine_proto protoreflect.FileDescriptor
 
 const file_engine_proto_rawDesc = "" +
 	"\n" +
-	"\fengine.proto\x12\x12bulkhead.engine.v1\"\xff\x05\n" +
+	"\fengine.proto\x12\x12bulkhead.engine.v1\"\xca\x06\n" +
 	"\fStartRequest\x12\x12\n" +
 	"\x04door\x18\x01 \x01(\tR\x04door\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x16\n" +
@@ -1781,7 +2121,9 @@ const file_engine_proto_rawDesc = "" +
 	"\ano_fork\x18\x11 \x01(\bR\x06noFork\x12#\n" +
 	"\rscratch_bytes\x18\x0f \x01(\x03R\fscratchBytes\x12#\n" +
 	"\rlog_directory\x18\x10 \x01(\tR\flogDirectory\x12#\n" +
-	"\rcgroup_parent\x18\x12 \x01(\tR\fcgroupParent\x1a:\n" +
+	"\rcgroup_parent\x18\x12 \x01(\tR\fcgroupParent\x122\n" +
+	"\x06holder\x18\x1e \x01(\v2\x1a.bulkhead.engine.v1.HolderR\x06holder\x12\x15\n" +
+	"\x06tap_fd\x18\x1f \x01(\x05R\x05tapFd\x1a:\n" +
 	"\fSysctlsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\":\n" +
@@ -1878,7 +2220,33 @@ const file_engine_proto_rawDesc = "" +
 	"\x04door\x18\x01 \x01(\tR\x04door\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1c\n" +
 	"\tcontainer\x18\x03 \x01(\tR\tcontainer\"\x19\n" +
-	"\x17RemoveContainerResponse\"\xb2\x03\n" +
+	"\x17RemoveContainerResponse\"\xc6\x01\n" +
+	"\x14UpdateNetworkRequest\x12\x12\n" +
+	"\x04door\x18\x01 \x01(\tR\x04door\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12=\n" +
+	"\n" +
+	"interfaces\x18\x03 \x03(\v2\x1d.bulkhead.engine.v1.InterfaceR\n" +
+	"interfaces\x122\n" +
+	"\x06holder\x18\x04 \x01(\v2\x1a.bulkhead.engine.v1.HolderR\x06holder\x12\x17\n" +
+	"\atap_fds\x18\x05 \x03(\x05R\x06tapFds\"\x17\n" +
+	"\x15UpdateNetworkResponse\"\xe7\x01\n" +
+	"\tInterface\x12\x12\n" +
+	"\x04card\x18\x01 \x01(\rR\x04card\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
+	"\x03mac\x18\x03 \x01(\tR\x03mac\x12\x10\n" +
+	"\x03mtu\x18\x04 \x01(\rR\x03mtu\x12\x1c\n" +
+	"\taddresses\x18\x05 \x03(\tR\taddresses\x121\n" +
+	"\x06routes\x18\x06 \x03(\v2\x19.bulkhead.engine.v1.RouteR\x06routes\x12=\n" +
+	"\n" +
+	"neighbours\x18\a \x03(\v2\x1d.bulkhead.engine.v1.NeighbourR\n" +
+	"neighbours\"[\n" +
+	"\x05Route\x12 \n" +
+	"\vdestination\x18\x01 \x01(\tR\vdestination\x12\x18\n" +
+	"\agateway\x18\x02 \x01(\tR\agateway\x12\x16\n" +
+	"\x06metric\x18\x03 \x01(\rR\x06metric\"7\n" +
+	"\tNeighbour\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x10\n" +
+	"\x03mac\x18\x02 \x01(\tR\x03mac\"\xb2\x03\n" +
 	"\x03Pod\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x16\n" +
@@ -1902,7 +2270,7 @@ const file_engine_proto_rawDesc = "" +
 	"\tContainer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x16\n" +
-	"\x06record\x18\x03 \x01(\fR\x06record2\xd1\x05\n" +
+	"\x06record\x18\x03 \x01(\fR\x06record2\xb7\x06\n" +
 	"\x06Engine\x12L\n" +
 	"\x05Start\x12 .bulkhead.engine.v1.StartRequest\x1a!.bulkhead.engine.v1.StartResponse\x12L\n" +
 	"\x05Adopt\x12 .bulkhead.engine.v1.AdoptRequest\x1a!.bulkhead.engine.v1.AdoptResponse\x12K\n" +
@@ -1911,7 +2279,8 @@ const file_engine_proto_rawDesc = "" +
 	"\x06Remove\x12!.bulkhead.engine.v1.RemoveRequest\x1a\".bulkhead.engine.v1.RemoveResponse\x12j\n" +
 	"\x0fCreateContainer\x12*.bulkhead.engine.v1.CreateContainerRequest\x1a+.bulkhead.engine.v1.CreateContainerResponse\x12j\n" +
 	"\x0fUpdateContainer\x12*.bulkhead.engine.v1.UpdateContainerRequest\x1a+.bulkhead.engine.v1.UpdateContainerResponse\x12j\n" +
-	"\x0fRemoveContainer\x12*.bulkhead.engine.v1.RemoveContainerRequest\x1a+.bulkhead.engine.v1.RemoveContainerResponseB=Z;github.com/bulkhead-project/bulkhead/api/engine/v1;enginev1b\x06proto3"
+	"\x0fRemoveContainer\x12*.bulkhead.engine.v1.RemoveContainerRequest\x1a+.bulkhead.engine.v1.RemoveContainerResponse\x12d\n" +
+	"\rUpdateNetwork\x12(.bulkhead.engine.v1.UpdateNetworkRequest\x1a).bulkhead.engine.v1.UpdateNetworkResponseB=Z;github.com/bulkhead-project/bulkhead/api/engine/v1;enginev1b\x06proto3"
 
 var (
 	file_engine_proto_rawDescOnce sync.Once
@@ -1926,7 +2295,7 @@ func file_engine_proto_rawDescGZIP() []byte {
 }
 
 var file_engine_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_engine_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_engine_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_engine_proto_goTypes = []any{
 	(Pod_State)(0),                  // 0: bulkhead.engine.v1.Pod.State
 	(*StartRequest)(nil),            // 1: bulkhead.engine.v1.StartRequest
@@ -1953,51 +2322,63 @@ var file_engine_proto_goTypes = []any{
 	(*UpdateContainerResponse)(nil), // 22: bulkhead.engine.v1.UpdateContainerResponse
 	(*RemoveContainerRequest)(nil),  // 23: bulkhead.engine.v1.RemoveContainerRequest
 	(*RemoveContainerResponse)(nil), // 24: bulkhead.engine.v1.RemoveContainerResponse
-	(*Pod)(nil),                     // 25: bulkhead.engine.v1.Pod
-	(*Container)(nil),               // 26: bulkhead.engine.v1.Container
-	nil,                             // 27: bulkhead.engine.v1.StartRequest.SysctlsEntry
-	nil,                             // 28: bulkhead.engine.v1.Identity.LabelsEntry
-	nil,                             // 29: bulkhead.engine.v1.Identity.AnnotationsEntry
+	(*UpdateNetworkRequest)(nil),    // 25: bulkhead.engine.v1.UpdateNetworkRequest
+	(*UpdateNetworkResponse)(nil),   // 26: bulkhead.engine.v1.UpdateNetworkResponse
+	(*Interface)(nil),               // 27: bulkhead.engine.v1.Interface
+	(*Route)(nil),                   // 28: bulkhead.engine.v1.Route
+	(*Neighbour)(nil),               // 29: bulkhead.engine.v1.Neighbour
+	(*Pod)(nil),                     // 30: bulkhead.engine.v1.Pod
+	(*Container)(nil),               // 31: bulkhead.engine.v1.Container
+	nil,                             // 32: bulkhead.engine.v1.StartRequest.SysctlsEntry
+	nil,                             // 33: bulkhead.engine.v1.Identity.LabelsEntry
+	nil,                             // 34: bulkhead.engine.v1.Identity.AnnotationsEntry
 }
 var file_engine_proto_depIdxs = []int32{
 	3,  // 0: bulkhead.engine.v1.StartRequest.identity:type_name -> bulkhead.engine.v1.Identity
 	4,  // 1: bulkhead.engine.v1.StartRequest.size:type_name -> bulkhead.engine.v1.Size
 	6,  // 2: bulkhead.engine.v1.StartRequest.overhead:type_name -> bulkhead.engine.v1.Overhead
-	27, // 3: bulkhead.engine.v1.StartRequest.sysctls:type_name -> bulkhead.engine.v1.StartRequest.SysctlsEntry
+	32, // 3: bulkhead.engine.v1.StartRequest.sysctls:type_name -> bulkhead.engine.v1.StartRequest.SysctlsEntry
 	7,  // 4: bulkhead.engine.v1.StartRequest.ports:type_name -> bulkhead.engine.v1.Port
 	8,  // 5: bulkhead.engine.v1.StartRequest.dns:type_name -> bulkhead.engine.v1.DNS
 	9,  // 6: bulkhead.engine.v1.StartRequest.bandwidth:type_name -> bulkhead.engine.v1.Bandwidth
-	25, // 7: bulkhead.engine.v1.StartResponse.pod:type_name -> bulkhead.engine.v1.Pod
-	28, // 8: bulkhead.engine.v1.Identity.labels:type_name -> bulkhead.engine.v1.Identity.LabelsEntry
-	29, // 9: bulkhead.engine.v1.Identity.annotations:type_name -> bulkhead.engine.v1.Identity.AnnotationsEntry
-	5,  // 10: bulkhead.engine.v1.Size.limits:type_name -> bulkhead.engine.v1.Limits
-	25, // 11: bulkhead.engine.v1.AdoptResponse.pod:type_name -> bulkhead.engine.v1.Pod
-	25, // 12: bulkhead.engine.v1.ListResponse.pod:type_name -> bulkhead.engine.v1.Pod
-	18, // 13: bulkhead.engine.v1.CreateContainerRequest.holder:type_name -> bulkhead.engine.v1.Holder
-	0,  // 14: bulkhead.engine.v1.Pod.state:type_name -> bulkhead.engine.v1.Pod.State
-	7,  // 15: bulkhead.engine.v1.Pod.ports:type_name -> bulkhead.engine.v1.Port
-	26, // 16: bulkhead.engine.v1.Pod.containers:type_name -> bulkhead.engine.v1.Container
-	1,  // 17: bulkhead.engine.v1.Engine.Start:input_type -> bulkhead.engine.v1.StartRequest
-	10, // 18: bulkhead.engine.v1.Engine.Adopt:input_type -> bulkhead.engine.v1.AdoptRequest
-	12, // 19: bulkhead.engine.v1.Engine.List:input_type -> bulkhead.engine.v1.ListRequest
-	14, // 20: bulkhead.engine.v1.Engine.Stop:input_type -> bulkhead.engine.v1.StopRequest
-	16, // 21: bulkhead.engine.v1.Engine.Remove:input_type -> bulkhead.engine.v1.RemoveRequest
-	19, // 22: bulkhead.engine.v1.Engine.CreateContainer:input_type -> bulkhead.engine.v1.CreateContainerRequest
-	21, // 23: bulkhead.engine.v1.Engine.UpdateContainer:input_type -> bulkhead.engine.v1.UpdateContainerRequest
-	23, // 24: bulkhead.engine.v1.Engine.RemoveContainer:input_type -> bulkhead.engine.v1.RemoveContainerRequest
-	2,  // 25: bulkhead.engine.v1.Engine.Start:output_type -> bulkhead.engine.v1.StartResponse
-	11, // 26: bulkhead.engine.v1.Engine.Adopt:output_type -> bulkhead.engine.v1.AdoptResponse
-	13, // 27: bulkhead.engine.v1.Engine.List:output_type -> bulkhead.engine.v1.ListResponse
-	15, // 28: bulkhead.engine.v1.Engine.Stop:output_type -> bulkhead.engine.v1.StopResponse
-	17, // 29: bulkhead.engine.v1.Engine.Remove:output_type -> bulkhead.engine.v1.RemoveResponse
-	20, // 30: bulkhead.engine.v1.Engine.CreateContainer:output_type -> bulkhead.engine.v1.CreateContainerResponse
-	22, // 31: bulkhead.engine.v1.Engine.UpdateContainer:output_type -> bulkhead.engine.v1.UpdateContainerResponse
-	24, // 32: bulkhead.engine.v1.Engine.RemoveContainer:output_type -> bulkhead.engine.v1.RemoveContainerResponse
-	25, // [25:33] is the sub-list for method output_type
-	17, // [17:25] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	18, // 7: bulkhead.engine.v1.StartRequest.holder:type_name -> bulkhead.engine.v1.Holder
+	30, // 8: bulkhead.engine.v1.StartResponse.pod:type_name -> bulkhead.engine.v1.Pod
+	33, // 9: bulkhead.engine.v1.Identity.labels:type_name -> bulkhead.engine.v1.Identity.LabelsEntry
+	34, // 10: bulkhead.engine.v1.Identity.annotations:type_name -> bulkhead.engine.v1.Identity.AnnotationsEntry
+	5,  // 11: bulkhead.engine.v1.Size.limits:type_name -> bulkhead.engine.v1.Limits
+	30, // 12: bulkhead.engine.v1.AdoptResponse.pod:type_name -> bulkhead.engine.v1.Pod
+	30, // 13: bulkhead.engine.v1.ListResponse.pod:type_name -> bulkhead.engine.v1.Pod
+	18, // 14: bulkhead.engine.v1.CreateContainerRequest.holder:type_name -> bulkhead.engine.v1.Holder
+	27, // 15: bulkhead.engine.v1.UpdateNetworkRequest.interfaces:type_name -> bulkhead.engine.v1.Interface
+	18, // 16: bulkhead.engine.v1.UpdateNetworkRequest.holder:type_name -> bulkhead.engine.v1.Holder
+	28, // 17: bulkhead.engine.v1.Interface.routes:type_name -> bulkhead.engine.v1.Route
+	29, // 18: bulkhead.engine.v1.Interface.neighbours:type_name -> bulkhead.engine.v1.Neighbour
+	0,  // 19: bulkhead.engine.v1.Pod.state:type_name -> bulkhead.engine.v1.Pod.State
+	7,  // 20: bulkhead.engine.v1.Pod.ports:type_name -> bulkhead.engine.v1.Port
+	31, // 21: bulkhead.engine.v1.Pod.containers:type_name -> bulkhead.engine.v1.Container
+	1,  // 22: bulkhead.engine.v1.Engine.Start:input_type -> bulkhead.engine.v1.StartRequest
+	10, // 23: bulkhead.engine.v1.Engine.Adopt:input_type -> bulkhead.engine.v1.AdoptRequest
+	12, // 24: bulkhead.engine.v1.Engine.List:input_type -> bulkhead.engine.v1.ListRequest
+	14, // 25: bulkhead.engine.v1.Engine.Stop:input_type -> bulkhead.engine.v1.StopRequest
+	16, // 26: bulkhead.engine.v1.Engine.Remove:input_type -> bulkhead.engine.v1.RemoveRequest
+	19, // 27: bulkhead.engine.v1.Engine.CreateContainer:input_type -> bulkhead.engine.v1.CreateContainerRequest
+	21, // 28: bulkhead.engine.v1.Engine.UpdateContainer:input_type -> bulkhead.engine.v1.UpdateContainerRequest
+	23, // 29: bulkhead.engine.v1.Engine.RemoveContainer:input_type -> bulkhead.engine.v1.RemoveContainerRequest
+	25, // 30: bulkhead.engine.v1.Engine.UpdateNetwork:input_type -> bulkhead.engine.v1.UpdateNetworkRequest
+	2,  // 31: bulkhead.engine.v1.Engine.Start:output_type -> bulkhead.engine.v1.StartResponse
+	11, // 32: bulkhead.engine.v1.Engine.Adopt:output_type -> bulkhead.engine.v1.AdoptResponse
+	13, // 33: bulkhead.engine.v1.Engine.List:output_type -> bulkhead.engine.v1.ListResponse
+	15, // 34: bulkhead.engine.v1.Engine.Stop:output_type -> bulkhead.engine.v1.StopResponse
+	17, // 35: bulkhead.engine.v1.Engine.Remove:output_type -> bulkhead.engine.v1.RemoveResponse
+	20, // 36: bulkhead.engine.v1.Engine.CreateContainer:output_type -> bulkhead.engine.v1.CreateContainerResponse
+	22, // 37: bulkhead.engine.v1.Engine.UpdateContainer:output_type -> bulkhead.engine.v1.UpdateContainerResponse
+	24, // 38: bulkhead.engine.v1.Engine.RemoveContainer:output_type -> bulkhead.engine.v1.RemoveContainerResponse
+	26, // 39: bulkhead.engine.v1.Engine.UpdateNetwork:output_type -> bulkhead.engine.v1.UpdateNetworkResponse
+	31, // [31:40] is the sub-list for method output_type
+	22, // [22:31] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_engine_proto_init() }
@@ -2011,7 +2392,7 @@ func file_engine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_engine_proto_rawDesc), len(file_engine_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   29,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

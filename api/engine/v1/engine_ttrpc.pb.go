@@ -16,6 +16,7 @@ type EngineService interface {
 	CreateContainer(context.Context, *CreateContainerRequest) (*CreateContainerResponse, error)
 	UpdateContainer(context.Context, *UpdateContainerRequest) (*UpdateContainerResponse, error)
 	RemoveContainer(context.Context, *RemoveContainerRequest) (*RemoveContainerResponse, error)
+	UpdateNetwork(context.Context, *UpdateNetworkRequest) (*UpdateNetworkResponse, error)
 }
 
 type Engine_ListServer interface {
@@ -83,6 +84,13 @@ func RegisterEngineService(srv *ttrpc.Server, svc EngineService) {
 				}
 				return svc.RemoveContainer(ctx, &req)
 			},
+			"UpdateNetwork": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req UpdateNetworkRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.UpdateNetwork(ctx, &req)
+			},
 		},
 		Streams: map[string]ttrpc.Stream{
 			"List": {
@@ -109,6 +117,7 @@ type EngineClient interface {
 	CreateContainer(context.Context, *CreateContainerRequest) (*CreateContainerResponse, error)
 	UpdateContainer(context.Context, *UpdateContainerRequest) (*UpdateContainerResponse, error)
 	RemoveContainer(context.Context, *RemoveContainerRequest) (*RemoveContainerResponse, error)
+	UpdateNetwork(context.Context, *UpdateNetworkRequest) (*UpdateNetworkResponse, error)
 }
 
 type engineClient struct {
@@ -201,6 +210,14 @@ func (c *engineClient) UpdateContainer(ctx context.Context, req *UpdateContainer
 func (c *engineClient) RemoveContainer(ctx context.Context, req *RemoveContainerRequest) (*RemoveContainerResponse, error) {
 	var resp RemoveContainerResponse
 	if err := c.client.Call(ctx, "bulkhead.engine.v1.Engine", "RemoveContainer", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *engineClient) UpdateNetwork(ctx context.Context, req *UpdateNetworkRequest) (*UpdateNetworkResponse, error) {
+	var resp UpdateNetworkResponse
+	if err := c.client.Call(ctx, "bulkhead.engine.v1.Engine", "UpdateNetwork", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
