@@ -42,8 +42,8 @@ const createWait = 6 * time.Minute
 func (d *Door) Create(ctx context.Context, o CreateOptions) (pid int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, createWait)
 	defer cancel()
-	if !containerv1.ValidID(o.ID) {
-		return 0, fmt.Errorf("invalid container id %.80q", o.ID)
+	if err := checkID(o.ID); err != nil {
+		return 0, err
 	}
 	if o.Bundle, err = filepath.Abs(o.Bundle); err != nil {
 		return 0, err
@@ -66,8 +66,14 @@ func (c *creation) convert(ctx context.Context) (err error) {
 		ID: c.o.ID, Bundle: c.o.Bundle, Strict: c.door.o.Strict,
 		Join: func(n convert.Namespaces) (*convert.Join, error) { return c.join(ctx, n) },
 	})
+	if errors.Is(err, os.ErrNotExist) && !exists(filepath.Join(c.o.Bundle, "config.json")) && exists(c.o.Bundle) {
+		return errors.New("JSON specification file config.json not found")
+	}
 	if err != nil {
 		return err
+	}
+	if terminal := c.plan.Guest.Process.Terminal; !terminal && c.o.ConsoleSocket != "" {
+		return errors.New("cannot use console socket if runc will not detach or allocate tty")
 	}
 	for _, note := range c.plan.Ignored {
 		c.door.o.Logger.Debug(note.String(), "container", c.o.ID)
@@ -84,6 +90,12 @@ func (c *creation) convert(ctx context.Context) (err error) {
 	}
 	c.joined = found.GetPod()
 	return nil
+}
+
+// exists reports whether there is a file at a path.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // connect connects to the engine, once.
@@ -127,6 +139,11 @@ func (c *creation) run(ctx context.Context) error {
 		return err
 	}
 	fault.Point("oci.surrogate")
+	// As under runc, these hooks also run after a failed creation.
+	c.undo.Push("poststop", func(ctx context.Context) error {
+		c.record.poststop(ctx, c.door.o.Logger)
+		return nil
+	})
 	for _, point := range []containerv1.Point{containerv1.Prestart, containerv1.CreateRuntime} {
 		if err := c.record.hooks(ctx, c.plan.Hooks, point, specs.StateCreating); err != nil {
 			return err

@@ -6,9 +6,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
-
-	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
@@ -29,9 +26,7 @@ func (d *Door) delete(ctx context.Context, r *record) error {
 		return fmt.Errorf("delete container %s: %w", r.ID, err)
 	}
 	fault.Point("oci.deleted")
-	if err := r.hooks(ctx, r.Hooks, containerv1.Poststop, specs.StateStopped); err != nil {
-		d.o.Logger.Warn("a poststop hook failed", "container", r.ID, "error", err)
-	}
+	r.poststop(ctx, d.o.Logger)
 	return os.RemoveAll(filepath.Join(d.o.Root, r.ID))
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -38,6 +39,20 @@ var (
 	ErrNotExist   = errors.New("container does not exist")
 	ErrNotRunning = errors.New("container not running")
 )
+
+// letters are the characters of a container's id.
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-."
+
+// checkID refuses an id that runc refuses, or that cannot be the name of a directory.
+func checkID(id string) error {
+	switch {
+	case id == "":
+		return errors.New("container id cannot be empty")
+	case strings.Trim(id, letters) != "" || id == "." || id == ".." || len(id) > 200:
+		return fmt.Errorf("invalid container ID format: %.80q", id)
+	}
+	return nil
+}
 
 // New returns a Door.
 func New(o Options) (*Door, error) {

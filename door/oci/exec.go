@@ -43,6 +43,8 @@ func (d *Door) Exec(ctx context.Context, o ExecOptions) (pid *os.Process, err er
 	case specs.StateRunning:
 	case specs.StateStopped:
 		return nil, errors.New("cannot exec in a stopped container")
+	case "paused":
+		return nil, errors.New("cannot exec in a paused container (use --ignore-paused to override)")
 	default:
 		return nil, fmt.Errorf("cannot exec in a container in the %s state", r.status())
 	}
@@ -82,6 +84,9 @@ func (d *Door) Exec(ctx context.Context, o ExecOptions) (pid *os.Process, err er
 	if err := h.order(ctx, surrogate.Attach, t.Fields()...); err != nil {
 		return nil, err
 	}
+	if err := h.order(ctx, surrogate.Enter); err != nil {
+		return nil, err
+	}
 	if err := writePID(o.PIDFile, h.id.PID); err != nil {
 		return nil, err
 	}
@@ -93,7 +98,14 @@ func (d *Door) Exec(ctx context.Context, o ExecOptions) (pid *os.Process, err er
 
 // execHelper starts the surrogate of an exec in the container's namespaces.
 func (d *Door) execHelper(r *record, o ExecOptions) (*helper, error) {
-	ho := helperOptions{name: r.ID + "-exec", streams: o.Streams, terminal: o.Process.Terminal, cgroup: r.Cgroup}
+	mounts, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", r.Surrogate.PID))
+	if err != nil {
+		return nil, fmt.Errorf("find the container's mounts: %w", err)
+	}
+	defer mounts.Close()
+	ho := helperOptions{name: r.ID + "-exec", streams: o.Streams, terminal: o.Process.Terminal, cgroup: r.Cgroup,
+		descriptor: []*os.File{mounts},
+	}
 	for _, one := range []struct {
 		name string
 		kind int

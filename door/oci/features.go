@@ -25,14 +25,20 @@ func Features() *features.Features {
 		Linux: &features.Linux{
 			Namespaces: []string{
 				string(specs.PIDNamespace), string(specs.NetworkNamespace), string(specs.MountNamespace), string(specs.IPCNamespace),
-				string(specs.UTSNamespace), string(specs.CgroupNamespace),
+				string(specs.UTSNamespace), string(specs.CgroupNamespace), string(specs.UserNamespace),
 			},
 			Capabilities: oci.AllCapabilities(),
 			Cgroup:       &features.Cgroup{V1: &yes, V2: &yes, Systemd: &yes, SystemdUser: &no},
-			Seccomp:      &features.Seccomp{Enabled: &yes, Archs: []string{"SCMP_ARCH_X86_64", "SCMP_ARCH_X86"}},
-			Apparmor:     &features.Apparmor{Enabled: &no},
-			Selinux:      &features.Selinux{Enabled: &no},
-			IntelRdt:     &features.IntelRdt{Enabled: &no},
+			Seccomp: &features.Seccomp{
+				Enabled: &yes, Archs: []string{"SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_AARCH64", "SCMP_ARCH_ARM"},
+				Actions: []string{
+					string(specs.ActAllow), string(specs.ActErrno), string(specs.ActKill), string(specs.ActKillProcess),
+					string(specs.ActKillThread), string(specs.ActLog), string(specs.ActTrace), string(specs.ActTrap),
+				},
+			},
+			Apparmor: &features.Apparmor{Enabled: &no},
+			Selinux:  &features.Selinux{Enabled: &no},
+			IntelRdt: &features.IntelRdt{Enabled: &no},
 		},
 		Annotations: map[string]string{"io.bulkhead.version": version.Version},
 	}

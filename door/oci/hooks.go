@@ -3,7 +3,9 @@ package oci
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os/exec"
 	"strings"
 	"time"
@@ -34,6 +36,16 @@ func (r *record) hooks(ctx context.Context, all containerv1.Hooks, point contain
 	return nil
 }
 
+// poststop runs the hooks for the end of a container. One that fails does not keep the others from running.
+func (r *record) poststop(ctx context.Context, log *slog.Logger) {
+	for _, h := range r.Hooks[containerv1.Poststop] {
+		one := containerv1.Hooks{containerv1.Poststop: {h}}
+		if err := r.hooks(ctx, one, containerv1.Poststop, specs.StateStopped); err != nil {
+			log.Warn("a hook failed", "container", r.ID, "error", err)
+		}
+	}
+}
+
 // runHook runs a hook with the container's state on its stdin.
 func runHook(ctx context.Context, h containerv1.Hook, state []byte) error {
 	if h.Timeout > 0 {
@@ -52,8 +64,8 @@ func runHook(ctx context.Context, h containerv1.Hook, state []byte) error {
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = bytes.NewReader(state), &said, &said, time.Second
 	err := cmd.Run()
-	if ctx.Err() != nil {
-		err = ctx.Err()
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && h.Timeout > 0 {
+		return fmt.Errorf("hook ran past specified timeout of %.1fs", h.Timeout.Seconds())
 	}
 	if err == nil {
 		return nil

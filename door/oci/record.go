@@ -55,8 +55,8 @@ func (d *Door) recordPath(id string) string { return filepath.Join(d.o.Root, id,
 
 // read returns a container's record, or ErrNotExist.
 func (d *Door) read(id string) (*record, error) {
-	if !containerv1.ValidID(id) {
-		return nil, fmt.Errorf("invalid container id %.80q", id)
+	if err := checkID(id); err != nil {
+		return nil, err
 	}
 	r := &record{}
 	err := atomicfile.ReadJSON(d.recordPath(id), r)

@@ -3,12 +3,13 @@ package oci
 import (
 	"encoding/json"
 	"os"
+	"os/user"
 	"slices"
+	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
-
-	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
 // State is a container's state as runc prints it.
@@ -36,7 +37,7 @@ func (d *Door) State(id string) (State, error) {
 func (r *record) state() State {
 	s := State{
 		OCIVersion: r.OCIVersion, ID: r.ID, Status: r.status(), Bundle: r.Bundle, Rootfs: r.Rootfs, Created: r.Created,
-		Annotations: r.Annotations, Owner: "root",
+		Annotations: r.Annotations,
 	}
 	if s.Status != specs.StateStopped {
 		s.Pid = r.Surrogate.PID
@@ -55,10 +56,11 @@ func (d *Door) List() ([]State, error) {
 	}
 	var all []State
 	for _, e := range entries {
-		if !containerv1.ValidID(e.Name()) {
+		if checkID(e.Name()) != nil {
 			continue
 		}
 		if s, err := d.State(e.Name()); err == nil {
+			s.Owner = ownerOf(e)
 			all = append(all, s)
 		}
 	}
@@ -66,9 +68,30 @@ func (d *Door) List() ([]State, error) {
 	return all, nil
 }
 
+// ownerOf returns the name of a directory's user.
+func ownerOf(e os.DirEntry) string {
+	info, err := e.Info()
+	if err != nil {
+		return ""
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	uid := strconv.Itoa(int(st.Uid))
+	if u, err := user.LookupId(uid); err == nil {
+		return u.Username
+	}
+	return uid
+}
+
 // hookState is the state that hooks get on their stdin, in the form of the specification.
 func (r *record) hookState(status specs.ContainerState) ([]byte, error) {
+	pid := r.Surrogate.PID
+	if status == specs.StateStopped {
+		pid = 0
+	}
 	return json.Marshal(specs.State{
-		Version: r.OCIVersion, ID: r.ID, Status: status, Pid: r.Surrogate.PID, Bundle: r.Bundle, Annotations: r.Annotations,
+		Version: r.OCIVersion, ID: r.ID, Status: status, Pid: pid, Bundle: r.Bundle, Annotations: r.Annotations,
 	})
 }

@@ -83,6 +83,9 @@ func (d *Door) Kill(ctx context.Context, id string, signal unix.Signal, all bool
 	default: // its process does not exist yet, so the surrogate stands for it
 		return r.Surrogate.Signal(signal)
 	}
+	if signal == 0 {
+		return nil // it lives
+	}
 	c, err := r.shim(ctx)
 	if err != nil {
 		return err
@@ -117,7 +120,7 @@ func (d *Door) Delete(ctx context.Context, id string, force bool) error {
 		return err
 	}
 	if r.status() != specs.StateStopped {
-		if !force {
+		if !force && r.status() != specs.StateCreated {
 			return fmt.Errorf("cannot delete container %s that is not stopped: %s", id, r.status())
 		}
 		if err := d.end(ctx, r); err != nil {

@@ -18,9 +18,9 @@ import (
 
 // globals are the flags of all commands.
 type globals struct {
-	root, log, format, rootless string
-	debug, systemd, criu        bool
-	door                        *oci.Door
+	root, log, format, rootless, criu string
+	debug, systemd                    bool
+	door                              *oci.Door
 }
 
 // Main runs the command line and returns the exit code.
@@ -32,7 +32,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		SilenceErrors: true, SilenceUsage: true, Version: version.Version,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.SetVersionTemplate("runc version " + version.Version + " (bulkhead-oci)\nspec: " + oci.SpecVersion + "\n")
+	root.SetVersionTemplate(fmt.Sprintf("bulkhead-oci version %s\ncommit: %[1]s\nspec: %s\n", version.Version, oci.SpecVersion))
+	root.Flags().BoolP("version", "v", false, "print the version")
 	f := root.PersistentFlags()
 	f.StringVar(&g.root, "root", "", "directory of the containers' records")
 	f.StringVar(&g.log, "log", "", "file for messages (default: stderr)")
@@ -40,7 +41,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	f.BoolVar(&g.debug, "debug", false, "log more")
 	f.BoolVar(&g.systemd, "systemd-cgroup", false, "read cgroup paths as SLICE:PREFIX:NAME")
 	f.StringVar(&g.rootless, "rootless", "auto", "accepted, as runc has it; the user decides")
-	f.BoolVar(&g.criu, "criu", false, "accepted, as runc has it; it has no effect")
+	f.StringVar(&g.criu, "criu", "", "accepted, as runc has it; it has no effect")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return g.open(stderr) }
 	root.AddCommand(g.create(), g.start(), g.state(), g.kill(), g.delete(), g.list(), g.spec(), g.features(),
 		g.exec(&code), g.run(&code), g.pause(), g.resume(), g.ps(), g.update(), g.events(), checkpoint("checkpoint"), checkpoint("restore"))

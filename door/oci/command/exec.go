@@ -46,7 +46,7 @@ func (x *execFlags) add(c *cobra.Command) {
 func (g *globals) exec(code *int) *cobra.Command {
 	x := &execFlags{}
 	c := &cobra.Command{
-		Use: "exec ID COMMAND [ARGUMENT]...", Short: "Run another process in a container", Args: cobra.MinimumNArgs(1),
+		Use: "exec ID COMMAND [ARGUMENT]...", Short: "Run another process in a container", Args: atLeast(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			*code = 255 // runc's, if the process cannot run
 			o := oci.ExecOptions{

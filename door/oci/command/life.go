@@ -41,7 +41,7 @@ func (b *bundleFlags) options(id string) oci.CreateOptions {
 func (g *globals) create() *cobra.Command {
 	b := &bundleFlags{}
 	c := &cobra.Command{
-		Use: "create ID", Short: "Create a container", Args: cobra.ExactArgs(1),
+		Use: "create ID", Short: "Create a container", Args: exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			_, err := g.door.Create(c.Context(), b.options(args[0]))
 			return err
@@ -53,14 +53,14 @@ func (g *globals) create() *cobra.Command {
 
 func (g *globals) start() *cobra.Command {
 	return &cobra.Command{
-		Use: "start ID", Short: "Start a created container", Args: cobra.ExactArgs(1),
+		Use: "start ID", Short: "Start a created container", Args: exactly(1),
 		RunE: func(c *cobra.Command, args []string) error { return g.door.Start(c.Context(), args[0]) },
 	}
 }
 
 func (g *globals) state() *cobra.Command {
 	return &cobra.Command{
-		Use: "state ID", Short: "Print a container's state", Args: cobra.ExactArgs(1),
+		Use: "state ID", Short: "Print a container's state", Args: exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := g.door.State(args[0])
 			if err != nil {
@@ -82,7 +82,7 @@ func printJSON(c *cobra.Command, v any) error {
 func (g *globals) kill() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
-		Use: "kill ID [SIGNAL]", Short: "Send a signal to a container", Args: cobra.RangeArgs(1, 2),
+		Use: "kill ID [SIGNAL]", Short: "Send a signal to a container", Args: atLeast(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			text := "SIGTERM"
 			if len(args) > 1 {
@@ -101,7 +101,10 @@ func (g *globals) kill() *cobra.Command {
 
 // parseSignal parses a signal's number or name, with or without SIG.
 func parseSignal(text string) (unix.Signal, error) {
-	if n, err := strconv.Atoi(text); err == nil && n > 0 && n <= 64 {
+	if n, err := strconv.Atoi(text); err == nil {
+		if n < 0 || n > 64 {
+			return 0, fmt.Errorf("signal %d: %w", n, unix.EINVAL)
+		}
 		return unix.Signal(n), nil
 	}
 	name := strings.ToUpper(text)
@@ -117,7 +120,7 @@ func parseSignal(text string) (unix.Signal, error) {
 func (g *globals) delete() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
-		Use: "delete ID", Short: "Delete a stopped container", Args: cobra.ExactArgs(1),
+		Use: "delete ID", Short: "Delete a stopped container", Args: exactly(1),
 		RunE: func(c *cobra.Command, args []string) error { return g.door.Delete(c.Context(), args[0], force) },
 	}
 	c.Flags().BoolVarP(&force, "force", "f", false, "kill a running container first")
@@ -128,7 +131,7 @@ func (g *globals) run(code *int) *cobra.Command {
 	b := &bundleFlags{}
 	var detach, keep bool
 	c := &cobra.Command{
-		Use: "run ID", Short: "Create and start a container, and wait for its end", Args: cobra.ExactArgs(1),
+		Use: "run ID", Short: "Create and start a container, and wait for its end", Args: exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var err error
 			*code, err = g.door.Run(c.Context(), oci.RunOptions{CreateOptions: b.options(args[0]), Detach: detach, Keep: keep})

@@ -54,14 +54,14 @@ func (g *globals) list() *cobra.Command {
 
 func (g *globals) pause() *cobra.Command {
 	return &cobra.Command{
-		Use: "pause ID", Short: "Suspend a container", Args: cobra.ExactArgs(1),
+		Use: "pause ID", Short: "Suspend a container", Args: exactly(1),
 		RunE: func(c *cobra.Command, args []string) error { return g.door.Pause(c.Context(), args[0]) },
 	}
 }
 
 func (g *globals) resume() *cobra.Command {
 	return &cobra.Command{
-		Use: "resume ID", Short: "Let a paused container go on", Args: cobra.ExactArgs(1),
+		Use: "resume ID", Short: "Let a paused container go on", Args: exactly(1),
 		RunE: func(c *cobra.Command, args []string) error { return g.door.Resume(c.Context(), args[0]) },
 	}
 }
@@ -69,7 +69,7 @@ func (g *globals) resume() *cobra.Command {
 func (g *globals) ps() *cobra.Command {
 	var format string
 	c := &cobra.Command{
-		Use: "ps ID [PS OPTIONS]", Short: "List the host's processes of a container", Args: cobra.MinimumNArgs(1),
+		Use: "ps ID [PS OPTIONS]", Short: "List the host's processes of a container", Args: atLeast(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			pids, err := g.door.Processes(args[0])
 			if err != nil {
@@ -150,7 +150,7 @@ func (g *globals) spec() *cobra.Command {
 				path = bundle + "/" + path
 			}
 			if _, err := os.Lstat(path); err == nil {
-				return fmt.Errorf("file %s exists. Remove it first", path)
+				return errors.New("File config.json exists. Remove it first") //nolint:staticcheck // runc's text
 			}
 			b, err := json.MarshalIndent(oci.ExampleSpec(), "", "\t")
 			if err != nil {
@@ -174,7 +174,7 @@ func (g *globals) features() *cobra.Command {
 func (g *globals) update() *cobra.Command {
 	u := newUpdate()
 	c := &cobra.Command{
-		Use: "update ID", Short: "Change a container's limits", Args: cobra.ExactArgs(1),
+		Use: "update ID", Short: "Change a container's limits", Args: exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			r := &specs.LinuxResources{}
 			if u.file != "" {
@@ -195,7 +195,7 @@ func (g *globals) events() *cobra.Command {
 	var stats bool
 	var interval time.Duration
 	c := &cobra.Command{
-		Use: "events ID", Short: "Print a container's use of resources", Args: cobra.ExactArgs(1),
+		Use: "events ID", Short: "Print a container's use of resources", Args: exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return g.door.Events(c.Context(), args[0], oci.EventOptions{Once: stats, Interval: interval, Out: c.OutOrStdout()})
 		},

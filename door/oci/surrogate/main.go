@@ -95,6 +95,8 @@ func (s *process) do(kind string, fields []string) error {
 		return s.attach(t)
 	case View:
 		return view(fields)
+	case Enter:
+		return enter()
 	case Release:
 		return nil
 	}

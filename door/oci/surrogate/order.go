@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// The descriptors of a surrogate after its standard streams. A process that was exec'd has no staging namespace.
+// The descriptors of a surrogate after its standard streams. The surrogate of an
+// exec has the container's mount namespace in place of the staging namespace.
 const (
 	ControlFD = 3 // a SOCK_SEQPACKET socket for orders
 	StagingFD = 4 // the mount namespace with the container's files of the host
@@ -20,6 +21,8 @@ const (
 	Attach = "attach"
 	// View gives the surrogate a mount namespace that looks like the container's.
 	View = "view"
+	// Enter moves the surrogate of an exec into the mount namespace of the container's.
+	Enter = "enter"
 	// Release ends the orders: the surrogate now lives as long as its process.
 	Release = "release"
 )

@@ -58,6 +58,17 @@ func view(destinations []string) error {
 	return unix.Chdir("/")
 }
 
+// enter moves this process into the mount namespace that it was given.
+func enter() error {
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return fmt.Errorf("unshare the root: %w", err)
+	}
+	if err := unix.Setns(StagingFD, unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("enter the container's mounts: %w", err)
+	}
+	return nil
+}
+
 // emptyMark begins the destination of an empty file system.
 const emptyMark = "-"
 
