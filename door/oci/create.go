@@ -247,6 +247,18 @@ func (c *creation) pod(ctx context.Context) error {
 	if strings.HasPrefix(c.cgroup, "/") {
 		r.CgroupParent = c.cgroup
 	}
+	card, err := c.network(r)
+	if err != nil {
+		return err
+	}
+	if card != nil {
+		defer card.Close()
+	}
+	c.record.Pod.Network = r.Network
+	if n := c.plan.Namespaces.Network; n.Kind == convert.ByPath {
+		c.record.Pod.Namespace = n.Path
+		c.undo.Push("network", func(context.Context) error { return c.record.leave() })
+	}
 	c.undo.Push("pod", func(ctx context.Context) error { return c.door.remove(ctx, r.Key, "") })
 	started, err := c.engine.Start(ctx, r)
 	if err != nil {

@@ -22,6 +22,9 @@ func (d *Door) delete(ctx context.Context, r *record) error {
 	if err != nil {
 		return fmt.Errorf("delete container %s: %w", r.ID, err)
 	}
+	if err := r.leave(); err != nil {
+		return fmt.Errorf("delete container %s: %w", r.ID, err)
+	}
 	if err := hostcgroup.At(r.Cgroup).Unmake(ctx); err != nil {
 		return fmt.Errorf("delete container %s: %w", r.ID, err)
 	}

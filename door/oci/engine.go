@@ -41,7 +41,7 @@ func (d *Door) key(id string) string {
 // startRequest asks for the pod of a converted specification.
 func (d *Door) startRequest(p *convert.Plan) *enginev1.StartRequest {
 	return &enginev1.StartRequest{
-		Door: doorName, Key: d.key(p.ID), Hostname: p.Hostname, Sysctls: p.Sysctls, Network: "none",
+		Door: doorName, Key: d.key(p.ID), Hostname: p.Hostname, Sysctls: p.Sysctls,
 		Identity: &enginev1.Identity{Name: p.ID, Namespace: doorName},
 		Size:     size(p.Size),
 	}

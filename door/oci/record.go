@@ -45,6 +45,9 @@ type podRecord struct {
 	Key string `json:"key"` // the engine's key
 	ID  string `json:"id,omitempty"`
 	Dir string `json:"dir,omitempty"` // of the shim's sockets
+	// Network is the kind of the VM's network. Namespace is the path of a network namespace that outlives the container.
+	Network   string `json:"network,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
 	// Own is set if the pod ends with this container.
 	Own bool `json:"own,omitempty"`
 }

@@ -47,6 +47,9 @@ func (d *Door) Start(ctx context.Context, id string) error {
 	default:
 		return fmt.Errorf("cannot start a container in the %s state", r.status())
 	}
+	if err := d.adopt(ctx, r); err != nil {
+		return err
+	}
 	c, err := r.shim(ctx)
 	if err != nil {
 		return err

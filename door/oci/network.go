@@ -1,0 +1,128 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/network/adopt"
+	"github.com/bulkhead-project/bulkhead/oci/convert"
+)
+
+// The kinds of network that the door asks the engine for.
+const (
+	hostNetwork    = "host"
+	adoptedNetwork = "adopted"
+)
+
+// network completes the request for a VM with its network: the host's, or a card that takes the place of the interfaces
+// in the container's network namespace. The caller closes the card.
+func (c *creation) network(r *enginev1.StartRequest) (card *os.File, err error) {
+	if c.plan.Namespaces.Network.Kind == convert.OfHost {
+		r.Network = hostNetwork
+		return nil, nil
+	}
+	namespace, err := os.Open(c.record.networkPath())
+	if err != nil {
+		return nil, fmt.Errorf("open the network namespace: %w", err)
+	}
+	defer namespace.Close()
+	card, err = adopt.MakeTap(namespace, adopt.TapName(0))
+	if err != nil {
+		return nil, fmt.Errorf("make the VM's network card: %w", err)
+	}
+	self, err := procid.Of(os.Getpid())
+	if err != nil {
+		return nil, errors.Join(err, card.Close())
+	}
+	r.Network, r.Holder, r.TapFd = adoptedNetwork, holder(self), int32(card.Fd())
+	return card, nil
+}
+
+func holder(id procid.ID) *enginev1.Holder {
+	return &enginev1.Holder{Pid: int32(id.PID), Started: id.Start}
+}
+
+// networkPath is the path of the network namespace of the surrogate.
+func (r *record) networkPath() string { return fmt.Sprintf("/proc/%d/ns/net", r.Surrogate.PID) }
+
+// adopt lets the VM take the place of the interfaces in the container's network namespace. Clients make these after
+// create, or even later, so it may be repeated.
+func (d *Door) adopt(ctx context.Context, r *record) (err error) {
+	if !r.Pod.Own || r.Pod.Network != adoptedNetwork {
+		return nil
+	}
+	namespace, err := os.Open(r.networkPath())
+	if err != nil {
+		return fmt.Errorf("open the network namespace: %w", err)
+	}
+	defer namespace.Close()
+	found, err := adopt.Join(namespace)
+	if err != nil {
+		return fmt.Errorf("take over the network: %w", err)
+	}
+	defer func() { err = errors.Join(err, found.Close()) }()
+	self, err := procid.Of(os.Getpid())
+	if err != nil {
+		return err
+	}
+	request := &enginev1.UpdateNetworkRequest{Door: doorName, Id: r.Pod.ID}
+	for card, n := range found.Interfaces {
+		if n != nil {
+			request.Interfaces = append(request.Interfaces, interfaceOf(card, n))
+		}
+	}
+	if len(request.Interfaces) == 0 {
+		return nil
+	}
+	for _, tap := range found.Taps {
+		request.Holder = holder(self)
+		request.TapFds = append(request.TapFds, int32(tap.Fd()))
+	}
+	e, done, err := d.engine(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if _, err := e.UpdateNetwork(ctx, request); err != nil {
+		return fmt.Errorf("configure the network: %w", plain(err))
+	}
+	return nil
+}
+
+// interfaceOf returns an interface of the guest for a request.
+func interfaceOf(card int, n *agentv1.Network) *enginev1.Interface {
+	i := &enginev1.Interface{
+		Card: uint32(card), Name: n.Name, Mac: n.MAC, Mtu: uint32(max(n.MTU, 0)), Addresses: n.Addresses,
+	}
+	for _, r := range n.Routes {
+		i.Routes = append(i.Routes, &enginev1.Route{Destination: r.Destination, Gateway: r.Gateway, Metric: uint32(max(r.Metric, 0))})
+	}
+	for _, n := range n.Neighbours {
+		i.Neighbours = append(i.Neighbours, &enginev1.Neighbour{Address: n.Address, Mac: n.MAC})
+	}
+	return i
+}
+
+// leave gives the interfaces of a network namespace that outlives the container back to it.
+func (r *record) leave() error {
+	if r.Pod.Namespace == "" {
+		return nil
+	}
+	namespace, err := os.Open(r.Pod.Namespace)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open the network namespace: %w", err)
+	}
+	defer namespace.Close()
+	if err := adopt.Leave(namespace); err != nil {
+		return fmt.Errorf("give the network back: %w", err)
+	}
+	return nil
+}
