@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/thread"
 )
 
 // helper is a surrogate that takes orders.
@@ -67,7 +67,7 @@ func startHelper(o helperOptions) (*helper, error) {
 		cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setctty = true, true
 	}
 	start := func(cmd *exec.Cmd) error { return startIn(o.join, cmd) }
-	if err := onThread(func() error { return hostcgroup.At(o.cgroup).Start(cmd, start) }); err != nil {
+	if err := thread.Do(func() error { return hostcgroup.At(o.cgroup).Start(cmd, start) }); err != nil {
 		ours.Close()
 		return nil, fmt.Errorf("start the surrogate: %w", err)
 	}
@@ -91,16 +91,6 @@ func startIn(join []joined, cmd *exec.Cmd) error {
 		}
 	}
 	return cmd.Start()
-}
-
-// onThread runs f on a thread that ends with it.
-func onThread(f func() error) error {
-	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked
-		result <- f()
-	}()
-	return <-result
 }
 
 // orderWait bounds the answer to an order.

@@ -3,7 +3,6 @@ package shares
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/place"
+	"github.com/bulkhead-project/bulkhead/internal/thread"
 )
 
 // maxStaged bounds the numbers of a container's staged directories and files.
@@ -38,27 +38,20 @@ func openStaged(one store.Share) (*place.Place, error) {
 
 // cloneIn clones the mounts at a path of another mount namespace.
 func cloneIn(namespace *os.File, path string) (tree *os.File, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		// The thread stays in the namespace. It is never unlocked, and ends with this goroutine.
-		runtime.LockOSThread()
-		if err = unix.Unshare(unix.CLONE_FS); err != nil {
-			err = fmt.Errorf("unshare: %w", err)
-			return
+	err = thread.Do(func() error {
+		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+			return fmt.Errorf("unshare: %w", err)
 		}
-		if err = unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNS); err != nil {
-			err = fmt.Errorf("enter its namespace: %w", err)
-			return
+		if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNS); err != nil {
+			return fmt.Errorf("enter its namespace: %w", err)
 		}
 		const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE | unix.AT_SYMLINK_NOFOLLOW
-		fd, openErr := unix.OpenTree(unix.AT_FDCWD, path, flags)
-		if openErr != nil {
-			err = fmt.Errorf("clone its mounts: %w", openErr)
-			return
+		fd, err := unix.OpenTree(unix.AT_FDCWD, path, flags)
+		if err != nil {
+			return fmt.Errorf("clone its mounts: %w", err)
 		}
 		tree = os.NewFile(uintptr(fd), path)
-	}()
-	<-done
+		return nil
+	})
 	return tree, err
 }

@@ -5,11 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/thread"
 )
 
 // Add moves a running process into the group. Starting it there is ten milliseconds faster, since the kernel waits for
@@ -35,10 +36,8 @@ func (g *Group) Start(cmd *exec.Cmd, start func(*exec.Cmd) error) error {
 	if unified(g.dirs[0]) {
 		return g.startV2(cmd, start)
 	}
-	result := make(chan error, 1)
-	go onThread(result, func() error {
-		// The thread joins the group and its child starts there. The thread is never unlocked, so it ends with its
-		// goroutine.
+	return thread.Do(func() error {
+		// The thread joins the group and its child starts there.
 		for _, dir := range g.dirs {
 			if err := write(dir, "tasks", "0"); err != nil {
 				return fmt.Errorf("enter a cgroup: %w", err)
@@ -46,7 +45,6 @@ func (g *Group) Start(cmd *exec.Cmd, start func(*exec.Cmd) error) error {
 		}
 		return start(cmd)
 	})
-	return <-result
 }
 
 // Doors opens the files to which a process with one thread writes "0" to join the group. The caller closes them. A nil
@@ -70,20 +68,6 @@ func (g *Group) Doors() (doors []*os.File, err error) {
 		doors = append(doors, f)
 	}
 	return doors, nil
-}
-
-// onThread runs f on a thread that ends with it. The program's first thread does not end: it is kept busy while another
-// one is used.
-func onThread(result chan<- error, f func() error) {
-	runtime.LockOSThread()
-	if unix.Gettid() != os.Getpid() {
-		result <- f()
-		return
-	}
-	inner := make(chan error, 1)
-	go onThread(inner, f)
-	result <- <-inner
-	runtime.UnlockOSThread()
 }
 
 func (g *Group) startV2(cmd *exec.Cmd, start func(*exec.Cmd) error) error {

@@ -6,25 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/internal/thread"
 	"github.com/bulkhead-project/bulkhead/oci/convert"
 )
 
 // Make returns a mount namespace with a small file system that has tree n at /n. It mounts at the directory at, in the
 // new namespace only. The namespace exists as long as the file is open. Mounts of a caller's thread stay as they are.
 func Make(at string, trees []convert.Tree) (namespace *os.File, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread stays in the new namespace and ends with the goroutine
+	err = thread.Do(func() (err error) {
 		namespace, err = makeHere(at, trees)
-	}()
-	<-done
+		return err
+	})
 	return namespace, err
 }
 
