@@ -61,7 +61,9 @@ func TestRecords(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for text, want := range map[string]bool{`{"version":1,"id":"c"}`: true, `{"version":9,"id":"c"}`: false, `{"version":1,"id":"d"}`: false, `{`: false} {
+	for text, want := range map[string]bool{
+		`{"version":1,"id":"c"}`: true, `{"version":9,"id":"c"}`: false, `{"version":1,"id":"d"}`: false, `{`: false,
+	} {
 		if err := os.WriteFile(filepath.Join(dir, recordFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
