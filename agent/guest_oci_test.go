@@ -160,7 +160,7 @@ func testHooks(t *testing.T, tm *template) {
 	if got, want := g.read(c, "stdout"), "first env sh\n1000\nsecond container's pod-one\nstarted\n"; got != want {
 		t.Errorf("hooks: %q, want %q; %q", got, want, g.read(c, "stderr"))
 	}
-	// Before the start nothing runs.
+	// A hook waits for the start.
 	g.create("waits", hooked("cat /tmp/state", hook("cat >/tmp/state")))
 	waits := agentv1.Process{Container: "waits"}
 	g.must(g.Start(g.ctx(), waits))

@@ -23,8 +23,8 @@ func whole(mounts ...specs.Mount) func(*specs.Spec) {
 	}
 }
 
-// TestWholeContainer checks a container of an OCI client on a live tree: single files are mounted over files that exist
-// and over missing ones, in a tree that is read-only for the container or not. Nothing else appears in it.
+// TestWholeContainer checks a container of an OCI client on a live tree, writable or read-only. Single files are mounted
+// over files that exist and over missing ones. The tree shows these mounts and its own files only.
 func TestWholeContainer(t *testing.T) {
 	p := newBlockPods(t, enginetest.Clones)
 	pod := p.pod("one").ID

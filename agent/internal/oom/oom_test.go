@@ -58,7 +58,7 @@ func TestWatch(t *testing.T) {
 	c := group(t, 3)
 	next(func() { w.Add("c", c) }, map[string]uint64{"a": 2, "b": 1, "c": 3})
 	next(func() { set(t, c, 4) }, map[string]uint64{"a": 2, "b": 1, "c": 4})
-	// A removed container is not reported, and another one of its name begins anew.
+	// A removed container is not reported, and another one of its name starts from zero.
 	os.Remove(filepath.Join(string(b), eventsFile))
 	w.Remove("b")
 	set(t, a, 5)

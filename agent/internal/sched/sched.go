@@ -71,7 +71,7 @@ func (a Attributes) Or(first Attributes) Attributes {
 	return Attributes{cmp.Or(a.Scheduler, first.Scheduler), cmp.Or(a.IOPriority, first.IOPriority), cmp.Or(a.Affinity, first.Affinity)}
 }
 
-// Apply sets the attributes of a process, which it inherits over execve(2). A process that has ended is no error.
+// Apply sets the attributes of a process, which it inherits over execve(2). It succeeds if the process has ended.
 func (a Attributes) Apply(pid int, exec bool) error {
 	var err error
 	if a.Scheduler != nil {
