@@ -10,13 +10,13 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// Failure is the failure of a crun command.
-type Failure struct {
+// CommandError is the failure of a crun command.
+type CommandError struct {
 	op, message string
 	class       error // of agentv1, or nil
 }
 
-func (f *Failure) Error() string {
+func (f *CommandError) Error() string {
 	if f.class == nil {
 		return fmt.Sprintf("crun %s: %s", f.op, f.message)
 	}
@@ -24,7 +24,7 @@ func (f *Failure) Error() string {
 }
 
 // Unwrap returns the failure's class: one of agentv1's errors, or nil.
-func (f *Failure) Unwrap() error { return f.class }
+func (f *CommandError) Unwrap() error { return f.class }
 
 const maxLog = 4 << 10
 
@@ -42,8 +42,8 @@ func failure(op, log string, status unix.WaitStatus) error {
 	return classify(op, message, status)
 }
 
-func classify(op, message string, status unix.WaitStatus) *Failure {
-	f := &Failure{op: op, message: message}
+func classify(op, message string, status unix.WaitStatus) *CommandError {
+	f := &CommandError{op: op, message: message}
 	switch {
 	case strings.Contains(message, "executable file `") || strings.Contains(message, openExecutable),
 		strings.Contains(message, "exec `"), strings.Contains(message, "find executable"):
@@ -68,7 +68,7 @@ const (
 
 // Words returns the failure to run a command, in the words of runc, which clients of OCI runtimes match. It is empty for
 // any other failure.
-func (f *Failure) Words(command string) string {
+func (f *CommandError) Words(command string) string {
 	at := strings.LastIndex(f.message, ": ")
 	reason := "unknown"
 	if at >= 0 {

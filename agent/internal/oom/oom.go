@@ -142,6 +142,6 @@ func (w *Watch) follow(events io.Reader) {
 		w.mu.Lock()
 		w.count()
 		w.mu.Unlock()
-		time.Sleep(pause)
+		<-time.After(pause)
 	}
 }
