@@ -29,7 +29,7 @@ func TestContainerRequestCheck(t *testing.T) {
 		},
 		{
 			name: "prestart", want: codes.InvalidArgument, says: `the prestart hook "/hook"`,
-			with: func(r *ContainerRequest) { r.Spec.Hooks = &specs.Hooks{Prestart: hooks} },
+			with: func(r *ContainerRequest) { r.Spec.Hooks = &specs.Hooks{Prestart: hooks} }, //nolint:staticcheck // old clients'
 		},
 		{
 			name: "createRuntime", want: codes.InvalidArgument, says: "the createRuntime hook",
