@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
+	"github.com/bulkhead-project/bulkhead/oci/convert"
 )
 
 // Pause suspends the processes of a running container.
@@ -71,7 +72,12 @@ func (d *Door) Update(ctx context.Context, id string, resources *specs.LinuxReso
 	if r.status() == specs.StateStopped {
 		return ErrNotRunning
 	}
-	raw, err := json.Marshal(resources)
+	changed, err := convert.Resources(resources, d.o.Strict)
+	if err != nil {
+		return fmt.Errorf("update container %s: %w", id, err)
+	}
+	d.log(id, changed.Ignored)
+	raw, err := json.Marshal(changed.Guest)
 	if err != nil {
 		return err
 	}

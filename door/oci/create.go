@@ -75,9 +75,7 @@ func (c *creation) convert(ctx context.Context) (err error) {
 	if terminal := c.plan.Guest.Process.Terminal; !terminal && c.o.ConsoleSocket != "" {
 		return errors.New("cannot use console socket if runc will not detach or allocate tty")
 	}
-	for _, note := range c.plan.Ignored {
-		c.door.o.Logger.Debug(note.String(), "container", c.o.ID)
-	}
+	c.door.log(c.o.ID, c.plan.Ignored)
 	if c.plan.Kind != oci.Container || c.joined != nil {
 		return nil
 	}
@@ -96,6 +94,13 @@ func (c *creation) convert(ctx context.Context) (err error) {
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
+}
+
+// log logs the settings that have no effect.
+func (d *Door) log(id string, ignored []convert.Note) {
+	for _, note := range ignored {
+		d.o.Logger.Debug(note.String(), "container", id)
+	}
 }
 
 // connect connects to the engine, once.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/oci/surrogate"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
+	"github.com/bulkhead-project/bulkhead/oci/convert"
 )
 
 // ExecOptions are a request for another process in a container.
@@ -55,7 +56,12 @@ func (d *Door) Exec(ctx context.Context, o ExecOptions) (pid *os.Process, err er
 	defer c.Close()
 	var rollback undo.Stack
 	defer rollback.OnError(ctx, &err)
-	raw, err := json.Marshal(o.Process)
+	process, ignored, err := convert.Process(o.Process, convert.ProcessOptions{Strict: d.o.Strict})
+	if err != nil {
+		return nil, fmt.Errorf("exec in container %s: %w", o.ID, err)
+	}
+	d.log(o.ID, ignored)
+	raw, err := json.Marshal(process)
 	if err != nil {
 		return nil, err
 	}

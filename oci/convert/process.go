@@ -65,7 +65,7 @@ func (c *conversion) process() error {
 // process checks a process for the guest.
 func (n *notes) process(p *specs.Process, vcpus int) error {
 	switch {
-	case len(p.Args) == 0 || p.Args[0] == "":
+	case len(p.Args) == 0: // the guest refuses an empty name in the words of other runtimes
 		return invalid("process.args", "there is no command")
 	case !path.IsAbs(p.Cwd):
 		return invalid("process.cwd", "%.200q must be an absolute path", p.Cwd)

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-project/bulkhead/door/oci"
+	spec "github.com/bulkhead-project/bulkhead/oci"
 )
 
 // execFlags are the flags of exec. Without a file, the process is the container's own with these changes.
@@ -67,8 +69,15 @@ func (g *globals) exec(code *int) *cobra.Command {
 // read returns the process of the file or of the flags.
 func (x *execFlags) read(g *globals, args []string, c *cobra.Command) (*specs.Process, error) {
 	if x.process != "" {
-		p := &specs.Process{}
-		return p, readJSON(x.process, c.InOrStdin(), p)
+		var raw json.RawMessage
+		if err := readJSON(x.process, c.InOrStdin(), &raw); err != nil {
+			return nil, err
+		}
+		p, err := spec.DecodeProcess(raw)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", x.process, err)
+		}
+		return p, nil
 	}
 	if len(args) < 2 {
 		return nil, fmt.Errorf("process args cannot be empty")
