@@ -20,6 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/oci/surrogate"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
+	"github.com/bulkhead-project/bulkhead/network/adopt/inside"
 	"github.com/bulkhead-project/bulkhead/oci"
 	"github.com/bulkhead-project/bulkhead/oci/convert"
 )
@@ -205,6 +206,15 @@ func (c *creation) stand(ctx context.Context) error {
 	o := helperOptions{
 		name: c.o.ID, streams: c.o.Streams, terminal: c.record.Terminal, descriptor: []*os.File{c.staging},
 		cgroup: c.record.Cgroup,
+	}
+	if c.joined == nil {
+		serve, clients, err := inside.Pair()
+		if err != nil {
+			return err
+		}
+		defer serve.Close()
+		defer clients.Close()
+		o.descriptor, o.network = append(o.descriptor, serve, clients), true
 	}
 	o.new, o.join = namespaces(c.plan.Namespaces)
 	if c.plan.Namespaces.UTS.Kind == convert.Own {

@@ -20,11 +20,16 @@ const doorName = "oci"
 
 // engine connects to the user's engine, and starts one if none runs.
 func (d *Door) engine(ctx context.Context) (enginev1.EngineClient, func(), error) {
+	return d.dial(ctx, client.StartProcess)
+}
+
+// dial connects to the user's engine. If none runs, it fails without start.
+func (d *Door) dial(ctx context.Context, start client.Starter) (enginev1.EngineClient, func(), error) {
 	roots, err := dirs.Default(dirs.Run)
 	if err != nil {
 		return nil, nil, err
 	}
-	conn, err := client.New(roots, client.StartProcess).Engine(ctx)
+	conn, err := client.New(roots, start).Engine(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the engine: %w", err)
 	}

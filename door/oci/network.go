@@ -5,11 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
+	"github.com/bulkhead-project/bulkhead/door/oci/surrogate"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/network/adopt"
+	"github.com/bulkhead-project/bulkhead/network/adopt/inside"
 	"github.com/bulkhead-project/bulkhead/oci/convert"
 )
 
@@ -35,7 +40,7 @@ func (c *creation) network(r *enginev1.StartRequest) (card *os.File, err error) 
 	if err != nil {
 		return nil, fmt.Errorf("make the VM's network card: %w", err)
 	}
-	self, err := procid.Of(os.Getpid())
+	self, err := procid.Self()
 	if err != nil {
 		return nil, errors.Join(err, card.Close())
 	}
@@ -50,12 +55,84 @@ func holder(id procid.ID) *enginev1.Holder {
 // networkPath is the path of the network namespace of the surrogate.
 func (r *record) networkPath() string { return fmt.Sprintf("/proc/%d/ns/net", r.Surrogate.PID) }
 
+// adopts reports whether the VM takes the place of interfaces in the container's network namespace.
+func (r *record) adopts() bool { return r.Pod.Own && r.Pod.Network == adoptedNetwork }
+
 // adopt lets the VM take the place of the interfaces in the container's network namespace. Clients make these after
-// create, or even later, so it may be repeated.
-func (d *Door) adopt(ctx context.Context, r *record) (err error) {
-	if !r.Pod.Own || r.Pod.Network != adoptedNetwork {
+// create, so the container's start does it, and watches for later ones.
+func (d *Door) adopt(ctx context.Context, r *record) error {
+	if !r.adopts() {
 		return nil
 	}
+	if err := d.watch(ctx, r); err != nil {
+		d.o.Logger.Warn("later changes of the network do not reach the container", "container", r.ID, "error", err)
+	}
+	e, done, err := d.engine(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return d.join(ctx, r, e)
+}
+
+// networkLog is the file in a container's directory with the last errors of Network.
+const networkLog = "network.log"
+
+// watch makes the surrogate call Network when the interfaces change. It runs bulkhead-oci for that.
+func (d *Door) watch(ctx context.Context, r *record) error {
+	program, err := dirs.Sibling("bulkhead-oci")
+	if err != nil {
+		return err
+	}
+	f, err := r.Surrogate.File(surrogate.ClientFD)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	c, err := inside.NewClient(f)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var env []string
+	for _, variable := range os.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		if name == "PATH" || name == "HOME" || strings.HasPrefix(name, "XDG_") || strings.HasPrefix(name, "BULKHEAD_") {
+			env = append(env, variable)
+		}
+	}
+	return c.Watch(ctx, env, []string{
+		program, "--root", d.o.Root, "--log", filepath.Join(d.o.Root, r.ID, networkLog), "network", r.ID,
+	})
+}
+
+// Network lets the VM of a container take the place of the interfaces that its network namespace has now. The container
+// must be started. No engine is started for it: it would run in the container's place.
+func (d *Door) Network(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, callWait)
+	defer cancel()
+	unlock, err := d.lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	r, err := d.read(id)
+	if err != nil {
+		return err
+	}
+	if !r.adopts() || !r.Started || !alive(r.Surrogate) {
+		return nil
+	}
+	e, done, err := d.dial(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return d.join(ctx, r, e)
+}
+
+// join redirects the interfaces, and configures them in the guest.
+func (d *Door) join(ctx context.Context, r *record, e enginev1.EngineClient) (err error) {
 	namespace, err := os.Open(r.networkPath())
 	if err != nil {
 		return fmt.Errorf("open the network namespace: %w", err)
@@ -66,7 +143,7 @@ func (d *Door) adopt(ctx context.Context, r *record) (err error) {
 		return fmt.Errorf("take over the network: %w", err)
 	}
 	defer func() { err = errors.Join(err, found.Close()) }()
-	self, err := procid.Of(os.Getpid())
+	self, err := procid.Self()
 	if err != nil {
 		return err
 	}
@@ -76,18 +153,13 @@ func (d *Door) adopt(ctx context.Context, r *record) (err error) {
 			request.Interfaces = append(request.Interfaces, interfaceOf(card, n))
 		}
 	}
-	if len(request.Interfaces) == 0 {
+	if len(request.Interfaces) == 0 && !r.Started {
 		return nil
 	}
 	for _, tap := range found.Taps {
 		request.Holder = holder(self)
 		request.TapFds = append(request.TapFds, int32(tap.Fd()))
 	}
-	e, done, err := d.engine(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
 	if _, err := e.UpdateNetwork(ctx, request); err != nil {
 		return fmt.Errorf("configure the network: %w", plain(err))
 	}

@@ -32,6 +32,7 @@ type helperOptions struct {
 	streams    [3]*os.File
 	terminal   bool
 	descriptor []*os.File // from surrogate.StagingFD on; nil for none
+	network    bool       // surrogate.NetworkFlag, with its descriptors
 	cgroup     []string   // directories
 	new        uintptr    // CLONE_NEW… flags
 	join       []joined
@@ -58,6 +59,9 @@ func startHelper(o helperOptions) (*helper, error) {
 	cmd := exec.Command(program, o.name)
 	if o.hostname != "" {
 		cmd.Args = append(cmd.Args, "--hostname="+o.hostname)
+	}
+	if o.network {
+		cmd.Args = append(cmd.Args, surrogate.NetworkFlag)
 	}
 	cmd.Dir, cmd.Env = "/", []string{"GOTRACEBACK=none", "GOMAXPROCS=1"}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = o.streams[0], o.streams[1], o.streams[2]

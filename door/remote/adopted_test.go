@@ -34,6 +34,7 @@ func adopted(t *testing.T) *place {
 	p := &place{world: testnet.New(t, "10.77.0.2", "10.77.0.1", exec.Command("sleep", "infinity"))}
 	p.in(t, "link set tohost0 down")
 	p.in(t, "addr flush dev tohost0")
+	p.in(t, "link set tohost0 name eth0") // as most clients do
 	var err error
 	if p.ns, err = os.Open(strings.TrimPrefix(p.world.Enter()[1], "--net=")); err != nil {
 		t.Fatal(err)
@@ -66,7 +67,7 @@ func (p *place) in(t *testing.T, command string) {
 // connect brings the first interface up.
 func (p *place) connect(t *testing.T) {
 	t.Helper()
-	for _, command := range []string{"addr add 10.77.0.2/24 dev tohost0", "link set tohost0 up", "route add default via 10.77.0.1"} {
+	for _, command := range []string{"addr add 10.77.0.2/24 dev eth0", "link set eth0 up", "route add default via 10.77.0.1"} {
 		p.in(t, command)
 	}
 }
@@ -74,9 +75,9 @@ func (p *place) connect(t *testing.T) {
 // further adds an interface.
 func (p *place) further(t *testing.T) {
 	t.Helper()
-	p.in(t, "link add tohost1 mtu 1300 type veth peer name tonet1 netns "+namespaceOf(p.world.EnterOutside()))
-	p.in(t, "addr add 10.78.0.2/24 dev tohost1")
-	p.in(t, "link set tohost1 up")
+	p.in(t, "link add net1 mtu 1300 type veth peer name tonet1 netns "+namespaceOf(p.world.EnterOutside()))
+	p.in(t, "addr add 10.78.0.2/24 dev net1")
+	p.in(t, "link set net1 up")
 	p.world.Outside(t, "addr", "add", "10.78.0.1/24", "dev", "tonet1")
 	p.world.Outside(t, "link", "set", "tonet1", "up")
 }
@@ -89,7 +90,7 @@ func namespaceOf(enter []string) string {
 // disconnect removes the first interface.
 func (p *place) disconnect(t *testing.T) {
 	t.Helper()
-	p.in(t, "link del tohost0")
+	p.in(t, "link del eth0")
 }
 
 // update joins the interfaces that are there now, and sends them to the guest.

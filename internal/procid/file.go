@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,6 +14,20 @@ import (
 func At(pid int, start uint64) (ID, error) {
 	boot, err := BootID()
 	return ID{PID: pid, Start: start, Boot: boot}, err
+}
+
+// Self returns the identity of this process in the namespace of /proc, which other processes see. It differs from
+// os.Getpid in a process namespace that has no /proc of its own.
+func Self() (ID, error) {
+	name, err := os.Readlink("/proc/self")
+	if err != nil {
+		return ID{}, fmt.Errorf("find this process: %w", err)
+	}
+	pid, err := strconv.Atoi(name)
+	if err != nil {
+		return ID{}, fmt.Errorf("find this process: %w", err)
+	}
+	return Of(pid)
 }
 
 // File returns a duplicate of a descriptor of exactly this process, or ErrGone. The error matches unix.EBADF if the

@@ -2,11 +2,13 @@ package procid
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -96,5 +98,27 @@ func TestFileOfStranger(t *testing.T) {
 	}()
 	if err := <-done; !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("descriptor of another user's process: got %v, want %v", err, fs.ErrPermission)
+	}
+}
+
+// TestSelf checks the identity of a process in a process namespace without a /proc of its own.
+func TestSelf(t *testing.T) {
+	if got, err := Self(); err != nil || got.PID != os.Getpid() || !got.Alive() {
+		t.Errorf("Self: got %+v, %v, want pid %d", got, err, os.Getpid())
+	}
+	if os.Getenv("BULKHEAD_TEST_SELF") != "" {
+		id, err := Self()
+		fmt.Println("self", os.Getpid(), id.PID, err)
+		return
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root can create a process namespace")
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestSelf$")
+	cmd.Env = append(os.Environ(), "BULKHEAD_TEST_SELF=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	out, _ := cmd.Output() // its own check fails there
+	if want := fmt.Sprintf("self 1 %d <nil>", cmd.Process.Pid); !strings.Contains(string(out), want) {
+		t.Errorf("in a process namespace: got %s, want %s", out, want)
 	}
 }

@@ -12,13 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/tap"
+	"github.com/bulkhead-project/bulkhead/network/adopt/inside"
 )
 
-// The taps of adopted interfaces are named by the numbers of the VM's cards, from 0 on.
-const tapPrefix = "bulkhead"
-
-// TapName returns the name of the tap behind a card of a VM.
-func TapName(card int) string { return tapPrefix + strconv.Itoa(card) }
+// TapName returns the name of the tap behind a card of a VM, from number 0 on.
+func TapName(card int) string { return inside.TapPrefix + strconv.Itoa(card) }
 
 // tuntap is the type of taps.
 const tuntap = "tuntap"
@@ -26,7 +24,7 @@ const tuntap = "tuntap"
 // isTap reports whether an interface is a card of the VM. first is the name of its first card.
 func isTap(l netlink.Link, first string) bool {
 	name := l.Attrs().Name
-	return name == first || l.Type() == tuntap && strings.HasPrefix(name, tapPrefix)
+	return name == first || l.Type() == tuntap && strings.HasPrefix(name, inside.TapPrefix)
 }
 
 // MakeTap creates a tap in a network namespace. ns is nil for the calling thread's namespace. The tap exists until the

@@ -2,21 +2,15 @@ package adopt
 
 import (
 	"context"
-	"errors"
-	"os"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
-// TestWatch checks that each kind of change is reported, that a repeated Join causes no report, and that the channel is
-// closed at the end.
+// TestWatch checks that each kind of change is reported, and that the channel is closed at the end.
 func TestWatch(t *testing.T) {
 	w := newWorld(t)
-	w.tap(t)
 	limit := testdeadline.Context(t, 10*time.Second)
 	ctx, cancel := context.WithCancel(limit)
 	defer cancel()
@@ -40,31 +34,9 @@ func TestWatch(t *testing.T) {
 	wait("an address")
 	w.ip(t, "route add 10.9.0.0/16 via 10.1.1.1")
 	wait("a route")
-	w.join(t)
-	wait("the tap of Join")
 	w.ip(t, "link del eth0")
 	wait("the end of an interface")
 	cancel()
 	for range changes { // until it is closed
-	}
-}
-
-// TestWatchQuiet checks that Join changes nothing that Watch reports if it was called before.
-func TestWatchQuiet(t *testing.T) {
-	w := newWorld(t, eth0...)
-	w.tap(t)
-	w.join(t)
-	var socket *os.File
-	err := Inside(w.ns, func() (err error) {
-		socket, err = listen()
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
-	w.join(t)
-	if n, _, err := unix.Recvfrom(int(socket.Fd()), make([]byte, 4096), unix.MSG_DONTWAIT); !errors.Is(err, unix.EAGAIN) {
-		t.Errorf("after a repeated Join: got a message of %d bytes, %v, want none", n, err)
 	}
 }

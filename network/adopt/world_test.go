@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/testnet"
+	"github.com/bulkhead-project/bulkhead/internal/thread"
 )
 
 func TestMain(m *testing.M) { os.Exit(testnet.Alone(m)) }
@@ -20,7 +21,7 @@ type world struct{ ns *os.File }
 func newWorld(t *testing.T, commands ...string) world {
 	t.Helper()
 	var w world
-	err := Apart(func() (err error) {
+	err := thread.Do(func() (err error) {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/internal/thread"
 	"github.com/bulkhead-project/bulkhead/network/adopt"
 )
 
@@ -26,7 +27,7 @@ func makeNamespace(path string) (card *os.File, err error) {
 		return nil, err
 	}
 	f.Close()
-	err = adopt.Apart(func() error {
+	err = thread.Do(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return os.NewSyscallError("unshare", err)
 		}

@@ -8,13 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/tap"
+	"github.com/bulkhead-project/bulkhead/internal/thread"
 	"github.com/bulkhead-project/bulkhead/network/adopt"
 )
 
 // Try checks that this host's kernel can run pods' networks: a VM's tap in a network namespace, and the redirection of
 // packets between two interfaces. It leaves nothing behind.
 func Try() (taps, redirection error) {
-	taps = adopt.Apart(func() error {
+	taps = thread.Do(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("create a network namespace: %w", os.NewSyscallError("unshare", err))
 		}

@@ -44,7 +44,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	f.StringVar(&g.criu, "criu", "", "accepted, as runc has it; it has no effect")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return g.open(stderr) }
 	root.AddCommand(g.create(), g.start(), g.state(), g.kill(), g.delete(), g.list(), g.spec(), g.features(),
-		g.exec(&code), g.run(&code), g.pause(), g.resume(), g.ps(), g.update(), g.events(), checkpoint("checkpoint"), checkpoint("restore"))
+		g.exec(&code), g.run(&code), g.pause(), g.resume(), g.ps(), g.update(), g.events(), g.network(),
+		checkpoint("checkpoint"), checkpoint("restore"))
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -58,6 +58,14 @@ func (g *globals) start() *cobra.Command {
 	}
 }
 
+// network is called by the surrogate of a container.
+func (g *globals) network() *cobra.Command {
+	return &cobra.Command{
+		Use: "network ID", Short: "Take over the present interfaces of a started container", Args: exactly(1), Hidden: true,
+		RunE: func(c *cobra.Command, args []string) error { return g.door.Network(c.Context(), args[0]) },
+	}
+}
+
 func (g *globals) state() *cobra.Command {
 	return &cobra.Command{
 		Use: "state ID", Short: "Print a container's state", Args: exactly(1),

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/network/adopt/inside"
 	"github.com/bulkhead-project/bulkhead/shim/hostio"
 )
 
@@ -32,6 +33,11 @@ func Main(args []string) int {
 	for _, arg := range args {
 		if name, ok := strings.CutPrefix(arg, hostnameFlag); ok && name != "" {
 			_ = unix.Sethostname([]byte(name)) // only for a look at this process
+		}
+		if arg == NetworkFlag {
+			unix.CloseOnExec(ServeFD)
+			unix.CloseOnExec(ClientFD)
+			go inside.Serve(os.NewFile(ServeFD, "namespace")) // only the main thread changes its file system
 		}
 	}
 	// A network namespace of its own has a loopback, as the container's would.

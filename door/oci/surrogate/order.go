@@ -11,8 +11,12 @@ import (
 const (
 	ControlFD = 3 // a SOCK_SEQPACKET socket for orders
 	StagingFD = 4 // the mount namespace with the container's files of the host
-	TapFD     = 5 // the VM's network card; absent without a network
+	ServeFD   = 5 // with NetworkFlag, an end of a pair of package network/adopt/inside
+	ClientFD  = 6 // its other end
 )
+
+// NetworkFlag is the argument of the surrogate in the VM's network namespace.
+const NetworkFlag = "--network"
 
 // The orders of a door. Each is one message. The surrogate answers it with Done or an error's text. The door's end
 // without Release ends the surrogate.
