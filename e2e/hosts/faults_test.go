@@ -56,13 +56,19 @@ func (s *session) limits(t *testing.T) (memory, cpu, pids string) {
 	return lines[0], lines[1], lines[2]
 }
 
-// testEngineKilled: a pod survives its engine, and the next engine serves the pod.
+// testEngineKilled: a pod survives its engine, and the next engine serves the pod from the same unit of systemd.
 func (s *session) testEngineKilled(t *testing.T) {
+	const engine = "$(pgrep -x -u $(id -u) bulkhead-engine)"
+	const unit = `sed -n 's|^0::.*/\([^/]*\.scope\).*|\1|p' /proc/` + engine + "/cgroup"
 	at := s.group(t)
-	s.do(t, "kill -9 $(pgrep -x -u $(id -u) bulkhead-engine)")
+	in := s.do(t, unit)
+	s.do(t, "kill -9 "+engine)
 	s.says(t, "on", "bulkhead exec web -- echo on")
 	if now := s.group(t); now != at {
 		t.Errorf("its VM was in %s and is in %s", at, now)
+	}
+	if now := s.do(t, unit); now != in || !strings.HasPrefix(in, "bulkhead") {
+		t.Errorf("the engine was in the unit %q and is in %q", in, now)
 	}
 }
 

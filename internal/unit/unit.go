@@ -27,8 +27,11 @@ const (
 // callTimeout bounds the start of a unit.
 const callTimeout = 10 * time.Second
 
+// mount is where systemd mounts cgroups.
+const mount = "/sys/fs/cgroup"
+
 // leaf is the group inside the unit's for the caller itself: in cgroup2 a group with processes cannot have groups with
-// limits.
+// limits. Version 1 of cgroups has no such rule, and there the caller is in the unit's group.
 const leaf = "own"
 
 // ErrNone is matched if there is no systemd to ask: none runs, or this user has no bus.
@@ -47,10 +50,17 @@ func Enter(ctx context.Context, name string) error {
 			return fmt.Errorf("%w: %w", ErrNone, err)
 		}
 	}
-	if err := startScope(ctx, address, name); err != nil {
+	group := ""
+	if unified(mount) {
+		group = "/" + leaf
+	}
+	if err := startScope(ctx, address, name, group); err != nil {
 		return fmt.Errorf("ask systemd for the unit %s: %w", name, err)
 	}
-	if err := descend("/proc/self/cgroup", "/sys/fs/cgroup"); err != nil {
+	if group == "" {
+		return nil
+	}
+	if err := descend("/proc/self/cgroup", mount); err != nil {
 		return fmt.Errorf("use the unit %s: %w", name, err)
 	}
 	return nil
@@ -74,7 +84,9 @@ type auxiliary struct {
 	Properties []property
 }
 
-func startScope(ctx context.Context, address, name string) error {
+// startScope starts the scope with this process. If the scope exists, startScope moves the process into the given group of
+// it, "/own" for example, which must exist. The empty string is the scope's own group.
+func startScope(ctx context.Context, address, name, group string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	conn, err := dbus.Connect(address, dbus.WithContext(ctx))
@@ -102,7 +114,7 @@ func startScope(ctx context.Context, address, name string) error {
 	}, []auxiliary{}).Store(&job)
 	var refusal dbus.Error
 	if errors.As(err, &refusal) && refusal.Name == exists {
-		return systemd.CallWithContext(ctx, manager+".AttachProcessesToUnit", 0, name, "/"+leaf, pids).Err
+		return systemd.CallWithContext(ctx, manager+".AttachProcessesToUnit", 0, name, group, pids).Err
 	}
 	if err != nil {
 		return err
@@ -133,12 +145,14 @@ func resultOf(s *dbus.Signal, job dbus.ObjectPath) (string, bool) {
 	return result, ok
 }
 
-// descend moves this process into the leaf of its group, if cgroup2 has all controllers.
-func descend(own, mount string) error {
+// unified reports whether cgroup2 has all controllers.
+func unified(mount string) bool {
 	var fs unix.Statfs_t
-	if err := unix.Statfs(mount, &fs); err != nil || fs.Type != unix.CGROUP2_SUPER_MAGIC {
-		return err
-	}
+	return unix.Statfs(mount, &fs) == nil && fs.Type == unix.CGROUP2_SUPER_MAGIC
+}
+
+// descend moves this process into the leaf of its group in cgroup2.
+func descend(own, mount string) error {
 	b, err := os.ReadFile(own)
 	if err != nil {
 		return err

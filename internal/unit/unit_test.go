@@ -64,13 +64,14 @@ func (s *systemd) AttachProcessesToUnit(name, group string, _ []uint32) *dbus.Er
 func TestEnter(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		there        bool
-		result       string
-		want, refuse string
+		there         bool
+		group, result string
+		want, refuse  string
 	}{
-		"new":    {result: "done", want: "x.scope"},
-		"there":  {there: true, want: "x.scope/own"},
-		"failed": {result: "failed", want: "x.scope", refuse: "ended as failed"},
+		"new":                             {group: "/own", result: "done", want: "x.scope"},
+		"there":                           {there: true, group: "/own", want: "x.scope/own"},
+		"there with version 1 of cgroups": {there: true, want: "x.scope"},
+		"failed":                          {group: "/own", result: "failed", want: "x.scope", refuse: "ended as failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -87,7 +88,7 @@ func TestEnter(t *testing.T) {
 			if _, err := conn.RequestName(service, dbus.NameFlagDoNotQueue); err != nil {
 				t.Fatal(err)
 			}
-			err = startScope(testdeadline.Context(t, 5*time.Second), address, "x.scope")
+			err = startScope(testdeadline.Context(t, 5*time.Second), address, "x.scope", tc.group)
 			if (err == nil) != (tc.refuse == "") || err != nil && !strings.Contains(err.Error(), tc.refuse) {
 				t.Errorf("%v", err)
 			}
@@ -98,7 +99,7 @@ func TestEnter(t *testing.T) {
 			}
 		})
 	}
-	if err := startScope(context.Background(), "unix:path=/nonexistent", "x.scope"); err == nil {
+	if err := startScope(context.Background(), "unix:path=/nonexistent", "x.scope", ""); err == nil {
 		t.Error("entered without a bus")
 	}
 }
