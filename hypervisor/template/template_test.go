@@ -111,7 +111,7 @@ func TestTemplateLife(t *testing.T) {
 			t.Errorf("Get: %v", err)
 		}
 	})
-	t.Run("damage is found and repaired", func(t *testing.T) { damage(ctx, t, s, r, m, tmpl.Info) })
+	t.Run("damage is found and repaired", func(t *testing.T) { damage(t, s, r, m, tmpl.Info) })
 	t.Run("remove is idempotent and leaves nothing", func(t *testing.T) {
 		for range 2 {
 			if err := s.Remove(ctx, tmpl.Info.Key); err != nil {
@@ -165,7 +165,8 @@ func unwritable(t *testing.T, v hypervisor.VM) {
 	}
 }
 
-func damage(ctx context.Context, t *testing.T, s *template.Store, r dirs.Roots, m hypervisor.VMConfig, info template.Info) {
+// damage damages the template in several ways. Each makes the store build it again, within a deadline for one build.
+func damage(t *testing.T, s *template.Store, r dirs.Roots, m hypervisor.VMConfig, info template.Info) {
 	dir := filepath.Join(r.Templates(), info.Key)
 	memory := filepath.Join(dir, "memory")
 	for _, c := range []struct {
@@ -180,7 +181,7 @@ func damage(ctx context.Context, t *testing.T, s *template.Store, r dirs.Roots, 
 		if err := c.damage(); err != nil {
 			t.Fatal(err)
 		}
-		tmpl, why, err := s.Ensure(ctx, m, guest)
+		tmpl, why, err := s.Ensure(within(t), m, guest)
 		if err != nil || !errors.Is(why, template.ErrDamaged) {
 			t.Fatalf("%s: why %v, error %v", c.name, why, err)
 		}
