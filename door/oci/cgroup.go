@@ -13,7 +13,7 @@ import (
 func (c *creation) group(context.Context) error {
 	at := c.plan.CgroupsPath
 	if at == "" {
-		at = path.Join("/bulkhead-oci", c.o.ID)
+		at = path.Join("/bulkhead-oci", strings.ReplaceAll(c.door.key(c.o.ID), "/", "-"))
 	}
 	if c.door.o.SystemdCgroup && strings.Count(at, ":") == 2 {
 		var err error

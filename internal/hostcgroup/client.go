@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,9 +24,10 @@ func ClientGroup(path string) (*Group, error) {
 		return nil, err
 	}
 	var dirs []string
-	for _, key := range keys {
-		h, ok := all[key]
-		if !ok || key == "" && len(all) > 1 { // beside the older controllers, cgroup2 has none
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		h := all[key]
+		// Beside the older controllers, cgroup2 has none. A new group of cpuset has no processors.
+		if key == "" && len(all) > 1 || key == "cpuset" {
 			continue
 		}
 		dir := filepath.Join(h.mount, filepath.Join("/", path))
@@ -80,13 +82,31 @@ func (g *Group) Dirs() []string {
 	return g.dirs
 }
 
-// Unmake removes the group of a client's container, after its last process has ended.
+// Unmake removes the group of a client's container, after its own last process has ended. It stays if other containers
+// are in it.
 func (g *Group) Unmake(ctx context.Context) error {
-	if err := g.Delete(ctx); err != nil {
-		return err
-	}
-	if dirs := g.Dirs(); len(dirs) == 1 && filepath.Base(dirs[0]) == leaf {
-		return At([]string{filepath.Dir(dirs[0])}).Delete(ctx)
+	for _, dir := range g.Dirs() {
+		if used(dir) {
+			continue
+		}
+		if err := remove(ctx, dir); err != nil {
+			return fmt.Errorf("remove a cgroup: %w", err)
+		}
+		if parent := filepath.Dir(dir); filepath.Base(dir) == leaf && !used(parent) {
+			if err := remove(ctx, parent); err != nil {
+				return fmt.Errorf("remove a cgroup: %w", err)
+			}
+		}
 	}
 	return nil
+}
+
+// used reports whether a group has processes, or other groups in it.
+func used(dir string) bool {
+	pids, err := At([]string{dir}).PIDs()
+	if err == nil && len(pids) > 0 {
+		return true
+	}
+	entries, err := os.ReadDir(dir)
+	return err == nil && slices.ContainsFunc(entries, fs.DirEntry.IsDir)
 }

@@ -95,7 +95,7 @@ func (g *globals) report(stderr io.Writer, err error) {
 // checkpoint refuses a command that does not exist yet.
 func checkpoint(name string) *cobra.Command {
 	return &cobra.Command{
-		Use: name, Hidden: true, DisableFlagParsing: true,
+		Use: name, Hidden: true, FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		RunE: func(*cobra.Command, []string) error { return fmt.Errorf("%s is not supported", name) },
 	}
 }
