@@ -98,6 +98,9 @@ func hooks(ctx context.Context, t *testing.T, c *contract) {
 		if kind == "createContainer" || kind == "startContainer" {
 			pid = got.Pid // it may be as the container sees it
 		}
+		if c.vm && kind == "startContainer" { // the guest's runtime writes it, with names of the guest
+			continue
+		}
 		want := specs.State{Version: got.Version, ID: "c", Status: status, Pid: pid, Bundle: bundle, Annotations: spec.Annotations}
 		if diff := cmp.Diff(want, got); diff != "" || got.Version == "" {
 			t.Errorf("the state for %s (-want +got):\n%s", kind, diff)
