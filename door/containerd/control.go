@@ -103,11 +103,13 @@ func (s *Services) resize(ctx context.Context, r *taskv3.ResizePtyRequest) (*emp
 	if err != nil {
 		return nil, err
 	}
-	_, handle := p.state()
-	if handle == nil {
-		return nil, fmt.Errorf("resize the terminal of exec %s: the process was not started: %w", p.id, ErrState)
+	status, handle := p.state()
+	if handle == nil || status == tasktypes.Status_STOPPED {
+		return nil, fmt.Errorf("resize the terminal of %s: the process is not running: %w", p.id, ErrState)
 	}
-	return empty(handle.Resize(ctx, uint16(r.Width), uint16(r.Height)))
+	return empty(s.detach(ctx, func(ctx context.Context) error {
+		return handle.Resize(ctx, uint16(r.Width), uint16(r.Height))
+	}))
 }
 
 func (s *Services) closeIO(_ context.Context, r *taskv3.CloseIORequest) (*emptypb.Empty, error) {

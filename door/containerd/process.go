@@ -87,6 +87,14 @@ func (p *process) made(status tasktypes.Status, handle Process, streams *stdio.S
 	p.status, p.handle, p.pid, p.streams = status, handle, handle.PID(), streams
 }
 
+// holdStdin keeps the input open until the client asks to close it.
+func (p *process) holdStdin() {
+	p.mu.Lock()
+	streams := p.streams
+	p.mu.Unlock()
+	streams.HoldStdin()
+}
+
 // ended records the end of the process.
 func (p *process) ended(exit Exit) *stdio.Streams {
 	p.mu.Lock()

@@ -91,6 +91,7 @@ func TestStates(t *testing.T) {
 	r.process("c/g").end(Exit{})
 	r.process("c").end(Exit{})
 	r.await(t, "c", "")
+	code("resize a stopped task", codes.FailedPrecondition, second(r.task.ResizePty(ctx, &taskv3.ResizePtyRequest{ID: "c"})))
 	code("kill a stopped task", codes.NotFound, second(r.task.Kill(ctx, &taskv3.KillRequest{ID: "c", Signal: 9})))
 	code("exec in a stopped task", codes.FailedPrecondition, second(r.task.Start(ctx, &taskv3.StartRequest{ID: "c", ExecID: "h"})))
 	r.set("delete c", errFake)

@@ -44,6 +44,7 @@ func (s *Services) startTask(ctx context.Context, t *task) error {
 	if err := s.o.Runtime.Start(ctx, t.container); err != nil {
 		return fmt.Errorf("OCI runtime start failed: %w", err)
 	}
+	t.holdStdin()
 	t.set(tasktypes.Status_RUNNING)
 	_, pid := t.end()
 	s.o.Events.Publish(events.Start, &eventsapi.TaskStart{ContainerID: t.container, Pid: uint32(pid)})
@@ -70,6 +71,7 @@ func (s *Services) startExec(ctx context.Context, t *task, p *process) error {
 		s.closeLater(streams)
 		return fmt.Errorf("OCI runtime exec failed: %w", err)
 	}
+	streams.HoldStdin()
 	// The exit is watched only after this event is queued.
 	p.made(tasktypes.Status_RUNNING, handle, streams)
 	s.o.Events.Publish(events.ExecStarted, &eventsapi.TaskExecStarted{

@@ -177,7 +177,10 @@ func (p *process) Signal(_ context.Context, signal unix.Signal) error {
 // Resize implements containerd.Process: it prints the size on the terminal.
 func (p *process) Resize(_ context.Context, width, height uint16) error {
 	if out, ok := p.cmd.Stdout.(*os.File); ok {
-		f, err := os.OpenFile(out.Name(), os.O_WRONLY, 0)
+		f, err := os.OpenFile(out.Name(), os.O_WRONLY|unix.O_NONBLOCK, 0)
+		if errors.Is(err, unix.ENXIO) {
+			return containerd.ErrNotRunning
+		}
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,12 +33,12 @@ type Streams struct {
 	// The process's ends, for its holder. Nil means no stream.
 	Stdin, Stdout, Stderr *os.File
 
-	mu     sync.Mutex
-	writer *os.File // keeps stdin open until CloseStdin, whether or not containerd's client is connected
+	input  input
 	logger *logger
 }
 
-// Open opens the streams of names. The caller calls Release when another process has the descriptors, and Close at the end.
+// Open opens the streams of names. The caller calls Release when another process has the descriptors,
+// HoldStdin when the process runs, and Close at the end.
 func Open(ctx context.Context, names Names, owner Owner) (*Streams, error) {
 	s := &Streams{}
 	if err := s.open(ctx, names, owner); err != nil {
@@ -62,14 +61,14 @@ func (s *Streams) open(ctx context.Context, names Names, owner Owner) error {
 		return s.openFile(rest.Path, names)
 	}
 	if names.Stdin != "" {
-		if err := s.openStdin(names.Stdin); err != nil {
+		if s.Stdin, err = s.input.open(names.Stdin); err != nil {
 			return err
 		}
 	}
-	if s.Stdout, err = openOutput("stdout", names.Stdout); err != nil || names.Terminal {
+	if s.Stdout, err = openOutput(ctx, "stdout", names.Stdout); err != nil || names.Terminal {
 		return err
 	}
-	s.Stderr, err = openOutput("stderr", names.Stderr)
+	s.Stderr, err = openOutput(ctx, "stderr", names.Stderr)
 	return err
 }
 
@@ -92,32 +91,6 @@ func kindOf(name string) (string, *url.URL, error) {
 	return "", nil, fmt.Errorf("open stdout %.200q: %w: the scheme must be binary, binary-v2 or file", name, ErrUnsupported)
 }
 
-// openStdin opens the fifo at path. The process sees the end of its input when both the client and CloseStdin have closed
-// their ends. Containerd relies on that: its client closes its end whenever it disconnects.
-func (s *Streams) openStdin(path string) (err error) {
-	// Opening for both directions never blocks, and the read end then finds a writer.
-	if s.writer, err = open("stdin", path, unix.O_RDWR); err == nil {
-		s.Stdin, err = open("stdin", path, unix.O_RDONLY)
-	}
-	return err
-}
-
-// openOutput opens an output. A fifo is also open for reading: the process waits while its client is away, instead of
-// dying by SIGPIPE.
-func openOutput(stream, path string) (*os.File, error) {
-	if path == "" {
-		return nil, nil
-	}
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return nil, fmt.Errorf("open %s: %w", stream, &os.PathError{Op: "stat", Path: path, Err: err})
-	}
-	if st.Mode&unix.S_IFMT == unix.S_IFIFO {
-		return open(stream, path, unix.O_RDWR)
-	}
-	return open(stream, path, unix.O_WRONLY|unix.O_APPEND)
-}
-
 // open opens a file in blocking mode, which its next holder expects.
 func open(stream, path string, flags int) (*os.File, error) {
 	fd, err := unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
@@ -134,12 +107,12 @@ func (s *Streams) Release() {
 	}
 }
 
-// CloseStdin lets the process see the end of its input once the client has closed its end too.
-func (s *Streams) CloseStdin() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.writer.Close() // fails on nil and the second time
-}
+// HoldStdin keeps the process's input open until CloseStdin, also while containerd's client is away. The caller calls it
+// when the process runs. Input that the client has ended before stays ended.
+func (s *Streams) HoldStdin() { s.input.hold() }
+
+// CloseStdin lets the process see the end of its input, once the client has closed its end too.
+func (s *Streams) CloseStdin() { s.input.close() }
 
 // Close releases the rest when the process has ended, and waits until its logging program has read everything. It is
 // idempotent.

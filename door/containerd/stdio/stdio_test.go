@@ -42,10 +42,25 @@ func openAll(t *testing.T, names Names) *Streams {
 	return s
 }
 
+// reader connects a client to an output, which may have no writer yet.
+func reader(t *testing.T, path string) <-chan *os.File {
+	t.Helper()
+	connected := make(chan *os.File, 1)
+	go func() {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Error(err)
+		}
+		connected <- f
+	}()
+	return connected
+}
+
 // TestFifos: the process's output reaches the client, which sees its end. The process waits while no client is connected.
 func TestFifos(t *testing.T) {
 	dir := t.TempDir()
 	names := Names{Stdout: fifo(t, dir, "out"), Stderr: fifo(t, dir, "err")}
+	first, other := reader(t, names.Stdout), reader(t, names.Stderr)
 	s := openAll(t, names)
 	if s.Stdin != nil {
 		t.Error("stdin is open, but has no name")
@@ -55,59 +70,51 @@ func TestFifos(t *testing.T) {
 			t.Errorf("%s has flags %#x, %v, want blocking mode", f.Name(), flags, err)
 		}
 	}
-	if _, err := s.Stdout.WriteString("before any client\n"); err != nil {
-		t.Fatal(err)
-	}
-	client, err := os.Open(names.Stdout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client.Close() // containerd is restarted
-	if _, err := s.Stdout.WriteString("between clients\n"); err != nil {
-		t.Fatal(err)
-	}
-	if client, err = os.Open(names.Stdout); err != nil {
-		t.Fatal(err)
-	}
+	write(t, s.Stderr, "error")
+	s.Stderr.Close()
+	client := <-other
 	defer client.Close()
+	if got, err := io.ReadAll(client); err != nil || string(got) != "error" {
+		t.Errorf("stderr: got %q, %v", got, err)
+	}
+	client = <-first
+	client.Close() // containerd is restarted
+	write(t, s.Stdout, "between clients\n")
+	client = <-reader(t, names.Stdout)
+	defer client.Close()
+	write(t, s.Stdout, "later\n")
 	s.Release()
 	got, err := io.ReadAll(client)
-	if want := "before any client\nbetween clients\n"; err != nil || string(got) != want {
+	if want := "between clients\nlater\n"; err != nil || string(got) != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 }
 
-// TestStdin: the process sees the end of its input after CloseStdin and the end of the client, in either order.
-func TestStdin(t *testing.T) {
-	for _, closeFirst := range []bool{true, false} {
-		dir := t.TempDir()
-		names := Names{Stdin: fifo(t, dir, "in"), Stdout: fifo(t, dir, "out"), Terminal: true}
-		s := openAll(t, names)
-		if s.Stderr != nil {
-			t.Error("a terminal has a stderr")
+// TestSlowClient: the process waits for a client that opens its end late. The end of the context ends the wait.
+func TestSlowClient(t *testing.T) {
+	dir := t.TempDir()
+	out := fifo(t, dir, "out")
+	read := make(chan struct{})
+	time.AfterFunc(50*time.Millisecond, func() {
+		defer close(read)
+		f, err := os.Open(out)
+		if err != nil {
+			t.Error(err)
+			return
 		}
-		input := make(chan string)
-		go func() {
-			got, _ := io.ReadAll(s.Stdin)
-			input <- string(got)
-		}()
-		for _, text := range []string{"first ", "second"} { // two clients, one after the other
-			client, err := os.OpenFile(names.Stdin, os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := client.WriteString(text); err != nil {
-				t.Fatal(err)
-			}
-			if closeFirst && text == "second" {
-				s.CloseStdin()
-			}
-			client.Close()
+		defer f.Close()
+		if got, err := io.ReadAll(f); err != nil || string(got) != "short" {
+			t.Errorf("got %q, %v", got, err)
 		}
-		s.CloseStdin()
-		if got := <-input; got != "first second" {
-			t.Errorf("got %q", got)
-		}
+	})
+	s := openAll(t, Names{Stdout: out})
+	write(t, s.Stdout, "short")
+	s.Release()
+	<-read
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := Open(ctx, Names{Stdout: fifo(t, dir, "none")}, Owner{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("no client: got %v, want the context's error", err)
 	}
 }
 
@@ -151,7 +158,7 @@ func TestRefuses(t *testing.T) {
 	}{
 		"missing fifo":   {Names{Stdout: filepath.Join(dir, "none")}, os.ErrNotExist},
 		"missing stdin":  {Names{Stdin: filepath.Join(dir, "none")}, os.ErrNotExist},
-		"missing stderr": {Names{Stdout: fifo(t, dir, "out"), Stderr: filepath.Join(dir, "none")}, os.ErrNotExist},
+		"missing stderr": {Names{Stdout: os.DevNull, Stderr: filepath.Join(dir, "none")}, os.ErrNotExist},
 		"streaming":      {Names{Stdout: "ttrpc+unix:///run/x?streaming_id=1"}, ErrUnsupported},
 		"a named pipe":   {Names{Stdout: "npipe:////./pipe/x"}, ErrUnsupported},
 		"no path":        {Names{Stdout: "binary://"}, nil},
