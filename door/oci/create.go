@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -65,7 +66,8 @@ func (d *Door) Create(ctx context.Context, o CreateOptions) (pid int, err error)
 func (c *creation) convert(ctx context.Context) (err error) {
 	c.plan, err = convert.Load(convert.Options{
 		ID: c.o.ID, Bundle: c.o.Bundle, Strict: c.door.o.Strict,
-		Join: func(n convert.Namespaces) (*convert.Join, error) { return c.join(ctx, n) },
+		Defaults: convert.SizeOf(min(2, runtime.NumCPU()), 1024),
+		Join:     func(n convert.Namespaces) (*convert.Join, error) { return c.join(ctx, n) },
 	})
 	if errors.Is(err, os.ErrNotExist) && !exists(filepath.Join(c.o.Bundle, "config.json")) && exists(c.o.Bundle) {
 		return errors.New("JSON specification file config.json not found")
@@ -75,6 +77,12 @@ func (c *creation) convert(ctx context.Context) (err error) {
 	}
 	if terminal := c.plan.Guest.Process.Terminal; !terminal && c.o.ConsoleSocket != "" {
 		return errors.New("cannot use console socket if runc will not detach or allocate tty")
+	}
+	if err := refuse(c.plan); err != nil {
+		return err
+	}
+	if n := &c.plan.Namespaces.Network; n.Kind == convert.ByPath && ours(n.Path) {
+		*n = convert.Namespace{} // docker names the host's by a path
 	}
 	c.door.log(c.o.ID, c.plan.Ignored)
 	if c.plan.Kind != oci.Container || c.joined != nil {
@@ -102,6 +110,13 @@ func (d *Door) log(id string, ignored []convert.Note) {
 	for _, note := range ignored {
 		d.o.Logger.Debug(note.String(), "container", id)
 	}
+}
+
+// ours reports whether a path names the caller's own network namespace.
+func ours(path string) bool {
+	its, err := identify(path)
+	own, ownErr := identify("/proc/self/ns/net")
+	return err == nil && ownErr == nil && its == own
 }
 
 // connect connects to the engine, once.
