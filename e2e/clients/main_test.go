@@ -3,6 +3,7 @@ package clients
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -16,6 +17,12 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv(monitorRole) != "" {
 		os.Exit(monitor(os.Args[1:]))
+	}
+	if testhost.Inside() {
+		if err := linkOutside(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}
 	os.Exit(testhost.Run(m))
 }
@@ -45,6 +52,19 @@ func runtimes(t *testing.T) []oci {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// vms returns the pids of the VMs that have started.
+func vms(t *testing.T) (pids []int) {
+	t.Helper()
+	entries, err := os.ReadDir("/run/bulkhead/pods")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for range entries {
+		pids = append(pids, 0)
+	}
+	return pids
 }
 
 // until waits for a condition that sends no event.

@@ -1,0 +1,151 @@
+package clients
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testproc"
+)
+
+// TestDocker plays the life of docker's containers.
+func TestDocker(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots VMs")
+	}
+	all := runtimes(t)
+	home := t.TempDir()
+	var table []string
+	for _, r := range all {
+		if r.name != "runc" { // docker's own
+			table = append(table, fmt.Sprintf("%q: {\"path\": %q}", r.name, r.path))
+		}
+	}
+	write(t, "/etc/docker/daemon.json", `{"runtimes": {`+strings.Join(table, ", ")+`}}`)
+	daemon(t, home, "dockerd")
+	for i, r := range all {
+		e := &engine{oci: r, client: "docker", create: []string{"--runtime", r.name}, env: clientEnv(home)}
+		if i == 0 {
+			ctx := testdeadline.Context(t, time.Minute)
+			until(ctx, t, "docker answers", func() bool { return e.try(ctx, t, "", "version").code == 0 })
+			e.do(ctx, t, "load", "--quiet", "--input", prepare(t))
+			e.do(ctx, t, "run", "--rm", image, "true")
+		}
+		t.Run(r.name, func(t *testing.T) { e.play(t, append(scenarios, dockerScenarios...)) })
+	}
+}
+
+// daemon starts a daemon, which is terminated at the test's end. A failed test shows the end of its log.
+func daemon(t *testing.T, home, program string, args ...string) {
+	t.Helper()
+	path := filepath.Join(home, program+".log")
+	log, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.Command("/usr/bin/env", append([]string{program}, args...)...)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = clientEnv(home), "/run", log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	wait, err := testproc.Lasting(cmd)
+	if err != nil {
+		t.Fatalf("start %s: %v", program, err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		late := time.AfterFunc(testdeadline.For(30*time.Second), func() { _ = cmd.Process.Kill() })
+		defer late.Stop()
+		if err := wait(); err != nil {
+			t.Errorf("%s: %v", program, err)
+		}
+		if t.Failed() {
+			text, _ := os.ReadFile(path)
+			t.Logf("%s:\n%s", program, text[max(0, len(text)-4096):])
+		}
+	})
+}
+
+var dockerScenarios = []scenario{
+	{name: "names of services", test: dockerNames},
+	{name: "network connect", test: dockerConnect},
+	{name: "health", test: dockerHealth},
+	{name: "restart policy", test: dockerRestarts},
+	{name: "init", test: dockerInit},
+}
+
+// network creates a user-defined network.
+func (e *engine) network(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	e.do(ctx, t, "network", "create", name)
+	t.Cleanup(func() { e.do(context.WithoutCancel(ctx), t, "network", "rm", name) })
+}
+
+// dockerNames: two services of a project find each other by name, and the outside by docker's name server.
+func dockerNames(ctx context.Context, t *testing.T, e *engine) {
+	e.network(ctx, t, "project")
+	e.start(ctx, t, "project-db", "--network", "project", "--network-alias", "db", image, "echoserver", "serve", "tcp:5432", "udp:5353")
+	e.start(ctx, t, "project-web", "--network", "project", "--network-alias", "web", image, "sleep", "1000")
+	until(ctx, t, "the server's log", func() bool { return e.do(ctx, t, "logs", "project-db") == "serving" })
+	address := e.inspect(ctx, t, "project-web", "range .NetworkSettings.Networks}}{{.IPAddress}}{{end")
+	for _, server := range []string{"db", "project-db"} {
+		e.expect(ctx, t, 0, address+" tcp\n", "exec", "project-web", "echoserver", "dial", "tcp", server+":5432", "tcp")
+		e.expect(ctx, t, 0, address+" udp\n", "exec", "project-web", "echoserver", "dial", "udp", server+":5353", "udp")
+	}
+	e.expect(ctx, t, 0, outsideOf+" hello\n", "exec", "project-web", "echoserver", "dial", "tcp", "outside.example:80", "hello")
+	if o := e.try(ctx, t, "", "exec", "project-web", "nslookup", "absent"); o.code == 0 || !strings.Contains(o.out, "NXDOMAIN") {
+		t.Errorf("an absent name: %+v", o)
+	}
+}
+
+// dockerConnect: an interface appears in a running container, and goes.
+func dockerConnect(ctx context.Context, t *testing.T, e *engine) {
+	e.network(ctx, t, "later")
+	e.start(ctx, t, "connected", image, "sleep", "1000")
+	links := func() int {
+		return len(strings.Split(e.do(ctx, t, "exec", "connected", "ip", "-o", "-4", "addr"), "\n"))
+	}
+	if n := links(); n != 2 {
+		t.Errorf("%d addresses, want 2", n)
+	}
+	e.do(ctx, t, "network", "connect", "later", "connected")
+	until(ctx, t, "a third address", func() bool { return links() == 3 })
+	e.start(ctx, t, "peer", "--network", "later", image, "echoserver", "serve", "tcp:80")
+	until(ctx, t, "the server's log", func() bool { return e.do(ctx, t, "logs", "peer") == "serving" })
+	address := e.inspect(ctx, t, "peer", ".NetworkSettings.Networks.later.IPAddress")
+	if o := e.try(ctx, t, "", "exec", "connected", "echoserver", "dial", "tcp", address+":80", "hello"); !strings.HasSuffix(o.out, " hello\n") {
+		t.Errorf("through the new interface: %+v", o)
+	}
+	e.do(ctx, t, "network", "disconnect", "later", "connected")
+	until(ctx, t, "two addresses", func() bool { return links() == 2 })
+}
+
+// dockerHealth: dockerd runs the health check by itself.
+func dockerHealth(ctx context.Context, t *testing.T, e *engine) {
+	e.start(ctx, t, "health", "--health-cmd", "test -e /healthy", "--health-interval", "100ms", "--health-retries", "1", image, "sleep", "1000")
+	for _, want := range []string{"unhealthy", "healthy"} {
+		until(ctx, t, want, func() bool { return e.inspect(ctx, t, "health", ".State.Health.Status") == want })
+		e.do(ctx, t, "exec", "health", "touch", "/healthy")
+	}
+}
+
+// dockerRestarts: dockerd starts a container again that fails.
+func dockerRestarts(ctx context.Context, t *testing.T, e *engine) {
+	e.start(ctx, t, "restarts", "--restart", "on-failure:2", image, "sh", "-c", "echo run; exit 3")
+	until(ctx, t, "three runs", func() bool { return e.inspect(ctx, t, "restarts", ".State.Status") == "exited" })
+	if got := e.inspect(ctx, t, "restarts", ".RestartCount") + " " + e.inspect(ctx, t, "restarts", ".State.ExitCode"); got != "2 3" {
+		t.Errorf("restarts and exit code: %s", got)
+	}
+	e.expect(ctx, t, 0, "run\nrun\nrun\n", "logs", "restarts")
+}
+
+// dockerInit: --init makes a program the first process that reaps orphans.
+func dockerInit(ctx context.Context, t *testing.T, e *engine) {
+	e.expect(ctx, t, 3, "docker-init\n", "run", "--rm", "--init", image, "sh", "-c", "tr '\\0' '\\n' </proc/1/cmdline | sed 's|.*/||' | head -n 1; exit 3")
+}

@@ -1,0 +1,124 @@
+package clients
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+)
+
+// TestPodman plays the life of podman's containers.
+func TestPodman(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots VMs")
+	}
+	all := runtimes(t)
+	home := t.TempDir()
+	names := []string{}
+	table := ""
+	for _, r := range all {
+		names = append(names, fmt.Sprintf("%q", r.name))
+		table += fmt.Sprintf("%s = [%q]\n", r.name, r.path)
+	}
+	write(t, "/etc/containers/containers.conf", `[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+log_driver = "k8s-file"
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+runtime = "runc"
+runtime_supports_json = [`+strings.Join(names, ", ")+`]
+[engine.runtimes]
+`+table)
+	for i, r := range all {
+		e := &engine{oci: r, client: "podman", flags: []string{"--runtime", r.name}, env: clientEnv(home)}
+		if i == 0 {
+			ctx := testdeadline.Context(t, time.Minute)
+			e.do(ctx, t, "load", "--quiet", "--input", prepare(t))
+			e.do(ctx, t, "run", "--rm", image, "true") // creates the bridge
+		}
+		t.Run(r.name, func(t *testing.T) { e.play(t, append(scenarios, podmanScenarios...)) })
+	}
+}
+
+// write writes a file of the host.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var podmanScenarios = []scenario{
+	{name: "pod of three", test: podmanPod},
+	{name: "healthcheck", test: podmanHealth},
+	{name: "kube play", test: podmanKube},
+}
+
+// podmanPod: the containers of a pod share the loopback and the host name.
+func podmanPod(ctx context.Context, t *testing.T, e *engine) {
+	t.Cleanup(func() {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), testdeadline.For(30*time.Second))
+		defer stop()
+		e.do(ctx, t, "pod", "rm", "--force", "--time", "0", "--ignore", "p")
+	})
+	e.do(ctx, t, "pod", "create", "--name", "p", "--infra-image", image, "--infra-command", "/bin/sleep 1000", "--publish", "8081:80",
+		"--hostname", "pod-host")
+	e.do(ctx, t, "run", "--detach", "--pod", "p", "--name", "p-server", image, "echoserver", "serve", "tcp:80")
+	e.do(ctx, t, "run", "--detach", "--pod", "p", "--name", "p-other", image, "sleep", "1000")
+	until(ctx, t, "the server's log", func() bool { return e.do(ctx, t, "logs", "p-server") == "serving" })
+	e.expect(ctx, t, 0, "127.0.0.1 hello\n", "exec", "p-other", "echoserver", "dial", "tcp", "127.0.0.1:80", "hello")
+	e.expect(ctx, t, 0, "pod-host\n", "exec", "p-other", "hostname")
+	dialOut(ctx, t, "tcp", outsideOf+":8081", outside)
+	if e.vm {
+		if n := len(vms(t)); n != 1 {
+			t.Errorf("the pod has %d VMs, want 1", n)
+		}
+	}
+	e.do(ctx, t, "pod", "stop", "--time", "0", "p")
+	e.do(ctx, t, "pod", "start", "p")
+	until(ctx, t, "the server's log after a restart", func() bool { return strings.Count(e.do(ctx, t, "logs", "p-server"), "serving") == 2 })
+	e.expect(ctx, t, 0, "127.0.0.1 again\n", "exec", "p-other", "echoserver", "dial", "tcp", "127.0.0.1:80", "again")
+}
+
+// podmanHealth: a health check is an exec, and its exit code decides.
+func podmanHealth(ctx context.Context, t *testing.T, e *engine) {
+	e.start(ctx, t, "health", "--health-cmd", "test -e /healthy", "--health-interval", "disable", "--health-retries", "1", image, "sleep", "1000")
+	if o := e.try(ctx, t, "", "healthcheck", "run", "health"); o.code != 1 {
+		t.Errorf("health check of an ill container: %+v", o)
+	}
+	if got := e.inspect(ctx, t, "health", ".State.Health.Status"); got != "unhealthy" {
+		t.Errorf("health: %s", got)
+	}
+	e.do(ctx, t, "exec", "health", "touch", "/healthy")
+	e.do(ctx, t, "healthcheck", "run", "health")
+	if got := e.inspect(ctx, t, "health", ".State.Health.Status"); got != "healthy" {
+		t.Errorf("health: %s", got)
+	}
+}
+
+// podmanKube: a manifest of Kubernetes runs.
+func podmanKube(ctx context.Context, t *testing.T, e *engine) {
+	manifest := filepath.Join(t.TempDir(), "pod.yaml")
+	write(t, manifest, `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "kube"}, "spec": {"restartPolicy": "Never", "containers": [
+		{"name": "one", "image": "`+image+`", "imagePullPolicy": "Never", "command": ["echoserver", "serve", "tcp:80"], "env": [{"name": "A", "value": "b"}]},
+		{"name": "two", "image": "`+image+`", "imagePullPolicy": "Never", "command": ["sleep", "1000"]}]}}`)
+	t.Cleanup(func() {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), testdeadline.For(30*time.Second))
+		defer stop()
+		e.try(ctx, t, "", "kill", "--all")
+		e.do(ctx, t, "kube", "down", manifest)
+	})
+	e.do(ctx, t, "kube", "play", "--infra-image", image, manifest)
+	until(ctx, t, "the server's log", func() bool { return e.do(ctx, t, "logs", "kube-one") == "serving" })
+	e.expect(ctx, t, 0, "127.0.0.1 hello\n", "exec", "kube-two", "echoserver", "dial", "tcp", "127.0.0.1:80", "hello")
+	e.expect(ctx, t, 0, "b\n", "exec", "kube-one", "sh", "-c", "echo $A")
+}

@@ -1,0 +1,141 @@
+package clients
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/testhost"
+)
+
+// snapshot is all that containers could leave on a host, by kind.
+type snapshot map[string][]string
+
+// takeSnapshot describes the host. It leaves out the processes that engines keep for later containers.
+func takeSnapshot(t *testing.T) snapshot {
+	t.Helper()
+	s := snapshot{}
+	namespaces := map[string]bool{}
+	pids, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pids {
+		pid, err := strconv.Atoi(p.Name())
+		if err != nil {
+			continue
+		}
+		args := procid.Args(pid)
+		if len(args) == 0 {
+			continue // it has ended
+		}
+		if daemon := filepath.Base(args[0]); !slices.Contains(daemons, daemon) {
+			s["processes"] = append(s["processes"], strings.Join(args, " "))
+		}
+		ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid))
+		if err != nil || namespaces[ns] {
+			continue
+		}
+		namespaces[ns] = true
+		mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(mounts)) {
+			fields := strings.Fields(line)
+			s["mounts"] = append(s["mounts"], filepath.Base(args[0])+": "+fields[4])
+		}
+	}
+	for _, dir := range testhost.Groups("/sys/fs/cgroup") {
+		s["cgroups"] = append(s["cgroups"], dir)
+	}
+	for kind, args := range map[string]string{
+		"links": "ip -o link", "addresses": "ip -o -4 addr", "routes": "ip -o route", "qdiscs": "tc qdisc", "rules": "iptables-save",
+		"namespaces": "ls -A /run/netns /run/docker/netns", "locks": "ls -A /dev/shm",
+	} {
+		words := strings.Fields(args)
+		out, _ := exec.Command(words[0], words[1:]...).Output() // a directory may be missing
+		for line := range strings.Lines(string(out)) {
+			s[kind] = append(s[kind], normalLine(kind, line))
+		}
+	}
+	s["files"] = files(t, "/run/runc", "/run/containerd/runc", "/run/docker/runtime-runc", "/run/containerd/io.containerd.runtime.v2.task")
+	return s
+}
+
+// daemons are programs that run between containers.
+var daemons = []string{"dockerd", "containerd", "docker-proxy", "bulkhead-engine", "qemu-system-x86_64"}
+
+// normalLine leaves out numbers that change without a container.
+func normalLine(kind, line string) string {
+	line = strings.TrimSpace(strings.ReplaceAll(line, " linkdown", ""))
+	switch kind {
+	case "rules":
+		if strings.HasPrefix(line, "#") {
+			return ""
+		}
+		if before, _, counters := strings.Cut(line, " ["); counters {
+			return before
+		}
+	case "links":
+		if _, after, found := strings.Cut(line, ": "); found {
+			name, _, _ := strings.Cut(after, ":")
+			return name
+		}
+	}
+	return line
+}
+
+// files lists the files below directories that may be missing.
+func files(t *testing.T, dirs ...string) (found []string) {
+	t.Helper()
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			found = append(found, path)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return found
+}
+
+// expectNothingNew waits until the host has nothing that it did not have before. Earlier remainders may have gone.
+func (s snapshot) expectNothingNew(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for {
+		var left []string
+		for kind, now := range takeSnapshot(t) {
+			before := slices.Clone(s[kind])
+			for _, one := range now {
+				if i := slices.Index(before, one); i >= 0 {
+					before = slices.Delete(before, i, i+1)
+				} else {
+					left = append(left, kind+": "+one)
+				}
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+		select {
+		case <-time.After(100 * time.Millisecond): // the end of processes sends no event
+		case <-ctx.Done():
+			t.Fatalf("left on the host:\n%s", strings.Join(left, "\n"))
+		}
+	}
+}
