@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testnet"
 	"github.com/bulkhead-project/bulkhead/internal/testproc"
 )
 
@@ -29,6 +30,8 @@ func TestDocker(t *testing.T) {
 		}
 	}
 	write(t, "/etc/docker/daemon.json", `{"runtimes": {`+strings.Join(table, ", ")+`}}`)
+	// Docker drops packets that other engines forward.
+	t.Cleanup(func() { testnet.Run(t, "iptables", "--policy", "FORWARD", "ACCEPT") })
 	daemon(t, home, "dockerd")
 	for i, r := range all {
 		e := &engine{oci: r, client: "docker", create: []string{"--runtime", r.name}, env: clientEnv(home)}

@@ -22,8 +22,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
-// image is the name of the image that the containers of clients use: busybox and the program echo.
-const image = "localhost/test:1"
+// image is the name of the image that the containers of clients use: busybox and the program echo. infra is the same for
+// a pod's first container.
+const (
+	image = "localhost/test:1"
+	infra = "localhost/infra:1"
+)
 
 // echo is the path of the program echo on the host.
 const echo = "/run/test/echo"
@@ -48,11 +52,17 @@ func prepare(t *testing.T) (archive string) {
 		t.Fatal(err)
 	}
 	img := appendLayer(t, testimage.BusyboxImage(t), ociimage.File("bin/echoserver", 0o755, string(binary)))
-	ref, err := name.NewTag(image)
+	config, err := img.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tarball.WriteToFile(archive, ref, img); err != nil {
+	config.Config.Cmd = []string{"sleep", "100000"}
+	sleeper, err := mutate.Config(img, config.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	images := map[name.Tag]v1.Image{name.MustParseReference(image).(name.Tag): img, name.MustParseReference(infra).(name.Tag): sleeper}
+	if err := tarball.MultiWriteToFile(archive, images); err != nil {
 		t.Fatal(err)
 	}
 	serveOutside(t)
@@ -160,14 +170,20 @@ func (e *engine) removeAtEnd(ctx context.Context, t *testing.T, name string) {
 		if t.Failed() {
 			t.Logf("the log of %s: %+v", name, e.try(ctx, t, "", "logs", name))
 		}
-		args := []string{"rm", "--force", "--volumes", name}
-		if e.client == "podman" {
-			args = []string{"rm", "--force", "--volumes", "--time", "0", "--ignore", name}
-		}
-		if o := e.try(ctx, t, "", args...); o.code != 0 && !strings.Contains(o.stderr, "No such container") {
-			t.Errorf("remove %s: %+v", name, o)
-		}
+		e.remove(ctx, t, name)
 	})
+}
+
+// remove kills and removes a container, if it exists.
+func (e *engine) remove(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	args := []string{"rm", "--force", "--volumes", name}
+	if e.client == "podman" {
+		args = []string{"rm", "--force", "--volumes", "--time", "0", "--ignore", name}
+	}
+	if o := e.try(ctx, t, "", args...); o.code != 0 && !strings.Contains(o.stderr, "No such container") {
+		t.Errorf("remove %s: %+v", name, o)
+	}
 }
 
 // inspect returns a field of a container.
@@ -193,5 +209,6 @@ func (e *engine) play(t *testing.T, scenarios []scenario) {
 		}
 		t.Run(s.name, func(t *testing.T) { s.test(testdeadline.Context(t, time.Minute), t, e) })
 	}
+	defer func(began time.Time) { t.Logf("left nothing after %v", time.Since(began)) }(time.Now())
 	before.expectNothingNew(testdeadline.Context(t, 20*time.Second), t)
 }

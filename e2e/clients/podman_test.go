@@ -32,6 +32,7 @@ log_driver = "k8s-file"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
 runtime = "runc"
+infra_image = "`+infra+`"
 runtime_supports_json = [`+strings.Join(names, ", ")+`]
 [engine.runtimes]
 `+table)
@@ -40,7 +41,7 @@ runtime_supports_json = [`+strings.Join(names, ", ")+`]
 		if i == 0 {
 			ctx := testdeadline.Context(t, time.Minute)
 			e.do(ctx, t, "load", "--quiet", "--input", prepare(t))
-			e.do(ctx, t, "run", "--rm", image, "true") // creates the bridge
+			e.do(ctx, t, "run", "--rm", "--publish", "80:80", image, "true") // creates the bridge and its rules
 		}
 		t.Run(r.name, func(t *testing.T) { e.play(t, append(scenarios, podmanScenarios...)) })
 	}
@@ -70,7 +71,7 @@ func podmanPod(ctx context.Context, t *testing.T, e *engine) {
 		defer stop()
 		e.do(ctx, t, "pod", "rm", "--force", "--time", "0", "--ignore", "p")
 	})
-	e.do(ctx, t, "pod", "create", "--name", "p", "--infra-image", image, "--infra-command", "/bin/sleep 1000", "--publish", "8081:80",
+	e.do(ctx, t, "pod", "create", "--name", "p", "--publish", "8081:80",
 		"--hostname", "pod-host")
 	e.do(ctx, t, "run", "--detach", "--pod", "p", "--name", "p-server", image, "echoserver", "serve", "tcp:80")
 	e.do(ctx, t, "run", "--detach", "--pod", "p", "--name", "p-other", image, "sleep", "1000")
@@ -114,10 +115,10 @@ func podmanKube(ctx context.Context, t *testing.T, e *engine) {
 	t.Cleanup(func() {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), testdeadline.For(30*time.Second))
 		defer stop()
-		e.try(ctx, t, "", "kill", "--all")
-		e.do(ctx, t, "kube", "down", manifest)
+		e.do(ctx, t, "pod", "rm", "--force", "--time", "0", "--ignore", "kube")
+		e.do(ctx, t, "network", "rm", "podman-default-kube-network")
 	})
-	e.do(ctx, t, "kube", "play", "--infra-image", image, manifest)
+	e.do(ctx, t, "kube", "play", manifest)
 	until(ctx, t, "the server's log", func() bool { return e.do(ctx, t, "logs", "kube-one") == "serving" })
 	e.expect(ctx, t, 0, "127.0.0.1 hello\n", "exec", "kube-two", "echoserver", "dial", "tcp", "127.0.0.1:80", "hello")
 	e.expect(ctx, t, 0, "b\n", "exec", "kube-one", "sh", "-c", "echo $A")
