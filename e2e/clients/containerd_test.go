@@ -213,7 +213,8 @@ func ctrExecs(ctx context.Context, t *testing.T, c ctr) {
 	if want := "input\n1000\n/tmp\ncontainer\n"; o.code != 11 || o.out != want || !strings.HasPrefix(o.stderr, "err\n") {
 		t.Errorf("exec: %+v, want 11, %q", o, want)
 	}
-	if o := c.try(ctx, t, "", "tasks", "exec", "--exec-id", "two", "exec", "absent"); o.code != 1 || !strings.Contains(o.stderr, "executable file not found") {
+	o = c.try(ctx, t, "", "tasks", "exec", "--exec-id", "two", "exec", "absent")
+	if o.code != 1 || !strings.Contains(o.stderr, "executable file not found") {
 		t.Errorf("exec of an absent program: %+v", o)
 	}
 	c.do(ctx, t, "tasks", "exec", "--exec-id", "three", "--detach", "exec", "sh", "-c", "echo detached >/detached; sleep 1000")
@@ -253,8 +254,9 @@ func ctrNetwork(ctx context.Context, t *testing.T, c ctr) {
 func ctrVolumes(ctx context.Context, t *testing.T, c ctr) {
 	dir := t.TempDir()
 	write(t, dir+"/given", "from the host\n")
-	o := c.try(ctx, t, "", c.args("--rm", "--mount", "type=bind,src="+dir+",dst=/v,options=rbind:rw", "--mount", "type=bind,src="+dir+",dst=/ro,options=rbind:ro",
-		image, "volumes", "sh", "-c", "cat /v/given; echo made >/v/made; touch /ro/x")...)
+	o := c.try(ctx, t, "", c.args("--rm", "--mount", "type=bind,src="+dir+",dst=/v,options=rbind:rw",
+		"--mount", "type=bind,src="+dir+",dst=/ro,options=rbind:ro", image, "volumes",
+		"sh", "-c", "cat /v/given; echo made >/v/made; touch /ro/x")...)
 	if o.code != 1 || o.out != "from the host\n" || !strings.Contains(o.stderr, "Read-only file system") {
 		t.Errorf("volumes: %+v", o)
 	}
@@ -264,7 +266,7 @@ func ctrVolumes(ctx context.Context, t *testing.T, c ctr) {
 }
 
 func ctrLimits(ctx context.Context, t *testing.T, c ctr) {
-	o := c.try(ctx, t, "", c.args("--rm", "--memory-limit", strconv.Itoa(32*mib), image, "eater", "sh", "-c", "x=x; while :; do x=$x$x; done")...)
+	o := c.try(ctx, t, "", c.args("--rm", "--memory-limit", strconv.Itoa(32*mib), image, "eater", "sh", "-c", eater)...)
 	if o.code != 137 {
 		t.Errorf("a program that takes too much memory: %+v", o)
 	}

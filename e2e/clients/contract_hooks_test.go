@@ -112,7 +112,7 @@ func hooks(ctx context.Context, t *testing.T, c *contract) {
 func hooksFail(ctx context.Context, t *testing.T, c *contract) {
 	failing := []specs.Hook{hook("", "echo the reason >&2; exit 3")}
 	for kind, h := range map[string]*specs.Hooks{
-		"prestart":        {Prestart: failing}, //nolint:staticcheck // docker uses it
+		"prestart":        {Prestart: failing},
 		"createRuntime":   {CreateRuntime: failing},
 		"createContainer": {CreateContainer: failing},
 	} {

@@ -25,6 +25,9 @@ const limitsScript = `cd /sys/fs/cgroup
 
 const mib = 1 << 20
 
+// eater is a script that takes more and more memory.
+const eater = "x=x; while :; do x=$x$x; done"
+
 func resourcesOf(memory, quota, pids int64) *specs.LinuxResources {
 	period := uint64(100_000)
 	return &specs.LinuxResources{
@@ -34,7 +37,7 @@ func resourcesOf(memory, quota, pids int64) *specs.LinuxResources {
 
 // resources: the limits of the specification are in force, and visible in the container.
 func resources(ctx context.Context, t *testing.T, c *contract) {
-	spec := script(limitsScript + "\nsh -c 'x=x; while :; do x=$x$x; done' 2>/dev/null; echo $?")
+	spec := script(limitsScript + "\nsh -c '" + eater + "' 2>/dev/null; echo $?")
 	spec.Linux.Resources = resourcesOf(64*mib, 50_000, 20)
 	k := c.start(ctx, t, "c", spec)
 	k.expectExit(ctx, t, 0)

@@ -122,7 +122,8 @@ func dockerConnect(ctx context.Context, t *testing.T, e *engine) {
 	e.start(ctx, t, "peer", "--network", "later", image, "echoserver", "serve", "tcp:80")
 	until(ctx, t, "the server's log", func() bool { return e.do(ctx, t, "logs", "peer") == "serving" })
 	address := e.inspect(ctx, t, "peer", ".NetworkSettings.Networks.later.IPAddress")
-	if o := e.try(ctx, t, "", "exec", "connected", "echoserver", "dial", "tcp", address+":80", "hello"); !strings.HasSuffix(o.out, " hello\n") {
+	o := e.try(ctx, t, "", "exec", "connected", "echoserver", "dial", "tcp", address+":80", "hello")
+	if !strings.HasSuffix(o.out, " hello\n") {
 		t.Errorf("through the new interface: %+v", o)
 	}
 	e.do(ctx, t, "network", "disconnect", "later", "connected")
@@ -131,7 +132,8 @@ func dockerConnect(ctx context.Context, t *testing.T, e *engine) {
 
 // dockerHealth: dockerd runs the health check by itself.
 func dockerHealth(ctx context.Context, t *testing.T, e *engine) {
-	e.start(ctx, t, "health", "--health-cmd", "test -e /healthy", "--health-interval", "100ms", "--health-retries", "1", image, "sleep", "1000")
+	e.start(ctx, t, "health", "--health-cmd", "test -e /healthy", "--health-interval", "100ms", "--health-retries", "1",
+		image, "sleep", "1000")
 	for _, want := range []string{"unhealthy", "healthy"} {
 		until(ctx, t, want, func() bool { return e.inspect(ctx, t, "health", ".State.Health.Status") == want })
 		e.do(ctx, t, "exec", "health", "touch", "/healthy")
@@ -150,5 +152,6 @@ func dockerRestarts(ctx context.Context, t *testing.T, e *engine) {
 
 // dockerInit: --init makes a program the first process that reaps orphans.
 func dockerInit(ctx context.Context, t *testing.T, e *engine) {
-	e.expect(ctx, t, 3, "docker-init\n", "run", "--rm", "--init", image, "sh", "-c", "tr '\\0' '\\n' </proc/1/cmdline | sed 's|.*/||' | head -n 1; exit 3")
+	e.expect(ctx, t, 3, "docker-init\n", "run", "--rm", "--init", image,
+		"sh", "-c", "tr '\\0' '\\n' </proc/1/cmdline | sed 's|.*/||' | head -n 1; exit 3")
 }

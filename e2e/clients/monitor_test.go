@@ -167,7 +167,8 @@ func (p *process) expectExit(ctx context.Context, t *testing.T, want int) {
 func (p *process) expectSignal(ctx context.Context, t *testing.T, want unix.Signal) {
 	t.Helper()
 	status := p.wait(ctx, t)
-	if !(status.Signaled() && status.Signal() == want) && !(status.Exited() && status.ExitStatus() == 128+int(want)) {
+	signalled, exited := status.Signaled() && status.Signal() == want, status.Exited() && status.ExitStatus() == 128+int(want)
+	if !signalled && !exited {
 		t.Errorf("the process ended with status %#x, want signal %v; it wrote %q and %q", int(status), want, p.stdout.text(), p.stderr.text())
 	}
 }

@@ -42,8 +42,8 @@ func linkOutside() error {
 	return nil
 }
 
-// serveOutside runs the program echo in the outside as long as the host exists: it is also a name server that knows
-// outside.example.
+// serveOutside runs the program echo in the outside as long as the host exists. The program is also a name server that
+// knows outside.example.
 func serveOutside(t *testing.T) {
 	t.Helper()
 	cmd := exec.Command("nsenter", "--net=/run/netns/outside", echo, "serve", "tcp:80", "udp:81", "dns:outside.example.="+outside)

@@ -92,7 +92,8 @@ func podmanPod(ctx context.Context, t *testing.T, e *engine) {
 
 // podmanHealth: a health check is an exec, and its exit code decides.
 func podmanHealth(ctx context.Context, t *testing.T, e *engine) {
-	e.start(ctx, t, "health", "--health-cmd", "test -e /healthy", "--health-interval", "disable", "--health-retries", "1", image, "sleep", "1000")
+	e.start(ctx, t, "health", "--health-cmd", "test -e /healthy", "--health-interval", "disable", "--health-retries", "1",
+		image, "sleep", "1000")
 	if o := e.try(ctx, t, "", "healthcheck", "run", "health"); o.code != 1 {
 		t.Errorf("health check of an ill container: %+v", o)
 	}
@@ -109,9 +110,11 @@ func podmanHealth(ctx context.Context, t *testing.T, e *engine) {
 // podmanKube: a manifest of Kubernetes runs.
 func podmanKube(ctx context.Context, t *testing.T, e *engine) {
 	manifest := filepath.Join(t.TempDir(), "pod.yaml")
-	write(t, manifest, `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "kube"}, "spec": {"restartPolicy": "Never", "containers": [
-		{"name": "one", "image": "`+image+`", "imagePullPolicy": "Never", "command": ["echoserver", "serve", "tcp:80"], "env": [{"name": "A", "value": "b"}]},
-		{"name": "two", "image": "`+image+`", "imagePullPolicy": "Never", "command": ["sleep", "1000"]}]}}`)
+	write(t, manifest, strings.ReplaceAll(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "kube"},
+		"spec": {"restartPolicy": "Never", "containers": [
+			{"name": "one", "image": "IMAGE", "imagePullPolicy": "Never", "command": ["echoserver", "serve", "tcp:80"],
+				"env": [{"name": "A", "value": "b"}]},
+			{"name": "two", "image": "IMAGE", "imagePullPolicy": "Never", "command": ["sleep", "1000"]}]}}`, "IMAGE", image))
 	t.Cleanup(func() {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), testdeadline.For(30*time.Second))
 		defer stop()

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testpty"
 )
 
-// scenarios are those of podman and docker.
+// scenarios are the common scenarios of podman and docker.
 var scenarios = []scenario{
 	{name: "run", test: runs},
 	{name: "exit codes", test: exitCodes},
@@ -31,8 +31,9 @@ var scenarios = []scenario{
 
 // runs: run passes streams and the exit code, and leaves nothing with --rm.
 func runs(ctx context.Context, t *testing.T, e *engine) {
-	o := e.try(ctx, t, "input\n", "run", "--rm", "-i", "--name", "run", "--env", "A=b c", "--workdir", "/tmp", "--user", "1000:1000", "--hostname", "named",
-		"--read-only", "--tmpfs", "/scratch", image, "sh", "-c", "cat; echo $A; pwd; id -u; hostname; touch /scratch/x; touch /x; exit 7")
+	o := e.try(ctx, t, "input\n", "run", "--rm", "-i", "--name", "run", "--env", "A=b c", "--workdir", "/tmp",
+		"--user", "1000:1000", "--hostname", "named", "--read-only", "--tmpfs", "/scratch", image,
+		"sh", "-c", "cat; echo $A; pwd; id -u; hostname; touch /scratch/x; touch /x; exit 7")
 	if want := "input\nb c\n/tmp\n1000\nnamed\n"; o.code != 7 || o.out != want || !strings.Contains(o.stderr, "/x: Read-only file system") {
 		t.Errorf("run: %+v, want 7, %q", o, want)
 	}
@@ -91,7 +92,8 @@ func interactive(ctx context.Context, t *testing.T, e *engine) {
 // life: one container from create to its removal, with all that clients ask between.
 func life(ctx context.Context, t *testing.T, e *engine) {
 	e.removeAtEnd(ctx, t, "life")
-	e.do(ctx, t, "create", "--name", "life", image, "sh", "-c", "trap 'exit 9' TERM; trap 'echo signal' USR1; echo run >>/runs; echo started; while :; do sleep 0.02; done")
+	e.do(ctx, t, "create", "--name", "life", image, "sh", "-c",
+		"trap 'exit 9' TERM; trap 'echo signal' USR1; echo run >>/runs; echo started; while :; do sleep 0.02; done")
 	if got := e.inspect(ctx, t, "life", ".State.Status"); got != "created" {
 		t.Errorf("status after create: %s", got)
 	}
@@ -265,10 +267,12 @@ func volumesOfUsers(ctx context.Context, t *testing.T, e *engine) {
 	run := func(user, script string) outcome {
 		return e.try(ctx, t, "", slices.Concat([]string{"run", "--rm", "--user", user}, mounts, []string{image, "sh", "-c", script})...)
 	}
-	if o := run("1000:1000", "echo one >/own/file; echo two >/home/demo/file; touch /readonly/x"); o.code != 1 || !strings.Contains(o.stderr, "Read-only file system") {
+	o := run("1000:1000", "echo one >/own/file; echo two >/home/demo/file; touch /readonly/x")
+	if o.code != 1 || !strings.Contains(o.stderr, "Read-only file system") {
 		t.Errorf("the owner writes: %+v", o)
 	}
-	if o := run("1001:1001", "cat /home/demo/file; cat /own/file"); o.code != 1 || o.out != "two\n" || !strings.Contains(o.stderr, "Permission denied") {
+	o = run("1001:1001", "cat /home/demo/file; cat /own/file")
+	if o.code != 1 || o.out != "two\n" || !strings.Contains(o.stderr, "Permission denied") {
 		t.Errorf("another user reads: %+v", o)
 	}
 	var info unix.Stat_t
@@ -284,7 +288,8 @@ func limited(ctx context.Context, t *testing.T, e *engine) {
 		t.Errorf("limits: %+v", o)
 	}
 	e.removeAtEnd(ctx, t, "eater")
-	if o := e.try(ctx, t, "", "run", "--name", "eater", "--memory", "32m", "--memory-swap", "32m", image, "sh", "-c", "x=x; while :; do x=$x$x; done"); o.code != 137 {
+	o = e.try(ctx, t, "", "run", "--name", "eater", "--memory", "32m", "--memory-swap", "32m", image, "sh", "-c", eater)
+	if o.code != 137 {
 		t.Errorf("a program that takes too much memory: %+v", o)
 	}
 	// conmon 2.1.6 does not notice it here.
@@ -295,7 +300,8 @@ func limited(ctx context.Context, t *testing.T, e *engine) {
 
 // privileged: --privileged lets a container mount. In a VM, it shows no device of the host.
 func privileged(ctx context.Context, t *testing.T, e *engine) {
-	o := e.try(ctx, t, "", "run", "--rm", "--privileged", image, "sh", "-c", "mkdir /m && mount -t tmpfs none /m && grep -c ' /m ' /proc/mounts; ls -d /dev/vda /dev/kvm 2>/dev/null; true")
+	o := e.try(ctx, t, "", "run", "--rm", "--privileged", image, "sh", "-c",
+		"mkdir /m && mount -t tmpfs none /m && grep -c ' /m ' /proc/mounts; ls -d /dev/vda /dev/kvm 2>/dev/null; true")
 	if !e.vm && e.client == "docker" && o.code == 125 && strings.Contains(o.stderr, "unable to apply caps: operation not permitted") {
 		return // this host's root lacks capabilities, and runc cannot give them
 	}
