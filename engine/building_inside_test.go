@@ -206,7 +206,7 @@ func TestPublishPortFails(t *testing.T) {
 	closed.Close()
 	s := &scripted{}
 	for name, l := range map[string]net.Listener{"closed": closed, "without a descriptor": struct{ net.Listener }{closed}} {
-		if err := publishPort(t.Context(), s.conn(), network.Listener{Listener: l}); err == nil {
+		if err := publishPort(t.Context(), s.conn(), "port-80", network.Listener{Listener: l}); err == nil {
 			t.Errorf("%s: published", name)
 		}
 	}

@@ -29,7 +29,7 @@ func (p *pod) watchShim() {
 		c, err := p.shim()
 		if err == nil {
 			wait = firstRetry
-			stop := p.hostPorts(ctx, c)
+			stop := p.followPorts(ctx, c)
 			err = p.listen(ctx, c)
 			stop()
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/hostports"
 	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/sockets"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
@@ -22,16 +23,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// hostPorts publishes the ports that a pod of the host's network listens on, until stop is called.
-func (p *pod) hostPorts(ctx context.Context, c *link.Conn) (stop func()) {
-	if !p.snapshot().HostPorts {
+// followPorts publishes the ports that the pod listens on, until stop is called: on the host for a pod of the host's
+// network, and in a client's namespace if the client asks for it.
+func (p *pod) followPorts(ctx context.Context, c *link.Conn) (stop func()) {
+	r := p.snapshot()
+	if !r.HostPorts && r.VM.Network != hypervisor.NetworkAdopted {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := hostports.Sync(ctx, portsPod{p, c}, p.pace, p.e.log.With("pod", p.id))
+		if !r.HostPorts && !p.awaitRecord(ctx, func(r *store.Pod) bool { return r.Namespace != nil && r.Namespace.Publish }) {
+			return
+		}
+		err := hostports.Sync(ctx, portsPod{p, c, !r.HostPorts}, p.pace, p.e.log.With("pod", p.id))
 		p.mu.Lock()
 		ending := p.ending
 		p.mu.Unlock()
@@ -42,10 +48,29 @@ func (p *pod) hostPorts(ctx context.Context, c *link.Conn) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
+// awaitRecord waits until the record fulfils a condition. It returns false if ctx ends before.
+func (p *pod) awaitRecord(ctx context.Context, condition func(*store.Pod) bool) bool {
+	for {
+		p.mu.Lock()
+		holds, renewed := condition(&p.record), p.renewed
+		p.mu.Unlock()
+		if holds {
+			return true
+		}
+		select {
+		case <-renewed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
 // portsPod is a pod and its current shim.
 type portsPod struct {
 	p *pod
 	c *link.Conn
+	// inside means that the ports are those of the client's namespace.
+	inside bool
 }
 
 func (h portsPod) Listening(ctx context.Context, known []hostports.Port) (out []hostports.Port, err error) {
@@ -60,10 +85,45 @@ func (h portsPod) Listening(ctx context.Context, known []hostports.Port) (out []
 	return out, err
 }
 
-func (h portsPod) Ports() []store.Port { return slices.Clone(h.p.snapshot().Ports) }
+func (h portsPod) Ports() []store.Port {
+	r := h.p.snapshot()
+	if h.inside {
+		return slices.Clone(r.Namespace.Ports)
+	}
+	return slices.Clone(r.Ports)
+}
 
 func (h portsPod) SetPorts(ports []store.Port) error {
-	return h.p.update(func(r *store.Pod) { r.Ports = slices.Clone(ports) })
+	return h.p.update(func(r *store.Pod) {
+		if !h.inside {
+			r.Ports = slices.Clone(ports)
+			return
+		}
+		n := *r.Namespace // snapshots share the old one
+		n.Ports = slices.Clone(ports)
+		r.Namespace = &n
+	})
+}
+
+func (h portsPod) Listen(ctx context.Context, port network.Port) (l network.Listener, err error) {
+	if !h.inside {
+		all, err := network.Listen([]network.Port{port})
+		if err == nil {
+			l = all[0]
+		}
+		return l, err
+	}
+	h.p.indoors.Lock()
+	defer h.p.indoors.Unlock()
+	return sockets.Of(h.p.snapshot().Namespace.Held).Listen(ctx, port)
+}
+
+// file returns the name of a port's socket among the files for a shim.
+func (h portsPod) file(port int) string {
+	if h.inside {
+		return "inside-" + portFile(port)
+	}
+	return portFile(port)
 }
 
 func (h portsPod) Publish(ctx context.Context, l network.Listener) error {
@@ -72,7 +132,7 @@ func (h portsPod) Publish(ctx context.Context, l network.Listener) error {
 		return nil
 	}
 	defer l.Close()
-	return publishPort(ctx, h.c, l)
+	return publishPort(ctx, h.c, h.file(l.HostPort), l)
 }
 
 func (h portsPod) Unpublish(ctx context.Context, p store.Port) error {
@@ -80,22 +140,33 @@ func (h portsPod) Unpublish(ctx context.Context, p store.Port) error {
 		h.p.datagrams.Unpublish(p.HostPort)
 		return nil
 	}
-	_, err := h.c.Ext.Unpublish(ctx, &shimv1.UnpublishRequest{File: portFile(p.HostPort)})
+	_, err := h.c.Ext.Unpublish(ctx, &shimv1.UnpublishRequest{File: h.file(p.HostPort)})
 	return err
 }
 
-// republish opens the ports again that were closed with the old shim.
+// places returns the published ports of the host, and those of the client's namespace if there is one.
+func (p *pod) places(c *link.Conn) []portsPod {
+	all := []portsPod{{p, c, false}}
+	if p.snapshot().Namespace != nil {
+		all = append(all, portsPod{p, c, true})
+	}
+	return all
+}
+
+// republish opens the TCP ports again that were closed with the old shim.
 func (p *pod) republish(ctx context.Context, c *link.Conn) error {
 	var errs []error
-	for _, port := range p.snapshot().Ports {
-		if port.Protocol == hostports.UDP {
-			continue // the engine has their sockets
+	for _, at := range p.places(c) {
+		for _, port := range at.Ports() {
+			if port.Protocol == hostports.UDP {
+				continue // the engine has their sockets
+			}
+			l, err := at.Listen(ctx, network.Port(port))
+			if err == nil {
+				err = at.Publish(ctx, l)
+			}
+			errs = append(errs, err)
 		}
-		ls, err := network.Listen([]network.Port{network.Port(port)})
-		for _, l := range ls {
-			err = errors.Join(publishPort(ctx, c, l), l.Close())
-		}
-		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
@@ -126,16 +197,19 @@ func (p *pod) publishDatagrams(listeners []network.Listener) {
 }
 
 // resumeDatagrams opens the UDP ports again that were closed with an earlier engine.
-func (p *pod) resumeDatagrams() {
-	for _, port := range p.snapshot().Ports {
-		if port.Protocol != hostports.UDP {
-			continue
+func (p *pod) resumeDatagrams(ctx context.Context) {
+	for _, at := range p.places(nil) {
+		for _, port := range at.Ports() {
+			if port.Protocol != hostports.UDP {
+				continue
+			}
+			l, err := at.Listen(ctx, network.Port(port))
+			if err != nil {
+				p.e.log.Warn("publish a pod's port again", "pod", p.id, "error", err)
+				continue
+			}
+			p.publishDatagrams([]network.Listener{l})
 		}
-		listeners, err := network.Listen([]network.Port{network.Port(port)})
-		if err != nil {
-			p.e.log.Warn("publish a pod's port again", "pod", p.id, "error", err)
-		}
-		p.publishDatagrams(listeners)
 	}
 }
 
@@ -145,6 +219,9 @@ type NetworkUpdate struct {
 	Interfaces []*agentv1.Network
 	// Taps are for the VM's further cards, from number 1 on. A VM gets them once.
 	Taps []network.Held
+	// Namespace is the client's network namespace, if the engine has work there. It has no Ports. Its requests last for
+	// the pod's life.
+	Namespace *store.Namespace
 }
 
 // UpdateNetwork replaces the interfaces of a ready pod. It may be repeated.
@@ -188,6 +265,13 @@ func (p *pod) updateNetwork(ctx context.Context, u NetworkUpdate) error {
 	}
 	return p.update(func(r *store.Pod) {
 		r.IPs, r.Cards = network.IPs(u.Interfaces...), nil
+		if u.Namespace != nil {
+			n := *u.Namespace
+			if r.Namespace != nil {
+				n.Ports = r.Namespace.Ports
+			}
+			r.Namespace = &n
+		}
 		for i, n := range u.Interfaces {
 			if i > 0 && n != nil {
 				r.Cards = append(r.Cards, n.Name)

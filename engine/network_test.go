@@ -2,19 +2,25 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/api/card"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/tap"
+	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/network"
+	"github.com/bulkhead-project/bulkhead/network/adopt/inside"
 )
 
 func (s scriptedExt) UpdateNetwork(ctx context.Context, r *shimv1.UpdateNetworkRequest) (*shimv1.UpdateNetworkResponse, error) {
@@ -82,4 +88,92 @@ func TestUpdateNetwork(t *testing.T) {
 	if card.Most > 9 {
 		t.Error("the number of taps has more than one digit")
 	}
+}
+
+// listeners answer Listening with scripted ports, and then wait.
+type listeners struct {
+	scriptedExt
+	next chan []*shimv1.ListeningPort
+}
+
+func (l listeners) Listening(ctx context.Context, _ *shimv1.ListeningRequest) (*shimv1.ListeningResponse, error) {
+	select {
+	case ports := <-l.next:
+		return &shimv1.ListeningResponse{Ports: ports}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l listeners) Unpublish(ctx context.Context, r *shimv1.UnpublishRequest) (*shimv1.UnpublishResponse, error) {
+	return &shimv1.UnpublishResponse{}, l.call(ctx, "Unpublish", " "+r.GetFile())
+}
+
+// TestNamespacePorts checks that the ports of a guest are opened in the client's namespace as soon as the client asks for
+// it, that they are recorded apart from the host's, and that another shim or engine opens them again.
+func TestNamespacePorts(t *testing.T) {
+	t.Parallel()
+	serve, clients, err := inside.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer clients.Close()
+	go inside.Serve(serve)
+	own, err := procid.Of(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	free, err := network.ChooseFree([]network.Port{{PodPort: 1}, {PodPort: 2, Protocol: "udp"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcp, udp := free[0].HostPort, free[1].HostPort
+	s := &scripted{}
+	ext := listeners{scriptedExt{scripted: s}, make(chan []*shimv1.ListeningPort)}
+	p := scriptedPod(t, s, ContainerRunning).pod
+	p.record.VM.Network = hypervisor.NetworkAdopted
+	p.conn.Ext = ext
+	t.Cleanup(p.datagrams.Close)
+	stop := p.followPorts(t.Context(), p.conn)
+	defer stop()
+	held := store.Namespace{Held: network.Held{Holder: own, FD: int(clients.Fd())}, Publish: true}
+	if err := p.e.UpdateNetwork(t.Context(), p.id, NetworkUpdate{Namespace: &held}); err != nil {
+		t.Fatal(err)
+	}
+	s.calls()
+	ext.next <- []*shimv1.ListeningPort{{Port: uint32(tcp), Loopback: true}, {Port: uint32(udp), Datagrams: true}}
+	want := []store.Port{
+		{HostIP: "127.0.0.1", HostPort: tcp, PodPort: tcp}, {HostIP: "::", HostPort: udp, PodPort: udp, Protocol: "udp"},
+	}
+	ctx := testdeadline.Context(t, 10*time.Second)
+	if !p.awaitRecord(ctx, func(r *store.Pod) bool { return slices.Equal(r.Namespace.Ports, want) }) {
+		t.Fatalf("recorded %+v, want %+v", p.snapshot().Namespace.Ports, want)
+	}
+	file := fmt.Sprintf("inside-port-%d", tcp)
+	s.same(t, "SendFile "+file, "Publish")
+	if _, err := net.ListenPacket("udp", fmt.Sprintf(":%d", udp)); err == nil {
+		t.Error("the UDP port is not open")
+	}
+	if err := p.e.UpdateNetwork(t.Context(), p.id, NetworkUpdate{Namespace: &held}); err != nil {
+		t.Fatal(err)
+	}
+	s.calls()
+	if got := p.snapshot(); !slices.Equal(got.Namespace.Ports, want) || got.Ports != nil {
+		t.Errorf("after another update: %+v and, on the host, %+v", got.Namespace.Ports, got.Ports)
+	}
+	if err := p.republish(t.Context(), p.conn); err != nil {
+		t.Error(err)
+	}
+	s.same(t, "SendFile "+file, "Publish")
+	p.datagrams.Unpublish(udp)
+	p.resumeDatagrams(t.Context())
+	if _, err := net.ListenPacket("udp", fmt.Sprintf(":%d", udp)); err == nil {
+		t.Error("the UDP port is not open again")
+	}
+	ext.next <- nil
+	if !p.awaitRecord(ctx, func(r *store.Pod) bool { return len(r.Namespace.Ports) == 0 }) {
+		t.Errorf("left: %+v", p.snapshot().Namespace.Ports)
+	}
+	s.same(t, "Unpublish "+file)
+	stop()
 }

@@ -53,6 +53,9 @@ type pod struct {
 	// reconciling is held by reconcile.
 	reconciling sync.Mutex
 
+	// indoors is held while the process in the client's network namespace creates a socket.
+	indoors sync.Mutex
+
 	mu         sync.Mutex
 	record     store.Pod
 	conn       *link.Conn    // nil when there is no shim

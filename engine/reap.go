@@ -183,7 +183,7 @@ func (e *Engine) adoptPod(ctx context.Context, p *pod) (reaped, error) {
 	fresh, err := p.connect(ctx)
 	// Clients see the pod in any case: the engine keeps trying as long as it lives.
 	e.hold(p)
-	p.resumeDatagrams()
+	p.resumeDatagrams(ctx)
 	e.spawn(p.watchShim)
 	e.spawn(func() { // restores the pod's network, and retries as long as the pod is in it
 		if _, err := e.networks.Of(networks.KindOf(p.snapshot().VM)); err != nil {

@@ -117,7 +117,7 @@ func (b *building) forward(ctx context.Context) error {
 		entry := store.Port{HostIP: l.HostIP, HostPort: l.HostPort, PodPort: l.PodPort}
 		if l.UDP != nil {
 			entry.Protocol = hostports.UDP
-		} else if err := publishPort(ctx, b.conn, l); err != nil {
+		} else if err := publishPort(ctx, b.conn, portFile(l.HostPort), l); err != nil {
 			return failure.Wrap(err, "publish port %d", l.HostPort)
 		}
 		b.record.Ports = append(b.record.Ports, entry)
@@ -125,7 +125,8 @@ func (b *building) forward(ctx context.Context) error {
 	return nil
 }
 
-func publishPort(ctx context.Context, c *link.Conn, l network.Listener) error {
+// publishPort passes a listener to the shim under a name.
+func publishPort(ctx context.Context, c *link.Conn, name string, l network.Listener) error {
 	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()
 	source, ok := l.Listener.(interface{ File() (*os.File, error) })
@@ -137,7 +138,6 @@ func publishPort(ctx context.Context, c *link.Conn, l network.Listener) error {
 		return err
 	}
 	defer f.Close()
-	name := portFile(l.HostPort)
 	if err := c.SendFile(ctx, name, f); err != nil {
 		return err
 	}

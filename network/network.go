@@ -47,8 +47,8 @@ type Request struct {
 
 // Held is a descriptor that a client's process holds for the engine.
 type Held struct {
-	Holder procid.ID
-	FD     int
+	Holder procid.ID `json:"holder"`
+	FD     int       `json:"fd"`
 }
 
 // Take returns a duplicate of the descriptor. It must be a tap as package internal/tap creates. The caller closes it.

@@ -11,6 +11,7 @@ import (
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
@@ -50,6 +51,13 @@ func networkUpdate(r *enginev1.UpdateNetworkRequest) (u engine.NetworkUpdate, er
 			return u, err
 		}
 		u.Taps = append(u.Taps, tap)
+	}
+	if n := r.GetNamespace(); n != nil {
+		held, err := heldOf(n.GetHolder(), n.GetFd())
+		if err != nil {
+			return u, err
+		}
+		u.Namespace = &store.Namespace{Held: held, Publish: n.GetPublish(), Resolver: n.GetResolver()}
 	}
 	u.Interfaces = make([]*agentv1.Network, card.Most+1)
 	for _, i := range r.GetInterfaces() {

@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/remote/client"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/network"
 )
@@ -36,8 +37,11 @@ func TestNetworkUpdate(t *testing.T) {
 		Neighbours: []agentv1.Neighbour{{Address: "10.9.0.1", MAC: "02:00:00:00:00:99"}},
 	}
 	want.Interfaces[2] = &agentv1.Network{Name: "bare", MAC: "02:00:00:00:00:02"}
+	held := network.Held{Holder: procid.ID{PID: 10, Start: 11, Boot: boot}, FD: 12}
+	want.Namespace = &store.Namespace{Held: held, Publish: true, Resolver: true}
 	got, err := networkUpdate(&enginev1.UpdateNetworkRequest{
 		Interfaces: client.Interfaces(want.Interfaces), Holder: &enginev1.Holder{Pid: 7, Started: 8}, TapFds: []int32{9, 0},
+		Namespace: &enginev1.Namespace{Holder: &enginev1.Holder{Pid: 10, Started: 11}, Fd: 12, Publish: true, Resolver: true},
 	})
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -79,6 +83,7 @@ func TestNetworkRefused(t *testing.T) {
 		"a wrong neighbour": {with(func(i *enginev1.Interface) { i.Neighbours = []*enginev1.Neighbour{{Address: "10.0.0.1"}} }), "neighbour"},
 		"many taps":         {&enginev1.UpdateNetworkRequest{Holder: holder, TapFds: make([]int32, 8)}, "8 taps"},
 		"no holder":         {&enginev1.UpdateNetworkRequest{TapFds: []int32{3}}, "process 0"},
+		"no namespace":      {&enginev1.UpdateNetworkRequest{Namespace: &enginev1.Namespace{}}, "process 0"},
 		"no descriptor":     {&enginev1.UpdateNetworkRequest{Holder: holder, TapFds: []int32{-1}}, "descriptor -1"},
 	} {
 		if _, err := networkUpdate(tc.r); failure.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), tc.says) {

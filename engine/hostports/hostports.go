@@ -1,4 +1,5 @@
-// Package hostports publishes on the host the ports that a pod of the host's network listens on.
+// Package hostports publishes the ports that a pod listens on: on the host, for a pod of the host's network, or in a
+// client's network namespace.
 package hostports
 
 import (
@@ -33,6 +34,8 @@ type Pod interface {
 	// Ports returns the published ports, and SetPorts records them.
 	Ports() []store.Port
 	SetPorts(ports []store.Port) error
+	// Listen opens a port like network.Listen.
+	Listen(ctx context.Context, p network.Port) (network.Listener, error)
 	// Publish forwards connections to l, and closes l. Unpublish ends that.
 	Publish(ctx context.Context, l network.Listener) error
 	Unpublish(ctx context.Context, p store.Port) error
@@ -105,11 +108,11 @@ func adapt(ctx context.Context, p Pod, now []Port, log *slog.Logger) error {
 }
 
 func publish(ctx context.Context, p Pod, port store.Port) error {
-	listeners, err := network.Listen([]network.Port{network.Port(port)})
+	l, err := p.Listen(ctx, network.Port(port))
 	if err != nil {
 		return err
 	}
-	return p.Publish(ctx, listeners[0])
+	return p.Publish(ctx, l)
 }
 
 // hostIP is the address for the published port: all addresses, or the loopback.

@@ -46,6 +46,18 @@ func (f *fake) SetPorts(ports []store.Port) error {
 	return nil
 }
 
+func (f *fake) Listen(_ context.Context, p network.Port) (network.Listener, error) {
+	return listenOnHost(p)
+}
+
+func listenOnHost(p network.Port) (l network.Listener, err error) {
+	all, err := network.Listen([]network.Port{p})
+	if err == nil {
+		l = all[0]
+	}
+	return l, err
+}
+
 func (f *fake) Publish(_ context.Context, l network.Listener) error {
 	var at net.Addr
 	if l.UDP != nil {
@@ -162,5 +174,9 @@ func TestPace(t *testing.T) {
 
 // silent publishes nothing.
 type silent struct{ *fake }
+
+func (silent) Listen(_ context.Context, p network.Port) (network.Listener, error) {
+	return listenOnHost(p)
+}
 
 func (silent) Publish(_ context.Context, l network.Listener) error { return l.Close() }

@@ -9,6 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 	"github.com/bulkhead-project/bulkhead/shim"
 )
@@ -82,6 +83,8 @@ type Pod struct {
 	Phases  []Timing `json:"phases,omitempty"`
 	// HostPorts reports that Ports follow the ports that its processes listen on.
 	HostPorts bool `json:"hostPorts,omitempty"`
+	// Namespace is the client's network namespace around the pod; nil if the engine does nothing there.
+	Namespace *Namespace `json:"namespace,omitempty"`
 	// Cgroup is the pod's cgroup on the host.
 	Cgroup Cgroup `json:"cgroup,omitzero"`
 	// ShareServer is the process that serves the host's directories, if any.
@@ -106,6 +109,17 @@ type Port struct {
 	HostPort int    `json:"hostPort"`
 	PodPort  int    `json:"podPort"`
 	Protocol string `json:"protocol,omitempty"` // "udp", or empty for TCP
+}
+
+// Namespace is a client's network namespace.
+type Namespace struct {
+	// Held is an end of a pair of package network/adopt/inside.
+	network.Held `json:"held"`
+	// Publish asks for the ports that the pod's processes listen on. Ports are those that are open in the namespace.
+	Publish bool   `json:"publish,omitempty"`
+	Ports   []Port `json:"ports,omitempty"`
+	// Resolver asks for the name server of the namespace in the guest.
+	Resolver bool `json:"resolver,omitempty"`
 }
 
 // Cgroup is a cgroup on the host; without Dirs there is none.

@@ -71,7 +71,7 @@ func (x Pod_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Pod_State.Descriptor instead.
 func (Pod_State) EnumDescriptor() ([]byte, []int) {
-	return file_engine_proto_rawDescGZIP(), []int{29, 0}
+	return file_engine_proto_rawDescGZIP(), []int{30, 0}
 }
 
 // StartRequest asks for a pod. Numbers that are zero mean the default.
@@ -1595,8 +1595,9 @@ type UpdateNetworkRequest struct {
 	Interfaces []*Interface `protobuf:"bytes,3,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
 	// Taps of the VM's further cards, from number 1 on, as package network/adopt makes
 	// them. They are sent once, before a further card has an interface.
-	Holder        *Holder `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
-	TapFds        []int32 `protobuf:"varint,5,rep,packed,name=tap_fds,json=tapFds,proto3" json:"tap_fds,omitempty"`
+	Holder        *Holder    `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
+	TapFds        []int32    `protobuf:"varint,5,rep,packed,name=tap_fds,json=tapFds,proto3" json:"tap_fds,omitempty"`
+	Namespace     *Namespace `protobuf:"bytes,6,opt,name=namespace,proto3" json:"namespace,omitempty"` // absent: the engine has no work there, or goes on with it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1666,6 +1667,13 @@ func (x *UpdateNetworkRequest) GetTapFds() []int32 {
 	return nil
 }
 
+func (x *UpdateNetworkRequest) GetNamespace() *Namespace {
+	if x != nil {
+		return x.Namespace
+	}
+	return nil
+}
+
 type UpdateNetworkResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1702,6 +1710,79 @@ func (*UpdateNetworkResponse) Descriptor() ([]byte, []int) {
 	return file_engine_proto_rawDescGZIP(), []int{25}
 }
 
+// Namespace is the network namespace around a pod. Its own network stack gets no packet
+// from the interfaces, but programs in it still use its loopback.
+type Namespace struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Holder *Holder                `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"` // a process in it that serves package network/adopt/inside
+	Fd     int32                  `protobuf:"varint,2,opt,name=fd,proto3" json:"fd,omitempty"`        // the holder's descriptor of the clients' end
+	// Open the ports that the guest's processes listen on in the namespace, too.
+	Publish bool `protobuf:"varint,3,opt,name=publish,proto3" json:"publish,omitempty"`
+	// The guest reaches the name server at 127.0.0.11 of the namespace, which docker has
+	// there.
+	Resolver      bool `protobuf:"varint,4,opt,name=resolver,proto3" json:"resolver,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Namespace) Reset() {
+	*x = Namespace{}
+	mi := &file_engine_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Namespace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Namespace) ProtoMessage() {}
+
+func (x *Namespace) ProtoReflect() protoreflect.Message {
+	mi := &file_engine_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
+func (*Namespace) Descriptor() ([]byte, []int) {
+	return file_engine_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Namespace) GetHolder() *Holder {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *Namespace) GetFd() int32 {
+	if x != nil {
+		return x.Fd
+	}
+	return 0
+}
+
+func (x *Namespace) GetPublish() bool {
+	if x != nil {
+		return x.Publish
+	}
+	return false
+}
+
+func (x *Namespace) GetResolver() bool {
+	if x != nil {
+		return x.Resolver
+	}
+	return false
+}
+
 // Interface is an interface of the guest.
 type Interface struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1718,7 +1799,7 @@ type Interface struct {
 
 func (x *Interface) Reset() {
 	*x = Interface{}
-	mi := &file_engine_proto_msgTypes[26]
+	mi := &file_engine_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +1811,7 @@ func (x *Interface) String() string {
 func (*Interface) ProtoMessage() {}
 
 func (x *Interface) ProtoReflect() protoreflect.Message {
-	mi := &file_engine_proto_msgTypes[26]
+	mi := &file_engine_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +1824,7 @@ func (x *Interface) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interface.ProtoReflect.Descriptor instead.
 func (*Interface) Descriptor() ([]byte, []int) {
-	return file_engine_proto_rawDescGZIP(), []int{26}
+	return file_engine_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Interface) GetCard() uint32 {
@@ -1806,7 +1887,7 @@ type Route struct {
 
 func (x *Route) Reset() {
 	*x = Route{}
-	mi := &file_engine_proto_msgTypes[27]
+	mi := &file_engine_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1818,7 +1899,7 @@ func (x *Route) String() string {
 func (*Route) ProtoMessage() {}
 
 func (x *Route) ProtoReflect() protoreflect.Message {
-	mi := &file_engine_proto_msgTypes[27]
+	mi := &file_engine_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1831,7 +1912,7 @@ func (x *Route) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Route.ProtoReflect.Descriptor instead.
 func (*Route) Descriptor() ([]byte, []int) {
-	return file_engine_proto_rawDescGZIP(), []int{27}
+	return file_engine_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Route) GetDestination() string {
@@ -1866,7 +1947,7 @@ type Neighbour struct {
 
 func (x *Neighbour) Reset() {
 	*x = Neighbour{}
-	mi := &file_engine_proto_msgTypes[28]
+	mi := &file_engine_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +1959,7 @@ func (x *Neighbour) String() string {
 func (*Neighbour) ProtoMessage() {}
 
 func (x *Neighbour) ProtoReflect() protoreflect.Message {
-	mi := &file_engine_proto_msgTypes[28]
+	mi := &file_engine_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +1972,7 @@ func (x *Neighbour) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Neighbour.ProtoReflect.Descriptor instead.
 func (*Neighbour) Descriptor() ([]byte, []int) {
-	return file_engine_proto_rawDescGZIP(), []int{28}
+	return file_engine_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Neighbour) GetAddress() string {
@@ -1931,7 +2012,7 @@ type Pod struct {
 
 func (x *Pod) Reset() {
 	*x = Pod{}
-	mi := &file_engine_proto_msgTypes[29]
+	mi := &file_engine_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +2024,7 @@ func (x *Pod) String() string {
 func (*Pod) ProtoMessage() {}
 
 func (x *Pod) ProtoReflect() protoreflect.Message {
-	mi := &file_engine_proto_msgTypes[29]
+	mi := &file_engine_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +2037,7 @@ func (x *Pod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pod.ProtoReflect.Descriptor instead.
 func (*Pod) Descriptor() ([]byte, []int) {
-	return file_engine_proto_rawDescGZIP(), []int{29}
+	return file_engine_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Pod) GetId() string {
@@ -2048,7 +2129,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_engine_proto_msgTypes[30]
+	mi := &file_engine_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2060,7 +2141,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_engine_proto_msgTypes[30]
+	mi := &file_engine_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +2154,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_engine_proto_rawDescGZIP(), []int{30}
+	return file_engine_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Container) GetId() string {
@@ -2220,7 +2301,7 @@ const file_engine_proto_rawDesc = "" +
 	"\x04door\x18\x01 \x01(\tR\x04door\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1c\n" +
 	"\tcontainer\x18\x03 \x01(\tR\tcontainer\"\x19\n" +
-	"\x17RemoveContainerResponse\"\xc6\x01\n" +
+	"\x17RemoveContainerResponse\"\x83\x02\n" +
 	"\x14UpdateNetworkRequest\x12\x12\n" +
 	"\x04door\x18\x01 \x01(\tR\x04door\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12=\n" +
@@ -2228,8 +2309,14 @@ const file_engine_proto_rawDesc = "" +
 	"interfaces\x18\x03 \x03(\v2\x1d.bulkhead.engine.v1.InterfaceR\n" +
 	"interfaces\x122\n" +
 	"\x06holder\x18\x04 \x01(\v2\x1a.bulkhead.engine.v1.HolderR\x06holder\x12\x17\n" +
-	"\atap_fds\x18\x05 \x03(\x05R\x06tapFds\"\x17\n" +
-	"\x15UpdateNetworkResponse\"\xe7\x01\n" +
+	"\atap_fds\x18\x05 \x03(\x05R\x06tapFds\x12;\n" +
+	"\tnamespace\x18\x06 \x01(\v2\x1d.bulkhead.engine.v1.NamespaceR\tnamespace\"\x17\n" +
+	"\x15UpdateNetworkResponse\"\x85\x01\n" +
+	"\tNamespace\x122\n" +
+	"\x06holder\x18\x01 \x01(\v2\x1a.bulkhead.engine.v1.HolderR\x06holder\x12\x0e\n" +
+	"\x02fd\x18\x02 \x01(\x05R\x02fd\x12\x18\n" +
+	"\apublish\x18\x03 \x01(\bR\apublish\x12\x1a\n" +
+	"\bresolver\x18\x04 \x01(\bR\bresolver\"\xe7\x01\n" +
 	"\tInterface\x12\x12\n" +
 	"\x04card\x18\x01 \x01(\rR\x04card\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -2295,7 +2382,7 @@ func file_engine_proto_rawDescGZIP() []byte {
 }
 
 var file_engine_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_engine_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_engine_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_engine_proto_goTypes = []any{
 	(Pod_State)(0),                  // 0: bulkhead.engine.v1.Pod.State
 	(*StartRequest)(nil),            // 1: bulkhead.engine.v1.StartRequest
@@ -2324,61 +2411,64 @@ var file_engine_proto_goTypes = []any{
 	(*RemoveContainerResponse)(nil), // 24: bulkhead.engine.v1.RemoveContainerResponse
 	(*UpdateNetworkRequest)(nil),    // 25: bulkhead.engine.v1.UpdateNetworkRequest
 	(*UpdateNetworkResponse)(nil),   // 26: bulkhead.engine.v1.UpdateNetworkResponse
-	(*Interface)(nil),               // 27: bulkhead.engine.v1.Interface
-	(*Route)(nil),                   // 28: bulkhead.engine.v1.Route
-	(*Neighbour)(nil),               // 29: bulkhead.engine.v1.Neighbour
-	(*Pod)(nil),                     // 30: bulkhead.engine.v1.Pod
-	(*Container)(nil),               // 31: bulkhead.engine.v1.Container
-	nil,                             // 32: bulkhead.engine.v1.StartRequest.SysctlsEntry
-	nil,                             // 33: bulkhead.engine.v1.Identity.LabelsEntry
-	nil,                             // 34: bulkhead.engine.v1.Identity.AnnotationsEntry
+	(*Namespace)(nil),               // 27: bulkhead.engine.v1.Namespace
+	(*Interface)(nil),               // 28: bulkhead.engine.v1.Interface
+	(*Route)(nil),                   // 29: bulkhead.engine.v1.Route
+	(*Neighbour)(nil),               // 30: bulkhead.engine.v1.Neighbour
+	(*Pod)(nil),                     // 31: bulkhead.engine.v1.Pod
+	(*Container)(nil),               // 32: bulkhead.engine.v1.Container
+	nil,                             // 33: bulkhead.engine.v1.StartRequest.SysctlsEntry
+	nil,                             // 34: bulkhead.engine.v1.Identity.LabelsEntry
+	nil,                             // 35: bulkhead.engine.v1.Identity.AnnotationsEntry
 }
 var file_engine_proto_depIdxs = []int32{
 	3,  // 0: bulkhead.engine.v1.StartRequest.identity:type_name -> bulkhead.engine.v1.Identity
 	4,  // 1: bulkhead.engine.v1.StartRequest.size:type_name -> bulkhead.engine.v1.Size
 	6,  // 2: bulkhead.engine.v1.StartRequest.overhead:type_name -> bulkhead.engine.v1.Overhead
-	32, // 3: bulkhead.engine.v1.StartRequest.sysctls:type_name -> bulkhead.engine.v1.StartRequest.SysctlsEntry
+	33, // 3: bulkhead.engine.v1.StartRequest.sysctls:type_name -> bulkhead.engine.v1.StartRequest.SysctlsEntry
 	7,  // 4: bulkhead.engine.v1.StartRequest.ports:type_name -> bulkhead.engine.v1.Port
 	8,  // 5: bulkhead.engine.v1.StartRequest.dns:type_name -> bulkhead.engine.v1.DNS
 	9,  // 6: bulkhead.engine.v1.StartRequest.bandwidth:type_name -> bulkhead.engine.v1.Bandwidth
 	18, // 7: bulkhead.engine.v1.StartRequest.holder:type_name -> bulkhead.engine.v1.Holder
-	30, // 8: bulkhead.engine.v1.StartResponse.pod:type_name -> bulkhead.engine.v1.Pod
-	33, // 9: bulkhead.engine.v1.Identity.labels:type_name -> bulkhead.engine.v1.Identity.LabelsEntry
-	34, // 10: bulkhead.engine.v1.Identity.annotations:type_name -> bulkhead.engine.v1.Identity.AnnotationsEntry
+	31, // 8: bulkhead.engine.v1.StartResponse.pod:type_name -> bulkhead.engine.v1.Pod
+	34, // 9: bulkhead.engine.v1.Identity.labels:type_name -> bulkhead.engine.v1.Identity.LabelsEntry
+	35, // 10: bulkhead.engine.v1.Identity.annotations:type_name -> bulkhead.engine.v1.Identity.AnnotationsEntry
 	5,  // 11: bulkhead.engine.v1.Size.limits:type_name -> bulkhead.engine.v1.Limits
-	30, // 12: bulkhead.engine.v1.AdoptResponse.pod:type_name -> bulkhead.engine.v1.Pod
-	30, // 13: bulkhead.engine.v1.ListResponse.pod:type_name -> bulkhead.engine.v1.Pod
+	31, // 12: bulkhead.engine.v1.AdoptResponse.pod:type_name -> bulkhead.engine.v1.Pod
+	31, // 13: bulkhead.engine.v1.ListResponse.pod:type_name -> bulkhead.engine.v1.Pod
 	18, // 14: bulkhead.engine.v1.CreateContainerRequest.holder:type_name -> bulkhead.engine.v1.Holder
-	27, // 15: bulkhead.engine.v1.UpdateNetworkRequest.interfaces:type_name -> bulkhead.engine.v1.Interface
+	28, // 15: bulkhead.engine.v1.UpdateNetworkRequest.interfaces:type_name -> bulkhead.engine.v1.Interface
 	18, // 16: bulkhead.engine.v1.UpdateNetworkRequest.holder:type_name -> bulkhead.engine.v1.Holder
-	28, // 17: bulkhead.engine.v1.Interface.routes:type_name -> bulkhead.engine.v1.Route
-	29, // 18: bulkhead.engine.v1.Interface.neighbours:type_name -> bulkhead.engine.v1.Neighbour
-	0,  // 19: bulkhead.engine.v1.Pod.state:type_name -> bulkhead.engine.v1.Pod.State
-	7,  // 20: bulkhead.engine.v1.Pod.ports:type_name -> bulkhead.engine.v1.Port
-	31, // 21: bulkhead.engine.v1.Pod.containers:type_name -> bulkhead.engine.v1.Container
-	1,  // 22: bulkhead.engine.v1.Engine.Start:input_type -> bulkhead.engine.v1.StartRequest
-	10, // 23: bulkhead.engine.v1.Engine.Adopt:input_type -> bulkhead.engine.v1.AdoptRequest
-	12, // 24: bulkhead.engine.v1.Engine.List:input_type -> bulkhead.engine.v1.ListRequest
-	14, // 25: bulkhead.engine.v1.Engine.Stop:input_type -> bulkhead.engine.v1.StopRequest
-	16, // 26: bulkhead.engine.v1.Engine.Remove:input_type -> bulkhead.engine.v1.RemoveRequest
-	19, // 27: bulkhead.engine.v1.Engine.CreateContainer:input_type -> bulkhead.engine.v1.CreateContainerRequest
-	21, // 28: bulkhead.engine.v1.Engine.UpdateContainer:input_type -> bulkhead.engine.v1.UpdateContainerRequest
-	23, // 29: bulkhead.engine.v1.Engine.RemoveContainer:input_type -> bulkhead.engine.v1.RemoveContainerRequest
-	25, // 30: bulkhead.engine.v1.Engine.UpdateNetwork:input_type -> bulkhead.engine.v1.UpdateNetworkRequest
-	2,  // 31: bulkhead.engine.v1.Engine.Start:output_type -> bulkhead.engine.v1.StartResponse
-	11, // 32: bulkhead.engine.v1.Engine.Adopt:output_type -> bulkhead.engine.v1.AdoptResponse
-	13, // 33: bulkhead.engine.v1.Engine.List:output_type -> bulkhead.engine.v1.ListResponse
-	15, // 34: bulkhead.engine.v1.Engine.Stop:output_type -> bulkhead.engine.v1.StopResponse
-	17, // 35: bulkhead.engine.v1.Engine.Remove:output_type -> bulkhead.engine.v1.RemoveResponse
-	20, // 36: bulkhead.engine.v1.Engine.CreateContainer:output_type -> bulkhead.engine.v1.CreateContainerResponse
-	22, // 37: bulkhead.engine.v1.Engine.UpdateContainer:output_type -> bulkhead.engine.v1.UpdateContainerResponse
-	24, // 38: bulkhead.engine.v1.Engine.RemoveContainer:output_type -> bulkhead.engine.v1.RemoveContainerResponse
-	26, // 39: bulkhead.engine.v1.Engine.UpdateNetwork:output_type -> bulkhead.engine.v1.UpdateNetworkResponse
-	31, // [31:40] is the sub-list for method output_type
-	22, // [22:31] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	27, // 17: bulkhead.engine.v1.UpdateNetworkRequest.namespace:type_name -> bulkhead.engine.v1.Namespace
+	18, // 18: bulkhead.engine.v1.Namespace.holder:type_name -> bulkhead.engine.v1.Holder
+	29, // 19: bulkhead.engine.v1.Interface.routes:type_name -> bulkhead.engine.v1.Route
+	30, // 20: bulkhead.engine.v1.Interface.neighbours:type_name -> bulkhead.engine.v1.Neighbour
+	0,  // 21: bulkhead.engine.v1.Pod.state:type_name -> bulkhead.engine.v1.Pod.State
+	7,  // 22: bulkhead.engine.v1.Pod.ports:type_name -> bulkhead.engine.v1.Port
+	32, // 23: bulkhead.engine.v1.Pod.containers:type_name -> bulkhead.engine.v1.Container
+	1,  // 24: bulkhead.engine.v1.Engine.Start:input_type -> bulkhead.engine.v1.StartRequest
+	10, // 25: bulkhead.engine.v1.Engine.Adopt:input_type -> bulkhead.engine.v1.AdoptRequest
+	12, // 26: bulkhead.engine.v1.Engine.List:input_type -> bulkhead.engine.v1.ListRequest
+	14, // 27: bulkhead.engine.v1.Engine.Stop:input_type -> bulkhead.engine.v1.StopRequest
+	16, // 28: bulkhead.engine.v1.Engine.Remove:input_type -> bulkhead.engine.v1.RemoveRequest
+	19, // 29: bulkhead.engine.v1.Engine.CreateContainer:input_type -> bulkhead.engine.v1.CreateContainerRequest
+	21, // 30: bulkhead.engine.v1.Engine.UpdateContainer:input_type -> bulkhead.engine.v1.UpdateContainerRequest
+	23, // 31: bulkhead.engine.v1.Engine.RemoveContainer:input_type -> bulkhead.engine.v1.RemoveContainerRequest
+	25, // 32: bulkhead.engine.v1.Engine.UpdateNetwork:input_type -> bulkhead.engine.v1.UpdateNetworkRequest
+	2,  // 33: bulkhead.engine.v1.Engine.Start:output_type -> bulkhead.engine.v1.StartResponse
+	11, // 34: bulkhead.engine.v1.Engine.Adopt:output_type -> bulkhead.engine.v1.AdoptResponse
+	13, // 35: bulkhead.engine.v1.Engine.List:output_type -> bulkhead.engine.v1.ListResponse
+	15, // 36: bulkhead.engine.v1.Engine.Stop:output_type -> bulkhead.engine.v1.StopResponse
+	17, // 37: bulkhead.engine.v1.Engine.Remove:output_type -> bulkhead.engine.v1.RemoveResponse
+	20, // 38: bulkhead.engine.v1.Engine.CreateContainer:output_type -> bulkhead.engine.v1.CreateContainerResponse
+	22, // 39: bulkhead.engine.v1.Engine.UpdateContainer:output_type -> bulkhead.engine.v1.UpdateContainerResponse
+	24, // 40: bulkhead.engine.v1.Engine.RemoveContainer:output_type -> bulkhead.engine.v1.RemoveContainerResponse
+	26, // 41: bulkhead.engine.v1.Engine.UpdateNetwork:output_type -> bulkhead.engine.v1.UpdateNetworkResponse
+	33, // [33:42] is the sub-list for method output_type
+	24, // [24:33] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_engine_proto_init() }
@@ -2392,7 +2482,7 @@ func file_engine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_engine_proto_rawDesc), len(file_engine_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
