@@ -24,6 +24,8 @@ type Result struct {
 	// Taps are new taps for the VM's further cards, from number 1 on. There are none, or card.Most. Join makes all at
 	// once, because a running VM accepts further cards only once. The caller closes them.
 	Taps []*os.File
+	// Resolver means that docker's name server is at 127.0.0.11 of the namespace.
+	Resolver bool
 }
 
 // IPs returns the pod's addresses.
@@ -70,6 +72,9 @@ func join() (r Result, err error) {
 			return r, err
 		}
 	}
+	if r.Resolver, err = hasResolver(); err != nil {
+		return r, err
+	}
 	taps := tapsOf(links)
 	if err := disconnectUnused(links, all); err != nil {
 		return r, err
@@ -94,6 +99,11 @@ func join() (r Result, err error) {
 		}
 		if err := Connect(c.link, TapName(number)); err != nil {
 			return r, fmt.Errorf("join interface %s: %w", c.guest.Name, err)
+		}
+		if r.Resolver {
+			if err := exempt(c.link, number); err != nil {
+				return r, err
+			}
 		}
 		r.Interfaces = append(r.Interfaces, c.guest)
 	}
@@ -126,6 +136,9 @@ func disconnectUnused(links []netlink.Link, used []found) error {
 		index := l.Attrs().Index
 		if isTap(l, "") || slices.ContainsFunc(used, func(f found) bool { return f.link.Attrs().Index == index }) {
 			continue
+		}
+		if err := unexempt(l); err != nil {
+			return err
 		}
 		there, err := targets(l)
 		if err == nil {

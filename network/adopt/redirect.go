@@ -36,8 +36,8 @@ func Connect(eth netlink.Link, tapName string) error {
 	return nil
 }
 
-// priority is the priority of the filters that redirect packets. No other filter sees the packets before them.
-const priority = 1
+// priority is the priority of the filters that redirect packets. Only the exemptions come before them.
+const priority = 3
 
 // redirect uses u32 and mirred: not every kernel has matchall.
 func redirect(from, to netlink.Link) error {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/testnet"
@@ -103,4 +104,15 @@ func (w world) redirected(t *testing.T, one, other string) bool {
 		}
 	}
 	return true
+}
+
+// moveTo moves an interface to another namespace.
+func moveTo(w, other world, name string) error {
+	return Inside(w.ns, func() error {
+		l, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetNsFd(l, int(other.ns.Fd()))
+	})
 }
