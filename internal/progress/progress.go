@@ -1,8 +1,15 @@
-// Package progress keeps in a file in memory how far the standard streams of a process have been passed on. The file
-// outlives the process that passes them on, so that the next one continues there.
+// Package progress keeps how far a process's standard streams have been passed on, in open files that outlive the
+// process that passes them on. The next one continues there, and neither loses nor repeats a byte, wherever a kill has
+// hit.
 //
-// The file holds three numbers of eight bytes, most significant byte first: the offsets of stdout, of stderr and of
-// stdin. At ringOffset follow the last bytes of stdin, the byte at offset n in place n modulo Ring.
+// A system call that moves bytes cannot store at the same time how many it has moved. So bytes go through a pipe of the
+// stream's own (the stage) by splice(2), which takes bytes from the stage exactly if it passes them on. So the number of
+// bytes in the stage shows how many were passed on. Each stream has two numbers in memory:
+//
+//	offset, 0   The stage has bytes from offset on, or none. No byte of it was passed on.
+//	offset, n   The stage had n bytes from offset on. Those that are gone were passed on.
+//
+// A stream that splice does not support goes without the stage. A kill may then repeat one write or lose one read.
 package progress
 
 import (
@@ -16,143 +23,262 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/memfd"
 )
 
-// Ring is the number of bytes of stdin that a file keeps.
-const Ring = 128 << 10
-
+// The layout of the memory. The pairs of numbers have eight bytes each, most significant byte first. The ring holds the
+// last bytes of stdin, the byte at offset n in place n modulo Ring.
 const (
+	pairSize   = 16
 	ringOffset = 4096
-	fileSize   = ringOffset + Ring
-	inputAt    = 16
+	memorySize = ringOffset + Ring
 )
 
-// Stream is an output of a process.
+// Ring is the number of bytes of stdin that are kept.
+const Ring = 128 << 10
+
+// StageSize bounds the bytes in a stage. A host may give its users smaller pipes.
+const StageSize = 32 << 10
+
+// Stream is a standard stream.
 type Stream int
 
 // The streams.
 const (
-	Stdout Stream = 0
-	Stderr Stream = 1
+	Stdin Stream = iota
+	Stdout
+	Stderr
+	streams
 )
 
-// ErrInvalid is returned for a file that Create has not made.
-var ErrInvalid = errors.New("not a file of a process's progress")
+// Count is the number of files of a Set.
+const Count = 1 + 2*int(streams)
 
-// Create returns a file for a new process. The caller closes it.
-func Create() (*os.File, error) {
-	f, err := memfd.Create("bulkhead-progress")
-	if err != nil {
-		return nil, err
+var (
+	// ErrInvalid is returned by Open for files that Create has not made.
+	ErrInvalid = errors.New("not the files of a process's progress")
+	// ErrNoSplice is returned by Output.Pass for a file that splice does not support.
+	ErrNoSplice = errors.New("the file does not support splice")
+)
+
+// Set is the files of one process: the memory, and for each stream the stage's end to read and its end to write.
+type Set [Count]*os.File
+
+// Create returns the files for a new process. The caller closes them.
+func Create() (*Set, error) {
+	s := &Set{}
+	if err := s.create(); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("create the files of a process's progress: %w", err)
 	}
-	err = f.Truncate(fileSize)
-	if err == nil {
-		err = memfd.Seal(f, memfd.Fixed)
-	}
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("create a file of progress: %w", err)
-	}
-	return f, nil
+	return s, nil
 }
 
-// Record is the content of a file. The methods for different streams are safe for concurrent use, as is Close.
+func (s *Set) create() (err error) {
+	if s[0], err = memfd.Create("bulkhead-progress"); err != nil {
+		return err
+	}
+	if err := errors.Join(s[0].Truncate(memorySize), memfd.Seal(s[0], memfd.Fixed)); err != nil {
+		return err
+	}
+	for i := 1; i < Count; i += 2 {
+		var fds [2]int
+		if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+			return fmt.Errorf("pipe: %w", err)
+		}
+		s[i], s[i+1] = os.NewFile(uintptr(fds[0]), "stage"), os.NewFile(uintptr(fds[1]), "stage")
+		// A larger one counts against the user's limit, and a smaller one works too.
+		_, _ = unix.FcntlInt(uintptr(fds[1]), unix.F_SETPIPE_SZ, StageSize)
+	}
+	return nil
+}
+
+// Duplicate returns further descriptors of the files.
+func (s *Set) Duplicate() (*Set, error) {
+	again := &Set{}
+	for i, f := range s {
+		var fd int
+		var err error
+		ctlErr := control(f, func(old int) { fd, err = unix.FcntlInt(uintptr(old), unix.F_DUPFD_CLOEXEC, 3) })
+		if err := errors.Join(ctlErr, err); err != nil {
+			again.Close()
+			return nil, fmt.Errorf("duplicate %s: %w", f.Name(), err)
+		}
+		again[i] = os.NewFile(uintptr(fd), f.Name())
+	}
+	return again, nil
+}
+
+// Close closes the files.
+func (s *Set) Close() {
+	for _, f := range s {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// Record is the content of a Set. Open returns it, and Close closes it. The streams are independent: each may be used
+// by a goroutine of its own.
 type Record struct {
-	f     *os.File
-	input int64 // offset of stdin
+	set            *Set
+	input          *Input
+	stdout, stderr *Output
 }
 
-// Open checks the file and takes it over, also on an error. Its writer may have been hostile. So the numbers
-// are from 0 to 1<<62, and no other fact about them is certain.
-func Open(f *os.File) (*Record, error) {
-	r := &Record{f: f}
-	err := check(f)
+// Open checks the files and takes them over, also on an error. Another process may have written anything into them: the
+// offsets are from 0 to 1<<62, and no other fact about them is certain.
+func Open(s *Set) (*Record, error) {
+	if s == nil {
+		return nil, ErrInvalid
+	}
+	r := &Record{set: s}
+	err := s.check()
 	if err == nil {
-		r.input, err = r.number(inputAt)
+		r.input, err = openInput(stage{s, Stdin})
+	}
+	if err == nil {
+		r.stdout, err = openOutput(stage{s, Stdout})
+	}
+	if err == nil {
+		r.stderr, err = openOutput(stage{s, Stderr})
 	}
 	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("open a file of progress: %w", err)
+		s.Close()
+		return nil, fmt.Errorf("open the files of a process's progress: %w", err)
 	}
 	return r, nil
 }
 
-// check accepts only memory that cannot shrink and can be written.
-func check(f *os.File) error {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
+// Input returns the progress of stdin.
+func (r *Record) Input() *Input { return r.input }
+
+// Output returns the progress of stdout or stderr.
+func (r *Record) Output(s Stream) *Output {
+	if s == Stderr {
+		return r.stderr
 	}
-	var seals, flags int
-	var sealErr, flagErr error
-	err = raw.Control(func(fd uintptr) {
-		seals, sealErr = unix.FcntlInt(fd, unix.F_GET_SEALS, 0)
-		flags, flagErr = unix.FcntlInt(fd, unix.F_GETFL, 0)
-	})
-	if err := errors.Join(err, flagErr); err != nil {
-		return err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if sealErr != nil || seals&memfd.Fixed != memfd.Fixed || flags&unix.O_ACCMODE != unix.O_RDWR || info.Size() != fileSize {
-		return ErrInvalid
+	return r.stdout
+}
+
+// Close closes the files.
+func (r *Record) Close() { r.set.Close() }
+
+// check accepts only memory of the right size that cannot shrink, and pipes that do not block.
+func (s *Set) check() error {
+	for i, f := range s {
+		if f == nil {
+			return ErrInvalid
+		}
+		var seals, flags int
+		var st unix.Stat_t
+		var sealErr, err error
+		ctlErr := control(f, func(fd int) {
+			seals, sealErr = unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+			flags, err = unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+			err = errors.Join(err, unix.Fstat(fd, &st))
+		})
+		if err := errors.Join(ctlErr, err); err != nil {
+			return err
+		}
+		access := flags & unix.O_ACCMODE
+		switch {
+		case i == 0 && (sealErr != nil || seals&memfd.Fixed != memfd.Fixed || access != unix.O_RDWR || st.Size != memorySize),
+			i > 0 && (st.Mode&unix.S_IFMT != unix.S_IFIFO || flags&unix.O_NONBLOCK == 0),
+			i > 0 && access != [2]int{unix.O_WRONLY, unix.O_RDONLY}[i%2]:
+			return ErrInvalid
+		}
 	}
 	return nil
 }
 
-// Output returns the offset of the first byte of an output that has not been passed on.
-func (r *Record) Output(s Stream) (int64, error) { return r.number(8 * int64(s)) }
-
-// SetOutput stores the offset of an output.
-func (r *Record) SetOutput(s Stream, offset int64) error { return r.setNumber(8*int64(s), offset) }
-
-// Input returns the offset of stdin, and the last bytes before it, at most Ring.
-func (r *Record) Input() (offset int64, last []byte, err error) {
-	last = make([]byte, min(r.input, Ring))
-	for done := 0; done < len(last); {
-		at := (r.input - int64(len(last)-done)) % Ring
-		n := min(int64(len(last)-done), Ring-at)
-		if _, err := r.f.ReadAt(last[done:done+int(n)], ringOffset+at); err != nil {
-			return 0, nil, fmt.Errorf("read the last bytes of stdin: %w", err)
-		}
-		done += int(n)
-	}
-	return r.input, last, nil
-}
-
-// AddInput stores bytes that were read from stdin, at most Ring.
-func (r *Record) AddInput(data []byte) error {
-	next := r.input + int64(len(data))
-	for at := r.input; at < next; {
-		n := min(next-at, Ring-at%Ring)
-		if _, err := r.f.WriteAt(data[:n], ringOffset+at%Ring); err != nil {
-			return fmt.Errorf("store bytes of stdin: %w", err)
-		}
-		data, at = data[n:], at+n
-	}
-	if err := r.setNumber(inputAt, next); err != nil {
+// control calls f with the descriptor, and changes no flag of the file.
+func control(file *os.File, f func(fd int)) error {
+	raw, err := file.SyscallConn()
+	if err != nil {
 		return err
 	}
-	r.input = next
-	return nil
+	return raw.Control(func(fd uintptr) { f(int(fd)) })
 }
 
-// Close closes the file.
-func (r *Record) Close() error { return r.f.Close() }
+// stage is the stage of a stream, with its numbers.
+type stage struct {
+	set    *Set
+	stream Stream
+}
 
-func (r *Record) number(at int64) (int64, error) {
-	var b [8]byte
-	if _, err := r.f.ReadAt(b[:], at); err != nil {
-		return 0, fmt.Errorf("read an offset: %w", err)
+func (s stage) out() *os.File { return s.set[1+2*s.stream] }
+func (s stage) in() *os.File  { return s.set[2+2*s.stream] }
+
+// load reads the numbers: of the first byte that was not passed on, and of the bytes in the stage.
+func (s stage) load() (offset, staged int64, err error) {
+	var b [pairSize]byte
+	if _, err := s.set[0].ReadAt(b[:], pairSize*int64(s.stream)); err != nil {
+		return 0, 0, fmt.Errorf("read an offset: %w", err)
 	}
-	return int64(binary.BigEndian.Uint64(b[:]) &^ (3 << 62)), nil
+	const mask = 1<<62 - 1
+	offset, n := int64(binary.BigEndian.Uint64(b[:])&mask), int64(binary.BigEndian.Uint64(b[8:])&mask)
+	if staged, err = s.length(); err != nil {
+		return 0, 0, err
+	}
+	switch {
+	case n == 0 && staged > 0: // the kill came before the stage was noted
+		return offset, staged, s.store(offset, staged)
+	case staged > n:
+		return 0, 0, fmt.Errorf("%w: %d bytes are in a stage of %d", ErrInvalid, staged, n)
+	}
+	return offset + n - staged, staged, nil
 }
 
-func (r *Record) setNumber(at, n int64) error {
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], uint64(n))
-	if _, err := r.f.WriteAt(b[:], at); err != nil {
+// length returns the number of bytes in the stage.
+func (s stage) length() (int64, error) {
+	var n int
+	var err error
+	ctlErr := control(s.out(), func(fd int) { n, err = unix.IoctlGetInt(fd, unix.TIOCINQ) })
+	if err := errors.Join(ctlErr, err); err != nil {
+		return 0, fmt.Errorf("read the length of a stage: %w", err)
+	}
+	return int64(n), nil
+}
+
+// expect returns an error unless the stage has so many bytes. Otherwise a caller would wait for the wrong file.
+func (s stage) expect(want int64) error {
+	n, err := s.length()
+	if err == nil && n != want {
+		err = fmt.Errorf("%w: %d bytes are in a stage, not %d", ErrInvalid, n, want)
+	}
+	return err
+}
+
+// store stores the numbers.
+func (s stage) store(offset, n int64) error {
+	var b [pairSize]byte
+	binary.BigEndian.PutUint64(b[:], uint64(offset))
+	binary.BigEndian.PutUint64(b[8:], uint64(n))
+	if _, err := s.set[0].WriteAt(b[:], pairSize*int64(s.stream)); err != nil {
 		return fmt.Errorf("store an offset: %w", err)
 	}
 	return nil
+}
+
+// drop discards the bytes in the stage.
+func (s stage) drop() error {
+	b := make([]byte, 4096)
+	for {
+		var n int
+		var err error
+		ctlErr := control(s.out(), func(fd int) { n, err = unix.Read(fd, b) })
+		switch {
+		case errors.Is(err, unix.EAGAIN), n == 0 && err == nil && ctlErr == nil:
+			return nil
+		case err != nil, ctlErr != nil:
+			return fmt.Errorf("clear a stage: %w", errors.Join(ctlErr, err))
+		}
+	}
+}
+
+// splice moves bytes between two descriptors, one of them of a stage.
+func splice(from int, fromAt *int64, to int, toAt *int64, n int) (int, error) {
+	moved, err := unix.Splice(from, fromAt, to, toAt, n, unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
+	if errors.Is(err, unix.EINVAL) {
+		err = ErrNoSplice
+	}
+	return int(max(moved, 0)), err
 }

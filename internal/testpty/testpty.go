@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
@@ -32,6 +33,16 @@ type Terminal struct {
 // New creates a terminal of a size.
 func New(t testing.TB, rows, columns uint16) *Terminal {
 	t.Helper()
+	master, slave := Open(t)
+	p := &Terminal{t: t, master: master, slave: slave, heard: make(chan struct{}, 1)}
+	p.Resize(rows, columns)
+	go p.listen()
+	return p
+}
+
+// Open opens both ends of a terminal, and closes them at the test's end.
+func Open(t testing.TB) (master, slave *os.File) {
+	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -44,15 +55,20 @@ func New(t testing.TB, rows, columns uint16) *Terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { slave.Close() })
-	term := &Terminal{t: t, master: master, slave: slave, heard: make(chan struct{}, 1)}
-	term.Resize(rows, columns)
-	go term.listen()
-	return term
+	return master, slave
+}
+
+// Raw puts a terminal into raw mode.
+func Raw(t testing.TB, slave *os.File) {
+	t.Helper()
+	if _, err := term.MakeRaw(int(slave.Fd())); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // listen stores the output, until the terminal is closed.

@@ -2,7 +2,6 @@ package hostio
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -23,15 +22,18 @@ type Files struct {
 	Stdin, Stdout, Stderr *os.File
 	// Terminal replaces the three for a process with a terminal. It must be in raw mode.
 	Terminal *os.File
-	// Progress is the file of NewProgress, one for each process. The shim stores there how much it has read and written.
-	Progress *os.File
+	// Progress is the result of NewProgress, one for each process. The shim keeps there how much it has read and written.
+	Progress *Progress
 }
 
+// Progress is some open files that only the shim uses.
+type Progress = progress.Set
+
 // NewProgress returns the Files.Progress of a new process. The caller closes it.
-func NewProgress() (*os.File, error) { return progress.Create() }
+func NewProgress() (*Progress, error) { return progress.Create() }
 
 func (f Files) list() (list []*os.File) {
-	for _, file := range []*os.File{f.Terminal, f.Stdin, f.Stdout, f.Stderr, f.Progress} {
+	for _, file := range append([]*os.File{f.Terminal, f.Stdin, f.Stdout, f.Stderr}, f.Progress[:]...) {
 		if file != nil {
 			list = append(list, file)
 		}
@@ -40,19 +42,35 @@ func (f Files) list() (list []*os.File) {
 }
 
 func (f Files) hello(p Process) Hello {
-	return Hello{Process: p, Terminal: f.Terminal != nil, Stdin: f.Stdin != nil, Stdout: f.Stdout != nil, Stderr: f.Stderr != nil}
+	h := Hello{Process: p, Terminal: f.Terminal != nil, Stdin: f.Stdin != nil, Stdout: f.Stdout != nil, Stderr: f.Stderr != nil}
+	if f.Terminal != nil {
+		_ = control(f.Terminal, func(fd int) {
+			if size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ); err == nil {
+				h.Rows, h.Columns = size.Row, size.Col
+			}
+		})
+	}
+	return h
+}
+
+// control calls f with the descriptor. Fd would change a flag of the file for all processes that have it.
+func control(file *os.File, f func(fd int)) error {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(func(fd uintptr) { f(int(fd)) })
 }
 
 // Conn is the lease on a process in a VM. Dial returns it. When the shim dies, Wait connects to the next one. Its
 // methods are safe for concurrent use, except that only one goroutine calls Wait.
 type Conn struct {
-	dir   *Dir
-	hello []byte
-	files Files
+	dir     *Dir
+	process Process
+	files   Files
 
 	mu      sync.Mutex
 	sock    *os.File // nil between two shims
-	size    []byte   // payload of the last Resize
 	signals uint64   // bit n-1 is set for a signal n that was not sent yet
 	leaving bool     // Leave was called
 	closed  bool     // the connection has ended for good
@@ -65,27 +83,27 @@ type Conn struct {
 // killed if the call fails for another reason, such as the end of ctx.
 func Dial(ctx context.Context, dir *Dir, p Process, files Files) (*Conn, error) {
 	if files.Progress == nil || files.Terminal != nil && (files.Stdin != nil || files.Stdout != nil || files.Stderr != nil) {
-		return nil, fmt.Errorf("%w: a process needs a file of progress, and either a terminal or other files", ErrProtocol)
+		return nil, fmt.Errorf("%w: a process needs its progress, and either a terminal or other files", ErrProtocol)
 	}
-	hello, err := files.hello(p).Encode()
-	if err != nil {
-		return nil, err
-	}
-	c := &Conn{dir: dir, hello: AppendFrame(nil, KindHello, hello), files: files}
+	c := &Conn{dir: dir, process: p, files: files}
 	if err := c.connect(ctx); err != nil {
 		return nil, fmt.Errorf("process %s/%s: %w", p.Container, p.Exec, err)
 	}
 	return c, nil
 }
 
-// connect makes a new connection, and sends the last size and the signals that have come meanwhile.
+// connect makes a new connection, and sends the signals that have come meanwhile.
 func (c *Conn) connect(ctx context.Context) error {
+	hello, err := c.files.hello(c.process).Encode()
+	if err != nil {
+		return err
+	}
 	sock, err := c.dir.connect()
 	if err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = sock.SetDeadline(time.Unix(1, 0)) })
-	if err = sendFiles(sock, c.hello, c.files.list()); err == nil {
+	if err = sendFiles(sock, AppendFrame(nil, KindHello, hello), c.files.list()); err == nil {
 		err = accepted(sock)
 	}
 	if !stop() {
@@ -151,24 +169,23 @@ func sendFiles(sock *os.File, message []byte, files []*os.File) error {
 	return nil
 }
 
-// duplicate returns a descriptor of the same open file. It does not use Fd, which changes a flag of the file for all
-// processes that have it.
+// duplicate returns a descriptor of the same open file.
 func duplicate(f *os.File) (fd int, err error) {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
 	var dupErr error
-	err = raw.Control(func(old uintptr) { fd, dupErr = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 3) })
+	err = control(f, func(old int) { fd, dupErr = unix.FcntlInt(uintptr(old), unix.F_DUPFD_CLOEXEC, 3) })
 	return fd, errors.Join(err, dupErr)
 }
 
-// Resize sets the size of the process's terminal. Between two shims it waits for the next one.
-func (c *Conn) Resize(rows, cols uint16) {
+// Resize sets the size of the process's terminal to that of Files.Terminal. The surrogate calls it after SIGWINCH. Each
+// new shim gets the size with the files.
+func (c *Conn) Resize() {
+	h := c.files.hello(c.process)
+	if h.Rows == 0 || h.Columns == 0 {
+		return // not a terminal
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.size = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, rows), cols)
-	c.send(KindResize, c.size)
+	c.send(KindResize, encodeSize(h.Rows, h.Columns))
 }
 
 // Signal sends a signal (1 to 64) to the process. Between two shims it waits for the next one; of several equal signals
@@ -216,7 +233,7 @@ func (c *Conn) drop() {
 	}
 }
 
-// flush sends the pending goodbye, size and signals to a new shim; the caller holds mu.
+// flush sends the pending goodbye and signals to a new shim; the caller holds mu.
 func (c *Conn) flush() {
 	if c.closed {
 		c.drop()
@@ -227,9 +244,6 @@ func (c *Conn) flush() {
 			c.close()
 		}
 		return
-	}
-	if c.size != nil {
-		c.send(KindResize, c.size)
 	}
 	for n := 1; n <= 64; n++ {
 		if bit := uint64(1) << (n - 1); c.signals&bit != 0 && c.send(KindSignal, []byte{byte(n)}) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/podsock"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testpty"
 	"github.com/bulkhead-project/bulkhead/shim/fdpass"
 )
 
@@ -112,7 +113,7 @@ func files(t *testing.T) Files {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.Close() })
+	t.Cleanup(p.Close)
 	return Files{Progress: p}
 }
 
@@ -193,11 +194,9 @@ func TestFilesArrive(t *testing.T) {
 func TestWait(t *testing.T) {
 	p := newPod(t)
 	c, shim := p.dial(t, p.open(t), files(t))
-	c.Resize(24, 80)
 	c.Signal(15)
 	c.Signal(0)
 	c.Signal(65)
-	shim.expect(t, KindResize, "\x00\x18\x00\x50")
 	shim.expect(t, KindSignal, "\x0f")
 	want := Exit{Code: 3, Reason: "Error"}
 	shim.send(t, KindExit, want.Encode())
@@ -210,13 +209,27 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestNextShim: the surrogate gives its files to the next shim, with the last size and the signals that came meanwhile.
+// TestNextShim: the surrogate gives its files to the next shim, with the terminal's size and the signals that came
+// meanwhile.
 func TestNextShim(t *testing.T) {
 	p := newPod(t)
 	f := files(t)
+	_, slave := testpty.Open(t)
+	f.Terminal = slave
+	resize := func(rows, columns uint16) {
+		t.Helper()
+		if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resize(24, 80)
 	c, shim := p.dial(t, p.open(t), f)
-	c.Resize(24, 80)
-	shim.expect(t, KindResize, "\x00\x18\x00\x50")
+	if shim.hello.Rows != 24 || shim.hello.Columns != 80 {
+		t.Errorf("the first shim got %+v", shim.hello)
+	}
+	resize(25, 81)
+	c.Resize()
+	shim.expect(t, KindResize, "\x00\x19\x00\x51")
 	type result struct {
 		Exit
 		err error
@@ -237,11 +250,10 @@ func TestNextShim(t *testing.T) {
 		c.Signal(10)
 		p.listen(t)
 		shim = p.accept(t)
-		if len(shim.files) != 1 || shim.hello.Container != "c" {
+		if len(shim.files) != shim.hello.Files() || shim.hello.Container != "c" || shim.hello.Rows != 25 {
 			t.Errorf("the next shim got %+v with %d files", shim.hello, len(shim.files))
 		}
 		shim.send(t, KindAccepted, nil)
-		shim.expect(t, KindResize, "\x00\x18\x00\x50")
 		shim.expect(t, KindSignal, "\x01")
 		shim.expect(t, KindSignal, "\x0a")
 	}
@@ -294,8 +306,8 @@ func TestDialFails(t *testing.T) {
 		answer []byte
 		want   error
 	}{
-		"an unknown process": {AppendFrame(nil, KindRefused, EncodeRefusal(ErrNotFound)), ErrNotFound},
-		"a second surrogate": {AppendFrame(nil, KindRefused, EncodeRefusal(ErrBusy)), ErrBusy},
+		"an unknown process": {AppendFrame(nil, KindRefused, EncodeRefusal(ErrNotFound, "x")), ErrNotFound},
+		"a second surrogate": {AppendFrame(nil, KindRefused, EncodeRefusal(ErrBusy, "x")), ErrBusy},
 		"an unknown kind":    {AppendFrame(nil, 0x99, nil), ErrProtocol},
 		"garbage":            {[]byte("\x81\xff\xffgarbage"), ErrProtocol},
 		"no answer":          {nil, ErrNotServed},
@@ -332,7 +344,7 @@ func TestWaitFails(t *testing.T) {
 		"the next shim does not know it": {func(t *testing.T, p *pod, shim *peer) {
 			shim.Close()
 			shim = p.accept(t)
-			shim.send(t, KindRefused, EncodeRefusal(ErrNotFound))
+			shim.send(t, KindRefused, EncodeRefusal(ErrNotFound, "x"))
 		}, ErrNotFound},
 		"the pod is gone": {func(t *testing.T, p *pod, shim *peer) {
 			p.l.Close()
@@ -433,8 +445,8 @@ func TestDialRefusesFiles(t *testing.T) {
 	d := p.open(t)
 	f := files(t)
 	for name, f := range map[string]Files{
-		"no progress":           {Stdin: f.Progress},
-		"a terminal and a file": {Terminal: f.Progress, Stdout: f.Progress, Progress: f.Progress},
+		"no progress":           {Stdin: os.Stdin},
+		"a terminal and a file": {Terminal: os.Stdin, Stdout: os.Stdout, Progress: f.Progress},
 	} {
 		if _, err := Dial(t.Context(), d, Process{Container: "c"}, f); !errors.Is(err, ErrProtocol) {
 			t.Errorf("Dial with %s: got %v", name, err)

@@ -20,6 +20,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+
+	"github.com/bulkhead-project/bulkhead/internal/progress"
 )
 
 // Name is the socket's name in a pod's state directory.
@@ -62,18 +65,20 @@ var classes = []error{ErrNotFound, ErrBusy, ErrRefused}
 // Process names a process in a pod's VM: the first one of a container (Exec empty) or an exec'd one.
 type Process struct{ Container, Exec string }
 
-// Hello is the first message of a connection. The fields say which files come with it, in this order. The file
-// of progress (internal/progress) is the last one.
+// Hello is the first message of a connection. The fields say which files come with it, in this order. The
+// files of the progress (internal/progress) come last.
 type Hello struct {
 	Process
 	// Terminal is a terminal for all three streams. It comes alone.
 	Terminal              bool
 	Stdin, Stdout, Stderr bool
+	// Rows and Columns are the terminal's size; 0 means unknown.
+	Rows, Columns uint16
 }
 
 // Files returns the number of files that come with the message.
 func (h Hello) Files() int {
-	n := 1
+	n := progress.Count
 	for _, has := range []bool{h.Terminal, h.Stdin, h.Stdout, h.Stderr} {
 		if has {
 			n++
@@ -105,7 +110,8 @@ func (h Hello) Encode() ([]byte, error) {
 		}
 	}
 	b := append([]byte{version, flags, byte(len(h.Container))}, h.Container...)
-	return append(append(b, byte(len(h.Exec))), h.Exec...), nil
+	b = append(append(b, byte(len(h.Exec))), h.Exec...)
+	return append(b, encodeSize(h.Rows, h.Columns)...), nil
 }
 
 // DecodeHello decodes the payload of KindHello.
@@ -125,10 +131,28 @@ func DecodeHello(b []byte) (Hello, error) {
 		end := 1 + int(b[0])
 		*id, b = string(b[1:end]), b[end:]
 	}
-	if len(b) > 0 || h.Container == "" || flags > 0xf || h.Terminal && flags != flagTerminal {
-		return Hello{}, fmt.Errorf("%w: flags %#x, and %d bytes too many", ErrProtocol, flags, len(b))
+	rows, columns, err := DecodeSize(b)
+	if err == nil && (h.Container == "" || flags > 0xf || h.Terminal && flags != flagTerminal) {
+		err = fmt.Errorf("%w: flags %#x", ErrProtocol, flags)
 	}
+	if err != nil {
+		return Hello{}, err
+	}
+	h.Rows, h.Columns = rows, columns
 	return h, nil
+}
+
+// encodeSize returns the payload of KindResize.
+func encodeSize(rows, columns uint16) []byte {
+	return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, rows), columns)
+}
+
+// DecodeSize decodes the payload of KindResize.
+func DecodeSize(b []byte) (rows, columns uint16, err error) {
+	if len(b) != 4 {
+		return 0, 0, fmt.Errorf("%w: a terminal's size of %d bytes", ErrProtocol, len(b))
+	}
+	return binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:]), nil
 }
 
 // Exit describes how a process ended.
@@ -164,17 +188,13 @@ func DecodeExit(b []byte) (Exit, error) {
 	return e, nil
 }
 
-// EncodeRefusal returns the payload of KindRefused for an error.
-func EncodeRefusal(err error) []byte {
-	class := len(classes) - 1
-	for i, known := range classes {
-		if errors.Is(err, known) {
-			class = i
-			break
-		}
+// EncodeRefusal returns the payload of KindRefused: ErrNotFound, ErrBusy or ErrRefused, and a text for users.
+func EncodeRefusal(class error, text string) []byte {
+	number := slices.Index(classes, class)
+	if number < 0 {
+		number = len(classes) - 1
 	}
-	text := err.Error()
-	return append([]byte{byte(class)}, text[:min(len(text), maxMessage)]...)
+	return append([]byte{byte(number)}, text[:min(len(text), maxMessage)]...)
 }
 
 // decodeRefusal returns the error in the payload of KindRefused.

@@ -15,7 +15,7 @@ func TestHelloIsWhatWasEncoded(t *testing.T) {
 	for _, want := range []Hello{
 		{Process: Process{Container: "c"}},
 		{Process: Process{Container: "c", Exec: "e"}, Stdin: true, Stdout: true, Stderr: true},
-		{Process: Process{Container: long, Exec: long}, Terminal: true},
+		{Process: Process{Container: long, Exec: long}, Terminal: true, Rows: 24, Columns: 0xffff},
 		{Process: Process{Container: "c"}, Stderr: true},
 	} {
 		b, err := want.Encode()
@@ -42,11 +42,11 @@ func TestHelloIsWhatWasEncoded(t *testing.T) {
 func TestDecodeHelloRefuses(t *testing.T) {
 	for name, b := range map[string]string{
 		"nothing":                "",
-		"another version":        "\x02\x00\x01c\x00",
-		"no container":           "\x01\x00\x00\x00",
-		"an unknown flag":        "\x01\x10\x01c\x00",
-		"a terminal and a pipe":  "\x01\x03\x01c\x00",
-		"bytes after the end":    "\x01\x00\x01c\x00x",
+		"another version":        "\x02\x00\x01c\x00\x00\x00\x00\x00",
+		"no container":           "\x01\x00\x00\x00\x00\x00\x00\x00",
+		"an unknown flag":        "\x01\x10\x01c\x00\x00\x00\x00\x00",
+		"a terminal and a pipe":  "\x01\x03\x01c\x00\x00\x00\x00\x00",
+		"bytes after the end":    "\x01\x00\x01c\x00\x00\x00\x00\x00x",
 		"an id beyond the end":   "\x01\x00\xffc\x00",
 		"an exec beyond the end": "\x01\x00\x01c\x02e",
 	} {
@@ -86,16 +86,19 @@ func TestExitIsWhatWasEncoded(t *testing.T) {
 
 func TestRefusalKeepsItsClass(t *testing.T) {
 	for _, tc := range []struct {
-		err, want error
+		class error
+		text  string
+		want  error
 	}{
-		{ErrNotFound, ErrNotFound},
-		{ErrBusy, ErrBusy},
-		{errors.New("another\x07"), ErrRefused},
-		{errors.New(strings.Repeat("x", 5000)), ErrRefused},
+		{ErrNotFound, "why", ErrNotFound},
+		{ErrBusy, "why", ErrBusy},
+		{ErrRefused, "why", ErrRefused},
+		{io.EOF, "another\x07", ErrRefused},
+		{ErrBusy, strings.Repeat("x", 5000), ErrBusy},
 	} {
-		b := EncodeRefusal(tc.err)
+		b := EncodeRefusal(tc.class, tc.text)
 		if err := decodeRefusal(b); !errors.Is(err, tc.want) || strings.Contains(err.Error(), "\x07") || len(b) > MaxPayload {
-			t.Errorf("%.20v: got %.50v in %d bytes", tc.err, err, len(b))
+			t.Errorf("%v %.20q: got %.50v in %d bytes", tc.class, tc.text, err, len(b))
 		}
 	}
 	for _, b := range []string{"", "\x03text", "\x00" + strings.Repeat("x", 1025)} {
