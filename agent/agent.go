@@ -153,6 +153,7 @@ func (a *Agent) handlers() agentv1.Handlers {
 		agentv1.OpFiles:     agentv1.Unary(a.writeFiles),
 		agentv1.OpOutput:    a.output,
 		agentv1.OpInput:     a.input,
+		agentv1.OpNoReader:  agentv1.Unary(a.noReader),
 		agentv1.OpForward:   a.forward,
 		agentv1.OpPack:      a.pack,
 		agentv1.OpUnpack:    a.unpack,

@@ -131,6 +131,61 @@ func testStdin(t *testing.T, tm *template) {
 	}
 }
 
+// testNoReader closes outputs, and keeps the stdin of an exec beyond its first stream.
+func testNoReader(t *testing.T, tm *template) {
+	g := tm.start(t)
+	for name, tc := range map[string]struct {
+		terminal bool
+		stream   string
+		args     []string
+		want     int
+	}{
+		"stdout":   {false, "stdout", []string{"yes"}, 128 + 13},
+		"stderr":   {false, "stderr", []string{"sh", "-c", "yes >&2"}, 128 + 13},
+		"terminal": {true, "stdout", []string{"sleep", "1000"}, 128 + 1},
+	} {
+		p := agentv1.Process{Container: name}
+		g.launch(name, spec(tc.args...), func(c *agentv1.Create) { c.Terminal = tc.terminal })
+		for range 2 {
+			g.must(g.NoReader(g.ctx(), agentv1.NoReader{Process: p, Stream: tc.stream}))
+		}
+		if got := g.read(p, tc.stream); got != "" {
+			t.Errorf("%s: read %d bytes", name, len(got))
+		}
+		if e := g.exit(p); e.Code != tc.want {
+			t.Errorf("%s: exit = %+v, want code %d", name, e, tc.want)
+		}
+	}
+	unknown := agentv1.NoReader{Process: agentv1.Process{Container: "stdout"}, Stream: "x"}
+	if err := g.NoReader(g.ctx(), unknown); !errors.Is(err, agentv1.ErrInvalid) {
+		t.Errorf("an unknown stream: %v", err)
+	}
+	g.launch("c", spec("sleep", "1000"))
+	for _, keep := range []bool{false, true} {
+		p := agentv1.Process{Container: "c", Exec: fmt.Sprint("keep-", keep)}
+		_, err := g.Exec(g.ctx(), agentv1.Exec{Process: p, Spec: raw(t, process("cat")), Stdin: true, KeepStdin: keep})
+		g.must(err)
+		for _, text := range []string{"one ", "two"} {
+			in, err := g.Input(g.ctx(), agentv1.Input{Process: p})
+			g.must(err)
+			if _, err = in.Write([]byte(text)); keep {
+				g.must(err)
+				g.until(p, "stdout", text)
+			}
+			if text == "two" {
+				g.must(in.CloseInput())
+			}
+			in.Close()
+			if !keep {
+				break
+			}
+		}
+		if e := g.exit(p); e.Code != 0 {
+			t.Errorf("%v: exit = %+v", p, e)
+		}
+	}
+}
+
 func testUsers(t *testing.T, tm *template) {
 	g := tm.start(t)
 	for i, tc := range []struct {

@@ -23,7 +23,7 @@ func TestGuest(t *testing.T) {
 	tests := map[string]func(*testing.T, *template){
 		"Run": testRun, "Exec": testExec, "Errors": testErrors, "Signals": testSignals,
 		"OOM": testOOM, "Pod": testPod, "Reconnect": testReconnect, "Pause": testPause,
-		"Terminal": testTerminal, "Stdin": testStdin, "Users": testUsers, "Forward": testForward,
+		"Terminal": testTerminal, "Stdin": testStdin, "NoReader": testNoReader, "Users": testUsers, "Forward": testForward,
 		"Confined": testConfined, "Backpressure": testBackpressure, "Distinct": testDistinct, "Update": testUpdate, "Size": testSize,
 		"Tasks": testTasks, "Room": testRoom, "Devices": testDevices, "Filtered": testFiltered,
 		"Own": testOwn, "Verbatim": testVerbatim, "Hooks": testHooks, "Words": testWords, "ExecDetails": testExecDetails,

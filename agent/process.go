@@ -238,7 +238,7 @@ func (a *Agent) exec(ctx context.Context, r agentv1.Exec) (agentv1.Created, erro
 		end = agentv1.Begin(ctx, agentv1.PartCrun)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), opTimeout)
 		defer cancel()
-		p, err = a.launch(ctx, c, launch{exec: r.Exec, file: file, terminal: r.Terminal, stdin: r.Stdin, stdinOnce: true})
+		p, err = a.launch(ctx, c, launch{exec: r.Exec, file: file, terminal: r.Terminal, stdin: r.Stdin, stdinOnce: !r.KeepStdin})
 	}
 	end()
 	if err == nil {

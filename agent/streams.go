@@ -22,6 +22,35 @@ func body[T any](s *agentv1.Stream) (v T, err error) {
 	return v, err
 }
 
+// output returns a stream of the process.
+func (p *process) output(stream string) (*stdio.Output, error) {
+	out := p.stdout
+	switch {
+	case stream == "stderr":
+		out = p.stderr
+	case stream != "stdout":
+		return nil, fmt.Errorf("stream %.32q: %w", stream, agentv1.ErrInvalid)
+	}
+	if out == nil {
+		return nil, fmt.Errorf("process has no %s: %w", stream, agentv1.ErrNotFound)
+	}
+	return out, nil
+}
+
+// noReader closes a process's stdout or stderr, because the host reads no more of it.
+func (a *Agent) noReader(_ context.Context, r agentv1.NoReader) (none, error) {
+	_, p, err := a.process(r.Process)
+	if err != nil {
+		return none{}, err
+	}
+	out, err := p.output(r.Stream)
+	if err != nil {
+		return none{}, err
+	}
+	out.NoReader()
+	return none{}, nil
+}
+
 // output sends a process's stdout or stderr to the host, from the requested offset on. The host acknowledges the bytes
 // that it has stored, and the agent then forgets them.
 func (a *Agent) output(ctx context.Context, s *agentv1.Stream) error {
@@ -33,15 +62,9 @@ func (a *Agent) output(ctx context.Context, s *agentv1.Stream) error {
 	if err != nil {
 		return err
 	}
-	out := p.stdout
-	switch {
-	case r.Stream == "stderr":
-		out = p.stderr
-	case r.Stream != "stdout":
-		return fmt.Errorf("stream %.32q: %w", r.Stream, agentv1.ErrInvalid)
-	}
-	if out == nil {
-		return fmt.Errorf("process has no %s: %w", r.Stream, agentv1.ErrNotFound)
+	out, err := p.output(r.Stream)
+	if err != nil {
+		return err
 	}
 	reader := out.Reader(r.Offset)
 	if err := s.Reply(agentv1.Offset{Offset: reader.Offset()}); err != nil {

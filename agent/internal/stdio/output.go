@@ -29,6 +29,7 @@ type Output struct {
 	over   bool   // the stream has ended
 	ending bool   // the process of a terminal has ended
 	closed bool   // closed by Close
+	unread bool   // closed by NoReader
 	reader *Reader
 }
 
@@ -91,10 +92,10 @@ func (o *Output) append(p []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for len(p) > 0 {
-		for o.end-o.base == Limit && !o.closed {
+		for o.end-o.base == Limit && !o.closed && !o.unread {
 			o.cond.Wait()
 		}
-		if o.closed {
+		if o.closed || o.unread {
 			return false
 		}
 		n := min(len(p), Limit-int(o.end-o.base))
@@ -156,6 +157,16 @@ func (o *Output) Close() {
 	_ = o.from.Close() // fails if run was quicker
 }
 
+// NoReader closes the source, so that the process's writes fail, and discards the buffer. Readers get io.EOF.
+func (o *Output) NoReader() {
+	o.mu.Lock()
+	o.unread = true
+	o.base, o.buf = o.end, nil
+	o.cond.Broadcast()
+	o.mu.Unlock()
+	_ = o.from.Close() // fails if run was quicker
+}
+
 // Reader reads an Output from some offset on.
 type Reader struct {
 	o    *Output
@@ -206,6 +217,8 @@ func (r *Reader) Next(ctx context.Context, p []byte) (int, error) {
 			return 0, io.ErrClosedPipe
 		case o.reader != r:
 			return 0, ErrReplaced
+		case o.unread:
+			return 0, io.EOF
 		case r.next < o.end:
 			n := copy(p, o.at(r.next))
 			r.next += int64(n)

@@ -189,6 +189,34 @@ func TestOutputThatNobodyWants(t *testing.T) {
 	}
 }
 
+// TestNoReader: the process's writes fail, also one that is blocked, and readers get the end of the stream.
+func TestNoReader(t *testing.T) {
+	t.Parallel()
+	r, w := pipe(t)
+	o := stdio.NewOutput(r)
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := w.Write(make([]byte, 2*stdio.Limit))
+		wrote <- err
+	}()
+	before := o.Reader(0)
+	if n, err := before.Next(within(t), make([]byte, 1)); n != 1 || err != nil {
+		t.Fatalf("Next: got %d, %v", n, err)
+	}
+	o.NoReader()
+	o.NoReader()
+	if err := <-wrote; !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("write: got %v, want EPIPE", err)
+	}
+	if n, err := before.Next(within(t), make([]byte, 1)); n != 0 || err != io.EOF {
+		t.Errorf("Next: got %d, %v, want EOF", n, err)
+	}
+	if n, err := o.Reader(1).Next(within(t), make([]byte, 1)); n != 0 || err != io.EOF {
+		t.Errorf("Next of a new reader: got %d, %v, want EOF", n, err)
+	}
+	o.Close()
+}
+
 // TestInput replaces a writer that is stuck.
 func TestInput(t *testing.T) {
 	t.Parallel()

@@ -172,6 +172,11 @@ func (c *Client) Delete(ctx context.Context, r Process) (Exit, error) {
 // Resize sets the size of a process's terminal.
 func (c *Client) Resize(ctx context.Context, r Resize) error { return c.call(ctx, OpResize, r, nil) }
 
+// NoReader closes an output of a process. It succeeds for a closed one.
+func (c *Client) NoReader(ctx context.Context, r NoReader) error {
+	return c.call(ctx, OpNoReader, r, nil)
+}
+
 // Pause freezes a container; Resume thaws it.
 func (c *Client) Pause(ctx context.Context, r Process) error { return c.call(ctx, OpPause, r, nil) }
 

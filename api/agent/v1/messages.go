@@ -61,6 +61,7 @@ const (
 	OpList      Op = "list"      // - -> List
 	OpOutput    Op = "output"    // Output -> -, then chunks one way and acks the other
 	OpInput     Op = "input"     // Input -> Offset, then chunks one way and acks the other
+	OpNoReader  Op = "noreader"  // NoReader -> -; the process's writes fail from now on
 	OpForward   Op = "forward"   // Forward -> -, then bytes both ways
 	OpReadFile  Op = "readfile"  // ReadFile -> File; bounded, of a container's root
 	OpPack      Op = "pack"      // Pack -> -, then entries and files' bytes
@@ -248,6 +249,8 @@ type Exec struct {
 	Spec     json.RawMessage `json:"spec"` // OCI process
 	Terminal bool            `json:"terminal,omitempty"`
 	Stdin    bool            `json:"stdin,omitempty"`
+	// KeepStdin keeps the stdin open when an Input stream ends. Otherwise it is closed then.
+	KeepStdin bool `json:"keepStdin,omitempty"`
 }
 
 // Created returns the process's id in the guest, and the user of a container's first process.
@@ -383,6 +386,14 @@ type Output struct {
 // Input feeds a process's stdin. The answer is the offset reached so far.
 type Input struct {
 	Process
+}
+
+// NoReader closes an output of a process for good and discards the bytes that are left. The process then gets SIGPIPE
+// when it writes, or SIGHUP if the output is a terminal. The stream "stderr" or "stdout" is as in Output, and an Output
+// of it ends at once.
+type NoReader struct {
+	Process
+	Stream string `json:"stream"`
 }
 
 // Offset counts the bytes of a stream since its beginning.
