@@ -131,6 +131,9 @@ func (s *Sandbox) beginAttach(id Process, c Streams) (*process, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p, err := s.find(id)
+	if err == nil && p.host != nil {
+		err = fmt.Errorf("%s: %w: its standard streams are files of the host", p.subject(), ErrInvalid)
+	}
 	if err != nil {
 		return nil, false, err
 	}
@@ -225,6 +228,12 @@ func (s *Sandbox) CloseInput(ctx context.Context, id Process) error {
 		err = fmt.Errorf("%s: %w: it has no stdin", subject(id), ErrInvalid)
 	}
 	fed := false
+	if err == nil && p.host != nil {
+		p.closeIn = true
+		p.host.drain()
+		s.mu.Unlock()
+		return nil
+	}
 	if err == nil {
 		p.closeIn, fed = true, p.fed
 		err = expect(p.subject(), "close the stdin of", p.state, Running, Paused)

@@ -61,7 +61,7 @@ type ContainerConfig struct {
 	// Spec is the OCI runtime specification. It holds the environment, so it is never stored.
 	Spec     json.RawMessage
 	Terminal bool
-	// Stdio describes the standard streams. Attach feeds a stdin.
+	// Stdio describes the standard streams. Attach feeds a stdin, and AttachFiles feeds the stdin of Descriptors.
 	Stdio containerv1.Stdio
 	// Log is the file of a containerv1.Log. CreateContainer closes it.
 	Log *os.File
@@ -105,7 +105,7 @@ type ExecConfig struct {
 	// Spec is the OCI process.
 	Spec     json.RawMessage
 	Terminal bool
-	// Stdio is a containerv1.Stream or Discard.
+	// Stdio is a containerv1.Stream, Discard or Descriptors.
 	Stdio containerv1.Stdio
 }
 

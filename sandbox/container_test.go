@@ -228,6 +228,7 @@ func TestInvalidContainers(t *testing.T) {
 		{"no root", func(c *ContainerConfig) { c.Root = nil }},
 		{"no standard streams", func(c *ContainerConfig) { c.Stdio = nil }},
 		{"a log's file and no log", func(c *ContainerConfig) { c.Stdio = containerv1.Discard{} }},
+		{"a log's file and descriptors", func(c *ContainerConfig) { c.Stdio = containerv1.Descriptors{} }},
 		{"a volume without an id", func(c *ContainerConfig) { c.Volumes = []Volume{{}} }},
 		{"log without a file", func(c *ContainerConfig) { c.Log = nil }},
 		{"no disk", func(c *ContainerConfig) { c.RootFile = nil }},
@@ -236,15 +237,6 @@ func TestInvalidContainers(t *testing.T) {
 		tt.edit(&c)
 		if err := h.box.CreateContainer(h.ctx, c); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", tt.name, err)
-		}
-	}
-	for name, edit := range map[string]func(*ContainerConfig){
-		"descriptors": func(c *ContainerConfig) { c.Stdio, c.Log = containerv1.Descriptors{Stdout: "o"}, nil },
-	} {
-		c := h.container("c")
-		edit(&c)
-		if err := h.box.CreateContainer(h.ctx, c); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("%s: %v", name, err)
 		}
 	}
 	h.started("c")

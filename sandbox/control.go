@@ -72,7 +72,7 @@ func neverStarted() Exit {
 	return Exit{Code: 137, Signal: 9, Reason: ReasonNeverStarted, At: now()}
 }
 
-// ResizeProcess sets the size of a process's terminal.
+// ResizeProcess sets the size of a process's terminal. An exec'd process that has not started gets it with its start.
 func (s *Sandbox) ResizeProcess(ctx context.Context, id Process, width, height uint16) error {
 	p, m, ctx, done, err := s.live(ctx, "resize", id, Ready, Running, Paused)
 	if err != nil {
@@ -82,7 +82,17 @@ func (s *Sandbox) ResizeProcess(ctx context.Context, id Process, width, height u
 	if !p.terminal {
 		return fmt.Errorf("resize %s: %w: it has no terminal", p.subject(), ErrInvalid)
 	}
-	return m.fault(m.agent.Resize(ctx, agentv1.Resize{Process: id, Width: width, Height: height}))
+	size := agentv1.Resize{Process: id, Width: width, Height: height}
+	s.mu.Lock()
+	waits := p.state == Ready && id.Exec != ""
+	if waits {
+		p.size = &size
+	}
+	s.mu.Unlock()
+	if waits {
+		return nil
+	}
+	return m.fault(m.agent.Resize(ctx, size))
 }
 
 // PauseContainer freezes a running container.

@@ -176,11 +176,12 @@ const maxProcesses = 256
 func (s *Sandbox) CreateExec(_ context.Context, e ExecConfig) error {
 	_, streams := e.Stdio.(containerv1.Stream)
 	_, discards := e.Stdio.(containerv1.Discard)
+	_, host := e.Stdio.(containerv1.Descriptors)
 	if err := containerv1.Check(containerv1.Container{Stdio: e.Stdio}); err != nil {
 		return fmt.Errorf("create %s: %w", subject(e.Process), described(err))
 	}
-	if !containerv1.ValidID(e.Exec) || !streams && !discards {
-		return fmt.Errorf("create %s: %w: it needs an id and a Stream or Discard, not %T", subject(e.Process), ErrInvalid, e.Stdio)
+	if !containerv1.ValidID(e.Exec) || !streams && !discards && !host {
+		return fmt.Errorf("create %s: %w: it needs an id and other standard streams than %T", subject(e.Process), ErrInvalid, e.Stdio)
 	}
 	m, err := s.running("create a process in", Running)
 	if err != nil {

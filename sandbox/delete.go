@@ -100,6 +100,7 @@ func deleteInGuest(ctx context.Context, m *liveVM, id Process) error {
 // forget removes a process that is deleted in the guest; the caller holds mu.
 func (s *Sandbox) forget(p *process) (Exit, error) {
 	s.finish(p, neverStarted())
+	s.forgetFiles(p)
 	if p.id.Exec != "" {
 		delete(s.procs, p.id)
 		s.emit(Event{Kind: ProcessDeleted, Process: p.id, PID: p.pid, Exit: p.exit})
@@ -108,6 +109,7 @@ func (s *Sandbox) forget(p *process) (Exit, error) {
 	for id, q := range s.procs {
 		if id.Container == p.id.Container && id.Exec != "" {
 			s.finish(q, neverStarted())
+			s.forgetFiles(q)
 			delete(s.procs, id)
 			s.emit(Event{Kind: ProcessDeleted, Process: id, PID: q.pid, Exit: q.exit})
 		}

@@ -23,9 +23,9 @@ func (s *Sandbox) await(p *process) {
 			return // the VM's end ends the process
 		}
 		s.mu.Lock()
-		logged := p.logs() && p.followed
+		kept := p.kept()
 		s.mu.Unlock()
-		if logged {
+		if kept {
 			late := time.NewTimer(logPatience)
 			defer late.Stop()
 			select {

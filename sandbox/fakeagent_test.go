@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -83,6 +85,7 @@ type fakeProc struct {
 	signals []int
 	all     bool // the last signal was for all of its container
 	stdin   bool
+	keep    bool // its stdin outlives an Input
 	noAcks  bool // input is read and never acknowledged
 	size    [2]uint16
 }
@@ -92,6 +95,7 @@ type fakeStream struct {
 	data  []byte // not acknowledged
 	acked int64
 	ended bool
+	shut  bool // NoReader was called
 }
 
 func newFakeAgent() *fakeAgent {
@@ -138,8 +142,14 @@ func (p *fakeProc) until(ctx context.Context, cond func() bool) error {
 // write writes output as the process; it blocks while the bound is reached.
 func (p *fakeProc) write(ctx context.Context, stream string, data []byte) error {
 	for len(data) > 0 {
-		if err := p.until(ctx, func() bool { return len(p.out[stream].data) < outputBound }); err != nil {
+		if err := p.until(ctx, func() bool { return len(p.out[stream].data) < outputBound || p.out[stream].shut }); err != nil {
 			return err
+		}
+		p.mu.Lock()
+		shut := p.out[stream].shut
+		p.mu.Unlock()
+		if shut {
+			return unix.EPIPE
 		}
 		p.update(func() {
 			s := p.out[stream]
@@ -295,7 +305,14 @@ func (a *fakeAgent) handlers() agentv1.Handlers {
 		}),
 		agentv1.OpExec: agentv1.Unary(func(_ context.Context, r agentv1.Exec) (agentv1.Created, error) {
 			p := newFakeProc(r.Stdin)
-			p.running = true
+			var spec struct {
+				ConsoleSize struct{ Width, Height uint16 }
+			}
+			if err := json.Unmarshal(r.Spec, &spec); err != nil {
+				return agentv1.Created{}, err
+			}
+			p.size = [2]uint16{spec.ConsoleSize.Width, spec.ConsoleSize.Height}
+			p.running, p.keep = true, r.KeepStdin
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.procs[r.Process] = p
@@ -408,6 +425,16 @@ func (a *fakeAgent) handlers() agentv1.Handlers {
 			a.networks = append(a.networks, r)
 			return none{}, nil
 		}),
+		agentv1.OpNoReader: agentv1.Unary(func(_ context.Context, r agentv1.NoReader) (none, error) {
+			p, err := a.proc(r.Process)
+			if err == nil {
+				p.update(func() {
+					s := p.out[r.Stream]
+					s.base, s.data, s.ended, s.shut = s.base+int64(len(s.data)), nil, true, true
+				})
+			}
+			return none{}, err
+		}),
 		agentv1.OpOutput: a.output,
 		agentv1.OpInput:  a.input,
 		agentv1.OpForward: func(_ context.Context, s *agentv1.Stream) error {
@@ -468,7 +495,10 @@ func (a *fakeAgent) output(ctx context.Context, s *agentv1.Stream) error {
 			return err
 		}
 		p.mu.Lock()
-		data := bytes.Clone(st.data[max(next-st.base, 0):])
+		var data []byte
+		if !st.shut {
+			data = bytes.Clone(st.data[max(next-st.base, 0):])
+		}
 		p.mu.Unlock()
 		if len(data) > agentv1.MaxChunk {
 			data = data[:agentv1.MaxChunk]

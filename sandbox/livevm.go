@@ -197,7 +197,7 @@ func (s *Sandbox) drain() {
 	s.mu.Lock()
 	var pumped []<-chan struct{}
 	for _, p := range s.procs {
-		if p.followed && p.state != Stopped && p.logs() {
+		if p.kept() && (p.state != Stopped || p.host != nil) {
 			pumped = append(pumped, p.pumped)
 		}
 	}

@@ -19,6 +19,7 @@ type process struct {
 	terminal  bool
 	stdio     containerv1.Stdio
 	createdAt time.Time
+	host      *hostStreams   // nil unless it has containerv1.Descriptors
 	vm        *liveVM        // that it runs in
 	op        chan struct{}  // held by the current operation
 	started   chan struct{}  // closed when it runs or never will
@@ -36,13 +37,15 @@ type process struct {
 	startErr  error           // the error that its start will return
 	exit      *Exit
 	startedAt time.Time
-	user      *agentv1.User // nil until known
-	oomKills  uint64        // of a container: the OOM kills that were reported
-	exitKills uint64        // the OOM kills in its container until its end; 0 means unknown
-	followed  bool          // its output is being read
-	awaited   bool          // its exit is being awaited
-	fed       bool          // a client feeds its stdin
-	closeIn   bool          // close its stdin after that client
+	user      *agentv1.User   // nil until known
+	oomKills  uint64          // of a container: the OOM kills that were reported
+	exitKills uint64          // the OOM kills in its container until its end; 0 means unknown
+	followed  bool            // its output is being read
+	awaited   bool            // its exit is being awaited
+	fed       bool            // a client feeds its stdin
+	closeIn   bool            // close its stdin after that client
+	size      *agentv1.Resize // of its terminal, before its start
+	sized     *agentv1.Resize // the size that its terminal has
 	log       *logs.Writer
 }
 
@@ -55,6 +58,9 @@ func newProcess(id Process, m *liveVM, terminal bool, stdio containerv1.Stdio) *
 	p.out[logs.Stdout] = output.NewHub()
 	if !terminal {
 		p.out[logs.Stderr] = output.NewHub()
+	}
+	if _, ok := stdio.(containerv1.Descriptors); ok {
+		p.host = newHostStreams()
 	}
 	return p
 }
@@ -70,7 +76,13 @@ func (p *process) logs() bool {
 // streams reports whether the process's output waits for its first client.
 func (p *process) streams() bool {
 	_, ok := p.stdio.(containerv1.Stream)
-	return ok
+	return ok || p.host != nil
+}
+
+// kept reports whether the process's output is passed on to a log or to files of the host, as opposed to clients. The
+// caller holds the sandbox's mutex.
+func (p *process) kept() bool {
+	return p.followed && (p.logs() || p.host != nil && p.host.files != nil)
 }
 
 // subject returns the process's name for errors.
@@ -92,7 +104,8 @@ func (p *process) status() ProcessStatus {
 
 func (p *process) stored() processState {
 	return processState{
-		Exec: p.id.Exec, State: p.state, PID: p.pid, Terminal: p.terminal,
+		Leased: p.host != nil && p.host.leased,
+		Exec:   p.id.Exec, State: p.state, PID: p.pid, Terminal: p.terminal,
 		stdioRecord: recordOf(p.stdio), Exit: p.exit, CreatedAt: p.createdAt, StartedAt: p.startedAt,
 		User: p.user, OOMKills: p.oomKills,
 	}

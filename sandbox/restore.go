@@ -96,15 +96,20 @@ func (s *Sandbox) loadProcess(c containerRecord, st processState) {
 	p.oomKills = st.OOMKills
 	if st.Exec == "" {
 		p.disks = c.disks()
-	} else {
+	} else if p.host == nil {
 		close(p.attached) // its client is gone
+	}
+	if p.host != nil {
+		p.host.leased = st.Leased
 	}
 	if p.state != Ready {
 		close(p.started)
 	}
 	if p.state == Stopped {
 		close(p.done)
-		p.endOutput()
+		if !p.owesOutput() {
+			p.endOutput()
+		}
 	}
 	s.procs[p.id] = p
 }
@@ -185,6 +190,10 @@ func (s *Sandbox) resume(p *process, m *liveVM, known map[Process]agentv1.Status
 	}
 	st, there := known[p.id]
 	switch {
+	case p.state == Stopped && p.owesOutput() && (there || known == nil):
+		s.follow(p)
+	case p.state == Stopped && p.owesOutput():
+		p.endOutput()
 	case p.state == Stopped:
 	case known != nil && !there && p.id.Exec != "" && p.state == Ready:
 		// It was not started, and its specification was lost with the shim.
@@ -239,6 +248,9 @@ func (s *Sandbox) restoreStopped(f RestoreFiles) error {
 	defer s.mu.Unlock()
 	s.scratch = f.Scratch
 	for _, p := range s.procs {
+		if p.state == Stopped && p.owesOutput() {
+			p.endOutput()
+		}
 		s.finish(p, Exit{Code: 137, Signal: 9, Reason: ReasonVMKilled, Message: "the VM ended while no shim watched it", At: now()})
 	}
 	s.state.VM, s.state.MemoryMiB, s.state.Starting = nil, 0, false

@@ -448,6 +448,7 @@ func TestStdioIsWhatWasStored(t *testing.T) {
 	for _, want := range []containerv1.Stdio{
 		containerv1.Log{}, containerv1.Log{Stdin: containerv1.StdinOnce}, containerv1.Stream{Stdin: containerv1.OpenStdin},
 		containerv1.Stream{}, containerv1.Discard{}, containerv1.Discard{Stdin: containerv1.StdinOnce},
+		containerv1.Descriptors{}, containerv1.Descriptors{Stdin: true},
 	} {
 		if got := recordOf(want).stdio(); got != want {
 			t.Errorf("%#v is read back as %#v", want, got)

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -59,7 +60,7 @@ func (s *Sandbox) StartProcess(ctx context.Context, id Process) (int, error) {
 		return 0, s.startFailed(p, m.fault(err))
 	}
 	fault.Point("task.started")
-	s.mu.Lock()
+	s.lockResized(call, m, p)
 	defer s.mu.Unlock()
 	if p.state != Ready {
 		return p.pid, nil // the VM has ended meanwhile
@@ -70,6 +71,40 @@ func (s *Sandbox) StartProcess(ctx context.Context, id Process) (int, error) {
 	return p.pid, nil
 }
 
+// sized returns the specification of an exec'd process with the size of its terminal, if that is known.
+func (s *Sandbox) sized(p *process) (json.RawMessage, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.size == nil {
+		return p.spec, nil
+	}
+	p.sized = p.size
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(p.spec, &fields); err != nil || fields == nil {
+		return nil, fmt.Errorf("%w: its process must be a JSON object", ErrInvalid)
+	}
+	size, err := json.Marshal(map[string]uint16{"width": p.size.Width, "height": p.size.Height})
+	if err != nil {
+		return nil, err
+	}
+	fields["consoleSize"] = size
+	return json.Marshal(fields)
+}
+
+// lockResized locks mu. Before that it sets a size of the terminal that has come during the start.
+func (s *Sandbox) lockResized(ctx context.Context, m *liveVM, p *process) {
+	for {
+		s.mu.Lock()
+		size := p.size
+		if size == p.sized {
+			return
+		}
+		p.sized = size
+		s.mu.Unlock()
+		s.logIf("set the size of a terminal", m.agent.Resize(ctx, *size))
+	}
+}
+
 func (s *Sandbox) launch(ctx context.Context, m *liveVM, p *process) error {
 	if p.startErr != nil {
 		return p.startErr
@@ -77,7 +112,13 @@ func (s *Sandbox) launch(ctx context.Context, m *liveVM, p *process) error {
 	if p.id.Exec == "" {
 		return m.agent.Start(ctx, p.id)
 	}
-	created, err := m.agent.Exec(ctx, agentv1.Exec{Process: p.id, Spec: p.spec, Terminal: p.terminal, Stdin: p.hasStdin()})
+	spec, err := s.sized(p)
+	if err != nil {
+		return err
+	}
+	created, err := m.agent.Exec(ctx, agentv1.Exec{
+		Process: p.id, Spec: spec, Terminal: p.terminal, Stdin: p.hasStdin(), KeepStdin: p.host != nil,
+	})
 	if err == nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -119,16 +160,24 @@ func (s *Sandbox) setRunning(p *process) {
 
 // startPump reads a started process's output and waits for its end; the caller holds mu.
 func (s *Sandbox) startPump(p *process) {
-	p.followed = true
-	s.spawn(func() { s.pump(p) })
+	s.follow(p)
 	s.await(p)
 	s.watchOOM(p.vm)
 }
 
-// pump copies a process's output to its log and its clients until it ends.
-func (s *Sandbox) pump(p *process) {
-	defer close(p.pumped)
+// follow reads a process's output; the caller holds mu.
+func (s *Sandbox) follow(p *process) {
+	p.followed = true
 	ctx := p.vm.ctx
+	if p.host != nil {
+		ctx, p.host.abandon = context.WithCancelCause(ctx)
+	}
+	s.spawn(func() { s.pump(ctx, p) })
+}
+
+// pump copies a process's output to its log and its clients until it ends.
+func (s *Sandbox) pump(ctx context.Context, p *process) {
+	defer close(p.pumped)
 	if p.streams() {
 		// Until the first client attaches, the output stays in the guest and blocks the process when its buffer is
 		// full.
@@ -145,6 +194,9 @@ func (s *Sandbox) pump(p *process) {
 		pump := output.Pump{
 			Agent: p.vm.agent, Ended: p.vm.vm.Done(), Process: p.id, Stream: logs.Stream(i),
 			Hub: h, Log: p.log, Resumed: p.restored, Logger: s.log,
+		}
+		if p.host != nil {
+			pump.Target = p.host.targets[i]
 		}
 		both.Go(func() { pump.Run(ctx) })
 	}

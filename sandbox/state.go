@@ -56,6 +56,8 @@ var (
 	ErrOwned = errors.New("another process has the sandbox")
 	// ErrStdinTaken is returned to a second client with a stdin.
 	ErrStdinTaken = errors.New("stdin is attached already")
+	// ErrAttached is returned by AttachFiles while other files are attached.
+	ErrAttached = errors.New("files of the host are attached already")
 )
 
 // StateError is returned for an action that the current state does not allow.

@@ -58,6 +58,8 @@ type processState struct {
 	Exit      *Exit     `json:"exit,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
 	StartedAt time.Time `json:"startedAt,omitzero"`
+	// Leased means that the process must not outlive its process of the host (AttachFiles).
+	Leased bool `json:"leased,omitempty"`
 
 	User *agentv1.User `json:"user,omitempty"`
 	// OOMKills counts the kills that were reported.
@@ -101,7 +103,7 @@ func (c *containerRecord) disks() (ids []string) {
 type stdioRecord struct {
 	Stdin     bool   `json:"stdin,omitempty"`
 	StdinOnce bool   `json:"stdinOnce,omitempty"`
-	Output    string `json:"output"` // log, stream or discard
+	Output    string `json:"output"` // log, stream, discard or host
 }
 
 func recordOf(s containerv1.Stdio) stdioRecord {
@@ -113,6 +115,8 @@ func recordOf(s containerv1.Stdio) stdioRecord {
 		r.Output = "stream"
 	case containerv1.Discard:
 		r.Output = "discard"
+	case containerv1.Descriptors:
+		r.Output = "host"
 	}
 	return r
 }
@@ -131,6 +135,8 @@ func (r stdioRecord) stdio() containerv1.Stdio {
 		return containerv1.Log{Stdin: in}
 	case "stream":
 		return containerv1.Stream{Stdin: in}
+	case "host":
+		return containerv1.Descriptors{Stdin: r.Stdin}
 	default:
 		return containerv1.Discard{Stdin: in}
 	}

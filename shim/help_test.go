@@ -43,6 +43,9 @@ var build = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	if env := os.Getenv(surrogateEnv); env != "" {
+		os.Exit(runSurrogate(env))
+	}
 	var err error
 	if programDir, err = os.MkdirTemp("", "shim"); err != nil {
 		panic(err)

@@ -176,16 +176,12 @@ func duplicate(f *os.File) (fd int, err error) {
 	return fd, errors.Join(err, dupErr)
 }
 
-// Resize sets the size of the process's terminal to that of Files.Terminal. The surrogate calls it after SIGWINCH. Each
-// new shim gets the size with the files.
-func (c *Conn) Resize() {
-	h := c.files.hello(c.process)
-	if h.Rows == 0 || h.Columns == 0 {
-		return // not a terminal
-	}
+// Resize sets the size of the process's terminal. The surrogate calls it after SIGWINCH. Dial, and Wait for each new
+// shim, send the size of Files.Terminal with the files.
+func (c *Conn) Resize(rows, columns uint16) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.send(KindResize, encodeSize(h.Rows, h.Columns))
+	c.send(KindResize, encodeSize(rows, columns))
 }
 
 // Signal sends a signal (1 to 64) to the process. Between two shims it waits for the next one; of several equal signals

@@ -228,7 +228,7 @@ func TestNextShim(t *testing.T) {
 		t.Errorf("the first shim got %+v", shim.hello)
 	}
 	resize(25, 81)
-	c.Resize()
+	c.Resize(25, 81)
 	shim.expect(t, KindResize, "\x00\x19\x00\x51")
 	type result struct {
 		Exit

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"syscall"
+
+	"github.com/bulkhead-project/bulkhead/shim/hostio"
 )
 
 // The names in $STATE/<instance>/<id>. The shim creates these files. The engine creates the containers' directories
@@ -14,6 +16,7 @@ const (
 	API      = "shim.sock"   // ttrpc: Sandbox, Task, Extension
 	Files    = "files.sock"  // descriptors by name
 	Stream   = "stream.sock" // byte streams by token
+	Host     = hostio.Name   // surrogates with their files (package hostio)
 	Log      = "shim.log"    // the shim's stderr, bounded
 	Console  = "console.log" // the guest's console, bounded
 	VM       = "vm"          // the VM's own directory of sockets

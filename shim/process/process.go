@@ -38,6 +38,8 @@ const (
 func Run() error {
 	unix.Umask(0o077)
 	signal.Ignore(unix.SIGPIPE, unix.SIGHUP, unix.SIGINT)
+	// Beyond the limit of limitFiles a write then fails, instead of ending the process. QEMU does not inherit that.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGXFSZ)
 	stderr := boundedlog.New(os.Stderr, layout.LogLimit)
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	containerdlog.L.Logger.SetOutput(stderr) // ttrpc's log

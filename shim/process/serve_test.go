@@ -54,7 +54,7 @@ func TestServingBreaks(t *testing.T) {
 	if err := l.start(c); err != nil {
 		t.Fatal(err)
 	}
-	l.shim.listeners[2].Close()
+	l.shim.listeners[3].Close() // of the API
 	if err := l.wait(); err != nil || !w.driver.alive() {
 		t.Errorf("%v, VM alive: %v", err, w.driver.alive())
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/events"
 	"github.com/bulkhead-project/bulkhead/shim/fdpass"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
+	"github.com/bulkhead-project/bulkhead/shim/lease"
 	"github.com/bulkhead-project/bulkhead/shim/service"
 	"github.com/bulkhead-project/bulkhead/shim/steps"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
@@ -48,6 +49,7 @@ type shim struct {
 	hub       events.Hub
 	store     fdpass.Store
 	streams   *stream.Server
+	leases    *lease.Server
 	services  *service.Services
 	server    *ttrpc.Server
 	calls     calls
@@ -182,7 +184,8 @@ func (s *shim) seal(vm procid.ID) error {
 
 // listen opens the shim's sockets. Clients are served once serve is called.
 func (s *shim) listen() error {
-	for _, name := range []string{layout.Files, layout.Stream, layout.API} { // a client that sees the API socket also finds the others
+	// A client that sees the API socket also finds the others.
+	for _, name := range []string{layout.Files, layout.Stream, layout.Host, layout.API} {
 		// A dead shim may have left the socket; the directory's lock proves that it is dead.
 		l, err := podsock.Listen(s.path(name))
 		if err != nil {
@@ -207,13 +210,15 @@ func (s *shim) serve() (err error) {
 		Shutdown: func() { s.requestEnd(asked) }, Steps: &traced,
 	})
 	s.services.Register(s.server)
-	files, streams, api := s.listeners[0], s.listeners[1], s.listeners[2]
+	s.leases = lease.New(lease.Options{Sandbox: s.sandbox, Discard: s.services.Discard, Logger: s.log})
+	files, streams, host, api := s.listeners[0], s.listeners[1], s.listeners[2], s.listeners[3]
 	go s.receiveFiles(files)
 	go func() {
 		if err := s.streams.Serve(streams); err != nil && !errors.Is(err, net.ErrClosed) {
 			s.log.Error("serve streams", "error", err)
 		}
 	}()
+	go s.leases.Serve(host)
 	go func() {
 		err := s.server.Serve(context.Background(), s.calls.listen(api))
 		if err != nil && !errors.Is(err, ttrpc.ErrServerClosed) {
@@ -248,6 +253,12 @@ func (s *shim) unserve(gone bool) {
 			s.streams.Drain(ctx)
 		}
 		s.streams.Close()
+	}
+	if s.leases != nil {
+		if gone {
+			s.leases.Drain(ctx)
+		}
+		s.leases.Close()
 	}
 	s.store.Close()
 }

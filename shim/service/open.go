@@ -116,22 +116,22 @@ func (e extension) serveClient(ctx context.Context, conn *net.UnixConn, p sandbo
 	switch {
 	case p.Exec == "":
 	case err == nil && exit.Reason != sandbox.ReasonCannotRun: // its starter deletes it
-		e.discard(ctx, p) // its client has its exit code
+		e.Discard(ctx, p) // its client has its exit code
 	case err != nil && !left:
 		e.hangUp(ctx, p)
 	}
 }
 
-// discard deletes an exec'd process that no client needs any more. It ignores the end of ctx.
-func (e extension) discard(ctx context.Context, p sandbox.Process) {
+// Discard deletes an exec'd process that no client needs any more. It ignores the end of ctx.
+func (s *Services) Discard(ctx context.Context, p sandbox.Process) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hangUpTimeout)
 	defer cancel()
-	_, err := e.o.Sandbox.DeleteProcess(ctx, p)
+	_, err := s.o.Sandbox.DeleteProcess(ctx, p)
 	if err != nil && !errors.Is(err, sandbox.ErrNotFound) {
-		e.o.Logger.Debug("delete a process", "container", p.Container, "exec", p.Exec, "error", err)
+		s.o.Logger.Debug("delete a process", "container", p.Container, "exec", p.Exec, "error", err)
 		return
 	}
-	e.forget(p)
+	s.forget(p)
 }
 
 // hangUpTimeout bounds the guest's handling of a signal or a deletion.

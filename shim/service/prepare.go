@@ -27,7 +27,7 @@ func (e extension) prepare(r *shimv1.OpenRequest) (string, error) {
 	handler := func(context.Context) (func(context.Context, *net.UnixConn), error) {
 		return func(ctx context.Context, conn *net.UnixConn) { e.run(ctx, conn, p, r) }, nil
 	}
-	return e.o.Streams.Prepare(handler, func() { e.discard(e.ctx, p) })
+	return e.o.Streams.Prepare(handler, func() { e.Discard(e.ctx, p) })
 }
 
 // run starts a prepared process for its client, and serves its streams.
@@ -49,7 +49,7 @@ func (e extension) run(ctx context.Context, conn *net.UnixConn, p sandbox.Proces
 	} else {
 		finish(w, sandbox.Exit{}, err)
 	}
-	e.discard(ctx, p)
+	e.Discard(ctx, p)
 }
 
 // refused returns the exit of a process with a missing command or one that cannot be executed, as a shell reports it.

@@ -284,10 +284,9 @@ func TestCreateRefuses(t *testing.T) {
 			&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: append(root[:1:1], &types.Mount{Type: "bulkhead-share"})},
 			codes.InvalidArgument,
 		},
-		"descriptors": {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: root, Stdout: "file:o"}, codes.Unimplemented},
-		"no bundle":   {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir + "/no", Rootfs: root}, codes.InvalidArgument},
-		"fifo":        {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: root, Stdout: "/run/fifo"}, codes.Unimplemented},
-		"checkpoint":  {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: root, Checkpoint: "x"}, codes.Unimplemented},
+		"no bundle":  {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir + "/no", Rootfs: root}, codes.InvalidArgument},
+		"fifo":       {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: root, Stdout: "/run/fifo"}, codes.Unimplemented},
+		"checkpoint": {&taskv3.CreateTaskRequest{ID: "c", Bundle: r.dir, Rootfs: root, Checkpoint: "x"}, codes.Unimplemented},
 	}
 	for name, test := range tests {
 		_, err := r.task.Create(t.Context(), test.request)

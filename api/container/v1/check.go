@@ -49,13 +49,11 @@ func Check(c Container) error {
 		}
 	}
 	switch s := c.Stdio.(type) {
-	case nil, Stream, Discard:
+	case nil, Stream, Discard, Descriptors:
 	case Log:
 		if s.File == "" {
 			return fmt.Errorf("%w: a log without a file", ErrInvalid)
 		}
-	case Descriptors:
-		return unsupported("descriptors as standard streams")
 	}
 	return nil
 }

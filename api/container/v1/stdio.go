@@ -37,8 +37,12 @@ type Stream struct{ Stdin Stdin }
 // Discard discards the output. Clients that attach see later output.
 type Discard struct{ Stdin Stdin }
 
-// Descriptors are open files for the raw bytes: fifos, or a terminal. Empty means none.
-type Descriptors struct{ Stdin, Stdout, Stderr string }
+// Descriptors are open files of a process of the host, of any kind, or one terminal. That process connects to the shim's
+// host.sock (package shim/hostio) and sends them. The output waits for it from the start of the process.
+type Descriptors struct {
+	// Stdin means that the process has a stdin. It is closed at the end of the file. Otherwise it is /dev/null.
+	Stdin bool
+}
 
 func (Log) isStdio()         {}
 func (Stream) isStdio()      {}
@@ -54,14 +58,19 @@ func (s Stream) Input() Stdin { return s.Stdin }
 // Input is the process's stdin.
 func (s Discard) Input() Stdin { return s.Stdin }
 
-// Input is NoStdin, because no client can feed a descriptor.
-func (s Descriptors) Input() Stdin { return NoStdin }
+// Input is the process's stdin.
+func (s Descriptors) Input() Stdin {
+	if s.Stdin {
+		return OpenStdin
+	}
+	return NoStdin
+}
 
 // The words in the Task API's stdio. Other non-empty values are paths, which is how containerd names a fifo.
 const (
 	wordStream = "stream:"
+	wordHost   = "host:"
 	prefixLog  = "log:"
-	prefixFile = "file:"
 )
 
 // EncodeStdio returns s in the form of containerd's Task API. ParseStdio is its inverse.
@@ -72,13 +81,10 @@ func EncodeStdio(s Stdio) (stdin, stdout, stderr string) {
 	case Stream:
 		return string(s.Stdin), wordStream, ""
 	case Descriptors:
-		file := func(name string) string {
-			if name == "" {
-				return ""
-			}
-			return prefixFile + name
+		if s.Stdin {
+			stdin = wordHost
 		}
-		return file(s.Stdin), file(s.Stdout), file(s.Stderr)
+		return stdin, wordHost, ""
 	case Discard:
 		return string(s.Stdin), "", ""
 	}
@@ -88,10 +94,8 @@ func EncodeStdio(s Stdio) (stdin, stdout, stderr string) {
 // ParseStdio is the inverse of EncodeStdio. stderr may repeat stdout. The error matches ErrInvalid, or
 // errors.ErrUnsupported for a path.
 func ParseStdio(stdin, stdout, stderr string) (Stdio, error) {
-	for _, word := range []string{stdin, stdout, stderr} {
-		if strings.HasPrefix(word, prefixFile) {
-			return parseDescriptors(stdin, stdout, stderr)
-		}
+	if stdout == wordHost && (stdin == "" || stdin == wordHost) && (stderr == "" || stderr == wordHost) {
+		return Descriptors{Stdin: stdin == wordHost}, nil
 	}
 	in := Stdin(stdin)
 	if in != NoStdin && in != OpenStdin && in != StdinOnce {
@@ -109,21 +113,6 @@ func ParseStdio(stdin, stdout, stderr string) (Stdio, error) {
 		return Log{File: name, Stdin: in}, nil
 	}
 	return nil, unknown("stdout", stdout)
-}
-
-func parseDescriptors(stdin, stdout, stderr string) (Stdio, error) {
-	var d Descriptors
-	for _, s := range []struct {
-		which, word string
-		to          *string
-	}{{"stdin", stdin, &d.Stdin}, {"stdout", stdout, &d.Stdout}, {"stderr", stderr, &d.Stderr}} {
-		name, ok := strings.CutPrefix(s.word, prefixFile)
-		if s.word != "" && (!ok || name == "") {
-			return nil, unknown(s.which, s.word)
-		}
-		*s.to = name
-	}
-	return d, nil
 }
 
 func unknown(which, word string) error {

@@ -18,8 +18,8 @@ func TestStdioIsWhatWasPrinted(t *testing.T) {
 		{in: Stream{Stdin: OpenStdin}, words: [3]string{"stream:", "stream:", ""}},
 		{in: Log{File: "log-1"}, words: [3]string{"", "log:log-1", ""}},
 		{in: Log{File: "log-1", Stdin: StdinOnce}, words: [3]string{"stream:once", "log:log-1", ""}},
-		{in: Descriptors{Stdin: "a"}, words: [3]string{"file:a", "", ""}},
-		{in: Descriptors{Stdout: "b", Stderr: "c"}, words: [3]string{"", "file:b", "file:c"}},
+		{in: Descriptors{}, words: [3]string{"", "host:", ""}},
+		{in: Descriptors{Stdin: true}, words: [3]string{"host:", "host:", ""}},
 	} {
 		stdin, stdout, stderr := EncodeStdio(tt.in)
 		if got := [3]string{stdin, stdout, stderr}; got != tt.words {
@@ -39,6 +39,9 @@ func TestParseStdio(t *testing.T) {
 	if got, err := ParseStdio("", "log:l", "log:l"); err != nil || got != (Log{File: "l"}) {
 		t.Errorf("stderr as stdout: %#v, %v", got, err)
 	}
+	if got, err := ParseStdio("host:", "host:", "host:"); err != nil || got != (Descriptors{Stdin: true}) {
+		t.Errorf("stderr as stdout: %#v, %v", got, err)
+	}
 	for _, tt := range []struct {
 		name  string
 		words [3]string
@@ -51,8 +54,10 @@ func TestParseStdio(t *testing.T) {
 		{name: "two logs", words: [3]string{"", "log:a", "log:b"}, want: ErrInvalid},
 		{name: "an unknown word", words: [3]string{"", "stream:once", ""}, want: ErrInvalid},
 		{name: "an unknown stdin", words: [3]string{"log:a", "", ""}, want: ErrInvalid},
-		{name: "a descriptor without a name", words: [3]string{"file:", "", ""}, want: ErrInvalid},
-		{name: "descriptors and a stream", words: [3]string{"stream:", "file:o", ""}, want: ErrInvalid},
+		{name: "a descriptor as stdin only", words: [3]string{"host:", "", ""}, want: ErrInvalid},
+		{name: "a descriptor as stderr only", words: [3]string{"", "", "host:"}, want: ErrInvalid},
+		{name: "a stream and descriptors", words: [3]string{"stream:", "host:", ""}, want: ErrInvalid},
+		{name: "descriptors and a stream", words: [3]string{"host:", "host:", "stream:"}, want: ErrInvalid},
 	} {
 		if got, err := ParseStdio(tt.words[0], tt.words[1], tt.words[2]); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %#v, %v", tt.name, got, err)

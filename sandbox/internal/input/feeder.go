@@ -83,15 +83,24 @@ type Feeder struct {
 	Gone    <-chan struct{} // closed when the VM has ended
 	Ended   <-chan struct{} // closed when the process has ended
 
+	// Sent and Unacked are the input that an earlier Feeder has sent: the offset of its end, and the last bytes before
+	// that. Both are zero without an earlier one. Sent is 0 if the input of an earlier one is not known.
+	Sent    int64
+	Unacked []byte
+	// Bound replaces MaxUnacked if it is not 0.
+	Bound int
+
 	session *channel.Session
 	stream  *agentv1.InputStream
-	sent    int64  // offset of the end of unacked
-	unacked []byte // at most MaxUnacked plus one write
+	opened  bool
 }
 
 // MaxUnacked bounds the unacknowledged input, in bytes, that is kept for a repetition after a cut. The channel's window
-// bounds only the bytes that the guest has not read.
+// bounds only the bytes that the guest has not read. One write more may be kept.
 const MaxUnacked = 1 << 20
+
+// Open connects to the process's stdin, unless a Write has done so. Sent is then the offset of the next byte of input.
+func (f *Feeder) Open(ctx context.Context) error { return f.write(ctx, nil) }
 
 func (f *Feeder) open(ctx context.Context) (err error) {
 	if f.session, err = f.Link.Connect(ctx); err != nil {
@@ -102,23 +111,24 @@ func (f *Feeder) open(ctx context.Context) (err error) {
 		return err
 	}
 	at := stream.Offset()
-	if f.unacked == nil {
-		f.sent = at
+	if !f.opened && f.Sent == 0 {
+		f.Sent = at
 	}
-	first := f.sent - int64(len(f.unacked))
-	if at < first || at > f.sent {
+	f.opened = true
+	first := f.Sent - int64(len(f.Unacked))
+	if at < first || at > f.Sent {
 		stream.Close()
-		return fmt.Errorf("%w: the guest is at offset %d of %d", ErrNoInput, at, f.sent)
+		return fmt.Errorf("%w: the guest is at offset %d of %d", ErrNoInput, at, f.Sent)
 	}
-	f.unacked = f.unacked[at-first:]
+	f.Unacked = f.Unacked[at-first:]
 	f.stream = stream
 	// Closing the stream unblocks a write to a process that has stopped reading.
 	go func() {
 		<-stream.Done()
 		stream.Close()
 	}()
-	if len(f.unacked) > 0 {
-		_, err = stream.Write(f.unacked)
+	if len(f.Unacked) > 0 {
+		_, err = stream.Write(f.Unacked)
 	}
 	return err
 }
@@ -135,8 +145,8 @@ func (f *Feeder) write(ctx context.Context, data []byte) error {
 			if err := f.room(ctx); err != nil {
 				return err
 			}
-			f.unacked = append(f.unacked, data...)
-			f.sent += int64(len(data))
+			f.Unacked = append(f.Unacked, data...)
+			f.Sent += int64(len(data))
 			now := data
 			data = nil // a retry sends the unacknowledged bytes
 			_, err := f.stream.Write(now)
@@ -198,7 +208,7 @@ func (f *Feeder) retry(ctx context.Context, try func() error) error {
 func (f *Feeder) room(ctx context.Context) error {
 	for {
 		f.trim()
-		if len(f.unacked) <= MaxUnacked {
+		if len(f.Unacked) <= f.bound() {
 			return nil
 		}
 		select {
@@ -211,9 +221,16 @@ func (f *Feeder) room(ctx context.Context) error {
 	}
 }
 
+func (f *Feeder) bound() int {
+	if f.Bound > 0 {
+		return f.Bound
+	}
+	return MaxUnacked
+}
+
 func (f *Feeder) trim() {
-	if n := f.stream.Offset() - (f.sent - int64(len(f.unacked))); n > 0 {
-		f.unacked = append([]byte{}, f.unacked[min(n, int64(len(f.unacked))):]...)
+	if n := f.stream.Offset() - (f.Sent - int64(len(f.Unacked))); n > 0 {
+		f.Unacked = append([]byte{}, f.Unacked[min(n, int64(len(f.Unacked))):]...)
 	}
 }
 

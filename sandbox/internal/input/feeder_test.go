@@ -26,6 +26,7 @@ type agent struct {
 
 	mu     sync.Mutex
 	got    []byte
+	began  bool
 	enough int // bytes after which it ends the stream; 0 is never
 }
 
@@ -71,7 +72,8 @@ func (a *agent) input(_ context.Context, s *agentv1.Stream) error {
 		if err != nil {
 			return err
 		}
-		if len(a.got) == 0 {
+		if !a.began {
+			a.began = true
 			close(a.first)
 		}
 		a.got = append(a.got, data...)
@@ -190,5 +192,54 @@ func TestStreamEndsAlone(t *testing.T) {
 	r.Close()
 	if len(a.conns) != 1 {
 		t.Errorf("%d connections", len(a.conns))
+	}
+}
+
+// TestOpenContinues: a feeder sends only the bytes that the guest lacks of an earlier feeder's input.
+func TestOpenContinues(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		got     string // by the agent before
+		sent    int64
+		unacked string
+		want    string
+		at      int64 // Sent after Open
+		err     error
+	}{
+		{name: "nothing before", want: "!", at: 0},
+		{name: "all arrived", got: "one two", sent: 7, unacked: "two", want: "one two!", at: 7},
+		{name: "a part arrived", got: "one t", sent: 7, unacked: "one two", want: "one two!", at: 7},
+		{name: "another feeder's input", got: "one", want: "one!", at: 3},
+		{name: "too little is known", got: "on", sent: 7, unacked: "two", err: ErrNoInput},
+		{name: "more arrived than was sent", got: "one two", sent: 3, unacked: "one", err: ErrNoInput},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := newAgent(t)
+			a.got = []byte(tc.got)
+			a.enough = len(tc.want) // the stream's end shows that all has arrived
+			f := a.feeder(t)
+			f.Sent, f.Unacked = tc.sent, []byte(tc.unacked)
+			ctx, cancel := context.WithTimeout(t.Context(), testdeadline.For(10*time.Second))
+			defer cancel()
+			defer f.Close()
+			if err := f.Open(ctx); !errors.Is(err, tc.err) {
+				t.Fatalf("Open: got %v, want %v", err, tc.err)
+			}
+			if tc.err != nil {
+				return
+			}
+			if f.Sent != tc.at {
+				t.Errorf("Sent: got %d, want %d", f.Sent, tc.at)
+			}
+			if err := f.write(ctx, []byte("!")); err != nil {
+				t.Fatal(err)
+			}
+			f.Drain(ctx)
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if string(a.got) != tc.want {
+				t.Errorf("the agent has %q, want %q", a.got, tc.want)
+			}
+		})
 	}
 }

@@ -21,6 +21,8 @@ type Pump struct {
 	Hub     *Hub
 	// Log stores the output; it may be nil.
 	Log *logs.Writer
+	// Target passes the output on to a file of the host; it may be nil. A process has no Log then.
+	Target *Target
 	// Resumed tells, for a process without a log, that an earlier shim has copied the first part of the output.
 	Resumed bool
 	// Logger receives errors that cannot be returned to a caller.
@@ -45,11 +47,27 @@ func (p *Pump) Run(ctx context.Context) {
 			p.Logger.Warn("output ends early", "container", p.Process.Container, "exec", p.Process.Exec,
 				"stream", p.Stream.String(), "error", err)
 			return
+		case errors.Is(err, ErrNoReader) && p.endGuest(ctx, err):
+			return
 		}
 		if !b.Wait(ctx, p.Ended) {
 			return
 		}
 	}
+}
+
+// endGuest closes the stream in the guest, so that the process notices that its reader is gone. It returns false if it
+// must be called again. An agent that cannot close a stream goes on, and its output is discarded.
+func (p *Pump) endGuest(ctx context.Context, cause error) bool {
+	p.Logger.Debug("output has no reader", "container", p.Process.Container, "exec", p.Process.Exec,
+		"stream", p.Stream.String(), "error", cause)
+	err := p.Agent.NoReader(ctx, agentv1.NoReader{Process: p.Process, Stream: p.Stream.String()})
+	if errors.Is(err, agentv1.ErrUnsupported) {
+		p.Target.Discard()
+		return false
+	}
+	var refusal *agentv1.Error
+	return err == nil || errors.As(err, &refusal)
 }
 
 // copy reads the stream until its end (nil) or until it is cut.
@@ -60,7 +78,7 @@ func (p *Pump) copy(ctx context.Context, to sink) error {
 		return err
 	}
 	defer stream.Close()
-	if from == 0 && p.Resumed && p.Log == nil {
+	if from == 0 && p.Resumed && p.Log == nil && p.Target == nil {
 		from = stream.Offset()
 		p.Hub.skip(from)
 	}
@@ -68,7 +86,7 @@ func (p *Pump) copy(ctx context.Context, to sink) error {
 	for {
 		offset, data, err := stream.Next()
 		if errors.Is(err, io.EOF) {
-			end, err := p.keep(ctx, to.End)
+			end, err := to.End(ctx)
 			if err == nil {
 				_ = stream.Ack(end) // the agent may be gone already
 			}
@@ -82,7 +100,7 @@ func (p *Pump) copy(ctx context.Context, to sink) error {
 		}
 		from = offset + int64(len(data))
 		p.Hub.send(ctx, offset, data)
-		safe, err := p.keep(ctx, func() (int64, error) { return to.Write(offset, data) })
+		safe, err := to.Write(ctx, offset, data)
 		if err != nil {
 			return err
 		}

@@ -33,20 +33,27 @@ type script struct {
 	answers []answer
 	asked   []int64
 	acked   []int64
+	closed  bool // by NoReader
 	serving sync.WaitGroup
 }
 
 func (s *script) open(context.Context) (net.Conn, error) {
 	s.serving.Wait() // the stream before
-	if len(s.answers) == 0 {
-		return nil, io.ErrClosedPipe
-	}
-	a := s.answers[0]
-	s.answers = s.answers[1:]
 	near, far := net.Pipe()
 	s.serving.Go(func() {
 		_ = agentv1.Serve(s.t.Context(), far, agentv1.Handlers{
-			agentv1.OpOutput: func(_ context.Context, c *agentv1.Stream) error { return s.output(c, a) },
+			agentv1.OpOutput: func(_ context.Context, c *agentv1.Stream) error {
+				if len(s.answers) == 0 {
+					return c.Close()
+				}
+				a := s.answers[0]
+				s.answers = s.answers[1:]
+				return s.output(c, a)
+			},
+			agentv1.OpNoReader: func(_ context.Context, c *agentv1.Stream) error {
+				s.closed = true
+				return c.Reply(nil)
+			},
 		})
 	})
 	return near, nil
