@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/door/oci/surrogate"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 	"github.com/bulkhead-project/bulkhead/oci/convert"
@@ -73,7 +74,7 @@ func (d *Door) Exec(ctx context.Context, o ExecOptions) (pid *os.Process, err er
 		}
 		return err
 	})
-	stdin, stdout, stderr := descriptors(true)
+	stdin, stdout, stderr := containerv1.EncodeStdio(containerv1.Descriptors{Stdin: true})
 	_, err = c.Task.Exec(ctx, &taskv3.ExecProcessRequest{
 		ID: r.Container, ExecID: exec, Terminal: o.Process.Terminal, Stdin: stdin, Stdout: stdout, Stderr: stderr,
 		Spec: &anypb.Any{TypeUrl: processType, Value: raw},

@@ -143,11 +143,6 @@ func (d *Door) end(ctx context.Context, r *record) error {
 	return r.Surrogate.Wait(ctx)
 }
 
-// descriptors are the names of standard streams that a surrogate brings, in containerd's Task API.
-func descriptors(bool) (stdin, stdout, stderr string) {
-	return containerv1.EncodeStdio(containerv1.Descriptors{})
-}
-
 // plain returns the message of a call's error without the words of the protocol. The status stays.
 func plain(err error) error {
 	if s, ok := status.FromError(err); ok && err != nil {

@@ -67,7 +67,7 @@ func containerRequest(r *enginev1.CreateContainerRequest) (engine.ContainerReque
 		Key: r.GetKey(), Name: r.GetName(), Spec: spec, TTY: r.GetTerminal(), StopSignal: killSignal,
 		Root:    containerv1.Share{Name: stagedRoot, SetID: r.GetSetId(), Present: true},
 		Staging: store.Staging{Holder: holder, FD: int(r.GetStagingFd())},
-		Stdio:   containerv1.Descriptors{},
+		Stdio:   containerv1.Descriptors{Stdin: r.GetStdin()},
 	}
 	if len(r.GetRecord()) > 0 {
 		out.Record, err = json.Marshal(r.GetRecord())
