@@ -37,7 +37,7 @@ func (h *host) testKVM(t *testing.T) {
 func (h *host) starts(t *testing.T, flags string) int {
 	t.Helper()
 	out := h.do(t, "root", fmt.Sprintf(`for i in 0 1 2 3 4 5; do
-		began=$(date +%%s%%3N); bulkhead run --rm --accel kvm %s localhost/busybox:demo true; echo $(($(date +%%s%%3N) - began))
+		began=$(date +%%s%%3N); bulkhead --detail run --rm --accel kvm %s localhost/busybox:demo true; echo $(($(date +%%s%%3N) - began))
 	done`, flags))
 	var took []int
 	for _, word := range strings.Fields(out)[1:] {

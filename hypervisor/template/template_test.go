@@ -73,7 +73,7 @@ func TestTemplateLife(t *testing.T) {
 		wg.Go(func() {
 			tmpl, why, err := s.Ensure(ctx, m, guest)
 			if err != nil || !errors.Is(why, template.ErrMiss) {
-				t.Errorf("Ensure: why %v, error %v", why, err)
+				t.Errorf("Ensure: why %v, error %v%s", why, err, console(err))
 				return
 			}
 			built[i] = tmpl
@@ -183,10 +183,18 @@ func damage(t *testing.T, s *template.Store, r dirs.Roots, m hypervisor.VMConfig
 		}
 		tmpl, why, err := s.Ensure(within(t), m, guest)
 		if err != nil || !errors.Is(why, template.ErrDamaged) {
-			t.Fatalf("%s: why %v, error %v", c.name, why, err)
+			t.Fatalf("%s: why %v, error %v%s", c.name, why, err, console(err))
 		}
 		tmpl.Close()
 	}
+}
+
+// console returns the console of the VM that failed with err, if it has one.
+func console(err error) string {
+	if e := (*hypervisor.Error)(nil); errors.As(err, &e) {
+		return "; its console: " + e.Console
+	}
+	return ""
 }
 
 func poke(path string, offset int64) error {
