@@ -230,7 +230,9 @@ func (s *Sandbox) CloseInput(ctx context.Context, id Process) error {
 	fed := false
 	if err == nil && p.host != nil {
 		p.closeIn = true
-		p.host.drain()
+		if p.host.files != nil {
+			p.host.files.Drain()
+		}
 		s.mu.Unlock()
 		return nil
 	}

@@ -5,64 +5,30 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/bulkhead-project/bulkhead/internal/progress"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/hostfiles"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/input"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/output"
-	"github.com/bulkhead-project/bulkhead/sandbox/internal/rawfile"
-	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
 
-// HostFiles are the standard streams of a process with containerv1.Descriptors: open files of any kind that a process
-// of the host has too. No flag of them changes.
-type HostFiles struct {
-	// Terminal replaces the three others for a process with a terminal.
-	Terminal *os.File
-	// Stdin, Stdout and Stderr may be nil: the stdin is empty then, and the output is discarded.
-	Stdin, Stdout, Stderr *os.File
-	// Progress is the same for each shim.
-	Progress *progress.Set
-}
-
-func (f HostFiles) close() {
-	for _, file := range []*os.File{f.Terminal, f.Stdin, f.Stdout, f.Stderr} {
-		if file != nil {
-			closeQuietly(file)
-		}
-	}
-}
+// HostFiles are the standard streams of a process with containerv1.Descriptors.
+type HostFiles = hostfiles.Files
 
 // hostStreams are the standard streams of a process with containerv1.Descriptors. The sandbox's mutex guards the fields.
 type hostStreams struct {
-	targets  [2]*output.Target // by logs.Stream
-	files    *openFiles        // nil between two calls of AttachFiles
+	targets  hostfiles.Targets // by logs.Stream
+	files    *hostfiles.Open   // nil between two calls of AttachFiles
 	attached bool              // this shim had files once
 	leased   bool              // see Leases
 	deleted  bool              // the process was deleted
 	abandon  context.CancelCauseFunc
 }
 
-// openFiles are the files of one call of AttachFiles.
-type openFiles struct {
-	record *progress.Record
-	in     *rawfile.File // nil without a stdin
-	out    [2]*rawfile.File
-}
-
 func newHostStreams() *hostStreams {
-	return &hostStreams{targets: [2]*output.Target{output.NewTarget(), output.NewTarget()}}
-}
-
-// drain ends the stdin when no bytes are waiting in its file. A fifo may have a writer that never closes it.
-func (h *hostStreams) drain() {
-	if h.files != nil && h.files.in != nil {
-		h.files.in.Drain()
-	}
+	return &hostStreams{targets: hostfiles.Targets{output.NewTarget(), output.NewTarget()}}
 }
 
 // owesOutput reports whether a stopped process of an earlier shim may have output that its files did not take.
@@ -95,9 +61,9 @@ func (s *Sandbox) AttachFiles(ctx context.Context, id Process, f HostFiles, atta
 	}()
 	exit, err := s.awaitWritten(ctx, p)
 	stop(err)
-	p.disconnect(files)
+	files.Disconnect()
 	<-fed
-	files.record.Close()
+	files.Close()
 	s.endFiles(p, err == nil)
 	if err != nil {
 		return Exit{}, fmt.Errorf("files of %s: %w", p.subject(), err)
@@ -106,21 +72,21 @@ func (s *Sandbox) AttachFiles(ctx context.Context, id Process, f HostFiles, atta
 }
 
 // beginFiles opens the files and connects the output to them.
-func (s *Sandbox) beginFiles(id Process, f HostFiles) (*process, *openFiles, error) {
-	defer f.close()
+func (s *Sandbox) beginFiles(id Process, f HostFiles) (*process, *hostfiles.Open, error) {
+	defer f.Close()
 	record, err := progress.Open(f.Progress)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p, files, err := s.openFiles(id, f, record)
+	p, files, err := s.useFiles(id, f, record)
 	if err != nil {
 		record.Close()
 		return nil, nil, err
 	}
-	if p.closeIn && files.in != nil {
-		files.in.Drain()
+	if p.closeIn {
+		files.Drain()
 	}
 	if !p.host.attached {
 		close(p.attached)
@@ -133,8 +99,8 @@ func (s *Sandbox) beginFiles(id Process, f HostFiles) (*process, *openFiles, err
 	return p, files, nil
 }
 
-// openFiles opens the files for use; the caller holds mu.
-func (s *Sandbox) openFiles(id Process, f HostFiles, record *progress.Record) (*process, *openFiles, error) {
+// useFiles connects the process to the files; the caller holds mu.
+func (s *Sandbox) useFiles(id Process, f HostFiles, record *progress.Record) (*process, *hostfiles.Open, error) {
 	p, err := s.find(id)
 	switch {
 	case err != nil:
@@ -146,78 +112,11 @@ func (s *Sandbox) openFiles(id Process, f HostFiles, record *progress.Record) (*
 	case p.host.files != nil:
 		return nil, nil, fmt.Errorf("%s: %w", p.subject(), ErrAttached)
 	}
-	files := &openFiles{record: record}
-	if err = files.open(f, p.hasStdin()); err == nil {
-		err = p.connect(files)
-	}
+	files, err := hostfiles.Use(f, record, p.host.targets, p.hasStdin())
 	if err != nil {
-		files.close()
 		return nil, nil, fmt.Errorf("%s: %w", p.subject(), err)
 	}
 	return p, files, nil
-}
-
-// open opens the files for use.
-func (o *openFiles) open(f HostFiles, stdin bool) (err error) {
-	in, outs := f.Stdin, [2]*os.File{f.Stdout, f.Stderr}
-	if f.Terminal != nil {
-		in, outs = f.Terminal, [2]*os.File{f.Terminal}
-	}
-	if in != nil && stdin {
-		if o.in, err = rawfile.New(in, rawfile.ForRead); err != nil {
-			return err
-		}
-	}
-	for i, out := range outs {
-		if out == nil {
-			continue
-		}
-		if o.out[i], err = rawfile.New(out, rawfile.ForWrite); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// close closes the files but the record, which the feeder of stdin may still use.
-func (o *openFiles) close() {
-	for _, file := range []*rawfile.File{o.in, o.out[logs.Stdout], o.out[logs.Stderr]} {
-		if file != nil {
-			file.Close()
-		}
-	}
-}
-
-// connect connects the output to the files.
-func (p *process) connect(files *openFiles) error {
-	for i, stream := range []progress.Stream{logs.Stdout: progress.Stdout, logs.Stderr: progress.Stderr} {
-		if err := p.host.targets[i].Connect(files.out[i], files.record.Output(stream)); err != nil {
-			p.disconnect(files)
-			return err
-		}
-	}
-	return nil
-}
-
-// lastWrite bounds the wait for the last write to a file, to note how much it wrote. A write may hang.
-const lastWrite = time.Second
-
-// disconnect is the inverse of connect. It closes the files but the record.
-func (p *process) disconnect(files *openFiles) {
-	var done []<-chan struct{}
-	for _, target := range p.host.targets {
-		done = append(done, target.Disconnect())
-	}
-	files.close()
-	late := time.NewTimer(lastWrite)
-	defer late.Stop()
-	for _, ended := range done {
-		select {
-		case <-ended:
-		case <-late.C:
-			return
-		}
-	}
 }
 
 // endFiles is the inverse of beginFiles for the process. With reported, the caller has the process's exit.
@@ -282,30 +181,8 @@ func (s *Sandbox) awaitWritten(ctx context.Context, p *process) (Exit, error) {
 	}
 }
 
-// inputBound bounds the bytes that the guest has not acknowledged. The progress must also keep a part that the feeder
-// is sending, one that it has not sent yet, and the next one.
-const inputBound = progress.Ring - 3*progress.StageSize
-
-// recorded is a stdin's file. Each of its bytes is kept before the guest gets it.
-type recorded struct {
-	file     *rawfile.File
-	progress *progress.Input
-}
-
-func (r recorded) Read(p []byte) (int, error) {
-	return r.file.Do(func(fd int) (int, error) {
-		return r.progress.Fill(fd, p, func(p []byte) (int, error) {
-			n, err := unix.Read(fd, p)
-			if n == 0 && err == nil {
-				err = io.EOF
-			}
-			return max(n, 0), err
-		})
-	})
-}
-
 // feedFile feeds a process's stdin from its file. It continues after the last byte that the guest has.
-func (s *Sandbox) feedFile(ctx context.Context, p *process, files *openFiles) error {
+func (s *Sandbox) feedFile(ctx context.Context, p *process, files *hostfiles.Open) error {
 	if !p.hasStdin() {
 		return nil
 	}
@@ -325,22 +202,18 @@ func (s *Sandbox) feedFile(ctx context.Context, p *process, files *openFiles) er
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(m.ctx, func() { cancel(ErrVMGone) })()
-	before := files.record.Input()
+	before := files.Input()
 	last, err := before.Last()
 	if err != nil {
 		return err
 	}
 	in := newFeeder(p)
-	in.Sent, in.Unacked, in.Bound = before.Offset(), last, inputBound
+	in.Sent, in.Unacked, in.Bound = before.Offset(), last, hostfiles.InputBound
 	if err = in.Open(ctx); err == nil && in.Sent != before.Offset() {
 		err = before.Reset(in.Sent) // another surrogate has fed the process before
 	}
-	var from io.Reader = io.LimitReader(nil, 0)
-	if files.in != nil {
-		from = recorded{files.in, before}
-	}
 	if err == nil {
-		err = in.Pass(ctx, from)
+		err = in.Pass(ctx, files.Stdin())
 	}
 	if errors.Is(err, io.EOF) && !p.terminal {
 		if err = in.CloseInput(ctx); err == nil {

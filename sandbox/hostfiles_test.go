@@ -112,7 +112,7 @@ func (s *surrogate) end() {
 
 // close closes the surrogate's own files, as its end does.
 func (s *surrogate) close() {
-	s.files.close()
+	s.files.Close()
 	s.files.Progress.Close()
 }
 
