@@ -142,7 +142,7 @@ func TestStdinEnds(t *testing.T) {
 	}
 }
 
-// TestUseFails closes what it has opened.
+// TestUseFails: a Use that fails leaves no output connected.
 func TestUseFails(t *testing.T) {
 	set, err := progress.Create()
 	if err != nil {
