@@ -26,8 +26,7 @@ func ClientGroup(path string) (*Group, error) {
 	var dirs []string
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		h := all[key]
-		// Beside the older controllers, cgroup2 has none. A new group of cpuset has no processors.
-		if key == "" && len(all) > 1 || key == "cpuset" {
+		if key == "" && len(all) > 1 { // beside the older controllers, cgroup2 has none
 			continue
 		}
 		dir := filepath.Join(h.mount, filepath.Join("/", path))
@@ -70,6 +69,25 @@ func makeAll(dir string) error {
 	}
 	if unified(dir) && filepath.Base(dir) != leaf {
 		return enable(dir)
+	}
+	return inherit(dir)
+}
+
+// inherit gives a new group of the older controller cpuset the processors and the memory of its parent: without them it
+// takes no process.
+func inherit(dir string) error {
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		own, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil || strings.TrimSpace(string(own)) != "" || unified(dir) {
+			continue // another controller, or not a new group
+		}
+		parents, err := os.ReadFile(filepath.Join(filepath.Dir(dir), file))
+		if err != nil {
+			return err
+		}
+		if err := write(dir, file, strings.TrimSpace(string(parents))); err != nil {
+			return err
+		}
 	}
 	return nil
 }
