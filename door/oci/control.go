@@ -11,8 +11,10 @@ import (
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/oci/convert"
 )
 
@@ -33,6 +35,9 @@ func (d *Door) freeze(ctx context.Context, id string, pause bool) error {
 	r, err := d.read(id)
 	if err != nil {
 		return err
+	}
+	if r.Sandbox {
+		return errSandbox
 	}
 	want := specs.ContainerState("paused")
 	if pause {
@@ -71,6 +76,9 @@ func (d *Door) Update(ctx context.Context, id string, resources *specs.LinuxReso
 	}
 	if r.status() == specs.StateStopped {
 		return ErrNotRunning
+	}
+	if r.Sandbox {
+		return errSandbox
 	}
 	changed, err := convert.Resources(resources, d.o.Strict)
 	if err != nil {
@@ -129,7 +137,7 @@ func (d *Door) Processes(id string) ([]int, error) {
 	return pids, nil
 }
 
-// Stats returns the use of resources in the guest.
+// Stats returns the use of resources in the guest, for a pod's VM the sum over its containers.
 func (d *Door) Stats(ctx context.Context, id string) (*taskv3.StatsResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, callWait)
 	defer cancel()
@@ -142,5 +150,13 @@ func (d *Door) Stats(ctx context.Context, id string) (*taskv3.StatsResponse, err
 		return nil, err
 	}
 	defer c.Close()
-	return c.Task.Stats(ctx, &taskv3.StatsRequest{ID: r.Container})
+	if !r.Sandbox {
+		return c.Task.Stats(ctx, &taskv3.StatsRequest{ID: r.Container})
+	}
+	all, err := c.Extension.Stats(ctx, &shimv1.StatsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	packed, err := anypb.New(podStats(all))
+	return &taskv3.StatsResponse{Stats: packed}, err
 }

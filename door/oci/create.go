@@ -24,6 +24,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/network/adopt/inside"
 	"github.com/bulkhead-project/bulkhead/oci"
 	"github.com/bulkhead-project/bulkhead/oci/convert"
+	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
 // CreateOptions are a request for a container.
@@ -35,6 +36,23 @@ type CreateOptions struct {
 	ConsoleSocket string
 	// Streams are the standard streams of a process without a terminal.
 	Streams [3]*os.File
+	// Plain gives a process with a terminal the Streams too: the input and the output of a terminal that exists only in
+	// the guest. There is no ConsoleSocket then, and ResizeProcess sets its size.
+	Plain bool
+	// VCPUs and MemoryMiB are the size of a VM for which the bundle states none; zeros mean the usual size.
+	VCPUs, MemoryMiB int
+}
+
+// defaults returns the size of a VM for which the bundle states none.
+func (o CreateOptions) defaults() sizing.Demand {
+	vcpus, memory := o.VCPUs, o.MemoryMiB
+	if vcpus == 0 {
+		vcpus = min(convert.DefaultVCPUs, runtime.NumCPU())
+	}
+	if memory == 0 {
+		memory = convert.DefaultMemoryMiB
+	}
+	return convert.SizeOf(vcpus, memory)
 }
 
 // createWait bounds the creation of a container, with the start of its VM. Hooks have no other bound.
@@ -65,9 +83,8 @@ func (d *Door) Create(ctx context.Context, o CreateOptions) (pid int, err error)
 // convert converts the bundle, and finds the pod that the container joins.
 func (c *creation) convert(ctx context.Context) (err error) {
 	c.plan, err = convert.Load(convert.Options{
-		ID: c.o.ID, Bundle: c.o.Bundle, Strict: c.door.o.Strict,
-		Defaults: convert.SizeOf(min(2, runtime.NumCPU()), 1024),
-		Join:     func(n convert.Namespaces) (*convert.Join, error) { return c.join(ctx, n) },
+		ID: c.o.ID, Bundle: c.o.Bundle, Strict: c.door.o.Strict, Defaults: c.o.defaults(),
+		Join: func(n convert.Namespaces) (*convert.Join, error) { return c.join(ctx, n) },
 	})
 	if errors.Is(err, os.ErrNotExist) && !exists(filepath.Join(c.o.Bundle, "config.json")) && exists(c.o.Bundle) {
 		return errors.New("JSON specification file config.json not found")
@@ -151,11 +168,13 @@ func (c *creation) run(ctx context.Context) error {
 	if err := c.group(ctx); err != nil {
 		return err
 	}
-	var err error
-	if c.staging, err = staging.Make(c.o.Bundle, c.plan.Trees); err != nil {
-		return err
+	if !c.sandbox() {
+		var err error
+		if c.staging, err = staging.Make(c.o.Bundle, c.plan.Trees); err != nil {
+			return err
+		}
+		defer c.staging.Close()
 	}
-	defer c.staging.Close()
 	if err := c.stand(ctx); err != nil {
 		return err
 	}
@@ -177,11 +196,7 @@ func (c *creation) run(ctx context.Context) error {
 		return err
 	}
 	fault.Point("oci.pod")
-	if err := c.container(ctx); err != nil {
-		return err
-	}
-	fault.Point("oci.container")
-	if err := c.attach(ctx); err != nil {
+	if err := c.fill(ctx); err != nil {
 		return err
 	}
 	if err := c.record.hooks(ctx, c.plan.Hooks, containerv1.CreateContainer, specs.StateCreating); err != nil {
@@ -190,9 +205,21 @@ func (c *creation) run(ctx context.Context) error {
 	return c.finish(ctx)
 }
 
+// fill puts the container into the pod's VM, and connects the surrogate.
+func (c *creation) fill(ctx context.Context) error {
+	if c.sandbox() {
+		return c.hold(ctx)
+	}
+	if err := c.container(ctx); err != nil {
+		return err
+	}
+	fault.Point("oci.container")
+	return c.attach(ctx)
+}
+
 // reserve makes the container's directory with its first record.
 func (c *creation) reserve(context.Context) error {
-	if err := os.MkdirAll(c.door.o.Root, 0o700); err != nil {
+	if err := c.door.ensureRoot(); err != nil {
 		return fmt.Errorf("make the directory of containers: %w", err)
 	}
 	dir := filepath.Join(c.door.o.Root, c.o.ID)
@@ -208,7 +235,7 @@ func (c *creation) reserve(context.Context) error {
 	c.record = &record{
 		Version: recordVersion, ID: c.o.ID, Bundle: c.o.Bundle, Rootfs: c.plan.Trees[0].Source, OCIVersion: spec.Version,
 		Created: time.Now().UTC(), Annotations: c.plan.Annotations, Terminal: spec.Process.Terminal, Hooks: c.plan.Hooks,
-		Pod: podRecord{Key: c.door.key(c.o.ID), Own: c.joined == nil},
+		Pod: podRecord{Key: c.door.key(c.o.ID), Own: c.joined == nil}, Sandbox: c.sandbox(),
 	}
 	if c.joined != nil {
 		c.record.Pod.ID, c.record.Pod.Dir = c.joined.GetId(), c.joined.GetDirectory()
@@ -219,7 +246,7 @@ func (c *creation) reserve(context.Context) error {
 // stand starts the surrogate.
 func (c *creation) stand(ctx context.Context) error {
 	o := helperOptions{
-		name: c.o.ID, streams: c.o.Streams, terminal: c.record.Terminal, descriptor: []*os.File{c.staging},
+		name: c.o.ID, streams: c.o.Streams, terminal: c.terminal(), descriptor: []*os.File{c.staging},
 		cgroup: c.record.Cgroup,
 	}
 	if c.joined == nil {
@@ -251,6 +278,9 @@ func (c *creation) stand(ctx context.Context) error {
 	c.helper, c.record.Surrogate = h, h.id
 	return c.door.write(c.record)
 }
+
+// terminal reports whether the surrogate has the host's end of a terminal.
+func (c *creation) terminal() bool { return c.record.Terminal && !c.o.Plain }
 
 // namespaces returns the flags of new namespaces and the existing ones for a surrogate. Its mount namespace comes later.
 func namespaces(n convert.Namespaces) (flags uintptr, join []joined) {
@@ -290,6 +320,9 @@ func (c *creation) pod(ctx context.Context) error {
 		c.undo.Push("network", func(context.Context) error { return c.record.leave() })
 	}
 	c.undo.Push("pod", func(ctx context.Context) error { return c.door.remove(ctx, r.Key, "") })
+	if r.Record, err = c.podRecord(); err != nil {
+		return err
+	}
 	started, err := c.engine.Start(ctx, r)
 	if err != nil {
 		return fmt.Errorf("start the VM: %w", plain(err))
@@ -342,7 +375,7 @@ func (c *creation) guest() *specs.Spec {
 // attach connects the surrogate to the container, and gives it the container's look.
 func (c *creation) attach(ctx context.Context) error {
 	t := surrogate.Target{
-		Dir: c.record.Pod.Dir, Container: c.record.Container, Terminal: c.record.Terminal, Stdin: true,
+		Dir: c.record.Pod.Dir, Container: c.record.Container, Terminal: c.terminal(), Stdin: true,
 	}
 	if err := c.helper.order(ctx, surrogate.Attach, t.Fields()...); err != nil {
 		return err

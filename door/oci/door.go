@@ -74,6 +74,21 @@ func New(o Options) (*Door, error) {
 	return &Door{o}, nil
 }
 
+// ensureRoot makes the directory of the containers' records. Pods' users pass through the directory of the user's state,
+// so that one has the mode that the engine gives it.
+func (d *Door) ensureRoot() error {
+	roots, err := dirs.Default(dirs.Run)
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(d.o.Root, roots.State+"/") {
+		if err := dirs.Ensure(roots.State, 0o711); err != nil {
+			return err
+		}
+	}
+	return os.MkdirAll(d.o.Root, 0o700)
+}
+
 // lockWait bounds the wait for another call about the same container.
 const lockWait = time.Minute
 

@@ -22,7 +22,11 @@ import (
 
 // ExecOptions are a request for another process in a container.
 type ExecOptions struct {
-	ID            string
+	ID string
+	// Name is unique in the container, for ResizeProcess and SignalExec. Empty means any name.
+	Name string
+	// Plain is as in CreateOptions.
+	Plain         bool
 	Process       *specs.Process
 	PIDFile       string
 	ConsoleSocket string
@@ -50,6 +54,9 @@ func (d *Door) Exec(ctx context.Context, o ExecOptions) (pid *os.Process, err er
 	default:
 		return nil, fmt.Errorf("cannot exec in a container in the %s state", r.status())
 	}
+	if r.Sandbox {
+		return nil, errSandbox
+	}
 	c, err := r.shim(ctx)
 	if err != nil {
 		return nil, err
@@ -66,7 +73,10 @@ func (d *Door) Exec(ctx context.Context, o ExecOptions) (pid *os.Process, err er
 	if err != nil {
 		return nil, err
 	}
-	exec := newExecID()
+	exec := o.Name
+	if exec == "" {
+		exec = newExecID()
+	}
 	rollback.Push("process", func(ctx context.Context) error {
 		_, err := c.Task.Delete(ctx, &taskv3.DeleteRequest{ID: r.Container, ExecID: exec})
 		if notFound(err) {
@@ -87,7 +97,7 @@ func (d *Door) Exec(ctx context.Context, o ExecOptions) (pid *os.Process, err er
 		return nil, err
 	}
 	rollback.Push("surrogate", h.kill)
-	t := surrogate.Target{Dir: r.Pod.Dir, Container: r.Container, Exec: exec, Terminal: o.Process.Terminal, Stdin: true}
+	t := surrogate.Target{Dir: r.Pod.Dir, Container: r.Container, Exec: exec, Terminal: o.terminal(), Stdin: true}
 	if err := h.order(ctx, surrogate.Attach, t.Fields()...); err != nil {
 		return nil, err
 	}
@@ -103,6 +113,9 @@ func (d *Door) Exec(ctx context.Context, o ExecOptions) (pid *os.Process, err er
 	return h.cmd.Process, h.release(ctx)
 }
 
+// terminal reports whether the surrogate has the host's end of a terminal.
+func (o ExecOptions) terminal() bool { return o.Process.Terminal && !o.Plain }
+
 // execHelper starts the surrogate of an exec in the container's namespaces.
 func (d *Door) execHelper(r *record, o ExecOptions) (*helper, error) {
 	mounts, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", r.Surrogate.PID))
@@ -110,7 +123,7 @@ func (d *Door) execHelper(r *record, o ExecOptions) (*helper, error) {
 		return nil, fmt.Errorf("find the container's mounts: %w", err)
 	}
 	defer mounts.Close()
-	ho := helperOptions{name: r.ID + "-exec", streams: o.Streams, terminal: o.Process.Terminal, cgroup: r.Cgroup,
+	ho := helperOptions{name: r.ID + "-exec", streams: o.Streams, terminal: o.terminal(), cgroup: r.Cgroup,
 		descriptor: []*os.File{mounts},
 	}
 	for _, one := range []struct {
@@ -119,7 +132,7 @@ func (d *Door) execHelper(r *record, o ExecOptions) (*helper, error) {
 	}{{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"net", unix.CLONE_NEWNET}, {"pid", unix.CLONE_NEWPID}} {
 		ho.join = append(ho.join, joined{fmt.Sprintf("/proc/%d/ns/%s", r.Surrogate.PID, one.name), one.kind})
 	}
-	if o.Process.Terminal {
+	if o.terminal() {
 		slave, err := openConsole(o.ConsoleSocket, o.Process.ConsoleSize)
 		if err != nil {
 			return nil, err

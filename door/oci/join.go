@@ -79,13 +79,13 @@ func (c *creation) join(ctx context.Context, n convert.Namespaces) (*convert.Joi
 		if found == nil {
 			found, c.joined = &convert.Join{SandboxID: pod.GetId()}, pod
 		}
-		first := pod.GetContainers()[0].GetId()
+		vm := ownsVM(pod, container)
 		switch path := agentv1.Namespace(container); {
 		case one.name == "pid":
 			found.PID = path
-		case one.name == "ipc" && container != first: // the first container has the VM's
+		case one.name == "ipc" && !vm:
 			found.IPC = path
-		case one.name == "uts" && container != first:
+		case one.name == "uts" && !vm:
 			found.UTS = path
 		}
 	}
@@ -115,9 +115,18 @@ func (c *creation) pods(ctx context.Context) (pods []*enginev1.Pod, err error) {
 	}
 }
 
-// owner returns the pod and the container that a namespace belongs to.
+// ownsVM reports whether a container's IPC and UTS namespaces are the VM's. The pod itself has them, or the first container
+// of a pod that began with a container.
+func ownsVM(p *enginev1.Pod, container string) bool {
+	return container == "" || len(p.GetRecord()) == 0 && p.GetContainers()[0].GetId() == container
+}
+
+// owner returns the pod and the container that a namespace belongs to. The container is empty for the pod's VM itself.
 func owner(pods []*enginev1.Pod, name, id string) (*enginev1.Pod, string) {
 	for _, p := range pods {
+		if namespacesOf(p)[name] == id {
+			return p, ""
+		}
 		for _, c := range p.GetContainers() {
 			var k known
 			if json.Unmarshal(c.GetRecord(), &k) == nil && k[name] == id {

@@ -30,8 +30,9 @@ type record struct {
 	// Surrogate is the process that stands for the container; the zero value before it exists.
 	Surrogate procid.ID `json:"surrogate,omitzero"`
 	Pod       podRecord `json:"pod"`
-	// Container is the engine's id, empty until the engine has the container.
+	// Container is the engine's id, empty until the engine has the container. A Sandbox is a pod's VM, and has none.
 	Container string `json:"container,omitempty"`
+	Sandbox   bool   `json:"sandbox,omitempty"`
 	// Cgroup are the directories of the client's cgroup.
 	Cgroup  []string `json:"cgroup,omitempty"`
 	Started bool     `json:"started,omitempty"`
@@ -86,7 +87,7 @@ func (d *Door) write(r *record) error {
 // status returns the container's state in the words of the specification.
 func (r *record) status() specs.ContainerState {
 	switch {
-	case r.Container == "" && alive(r.Surrogate):
+	case r.Container == "" && (!r.Sandbox || r.Pod.ID == "") && alive(r.Surrogate):
 		return specs.StateCreating
 	case !alive(r.Surrogate):
 		return specs.StateStopped

@@ -102,6 +102,11 @@ const orderWait = 30 * time.Second
 
 // order gives an order and waits for the answer.
 func (h *helper) order(ctx context.Context, kind string, fields ...string) error {
+	return h.orderWith(ctx, kind, nil, fields...)
+}
+
+// orderWith is order with a file for the surrogate, unless it is nil.
+func (h *helper) orderWith(ctx context.Context, kind string, file *os.File, fields ...string) error {
 	message, err := surrogate.Order(kind, fields...)
 	if err != nil {
 		return err
@@ -117,7 +122,11 @@ func (h *helper) order(ctx context.Context, kind string, fields ...string) error
 	if err := unix.SetsockoptTimeval(int(h.control.Fd()), unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
 		return err
 	}
-	if _, err := h.control.Write(message); err != nil {
+	var rights []byte
+	if file != nil {
+		rights = unix.UnixRights(int(file.Fd()))
+	}
+	if err := unix.Sendmsg(int(h.control.Fd()), message, rights, nil, unix.MSG_NOSIGNAL); err != nil {
 		return fmt.Errorf("order %s: %w", kind, err)
 	}
 	answer := make([]byte, 4096)

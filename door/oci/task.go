@@ -50,13 +50,8 @@ func (d *Door) Start(ctx context.Context, id string) error {
 	if err := d.adopt(ctx, r); err != nil {
 		return err
 	}
-	c, err := r.shim(ctx)
-	if err != nil {
+	if err := r.run(ctx); err != nil {
 		return err
-	}
-	defer c.Close()
-	if _, err := c.Task.Start(ctx, &taskv3.StartRequest{ID: r.Container}); err != nil {
-		return fmt.Errorf("start container %s: %s", id, status.Convert(err).Message())
 	}
 	r.Started = true
 	if err := d.write(r); err != nil {
@@ -64,6 +59,22 @@ func (d *Door) Start(ctx context.Context, id string) error {
 	}
 	if err := r.hooks(ctx, r.Hooks, containerv1.Poststart, specs.StateRunning); err != nil {
 		d.o.Logger.Warn("a poststart hook failed", "container", id, "error", err)
+	}
+	return nil
+}
+
+// run runs the container's process in the guest.
+func (r *record) run(ctx context.Context) error {
+	if r.Sandbox {
+		return nil
+	}
+	c, err := r.shim(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := c.Task.Start(ctx, &taskv3.StartRequest{ID: r.Container}); err != nil {
+		return fmt.Errorf("start container %s: %s", r.ID, status.Convert(err).Message())
 	}
 	return nil
 }
@@ -76,13 +87,13 @@ func (d *Door) Kill(ctx context.Context, id string, signal unix.Signal, all bool
 	if err != nil {
 		return err
 	}
-	switch r.status() {
-	case specs.StateStopped:
+	switch now := r.status(); {
+	case now == specs.StateStopped:
 		if all {
 			return nil
 		}
 		return ErrNotRunning
-	case specs.StateRunning, "paused":
+	case !r.Sandbox && (now == specs.StateRunning || now == "paused"):
 	default: // its process does not exist yet, so the surrogate stands for it
 		return r.Surrogate.Signal(signal)
 	}

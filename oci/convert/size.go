@@ -28,8 +28,14 @@ const (
 	mostMemory = 1 << 24 // MiB
 )
 
-// DefaultSize is the demand of a VM if neither the client nor the administrator states a size: 2 CPUs and 1 GiB.
-var DefaultSize = SizeOf(2, 1024)
+// The size of a VM if neither the client nor the administrator states one.
+const (
+	DefaultVCPUs     = 2
+	DefaultMemoryMiB = 1024
+)
+
+// DefaultSize is the demand of a VM with the default size.
+var DefaultSize = SizeOf(DefaultVCPUs, DefaultMemoryMiB)
 
 // SizeOf returns the demand for a VM with that many CPUs, without a limit of their time, and that much memory.
 func SizeOf(vcpus, memoryMiB int) sizing.Demand {

@@ -1,6 +1,7 @@
 package surrogate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,9 @@ func Main(args []string) int {
 		fmt.Fprintln(os.Stderr, "bulkhead-surrogate:", err)
 		return 1
 	}
+	if s.vm != nil {
+		return s.hold(signals)
+	}
 	go s.pass(signals)
 	exit, err := s.conn.Wait(context.Background())
 	if err != nil {
@@ -63,6 +67,7 @@ type process struct {
 	control  *os.File
 	conn     *hostio.Conn
 	terminal bool
+	vm       *os.File // after Hold
 }
 
 // obey follows a door's orders until Release.
@@ -70,16 +75,17 @@ func (s *process) obey() error {
 	defer s.control.Close()
 	buf := make([]byte, maxOrder)
 	for {
-		n, err := s.control.Read(buf)
+		n, file, err := receive(s.control, buf)
 		if err != nil || n == 0 {
 			return errors.New("the door has ended")
 		}
+		s.vm = cmp.Or(file, s.vm)
 		kind, rest, _ := strings.Cut(string(buf[:n]), "\x00")
 		answer := Done
 		switch err := s.do(kind, strings.Split(rest, "\x00")); {
 		case err != nil:
 			answer = err.Error()
-		case kind == Release && s.conn == nil:
+		case kind == Release && s.conn == nil && s.vm == nil:
 			return errors.New("released without a process")
 		}
 		if _, err := s.control.WriteString(answer); err != nil {
@@ -101,6 +107,11 @@ func (s *process) do(kind string, fields []string) error {
 		return s.attach(t)
 	case View:
 		return view(fields)
+	case Hold:
+		if s.vm == nil {
+			return fmt.Errorf("%w: no process came with it", ErrOrder)
+		}
+		return nil
 	case Enter:
 		return enter()
 	case Release:

@@ -23,6 +23,8 @@ const NetworkFlag = "--network"
 const (
 	// Attach connects the streams to a created process.
 	Attach = "attach"
+	// Hold makes the surrogate stand for a pod's VM, instead of a process there. A pidfd of the VM's process comes with it.
+	Hold = "hold"
 	// View gives the surrogate a mount namespace that looks like the container's.
 	View = "view"
 	// Enter moves the surrogate of an exec into the mount namespace of the container's.
