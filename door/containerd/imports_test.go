@@ -22,9 +22,8 @@ func TestImports(t *testing.T) {
 		"github.com/bulkhead-project/bulkhead/cri":        "a door in its own process asks the engine by api/engine/v1",
 		"github.com/bulkhead-project/bulkhead/pod":        "a door in its own process asks the engine by api/engine/v1",
 		"github.com/bulkhead-project/bulkhead/image":      "images are containerd's",
-		"github.com/bulkhead-project/bulkhead/sandbox":    "the pod's shim runs the VM",
 	}
-	out, err := testgo.Command(t.Context(), "list", "-deps", "-tags", "grpcnotrace", "./front").CombinedOutput()
+	out, err := testgo.Command(t.Context(), "list", "-deps", "-tags", "grpcnotrace", "../../cmd/containerd-shim-bulkhead-v2").CombinedOutput()
 	if err != nil {
 		t.Fatalf("go list: %v\n%s", err, out)
 	}

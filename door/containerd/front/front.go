@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -33,8 +34,8 @@ const (
 
 // Program is one run of the program.
 type Program struct {
-	// Open returns the Runtime of the containers in one of containerd's namespaces.
-	Open func(namespace string) (containerd.Runtime, error)
+	// Open returns the Runtime for the containers of the invocation's namespace and containerd.
+	Open func(inv bootstrap.Invocation, log *slog.Logger) (containerd.Runtime, error)
 	// Features describe the Runtime.
 	Features func() *features.Features
 
@@ -149,7 +150,7 @@ func (p Program) delete(inv bootstrap.Invocation) error {
 		return err
 	}
 	exit := bootstrap.ReadExit(bundle)
-	rt, err := p.Open(inv.Namespace)
+	rt, err := p.Open(inv, slog.New(slog.NewTextHandler(p.Stderr, nil)))
 	if err == nil {
 		err = containerd.Remove(ctx, rt, inv.ID, bundle)
 	}

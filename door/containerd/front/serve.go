@@ -57,7 +57,7 @@ func (p Program) serve(inv bootstrap.Invocation) (err error) {
 		return fmt.Errorf("serve %s: %w", inv.Socket, err)
 	}
 	defer l.Close()
-	rt, err := p.Open(inv.Namespace)
+	rt, err := p.Open(inv, log)
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", inv.Socket, err)
 	}

@@ -1,0 +1,60 @@
+package vms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/door/containerd"
+	"github.com/bulkhead-project/bulkhead/door/oci"
+	"github.com/bulkhead-project/bulkhead/shim"
+)
+
+// TestClass: errors get the classes that clients match, and keep their texts.
+func TestClass(t *testing.T) {
+	unknown := errors.New("unknown")
+	for _, test := range []struct{ err, want error }{
+		{oci.ErrNotRunning, containerd.ErrNotRunning},
+		{fmt.Errorf("container c: %w", oci.ErrNotExist), containerd.ErrNotFound},
+		{oci.ErrExists, containerd.ErrExists},
+		{shim.ErrNotRunning, containerd.ErrUnavailable},
+		{fmt.Errorf("call: %w", status.Error(codes.InvalidArgument, "bad")), containerd.ErrInvalid},
+		{status.Error(codes.Unimplemented, "no"), containerd.ErrUnsupported},
+		{context.Canceled, context.Canceled},
+		{unknown, unknown},
+	} {
+		if got := class(test.err); !errors.Is(got, test.want) || !errors.Is(got, test.err) || got.Error() != test.err.Error() {
+			t.Errorf("class(%v): got %v, want %v", test.err, got, test.want)
+		}
+	}
+	if class(nil) != nil {
+		t.Error("class(nil) is an error")
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	packed, err := anypb.New(&shimv1.ContainerStats{CpuUsec: 7, MemoryBytes: 100, WorkingSetBytes: 60, RssBytes: 40, Pids: 3, PageFaults: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := metrics(packed)
+	if err != nil || m.CPU.UsageUsec != 7 || m.Memory.Usage != 100 || m.Memory.InactiveFile != 40 || m.Memory.Anon != 40 ||
+		m.Pids.Current != 3 || m.Memory.Pgfault != 9 {
+		t.Errorf("got %v, %v", m, err)
+	}
+	if packed, err = anypb.New(&shimv1.ContainerStats{MemoryBytes: 1, WorkingSetBytes: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := metrics(packed); err != nil || m.Memory.InactiveFile != 0 {
+		t.Errorf("a working set above the usage: got %v, %v", m, err)
+	}
+	if _, err := metrics(&anypb.Any{Value: []byte{0xff}}); err == nil {
+		t.Error("damaged statistics: got nil, want an error")
+	}
+}
