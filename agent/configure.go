@@ -136,7 +136,7 @@ func reseed(entropy []byte) error {
 	return nil
 }
 
-// ping returns the monotonic clock, with which a host checks the kernel's clock rate.
+// ping returns the monotonic clock. A host checks the kernel's clock rate with it.
 func (a *Agent) ping(context.Context, none) (agentv1.Pong, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

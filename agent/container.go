@@ -308,7 +308,7 @@ func (c *container) makeLast() error {
 }
 
 // mountRoot mounts the container's root: its live root, or a writable layer over its image. room bounds the layer in
-// bytes; 0 is no limit.
+// bytes; 0 means no limit.
 func (a *Agent) mountRoot(c *container, lower string, live bool, room int64) error {
 	base, err := a.writable()
 	if err != nil {

@@ -114,8 +114,8 @@ func (c *container) limitTasks() error {
 	return c.cgroup.Limit("pids.max", room)
 }
 
-// burst sets the time in microseconds that a container may save up beyond its quota, which crun does not know; nil is no
-// change.
+// burst sets the time in microseconds that a container may save up beyond its quota, which crun does not know; nil
+// changes nothing.
 func (c *container) burst(usec *uint64) error {
 	if usec == nil {
 		return nil

@@ -23,8 +23,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// followPorts publishes the ports that the pod listens on, until stop is called: on the host for a pod of the host's
-// network, and in a client's namespace if the client asks for it.
+// followPorts publishes the ports that the pod listens on, until stop is called. It publishes them on the host for a pod
+// of the host's network, and in a client's namespace if the client asks for it.
 func (p *pod) followPorts(ctx context.Context, c *link.Conn) (stop func()) {
 	r := p.snapshot()
 	if !r.HostPorts && r.VM.Network != hypervisor.NetworkAdopted {

@@ -110,7 +110,7 @@ func (l listeners) Unpublish(ctx context.Context, r *shimv1.UnpublishRequest) (*
 }
 
 // TestNamespacePorts checks that the ports of a guest are opened in the client's namespace as soon as the client asks for
-// it, that they are recorded apart from the host's, and that another shim or engine opens them again.
+// it. They are recorded apart from the host's, and another shim or engine opens them again.
 func TestNamespacePorts(t *testing.T) {
 	t.Parallel()
 	serve, clients, err := inside.Pair()

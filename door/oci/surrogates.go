@@ -44,7 +44,7 @@ type joined struct {
 	kind int // CLONE_NEW… flag
 }
 
-// startHelper starts a surrogate. Its exit status is for whoever becomes its parent.
+// startHelper starts a surrogate. Its parent at its end gets its exit status.
 func startHelper(o helperOptions) (*helper, error) {
 	program, err := dirs.Sibling("bulkhead-surrogate")
 	if err != nil {

@@ -160,8 +160,8 @@ type Share struct {
 	Staging Staging `json:"staging,omitzero"`
 }
 
-// Staging is a mount namespace in which a door has put a container's directories and files of the host. A process holds
-// it open.
+// Staging is a mount namespace with a container's directories and files of the host. A door makes it, and a process
+// holds it open.
 type Staging struct {
 	Holder procid.ID `json:"holder"`
 	FD     int       `json:"fd"` // of the holder

@@ -1,4 +1,4 @@
-// Command man writes a manual page for each command of the command line. It is a separate program, because the
+// Command man writes a manual page for each command of bulkhead and bulkhead-oci. It is a separate program, because the
 // libraries for manual pages would make the command line half a megabyte larger.
 package main
 
@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra/doc"
 
 	"github.com/bulkhead-project/bulkhead/cli"
+	"github.com/bulkhead-project/bulkhead/door/oci/command"
 )
 
 func main() {
@@ -23,15 +24,20 @@ func main() {
 	}
 }
 
-// write fills dir with bulkhead.1, bulkhead-run.1 and so on. The same version at the same SOURCE_DATE_EPOCH gives
-// the same bytes.
+// write fills dir with bulkhead.1, bulkhead-run.1, bulkhead-oci.1 and so on. The same version at the same
+// SOURCE_DATE_EPOCH gives the same bytes.
 func write(version, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	root := cli.Command()
-	quiet(root)
-	return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Bulkhead " + version, Manual: "Bulkhead"}, dir)
+	for _, root := range []*cobra.Command{cli.Command(), command.Command()} {
+		quiet(root)
+		header := &doc.GenManHeader{Section: "1", Source: "Bulkhead " + version, Manual: "Bulkhead"}
+		if err := doc.GenManTree(root, header, dir); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // quiet leaves out the generator and the date of each page.

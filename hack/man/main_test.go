@@ -41,4 +41,10 @@ func TestPages(t *testing.T) {
 		}
 	}
 	look(cli.Command())
+	for _, name := range []string{"bulkhead-oci.1", "bulkhead-oci-create.1"} {
+		page, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || !strings.Contains(string(page), "Bulkhead 1.2.3") {
+			t.Errorf("%s: %v: %s", name, err, page)
+		}
+	}
 }

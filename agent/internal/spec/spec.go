@@ -140,7 +140,7 @@ func Parse(raw json.RawMessage) (*Spec, error) {
 	return s, nil
 }
 
-// Storage returns the limit of the container's writable layer in bytes; 0 is no limit.
+// Storage returns the limit of the container's writable layer in bytes; 0 means no limit.
 func (s *Spec) Storage() (int64, error) {
 	text := s.notes[agentv1.StorageLimit]
 	if text == "" {

@@ -327,7 +327,7 @@ func TestAdjustRefuses(t *testing.T) {
 			"linux":{"namespaces":[{"type":"pid","path":"/proc/1/ns/pid"}]}}`,
 			agentv1.ErrUnsupported,
 		},
-		"process namespace of nobody": {
+		"process namespace without a container": {
 			`{"process":{"args":["a"]},
 			"linux":{"namespaces":[{"type":"pid","path":"bulkhead.container:"}]}}`,
 			agentv1.ErrUnsupported,

@@ -27,6 +27,22 @@ type globals struct {
 func Main(args []string, stdout, stderr io.Writer) int {
 	g := &globals{}
 	code := 0
+	root := g.command(&code, stderr)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	if err := root.Execute(); err != nil {
+		g.report(stderr, err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// Command returns the command line, for its manual pages.
+func Command() *cobra.Command { return (&globals{}).command(new(int), io.Discard) }
+
+// command returns the command line. exec and run store the exit code of their process in code.
+func (g *globals) command(code *int, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use: "bulkhead-oci", Short: "Run the containers of OCI bundles in virtual machines",
 		SilenceErrors: true, SilenceUsage: true, Version: version.Version,
@@ -44,16 +60,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	f.StringVar(&g.criu, "criu", "", "accepted, as runc has it; it has no effect")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return g.open(stderr) }
 	root.AddCommand(g.create(), g.start(), g.state(), g.kill(), g.delete(), g.list(), g.spec(), g.features(),
-		g.exec(&code), g.run(&code), g.pause(), g.resume(), g.ps(), g.update(), g.events(), g.network(),
+		g.exec(code), g.run(code), g.pause(), g.resume(), g.ps(), g.update(), g.events(), g.network(),
 		checkpoint("checkpoint"), checkpoint("restore"))
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	if err := root.Execute(); err != nil {
-		g.report(stderr, err)
-		return max(code, 1)
-	}
-	return code
+	return root
 }
 
 // open opens the door.

@@ -17,7 +17,7 @@ import (
 )
 
 func init() {
-	// The main thread is the one whose namespaces and root other processes see. Main enters namespaces on it.
+	// Other processes see the main thread's namespaces and root. Main enters namespaces on it.
 	runtime.LockOSThread()
 }
 
