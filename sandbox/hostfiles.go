@@ -107,8 +107,8 @@ func (s *Sandbox) useFiles(id Process, f HostFiles, record *progress.Record) (*p
 		return nil, nil, err
 	case p.host == nil:
 		return nil, nil, fmt.Errorf("%s: %w: its standard streams must be files of the host", p.subject(), ErrInvalid)
-	case p.terminal != (f.Terminal != nil):
-		return nil, nil, fmt.Errorf("%s: %w: a process with a terminal needs one, and others need none", p.subject(), ErrInvalid)
+	case f.Terminal != nil && !p.terminal:
+		return nil, nil, fmt.Errorf("%s: %w: a terminal for a process without one", p.subject(), ErrInvalid)
 	case p.host.files != nil:
 		return nil, nil, fmt.Errorf("%s: %w", p.subject(), ErrAttached)
 	}

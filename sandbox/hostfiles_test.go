@@ -449,6 +449,43 @@ func TestHostTerminal(t *testing.T) {
 	}
 }
 
+// TestDirections: a process with a terminal may have two files, for its input and its output. The end of the input does not
+// end the terminal's.
+func TestDirections(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.createHosted("c", true)
+	id := Process{Container: "c"}
+	s := h.surrogate(id)
+	in, typed, err := os.Pipe()
+	h.must(err)
+	shown, out, err := os.Pipe()
+	h.must(err)
+	defer in.Close()
+	defer shown.Close()
+	s.files = HostFiles{Stdin: in, Stdout: out, Progress: s.files.Progress}
+	s.connect()
+	_, err = h.box.StartProcess(h.ctx, id)
+	h.must(err)
+	p := h.fake(id)
+	_, err = typed.WriteString("ls\r")
+	h.must(err)
+	h.must(typed.Close())
+	h.must(p.until(h.ctx, func() bool { return string(p.input) == "ls\r" }))
+	h.write(p, "stdout", "a\r\n")
+	if got := s.read(shown, 3); got != "a\r\n" {
+		t.Errorf("output %q", got)
+	}
+	h.must(h.box.ResizeProcess(h.ctx, id, 91, 33))
+	h.must(p.until(h.ctx, func() bool { return p.size == [2]uint16{91, 33} }))
+	p.finish(exited(0))
+	s.exit()
+	out.Close()
+	if p.inEOF {
+		t.Error("the terminal's input was ended")
+	}
+}
+
 // TestSizeBeforeStart: an exec'd process gets the last size that its terminal had before its start.
 func TestSizeBeforeStart(t *testing.T) {
 	t.Parallel()
@@ -525,7 +562,6 @@ func TestAttachFilesRefuses(t *testing.T) {
 		"an unknown process":   {"none", func(*HostFiles) {}, ErrNotFound},
 		"a process with a log": {"log", func(*HostFiles) {}, ErrInvalid},
 		"a second surrogate":   {"c", func(*HostFiles) {}, ErrAttached},
-		"no terminal":          {"tty", func(*HostFiles) {}, ErrInvalid},
 		"a terminal":           {"c", func(f *HostFiles) { f.Terminal, f.Stdin = f.Stdin, nil }, ErrInvalid},
 		"no progress":          {"tty", func(f *HostFiles) { f.Progress.Close(); f.Progress, f.Terminal = nil, f.Stdout }, ErrInvalid},
 		"other progress":       {"tty", func(f *HostFiles) { f.Progress[0], f.Terminal = f.Progress[1], f.Stderr }, ErrInvalid},

@@ -20,7 +20,8 @@ import (
 type Files struct {
 	// Stdin, Stdout and Stderr may be nil: then the process's stdin is empty, and the output is discarded.
 	Stdin, Stdout, Stderr *os.File
-	// Terminal replaces the three for a process with a terminal. It must be in raw mode.
+	// Terminal replaces the three for a process with a terminal. It must be in raw mode. Such a process may also have Stdin
+	// and Stdout, the two directions of its terminal; the surrogate does not know its size then.
 	Terminal *os.File
 	// Progress is the result of NewProgress, one for each process. The shim keeps there how much it has read and written.
 	Progress *Progress

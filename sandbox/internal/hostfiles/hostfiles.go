@@ -15,7 +15,8 @@ import (
 
 // Files are the open files, of any kind. The process of the host has them too. No flag of them changes.
 type Files struct {
-	// Terminal replaces the three others for a process with a terminal.
+	// Terminal replaces the three others for a process with a terminal. Such a process may also have Stdin and Stdout, the
+	// two directions of its terminal.
 	Terminal *os.File
 	// Stdin, Stdout and Stderr may be nil: the stdin is empty then, and the output is discarded.
 	Stdin, Stdout, Stderr *os.File
