@@ -134,18 +134,20 @@ func testStdin(t *testing.T, tm *template) {
 // testNoReader closes outputs, and keeps the stdin of an exec beyond its first stream.
 func testNoReader(t *testing.T, tm *template) {
 	g := tm.start(t)
+	g.launch("c", spec("sleep", "1000"))
 	for name, tc := range map[string]struct {
 		terminal bool
 		stream   string
-		args     []string
+		script   string
 		want     int
 	}{
-		"stdout":   {false, "stdout", []string{"yes"}, 128 + 13},
-		"stderr":   {false, "stderr", []string{"sh", "-c", "yes >&2"}, 128 + 13},
-		"terminal": {true, "stdout", []string{"sleep", "1000"}, 128 + 1},
+		"stdout":   {false, "stdout", "while :; do echo y; done", 128 + 13},
+		"stderr":   {false, "stderr", "while :; do echo y >&2; done", 128 + 13},
+		"terminal": {true, "stdout", "exec sleep 1000", 128 + 1},
 	} {
-		p := agentv1.Process{Container: name}
-		g.launch(name, spec(tc.args...), func(c *agentv1.Create) { c.Terminal = tc.terminal })
+		p := agentv1.Process{Container: "c", Exec: name}
+		_, err := g.Exec(g.ctx(), agentv1.Exec{Process: p, Spec: raw(t, process("sh", "-c", tc.script)), Terminal: tc.terminal})
+		g.must(err)
 		for range 2 {
 			g.must(g.NoReader(g.ctx(), agentv1.NoReader{Process: p, Stream: tc.stream}))
 		}
@@ -156,11 +158,10 @@ func testNoReader(t *testing.T, tm *template) {
 			t.Errorf("%s: exit = %+v, want code %d", name, e, tc.want)
 		}
 	}
-	unknown := agentv1.NoReader{Process: agentv1.Process{Container: "stdout"}, Stream: "x"}
+	unknown := agentv1.NoReader{Process: agentv1.Process{Container: "c"}, Stream: "x"}
 	if err := g.NoReader(g.ctx(), unknown); !errors.Is(err, agentv1.ErrInvalid) {
 		t.Errorf("an unknown stream: %v", err)
 	}
-	g.launch("c", spec("sleep", "1000"))
 	for _, keep := range []bool{false, true} {
 		p := agentv1.Process{Container: "c", Exec: fmt.Sprint("keep-", keep)}
 		_, err := g.Exec(g.ctx(), agentv1.Exec{Process: p, Spec: raw(t, process("cat")), Stdin: true, KeepStdin: keep})

@@ -404,22 +404,29 @@ func (h *host) shimDies(t *testing.T) {
 	}
 }
 
-// surrogateDies kills surrogates: their processes end.
+// surrogateDies kills surrogates: their processes end, also that of a paused container.
 func (h *host) surrogateDies(t *testing.T) {
-	h.create(t, "victim", "sh", "-c", "sleep 1000 & echo begin; sleep 1000")
-	s := h.surrogate(t, "victim", "")
-	h.start(t, "victim", "")
-	s.until(t, "begin\n")
-	if err := s.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = s.cmd.Wait()
-	exit, err := h.c.Task.Wait(h.ctx, &taskv3.WaitRequest{ID: "victim"})
-	if err != nil || exit.ExitStatus != 137 {
-		t.Errorf("exit %v, %v", exit, err)
+	for _, id := range []string{"victim", "paused"} {
+		h.create(t, id, "sh", "-c", "sleep 1000 & echo begin; sleep 1000")
+		s := h.surrogate(t, id, "")
+		h.start(t, id, "")
+		s.until(t, "begin\n")
+		if id == "paused" {
+			if _, err := h.c.Task.Pause(h.ctx, &taskv3.PauseRequest{ID: id}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.cmd.Wait()
+		exit, err := h.c.Task.Wait(h.ctx, &taskv3.WaitRequest{ID: id})
+		if err != nil || exit.ExitStatus != 137 {
+			t.Errorf("%s: exit %v, %v", id, exit, err)
+		}
 	}
 	h.exec(t, "lost", false, "echo begin; exec sleep 1000")
-	s = h.surrogate(t, "main", "lost")
+	s := h.surrogate(t, "main", "lost")
 	h.start(t, "main", "lost")
 	s.until(t, "begin\n")
 	if err := s.cmd.Process.Kill(); err != nil {

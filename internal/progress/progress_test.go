@@ -220,7 +220,7 @@ func TestInputAfterKills(t *testing.T) {
 			_ = control(i.out(), func(fd int) { _, _ = splice(fd, nil, int(i.set[0].Fd()), &place, min(n, 200, int(Ring-i.offset%Ring))) })
 		},
 		"at the end": func(t *testing.T, i *Input, from int) {
-			if _, err := i.Fill(from, make([]byte, 500), noRead(t)); err != nil && err != io.EOF {
+			if _, err := i.Fill(from, make([]byte, 500), noRead(t)); err != nil && !errors.Is(err, io.EOF) {
 				t.Fatal(err)
 			}
 		},
@@ -271,7 +271,7 @@ func TestFill(t *testing.T) {
 	if n, err := i.Fill(r, b, noRead(t)); n != 20 || err != nil {
 		t.Errorf("Fill: got %d, %v", n, err)
 	}
-	if n, err := i.Fill(r, b, noRead(t)); n != 0 || err != io.EOF {
+	if n, err := i.Fill(r, b, noRead(t)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("Fill at the end: got %d, %v", n, err)
 	}
 	// A directory does not support splice.

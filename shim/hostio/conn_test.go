@@ -204,7 +204,7 @@ func TestWait(t *testing.T) {
 		t.Errorf("Wait: got %+v, %v, want %+v", got, err, want)
 	}
 	c.Close()
-	if _, err := shim.Read(make([]byte, 1)); err != io.EOF {
+	if _, err := shim.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("after Close the shim reads %v", err)
 	}
 }

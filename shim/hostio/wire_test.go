@@ -117,7 +117,7 @@ func TestFrames(t *testing.T) {
 	if kind, payload, err := ReadFrame(r); kind != KindSignal || string(payload) != "\x09" || err != nil {
 		t.Errorf("second frame: got %d, %q, %v", kind, payload, err)
 	}
-	if _, _, err := ReadFrame(r); err != io.EOF {
+	if _, _, err := ReadFrame(r); !errors.Is(err, io.EOF) {
 		t.Errorf("after the last frame: got %v, want EOF", err)
 	}
 	for name, tc := range map[string]struct {

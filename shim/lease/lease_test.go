@@ -403,7 +403,7 @@ func TestHostileClients(t *testing.T) {
 				t.Errorf("answer of kind %d, %v", kind, err)
 			}
 			_ = reader.SetDeadline(time.Now().Add(testdeadline.For(10 * time.Second)))
-			if _, err := reader.Read(make([]byte, 1)); err != io.EOF {
+			if _, err := reader.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 				t.Errorf("its files are not closed: %v", err)
 			}
 			w.fake.expect(t)
@@ -448,7 +448,7 @@ func TestClose(t *testing.T) {
 		t.Errorf("Dial after Drain: got %v", err)
 	}
 	w.server.Close()
-	if _, _, err := hostio.ReadFrame(conn); err != io.EOF {
+	if _, _, err := hostio.ReadFrame(conn); !errors.Is(err, io.EOF) {
 		t.Errorf("after Close: got %v", err)
 	}
 	w.fake.expect(t)

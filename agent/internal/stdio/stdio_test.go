@@ -208,10 +208,10 @@ func TestNoReader(t *testing.T) {
 	if err := <-wrote; !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("write: got %v, want EPIPE", err)
 	}
-	if n, err := before.Next(within(t), make([]byte, 1)); n != 0 || err != io.EOF {
+	if n, err := before.Next(within(t), make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("Next: got %d, %v, want EOF", n, err)
 	}
-	if n, err := o.Reader(1).Next(within(t), make([]byte, 1)); n != 0 || err != io.EOF {
+	if n, err := o.Reader(1).Next(within(t), make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("Next of a new reader: got %d, %v, want EOF", n, err)
 	}
 	o.Close()

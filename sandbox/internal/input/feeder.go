@@ -180,7 +180,7 @@ func (f *Feeder) Drain(ctx context.Context) {
 	}
 }
 
-// retry repeats try on a new stream as long as the channel is the cause of the failure.
+// retry repeats try on a new stream as long as the channel is the cause of the failure, or has too many streams.
 func (f *Feeder) retry(ctx context.Context, try func() error) error {
 	for b := (guest.Backoff{}); ; {
 		err := try()
@@ -194,7 +194,8 @@ func (f *Feeder) retry(ctx context.Context, try func() error) error {
 		if errors.As(err, &refusal) || errors.Is(err, ErrNoInput) {
 			return fmt.Errorf("%w: %w", ErrNoInput, err)
 		}
-		if f.session != nil && !f.session.Ended() {
+		full := errors.Is(err, channel.ErrTooMany) // there is no event for a stream that ends
+		if f.session != nil && !f.session.Ended() && !full {
 			return ErrNoInput // the agent ended only this stream
 		}
 		f.Close()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"path/filepath"
@@ -194,6 +195,25 @@ func TestStreamEndsAlone(t *testing.T) {
 	if len(a.conns) != 1 {
 		t.Errorf("%d connections", len(a.conns))
 	}
+}
+
+// TestTooManyStreams: input waits for a stream.
+func TestTooManyStreams(t *testing.T) {
+	a := newAgent(t)
+	f := a.feeder(t)
+	full := 2
+	f.Agent = agentv1.NewClient(func(ctx context.Context) (net.Conn, error) {
+		if full--; full >= 0 {
+			return nil, fmt.Errorf("open: %w", channel.ErrTooMany)
+		}
+		return f.Link.Open(ctx)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), testdeadline.For(10*time.Second))
+	defer cancel()
+	if err := f.Open(ctx); err != nil {
+		t.Errorf("Open: got %v", err)
+	}
+	f.Close()
 }
 
 // TestOpenContinues: a feeder sends only the bytes that the guest lacks of an earlier feeder's input.

@@ -106,7 +106,7 @@ func TestTarget(t *testing.T) {
 
 	// Another surrogate of the same shim, with a record of its own.
 	again = newProgress(t)
-	r, w = hostPipe(t)
+	_, w = hostPipe(t)
 	connect(t, target, w, again())
 	expectOffset(t, again(), 11)
 	if at, err := target.Write(t.Context(), 11, []byte("!")); at != 12 || err != nil {

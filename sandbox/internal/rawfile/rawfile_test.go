@@ -201,7 +201,7 @@ func TestEnd(t *testing.T) {
 		if n, err := from.Read(b); string(b[:n]) != "last" || err != nil {
 			t.Errorf("Read: got %q, %v", b[:n], err)
 		}
-		if _, err := from.Read(b); err != io.EOF && !errors.Is(err, unix.EIO) { // EIO: of a terminal
+		if _, err := from.Read(b); !errors.Is(err, io.EOF) && !errors.Is(err, unix.EIO) { // EIO: of a terminal
 			t.Errorf("Read at the end: got %v", err)
 		}
 	})
@@ -283,7 +283,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	if _, err := use(t, null, ForRead).Read(make([]byte, 1)); err != io.EOF {
+	if _, err := use(t, null, ForRead).Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("Read of /dev/null: got %v", err)
 	}
 	if n, err := use(t, null, ForWrite).Write([]byte("x")); n != 1 || err != nil {
