@@ -10,7 +10,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// TestClients: the snippets for podman and docker name the installed program, also below another prefix.
+// TestClients: the snippets for podman, docker and containerd name the installed programs, also below another prefix.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	var podman struct {
@@ -24,13 +24,23 @@ func TestClients(t *testing.T) {
 			Path string `json:"path"`
 		} `json:"runtimes"`
 	}
+	var containerd struct {
+		Plugins map[string]struct {
+			Containerd struct {
+				Runtimes map[string]struct {
+					Type string `toml:"runtime_type"`
+				} `toml:"runtimes"`
+			} `toml:"containerd"`
+		} `toml:"plugins"`
+	}
 	top, root := tree(t), t.TempDir()
-	for _, name := range []string{"containers.conf", "daemon.json"} {
+	for _, name := range []string{"containers.conf", "daemon.json", "containerd.toml"} {
 		copyFile(t, filepath.Join("clients", name), filepath.Join(top, "deploy/clients", name))
 	}
 	in(t, top, "hack/install", "install", "/opt/b", root)
 	for name, decode := range map[string]func([]byte) error{
 		"containers.conf": func(text []byte) error { return toml.Unmarshal(text, &podman) },
+		"containerd.toml": func(text []byte) error { return toml.Unmarshal(text, &containerd) },
 		"daemon.json":     func(text []byte) error { return json.Unmarshal(text, &docker) },
 	} {
 		text, err := os.ReadFile(filepath.Join(root, "opt/b/share/doc/bulkhead/examples", name))
@@ -47,6 +57,10 @@ func TestClients(t *testing.T) {
 	}
 	if !slices.Contains(podman.Engine.JSON, "bulkhead-oci") {
 		t.Errorf("runtime_supports_json: got %q, want it with bulkhead-oci", podman.Engine.JSON)
+	}
+	got := containerd.Plugins["io.containerd.grpc.v1.cri"].Containerd.Runtimes["bulkhead"].Type
+	if got != "io.containerd.bulkhead.v2" { // of the program containerd-shim-bulkhead-v2
+		t.Errorf("containerd's runtime type: got %q", got)
 	}
 	if got := docker.Runtimes["bulkhead"].Path; got != want {
 		t.Errorf("docker's runtime: got %q, want %q", got, want)

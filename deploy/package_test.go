@@ -184,13 +184,14 @@ func TestPackageControl(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"/usr/bin/bulkhead", "/usr/bin/bulkhead-oci", "/usr/libexec/bulkhead/bulkhead-surrogate",
+		"/usr/bin/bulkhead", "/usr/bin/bulkhead-oci", "/usr/bin/containerd-shim-bulkhead-v2", "/usr/libexec/bulkhead/bulkhead-surrogate",
 		"/usr/libexec/bulkhead/bulkhead-warm.so", "/usr/share/bulkhead/guest/bundle.json",
 		"/usr/share/doc/bulkhead/copyright",
 		"/usr/share/man/man1/bulkhead-run.1.gz", "/usr/share/bash-completion/completions/bulkhead", "/usr/share/zsh/vendor-completions/_bulkhead",
 		"/usr/share/fish/vendor_completions.d/bulkhead.fish", "/usr/lib/systemd/system/bulkhead-cri.service",
 		"/usr/share/man/man1/bulkhead-oci-create.1.gz", "/usr/share/doc/bulkhead/examples/hello.yaml",
-		"/usr/share/doc/bulkhead/examples/containers.conf", "/usr/share/doc/bulkhead/examples/daemon.json", "/usr/share/bulkhead/config.toml",
+		"/usr/share/doc/bulkhead/examples/containers.conf", "/usr/share/doc/bulkhead/examples/containerd.toml",
+		"/usr/share/doc/bulkhead/examples/daemon.json", "/usr/share/bulkhead/config.toml",
 	} {
 		if !slices.Contains(files, want) {
 			t.Errorf("it lacks %s", want)
