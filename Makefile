@@ -106,17 +106,22 @@ containerd: ## build containerd 2.4 and ctr for e2e/containerd, once (three minu
 	@GO=$(GO) hack/build-once ctr >/dev/null
 
 .PHONY: test
-test: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test host-images package kubeall critools containerd ## run all tests, including tests with VMs
+test: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test host-images client-tree package kubeall critools containerd ## run all tests, including tests with VMs
 	env -u BULKHEAD_DATA -u BULKHEAD_STATE GO='$(GO)' $(GO) run ./hack/tests '$(TAGS)'
 
 .PHONY: test-long
-test-long: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test host-images package kubeall critools containerd ## run all tests with the whole tables of faults and inputs (an hour or more)
+test-long: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test host-images client-tree package kubeall critools containerd ## run all tests with the whole tables of faults and inputs (an hour or more)
 	BULKHEAD_TEST_LONG=1 $(TEST) -p 1 -parallel 2 -timeout 3h ./...
 
 # The tests' network reaches no package archive, and only root can create a disk.
 .PHONY: host-images
 host-images: build/setup-hosts
 	@[ "$$(id -u)" != 0 ] || for suite in bookworm trixie; do hack/host-image $$suite >/dev/null || exit 1; done
+
+# The clients of Debian 13, for e2e/clients.
+.PHONY: client-tree
+client-tree: build/setup-hosts
+	@[ "$$(id -u)" != 0 ] || hack/client-tree trixie >/dev/null
 
 .PHONY: hosts
 hosts: $(IMAGE) package build/setup-test host-images critools ## test on fresh Debian 12 and 13 hosts (HOST=debian13 AS=bob RUN=network; an hour)

@@ -20,22 +20,28 @@ func TestContainerd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots VMs")
 	}
+	prepare(t)
+	playContainerd(t, newSystem(t))
+}
+
+// playContainerd plays the life of the containers of a system's containerd.
+func playContainerd(t *testing.T, s system) {
 	all := runtimes(t)
 	home := t.TempDir()
-	write(t, "/etc/containerd/config.toml", "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n")
+	s.write(t, "/etc/containerd/config.toml", "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n")
 	conf := "/etc/cni/net.d"
-	if err := os.RemoveAll(conf); err != nil {
+	if err := os.RemoveAll(s.path(conf)); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(conf, "10-bridge.conflist"), `{"cniVersion": "0.4.0", "name": "bridge", "plugins": [{"type": "bridge",
+	s.write(t, filepath.Join(conf, "10-bridge.conflist"), `{"cniVersion": "0.4.0", "name": "bridge", "plugins": [{"type": "bridge",
 		"bridge": "ctr0", "isGateway": true, "ipam": {"type": "host-local", "routes": [{"dst": "0.0.0.0/0"}],
 		"ranges": [[{"subnet": "10.99.0.0/24"}]]}}]}`)
-	if err := os.Symlink(testnet.Plugins, filepath.Join(mkdir(t, "/opt/cni"), "bin")); err != nil {
+	if err := os.Symlink(testnet.Plugins, filepath.Join(mkdir(t, s.path("/opt/cni")), "bin")); err != nil {
 		t.Fatal(err)
 	}
-	daemon(t, home, "containerd")
+	s.daemon(t, home, "/usr/bin/containerd")
 	for i, r := range all {
-		c := ctr{&engine{oci: r, client: "ctr", env: clientEnv(home)}, []string{"--runc-binary", r.path}}
+		c := ctr{&engine{oci: r, client: "ctr", system: s, env: clientEnv(home)}, []string{"--runc-binary", r.path}}
 		if i == 0 {
 			ctx := testdeadline.Context(t, time.Minute)
 			until(ctx, t, "containerd answers", func() bool { return c.try(ctx, t, "", "version").code == 0 })
@@ -55,14 +61,6 @@ func TestContainerd(t *testing.T) {
 			}
 		})
 	}
-}
-
-func mkdir(t *testing.T, dir string) string {
-	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }
 
 // ctr is containerd's client with one runtime.
@@ -139,7 +137,7 @@ func ctrRuns(ctx context.Context, t *testing.T, c ctr) {
 // ctrFailures: containerd shows the runtime's error.
 func ctrFailures(ctx context.Context, t *testing.T, c ctr) {
 	for program, want := range map[string]string{
-		"absent": `exec: "absent": executable file not found in $PATH`, "/etc": `exec: "/etc": permission denied`,
+		"absent": `exec: "absent": executable file not found in $PATH`, "/etc/passwd": `exec: "/etc/passwd": permission denied`,
 	} {
 		if o := c.try(ctx, t, "", c.args("--rm", image, "failing", program)...); o.code != 1 || !strings.Contains(o.stderr, want) {
 			t.Errorf("run %s: %+v, want %q", program, o, want)

@@ -3,17 +3,11 @@ package clients
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testnet"
-	"github.com/bulkhead-project/bulkhead/internal/testproc"
 )
 
 // TestDocker plays the life of docker's containers.
@@ -21,6 +15,12 @@ func TestDocker(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots VMs")
 	}
+	prepare(t)
+	playDocker(t, newSystem(t))
+}
+
+// playDocker plays the life of the containers of a system's docker.
+func playDocker(t *testing.T, s system) {
 	all := runtimes(t)
 	home := t.TempDir()
 	var table []string
@@ -29,12 +29,10 @@ func TestDocker(t *testing.T) {
 			table = append(table, fmt.Sprintf("%q: {\"path\": %q}", r.name, r.path))
 		}
 	}
-	write(t, "/etc/docker/daemon.json", `{"runtimes": {`+strings.Join(table, ", ")+`}}`)
-	// Docker drops packets that other engines forward.
-	t.Cleanup(func() { testnet.Run(t, "iptables", "--policy", "FORWARD", "ACCEPT") })
-	daemon(t, home, "dockerd")
+	s.write(t, "/etc/docker/daemon.json", `{"runtimes": {`+strings.Join(table, ", ")+`}}`)
+	s.daemon(t, home, "/usr/sbin/dockerd")
 	for i, r := range all {
-		e := &engine{oci: r, client: "docker", create: []string{"--runtime", r.name}, env: clientEnv(home)}
+		e := &engine{oci: r, client: "docker", system: s, create: []string{"--runtime", r.name}, env: clientEnv(home)}
 		if i == 0 {
 			ctx := testdeadline.Context(t, time.Minute)
 			until(ctx, t, "docker answers", func() bool { return e.try(ctx, t, "", "version").code == 0 })
@@ -43,36 +41,6 @@ func TestDocker(t *testing.T) {
 		}
 		t.Run(r.name, func(t *testing.T) { e.play(t, append(scenarios, dockerScenarios...)) })
 	}
-}
-
-// daemon starts a daemon, which is terminated at the test's end. A failed test shows the end of its log.
-func daemon(t *testing.T, home, program string, args ...string) {
-	t.Helper()
-	path := filepath.Join(home, program+".log")
-	log, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	cmd := exec.Command("/usr/bin/env", append([]string{program}, args...)...)
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = clientEnv(home), "/run", log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	wait, err := testproc.Lasting(cmd)
-	if err != nil {
-		t.Fatalf("start %s: %v", program, err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		late := time.AfterFunc(testdeadline.For(30*time.Second), func() { _ = cmd.Process.Kill() })
-		defer late.Stop()
-		if err := wait(); err != nil {
-			t.Errorf("%s: %v", program, err)
-		}
-		if t.Failed() {
-			text, _ := os.ReadFile(path)
-			t.Logf("%s:\n%s", program, text[max(0, len(text)-4096):])
-		}
-	})
 }
 
 var dockerScenarios = []scenario{

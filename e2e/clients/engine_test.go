@@ -84,6 +84,7 @@ func appendLayer(t *testing.T, img v1.Image, entries ...ociimage.Entry) v1.Image
 // engine is podman or docker with one runtime. Most of their commands are the same.
 type engine struct {
 	oci
+	system
 	client string   // podman or docker
 	flags  []string // of all commands
 	create []string // of run and create
@@ -92,7 +93,8 @@ type engine struct {
 
 // clientEnv is the environment of clients: without the user's configuration.
 func clientEnv(home string) []string {
-	return []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + home, "TMPDIR=" + home, "LANG=C.UTF-8", "TERM=xterm"}
+	return []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + home, "TMPDIR=" + home, "LANG=C.UTF-8", "TERM=xterm",
+		"PODMAN_IGNORE_CGROUPSV1_WARNING=1"}
 }
 
 // command returns a command of the client. Its directory is not in the sources.
@@ -102,8 +104,8 @@ func (e *engine) command(ctx context.Context, args ...string) *exec.Cmd {
 	if args[0] == "run" || args[0] == "create" {
 		all = append(all, e.create...)
 	}
-	cmd := exec.CommandContext(ctx, "/usr/bin/"+e.client, append(all, args[1:]...)...)
-	cmd.Env, cmd.Dir, cmd.WaitDelay = e.env, "/run", 5*time.Second
+	cmd := e.system.command(ctx, "/usr/bin/"+e.client, append(all, args[1:]...)...)
+	cmd.Env, cmd.WaitDelay = e.env, 5*time.Second
 	return cmd
 }
 

@@ -3,7 +3,6 @@ package clients
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +16,12 @@ func TestPodman(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots VMs")
 	}
+	prepare(t)
+	playPodman(t, newSystem(t))
+}
+
+// playPodman plays the life of the containers of a system's podman.
+func playPodman(t *testing.T, s system) {
 	all := runtimes(t)
 	home := t.TempDir()
 	names := []string{}
@@ -25,7 +30,7 @@ func TestPodman(t *testing.T) {
 		names = append(names, fmt.Sprintf("%q", r.name))
 		table += fmt.Sprintf("%s = [%q]\n", r.name, r.path)
 	}
-	write(t, "/etc/containers/containers.conf", `[containers]
+	s.write(t, "/etc/containers/containers.conf", `[containers]
 default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
 log_driver = "k8s-file"
 [engine]
@@ -35,26 +40,15 @@ runtime = "runc"
 infra_image = "`+infra+`"
 runtime_supports_json = [`+strings.Join(names, ", ")+`]
 [engine.runtimes]
-`+table)
+`+table+"[network]\nfirewall_driver = \"iptables\"\n")
 	for i, r := range all {
-		e := &engine{oci: r, client: "podman", flags: []string{"--runtime", r.name}, env: clientEnv(home)}
+		e := &engine{oci: r, client: "podman", system: s, flags: []string{"--runtime", r.name}, env: clientEnv(home)}
 		if i == 0 {
 			ctx := testdeadline.Context(t, time.Minute)
 			e.do(ctx, t, "load", "--quiet", "--input", prepare(t))
 			e.do(ctx, t, "run", "--rm", "--publish", "80:80", image, "true") // creates the bridge and its rules
 		}
 		t.Run(r.name, func(t *testing.T) { e.play(t, append(scenarios, podmanScenarios...)) })
-	}
-}
-
-// write writes a file of the host.
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
 	}
 }
 

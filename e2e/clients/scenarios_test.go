@@ -150,7 +150,7 @@ func execs(ctx context.Context, t *testing.T, e *engine) {
 	if want := "input\n1000\n/tmp\nb c container\n"; o.code != 11 || o.out != want || o.stderr != "err\n" {
 		t.Errorf("exec: %+v, want 11, %q", o, want)
 	}
-	for program, want := range map[string]int{"absent": 127, "/etc": 126} {
+	for program, want := range map[string]int{"absent": 127, "/etc/passwd": 126} {
 		// Docker 20.10 says 126 for both.
 		if o := e.try(ctx, t, "", "exec", "exec", program); o.code != want && (e.client != "docker" || o.code != 126) {
 			t.Errorf("exec %s: %+v, want %d", program, o, want)
@@ -169,7 +169,9 @@ func execs(ctx context.Context, t *testing.T, e *engine) {
 
 // stops: stop kills a container that does not end.
 func stops(ctx context.Context, t *testing.T, e *engine) {
-	e.start(ctx, t, "stubborn", image, "sh", "-c", "trap '' TERM; while :; do sleep 0.02; done")
+	e.start(ctx, t, "stubborn", image, "sh", "-c", "trap '' TERM; echo started; while :; do sleep 0.02; done")
+	// Before its program runs, runc's own process would get the signal.
+	until(ctx, t, "the container's log", func() bool { return e.do(ctx, t, "logs", "stubborn") == "started" })
 	e.do(ctx, t, "stop", "--time", "1", "stubborn")
 	if got := e.inspect(ctx, t, "stubborn", ".State.ExitCode"); got != "137" {
 		t.Errorf("exit code of a container that ignores SIGTERM: %s", got)
