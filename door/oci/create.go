@@ -244,7 +244,7 @@ func (c *creation) reserve(context.Context) error {
 }
 
 // stand starts the surrogate.
-func (c *creation) stand(ctx context.Context) error {
+func (c *creation) stand(context.Context) error {
 	o := helperOptions{
 		name: c.o.ID, streams: c.o.Streams, terminal: c.terminal(), descriptor: []*os.File{c.staging},
 		cgroup: c.record.Cgroup,

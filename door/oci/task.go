@@ -2,6 +2,7 @@ package oci
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -120,7 +121,7 @@ func (d *Door) Delete(ctx context.Context, id string, force bool) error {
 	ctx, cancel := context.WithTimeout(ctx, createWait)
 	defer cancel()
 	unlock, err := d.lock(ctx, id)
-	if err == ErrNotExist && force {
+	if errors.Is(err, ErrNotExist) && force {
 		return nil
 	}
 	if err != nil {
@@ -128,7 +129,7 @@ func (d *Door) Delete(ctx context.Context, id string, force bool) error {
 	}
 	defer unlock()
 	r, err := d.read(id)
-	if err == ErrNotExist { // half made
+	if errors.Is(err, ErrNotExist) { // half made
 		r = &record{ID: id, Pod: podRecord{Key: d.key(id), Own: true}}
 	} else if err != nil {
 		return err

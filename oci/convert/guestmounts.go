@@ -34,7 +34,7 @@ func (c *conversion) shm(m mount) (done bool, err error) {
 	}
 	hash := sha256.Sum256([]byte(m.Source))
 	dir := containerv1.Dir{Name: "shm-" + hex.EncodeToString(hash[:16]), Medium: containerv1.Memory, Size: size, Mode: 0o1777}
-	c.addOwn(containerv1.Mount{Destination: m.at, Source: dir, Options: m.options.guest})
+	c.addOwn(containerv1.Mount{Destination: m.at, Source: dir, Options: m.guest})
 	return true, nil
 }
 
@@ -62,7 +62,7 @@ func (c *conversion) guestBind(m mount, source string) {
 		bind = "rbind"
 	}
 	c.guest.Mounts = append(c.guest.Mounts, specs.Mount{
-		Destination: m.at, Type: "bind", Source: source, Options: append([]string{bind, "rprivate"}, m.options.guest...),
+		Destination: m.at, Type: "bind", Source: source, Options: append([]string{bind, "rprivate"}, m.guest...),
 	})
 }
 

@@ -119,7 +119,7 @@ func (c *conversion) bindMount(m mount) error {
 func (c *conversion) share(m mount, tree Tree) {
 	tree.Destination, tree.Attributes, tree.Below = m.at, m.attributes, m.below
 	tree.Follow = m.follow || !m.propagated && c.propagate
-	guest := append(slices.Clone(m.options.guest), "rprivate")
+	guest := append(slices.Clone(m.guest), "rprivate")
 	if tree.Follow {
 		guest[len(guest)-1] = "rslave"
 	}

@@ -143,7 +143,7 @@ func launch(script string, args, env []string, streams containerd.Streams) (*pro
 func (p *process) wait() {
 	_ = p.cmd.Wait()
 	p.start.Close()
-	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus) //nolint:errcheck,forcetypeassert // it is one on Linux
+	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus) //nolint:forcetypeassert // it is one on Linux
 	p.exit = containerd.Exit{Status: status.ExitStatus(), At: time.Now(), OOM: p.oom}
 	if status.Signaled() {
 		p.exit.Status = 128 + int(status.Signal())

@@ -41,12 +41,12 @@ var (
 func parse(list []string) (o options, err error) {
 	for _, option := range list {
 		set, isSet := sets[option]
-		clear, isClear := clears[option]
+		unset, isUnset := clears[option]
 		switch {
 		case isSet:
 			o.flags |= set
-		case isClear:
-			o.flags &^= clear
+		case isUnset:
+			o.flags &^= unset
 		case option == "loop":
 			o.loop = true
 		case strings.HasPrefix(option, "uidmap="), strings.HasPrefix(option, "gidmap="):

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/hostio"
 )
 
-func init() {
+func init() { //nolint:gochecknoinits // main.main runs on the main thread only if an init function has locked it
 	// Other processes see the main thread's namespaces and root. Main enters namespaces on it.
 	runtime.LockOSThread()
 }

@@ -41,7 +41,8 @@ type server struct {
 
 // answer answers a request. Its error is conn's.
 func (s *server) answer(token []byte, kind Kind, payload string) error {
-	socket, err := -1, error(nil)
+	socket := -1
+	var err error
 	if kind == watch {
 		err = s.watch(payload)
 	} else {
