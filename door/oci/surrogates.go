@@ -144,9 +144,9 @@ func (h *helper) orderWith(ctx context.Context, kind string, file *os.File, fiel
 
 // kill ends the surrogate and waits for its end.
 func (h *helper) kill(context.Context) error {
-	h.control.Close()
 	err := h.cmd.Process.Kill()
-	_ = h.cmd.Wait() // "signal: killed"
+	_ = h.cmd.Wait()  // "signal: killed"
+	h.control.Close() // after the kill, so that the surrogate does not complain
 	if errors.Is(err, os.ErrProcessDone) {
 		err = nil
 	}

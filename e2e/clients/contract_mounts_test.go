@@ -13,6 +13,7 @@ import (
 
 var mountCases = []contractCase{
 	{"read-only root", readonlyRoot},
+	{"mount points in a read-only root", readonlyMountPoints},
 	{"volumes", volumes},
 	{"a volume of another user", volumeOfUser},
 	{"file systems of the kernel", kernelMounts},
@@ -29,6 +30,22 @@ func readonlyRoot(ctx context.Context, t *testing.T, c *contract) {
 	k.expectExit(ctx, t, 0)
 	if out, errs := k.stdout.all(ctx, t), k.stderr.all(ctx, t); out != "shm\n" || strings.Count(errs, "Read-only file system") != 2 {
 		t.Errorf("with a read-only root: %q, %q", out, errs)
+	}
+}
+
+// readonlyMountPoints: runc creates mount points before it makes the root read-only. In a VM the share is read-only from
+// the start, so a missing mount point fails, and the error names it.
+func readonlyMountPoints(ctx context.Context, t *testing.T, c *contract) {
+	spec := script("touch /absent/x && echo made")
+	spec.Root.Readonly = true
+	spec.Mounts = append(spec.Mounts, specs.Mount{Destination: "/absent", Type: "tmpfs", Source: "tmpfs", Options: []string{"size=1m"}})
+	if c.vm {
+		c.fails(ctx, t, 1, "mkdir `/absent`: Read-only file system", "create", "--bundle", writeBundle(t, spec), "c")
+		c.fails(ctx, t, 1, "container does not exist", "state", "c")
+		return
+	}
+	if got := c.output(ctx, t, spec); got != "made\n" {
+		t.Errorf("output %q", got)
 	}
 }
 

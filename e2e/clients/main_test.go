@@ -8,9 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/testhost"
 )
 
@@ -54,17 +56,23 @@ func runtimes(t *testing.T) []oci {
 	return all
 }
 
-// vms returns the pids of the VMs that have started.
-func vms(t *testing.T) (pids []int) {
+// vms returns the number of VMs with pods: each has one shim.
+func vms(t *testing.T) (n int) {
 	t.Helper()
-	entries, err := os.ReadDir("/run/bulkhead/pods")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
 		t.Fatal(err)
 	}
-	for range entries {
-		pids = append(pids, 0)
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if args := procid.Args(pid); len(args) > 0 && filepath.Base(args[0]) == "bulkhead-shim" {
+			n++
+		}
 	}
-	return pids
+	return n
 }
 
 // until waits for a condition that sends no event.

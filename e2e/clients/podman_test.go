@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 // TestPodman plays the life of podman's containers.
 func TestPodman(t *testing.T) {
+	testturn.SkipUnless(t, 0, 3)
 	if testing.Short() {
 		t.Skip("boots VMs")
 	}
@@ -74,7 +76,7 @@ func podmanPod(ctx context.Context, t *testing.T, e *engine) {
 	e.expect(ctx, t, 0, "pod-host\n", "exec", "p-other", "hostname")
 	dialOut(ctx, t, "tcp", outsideOf+":8081", outside)
 	if e.vm {
-		if n := len(vms(t)); n != 1 {
+		if n := vms(t); n != 1 {
 			t.Errorf("the pod has %d VMs, want 1", n)
 		}
 	}

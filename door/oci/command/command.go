@@ -58,7 +58,12 @@ func (g *globals) command(code *int, stderr io.Writer) *cobra.Command {
 	f.BoolVar(&g.systemd, "systemd-cgroup", false, "read cgroup paths as SLICE:PREFIX:NAME")
 	f.StringVar(&g.rootless, "rootless", "auto", "accepted, as runc has it; the user decides")
 	f.StringVar(&g.criu, "criu", "", "accepted, as runc has it; it has no effect")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return g.open(stderr) }
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if err := keepInherited(); err != nil {
+			return err
+		}
+		return g.open(stderr)
+	}
 	root.AddCommand(g.create(), g.start(), g.state(), g.kill(), g.delete(), g.list(), g.spec(), g.features(),
 		g.exec(code), g.run(code), g.pause(), g.resume(), g.ps(), g.update(), g.events(), g.network(),
 		checkpoint("checkpoint"), checkpoint("restore"))
