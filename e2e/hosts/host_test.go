@@ -184,7 +184,7 @@ func (h *host) leave() {
 	}
 }
 
-// try runs a script as a user and returns its output, stderr included. About one of 150 VMs dies in an emulated host, for a
+// try runs a script as a user and returns its output, stderr included. Some VMs die in an emulated host, for a
 // reason that is not known yet. A script that leaves nothing then runs again.
 func (h *host) try(ctx context.Context, user, script string) (string, error) {
 	out, err := h.tryOnce(ctx, user, script)
