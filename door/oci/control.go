@@ -27,15 +27,11 @@ func (d *Door) Resume(ctx context.Context, id string) error { return d.freeze(ct
 func (d *Door) freeze(ctx context.Context, id string, pause bool) error {
 	ctx, cancel := context.WithTimeout(ctx, callWait)
 	defer cancel()
-	unlock, err := d.lock(ctx, id)
+	r, unlock, err := d.locked(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	r, err := d.read(id)
-	if err != nil {
-		return err
-	}
 	if r.Sandbox {
 		return errSandbox
 	}

@@ -106,5 +106,17 @@ func (d *Door) lock(ctx context.Context, id string) (unlock func(), err error) {
 	return func() { _ = l.Unlock() }, nil
 }
 
+// locked locks a container and returns its record.
+func (d *Door) locked(ctx context.Context, id string) (r *record, unlock func(), err error) {
+	if unlock, err = d.lock(ctx, id); err != nil {
+		return nil, nil, err
+	}
+	if r, err = d.read(id); err != nil {
+		unlock()
+		return nil, nil, err
+	}
+	return r, unlock, nil
+}
+
 // alive reports whether a surrogate still runs.
 func alive(id procid.ID) bool { return id.PID != 0 && id.Alive() }

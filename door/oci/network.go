@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
 	"github.com/bulkhead-project/bulkhead/door/oci/surrogate"
+	"github.com/bulkhead-project/bulkhead/door/remote/client"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/network/adopt"
@@ -111,15 +111,11 @@ func (d *Door) watch(ctx context.Context, r *record) error {
 func (d *Door) Network(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, callWait)
 	defer cancel()
-	unlock, err := d.lock(ctx, id)
+	r, unlock, err := d.locked(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	r, err := d.read(id)
-	if err != nil {
-		return err
-	}
 	if !r.adopts() || !r.Started || !alive(r.Surrogate) {
 		return nil
 	}
@@ -147,12 +143,7 @@ func (d *Door) join(ctx context.Context, r *record, e enginev1.EngineClient) (er
 	if err != nil {
 		return err
 	}
-	request := &enginev1.UpdateNetworkRequest{Door: doorName, Id: r.Pod.ID}
-	for card, n := range found.Interfaces {
-		if n != nil {
-			request.Interfaces = append(request.Interfaces, interfaceOf(card, n))
-		}
-	}
+	request := &enginev1.UpdateNetworkRequest{Door: doorName, Id: r.Pod.ID, Interfaces: client.Interfaces(found.Interfaces)}
 	if len(request.Interfaces) == 0 && !r.Started {
 		return nil
 	}
@@ -164,20 +155,6 @@ func (d *Door) join(ctx context.Context, r *record, e enginev1.EngineClient) (er
 		return fmt.Errorf("configure the network: %w", plain(err))
 	}
 	return nil
-}
-
-// interfaceOf returns an interface of the guest for a request.
-func interfaceOf(card int, n *agentv1.Network) *enginev1.Interface {
-	i := &enginev1.Interface{
-		Card: uint32(card), Name: n.Name, Mac: n.MAC, Mtu: uint32(max(n.MTU, 0)), Addresses: n.Addresses,
-	}
-	for _, r := range n.Routes {
-		i.Routes = append(i.Routes, &enginev1.Route{Destination: r.Destination, Gateway: r.Gateway, Metric: uint32(max(r.Metric, 0))})
-	}
-	for _, n := range n.Neighbours {
-		i.Neighbours = append(i.Neighbours, &enginev1.Neighbour{Address: n.Address, Mac: n.MAC})
-	}
-	return i
 }
 
 // leave gives the interfaces of a network namespace that outlives the container back to it.

@@ -30,15 +30,11 @@ func notFound(err error) bool { return err != nil && status.Code(err) == codes.N
 func (d *Door) Start(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, callWait)
 	defer cancel()
-	unlock, err := d.lock(ctx, id)
+	r, unlock, err := d.locked(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	r, err := d.read(id)
-	if err != nil {
-		return err
-	}
 	switch r.status() {
 	case specs.StateCreated:
 	case specs.StateStopped:
