@@ -19,7 +19,6 @@ import (
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
 	"github.com/bulkhead-project/bulkhead/door/oci/staging"
 	"github.com/bulkhead-project/bulkhead/door/oci/surrogate"
-	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 	"github.com/bulkhead-project/bulkhead/network/adopt/inside"
 	"github.com/bulkhead-project/bulkhead/oci"
@@ -178,7 +177,6 @@ func (c *creation) run(ctx context.Context) error {
 	if err := c.stand(ctx); err != nil {
 		return err
 	}
-	fault.Point("oci.surrogate")
 	// As under runc, these hooks also run after a failed creation.
 	c.undo.Push("poststop", func(ctx context.Context) error {
 		c.record.poststop(ctx, c.door.o.Logger)
@@ -195,7 +193,6 @@ func (c *creation) run(ctx context.Context) error {
 	if err := c.pod(ctx); err != nil {
 		return err
 	}
-	fault.Point("oci.pod")
 	if err := c.fill(ctx); err != nil {
 		return err
 	}
@@ -213,7 +210,6 @@ func (c *creation) fill(ctx context.Context) error {
 	if err := c.container(ctx); err != nil {
 		return err
 	}
-	fault.Point("oci.container")
 	return c.attach(ctx)
 }
 

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
-	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
@@ -28,7 +27,6 @@ func (d *Door) delete(ctx context.Context, r *record) error {
 	if err := hostcgroup.At(r.Cgroup).Unmake(ctx); err != nil {
 		return fmt.Errorf("delete container %s: %w", r.ID, err)
 	}
-	fault.Point("oci.deleted")
 	r.poststop(ctx, d.o.Logger)
 	return os.RemoveAll(filepath.Join(d.o.Root, r.ID))
 }
