@@ -10,10 +10,13 @@ require (
 	github.com/containerd/log v0.1.0 // ttrpc's log, sent to ours
 	github.com/containerd/nri v0.12.5 // the plugins of a node, NRI
 	github.com/containerd/ttrpc v1.2.10 // how containerd talks to a shim
+	github.com/containernetworking/cni v1.3.1 // the network plugins of a node
+	github.com/cyphar/filepath-securejoin v0.7.0 // mount points in a hostile root
 	github.com/docker/distribution v2.8.3+incompatible // a registry's errors, to tell them apart
+	github.com/docker/go-units v0.5.0 // sizes, as docker and podman write them
 	github.com/erofs/go-erofs v0.3.1 // reads what our writer has written: in tests, and for image save
 	github.com/fsnotify/fsnotify v1.10.1 // logs and volumes are followed without polling
-	github.com/godbus/dbus/v5 v5.2.2
+	github.com/godbus/dbus/v5 v5.2.2 // units of systemd, as which engines run
 	github.com/google/go-cmp v0.7.0 // tests
 	github.com/google/go-containerregistry v0.22.1 // tests: a registry that really serves
 	github.com/hanwen/go-fuse/v2 v2.12.1 // the FUSE protocol of shared directories
@@ -31,6 +34,7 @@ require (
 	github.com/sirupsen/logrus v1.10.2 // the log of the registry library, sent to ours
 	github.com/spf13/cobra v1.10.2 // commands, help, completion, manual pages
 	github.com/spf13/pflag v1.0.10 // cobra's flags, to suggest the nearest
+	github.com/vishvananda/netlink v1.3.1 // interfaces, routes and tc in a pod's namespace
 	go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.72.0 // spans of calls, in the trace of a kubelet
 	go.opentelemetry.io/otel v1.47.0 // traces of bulkhead cri
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp v1.47.0 // how they are sent
@@ -66,11 +70,6 @@ require (
 )
 
 require (
-	github.com/containernetworking/cni v1.3.1 // the network plugins of a node
-	github.com/vishvananda/netlink v1.3.1 // interfaces, routes and tc in a pod's namespace
-)
-
-require (
 	cyphar.com/go-pathrs v0.2.5 // indirect
 	github.com/Microsoft/go-winio v0.6.3-0.20260930231756-f19d9717deb0 // indirect
 	github.com/ProtonMail/go-crypto v1.5.2 // indirect
@@ -84,13 +83,11 @@ require (
 	github.com/containers/ocicrypt v1.3.2 // indirect
 	github.com/cpuguy83/go-md2man/v2 v2.0.7 // indirect
 	github.com/cyberphone/json-canonicalization v0.0.0-20241213102144-19d51d7fe467 // indirect
-	github.com/cyphar/filepath-securejoin v0.7.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/distribution/reference v0.6.0 // indirect
 	github.com/docker/cli v29.9.0+incompatible // indirect
 	github.com/docker/docker-credential-helpers v0.9.10 // indirect
 	github.com/docker/go-connections v0.8.2 // indirect
-	github.com/docker/go-units v0.5.0 // indirect
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect

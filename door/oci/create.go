@@ -169,7 +169,7 @@ func (c *creation) run(ctx context.Context) error {
 	}
 	if !c.sandbox() {
 		var err error
-		if c.staging, err = staging.Make(c.o.Bundle, c.plan.Trees); err != nil {
+		if c.staging, err = staging.Make(c.o.Bundle, c.plan.Trees, c.plan.MountPoints); err != nil {
 			return err
 		}
 		defer c.staging.Close()

@@ -28,7 +28,7 @@ func (c *conversion) disk(at string, d Disk, access string, mode, group uint32) 
 	if mode == 0 {
 		mode = 0o660
 	}
-	c.addOwn(containerv1.Mount{Destination: at, Group: int(min(group, 1<<31-1)), Source: containerv1.Block{
+	c.addOwn(false, containerv1.Mount{Destination: at, Group: int(min(group, 1<<31-1)), Source: containerv1.Block{
 		Name: DiskName(len(c.plan.Disks)), Access: access, Mode: mode & 0o7777, ReadOnly: d.ReadOnly,
 	}})
 	c.plan.Disks = append(c.plan.Disks, d)
@@ -66,7 +66,7 @@ func (c *conversion) devices() error {
 		}
 		if ok && d.Type != "p" && !strings.HasPrefix(at, "/dev/") {
 			// The root is shared with the host, and gets no device nodes.
-			c.guestBind(mount{at: at}, known.Path)
+			c.guestBind(false, mount{at: at}, known.Path)
 			continue
 		}
 		d.Path = at

@@ -22,7 +22,7 @@ func (c *conversion) shm(m mount) (done bool, err error) {
 		return false, nil
 	}
 	if m.Source == shmPath {
-		c.guestBind(m, shmPath)
+		c.guestBind(true, m, shmPath)
 		return true, nil
 	}
 	size, err := c.Host.ShmBytes(m.Source)
@@ -34,7 +34,7 @@ func (c *conversion) shm(m mount) (done bool, err error) {
 	}
 	hash := sha256.Sum256([]byte(m.Source))
 	dir := containerv1.Dir{Name: "shm-" + hex.EncodeToString(hash[:16]), Medium: containerv1.Memory, Size: size, Mode: 0o1777}
-	c.addOwn(containerv1.Mount{Destination: m.at, Source: dir, Options: m.guest})
+	c.addOwn(true, containerv1.Mount{Destination: m.at, Source: dir, Options: m.guest})
 	return true, nil
 }
 
@@ -46,22 +46,23 @@ func (c *conversion) guestsOwn(m mount) (done bool, err error) {
 		c.ignore(m.field, fmt.Sprintf("%.200q: the guest has version 2 of cgroups, at /sys/fs/cgroup", m.Source))
 		return true, nil
 	case below("/proc"), below("/sys"):
-		c.guestBind(m, m.Source)
+		node, err := c.Host.Node(m.Source)
+		c.guestBind(err != nil || node.Type == Dir, m, m.Source)
 		return true, nil
 	case slices.Contains([]string{"/dev", "/dev/pts", "/dev/mqueue", shmPath}, m.Source):
-		c.guestBind(m, m.Source)
+		c.guestBind(true, m, m.Source)
 		return true, nil
 	}
 	return false, nil
 }
 
 // guestBind adds a bind mount of a path of the guest. The path must be a constant, or below /proc or /sys.
-func (c *conversion) guestBind(m mount, source string) {
+func (c *conversion) guestBind(dir bool, m mount, source string) {
 	bind := "bind"
 	if m.recursive {
 		bind = "rbind"
 	}
-	c.guest.Mounts = append(c.guest.Mounts, specs.Mount{
+	c.addMount(dir, specs.Mount{
 		Destination: m.at, Type: "bind", Source: source, Options: append([]string{bind, "rprivate"}, m.guest...),
 	})
 }
@@ -72,7 +73,7 @@ func (c *conversion) charMount(m mount, node Node) error {
 	if !ok {
 		return unsupported(m.field+".source", "%.200q is the device %d:%d, which a VM does not have", m.Source, node.Major, node.Minor)
 	}
-	c.guestBind(m, known.Path)
+	c.guestBind(false, m, known.Path)
 	if !known.Common {
 		c.allow("c", known.Major, known.Minor, access(m.readOnly()))
 	}

@@ -62,7 +62,7 @@ func (c *conversion) mount(m mount) error {
 		c.ignore(m.field+".options", "mounts never leave the container")
 	}
 	shared := func(o string) bool { return o == "shared" || o == "rshared" }
-	c.guest.Mounts = append(c.guest.Mounts, specs.Mount{
+	c.addMount(true, specs.Mount{
 		Destination: m.at, Type: m.Type, Source: m.Type, Options: slices.DeleteFunc(slices.Clone(m.Options), shared),
 	})
 	return nil
@@ -123,14 +123,25 @@ func (c *conversion) share(m mount, tree Tree) {
 	if tree.Follow {
 		guest[len(guest)-1] = "rslave"
 	}
-	c.addOwn(containerv1.Mount{Destination: m.at, Source: containerv1.Share{Name: TreeName(len(c.plan.Trees))}, Options: guest})
+	c.addOwn(tree.Dir, containerv1.Mount{Destination: m.at, Source: containerv1.Share{Name: TreeName(len(c.plan.Trees))}, Options: guest})
 	c.plan.Trees = append(c.plan.Trees, tree)
 }
 
 // addOwn adds a mount of package containerv1.
-func (c *conversion) addOwn(m containerv1.Mount) {
+func (c *conversion) addOwn(dir bool, m containerv1.Mount) {
 	kind, source, options := m.Encode()
-	c.guest.Mounts = append(c.guest.Mounts, specs.Mount{Destination: m.Destination, Type: kind, Source: source, Options: options})
+	c.addMount(dir, specs.Mount{Destination: m.Destination, Type: kind, Source: source, Options: options})
+}
+
+// addMount adds a mount of a directory or a file, and its mount point if the guest cannot create it.
+func (c *conversion) addMount(dir bool, m specs.Mount) {
+	covers := func(earlier specs.Mount) bool {
+		return strings.HasPrefix(m.Destination+"/", strings.TrimSuffix(earlier.Destination, "/")+"/")
+	}
+	if c.spec.Root.Readonly && !slices.ContainsFunc(c.guest.Mounts, covers) {
+		c.plan.MountPoints = append(c.plan.MountPoints, MountPoint{m.Destination, dir})
+	}
+	c.guest.Mounts = append(c.guest.Mounts, m)
 }
 
 // overlay adds an overlay file system that the door mounts.

@@ -22,6 +22,8 @@ type Plan struct {
 	Root  containerv1.Share
 	// Trees are mounts that the door clones or makes on the host. The first is the root.
 	Trees []Tree
+	// MountPoints must exist in the root before it is cloned.
+	MountPoints []MountPoint
 	// StartContainer are hooks for the guest.
 	StartContainer []containerv1.Hook
 	// Hooks are the hooks that the door runs on the host, without StartContainer.

@@ -27,6 +27,12 @@ type Tree struct {
 	Overlay []string
 }
 
+// MountPoint is a place in a read-only root where the guest mounts a directory or a file. The guest cannot create it.
+type MountPoint struct {
+	Path string
+	Dir  bool
+}
+
 // Attributes are the MOUNT_ATTR flags of mount_setattr(2).
 type Attributes struct{ Set, Clear uint64 }
 

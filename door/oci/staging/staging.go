@@ -17,7 +17,13 @@ import (
 
 // Make returns a mount namespace with a small file system that has tree n at /n. It mounts at the directory at, in the
 // new namespace only. The namespace exists as long as the file is open. Mounts of a caller's thread stay as they are.
-func Make(at string, trees []convert.Tree) (namespace *os.File, err error) {
+// Make creates missing mount points in the first tree, which is the root.
+func Make(at string, trees []convert.Tree, points []convert.MountPoint) (namespace *os.File, err error) {
+	for _, p := range points {
+		if err := ensure(trees[0].Source, p); err != nil {
+			return nil, fmt.Errorf("mount at %.200s: create the mount point in the root: %w", p.Path, err)
+		}
+	}
 	err = thread.Do(func() (err error) {
 		namespace, err = makeHere(at, trees)
 		return err

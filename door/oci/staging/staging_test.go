@@ -51,7 +51,7 @@ func TestMake(t *testing.T) {
 		},
 		{Source: filepath.Join(bundle, "file"), Destination: "/file"},
 	}
-	namespace, err := Make(bundle, trees)
+	namespace, err := Make(bundle, trees, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +91,52 @@ func TestMissingSource(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root makes mount namespaces here")
 	}
-	_, err := Make(t.TempDir(), []convert.Tree{{Source: "/absent", Destination: "/there", Dir: true}})
+	_, err := Make(t.TempDir(), []convert.Tree{{Source: "/absent", Destination: "/there", Dir: true}}, nil)
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "/there") {
 		t.Error(err)
+	}
+}
+
+// TestMountPoints creates missing mount points in a root, and nothing outside of it.
+func TestMountPoints(t *testing.T) {
+	top := t.TempDir()
+	root := filepath.Join(top, "root")
+	for _, err := range []error{
+		os.MkdirAll(filepath.Join(root, "etc"), 0o755), os.WriteFile(filepath.Join(root, "etc/hosts"), []byte("own"), 0o600),
+		os.Symlink("/run/resolve/stub", filepath.Join(root, "etc/resolv.conf")), os.Symlink("../../..", filepath.Join(root, "up")),
+		os.Symlink(top, filepath.Join(root, "absolute")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, one := range []struct {
+		point convert.MountPoint
+		made  string // below root; a directory ends with /
+	}{
+		{convert.MountPoint{Path: "/a/b", Dir: true}, "a/b/"},
+		{convert.MountPoint{Path: "/a/c/file"}, "a/c/file"},
+		{convert.MountPoint{Path: "/etc", Dir: true}, "etc/"},
+		{convert.MountPoint{Path: "/etc/hosts"}, "etc/hosts"},
+		{convert.MountPoint{Path: "/etc/resolv.conf"}, "run/resolve/stub"},
+		{convert.MountPoint{Path: "/up/out", Dir: true}, "out/"},
+		{convert.MountPoint{Path: "/absolute/file"}, filepath.Join(top, "file")[1:]},
+	} {
+		if err := ensure(root, one.point); err != nil {
+			t.Errorf("%+v: %v", one.point, err)
+		}
+		name, dir := strings.CutSuffix(one.made, "/")
+		if info, err := os.Lstat(filepath.Join(root, name)); err != nil || info.IsDir() != dir {
+			t.Errorf("%+v: %v, %v", one.point, info, err)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(root, "etc/hosts")); err != nil || string(text) != "own" {
+		t.Errorf("the existing file: %q, %v", text, err)
+	}
+	if entries, err := os.ReadDir(top); err != nil || len(entries) != 1 {
+		t.Errorf("outside the root: %v, %v", entries, err)
+	}
+	if err := ensure(root, convert.MountPoint{Path: "/etc/hosts/below"}); err == nil {
+		t.Error("a mount point below a file was created")
 	}
 }
