@@ -25,6 +25,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/boundedlog"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/pacedlog"
+	"github.com/bulkhead-project/bulkhead/internal/sdnotify"
 	"github.com/bulkhead-project/bulkhead/internal/unit"
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
@@ -106,12 +107,20 @@ func enterUnit(ctx context.Context, r dirs.Roots, log *slog.Logger) {
 	}
 }
 
-// readiness returns the function that writes to the descriptor in client.ReadyFD, if any. Other processes must not
-// inherit the descriptor.
+// readiness returns the function that writes to the descriptor in client.ReadyFD, or else notifies systemd, if systemd has
+// started the engine. Other processes must not inherit the descriptor.
 func readiness() (func(), error) {
+	systemd, err := sdnotify.FromEnvironment()
+	if err != nil {
+		return nil, err
+	}
 	text := os.Getenv(client.ReadyFD)
 	if text == "" {
-		return func() {}, nil // started by hand
+		return func() {
+			if err := systemd.Send(sdnotify.Ready); err != nil {
+				slog.Warn(err.Error())
+			}
+		}, nil
 	}
 	fd, err := strconv.Atoi(text)
 	if err != nil {

@@ -7,19 +7,22 @@ import (
 	"strings"
 
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
+	"github.com/bulkhead-project/bulkhead/internal/unit"
 )
 
-// group makes the client's cgroup for the container. The surrogate is in it, and the VM in a group below.
+// group makes the client's cgroup for the container. The surrogate is in it, and the VM in a group below. A scope of
+// systemd's cannot be empty: enterScope makes it.
 func (c *creation) group(context.Context) error {
 	at := c.plan.CgroupsPath
-	if at == "" {
-		at = path.Join("/bulkhead-oci", strings.ReplaceAll(c.door.key(c.o.ID), "/", "-"))
-	}
-	if c.door.o.SystemdCgroup && strings.Count(at, ":") == 2 {
+	if c.door.o.SystemdCgroup {
 		var err error
-		if at, err = unitPath(at); err != nil {
+		if c.scope, err = scopeOf(at, c.o.ID); err != nil {
 			return err
 		}
+		c.record.Scope, at = c.scope.Name, path.Join(hostcgroup.SlicePath(c.scope.Slice), c.scope.Name)
+	}
+	if at == "" {
+		at = path.Join("/bulkhead-oci", strings.ReplaceAll(c.door.key(c.o.ID), "/", "-"))
 	}
 	g, err := hostcgroup.ClientGroup(at)
 	if err != nil {
@@ -29,26 +32,56 @@ func (c *creation) group(context.Context) error {
 	if err := c.door.write(c.record); err != nil {
 		return err
 	}
-	c.undo.Push("cgroup", g.Unmake)
-	if err := g.Make(); err != nil {
-		return err
+	c.undo.Push("cgroup", c.record.ungroup)
+	if c.scope == nil {
+		if err := g.Make(); err != nil {
+			return err
+		}
 	}
 	c.cgroup = at
 	return nil
 }
 
-// unitPath returns the path of the scope that systemd has for SLICE:PREFIX:NAME.
-func unitPath(text string) (string, error) {
-	parts := strings.Split(text, ":")
-	slice, prefix, name := parts[0], parts[1], parts[2]
-	if name == "" || strings.Contains(text, "/") {
-		return "", fmt.Errorf("linux.cgroupsPath %.200q must be SLICE:PREFIX:NAME", text)
+// scopeOf returns the scope for SLICE:PREFIX:NAME. Empty parts have runc's defaults.
+func scopeOf(text, id string) (*unit.Scope, error) {
+	if text == "" {
+		text = ":bulkhead:" + id
 	}
+	parts := strings.Split(text, ":")
+	if len(parts) != 3 || parts[2] == "" || strings.Contains(text, "/") {
+		return nil, fmt.Errorf("linux.cgroupsPath %.200q must be SLICE:PREFIX:NAME with --systemd-cgroup", text)
+	}
+	slice, name := parts[0], parts[2]
 	if slice == "" {
 		slice = "system.slice"
 	}
-	if prefix != "" {
-		name = prefix + "-" + name
+	if !strings.HasSuffix(slice, ".slice") {
+		return nil, fmt.Errorf("linux.cgroupsPath %.200q: the slice must end with .slice", text)
 	}
-	return path.Join(hostcgroup.SlicePath(slice), name+".scope"), nil
+	if parts[1] != "" {
+		name = parts[1] + "-" + name
+	}
+	return &unit.Scope{Name: name + ".scope", Slice: slice, Description: "Container " + id}, nil
+}
+
+// enterScope starts systemd's scope with the surrogate, and moves the surrogate to its group in the scope.
+func (c *creation) enterScope(ctx context.Context) error {
+	if c.scope == nil {
+		return nil
+	}
+	c.scope.PID = c.helper.id.PID
+	if err := c.scope.Start(ctx); err != nil {
+		return err
+	}
+	return hostcgroup.At(c.record.Cgroup).Take(c.scope.PID)
+}
+
+// ungroup removes the client's cgroup.
+func (r *record) ungroup(ctx context.Context) error {
+	if r.Scope != "" {
+		if err := unit.Stop(ctx, r.Scope); err != nil {
+			return err
+		}
+	}
+	return hostcgroup.At(r.Cgroup).Unmake(ctx)
 }

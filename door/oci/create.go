@@ -20,6 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/oci/staging"
 	"github.com/bulkhead-project/bulkhead/door/oci/surrogate"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
+	"github.com/bulkhead-project/bulkhead/internal/unit"
 	"github.com/bulkhead-project/bulkhead/network/adopt/inside"
 	"github.com/bulkhead-project/bulkhead/oci"
 	"github.com/bulkhead-project/bulkhead/oci/convert"
@@ -157,6 +158,7 @@ type creation struct {
 	done    func()        // closes the connection to the engine
 	joined  *enginev1.Pod // the pod that the container joins, or nil
 	cgroup  string        // the client's, as a path from the top of the hierarchy
+	scope   *unit.Scope   // systemd's unit for it; nil for none
 }
 
 // run runs all steps. Each registers its undo first.
@@ -240,10 +242,12 @@ func (c *creation) reserve(context.Context) error {
 }
 
 // stand starts the surrogate.
-func (c *creation) stand(context.Context) error {
+func (c *creation) stand(ctx context.Context) error {
 	o := helperOptions{
 		name: c.o.ID, streams: c.o.Streams, terminal: c.terminal(), descriptor: []*os.File{c.staging},
-		cgroup: c.record.Cgroup,
+	}
+	if c.scope == nil {
+		o.cgroup = c.record.Cgroup
 	}
 	if c.joined == nil {
 		serve, clients, err := inside.Pair()
@@ -272,7 +276,10 @@ func (c *creation) stand(context.Context) error {
 	}
 	c.undo.Push("surrogate", h.kill)
 	c.helper, c.record.Surrogate = h, h.id
-	return c.door.write(c.record)
+	if err := c.door.write(c.record); err != nil {
+		return err
+	}
+	return c.enterScope(ctx)
 }
 
 // terminal reports whether the surrogate has the host's end of a terminal.

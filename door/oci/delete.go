@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
-	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
 // delete removes an ended container from the engine, and then its record. It may be repeated.
@@ -24,7 +23,7 @@ func (d *Door) delete(ctx context.Context, r *record) error {
 	if err := r.leave(); err != nil {
 		return fmt.Errorf("delete container %s: %w", r.ID, err)
 	}
-	if err := hostcgroup.At(r.Cgroup).Unmake(ctx); err != nil {
+	if err := r.ungroup(ctx); err != nil {
 		return fmt.Errorf("delete container %s: %w", r.ID, err)
 	}
 	r.poststop(ctx, d.o.Logger)

@@ -20,7 +20,7 @@ const doorName = "oci"
 
 // engine connects to the user's engine, and starts one if none runs.
 func (d *Door) engine(ctx context.Context) (enginev1.EngineClient, func(), error) {
-	return d.dial(ctx, client.StartProcess)
+	return d.dial(ctx, client.StartDetached)
 }
 
 // dial connects to the user's engine. If none runs, it fails without start.

@@ -33,8 +33,9 @@ type record struct {
 	// Container is the engine's id, empty until the engine has the container. A Sandbox is a pod's VM, and has none.
 	Container string `json:"container,omitempty"`
 	Sandbox   bool   `json:"sandbox,omitempty"`
-	// Cgroup are the directories of the client's cgroup.
+	// Cgroup are the directories of the client's cgroup. Scope is systemd's unit with it, if any.
 	Cgroup  []string `json:"cgroup,omitempty"`
+	Scope   string   `json:"scope,omitempty"`
 	Started bool     `json:"started,omitempty"`
 	Paused  bool     `json:"paused,omitempty"`
 	// Hooks are the hooks that are still to run.

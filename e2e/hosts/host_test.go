@@ -116,6 +116,7 @@ func packages(t *testing.T) string {
 		dpkg-deb -Znone -b "$1/later" "$1/later.deb" >/dev/null
 		rm -r "$1/later"
 		cp build/busybox.tar "$1/"
+		for name in containers.conf daemon.json; do sed 's|/usr/local|/usr|' "deploy/clients/$name" >"$1/$name"; done
 		cp "$(hack/build-once crictl)" "$1/crictl"
 		export CGO_ENABLED=0
 		for name in qemu template; do go test -c -trimpath -ldflags=-w -vet=off -o "$1/$name.test" "./hypervisor/$name"; done

@@ -25,7 +25,10 @@ func TestToday(t *testing.T) {
 		name, suite string
 		test        func(h *host, t *testing.T)
 	}{
-		{"units", "trixie", (*host).testUnits},
+		{"units", "trixie", func(h *host, t *testing.T) {
+			t.Run("units", h.testUnits)
+			t.Run("clients", h.testClients)
+		}},
 		{"root", "bookworm", func(h *host, t *testing.T) { h.testUser(t, "root") }},
 		{"alice", "trixie", func(h *host, t *testing.T) { h.testUser(t, "alice") }},
 		{"bob", "bookworm", func(h *host, t *testing.T) { h.testUser(t, "bob") }},
@@ -47,6 +50,7 @@ func TestHosts(t *testing.T) {
 			}
 			t.Run("all", func(t *testing.T) {
 				t.Run("units", h.testUnits)
+				t.Run("clients", h.testClients)
 				t.Run("KVM", h.testKVM)
 				t.Run("home", h.testHome)
 				t.Run("IPv6", h.testIPv6)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -51,6 +52,25 @@ func (g *Group) Make() error {
 	for _, dir := range g.dirs {
 		if err := makeAll(dir); err != nil {
 			return fmt.Errorf("make the cgroup %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// Take makes the group and moves a process into it, from the group above for example.
+func (g *Group) Take(pid int) error {
+	if err := g.Make(); err != nil {
+		return err
+	}
+	for _, dir := range g.Dirs() {
+		if err := write(dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return fmt.Errorf("enter a cgroup: %w", err)
+		}
+		if filepath.Base(dir) != leaf {
+			continue
+		}
+		if err := enable(filepath.Dir(dir)); err != nil { // it has no processes any more
+			return err
 		}
 	}
 	return nil

@@ -1,5 +1,5 @@
-// Package unit starts a systemd unit for the caller: a scope with a delegated cgroup. Limits of groups in it work, and
-// its processes do not end with the session that has started it.
+// Package unit asks systemd for transient units: scopes with delegated cgroups, and services. Limits of groups in a scope
+// work, and its processes do not end with the session that has started it.
 package unit
 
 import (
@@ -22,10 +22,11 @@ const (
 	path    = dbus.ObjectPath("/org/freedesktop/systemd1")
 	manager = service + ".Manager"
 	exists  = service + ".UnitExists"
+	absent  = service + ".NoSuchUnit"
 )
 
-// callTimeout bounds the start of a unit.
-const callTimeout = 10 * time.Second
+// callTimeout bounds a job of systemd's. The start of a service ends when the service is ready.
+const callTimeout = time.Minute
 
 // mount is where systemd mounts cgroups.
 const mount = "/sys/fs/cgroup"
@@ -41,20 +42,15 @@ var ErrNone = errors.New("systemd cannot be asked for a unit")
 // processes of an earlier caller, Enter joins it. A user's scope belongs to the user's manager, which ends with the
 // last session unless the user lingers (Lingers).
 func Enter(ctx context.Context, name string) error {
-	address := "unix:path=/run/dbus/system_bus_socket"
-	if uid := os.Geteuid(); uid != 0 {
-		address = "unix:path=/run/user/" + strconv.Itoa(uid) + "/bus"
-	}
-	for _, dir := range []string{"/run/systemd/system", strings.TrimPrefix(address, "unix:path=")} {
-		if _, err := os.Stat(dir); err != nil {
-			return fmt.Errorf("%w: %w", ErrNone, err)
-		}
+	at, err := address()
+	if err != nil {
+		return err
 	}
 	group := ""
 	if unified(mount) {
 		group = "/" + leaf
 	}
-	if err := startScope(ctx, address, name, group); err != nil {
+	if err := enterScope(ctx, at, name, group); err != nil {
 		return fmt.Errorf("ask systemd for the unit %s: %w", name, err)
 	}
 	if group == "" {
@@ -66,83 +62,26 @@ func Enter(ctx context.Context, name string) error {
 	return nil
 }
 
+// enterScope starts the scope with this process. If the scope exists, enterScope moves the process into the given group of
+// it, "/own" for example, which must exist. The empty string is the scope's own group.
+func enterScope(ctx context.Context, address, name, group string) error {
+	m, err := open(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	pids := []uint32{uint32(os.Getpid())}
+	err = m.start(name, scope("Bulkhead's engine and its pods", pids)...)
+	if failed(err, exists) {
+		return m.systemd.CallWithContext(m.ctx, manager+".AttachProcessesToUnit", 0, name, group, pids).Err
+	}
+	return err
+}
+
 // Lingers reports whether the manager of this user outlives the user's sessions.
 func Lingers(user string) bool {
 	_, err := os.Stat(filepath.Join("/var/lib/systemd/linger", filepath.Base(user)))
 	return err == nil
-}
-
-// property is a unit's property on the bus.
-type property struct {
-	Name  string
-	Value dbus.Variant
-}
-
-// auxiliary is a further unit of a job; none is used.
-type auxiliary struct {
-	Name       string
-	Properties []property
-}
-
-// startScope starts the scope with this process. If the scope exists, startScope moves the process into the given group of
-// it, "/own" for example, which must exist. The empty string is the scope's own group.
-func startScope(ctx context.Context, address, name, group string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	conn, err := dbus.Connect(address, dbus.WithContext(ctx))
-	if err != nil {
-		return fmt.Errorf("connect to D-Bus: %w", err)
-	}
-	defer conn.Close()
-	// The job may end before the answer to the call.
-	ended := make(chan *dbus.Signal, 64)
-	conn.Signal(ended)
-	if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchInterface(manager), dbus.WithMatchMember("JobRemoved")); err != nil {
-		return err
-	}
-	systemd := conn.Object(service, path)
-	if err := systemd.CallWithContext(ctx, manager+".Subscribe", 0).Err; err != nil {
-		return err
-	}
-	pids := []uint32{uint32(os.Getpid())}
-	var job dbus.ObjectPath
-	err = systemd.CallWithContext(ctx, manager+".StartTransientUnit", 0, name, "fail", []property{
-		{"Description", dbus.MakeVariant("Bulkhead's engine and its pods")},
-		{"Delegate", dbus.MakeVariant(true)},
-		{"PIDs", dbus.MakeVariant(pids)},
-		{"CollectMode", dbus.MakeVariant("inactive-or-failed")},
-	}, []auxiliary{}).Store(&job)
-	var refusal dbus.Error
-	if errors.As(err, &refusal) && refusal.Name == exists {
-		return systemd.CallWithContext(ctx, manager+".AttachProcessesToUnit", 0, name, group, pids).Err
-	}
-	if err != nil {
-		return err
-	}
-	for {
-		select {
-		case s, ok := <-ended:
-			if !ok {
-				return errors.New("the bus has ended")
-			}
-			if result, ok := resultOf(s, job); ok && result != "done" {
-				return fmt.Errorf("its start ended as %s", result)
-			} else if ok {
-				return nil
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// resultOf returns the result of a job from the signal of its end.
-func resultOf(s *dbus.Signal, job dbus.ObjectPath) (string, bool) {
-	if len(s.Body) < 4 || s.Body[1] != job {
-		return "", false
-	}
-	result, ok := s.Body[3].(string)
-	return result, ok
 }
 
 // unified reports whether cgroup2 has all controllers.

@@ -88,7 +88,7 @@ func TestEnter(t *testing.T) {
 			if _, err := conn.RequestName(service, dbus.NameFlagDoNotQueue); err != nil {
 				t.Fatal(err)
 			}
-			err = startScope(testdeadline.Context(t, 5*time.Second), address, "x.scope", tc.group)
+			err = enterScope(testdeadline.Context(t, 5*time.Second), address, "x.scope", tc.group)
 			if (err == nil) != (tc.refuse == "") || err != nil && !strings.Contains(err.Error(), tc.refuse) {
 				t.Errorf("%v", err)
 			}
@@ -99,7 +99,7 @@ func TestEnter(t *testing.T) {
 			}
 		})
 	}
-	if err := startScope(context.Background(), "unix:path=/nonexistent", "x.scope", ""); err == nil {
+	if err := enterScope(context.Background(), "unix:path=/nonexistent", "x.scope", ""); err == nil {
 		t.Error("entered without a bus")
 	}
 }

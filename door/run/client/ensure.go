@@ -59,14 +59,9 @@ const ReadyFD = "BULKHEAD_READY_FD"
 // StartProcess is the Starter of the command line. It runs bulkhead-engine in its own session, with its output in a
 // bounded file, and waits until the engine reports that it is ready, or ends.
 func StartProcess(ctx context.Context, r dirs.Roots) error {
-	exe, err := dirs.Sibling("bulkhead-engine")
+	exe, log, err := prepare(r)
 	if err != nil {
-		return fmt.Errorf("start the engine: %w", err)
-	}
-	logPath := filepath.Join(r.Instance(Instance), "engine.log")
-	log, err := openLog(logPath)
-	if err != nil {
-		return fmt.Errorf("start the engine: %w", err)
+		return err
 	}
 	defer log.Close()
 	ready, readyW, err := os.Pipe()
@@ -102,7 +97,23 @@ func StartProcess(ctx context.Context, r dirs.Roots) error {
 	if errors.Is(readErr, io.EOF) {
 		readErr = nil // the engine has ended, and Wait returns its error
 	}
-	return fmt.Errorf("start the engine: %s (its log is %s): %w", tail.Line(tail.File(log)), logPath, errors.Join(waitErr, readErr))
+	return failed(log, errors.Join(waitErr, readErr))
+}
+
+// prepare returns the engine's program and its log.
+func prepare(r dirs.Roots) (exe string, log *os.File, err error) {
+	if exe, err = dirs.Sibling("bulkhead-engine"); err == nil {
+		log, err = openLog(filepath.Join(r.Instance(Instance), "engine.log"))
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("start the engine: %w", err)
+	}
+	return exe, log, nil
+}
+
+// failed returns the error of an engine that has not started, with the last line of its log.
+func failed(log *os.File, err error) error {
+	return fmt.Errorf("start the engine: %s (its log is %s): %w", tail.Line(tail.File(log)), log.Name(), err)
 }
 
 // logLimit is the size of an engine's log, in bytes, above which the next engine truncates it.
