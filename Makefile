@@ -147,6 +147,12 @@ bench-cri: ROWS = cri
 bench-cri: BENCHFLAGS = --out bench-cri.json
 bench-cri: bench ## measure the CRI beside containerd and runc, as root
 
+.PHONY: bench-oci
+bench-oci: RUNS = 30
+bench-oci: ROWS = oci
+bench-oci: BENCHFLAGS = --out bench-oci.json
+bench-oci: bench ## measure bulkhead-oci beside runc and crun, directly and below podman, docker and ctr, as root
+
 .PHONY: bench-node
 bench-node: PODS = 1000
 bench-node: build guest $(IMAGE) kubeall ## measure bulkhead node with PODS=1000 concurrent pods and a runtime that answers after 10 ms

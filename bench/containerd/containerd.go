@@ -36,6 +36,8 @@ type Options struct {
 	// CNIConf is the directory of the configuration of the pods' network, and CNIBin the directory of its plugins.
 	// If they are empty, pods use the host's network.
 	CNIConf, CNIBin string
+	// Env are additional variables of containerd and its shims.
+	Env []string
 }
 
 // Containerd runs pods through the CRI. It is safe for concurrent use.
@@ -77,7 +79,7 @@ func Open(ctx context.Context, o Options) (c *Containerd, err error) {
 	}
 	defer log.Close()
 	c.cmd = exec.Command("containerd", "--config", filepath.Join(dir, "config.toml"))
-	c.cmd.Stdout, c.cmd.Stderr, c.cmd.Dir = log, log, "/"
+	c.cmd.Stdout, c.cmd.Stderr, c.cmd.Dir, c.cmd.Env = log, log, "/", append(os.Environ(), o.Env...)
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := counted.Start(c.cmd, (*exec.Cmd).Start); err != nil {
 		return nil, fmt.Errorf("start containerd: %w", err)
@@ -131,12 +133,16 @@ Root = "DIR/runc"
 
 // Load loads an image from an archive and names it.
 func (c *Containerd) Load(ctx context.Context, archive, name string) error {
+	_, err := c.Ctr(ctx, "images", "import", "--index-name", name, archive)
+	return err
+}
+
+// Ctr runs a command of containerd's client in the CRI's namespace.
+func (c *Containerd) Ctr(ctx context.Context, args ...string) (site.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadPatience)
 	defer cancel()
-	_, err := site.Time(exec.CommandContext(
-		ctx, "ctr", "--address", c.socket, "--namespace", "k8s.io", "images", "import", "--index-name", name, archive,
-	), c.Account)
-	return err
+	args = append([]string{"--address", c.socket, "--namespace", "k8s.io"}, args...)
+	return site.Time(exec.CommandContext(ctx, "ctr", args...), c.Account)
 }
 
 // Close removes all pods, stops containerd, and removes its files outside of its directory.

@@ -22,6 +22,7 @@ type Podman struct {
 	program string
 	env     []string
 	cgroup  string // below the top of every hierarchy
+	runtime string // an OCI runtime for all containers; empty means the configuration's
 	// Version is the version of podman and its runtime.
 	Version string
 	Account *account.Account
@@ -86,6 +87,13 @@ volume_path = %q
 // lacks the capability.
 var limits = []string{"--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024"}
 
+// With returns a podman with another OCI runtime.
+func (p *Podman) With(runtime string) *Podman {
+	other := *p
+	other.runtime = runtime
+	return &other
+}
+
 // Run runs `podman args…` until it exits. For `podman run` it adds flags.
 func (p *Podman) Run(ctx context.Context, args ...string) (site.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -93,6 +101,9 @@ func (p *Podman) Run(ctx context.Context, args ...string) (site.Result, error) {
 	if args[0] == "run" {
 		flags := append([]string{"run", "--network", "none", "--cgroup-parent", p.cgroup}, limits...)
 		args = append(flags, args[1:]...)
+	}
+	if p.runtime != "" {
+		args = append([]string{"--runtime", p.runtime}, args...)
 	}
 	cmd := exec.CommandContext(ctx, p.program, args...)
 	cmd.Env, cmd.Dir = p.env, "/"

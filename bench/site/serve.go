@@ -84,7 +84,7 @@ func (v *Server) AwaitIdle(ctx context.Context, image string) error {
 // warm returns an error if there is no warm parent.
 func (v *Server) warm(all []procs.Process) error {
 	f := find(all, func(p procs.Process) bool { return p.PID == v.cmd.Process.Pid }, procs.Args,
-		func(pid int) bool { return procs.HasThread(pid, warmThread) })
+		func(pid int) bool { return procs.HasThread(pid, WarmThread) })
 	if v.site.forks && len(f.parents) == 0 {
 		return errors.New("there is no warm parent")
 	}

@@ -90,6 +90,9 @@ func Open(o Options) (*Site, error) {
 	return s, nil
 }
 
+// Environ returns the variables that select the site's directories and engine.
+func (s *Site) Environ() []string { return s.env }
+
 // Result is the result of a command.
 type Result struct {
 	Took        time.Duration // from before its start until it was reaped

@@ -42,11 +42,11 @@ type found struct {
 }
 
 func (s *Site) find(all []procs.Process) found {
-	return find(all, s.isEngine, procs.Args, func(pid int) bool { return procs.HasThread(pid, warmThread) })
+	return find(all, s.isEngine, procs.Args, func(pid int) bool { return procs.HasThread(pid, WarmThread) })
 }
 
-// warmThread is the name of a thread that parents have and forks lack.
-const warmThread = "warm"
+// WarmThread is the name of a thread that parents have and forks lack.
+const WarmThread = "warm"
 
 // find finds the shims below the engine and each shim's VM. The VM is a child of the shim. A fork is a child of the
 // engine, like its parent, and has the sandbox's name.

@@ -2,7 +2,6 @@
 package pss
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -10,22 +9,33 @@ import (
 )
 
 // Of returns the proportional memory share of a process, in bytes: its own pages, and its part of each shared page.
-func Of(pid int) (int64, error) {
+func Of(pid int) (int64, error) { return sum(pid, "Pss") }
+
+// Private returns the memory of a process that no other process shares, in bytes.
+func Private(pid int) (int64, error) { return sum(pid, "Private_Clean", "Private_Dirty") }
+
+// sum sums figures of a process.
+func sum(pid int, names ...string) (all int64, err error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	for _, name := range names {
+		var n int64
+		if err == nil {
+			n, err = parse(string(b), name)
+		}
+		all += n
+	}
 	if err != nil {
 		return 0, fmt.Errorf("weigh process %d: %w", pid, err)
 	}
-	n, err := Parse(string(b))
-	if err != nil {
-		return 0, fmt.Errorf("weigh process %d: %w", pid, err)
-	}
-	return n, nil
+	return all, nil
 }
 
 // Parse returns the share in a text of the form of smaps_rollup, in bytes.
-func Parse(rollup string) (int64, error) {
+func Parse(rollup string) (int64, error) { return parse(rollup, "Pss") }
+
+func parse(rollup, name string) (int64, error) {
 	for line := range strings.Lines(rollup) {
-		if value, ok := strings.CutPrefix(line, "Pss:"); ok {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
 			number, unit, _ := strings.Cut(strings.TrimSpace(value), " ")
 			if unit != "kB" {
 				return 0, fmt.Errorf("smaps_rollup counts in %q", unit)
@@ -34,5 +44,5 @@ func Parse(rollup string) (int64, error) {
 			return kib << 10, err
 		}
 	}
-	return 0, errors.New("smaps_rollup has no Pss")
+	return 0, fmt.Errorf("smaps_rollup has no %s", name)
 }
