@@ -101,6 +101,9 @@ func inherit(dir string) error {
 		if err != nil || strings.TrimSpace(string(own)) != "" || unified(dir) {
 			continue // another controller, or not a new group
 		}
+		if err := inherit(filepath.Dir(dir)); err != nil { // another process may just have made it
+			return err
+		}
 		parents, err := os.ReadFile(filepath.Join(filepath.Dir(dir), file))
 		if err != nil {
 			return err
