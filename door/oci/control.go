@@ -85,13 +85,11 @@ func (d *Door) Update(ctx context.Context, id string, resources *specs.LinuxReso
 	if err != nil {
 		return err
 	}
-	e, done, err := d.engine(ctx)
-	if err != nil {
+	err = d.ask(ctx, func(e enginev1.EngineClient) error {
+		_, err := e.UpdateContainer(ctx, &enginev1.UpdateContainerRequest{
+			Door: doorName, Id: r.Pod.ID, Container: r.Container, Resources: raw,
+		})
 		return err
-	}
-	defer done()
-	_, err = e.UpdateContainer(ctx, &enginev1.UpdateContainerRequest{
-		Door: doorName, Id: r.Pod.ID, Container: r.Container, Resources: raw,
 	})
 	if err != nil {
 		return fmt.Errorf("update container %s: %s", id, status.Convert(err).Message())

@@ -68,8 +68,7 @@ func (d *Door) Create(ctx context.Context, o CreateOptions) (pid int, err error)
 	if o.Bundle, err = filepath.Abs(o.Bundle); err != nil {
 		return 0, err
 	}
-	c := &creation{door: d, o: o, done: func() {}}
-	defer func() { c.done() }()
+	c := &creation{door: d, o: o}
 	defer c.undo.OnError(ctx, &err)
 	if err := c.convert(ctx); err != nil {
 		return 0, err
@@ -105,14 +104,14 @@ func (c *creation) convert(ctx context.Context) (err error) {
 	if c.plan.Kind != oci.Container || c.joined != nil {
 		return nil
 	}
-	if err := c.connect(ctx); err != nil {
+	err = c.door.ask(ctx, func(e enginev1.EngineClient) error {
+		found, err := e.Adopt(ctx, &enginev1.AdoptRequest{Door: doorName, Key: c.door.key(c.plan.SandboxID)})
+		c.joined = found.GetPod()
 		return err
-	}
-	found, err := c.engine.Adopt(ctx, &enginev1.AdoptRequest{Door: doorName, Key: c.door.key(c.plan.SandboxID)})
+	})
 	if err != nil {
 		return fmt.Errorf("find the pod %.80s: %w", c.plan.SandboxID, plain(err))
 	}
-	c.joined = found.GetPod()
 	return nil
 }
 
@@ -136,14 +135,6 @@ func ours(path string) bool {
 	return err == nil && ownErr == nil && its == own
 }
 
-// connect connects to the engine, once.
-func (c *creation) connect(ctx context.Context) (err error) {
-	if c.engine == nil {
-		c.engine, c.done, err = c.door.engine(ctx)
-	}
-	return err
-}
-
 // creation is a container that is being created.
 type creation struct {
 	door   *Door
@@ -154,8 +145,6 @@ type creation struct {
 
 	staging *os.File
 	helper  *helper
-	engine  enginev1.EngineClient
-	done    func()        // closes the connection to the engine
 	joined  *enginev1.Pod // the pod that the container joins, or nil
 	cgroup  string        // the client's, as a path from the top of the hierarchy
 	scope   *unit.Scope   // systemd's unit for it; nil for none
@@ -188,9 +177,6 @@ func (c *creation) run(ctx context.Context) error {
 		if err := c.record.hooks(ctx, c.plan.Hooks, point, specs.StateCreating); err != nil {
 			return err
 		}
-	}
-	if err := c.connect(ctx); err != nil {
-		return err
 	}
 	if err := c.pod(ctx); err != nil {
 		return err
@@ -326,11 +312,14 @@ func (c *creation) pod(ctx context.Context) error {
 	if r.Record, err = c.podRecord(); err != nil {
 		return err
 	}
-	started, err := c.engine.Start(ctx, r)
+	err = c.door.ask(ctx, func(e enginev1.EngineClient) error {
+		started, err := e.Start(ctx, r)
+		c.record.Pod.ID, c.record.Pod.Dir = started.GetPod().GetId(), started.GetPod().GetDirectory()
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("start the VM: %w", plain(err))
 	}
-	c.record.Pod.ID, c.record.Pod.Dir = started.GetPod().GetId(), started.GetPod().GetDirectory()
 	return c.door.write(c.record)
 }
 
@@ -347,16 +336,15 @@ func (c *creation) container(ctx context.Context) error {
 	if !c.record.Pod.Own {
 		c.undo.Push("container", func(ctx context.Context) error { return c.door.removeContainer(ctx, c.record) })
 	}
-	made, err := c.engine.CreateContainer(ctx, &enginev1.CreateContainerRequest{
-		Door: doorName, Id: c.record.Pod.ID, Key: c.record.Pod.Key, Name: c.o.ID, Spec: spec, Record: names,
-		Holder:    &enginev1.Holder{Pid: int32(c.helper.id.PID), Started: c.helper.id.Start},
-		StagingFd: surrogate.StagingFD, SetId: true, Terminal: c.record.Terminal, Stdin: true,
+	err = c.door.ask(ctx, func(e enginev1.EngineClient) error {
+		made, err := e.CreateContainer(ctx, &enginev1.CreateContainerRequest{
+			Door: doorName, Id: c.record.Pod.ID, Key: c.record.Pod.Key, Name: c.o.ID, Spec: spec, Record: names,
+			Holder: holder(c.helper.id), StagingFd: surrogate.StagingFD, SetId: true, Terminal: c.record.Terminal, Stdin: true,
+		})
+		c.record.Container = made.GetContainer()
+		return err
 	})
-	if err != nil {
-		return plain(err)
-	}
-	c.record.Container = made.GetContainer()
-	return nil
+	return plain(err)
 }
 
 // guest returns the specification for the guest, with its hooks.

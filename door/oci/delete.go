@@ -35,11 +35,8 @@ func (d *Door) removeContainer(ctx context.Context, r *record) error {
 	if r.Container == "" {
 		return nil
 	}
-	e, done, err := d.engine(ctx)
-	if err != nil {
+	return d.ask(ctx, func(e enginev1.EngineClient) error {
+		_, err := e.RemoveContainer(ctx, &enginev1.RemoveContainerRequest{Door: doorName, Id: r.Pod.ID, Container: r.Container})
 		return err
-	}
-	defer done()
-	_, err = e.RemoveContainer(ctx, &enginev1.RemoveContainerRequest{Door: doorName, Id: r.Pod.ID, Container: r.Container})
-	return err
+	})
 }

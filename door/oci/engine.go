@@ -6,10 +6,9 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"github.com/containerd/ttrpc"
-
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
-	"github.com/bulkhead-project/bulkhead/door/run/client"
+	"github.com/bulkhead-project/bulkhead/door/remote/client"
+	run "github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/oci/convert"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
@@ -18,23 +17,18 @@ import (
 // doorName is this door's name at the engine.
 const doorName = "oci"
 
-// engine connects to the user's engine, and starts one if none runs.
-func (d *Door) engine(ctx context.Context) (enginev1.EngineClient, func(), error) {
-	return d.dial(ctx, client.StartDetached)
+// ask calls the user's engine, and starts one if none runs. It calls do again if the engine ends instead of answering.
+func (d *Door) ask(ctx context.Context, do func(enginev1.EngineClient) error) error {
+	return askWith(ctx, run.StartDetached, do)
 }
 
-// dial connects to the user's engine. If none runs, it fails without start.
-func (d *Door) dial(ctx context.Context, start client.Starter) (enginev1.EngineClient, func(), error) {
+// askWith is ask with another way to start an engine. If none runs, it fails without start.
+func askWith(ctx context.Context, start run.Starter, do func(enginev1.EngineClient) error) error {
 	roots, err := dirs.Default(dirs.Run)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	conn, err := client.New(roots, start).Engine(ctx)
-	if err != nil {
-		return nil, nil, fmt.Errorf("connect to the engine: %w", err)
-	}
-	rpc := ttrpc.NewClient(conn)
-	return enginev1.NewEngineClient(rpc), func() { _ = rpc.Close() }, nil
+	return client.New(roots, doorName, start).Do(ctx, do)
 }
 
 // key returns the engine's key of a container's pod. Two roots may have containers with the same id.
@@ -61,23 +55,20 @@ func size(d sizing.Demand) *enginev1.Size {
 
 // remove removes a container's pod, with its VM.
 func (d *Door) remove(ctx context.Context, key, id string) error {
-	e, done, err := d.engine(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if id == "" {
-		found, err := e.Adopt(ctx, &enginev1.AdoptRequest{Door: doorName, Key: key})
-		if notFound(err) {
-			return nil
+	return d.ask(ctx, func(e enginev1.EngineClient) error {
+		if id == "" {
+			found, err := e.Adopt(ctx, &enginev1.AdoptRequest{Door: doorName, Key: key})
+			if notFound(err) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("find the pod: %w", err)
+			}
+			id = found.GetPod().GetId()
 		}
-		if err != nil {
-			return fmt.Errorf("find the pod: %w", err)
+		if _, err := e.Remove(ctx, &enginev1.RemoveRequest{Door: doorName, Id: id}); err != nil {
+			return fmt.Errorf("remove the pod: %w", err)
 		}
-		id = found.GetPod().GetId()
-	}
-	if _, err := e.Remove(ctx, &enginev1.RemoveRequest{Door: doorName, Id: id}); err != nil {
-		return fmt.Errorf("remove the pod: %w", err)
-	}
-	return nil
+		return nil
+	})
 }

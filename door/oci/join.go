@@ -94,25 +94,24 @@ func (c *creation) join(ctx context.Context, n convert.Namespaces) (*convert.Joi
 
 // pods returns the pods of this door.
 func (c *creation) pods(ctx context.Context) (pods []*enginev1.Pod, err error) {
-	if err := c.connect(ctx); err != nil {
-		return nil, err
-	}
-	all, err := c.engine.List(ctx, &enginev1.ListRequest{Door: doorName})
-	if err != nil {
-		return nil, fmt.Errorf("list the pods: %w", err)
-	}
-	for {
-		next, err := all.Recv()
+	err = c.door.ask(ctx, func(e enginev1.EngineClient) error {
+		pods = nil
+		all, err := e.List(ctx, &enginev1.ListRequest{Door: doorName})
+		for err == nil {
+			var next *enginev1.ListResponse
+			if next, err = all.Recv(); next.GetPod().GetState() == enginev1.Pod_READY {
+				pods = append(pods, next.GetPod())
+			}
+		}
 		if errors.Is(err, io.EOF) {
-			return pods, nil
+			return nil
 		}
-		if err != nil {
-			return nil, fmt.Errorf("list the pods: %w", err)
-		}
-		if next.GetPod().GetState() == enginev1.Pod_READY {
-			pods = append(pods, next.GetPod())
-		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the pods: %w", plain(err))
 	}
+	return pods, nil
 }
 
 // ownsVM reports whether a container's IPC and UTS namespaces are the VM's. The pod itself has them, or the first container

@@ -11,6 +11,7 @@ import (
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
 	"github.com/bulkhead-project/bulkhead/door/oci/surrogate"
 	"github.com/bulkhead-project/bulkhead/door/remote/client"
+	run "github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/network/adopt"
@@ -67,12 +68,7 @@ func (d *Door) adopt(ctx context.Context, r *record) error {
 	if err := d.watch(ctx, r); err != nil {
 		d.o.Logger.Warn("later changes of the network do not reach the container", "container", r.ID, "error", err)
 	}
-	e, done, err := d.engine(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	return d.join(ctx, r, e)
+	return d.join(ctx, r, run.StartDetached)
 }
 
 // networkLog is the file in a container's directory with the last errors of Network.
@@ -119,16 +115,11 @@ func (d *Door) Network(ctx context.Context, id string) error {
 	if !r.adopts() || !r.Started || !alive(r.Surrogate) {
 		return nil
 	}
-	e, done, err := d.dial(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer done()
-	return d.join(ctx, r, e)
+	return d.join(ctx, r, nil)
 }
 
-// join redirects the interfaces, and configures them in the guest.
-func (d *Door) join(ctx context.Context, r *record, e enginev1.EngineClient) (err error) {
+// join redirects the interfaces, and configures them in the guest. If no engine runs, it fails without start.
+func (d *Door) join(ctx context.Context, r *record, start run.Starter) (err error) {
 	namespace, err := os.Open(r.networkPath())
 	if err != nil {
 		return fmt.Errorf("open the network namespace: %w", err)
@@ -151,7 +142,11 @@ func (d *Door) join(ctx context.Context, r *record, e enginev1.EngineClient) (er
 		request.Holder = holder(self)
 		request.TapFds = append(request.TapFds, int32(tap.Fd()))
 	}
-	if _, err := e.UpdateNetwork(ctx, request); err != nil {
+	err = askWith(ctx, start, func(e enginev1.EngineClient) error {
+		_, err := e.UpdateNetwork(ctx, request)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("configure the network: %w", plain(err))
 	}
 	return nil

@@ -82,9 +82,10 @@ func (g *globals) open(stderr io.Writer) (err error) {
 	return err
 }
 
-// report prints the error that ends the command, to stderr and to the log file. Clients read the last line of that file.
+// report writes the error that ends the command to the log file, and then to stderr. Clients read the last line of the log.
+// If a client has closed stderr, the write there ends this process.
 func (g *globals) report(stderr io.Writer, err error) {
-	fmt.Fprintln(stderr, "bulkhead-oci:", err)
+	defer fmt.Fprintln(stderr, "bulkhead-oci:", err)
 	if g.log == "" {
 		return
 	}

@@ -110,12 +110,12 @@ func (c *Client) Remove(ctx context.Context, id string) error {
 // the one with the same key.
 const tries = 3
 
-// call calls the engine on a connection of its own.
-func (c *Client) call(ctx context.Context, what string, do func(enginev1.EngineClient) error) (err error) {
+// Do calls the engine on a connection of its own. It calls do again if the engine ends instead of answering.
+func (c *Client) Do(ctx context.Context, do func(enginev1.EngineClient) error) (err error) {
 	for range tries {
 		conn, dialErr := c.engine.DialEngine(ctx)
 		if dialErr != nil {
-			return fmt.Errorf("%s: %w", what, dialErr)
+			return dialErr
 		}
 		rpc := ttrpc.NewClient(conn)
 		err = do(enginev1.NewEngineClient(rpc))
@@ -124,6 +124,12 @@ func (c *Client) call(ctx context.Context, what string, do func(enginev1.EngineC
 			break
 		}
 	}
+	return err
+}
+
+// call is Do for one call of a pod.
+func (c *Client) call(ctx context.Context, what string, do func(enginev1.EngineClient) error) error {
+	err := c.Do(ctx, do)
 	if err == nil {
 		return nil
 	}
