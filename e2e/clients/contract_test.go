@@ -25,7 +25,7 @@ func TestContract(t *testing.T) {
 	for _, r := range runtimes(t) {
 		t.Run(r.name, func(t *testing.T) {
 			if r.vm { // it starts the engine, which the parallel cases share
-				newContract(t, r).do(patience(t, r), t, "run", "--bundle", writeBundle(t, newSpec("true")), "first")
+				crowd(testdeadline.Context(t, 2*time.Minute), t, newContract(t, r))
 			}
 			for _, group := range [][]contractCase{
 				lifeCases, streamCases, execCases, signalCases, processCases, mountCases, hookCases, errorCases, queryCases, updateCases, joinCases,

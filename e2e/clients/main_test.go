@@ -8,11 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/testhost"
 )
 
@@ -57,23 +55,7 @@ func runtimes(t *testing.T) []oci {
 }
 
 // vms returns the number of VMs with pods: each has one shim.
-func vms(t *testing.T) (n int) {
-	t.Helper()
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		if args := procid.Args(pid); len(args) > 0 && filepath.Base(args[0]) == "bulkhead-shim" {
-			n++
-		}
-	}
-	return n
-}
+func vms(t *testing.T) int { t.Helper(); return len(programs(t, "bulkhead-shim")) }
 
 // until waits for a condition that sends no event.
 func until(ctx context.Context, t *testing.T, condition string, holds func() bool) {
