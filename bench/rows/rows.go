@@ -43,7 +43,7 @@ func Groups() []Group {
 		{Name: "disk", About: "read the image's and the scratch disk", Measure: disk},
 		{Name: "share", About: "a directory of the host, beside virtiofsd and the host itself", Measure: shares},
 		{Name: "root", About: "a container on a directory of the host, beside one on an image", Measure: roots},
-		{Name: "oci", About: "bulkhead-oci beside runc and crun, and podman, docker and ctr with both, by itself", Measure: ociRuntimes, Alone: true},
+		{Name: "oci", About: "bulkhead-oci and its clients, beside runc and crun, by itself", Measure: ociRuntimes, Alone: true},
 		{Name: "cri", About: "a kubelet's calls on CNI's network, beside containerd, by itself", Measure: cri, Alone: true},
 	}
 }

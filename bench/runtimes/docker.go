@@ -37,7 +37,8 @@ func OpenDocker(ctx context.Context, dir, runtime string, env []string, counted 
 	}
 	settings := map[string]any{
 		"data-root": dir + "/data", "exec-root": dir + "/exec", "pidfile": dir + "/pid", "hosts": []string{"unix://" + dir + "/s"},
-		"bridge": "none", "iptables": false, "storage-driver": "overlay2", "runtimes": map[string]any{"bulkhead": map[string]string{"path": runtime}},
+		"bridge": "none", "iptables": false, "storage-driver": "overlay2",
+		"runtimes": map[string]any{"bulkhead": map[string]string{"path": runtime}},
 	}
 	if counted != nil {
 		settings["cgroup-parent"] = counted.Path
@@ -55,7 +56,8 @@ func OpenDocker(ctx context.Context, dir, runtime string, env []string, counted 
 	}
 	defer log.Close()
 	d := &Docker{
-		account: counted, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "DOCKER_HOST=unix://" + dir + "/s"}, died: make(chan error, 1),
+		account: counted, died: make(chan error, 1),
+		env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "DOCKER_HOST=unix://" + dir + "/s"},
 	}
 	d.cmd = exec.Command("dockerd", "--config-file", filepath.Join(dir, "daemon.json"))
 	d.cmd.Env, d.cmd.Dir, d.cmd.Stdout, d.cmd.Stderr = append(os.Environ(), env...), "/", log, log
