@@ -27,7 +27,7 @@ func TestToday(t *testing.T) {
 	}{
 		{"units", "trixie", func(h *host, t *testing.T) {
 			t.Run("units", h.testUnits)
-			t.Run("clients", h.testClients)
+			t.Run("podman", h.testPodman)
 		}},
 		{"root", "bookworm", func(h *host, t *testing.T) { h.testUser(t, "root") }},
 		{"alice", "trixie", func(h *host, t *testing.T) { h.testUser(t, "alice") }},
