@@ -41,6 +41,16 @@ func TestContract(t *testing.T) {
 	}
 }
 
+// startEngine starts the engine, which all cases share. Without systemd, its ancestors live as long as it does.
+func startEngine(t *testing.T) {
+	t.Helper()
+	for _, r := range runtimes(t) {
+		if r.vm {
+			newContract(t, r).do(patience(t, r), t, "run", "--bundle", writeBundle(t, newSpec("true")), "first")
+		}
+	}
+}
+
 // contractCase is one demand of clients.
 type contractCase struct {
 	name string

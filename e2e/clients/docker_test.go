@@ -18,6 +18,7 @@ func TestDocker(t *testing.T) {
 		t.Skip("boots VMs")
 	}
 	prepare(t)
+	startEngine(t)
 	playDocker(t, newSystem(t))
 }
 

@@ -19,6 +19,7 @@ func TestPodman(t *testing.T) {
 		t.Skip("boots VMs")
 	}
 	prepare(t)
+	startEngine(t)
 	playPodman(t, newSystem(t))
 }
 

@@ -29,6 +29,7 @@ var scenarios = []scenario{
 	{name: "volumes", test: volumesOfUsers},
 	{name: "limits", test: limited},
 	{name: "privileged", test: privileged},
+	{name: "documented", only: "podman", test: documented},
 }
 
 // runs: run passes streams and the exit code, and leaves nothing with --rm.
