@@ -113,7 +113,7 @@ func (s *Services) createPod(ctx context.Context, r *sandboxv1.CreateSandboxRequ
 func (s *Services) makePod(ctx context.Context, p *pod, config podconfig.Config, r *sandboxv1.CreateSandboxRequest) (err error) {
 	var undos undo.Stack
 	defer undos.OnError(ctx, &err)
-	full := config.Spec(p.container, r.NetnsPath, p.options.KeepsAnnotation)
+	full := config.Spec(p.container, r.NetnsPath, s.o.Namespace, p.options.KeepsAnnotation)
 	maps.Copy(full.Annotations, r.Annotations) // the client's own, not the pod's
 	spec, err := json.Marshal(full)
 	if err != nil {

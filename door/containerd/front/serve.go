@@ -26,7 +26,7 @@ import (
 const (
 	// unused is the time after which a front without any container ends. Containerd creates one at once, unless it dies.
 	unused = 2 * time.Minute
-	// answers is the time for the last answers.
+	// answers is the time for the last answers, until their clients leave.
 	answers = 3 * time.Second
 	// lastEvents is the time for the last events, if containerd is away.
 	lastEvents = 10 * time.Second
@@ -46,7 +46,7 @@ func (p Program) serve(inv bootstrap.Invocation) (err error) {
 	serving := false
 	defer func() {
 		if serving {
-			return // end has closed it
+			return // closed below
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), answers)
 		defer cancel()
@@ -61,7 +61,8 @@ func (p Program) serve(inv bootstrap.Invocation) (err error) {
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", inv.Socket, err)
 	}
-	server, err := ttrpc.NewServer(ttrpc.WithServerHandshaker(ttrpc.UnixSocketRequireSameUser()))
+	callers := &clients{inner: ttrpc.UnixSocketRequireSameUser()}
+	server, err := ttrpc.NewServer(ttrpc.WithServerHandshaker(callers))
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", inv.Socket, err)
 	}
@@ -83,17 +84,13 @@ func (p Program) serve(inv bootstrap.Invocation) (err error) {
 		err = nil
 	case err = <-served:
 	}
-	return errors.Join(err, end(socket, server, services, publisher))
-}
-
-// end ends the parts in order: no new client, the last answers, the last output of loggers, the last events.
-func end(socket bootstrap.Socket, server *ttrpc.Server, services *containerd.Services, publisher *events.Publisher) error {
+	// The parts end in order: no new client, the last answers, the last output of loggers, the last events.
 	ctx, cancel := context.WithTimeout(context.Background(), answers)
 	defer cancel()
-	err := socket.Close(ctx)
-	if server.Shutdown(ctx) != nil {
-		_ = server.Close() // the clients that have not left
-	}
+	err = errors.Join(err, socket.Close(ctx))
+	_ = l.Close()
+	callers.wait(ctx)
+	_ = server.Close() // the clients that have not left
 	services.Close()
 	ctx, cancel = context.WithTimeout(context.Background(), lastEvents)
 	defer cancel()

@@ -18,8 +18,9 @@ const (
 
 // Spec returns the specification of the sandbox's bundle, as containerd's CRI plugin writes it for a pause container. Its
 // process never runs. netns is the path of the pod's network namespace; without one, a pod that does not have the host's
-// network gets a namespace of its own. Of the pod's annotations, keep selects those in the bundle: users write them.
-func (c Config) Spec(id, netns string, keep func(key string) bool) *specs.Spec {
+// network gets a namespace of its own. group is the cgroup of pods that name no parent. Of the pod's annotations, keep selects
+// those in the bundle: users write them.
+func (c Config) Spec(id, netns, group string, keep func(key string) bool) *specs.Spec {
 	namespaces := []specs.LinuxNamespace{{Type: specs.MountNamespace}}
 	if c.PID != Node {
 		namespaces = append(namespaces, specs.LinuxNamespace{Type: specs.PIDNamespace})
@@ -37,7 +38,7 @@ func (c Config) Spec(id, netns string, keep func(key string) bool) *specs.Spec {
 		Root:        &specs.Root{Path: "rootfs", Readonly: true},
 		Process:     &specs.Process{Args: []string{"/pause"}, Cwd: "/"},
 		Annotations: c.annotations(id, keep),
-		Linux:       &specs.Linux{Namespaces: namespaces, Sysctl: c.Sysctls},
+		Linux:       &specs.Linux{Namespaces: namespaces, Sysctl: c.Sysctls, CgroupsPath: filepath.Join("/", group, id)},
 	}
 	if c.CgroupParent != "" {
 		s.Linux.CgroupsPath = cgroupsPath(c.CgroupParent, id)

@@ -12,7 +12,7 @@ func TestSpec(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := c.Spec("s1", "/run/netns/x", func(key string) bool { return key != "secret" })
+	got := c.Spec("s1", "/run/netns/x", "k8s.io", func(key string) bool { return key != "secret" })
 	want := &specs.Spec{
 		Version: specs.Version, Hostname: "web-1",
 		Root:    &specs.Root{Path: "rootfs", Readonly: true},
@@ -42,8 +42,11 @@ func TestSpec(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	host := Config{Network: Node, PID: Node, IPC: Node, CgroupParent: "/pods"}.Spec("s1", "", func(string) bool { return true })
+	host := Config{Network: Node, PID: Node, IPC: Node, CgroupParent: "/pods"}.Spec("s1", "", "k8s.io", func(string) bool { return true })
 	if len(host.Linux.Namespaces) != 1 || host.Linux.CgroupsPath != "/pods/s1" {
 		t.Errorf("on the host's namespaces: got %+v", host.Linux)
+	}
+	if got := (Config{}).Spec("s1", "", "k8s.io", nil).Linux.CgroupsPath; got != "/k8s.io/s1" {
+		t.Errorf("without a parent group: got %s", got)
 	}
 }
