@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testhost/leftover"
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
@@ -102,15 +103,15 @@ func TestMany(t *testing.T) {
 			c.do(patience(t, r), t, "run", "--bundle", bundle, fmt.Sprint("many", i))
 		}
 		one(0) // it starts the engine, and makes directories that stay
-		before := takeSnapshot(t)
+		before := leftover.Take(t, stateDirs...)
 		for i := range n {
 			one(1 + i)
 		}
-		before.expectNothingNew(testdeadline.Context(t, 20*time.Second), t)
+		before.ExpectNothingNew(testdeadline.Context(t, 20*time.Second), t, stateDirs...)
 		if left, err := os.ReadDir(c.root); err != nil || len(left) > 0 {
 			t.Errorf("records left: %v, %v", left, err)
 		}
-		if left := files(t, "/run/bulkhead/run/pods", "/var/lib/bulkhead/sandboxes"); len(left) > 2 {
+		if left := leftover.Files(t, "/run/bulkhead/run/pods", "/var/lib/bulkhead/sandboxes"); len(left) > 2 {
 			t.Errorf("files of pods left: %q", left)
 		}
 	}

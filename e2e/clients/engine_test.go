@@ -20,6 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testgo"
+	"github.com/bulkhead-project/bulkhead/internal/testhost/leftover"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 )
 
@@ -202,10 +203,13 @@ type scenario struct {
 	test func(ctx context.Context, t *testing.T, e *engine)
 }
 
+// stateDirs have the files of runtimes about their containers.
+var stateDirs = []string{"/run/runc", "/run/containerd/runc", "/run/docker/runtime-runc", "/run/containerd/io.containerd.runtime.v2.task"}
+
 // play runs all scenarios of a client, and checks that they leave nothing on the host.
 func (e *engine) play(t *testing.T, scenarios []scenario) {
 	t.Helper()
-	before := takeSnapshot(t)
+	before := leftover.Take(t, stateDirs...)
 	for _, s := range scenarios {
 		if s.only != "" && s.only != e.client || e.vm && slices.Contains(gaps, s.name) {
 			continue
@@ -213,5 +217,5 @@ func (e *engine) play(t *testing.T, scenarios []scenario) {
 		t.Run(s.name, func(t *testing.T) { s.test(testdeadline.Context(t, time.Minute), t, e) })
 	}
 	defer func(began time.Time) { t.Logf("left nothing after %v", time.Since(began)) }(time.Now())
-	before.expectNothingNew(testdeadline.Context(t, 20*time.Second), t)
+	before.ExpectNothingNew(testdeadline.Context(t, 20*time.Second), t, stateDirs...)
 }

@@ -1,5 +1,5 @@
-// Package containerd tests the front with real versions of containerd, on a host of the tests' own: Debian's, and the newest
-// one, built from its module. The quick tests use a front with containers that are processes of the host.
+// Package containerd tests the front and its VMs with real versions of containerd, on a host of the tests' own: Debian's, and
+// the newest one, built from its module.
 //
 // BULKHEAD_CONTAINERD adds versions: it lists directories with the programs containerd and ctr, separated by colons.
 package containerd
@@ -18,11 +18,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	"github.com/bulkhead-project/bulkhead/door/containerd/bootstrap"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testgo"
 	"github.com/bulkhead-project/bulkhead/internal/testhost"
+	"github.com/bulkhead-project/bulkhead/internal/testhost/leftover"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
 	"github.com/bulkhead-project/bulkhead/internal/testkube"
+	"github.com/bulkhead-project/bulkhead/internal/testnet"
+	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
 func TestMain(m *testing.M) { os.Exit(testhost.Run(m)) }
@@ -30,11 +33,12 @@ func TestMain(m *testing.M) { os.Exit(testhost.Run(m)) }
 // release is a version of containerd.
 type release struct {
 	name            string
-	containerd, ctr string
-	config          string // of its own form
+	containerd, ctr string   // programs; empty means the newest ones, built once
+	config          string   // of its own form
+	handlers        []string // runtime handlers in it
 }
 
-// config1 and config2 are configurations of containerd 1 and 2: ROOT, STATE, SOCKET and RUNTIME are replaced.
+// config1 and config2 are configurations of containerd 1 and 2: ROOT, STATE, SOCKET, RUNTIME and CNI are replaced.
 const (
 	config1 = `version = 2
 root = "ROOT"
@@ -43,12 +47,14 @@ state = "STATE"
   address = "SOCKET"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "localhost/busybox:demo"
+  restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".containerd]
     default_runtime_name = "podsandbox"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.podsandbox]
       runtime_type = "RUNTIME"
   [plugins."io.containerd.grpc.v1.cri".cni]
     conf_dir = "ROOT/cni"
+    bin_dir = "CNI"
 `
 	config2 = `version = 3
 root = "ROOT"
@@ -57,6 +63,8 @@ state = "STATE"
   address = "SOCKET"
 [plugins."io.containerd.cri.v1.images".pinned_images]
   sandbox = "localhost/busybox:demo"
+[plugins."io.containerd.cri.v1.runtime"]
+  restrict_oom_score_adj = true
 [plugins."io.containerd.cri.v1.runtime".containerd]
   default_runtime_name = "podsandbox"
   [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.podsandbox]
@@ -66,6 +74,7 @@ state = "STATE"
     sandboxer = "shim"
 [plugins."io.containerd.cri.v1.runtime".cni]
   conf_dir = "ROOT/cni"
+  bin_dirs = ["CNI"]
 `
 )
 
@@ -80,45 +89,75 @@ func releases(t *testing.T) []release {
 		t.Fatalf("%v (hack/setup test installs it)", err)
 	}
 	list := []release{
-		{"1.6", old, filepath.Join(filepath.Dir(old), "ctr"), config1},
-		{"2.4", testkube.Program(t, "containerd"), testkube.Program(t, "ctr"), config2},
+		{"1.6", old, filepath.Join(filepath.Dir(old), "ctr"), config1, []string{"podsandbox"}},
+		{"2.4", "", "", config2, []string{"podsandbox", "shim"}},
 	}
 	for _, dir := range filepath.SplitList(os.Getenv("BULKHEAD_CONTAINERD")) {
-		r := release{filepath.Base(dir), filepath.Join(dir, "containerd"), filepath.Join(dir, "ctr"), config2}
+		r := release{filepath.Base(dir), filepath.Join(dir, "containerd"), filepath.Join(dir, "ctr"), config2, []string{"podsandbox", "shim"}}
 		if out, err := exec.Command(r.containerd, "--version").Output(); err != nil {
 			t.Fatal(err)
 		} else if strings.Contains(string(out), " v1.") || strings.Contains(string(out), " 1.") {
-			r.config = config1
+			r.config, r.handlers = config1, []string{"podsandbox"}
 		}
 		list = append(list, r)
 	}
 	return list
 }
 
-// each runs a test with every version, and a front with containers that are processes of the host.
-func each(t *testing.T, test func(t *testing.T, n *node)) {
-	t.Helper()
+// TestContainerd plays the life of containers and pods with every version. Each day is the turn of one.
+func TestContainerd(t *testing.T) {
 	all := releases(t)
-	front := hostFront(t)
-	for _, r := range all {
-		t.Run(r.name, func(t *testing.T) { test(t, newNode(t, r, front)) })
+	if testing.Short() {
+		t.Skip("boots VMs")
 	}
+	front := filepath.Join(os.Getenv("BULKHEAD_LIBEXEC"), "containerd-shim-bulkhead-v2")
+	if _, err := os.Stat(front); err != nil {
+		t.Fatalf("%v (make build makes it)", err)
+	}
+	for turn, r := range all {
+		t.Run(r.name, testturn.In(turn%2, 2, func(t *testing.T) {
+			if r.containerd == "" {
+				r.containerd, r.ctr = testkube.Program(t, "containerd"), testkube.Program(t, "ctr")
+			}
+			n := newNode(t, r, front)
+			n.run(t, "", "--rm", image, "first", "/bin/true") // makes directories and cgroups that stay
+			for _, s := range scenarios {
+				t.Run(s.name, func(t *testing.T) {
+					before := leftover.Take(t, n.stateDirs()...)
+					t.Run("test", func(t *testing.T) { s.test(t, n) }) // and its cleanup
+					before.ExpectNothingNew(testdeadline.Context(t, 20*time.Second), t, n.stateDirs()...)
+				})
+			}
+		}))
+	}
+}
+
+var scenarios = []struct {
+	name string
+	test func(t *testing.T, n *node)
+}{
+	{"run", runs},
+	{"life", life},
+	{"terminal", terminal},
+	{"log uris", logURIs},
+	{"pods", pods},
+}
+
+// stateDirs have the files of containers: sockets and records of fronts, and bundles.
+func (n *node) stateDirs() []string {
+	dirs := []string{bootstrap.DefaultSocketDir}
+	for _, pattern := range []string{
+		"/run/bulkhead/containerd/*/*", n.path("state/io.containerd.runtime.v2.task/*/*"),
+		n.path("state/io.containerd.sandbox.controller.v1.shim/*/*"),
+	} {
+		found, _ := filepath.Glob(pattern) // the pattern is valid
+		dirs = append(dirs, found...)
+	}
+	return dirs
 }
 
 // image is the name of the image with busybox.
 const image = "localhost/busybox:demo"
-
-// hostFront builds the front with containers that are processes of the host, and returns its path.
-func hostFront(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(shortDir(t), "containerd-shim-fronttest-v2")
-	cmd := testgo.Command(t.Context(), "build", "-tags", "grpcnotrace", "-o", path, "../../door/containerd/fronttest/shim")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return path
-}
 
 // shortDir returns a directory with a path that is short enough for sockets.
 func shortDir(t *testing.T) string {
@@ -140,22 +179,25 @@ type node struct {
 	log   *os.File
 }
 
-// newNode starts containerd with an image. It stops at the test's end, and nothing may be left then.
+// newNode starts containerd with an image. It stops at the test's end.
 func newNode(t *testing.T, r release, front string) *node {
 	t.Helper()
 	n := &node{release: r, front: front, dir: shortDir(t)}
 	text := strings.NewReplacer(
-		"ROOT", n.path("root"), "STATE", n.path("state"), "SOCKET", n.path("c.sock"), "RUNTIME", front,
+		"ROOT", n.path("root"), "STATE", n.path("state"), "SOCKET", n.path("c.sock"), "RUNTIME", front, "CNI", testnet.Plugins,
 	).Replace(r.config)
 	if err := os.WriteFile(n.path("config.toml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.MkdirAll(n.path("root/cni"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	testnet.WriteBridge(t, n.path("root/cni"), n.path("leases"))
 	var err error
 	if n.log, err = os.Create(n.path("log")); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		n.nothingLeft(t)
 		n.stop(t)
 		if b, err := os.ReadFile(n.log.Name()); err == nil && t.Failed() {
 			t.Logf("containerd's log:\n%s", b[max(0, len(b)-20000):])
@@ -181,7 +223,6 @@ func (n *node) path(name string) string { return filepath.Join(n.dir, name) }
 func (n *node) start(t *testing.T) {
 	t.Helper()
 	n.cmd = exec.Command(n.containerd, "-c", n.path("config.toml"))
-	n.cmd.Env = append(os.Environ(), "FRONTTEST_DIR="+n.path("containers"))
 	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
 	if err := n.cmd.Start(); err != nil {
 		t.Fatal(err)

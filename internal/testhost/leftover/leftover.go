@@ -1,4 +1,5 @@
-package clients
+// Package leftover finds things that containers have left on the host of package testhost.
+package leftover
 
 import (
 	"context"
@@ -18,14 +19,14 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testhost"
 )
 
-// snapshot is all that containers could leave on a host, by kind.
-type snapshot map[string][]string
+// Snapshot is all that containers could leave on a host, by kind.
+type Snapshot map[string][]string
 
-// takeSnapshot describes the host. It leaves out the processes that engines keep for later containers, and the files of
-// network namespaces that docker removes once a minute.
-func takeSnapshot(t *testing.T) snapshot {
+// Take describes the host, with the files below dirs, which may be missing. It leaves out the processes that engines keep
+// for later containers, and the files of network namespaces that docker removes once a minute.
+func Take(t testing.TB, dirs ...string) Snapshot {
 	t.Helper()
-	s := snapshot{}
+	s := Snapshot{}
 	namespaces := map[string]bool{}
 	pids, err := os.ReadDir("/proc")
 	if err != nil {
@@ -73,7 +74,7 @@ func takeSnapshot(t *testing.T) snapshot {
 			s[kind] = append(s[kind], normalLine(kind, line))
 		}
 	}
-	s["files"] = files(t, "/run/runc", "/run/containerd/runc", "/run/docker/runtime-runc", "/run/containerd/io.containerd.runtime.v2.task")
+	s["files"] = Files(t, dirs...)
 	return s
 }
 
@@ -100,8 +101,8 @@ func normalLine(kind, line string) string {
 	return line
 }
 
-// files lists the files below directories that may be missing.
-func files(t *testing.T, dirs ...string) (found []string) {
+// Files lists the files below directories that may be missing.
+func Files(t testing.TB, dirs ...string) (found []string) {
 	t.Helper()
 	for _, dir := range dirs {
 		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -118,12 +119,13 @@ func files(t *testing.T, dirs ...string) (found []string) {
 	return found
 }
 
-// expectNothingNew waits until the host has nothing that it did not have before. Earlier remainders may have gone.
-func (s snapshot) expectNothingNew(ctx context.Context, t *testing.T) {
+// ExpectNothingNew waits until the host has nothing that it did not have before. Earlier remainders may have gone. dirs are
+// those of Take.
+func (s Snapshot) ExpectNothingNew(ctx context.Context, t testing.TB, dirs ...string) {
 	t.Helper()
 	for {
 		var left []string
-		for kind, now := range takeSnapshot(t) {
+		for kind, now := range Take(t, dirs...) {
 			before := slices.Clone(s[kind])
 			for _, one := range now {
 				if i := slices.Index(before, one); i >= 0 {
