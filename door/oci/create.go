@@ -339,7 +339,8 @@ func (c *creation) container(ctx context.Context) error {
 	err = c.door.ask(ctx, func(e enginev1.EngineClient) error {
 		made, err := e.CreateContainer(ctx, &enginev1.CreateContainerRequest{
 			Door: doorName, Id: c.record.Pod.ID, Key: c.record.Pod.Key, Name: c.o.ID, Spec: spec, Record: names,
-			Holder: holder(c.helper.id), StagingFd: surrogate.StagingFD, SetId: true, Terminal: c.record.Terminal, Stdin: true,
+			Holder: holder(c.helper.id), StagingFd: surrogate.StagingFD, Terminal: c.record.Terminal, Stdin: true,
+			SetId: staging.Sheltered(c.record.Rootfs),
 		})
 		c.record.Container = made.GetContainer()
 		return err
