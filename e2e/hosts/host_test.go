@@ -78,9 +78,10 @@ func boot(t *testing.T, suite, parameters string) *host {
 
 // holdKVM keeps a VM in the host until it restarts. The host's kernel patches its scheduler when its first VM is created and
 // when its last one ends. QEMU's emulation sometimes runs the old code there on another processor, and the kernel panics.
+// A host that has just booted may still load KVM's module.
 func (h *host) holdKVM(t *testing.T) {
 	t.Helper()
-	h.do(t, "root", "ln -sf $(command -v qemu-system-x86_64) /run/held && "+
+	h.do(t, "root", "udevadm settle && ln -sf $(command -v qemu-system-x86_64) /run/held && "+
 		"/run/held -accel kvm -S -m 16 -nodefaults -display none -daemonize")
 }
 
