@@ -88,7 +88,7 @@ func (w *world) processes() []process {
 			continue
 		}
 		env, _ := os.ReadFile(dir + "/environ")
-		if !strings.Contains(string(cmdline), w.dir) && !strings.Contains(string(env), w.dir) && !holds(dir, sockets) {
+		if !strings.Contains(string(cmdline), filepath.Base(w.dir)) && !strings.Contains(string(env), w.dir) && !holds(dir, sockets) {
 			continue
 		}
 		found = append(found, process{pid, strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")})
@@ -187,7 +187,7 @@ func (w *world) cgroups() (found []string) {
 	sum := sha256.Sum256([]byte(w.roots().Data + "\x00" + w.roots().State)) // as the engine names them
 	tag := "bulkhead-" + client.Instance + "-" + hex.EncodeToString(sum[:4])
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, e fs.DirEntry, err error) error {
-		if err == nil && e.IsDir() && strings.Contains(path, tag+"/") {
+		if err == nil && e.IsDir() && (strings.Contains(path, tag+"/") || filepath.Base(path) == w.container()) {
 			found = append(found, "cgroup "+path)
 		}
 		return nil // a vanished cgroup does not count

@@ -3,6 +3,7 @@ package e2e
 import (
 	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,9 @@ func TestKill(t *testing.T) {
 	s := newSurvivor(t, w)
 	w.must(t, "", "volume", "create", "first", "--shared") // the directory of volumes is created once
 	w.must(t, "", "volume", "rm", "first")
+	if os.Geteuid() == 0 {
+		w.firstContainer(t)
+	}
 	before := w.calm()
 	for _, c := range cells {
 		t.Run(c.String(), func(t *testing.T) {
@@ -96,7 +100,12 @@ var scenarios = map[string]func(k *killing, t *testing.T){
 	"rm":    func(k *killing, t *testing.T) { k.ending(t, "rm", "-f", name) },
 	"start": (*killing).startAgain,
 	"adopt": (*killing).adopt,
-	"reap":  (*killing).reapAgain,
+
+	"oci-create": func(k *killing, t *testing.T) { k.container(t, 0, "create", "--bundle", k.bundle(t)) },
+	"oci-start":  func(k *killing, t *testing.T) { k.container(t, 1, "start") },
+	"oci-delete": func(k *killing, t *testing.T) { k.container(t, 2, "delete", "--force") },
+
+	"reap": (*killing).reapAgain,
 
 	"make-volume":   (*killing).createVolume,
 	"remove-volume": (*killing).removeVolume,
@@ -330,7 +339,8 @@ func (k *killing) victim(t *testing.T, s testfaults.Stop, c *command) []int {
 			switch {
 			case k.cell.victim == "shim" && p.shim() != "" && p.shim() != mine,
 				k.cell.victim == "qemu" && strings.HasPrefix(p.qemu(), "bulkhead-") && p.qemu() != "bulkhead-"+mine[:12] && !p.warm(),
-				k.cell.victim == "parent" && p.warm():
+				k.cell.victim == "parent" && p.warm(),
+				(k.cell.victim == "surrogate" || k.cell.victim == "share") && p.is(k.cell.victim):
 				found = append(found, p.pid)
 			}
 		}

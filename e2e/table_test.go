@@ -14,7 +14,9 @@ type cell struct{ scenario, point, victim string }
 func (c cell) String() string { return c.scenario + "/" + c.point + "/" + c.victim }
 
 // The victims by their letters in the table.
-var victims = map[rune]string{'c': "cli", 's': "engine", 'h': "shim", 'q': "qemu", 'p': "parent"}
+var victims = map[rune]string{
+	'c': "cli", 's': "engine", 'h': "shim", 'q': "qemu", 'p': "parent", 'u': "surrogate", 'v': "share",
+}
 
 // points has the points of each scenario in order, with the victims that exist by then.
 var points = []struct {
@@ -79,6 +81,15 @@ var points = []struct {
 		{"undo.shim", "cs"}, {"machine.killed", "csh"}, {"undone.shim", "cs"}, {"undo.network", "cs"}, {"undone.network", "cs"},
 		{"unwind.undone", "cs"}, {"unwind.unpinned", "cs"}, {"unwind.freed", "cs"}, {"unwind.journal", "cs"}, {"unwind.state", "cs"},
 	}},
+	// The life of a container of bulkhead-oci. "cli" is the runtime's command.
+	{"oci-create", [][2]string{
+		{"oci.reserved", "cs"}, {"oci.surrogate", "csu"}, {"run.reserve", "csu"}, {"shim.spawned", "csu"}, {"run.ready", "cshqu"},
+		{"oci.pod", "cshqu"}, {"container.sent", "cshquv"}, {"oci.container", "cshquv"}, {"oci.attached", "cshquv"},
+	}},
+	{"oci-start", [][2]string{{"oci.adopted", "cshquv"}, {"oci.started", "cshquv"}}},
+	{"oci-delete", [][2]string{
+		{"oci.ended", "cshqv"}, {"stop.killed", "cs"}, {"remove.marked", "cs"}, {"oci.removed", "cs"}, {"oci.ungrouped", "cs"},
+	}},
 	// The life of a named volume.
 	{"make-volume", [][2]string{{"volume.begun", "cs"}, {"volume.made", "cs"}, {"volume.named", "cs"}}},
 	{"remove-volume", [][2]string{{"volume.renamed", "cs"}}},
@@ -88,8 +99,8 @@ var points = []struct {
 func table() (all []cell) {
 	for _, s := range points {
 		for _, p := range s.points {
-			if p[0] == "shim.uid" && os.Geteuid() != 0 {
-				continue // an ordinary user has no others to give away
+			if os.Geteuid() != 0 && (p[0] == "shim.uid" || strings.HasPrefix(s.scenario, "oci-")) {
+				continue // an ordinary user has no others to give away, and bulkhead-oci needs root
 			}
 			for _, letter := range p[1] {
 				all = append(all, cell{s.scenario, p[0], victims[letter]})

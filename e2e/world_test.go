@@ -148,7 +148,12 @@ type command struct {
 
 // command returns a command that has not been started.
 func (w *world) command(ctx context.Context, args ...string) *command {
-	c := &command{Cmd: exec.CommandContext(ctx, filepath.Join(w.bin, "bulkhead"), args...), ended: make(chan struct{}), args: args}
+	return w.program(ctx, "bulkhead", args...)
+}
+
+// program returns a command of one of the programs.
+func (w *world) program(ctx context.Context, name string, args ...string) *command {
+	c := &command{Cmd: exec.CommandContext(ctx, filepath.Join(w.bin, name), args...), ended: make(chan struct{}), args: args}
 	r := w.roots()
 	c.Dir, c.Stderr = "/", &c.err
 	places := []string{"BULKHEAD_DATA=" + r.Data, "BULKHEAD_STATE=" + r.State}
@@ -172,6 +177,13 @@ func (w *world) start(t *testing.T, stdin string, args ...string) *command {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), testdeadline.For(commandLimit))
 	c := w.command(ctx, args...)
 	c.Stdin, c.Stdout = strings.NewReader(stdin), &c.out
+	w.launch(t, c, cancel)
+	return c
+}
+
+// launch starts a command, and calls cancel at its end.
+func (w *world) launch(t *testing.T, c *command, cancel context.CancelFunc) {
+	t.Helper()
 	begin := (*exec.Cmd).Start
 	if w.begin != nil {
 		begin = w.begin
@@ -185,7 +197,6 @@ func (w *world) start(t *testing.T, stdin string, args ...string) *command {
 		defer cancel()
 		_ = c.Wait() // its code is read elsewhere
 	}()
-	return c
 }
 
 // wait returns the command's exit code, -1 if it was killed.

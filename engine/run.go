@@ -133,6 +133,13 @@ func (e *Engine) existing(key string) (string, error) {
 	return "", nil
 }
 
+// AwaitStart waits for the end of the start of the pod with a key, if one is in progress, whatever its result. The error is
+// ctx's.
+func (e *Engine) AwaitStart(ctx context.Context, key string) error {
+	_, _ = e.do(ctx, "pod "+key, func(context.Context) (string, error) { return e.existing(key) })
+	return ctx.Err()
+}
+
 // building is a pod during its start.
 type building struct {
 	e    *Engine

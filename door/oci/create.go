@@ -19,6 +19,7 @@ import (
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
 	"github.com/bulkhead-project/bulkhead/door/oci/staging"
 	"github.com/bulkhead-project/bulkhead/door/oci/surrogate"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 	"github.com/bulkhead-project/bulkhead/internal/unit"
 	"github.com/bulkhead-project/bulkhead/network/adopt/inside"
@@ -155,6 +156,7 @@ func (c *creation) run(ctx context.Context) error {
 	if err := c.reserve(ctx); err != nil {
 		return err
 	}
+	fault.Point("oci.reserved")
 	if err := c.group(ctx); err != nil {
 		return err
 	}
@@ -168,6 +170,7 @@ func (c *creation) run(ctx context.Context) error {
 	if err := c.stand(ctx); err != nil {
 		return err
 	}
+	fault.Point("oci.surrogate")
 	// As under runc, these hooks also run after a failed creation.
 	c.undo.Push("poststop", func(ctx context.Context) error {
 		c.record.poststop(ctx, c.door.o.Logger)
@@ -181,12 +184,14 @@ func (c *creation) run(ctx context.Context) error {
 	if err := c.pod(ctx); err != nil {
 		return err
 	}
+	fault.Point("oci.pod")
 	if err := c.fill(ctx); err != nil {
 		return err
 	}
 	if err := c.record.hooks(ctx, c.plan.Hooks, containerv1.CreateContainer, specs.StateCreating); err != nil {
 		return err
 	}
+	fault.Point("oci.attached")
 	return c.finish(ctx)
 }
 
@@ -198,6 +203,7 @@ func (c *creation) fill(ctx context.Context) error {
 	if err := c.container(ctx); err != nil {
 		return err
 	}
+	fault.Point("oci.container")
 	return c.attach(ctx)
 }
 

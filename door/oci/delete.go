@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
 // delete removes an ended container from the engine, and then its record. It may be repeated.
@@ -20,12 +21,14 @@ func (d *Door) delete(ctx context.Context, r *record) error {
 	if err != nil {
 		return fmt.Errorf("delete container %s: %w", r.ID, err)
 	}
+	fault.Point("oci.removed")
 	if err := r.leave(); err != nil {
 		return fmt.Errorf("delete container %s: %w", r.ID, err)
 	}
 	if err := r.ungroup(ctx); err != nil {
 		return fmt.Errorf("delete container %s: %w", r.ID, err)
 	}
+	fault.Point("oci.ungrouped")
 	r.poststop(ctx, d.o.Logger)
 	return os.RemoveAll(filepath.Join(d.o.Root, r.ID))
 }

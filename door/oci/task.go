@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/shim"
 )
 
@@ -47,9 +48,11 @@ func (d *Door) Start(ctx context.Context, id string) error {
 	if err := d.adopt(ctx, r); err != nil {
 		return err
 	}
+	fault.Point("oci.adopted")
 	if err := r.run(ctx); err != nil {
 		return err
 	}
+	fault.Point("oci.started")
 	r.Started = true
 	if err := d.write(r); err != nil {
 		return err
@@ -137,6 +140,7 @@ func (d *Door) Delete(ctx context.Context, id string, force bool) error {
 		if err := d.end(ctx, r); err != nil {
 			return err
 		}
+		fault.Point("oci.ended")
 	}
 	return d.delete(ctx, r)
 }

@@ -67,8 +67,8 @@ func (s *Service) Start(ctx context.Context, r *enginev1.StartRequest) (*enginev
 	return &enginev1.StartResponse{Pod: s.message(p)}, nil
 }
 
-// Adopt implements enginev1.EngineService.
-func (s *Service) Adopt(_ context.Context, r *enginev1.AdoptRequest) (*enginev1.AdoptResponse, error) {
+// Adopt implements enginev1.EngineService. It waits for a start in progress: its client may have died.
+func (s *Service) Adopt(ctx context.Context, r *enginev1.AdoptRequest) (*enginev1.AdoptResponse, error) {
 	defer s.hold()()
 	if err := check(r); err != nil {
 		return nil, err
@@ -76,11 +76,17 @@ func (s *Service) Adopt(_ context.Context, r *enginev1.AdoptRequest) (*enginev1.
 	if (r.GetId() == "") == (r.GetKey() == "") {
 		return nil, failure.Invalid("adopt: give either an id or a key")
 	}
+	key := engine.DoorKey(r.GetDoor(), r.GetKey())
+	if r.GetKey() != "" {
+		if err := s.engine.AwaitStart(ctx, key); err != nil {
+			return nil, failure.Wrap(err, "adopt %.80q", r.GetKey())
+		}
+	}
 	p, err := s.find(r.GetDoor(), func(p *engine.Pod) bool {
 		if r.GetId() != "" {
 			return p.ID == r.GetId()
 		}
-		return p.Key == engine.DoorKey(r.GetDoor(), r.GetKey())
+		return p.Key == key
 	})
 	if err != nil {
 		return nil, failure.Wrap(err, "adopt %.80q", r.GetId()+r.GetKey())

@@ -41,7 +41,8 @@ var Programs = sync.OnceValues(func() (string, error) {
 // build updates only the programs in dir that differ from the sources.
 func build(ctx context.Context, root, dir string) error {
 	cmd := testgo.Command(ctx, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags", tags, "-o", dir,
-		"./cmd/bulkhead", "./cmd/bulkhead-engine", "./cmd/bulkhead-shim", "./cmd/bulkhead-convert", "./cmd/bulkhead-share", "./cmd/bulkhead-node")
+		"./cmd/bulkhead", "./cmd/bulkhead-engine", "./cmd/bulkhead-shim", "./cmd/bulkhead-convert", "./cmd/bulkhead-share", "./cmd/bulkhead-node",
+		"./cmd/bulkhead-oci", "./cmd/bulkhead-surrogate")
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the programs: %w: %s", err, out)
