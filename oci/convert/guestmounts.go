@@ -46,14 +46,19 @@ func (c *conversion) guestsOwn(m mount) (done bool, err error) {
 		c.ignore(m.field, fmt.Sprintf("%.200q: the guest has version 2 of cgroups, at /sys/fs/cgroup", m.Source))
 		return true, nil
 	case below("/proc"), below("/sys"):
-		node, err := c.Host.Node(m.Source)
-		c.guestBind(err != nil || node.Type == Dir, m, m.Source)
+		c.guestBind(c.isDir(m.Source), m, m.Source)
 		return true, nil
 	case slices.Contains([]string{"/dev", "/dev/pts", "/dev/mqueue", shmPath}, m.Source):
 		c.guestBind(true, m, m.Source)
 		return true, nil
 	}
 	return false, nil
+}
+
+// isDir reports whether a path of the host is a directory. One that the host lacks is taken for one.
+func (c *conversion) isDir(path string) bool {
+	node, err := c.Host.Node(path)
+	return err != nil || node.Type == Dir
 }
 
 // guestBind adds a bind mount of a path of the guest. The path must be a constant, or below /proc or /sys.
