@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/listening"
 	"github.com/bulkhead-project/bulkhead/agent/internal/oom"
 	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
+	"github.com/bulkhead-project/bulkhead/agent/internal/resolver"
 	"github.com/bulkhead-project/bulkhead/agent/internal/shares"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/channel"
@@ -71,6 +72,8 @@ type Agent struct {
 
 	ports listening.Watch
 	ooms  oom.Watch
+
+	resolver resolver.Relay // of the pod's DNS queries
 
 	shares shares.Shares // of the host's directories
 
@@ -161,6 +164,7 @@ func (a *Agent) handlers() agentv1.Handlers {
 		agentv1.OpNetwork:   agentv1.Unary(a.setNetwork),
 		agentv1.OpListening: agentv1.Waiting(a.listening),
 		agentv1.OpDatagrams: a.datagrams,
+		agentv1.OpResolver:  a.resolve,
 		agentv1.OpOOMKills:  agentv1.Waiting(a.oomKills),
 	}
 }

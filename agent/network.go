@@ -20,10 +20,26 @@ func (a *Agent) setNetwork(_ context.Context, r agentv1.SetNetwork) (none, error
 	if err := a.cards.Update(r.Interfaces); err != nil {
 		return none{}, fmt.Errorf("set up the network: %w", err)
 	}
+	if r.Resolver {
+		if err := a.resolver.Listen(); err != nil {
+			return none{}, fmt.Errorf("take DNS queries: %w", err)
+		}
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pod.Cards = a.cards.Further()
 	return none{}, nil
+}
+
+// resolve sends DNS queries of the pod to the host, and its answers to the pod, until the stream ends.
+func (a *Agent) resolve(_ context.Context, s *agentv1.Stream) error {
+	if err := s.Reply(nil); err != nil {
+		return err
+	}
+	conn := agentv1.NewChunkConn(s.Conn)
+	defer conn.Close()
+	a.resolver.Serve(conn)
+	return nil
 }
 
 // listening waits until the ports that processes listen on differ from known, and returns them.

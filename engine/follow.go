@@ -29,7 +29,7 @@ func (p *pod) watchShim() {
 		c, err := p.shim()
 		if err == nil {
 			wait = firstRetry
-			stop := p.followPorts(ctx, c)
+			stop := p.followNetwork(ctx, c)
 			err = p.listen(ctx, c)
 			stop()
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"sync"
 
 	"google.golang.org/grpc/codes"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/hostports"
 	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/resolver"
 	"github.com/bulkhead-project/bulkhead/engine/sockets"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
@@ -23,29 +25,48 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
 
-// followPorts publishes the ports that the pod listens on, until stop is called. It publishes them on the host for a pod
-// of the host's network, and in a client's namespace if the client asks for it.
-func (p *pod) followPorts(ctx context.Context, c *link.Conn) (stop func()) {
-	r := p.snapshot()
-	if !r.HostPorts && r.VM.Network != hypervisor.NetworkAdopted {
-		return func() {}
-	}
+// followNetwork does the work of the engine for the pod's network, until stop is called.
+func (p *pod) followNetwork(ctx context.Context, c *link.Conn) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if !r.HostPorts && !p.awaitRecord(ctx, func(r *store.Pod) bool { return r.Namespace != nil && r.Namespace.Publish }) {
-			return
-		}
-		err := hostports.Sync(ctx, portsPod{p, c, !r.HostPorts}, p.pace, p.e.log.With("pod", p.id))
-		p.mu.Lock()
-		ending := p.ending
-		p.mu.Unlock()
-		if ctx.Err() == nil && !lost(err) && !ending {
-			p.e.log.Warn("the ports of a pod are not updated any more", "pod", p.id, "error", err)
-		}
-	}()
-	return func() { cancel(); <-done }
+	var work sync.WaitGroup
+	work.Go(func() { p.followPorts(ctx, c) })
+	work.Go(func() { p.resolve(ctx, c) })
+	return func() { cancel(); work.Wait() }
+}
+
+// resolve answers the pod's DNS queries with the name server of the client's namespace, if the client asks for it.
+func (p *pod) resolve(ctx context.Context, c *link.Conn) {
+	if p.snapshot().VM.Network != hypervisor.NetworkAdopted ||
+		!p.awaitRecord(ctx, func(r *store.Pod) bool { return r.Namespace != nil && r.Namespace.Resolver }) {
+		return
+	}
+	conn, err := dialDatagrams(ctx, c, agentv1.DNSPort)
+	if err == nil {
+		err = resolver.Serve(ctx, conn, p.inside().Dial)
+	}
+	p.report(ctx, "names of the client's network are not resolved any more", err)
+}
+
+// report logs the error of a task that ended before the pod and its shim.
+func (p *pod) report(ctx context.Context, what string, err error) {
+	p.mu.Lock()
+	ending := p.ending
+	p.mu.Unlock()
+	if ctx.Err() == nil && !lost(err) && !ending {
+		p.e.log.Warn(what, "pod", p.id, "error", err)
+	}
+}
+
+// followPorts publishes the ports that the pod listens on. It publishes them on the host for a pod of the host's network,
+// and in a client's namespace if the client asks for it.
+func (p *pod) followPorts(ctx context.Context, c *link.Conn) {
+	r := p.snapshot()
+	if !r.HostPorts && (r.VM.Network != hypervisor.NetworkAdopted ||
+		!p.awaitRecord(ctx, func(r *store.Pod) bool { return r.Namespace != nil && r.Namespace.Publish })) {
+		return
+	}
+	err := hostports.Sync(ctx, portsPod{p, c, !r.HostPorts}, p.pace, p.e.log.With("pod", p.id))
+	p.report(ctx, "the ports of a pod are not updated any more", err)
 }
 
 // awaitRecord waits until the record fulfils a condition. It returns false if ctx ends before.
@@ -113,10 +134,11 @@ func (h portsPod) Listen(ctx context.Context, port network.Port) (l network.List
 		}
 		return l, err
 	}
-	h.p.indoors.Lock()
-	defer h.p.indoors.Unlock()
-	return sockets.Of(h.p.snapshot().Namespace.Held).Listen(ctx, port)
+	return h.p.inside().Listen(ctx, port)
 }
+
+// inside returns the client's network namespace, which the record has.
+func (p *pod) inside() sockets.Namespace { return sockets.Of(p.snapshot().Namespace.Held, &p.indoors) }
 
 // file returns the name of a port's socket among the files for a shim.
 func (h portsPod) file(port int) string {
@@ -177,7 +199,12 @@ func (p *pod) openDatagrams(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := openStream(ctx, c, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_DATAGRAMS})
+	return dialDatagrams(ctx, c, 0)
+}
+
+// dialDatagrams opens a stream of datagrams: of the pod's UDP ports, or of its DNS queries with agentv1.DNSPort.
+func dialDatagrams(ctx context.Context, c *link.Conn, port uint32) (net.Conn, error) {
+	s, err := openStream(ctx, c, &shimv1.OpenRequest{Kind: shimv1.OpenRequest_DATAGRAMS, Port: port})
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +283,7 @@ func (p *pod) updateNetwork(ctx context.Context, u NetworkUpdate) error {
 			return failure.Wrap(err, "network card %d", i+1)
 		}
 	}
-	raw, err := json.Marshal(agentv1.SetNetwork{Interfaces: u.Interfaces})
+	raw, err := json.Marshal(agentv1.SetNetwork{Interfaces: u.Interfaces, Resolver: u.Namespace != nil && u.Namespace.Resolver})
 	if err != nil {
 		return err
 	}

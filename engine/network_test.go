@@ -62,6 +62,10 @@ func TestUpdateNetwork(t *testing.T) {
 			update: NetworkUpdate{Taps: []network.Held{held, held}},
 			calls:  []string{"SendFile card-0", "SendFile card-1", `UpdateNetwork {"interfaces":null} 2`},
 		},
+		"a name server": {
+			update: NetworkUpdate{Namespace: &store.Namespace{Resolver: true}},
+			calls:  []string{`UpdateNetwork {"interfaces":null,"resolver":true} 0`},
+		},
 		"a tap that is missing": {update: NetworkUpdate{Taps: []network.Held{wrong}, Interfaces: two}, code: codes.Unknown},
 		"the guest fails": {
 			update: NetworkUpdate{Interfaces: two}, errs: errs{"UpdateNetwork": {errInjected}}, code: codes.Unknown,
@@ -134,7 +138,7 @@ func TestNamespacePorts(t *testing.T) {
 	p.record.VM.Network = hypervisor.NetworkAdopted
 	p.conn.Ext = ext
 	t.Cleanup(p.datagrams.Close)
-	stop := p.followPorts(t.Context(), p.conn)
+	stop := p.followNetwork(t.Context(), p.conn)
 	defer stop()
 	held := store.Namespace{Held: network.Held{Holder: own, FD: int(clients.Fd())}, Publish: true}
 	if err := p.e.UpdateNetwork(t.Context(), p.id, NetworkUpdate{Namespace: &held}); err != nil {

@@ -126,28 +126,31 @@ func (s *Sandbox) WriteFiles(ctx context.Context, f agentv1.Files) (agentv1.File
 	return state, m.fault(err)
 }
 
-// Forward connects to a port of the pod. The connection supports CloseWrite
-// (half close).
+// Forward connects to a port of the pod. The connection supports CloseWrite (half close).
 func (s *Sandbox) Forward(ctx context.Context, port uint16) (net.Conn, error) {
-	m, err := s.running("forward a port of", Running)
-	if err != nil {
-		return nil, err
-	}
-	ctx, done := m.call(ctx, s.o.CallTimeout)
-	defer done()
-	conn, err := m.agent.Forward(ctx, port)
-	return conn, m.fault(err)
+	return s.open(ctx, "forward a port of", func(c *agentv1.Client, ctx context.Context) (net.Conn, error) {
+		return c.Forward(ctx, port)
+	})
 }
 
 // Datagrams opens the stream of the pod's UDP ports; see agentv1.Datagram.
 func (s *Sandbox) Datagrams(ctx context.Context) (net.Conn, error) {
-	m, err := s.running("forward UDP ports of", Running)
+	return s.open(ctx, "forward UDP ports of", (*agentv1.Client).Datagrams)
+}
+
+// Resolver opens the stream of the pod's DNS queries; see agentv1.MaxQueries.
+func (s *Sandbox) Resolver(ctx context.Context) (net.Conn, error) {
+	return s.open(ctx, "resolve names for", (*agentv1.Client).Resolver)
+}
+
+func (s *Sandbox) open(ctx context.Context, what string, open func(*agentv1.Client, context.Context) (net.Conn, error)) (net.Conn, error) {
+	m, err := s.running(what, Running)
 	if err != nil {
 		return nil, err
 	}
 	ctx, done := m.call(ctx, s.o.CallTimeout)
 	defer done()
-	conn, err := m.agent.Datagrams(ctx)
+	conn, err := open(m.agent, ctx)
 	return conn, m.fault(err)
 }
 

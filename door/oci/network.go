@@ -138,6 +138,9 @@ func (d *Door) join(ctx context.Context, r *record, start run.Starter) (err erro
 	if len(request.Interfaces) == 0 && !r.Started {
 		return nil
 	}
+	if found.Resolver {
+		request.Namespace = &enginev1.Namespace{Holder: holder(r.Surrogate), Fd: surrogate.ClientFD, Resolver: true}
+	}
 	for _, tap := range found.Taps {
 		request.Holder = holder(self)
 		request.TapFds = append(request.TapFds, int32(tap.Fd()))

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,15 +19,20 @@ import (
 	"github.com/bulkhead-project/bulkhead/network/adopt/inside"
 )
 
-// Namespace is a network namespace. held is an end of a pair of a process that runs inside.Serve. Its methods must not be
-// called at the same time.
-type Namespace struct{ held network.Held }
+// Namespace is a network namespace. held is an end of a pair of a process that runs inside.Serve. One request at a time
+// goes there; using is held for it. Its methods are safe for concurrent use.
+type Namespace struct {
+	held  network.Held
+	using *sync.Mutex
+}
 
-// Of returns a namespace.
-func Of(held network.Held) Namespace { return Namespace{held} }
+// Of returns a namespace. All that use the same one share the lock.
+func Of(held network.Held, using *sync.Mutex) Namespace { return Namespace{held, using} }
 
 // socket returns a new socket.
 func (n Namespace) socket(ctx context.Context, kind inside.Kind) (*os.File, error) {
+	n.using.Lock()
+	defer n.using.Unlock()
 	f, err := n.held.Holder.File(n.held.FD)
 	if err != nil {
 		return nil, err

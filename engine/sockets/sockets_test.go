@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,7 +50,7 @@ func namespace(t *testing.T, setup ...string) Namespace {
 	cmd.Env = append(os.Environ(), insideFlag+"=1")
 	cmd.ExtraFiles = []*os.File{serve, clients}
 	id := testproc.Start(t, cmd)
-	n := Of(network.Held{Holder: id, FD: 4})
+	n := Of(network.Held{Holder: id, FD: 4}, &sync.Mutex{})
 	for deadline := time.Now().Add(testdeadline.For(20 * time.Second)); !ready(id); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the process does not enter a namespace")
@@ -141,7 +142,7 @@ func TestGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	id.Start++
-	n := Of(network.Held{Holder: id, FD: 4})
+	n := Of(network.Held{Holder: id, FD: 4}, &sync.Mutex{})
 	if _, err := n.Listen(t.Context(), network.Port{HostIP: "::"}); !errors.Is(err, procid.ErrGone) {
 		t.Errorf("listen: got %v, want %v", err, procid.ErrGone)
 	}

@@ -29,6 +29,7 @@ type Sandbox interface {
 	Listening(ctx context.Context, known agentv1.Listening) (agentv1.Listening, error)
 	Forward(ctx context.Context, port uint16) (net.Conn, error)
 	Datagrams(ctx context.Context) (net.Conn, error)
+	Resolver(ctx context.Context) (net.Conn, error)
 
 	CreateContainer(ctx context.Context, c sandbox.ContainerConfig) error
 	PauseContainer(ctx context.Context, id string) error

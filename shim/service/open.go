@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
@@ -46,6 +47,9 @@ func (e extension) handler(r *shimv1.OpenRequest) (stream.Handler, error) {
 		}
 		return e.forward(uint16(r.Port)), nil
 	case shimv1.OpenRequest_DATAGRAMS:
+		if r.Port == agentv1.DNSPort {
+			return splice(e.o.Sandbox.Resolver), nil
+		}
 		return splice(e.o.Sandbox.Datagrams), nil
 	case shimv1.OpenRequest_CONSOLE:
 		return e.console, nil

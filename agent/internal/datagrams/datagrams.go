@@ -8,10 +8,10 @@ import (
 	"net/netip"
 	"os"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/agent/internal/sockets"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -101,7 +101,7 @@ func (s *server) open(d agentv1.Datagram) *flow {
 
 // send sends to a flow's socket, which may have been replaced or closed meanwhile.
 func (s *server) send(f *flow, socket *os.File, data []byte) {
-	err := control(socket, syscall.RawConn.Write, func(fd int) error { return unix.Send(fd, data, unix.MSG_NOSIGNAL) })
+	err := sockets.Write(socket, func(fd int) error { return unix.Send(fd, data, unix.MSG_NOSIGNAL) })
 	if errors.Is(err, unix.ECONNREFUSED) {
 		s.refused(f, socket)
 	}
@@ -110,7 +110,7 @@ func (s *server) send(f *flow, socket *os.File, data []byte) {
 // receive forwards the datagrams from a flow's socket until it is closed.
 func (s *server) receive(f *flow, socket *os.File) {
 	for {
-		err := control(socket, syscall.RawConn.Read, func(fd int) error {
+		err := sockets.Read(socket, func(fd int) error {
 			s.out.Lock()
 			defer s.out.Unlock()
 			n, _, err := unix.Recvfrom(fd, s.buf[agentv1.DatagramHeader:], 0)
@@ -184,22 +184,4 @@ func dial(to netip.AddrPort) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), to.String()), nil
-}
-
-// control runs one operation on a socket as soon as it is ready. os.File's methods would take an empty datagram for the
-// end.
-func control(socket *os.File, wait func(syscall.RawConn, func(uintptr) bool) error, do func(fd int) error) error {
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return os.ErrClosed
-	}
-	var done error
-	err = wait(raw, func(fd uintptr) bool {
-		done = do(int(fd))
-		return !errors.Is(done, unix.EAGAIN)
-	})
-	if err != nil {
-		return os.ErrClosed
-	}
-	return done
 }

@@ -25,6 +25,21 @@ const (
 	MaxDatagram    = 0xffff
 )
 
+// A stream of OpResolver carries DNS messages as Datagrams. The guest numbers its queries by Flow, and never reuses a
+// number on a stream. Port is OverUDP or OverTCP. The host's answer has the same Flow and Port. It is empty if there is
+// none. At most MaxQueries queries have no answer at the same time.
+const (
+	MaxQueries = 128
+	OverUDP    = 1
+	OverTCP    = 2
+)
+
+// DNSPort is the port of name servers, and DNSHeader the length of the header of a DNS message, in bytes.
+const (
+	DNSPort   = 53
+	DNSHeader = 12
+)
+
 // PutDatagram writes the header of a datagram with size bytes of data.
 func PutDatagram(header []byte, flow uint32, port uint16, size int) {
 	binary.BigEndian.PutUint32(header, flow)

@@ -18,6 +18,11 @@ func (c *Client) Datagrams(ctx context.Context) (net.Conn, error) {
 	return c.stream(ctx, OpDatagrams, nil)
 }
 
+// Resolver opens a stream of queries and answers, as bytes; see MaxQueries. The context covers only the opening.
+func (c *Client) Resolver(ctx context.Context) (net.Conn, error) {
+	return c.stream(ctx, OpResolver, nil)
+}
+
 func (c *Client) stream(ctx context.Context, op Op, body any) (net.Conn, error) {
 	conn, stop, err := c.startCall(ctx, op, body, nil)
 	if err != nil {

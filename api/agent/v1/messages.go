@@ -71,6 +71,7 @@ const (
 	OpNetwork   Op = "network"   // SetNetwork -> -; of a configured pod
 	OpListening Op = "listening" // Listening -> Listening; waits for a change
 	OpDatagrams Op = "datagrams" // - -> -, then Datagrams both ways
+	OpResolver  Op = "resolver"  // - -> -, then Datagrams: queries one way and answers the other
 	OpOOMKills  Op = "oomkills"  // OOMKills -> OOMKills; waits for a change
 )
 
@@ -158,6 +159,8 @@ type Route struct {
 // card defines the others. A card without an interface is nil. The agent waits for cards that were just plugged in.
 type SetNetwork struct {
 	Interfaces []*Network `json:"interfaces"`
+	// Resolver makes the agent take queries at 127.0.0.11:53 from now on, for OpResolver.
+	Resolver bool `json:"resolver,omitempty"`
 }
 
 // Listening lists the ports that processes of the guest listen on: TCP first, sorted by number, at most 256 of each
