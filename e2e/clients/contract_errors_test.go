@@ -2,12 +2,14 @@ package clients
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 )
 
 var errorCases = []contractCase{
@@ -17,6 +19,7 @@ var errorCases = []contractCase{
 	{"stopped containers", stoppedContainers},
 	{"bad usage", badUsage},
 	{"failed creates leave nothing", failedCreates},
+	{"a root that vanishes", rootVanishes},
 }
 
 // unknownIDs: each command fails with the same text. Clients look for it.
@@ -125,4 +128,37 @@ func failedCreates(ctx context.Context, t *testing.T, c *contract) {
 	k := c.create(ctx, t, "c", bundle)
 	c.do(ctx, t, "start", "c")
 	k.expectExit(ctx, t, 3)
+}
+
+// rootVanishes: a container with an unmounted and removed root can be killed and deleted, before start and after.
+func rootVanishes(ctx context.Context, t *testing.T, c *contract) {
+	for _, started := range []bool{false, true} {
+		bundle := writeBundle(t, newSpec("sleep", "1000"))
+		root := filepath.Join(bundle, "rootfs")
+		if err := os.RemoveAll(root); err != nil {
+			t.Fatal(err)
+		}
+		mkdir(t, root)
+		if err := unix.Mount("tmpfs", root, "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(root, unix.MNT_DETACH) })
+		newRoot(t, root)
+		k := c.create(ctx, t, fmt.Sprint("started-", started), bundle)
+		if started {
+			c.do(ctx, t, "start", k.id)
+		}
+		if err := unix.Unmount(root, unix.MNT_DETACH); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(root); err != nil {
+			t.Fatal(err)
+		}
+		c.do(ctx, t, "kill", k.id, "KILL")
+		k.expectSignal(ctx, t, unix.SIGKILL)
+		c.do(ctx, t, "delete", k.id)
+		if held := mountsOf(t, bundle); len(held) > 0 {
+			t.Errorf("after delete, the root is mounted: %q", held)
+		}
+	}
 }

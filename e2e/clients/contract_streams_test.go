@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ var streamCases = []contractCase{
 	{"input and its end", input},
 	{"much output", muchOutput},
 	{"a reader that left", brokenPipe},
+	{"a reader that does not read", fullPipe},
 	{"terminal", terminal},
 	{"terminal of an exec", terminalExec},
 	{"terminal without a socket", terminalRefused},
@@ -61,6 +63,25 @@ func brokenPipe(ctx context.Context, t *testing.T, c *contract) {
 	if got, want := k.stderr.all(ctx, t), fmt.Sprintf("ended by %d\n", 128+int(unix.SIGPIPE)); got != want {
 		t.Errorf("standard error %q, want %q", got, want)
 	}
+}
+
+// fullPipe: a container with output that is not read can be deleted by force.
+func fullPipe(ctx context.Context, t *testing.T, c *contract) {
+	r, w := pipe(t)
+	args := c.args(filepath.Join(c.dir, "log"), "run", "--bundle", writeBundle(t, script("while :; do echo y; done")), "c")
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Stdout = w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until(ctx, t, "a full pipe", func() bool {
+		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(w.Fd()), Events: unix.POLLOUT}}, 0)
+		return err == nil && ready == 0
+	})
+	c.do(ctx, t, "delete", "--force", "c")
+	c.fails(ctx, t, 1, "container does not exist", "state", "c")
+	r.Close()      // runc's run passes the output on, and waits for that
+	_ = cmd.Wait() // its container was deleted meanwhile
 }
 
 // terminal: the client receives the terminal's master by the console socket. Its size is the specification's, and follows
