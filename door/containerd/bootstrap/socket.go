@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -16,6 +17,9 @@ import (
 
 // DefaultSocketDir is containerd's directory for sockets of shims, unless its configuration names another one.
 const DefaultSocketDir = "/run/containerd/s"
+
+// AddressName is the file in a bundle with the address of its front. Containerd 1.x reads it after its restart.
+const AddressName = "address"
 
 // scheme begins an address.
 const scheme = "unix://"
@@ -99,6 +103,29 @@ func Listen(ctx context.Context, path string) (s Socket, err error) {
 	}
 	s.File, err = listen(path)
 	return s, err
+}
+
+// RemoveDead removes the socket of a dead front. The address is in the bundle of a container that it had. The context must
+// have a deadline.
+func RemoveDead(ctx context.Context, bundle string) error {
+	b, err := os.ReadFile(filepath.Join(bundle, AddressName))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find the socket: %w", err)
+	}
+	path, isSocket := strings.CutPrefix(string(b), scheme)
+	if info, err := os.Lstat(path); !isSocket || err != nil || info.Mode().Type() != os.ModeSocket {
+		return nil // the front removed it
+	}
+	unlock, err := lock(ctx, path)
+	if err != nil {
+		return fmt.Errorf("remove socket %s: %w", path, err)
+	}
+	defer unlock()
+	_, err = served(path)
+	return err
 }
 
 // served reports whether a front serves the socket at path, and removes the socket of a dead one.

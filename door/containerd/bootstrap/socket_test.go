@@ -131,3 +131,36 @@ func shortDir(t *testing.T) string {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
+
+// TestRemoveDead: the socket of a dead front is removed, and nothing else.
+func TestRemoveDead(t *testing.T) {
+	dir := t.TempDir()
+	bundle := t.TempDir()
+	socket := func(name string) *os.File {
+		f, err := listen(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	socket("dead").Close()
+	defer socket("alive").Close()
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveDead(within(t), bundle); err != nil {
+		t.Errorf("a bundle without an address: %v", err)
+	}
+	for name, stays := range map[string]bool{"dead": false, "alive": true, "file": true, "missing": false} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(filepath.Join(bundle, AddressName), []byte(Address(path)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := RemoveDead(within(t), bundle); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Lstat(path); (err == nil) != stays {
+			t.Errorf("%s: it stays: %v", name, err)
+		}
+	}
+}

@@ -10,7 +10,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go/features"
@@ -30,6 +32,8 @@ const (
 	startDeadline = 30 * time.Second
 	// deleteDeadline bounds Delete. Containerd kills the program after 5 seconds.
 	deleteDeadline = 4500 * time.Millisecond
+	// patientDeadline bounds a Delete without a caller.
+	patientDeadline = 10 * time.Minute
 )
 
 // Program is one run of the program.
@@ -106,8 +110,7 @@ func (p Program) start(inv bootstrap.Invocation) (err error) {
 			return err
 		}
 	}
-	// Containerd 1.x reads this file after its restart.
-	if err := os.WriteFile("address", []byte(bootstrap.Address(path)), 0o600); err != nil {
+	if err := os.WriteFile(bootstrap.AddressName, []byte(bootstrap.Address(path)), 0o600); err != nil {
 		return fmt.Errorf("write the address for containerd: %w", err)
 	}
 	return bootstrap.WriteAddress(p.Stdout, bootstrap.FormFor(params, inv.Publish), bootstrap.Address(path))
@@ -140,10 +143,17 @@ func (p Program) launch(inv bootstrap.Invocation, params bootstrap.Params, socke
 	return err
 }
 
+// patient is the environment variable of a Delete that goes on without a caller.
+const patient = "BULKHEAD_PATIENT_DELETE"
+
 // delete removes the container of a bundle after its front's death, or after its orderly removal, which leaves nothing to
-// remove. It prints how the container ended.
+// remove. It prints how the container ended. A removal that takes too long goes on in another process.
 func (p Program) delete(inv bootstrap.Invocation) error {
-	ctx, cancel := context.WithTimeout(context.Background(), deleteDeadline)
+	deadline := deleteDeadline
+	if os.Getenv(patient) != "" {
+		deadline = patientDeadline
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	bundle, err := filepath.Abs(inv.Bundle)
 	if err != nil {
@@ -152,10 +162,28 @@ func (p Program) delete(inv bootstrap.Invocation) error {
 	exit := bootstrap.ReadExit(bundle)
 	rt, err := p.Open(inv, slog.New(slog.NewTextHandler(p.Stderr, nil)))
 	if err == nil {
-		err = containerd.Remove(ctx, rt, inv.ID, bundle)
+		err = bootstrap.RemoveDead(ctx, bundle)
+		err = errors.Join(err, containerd.Remove(ctx, rt, inv.ID, bundle))
+	}
+	if ctx.Err() != nil && deadline == deleteDeadline {
+		err = errors.Join(err, p.goOn())
 	}
 	if err != nil {
 		fmt.Fprintf(p.Stderr, "clean up %s: %s\n", inv.ID, err) // containerd logs it
 	}
 	return bootstrap.WriteExit(p.Stdout, exit)
+}
+
+// goOn runs the program again, and does not wait for its end. Containerd removes the bundle meanwhile.
+func (p Program) goOn() error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("remove it in the background: %w", err)
+	}
+	cmd := exec.Command(self, p.Args...)
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", append(os.Environ(), patient+"=1"), &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("remove it in the background: %w", err)
+	}
+	return nil
 }
