@@ -31,19 +31,15 @@ func (s *Services) state(_ context.Context, r *taskv3.StateRequest) (*taskv3.Sta
 	return res, nil
 }
 
-// pids returns the host's processes that stand for those in the container. After containerd's restart, a task without any
-// counts as left over.
+// pids returns the host's processes that stand for those in the container. A stopped task still has its first one: after a
+// restart, containerd deletes a task without any as a leftover, with its exit code.
 func (s *Services) pids(_ context.Context, r *taskv3.PidsRequest) (*taskv3.PidsResponse, error) {
 	t, err := s.task(r.ID)
 	if err != nil {
 		return nil, err
 	}
-	res := &taskv3.PidsResponse{}
-	if status, _ := t.state(); status == tasktypes.Status_STOPPED {
-		return res, nil
-	}
 	_, pid := t.end()
-	res.Processes = append(res.Processes, &tasktypes.ProcessInfo{Pid: uint32(pid)})
+	res := &taskv3.PidsResponse{Processes: []*tasktypes.ProcessInfo{{Pid: uint32(pid)}}}
 	for _, p := range t.running() {
 		info, err := events.Any(&runcoptions.ProcessDetails{ExecID: p.id})
 		if err != nil {

@@ -141,7 +141,7 @@ func TestLife(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestPids: the processes are the host's, with the ids of execs. A stopped task has none.
+// TestPids: the processes are the host's, with the ids of execs. A stopped task keeps its first one.
 func TestPids(t *testing.T) {
 	r, ctx := start(t), within(t)
 	r.run(t, "c")
@@ -161,9 +161,10 @@ func TestPids(t *testing.T) {
 	if connect, err = r.task.Connect(ctx, &taskv3.ConnectRequest{ID: "none"}); err != nil || connect.TaskPid != 0 {
 		t.Errorf("Connect without a task: got %v, %v", connect, err)
 	}
+	r.process("c/e").end(Exit{})
 	r.process("c").end(Exit{})
 	r.await(t, "c", "")
-	if res, err := r.task.Pids(ctx, &taskv3.PidsRequest{ID: "c"}); err != nil || len(res.Processes) != 0 {
+	if res, err := r.task.Pids(ctx, &taskv3.PidsRequest{ID: "c"}); err != nil || len(res.Processes) != 1 {
 		t.Errorf("after the end: got %v, %v", res, err)
 	}
 	_, err = r.task.Pids(ctx, &taskv3.PidsRequest{ID: "none"})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/containerd/ttrpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -18,6 +19,7 @@ var classes = []struct{ from, to error }{
 	{oci.ErrNotExist, containerd.ErrNotFound},
 	{oci.ErrExists, containerd.ErrExists},
 	{shim.ErrNotRunning, containerd.ErrUnavailable},
+	{ttrpc.ErrClosed, containerd.ErrUnavailable}, // the shim has ended
 	{context.DeadlineExceeded, context.DeadlineExceeded},
 	{context.Canceled, context.Canceled},
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/containerd/ttrpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -24,6 +25,7 @@ func TestClass(t *testing.T) {
 		{fmt.Errorf("container c: %w", oci.ErrNotExist), containerd.ErrNotFound},
 		{oci.ErrExists, containerd.ErrExists},
 		{shim.ErrNotRunning, containerd.ErrUnavailable},
+		{fmt.Errorf("call: %w", ttrpc.ErrClosed), containerd.ErrUnavailable},
 		{fmt.Errorf("call: %w", status.Error(codes.InvalidArgument, "bad")), containerd.ErrInvalid},
 		{status.Error(codes.Unimplemented, "no"), containerd.ErrUnsupported},
 		{context.Canceled, context.Canceled},
