@@ -24,7 +24,7 @@ func TestClients(t *testing.T) {
 			Path string `json:"path"`
 		} `json:"runtimes"`
 	}
-	var containerd struct {
+	type plugins struct {
 		Plugins map[string]struct {
 			Containerd struct {
 				Runtimes map[string]struct {
@@ -33,15 +33,17 @@ func TestClients(t *testing.T) {
 			} `toml:"containerd"`
 		} `toml:"plugins"`
 	}
+	var containerd, containerd2 plugins
 	top, root := tree(t), t.TempDir()
-	for _, name := range []string{"containers.conf", "daemon.json", "containerd.toml"} {
+	for _, name := range []string{"containers.conf", "daemon.json", "containerd.toml", "containerd-2.toml"} {
 		copyFile(t, filepath.Join("clients", name), filepath.Join(top, "deploy/clients", name))
 	}
 	in(t, top, "hack/install", "install", "/opt/b", root)
 	for name, decode := range map[string]func([]byte) error{
-		"containers.conf": func(text []byte) error { return toml.Unmarshal(text, &podman) },
-		"containerd.toml": func(text []byte) error { return toml.Unmarshal(text, &containerd) },
-		"daemon.json":     func(text []byte) error { return json.Unmarshal(text, &docker) },
+		"containers.conf":   func(text []byte) error { return toml.Unmarshal(text, &podman) },
+		"containerd.toml":   func(text []byte) error { return toml.Unmarshal(text, &containerd) },
+		"containerd-2.toml": func(text []byte) error { return toml.Unmarshal(text, &containerd2) },
+		"daemon.json":       func(text []byte) error { return json.Unmarshal(text, &docker) },
 	} {
 		text, err := os.ReadFile(filepath.Join(root, "opt/b/share/doc/bulkhead/examples", name))
 		if err == nil {
@@ -58,9 +60,11 @@ func TestClients(t *testing.T) {
 	if !slices.Contains(podman.Engine.JSON, "bulkhead-oci") {
 		t.Errorf("runtime_supports_json: got %q, want it with bulkhead-oci", podman.Engine.JSON)
 	}
-	got := containerd.Plugins["io.containerd.grpc.v1.cri"].Containerd.Runtimes["bulkhead"].Type
-	if got != "io.containerd.bulkhead.v2" { // of the program containerd-shim-bulkhead-v2
-		t.Errorf("containerd's runtime type: got %q", got)
+	for name, p := range map[string]plugins{"io.containerd.grpc.v1.cri": containerd, "io.containerd.cri.v1.runtime": containerd2} {
+		got := p.Plugins[name].Containerd.Runtimes["bulkhead"].Type
+		if got != "io.containerd.bulkhead.v2" { // of the program containerd-shim-bulkhead-v2
+			t.Errorf("containerd's runtime type in %s: got %q", name, got)
+		}
 	}
 	if got := docker.Runtimes["bulkhead"].Path; got != want {
 		t.Errorf("docker's runtime: got %q, want %q", got, want)

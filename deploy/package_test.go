@@ -191,6 +191,7 @@ func TestPackageControl(t *testing.T) {
 		"/usr/share/fish/vendor_completions.d/bulkhead.fish", "/usr/lib/systemd/system/bulkhead-cri.service",
 		"/usr/share/man/man1/bulkhead-oci-create.1.gz", "/usr/share/doc/bulkhead/examples/hello.yaml",
 		"/usr/share/doc/bulkhead/examples/containers.conf", "/usr/share/doc/bulkhead/examples/containerd.toml",
+		"/usr/share/doc/bulkhead/examples/containerd-2.toml",
 		"/usr/share/doc/bulkhead/examples/daemon.json", "/usr/share/bulkhead/config.toml",
 	} {
 		if !slices.Contains(files, want) {
