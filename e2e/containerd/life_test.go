@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/internal/pss"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 )
 
@@ -97,6 +98,13 @@ func life(t *testing.T, n *node) {
 	if got := n.ctr(t, "", "task", "metrics", "c"); !strings.Contains(got, "memory.usage") {
 		t.Errorf("metrics: got %q", got)
 	}
+	for _, front := range running(t, "containerd-shim-bulkhead-v2") {
+		size, err := pss.Dirty(front.PID)
+		t.Logf("the front has %.1f MB of its own", float64(size)/1e6)
+		if err != nil || size > 8e6 {
+			t.Errorf("the front has %d bytes of its own, %v, want at most 8 MB", size, err)
+		}
+	}
 	n.ctr(t, "", "task", "pause", "c")
 	if got := n.ctr(t, "", "task", "ls"); !strings.Contains(got, "PAUSED") {
 		t.Errorf("ls: got %q", got)
@@ -125,7 +133,7 @@ func life(t *testing.T, n *node) {
 func terminal(t *testing.T, n *node) {
 	// ctr needs a terminal, which script provides.
 	command := strings.Join([]string{
-		n.release.ctr, "-a", n.path("c.sock"), "-n", namespace, "run", "-t", "--rm", "--runtime", n.front, image, "tty",
+		n.release.ctr, "-a", n.path("c.sock"), "-n", namespace, "run", "-t", "--rm", "--runtime", runtime, image, "tty",
 		"/bin/sh", "-c", `"read line; echo got \$line"`,
 	}, " ")
 	cmd := exec.CommandContext(testdeadline.Context(t, 20*time.Second), "script", "-qec", command, "/dev/null")

@@ -115,6 +115,15 @@ func (n *node) pod(t *testing.T, handler string) {
 	c.expect(t, "hello", "logs", first)
 	c.expect(t, "second", "ps", "--pod", pod)
 	c.expect(t, `"memory"`, "stats", "-o", "json", first)
+	n.kill(t)
+	n.start(t)
+	ctx := testdeadline.Context(t, 20*time.Second)
+	for _, err := c.try(ctx, "version"); err != nil; _, err = c.try(ctx, "version") { // the CRI plugin starts last
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+	c.expect(t, "page", "exec", "-s", second, "sh", "-c", fetch)
 	c.do(t, "stop", "--timeout", "10", second)
 	c.expect(t, `"exitCode": 3`, "inspect", second)
 	c.do(t, "rm", second)

@@ -23,11 +23,11 @@ func runs(t *testing.T, n *node) {
 		t.Errorf("seq: got %q", got)
 	}
 	ctx := testdeadline.Context(t, 20*time.Second)
-	res, err := n.try(ctx, "", "run", "--rm", "--runtime", n.front, image, "seven", "/bin/sh", "-c", "echo oops >&2; exit 7")
+	res, err := n.try(ctx, "", "run", "--rm", "--runtime", runtime, image, "seven", "/bin/sh", "-c", "echo oops >&2; exit 7")
 	if err == nil || !strings.Contains(err.Error(), "exit status 7") || !strings.Contains(res.stderr, "oops") {
 		t.Errorf("exit 7: got %v", err)
 	}
-	_, err = n.try(testdeadline.Context(t, 20*time.Second), "", "run", "--rm", "--runtime", n.front, image, "none", "/none")
+	_, err = n.try(testdeadline.Context(t, 20*time.Second), "", "run", "--rm", "--runtime", runtime, image, "none", "/none")
 	if err == nil || !strings.Contains(err.Error(), `OCI runtime create failed:`) {
 		t.Errorf("a missing program: got %v, want the words of runc", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/containerd/bootstrap"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/testgo"
 	"github.com/bulkhead-project/bulkhead/internal/testhost"
 	"github.com/bulkhead-project/bulkhead/internal/testhost/leftover"
 	"github.com/bulkhead-project/bulkhead/internal/testimage"
@@ -35,10 +37,12 @@ type release struct {
 	name            string
 	containerd, ctr string   // programs; empty means the newest ones, built once
 	config          string   // of its own form
-	handlers        []string // runtime handlers in it
+	snippet         string   // the file in deploy/clients that completes it
+	handlers        []string // runtime handlers in both
 }
 
-// config1 and config2 are configurations of containerd 1 and 2: ROOT, STATE, SOCKET, RUNTIME and CNI are replaced.
+// config1 and config2 are configurations of containerd 1 and 2: ROOT, STATE, SOCKET and CNI are replaced. The runtime
+// bulkhead is the one of the installed examples.
 const (
 	config1 = `version = 2
 root = "ROOT"
@@ -49,9 +53,7 @@ state = "STATE"
   sandbox_image = "localhost/busybox:demo"
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".containerd]
-    default_runtime_name = "podsandbox"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.podsandbox]
-      runtime_type = "RUNTIME"
+    default_runtime_name = "bulkhead"
   [plugins."io.containerd.grpc.v1.cri".cni]
     conf_dir = "ROOT/cni"
     bin_dir = "CNI"
@@ -66,12 +68,9 @@ state = "STATE"
 [plugins."io.containerd.cri.v1.runtime"]
   restrict_oom_score_adj = true
 [plugins."io.containerd.cri.v1.runtime".containerd]
-  default_runtime_name = "podsandbox"
+  default_runtime_name = "bulkhead"
   [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.podsandbox]
-    runtime_type = "RUNTIME"
-  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.shim]
-    runtime_type = "RUNTIME"
-    sandboxer = "shim"
+    runtime_type = "io.containerd.bulkhead.v2"
 [plugins."io.containerd.cri.v1.runtime".cni]
   conf_dir = "ROOT/cni"
   bin_dirs = ["CNI"]
@@ -89,15 +88,16 @@ func releases(t *testing.T) []release {
 		t.Fatalf("%v (hack/setup test installs it)", err)
 	}
 	list := []release{
-		{"1.6", old, filepath.Join(filepath.Dir(old), "ctr"), config1, []string{"podsandbox"}},
-		{"2.4", "", "", config2, []string{"podsandbox", "shim"}},
+		{"1.6", old, filepath.Join(filepath.Dir(old), "ctr"), config1, "containerd.toml", []string{"bulkhead"}},
+		{"2.4", "", "", config2, "containerd-2.toml", []string{"podsandbox", "bulkhead"}},
 	}
 	for _, dir := range filepath.SplitList(os.Getenv("BULKHEAD_CONTAINERD")) {
-		r := release{filepath.Base(dir), filepath.Join(dir, "containerd"), filepath.Join(dir, "ctr"), config2, []string{"podsandbox", "shim"}}
+		r := list[1]
+		r.name, r.containerd, r.ctr = filepath.Base(dir), filepath.Join(dir, "containerd"), filepath.Join(dir, "ctr")
 		if out, err := exec.Command(r.containerd, "--version").Output(); err != nil {
 			t.Fatal(err)
 		} else if strings.Contains(string(out), " v1.") || strings.Contains(string(out), " 1.") {
-			r.config, r.handlers = config1, []string{"podsandbox"}
+			r.config, r.snippet, r.handlers = config1, "containerd.toml", []string{"bulkhead"}
 		}
 		list = append(list, r)
 	}
@@ -110,16 +110,12 @@ func TestContainerd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots VMs")
 	}
-	front := filepath.Join(os.Getenv("BULKHEAD_LIBEXEC"), "containerd-shim-bulkhead-v2")
-	if _, err := os.Stat(front); err != nil {
-		t.Fatalf("%v (make build makes it)", err)
-	}
 	for turn, r := range all {
 		t.Run(r.name, testturn.In(turn%2, 2, func(t *testing.T) {
 			if r.containerd == "" {
 				r.containerd, r.ctr = testkube.Program(t, "containerd"), testkube.Program(t, "ctr")
 			}
-			n := newNode(t, r, front)
+			n := newNode(t, r)
 			n.run(t, "", "--rm", image, "first", "/bin/true") // makes directories and cgroups that stay
 			for _, s := range scenarios {
 				t.Run(s.name, func(t *testing.T) {
@@ -141,6 +137,9 @@ var scenarios = []struct {
 	{"terminal", terminal},
 	{"log uris", logURIs},
 	{"pods", pods},
+	{"faults", faults},
+	{"restart", restart},
+	{"documented", documented},
 }
 
 // stateDirs have the files of containers: sockets and records of fronts, and bundles.
@@ -159,6 +158,9 @@ func (n *node) stateDirs() []string {
 // image is the name of the image with busybox.
 const image = "localhost/busybox:demo"
 
+// runtime is the name of the front's runtime.
+const runtime = "io.containerd.bulkhead.v2"
+
 // shortDir returns a directory with a path that is short enough for sockets.
 func shortDir(t *testing.T) string {
 	t.Helper()
@@ -173,19 +175,26 @@ func shortDir(t *testing.T) string {
 // node is a host with containerd.
 type node struct {
 	release
-	front string // the runtime's program
-	dir   string
-	cmd   *exec.Cmd
-	log   *os.File
+	dir string
+	cmd *exec.Cmd
+	log *os.File
 }
 
 // newNode starts containerd with an image. It stops at the test's end.
-func newNode(t *testing.T, r release, front string) *node {
+func newNode(t *testing.T, r release) *node {
 	t.Helper()
-	n := &node{release: r, front: front, dir: shortDir(t)}
+	n := &node{release: r, dir: shortDir(t)}
+	root, err := testgo.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	snippet, err := os.ReadFile(filepath.Join(root, "deploy/clients", r.snippet))
+	if err != nil {
+		t.Fatal(err)
+	}
 	text := strings.NewReplacer(
-		"ROOT", n.path("root"), "STATE", n.path("state"), "SOCKET", n.path("c.sock"), "RUNTIME", front, "CNI", testnet.Plugins,
-	).Replace(r.config)
+		"ROOT", n.path("root"), "STATE", n.path("state"), "SOCKET", n.path("c.sock"), "CNI", testnet.Plugins,
+	).Replace(r.config) + regexp.MustCompile(`(?m)^version = .*`).ReplaceAllString(string(snippet), "")
 	if err := os.WriteFile(n.path("config.toml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +202,6 @@ func newNode(t *testing.T, r release, front string) *node {
 		t.Fatal(err)
 	}
 	testnet.WriteBridge(t, n.path("root/cni"), n.path("leases"))
-	var err error
 	if n.log, err = os.Create(n.path("log")); err != nil {
 		t.Fatal(err)
 	}
@@ -223,6 +231,7 @@ func (n *node) path(name string) string { return filepath.Join(n.dir, name) }
 func (n *node) start(t *testing.T) {
 	t.Helper()
 	n.cmd = exec.Command(n.containerd, "-c", n.path("config.toml"))
+	n.cmd.Env = append(os.Environ(), "PATH="+os.Getenv("BULKHEAD_LIBEXEC")+":"+os.Getenv("PATH"))
 	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
 	if err := n.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -253,6 +262,15 @@ func (n *node) stop(t *testing.T) {
 		<-ended
 		t.Error("containerd did not stop")
 	}
+}
+
+// kill kills containerd.
+func (n *node) kill(t *testing.T) {
+	t.Helper()
+	if err := n.cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = n.cmd.Wait() // it was killed
 }
 
 // result is the result of a command.
@@ -298,5 +316,5 @@ func (n *node) ctr(t *testing.T, stdin string, args ...string) string {
 // run is ctr run with the front.
 func (n *node) run(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
-	return n.ctr(t, stdin, append([]string{"run", "--runtime", n.front}, args...)...)
+	return n.ctr(t, stdin, append([]string{"run", "--runtime", runtime}, args...)...)
 }

@@ -14,6 +14,9 @@ func Of(pid int) (int64, error) { return sum(pid, "Pss") }
 // Private returns the memory of a process that no other process shares, in bytes.
 func Private(pid int) (int64, error) { return sum(pid, "Private_Clean", "Private_Dirty") }
 
+// Dirty returns the memory of a process that no other process can share, in bytes: without the pages of its program.
+func Dirty(pid int) (int64, error) { return sum(pid, "Private_Dirty") }
+
 // sum sums figures of a process.
 func sum(pid int, names ...string) (all int64, err error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
