@@ -64,13 +64,18 @@ func (e *engine) network(ctx context.Context, t *testing.T, name string) {
 // dockerNames: two services of a project find each other by name, and the outside by docker's name server.
 func dockerNames(ctx context.Context, t *testing.T, e *engine) {
 	e.network(ctx, t, "project")
-	e.start(ctx, t, "project-db", "--network", "project", "--network-alias", "db", image, "echoserver", "serve", "tcp:5432", "udp:5353")
+	e.start(ctx, t, "project-db", "--network", "project", "--network-alias", "db", "--dns-opt", "use-vc", image,
+		"echoserver", "serve", "tcp:5432", "udp:5353", "tcp:53", "udp:53")
 	e.start(ctx, t, "project-web", "--network", "project", "--network-alias", "web", image, "sleep", "1000")
 	until(ctx, t, "the server's log", func() bool { return e.do(ctx, t, "logs", "project-db") == "serving" })
 	address := e.inspect(ctx, t, "project-web", "range .NetworkSettings.Networks}}{{.IPAddress}}{{end")
 	for _, server := range []string{"db", "project-db"} {
 		e.expect(ctx, t, 0, address+" tcp\n", "exec", "project-web", "echoserver", "dial", "tcp", server+":5432", "tcp")
 		e.expect(ctx, t, 0, address+" udp\n", "exec", "project-web", "echoserver", "dial", "udp", server+":5353", "udp")
+	}
+	// A container may have a name server of its own beside docker's, which it asks by TCP here.
+	if o := e.try(ctx, t, "", "exec", "project-db", "echoserver", "dial", "udp", "db:53", "own"); !strings.HasSuffix(o.out, " own\n") {
+		t.Errorf("port 53 of a container: %+v", o)
 	}
 	e.expect(ctx, t, 0, outsideOf+" hello\n", "exec", "project-web", "echoserver", "dial", "tcp", "outside.example:80", "hello")
 	if o := e.try(ctx, t, "", "exec", "project-web", "nslookup", "absent"); o.code == 0 || !strings.Contains(o.out, "NXDOMAIN") {

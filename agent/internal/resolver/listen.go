@@ -11,12 +11,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
 	"github.com/bulkhead-project/bulkhead/agent/internal/sockets"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
 // address is docker's name server in the namespaces of its networks.
 var address = netip.MustParseAddrPort("127.0.0.11:53")
+
+// tries is the number of free UDP ports that are tried also for TCP.
+const tries = 10
 
 // Bounds of TCP connections: their number, the wait for the next query, and the wait for its answer.
 const (
@@ -26,27 +30,58 @@ const (
 )
 
 // Listen opens the address, once. The guest's programs find it open until the VM ends.
-func (r *Relay) Listen() error { return r.listen(address) }
+func (r *Relay) Listen() error {
+	return r.listen(netip.AddrPortFrom(address.Addr(), 0), func(socket *os.File, port uint16) error {
+		namespace, err := unix.GetsockoptUint64(int(socket.Fd()), unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+		if err != nil {
+			return os.NewSyscallError("getsockopt", err)
+		}
+		all, err := os.Open(cgroup.Mount)
+		if err != nil {
+			return err
+		}
+		defer all.Close()
+		return redirect(all, address, port, namespace)
+	})
+}
 
-func (r *Relay) listen(at netip.AddrPort) error {
+// listen opens sockets, and calls opened with one of them and with their port.
+func (r *Relay) listen(at netip.AddrPort, opened func(*os.File, uint16) error) error {
 	r.listening.Lock()
 	defer r.listening.Unlock()
 	if r.sockets != nil {
 		return nil
 	}
-	udp, err := open(at, unix.SOCK_DGRAM)
+	udp, tcp, port, err := openBoth(at)
 	if err != nil {
-		return fmt.Errorf("listen on %s by UDP: %w", at, err)
+		return fmt.Errorf("listen on %s: %w", at, err)
 	}
-	tcp, err := open(at, unix.SOCK_STREAM)
-	if err != nil {
-		udp.Close()
-		return fmt.Errorf("listen on %s by TCP: %w", at, err)
+	if err := opened(udp, port); err != nil {
+		return errors.Join(err, udp.Close(), tcp.Close())
 	}
 	r.sockets, r.conns = []*os.File{udp, tcp}, make(chan struct{}, maxConns)
 	go r.datagrams(udp)
 	go r.accept(tcp)
 	return nil
+}
+
+// openBoth opens a UDP and a TCP socket with the same port, a free one if the address has none.
+func openBoth(at netip.AddrPort) (udp, tcp *os.File, port uint16, err error) {
+	for range tries {
+		if udp, err = open(at, unix.SOCK_DGRAM); err != nil {
+			return nil, nil, 0, err
+		}
+		var its unix.Sockaddr
+		if its, err = unix.Getsockname(int(udp.Fd())); err == nil {
+			port = uint16(its.(*unix.SockaddrInet4).Port)
+			tcp, err = open(netip.AddrPortFrom(at.Addr(), port), unix.SOCK_STREAM)
+		}
+		if err == nil {
+			return udp, tcp, port, nil
+		}
+		udp.Close()
+	}
+	return nil, nil, 0, err
 }
 
 func open(at netip.AddrPort, kind int) (*os.File, error) {

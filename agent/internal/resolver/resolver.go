@@ -1,4 +1,5 @@
-// Package resolver takes DNS queries of the guest at 127.0.0.11:53, and relays them to the host.
+// Package resolver takes DNS queries of the guest at 127.0.0.11:53, and relays them to the host. As
+// with docker, the sockets there have another port, so containers may listen on port 53 themselves.
 package resolver
 
 import (

@@ -25,7 +25,7 @@ func listening(t *testing.T, host byte) (*Relay, string) {
 	t.Helper()
 	r := &Relay{}
 	for range 2 { // a second call changes nothing
-		if err := r.listen(at(host)); err != nil {
+		if err := r.listen(at(host), func(*os.File, uint16) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
