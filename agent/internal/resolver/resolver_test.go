@@ -3,6 +3,7 @@ package resolver
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -166,7 +167,7 @@ func TestWait(t *testing.T) {
 		next(t, first)
 	}
 	second := host(t, r) // the first one ends
-	if _, err := first.Read(make([]byte, 1)); err != io.EOF {
+	if _, err := first.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the first stream: %v, want its end", err)
 	}
 	for range 2 {
@@ -192,7 +193,7 @@ func TestBounds(t *testing.T) {
 	}
 	write(t, udp, message(20, "too many"))
 	write(t, tcp, message(20, "too many"))
-	if _, err := tcp.Read(make([]byte, 1)); err != io.EOF {
+	if _, err := tcp.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("one too many over TCP: %v, want the connection's end", err)
 	}
 	answer(t, h, all[0], message(20, "room"))
