@@ -144,11 +144,10 @@ type creation struct {
 	record *record
 	undo   undo.Stack
 
-	staging *os.File
-	helper  *helper
-	joined  *enginev1.Pod // the pod that the container joins, or nil
-	cgroup  string        // the client's, as a path from the top of the hierarchy
-	scope   *unit.Scope   // systemd's unit for it; nil for none
+	helper *helper
+	joined *enginev1.Pod // the pod that the container joins, or nil
+	cgroup string        // the client's, as a path from the top of the hierarchy
+	scope  *unit.Scope   // systemd's unit for it; nil for none
 }
 
 // run runs all steps. Each registers its undo first.
@@ -160,17 +159,13 @@ func (c *creation) run(ctx context.Context) error {
 	if err := c.group(ctx); err != nil {
 		return err
 	}
-	if !c.sandbox() {
-		var err error
-		if c.staging, err = staging.Make(c.o.Bundle, c.plan.Trees, c.plan.MountPoints); err != nil {
-			return err
-		}
-		defer c.staging.Close()
-	}
 	if err := c.stand(ctx); err != nil {
 		return err
 	}
 	fault.Point("oci.surrogate")
+	if err := c.stage(ctx); err != nil {
+		return err
+	}
 	// As under runc, these hooks also run after a failed creation.
 	c.undo.Push("poststop", func(ctx context.Context) error {
 		c.record.poststop(ctx, c.door.o.Logger)
@@ -235,8 +230,15 @@ func (c *creation) reserve(context.Context) error {
 
 // stand starts the surrogate.
 func (c *creation) stand(ctx context.Context) error {
+	// The surrogate's Stage replaces it. Without a file, the surrogate's runtime would use the number.
+	place, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer place.Close()
 	o := helperOptions{
-		name: c.o.ID, streams: c.o.Streams, terminal: c.terminal(), descriptor: []*os.File{c.staging},
+		name: c.o.ID, streams: c.o.Streams, terminal: c.terminal(), descriptor: []*os.File{place},
+		users: users{c.plan.UIDs, c.plan.GIDs, c.plan.Namespaces.User.Path},
 	}
 	if c.scope == nil {
 		o.cgroup = c.record.Cgroup
@@ -272,6 +274,22 @@ func (c *creation) stand(ctx context.Context) error {
 		return err
 	}
 	return c.enterScope(ctx)
+}
+
+// stage gives the container's directories and files of the host to the surrogate.
+func (c *creation) stage(ctx context.Context) error {
+	if c.sandbox() {
+		return nil
+	}
+	if err := c.helper.order(ctx, surrogate.Stage); err != nil {
+		return err
+	}
+	namespace, err := c.helper.id.File(surrogate.StagingFD)
+	if err != nil {
+		return fmt.Errorf("find the staging namespace: %w", err)
+	}
+	defer namespace.Close()
+	return staging.Fill(namespace, c.o.Bundle, c.plan.Trees, c.plan.MountPoints)
 }
 
 // terminal reports whether the surrogate has the host's end of a terminal.

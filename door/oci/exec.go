@@ -132,6 +132,9 @@ func (d *Door) execHelper(r *record, o ExecOptions) (*helper, error) {
 	}{{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"net", unix.CLONE_NEWNET}, {"pid", unix.CLONE_NEWPID}} {
 		ho.join = append(ho.join, joined{fmt.Sprintf("/proc/%d/ns/%s", r.Surrogate.PID, one.name), one.kind})
 	}
+	if ho.users, err = r.users(); err != nil {
+		return nil, err
+	}
 	if o.terminal() {
 		slave, err := openConsole(o.ConsoleSocket, o.Process.ConsoleSize)
 		if err != nil {

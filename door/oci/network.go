@@ -65,7 +65,10 @@ func (d *Door) adopt(ctx context.Context, r *record) error {
 	if !r.adopts() {
 		return nil
 	}
-	if err := d.watch(ctx, r); err != nil {
+	if u, err := r.users(); err == nil && u.path != "" {
+		// The surrogate is in a user namespace, and may not call the engine.
+		d.o.Logger.Info("later changes of the network do not reach a container in a user namespace", "container", r.ID)
+	} else if err := d.watch(ctx, r); err != nil {
 		d.o.Logger.Warn("later changes of the network do not reach the container", "container", r.ID, "error", err)
 	}
 	return d.join(ctx, r, run.StartDetached)

@@ -13,7 +13,6 @@ func refuse(p *convert.Plan) error {
 		field string
 		has   bool
 	}{
-		{"linux.uidMappings", len(p.UIDs) > 0 || len(p.GIDs) > 0 || p.Namespaces.User.Kind != convert.OfHost},
 		{"linux.devices: a block device of the host", len(p.Disks) > 0},
 		{"linux.netDevices", len(p.NetDevices) > 0},
 		{"vm: a kernel, initrd or image of its own", p.Boot != convert.Boot{}},

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/door/oci/surrogate"
@@ -16,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/thread"
+	"github.com/bulkhead-project/bulkhead/internal/userns"
 )
 
 // helper is a surrogate that takes orders.
@@ -36,12 +38,56 @@ type helperOptions struct {
 	cgroup     []string   // directories
 	new        uintptr    // CLONE_NEW… flags
 	join       []joined
+	users      users
 }
 
 // joined is a namespace that a surrogate joins.
 type joined struct {
 	path string
 	kind int // CLONE_NEW… flag
+}
+
+// users is the user namespace of a surrogate; the zero value is the door's.
+type users struct {
+	uids, gids []specs.LinuxIDMapping // of a new one
+	path       string                 // of an existing one
+}
+
+// users returns the user namespace of a container's surrogate.
+func (r *record) users() (u users, err error) {
+	path := fmt.Sprintf("/proc/%d/ns/user", r.Surrogate.PID)
+	same, err := userns.Same(path)
+	if err != nil {
+		return u, fmt.Errorf("find the container's users: %w", err)
+	}
+	if !same {
+		u.path = path
+	}
+	return u, nil
+}
+
+// enter makes a command run as the namespace's root.
+func (u users) enter(cmd *exec.Cmd) error {
+	if len(u.uids) > 0 && u.path == "" {
+		userns.EnterNew(cmd.SysProcAttr, mappings(u.uids), mappings(u.gids))
+	}
+	if u.path == "" {
+		return nil
+	}
+	nsenter, err := exec.LookPath("nsenter") // a process with threads cannot join a user namespace
+	if err != nil {
+		return fmt.Errorf("join the user namespace %s: %w", u.path, err)
+	}
+	cmd.Args = append([]string{nsenter, "--user=" + u.path, "--", cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = nsenter
+	return nil
+}
+
+func mappings(of []specs.LinuxIDMapping) (all []syscall.SysProcIDMap) {
+	for _, m := range of {
+		all = append(all, syscall.SysProcIDMap{ContainerID: int(m.ContainerID), HostID: int(m.HostID), Size: int(m.Size)})
+	}
+	return all
 }
 
 // startHelper starts a surrogate. Its parent at its end gets its exit status.
@@ -67,6 +113,10 @@ func startHelper(o helperOptions) (*helper, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = o.streams[0], o.streams[1], o.streams[2]
 	cmd.ExtraFiles = append([]*os.File{theirs}, o.descriptor...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: o.new}
+	if err := o.users.enter(cmd); err != nil {
+		ours.Close()
+		return nil, err
+	}
 	if o.terminal {
 		cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setctty = true, true
 	}

@@ -28,7 +28,8 @@ func TestContract(t *testing.T) {
 				crowd(testdeadline.Context(t, 2*time.Minute), t, newContract(t, r))
 			}
 			for _, group := range [][]contractCase{
-				lifeCases, streamCases, execCases, signalCases, processCases, mountCases, hookCases, errorCases, queryCases, updateCases, joinCases,
+				lifeCases, streamCases, execCases, signalCases, processCases, mountCases, hookCases, errorCases, queryCases, updateCases,
+				joinCases, userCases,
 			} {
 				for _, c := range group {
 					t.Run(c.name, func(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/internal/printable"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/userns"
 	"github.com/bulkhead-project/bulkhead/share"
 	"github.com/bulkhead-project/bulkhead/share/attach"
 )
@@ -36,6 +37,7 @@ func (s *Set) attach(ctx context.Context, server procid.ID, asked []store.Share)
 		wanted[Name(one)] = true
 	}
 	s.mu.Lock()
+	users := s.users
 	if s.server != server {
 		s.server = server
 		clear(s.placed)
@@ -55,7 +57,7 @@ func (s *Set) attach(ctx context.Context, server procid.ID, asked []store.Share)
 	if err != nil || len(opened) == 0 {
 		return err
 	}
-	if err := s.host.attach(ctx, server, opened); err != nil {
+	if err := s.host.attach(ctx, server, users, opened); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -149,8 +151,8 @@ func (s *Set) missing(one store.Share, err error) {
 	s.host.Logger.Log(context.Background(), level, "a directory of the host cannot be served any more", "error", err)
 }
 
-// attach runs a helper that puts directories into a server's namespace.
-func (h Host) attach(ctx context.Context, server procid.ID, opened map[store.Share]*place.Place) error {
+// attach runs a helper that puts directories into a server's namespace, which is for users.
+func (h Host) attach(ctx context.Context, server procid.ID, users userns.Mappings, opened map[store.Share]*place.Place) (err error) {
 	at := "/proc/" + strconv.Itoa(server.PID) + "/ns/"
 	mounts, err := os.Open(at + "mnt")
 	if err != nil {
@@ -164,6 +166,11 @@ func (h Host) attach(ctx context.Context, server procid.ID, opened map[store.Sha
 	cmd := exec.Command(h.Program, share.Attach)
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", []string{"GOTRACEBACK=none"}, []*os.File{mounts}
 	r := attach.Request{Namespace: first, Unshare: os.Geteuid() != 0}
+	if users != (userns.Mappings{}) {
+		if r.UID, r.GID, err = users.Root(); err != nil {
+			return err
+		}
+	}
 	for one, p := range opened {
 		cmd.ExtraFiles = append(cmd.ExtraFiles, p.File)
 		r.Trees = append(r.Trees, attach.Tree{

@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/podsock"
 	"github.com/bulkhead-project/bulkhead/internal/printable"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/userns"
 	"github.com/bulkhead-project/bulkhead/share"
 )
 
@@ -51,18 +52,36 @@ func (s *Set) start(ctx context.Context) (id procid.ID, err error) {
 	if err != nil {
 		return id, err
 	}
-	cmd := exec.Command(s.host.Program, share.Serve, ownerOf(record), s.host.StateDir)
+	s.mu.Lock()
+	users := s.users
+	s.mu.Unlock()
+	owner := ownerOf(record)
+	if users != (userns.Mappings{}) {
+		owner = "0" // the namespace's root
+	}
+	cmd := exec.Command(s.host.Program, share.Serve, owner, s.host.StateDir)
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", []string{"GOTRACEBACK=none"}, []*os.File{port}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid: true, Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
 	}
-	if os.Geteuid() != 0 {
+	if ring != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, ring) // share.RingFD
+	}
+	switch {
+	case users != (userns.Mappings{}):
+		if err := users.Enter(cmd.SysProcAttr); err != nil {
+			return id, err
+		}
+		program, err := os.Open(cmd.Path)
+		if err != nil {
+			return id, err
+		}
+		defer program.Close()
+		fromOutside(cmd, program)
+	case os.Geteuid() != 0:
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
-	}
-	if ring != nil {
-		cmd.ExtraFiles = append(cmd.ExtraFiles, ring) // share.RingFD
 	}
 	begin, err := cmd.StdinPipe()
 	if err != nil {
@@ -109,6 +128,14 @@ func (s *Set) start(ctx context.Context) (id procid.ID, err error) {
 		return id, fmt.Errorf("serve: %w", err)
 	}
 	return id, nil
+}
+
+// fromOutside makes a command run a program of this mount namespace. If it ran the same program in the mount namespace
+// that it gets, then that namespace's mounts would live as long as the command: in another user namespace they are locked
+// to each other. It also needs no right to the directories of the program's path.
+func fromOutside(cmd *exec.Cmd, program *os.File) {
+	cmd.Path = fmt.Sprintf("/proc/self/fd/%d", 3+len(cmd.ExtraFiles))
+	cmd.ExtraFiles = append(cmd.ExtraFiles, program)
 }
 
 // ownerOf returns the user for a pod's server, empty for the engine's own.

@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/userns"
 	"github.com/bulkhead-project/bulkhead/share"
 )
 
@@ -58,6 +59,7 @@ type Set struct {
 
 	mu      sync.Mutex // guards the fields below; no waiting while it is held
 	all     map[string]store.Share
+	users   userns.Mappings // of the server's user namespace; zero means the engine's
 	server  procid.ID
 	placed  map[string]bool // directories that this engine has passed to the server
 	warned  map[string]bool // directories with a logged failure
@@ -80,6 +82,14 @@ func New(pod Pod, host Host) *Set {
 func (s *Set) Of(
 	ctx context.Context, staging store.Staging, root containerv1.Root, mounts []containerv1.Mount,
 ) (all []store.Share, err error) {
+	if staging != (store.Staging{}) {
+		if staging.Users, err = usersOf(staging.Holder); err == nil {
+			err = admit(s.host.StateDir, staging.Users)
+		}
+		if err != nil {
+			return nil, failure.Wrap(err, "the users of the container")
+		}
+	}
 	add := func(one store.Share) error {
 		if !slices.Contains(all, one) {
 			all = append(all, one)
@@ -197,10 +207,11 @@ func (s *Set) Ensure(ctx context.Context, all []store.Share) error {
 		return nil
 	}
 	s.mu.Lock()
-	for _, one := range all {
-		s.all[Name(one)] = one
-	}
+	err := s.agree(all)
 	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	return s.serve(ctx, all)
 }
 
@@ -244,6 +255,8 @@ func (s *Set) running(ctx context.Context) (server procid.ID, started bool, err 
 		if server, err = s.start(ctx); err != nil {
 			return server, started, err
 		}
+	} else if err := s.check(server); err != nil {
+		return server, false, err
 	} else {
 		s.findRing(server)
 	}

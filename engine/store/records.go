@@ -9,6 +9,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/userns"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 	"github.com/bulkhead-project/bulkhead/shim"
@@ -165,6 +166,8 @@ type Share struct {
 type Staging struct {
 	Holder procid.ID `json:"holder"`
 	FD     int       `json:"fd"` // of the holder
+	// Users are the mappings of the holder's user namespace. They are zero if that is the engine's.
+	Users userns.Mappings `json:"users,omitzero"`
 }
 
 // Block is a block device of the host, or a file used as one, that a container has.

@@ -45,3 +45,30 @@ func TestListen(t *testing.T) {
 		t.Errorf("in no directory: %v", err)
 	}
 }
+
+// TestListenGroup: the directory's group may use the socket.
+func TestListenGroup(t *testing.T) {
+	before := unix.Umask(0o077)
+	defer unix.Umask(before)
+	dir := t.TempDir()
+	if os.Geteuid() == 0 {
+		if err := errors.Join(os.Chown(dir, -1, 1234), unix.Chmod(dir, unix.S_ISGID|0o710)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := ListenGroup(filepath.Join(dir, "socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(dir, "socket"), &st); err != nil {
+		t.Fatal(err)
+	}
+	if st.Mode != unix.S_IFSOCK|0o660 || os.Geteuid() == 0 && st.Gid != 1234 {
+		t.Errorf("mode %o, group %d", st.Mode, st.Gid)
+	}
+	if mask := unix.Umask(0o077); mask != 0o077 {
+		t.Errorf("the umask is %o", mask)
+	}
+}

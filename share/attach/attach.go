@@ -35,6 +35,9 @@ type Request struct {
 	Namespace int    `json:"namespace"` // the descriptor of the server's mount namespace
 	Unshare   bool   `json:"unshare"`   // the process is in a user namespace, without the host's own mounts
 	Trees     []Tree `json:"trees"`
+	// UID and GID own the server's root directory. A file system in a user namespace takes files of its users only.
+	UID int `json:"uid,omitempty"`
+	GID int `json:"gid,omitempty"`
 }
 
 // Main runs the process. It skips a tree that is mounted already.
@@ -73,10 +76,27 @@ func Main(in io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("open the server's directory: %w", err)
 	}
+	if err := r.become(); err != nil {
+		return err
+	}
 	for i, t := range r.Trees {
 		if err := t.place(dir, trees[i]); err != nil {
 			return fmt.Errorf("%s: %w", t.Path, err)
 		}
+	}
+	return nil
+}
+
+// become makes the thread create files as the owner of the server's directory.
+func (r Request) become() error {
+	if r.UID == 0 && r.GID == 0 {
+		return nil
+	}
+	if err := unix.Setfsgid(r.GID); err != nil {
+		return fmt.Errorf("become group %d: %w", r.GID, err)
+	}
+	if err := unix.Setfsuid(r.UID); err != nil {
+		return fmt.Errorf("become user %d: %w", r.UID, err)
 	}
 	return nil
 }

@@ -17,12 +17,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/internal/userns"
 	"github.com/bulkhead-project/bulkhead/share"
 	"github.com/bulkhead-project/bulkhead/share/fsys"
 	"github.com/bulkhead-project/bulkhead/share/wire"
 )
 
-// Main runs a server as the engine starts it. owner is the user that it becomes, or "" to keep its user. It returns nil
+// Main runs a server as the engine starts it. owner is the user that it becomes, or "" to keep its user. User 0 is the
+// root of a user namespace of the server's own. It returns nil
 // when the VM has ended, or an error.
 func Main(ctx context.Context, owner string) error {
 	if err := awaitByte(os.Stdin); err != nil {
@@ -69,8 +71,8 @@ func prepare(owner string) (*server, error) {
 	uid := -1
 	if owner != "" {
 		n, err := strconv.ParseUint(owner, 10, 31)
-		if err != nil || n == 0 {
-			return nil, fmt.Errorf("user %.32q: %w", owner, errors.Join(err, unix.EINVAL))
+		if initial, ownErr := userns.Initial(); err != nil || ownErr != nil || n == 0 && initial {
+			return nil, fmt.Errorf("user %.32q: %w", owner, errors.Join(err, ownErr, unix.EINVAL))
 		}
 		uid = int(n)
 	}
@@ -89,6 +91,10 @@ func prepare(owner string) (*server, error) {
 	}
 	proc, err := openDescriptors()
 	if err != nil {
+		return nil, err
+	}
+	// Its program may have come as a descriptor, but the engine recognises it by its name.
+	if err := os.WriteFile("/proc/self/comm", []byte(share.Program), 0); err != nil {
 		return nil, err
 	}
 	// If the pod's memory is short, the kernel kills this process and not the VM.

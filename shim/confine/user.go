@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ChangeUser changes this process to a user and group with the given capabilities, and no way to more. If the process
-// is that user already, it keeps its groups. The program must not use cgo.
+// ChangeUser changes this process to a user and group with the given capabilities, and no way to more. A process that
+// is that user already and keeps no capabilities keeps its groups. The program must not use cgo.
 func ChangeUser(uid, gid int, capabilities []uint) error {
 	// With these bits a change of user keeps the capabilities of all threads.
 	const keep = 1<<2 | 1<<4 // SECBIT_NO_SETUID_FIXUP, SECBIT_KEEP_CAPS
-	if uid != os.Geteuid() {
+	if uid != os.Geteuid() || len(capabilities) > 0 {
 		if err := allThreads(unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, keep, 0); err != nil {
 			return fmt.Errorf("keep capabilities: %w", err)
 		}

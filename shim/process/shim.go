@@ -187,7 +187,11 @@ func (s *shim) listen() error {
 	// A client that sees the API socket also finds the others.
 	for _, name := range []string{layout.Files, layout.Stream, layout.Host, layout.API} {
 		// A dead shim may have left the socket; the directory's lock proves that it is dead.
-		l, err := podsock.Listen(s.path(name))
+		listen := podsock.Listen
+		if name == layout.Host { // the engine may let a surrogate's group use it
+			listen = podsock.ListenGroup
+		}
+		l, err := listen(s.path(name))
 		if err != nil {
 			return err
 		}

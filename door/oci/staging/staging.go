@@ -15,24 +15,20 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci/convert"
 )
 
-// Make returns a mount namespace with a small file system that has tree n at /n. It mounts at the directory at, in the
-// new namespace only. The namespace exists as long as the file is open. Mounts of a caller's thread stay as they are.
-// Make creates missing mount points in the first tree, which is the root.
-func Make(at string, trees []convert.Tree, points []convert.MountPoint) (namespace *os.File, err error) {
+// Fill moves a new mount namespace of another process to a small file system that has tree n at /n. It mounts at the
+// directory at, in that namespace only. The caller's own mounts stay as they are. Fill creates missing mount points in the
+// first tree, which is the root.
+func Fill(namespace *os.File, at string, trees []convert.Tree, points []convert.MountPoint) error {
 	for _, p := range points {
 		if err := ensure(trees[0].Source, p); err != nil {
-			return nil, fmt.Errorf("mount at %.200s: create the mount point in the root: %w", p.Path, err)
+			return fmt.Errorf("mount at %.200s: create the mount point in the root: %w", p.Path, err)
 		}
 	}
-	err = thread.Do(func() (err error) {
-		namespace, err = makeHere(at, trees)
-		return err
-	})
-	return namespace, err
+	return thread.Do(func() error { return fillHere(namespace, at, trees) })
 }
 
-// makeHere moves the calling thread to a new namespace and fills it.
-func makeHere(at string, trees []convert.Tree) (*os.File, error) {
+// fillHere moves the calling thread to the namespace and fills it.
+func fillHere(namespace *os.File, at string, trees []convert.Tree) error {
 	clones := make([]int, 0, len(trees))
 	defer func() {
 		for _, fd := range clones {
@@ -42,49 +38,39 @@ func makeHere(at string, trees []convert.Tree) (*os.File, error) {
 	for _, t := range trees {
 		fd, err := open(t)
 		if err != nil {
-			return nil, fmt.Errorf("mount at %s: %w", t.Destination, err)
+			return fmt.Errorf("mount at %s: %w", t.Destination, err)
 		}
 		clones = append(clones, fd)
 	}
-	proc, err := unix.Open("/proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return fmt.Errorf("unshare the root: %w", err)
 	}
-	defer unix.Close(proc)
-	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-		return nil, fmt.Errorf("make the staging namespace: %w", err)
+	if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("enter the staging namespace: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return nil, fmt.Errorf("make the staging namespace: %w", err)
+		return fmt.Errorf("prepare the staging namespace: %w", err)
 	}
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	if err := unix.Mount("bulkhead", at, "tmpfs", flags, "mode=0700,size=1m"); err != nil {
-		return nil, fmt.Errorf("mount the staging directory: %w", err)
+	// The root of another user namespace passes through it to the trees.
+	if err := unix.Mount("bulkhead", at, "tmpfs", flags, "mode=0711,size=1m"); err != nil {
+		return fmt.Errorf("mount the staging directory: %w", err)
 	}
 	if err := unix.Chdir(at); err != nil {
-		return nil, err
+		return err
 	}
 	for i, fd := range clones {
 		if err := place(fd, strconv.Itoa(i)); err != nil {
-			return nil, fmt.Errorf("mount at %s: stage it: %w", trees[i].Destination, err)
+			return fmt.Errorf("mount at %s: stage it: %w", trees[i].Destination, err)
 		}
 	}
 	if err := unix.PivotRoot(".", "."); err != nil {
-		return nil, fmt.Errorf("change the root of the staging namespace: %w", err)
+		return fmt.Errorf("change the root of the staging namespace: %w", err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return nil, fmt.Errorf("leave the client's mounts: %w", err)
+		return fmt.Errorf("leave the client's mounts: %w", err)
 	}
-	return self(proc)
-}
-
-// self returns the calling thread's mount namespace. proc is the host's /proc, which the new root lacks.
-func self(proc int) (*os.File, error) {
-	fd, err := unix.Openat(proc, "thread-self/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("find the staging namespace: %w", err)
-	}
-	return os.NewFile(uintptr(fd), "staging namespace"), nil
+	return nil
 }
 
 // open returns a detached mount of a tree.

@@ -1,16 +1,22 @@
 package staging
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/thread"
+	"github.com/bulkhead-project/bulkhead/internal/userns"
 	"github.com/bulkhead-project/bulkhead/oci/convert"
 )
 
@@ -32,7 +38,24 @@ func inside(t *testing.T, namespace *os.File, f func() error) {
 	}
 }
 
-func TestMake(t *testing.T) {
+// newNamespace returns a copy of the test's mount namespace.
+func newNamespace(t *testing.T) (namespace *os.File) {
+	t.Helper()
+	err := thread.Do(func() (err error) {
+		if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+			return err
+		}
+		namespace, err = os.Open("/proc/thread-self/ns/mnt")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { namespace.Close() })
+	return namespace
+}
+
+func TestFill(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root makes mount namespaces here")
 	}
@@ -51,11 +74,10 @@ func TestMake(t *testing.T) {
 		},
 		{Source: filepath.Join(bundle, "file"), Destination: "/file"},
 	}
-	namespace, err := Make(bundle, trees, nil)
-	if err != nil {
+	namespace := newNamespace(t)
+	if err := Fill(namespace, bundle, trees, nil); err != nil {
 		t.Fatal(err)
 	}
-	defer namespace.Close()
 	inside(t, namespace, func() error {
 		names, err := os.ReadDir("/")
 		if err != nil {
@@ -91,7 +113,7 @@ func TestMissingSource(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root makes mount namespaces here")
 	}
-	_, err := Make(t.TempDir(), []convert.Tree{{Source: "/absent", Destination: "/there", Dir: true}}, nil)
+	err := Fill(newNamespace(t), t.TempDir(), []convert.Tree{{Source: "/absent", Destination: "/there", Dir: true}}, nil)
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "/there") {
 		t.Error(err)
 	}
@@ -138,5 +160,60 @@ func TestMountPoints(t *testing.T) {
 	}
 	if err := ensure(root, convert.MountPoint{Path: "/etc/hosts/below"}); err == nil {
 		t.Error("a mount point below a file was created")
+	}
+}
+
+// TestUserNamespace checks that a process in a user namespace has the trees with its own users, and keeps no other mount.
+func TestUserNamespace(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root maps users")
+	}
+	bundle := t.TempDir() // with parents that only root may enter
+	if err := os.Mkdir(filepath.Join(bundle, "root"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(filepath.Join(bundle, "root"), 100000, 200000); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", "echo ready; read x; cd /0 && echo new >made && for f in /0/* /bin/*; do echo $f; done")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
+	err := userns.Mappings{UIDs: "0 100000 1000", GIDs: "0 200000 1000"}.Enter(cmd.SysProcAttr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Wait() }()
+	defer in.Close()
+	said := bufio.NewReader(out)
+	if line, err := said.ReadString('\n'); line != "ready\n" || err != nil {
+		t.Fatalf("the process: %q, %v", line, err)
+	}
+	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer namespace.Close()
+	trees := []convert.Tree{{Source: filepath.Join(bundle, "root"), Destination: "/", Dir: true, Recursive: true}}
+	if err := Fill(namespace, bundle, trees, nil); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	if text, err := io.ReadAll(said); err != nil || string(text) != "/0/made\n/bin/*\n" {
+		t.Errorf("the process sees %q, %v", text, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(bundle, "root/made"), &st); err != nil || st.Uid != 100000 || st.Gid != 200000 {
+		t.Errorf("its file: %d:%d, %v", st.Uid, st.Gid, err)
 	}
 }

@@ -105,6 +105,8 @@ func (s *process) do(kind string, fields []string) error {
 			return err
 		}
 		return s.attach(t)
+	case Stage:
+		return stage()
 	case View:
 		return view(fields)
 	case Hold:

@@ -10,7 +10,7 @@ import (
 // exec has the container's mount namespace in place of the staging namespace.
 const (
 	ControlFD = 3 // a SOCK_SEQPACKET socket for orders
-	StagingFD = 4 // the mount namespace with the container's files of the host
+	StagingFD = 4 // the mount namespace with the container's files of the host, after Stage
 	ServeFD   = 5 // with NetworkFlag, an end of a pair of package network/adopt/inside
 	ClientFD  = 6 // its other end
 )
@@ -21,6 +21,9 @@ const NetworkFlag = "--network"
 // The orders of a door. Each is one message. The surrogate answers it with Done or an error's text. The door's end
 // without Release ends the surrogate.
 const (
+	// Stage makes a copy of the mount namespace, at StagingFD. The door fills it. It belongs to the surrogate's user
+	// namespace, so that the surrogate may enter it.
+	Stage = "stage"
 	// Attach connects the streams to a created process.
 	Attach = "attach"
 	// Hold makes the surrogate stand for a pod's VM, instead of a process there. A pidfd of the VM's process comes with it.

@@ -6,7 +6,24 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/thread"
 )
+
+// stage makes the staging namespace. This process does not enter it yet.
+func stage() error {
+	return thread.Do(func() error {
+		if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+			return fmt.Errorf("make the staging namespace: %w", err)
+		}
+		fd, err := unix.Open("/proc/thread-self/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("find the staging namespace: %w", err)
+		}
+		defer unix.Close(fd)
+		return unix.Dup3(fd, StagingFD, unix.O_CLOEXEC)
+	})
+}
 
 // stagedRoot is the container's root in the staging namespace.
 const stagedRoot = "/0"
