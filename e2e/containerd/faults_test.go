@@ -73,14 +73,14 @@ func (n *node) fault(t *testing.T, program string, survives bool) {
 		n.ctr(t, "", "task", "kill", "-s", "KILL", "c")
 	}
 	began := time.Now()
-	got := events("exit c")
+	events("exit c")
 	t.Logf("the exit came after %v", time.Since(began))
 	_, err := n.try(testdeadline.Context(t, 20*time.Second), "", "task", "delete", "c")
 	if err != nil && !strings.Contains(err.Error(), "not found") { // containerd deletes the task of a lost front
 		t.Error(err)
 	}
 	n.ctr(t, "", "container", "delete", "c")
-	got = slices.DeleteFunc(events("delete c"), func(e string) bool { return strings.HasPrefix(e, "exec") || strings.HasPrefix(e, "exit e") })
+	got := slices.DeleteFunc(events("delete c"), func(e string) bool { return strings.HasPrefix(e, "exec") || strings.HasPrefix(e, "exit e") })
 	if want := []string{"create c", "start c", "exit c", "delete c"}; !slices.Equal(got, want) {
 		t.Errorf("events %q, want %q", got, want)
 	}

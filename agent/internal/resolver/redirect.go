@@ -66,7 +66,7 @@ func program(namespace uint64, address netip.Addr, from, to uint16) []instructio
 		{code: opMove, registers: 1<<4 | 6},
 		{code: opCall, immediate: namespaceCookie},
 		{code: opLoadImm, registers: 2, immediate: int32(uint32(namespace))}, {immediate: int32(uint32(namespace >> 32))},
-		{code: opUnlike, registers: 2<<4 | 0, offset: 6},
+		{code: opUnlike, registers: 2 << 4, offset: 6},
 		{code: opLoad, registers: 6<<4 | 2, offset: placeAddress},
 		{code: opUnlikeIm, registers: 2, offset: 4, immediate: int32(binary.NativeEndian.Uint32(ip[:]))},
 		{code: opLoad, registers: 6<<4 | 2, offset: placePort},
