@@ -202,6 +202,25 @@ func Kill(ctx context.Context, id procid.ID) error {
 	return nil
 }
 
+// awaitOrphan waits for the end of a server that an earlier engine was starting when it died. Such a server ends by itself,
+// because its stdin ends with the engine. A server that serves has closed its stdin.
+func (s *Set) awaitOrphan(ctx context.Context, server procid.ID) {
+	s.mu.Lock()
+	own := s.watched == server
+	s.mu.Unlock()
+	if own || !server.Alive() {
+		return
+	}
+	if stdin, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", server.PID)); err != nil || !strings.HasPrefix(stdin, "pipe:") {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, dyingPatience)
+	defer cancel()
+	if err := server.Wait(ctx); err != nil { // it got its last order just before the engine's end, and serves
+		s.host.Logger.Debug("wait for the end of an unfinished server", "error", err)
+	}
+}
+
 // dying reports whether a killed process only waits for its exit.
 func dying(id procid.ID) bool { return !id.Alive() || id.Dying() }
 

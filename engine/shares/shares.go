@@ -250,7 +250,9 @@ func (s *Set) running(ctx context.Context) (server procid.ID, started bool, err 
 	case <-ctx.Done():
 		return server, false, failure.Wrap(ctx.Err(), "wait for the server's start")
 	}
-	if server = s.pod.Record().ShareServer; !server.Alive() {
+	server = s.pod.Record().ShareServer
+	s.awaitOrphan(ctx, server)
+	if !server.Alive() {
 		started = true
 		if server, err = s.start(ctx); err != nil {
 			return server, started, err
