@@ -26,8 +26,11 @@ func TestToday(t *testing.T) {
 		test        func(h *host, t *testing.T)
 	}{
 		{"units", "trixie", func(h *host, t *testing.T) {
-			t.Run("units", h.testUnits)
-			t.Run("podman", h.testPodman)
+			if testturn.Day()%8 < 4 { // both together take too long for one day
+				t.Run("units", h.testUnits)
+			} else {
+				t.Run("podman", h.testPodman)
+			}
 		}},
 		{"root", "bookworm", func(h *host, t *testing.T) { h.testUser(t, "root") }},
 		{"alice", "trixie", func(h *host, t *testing.T) { h.testUser(t, "alice") }},
