@@ -18,8 +18,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
 
-// crowd creates containers at once while no engine runs: each command starts an engine, and one of them serves all. Then it
-// does the same with delete.
+// crowd creates several containers at the same time while no engine runs. Each command starts an engine, and one engine
+// serves all. Then crowd ends the engine, and deletes the containers in the same way.
 func crowd(ctx context.Context, t *testing.T, c *contract) {
 	n, rounds := 6, 1
 	if testturn.Long() {

@@ -38,7 +38,7 @@ func scope(description string, pids []uint32) []property {
 	}
 }
 
-// Stop stops a unit, with the processes in it. A unit that does not exist is no error.
+// Stop stops a unit and its processes. It succeeds if the unit does not exist.
 func Stop(ctx context.Context, name string) error {
 	err := run(ctx, func(m *client) error {
 		err := m.job(".StopUnit", name, "replace")

@@ -39,8 +39,8 @@ type session struct {
 	out    sync.Mutex // held while a query is written
 }
 
-// Serve sends queries to the host, and its answers to the queries' senders, until the stream ends. Another stream takes
-// the place of an earlier one.
+// Serve sends queries to the host, and its answers to the queries' senders, until the stream ends. A new stream
+// replaces the earlier one.
 func (r *Relay) Serve(stream io.ReadWriteCloser) {
 	s := &session{stream: stream}
 	r.mu.Lock()

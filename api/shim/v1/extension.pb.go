@@ -35,7 +35,7 @@ const (
 	OpenRequest_CONSOLE      OpenRequest_Kind = 2 // raw bytes, from the start, following
 	OpenRequest_COPY_OUT     OpenRequest_Kind = 3 // framed as ATTACH: stdout is a tar stream of path, stderr lists skipped files
 	OpenRequest_COPY_IN      OpenRequest_Kind = 4 // framed as ATTACH: stdin is a tar stream to path
-	OpenRequest_DATAGRAMS    OpenRequest_Kind = 5 // agent/v1's Datagrams both ways, to and from UDP ports of the pod
+	OpenRequest_DATAGRAMS    OpenRequest_Kind = 5 // agent/v1's Datagrams both ways, to and from UDP ports of the pod; for port 53, DNS queries of the pod
 )
 
 // Enum value maps for OpenRequest_Kind.

@@ -143,11 +143,11 @@ func (p Program) launch(inv bootstrap.Invocation, params bootstrap.Params, socke
 	return err
 }
 
-// patient is the environment variable of a Delete that goes on without a caller.
+// patient is the environment variable that marks a Delete without a caller.
 const patient = "BULKHEAD_PATIENT_DELETE"
 
 // delete removes the container of a bundle after its front's death, or after its orderly removal, which leaves nothing to
-// remove. It prints how the container ended. A removal that takes too long goes on in another process.
+// remove. It prints how the container ended. If the removal takes too long, another process finishes it.
 func (p Program) delete(inv bootstrap.Invocation) error {
 	deadline := deleteDeadline
 	if os.Getenv(patient) != "" {
