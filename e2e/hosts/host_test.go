@@ -78,11 +78,13 @@ func boot(t *testing.T, suite, parameters string) *host {
 
 // holdKVM keeps a VM in the host until it restarts. The host's kernel patches its scheduler when its first VM is created and
 // when its last one ends. QEMU's emulation sometimes runs the old code there on another processor, and the kernel panics.
-// A host that has just booted may still load KVM's module.
+// So the host has one processor while it creates that VM. A host that has just booted may still load KVM's module.
 func (h *host) holdKVM(t *testing.T) {
 	t.Helper()
 	h.do(t, "root", "udevadm settle && ln -sf $(command -v qemu-system-x86_64) /run/held && "+
-		"/run/held -accel kvm -S -m 16 -nodefaults -display none -daemonize")
+		"echo 0 >/sys/devices/system/cpu/cpu1/online && "+
+		"/run/held -accel kvm -S -m 16 -nodefaults -display none -daemonize && "+
+		"echo 1 >/sys/devices/system/cpu/cpu1/online")
 }
 
 // image returns the directory of the suite's disk, kernel and ssh key.
@@ -142,10 +144,18 @@ func (h *host) await(ctx context.Context, t *testing.T) {
 		select {
 		case <-time.After(time.Second): // a booting host sends no event
 		case <-ctx.Done():
-			said, _ := os.ReadFile(h.console)
-			t.Fatalf("the host does not answer: %v: %v; its console: %s", context.Cause(ctx), err, said)
+			t.Fatalf("the host does not answer: %v: %v; its console ends with: %s", context.Cause(ctx), err, h.said())
 		}
 	}
+}
+
+// said returns the end of the output of the host's serial port. A kernel that panics says so there.
+func (h *host) said() []byte {
+	said, err := os.ReadFile(h.console)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return said[max(0, len(said)-4096):]
 }
 
 // login returns the user's login session. It opens one if there is none.
@@ -225,7 +235,7 @@ func (h *host) do(t *testing.T, user, script string) string {
 	began := time.Now()
 	out, err := h.try(deadline(t), user, script)
 	if err != nil {
-		t.Fatalf("%s: %s: %v: %s", user, script, err, out)
+		t.Fatalf("%s: %s: %v: %s; the host's console ends with: %s", user, script, err, out, h.said())
 	}
 	t.Logf("%.1f s: %s: %s", time.Since(began).Seconds(), user, script)
 	return out

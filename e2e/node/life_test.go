@@ -35,12 +35,22 @@ func (w *world) gone(ctx context.Context, t *testing.T, name string, n int) {
 	})
 }
 
-// quiet waits until the host has no VMs of earlier tests.
+// quiet waits until the host has no VMs of earlier tests and the API server has deleted their pods. The node gives back
+// a pod's resources between the two.
 func (w *world) quiet(ctx context.Context, t *testing.T) {
 	t.Helper()
-	w.Wait(ctx, t, "the end of the pods before", func(context.Context) error {
+	w.Wait(ctx, t, "the end of the pods before", func(ctx context.Context) error {
 		if n := w.vms(t); n > 0 {
-			return fmt.Errorf("there are %d", n)
+			return fmt.Errorf("there are %d VMs", n)
+		}
+		pods, err := w.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, pod := range pods.Items {
+			if pod.DeletionTimestamp != nil {
+				return fmt.Errorf("pod %s still exists", pod.Name)
+			}
 		}
 		return nil
 	})
