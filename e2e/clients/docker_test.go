@@ -3,6 +3,7 @@ package clients
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -33,17 +34,23 @@ func playDocker(t *testing.T, s system) {
 		}
 	}
 	s.write(t, "/etc/docker/daemon.json", `{"runtimes": {`+strings.Join(table, ", ")+`}}`)
-	s.daemon(t, home, "/usr/sbin/dockerd")
+	dockerd := s.daemon(t, home, "/usr/sbin/dockerd")
 	for i, r := range all {
-		e := &engine{oci: r, client: "docker", system: s, create: []string{"--runtime", r.name}, env: clientEnv(home)}
+		e := &engine{oci: r, client: "docker", system: s, daemon: dockerd, create: []string{"--runtime", r.name}, env: clientEnv(home)}
 		if i == 0 {
 			ctx := testdeadline.Context(t, time.Minute)
-			until(ctx, t, "docker answers", func() bool { return e.try(ctx, t, "", "version").code == 0 })
+			e.await(ctx, t)
 			e.do(ctx, t, "load", "--quiet", "--input", prepare(t))
 			e.do(ctx, t, "run", "--rm", image, "true")
 		}
 		t.Run(r.name, func(t *testing.T) { e.play(t, append(scenarios, dockerScenarios...)) })
 	}
+}
+
+// await waits until dockerd answers.
+func (e *engine) await(ctx context.Context, t *testing.T) {
+	t.Helper()
+	until(ctx, t, "docker answers", func() bool { return e.try(ctx, t, "", "version").code == 0 })
 }
 
 var dockerScenarios = []scenario{
@@ -52,6 +59,7 @@ var dockerScenarios = []scenario{
 	{name: "health", test: dockerHealth},
 	{name: "restart policy", test: dockerRestarts},
 	{name: "init", test: dockerInit},
+	{name: "daemon killed", test: dockerKilled},
 }
 
 // network creates a user-defined network.
@@ -130,4 +138,22 @@ func dockerRestarts(ctx context.Context, t *testing.T, e *engine) {
 func dockerInit(ctx context.Context, t *testing.T, e *engine) {
 	e.expect(ctx, t, 3, "docker-init\n", "run", "--rm", "--init", image,
 		"sh", "-c", "tr '\\0' '\\n' </proc/1/cmdline | sed 's|.*/||' | head -n 1; exit 3")
+}
+
+// dockerKilled: dockerd is killed, and its containerd with it. The next dockerd ends the container, and starts it again if
+// asked. It takes 11 s to answer, so runc proves this test only with the whole tables.
+func dockerKilled(ctx context.Context, t *testing.T, e *engine) {
+	if !e.vm && os.Getenv("BULKHEAD_TEST_LONG") == "" {
+		t.Skip("BULKHEAD_TEST_LONG is not set")
+	}
+	e.start(ctx, t, "orphan", image, "sh", "-c", "echo run >>/runs; exec sleep 1000")
+	until(ctx, t, "it runs", func() bool { return e.try(ctx, t, "", "exec", "orphan", "cat", "/runs").out == "run\n" })
+	e.daemon.kill(t)
+	e.daemon.start(t)
+	e.await(ctx, t)
+	if got := e.inspect(ctx, t, "orphan", ".State.Status"); got != "exited" {
+		t.Errorf("status after a killed dockerd: %s", got)
+	}
+	e.do(ctx, t, "start", "orphan")
+	until(ctx, t, "it runs again", func() bool { return e.try(ctx, t, "", "exec", "orphan", "cat", "/runs").out == "run\nrun\n" })
 }

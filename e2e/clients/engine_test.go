@@ -88,6 +88,7 @@ type engine struct {
 	oci
 	system
 	client string   // podman or docker
+	daemon *daemon  // only docker's
 	flags  []string // of all commands
 	create []string // of run and create
 	env    []string

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/testturn"
 )
@@ -67,6 +69,29 @@ var podmanScenarios = []scenario{
 	{name: "healthcheck", test: podmanHealth},
 	{name: "kube play", test: podmanKube},
 	{name: "users", test: podmanUsers},
+	{name: "monitor killed", test: podmanMonitorKilled},
+}
+
+// podmanMonitorKilled: the container runs on without its conmon. Podman then removes it without its runtime.
+func podmanMonitorKilled(ctx context.Context, t *testing.T, e *engine) {
+	e.start(ctx, t, "orphan", image, "sleep", "1000")
+	pid, err := strconv.Atoi(e.inspect(ctx, t, "orphan", ".State.ConmonPid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conmon, err := procid.Of(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conmon.Signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	e.expect(ctx, t, 0, "on\n", "exec", "orphan", "echo", "on")
+	id := e.inspect(ctx, t, "orphan", ".Id")
+	e.do(ctx, t, "rm", "--force", "--time", "0", "orphan")
+	if o := runClient(ctx, t, e.system.command(ctx, e.oci.path, "delete", "--force", id), ""); o.code != 0 {
+		t.Errorf("delete: %+v", o)
+	}
 }
 
 // podmanPod: the containers of a pod share the loopback and the host name.

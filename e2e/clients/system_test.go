@@ -137,32 +137,58 @@ func mkdir(t *testing.T, dir string) string {
 	return dir
 }
 
+// daemon is a running daemon of a system. Its output is in a file of the directory home.
+type daemon struct {
+	system
+	home, program string
+	process       *os.Process
+	wait          func() error
+}
+
 // daemon starts a daemon of the system, which is terminated at the test's end. A failed test shows the end of its log.
-func (s system) daemon(t *testing.T, home, program string) {
+func (s system) daemon(t *testing.T, home, program string) *daemon {
 	t.Helper()
-	path := filepath.Join(home, filepath.Base(program)+".log")
-	log, err := os.Create(path)
+	d := &daemon{system: s, home: home, program: program}
+	d.start(t)
+	t.Cleanup(func() {
+		_ = d.process.Signal(syscall.SIGTERM)
+		late := time.AfterFunc(testdeadline.For(30*time.Second), func() { _ = d.process.Kill() })
+		defer late.Stop()
+		if err := d.wait(); err != nil {
+			t.Errorf("%s: %v", program, err)
+		}
+		if t.Failed() {
+			text, _ := os.ReadFile(d.log())
+			t.Logf("%s:\n%s", program, text[max(0, len(text)-4096):])
+		}
+	})
+	return d
+}
+
+func (d *daemon) log() string { return filepath.Join(d.home, filepath.Base(d.program)+".log") }
+
+// start starts the daemon. It may have run before.
+func (d *daemon) start(t *testing.T) {
+	t.Helper()
+	log, err := os.OpenFile(d.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := s.command(context.Background(), program)
-	cmd.Env, cmd.Stdout, cmd.Stderr = clientEnv(home), log, log
+	cmd := d.command(context.Background(), d.program)
+	cmd.Env, cmd.Stdout, cmd.Stderr = clientEnv(d.home), log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	wait, err := testproc.Lasting(cmd)
-	if err != nil {
-		t.Fatalf("start %s: %v", program, err)
+	if d.wait, err = testproc.Lasting(cmd); err != nil {
+		t.Fatalf("start %s: %v", d.program, err)
 	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		late := time.AfterFunc(testdeadline.For(30*time.Second), func() { _ = cmd.Process.Kill() })
-		defer late.Stop()
-		if err := wait(); err != nil {
-			t.Errorf("%s: %v", program, err)
-		}
-		if t.Failed() {
-			text, _ := os.ReadFile(path)
-			t.Logf("%s:\n%s", program, text[max(0, len(text)-4096):])
-		}
-	})
+	d.process = cmd.Process
+}
+
+// kill kills the daemon and waits for its end.
+func (d *daemon) kill(t *testing.T) {
+	t.Helper()
+	if err := d.process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = d.wait() // its error says that it was killed
 }
