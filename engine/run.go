@@ -31,7 +31,7 @@ func (e *Engine) StartPod(ctx context.Context, r PodRequest) (string, error) {
 	if err := e.check(&r); err != nil {
 		return "", failure.Wrap(err, "pod %s", r.Identity.Name)
 	}
-	id, err := e.do(ctx, "pod "+r.Key, func(start context.Context) (string, error) {
+	start := func(start context.Context) (string, error) {
 		start, cancel := context.WithTimeout(start, startTimeout)
 		defer cancel()
 		if r.GiveUp {
@@ -47,18 +47,23 @@ func (e *Engine) StartPod(ctx context.Context, r PodRequest) (string, error) {
 		}
 		defer done()
 		return e.startPod(start, r)
-	})
+	}
+	id, err := e.do(ctx, "pod "+r.Key, start)
+	for errors.Is(err, errNoStart) { // another caller waited for a start, and this call was mistaken for that
+		id, err = e.do(ctx, "pod "+r.Key, start)
+	}
 	if err == nil || !r.GiveUp || !givenUp(ctx) {
 		return id, err
 	}
 	// This returns after the undo, or returns the id if the pod is ready already.
-	return e.do(context.WithoutCancel(ctx), "pod "+r.Key, func(context.Context) (string, error) {
-		if id, err := e.existing(r.Key); id != "" {
-			return id, err
-		}
-		return "", failure.Wrap(ctx.Err(), "start pod %s", r.Identity.Name)
-	})
+	if id, err = e.awaitStart(context.WithoutCancel(ctx), r.Key); errors.Is(err, errNoStart) {
+		err = failure.Wrap(ctx.Err(), "start pod %s", r.Identity.Name)
+	}
+	return id, err
 }
+
+// errNoStart says that no pod with the key is ready or starting.
+var errNoStart = errors.New("no start is in progress")
 
 // givenUp reports whether ctx was cancelled. It returns false for an expired deadline.
 func givenUp(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
@@ -136,8 +141,19 @@ func (e *Engine) existing(key string) (string, error) {
 // AwaitStart waits for the end of the start of the pod with a key, if one is in progress, whatever its result. The error is
 // ctx's.
 func (e *Engine) AwaitStart(ctx context.Context, key string) error {
-	_, _ = e.do(ctx, "pod "+key, func(context.Context) (string, error) { return e.existing(key) })
+	_, _ = e.awaitStart(ctx, key)
 	return ctx.Err()
+}
+
+// awaitStart waits as AwaitStart does and returns the id of the ready pod, or errNoStart.
+func (e *Engine) awaitStart(ctx context.Context, key string) (string, error) {
+	return e.do(ctx, "pod "+key, func(context.Context) (string, error) {
+		id, err := e.existing(key)
+		if id == "" && err == nil {
+			err = errNoStart
+		}
+		return id, err
+	})
 }
 
 // building is a pod during its start.

@@ -32,8 +32,11 @@ func Rest(ctx context.Context, ready func([]Process) error) error {
 			quiet, why = 0, fmt.Errorf("%d processes still use %d ticks in %s", len(all), used, restWindow)
 		default:
 			quiet++
-			if why = ready(all); why == nil && quiet >= restWindows {
-				return nil
+			if why = ready(all); why == nil {
+				if quiet >= restWindows {
+					return nil
+				}
+				why = fmt.Errorf("%d processes rest only since %s", len(all), restWindow)
 			}
 		}
 		if err := Wait(ctx, restWindow); err != nil {
