@@ -176,6 +176,9 @@ func (a *Agent) findDisk(number int) (string, error) {
 }
 
 func (a *Agent) unmount(ctx context.Context, m agentv1.Unmount) (none, error) {
+	if m.Name == agentv1.SharesMount {
+		return none{}, a.unmountShares(ctx)
+	}
 	a.mu.Lock()
 	d := a.disks[m.Name]
 	if d == nil {

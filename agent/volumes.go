@@ -154,6 +154,20 @@ func (a *Agent) shareAt(name string) (string, error) {
 	return a.shares.At(a.reaper, port, ring, name)
 }
 
+// unmountShares unmounts the shared directories of the host, if no container is left.
+func (a *Agent) unmountShares(ctx context.Context) error {
+	a.mu.Lock()
+	busy := len(a.containers) > 0
+	a.mu.Unlock()
+	if busy {
+		return fmt.Errorf("the host's directories are in use: %w", agentv1.ErrBusy)
+	}
+	if err := a.shares.Unmount(ctx); err != nil {
+		return fmt.Errorf("unmount the host's directories: %w", err)
+	}
+	return nil
+}
+
 // emptyDir creates a pod's volume at its first use; the containers share it.
 func (a *Agent) emptyDir(v containerv1.Dir, group int) (at string, err error) {
 	if !containerv1.ValidID(v.Name) {

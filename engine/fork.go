@@ -55,7 +55,7 @@ func (o *Options) completeVMs() error {
 		}
 	}
 	o.Parents = parents.New(parents.Options{
-		Dir: o.warmDir(), Library: o.Warm, Driver: templates.QEMU(),
+		Dir: o.warmDir(), Library: o.Warm, Share: o.Share, Driver: templates.QEMU(),
 		Template: func(ctx context.Context, m hypervisor.VMConfig) (*vms.Template, error) {
 			return templates.Template(ctx, m, nil)
 		},

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
@@ -85,6 +86,24 @@ func TestForksAreNotTwins(t *testing.T) {
 				t.Errorf("%s and %s have %q", name, seen[own], own)
 			}
 			seen[own] = name
+		}
+	}
+}
+
+// TestForkedRoots checks that containers of a fork can have roots that are directories of the host: the rehearsal has
+// unmounted its own.
+func TestForkedRoots(t *testing.T) {
+	p := newBlockPods(t, enginetest.Forks)
+	tree := busyboxTree(t, realDir(t))
+	for _, name := range []string{"one", "two"} {
+		pod := p.pod(name)
+		if !pod.Forked {
+			t.Errorf("pod %s is no fork: %+v", name, pod)
+		}
+		for _, c := range []string{"a", "b"} {
+			id := p.must(p.on(pod.ID, c, containerv1.Share{Name: tree}))
+			p.says(p.sh(id, "echo "+name+c+" >/file; cat /file; grep -c rehears /proc/self/mounts"), name+c+"\n0")
+			p.same(filepath.Join(tree, "file"), name+c)
 		}
 	}
 }

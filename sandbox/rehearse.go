@@ -24,6 +24,20 @@ type Rehearsal struct {
 	// Container is the OCI specification of a container that waits to be killed. Exec is a process in it that ends by
 	// itself.
 	Container, Exec json.RawMessage
+	// Shared is the rehearsal of a container on a directory of the host; nil for none.
+	Shared *SharedRehearsal
+}
+
+// SharedRehearsal describes a container on a directory of the host, as clients of OCI runtimes ask for it.
+type SharedRehearsal struct {
+	// Name is the directory's name in the guest. Its files are the same as the image's.
+	Name string
+	// Container is like Rehearsal.Container.
+	Container json.RawMessage
+	// Ring is the memory for large answers. It stays the caller's.
+	Ring *os.File
+	// Serve starts the share server of the VM. stop ends it.
+	Serve func(ctx context.Context) (stop func(context.Context) error, err error)
 }
 
 // rehearsalName names the sandbox, image, container and process of a rehearsal.
@@ -93,12 +107,17 @@ func (h *rehearsal) run(ctx context.Context) error {
 			return err
 		}},
 		{scratchName, func(ctx context.Context) error { return s.mountScratch(ctx, m, h.scratch) }},
+		{"memory", h.plug},
 		{"image", h.mount},
 	}
-	for range rounds {
-		steps = append(steps, step{"create", h.create},
-			step{"start", func(ctx context.Context) error { return m.agent.Start(ctx, h.first()) }},
-			step{"exec", h.exec}, step{"delete", h.cleanUp})
+	steps = append(steps, h.lives(agentv1.Create{
+		RootRecord: containerv1.RecordOf(containerv1.Image{ID: rehearsalName}), Spec: h.r.Container,
+	})...)
+	if shared := h.r.Shared; shared != nil {
+		steps = append(steps, step{"share", h.share})
+		steps = append(steps, h.lives(agentv1.Create{
+			RootRecord: containerv1.RecordOf(containerv1.Share{Name: shared.Name}), Spec: shared.Container, Stdin: true,
+		})...)
 	}
 	for _, step := range steps {
 		call, done := m.call(ctx, s.o.BootTimeout)
@@ -109,6 +128,18 @@ func (h *rehearsal) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// lives returns the steps of a container's lives.
+func (h *rehearsal) lives(c agentv1.Create) (steps []step) {
+	c.Container = rehearsalName
+	for range rounds {
+		steps = append(steps,
+			step{"create", func(ctx context.Context) error { _, err := h.m.agent.Create(ctx, c); return err }},
+			step{"start", func(ctx context.Context) error { return h.m.agent.Start(ctx, h.first()) }},
+			step{"exec", func(ctx context.Context) error { return h.exec(ctx, c.Stdin) }}, step{"delete", h.cleanUp})
+	}
+	return steps
 }
 
 func (h *rehearsal) first() agentv1.Process { return agentv1.Process{Container: rehearsalName} }
@@ -143,19 +174,10 @@ func (h *rehearsal) cleanUp(ctx context.Context) error {
 	return err
 }
 
-func (h *rehearsal) create(ctx context.Context) error {
-	_, err := h.m.agent.Create(ctx, agentv1.Create{
-		Container:  rehearsalName,
-		RootRecord: containerv1.RecordOf(containerv1.Image{ID: rehearsalName}),
-		Spec:       h.r.Container,
-	})
-	return err
-}
-
 // exec runs a process, reads all its output and deletes it.
-func (h *rehearsal) exec(ctx context.Context) error {
+func (h *rehearsal) exec(ctx context.Context, stdin bool) error {
 	p := agentv1.Process{Container: rehearsalName, Exec: rehearsalName}
-	if _, err := h.m.agent.Exec(ctx, agentv1.Exec{Process: p, Spec: h.r.Exec}); err != nil {
+	if _, err := h.m.agent.Exec(ctx, agentv1.Exec{Process: p, Spec: h.r.Exec, Stdin: stdin}); err != nil {
 		return err
 	}
 	for _, name := range []string{"stdout", "stderr"} {
@@ -188,4 +210,44 @@ func (h *rehearsal) read(ctx context.Context, o agentv1.Output) error {
 			return err
 		}
 	}
+}
+
+// plug plugs a little memory and unplugs it. Most VMs get some at their start.
+func (h *rehearsal) plug(ctx context.Context) error {
+	config := h.m.vm.Record().VM
+	if config.MaxMem <= config.Memory {
+		return nil
+	}
+	h.undo.Push("memory", func(ctx context.Context) error {
+		_, err := h.m.vm.Grow(ctx, config.Memory)
+		return err
+	})
+	_, err := h.m.vm.Grow(ctx, config.Memory+hypervisor.MemoryStep)
+	return err
+}
+
+// share starts a share server and attaches its ring. The first container on the shared directory mounts it.
+func (h *rehearsal) share(ctx context.Context) error {
+	shared := h.r.Shared
+	stop, err := shared.Serve(ctx)
+	if err != nil {
+		return err
+	}
+	h.undo.Push("share server", stop)
+	ring := h.slot + 1
+	h.undo.Push("ring", func(ctx context.Context) error {
+		if err := h.m.agent.Unmount(ctx, agentv1.Unmount{Name: agentv1.RingDisk}); err != nil {
+			return err
+		}
+		return h.m.vm.Detach(ctx, ring)
+	})
+	if err := h.m.vm.Attach(ctx, ring, shared.Ring, hypervisor.ReadOnly); err != nil {
+		return err
+	}
+	err = h.m.agent.Mount(ctx, agentv1.Mount{Name: agentv1.RingDisk, Slot: ring, ReadOnly: true})
+	h.undo.Push("shared directories", func(ctx context.Context) error {
+		return h.m.agent.Unmount(ctx, agentv1.Unmount{Name: agentv1.SharesMount})
+	})
+	h.undo.Push("container", h.cleanUp)
+	return err
 }

@@ -1,9 +1,11 @@
 package sandbox
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,9 +19,22 @@ func (h *harness) rehearse() error {
 	return h.box.Rehearse(h.ctx, Rehearsal{Container: []byte(`{}`), Exec: []byte(`{}`)}, h.scratch(), h.disk("image"))
 }
 
-// endExecs ends the rehearsal's processes as soon as they start, and returns them.
-func (h *harness) endExecs() (all []*fakeProc) {
-	for h.ctx.Err() == nil && len(all) < rounds {
+// rehearseShared also rehearses a container on a shared directory. served is 1 while its server runs.
+func (h *harness) rehearseShared(served *atomic.Int32) error {
+	ring := h.disk("ring")
+	defer ring.Close()
+	return h.box.Rehearse(h.ctx, Rehearsal{Container: []byte(`{}`), Exec: []byte(`{}`), Shared: &SharedRehearsal{
+		Name: "auto-share", Container: []byte(`{}`), Ring: ring,
+		Serve: func(context.Context) (func(context.Context) error, error) {
+			served.Add(1)
+			return func(context.Context) error { served.Add(-1); return nil }, nil
+		},
+	}}, h.scratch(), h.disk("image"))
+}
+
+// endExecs ends n of the rehearsal's processes as soon as they start, and returns them.
+func (h *harness) endExecs(n int) (all []*fakeProc) {
+	for h.ctx.Err() == nil && len(all) < n {
 		p, err := h.agent.proc(agentv1.Process{Container: rehearsalName, Exec: rehearsalName})
 		if err == nil && !slices.Contains(all, p) {
 			h.write(p, "stdout", strings.Repeat("x", execOutput))
@@ -37,7 +52,7 @@ func TestRehearse(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	ended := make(chan []*fakeProc, 1)
-	go func() { ended <- h.endExecs() }()
+	go func() { ended <- h.endExecs(rounds) }()
 	h.must(h.rehearse())
 	for _, p := range <-ended {
 		if p.out["stdout"].acked != execOutput {
@@ -69,6 +84,34 @@ func TestRehearse(t *testing.T) {
 	}
 }
 
+// TestRehearseShared: the rehearsal of a container on a shared directory leaves neither its server nor its ring.
+func TestRehearseShared(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t)
+	go h.endExecs(2 * rounds)
+	var served atomic.Int32
+	h.must(h.rehearseShared(&served))
+	if served.Load() != 0 {
+		t.Error("the share server still runs")
+	}
+	h.agent.mu.Lock()
+	defer h.agent.mu.Unlock()
+	if n := len(h.agent.created); n != 2*rounds {
+		t.Fatalf("%d containers, want %d", n, 2*rounds)
+	}
+	for i, c := range h.agent.created {
+		if root := c.RootRecord; (root.Share == "auto-share") != (i >= rounds) {
+			t.Errorf("container %d has the root %+v", i, root)
+		}
+	}
+	if len(h.agent.procs) > 0 || len(h.agent.mounts) != 1 {
+		t.Errorf("left: processes %v, mounts %v", h.agent.procs, h.agent.mounts)
+	}
+	if left := h.vm().attached(); left != 1 {
+		t.Errorf("left: %d disks", left)
+	}
+}
+
 // TestRehearsalThatFails: the error of each failed step is returned, and the rest is undone.
 func TestRehearsalThatFails(t *testing.T) {
 	t.Parallel()
@@ -86,9 +129,13 @@ func TestRehearsalThatFails(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t)
 			h.agent.refuse(op, boom)
-			go h.endExecs()
-			if err := h.rehearse(); err == nil || !strings.Contains(err.Error(), "boom") {
+			go h.endExecs(2 * rounds)
+			var served atomic.Int32
+			if err := h.rehearseShared(&served); err == nil || !strings.Contains(err.Error(), "boom") {
 				t.Errorf("rehearsal: %v", err)
+			}
+			if served.Load() != 0 {
+				t.Error("the share server still runs")
 			}
 		})
 	}

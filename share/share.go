@@ -13,11 +13,13 @@ import (
 	"strings"
 )
 
-// Program is the executable of server and helper. Serve and Attach are their arguments.
+// Program is the executable of server and helper. Serve and Attach are their arguments. Rehearse is the argument of the
+// server of a VM without a pod.
 const (
-	Program = "bulkhead-share"
-	Serve   = "serve"
-	Attach  = "attach"
+	Program  = "bulkhead-share"
+	Serve    = "serve"
+	Attach   = "attach"
+	Rehearse = "rehearse"
 )
 
 // Dir is the directory with the shares in the server's namespace.

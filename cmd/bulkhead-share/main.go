@@ -18,10 +18,12 @@ import (
 )
 
 func main() {
-	err := fmt.Errorf("it is started by the engine: %s, %s", share.Serve, share.Attach)
+	err := fmt.Errorf("it is started by the engine: %s, %s, %s", share.Serve, share.Rehearse, share.Attach)
 	switch {
 	case len(os.Args) == 4 && os.Args[1] == share.Serve:
 		err = server.Main(context.Background(), os.Args[2]) // the last argument is the pod's directory, for readers of ps
+	case len(os.Args) == 3 && os.Args[1] == share.Rehearse:
+		err = server.Rehearse(context.Background(), os.Args[2])
 	case len(os.Args) == 2 && os.Args[1] == share.Attach:
 		err = attach.Main(os.Stdin)
 	}

@@ -95,6 +95,12 @@ func (p *Parents) rehearse(
 	if script.Network, err = p.o.Network(ctx, made.kind.VM); err != nil {
 		return nil, err
 	}
+	if p.o.Share != "" {
+		if script.Shared, err = p.shared(made.dir); err != nil {
+			return nil, err
+		}
+		defer script.Shared.Ring.Close()
+	}
 	box, err := sandbox.New(sandbox.Options{
 		StateDir: made.dir, Logger: p.o.Logger, Patience: t.Patience,
 		StartVM: func(ctx context.Context) (hypervisor.VM, error) {

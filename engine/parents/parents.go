@@ -37,7 +37,9 @@ type Options struct {
 	Dir string
 	// Library is the path of bulkhead-warm.so.
 	Library string
-	Driver  qemu.Driver
+	// Share is the path of bulkhead-share.
+	Share  string
+	Driver qemu.Driver
 	// Template returns the template of a parent.
 	Template func(ctx context.Context, m hypervisor.VMConfig) (*vms.Template, error)
 	// Network returns the network configuration for the rehearsal of a VM.

@@ -34,6 +34,9 @@ func Image() (*os.File, error) {
 	return os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 }
 
+// dirs are the directories of the root.
+var dirs = []string{"dev", "etc", "proc", "sys"}
+
 func write(f *os.File) error {
 	w := erofs.NewWriter(f, 1<<20)
 	content := program()
@@ -43,7 +46,7 @@ func write(f *os.File) error {
 	}
 	root := erofs.NewDir(0o755)
 	root.Entries[name] = &erofs.Entry{Inode: &erofs.Inode{Mode: unix.S_IFREG | 0o755, Data: data}}
-	for _, dir := range []string{"dev", "etc", "proc", "sys"} {
+	for _, dir := range dirs {
 		root.Entries[dir] = &erofs.Entry{Inode: erofs.NewDir(0o755)}
 	}
 	if _, err := w.Finish(root); err != nil {

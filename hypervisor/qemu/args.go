@@ -16,9 +16,9 @@ const (
 )
 
 // translationCache is TCG's cache of translated code in MiB. Without it QEMU lets the cache of each VM grow to 1 GiB. A
-// VM that has run its first container has filled 40. With 32 the cache is flushed in the middle of a start: that saves
-// 6 MB per VM and makes the start 2.4 times as long.
-const translationCache = 64
+// clone that has run its first container has filled 40. A fork has filled 53 then, mostly with its parent's memory. If the
+// cache is flushed in the middle of a start, the start takes 2.4 times as long.
+const translationCache = 80
 
 // EmulatedCPU is the processor without KVM. It has no nested virtualisation (SVM). It has none of the features of quick
 // string instructions (ERMS, FSRM, and FZRM, FSRS and FSRC of leaf 7.1). With them kernel and libraries move one byte

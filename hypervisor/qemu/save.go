@@ -17,24 +17,29 @@ func (v *vm) Save(ctx context.Context, state *os.File) error {
 // hangUpPoll is the interval of polling QEMU for a connection.
 const hangUpPoll = time.Millisecond
 
-// awaitHangUp waits until QEMU has noticed that the channel's connection is closed. A VM that stops before that writes
+// awaitHangUp waits until QEMU has noticed that the connections to the guest are closed. A VM that stops before that writes
 // its guest's last frame to the closed socket. It is saved with a port that waits for this frame to leave, and its
 // clones would not read from their first host. A stopped QEMU does not poll the socket any more.
 func (v *vm) awaitHangUp(ctx context.Context) error {
 	poll := time.NewTicker(hangUpPoll)
 	defer poll.Stop()
-	for {
-		var connected bool
-		args := map[string]string{"path": "/chardevs/" + channelChardev, "property": "connected"}
-		if err := v.qmp.Execute(ctx, "qom-get", args, &connected); err != nil || !connected {
-			return err
-		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			return ctx.Err()
+	for _, chardev := range []string{channelChardev, shareChardev} {
+		for connected := true; connected; {
+			args := map[string]string{"path": "/chardevs/" + chardev, "property": "connected"}
+			if err := v.qmp.Execute(ctx, "qom-get", args, &connected); err != nil {
+				return err
+			}
+			if !connected {
+				break
+			}
+			select {
+			case <-poll.C:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
 	}
+	return nil
 }
 
 func (v *vm) save(ctx context.Context, state *os.File) error {

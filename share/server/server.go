@@ -79,13 +79,7 @@ func prepare(owner string) (*server, error) {
 	if err := closeInherited(); err != nil {
 		return nil, err
 	}
-	f := os.NewFile(share.PortFD, "port")
-	port, err := net.FileConn(f)
-	if err != nil {
-		return nil, fmt.Errorf("the guest's port: %w", err)
-	}
-	f.Close()
-	ring, err := mapRing()
+	s, err := inherit()
 	if err != nil {
 		return nil, err
 	}
@@ -122,10 +116,26 @@ func prepare(owner string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := wallIn(); err != nil {
+	if err := wallIn(share.Dir); err != nil {
 		return nil, err
 	}
-	return &server{port, ring, newRoots(files, dir)}, nil
+	s.files = newRoots(files, dir)
+	return s, nil
+}
+
+// inherit returns a server with the port and the ring that this process has inherited, and without files.
+func inherit() (*server, error) {
+	f := os.NewFile(share.PortFD, "port")
+	defer f.Close()
+	port, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("the guest's port: %w", err)
+	}
+	ring, err := mapRing()
+	if err != nil {
+		return nil, err
+	}
+	return &server{port: port, ring: ring}, nil
 }
 
 // mapRing maps the memory for large answers, if this process has one. Its descriptor stays open: the engine's successor

@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-project/bulkhead/share"
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
@@ -45,10 +44,10 @@ func becomeServer(uid int) error {
 	return confine.ChangeUser(uid, uid, capabilities)
 }
 
-// wallIn confines the process to the shared directories and the system calls that it needs, permanently. Without
+// wallIn confines the process to the shared directories in dir and the system calls that it needs, permanently. Without
 // Landlock in the kernel only the namespace confines its files; the engine reports that.
-func wallIn() error {
-	if _, err := confine.Files(confine.Policy{Write: []string{share.Dir}}); err != nil {
+func wallIn(dir string) error {
+	if _, err := confine.Files(confine.Policy{Write: []string{dir}}); err != nil {
 		return err
 	}
 	return confine.Only(calls, confine.AnyFallocate)

@@ -3,6 +3,7 @@
 package shares
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -35,9 +36,9 @@ const (
 
 // Shares is the file system. It is mounted at the first use.
 type Shares struct {
-	mu      sync.Mutex
-	mounted bool
-	ahead   bool // the read-ahead is set
+	mu        sync.Mutex
+	forwarder *reaper.Child // nil if the file system is not mounted
+	ahead     bool          // the read-ahead is set
 }
 
 // At returns the path of the shared directory of that name, which the caller has checked. A directory that the host
@@ -89,45 +90,65 @@ func device(at string, patience time.Duration) (device uint64, err error) {
 func (s *Shares) mount(r *reaper.Reaper, port, ring string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mounted {
+	if s.forwarder != nil {
 		return nil
 	}
-	err := mount(r, port, ring)
-	s.mounted, s.ahead = err == nil, ring == ""
+	forwarder, err := mount(r, port, ring)
+	s.forwarder, s.ahead = forwarder, ring == ""
 	return err
 }
 
-// mount mounts the file system and starts its forwarder.
-func mount(r *reaper.Reaper, port, ring string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// Unmount unmounts the file system, if it is mounted, and returns when its forwarder has ended. It fails while a file is
+// in use.
+func (s *Shares) Unmount(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.forwarder == nil {
+		return nil
+	}
+	if err := unix.Unmount(dir, 0); err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: an earlier call unmounted it
 		return err
+	}
+	select {
+	case <-s.forwarder.Done():
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the forwarder's end: %w", ctx.Err())
+	}
+	s.forwarder = nil
+	return nil
+}
+
+// mount mounts the file system and starts its forwarder.
+func mount(r *reaper.Reaper, port, ring string) (*reaper.Child, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
 	}
 	ports, err := unix.Open(port, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", port, err)
+		return nil, fmt.Errorf("open %s: %w", port, err)
 	}
 	defer unix.Close(ports)
 	fuse, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("open /dev/fuse: %w", err)
+		return nil, fmt.Errorf("open /dev/fuse: %w", err)
 	}
 	defer unix.Close(fuse)
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer unix.Close(null)
 	disk, err := openRing(ring)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer unix.Close(disk)
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other,max_read=%d", fuse, wire.MaxData)
 	// Mount before the forwarder's first read of /dev/fuse, which would fail otherwise.
 	if err := unix.Mount("bulkhead", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
-		return err
+		return nil, err
 	}
-	_, err = r.Start("/proc/self/exe", []string{Forwarder}, &syscall.ProcAttr{
+	forwarder, err := r.Start("/proc/self/exe", []string{Forwarder}, &syscall.ProcAttr{
 		Dir: "/", Env: []string{"GODEBUG=asyncpreemptoff=1"}, // type raw
 		Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(ports), uintptr(fuse), uintptr(disk)},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
@@ -135,7 +156,7 @@ func mount(r *reaper.Reaper, port, ring string) error {
 	if err != nil {
 		_ = unix.Unmount(dir, unix.MNT_DETACH)
 	}
-	return err
+	return forwarder, err
 }
 
 // openRing opens the disk with large answers, bypassing the kernel's cache, or /dev/null without one.

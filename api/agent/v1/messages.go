@@ -26,6 +26,10 @@ const (
 // before the first directory is mounted.
 const RingDisk = "share-ring"
 
+// SharesMount is the Name of the file system with the shared directories, for Unmount. The first container with such a
+// directory mounts it.
+const SharesMount = "shares"
+
 // The bounds of a frame, in bytes.
 const (
 	MaxCall  = 4 << 20 // a container's whole specification fits
