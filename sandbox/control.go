@@ -31,7 +31,7 @@ func (s *Sandbox) live(ctx context.Context, action string, id Process, want ...S
 }
 
 // SignalProcess sends sig to a process, or with all to every process of its container. A process that has ended is
-// ErrNotFound.
+// ErrNotFound, unless its files still get output and sig is SIGKILL, which ends that.
 func (s *Sandbox) SignalProcess(ctx context.Context, id Process, sig unix.Signal, all bool) error {
 	if sig < 1 || sig > 64 {
 		return fmt.Errorf("signal %s: %w: number %d", subject(id), ErrInvalid, sig)
@@ -49,11 +49,19 @@ func (s *Sandbox) SignalProcess(ctx context.Context, id Process, sig unix.Signal
 		s.mu.Unlock()
 		return nil
 	}
+	// A process that has ended seems to run while its last output waits for a reader.
+	unread := sig == unix.SIGKILL && s.noteKill(id)
 	s.mu.Unlock()
+	if state == Stopped && unread {
+		return nil
+	}
 	if state == Stopped {
 		return fmt.Errorf("signal %s: %w: it has ended", p.subject(), ErrNotFound)
 	}
 	err = m.agent.Signal(ctx, agentv1.Signal{Process: id, Signal: int(sig), All: all})
+	if errors.Is(err, agentv1.ErrNotFound) && unread {
+		return nil
+	}
 	if errors.Is(err, agentv1.ErrNotFound) {
 		return fmt.Errorf("signal %s: %w: it has ended", p.subject(), ErrNotFound)
 	}

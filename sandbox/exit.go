@@ -30,6 +30,7 @@ func (s *Sandbox) await(p *process) {
 			defer late.Stop()
 			select {
 			case <-p.pumped:
+			case <-p.unread():
 			case <-late.C:
 			case <-p.vm.ctx.Done():
 			}

@@ -25,10 +25,66 @@ type hostStreams struct {
 	leased   bool              // see Leases
 	deleted  bool              // the process was deleted
 	abandon  context.CancelCauseFunc
+	killed   bool          // it was sent SIGKILL
+	stuck    chan struct{} // closed when a killed process's reader has taken nothing for the time silence
 }
 
 func newHostStreams() *hostStreams {
-	return &hostStreams{targets: hostfiles.Targets{output.NewTarget(), output.NewTarget()}}
+	return &hostStreams{targets: hostfiles.Targets{output.NewTarget(), output.NewTarget()}, stuck: make(chan struct{})}
+}
+
+// unread returns a channel that is closed when a process's last output counts as lost, or nil.
+func (p *process) unread() <-chan struct{} {
+	if p.host == nil {
+		return nil
+	}
+	return p.host.stuck
+}
+
+// passed returns how much output was passed on, and whether a file has not taken all output that it was given.
+func (h *hostStreams) passed() (written int64, busy bool) {
+	for _, t := range h.targets {
+		written += t.Offset()
+		busy = busy || t.Busy()
+	}
+	return written, busy
+}
+
+// noteKill notes that a process was sent SIGKILL. Its end then waits only for a reader that reads. The rest of the output is
+// lost, as if the process had waited at a full pipe. The processes of a container end with its first one.
+// noteKill reports whether the process still has files. The caller holds mu.
+func (s *Sandbox) noteKill(id Process) bool {
+	for other, p := range s.procs {
+		if other != id && (id.Exec != "" || other.Container != id.Container) || p.host == nil || p.host.killed {
+			continue
+		}
+		p.host.killed = true
+		s.spawn(func() { s.awaitReader(p) })
+	}
+	p := s.procs[id]
+	return p != nil && p.host != nil && p.host.files != nil
+}
+
+// awaitReader closes the channel unread of a killed process if its reader does not read.
+func (s *Sandbox) awaitReader(p *process) {
+	look := time.NewTicker(silence)
+	defer look.Stop()
+	last, _ := p.host.passed()
+	for {
+		select {
+		case <-p.pumped:
+			return
+		case <-s.ctx.Done():
+			return
+		case <-look.C:
+		}
+		written, busy := p.host.passed()
+		if busy && written == last {
+			close(p.host.stuck)
+			return
+		}
+		last = written
+	}
 }
 
 // owesOutput reports whether a stopped process of an earlier shim may have output that its files did not take.
@@ -37,7 +93,7 @@ func (p *process) owesOutput() bool { return p.host != nil && p.host.leased }
 // AttachFiles passes a process's standard streams to and from files of the host, and takes the files over. It calls
 // attached when it has begun. It returns the process's exit after all of its output was written. If the process has
 // ended and a child of it still has its output open, AttachFiles does not wait longer than WaitProcess. But it waits
-// for a reader that is slow.
+// for a reader that is slow, and after SIGKILL for one that reads.
 //
 // The output waits in the guest until the first call. If ctx ends, the output waits for the next call. If a file has no
 // reader any more, the process gets SIGPIPE. The end of the stdin's file ends the process's stdin, except for a
@@ -162,18 +218,15 @@ func (s *Sandbox) awaitWritten(ctx context.Context, p *process) (Exit, error) {
 		select {
 		case <-p.pumped:
 			return exit, nil
+		case <-p.unread():
+			return exit, nil
 		case <-look.C:
 		case <-ctx.Done():
 			return Exit{}, context.Cause(ctx)
 		case <-s.ctx.Done():
 			return Exit{}, errClosed
 		}
-		var written int64
-		busy := false
-		for _, t := range p.host.targets {
-			written += t.Offset()
-			busy = busy || t.Busy()
-		}
+		written, busy := p.host.passed()
 		if !busy && written == last {
 			return exit, nil // a child of it has its output open
 		}

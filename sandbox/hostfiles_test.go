@@ -280,6 +280,61 @@ func TestSlowHostFile(t *testing.T) {
 	}
 }
 
+// TestKillWithoutReader: the end of a killed process does not wait for a reader that does not read, in whichever order
+// kill and end come. It waits for one that reads.
+func TestKillWithoutReader(t *testing.T) {
+	t.Parallel()
+	const total = 64<<10 + outputBound // a pipe's size and the guest's buffer
+	for name, row := range map[string]struct{ exec, first, reads bool }{
+		"runs": {}, "has ended": {first: true}, "an exec of the container": {exec: true}, "its reader reads": {reads: true, first: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := running(t)
+			c := Process{Container: "c"}
+			p, s := h.hosted("c"), h.surrogate(c)
+			if row.exec {
+				exec := Process{Container: "c", Exec: "e"}
+				h.must(h.box.CreateExec(h.ctx, ExecConfig{Process: exec, Spec: []byte(`{}`), Stdio: containerv1.Descriptors{Stdin: true}}))
+				_, err := h.box.StartProcess(h.ctx, exec)
+				h.must(err)
+				p, s = h.fake(exec), h.surrogate(exec)
+			}
+			s.connect()
+			h.must(p.write(h.ctx, "stdout", make([]byte, total)))
+			if row.first {
+				p.finish(exited(0))
+			}
+			h.must(h.box.SignalProcess(h.ctx, c, unix.SIGKILL, false))
+			if row.exec {
+				p.finish(exited(0)) // as the guest's kernel ends it
+			}
+			read := make(chan int, 1)
+			go func() {
+				n := 0
+				for row.reads && n < total {
+					m, err := s.out.Read(make([]byte, total/16))
+					if err != nil {
+						break
+					}
+					n += m
+					time.Sleep(silence / 16)
+				}
+				read <- n
+			}()
+			s.exit()
+			if n := <-read; row.reads && n != total {
+				t.Errorf("read %d bytes of %d", n, total)
+			}
+			if row.first {
+				if err := h.box.SignalProcess(h.ctx, c, unix.SIGKILL, false); !errors.Is(err, ErrNotFound) {
+					t.Errorf("a second SIGKILL: %v", err)
+				}
+			}
+		})
+	}
+}
+
 // TestHostFileWithoutReader: the guest closes an output that no process reads any more.
 func TestHostFileWithoutReader(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package clients
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ var streamCases = []contractCase{
 	{"much output", muchOutput},
 	{"a reader that left", brokenPipe},
 	{"a reader that does not read", fullPipe},
+	{"kill without a reader", killFullPipe},
 	{"terminal", terminal},
 	{"terminal of an exec", terminalExec},
 	{"terminal without a socket", terminalRefused},
@@ -82,6 +84,39 @@ func fullPipe(ctx context.Context, t *testing.T, c *contract) {
 	c.fails(ctx, t, 1, "container does not exist", "state", "c")
 	r.Close()      // runc's run passes the output on, and waits for that
 	_ = cmd.Wait() // its container was deleted meanwhile
+}
+
+// killFullPipe: a killed container and its exec end although no process reads their output. The pipes keep their bytes.
+func killFullPipe(ctx context.Context, t *testing.T, c *contract) {
+	const endless = "while :; do echo y; done"
+	read := map[string]*os.File{}
+	for _, command := range [][]string{
+		{"run", "--detach", "--bundle", writeBundle(t, script(endless)), "c"},
+		{"exec", "--detach", "c", "sh", "-c", endless},
+	} {
+		r, w := pipe(t)
+		args := c.args(filepath.Join(c.dir, "log"), command...)
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+		cmd.Stdout, cmd.Stderr = w, w
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%s: %v", command[0], err)
+		}
+		until(ctx, t, "a full pipe of "+command[0], func() bool {
+			ready, err := unix.Poll([]unix.PollFd{{Fd: int32(w.Fd()), Events: unix.POLLOUT}}, 0)
+			return err == nil && ready == 0
+		})
+		w.Close()
+		read[command[0]] = r
+	}
+	c.do(ctx, t, "kill", "c", "KILL")
+	c.awaitStatus(ctx, t, "c", specs.StateStopped)
+	c.do(ctx, t, "delete", "c")
+	for command, r := range read {
+		text, err := io.ReadAll(r) // it ends with the last process that has the pipe
+		if err != nil || !strings.HasPrefix(string(text), "y\ny\n") {
+			t.Errorf("the pipe of %s: %d bytes, %v", command, len(text), err)
+		}
+	}
 }
 
 // terminal: the client receives the terminal's master by the console socket. Its size is the specification's, and follows
