@@ -223,12 +223,18 @@ func (c *container) remove(ctx context.Context) error {
 	}
 	defer done()
 	if shim, err := p.shim(); err == nil {
-		if err := c.stop(ctx, 0); err != nil {
+		if err = c.stop(ctx, 0); err == nil {
+			err = deleteTask(ctx, shim, c.ID)
+		}
+		if (err != nil || p.ended()) && p.stopped(ctx) {
+			err = nil // the container ended with its VM, and the share server too
+		}
+		if err != nil {
 			return err
 		}
-		if err := deleteTask(ctx, shim, c.ID); err != nil {
-			return err
-		}
+	}
+	if p.removed() {
+		return nil // with the container
 	}
 	if err := c.drop(); err != nil {
 		return err

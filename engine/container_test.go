@@ -238,6 +238,60 @@ func TestRemoveContainer(t *testing.T) {
 	}
 }
 
+// TestRemoveContainerOfAPodThatStops checks that a container counts as removed with its VM, once the pod has stopped.
+func TestRemoveContainerOfAPodThatStops(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		called string // when the stop begins
+		errs   errs
+		end    func(p *pod) // the last step of the stop
+		fails  bool
+		stays  bool
+	}{
+		{name: "it cannot be killed", called: "Kill", errs: errs{"Kill": {errInjected}}, end: phase(store.Stopped)},
+		{name: "it cannot be deleted", called: "Delete", errs: errs{"Delete": {errInjected}}, end: phase(store.Stopped)},
+		{name: "it is deleted meanwhile", called: "Delete", end: phase(store.Stopped)},
+		{name: "the pod is removed", called: "Delete", errs: errs{"Delete": {errInjected}}, end: func(p *pod) { p.gone = true }, stays: true},
+		{name: "the stop fails", called: "Delete", errs: errs{"Delete": {errInjected}}, end: func(*pod) {}, fails: true, stays: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := &scripted{errs: tc.errs}
+			c := scriptedPod(t, s, ContainerRunning)
+			s.says(c, ContainerExited)
+			p, stopped := c.pod, false
+			s.on = map[string]func(){tc.called: func() {
+				p.op <- struct{}{}
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				p.ending = true
+				time.AfterFunc(50*time.Millisecond, func() {
+					p.mu.Lock()
+					defer p.mu.Unlock()
+					tc.end(p)
+					stopped = true
+					p.done()
+				})
+			}}
+			if err := c.remove(t.Context()); (err != nil) != tc.fails {
+				t.Errorf("remove: %v", err)
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if !stopped {
+				t.Error("the removal did not wait for the stop")
+			}
+			if (p.containers[c.ID] != nil) != tc.stays {
+				t.Errorf("the container is there: %t, want %t", !tc.stays, tc.stays)
+			}
+		})
+	}
+}
+
+// phase returns a stop that brings a pod to a phase.
+func phase(to store.Phase) func(p *pod) { return func(p *pod) { p.record.Phase = to } }
+
 // TestReopenLog checks that a new log file is removed if the shim does not accept it, and that an old one stays.
 func TestReopenLog(t *testing.T) {
 	t.Parallel()

@@ -204,6 +204,22 @@ func (p *pod) acquire(ctx context.Context) error {
 
 func (p *pod) done() { <-p.op }
 
+// stopped waits for a running stop or removal, and reports whether the pod has no VM any more.
+func (p *pod) stopped(ctx context.Context) bool {
+	if p.acquire(ctx) != nil {
+		return false
+	}
+	defer p.done()
+	return p.snapshot().Phase != store.Ready || p.removed()
+}
+
+// removed reports whether the pod was removed.
+func (p *pod) removed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gone
+}
+
 // snapshot returns a copy of the record.
 func (p *pod) snapshot() store.Pod {
 	p.mu.Lock()

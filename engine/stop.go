@@ -196,10 +196,7 @@ func (p *pod) remove(ctx context.Context) error {
 		return err
 	}
 	defer p.done()
-	p.mu.Lock()
-	gone := p.gone
-	p.mu.Unlock()
-	if gone {
+	if p.removed() {
 		return nil
 	}
 	if err := p.stopLocked(ctx, false); err != nil {

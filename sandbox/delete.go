@@ -94,6 +94,9 @@ func deleteInGuest(ctx context.Context, m *liveVM, id Process) error {
 	if errors.Is(err, agentv1.ErrNotFound) || m.ctx.Err() != nil {
 		return nil //nolint:nilerr // it is gone, with its VM or without
 	}
+	if err = m.fault(err); errors.Is(err, ErrVMGone) {
+		return nil
+	}
 	return err
 }
 

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -60,6 +61,22 @@ func TestDeleteWhatRuns(t *testing.T) {
 		if got := len(p.signals) == 1 && p.signals[0] == 9; got != row.signal || got && p.all == row.exec {
 			t.Errorf("%s: signals %v, to all %v", name, p.signals, p.all)
 		}
+	}
+}
+
+// TestDeleteWhileTheVMEnds: a container is gone with its VM, although the channel ends before the VM does.
+func TestDeleteWhileTheVMEnds(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.must(h.box.CreateContainer(h.ctx, h.container("c")))
+	h.agent.mu.Lock()
+	h.agent.raw[agentv1.OpDelete] = func(net.Conn) {
+		h.vm().cut()
+		time.AfterFunc(endGrace/5, func() { h.vm().die(nil) })
+	}
+	h.agent.mu.Unlock()
+	if _, err := h.box.DeleteProcess(h.ctx, Process{Container: "c"}); err != nil {
+		t.Error(err)
 	}
 }
 
