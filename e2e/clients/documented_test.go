@@ -17,6 +17,9 @@ func documented(ctx context.Context, t *testing.T, e *engine) {
 	e.do(ctx, t, "tag", image, busybox)
 	t.Cleanup(func() { e.do(context.WithoutCancel(ctx), t, "rmi", busybox) })
 	e.removeAtEnd(ctx, t, "web")
+	if e.client == "docker" {
+		t.Cleanup(func() { e.try(context.WithoutCancel(ctx), t, "", "network", "rm", "shop") }) // a failed session leaves it
+	}
 	for _, command := range testdoc.Session(t, e.client+".md") {
 		command = strings.ReplaceAll(command, "--runtime bulkhead ", "--runtime "+e.name+" ") // docker's name of it in the documents
 		cmd := e.system.command(ctx, "/bin/sh", "-ec", `cd "$(mktemp -d)"; `+command)

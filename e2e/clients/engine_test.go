@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -200,7 +199,6 @@ func (e *engine) inspect(ctx context.Context, t *testing.T, name, field string) 
 // scenario is a part of the life of containers.
 type scenario struct {
 	name string
-	only string // the only client that can do it
 	test func(ctx context.Context, t *testing.T, e *engine)
 }
 
@@ -212,9 +210,6 @@ func (e *engine) play(t *testing.T, scenarios []scenario) {
 	t.Helper()
 	before := leftover.Take(t, stateDirs...)
 	for _, s := range scenarios {
-		if s.only != "" && s.only != e.client || e.vm && slices.Contains(gaps, s.name) {
-			continue
-		}
 		t.Run(s.name, func(t *testing.T) { s.test(testdeadline.Context(t, time.Minute), t, e) })
 	}
 	defer func(began time.Time) { t.Logf("left nothing after %v", time.Since(began)) }(time.Now())
