@@ -3,7 +3,6 @@ package clients
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -143,7 +142,7 @@ func dockerInit(ctx context.Context, t *testing.T, e *engine) {
 // dockerKilled: dockerd is killed, and its containerd with it. The next dockerd ends the container, and starts it again if
 // asked. It takes 11 s to answer, so runc proves this test only with the whole tables.
 func dockerKilled(ctx context.Context, t *testing.T, e *engine) {
-	if !e.vm && os.Getenv("BULKHEAD_TEST_LONG") == "" {
+	if !e.vm && !testturn.Long() {
 		t.Skip("BULKHEAD_TEST_LONG is not set")
 	}
 	e.start(ctx, t, "orphan", image, "sh", "-c", "echo run >>/runs; exec sleep 1000")
