@@ -54,6 +54,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/hub"
 	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/internal/timeline"
+	"github.com/bulkhead-project/bulkhead/internal/userns"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/network/cni"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
@@ -303,7 +304,7 @@ func (o *Options) completeUsers() error {
 	own := filepath.Join(o.Roots.Data, "uids")
 	switch {
 	case o.Users != "":
-	case os.Geteuid() == 0:
+	case userns.HostRoot():
 		o.Users = uids.Host
 	default:
 		o.Users = own

@@ -24,6 +24,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/printable"
+	"github.com/bulkhead-project/bulkhead/internal/userns"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim"
@@ -228,7 +229,7 @@ func (b *building) startShim(ctx context.Context, fork bool) (*link.Conn, error)
 	if _, err := e.store.Journal(r.ID).Before(ctx, undoShim, struct{}{}, atomicfile.Volatile); err != nil {
 		return nil, err
 	}
-	if os.Geteuid() == 0 {
+	if userns.HostRoot() {
 		uid, err := uids.Reserve(e.o.Users, r.ID)
 		if err != nil {
 			return nil, err

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/userns"
 	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 
@@ -76,7 +77,7 @@ func TryNamespaces(ctx context.Context) error {
 // creates the namespace itself, because root could not give it away.
 func inUserNamespace(args ...string) []string {
 	args = append([]string{"unshare", "--user", "--map-current-user", "--keep-caps"}, args...)
-	if os.Geteuid() == 0 {
+	if userns.HostRoot() {
 		args = append(slices.Clone(asNetUser), args...)
 	}
 	return args
@@ -107,7 +108,7 @@ func pastaArgs() []string {
 // startPasta starts pasta, which creates the namespace and starts the holder in it. Both outlive this process. While
 // this process lives, a killed one stays a zombie until reap collects it. After an error neither is left.
 func startPasta(ctx context.Context, dir string, keep func(record) error) (r record, err error) {
-	r.OwnUser = os.Geteuid() != 0
+	r.OwnUser = !userns.HostRoot()
 	var p pipes
 	defer p.close()
 	ask, answer := p.both(), p.both()

@@ -27,6 +27,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/pacedlog"
 	"github.com/bulkhead-project/bulkhead/internal/sdnotify"
 	"github.com/bulkhead-project/bulkhead/internal/unit"
+	"github.com/bulkhead-project/bulkhead/internal/userns"
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 
@@ -99,7 +100,7 @@ func enterUnit(ctx context.Context, r dirs.Roots, log *slog.Logger) {
 		log.Info("the engine stays in its session", "reason", err)
 	case err != nil:
 		log.Warn("the engine stays in its session: pods may have no limits on the host", "error", err)
-	case os.Geteuid() != 0:
+	case !userns.HostRoot():
 		me, err := user.Current()
 		if err == nil && !unit.Lingers(me.Username) {
 			log.Warn("pods end with this user's last session (loginctl enable-linger " + me.Username + " lets them go on)")

@@ -2,18 +2,25 @@ package oci
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 	"github.com/bulkhead-project/bulkhead/internal/unit"
+	"github.com/bulkhead-project/bulkhead/internal/userns"
 )
 
 // group makes the client's cgroup for the container. The surrogate is in it, and the VM in a group below. A scope of
 // systemd's cannot be empty: enterScope makes it.
 func (c *creation) group(context.Context) error {
 	at := c.plan.CgroupsPath
+	if _, inner := userns.Inner(); inner && c.door.o.SystemdCgroup {
+		return nil // the user's systemd knows neither this user namespace's root nor its processes
+	}
 	if c.door.o.SystemdCgroup {
 		var err error
 		if c.scope, err = scopeOf(at, c.o.ID); err != nil {
@@ -34,12 +41,23 @@ func (c *creation) group(context.Context) error {
 	}
 	c.undo.Push("cgroup", c.record.ungroup)
 	if c.scope == nil {
-		if err := g.Make(); err != nil {
+		err := g.Make()
+		if _, inner := userns.Inner(); inner && denied(err) {
+			c.door.o.Logger.Info("the container has no cgroup on the host, and its limits hold in the guest", "reason", err)
+			c.record.Cgroup = nil
+			return c.door.write(c.record)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	c.cgroup = at
 	return nil
+}
+
+// denied reports whether an ordinary user may not do something with the host's cgroups.
+func denied(err error) bool {
+	return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EROFS)
 }
 
 // scopeOf returns the scope for SLICE:PREFIX:NAME. Empty parts have runc's defaults.

@@ -14,6 +14,7 @@ import (
 	run "github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/userns"
 	"github.com/bulkhead-project/bulkhead/network/adopt"
 	"github.com/bulkhead-project/bulkhead/network/adopt/inside"
 	"github.com/bulkhead-project/bulkhead/oci/convert"
@@ -141,8 +142,12 @@ func (d *Door) join(ctx context.Context, r *record, start run.Starter) (err erro
 	if len(request.Interfaces) == 0 && !r.Started {
 		return nil
 	}
-	if found.Resolver {
-		request.Namespace = &enginev1.Namespace{Holder: holder(r.Surrogate), Fd: surrogate.ClientFD, Resolver: true}
+	// The programs that carry the network of an ordinary user's containers connect to published ports from inside.
+	_, inner := userns.Inner()
+	if publish := inner && len(request.Interfaces) > 0; publish || found.Resolver {
+		request.Namespace = &enginev1.Namespace{
+			Holder: holder(r.Surrogate), Fd: surrogate.ClientFD, Resolver: found.Resolver, Publish: publish,
+		}
 	}
 	for _, tap := range found.Taps {
 		request.Holder = holder(self)

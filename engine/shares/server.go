@@ -56,7 +56,7 @@ func (s *Set) start(ctx context.Context) (id procid.ID, err error) {
 	users := s.users
 	s.mu.Unlock()
 	owner := ownerOf(record)
-	if users != (userns.Mappings{}) {
+	if _, inner := userns.Inner(); inner || users != (userns.Mappings{}) {
 		owner = "0" // the namespace's root
 	}
 	cmd := exec.Command(s.host.Program, share.Serve, owner, s.host.StateDir)

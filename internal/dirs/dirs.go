@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/bulkhead-project/bulkhead/internal/userns"
 )
 
 // Roots are the two directory trees of one user. Data must survive a reboot, State need not.
@@ -34,8 +36,11 @@ func Default(instance string) (Roots, error) {
 			return Roots{}, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	if os.Geteuid() == 0 {
+	if userns.HostRoot() {
 		return r.withDefaults("/var/lib/bulkhead", "/run/bulkhead"), nil
+	}
+	if uid, inner := userns.Inner(); inner {
+		return r.inner(uid)
 	}
 	data := os.Getenv("XDG_DATA_HOME")
 	if !filepath.IsAbs(data) { // required by the specification
@@ -46,7 +51,8 @@ func Default(instance string) (Roots, error) {
 		data = filepath.Join(home, ".local", "share")
 	}
 	named := r.State != ""
-	r = r.withDefaults(filepath.Join(data, "bulkhead"), userState(ownRuntime(os.Getenv("XDG_RUNTIME_DIR")), os.TempDir(), os.Geteuid()))
+	state := userState(ownRuntime(os.Getenv("XDG_RUNTIME_DIR")), os.TempDir(), os.Geteuid(), "bulkhead", "bh")
+	r = r.withDefaults(filepath.Join(data, "bulkhead"), state)
 	if named {
 		return r, nil
 	}
@@ -69,15 +75,15 @@ const MaxState = 23
 // userState returns the state directory of an ordinary user. Without a usable runtime directory it is a private
 // directory of the user in a world-writable one, as in podman; Ensure refuses another user's. The path of a runtime
 // directory may be too long, for users with a long number.
-func userState(runtime, tmp string, uid int) string {
-	if dir := filepath.Join(runtime, "bulkhead"); runtime != "" && len(dir) <= MaxState {
+func userState(runtime, tmp string, uid int, name, short string) string {
+	if dir := filepath.Join(runtime, name); runtime != "" && len(dir) <= MaxState {
 		return dir
 	}
 	number := strconv.Itoa(uid)
-	if dir := filepath.Join(tmp, "bulkhead-"+number); filepath.IsAbs(dir) && len(dir) <= MaxState {
+	if dir := filepath.Join(tmp, name+"-"+number); filepath.IsAbs(dir) && len(dir) <= MaxState {
 		return dir
 	}
-	return filepath.Join("/tmp", "bh-"+number)
+	return filepath.Join("/tmp", short+"-"+number)
 }
 
 func (r Roots) withDefaults(data, state string) Roots {

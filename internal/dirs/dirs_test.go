@@ -35,10 +35,37 @@ func TestUserState(t *testing.T) {
 		{"", "/home/somebody/scratch", 1000, "/tmp/bh-1000"},
 		{"", "scratch", 1000, "/tmp/bh-1000"},
 	} {
-		got := userState(tc.runtime, tc.tmp, tc.uid)
+		got := userState(tc.runtime, tc.tmp, tc.uid, "bulkhead", "bh")
 		if got != tc.want || len(got) > MaxState {
 			t.Errorf("userState(%q, %q, %d) = %q, want %q", tc.runtime, tc.tmp, tc.uid, got, tc.want)
 		}
+	}
+}
+
+// TestInner: an engine in a user namespace has directories of its own. Its state is found without HOME, because podman
+// gives that only to some of its runtime's calls.
+func TestInner(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	t.Setenv("XDG_DATA_HOME", "")
+	for _, home := range []string{"/home/alice", ""} {
+		t.Setenv("HOME", home)
+		r, err := Roots{}.inner(0) // root has a home in /etc/passwd
+		if home == "" {
+			home = "/root"
+		}
+		if want := (Roots{Data: home + "/.local/share/bh-inner", State: "/tmp/bi-0"}); r != want || err != nil {
+			t.Errorf("HOME=%s: got %v, %v, want %v", home, r, err, want)
+		}
+	}
+	t.Setenv("HOME", "")
+	if _, err := (Roots{}).inner(1 << 30); err == nil {
+		t.Error("a user without a home: got nil, want an error")
+	}
+	if r, err := (Roots{Data: "/d", State: "/s"}).inner(1 << 30); r != (Roots{"/d", "/s"}) || err != nil {
+		t.Errorf("given directories: %v, %v", r, err)
+	}
+	if got := userState("/run/user/1000", "", 1000, innerName, "bi"); got != "/run/user/1000/bh-inner" || len(got) > MaxState {
+		t.Errorf("state: %s", got)
 	}
 }
 

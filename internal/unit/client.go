@@ -9,12 +9,14 @@ import (
 	"strings"
 
 	"github.com/godbus/dbus/v5"
+
+	"github.com/bulkhead-project/bulkhead/internal/userns"
 )
 
 // address returns the address of the bus of this user's manager, or ErrNone.
 func address() (string, error) {
 	at := "unix:path=/run/dbus/system_bus_socket"
-	if uid := os.Geteuid(); uid != 0 {
+	if uid := owner(); uid != 0 {
 		at = "unix:path=/run/user/" + strconv.Itoa(uid) + "/bus"
 	}
 	for _, dir := range []string{"/run/systemd/system", strings.TrimPrefix(at, "unix:path=")} {
@@ -23,6 +25,14 @@ func address() (string, error) {
 		}
 	}
 	return at, nil
+}
+
+// owner returns the user that the host knows this process by.
+func owner() int {
+	if uid, inner := userns.Inner(); inner {
+		return uid
+	}
+	return os.Geteuid()
 }
 
 // property is a unit's property on the bus.

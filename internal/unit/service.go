@@ -3,10 +3,11 @@ package unit
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/userns"
 )
 
 // Service is a program that systemd starts. It must notify systemd when it is ready (package sdnotify).
@@ -54,5 +55,5 @@ func Sees() bool {
 		}
 	}
 	_, err := address()
-	return err == nil && os.Geteuid() == 0
+	return err == nil && userns.HostRoot()
 }

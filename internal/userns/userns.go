@@ -64,6 +64,27 @@ func Initial() (bool, error) {
 	return clean(string(text)) == "0 0 4294967295", nil
 }
 
+// HostRoot reports whether the caller is the host's root. Root of another user namespace, such as the one of an ordinary
+// user's podman, is not.
+func HostRoot() bool {
+	initial, err := Initial()
+	return os.Geteuid() == 0 && (initial || err != nil)
+}
+
+// Inner reports whether the caller is root of another user namespace than the initial one, and which user of the
+// namespace around it that is.
+func Inner() (uid int, inner bool) {
+	if os.Geteuid() != 0 || HostRoot() {
+		return 0, false
+	}
+	text, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return 0, false
+	}
+	uid, _, err = Mappings{UIDs: clean(string(text)), GIDs: "0 0 1"}.Root()
+	return uid, err == nil
+}
+
 // clean sorts the lines, and makes the space between numbers one blank.
 func clean(text string) string {
 	var lines []string

@@ -63,3 +63,34 @@ func TestRoot(t *testing.T) {
 		}
 	}
 }
+
+// TestInner: root of a user namespace is not the host's root, and knows the namespace's owner.
+func TestInner(t *testing.T) {
+	const inside = "USERNS_TEST_INSIDE"
+	if os.Getenv(inside) != "" {
+		if uid, inner := Inner(); HostRoot() || !inner || uid != 100000 {
+			t.Errorf("inside: the host's root %v, %d, %v", HostRoot(), uid, inner)
+		}
+		return
+	}
+	if initial, err := Initial(); os.Geteuid() != 0 || !initial || err != nil {
+		t.Skipf("only the host's root maps other users (%v)", err)
+	}
+	if _, inner := Inner(); !HostRoot() || inner {
+		t.Errorf("outside: the host's root %v, inner %v", HostRoot(), inner)
+	}
+	program, err := os.Open("/proc/self/exe") // the user cannot enter its directory
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	cmd := exec.Command("/proc/self/fd/3", "-test.run=^TestInner$")
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", []string{inside + "=1"}, []*os.File{program}
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	if err := (Mappings{UIDs: "0 100000 1000", GIDs: "0 100000 1000"}).Enter(cmd.SysProcAttr); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
+		t.Errorf("inside: %v: %s", err, out)
+	}
+}

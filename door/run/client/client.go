@@ -65,6 +65,9 @@ func dial(ctx context.Context, path string) (net.Conn, error) {
 	if err == nil && peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
 		err = fmt.Errorf("%w: user %d, at %s (set BULKHEAD_STATE to a directory of your own)", ErrForeign, peer.Uid, path)
 	}
+	if err == nil {
+		err = ofNamespace(int(peer.Pid))
+	}
 	if err != nil {
 		conn.Close()
 		return nil, err
