@@ -91,6 +91,21 @@ type engine struct {
 	flags  []string // of all commands
 	create []string // of run and create
 	env    []string
+	user   int // the caller of the client
+}
+
+// tempDir returns a new directory of the caller's.
+func (e *engine) tempDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if e.user == 0 {
+		return dir
+	}
+	reachable(t, dir)
+	if err := os.Chown(dir, e.user, e.user); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // clientEnv is the environment of clients: without the user's configuration.

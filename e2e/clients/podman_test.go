@@ -34,25 +34,9 @@ func playPodman(t *testing.T, s system) {
 	all := runtimes(t)
 	home := t.TempDir()
 	reachable(t, home) // podman puts the roots of user namespaces below TMPDIR
-	names := []string{}
-	table := ""
-	for _, r := range all {
-		names = append(names, fmt.Sprintf("%q", r.name))
-		table += fmt.Sprintf("%s = [%q]\n", r.name, r.path)
-	}
 	s.write(t, "/etc/subuid", "containers:200000:100000\n")
 	s.write(t, "/etc/subgid", "containers:200000:100000\n")
-	s.write(t, "/etc/containers/containers.conf", `[containers]
-default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
-log_driver = "k8s-file"
-[engine]
-cgroup_manager = "cgroupfs"
-events_logger = "file"
-runtime = "runc"
-infra_image = "`+infra+`"
-runtime_supports_json = [`+strings.Join(names, ", ")+`]
-[engine.runtimes]
-`+table+"[network]\nfirewall_driver = \"iptables\"\n")
+	s.write(t, "/etc/containers/containers.conf", podmanConfig(all))
 	for i, r := range all {
 		e := &engine{oci: r, client: "podman", system: s, flags: []string{"--runtime", r.name}, env: clientEnv(home)}
 		if i == 0 {
@@ -62,6 +46,27 @@ runtime_supports_json = [`+strings.Join(names, ", ")+`]
 		}
 		t.Run(r.name, func(t *testing.T) { e.play(t, append(scenarios, podmanScenarios...)) })
 	}
+}
+
+// podmanConfig is podman's configuration with these runtimes.
+func podmanConfig(all []oci) string {
+	names := []string{}
+	table := ""
+	for _, r := range all {
+		names = append(names, fmt.Sprintf("%q", r.name))
+		table += fmt.Sprintf("%s = [%q]\n", r.name, r.path)
+	}
+	return `[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+log_driver = "k8s-file"
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+runtime = "runc"
+infra_image = "` + infra + `"
+runtime_supports_json = [` + strings.Join(names, ", ") + `]
+[engine.runtimes]
+` + table + "[network]\nfirewall_driver = \"iptables\"\n"
 }
 
 var podmanScenarios = []scenario{

@@ -192,7 +192,7 @@ func stops(ctx context.Context, t *testing.T, e *engine) {
 
 // copies: cp works both ways while a container runs and when it has stopped. diff and commit see its files.
 func copies(ctx context.Context, t *testing.T, e *engine) {
-	dir := t.TempDir()
+	dir := e.tempDir(t)
 	write(t, filepath.Join(dir, "in/file"), "from the host\n")
 	e.start(ctx, t, "files", image, "sh", "-c", "mkdir /made && echo inside >/made/file; rm -f /etc/group; echo started; exec sleep 1000")
 	until(ctx, t, "the container's log", func() bool { return e.do(ctx, t, "logs", "files") == "started" })
