@@ -1,7 +1,9 @@
 package sandbox
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -336,5 +338,53 @@ func TestResume(t *testing.T) {
 		if state != row.want || reason != row.reason || pid != row.pid {
 			t.Errorf("%s: %s, %q, process %d", name, state, reason, pid)
 		}
+	}
+}
+
+// TestExecsWait: a hundred exec'd processes run, although the channel has streams for fewer at once. The others wait, at
+// most as long as their callers.
+func TestExecsWait(t *testing.T) {
+	t.Parallel()
+	h := running(t)
+	h.started("c")
+	const all = 100
+	ids, started := make([]Process, all), make(chan Process, all)
+	begin := func(ctx context.Context, id Process) error {
+		_, err := h.box.StartProcess(ctx, id)
+		if err == nil {
+			started <- id
+		}
+		return err
+	}
+	for i := range ids {
+		ids[i] = Process{Container: "c", Exec: fmt.Sprint("e", i)}
+		h.must(h.box.CreateExec(h.ctx, ExecConfig{
+			Process: ids[i], Spec: []byte(`{}`), Stdio: containerv1.Stream{Stdin: containerv1.StdinOnce},
+		}))
+	}
+	for _, id := range ids[:maxExecs] {
+		h.must(begin(h.ctx, id))
+	}
+	soon, cancel := context.WithTimeout(h.ctx, 10*time.Millisecond)
+	defer cancel()
+	if err := begin(soon, ids[maxExecs]); !errors.Is(err, ErrTooMany) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("one more: %v", err)
+	}
+	errs := make(chan error, all)
+	for _, id := range ids[maxExecs:] {
+		go func() { errs <- begin(h.ctx, id) }()
+	}
+	for range ids {
+		id := <-started
+		done := make(chan error, 1)
+		go func() {
+			_, err := h.box.Attach(h.ctx, id, Streams{Stdout: io.Discard, Stderr: io.Discard})
+			done <- err
+		}()
+		h.fake(id).finish(exited(0))
+		h.must(<-done)
+	}
+	for range ids[maxExecs:] {
+		h.must(<-errs)
 	}
 }

@@ -40,9 +40,53 @@ func (p *process) acquire(ctx context.Context, action string) error {
 	}
 }
 
+// maxExecs bounds the exec'd processes that run at once. Each has up to four of the channel's streams, and the rest of
+// channel.MaxStreams is for other calls.
+const maxExecs = 28
+
+// admit waits until another exec'd process may run. The caller calls release when the process was not started, or with
+// its end.
+func (s *Sandbox) admit(ctx context.Context, id Process) (release func(), err error) {
+	if id.Exec == "" {
+		return func() {}, nil
+	}
+	select {
+	case s.execs <- struct{}{}:
+		return func() { <-s.execs }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("start %s: %w: wait for the end of one of %d processes that were executed before: %w",
+			subject(id), ErrTooMany, maxExecs, context.Cause(ctx))
+	case <-s.ctx.Done():
+		return nil, fmt.Errorf("start %s: %w", subject(id), errClosed)
+	}
+}
+
+// releaseAfter calls release when an exec'd process has ended; the caller holds mu. Output that its children hold open
+// does not count.
+func (s *Sandbox) releaseAfter(p *process, release func()) {
+	s.spawn(func() {
+		defer release()
+		select {
+		case <-p.done:
+		case <-s.ctx.Done():
+		}
+	})
+}
+
 // StartProcess runs a Ready process and returns its PID in the guest. A missing command ends the process with code 127,
-// and one that cannot be executed with 126. The error matches agentv1.ErrNoCommand or ErrNotExec.
-func (s *Sandbox) StartProcess(ctx context.Context, id Process) (int, error) {
+// and one that cannot be executed with 126. The error matches agentv1.ErrNoCommand or ErrNotExec. While maxExecs exec'd
+// processes run, another one waits. If ctx ends meanwhile, the error matches ErrTooMany, and the process stays Ready.
+func (s *Sandbox) StartProcess(ctx context.Context, id Process) (_ int, err error) {
+	release, err := s.admit(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	running := false
+	defer func() {
+		if !running {
+			release()
+		}
+	}()
 	p, m, done, err := s.operate(ctx, "start", id)
 	if err != nil {
 		return 0, err
@@ -66,6 +110,8 @@ func (s *Sandbox) StartProcess(ctx context.Context, id Process) (int, error) {
 		return p.pid, nil // the VM has ended meanwhile
 	}
 	s.setRunning(p)
+	running = true
+	s.releaseAfter(p, release)
 	s.storeContainerOrLog(id.Container)
 	s.emit(Event{Kind: ProcessStarted, Process: id, PID: p.pid})
 	return p.pid, nil

@@ -55,6 +55,8 @@ type Sandbox struct {
 
 	// op is held by the current life cycle operation.
 	op chan struct{}
+	// execs has an element for each exec'd process that runs.
+	execs chan struct{}
 
 	mu        sync.Mutex
 	created   bool
@@ -106,6 +108,7 @@ func newSandbox(o Options) (*Sandbox, error) {
 	s := &Sandbox{
 		o: o, log: o.Logger, store: store{o.StateDir},
 		op:       make(chan struct{}, 1),
+		execs:    make(chan struct{}, maxExecs),
 		stopped:  make(chan struct{}),
 		patience: exitPatience,
 		oomPause: oomPause,
