@@ -120,13 +120,21 @@ func connections(listener net.Listener) error {
 	}
 }
 
+// patience bounds a dial and its answer. TCP repeats lost packets itself, and VMs of a busy host answer late.
+func patience(network string) time.Duration {
+	if network == "udp" {
+		return 2 * time.Second
+	}
+	return 10 * time.Second
+}
+
 func dial(network, address, text string) error {
-	conn, err := net.DialTimeout(network, address, 2*time.Second)
+	conn, err := net.DialTimeout(network, address, patience(network))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(patience(network))); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(conn, text+"\n"); err != nil {
