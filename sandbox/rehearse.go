@@ -107,18 +107,19 @@ func (h *rehearsal) run(ctx context.Context) error {
 			return err
 		}},
 		{scratchName, func(ctx context.Context) error { return s.mountScratch(ctx, m, h.scratch) }},
-		{"memory", h.plug},
-		{"image", h.mount},
 	}
-	steps = append(steps, h.lives(agentv1.Create{
-		RootRecord: containerv1.RecordOf(containerv1.Image{ID: rehearsalName}), Spec: h.r.Container,
-	})...)
 	if shared := h.r.Shared; shared != nil {
 		steps = append(steps, step{"share", h.share})
 		steps = append(steps, h.lives(agentv1.Create{
 			RootRecord: containerv1.RecordOf(containerv1.Share{Name: shared.Name}), Spec: shared.Container, Stdin: true,
 		})...)
+		steps = append(steps, step{"unmount", h.undo.Rollback})
 	}
+	// The image comes last: forks of it start from caches that know its path.
+	steps = append(steps, step{"image", h.mount})
+	steps = append(steps, h.lives(agentv1.Create{
+		RootRecord: containerv1.RecordOf(containerv1.Image{ID: rehearsalName}), Spec: h.r.Container,
+	})...)
 	for _, step := range steps {
 		call, done := m.call(ctx, s.o.BootTimeout)
 		err := step.do(call)
@@ -210,20 +211,6 @@ func (h *rehearsal) read(ctx context.Context, o agentv1.Output) error {
 			return err
 		}
 	}
-}
-
-// plug plugs a little memory and unplugs it. Most VMs get some at their start.
-func (h *rehearsal) plug(ctx context.Context) error {
-	config := h.m.vm.Record().VM
-	if config.MaxMem <= config.Memory {
-		return nil
-	}
-	h.undo.Push("memory", func(ctx context.Context) error {
-		_, err := h.m.vm.Grow(ctx, config.Memory)
-		return err
-	})
-	_, err := h.m.vm.Grow(ctx, config.Memory+hypervisor.MemoryStep)
-	return err
 }
 
 // share starts a share server and attaches its ring. The first container on the shared directory mounts it.

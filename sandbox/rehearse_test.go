@@ -100,7 +100,7 @@ func TestRehearseShared(t *testing.T) {
 		t.Fatalf("%d containers, want %d", n, 2*rounds)
 	}
 	for i, c := range h.agent.created {
-		if root := c.RootRecord; (root.Share == "auto-share") != (i >= rounds) {
+		if root := c.RootRecord; (root.Share == "auto-share") != (i < rounds) {
 			t.Errorf("container %d has the root %+v", i, root)
 		}
 	}
