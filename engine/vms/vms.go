@@ -46,12 +46,11 @@ type Template struct {
 	Release func()
 }
 
-// Boot memory and the limit of its growth, in MiB. A pod without limits boots with all its memory, and so does a
-// container of bulkhead-oci with the usual size: under emulation it takes 0.2 s of CPU time to add 512 MiB. Other pods
-// boot with the largest of these sizes that fits. A VM can grow to maxMemory, or to the host's memory for a larger pod.
-// The limit matters because QEMU's data for pages that may be added takes 3 MB per VM without it.
+// Boot memory and the limit of its growth, in MiB. A pod without limits boots with the first size, so that its VM
+// need not grow. A smaller pod boots with the next one. A VM can grow to maxMemory, or to the host's memory for a
+// larger pod. The limit matters because QEMU's data for pages that may be added takes 3 MB per VM without it.
 var (
-	bootMemory = []int{1024, 512, 256}
+	bootMemory = []int{512, 256}
 	maxMemory  = 4096
 )
 
@@ -83,7 +82,8 @@ func memoryClass(memory, common int, h sizing.Host) (boot, most int) {
 	boot = bootMemory[len(bootMemory)-1]
 	for _, m := range append([]int{common}, bootMemory...) {
 		if m <= memory {
-			boot = max(boot, m)
+			boot = m
+			break
 		}
 	}
 	most = h.MemoryMiB / sizing.MemoryAlign * sizing.MemoryAlign

@@ -44,9 +44,8 @@ func (v *vm) Grow(ctx context.Context, totalMiB int) (int, error) {
 }
 
 // sizeInterval is the interval of polling the guest's progress. QEMU has the event MEMORY_DEVICE_SIZE_CHANGE, but sends
-// it at most once a second. An emulated guest plugs 512 MiB in a fifth of that time, and each question makes its processors
-// wait.
-const sizeInterval = 10 * time.Millisecond
+// it at most once a second. A guest plugs hundreds of MiB in a twentieth of that time.
+const sizeInterval = 2 * time.Millisecond
 
 // resized waits until the guest has want bytes of the device.
 func (v *vm) resized(ctx context.Context, want int64) (size int64, err error) {
