@@ -75,6 +75,23 @@ var podmanScenarios = []scenario{
 	{name: "kube play", test: podmanKube},
 	{name: "users", test: podmanUsers},
 	{name: "monitor killed", test: podmanMonitorKilled},
+	{name: "engine killed", test: podmanEngineKilled},
+}
+
+// podmanEngineKilled: a container outlives the engine. Podman removes it with an empty environment, and that starts another
+// engine.
+func podmanEngineKilled(ctx context.Context, t *testing.T, e *engine) {
+	if !e.vm {
+		t.Skip("it has no engine")
+	}
+	e.start(ctx, t, "survivor", image, "sleep", "1000")
+	for _, engine := range programs(t, "bulkhead-engine") {
+		if err := errors.Join(engine.Signal(unix.SIGKILL), engine.Wait(ctx)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.expect(ctx, t, 0, "on\n", "exec", "survivor", "echo", "on")
+	e.do(ctx, t, "rm", "--force", "--time", "0", "survivor")
 }
 
 // podmanMonitorKilled: the container runs on without its conmon. Podman then removes it without its runtime.

@@ -54,6 +54,7 @@ var rootlessScenarios = []scenario{
 	{name: "outbound", test: rootlessNetwork},
 	{name: "published", test: rootlessPorts},
 	{name: "pod of two", test: rootlessPod},
+	{name: "engine killed", test: podmanEngineKilled},
 }
 
 // common returns the common scenarios with these names.
@@ -71,8 +72,10 @@ type rootlessUser struct{ system }
 
 const aliceHome, aliceRun = "/run/home/alice", "/run/user/2000"
 
+// environment has the directory of settings, because podman looks for them in the working directory otherwise. There root's
+// podman leaves a directory of the same name.
 func (rootlessUser) environment() []string {
-	return append(clientEnv(aliceHome), "XDG_RUNTIME_DIR="+aliceRun)
+	return append(clientEnv(aliceHome), "XDG_RUNTIME_DIR="+aliceRun, "XDG_CONFIG_HOME="+aliceHome+"/.config")
 }
 
 // newUser creates alice, with programs and devices that she may use. Engines of hers end with the test.
@@ -98,7 +101,10 @@ func newUser(t *testing.T, all []oci) rootlessUser {
 	}
 	u.write(t, "/etc/containers/containers.conf", podmanConfig(all))
 	const tun = "/run/test/tun"
-	if err := errors.Join(unix.Mknod(tun, unix.S_IFCHR, int(unix.Mkdev(10, 200))), os.Chmod(tun, 0o666)); err != nil {
+	if err := unix.Mknod(tun, unix.S_IFCHR, int(unix.Mkdev(10, 200))); err != nil && !errors.Is(err, unix.EEXIST) {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(tun, 0o666); err != nil { //nolint:gosec // as udev does
 		t.Fatal(err)
 	}
 	bindTo(t, "/dev/net/tun", tun)

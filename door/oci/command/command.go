@@ -4,6 +4,7 @@ package command
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -59,7 +60,7 @@ func (g *globals) command(code *int, stderr io.Writer) *cobra.Command {
 	f.StringVar(&g.rootless, "rootless", "auto", "accepted, as runc has it; the user decides")
 	f.StringVar(&g.criu, "criu", "", "accepted, as runc has it; it has no effect")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
-		if err := keepInherited(); err != nil {
+		if err := errors.Join(keepInherited(), completePath()); err != nil {
 			return err
 		}
 		return g.open(stderr)

@@ -28,15 +28,7 @@ func Take(t testing.TB, dirs ...string) Snapshot {
 	t.Helper()
 	s := Snapshot{}
 	namespaces := map[string]bool{}
-	pids, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range pids {
-		pid, err := strconv.Atoi(p.Name())
-		if err != nil {
-			continue
-		}
+	for _, pid := range processes(t) {
 		args := procid.Args(pid)
 		if len(args) == 0 {
 			continue // it has ended
@@ -76,6 +68,22 @@ func Take(t testing.TB, dirs ...string) Snapshot {
 	}
 	s["files"] = Files(t, dirs...)
 	return s
+}
+
+// processes returns the numbers of all processes in their order. So the oldest process names a mount namespace.
+func processes(t testing.TB) (pids []int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
 }
 
 // daemons are programs that run between containers.
