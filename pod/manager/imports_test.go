@@ -13,7 +13,7 @@ import (
 var may = []string{
 	"api/annotations", "api/container/v1", "api/runtime/v1", "oci", "volume", "volume/atomicdir", "volume/layout",
 	"internal/atomicfile", "internal/broadcast", "internal/dirs", "internal/dirwatch", "internal/errclass", "internal/fault",
-	"internal/flock", "internal/place", "internal/procid", "internal/ulimit",
+	"internal/flock", "internal/place", "internal/procid", "internal/ulimit", "internal/userns",
 }
 
 // TestImports: a manager works over any runtime and behind any door, because it imports none.
