@@ -101,7 +101,7 @@ func Open(ctx context.Context, o Options) (c *Containerd, err error) {
 // lack.
 func config(o Options) string {
 	return strings.NewReplacer(
-		"DIR", o.Dir, "PAUSE", pause, "CNIBIN", cmp.Or(o.CNIBin, o.Dir), "CNICONF", cmp.Or(o.CNIConf, o.Dir),
+		"DIR", o.Dir, "PAUSE", pause, "CNIBIN", cmp.Or(o.CNIBin, o.Dir), "CNICONF", cmp.Or(o.CNIConf, filepath.Join(o.Dir, "cni")),
 	).Replace(`version = 2
 root = "DIR/root"
 state = "DIR/state"
