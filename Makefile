@@ -138,7 +138,7 @@ soak: build guest $(IMAGE) ## create, use, kill and remove pods at random (SEED=
 .PHONY: bench
 bench: build guest $(IMAGE) $(READER) $(WORKER) ## run the benchmark (RUNS=5 ROWS=run,exec AGAINST=../other)
 	@hack/setup test || echo "bench: without podman" >&2
-	@$(GO) build -tags '$(TAGS)' -o build/tools/bench ./bench
+	@$(GO) build -tags '$(TAGS)' -o build/tools/bench ./tools/bench
 	@build/tools/bench --runs $(RUNS) --pods $(PODS) --rows '$(ROWS)' --against '$(AGAINST)' --image $(IMAGE) --reader $(READER) --worker $(WORKER) $(BENCHFLAGS)
 
 .PHONY: bench-cri
@@ -272,8 +272,8 @@ $(COMPLETIONS): build/completion/%: bin/bulkhead
 	@mkdir -p $(@D)
 	@bin/bulkhead completion $(SHELL_OF) >$@
 
-$(READER) $(WORKER): build/tools/%: bench/%/main.go
-	$(BUILD) -ldflags '-s -w' -o $@ ./bench/$*
+$(READER) $(WORKER): build/tools/%: tools/bench/%/main.go
+	$(BUILD) -ldflags '-s -w' -o $@ ./tools/bench/$*
 
 $(IMAGE): $(TOOL) build/busybox/source
 	@$(TOOL) demo-image --out $@

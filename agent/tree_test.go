@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
-	"github.com/bulkhead-project/bulkhead/internal/testtree"
+	"github.com/bulkhead-project/bulkhead/internal/test/testtree"
 )
 
 // packed returns a tree in pack's encoding.

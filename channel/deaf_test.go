@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/channel"
 	guestbundle "github.com/bulkhead-project/bulkhead/guest"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
-	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
+	"github.com/bulkhead-project/bulkhead/internal/test/hypervisortest"
 )
 
 // TestDialAgain: clones of a VM that was saved while its host did not read never answer over the first connection. Dial

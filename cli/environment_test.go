@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-project/bulkhead/internal/testimage"
+	"github.com/bulkhead-project/bulkhead/internal/test/testimage"
 )
 
 // TestEnvironmentOfEachCommand: a pull uses the proxies, credentials and registries of its command, not of the

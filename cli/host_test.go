@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/internal/testimage"
+	"github.com/bulkhead-project/bulkhead/internal/test/testimage"
 )
 
 // TestFullDisk: the data directory has too little space for an image, or for the VM of a pod.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/bulkhead-project/bulkhead/internal/testturn"
+	"github.com/bulkhead-project/bulkhead/internal/test/testturn"
 )
 
 // TestNetwork checks what a pod can reach, and from where it can be reached, with real VMs: as root, as an ordinary

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-project/bulkhead/internal/testpty"
+	"github.com/bulkhead-project/bulkhead/internal/test/testpty"
 )
 
 // terminal is a terminal for the user's commands.

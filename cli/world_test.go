@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/bulkhead-project/bulkhead/internal/testnet"
-	"github.com/bulkhead-project/bulkhead/internal/testtemplate"
+	"github.com/bulkhead-project/bulkhead/internal/test/testnet"
+	"github.com/bulkhead-project/bulkhead/internal/test/testtemplate"
 )
 
 // The network world of a test has a web server and a name server on its outside. The test runs itself again in that

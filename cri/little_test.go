@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 )
 
 // TestCallsOfLittle: a call without required arguments returns InvalidArgument and creates no object.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/engine/enginetest"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // TestReapHalfMade: Reap removes the remains of a crash during a start, and leaves another instance's pods alone.

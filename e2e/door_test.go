@@ -9,8 +9,8 @@ import (
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
 	doors "github.com/bulkhead-project/bulkhead/door/remote/client"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testfaults"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testfaults"
 )
 
 // TestDoor: a door in another process starts a missing engine. Its pod keeps the engine alive, outlives it, and the

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/fault"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testfaults"
-	"github.com/bulkhead-project/bulkhead/internal/testturn"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testfaults"
+	"github.com/bulkhead-project/bulkhead/internal/test/testturn"
 )
 
 // sampleSize is the number of the table's cells in an ordinary run.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/e2e/records"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testgo"
-	"github.com/bulkhead-project/bulkhead/internal/testturn"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testgo"
+	"github.com/bulkhead-project/bulkhead/internal/test/testturn"
 )
 
 // writing is a pod with containers that write numbered records: one to a directory of the host, one to an emptyDir

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/engine"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 
 	corev1 "k8s.io/api/core/v1"
 )

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testturn"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testturn"
 )
 
 // TestSlowReader: a client that runs a pod in the foreground and reads late gets all its output, several times the

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // slowest bounds the factor by which pauses between kills grow on a busy host. Without a bound, a soak with enough

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // counting is the script of a pod. Its log shows gaps and repetitions.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testgo"
-	"github.com/bulkhead-project/bulkhead/internal/testturn"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testgo"
+	"github.com/bulkhead-project/bulkhead/internal/test/testturn"
 )
 
 // typed lists the documents with commands that TestTyped runs.

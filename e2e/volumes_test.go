@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
-	"github.com/bulkhead-project/bulkhead/internal/testimage"
+	"github.com/bulkhead-project/bulkhead/internal/test/testimage"
 )
 
 // objects are the ConfigMaps and Secrets of these tests.

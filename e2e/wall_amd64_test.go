@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-project/bulkhead/internal/testgo"
-	"github.com/bulkhead-project/bulkhead/internal/testturn"
+	"github.com/bulkhead-project/bulkhead/internal/test/testgo"
+	"github.com/bulkhead-project/bulkhead/internal/test/testturn"
 	"github.com/bulkhead-project/bulkhead/shim/confine"
 )
 

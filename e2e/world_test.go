@@ -20,10 +20,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testfaults"
-	"github.com/bulkhead-project/bulkhead/internal/testimage"
-	"github.com/bulkhead-project/bulkhead/internal/testtemplate"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testfaults"
+	"github.com/bulkhead-project/bulkhead/internal/test/testimage"
+	"github.com/bulkhead-project/bulkhead/internal/test/testtemplate"
 )
 
 // image is the image of all pods in these tests.

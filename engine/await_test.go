@@ -4,7 +4,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 )
 
 // TestStartBesideWaits starts pods while other callers wait for starts of the same keys. Each start returns a pod.

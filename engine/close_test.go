@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-project/bulkhead/engine"
-	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 )
 
 // TestCloseReleasesNetworks checks that Close removes the networks unless a pod still runs, even one that the

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/bulkhead-project/bulkhead/engine/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 )
 
 // TestWallsNote checks that a pod reports the walls that the kernel lacks.

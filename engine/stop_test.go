@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/bulkhead-project/bulkhead/engine"
-	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/engine/measure"
-	"github.com/bulkhead-project/bulkhead/engine/measure/measuretest"
+	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/test/measuretest"
 )
 
 // spoil replaces a file by a directory, or a directory by a file, until mend is called.

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
-	"github.com/bulkhead-project/bulkhead/internal/testproc"
+	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/test/testproc"
 	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 

@@ -25,8 +25,8 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/image/convert"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
-	"github.com/bulkhead-project/bulkhead/internal/testfs"
-	"github.com/bulkhead-project/bulkhead/internal/testgo"
+	"github.com/bulkhead-project/bulkhead/internal/test/testfs"
+	"github.com/bulkhead-project/bulkhead/internal/test/testgo"
 )
 
 // TestMain keeps the user's own configuration out of the tests. It allows plain HTTP to loopback, where every test's

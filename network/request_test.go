@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/bulkhead-project/bulkhead/internal/testgo"
 )
 
 // TestAttachGrantsTheRequest: both providers fulfil a request in the same way.
@@ -76,17 +74,5 @@ func TestAttachRefuses(t *testing.T) {
 	_, err = None{}.Attach(t.Context(), Request{Ports: []Port{{HostPort: port, PodPort: 1}}})
 	if err == nil || !strings.HasPrefix(err.Error(), "publish 127.0.0.1:"+strconv.Itoa(port)) {
 		t.Errorf("the port is not named: %v", err)
-	}
-}
-
-func TestImports(t *testing.T) {
-	out, err := testgo.Command(t.Context(), "list", "-deps", ".").CombinedOutput()
-	if err != nil {
-		t.Fatalf("go list: %v\n%s", err, out)
-	}
-	for path := range strings.FieldsSeq(string(out)) {
-		if strings.HasPrefix(path, "k8s.io/") || strings.HasPrefix(path, "github.com/bulkhead-project/bulkhead/hypervisor") {
-			t.Errorf("network imports %s: it must not know the hypervisor's kinds of networks", path)
-		}
 	}
 }

@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/internal/test/testpod"
 	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/instance"
-	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
 func execHook(command string) *corev1.LifecycleHandler {

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/internal/test/testpod"
 	"github.com/bulkhead-project/bulkhead/pod/images"
-	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
 // TestImagePolicies: each policy pulls and reports like the kubelet.

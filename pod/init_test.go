@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
+	"github.com/bulkhead-project/bulkhead/internal/test/testpod"
 )
 
 // withInits adds init containers to a pod; a name with a final "+" is a sidecar.

@@ -14,11 +14,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
-	"github.com/bulkhead-project/bulkhead/internal/testclock"
+	"github.com/bulkhead-project/bulkhead/internal/test/testclock"
+	"github.com/bulkhead-project/bulkhead/internal/test/testpod"
 	"github.com/bulkhead-project/bulkhead/pod/backoff"
 	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/instance"
-	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
 // supervised is a pod under Run in a synctest bubble.

@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/internal/test/testpod"
 	"github.com/bulkhead-project/bulkhead/pod/config"
-	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
 // TestTakeOverARunningPod: when an engine process dies, its pods continue, and the next engine adopts them.

@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/internal/test/testpod"
 	"github.com/bulkhead-project/bulkhead/pod/config"
-	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 )
 
 func (f *fakeCRI) UpdatePodSandboxResources(_ context.Context,

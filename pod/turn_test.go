@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bulkhead-project/bulkhead/internal/test/testpod"
 	"github.com/bulkhead-project/bulkhead/pod/config"
-	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 

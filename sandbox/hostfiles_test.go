@@ -18,7 +18,7 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/internal/progress"
-	"github.com/bulkhead-project/bulkhead/internal/testpty"
+	"github.com/bulkhead-project/bulkhead/internal/test/testpty"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/rawfile"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/internal/podsock"
-	"github.com/bulkhead-project/bulkhead/internal/testsock"
+	"github.com/bulkhead-project/bulkhead/internal/test/testsock"
 	"github.com/bulkhead-project/bulkhead/shim"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )

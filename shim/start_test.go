@@ -12,7 +12,7 @@ import (
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
-	"github.com/bulkhead-project/bulkhead/internal/testgo"
+	"github.com/bulkhead-project/bulkhead/internal/test/testgo"
 	"github.com/bulkhead-project/bulkhead/shim"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/bulkhead-project/bulkhead/internal/testtree"
+	"github.com/bulkhead-project/bulkhead/internal/test/testtree"
 )
 
 // archive creates a tar stream of headers. The content of a regular file is its name.

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
-	"github.com/bulkhead-project/bulkhead/internal/testtree"
+	"github.com/bulkhead-project/bulkhead/internal/test/testtree"
 )
 
 // sample creates a directory "source" with one file of each kind.

@@ -13,10 +13,10 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/cri/critest"
-	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/critest"
+	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // TestCodes checks the codes that CRI clients act on, and that calls that end or remove something may be repeated.

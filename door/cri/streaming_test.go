@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/cri/critest"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/critest"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // oneSize is a terminal that changes its size once.

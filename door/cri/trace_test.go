@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/bulkhead-project/bulkhead/door/cri/critest"
-	"github.com/bulkhead-project/bulkhead/engine/enginetest"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/critest"
+	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // collect serves a trace collector that stores all it receives in a log.

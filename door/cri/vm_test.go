@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/cri/critest"
-	"github.com/bulkhead-project/bulkhead/engine/enginetest"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/critest"
+	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // TestSequence does the usual CRI calls for a pod in a VM: run, create, start, exec, logs, port-forward, stats, stop,

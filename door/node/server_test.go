@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/door/node/conns"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // TestServer checks that no client can keep an idle connection for ever, and that streams have no deadline.

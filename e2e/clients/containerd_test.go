@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testhost/leftover"
-	"github.com/bulkhead-project/bulkhead/internal/testnet"
-	"github.com/bulkhead-project/bulkhead/internal/testpty"
-	"github.com/bulkhead-project/bulkhead/internal/testturn"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testhost/leftover"
+	"github.com/bulkhead-project/bulkhead/internal/test/testnet"
+	"github.com/bulkhead-project/bulkhead/internal/test/testpty"
+	"github.com/bulkhead-project/bulkhead/internal/test/testturn"
 )
 
 // TestContainerd plays the life of containerd's containers with ctr. Its shim for runc calls the runtime.

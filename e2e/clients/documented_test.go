@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-project/bulkhead/internal/testdoc"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdoc"
 )
 
 // documented: the session in docs/podman.md or docs/docker.md works, line by line.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/internal/testhost"
+	"github.com/bulkhead-project/bulkhead/internal/test/testhost"
 )
 
 func TestMain(m *testing.M) {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-project/bulkhead/internal/testpty"
+	"github.com/bulkhead-project/bulkhead/internal/test/testpty"
 )
 
 // scenarios are the common scenarios of podman and docker.

@@ -3,8 +3,8 @@ package clients
 import (
 	"testing"
 
-	"github.com/bulkhead-project/bulkhead/internal/testhost"
-	"github.com/bulkhead-project/bulkhead/internal/testturn"
+	"github.com/bulkhead-project/bulkhead/internal/test/testhost"
+	"github.com/bulkhead-project/bulkhead/internal/test/testturn"
 )
 
 // TestTrixie plays the lives of containers with the clients of Debian 13. Each day is the turn of one client.

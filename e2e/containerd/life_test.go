@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/pss"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // watch records the topics of containerd's events about tasks. The returned function waits for a last one, and returns all.

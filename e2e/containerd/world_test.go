@@ -20,14 +20,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/bulkhead-project/bulkhead/door/containerd/bootstrap"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testgo"
-	"github.com/bulkhead-project/bulkhead/internal/testhost"
-	"github.com/bulkhead-project/bulkhead/internal/testhost/leftover"
-	"github.com/bulkhead-project/bulkhead/internal/testimage"
-	"github.com/bulkhead-project/bulkhead/internal/testkube"
-	"github.com/bulkhead-project/bulkhead/internal/testnet"
-	"github.com/bulkhead-project/bulkhead/internal/testturn"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testgo"
+	"github.com/bulkhead-project/bulkhead/internal/test/testhost"
+	"github.com/bulkhead-project/bulkhead/internal/test/testhost/leftover"
+	"github.com/bulkhead-project/bulkhead/internal/test/testimage"
+	"github.com/bulkhead-project/bulkhead/internal/test/testkube"
+	"github.com/bulkhead-project/bulkhead/internal/test/testnet"
+	"github.com/bulkhead-project/bulkhead/internal/test/testturn"
 )
 
 func TestMain(m *testing.M) { os.Exit(testhost.Run(m)) }

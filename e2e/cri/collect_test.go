@@ -10,8 +10,8 @@ import (
 	"time"
 
 	door "github.com/bulkhead-project/bulkhead/door/cri"
-	"github.com/bulkhead-project/bulkhead/engine/enginetest"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // TestCollect: a starting server asks the node's plugins to release resources without a pod, and detaches pods that no

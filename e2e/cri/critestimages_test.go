@@ -14,8 +14,8 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/busybox"
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
-	"github.com/bulkhead-project/bulkhead/internal/testgo"
-	"github.com/bulkhead-project/bulkhead/internal/testimage"
+	"github.com/bulkhead-project/bulkhead/internal/test/testgo"
+	"github.com/bulkhead-project/bulkhead/internal/test/testimage"
 )
 
 // brctl replaces busybox's, which needs a kernel with bridges. critest runs it as a command that needs the right to

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/cri/critest"
+	"github.com/bulkhead-project/bulkhead/internal/test/critest"
 )
 
 // vendors is a node's CDI specification.

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/cri/critest"
+	"github.com/bulkhead-project/bulkhead/internal/test/critest"
 )
 
 // events: each event of a pod and its container is sent once, in order.

@@ -11,9 +11,9 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/cri/critest"
-	"github.com/bulkhead-project/bulkhead/engine/enginetest"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/critest"
+	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // TestHostNetwork: the ports of a pod with host network are open on the host while the pod listens, with or without a

@@ -19,8 +19,8 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/busybox"
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testimage"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testimage"
 )
 
 // registries configures plain HTTP for the test's registries.

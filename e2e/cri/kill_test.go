@@ -16,16 +16,16 @@ import (
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/cri/critest"
-	"github.com/bulkhead-project/bulkhead/engine/enginetest"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testfaults"
-	"github.com/bulkhead-project/bulkhead/internal/testnet"
-	"github.com/bulkhead-project/bulkhead/internal/testproc"
-	"github.com/bulkhead-project/bulkhead/internal/testturn"
+	"github.com/bulkhead-project/bulkhead/internal/test/critest"
+	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testfaults"
+	"github.com/bulkhead-project/bulkhead/internal/test/testnet"
+	"github.com/bulkhead-project/bulkhead/internal/test/testproc"
+	"github.com/bulkhead-project/bulkhead/internal/test/testturn"
 )
 
 // killPoints are the fault points of each call, in order.

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/cri/critest"
+	"github.com/bulkhead-project/bulkhead/internal/test/critest"
 )
 
 // repeatedEnds: calls that stop or remove something also succeed if there is nothing left to do.

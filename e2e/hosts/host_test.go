@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testgo"
-	"github.com/bulkhead-project/bulkhead/internal/testnet"
-	"github.com/bulkhead-project/bulkhead/internal/testproc"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testgo"
+	"github.com/bulkhead-project/bulkhead/internal/test/testnet"
+	"github.com/bulkhead-project/bulkhead/internal/test/testproc"
 )
 
 func TestMain(m *testing.M) { os.Exit(testnet.Alone(m)) }
@@ -123,7 +123,7 @@ func packages(t *testing.T) string {
 		cp "$(hack/build-once crictl)" "$1/crictl"
 		export CGO_ENABLED=0
 		for name in qemu template; do go test -c -trimpath -ldflags=-w -vet=off -o "$1/$name.test" "./hypervisor/$name"; done
-		go build -trimpath -ldflags='-s -w' -o "$1/guestinit" ./hypervisor/hypervisortest/guestinit
+		go build -trimpath -ldflags='-s -w' -o "$1/guestinit" ./internal/test/hypervisortest/guestinit
 		mke2fs -q -t ext4 -L packages -d "$1" "$2" 600M`
 	cmd := exec.CommandContext(t.Context(), "sh", "-ec", script, "sh", tree, disk)
 	cmd.Dir = root

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-project/bulkhead/internal/testturn"
+	"github.com/bulkhead-project/bulkhead/internal/test/testturn"
 )
 
 // hosts lists the hosts by the names of `make hosts HOST=`: Debian's suite and parameters for the kernel.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // testKVM: QEMU under KVM does what every hypervisor must do, and its templates make VMs. A clone starts sooner than a VM

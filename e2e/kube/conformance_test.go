@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testkube"
-	"github.com/bulkhead-project/bulkhead/internal/testturn"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testkube"
+	"github.com/bulkhead-project/bulkhead/internal/test/testturn"
 )
 
 // conformanceTogether is the number of concurrent specifications. Most of them wait most of the time.

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/bulkhead-project/bulkhead/internal/ociimage"
-	"github.com/bulkhead-project/bulkhead/internal/testimage"
-	"github.com/bulkhead-project/bulkhead/internal/testkube"
+	"github.com/bulkhead-project/bulkhead/internal/test/testimage"
+	"github.com/bulkhead-project/bulkhead/internal/test/testkube"
 )
 
 // push pushes stand-ins for the suite's images to the registry, by the suite's names and versions.

@@ -10,9 +10,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testkube"
-	"github.com/bulkhead-project/bulkhead/internal/testkube/testcsi"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testkube"
+	"github.com/bulkhead-project/bulkhead/internal/test/testkube/testcsi"
 )
 
 // testCSI: a pod has the volume that a CSI driver mounts on the node, with fsGroup and subPaths. The next pod finds its

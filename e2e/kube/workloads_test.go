@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testkube"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testkube"
 )
 
 // testDeployment: a Deployment has its pods, and replaces a deleted one.

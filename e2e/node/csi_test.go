@@ -19,9 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testkube"
-	"github.com/bulkhead-project/bulkhead/internal/testkube/testcsi"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testkube"
+	"github.com/bulkhead-project/bulkhead/internal/test/testkube/testcsi"
 )
 
 // testCSI: the node registers a CSI driver, and pods use its volumes: a file system with fsGroup and subPaths in two

@@ -21,10 +21,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 
-	"github.com/bulkhead-project/bulkhead/bench/account"
-	"github.com/bulkhead-project/bulkhead/bench/containerd"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testturn"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testturn"
+	"github.com/bulkhead-project/bulkhead/tools/bench/account"
+	"github.com/bulkhead-project/bulkhead/tools/bench/containerd"
 )
 
 // startContainerd starts Debian's containerd with runc, and checks at the end that no pods are left.

@@ -27,10 +27,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/local"
 	"github.com/bulkhead-project/bulkhead/door/node/runner"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
-	"github.com/bulkhead-project/bulkhead/internal/testcri"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testkube"
-	"github.com/bulkhead-project/bulkhead/internal/testturn"
+	"github.com/bulkhead-project/bulkhead/internal/test/testcri"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testkube"
+	"github.com/bulkhead-project/bulkhead/internal/test/testturn"
 )
 
 // requests maps kinds of requests that a node sends to the API server to their verbs and resources.

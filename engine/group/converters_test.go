@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // TestConverters checks that the cgroup exists and is journalled from the first to the last converter.

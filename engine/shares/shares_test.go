@@ -18,7 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
-	"github.com/bulkhead-project/bulkhead/internal/testfs"
+	"github.com/bulkhead-project/bulkhead/internal/test/testfs"
 )
 
 // TestAttachFollowsNoLink checks that a share's path follows no link. A guest with a parent directory may place one

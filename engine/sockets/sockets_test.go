@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/procid"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testproc"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testproc"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/network/adopt/inside"
 )

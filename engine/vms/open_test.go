@@ -15,10 +15,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/guest"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
-	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisorfake"
 	"github.com/bulkhead-project/bulkhead/hypervisor/probe"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/hypervisorfake"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // empty creates an empty file.

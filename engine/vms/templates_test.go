@@ -13,11 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bulkhead-project/bulkhead/engine/measure"
-	"github.com/bulkhead-project/bulkhead/engine/measure/measuretest"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
-	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisorfake"
 	"github.com/bulkhead-project/bulkhead/hypervisor/template"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/test/hypervisorfake"
+	"github.com/bulkhead-project/bulkhead/internal/test/measuretest"
 )
 
 // fakeTemplates returns templates of VMs without a guest.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/guest"
 	"github.com/bulkhead-project/bulkhead/guest/build"
-	"github.com/bulkhead-project/bulkhead/internal/testgo"
+	"github.com/bulkhead-project/bulkhead/internal/test/testgo"
 )
 
 // options returns the options of make guest, with the test's init as the agent.

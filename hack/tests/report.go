@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkhead-project/bulkhead/internal/testgo"
+	"github.com/bulkhead-project/bulkhead/internal/test/testgo"
 )
 
 // report is one run of go test -json.

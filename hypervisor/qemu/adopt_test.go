@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testproc"
-	"github.com/bulkhead-project/bulkhead/internal/testsock"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testproc"
+	"github.com/bulkhead-project/bulkhead/internal/test/testsock"
 )
 
 // TestEndKeepsOtherVMs: a VM's directory that was replaced by a link to another VM's is not followed. End neither

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
-	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
+	"github.com/bulkhead-project/bulkhead/internal/test/hypervisortest"
 )
 
 // BenchmarkClone reports the phases of a clone's start, until its guest's first answer.

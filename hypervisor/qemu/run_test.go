@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
-	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/test/hypervisortest"
 )
 
 // saved is saved once for the tests below, which run one after another.

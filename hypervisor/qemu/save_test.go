@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
-	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
+	"github.com/bulkhead-project/bulkhead/internal/test/hypervisortest"
 )
 
 // TestSave: a VM is saved only when the channel is disconnected, so that its clones read from their first host. Its

@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
-	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisorfake"
-	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/hypervisor/template"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
+	"github.com/bulkhead-project/bulkhead/internal/test/hypervisorfake"
+	"github.com/bulkhead-project/bulkhead/internal/test/hypervisortest"
 )
 
 // TestDeafTemplateIsNotPublished saves the first VM while a host is connected that has stopped reading. Its clone does

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // enclose creates a cgroup and moves the process pid into it, unless pid is 0. The test removes the cgroup at its end,

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/bulkhead-project/bulkhead/internal/testgo"
+	"github.com/bulkhead-project/bulkhead/internal/test/testgo"
 )
 
 const (
@@ -90,7 +90,7 @@ var goCommand = regexp.MustCompile(`exec\.Command(Context)?\((\w+(\.\w+)*(\(\))?
 func dependsOnTree(t *testing.T, data []byte, name string) {
 	t.Helper()
 	if goCommand.Match(data) {
-		t.Errorf("%s: use internal/testgo for go commands", name)
+		t.Errorf("%s: use internal/test/testgo for go commands", name)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-project/bulkhead/internal/testgo"
+	"github.com/bulkhead-project/bulkhead/internal/test/testgo"
 )
 
 var (

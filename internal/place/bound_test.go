@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testfs"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testfs"
 )
 
 // TestSilent: a file system that does not answer delays its callers only until their deadline, and delays no callers

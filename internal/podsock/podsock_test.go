@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-project/bulkhead/internal/testsock"
+	"github.com/bulkhead-project/bulkhead/internal/test/testsock"
 )
 
 func TestDial(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // TestWatch checks that each kind of change is reported, and that the channel is closed at the end.

@@ -11,7 +11,7 @@ import (
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
-	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
+	"github.com/bulkhead-project/bulkhead/internal/test/testpod"
 )
 
 func TestBeyond(t *testing.T) {

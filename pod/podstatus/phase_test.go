@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bulkhead-project/bulkhead/pod/internal/testpod"
+	"github.com/bulkhead-project/bulkhead/internal/test/testpod"
 )
 
 // statusOfWord returns a container's status for "run", "run-" (not started), "wait", "wait:N" and "end:N" with an exit

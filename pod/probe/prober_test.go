@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bulkhead-project/bulkhead/internal/testclock"
+	"github.com/bulkhead-project/bulkhead/internal/test/testclock"
 )
 
 // spec returns a probe with the API's defaults and these changes.

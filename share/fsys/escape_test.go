@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/internal/test/fsystest"
 	"github.com/bulkhead-project/bulkhead/share/fsys"
-	"github.com/bulkhead-project/bulkhead/share/fsys/fsystest"
 )
 
 // stranger owns the files outside of the share.

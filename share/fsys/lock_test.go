@@ -9,8 +9,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/internal/test/fsystest"
 	"github.com/bulkhead-project/bulkhead/share/fsys"
-	"github.com/bulkhead-project/bulkhead/share/fsys/fsystest"
 )
 
 // TestLocks: two guests and the host see one another's locks.

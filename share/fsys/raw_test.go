@@ -9,8 +9,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/internal/test/fsystest"
 	"github.com/bulkhead-project/bulkhead/share/fsys"
-	"github.com/bulkhead-project/bulkhead/share/fsys/fsystest"
 )
 
 // guest sends arbitrary requests to a file system, like a hostile kernel.

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/bulkhead-project/bulkhead/internal/test/fsystest"
 	"github.com/bulkhead-project/bulkhead/share/fsys"
-	"github.com/bulkhead-project/bulkhead/share/fsys/fsystest"
 )
 
 func TestMain(m *testing.M) { fsystest.Main(m) }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/channel/frame"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 	"github.com/bulkhead-project/bulkhead/share/fsys"
 	"github.com/bulkhead-project/bulkhead/share/wire"
 )

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/hypervisor"
-	"github.com/bulkhead-project/bulkhead/hypervisor/hypervisortest"
 	"github.com/bulkhead-project/bulkhead/hypervisor/qemu"
 	"github.com/bulkhead-project/bulkhead/internal/busybox"
-	"github.com/bulkhead-project/bulkhead/internal/testgo"
+	"github.com/bulkhead-project/bulkhead/internal/test/hypervisortest"
+	"github.com/bulkhead-project/bulkhead/internal/test/testgo"
 )
 
 // TestMain is also the first process of TestOlderKernel's guest.

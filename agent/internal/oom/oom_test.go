@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // group creates a directory with the file of a cgroup.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/internal/testfs"
+	"github.com/bulkhead-project/bulkhead/internal/test/testfs"
 )
 
 // TestLook: the wait for a silent host is bounded.

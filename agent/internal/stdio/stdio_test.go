@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/stdio"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 func pipe(t *testing.T) (*os.File, *os.File) {

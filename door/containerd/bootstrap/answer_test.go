@@ -12,7 +12,7 @@ import (
 	taskv2 "github.com/containerd/containerd/api/runtime/task/v2"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/bulkhead-project/bulkhead/internal/testgo"
+	"github.com/bulkhead-project/bulkhead/internal/test/testgo"
 )
 
 // program builds an empty program with the path of a main package, as containerd has one.

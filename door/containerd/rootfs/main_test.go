@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/bulkhead-project/bulkhead/internal/testnet"
+	"github.com/bulkhead-project/bulkhead/internal/test/testnet"
 )
 
 // The tests mount in a mount namespace of their own.

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/internal/testcri"
+	"github.com/bulkhead-project/bulkhead/internal/test/testcri"
 )
 
 // asked keeps the last request for a stream.

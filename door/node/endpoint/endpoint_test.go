@@ -25,8 +25,8 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/node/admission"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
-	"github.com/bulkhead-project/bulkhead/internal/testcri"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testcri"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 	"github.com/bulkhead-project/bulkhead/volume/layout"
 )
 

@@ -12,7 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/node/host"
-	"github.com/bulkhead-project/bulkhead/internal/testcri"
+	"github.com/bulkhead-project/bulkhead/internal/test/testcri"
 )
 
 // TestAllocatable: reserved and withheld resources are both subtracted from the capacity, and the result is never

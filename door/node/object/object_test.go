@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/bulkhead-project/bulkhead/internal/testclock"
+	"github.com/bulkhead-project/bulkhead/internal/test/testclock"
 )
 
 // inWorld runs a Keeper against a fake API server. ready holds the status of the Ready condition.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/godbus/dbus/v5"
 
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testlogind"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testlogind"
 )
 
 // signal sends logind's signal to one client, whatever signals that client subscribed to, and waits until the bus has it.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/progress"
-	"github.com/bulkhead-project/bulkhead/internal/testpty"
+	"github.com/bulkhead-project/bulkhead/internal/test/testpty"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/output"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/rawfile"
 )

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-project/bulkhead/internal/testpty"
+	"github.com/bulkhead-project/bulkhead/internal/test/testpty"
 )
 
 // kinds are the kinds of files that two processes can talk through, each blocking and not.

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/internal/test/fsystest"
 	"github.com/bulkhead-project/bulkhead/share/fsys"
-	"github.com/bulkhead-project/bulkhead/share/fsys/fsystest"
 	"github.com/bulkhead-project/bulkhead/share/fsys/wire"
 )
 

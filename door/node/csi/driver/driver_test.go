@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
-	"github.com/bulkhead-project/bulkhead/internal/testkube/testcsi"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testkube/testcsi"
 )
 
 // serve returns a client of a fake driver.

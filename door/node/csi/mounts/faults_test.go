@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // trouble is one kind of failure of a call.

@@ -22,7 +22,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/node/claims"
 	"github.com/bulkhead-project/bulkhead/door/node/csi/driver"
-	"github.com/bulkhead-project/bulkhead/internal/testkube/testcsi"
+	"github.com/bulkhead-project/bulkhead/internal/test/testkube/testcsi"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/node/csi/driver"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // TestAppliesGroup checks that the node applies the fsGroup in the same cases as a kubelet.

@@ -12,7 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/node/claims"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // mounts makes the driver mount a directory where it publishes a volume for the pod, as a real driver does.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/node/claims"
 	"github.com/bulkhead-project/bulkhead/door/node/usage"
-	"github.com/bulkhead-project/bulkhead/internal/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
 // TestUse checks that a driver's last report is kept until a report fails or the volume is unmounted. Impossible
