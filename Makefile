@@ -40,7 +40,7 @@ BUILD      := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -tags '$(TAGS)
 GOLANGCI   := v2.15.0
 GREMLINS   := v0.6.0
 
-SOURCES  := $(shell find . \( -path ./build -o -path ./bin -o -path ./.git \) -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
+SOURCES  := $(shell find . \( -path ./build -o -path ./bin -o -path ./.git -o -path ./internal/test -o -path ./tools \) -prune -o -name '*.go' ! -name '*_test.go' -print) go.mod go.sum
 READER   := build/tools/diskread
 WORKER   := build/tools/filework
 PROGRAMS := $(addprefix bin/,$(filter-out bulkhead-guest,$(notdir $(patsubst %/,%,$(dir $(wildcard cmd/*/main.go))))))
@@ -83,7 +83,7 @@ LINTER := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bulkhead/golangci-lint-$(GOLANG
 
 .PHONY: lint
 lint: $(LINTER) ## check the code with golangci-lint
-	@GOFLAGS=-trimpath $(LINTER) run --build-tags '$(TAGS)' ./...
+	@GOFLAGS=-trimpath $(LINTER) run --build-tags '$(TAGS)' ./... ./tools/bench/...
 
 $(LINTER):
 	@echo "lint: building golangci-lint $(GOLANGCI) (once, some minutes)"
@@ -111,7 +111,7 @@ test: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test host-images 
 
 .PHONY: test-long
 test-long: build guest $(IMAGE) $(SERVERS) $(INSTALLER) build/setup-test host-images client-tree package kubeall critools containerd ## run all tests with the whole tables of faults and inputs (an hour or more)
-	BULKHEAD_TEST_LONG=1 $(TEST) -p 1 -parallel 2 -timeout 3h ./...
+	BULKHEAD_TEST_LONG=1 $(TEST) -p 1 -parallel 2 -timeout 3h ./... ./tools/bench/...
 
 # The tests' network reaches no package archive, and only root can create a disk.
 .PHONY: host-images

@@ -3,15 +3,11 @@ package node
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -23,49 +19,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/test/testturn"
-	"github.com/bulkhead-project/bulkhead/tools/bench/account"
-	"github.com/bulkhead-project/bulkhead/tools/bench/containerd"
 )
-
-// startContainerd starts Debian's containerd with runc, and checks at the end that no pods are left.
-func (w *world) startContainerd(ctx context.Context, t *testing.T) {
-	t.Helper()
-	dir := filepath.Join(w.Dir, "c")
-	counted, err := account.Open("bulkhead-node-containerd-" + strconv.Itoa(os.Getpid()))
-	if err := errors.Join(err, os.Mkdir(dir, 0o700)); err != nil {
-		t.Fatal(err)
-	}
-	c, err := containerd.Open(ctx, containerd.Options{Dir: dir, Account: counted, CNIConf: w.networks(), CNIBin: "/usr/lib/cni"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), testdeadline.For(time.Minute))
-		defer cancel()
-		if err := errors.Join(c.Close(ctx), counted.Close(ctx)); err != nil {
-			t.Error(err)
-		}
-		if t.Failed() {
-			said, _ := os.ReadFile(filepath.Join(dir, "log"))
-			t.Logf("containerd: %s", said)
-		}
-	})
-	if err := c.LoadPause(ctx); err != nil {
-		t.Fatal(err)
-	}
-	w.containerd = filepath.Join(dir, "c.sock")
-}
-
-// sandboxes returns the number of containerd's pods.
-func (w *world) sandboxes(t testing.TB) int {
-	t.Helper()
-	out, err := exec.Command("ctr", "--address", w.containerd, "--namespace", "k8s.io", "containers", "list", "-q",
-		`labels."io.cri-containerd.kind"==sandbox`).Output()
-	if err != nil {
-		t.Error(err)
-	}
-	return len(strings.Fields(string(out)))
-}
 
 // TestNodeOnContainerd: with a control plane, a node's pods run on containerd as on the node's own runtime.
 func TestNodeOnContainerd(t *testing.T) {

@@ -28,7 +28,7 @@ func main() {
 // run runs both passes, and reports their durations.
 func run(ctx context.Context, out io.Writer, tags string, packages []string) error {
 	if len(packages) == 0 {
-		packages = []string{"./..."}
+		packages = []string{"./...", "./tools/bench/..."}
 	}
 	began := time.Now()
 	quick := newReport(out)

@@ -24,11 +24,10 @@ const (
 
 // TestTree looks at every Go file that is not generated.
 func TestTree(t *testing.T) {
-	top, err := testgo.Command(t.Context(), "list", "-m", "-f", "{{.Dir}}").Output()
+	root, err := testgo.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := strings.TrimSpace(string(top))
 	files := map[string]int{}
 	err = filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
 		name, _ := filepath.Rel(root, path)

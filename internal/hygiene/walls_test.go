@@ -14,8 +14,8 @@ import (
 const module = "github.com/bulkhead-project/bulkhead/"
 
 // wall limits what packages import. Names are those of go's import paths, without our module's. A name with /... includes the
-// packages below, and one that ends with a slash is a prefix. "ours" are all packages of our module, and "others" those of
-// other modules.
+// packages below, and one that ends with a slash is a prefix. "ours" means all packages of our module, and "others" all of other
+// modules.
 type wall struct {
 	of     string // the packages
 	except string // packages that the wall leaves out

@@ -47,7 +47,7 @@ func measureOnce(t *testing.T, groups string) {
 		image: filepath.Join(dir, "image.tar"), reader: os.DevNull, worker: os.DevNull, out: filepath.Join(dir, "bench.json"),
 	}
 	if o.bin == "" {
-		o.bin = "../bin"
+		o.bin = "../../bin"
 	}
 	if err := ociimage.WriteArchive(o.image, testimage.Busybox(t)); err != nil {
 		t.Fatal(err)

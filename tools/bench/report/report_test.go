@@ -48,6 +48,7 @@ func TestPrint(t *testing.T) {
 		Rows: []*Row{
 			{Group: "a", Name: "fast", Unit: "ms", Aim: 100, Samples: []float64{1.234}, What: "what fast is"},
 			slow,
+			{Group: "b", Name: "many", Unit: "ms", Samples: []float64{8, 7, 6, 5, 4, 3, 2, 1}},
 			{Group: "c", Name: "gone", Unit: "ms", Absent: "podman is not installed"},
 			{Group: "c", Name: "broken", Unit: "ms", Failed: "no more"},
 		},
@@ -56,7 +57,8 @@ func TestPrint(t *testing.T) {
 	var b bytes.Buffer
 	rep.Print(&b)
 	for _, want := range []string{
-		"fast      1.23  1.23  ms    1  ≤ 100   yes", "slow      30.0  40.0  ms    3  ≤ 10.0  no (+200 %)",
+		"fast      1.23                1.23  ms    1  ≤ 100   yes", "slow      30.0                40.0  ms    3  ≤ 10.0  no (+200 %)",
+		"many      4.50  1.00 to 7.00  8.00  ms    8",
 		"13.0 ms  think", "gone: not measured: podman", "broken: failed: no more", "fast: what fast is", "abacus", "qemu 7.2", "Nothing was left",
 	} {
 		if !strings.Contains(b.String(), want) {

@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
-	"github.com/bulkhead-project/bulkhead/tools/bench/stat"
+	"golang.org/x/perf/benchmath"
 )
 
 // Row is one line of the table. It is not safe for concurrent use.
@@ -48,15 +49,44 @@ func (r *Row) AddPhase(name string, v float64) {
 	r.Phases = append(r.Phases, Phase{name, []float64{v}})
 }
 
-// Median returns the median of the samples, NaN without samples.
-func (r *Row) Median() float64 { return stat.Median(r.Samples) }
+// confidence is the probability that the true median lies in the interval.
+const confidence = 0.95
 
-// P95 returns the value that 95 % of the samples are not worse than.
-func (r *Row) P95() float64 {
-	if r.Higher {
-		return stat.Percentile(r.Samples, 5)
+// summarize returns the median of samples, and an interval around it. All are NaN without samples.
+func summarize(samples []float64) benchmath.Summary {
+	if len(samples) == 0 {
+		return benchmath.Summary{Center: math.NaN(), Lo: math.NaN(), Hi: math.NaN()}
 	}
-	return stat.Percentile(r.Samples, 95)
+	return benchmath.AssumeNothing.Summary(benchmath.NewSample(samples, &benchmath.DefaultThresholds), confidence)
+}
+
+// Median returns the median of the samples, NaN without samples.
+func (r *Row) Median() float64 { return summarize(r.Samples).Center }
+
+// P95 returns the value that 95 % of the samples are not worse than, NaN without samples.
+func (r *Row) P95() float64 {
+	if len(r.Samples) == 0 {
+		return math.NaN()
+	}
+	sorted, part := slices.Sorted(slices.Values(r.Samples)), 0.95
+	if r.Higher {
+		part = 0.05
+	}
+	return sorted[max(int(math.Ceil(part*float64(len(sorted)))), 1)-1]
+}
+
+// interval formats the interval of the median. It is "" for too few samples.
+func (r *Row) interval() string {
+	s := summarize(r.Samples)
+	if !known(s) {
+		return ""
+	}
+	return number(s.Lo) + " to " + number(s.Hi)
+}
+
+// known reports whether the samples suffice for an interval.
+func known(s benchmath.Summary) bool {
+	return !math.IsNaN(s.Lo) && !math.IsInf(s.Lo, 0) && !math.IsInf(s.Hi, 0)
 }
 
 // AimMet says whether the median reaches the aim. It is "" without an aim or samples.
@@ -95,6 +125,8 @@ func (r *Row) MarshalJSON() ([]byte, error) {
 		Higher  bool      `json:"higherIsBetter,omitempty"`
 		N       int       `json:"n"`
 		Median  *float64  `json:"median,omitempty"`
+		Low     *float64  `json:"low,omitempty"` // of the median's interval
+		High    *float64  `json:"high,omitempty"`
 		P95     *float64  `json:"p95,omitempty"`
 		Aim     float64   `json:"aim,omitempty"`
 		Met     string    `json:"met,omitempty"`
@@ -107,9 +139,12 @@ func (r *Row) MarshalJSON() ([]byte, error) {
 	if len(r.Samples) > 0 {
 		median, p95 := r.Median(), r.P95()
 		out.Median, out.P95 = &median, &p95
+		if s := summarize(r.Samples); known(s) {
+			out.Low, out.High = &s.Lo, &s.Hi
+		}
 	}
 	for _, p := range r.Phases {
-		out.Phases = append(out.Phases, phase{p.Name, stat.Median(p.Samples), p.Samples})
+		out.Phases = append(out.Phases, phase{p.Name, summarize(p.Samples).Center, p.Samples})
 	}
 	return json.Marshal(out)
 }

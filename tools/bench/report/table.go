@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
-	"github.com/bulkhead-project/bulkhead/tools/bench/stat"
 )
 
 // Report has the results of a whole benchmark. It is written as JSON.
@@ -40,15 +39,16 @@ func (r *Report) WriteJSON(path string) error {
 func (r *Report) Print(w io.Writer) {
 	r.Facts.print(w)
 	fmt.Fprintln(w)
-	lines := [][]string{{"", "median", "p95", "unit", "n", "aim", "met"}}
+	lines := [][]string{{"", "median", "95 % sure", "p95", "unit", "n", "aim", "met"}}
 	group := ""
 	for _, row := range r.Rows {
 		if row.Group != group && group != "" {
 			lines = append(lines, nil)
 		}
 		group = row.Group
-		line := []string{row.Name, number(row.Median()), number(row.P95()), row.Unit, strconv.Itoa(len(row.Samples)), row.aim(), row.AimMet()}
-		lines = append(lines, line)
+		lines = append(lines, []string{
+			row.Name, number(row.Median()), row.interval(), number(row.P95()), row.Unit, strconv.Itoa(len(row.Samples)), row.aim(), row.AimMet(),
+		})
 	}
 	table(w, lines)
 	r.writeRemarks(w)
@@ -69,7 +69,7 @@ func (r *Report) writeRemarks(w io.Writer) {
 		}
 		fmt.Fprintf(w, "\n%s misses its aim; medians of its phases (some run concurrently):\n", row.Name)
 		for _, p := range row.Phases {
-			fmt.Fprintf(w, "  %8s ms  %s\n", number(stat.Median(p.Samples)), p.Name)
+			fmt.Fprintf(w, "  %8s ms  %s\n", number(summarize(p.Samples).Center), p.Name)
 		}
 	}
 	fmt.Fprintln(w, "\nMeaning of the rows:")
@@ -106,7 +106,7 @@ func table(w io.Writer, lines [][]string) {
 		var b strings.Builder
 		for i, cell := range line {
 			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
-			if i == 1 || i == 2 || i == 4 {
+			if i == 1 || i == 2 || i == 3 || i == 5 {
 				cell, pad = pad+cell, ""
 			}
 			b.WriteString(cell + pad + "  ")
