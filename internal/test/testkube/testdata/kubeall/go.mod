@@ -1,4 +1,4 @@
-module github.com/bulkhead-project/bulkhead/internal/test/testkube/testdata/kubeall
+module github.com/bulkhead-project/bulkhead/internal/testkube/testdata/kubeall
 
 go 1.26.0
 

@@ -1,6 +1,6 @@
 // metrics-server, which the test of kubectl top runs, has a module of its own: with its dependencies
 // kubeall's programs would not be those of Kubernetes' release.
-module github.com/bulkhead-project/bulkhead/internal/test/testkube/testdata/metrics-server
+module github.com/bulkhead-project/bulkhead/internal/testkube/testdata/metrics-server
 
 go 1.26.4
 

@@ -1,4 +1,4 @@
-module github.com/bulkhead-project/bulkhead/internal/test/testkube/testdata/podverdicts
+module github.com/bulkhead-project/bulkhead/internal/testkube/testdata/podverdicts
 
 go 1.26.0
 
