@@ -79,7 +79,7 @@ var podmanScenarios = []scenario{
 }
 
 // podmanEngineKilled: a container outlives the engine. Podman removes it with an empty environment, and that starts another
-// engine.
+// engine. A tree has no QEMU, so the host starts it there.
 func podmanEngineKilled(ctx context.Context, t *testing.T, e *engine) {
 	if !e.vm {
 		t.Skip("it has no engine")
@@ -91,10 +91,14 @@ func podmanEngineKilled(ctx context.Context, t *testing.T, e *engine) {
 		}
 	}
 	e.expect(ctx, t, 0, "on\n", "exec", "survivor", "echo", "on")
+	if e.root != "/" {
+		startEngine(t)
+	}
 	e.do(ctx, t, "rm", "--force", "--time", "0", "survivor")
 }
 
-// podmanMonitorKilled: the container runs on without its conmon. Podman then removes it without its runtime.
+// podmanMonitorKilled: the container runs on without its conmon. Podman 4.3 removes it without its runtime. Podman 5.4 removes
+// it with its runtime, but only the second time.
 func podmanMonitorKilled(ctx context.Context, t *testing.T, e *engine) {
 	e.start(ctx, t, "orphan", image, "sleep", "1000")
 	pid, err := strconv.Atoi(e.inspect(ctx, t, "orphan", ".State.ConmonPid"))
@@ -110,7 +114,16 @@ func podmanMonitorKilled(ctx context.Context, t *testing.T, e *engine) {
 	}
 	e.expect(ctx, t, 0, "on\n", "exec", "orphan", "echo", "on")
 	id := e.inspect(ctx, t, "orphan", ".Id")
+	if e.root != "/" {
+		if o := e.try(ctx, t, "", "rm", "--force", "--time", "0", "orphan"); o.code != 125 || !strings.Contains(o.stderr, "conmon exited") {
+			t.Errorf("the first removal: %+v", o)
+		}
+	}
 	e.do(ctx, t, "rm", "--force", "--time", "0", "orphan")
+	list := e.system.command(ctx, e.oci.path, "list", "--quiet")
+	if o := runClient(ctx, t, list, ""); o.code != 0 || strings.Contains(o.out, id) != (e.root == "/") {
+		t.Errorf("after podman's removal of %s: %+v", id, o)
+	}
 	if o := runClient(ctx, t, e.system.command(ctx, e.oci.path, "delete", "--force", id), ""); o.code != 0 {
 		t.Errorf("delete: %+v", o)
 	}
