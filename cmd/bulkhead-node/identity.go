@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 
 	"github.com/bulkhead-project/bulkhead/door/node"
-	"github.com/bulkhead-project/bulkhead/door/node/certs"
 	"github.com/bulkhead-project/bulkhead/door/node/config"
+	"github.com/bulkhead-project/bulkhead/door/node/registration/certs"
 )
 
 // identify reads the kubeconfig, and creates it first if it is missing. A node with static pods only has none.

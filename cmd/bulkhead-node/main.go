@@ -18,9 +18,9 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/node"
 	"github.com/bulkhead-project/bulkhead/door/node/config"
-	"github.com/bulkhead-project/bulkhead/door/node/endpoint"
-	"github.com/bulkhead-project/bulkhead/door/node/eviction"
-	"github.com/bulkhead-project/bulkhead/door/node/local"
+	"github.com/bulkhead-project/bulkhead/door/node/resources/eviction"
+	"github.com/bulkhead-project/bulkhead/door/node/runtime/endpoint"
+	"github.com/bulkhead-project/bulkhead/door/node/runtime/local"
 	"github.com/bulkhead-project/bulkhead/door/setup"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/sdnotify"

@@ -14,10 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bulkhead-project/bulkhead/door/node/admission"
-	"github.com/bulkhead-project/bulkhead/door/node/api"
-	"github.com/bulkhead-project/bulkhead/door/node/local"
-	"github.com/bulkhead-project/bulkhead/door/node/runner"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/runner"
+	"github.com/bulkhead-project/bulkhead/door/node/resources/admission"
+	"github.com/bulkhead-project/bulkhead/door/node/runtime/local"
+	"github.com/bulkhead-project/bulkhead/door/node/server/api"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 

@@ -6,7 +6,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/bulkhead-project/bulkhead/door/node/certs"
+	"github.com/bulkhead-project/bulkhead/door/node/registration/certs"
 )
 
 // serving returns the certificate of the node's API. Without a client CA file, it accepts clients of the authorities in

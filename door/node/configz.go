@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 
-	"github.com/bulkhead-project/bulkhead/door/node/stats"
+	"github.com/bulkhead-project/bulkhead/door/node/server/stats"
 )
 
 // settings are the node's settings under the names of a kubelet's configuration, as far as the node has them.

@@ -5,7 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bulkhead-project/bulkhead/door/node/series"
+	"github.com/bulkhead-project/bulkhead/door/node/server/series"
 	"github.com/bulkhead-project/bulkhead/door/node/usage"
 )
 

@@ -7,13 +7,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bulkhead-project/bulkhead/door/node/admission"
-	"github.com/bulkhead-project/bulkhead/door/node/eviction"
 	"github.com/bulkhead-project/bulkhead/door/node/host"
-	"github.com/bulkhead-project/bulkhead/door/node/images"
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
-	"github.com/bulkhead-project/bulkhead/door/node/preemption"
-	"github.com/bulkhead-project/bulkhead/door/node/shutdown"
+	"github.com/bulkhead-project/bulkhead/door/node/resources/admission"
+	"github.com/bulkhead-project/bulkhead/door/node/resources/eviction"
+	"github.com/bulkhead-project/bulkhead/door/node/resources/images"
+	"github.com/bulkhead-project/bulkhead/door/node/resources/preemption"
+	"github.com/bulkhead-project/bulkhead/door/node/resources/shutdown"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )

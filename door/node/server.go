@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/door/node/conns"
+	"github.com/bulkhead-project/bulkhead/door/node/server/conns"
 )
 
 // Limits for clients of the node's API.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/door/node/conns"
+	"github.com/bulkhead-project/bulkhead/door/node/server/conns"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 

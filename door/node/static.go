@@ -10,11 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bulkhead-project/bulkhead/door/node/admission"
-	"github.com/bulkhead-project/bulkhead/door/node/manifests"
-	"github.com/bulkhead-project/bulkhead/door/node/mirrors"
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
-	"github.com/bulkhead-project/bulkhead/door/node/preemption"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/manifests"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/mirrors"
+	"github.com/bulkhead-project/bulkhead/door/node/resources/admission"
+	"github.com/bulkhead-project/bulkhead/door/node/resources/preemption"
 )
 
 // static manages the static pods of a node. Without a directory there are none, and it ends the pods of an earlier

@@ -9,8 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/node/claims"
-	"github.com/bulkhead-project/bulkhead/door/node/csi"
+	"github.com/bulkhead-project/bulkhead/door/node/storage/claims"
+	"github.com/bulkhead-project/bulkhead/door/node/storage/csi"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 

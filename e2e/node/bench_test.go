@@ -29,8 +29,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	door "github.com/bulkhead-project/bulkhead/door/node"
-	"github.com/bulkhead-project/bulkhead/door/node/local"
-	"github.com/bulkhead-project/bulkhead/door/node/runner"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/runner"
+	"github.com/bulkhead-project/bulkhead/door/node/runtime/local"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/test/testcri"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"

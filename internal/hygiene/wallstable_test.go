@@ -66,7 +66,7 @@ var walls = []wall{
 	{of: "door/run/... door/cri/...", direct: true, reason: "only the engine opens what it opens",
 		banned: "guest/... hypervisor/... network/... sandbox/... shim/... agent/... engine/store", but: "shim/stream"},
 	{of: "door/run/...", direct: true, reason: "its clients read the streams", banned: "shim/stream"},
-	{of: "door/node/...", except: "door/node door/node/local", direct: true, banned: "engine/...",
+	{of: "door/node/...", except: "door/node door/node/runtime/local", direct: true, banned: "engine/...",
 		reason: "only local runs pods by an engine"},
 	{of: "door/node/config", direct: true, banned: "k8s.io/client-go/... k8s.io/api/...", reason: "the bulkhead command would become larger"},
 }
@@ -74,44 +74,51 @@ var walls = []wall{
 // layers lists, for each package of a layer, the other packages of the layer that it may import.
 var layers = map[string]map[string]string{
 	"door/node": {
-		"": "admission api auth bounds certs claims conns csi events eviction host images local manifests mirrors object objects pods " +
-			"runner preemption series shutdown stats status usage",
-		"admission": "pods",
-		"api":       "",
-		"auth":      "",
-		"bounds":    "",
-		"certs":     "bounds",
-		"claims":    "",
-		"config":    "",
-		"conns":     "",
-		"csi":       "claims csi/attach csi/driver csi/mounts csi/nodeinfo csi/plugins",
+		"": "bounds events host pods pods/manifests pods/mirrors pods/runner pods/status registration/certs registration/object " +
+			"resources/admission resources/eviction resources/images resources/preemption resources/shutdown runtime/local " +
+			"server/api server/auth server/conns server/series server/stats storage/claims storage/csi storage/objects usage",
+		"bounds": "",
+		"config": "",
+		"events": "",
+		"host":   "",
+		"usage":  "",
 
-		"csi/attach":   "",
-		"csi/driver":   "csi/rpc",
-		"csi/mounts":   "claims csi/driver tokens usage",
-		"csi/nodeinfo": "csi/driver",
-		"csi/plugins":  "csi/rpc",
-		"csi/rpc":      "",
+		"pods":           "",
+		"pods/manifests": "pods",
+		"pods/mirrors":   "pods",
+		"pods/runner":    "pods usage",
+		"pods/status":    "",
 
-		"endpoint":   "runner",
-		"events":     "",
-		"eviction":   "host pods",
-		"host":       "",
-		"images":     "host",
-		"local":      "runner usage",
-		"manifests":  "pods",
-		"mirrors":    "pods",
-		"object":     "host",
-		"objects":    "tokens",
-		"pods":       "",
-		"preemption": "eviction",
-		"runner":     "pods usage",
-		"series":     "usage",
-		"shutdown":   "",
-		"stats":      "host usage",
-		"status":     "",
-		"tokens":     "",
-		"usage":      "",
+		"registration/certs":  "bounds",
+		"registration/object": "host",
+
+		"resources/admission":  "pods",
+		"resources/eviction":   "host pods",
+		"resources/images":     "host",
+		"resources/preemption": "resources/eviction",
+		"resources/shutdown":   "",
+
+		"runtime/endpoint": "pods/runner",
+		"runtime/local":    "pods/runner usage",
+
+		"server/api":    "",
+		"server/auth":   "",
+		"server/conns":  "",
+		"server/series": "usage",
+		"server/stats":  "host usage",
+
+		"storage/claims":  "",
+		"storage/objects": "storage/tokens",
+		"storage/tokens":  "",
+
+		"storage/csi": "storage/claims storage/csi/internal/attach storage/csi/internal/driver storage/csi/internal/mounts " +
+			"storage/csi/internal/nodeinfo storage/csi/internal/plugins",
+		"storage/csi/internal/attach":   "",
+		"storage/csi/internal/driver":   "storage/csi/internal/rpc",
+		"storage/csi/internal/mounts":   "storage/claims storage/csi/internal/driver storage/tokens usage",
+		"storage/csi/internal/nodeinfo": "storage/csi/internal/driver",
+		"storage/csi/internal/plugins":  "storage/csi/internal/rpc",
+		"storage/csi/internal/rpc":      "",
 	},
 	"pod": {
 		"": "config images instance launch logs resize watch podstatus podspec probe " +
