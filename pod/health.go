@@ -157,14 +157,9 @@ func (r *run) checkHealth(ctx context.Context) {
 
 // Remembers reports whether a pod has state that the CRI does not hold: results of probes, or restarts for a resize.
 func Remembers(pod *corev1.Pod) bool {
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			if probed(&list[i]) || slices.ContainsFunc(list[i].ResizePolicy, requiresRestart) {
-				return true
-			}
-		}
-	}
-	return false
+	return podspec.Any(&pod.Spec, func(c *corev1.Container) bool {
+		return probed(c) || slices.ContainsFunc(c.ResizePolicy, requiresRestart)
+	})
 }
 
 func probed(c *corev1.Container) bool {

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 // defaultContainer is kubectl's annotation with the name of the container that commands use if none is named.
@@ -22,11 +23,7 @@ const defaultContainer = "kubectl.kubernetes.io/default-container"
 // allContainers returns the names of all containers of a pod in their start order. Ephemeral containers come last.
 func allContainers(p *corev1.Pod) []string {
 	var names []string
-	for _, c := range p.Spec.InitContainers {
-		names = append(names, c.Name)
-	}
-	names = append(names, containerNames(p)...)
-	for _, c := range p.Spec.EphemeralContainers {
+	for c := range podspec.Every(&p.Spec) {
 		names = append(names, c.Name)
 	}
 	return names
@@ -133,7 +130,7 @@ func debugger(p *corev1.Pod, req api.DebugRequest) corev1.EphemeralContainer {
 	}
 	if req.Image == "" {
 		req.Image = p.Spec.Containers[0].Image
-		for _, c := range append(p.Spec.InitContainers[:len(p.Spec.InitContainers):len(p.Spec.InitContainers)], p.Spec.Containers...) {
+		for c := range podspec.All(&p.Spec) {
 			if c.Name == req.Target {
 				req.Image = c.Image
 			}

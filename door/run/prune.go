@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/diskusage"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 // inspectImage returns all details of an image.
@@ -94,13 +95,7 @@ func (s *server) usedImages() map[string]bool {
 
 // imageNames returns the images that a pod names.
 func imageNames(p *corev1.Pod) (names []string) {
-	for _, c := range p.Spec.InitContainers {
-		names = append(names, c.Image)
-	}
-	for _, c := range p.Spec.Containers {
-		names = append(names, c.Image)
-	}
-	for _, c := range p.Spec.EphemeralContainers {
+	for c := range podspec.Every(&p.Spec) {
 		names = append(names, c.Image)
 	}
 	for _, v := range p.Spec.Volumes {

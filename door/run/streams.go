@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/oci"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 // attach opens the streams of a container's first process.
@@ -57,17 +58,8 @@ func interactive(p *corev1.Pod) *api.Interactive {
 
 // streamsOf returns whether a container's spec has stdin and a terminal.
 func streamsOf(p *corev1.Pod, name string) (stdin, tty bool) {
-	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for _, c := range list {
-			if c.Name == name {
-				return c.Stdin, c.TTY
-			}
-		}
-	}
-	for _, c := range p.Spec.EphemeralContainers {
-		if c.Name == name {
-			return c.Stdin, c.TTY
-		}
+	if c := podspec.Find(&p.Spec, name); c != nil {
+		return c.Stdin, c.TTY
 	}
 	return false, false
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 // resizeWait is how long a command waits for a resize, which continues afterwards.
@@ -174,12 +175,8 @@ func raiseRequests(was corev1.ResourceRequirements, limits, requests map[string]
 
 // resourcesOf returns a container's resources, empty if it does not exist.
 func resourcesOf(pod *corev1.Pod, name string) corev1.ResourceRequirements {
-	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == name {
-				return *list[i].Resources.DeepCopy()
-			}
-		}
+	if c := podspec.Find(&pod.Spec, name); c != nil {
+		return *c.Resources.DeepCopy()
 	}
 	return corev1.ResourceRequirements{}
 }

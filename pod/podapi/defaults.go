@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 const suffixLetters = "bcdfghjklmnpqrstvwxz2456789"
@@ -48,11 +50,8 @@ func setDefaults(pod *corev1.Pod) {
 	for i := range spec.Volumes {
 		volumeDefaults(&spec.Volumes[i].VolumeSource)
 	}
-	for i := range spec.InitContainers {
-		containerDefaults(&spec.InitContainers[i])
-	}
-	for i := range spec.Containers {
-		containerDefaults(&spec.Containers[i])
+	for c := range podspec.All(spec) {
+		containerDefaults(c)
 	}
 	podResourceDefaults(spec)
 }

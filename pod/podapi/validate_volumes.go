@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/bulkhead-project/bulkhead/api/annotations"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 // volumes checks the pod's volumes and returns their names.
@@ -200,8 +201,8 @@ func (c checker) containerOf(pod *corev1.Pod, ref *corev1.ResourceFieldSelector,
 		c.fault(at+"containerName", "is required")
 		return
 	}
-	named := func(container corev1.Container) bool { return container.Name == ref.ContainerName }
-	if !slices.ContainsFunc(pod.Spec.Containers, named) && !slices.ContainsFunc(pod.Spec.InitContainers, named) {
+	named := func(container *corev1.Container) bool { return container.Name == ref.ContainerName }
+	if !podspec.Any(&pod.Spec, named) {
 		c.fault(at+"containerName", "there is no container %q", ref.ContainerName)
 	}
 }

@@ -39,6 +39,32 @@ func All(spec *corev1.PodSpec) iter.Seq2[*corev1.Container, Kind] {
 	}
 }
 
+// Every is All with the ephemeral containers at the end.
+func Every(spec *corev1.PodSpec) iter.Seq2[*corev1.Container, Kind] {
+	return func(yield func(*corev1.Container, Kind) bool) {
+		for c, kind := range All(spec) {
+			if !yield(c, kind) {
+				return
+			}
+		}
+		for i := range spec.EphemeralContainers {
+			if !yield((*corev1.Container)(&spec.EphemeralContainers[i].EphemeralContainerCommon), Ephemeral) {
+				return
+			}
+		}
+	}
+}
+
+// Find returns the container of Every with that name, nil for none.
+func Find(spec *corev1.PodSpec, name string) *corev1.Container {
+	for c := range Every(spec) {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
 // Any reports whether is returns true for one of the containers of All.
 func Any(spec *corev1.PodSpec, is func(*corev1.Container) bool) bool {
 	for c := range All(spec) {

@@ -65,11 +65,10 @@ func Ready(spec *corev1.PodSpec, containers Condition, others []corev1.PodCondit
 // Initialized returns whether the init containers have succeeded and the sidecars have started once.
 func Initialized(spec *corev1.PodSpec, status *corev1.PodStatus) Condition {
 	var incomplete []string
-	for i := range spec.InitContainers {
-		c := &spec.InitContainers[i]
+	for c, kind := range podspec.All(spec) {
 		one := Of(status.InitContainerStatuses, c.Name)
-		done := one.Ready
-		if podspec.InitKind(c) == podspec.Sidecar {
+		done := kind == podspec.Regular || one.Ready
+		if kind == podspec.Sidecar {
 			done = one.Started != nil && *one.Started
 		}
 		if !done {

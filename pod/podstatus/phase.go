@@ -33,10 +33,10 @@ func Phase(pod *corev1.Pod, status *corev1.PodStatus, terminal bool) corev1.PodP
 // countInits reports whether the regular containers may not start yet, and whether they never will.
 func countInits(pod *corev1.Pod, all *corev1.PodStatus) (pending, failed bool) {
 	statuses, begun, before := all.InitContainerStatuses, AnyStarted(all.ContainerStatuses), Restarts(&pod.Spec, all)
-	for i := range pod.Spec.InitContainers {
-		spec := &pod.Spec.InitContainers[i]
+	for spec, kind := range podspec.All(&pod.Spec) {
 		status := Of(statuses, spec.Name)
-		switch kind := podspec.InitKind(spec); {
+		switch {
+		case kind == podspec.Regular:
 		case kind == podspec.Sidecar:
 			up := status.State.Running != nil && status.Started != nil && *status.Started
 			ended := status.State.Terminated != nil || status.LastTerminationState.Terminated != nil && status.State.Running == nil

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/reference"
 
 	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 // Events records events. It is safe for concurrent use and does not block.
@@ -60,12 +61,15 @@ func fieldPath(p *corev1.Pod, container string) string {
 	if container == "" {
 		return ""
 	}
-	for list, all := range map[string][]corev1.Container{"spec.containers": p.Spec.Containers, "spec.initContainers": p.Spec.InitContainers} {
-		for i := range all {
-			if all[i].Name == container {
-				return list + "{" + container + "}"
-			}
+	list := "spec.ephemeralContainers"
+	for c, kind := range podspec.All(&p.Spec) {
+		switch {
+		case c.Name != container:
+		case kind == podspec.Regular:
+			list = "spec.containers"
+		default:
+			list = "spec.initContainers"
 		}
 	}
-	return "spec.ephemeralContainers{" + container + "}"
+	return list + "{" + container + "}"
 }

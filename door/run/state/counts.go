@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 // Counts has the values of kubectl's columns READY and RESTARTS.
@@ -73,10 +75,8 @@ func Queued(status corev1.PodStatus) bool {
 // for others the specified one.
 func MemoryLimits(p *corev1.Pod, status corev1.PodStatus) map[string]int64 {
 	limits := map[string]int64{}
-	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for _, c := range list {
-			limits[c.Name] = c.Resources.Limits.Memory().Value()
-		}
+	for c := range podspec.All(&p.Spec) {
+		limits[c.Name] = c.Resources.Limits.Memory().Value()
 	}
 	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
 		for _, c := range list {

@@ -1,6 +1,10 @@
 package manifests
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
+)
 
 // refersTo returns the kind of an object that a pod refers to, or an empty string.
 func refersTo(pod *corev1.Pod) string {
@@ -13,11 +17,9 @@ func refersTo(pod *corev1.Pod) string {
 	case len(spec.ResourceClaims) > 0:
 		return "resourceclaims"
 	}
-	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range list {
-			if what := variables(&list[i]); what != "" {
-				return what
-			}
+	for c := range podspec.All(spec) {
+		if what := variables(c); what != "" {
+			return what
 		}
 	}
 	for i := range spec.Volumes {

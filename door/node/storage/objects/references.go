@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 // references returns the objects that a pod refers to, each once.
@@ -41,13 +43,7 @@ func references(pod *corev1.Pod) (out []key) {
 			}
 		}
 	}
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			environment(list[i].Env, list[i].EnvFrom, add)
-		}
-	}
-	for i := range pod.Spec.EphemeralContainers {
-		c := &pod.Spec.EphemeralContainers[i]
+	for c := range podspec.Every(&pod.Spec) {
 		environment(c.Env, c.EnvFrom, add)
 	}
 	return out
