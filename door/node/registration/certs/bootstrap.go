@@ -26,14 +26,12 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/node/bounds"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
 
-// firstPause and lastPause bound the pauses between failed requests.
-const (
-	firstPause = time.Second
-	lastPause  = time.Minute
-)
+// pauses are the pauses between failed requests.
+var pauses = retry.Pauses{First: time.Second, Last: time.Minute}
 
 // Options configure the node's client certificate. Bootstrap may be empty if the Kubeconfig exists.
 type Options struct {
@@ -103,32 +101,32 @@ func (o *Options) valid(s *store) (bool, error) {
 // request retries until a certificate is signed or denied.
 func (o *Options) request(ctx context.Context, client kubernetes.Interface, s *store) error {
 	path := filepath.Join(o.Dir, clientPair+".key.new")
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	var failed error // and not to be retried
+	err := pauses.Until(ctx, nil, func() error {
 		key, pem, err := pending(path)
 		if err != nil {
-			return err
+			failed = err
+			return nil
 		}
 		signed, final, err := o.once(ctx, client, key)
-		if err == nil {
+		switch {
+		case err == nil:
 			if _, err := s.Update(signed, pem); err != nil {
-				return fmt.Errorf("keep the node's certificate: %w", err)
+				failed = fmt.Errorf("keep the node's certificate: %w", err)
+			} else {
+				failed = os.Remove(path)
 			}
-			return os.Remove(path)
+		case final:
+			failed = fmt.Errorf("request the node's certificate: %w", errors.Join(err, os.Remove(path)))
+		default:
+			return err
 		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("request the node's certificate: %w", context.Cause(ctx))
-		}
-		if final {
-			return fmt.Errorf("request the node's certificate: %w", errors.Join(err, os.Remove(path)))
-		}
-		o.Logger.Warn("requesting the node's certificate failed, retrying", "pause", pause, "error", err)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		return nil
+	}, func(err error) { o.Logger.Warn("requesting the node's certificate failed, retrying", "error", err) })
+	if err != nil { // ctx has ended
+		return fmt.Errorf("request the node's certificate: %w", context.Cause(ctx))
 	}
+	return failed
 }
 
 // pending returns the key of an earlier unfinished request, or a new key.

@@ -48,21 +48,15 @@ func (f *forward) resume(renewed, now time.Time) {
 // the API server answers or ctx ends.
 func (k *Keeper) leaseClock(ctx context.Context) *forward {
 	f := &forward{}
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	_ = pauses.Until(ctx, nil, func() error {
 		l, err := k.o.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, k.o.Name, metav1.GetOptions{})
 		switch {
+		case apierrors.IsNotFound(err):
+			return nil
 		case err == nil && l.Spec.RenewTime != nil:
 			f.resume(l.Spec.RenewTime.Time, time.Now())
-			return f
-		case err == nil, apierrors.IsNotFound(err):
-			return f
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return f
-		}
-	}
+		return err
+	}, nil) // only ctx ends it without success
+	return f
 }

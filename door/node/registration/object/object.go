@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-helpers/apimachinery/lease"
+
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 )
 
 const (
@@ -28,10 +30,10 @@ const (
 	// measureEvery is the interval of measurements. reportEvery is the time after which an unchanged status is reported again.
 	measureEvery = 10 * time.Second
 	reportEvery  = 5 * time.Minute
-	// firstPause and lastPause bound the pauses between retries.
-	firstPause = 200 * time.Millisecond
-	lastPause  = 7 * time.Second
 )
+
+// pauses are the pauses between retries.
+var pauses = retry.Pauses{First: 200 * time.Millisecond, Last: 7 * time.Second}
 
 // Options configures a Keeper. Client, Name and Status are required.
 type Options struct {
@@ -156,34 +158,17 @@ func (k *Keeper) Run(ctx context.Context, registered func()) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() { k.informer.RunWithContext(ctx) })
-	pause, first := firstPause, true
-	for {
-		wait := measureEvery
-		if err := k.sync(ctx); err != nil {
-			if ctx.Err() != nil {
-				return
-			}
-			k.o.Logger.Warn("retrying to report the Node", "node", k.o.Name, "error", err)
-			wait, pause = pause, min(2*pause, lastPause)
-		} else {
-			pause = firstPause
-			if first {
-				first = false
-				registered()
-				all.Go(func() { k.renew(ctx) })
-			}
+	first := sync.OnceFunc(func() {
+		registered()
+		all.Go(func() { k.renew(ctx) })
+	})
+	pauses.Loop(ctx, measureEvery, k.wake, func() error {
+		err := k.sync(ctx)
+		if err == nil {
+			first()
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-k.wake:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
-			return
-		}
-	}
+		return err
+	}, func(err error) { k.o.Logger.Warn("retrying to report the Node", "node", k.o.Name, "error", err) })
 }
 
 // renew renews the lease until ctx ends.

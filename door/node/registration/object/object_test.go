@@ -191,7 +191,7 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%d requests", n)
 		}
 		down.Store(false)
-		time.Sleep(lastPause)
+		time.Sleep(pauses.Last)
 		synctest.Wait()
 		get(t, client)
 	})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/node/host"
 	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 )
 
 // Host is the capacity of a host and its free part. Values that were not measured are zero.
@@ -103,19 +104,9 @@ func New(o Options) *Manager {
 
 // Run measures until ctx ends.
 func (m *Manager) Run(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return
-		}
-		if err := m.check(ctx); err != nil && ctx.Err() == nil {
-			m.o.Logger.Warn("checking for pods to evict failed", "error", err)
-		}
-		timer.Reset(m.o.Every)
-	}
+	retry.Pauses{First: m.o.Every, Last: m.o.Every}.Loop(ctx, m.o.Every, nil, func() error { return m.check(ctx) }, func(err error) {
+		m.o.Logger.Warn("checking for pods to evict failed", "error", err)
+	})
 }
 
 // Pressure reports whether the node has this condition.

@@ -16,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/node/host"
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 )
 
 const (
@@ -61,19 +62,9 @@ func New(o Options) *Collector {
 
 // Run removes images when the disk fills, until ctx ends.
 func (k *Collector) Run(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return
-		}
-		if err := k.Collect(ctx); err != nil && ctx.Err() == nil {
-			k.o.Logger.Warn("removing unused images failed", "error", err)
-		}
-		timer.Reset(every)
-	}
+	retry.Pauses{First: every, Last: every}.Loop(ctx, every, nil, func() error { return k.Collect(ctx) }, func(err error) {
+		k.o.Logger.Warn("removing unused images failed", "error", err)
+	})
 }
 
 // Collect removes unused images if the disk usage is above High, until it falls to Low.

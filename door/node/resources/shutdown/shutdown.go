@@ -11,6 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 )
 
 // Reason and Message are set on pods that the shutdown ends. RejectReason and RejectMessage are set on pods that arrive
@@ -58,38 +60,28 @@ func New(o Options) *Manager {
 // Ending reports whether the host is about to shut down, with the message for the Node.
 func (m *Manager) Ending() (message string, ending bool) { return NodeMessage, m.ending.Load() }
 
-// firstPause and lastPause bound the pauses between attempts to reach logind.
-const (
-	firstPause = time.Second
-	lastPause  = time.Minute
-)
-
 // Run works until ctx ends. If logind cannot be reached, Run reports that and retries. Until it succeeds, the host's
 // shutdown is not delayed.
 func (m *Manager) Run(ctx context.Context) {
-	pause, logged := firstPause, ""
+	pauses, logged := retry.Pauses{First: time.Second, Last: time.Minute}, ""
 	for {
 		began := time.Now()
 		err := m.serve(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > lastPause {
-			pause, logged = firstPause, ""
+		if time.Since(began) > pauses.Last {
+			pauses.Reset()
+			logged = ""
 		}
 		if text := fmt.Sprintf("pods will not be ended before the host shuts down: %v", err); text != logged {
 			logged = text
 			m.o.Logger.Error(text)
 			m.o.Warn("GracefulNodeShutdownUnavailable", text)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Sleep(ctx, pauses.Next(), nil) {
 			return
 		}
-		pause = min(2*pause, lastPause)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
@@ -182,13 +183,10 @@ func (v *Volumes) unmount(ctx context.Context, name string) error {
 	return nil
 }
 
-// Pauses between tries to unmount.
-const (
-	firstPause = time.Second
-	lastPause  = time.Minute
-	// tryTimeout limits one try.
-	tryTimeout = time.Minute
-)
+// pauses are the pauses between tries to unmount. tryTimeout limits one try.
+var pauses = retry.Pauses{First: time.Second, Last: time.Minute}
+
+const tryTimeout = time.Minute
 
 // Release implements volume.Claims.
 func (v *Volumes) Release() {
@@ -207,25 +205,12 @@ func (v *Volumes) Release() {
 
 // release retries until the volumes are unmounted or ctx ends.
 func (v *Volumes) release(ctx context.Context) {
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		err := v.try(ctx)
-		if err == nil || ctx.Err() != nil {
-			return
-		}
+	// Changed ends a pause, because a driver may have come back. Only the keeper's end ends this without success.
+	_ = pauses.Until(ctx, v.Changed, func() error {
+		ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+		defer cancel()
+		return v.Unmount(ctx)
+	}, func(err error) {
 		v.k.o.Logger.Warn("unmounting a pod's volumes failed, retrying", "pod", v.pod.Namespace+"/"+v.pod.Name, "uid", v.pod.UID, "error", err)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-v.Changed():
-			// A driver may have come back.
-		case <-ctx.Done():
-		}
-		timer.Stop()
-	}
-}
-
-func (v *Volumes) try(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
-	defer cancel()
-	return v.Unmount(ctx)
+	})
 }

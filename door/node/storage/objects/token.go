@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/node/storage/tokens"
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
@@ -18,16 +19,13 @@ type token struct {
 	source  corev1.ServiceAccountTokenProjection // without its path
 	asking  chan struct{}                        // closed when the running request has ended; nil if none runs
 	last    tokens.Token
-	failure error         // of the last request
-	pause   time.Duration // after the next failure
-	timer   *time.Timer   // of the next request; nil before the first
+	failure error // of the last request
+	pauses  retry.Pauses
+	timer   *time.Timer // of the next request; nil before the first
 }
 
-// tokenPause is the pause after a failed request or an unusable token. It grows to longestTokenPause.
-const (
-	tokenPause        = 5 * time.Second
-	longestTokenPause = time.Minute
-)
+// tokenPauses are the pauses after a failed request. The first is also the pause after an unusable token.
+var tokenPauses = retry.Pauses{First: 5 * time.Second, Last: time.Minute}
 
 // tokenTimeout bounds a request.
 const tokenTimeout = 30 * time.Second
@@ -72,7 +70,7 @@ func (v *view) tokenOf(source *corev1.ServiceAccountTokenProjection) *token {
 			return t
 		}
 	}
-	t := &token{source: want}
+	t := &token{source: want, pauses: tokenPauses}
 	v.tokens = append(v.tokens, t)
 	return t
 }
@@ -91,11 +89,10 @@ func (v *view) ask(t *token) <-chan struct{} {
 		v.c.mu.Lock()
 		defer v.c.mu.Unlock()
 		t.asking, t.failure = nil, err
-		wait := max(t.pause, tokenPause)
-		t.pause = min(2*wait, longestTokenPause)
+		wait := t.pauses.Next()
 		if err == nil {
-			t.last, t.pause = next, 0
-			wait = max(time.Until(next.Refresh), tokenPause)
+			t.pauses.Reset()
+			t.last, wait = next, max(time.Until(next.Refresh), t.pauses.First)
 		}
 		close(done)
 		if v.c.views[v.uid] != v {

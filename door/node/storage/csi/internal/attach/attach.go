@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bulkhead-project/bulkhead/internal/printable"
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 )
 
 const (
@@ -22,11 +23,10 @@ const (
 	wait = 2 * time.Minute
 	// callTimeout limits each request.
 	callTimeout = 10 * time.Second
-	// firstPause and lastPause bound the pauses between reads of a VolumeAttachment. A node may get it, but may not
-	// watch it.
-	firstPause = 200 * time.Millisecond
-	lastPause  = 5 * time.Second
 )
+
+// pauses are the pauses between reads of a VolumeAttachment. A node may get it, but may not watch it.
+var pauses = retry.Pauses{First: 200 * time.Millisecond, Last: 5 * time.Second}
 
 // Options configure a Waiter. All are required.
 type Options struct {
@@ -71,22 +71,17 @@ func (w *Waiter) Wait(
 			return nil, fmt.Errorf("volume %s: %w", name, err)
 		}
 	}
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		if err = w.confirm(ctx, name); err == nil {
+	err = pauses.Until(ctx, nil, func() error {
+		err := w.confirm(ctx, name)
+		if err == nil {
 			metadata, err = w.get(ctx, driver, handle)
 		}
-		if err == nil {
-			return metadata, nil
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, fmt.Errorf("volume %s: %w", name, err)
-		}
-		timer.Stop()
+		return err
+	}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("volume %s: %w", name, err)
 	}
+	return metadata, nil
 }
 
 // check returns an error unless the API server has confirmed the use of the volume and the Node lists it as attached.

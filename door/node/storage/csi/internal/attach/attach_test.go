@@ -115,7 +115,7 @@ func TestWaits(t *testing.T) {
 		step := func(what string, do func()) {
 			t.Helper()
 			do()
-			time.Sleep(lastPause + time.Second)
+			time.Sleep(pauses.Last + time.Second)
 			synctest.Wait()
 			if done {
 				t.Fatalf("%s: %v, %v", what, got, err)
@@ -129,7 +129,7 @@ func TestWaits(t *testing.T) {
 		step("no VolumeAttachment", func() { w.fails.Store(false) })
 		step("not attached yet", func() { w.create(t, storagev1.VolumeAttachmentStatus{}) })
 		w.update(t, storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: map[string]string{"disk": "x"}})
-		time.Sleep(lastPause)
+		time.Sleep(pauses.Last)
 		synctest.Wait()
 		if !done || err != nil || got["disk"] != "x" {
 			t.Errorf("%v, %v, %v", done, got, err)
@@ -154,7 +154,7 @@ func TestLateWatch(t *testing.T) {
 			"not used": func() { w.setServedNode(t, false, true) }, "not attached": func() { w.setServedNode(t, true, false) },
 		} {
 			serve()
-			time.Sleep(lastPause + time.Second)
+			time.Sleep(pauses.Last + time.Second)
 			synctest.Wait()
 			select {
 			case err := <-done:

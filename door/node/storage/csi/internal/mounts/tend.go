@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bulkhead-project/bulkhead/door/node/storage/csi/internal/driver"
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 )
 
 const (
@@ -17,10 +18,10 @@ const (
 	tendEvery = time.Minute
 	// lookTimeout limits how long requests to the API server may delay an unmount.
 	lookTimeout = 10 * time.Second
-	// firstPause and lastPause bound the pauses between attempts to unmount volumes of removed pods.
-	firstPause = time.Second
-	lastPause  = time.Minute
 )
+
+// pauses are the pauses between attempts to unmount volumes of removed pods.
+var pauses = retry.Pauses{First: time.Second, Last: time.Minute}
 
 // Tend looks after published volumes until ctx ends: it publishes them again if their drivers want that, expands them
 // with their claims, and measures their usage. Close waits for calls that are still running.
@@ -148,17 +149,7 @@ func (m *Mounter) Sweep(has func(types.UID) bool) {
 }
 
 func (m *Mounter) sweep(k key) {
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		err := m.Unmount(m.ctx, k.uid, k.volume)
-		if err == nil || m.ctx.Err() != nil {
-			return
-		}
+	_ = pauses.Until(m.ctx, nil, func() error { return m.Unmount(m.ctx, k.uid, k.volume) }, func(err error) {
 		m.o.Logger.Warn("unmounting a volume of a removed pod failed, retrying", "uid", k.uid, "volume", k.volume, "error", err)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-m.ctx.Done():
-		}
-		timer.Stop()
-	}
+	}) // only Close ends it without success
 }

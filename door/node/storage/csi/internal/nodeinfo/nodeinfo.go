@@ -13,17 +13,18 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bulkhead-project/bulkhead/door/node/storage/csi/internal/driver"
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 )
 
 const (
-	// firstPause and lastPause bound the pauses after failures.
-	firstPause = 200 * time.Millisecond
-	lastPause  = 30 * time.Second
 	// checkEvery is the interval between checks of an unchanged CSINode, which is deleted together with its Node.
 	checkEvery = 5 * time.Minute
 	// callTimeout limits one round.
 	callTimeout = 30 * time.Second
 )
+
+// pauses are the pauses after failures.
+var pauses = retry.Pauses{First: 200 * time.Millisecond, Last: 30 * time.Second}
 
 // Publisher publishes the drivers.
 type Publisher struct {
@@ -106,39 +107,9 @@ func (p *Publisher) Wake() {
 
 // Run publishes drivers until ctx ends.
 func (p *Publisher) Run(ctx context.Context) {
-	pause, first := firstPause, true
-	for {
-		wait := checkEvery
-		if !first || p.due() {
-			if err := p.round(ctx); err != nil {
-				if ctx.Err() != nil {
-					return
-				}
-				p.log.Warn("updating the CSINode failed, retrying", "error", err)
-				wait, pause = pause, min(2*pause, lastPause)
-			} else {
-				pause = firstPause
-			}
-		}
-		first = false
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-p.wake:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
-			return
-		}
-	}
-}
-
-// due reports whether there are drivers to publish or to remove.
-func (p *Publisher) due() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.drivers)+len(p.gone) > 0
+	pauses.Loop(ctx, checkEvery, p.wake, func() error { return p.round(ctx) }, func(err error) {
+		p.log.Warn("updating the CSINode failed, retrying", "error", err)
+	})
 }
 
 // round publishes all drivers as they are now.

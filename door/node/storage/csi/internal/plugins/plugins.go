@@ -17,6 +17,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 )
 
 const (
@@ -24,12 +26,12 @@ const (
 	maxSockets = 64
 	// quietTime is the quiet time after a change of the directory before it is read.
 	quietTime = 50 * time.Millisecond
-	// firstPause and lastPause bound the pauses between attempts to register one plugin.
-	firstPause = 500 * time.Millisecond
-	lastPause  = 2 * time.Minute
 	// callTimeout limits each call to a registration socket.
 	callTimeout = 10 * time.Second
 )
+
+// pauses are the pauses between attempts to register one plugin, or to watch the directory.
+var pauses = retry.Pauses{First: 500 * time.Millisecond, Last: 2 * time.Minute}
 
 // ErrUnsupported is matched by the error of a plugin that must not be retried.
 var ErrUnsupported = errors.New("not supported by this node")
@@ -102,7 +104,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for pause := firstPause; ; {
+	for pauses := pauses; ; {
 		select {
 		case <-events:
 			timer.Reset(quietTime)
@@ -115,11 +117,11 @@ func (w *Watcher) Run(ctx context.Context) {
 				events, failed = watcher.Events, watcher.Errors
 			}
 			if err != nil {
+				pause := pauses.Next()
 				w.o.Logger.Warn("watching the directory of plugins failed, retrying", "error", err, "after", pause)
 				timer.Reset(pause)
-				pause = min(2*pause, lastPause)
 			} else {
-				pause = firstPause
+				pauses.Reset()
 			}
 			w.scan(ctx)
 		case <-ctx.Done():

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -44,27 +43,22 @@ type Plugin struct {
 }
 
 // register retries until the plugin is registered or unsupported, or ctx ends. It returns nil without a registration.
-func (w *Watcher) register(ctx context.Context, socket string) *Registration {
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		p, r, err := w.attempt(ctx, socket)
-		if ctx.Err() != nil {
-			return r
-		}
-		if err == nil {
+func (w *Watcher) register(ctx context.Context, socket string) (r *Registration) {
+	failed := func(err error) { w.o.Logger.Warn("registering a plugin failed", "socket", socket, "error", err) }
+	_ = pauses.Until(ctx, nil, func() (err error) {
+		var p Plugin
+		p, r, err = w.attempt(ctx, socket)
+		switch {
+		case ctx.Err() != nil:
+		case err == nil:
 			w.o.Logger.Info("registered a plugin", "plugin", p.Name, "endpoint", p.Endpoint)
-			return r
-		}
-		w.o.Logger.Warn("registering a plugin failed", "socket", socket, "error", err)
-		if errors.Is(err, ErrUnsupported) {
+		case errors.Is(err, ErrUnsupported):
+			failed(err)
 			return nil
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-	}
+		return err
+	}, failed)
+	return r
 }
 
 // attempt reads the plugin's description, registers it, and notifies it of the result.
