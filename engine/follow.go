@@ -10,25 +10,23 @@ import (
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 	shimevents "github.com/bulkhead-project/bulkhead/shim/events"
 )
 
-// Adoption is retried after firstRetry. The wait doubles up to lastRetry.
-const (
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = 30 * time.Second
-)
+// retries are the pauses before an adoption or a stop is retried.
+var retries = retry.Pauses{First: 100 * time.Millisecond, Last: 30 * time.Second}
 
 // watchShim handles the shim's events until the pod is stopped or the engine is closed. It replaces a dead shim.
 func (p *pod) watchShim() {
 	ctx := p.e.ctx
 	p.volumes.Resume(p.files())
 	p.shares.Resume(p.shared())
-	wait := firstRetry
+	retries := retries
 	for p.pace.Wait(ctx) == nil && p.snapshot().Phase == store.Ready {
 		c, err := p.shim()
 		if err == nil {
-			wait = firstRetry
+			retries.Reset()
 			stop := p.followNetwork(ctx, c)
 			err = p.listen(ctx, c)
 			stop()
@@ -46,11 +44,7 @@ func (p *pod) watchShim() {
 			p.stuck = err
 			p.wake()
 			p.mu.Unlock()
-			select {
-			case <-time.After(wait):
-			case <-ctx.Done():
-			}
-			wait = min(2*wait, lastRetry)
+			retry.Sleep(ctx, retries.Next(), nil)
 		}
 	}
 }
@@ -120,20 +114,11 @@ func changesState(e *shimv1.Event) bool {
 
 // stopWithRetries stops a pod after its VM ended by itself or a stop failed. It retries until the stop succeeds.
 func (p *pod) stopWithRetries(ctx context.Context) {
-	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		stopCtx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
-		err := p.stop(stopCtx)
-		cancel()
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-		p.e.log.Error("clean up after a VM that has ended", "pod", p.id, "error", err)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return
-		}
-	}
+	_ = retries.Until(ctx, nil, func() error {
+		ctx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
+		defer cancel()
+		return p.stop(ctx)
+	}, func(err error) { p.e.log.Error("clean up after a VM that has ended", "pod", p.id, "error", err) })
 }
 
 // adopt connects to the pod's shim, and starts a new one if it has died.

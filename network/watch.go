@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 )
 
 // The pause after a failed refresh. It is also the first pause between attempts to listen again; mostWatchRetry is the
@@ -85,15 +87,15 @@ func (w *watcher) follow(ctx context.Context, socket *os.File) {
 
 // update refreshes until that succeeds, or ctx ends.
 func (w *watcher) update(ctx context.Context) {
-	for err := w.refresh(ctx); err != nil && ctx.Err() == nil; err = w.refresh(ctx) {
+	_ = retry.Pauses{First: w.retry, Last: w.retry}.Until(ctx, nil, func() error { return w.refresh(ctx) }, func(err error) {
 		slog.Warn("cannot update the pods' network after a change of the host's addresses; trying again", "error", err)
-		sleep(ctx, w.retry)
-	}
+	})
 }
 
 // reopen opens another socket, and refreshes for changes that were missed. It returns nil if ctx has ended.
 func (w *watcher) reopen(ctx context.Context) *os.File {
-	for retry := w.retry; sleep(ctx, retry); retry = min(2*retry, mostWatchRetry) {
+	pauses := retry.Pauses{First: w.retry, Last: mostWatchRetry}
+	for retry.Sleep(ctx, pauses.Next(), nil) {
 		socket, err := w.open()
 		if err == nil {
 			w.update(ctx)
@@ -102,16 +104,6 @@ func (w *watcher) reopen(ctx context.Context) *os.File {
 		slog.Error("cannot watch the host's addresses; trying again", "error", err)
 	}
 	return nil
-}
-
-// sleep reports whether the time has passed. It returns false if ctx ends before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
 
 // stop ends w, which may be nil, and waits for its end.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 	"github.com/bulkhead-project/bulkhead/pod/backoff"
 	"github.com/bulkhead-project/bulkhead/pod/instance"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
@@ -210,17 +211,10 @@ func (r *run) end(ctx context.Context) {
 	id := r.sandbox.GetId()
 	r.busy = true // no other step may use the sandbox meanwhile
 	r.beside(ctx, func() func() {
-		for delay := retryDelay; ; delay = min(2*delay, backoff.Last) {
-			err := r.stopSandbox(ctx, id)
-			if err == nil {
-				break
-			}
-			if ctx.Err() != nil {
-				return func() { r.busy = false } // the pod continues to run
-			}
+		pauses := retry.Pauses{First: retryDelay, Last: backoff.Last}
+		err := pauses.Until(ctx, nil, func() error { return r.stopSandbox(ctx, id) }, func(err error) {
 			r.p.log.Warn("cannot stop the sandbox", "sandbox", id, "error", err)
-			watch.Pause(ctx, delay)
-		}
-		return func() { r.busy, r.ended = false, true }
+		})
+		return func() { r.busy, r.ended = false, err == nil } // if ctx has ended, the pod continues to run
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/internal/printable"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 	"github.com/bulkhead-project/bulkhead/internal/userns"
 	"github.com/bulkhead-project/bulkhead/share"
 	"github.com/bulkhead-project/bulkhead/share/attach"
@@ -74,12 +75,8 @@ func (s *Set) rest(ctx context.Context) {
 	s.mu.Lock()
 	server := s.server
 	s.mu.Unlock()
-	for pause := firstRest; s.lacks(server) && s.pod.Up() && server.Alive(); pause = min(2*pause, lastRetry) {
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return
-		}
+	pauses := retry.Pauses{First: firstRest, Last: lastRetry}
+	for s.lacks(server) && s.pod.Up() && server.Alive() && retry.Sleep(ctx, pauses.Next(), nil) {
 		call, cancel := context.WithTimeout(ctx, serveTimeout)
 		if err := s.attach(call, server, nil); err != nil {
 			s.host.Logger.Debug("serve the rest of the host's directories", "error", err)

@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 	"github.com/bulkhead-project/bulkhead/internal/userns"
 	"github.com/bulkhead-project/bulkhead/share"
 )
@@ -302,12 +303,7 @@ func (s *Set) watch(server procid.ID) error {
 // restart retries until the server runs, or the pod or the engine ends. served is the previous server's uptime.
 func (s *Set) restart(ctx context.Context, served time.Duration) {
 	for ; ; served = 0 {
-		select {
-		case <-time.After(s.next(served)):
-		case <-ctx.Done():
-			return
-		}
-		if !s.pod.Up() {
+		if !retry.Sleep(ctx, s.next(served), nil) || !s.pod.Up() {
 			return
 		}
 		err := s.serve(ctx, nil)

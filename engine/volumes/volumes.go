@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/internal/hostpath"
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 	"github.com/bulkhead-project/bulkhead/volume/atomicdir"
 )
 
@@ -31,11 +32,8 @@ var Limits = atomicdir.Limits{Bytes: 16 << 20, Files: 8192}
 // Piece is the size of a volume's part in one call, in bytes.
 const Piece = 1 << 20
 
-// A volume is retried after firstRetry. The wait doubles up to lastRetry.
-const (
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = 30 * time.Second
-)
+// retries are the pauses before a volume is retried.
+var retries = retry.Pauses{First: 100 * time.Millisecond, Last: 30 * time.Second}
 
 // Replaced reports whether an event in a volume's directory means that its files were replaced, by renaming their
 // link.
@@ -122,21 +120,12 @@ func (v *files) ensure(ctx context.Context) error {
 
 // resume is like startWatch for a volume of an earlier engine, but retries until it succeeds.
 func (v *files) resume(ctx context.Context) {
-	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+	_ = retries.Until(ctx, nil, func() error {
 		if up, _ := v.pod.Up(); !up || ctx.Err() != nil {
-			return
+			return nil
 		}
-		err := v.startWatch(true)
-		if err == nil {
-			return
-		}
-		v.host.Logger.Warn("watch a pod's volume", "volume", v.Name, "error", err)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return
-		}
-	}
+		return v.startWatch(true)
+	}, func(err error) { v.host.Logger.Warn("watch a pod's volume", "volume", v.Name, "error", err) })
 }
 
 // startWatch starts to watch the directory, once. If again is set, it sends the files first, because they may have
@@ -168,27 +157,25 @@ func (v *files) startWatch(again bool) error {
 
 // watch sends the files when the host's have been replaced, until the pod ends.
 func (v *files) watch(ctx context.Context, replaced <-chan struct{}, changed bool) {
-	wait := firstRetry
-	for {
+	for retries := retries; ; {
 		up, renewed := v.pod.Up()
 		if !up || ctx.Err() != nil {
 			return
 		}
-		var retry <-chan time.Time
+		var again <-chan time.Time
 		if changed {
 			err := v.send(ctx)
 			if changed = err != nil; changed {
 				v.host.Logger.Warn("send a pod's volume", "volume", v.Name, "error", err)
-				retry = time.After(wait)
-				wait = min(2*wait, lastRetry)
+				again = time.After(retries.Next())
 			} else {
-				wait = firstRetry
+				retries.Reset()
 			}
 		}
 		select {
 		case <-replaced:
 			changed = true
-		case <-retry:
+		case <-again:
 		case <-renewed:
 		case <-ctx.Done():
 			return

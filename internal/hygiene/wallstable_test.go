@@ -55,12 +55,12 @@ var walls = []wall{
 
 	{of: "pod/...", banned: "ours " + clients, reason: "pod works over any runtime, and is linked into programs that start in milliseconds",
 		except: "pod/manager/...",
-		but: "pod/... api/annotations api/container/v1 api/runtime/v1 internal/broadcast internal/place internal/ulimit oci volume " +
-			"volume/atomicdir volume/layout"},
+		but: "pod/... api/annotations api/container/v1 api/runtime/v1 internal/broadcast internal/place internal/retry internal/ulimit oci " +
+			"volume volume/atomicdir volume/layout"},
 	{of: "pod/manager/...", banned: "ours " + clients, reason: "a manager works over any runtime and behind any door",
 		but: "pod/... api/annotations api/container/v1 api/runtime/v1 oci volume volume/atomicdir volume/layout internal/atomicfile " +
 			"internal/broadcast internal/dirs internal/dirwatch internal/errclass internal/fault internal/flock internal/place " +
-			"internal/procid internal/ulimit internal/userns"},
+			"internal/procid internal/retry internal/ulimit internal/userns"},
 	{of: "pod/manager/...", direct: true, banned: "net/http", reason: "a door speaks HTTP"},
 
 	{of: "door/run/... door/cri/...", direct: true, reason: "only the engine opens what it opens",
