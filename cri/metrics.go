@@ -7,6 +7,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
 )
 
@@ -35,9 +36,9 @@ const (
 // containerMetrics are the metrics of a running container. Metrics with the same name are adjacent.
 var containerMetrics = []metric{
 	{name: "container_cpu_usage_seconds_total", help: "CPU time used, in seconds.", kind: counter,
-		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return uint64(u.CPU / time.Second) }},
+		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return uint64(u.CPU() / time.Second) }},
 	{name: "container_memory_usage_bytes", help: "Memory used, caches included, in bytes.", kind: gauge,
-		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return u.Memory }},
+		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return u.MemoryBytes }},
 	{name: "container_memory_working_set_bytes", help: "Memory that cannot be had back easily, in bytes.", kind: gauge,
 		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return u.WorkingSet }},
 	{name: "container_memory_rss", help: "Memory of no file, in bytes.", kind: gauge,
@@ -45,9 +46,9 @@ var containerMetrics = []metric{
 	{name: "container_memory_failures_total", help: "Page faults.", kind: counter, label: [2]string{failureLabel, "pgfault"},
 		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return u.PageFaults }},
 	{name: "container_memory_failures_total", help: "Page faults.", kind: counter, label: [2]string{failureLabel, "pgmajfault"},
-		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return u.MajorPageFaults }},
+		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return u.MajPageFaults }},
 	{name: "container_fs_usage_bytes", help: "Bytes of the writable layer.", kind: gauge,
-		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return u.Writable }},
+		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return u.RootfsBytes }},
 	{name: "container_processes", help: "Processes and threads.", kind: gauge,
 		of: func(_ *engine.Container, u *engine.ContainerUsage) uint64 { return u.Pids }},
 	{name: "container_start_time_seconds", help: "Start time, in seconds since 1970.", kind: gauge,
@@ -57,12 +58,12 @@ var containerMetrics = []metric{
 // podMetric is a metric of a pod's network interface.
 type podMetric struct {
 	name, help string
-	of         func(*engine.NetworkUsage) uint64
+	of         func(*agentv1.NetUsage) uint64
 }
 
 var podMetrics = []podMetric{
-	{"container_network_receive_bytes_total", "Bytes received.", func(n *engine.NetworkUsage) uint64 { return n.Rx }},
-	{"container_network_transmit_bytes_total", "Bytes transmitted.", func(n *engine.NetworkUsage) uint64 { return n.Tx }},
+	{"container_network_receive_bytes_total", "Bytes received.", func(n *agentv1.NetUsage) uint64 { return n.RxBytes }},
+	{"container_network_transmit_bytes_total", "Bytes transmitted.", func(n *agentv1.NetUsage) uint64 { return n.TxBytes }},
 }
 
 // ListMetricDescriptors describes the metrics of ListPodSandboxMetrics.
@@ -104,12 +105,14 @@ func (s *Service) metricsOf(p *engine.Pod, u *engine.Usage) *runtimeapi.PodSandb
 	out := &runtimeapi.PodSandboxMetrics{PodSandboxId: p.ID}
 	cards := u.Cards
 	if u.Network != nil {
-		cards = append([]engine.CardUsage{{Name: guestInterface, NetworkUsage: *u.Network}}, cards...)
+		first := *u.Network
+		first.Name = guestInterface
+		cards = append([]agentv1.NetUsage{first}, cards...)
 	}
 	for _, m := range podMetrics {
 		for _, c := range cards {
 			out.Metrics = append(out.Metrics, &runtimeapi.Metric{
-				Name: m.name, MetricType: counter, Value: value(m.of(&c.NetworkUsage)),
+				Name: m.name, MetricType: counter, Value: value(m.of(&c)),
 				LabelValues: []string{"", p.ID, "", p.ID, meta.GetNamespace(), meta.GetName(), c.Name},
 			})
 		}

@@ -34,7 +34,7 @@ func TestUpdatePodSandboxResources(t *testing.T) {
 	if err := update(1000<<20, 70_000); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{`Update  1280 {"memoryBytes":1048576000,"cpuQuota":70000,"cpuPeriod":100000,"vcpus":1}`}
+	want := []string{`Resize 1280 {"memoryBytes":1048576000,"cpuQuota":70000,"cpuPeriod":100000,"vcpus":1}`}
 	if diff := cmp.Diff(want, w.Calls()); diff != "" {
 		t.Error(diff)
 	}

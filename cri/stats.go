@@ -8,6 +8,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
@@ -68,7 +69,7 @@ func (s *Service) PodSandboxStats(ctx context.Context, id string) (*runtimeapi.P
 // PodUsage is a pod's usage including its emptyDirs, for which the CRI has no fields.
 type PodUsage struct {
 	*runtimeapi.PodSandboxStats
-	Volumes []engine.VolumeUsage
+	Volumes []agentv1.VolumeUsage
 }
 
 // ListPodSandboxStats returns the statistics of the pods that match filter, which may be nil. It leaves out pods that
@@ -125,14 +126,14 @@ func (s *Service) containerStats(p *engine.Pod, u *engine.Usage) []*runtimeapi.C
 			continue
 		}
 		st, at := s.attributes(&p.Containers[i]), used.At.UnixNano()
-		st.Cpu = &runtimeapi.CpuUsage{Timestamp: at, UsageCoreNanoSeconds: value(uint64(used.CPU))}
+		st.Cpu = &runtimeapi.CpuUsage{Timestamp: at, UsageCoreNanoSeconds: value(uint64(used.CPU()))}
 		st.Memory = &runtimeapi.MemoryUsage{
-			Timestamp: at, WorkingSetBytes: value(used.WorkingSet), UsageBytes: value(used.Memory),
-			RssBytes: value(used.RSS), PageFaults: value(used.PageFaults), MajorPageFaults: value(used.MajorPageFaults),
+			Timestamp: at, WorkingSetBytes: value(used.WorkingSet), UsageBytes: value(used.MemoryBytes),
+			RssBytes: value(used.RSS), PageFaults: value(used.PageFaults), MajorPageFaults: value(used.MajPageFaults),
 		}
 		st.WritableLayer = &runtimeapi.FilesystemUsage{
 			Timestamp: at, FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: s.engine.Dir(p.ID)},
-			UsedBytes: value(used.Writable), InodesUsed: value(used.WritableInodes),
+			UsedBytes: value(used.RootfsBytes), InodesUsed: value(used.RootfsInodes),
 		}
 		out = append(out, st)
 	}
@@ -170,9 +171,9 @@ func (s *Service) sum(p *engine.Pod, u *engine.Usage) *runtimeapi.PodSandboxStat
 		linux.Process = &runtimeapi.ProcessUsage{Timestamp: now, ProcessCount: value(pids)}
 	}
 	if u != nil && u.Network != nil {
-		linux.Network = &runtimeapi.NetworkUsage{Timestamp: now, DefaultInterface: interfaceUsage(guestInterface, *u.Network)}
+		linux.Network = &runtimeapi.NetworkUsage{Timestamp: now, DefaultInterface: interfaceUsage(guestInterface, u.Network)}
 		for _, c := range u.Cards {
-			linux.Network.Interfaces = append(linux.Network.Interfaces, interfaceUsage(c.Name, c.NetworkUsage))
+			linux.Network.Interfaces = append(linux.Network.Interfaces, interfaceUsage(c.Name, &c))
 		}
 	}
 	return &runtimeapi.PodSandboxStats{
@@ -181,8 +182,8 @@ func (s *Service) sum(p *engine.Pod, u *engine.Usage) *runtimeapi.PodSandboxStat
 	}
 }
 
-func interfaceUsage(name string, u engine.NetworkUsage) *runtimeapi.NetworkInterfaceUsage {
-	return &runtimeapi.NetworkInterfaceUsage{Name: name, RxBytes: value(u.Rx), TxBytes: value(u.Tx)}
+func interfaceUsage(name string, u *agentv1.NetUsage) *runtimeapi.NetworkInterfaceUsage {
+	return &runtimeapi.NetworkInterfaceUsage{Name: name, RxBytes: value(u.RxBytes), TxBytes: value(u.TxBytes)}
 }
 
 // guestInterface is the name of a pod's first interface in its containers.

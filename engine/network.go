@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -94,16 +95,19 @@ type portsPod struct {
 	inside bool
 }
 
-func (h portsPod) Listening(ctx context.Context, known []hostports.Port) (out []hostports.Port, err error) {
-	var r shimv1.ListeningRequest
-	for _, p := range known {
-		r.Ports = append(r.Ports, &shimv1.ListeningPort{Port: uint32(p.Number), Loopback: p.Loopback, Datagrams: p.Datagrams})
+func (h portsPod) Listening(ctx context.Context, known agentv1.Listening) (now agentv1.Listening, err error) {
+	raw, err := json.Marshal(known)
+	if err != nil {
+		return now, err
 	}
-	res, err := h.c.Ext.Listening(ctx, &r)
-	for _, p := range res.GetPorts() {
-		out = append(out, hostports.Port{Number: int(p.GetPort()), Loopback: p.GetLoopback(), Datagrams: p.GetDatagrams()})
+	res, err := h.c.Ext.Listening(ctx, &shimv1.ListeningRequest{Known: raw})
+	if err != nil {
+		return now, err
 	}
-	return out, err
+	if err := json.Unmarshal(res.GetNow(), &now); err != nil {
+		return now, fmt.Errorf("read the listening ports: %w", err)
+	}
+	return now, nil
 }
 
 func (h portsPod) Ports() []store.Port {

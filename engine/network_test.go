@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -97,13 +98,14 @@ func TestUpdateNetwork(t *testing.T) {
 // listeners answer Listening with scripted ports, and then wait.
 type listeners struct {
 	scriptedExt
-	next chan []*shimv1.ListeningPort
+	next chan []agentv1.ListeningPort
 }
 
 func (l listeners) Listening(ctx context.Context, _ *shimv1.ListeningRequest) (*shimv1.ListeningResponse, error) {
 	select {
 	case ports := <-l.next:
-		return &shimv1.ListeningResponse{Ports: ports}, nil
+		raw, err := json.Marshal(agentv1.Listening{Ports: ports})
+		return &shimv1.ListeningResponse{Now: raw}, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -133,7 +135,7 @@ func TestNamespacePorts(t *testing.T) {
 	}
 	tcp, udp := free[0].HostPort, free[1].HostPort
 	s := &scripted{}
-	ext := listeners{scriptedExt{scripted: s}, make(chan []*shimv1.ListeningPort)}
+	ext := listeners{scriptedExt{scripted: s}, make(chan []agentv1.ListeningPort)}
 	p := scriptedPod(t, s, ContainerRunning).pod
 	p.record.VM.Network = hypervisor.NetworkAdopted
 	p.conn.Ext = ext
@@ -145,7 +147,7 @@ func TestNamespacePorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.calls()
-	ext.next <- []*shimv1.ListeningPort{{Port: uint32(tcp), Loopback: true}, {Port: uint32(udp), Datagrams: true}}
+	ext.next <- []agentv1.ListeningPort{{Port: uint16(tcp), Loopback: true}, {Port: uint16(udp), Datagrams: true}}
 	want := []store.Port{
 		{HostIP: "127.0.0.1", HostPort: tcp, PodPort: tcp}, {HostIP: "::", HostPort: udp, PodPort: udp, Protocol: "udp"},
 	}

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"sync"
 
-	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/ttrpc"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/blocks"
 	"github.com/bulkhead-project/bulkhead/engine/datagrams"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
@@ -188,7 +188,7 @@ func (p blocksPod) Release(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()
-	_, err = c.Task.Update(ctx, &taskv3.UpdateTaskRequest{Annotations: map[string]string{layout.ReleaseAnnotation: "true"}})
+	_, err = c.Ext.ReleaseVolumes(ctx, &shimv1.ReleaseVolumesRequest{})
 	return err
 }
 

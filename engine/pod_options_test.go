@@ -9,12 +9,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
-	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/engine/vms"
@@ -141,15 +141,13 @@ func TestUsage(t *testing.T) {
 	} {
 		s := &scripted{errs: tc.errs}
 		c := scriptedPod(t, s, ContainerRunning)
-		s.stats = &shimv1.StatsResponse{
-			GuestMemoryTotal: -1, GuestMemoryAvailable: maxCounter + 1,
-			Containers: []*shimv1.ContainerStats{
-				{Id: "unknown"}, {Id: c.ID, At: timestamppb.Now(), Pids: 1 << 40, CpuUsec: 1 << 63},
-			},
-			Volumes: slices.Repeat([]*shimv1.VolumeStats{{Name: "v", UsedBytes: 7, CapacityBytes: 1 << 63}}, agentv1.MaxVolumes+1),
+		s.stats = &agentv1.PodStats{
+			Memory:     agentv1.Memory{Total: -1, Available: link.MaxCounter + 1},
+			Containers: map[string]agentv1.Stats{"unknown": {}, c.ID: {At: time.Now(), Pids: 1 << 40, CPUUsec: 1 << 63}},
 		}
+		s.stats.Volumes = slices.Repeat([]agentv1.VolumeUsage{{Name: "v", Used: 7, Capacity: 1 << 63}}, agentv1.MaxVolumes+1)
 		if tc.network {
-			s.stats.Network = &shimv1.NetworkStats{RxBytes: 1, TxBytes: 2}
+			s.stats.Network = &agentv1.NetUsage{RxBytes: 1, TxBytes: 2}
 		}
 		c.pod.paused = tc.paused
 		if tc.noShim {
@@ -162,13 +160,13 @@ func TestUsage(t *testing.T) {
 		if u == nil {
 			continue
 		}
-		if (u.Network != nil) != tc.network || u.MemoryTotal != 0 || u.MemoryAvailable != maxCounter {
+		if (u.Network != nil) != tc.network || u.Memory.Total != 0 || u.Memory.Available != link.MaxCounter {
 			t.Errorf("%s: %+v", tc.name, u)
 		}
-		if len(u.Volumes) != agentv1.MaxVolumes || u.Volumes[0] != (VolumeUsage{Name: "v", Used: 7, Capacity: maxCounter}) {
+		if len(u.Volumes) != agentv1.MaxVolumes || u.Volumes[0] != (agentv1.VolumeUsage{Name: "v", Used: 7, Capacity: link.MaxCounter}) {
 			t.Errorf("%s: %d volumes, %+v", tc.name, len(u.Volumes), u.Volumes[0])
 		}
-		if len(u.Containers) != 1 || u.Containers[0].Pids != maxPids || u.Containers[0].CPU < 0 {
+		if len(u.Containers) != 1 || u.Containers[0].Pids != link.MaxPids || u.Containers[0].CPU() < 0 {
 			t.Errorf("%s: %+v", tc.name, u.Containers)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
-	"strconv"
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -13,6 +12,7 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
+	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/blocks"
 	"github.com/bulkhead-project/bulkhead/engine/demand"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
@@ -24,7 +24,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/image/scratch"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
-	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
 // ResizePod resizes a running pod: its VM's memory, its limits on the host, and the limits of its containers
@@ -109,10 +108,7 @@ func resizeVM(ctx context.Context, c *link.Conn, limits agentv1.PodLimits, memor
 	if err != nil {
 		return err
 	}
-	_, err = c.Task.Update(ctx, &taskv3.UpdateTaskRequest{
-		Resources:   &anypb.Any{TypeUrl: "io.bulkhead.PodLimits+json", Value: raw},
-		Annotations: map[string]string{layout.MemoryAnnotation: strconv.Itoa(memoryMiB)},
-	})
+	_, err = c.Ext.Resize(ctx, &shimv1.ResizeRequest{Limits: raw, MemoryMib: uint32(memoryMiB)})
 	return err
 }
 
@@ -332,8 +328,6 @@ func (p *pod) fillVolumes(ctx context.Context, c *link.Conn, all []store.Block) 
 }
 
 func growVolume(ctx context.Context, c *link.Conn, b store.Block, bytes int64) error {
-	_, err := c.Task.Update(ctx, &taskv3.UpdateTaskRequest{Annotations: map[string]string{
-		layout.VolumeAnnotation: blocks.Name(b), layout.BytesAnnotation: strconv.FormatInt(bytes, 10),
-	}})
+	_, err := c.Ext.GrowVolume(ctx, &shimv1.GrowVolumeRequest{Volume: blocks.Name(b), Bytes: bytes})
 	return err
 }

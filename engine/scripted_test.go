@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -15,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
@@ -28,7 +31,7 @@ type scripted struct {
 	errs   map[string][]error     // of the next calls by name
 	on     map[string]func()      // run by each call of a name
 	status *shimv1.StatusResponse // nil if containers are unknown
-	stats  *shimv1.StatsResponse
+	stats  *agentv1.PodStats
 	exec   *taskv3.StateResponse     // of an exec
 	opened func(*shimv1.OpenRequest) // receives the requests to open streams
 	token  func() (string, error)    // of opened streams; nil means "token"
@@ -174,8 +177,13 @@ func (s scriptedExt) Publish(ctx context.Context, _ *shimv1.PublishRequest) (*sh
 	return &shimv1.PublishResponse{}, s.call(ctx, "Publish", "")
 }
 
+func (s scriptedExt) Resize(ctx context.Context, r *shimv1.ResizeRequest) (*shimv1.ResizeResponse, error) {
+	return &shimv1.ResizeResponse{}, s.call(ctx, "Update", fmt.Sprintf("  %s", r.GetLimits()))
+}
+
 func (s scriptedExt) Stats(ctx context.Context, _ *shimv1.StatsRequest) (*shimv1.StatsResponse, error) {
-	return s.stats, s.call(ctx, "Stats", "")
+	raw, err := json.Marshal(s.stats)
+	return &shimv1.StatsResponse{Stats: raw}, errors.Join(err, s.call(ctx, "Stats", ""))
 }
 
 func (s scriptedExt) ReadFile(ctx context.Context, _ *shimv1.ReadFileRequest) (*shimv1.ReadFileResponse, error) {

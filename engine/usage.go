@@ -3,11 +3,11 @@ package engine
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
-	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
@@ -17,51 +17,23 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 )
 
-// Usage is the current usage of a pod's VM and containers. The guest reports the numbers; they are capped so that
-// sums do not overflow.
+// Usage is the current usage of a pod's VM and containers. The guest reports the numbers; they are bounded so that sums
+// do not overflow.
 type Usage struct {
-	At time.Time
-	// MemoryTotal is the VM's memory, and MemoryAvailable the part that the guest reports as available, both in
-	// bytes.
-	MemoryTotal, MemoryAvailable int64
-	Network                      *NetworkUsage // nil if the pod has no interface
-	Cards                        []CardUsage   // of additional interfaces
-	DiskRead, DiskWritten        uint64        // bytes since the VM's start
-	Volumes                      []VolumeUsage // of the mounted emptyDirs
-	Containers                   []ContainerUsage
-}
-
-// NetworkUsage counts bytes since the VM's start.
-type NetworkUsage struct{ Rx, Tx uint64 }
-
-// CardUsage is the usage of an additional interface.
-type CardUsage struct {
-	Name string
-	NetworkUsage
-}
-
-// VolumeUsage is the usage and the capacity of an emptyDir, in bytes. Without a limit of its own, its capacity is
-// the capacity of its file system.
-type VolumeUsage struct {
-	Name                              string
-	Used, Inodes, Capacity, Available uint64
+	At     time.Time
+	Memory agentv1.Memory // of the VM
+	agentv1.Usage
+	Containers []ContainerUsage
 }
 
 // ContainerUsage is the usage of one running container.
 type ContainerUsage struct {
-	ID, Name                    string
-	At                          time.Time
-	CPU                         time.Duration // in total
-	Memory, WorkingSet, RSS     uint64        // in bytes; the working set cannot be reclaimed easily
-	PageFaults, MajorPageFaults uint64
-	Writable, WritableInodes    uint64 // of its writable layer; Writable in bytes
-	Pids                        uint64
+	ID, Name string
+	agentv1.Stats
 }
 
-const (
-	maxCounter = 1 << 56
-	maxPids    = 1 << 22 // the kernel's bound
-)
+// CPU is the processor time that the container has used.
+func (u *ContainerUsage) CPU() time.Duration { return time.Duration(u.CPUUsec) * time.Microsecond }
 
 // Usage returns the usage of a pod, or nil if the pod is paused or does not run.
 func (e *Engine) Usage(ctx context.Context, id string) (*Usage, error) {
@@ -168,54 +140,23 @@ func (p *pod) usage(ctx context.Context) (*Usage, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()
-	res, err := c.Ext.Stats(ctx, &shimv1.StatsRequest{})
+	st, err := c.Stats(ctx)
 	if err != nil {
 		return nil, err
 	}
-	u := &Usage{
-		At:              time.Now(),
-		MemoryTotal:     min(max(res.GetGuestMemoryTotal(), 0), maxCounter),
-		MemoryAvailable: min(max(res.GetGuestMemoryAvailable(), 0), maxCounter),
-		DiskRead:        min(res.GetDisk().GetReadBytes(), maxCounter),
-		DiskWritten:     min(res.GetDisk().GetWriteBytes(), maxCounter),
-	}
-	if n := res.GetNetwork(); n != nil {
-		used := networkUsage(n)
-		u.Network = &used
-	}
+	u := &Usage{At: time.Now(), Memory: st.Memory, Usage: st.Usage}
+	u.Cards = nil
 	for _, name := range p.snapshot().Cards { // the guest may report others
-		at := slices.IndexFunc(res.GetCards(), func(n *shimv1.NetworkStats) bool { return n.GetName() == name })
+		at := slices.IndexFunc(st.Cards, func(n agentv1.NetUsage) bool { return n.Name == name })
 		if at >= 0 {
-			u.Cards = append(u.Cards, CardUsage{name, networkUsage(res.GetCards()[at])})
+			u.Cards = append(u.Cards, st.Cards[at])
 		}
 	}
-	for _, v := range res.GetVolumes()[:min(len(res.GetVolumes()), agentv1.MaxVolumes)] {
-		u.Volumes = append(u.Volumes, VolumeUsage{
-			Name: v.GetName(), Used: min(v.GetUsedBytes(), maxCounter), Inodes: min(v.GetInodes(), maxCounter),
-			Capacity: min(v.GetCapacityBytes(), maxCounter), Available: min(v.GetAvailableBytes(), maxCounter),
-		})
-	}
-	for _, stats := range res.GetContainers() {
-		if ctr := p.container(stats.GetId()); ctr != nil {
-			u.Containers = append(u.Containers, ctr.usage(stats))
+	for id, stats := range st.Containers {
+		if c := p.container(id); c != nil {
+			u.Containers = append(u.Containers, ContainerUsage{ID: c.ID, Name: c.Name, Stats: stats})
 		}
 	}
+	slices.SortFunc(u.Containers, func(a, b ContainerUsage) int { return strings.Compare(a.ID, b.ID) })
 	return u, nil
-}
-
-func networkUsage(n *shimv1.NetworkStats) NetworkUsage {
-	return NetworkUsage{Rx: min(n.GetRxBytes(), maxCounter), Tx: min(n.GetTxBytes(), maxCounter)}
-}
-
-func (c *container) usage(stats *shimv1.ContainerStats) ContainerUsage {
-	return ContainerUsage{
-		ID: c.ID, Name: c.Name, At: stats.GetAt().AsTime(),
-		CPU:        time.Duration(min(stats.GetCpuUsec(), maxCounter/1000)) * time.Microsecond,
-		Memory:     min(stats.GetMemoryBytes(), maxCounter),
-		WorkingSet: min(stats.GetWorkingSetBytes(), maxCounter),
-		RSS:        min(stats.GetRssBytes(), maxCounter),
-		PageFaults: min(stats.GetPageFaults(), maxCounter), MajorPageFaults: min(stats.GetMajorPageFaults(), maxCounter),
-		Writable: min(stats.GetRootfsBytes(), maxCounter), WritableInodes: min(stats.GetRootfsInodes(), maxCounter),
-		Pids: min(stats.GetPids(), maxPids),
-	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 )
 
@@ -17,7 +20,7 @@ import (
 type statsGuest struct {
 	shimv1.ExtensionClient
 	silent bool
-	cards  []*shimv1.NetworkStats
+	cards  []agentv1.NetUsage
 }
 
 func (g statsGuest) Stats(ctx context.Context, _ *shimv1.StatsRequest) (*shimv1.StatsResponse, error) {
@@ -25,22 +28,21 @@ func (g statsGuest) Stats(ctx context.Context, _ *shimv1.StatsRequest) (*shimv1.
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return &shimv1.StatsResponse{Cards: g.cards}, nil
+	raw, err := json.Marshal(agentv1.PodStats{Usage: agentv1.Usage{Cards: g.cards}})
+	return &shimv1.StatsResponse{Stats: raw}, err
 }
 
 // TestUsageOfCards checks that only the pod's own interfaces count, once each.
 func TestUsageOfCards(t *testing.T) {
 	t.Parallel()
 	e := bareEngine(t)
-	told := func(name string, rx uint64) *shimv1.NetworkStats {
-		return &shimv1.NetworkStats{Name: name, RxBytes: rx}
-	}
-	p := barePod(e, statsGuest{cards: []*shimv1.NetworkStats{
-		told("eth0", 1), told("net2", 1<<60), told("net1", 2), told("net1", 3), told("own0", 4),
+	p := barePod(e, statsGuest{cards: []agentv1.NetUsage{
+		{Name: "eth0", RxBytes: 1}, {Name: "net2", RxBytes: 1 << 60}, {Name: "net1", RxBytes: 2}, {Name: "net1", RxBytes: 3},
+		{Name: "own0", RxBytes: 4},
 	}})
 	p.record.Cards = []string{"net1", "net2", "gone"}
 	u, err := p.usage(t.Context())
-	want := []CardUsage{{"net1", NetworkUsage{Rx: 2}}, {"net2", NetworkUsage{Rx: maxCounter}}}
+	want := []agentv1.NetUsage{{Name: "net1", RxBytes: 2}, {Name: "net2", RxBytes: link.MaxCounter}}
 	if err != nil || !slices.Equal(u.Cards, want) {
 		t.Errorf("%+v, %v", u, err)
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
@@ -31,7 +33,7 @@ type fakeGuest struct {
 	staged  map[string]string
 	files   map[string]string // published
 	modes   map[string]uint32
-	group   uint32
+	group   int
 	calls   int
 	largest int
 	fail    int // the next calls fail
@@ -40,7 +42,7 @@ type fakeGuest struct {
 
 func newFakeGuest() *fakeGuest { return &fakeGuest{changed: make(chan struct{}, 100)} }
 
-func (g *fakeGuest) Files(_ context.Context, r *shimv1.FilesRequest) (*shimv1.FilesResponse, error) {
+func (g *fakeGuest) Files(_ context.Context, call *shimv1.FilesRequest) (*shimv1.FilesResponse, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.fail > 0 {
@@ -48,11 +50,15 @@ func (g *fakeGuest) Files(_ context.Context, r *shimv1.FilesRequest) (*shimv1.Fi
 		return nil, errInjected
 	}
 	g.calls++
+	var r agentv1.Files
+	if err := json.Unmarshal(call.Files, &r); err != nil {
+		return nil, err
+	}
 	if r.Begin {
 		g.staged, g.modes = map[string]string{}, map[string]uint32{}
 	}
 	size := 0
-	for _, f := range r.Files {
+	for _, f := range r.Entries {
 		g.staged[f.Path] += string(f.Data)
 		g.modes[f.Path] = f.Mode
 		size += len(f.Data)

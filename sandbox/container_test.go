@@ -144,31 +144,22 @@ func TestMemoryGrowsBeforeTheLimits(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.started("c")
-	for _, tt := range []struct {
-		name   string
-		update func(mib int) error
-	}{
-		{name: "container", update: func(mib int) error { return h.box.UpdateContainer(h.ctx, "c", []byte(`{}`), mib) }},
-		{name: "pod", update: func(mib int) error { return h.box.Resize(h.ctx, agentv1.PodLimits{}, mib) }},
-	} {
-		h.agent.resized()
-		h.must(tt.update(1024))
-		got := h.agent.resized()
-		if !slices.Equal(got, []agentv1.Op{"grow 1024", agentv1.OpUpdate}) {
-			t.Errorf("%s, larger: %q", tt.name, got)
-		}
-		h.must(tt.update(512))
-		if got = h.agent.resized(); !slices.Equal(got, []agentv1.Op{agentv1.OpUpdate, "grow 512"}) {
-			t.Errorf("%s, smaller: %q", tt.name, got)
-		}
-		h.vm().refuse("Grow", errors.New("boom"))
-		if err := tt.update(2048); err == nil {
-			t.Errorf("%s: limits were raised beyond the VM's memory", tt.name)
-		}
-		if got = h.agent.resized(); !slices.Equal(got, []agentv1.Op{"grow 2048"}) {
-			t.Errorf("%s, without growth: %q", tt.name, got)
-		}
-		h.vm().refuse("Grow", nil)
+	h.agent.resized()
+	h.must(h.box.Resize(h.ctx, agentv1.PodLimits{}, 1024))
+	got := h.agent.resized()
+	if !slices.Equal(got, []agentv1.Op{"grow 1024", agentv1.OpUpdate}) {
+		t.Errorf("larger: %q", got)
+	}
+	h.must(h.box.Resize(h.ctx, agentv1.PodLimits{}, 512))
+	if got = h.agent.resized(); !slices.Equal(got, []agentv1.Op{agentv1.OpUpdate, "grow 512"}) {
+		t.Errorf("smaller: %q", got)
+	}
+	h.vm().refuse("Grow", errors.New("boom"))
+	if err := h.box.Resize(h.ctx, agentv1.PodLimits{}, 2048); err == nil {
+		t.Error("limits were raised beyond the VM's memory")
+	}
+	if got = h.agent.resized(); !slices.Equal(got, []agentv1.Op{"grow 2048"}) {
+		t.Errorf("without growth: %q", got)
 	}
 }
 
@@ -396,25 +387,27 @@ func TestContainerCalls(t *testing.T) {
 	if diff := cmp.Diff([]int{7}, pids); diff != "" {
 		t.Error(diff)
 	}
-	mem, err := h.box.Memory(h.ctx)
+	h.must(h.box.CreateContainer(h.ctx, h.container("waits")))
+	all, err := h.box.Stats(h.ctx)
 	h.must(err)
-	if mem.Total != 256<<20 {
-		t.Errorf("memory %+v", mem)
+	if all.Memory.Total != 256<<20 || len(all.Containers) != 1 || all.Containers["c"].CPUUsec != 5 {
+		t.Errorf("statistics %+v", all)
 	}
 	data, err := h.box.ReadFile(h.ctx, "c", "/dev/termination-log", 10)
 	h.must(err)
 	if len(data) != 10 { // the agent sends 100
 		t.Errorf("%d bytes, want at most 10", len(data))
 	}
-	h.must(h.box.UpdateContainer(h.ctx, "c", []byte(`{}`), 768))
+	h.must(h.box.UpdateContainer(h.ctx, "c", []byte(`{}`)))
+	h.must(h.box.Resize(h.ctx, agentv1.PodLimits{}, 768))
 	if got := h.box.Status().MemoryMiB; got != 768 {
 		t.Errorf("grown to %d MiB", got)
 	}
-	h.must(h.box.UpdateContainer(h.ctx, "c", []byte(`{}`), 0))
+	h.must(h.box.Resize(h.ctx, agentv1.PodLimits{}, 0))
 	if got := h.box.Status().MemoryMiB; got != 768 {
 		t.Errorf("0 must not change the memory: %d MiB", got)
 	}
-	h.must(h.box.UpdateContainer(h.ctx, "c", []byte(`{}`), 512))
+	h.must(h.box.Resize(h.ctx, agentv1.PodLimits{}, 512))
 	if got := h.box.Status().MemoryMiB; got != 512 {
 		t.Errorf("shrunk to %d MiB", got)
 	}

@@ -154,25 +154,17 @@ func (s *Sandbox) thaw(m *liveVM, p *process, err error) {
 	s.logIf("resume a container that may be paused", m.agent.Resume(ctx, p.id))
 }
 
-// UpdateContainer changes a container's cgroup. resources is an OCI LinuxResources in JSON. memoryMiB is the VM's new
-// memory; 0 is no change. The VM grows before the cgroup changes and shrinks after it. It is no error if the guest
-// releases less memory.
-func (s *Sandbox) UpdateContainer(ctx context.Context, id string, resources []byte, memoryMiB int) error {
+// UpdateContainer changes a container's cgroup. resources is an OCI LinuxResources in JSON.
+func (s *Sandbox) UpdateContainer(ctx context.Context, id string, resources []byte) error {
 	p, m, ctx, done, err := s.live(ctx, "update", Process{Container: id}, Ready, Running, Paused)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if err := s.grow(ctx, m, memoryMiB); err != nil {
-		return fmt.Errorf("update %s: %w", p.subject(), err)
-	}
 	if err := m.agent.Update(ctx, agentv1.Update{Container: id, Resources: resources}); err != nil {
 		return fmt.Errorf("update %s: %w", p.subject(), m.fault(err))
 	}
-	s.shrink(ctx, m, memoryMiB)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.save()
+	return nil
 }
 
 // Resize changes the limits for all containers together, including the VM's CPUs, and the VM's memory; 0 is no change.

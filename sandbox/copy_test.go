@@ -39,7 +39,7 @@ func TestCopies(t *testing.T) {
 		t.Errorf("a refusal: %v", err)
 	}
 	h.must(tree.Close())
-	if u, err := h.box.Usage(h.ctx); err != nil || u.Disk.ReadBytes != 3 {
+	if u, err := h.box.Stats(h.ctx); err != nil || u.Disk.ReadBytes != 3 {
 		t.Errorf("usage %+v, %v", u, err)
 	}
 	h.must(h.box.Pause(h.ctx))

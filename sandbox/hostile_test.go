@@ -59,7 +59,7 @@ func TestHostileOutput(t *testing.T) {
 			if info.Size() > 2*agentv1.MaxChunk*8 {
 				t.Errorf("a log of %d bytes", info.Size())
 			}
-			if _, err := h.box.Memory(h.ctx); err != nil {
+			if _, err := h.box.Stats(h.ctx); err != nil {
 				t.Errorf("another call: %v", err)
 			}
 			_ = p
@@ -95,7 +95,7 @@ func TestHostileReplies(t *testing.T) {
 		agentv1.WriteFrame(c, agentv1.Reply{Error: odd}, agentv1.MaxReply)
 	}
 	h.agent.mu.Unlock()
-	if _, err := h.box.Memory(h.ctx); err == nil || len(err.Error()) > 64<<10 {
+	if _, err := h.box.Stats(h.ctx); err == nil || len(err.Error()) > 64<<10 {
 		t.Errorf("an error of %d bytes", len(err.Error()))
 	}
 	// The exit of another process does not count for this one.
@@ -134,7 +134,7 @@ func TestGuestThatBreaksTheChannel(t *testing.T) {
 	h.started("c")
 	for h.ctx.Err() == nil && h.box.Status().State == Running {
 		h.vm().cut() // finds no session to end while the pumps pause
-		_, _ = h.box.Memory(h.ctx)
+		_, _ = h.box.Stats(h.ctx)
 	}
 	reason, err := h.box.WaitStopped(h.ctx)
 	h.must(err)

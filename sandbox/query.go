@@ -21,6 +21,31 @@ func (s *Sandbox) ContainerStats(ctx context.Context, id string) (agentv1.Stats,
 	return st, m.fault(err)
 }
 
+// Stats returns the statistics of the VM and of every running container. It skips a container that ends meanwhile.
+func (s *Sandbox) Stats(ctx context.Context) (st agentv1.PodStats, err error) {
+	m, err := s.running("read the statistics of", Running)
+	if err != nil {
+		return st, err
+	}
+	call, done := m.call(ctx, s.o.CallTimeout)
+	defer done()
+	if st.Memory, err = m.agent.Memory(call); err == nil {
+		st.Usage, err = m.agent.Usage(call)
+	}
+	if err != nil {
+		return st, m.fault(err)
+	}
+	st.Containers = map[string]agentv1.Stats{}
+	for _, p := range s.Status().Processes {
+		if p.Exec == "" && (p.State == Running || p.State == Paused) {
+			if one, err := s.ContainerStats(ctx, p.Container); err == nil {
+				st.Containers[p.Container] = one
+			}
+		}
+	}
+	return st, nil
+}
+
 // Pids returns the processes of a container, as numbered in the guest.
 func (s *Sandbox) Pids(ctx context.Context, id string) ([]int, error) {
 	p, m, ctx, done, err := s.live(ctx, "list", Process{Container: id}, Ready, Running, Paused)
@@ -30,18 +55,6 @@ func (s *Sandbox) Pids(ctx context.Context, id string) ([]int, error) {
 	defer done()
 	list, err := m.agent.Pids(ctx, p.id)
 	return list.Pids, m.fault(err)
-}
-
-// Memory returns the guest's own view of its memory.
-func (s *Sandbox) Memory(ctx context.Context) (agentv1.Memory, error) {
-	m, err := s.running("read the memory of", Running)
-	if err != nil {
-		return agentv1.Memory{}, err
-	}
-	ctx, done := m.call(ctx, s.o.CallTimeout)
-	defer done()
-	mem, err := m.agent.Memory(ctx)
-	return mem, m.fault(err)
 }
 
 // Listening waits until the ports that the guest's processes listen on differ from known, and returns them.
@@ -182,16 +195,4 @@ func (s *Sandbox) Unpack(ctx context.Context, id, path string, into bool) (*agen
 		return nil, fmt.Errorf("copy to %s: %w", p.subject(), m.fault(err))
 	}
 	return t, nil
-}
-
-// Usage returns the pod's counters, as reported by the guest.
-func (s *Sandbox) Usage(ctx context.Context) (agentv1.Usage, error) {
-	m, err := s.running("read the counters of", Running)
-	if err != nil {
-		return agentv1.Usage{}, err
-	}
-	ctx, done := m.call(ctx, s.o.CallTimeout)
-	defer done()
-	u, err := m.agent.Usage(ctx)
-	return u, m.fault(err)
 }

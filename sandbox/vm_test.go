@@ -76,8 +76,8 @@ func TestVM(t *testing.T) {
 	h.must(box.Start(h.ctx))
 	st := box.Status()
 	t.Logf("phases: %+v", st.Phases)
-	if mem, err := box.Memory(h.ctx); err != nil || mem.Total < 256<<20 || mem.Total > 384<<20 {
-		t.Errorf("guest's memory %+v, %v", mem, err)
+	if st, err := box.Stats(h.ctx); err != nil || st.Memory.Total < 256<<20 || st.Memory.Total > 384<<20 {
+		t.Errorf("the guest's memory: %+v, %v", st.Memory, err)
 	}
 	disk := busyboxDisk(t)
 	launch := func(id string, args ...string) error {

@@ -11,8 +11,8 @@ import (
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/anypb"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/oci/convert"
@@ -132,25 +132,39 @@ func (d *Door) Processes(id string) ([]int, error) {
 }
 
 // Stats returns the use of resources in the guest, for a pod's VM the sum over its containers.
-func (d *Door) Stats(ctx context.Context, id string) (*taskv3.StatsResponse, error) {
+func (d *Door) Stats(ctx context.Context, id string) (agentv1.Stats, error) {
 	ctx, cancel := context.WithTimeout(ctx, callWait)
 	defer cancel()
 	r, err := d.read(id)
 	if err != nil {
-		return nil, err
+		return agentv1.Stats{}, err
 	}
 	c, err := r.shim(ctx)
 	if err != nil {
-		return nil, err
+		return agentv1.Stats{}, err
 	}
 	defer c.Close()
 	if !r.Sandbox {
-		return c.Task.Stats(ctx, &taskv3.StatsRequest{ID: r.Container})
+		return read[agentv1.Stats](func() ([]byte, error) {
+			res, err := c.Task.Stats(ctx, &taskv3.StatsRequest{ID: r.Container})
+			return res.GetStats().GetValue(), err
+		})
 	}
-	all, err := c.Extension.Stats(ctx, &shimv1.StatsRequest{})
+	all, err := read[agentv1.PodStats](func() ([]byte, error) {
+		res, err := c.Extension.Stats(ctx, &shimv1.StatsRequest{})
+		return res.GetStats(), err
+	})
+	return sum(all), err
+}
+
+// read reads statistics in JSON.
+func read[T any](ask func() ([]byte, error)) (st T, err error) {
+	raw, err := ask()
 	if err != nil {
-		return nil, err
+		return st, err
 	}
-	packed, err := anypb.New(podStats(all))
-	return &taskv3.StatsResponse{Stats: packed}, err
+	if err := json.Unmarshal(raw, &st); err != nil {
+		return st, fmt.Errorf("read the statistics: %w", err)
+	}
+	return st, nil
 }

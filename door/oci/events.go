@@ -5,10 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"time"
-
-	"google.golang.org/protobuf/proto"
-
-	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 )
 
 // EventOptions are a request for a container's use of resources.
@@ -68,16 +64,12 @@ func (d *Door) event(ctx context.Context, id string) (*event, error) {
 	if !alive(r.Surrogate) {
 		return nil, ErrNotRunning
 	}
-	got, err := d.Stats(ctx, id)
+	st, err := d.Stats(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	var st shimv1.ContainerStats
-	if err := proto.Unmarshal(got.GetStats().GetValue(), &st); err != nil {
-		return nil, err
-	}
 	e := &event{Type: "stats", ID: id}
-	e.Data.CPU.Usage.Total = st.GetCpuUsec() * 1000
-	e.Data.Memory.Usage.Usage, e.Data.Pids.Current = st.GetMemoryBytes(), st.GetPids()
+	e.Data.CPU.Usage.Total = st.CPUUsec * 1000
+	e.Data.Memory.Usage.Usage, e.Data.Pids.Current = st.MemoryBytes, st.Pids
 	return e, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/door/oci/surrogate"
@@ -52,20 +53,19 @@ func (c *creation) hold(ctx context.Context) error {
 	return c.helper.orderWith(ctx, surrogate.Hold, vm)
 }
 
-// podStats sums the usage of a pod's containers.
-func podStats(all *shimv1.StatsResponse) *shimv1.ContainerStats {
-	var sum shimv1.ContainerStats
-	for _, one := range all.GetContainers() {
-		sum.CpuUsec += one.GetCpuUsec()
-		sum.MemoryBytes += one.GetMemoryBytes()
-		sum.WorkingSetBytes += one.GetWorkingSetBytes()
-		sum.RssBytes += one.GetRssBytes()
-		sum.PageFaults += one.GetPageFaults()
-		sum.MajorPageFaults += one.GetMajorPageFaults()
-		sum.Pids += one.GetPids()
-		sum.At = one.GetAt()
+// sum sums the usage of a pod's containers.
+func sum(pod agentv1.PodStats) (all agentv1.Stats) {
+	for _, one := range pod.Containers {
+		all.CPUUsec += one.CPUUsec
+		all.MemoryBytes += one.MemoryBytes
+		all.WorkingSet += one.WorkingSet
+		all.RSS += one.RSS
+		all.PageFaults += one.PageFaults
+		all.MajPageFaults += one.MajPageFaults
+		all.Pids += one.Pids
+		all.At = one.At
 	}
-	return &sum
+	return all
 }
 
 // namespacesOf returns the namespaces that a pod's record names.

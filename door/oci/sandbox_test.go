@@ -3,8 +3,8 @@ package oci
 import (
 	"testing"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
-	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 )
 
 // TestOwner: a namespace leads to the pod's VM or to the container that it belongs to. Of a pod that began with a container,
@@ -42,10 +42,10 @@ func TestOwner(t *testing.T) {
 }
 
 func TestPodStats(t *testing.T) {
-	got := podStats(&shimv1.StatsResponse{Containers: []*shimv1.ContainerStats{
-		{CpuUsec: 1, MemoryBytes: 10, WorkingSetBytes: 5, RssBytes: 3, Pids: 1}, {CpuUsec: 2, MemoryBytes: 20, Pids: 2},
+	got := sum(agentv1.PodStats{Containers: map[string]agentv1.Stats{
+		"a": {CPUUsec: 1, MemoryBytes: 10, WorkingSet: 5, RSS: 3, Pids: 1}, "b": {CPUUsec: 2, MemoryBytes: 20, Pids: 2},
 	}})
-	if got.CpuUsec != 3 || got.MemoryBytes != 30 || got.WorkingSetBytes != 5 || got.RssBytes != 3 || got.Pids != 3 {
+	if got.CPUUsec != 3 || got.MemoryBytes != 30 || got.WorkingSet != 5 || got.RSS != 3 || got.Pids != 3 {
 		t.Errorf("got %v", got)
 	}
 }

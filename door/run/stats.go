@@ -72,24 +72,24 @@ func (s *server) podStats(ctx context.Context, e *entry) api.PodStats {
 // memory.
 func fillStats(st *api.PodStats, p *corev1.Pod, status corev1.PodStatus, u *engine.Usage) {
 	st.Time = u.At
-	st.Disk = api.Counters{In: int64(u.DiskRead), Out: int64(u.DiskWritten)}
+	st.Disk = api.Counters{In: int64(u.Disk.ReadBytes), Out: int64(u.Disk.WriteBytes)}
 	if u.Network != nil {
-		st.Network = &api.Counters{In: int64(u.Network.Rx), Out: int64(u.Network.Tx)}
+		st.Network = &api.Counters{In: int64(u.Network.RxBytes), Out: int64(u.Network.TxBytes)}
 	}
 	limits := state.MemoryLimits(p, status)
 	sum, every := int64(0), len(u.Containers) > 0
 	for _, c := range u.Containers {
-		st.CPU += c.CPU
+		st.CPU += c.CPU()
 		st.Memory += int64(c.WorkingSet)
 		st.PIDs += int(c.Pids)
 		limit := limits[c.Name]
 		sum, every = sum+limit, every && limit > 0
 		st.Containers = append(st.Containers, api.ContainerStats{
-			Name: c.Name, CPU: c.CPU, Memory: int64(c.WorkingSet), MemoryLimit: limit, Writable: int64(c.Writable),
+			Name: c.Name, CPU: c.CPU(), Memory: int64(c.WorkingSet), MemoryLimit: limit, Writable: int64(c.RootfsBytes),
 			PIDs: int(c.Pids), Restarts: manager.Restarts(status, c.Name),
 		})
 	}
-	if st.MemoryLimit = u.MemoryTotal; every {
-		st.MemoryLimit = min(sum, u.MemoryTotal)
+	if st.MemoryLimit = u.Memory.Total; every {
+		st.MemoryLimit = min(sum, u.Memory.Total)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/network"
 )
@@ -17,20 +18,13 @@ import (
 // most bounds the published ports of a pod for each protocol, because the guest reports them.
 const most = 256
 
-// Port is a port that a process of the pod listens on.
-type Port struct {
-	Number    int
-	Loopback  bool // reachable from inside only
-	Datagrams bool // UDP
-}
-
 // UDP is the protocol of UDP ports in the records of published ports.
 const UDP = "udp"
 
 // Pod is the interface to a pod.
 type Pod interface {
 	// Listening waits until the ports differ from known, and returns them. The guest reports them.
-	Listening(ctx context.Context, known []Port) ([]Port, error)
+	Listening(ctx context.Context, known agentv1.Listening) (agentv1.Listening, error)
 	// Ports returns the published ports, and SetPorts records them.
 	Ports() []store.Port
 	SetPorts(ports []store.Port) error
@@ -49,12 +43,11 @@ func Sync(ctx context.Context, p Pod, pace *rate.Limiter, log *slog.Logger) erro
 		if err := pace.Wait(ctx); err != nil {
 			return err
 		}
-		now, err := p.Listening(ctx, known)
+		answer, err := p.Listening(ctx, agentv1.Listening{Ports: known})
 		if err != nil {
 			return err
 		}
-		now = slices.DeleteFunc(now, func(p Port) bool { return p.Number < 1 || p.Number > 65535 })
-		now = bounded(now)
+		now := bounded(answer.Ports)
 		if err := adapt(ctx, p, now, log); err != nil {
 			return err
 		}
@@ -62,18 +55,18 @@ func Sync(ctx context.Context, p Pod, pace *rate.Limiter, log *slog.Logger) erro
 	}
 }
 
-// bounded drops the ports beyond most of each protocol.
-func bounded(all []Port) []Port {
+// bounded drops the port 0, and the ports beyond most of each protocol.
+func bounded(all []agentv1.ListeningPort) []agentv1.ListeningPort {
 	count := map[bool]int{}
-	return slices.DeleteFunc(all, func(p Port) bool {
+	return slices.DeleteFunc(all, func(p agentv1.ListeningPort) bool {
 		count[p.Datagrams]++
-		return count[p.Datagrams] > most
+		return p.Port == 0 || count[p.Datagrams] > most
 	})
 }
 
 // adapt publishes new ports and ends the publication of old ones. It records each step, so that another engine can
 // continue.
-func adapt(ctx context.Context, p Pod, now []Port, log *slog.Logger) error {
+func adapt(ctx context.Context, p Pod, now []agentv1.ListeningPort, log *slog.Logger) error {
 	published := p.Ports()
 	for _, old := range slices.Clone(published) {
 		if slices.Contains(now, of([]store.Port{old})[0]) {
@@ -88,7 +81,7 @@ func adapt(ctx context.Context, p Pod, now []Port, log *slog.Logger) error {
 		}
 	}
 	for _, port := range now {
-		entry := store.Port{HostIP: hostIP(port), HostPort: port.Number, PodPort: port.Number}
+		entry := store.Port{HostIP: hostIP(port), HostPort: int(port.Port), PodPort: int(port.Port)}
 		if port.Datagrams {
 			entry.Protocol = UDP
 		}
@@ -96,7 +89,7 @@ func adapt(ctx context.Context, p Pod, now []Port, log *slog.Logger) error {
 			continue
 		}
 		if err := publish(ctx, p, entry); err != nil {
-			log.Warn("a port that a pod listens on is not published", "port", port.Number, "udp", port.Datagrams, "error", err)
+			log.Warn("a port that a pod listens on is not published", "port", port.Port, "udp", port.Datagrams, "error", err)
 			continue
 		}
 		published = append(published, entry)
@@ -116,7 +109,7 @@ func publish(ctx context.Context, p Pod, port store.Port) error {
 }
 
 // hostIP is the address for the published port: all addresses, or the loopback.
-func hostIP(p Port) string {
+func hostIP(p agentv1.ListeningPort) string {
 	if p.Loopback {
 		return "127.0.0.1"
 	}
@@ -124,17 +117,17 @@ func hostIP(p Port) string {
 }
 
 // of converts published ports to the guest's form.
-func of(ports []store.Port) (out []Port) {
+func of(ports []store.Port) (out []agentv1.ListeningPort) {
 	for _, p := range ports {
-		out = append(out, Port{
-			Number: p.PodPort, Loopback: p.HostIP == hostIP(Port{Loopback: true}), Datagrams: p.Protocol == UDP,
+		out = append(out, agentv1.ListeningPort{
+			Port: uint16(p.PodPort), Loopback: p.HostIP == hostIP(agentv1.ListeningPort{Loopback: true}), Datagrams: p.Protocol == UDP,
 		})
 	}
-	slices.SortFunc(out, func(a, b Port) int { // the guest's order
+	slices.SortFunc(out, func(a, b agentv1.ListeningPort) int { // the guest's order
 		if a.Datagrams != b.Datagrams {
 			return map[bool]int{false: -1, true: 1}[a.Datagrams]
 		}
-		return a.Number - b.Number
+		return int(a.Port) - int(b.Port)
 	})
 	return out
 }

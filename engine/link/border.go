@@ -43,17 +43,6 @@ func (b border) Status(ctx context.Context, r *shimv1.StatusRequest) (*shimv1.St
 	return res, nil
 }
 
-func (b border) Stats(ctx context.Context, r *shimv1.StatsRequest) (*shimv1.StatsResponse, error) {
-	res, err := b.ExtensionClient.Stats(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	for now, i := time.Now(), 0; i < len(res.Containers); i++ {
-		res.Containers[i].At = when(res.Containers[i].At, now)
-	}
-	return res, nil
-}
-
 // text returns at most maxText bytes without control characters, except for new lines and tabs. word is one line of
 // it.
 func text(s string) string {

@@ -4,13 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/api/card"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 )
 
@@ -34,7 +38,7 @@ func (l liar) Status(context.Context, *shimv1.StatusRequest) (*shimv1.StatusResp
 }
 
 func (l liar) Stats(context.Context, *shimv1.StatsRequest) (*shimv1.StatsResponse, error) {
-	return &shimv1.StatsResponse{Containers: []*shimv1.ContainerStats{{At: l.at}}}, nil
+	return &shimv1.StatsResponse{Stats: []byte(l.text)}, nil
 }
 
 // TestBorder checks that a shim's answers are printable and within bounds.
@@ -60,11 +64,7 @@ func TestBorder(t *testing.T) {
 			if strings.ContainsAny(c.Message, "\r\x1b\x07\u009b") {
 				t.Errorf("%.20q became the message %.40q", hostile, c.Message)
 			}
-			stats, err := b.Stats(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, got := range []*timestamppb.Timestamp{c.CreatedAt, c.StartedAt, c.ExitedAt, stats.Containers[0].At} {
+			for _, got := range []*timestamppb.Timestamp{c.CreatedAt, c.StartedAt, c.ExitedAt} {
 				if (got == nil) != (at == nil) {
 					t.Errorf("%v became %v", at, got)
 				}
@@ -85,5 +85,59 @@ func TestBorder(t *testing.T) {
 	if res, err := (border{liar{text: "running", at: timestamppb.New(time.Unix(1e9, 5))}}).Status(t.Context(), nil); err != nil ||
 		res.State != "running" || !res.Containers[0].StartedAt.AsTime().Equal(time.Unix(1e9, 5)) {
 		t.Errorf("a valid answer became %v, %v", res, err)
+	}
+}
+
+// TestStats checks that a guest's statistics are printable and within bounds.
+func TestStats(t *testing.T) {
+	const n = 1 << 63
+	huge := agentv1.NetUsage{Name: "\x1b" + strings.Repeat("n", 1000), RxBytes: n, RxErrors: n, TxBytes: n, TxErrors: n}
+	volume := agentv1.VolumeUsage{Name: huge.Name, Used: n, Inodes: n, Capacity: n, Available: n}
+	raw, err := json.Marshal(agentv1.PodStats{
+		Memory: agentv1.Memory{Total: -1, Available: math.MaxInt64},
+		Usage: agentv1.Usage{
+			Network: &huge, Cards: slices.Repeat([]agentv1.NetUsage{huge}, 100), Disk: agentv1.DiskUsage{ReadBytes: n, WriteBytes: n},
+			Volumes: slices.Repeat([]agentv1.VolumeUsage{volume}, 2*agentv1.MaxVolumes),
+		},
+		Containers: map[string]agentv1.Stats{"c": {
+			At: time.Now().Add(2 * maxAhead), CPUUsec: n, MemoryBytes: n, WorkingSet: n, RSS: n, PageFaults: n,
+			MajPageFaults: n, Pids: n, RootfsBytes: n, RootfsInodes: n,
+		}, "old": {At: time.Unix(-1, 0)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := (&Conn{Ext: liar{text: string(raw)}}).Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = MaxCounter
+	name := "?" + strings.Repeat("n", maxName-1)
+	inside := agentv1.NetUsage{Name: name, RxBytes: most, RxErrors: most, TxBytes: most, TxErrors: most}
+	at, old := got.Containers["c"].At, got.Containers["old"].At
+	want := agentv1.PodStats{
+		Memory: agentv1.Memory{Available: most},
+		Usage: agentv1.Usage{
+			Network: &inside, Cards: slices.Repeat([]agentv1.NetUsage{inside}, card.Most),
+			Disk: agentv1.DiskUsage{ReadBytes: most, WriteBytes: most},
+			Volumes: slices.Repeat([]agentv1.VolumeUsage{
+				{Name: name, Used: most, Inodes: most, Capacity: most, Available: most},
+			}, agentv1.MaxVolumes),
+		},
+		Containers: map[string]agentv1.Stats{"c": {
+			At: at, CPUUsec: most / 1000, MemoryBytes: most, WorkingSet: most, RSS: most, PageFaults: most, MajPageFaults: most, Pids: MaxPids,
+			RootfsBytes: most, RootfsInodes: most,
+		}, "old": {At: old}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if time.Until(at) > time.Second || time.Since(old) > time.Minute {
+		t.Errorf("the times are %v and %v", at, old)
+	}
+	for _, text := range []string{"", "{", `{"containers": 7}`, `{"disk": {"readBytes": -1}}`} {
+		if _, err := (&Conn{Ext: liar{text: text}}).Stats(t.Context()); err == nil {
+			t.Errorf("%q: got nil, want an error", text)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
@@ -198,8 +200,8 @@ func (v *files) send(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()
 	digest := digestOf(set, v.Group)
-	state, err := c.Ext.Files(ctx, &shimv1.FilesRequest{Volume: v.Name})
-	if err != nil || state.GetDigest() == digest {
+	published, err := sendFiles(ctx, c, agentv1.Files{Volume: v.Name})
+	if err != nil || published == digest {
 		return err
 	}
 	return v.transfer(ctx, c, set, digest)
@@ -253,12 +255,12 @@ func digestOf(set []atomicdir.File, group int) string {
 
 // transfer sends a set in pieces.
 func (v *files) transfer(ctx context.Context, c *link.Conn, set []atomicdir.File, digest string) error {
-	req := &shimv1.FilesRequest{Begin: true}
+	req := agentv1.Files{Begin: true}
 	size := 0
 	flush := func(last bool) error {
-		req.Volume, req.Digest, req.Group, req.Commit = v.Name, digest, uint32(v.Group), last
-		_, err := c.Ext.Files(ctx, req)
-		req, size = &shimv1.FilesRequest{}, 0
+		req.Volume, req.Digest, req.Group, req.Commit = v.Name, digest, v.Group, last
+		_, err := sendFiles(ctx, c, req)
+		req, size = agentv1.Files{}, 0
 		return err
 	}
 	for _, f := range set {
@@ -269,12 +271,22 @@ func (v *files) transfer(ctx context.Context, c *link.Conn, set []atomicdir.File
 					return err
 				}
 			}
-			req.Files = append(req.Files, &shimv1.VolumeFile{
-				Path: f.Path, Mode: uint32(f.Mode.Perm()), Uid: uint32(f.UID), Gid: uint32(f.GID), Data: f.Data[:n],
+			req.Entries = append(req.Entries, agentv1.FileEntry{
+				Path: f.Path, Mode: uint32(f.Mode.Perm()), UID: f.UID, GID: f.GID, Data: f.Data[:n],
 			})
 			size += n + len(f.Path) + 64
 			f.Data = f.Data[n:]
 		}
 	}
 	return flush(true)
+}
+
+// sendFiles sends a part of a set to the guest, and returns the digest of the published set.
+func sendFiles(ctx context.Context, c *link.Conn, f agentv1.Files) (published string, err error) {
+	raw, err := json.Marshal(f)
+	if err != nil {
+		return "", err
+	}
+	res, err := c.Ext.Files(ctx, &shimv1.FilesRequest{Files: raw})
+	return res.GetDigest(), err
 }

@@ -24,7 +24,6 @@ type Sandbox interface {
 	Status() sandbox.Status
 	WaitBooted(ctx context.Context) error
 	WaitStopped(ctx context.Context) (string, error)
-	Memory(ctx context.Context) (agentv1.Memory, error)
 	SetNetwork(ctx context.Context, r agentv1.SetNetwork, taps []*os.File) error
 	Listening(ctx context.Context, known agentv1.Listening) (agentv1.Listening, error)
 	Forward(ctx context.Context, port uint16) (net.Conn, error)
@@ -37,13 +36,13 @@ type Sandbox interface {
 	Resize(ctx context.Context, limits agentv1.PodLimits, memoryMiB int) error
 	GrowVolume(ctx context.Context, name string, bytes int64) error
 	ReleaseVolumes(ctx context.Context) error
-	UpdateContainer(ctx context.Context, id string, resources []byte, memoryMiB int) error
+	UpdateContainer(ctx context.Context, id string, resources []byte) error
 	ContainerStats(ctx context.Context, id string) (agentv1.Stats, error)
 	Pids(ctx context.Context, id string) ([]int, error)
 	ReadFile(ctx context.Context, id, path string, limit int) ([]byte, error)
 	Pack(ctx context.Context, id, path string) (*agentv1.TreeReader, error)
 	Unpack(ctx context.Context, id, path string, into bool) (*agentv1.TreeWriter, error)
-	Usage(ctx context.Context) (agentv1.Usage, error)
+	Stats(ctx context.Context) (agentv1.PodStats, error)
 	WriteFiles(ctx context.Context, f agentv1.Files) (agentv1.FilesState, error)
 	ReopenLog(ctx context.Context, id string, f *os.File) error
 

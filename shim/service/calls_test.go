@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -16,7 +17,6 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox"
-	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
 // call records a call and returns f.fails.
@@ -48,8 +48,8 @@ func (f *fake) GrowVolume(_ context.Context, name string, bytes int64) error {
 
 func (f *fake) ReleaseVolumes(context.Context) error { return f.call("release volumes") }
 
-func (f *fake) UpdateContainer(_ context.Context, id string, resources []byte, memoryMiB int) error {
-	return f.call("update %s to %s, %d MiB", id, resources, memoryMiB)
+func (f *fake) UpdateContainer(_ context.Context, id string, resources []byte) error {
+	return f.call("update %s to %s", id, resources)
 }
 
 func (f *fake) Pids(_ context.Context, id string) ([]int, error) {
@@ -124,12 +124,16 @@ func TestCallsReachTheSandbox(t *testing.T) {
 			_, err := r.task.CloseIO(ctx, &taskv3.CloseIORequest{ID: "c", Stdin: true})
 			return err
 		},
-		"update c to {}, 0 MiB": func(r *rig, ctx context.Context) error { return r.update(ctx, "c", "", "{}") },
-		"update c to [], 0 MiB": func(r *rig, ctx context.Context) error { return r.update(ctx, "c", "0", "[]") },
+		"update c to {}": func(r *rig, ctx context.Context) error { return r.update(ctx, "{}") },
+		"update c to []": func(r *rig, ctx context.Context) error { return r.update(ctx, "[]") },
 		"resize the pod to 9 bytes, 640 MiB": func(r *rig, ctx context.Context) error {
-			return r.update(ctx, "", "640", `{"memoryBytes":9}`)
+			return r.resizePod(ctx, `{"memoryBytes":9}`)
 		},
-		"grow v to 77 bytes": func(r *rig, ctx context.Context) error { return r.grow(ctx, "77") },
+		"grow v to 77 bytes": func(r *rig, ctx context.Context) error { return r.grow(ctx, 77) },
+		"release volumes": func(r *rig, ctx context.Context) error {
+			_, err := r.extension.ReleaseVolumes(ctx, &shimv1.ReleaseVolumesRequest{})
+			return err
+		},
 		"wait stopped": func(r *rig, ctx context.Context) error {
 			_, err := r.sandbox.WaitSandbox(ctx, &sandboxv1.WaitSandboxRequest{SandboxID: "pod"})
 			return err
@@ -153,22 +157,28 @@ func TestCallsReachTheSandbox(t *testing.T) {
 
 // filesOf returns two files of size bytes in all, including their names.
 func filesOf(size int) *shimv1.FilesRequest {
-	return &shimv1.FilesRequest{Volume: "v", Files: []*shimv1.VolumeFile{{Path: "a"}, {Path: "b", Data: make([]byte, size-2)}}}
+	raw, err := json.Marshal(agentv1.Files{Volume: "v", Entries: []agentv1.FileEntry{{Path: "a"}, {Path: "b", Data: make([]byte, size-2)}}})
+	if err != nil {
+		panic(err)
+	}
+	return &shimv1.FilesRequest{Files: raw}
 }
 
-// update changes the limits of a container, or of the pod.
-func (r *rig) update(ctx context.Context, id, memory, resources string) error {
-	_, err := r.task.Update(ctx, &taskv3.UpdateTaskRequest{
-		ID: id, Annotations: map[string]string{layout.MemoryAnnotation: memory}, Resources: &anypb.Any{Value: []byte(resources)},
-	})
+// update changes the limits of a container.
+func (r *rig) update(ctx context.Context, resources string) error {
+	_, err := r.task.Update(ctx, &taskv3.UpdateTaskRequest{ID: "c", Resources: &anypb.Any{Value: []byte(resources)}})
+	return err
+}
+
+// resizePod changes the limits of the pod.
+func (r *rig) resizePod(ctx context.Context, limits string) error {
+	_, err := r.extension.Resize(ctx, &shimv1.ResizeRequest{Limits: []byte(limits), MemoryMib: 640})
 	return err
 }
 
 // grow grows a volume.
-func (r *rig) grow(ctx context.Context, bytes string) error {
-	_, err := r.task.Update(ctx, &taskv3.UpdateTaskRequest{
-		Annotations: map[string]string{layout.VolumeAnnotation: "v", layout.BytesAnnotation: bytes},
-	})
+func (r *rig) grow(ctx context.Context, bytes int64) error {
+	_, err := r.extension.GrowVolume(ctx, &shimv1.GrowVolumeRequest{Volume: "v", Bytes: bytes})
 	return err
 }
 
@@ -180,13 +190,18 @@ func TestCallsOutOfBounds(t *testing.T) {
 			_, err := r.extension.ReadFile(ctx, &shimv1.ReadFileRequest{Limit: 1<<20 + 1})
 			return err
 		},
-		"files too long":      func() error { _, err := r.extension.Files(ctx, filesOf(2<<20+1)); return err },
-		"memory in words":     func() error { return r.update(ctx, "c", "much", "{}") },
-		"a size in words":     func() error { return r.grow(ctx, "much") },
-		"a size of nothing":   func() error { return r.grow(ctx, "0") },
-		"memory below 0":      func() error { return r.update(ctx, "c", "-1", "{}") },
-		"limits not JSON":     func() error { return r.update(ctx, "c", "", "{") },
-		"no limits of a pod":  func() error { return r.update(ctx, "", "", `"none"`) },
+		"files too long": func() error { _, err := r.extension.Files(ctx, filesOf(2<<20+1)); return err },
+		"files not JSON": func() error {
+			_, err := r.extension.Files(ctx, &shimv1.FilesRequest{Files: []byte("{")})
+			return err
+		},
+		"ports not JSON": func() error {
+			_, err := r.extension.Listening(ctx, &shimv1.ListeningRequest{Known: []byte("{")})
+			return err
+		},
+		"a size of nothing":   func() error { return r.grow(ctx, 0) },
+		"limits not JSON":     func() error { return r.update(ctx, "{") },
+		"no limits of a pod":  func() error { return r.resizePod(ctx, `"none"`) },
 		"a terminal too wide": func() error { return r.resize(ctx, 0x10000, 1) },
 		"a terminal too high": func() error { return r.resize(ctx, 1, 0x10000) },
 		"signal 0":            func() error { return r.kill(ctx, 0) },

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -119,11 +120,15 @@ func (e extension) Resume(ctx context.Context, _ *shimv1.ResumeRequest) (*shimv1
 }
 
 func (e extension) Stats(ctx context.Context, _ *shimv1.StatsRequest) (*shimv1.StatsResponse, error) {
-	res, err := e.stats(ctx)
+	st, err := e.o.Sandbox.Stats(ctx)
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	return res, nil
+	raw, err := json.Marshal(st)
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	return &shimv1.StatsResponse{Stats: raw}, nil
 }
 
 func (e extension) ReadFile(ctx context.Context, r *shimv1.ReadFileRequest) (*shimv1.ReadFileResponse, error) {
@@ -141,11 +146,13 @@ func (e extension) ReadFile(ctx context.Context, r *shimv1.ReadFileRequest) (*sh
 const maxFiles = 2 << 20
 
 func (e extension) Files(ctx context.Context, r *shimv1.FilesRequest) (*shimv1.FilesResponse, error) {
-	call := agentv1.Files{Volume: r.Volume, Digest: r.Digest, Begin: r.Begin, Commit: r.Commit, Group: int(r.Group)}
+	var call agentv1.Files
+	if err := json.Unmarshal(r.Files, &call); err != nil {
+		return nil, invalid("files of a volume: %v", err)
+	}
 	size := 0
-	for _, f := range r.Files {
+	for _, f := range call.Entries {
 		size += len(f.Path) + len(f.Data)
-		call.Entries = append(call.Entries, agentv1.FileEntry{Path: f.Path, Mode: f.Mode, UID: int(f.Uid), GID: int(f.Gid), Data: f.Data})
 	}
 	if size > maxFiles {
 		return nil, invalid("files of %d bytes: at most %d in one call", size, maxFiles)
@@ -155,4 +162,23 @@ func (e extension) Files(ctx context.Context, r *shimv1.FilesRequest) (*shimv1.F
 		return nil, toStatus(err)
 	}
 	return &shimv1.FilesResponse{Digest: state.Digest}, nil
+}
+
+func (e extension) Resize(ctx context.Context, r *shimv1.ResizeRequest) (*shimv1.ResizeResponse, error) {
+	var limits agentv1.PodLimits
+	if err := json.Unmarshal(r.Limits, &limits); err != nil {
+		return nil, invalid("resize the pod: its limits: %v", err)
+	}
+	return &shimv1.ResizeResponse{}, toStatus(e.o.Sandbox.Resize(ctx, limits, int(r.MemoryMib)))
+}
+
+func (e extension) GrowVolume(ctx context.Context, r *shimv1.GrowVolumeRequest) (*shimv1.GrowVolumeResponse, error) {
+	if r.Volume == "" || r.Bytes <= 0 {
+		return nil, invalid("grow volume %.64q to %d bytes: the size must be positive", r.Volume, r.Bytes)
+	}
+	return &shimv1.GrowVolumeResponse{}, toStatus(e.o.Sandbox.GrowVolume(ctx, r.Volume, r.Bytes))
+}
+
+func (e extension) ReleaseVolumes(ctx context.Context, _ *shimv1.ReleaseVolumesRequest) (*shimv1.ReleaseVolumesResponse, error) {
+	return &shimv1.ReleaseVolumesResponse{}, toStatus(e.o.Sandbox.ReleaseVolumes(ctx))
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -126,19 +125,8 @@ func (f *fake) Status() sandbox.Status {
 	return st
 }
 
-func (f *fake) Memory(context.Context) (agentv1.Memory, error) {
-	return agentv1.Memory{Total: 100, Available: 50}, nil
-}
-
-func (f *fake) Usage(context.Context) (agentv1.Usage, error) {
-	cards := make([]agentv1.NetUsage, 100) // from a hostile guest
-	cards[0] = agentv1.NetUsage{Name: "net1", TxBytes: 9}
-	return agentv1.Usage{
-		Network: &agentv1.NetUsage{Name: "eth0\x1b[31m", RxBytes: 5}, Cards: cards, Disk: agentv1.DiskUsage{WriteBytes: 6},
-		Volumes: slices.Repeat([]agentv1.VolumeUsage{
-			{Name: "\x1b" + strings.Repeat("v", 1000), Used: 1, Inodes: 2, Capacity: 3, Available: 4},
-		}, agentv1.MaxVolumes+1),
-	}, nil
+func (f *fake) Stats(context.Context) (agentv1.PodStats, error) {
+	return agentv1.PodStats{Memory: agentv1.Memory{Total: 100}}, nil
 }
 
 func (f *fake) ContainerStats(context.Context, string) (agentv1.Stats, error) {

@@ -60,20 +60,18 @@ func (e extension) Unpublish(_ context.Context, r *shimv1.UnpublishRequest) (*sh
 // Listening waits until the listening ports differ from the request's.
 func (e extension) Listening(ctx context.Context, r *shimv1.ListeningRequest) (*shimv1.ListeningResponse, error) {
 	var known agentv1.Listening
-	for _, p := range r.Ports {
-		known.Ports = append(known.Ports, agentv1.ListeningPort{
-			Port: uint16(p.Port), Loopback: p.Loopback, Datagrams: p.Datagrams,
-		})
+	if err := json.Unmarshal(r.Known, &known); err != nil {
+		return nil, invalid("watch the ports: read the known ones: %v", err)
 	}
 	now, err := e.o.Sandbox.Listening(ctx, known)
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	res := &shimv1.ListeningResponse{}
-	for _, p := range now.Ports {
-		res.Ports = append(res.Ports, &shimv1.ListeningPort{Port: uint32(p.Port), Loopback: p.Loopback, Datagrams: p.Datagrams})
+	raw, err := json.Marshal(now)
+	if err != nil {
+		return nil, toStatus(err)
 	}
-	return res, nil
+	return &shimv1.ListeningResponse{Now: raw}, nil
 }
 
 // UpdateNetwork replaces the pod's interfaces.

@@ -10,11 +10,12 @@ import (
 
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
 	"github.com/containerd/containerd/api/types"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/api/card"
 	"github.com/bulkhead-project/bulkhead/sandbox"
-	"github.com/bulkhead-project/bulkhead/shim/events"
 	"github.com/bulkhead-project/bulkhead/shim/fdpass"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
@@ -159,17 +160,13 @@ func (p pod) SandboxMetrics(ctx context.Context, r *sandboxv1.SandboxMetricsRequ
 	if err := p.mine(r.SandboxID); err != nil {
 		return nil, err
 	}
-	st, err := p.stats(ctx)
+	st, err := extension(p).Stats(ctx, nil)
 	if err != nil {
-		return nil, toStatus(err)
+		return nil, err
 	}
-	packed, err := events.Any(st)
-	if err != nil {
-		return nil, toStatus(err)
-	}
-	return &sandboxv1.SandboxMetricsResponse{
-		Metrics: &types.Metric{Timestamp: timestamppb.Now(), ID: p.o.ID, Data: packed},
-	}, nil
+	return &sandboxv1.SandboxMetricsResponse{Metrics: &types.Metric{
+		Timestamp: timestamppb.Now(), ID: p.o.ID, Data: &anypb.Any{TypeUrl: agentv1.PodStatsType, Value: st.GetStats()},
+	}}, nil
 }
 
 func (p pod) UpdateSandbox(context.Context, *sandboxv1.UpdateSandboxRequest) (*sandboxv1.UpdateSandboxResponse, error) {

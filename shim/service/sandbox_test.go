@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -132,32 +131,6 @@ func TestDeleteForgetsAContainersProcesses(t *testing.T) {
 		if err != nil || st.Stdout != "stream:" {
 			t.Errorf("of b %q: %v, %v", exec, st, err)
 		}
-	}
-}
-
-// TestStatsOfWhatRuns: running and paused containers have statistics. Stopped ones and exec'd processes have none.
-func TestStatsOfWhatRuns(t *testing.T) {
-	r := start(t)
-	for p, state := range map[sandbox.Process]sandbox.State{
-		{Container: "runs"}: sandbox.Running, {Container: "paused"}: sandbox.Paused, {Container: "made"}: sandbox.Ready,
-		{Container: "ended"}: sandbox.Stopped, {Container: "runs", Exec: "e"}: sandbox.Running,
-	} {
-		r.fake.procs[p] = &proc{state: state}
-	}
-	stats, err := r.extension.Stats(t.Context(), &shimv1.StatsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, c := range stats.Containers {
-		got = append(got, c.Id)
-	}
-	if slices.Sort(got); !slices.Equal(got, []string{"paused", "runs"}) {
-		t.Errorf("counters of %q", got)
-	}
-	one, err := r.task.Stats(t.Context(), &taskv3.StatsRequest{ID: "runs"})
-	if err != nil || one.GetStats().GetTypeUrl() == "" {
-		t.Errorf("%v, %v", one, err)
 	}
 }
 

@@ -6,21 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	tasktypes "github.com/containerd/containerd/api/types/task"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox"
-	"github.com/bulkhead-project/bulkhead/shim/events"
-	"github.com/bulkhead-project/bulkhead/shim/layout"
 )
 
 // task is containerd's Task service, version 3.
@@ -155,36 +153,11 @@ func (t task) CloseIO(ctx context.Context, r *taskv3.CloseIORequest) (*emptypb.E
 }
 
 func (t task) Update(ctx context.Context, r *taskv3.UpdateTaskRequest) (*emptypb.Empty, error) {
-	if name := r.Annotations[layout.VolumeAnnotation]; name != "" && r.ID == "" {
-		text := r.Annotations[layout.BytesAnnotation]
-		bytes, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || bytes <= 0 {
-			return nil, invalid("annotation %s: %q must be a number of bytes", layout.BytesAnnotation, text)
-		}
-		return empty(t.o.Sandbox.GrowVolume(ctx, name, bytes))
-	}
-	if r.Annotations[layout.ReleaseAnnotation] != "" && r.ID == "" {
-		return empty(t.o.Sandbox.ReleaseVolumes(ctx))
-	}
-	memory := 0
-	if text := r.Annotations[layout.MemoryAnnotation]; text != "" {
-		var err error
-		if memory, err = strconv.Atoi(text); err != nil || memory < 0 {
-			return nil, invalid("annotation %s: %q must be a number of MiB", layout.MemoryAnnotation, text)
-		}
-	}
 	resources := r.GetResources().GetValue()
 	if !json.Valid(resources) {
 		return nil, invalid("update container %s: the resources must be JSON", r.ID)
 	}
-	if r.ID == "" { // the pod itself
-		var limits agentv1.PodLimits
-		if err := json.Unmarshal(resources, &limits); err != nil {
-			return nil, invalid("update the pod: its limits: %v", err)
-		}
-		return empty(t.o.Sandbox.Resize(ctx, limits, memory))
-	}
-	return empty(t.o.Sandbox.UpdateContainer(ctx, r.ID, resources, memory))
+	return empty(t.o.Sandbox.UpdateContainer(ctx, r.ID, resources))
 }
 
 func (t task) Wait(ctx context.Context, r *taskv3.WaitRequest) (*taskv3.WaitResponse, error) {
@@ -200,11 +173,11 @@ func (t task) Stats(ctx context.Context, r *taskv3.StatsRequest) (*taskv3.StatsR
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	packed, err := events.Any(containerStats(r.ID, st))
+	raw, err := json.Marshal(st)
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	return &taskv3.StatsResponse{Stats: packed}, nil
+	return &taskv3.StatsResponse{Stats: &anypb.Any{TypeUrl: agentv1.StatsType, Value: raw}}, nil
 }
 
 func (t task) Connect(_ context.Context, r *taskv3.ConnectRequest) (*taskv3.ConnectResponse, error) {

@@ -311,6 +311,12 @@ type Update struct {
 	Limits    PodLimits       `json:"limits,omitzero"`
 }
 
+// The type URLs of Stats and PodStats in JSON.
+const (
+	StatsType    = "io.bulkhead.agent.Stats+json"
+	PodStatsType = "io.bulkhead.agent.PodStats+json"
+)
+
 // Stats are a container's statistics, read from its cgroup.
 type Stats struct {
 	At            time.Time `json:"at"`
@@ -333,6 +339,13 @@ type Usage struct {
 	Disk  DiskUsage  `json:"disk"`
 	// Volumes are the mounted emptyDirs of the pod, at most MaxVolumes.
 	Volumes []VolumeUsage `json:"volumes,omitempty"`
+}
+
+// PodStats are the statistics of a VM and of its running containers, by id.
+type PodStats struct {
+	Memory Memory `json:"memory"`
+	Usage
+	Containers map[string]Stats `json:"containers,omitempty"`
 }
 
 // MaxVolumes bounds the number of volumes in Usage.

@@ -1142,7 +1142,7 @@ func (*UnpublishResponse) Descriptor() ([]byte, []int) {
 
 type ListeningRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ports         []*ListeningPort       `protobuf:"bytes,1,rep,name=ports,proto3" json:"ports,omitempty"`
+	Known         []byte                 `protobuf:"bytes,2,opt,name=known,proto3" json:"known,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1177,16 +1177,16 @@ func (*ListeningRequest) Descriptor() ([]byte, []int) {
 	return file_extension_proto_rawDescGZIP(), []int{19}
 }
 
-func (x *ListeningRequest) GetPorts() []*ListeningPort {
+func (x *ListeningRequest) GetKnown() []byte {
 	if x != nil {
-		return x.Ports
+		return x.Known
 	}
 	return nil
 }
 
 type ListeningResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ports         []*ListeningPort       `protobuf:"bytes,1,rep,name=ports,proto3" json:"ports,omitempty"`
+	Now           []byte                 `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1221,72 +1221,11 @@ func (*ListeningResponse) Descriptor() ([]byte, []int) {
 	return file_extension_proto_rawDescGZIP(), []int{20}
 }
 
-func (x *ListeningResponse) GetPorts() []*ListeningPort {
+func (x *ListeningResponse) GetNow() []byte {
 	if x != nil {
-		return x.Ports
+		return x.Now
 	}
 	return nil
-}
-
-// ListeningPort is a TCP port, or a UDP port with datagrams; only the pod itself reaches a loopback port.
-type ListeningPort struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
-	Loopback      bool                   `protobuf:"varint,2,opt,name=loopback,proto3" json:"loopback,omitempty"`
-	Datagrams     bool                   `protobuf:"varint,3,opt,name=datagrams,proto3" json:"datagrams,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListeningPort) Reset() {
-	*x = ListeningPort{}
-	mi := &file_extension_proto_msgTypes[21]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListeningPort) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListeningPort) ProtoMessage() {}
-
-func (x *ListeningPort) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[21]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListeningPort.ProtoReflect.Descriptor instead.
-func (*ListeningPort) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{21}
-}
-
-func (x *ListeningPort) GetPort() uint32 {
-	if x != nil {
-		return x.Port
-	}
-	return 0
-}
-
-func (x *ListeningPort) GetLoopback() bool {
-	if x != nil {
-		return x.Loopback
-	}
-	return false
-}
-
-func (x *ListeningPort) GetDatagrams() bool {
-	if x != nil {
-		return x.Datagrams
-	}
-	return false
 }
 
 type UpdateNetworkRequest struct {
@@ -1299,7 +1238,7 @@ type UpdateNetworkRequest struct {
 
 func (x *UpdateNetworkRequest) Reset() {
 	*x = UpdateNetworkRequest{}
-	mi := &file_extension_proto_msgTypes[22]
+	mi := &file_extension_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1250,7 @@ func (x *UpdateNetworkRequest) String() string {
 func (*UpdateNetworkRequest) ProtoMessage() {}
 
 func (x *UpdateNetworkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[22]
+	mi := &file_extension_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1263,7 @@ func (x *UpdateNetworkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateNetworkRequest.ProtoReflect.Descriptor instead.
 func (*UpdateNetworkRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{22}
+	return file_extension_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UpdateNetworkRequest) GetInterfaces() []byte {
@@ -1349,7 +1288,7 @@ type UpdateNetworkResponse struct {
 
 func (x *UpdateNetworkResponse) Reset() {
 	*x = UpdateNetworkResponse{}
-	mi := &file_extension_proto_msgTypes[23]
+	mi := &file_extension_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1300,7 @@ func (x *UpdateNetworkResponse) String() string {
 func (*UpdateNetworkResponse) ProtoMessage() {}
 
 func (x *UpdateNetworkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[23]
+	mi := &file_extension_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1313,7 @@ func (x *UpdateNetworkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateNetworkResponse.ProtoReflect.Descriptor instead.
 func (*UpdateNetworkResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{23}
+	return file_extension_proto_rawDescGZIP(), []int{22}
 }
 
 type StatsRequest struct {
@@ -1385,7 +1324,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_extension_proto_msgTypes[24]
+	mi := &file_extension_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +1336,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[24]
+	mi := &file_extension_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,25 +1349,19 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{24}
+	return file_extension_proto_rawDescGZIP(), []int{23}
 }
 
 type StatsResponse struct {
-	state                protoimpl.MessageState `protogen:"open.v1"`
-	GuestMemoryTotal     int64                  `protobuf:"varint,1,opt,name=guest_memory_total,json=guestMemoryTotal,proto3" json:"guest_memory_total,omitempty"`
-	GuestMemoryAvailable int64                  `protobuf:"varint,2,opt,name=guest_memory_available,json=guestMemoryAvailable,proto3" json:"guest_memory_available,omitempty"`
-	Containers           []*ContainerStats      `protobuf:"bytes,3,rep,name=containers,proto3" json:"containers,omitempty"`
-	Network              *NetworkStats          `protobuf:"bytes,4,opt,name=network,proto3" json:"network,omitempty"` // absent if the pod has no interface
-	Disk                 *DiskStats             `protobuf:"bytes,5,opt,name=disk,proto3" json:"disk,omitempty"`
-	Cards                []*NetworkStats        `protobuf:"bytes,6,rep,name=cards,proto3" json:"cards,omitempty"`     // of additional interfaces
-	Volumes              []*VolumeStats         `protobuf:"bytes,7,rep,name=volumes,proto3" json:"volumes,omitempty"` // of the pod's emptyDirs
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stats         []byte                 `protobuf:"bytes,8,opt,name=stats,proto3" json:"stats,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_extension_proto_msgTypes[25]
+	mi := &file_extension_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1373,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[25]
+	mi := &file_extension_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,387 +1386,14 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{25}
+	return file_extension_proto_rawDescGZIP(), []int{24}
 }
 
-func (x *StatsResponse) GetGuestMemoryTotal() int64 {
+func (x *StatsResponse) GetStats() []byte {
 	if x != nil {
-		return x.GuestMemoryTotal
-	}
-	return 0
-}
-
-func (x *StatsResponse) GetGuestMemoryAvailable() int64 {
-	if x != nil {
-		return x.GuestMemoryAvailable
-	}
-	return 0
-}
-
-func (x *StatsResponse) GetContainers() []*ContainerStats {
-	if x != nil {
-		return x.Containers
+		return x.Stats
 	}
 	return nil
-}
-
-func (x *StatsResponse) GetNetwork() *NetworkStats {
-	if x != nil {
-		return x.Network
-	}
-	return nil
-}
-
-func (x *StatsResponse) GetDisk() *DiskStats {
-	if x != nil {
-		return x.Disk
-	}
-	return nil
-}
-
-func (x *StatsResponse) GetCards() []*NetworkStats {
-	if x != nil {
-		return x.Cards
-	}
-	return nil
-}
-
-func (x *StatsResponse) GetVolumes() []*VolumeStats {
-	if x != nil {
-		return x.Volumes
-	}
-	return nil
-}
-
-// VolumeStats are the usage and the capacity of a volume of the pod, in bytes and inodes.
-type VolumeStats struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	UsedBytes      uint64                 `protobuf:"varint,2,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
-	Inodes         uint64                 `protobuf:"varint,3,opt,name=inodes,proto3" json:"inodes,omitempty"`
-	CapacityBytes  uint64                 `protobuf:"varint,4,opt,name=capacity_bytes,json=capacityBytes,proto3" json:"capacity_bytes,omitempty"`
-	AvailableBytes uint64                 `protobuf:"varint,5,opt,name=available_bytes,json=availableBytes,proto3" json:"available_bytes,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
-}
-
-func (x *VolumeStats) Reset() {
-	*x = VolumeStats{}
-	mi := &file_extension_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *VolumeStats) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*VolumeStats) ProtoMessage() {}
-
-func (x *VolumeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use VolumeStats.ProtoReflect.Descriptor instead.
-func (*VolumeStats) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *VolumeStats) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *VolumeStats) GetUsedBytes() uint64 {
-	if x != nil {
-		return x.UsedBytes
-	}
-	return 0
-}
-
-func (x *VolumeStats) GetInodes() uint64 {
-	if x != nil {
-		return x.Inodes
-	}
-	return 0
-}
-
-func (x *VolumeStats) GetCapacityBytes() uint64 {
-	if x != nil {
-		return x.CapacityBytes
-	}
-	return 0
-}
-
-func (x *VolumeStats) GetAvailableBytes() uint64 {
-	if x != nil {
-		return x.AvailableBytes
-	}
-	return 0
-}
-
-// NetworkStats are the counters of an interface of the pod.
-type NetworkStats struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	RxBytes       uint64                 `protobuf:"varint,2,opt,name=rx_bytes,json=rxBytes,proto3" json:"rx_bytes,omitempty"`
-	RxErrors      uint64                 `protobuf:"varint,3,opt,name=rx_errors,json=rxErrors,proto3" json:"rx_errors,omitempty"`
-	TxBytes       uint64                 `protobuf:"varint,4,opt,name=tx_bytes,json=txBytes,proto3" json:"tx_bytes,omitempty"`
-	TxErrors      uint64                 `protobuf:"varint,5,opt,name=tx_errors,json=txErrors,proto3" json:"tx_errors,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *NetworkStats) Reset() {
-	*x = NetworkStats{}
-	mi := &file_extension_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *NetworkStats) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*NetworkStats) ProtoMessage() {}
-
-func (x *NetworkStats) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use NetworkStats.ProtoReflect.Descriptor instead.
-func (*NetworkStats) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{27}
-}
-
-func (x *NetworkStats) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *NetworkStats) GetRxBytes() uint64 {
-	if x != nil {
-		return x.RxBytes
-	}
-	return 0
-}
-
-func (x *NetworkStats) GetRxErrors() uint64 {
-	if x != nil {
-		return x.RxErrors
-	}
-	return 0
-}
-
-func (x *NetworkStats) GetTxBytes() uint64 {
-	if x != nil {
-		return x.TxBytes
-	}
-	return 0
-}
-
-func (x *NetworkStats) GetTxErrors() uint64 {
-	if x != nil {
-		return x.TxErrors
-	}
-	return 0
-}
-
-// DiskStats are the counters of the VM's disks, in bytes.
-type DiskStats struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ReadBytes     uint64                 `protobuf:"varint,1,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
-	WriteBytes    uint64                 `protobuf:"varint,2,opt,name=write_bytes,json=writeBytes,proto3" json:"write_bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DiskStats) Reset() {
-	*x = DiskStats{}
-	mi := &file_extension_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DiskStats) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DiskStats) ProtoMessage() {}
-
-func (x *DiskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DiskStats.ProtoReflect.Descriptor instead.
-func (*DiskStats) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{28}
-}
-
-func (x *DiskStats) GetReadBytes() uint64 {
-	if x != nil {
-		return x.ReadBytes
-	}
-	return 0
-}
-
-func (x *DiskStats) GetWriteBytes() uint64 {
-	if x != nil {
-		return x.WriteBytes
-	}
-	return 0
-}
-
-type ContainerStats struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	At              *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
-	CpuUsec         uint64                 `protobuf:"varint,3,opt,name=cpu_usec,json=cpuUsec,proto3" json:"cpu_usec,omitempty"`
-	MemoryBytes     uint64                 `protobuf:"varint,4,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
-	WorkingSetBytes uint64                 `protobuf:"varint,5,opt,name=working_set_bytes,json=workingSetBytes,proto3" json:"working_set_bytes,omitempty"`
-	RssBytes        uint64                 `protobuf:"varint,6,opt,name=rss_bytes,json=rssBytes,proto3" json:"rss_bytes,omitempty"`
-	PageFaults      uint64                 `protobuf:"varint,7,opt,name=page_faults,json=pageFaults,proto3" json:"page_faults,omitempty"`
-	MajorPageFaults uint64                 `protobuf:"varint,8,opt,name=major_page_faults,json=majorPageFaults,proto3" json:"major_page_faults,omitempty"`
-	Pids            uint64                 `protobuf:"varint,9,opt,name=pids,proto3" json:"pids,omitempty"`
-	RootfsBytes     uint64                 `protobuf:"varint,10,opt,name=rootfs_bytes,json=rootfsBytes,proto3" json:"rootfs_bytes,omitempty"`
-	RootfsInodes    uint64                 `protobuf:"varint,11,opt,name=rootfs_inodes,json=rootfsInodes,proto3" json:"rootfs_inodes,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
-}
-
-func (x *ContainerStats) Reset() {
-	*x = ContainerStats{}
-	mi := &file_extension_proto_msgTypes[29]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ContainerStats) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ContainerStats) ProtoMessage() {}
-
-func (x *ContainerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[29]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ContainerStats.ProtoReflect.Descriptor instead.
-func (*ContainerStats) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{29}
-}
-
-func (x *ContainerStats) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *ContainerStats) GetAt() *timestamppb.Timestamp {
-	if x != nil {
-		return x.At
-	}
-	return nil
-}
-
-func (x *ContainerStats) GetCpuUsec() uint64 {
-	if x != nil {
-		return x.CpuUsec
-	}
-	return 0
-}
-
-func (x *ContainerStats) GetMemoryBytes() uint64 {
-	if x != nil {
-		return x.MemoryBytes
-	}
-	return 0
-}
-
-func (x *ContainerStats) GetWorkingSetBytes() uint64 {
-	if x != nil {
-		return x.WorkingSetBytes
-	}
-	return 0
-}
-
-func (x *ContainerStats) GetRssBytes() uint64 {
-	if x != nil {
-		return x.RssBytes
-	}
-	return 0
-}
-
-func (x *ContainerStats) GetPageFaults() uint64 {
-	if x != nil {
-		return x.PageFaults
-	}
-	return 0
-}
-
-func (x *ContainerStats) GetMajorPageFaults() uint64 {
-	if x != nil {
-		return x.MajorPageFaults
-	}
-	return 0
-}
-
-func (x *ContainerStats) GetPids() uint64 {
-	if x != nil {
-		return x.Pids
-	}
-	return 0
-}
-
-func (x *ContainerStats) GetRootfsBytes() uint64 {
-	if x != nil {
-		return x.RootfsBytes
-	}
-	return 0
-}
-
-func (x *ContainerStats) GetRootfsInodes() uint64 {
-	if x != nil {
-		return x.RootfsInodes
-	}
-	return 0
 }
 
 type ReadFileRequest struct {
@@ -1847,7 +1407,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_extension_proto_msgTypes[30]
+	mi := &file_extension_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1859,7 +1419,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[30]
+	mi := &file_extension_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1872,7 +1432,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{30}
+	return file_extension_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReadFileRequest) GetContainerId() string {
@@ -1905,7 +1465,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_extension_proto_msgTypes[31]
+	mi := &file_extension_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1917,7 +1477,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[31]
+	mi := &file_extension_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1930,7 +1490,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{31}
+	return file_extension_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReadFileResponse) GetData() []byte {
@@ -1942,19 +1502,14 @@ func (x *ReadFileResponse) GetData() []byte {
 
 type FilesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
-	Digest        string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"` // identifies the set
-	Begin         bool                   `protobuf:"varint,3,opt,name=begin,proto3" json:"begin,omitempty"`
-	Commit        bool                   `protobuf:"varint,4,opt,name=commit,proto3" json:"commit,omitempty"`
-	Group         uint32                 `protobuf:"varint,5,opt,name=group,proto3" json:"group,omitempty"` // of directories
-	Files         []*VolumeFile          `protobuf:"bytes,6,rep,name=files,proto3" json:"files,omitempty"`
+	Files         []byte                 `protobuf:"bytes,7,opt,name=files,proto3" json:"files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FilesRequest) Reset() {
 	*x = FilesRequest{}
-	mi := &file_extension_proto_msgTypes[32]
+	mi := &file_extension_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +1521,7 @@ func (x *FilesRequest) String() string {
 func (*FilesRequest) ProtoMessage() {}
 
 func (x *FilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[32]
+	mi := &file_extension_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,124 +1534,12 @@ func (x *FilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilesRequest.ProtoReflect.Descriptor instead.
 func (*FilesRequest) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{32}
+	return file_extension_proto_rawDescGZIP(), []int{27}
 }
 
-func (x *FilesRequest) GetVolume() string {
-	if x != nil {
-		return x.Volume
-	}
-	return ""
-}
-
-func (x *FilesRequest) GetDigest() string {
-	if x != nil {
-		return x.Digest
-	}
-	return ""
-}
-
-func (x *FilesRequest) GetBegin() bool {
-	if x != nil {
-		return x.Begin
-	}
-	return false
-}
-
-func (x *FilesRequest) GetCommit() bool {
-	if x != nil {
-		return x.Commit
-	}
-	return false
-}
-
-func (x *FilesRequest) GetGroup() uint32 {
-	if x != nil {
-		return x.Group
-	}
-	return 0
-}
-
-func (x *FilesRequest) GetFiles() []*VolumeFile {
+func (x *FilesRequest) GetFiles() []byte {
 	if x != nil {
 		return x.Files
-	}
-	return nil
-}
-
-// VolumeFile is one file, or data to append to it.
-type VolumeFile struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	Mode          uint32                 `protobuf:"varint,2,opt,name=mode,proto3" json:"mode,omitempty"`
-	Uid           uint32                 `protobuf:"varint,3,opt,name=uid,proto3" json:"uid,omitempty"`
-	Gid           uint32                 `protobuf:"varint,4,opt,name=gid,proto3" json:"gid,omitempty"`
-	Data          []byte                 `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *VolumeFile) Reset() {
-	*x = VolumeFile{}
-	mi := &file_extension_proto_msgTypes[33]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *VolumeFile) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*VolumeFile) ProtoMessage() {}
-
-func (x *VolumeFile) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[33]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use VolumeFile.ProtoReflect.Descriptor instead.
-func (*VolumeFile) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{33}
-}
-
-func (x *VolumeFile) GetPath() string {
-	if x != nil {
-		return x.Path
-	}
-	return ""
-}
-
-func (x *VolumeFile) GetMode() uint32 {
-	if x != nil {
-		return x.Mode
-	}
-	return 0
-}
-
-func (x *VolumeFile) GetUid() uint32 {
-	if x != nil {
-		return x.Uid
-	}
-	return 0
-}
-
-func (x *VolumeFile) GetGid() uint32 {
-	if x != nil {
-		return x.Gid
-	}
-	return 0
-}
-
-func (x *VolumeFile) GetData() []byte {
-	if x != nil {
-		return x.Data
 	}
 	return nil
 }
@@ -2110,7 +1553,7 @@ type FilesResponse struct {
 
 func (x *FilesResponse) Reset() {
 	*x = FilesResponse{}
-	mi := &file_extension_proto_msgTypes[34]
+	mi := &file_extension_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2122,7 +1565,7 @@ func (x *FilesResponse) String() string {
 func (*FilesResponse) ProtoMessage() {}
 
 func (x *FilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_extension_proto_msgTypes[34]
+	mi := &file_extension_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2135,7 +1578,7 @@ func (x *FilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilesResponse.ProtoReflect.Descriptor instead.
 func (*FilesResponse) Descriptor() ([]byte, []int) {
-	return file_extension_proto_rawDescGZIP(), []int{34}
+	return file_extension_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FilesResponse) GetDigest() string {
@@ -2143,6 +1586,254 @@ func (x *FilesResponse) GetDigest() string {
 		return x.Digest
 	}
 	return ""
+}
+
+type ResizeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limits        []byte                 `protobuf:"bytes,1,opt,name=limits,proto3" json:"limits,omitempty"`                         // agent/v1's PodLimits, in JSON
+	MemoryMib     uint32                 `protobuf:"varint,2,opt,name=memory_mib,json=memoryMib,proto3" json:"memory_mib,omitempty"` // of the VM; 0 means no change
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeRequest) Reset() {
+	*x = ResizeRequest{}
+	mi := &file_extension_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeRequest) ProtoMessage() {}
+
+func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
+func (*ResizeRequest) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ResizeRequest) GetLimits() []byte {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *ResizeRequest) GetMemoryMib() uint32 {
+	if x != nil {
+		return x.MemoryMib
+	}
+	return 0
+}
+
+type ResizeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeResponse) Reset() {
+	*x = ResizeResponse{}
+	mi := &file_extension_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeResponse) ProtoMessage() {}
+
+func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
+func (*ResizeResponse) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{30}
+}
+
+type GrowVolumeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrowVolumeRequest) Reset() {
+	*x = GrowVolumeRequest{}
+	mi := &file_extension_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrowVolumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrowVolumeRequest) ProtoMessage() {}
+
+func (x *GrowVolumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrowVolumeRequest.ProtoReflect.Descriptor instead.
+func (*GrowVolumeRequest) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *GrowVolumeRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *GrowVolumeRequest) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+type GrowVolumeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrowVolumeResponse) Reset() {
+	*x = GrowVolumeResponse{}
+	mi := &file_extension_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrowVolumeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrowVolumeResponse) ProtoMessage() {}
+
+func (x *GrowVolumeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrowVolumeResponse.ProtoReflect.Descriptor instead.
+func (*GrowVolumeResponse) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{32}
+}
+
+type ReleaseVolumesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseVolumesRequest) Reset() {
+	*x = ReleaseVolumesRequest{}
+	mi := &file_extension_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseVolumesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseVolumesRequest) ProtoMessage() {}
+
+func (x *ReleaseVolumesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseVolumesRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseVolumesRequest) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{33}
+}
+
+type ReleaseVolumesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseVolumesResponse) Reset() {
+	*x = ReleaseVolumesResponse{}
+	mi := &file_extension_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseVolumesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseVolumesResponse) ProtoMessage() {}
+
+func (x *ReleaseVolumesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_extension_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseVolumesResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseVolumesResponse) Descriptor() ([]byte, []int) {
+	return file_extension_proto_rawDescGZIP(), []int{34}
 }
 
 type StepsRequest struct {
@@ -2387,86 +2078,41 @@ const file_extension_proto_rawDesc = "" +
 	"\x0fPublishResponse\"&\n" +
 	"\x10UnpublishRequest\x12\x12\n" +
 	"\x04file\x18\x01 \x01(\tR\x04file\"\x13\n" +
-	"\x11UnpublishResponse\"I\n" +
-	"\x10ListeningRequest\x125\n" +
-	"\x05ports\x18\x01 \x03(\v2\x1f.bulkhead.shim.v1.ListeningPortR\x05ports\"J\n" +
-	"\x11ListeningResponse\x125\n" +
-	"\x05ports\x18\x01 \x03(\v2\x1f.bulkhead.shim.v1.ListeningPortR\x05ports\"]\n" +
-	"\rListeningPort\x12\x12\n" +
-	"\x04port\x18\x01 \x01(\rR\x04port\x12\x1a\n" +
-	"\bloopback\x18\x02 \x01(\bR\bloopback\x12\x1c\n" +
-	"\tdatagrams\x18\x03 \x01(\bR\tdatagrams\"J\n" +
+	"\x11UnpublishResponse\"(\n" +
+	"\x10ListeningRequest\x12\x14\n" +
+	"\x05known\x18\x02 \x01(\fR\x05known\"%\n" +
+	"\x11ListeningResponse\x12\x10\n" +
+	"\x03now\x18\x02 \x01(\fR\x03now\"J\n" +
 	"\x14UpdateNetworkRequest\x12\x1e\n" +
 	"\n" +
 	"interfaces\x18\x01 \x01(\fR\n" +
 	"interfaces\x12\x12\n" +
 	"\x04taps\x18\x02 \x01(\rR\x04taps\"\x17\n" +
 	"\x15UpdateNetworkResponse\"\x0e\n" +
-	"\fStatsRequest\"\x8f\x03\n" +
-	"\rStatsResponse\x12,\n" +
-	"\x12guest_memory_total\x18\x01 \x01(\x03R\x10guestMemoryTotal\x124\n" +
-	"\x16guest_memory_available\x18\x02 \x01(\x03R\x14guestMemoryAvailable\x12@\n" +
-	"\n" +
-	"containers\x18\x03 \x03(\v2 .bulkhead.shim.v1.ContainerStatsR\n" +
-	"containers\x128\n" +
-	"\anetwork\x18\x04 \x01(\v2\x1e.bulkhead.shim.v1.NetworkStatsR\anetwork\x12/\n" +
-	"\x04disk\x18\x05 \x01(\v2\x1b.bulkhead.shim.v1.DiskStatsR\x04disk\x124\n" +
-	"\x05cards\x18\x06 \x03(\v2\x1e.bulkhead.shim.v1.NetworkStatsR\x05cards\x127\n" +
-	"\avolumes\x18\a \x03(\v2\x1d.bulkhead.shim.v1.VolumeStatsR\avolumes\"\xa8\x01\n" +
-	"\vVolumeStats\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
-	"\n" +
-	"used_bytes\x18\x02 \x01(\x04R\tusedBytes\x12\x16\n" +
-	"\x06inodes\x18\x03 \x01(\x04R\x06inodes\x12%\n" +
-	"\x0ecapacity_bytes\x18\x04 \x01(\x04R\rcapacityBytes\x12'\n" +
-	"\x0favailable_bytes\x18\x05 \x01(\x04R\x0eavailableBytes\"\x92\x01\n" +
-	"\fNetworkStats\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
-	"\brx_bytes\x18\x02 \x01(\x04R\arxBytes\x12\x1b\n" +
-	"\trx_errors\x18\x03 \x01(\x04R\brxErrors\x12\x19\n" +
-	"\btx_bytes\x18\x04 \x01(\x04R\atxBytes\x12\x1b\n" +
-	"\ttx_errors\x18\x05 \x01(\x04R\btxErrors\"K\n" +
-	"\tDiskStats\x12\x1d\n" +
-	"\n" +
-	"read_bytes\x18\x01 \x01(\x04R\treadBytes\x12\x1f\n" +
-	"\vwrite_bytes\x18\x02 \x01(\x04R\n" +
-	"writeBytes\"\xfc\x02\n" +
-	"\x0eContainerStats\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
-	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x19\n" +
-	"\bcpu_usec\x18\x03 \x01(\x04R\acpuUsec\x12!\n" +
-	"\fmemory_bytes\x18\x04 \x01(\x04R\vmemoryBytes\x12*\n" +
-	"\x11working_set_bytes\x18\x05 \x01(\x04R\x0fworkingSetBytes\x12\x1b\n" +
-	"\trss_bytes\x18\x06 \x01(\x04R\brssBytes\x12\x1f\n" +
-	"\vpage_faults\x18\a \x01(\x04R\n" +
-	"pageFaults\x12*\n" +
-	"\x11major_page_faults\x18\b \x01(\x04R\x0fmajorPageFaults\x12\x12\n" +
-	"\x04pids\x18\t \x01(\x04R\x04pids\x12!\n" +
-	"\frootfs_bytes\x18\n" +
-	" \x01(\x04R\vrootfsBytes\x12#\n" +
-	"\rrootfs_inodes\x18\v \x01(\x04R\frootfsInodes\"^\n" +
+	"\fStatsRequest\"%\n" +
+	"\rStatsResponse\x12\x14\n" +
+	"\x05stats\x18\b \x01(\fR\x05stats\"^\n" +
 	"\x0fReadFileRequest\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\"&\n" +
 	"\x10ReadFileResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"\xb6\x01\n" +
-	"\fFilesRequest\x12\x16\n" +
-	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x16\n" +
-	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x14\n" +
-	"\x05begin\x18\x03 \x01(\bR\x05begin\x12\x16\n" +
-	"\x06commit\x18\x04 \x01(\bR\x06commit\x12\x14\n" +
-	"\x05group\x18\x05 \x01(\rR\x05group\x122\n" +
-	"\x05files\x18\x06 \x03(\v2\x1c.bulkhead.shim.v1.VolumeFileR\x05files\"l\n" +
-	"\n" +
-	"VolumeFile\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04mode\x18\x02 \x01(\rR\x04mode\x12\x10\n" +
-	"\x03uid\x18\x03 \x01(\rR\x03uid\x12\x10\n" +
-	"\x03gid\x18\x04 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04data\x18\x05 \x01(\fR\x04data\"'\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"$\n" +
+	"\fFilesRequest\x12\x14\n" +
+	"\x05files\x18\a \x01(\fR\x05files\"'\n" +
 	"\rFilesResponse\x12\x16\n" +
-	"\x06digest\x18\x01 \x01(\tR\x06digest\"$\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\"F\n" +
+	"\rResizeRequest\x12\x16\n" +
+	"\x06limits\x18\x01 \x01(\fR\x06limits\x12\x1d\n" +
+	"\n" +
+	"memory_mib\x18\x02 \x01(\rR\tmemoryMib\"\x10\n" +
+	"\x0eResizeResponse\"A\n" +
+	"\x11GrowVolumeRequest\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\x14\n" +
+	"\x12GrowVolumeResponse\"\x17\n" +
+	"\x15ReleaseVolumesRequest\"\x18\n" +
+	"\x16ReleaseVolumesResponse\"$\n" +
 	"\fStepsRequest\x12\x14\n" +
 	"\x05trace\x18\x01 \x01(\tR\x05trace\"=\n" +
 	"\rStepsResponse\x12,\n" +
@@ -2475,7 +2121,8 @@ const file_extension_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
 	"\x05begin\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05begin\x12\"\n" +
 	"\fmicroseconds\x18\x03 \x01(\x03R\fmicroseconds\x12-\n" +
-	"\x05parts\x18\x04 \x03(\v2\x17.bulkhead.shim.v1.PhaseR\x05parts2\xe1\b\n" +
+	"\x05parts\x18\x04 \x03(\v2\x17.bulkhead.shim.v1.PhaseR\x05parts2\xec\n" +
+	"\n" +
 	"\tExtension\x12D\n" +
 	"\x06Events\x12\x1f.bulkhead.shim.v1.EventsRequest\x1a\x17.bulkhead.shim.v1.Event0\x01\x12E\n" +
 	"\x04Open\x12\x1d.bulkhead.shim.v1.OpenRequest\x1a\x1e.bulkhead.shim.v1.OpenResponse\x12K\n" +
@@ -2489,7 +2136,11 @@ const file_extension_proto_rawDesc = "" +
 	"\rUpdateNetwork\x12&.bulkhead.shim.v1.UpdateNetworkRequest\x1a'.bulkhead.shim.v1.UpdateNetworkResponse\x12H\n" +
 	"\x05Stats\x12\x1e.bulkhead.shim.v1.StatsRequest\x1a\x1f.bulkhead.shim.v1.StatsResponse\x12Q\n" +
 	"\bReadFile\x12!.bulkhead.shim.v1.ReadFileRequest\x1a\".bulkhead.shim.v1.ReadFileResponse\x12H\n" +
-	"\x05Files\x12\x1e.bulkhead.shim.v1.FilesRequest\x1a\x1f.bulkhead.shim.v1.FilesResponse\x12H\n" +
+	"\x05Files\x12\x1e.bulkhead.shim.v1.FilesRequest\x1a\x1f.bulkhead.shim.v1.FilesResponse\x12K\n" +
+	"\x06Resize\x12\x1f.bulkhead.shim.v1.ResizeRequest\x1a .bulkhead.shim.v1.ResizeResponse\x12W\n" +
+	"\n" +
+	"GrowVolume\x12#.bulkhead.shim.v1.GrowVolumeRequest\x1a$.bulkhead.shim.v1.GrowVolumeResponse\x12c\n" +
+	"\x0eReleaseVolumes\x12'.bulkhead.shim.v1.ReleaseVolumesRequest\x1a(.bulkhead.shim.v1.ReleaseVolumesResponse\x12H\n" +
 	"\x05Steps\x12\x1e.bulkhead.shim.v1.StepsRequest\x1a\x1f.bulkhead.shim.v1.StepsResponseB9Z7github.com/bulkhead-project/bulkhead/api/shim/v1;shimv1b\x06proto3"
 
 var (
@@ -2507,47 +2158,47 @@ func file_extension_proto_rawDescGZIP() []byte {
 var file_extension_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_extension_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_extension_proto_goTypes = []any{
-	(OpenRequest_Kind)(0),         // 0: bulkhead.shim.v1.OpenRequest.Kind
-	(*EventsRequest)(nil),         // 1: bulkhead.shim.v1.EventsRequest
-	(*Event)(nil),                 // 2: bulkhead.shim.v1.Event
-	(*OpenRequest)(nil),           // 3: bulkhead.shim.v1.OpenRequest
-	(*OpenResponse)(nil),          // 4: bulkhead.shim.v1.OpenResponse
-	(*StatusRequest)(nil),         // 5: bulkhead.shim.v1.StatusRequest
-	(*StatusResponse)(nil),        // 6: bulkhead.shim.v1.StatusResponse
-	(*Phase)(nil),                 // 7: bulkhead.shim.v1.Phase
-	(*ContainerStatus)(nil),       // 8: bulkhead.shim.v1.ContainerStatus
-	(*User)(nil),                  // 9: bulkhead.shim.v1.User
-	(*ReopenLogRequest)(nil),      // 10: bulkhead.shim.v1.ReopenLogRequest
-	(*ReopenLogResponse)(nil),     // 11: bulkhead.shim.v1.ReopenLogResponse
-	(*PauseRequest)(nil),          // 12: bulkhead.shim.v1.PauseRequest
-	(*PauseResponse)(nil),         // 13: bulkhead.shim.v1.PauseResponse
-	(*ResumeRequest)(nil),         // 14: bulkhead.shim.v1.ResumeRequest
-	(*ResumeResponse)(nil),        // 15: bulkhead.shim.v1.ResumeResponse
-	(*PublishRequest)(nil),        // 16: bulkhead.shim.v1.PublishRequest
-	(*PublishResponse)(nil),       // 17: bulkhead.shim.v1.PublishResponse
-	(*UnpublishRequest)(nil),      // 18: bulkhead.shim.v1.UnpublishRequest
-	(*UnpublishResponse)(nil),     // 19: bulkhead.shim.v1.UnpublishResponse
-	(*ListeningRequest)(nil),      // 20: bulkhead.shim.v1.ListeningRequest
-	(*ListeningResponse)(nil),     // 21: bulkhead.shim.v1.ListeningResponse
-	(*ListeningPort)(nil),         // 22: bulkhead.shim.v1.ListeningPort
-	(*UpdateNetworkRequest)(nil),  // 23: bulkhead.shim.v1.UpdateNetworkRequest
-	(*UpdateNetworkResponse)(nil), // 24: bulkhead.shim.v1.UpdateNetworkResponse
-	(*StatsRequest)(nil),          // 25: bulkhead.shim.v1.StatsRequest
-	(*StatsResponse)(nil),         // 26: bulkhead.shim.v1.StatsResponse
-	(*VolumeStats)(nil),           // 27: bulkhead.shim.v1.VolumeStats
-	(*NetworkStats)(nil),          // 28: bulkhead.shim.v1.NetworkStats
-	(*DiskStats)(nil),             // 29: bulkhead.shim.v1.DiskStats
-	(*ContainerStats)(nil),        // 30: bulkhead.shim.v1.ContainerStats
-	(*ReadFileRequest)(nil),       // 31: bulkhead.shim.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),      // 32: bulkhead.shim.v1.ReadFileResponse
-	(*FilesRequest)(nil),          // 33: bulkhead.shim.v1.FilesRequest
-	(*VolumeFile)(nil),            // 34: bulkhead.shim.v1.VolumeFile
-	(*FilesResponse)(nil),         // 35: bulkhead.shim.v1.FilesResponse
-	(*StepsRequest)(nil),          // 36: bulkhead.shim.v1.StepsRequest
-	(*StepsResponse)(nil),         // 37: bulkhead.shim.v1.StepsResponse
-	(*Step)(nil),                  // 38: bulkhead.shim.v1.Step
-	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
-	(*anypb.Any)(nil),             // 40: google.protobuf.Any
+	(OpenRequest_Kind)(0),          // 0: bulkhead.shim.v1.OpenRequest.Kind
+	(*EventsRequest)(nil),          // 1: bulkhead.shim.v1.EventsRequest
+	(*Event)(nil),                  // 2: bulkhead.shim.v1.Event
+	(*OpenRequest)(nil),            // 3: bulkhead.shim.v1.OpenRequest
+	(*OpenResponse)(nil),           // 4: bulkhead.shim.v1.OpenResponse
+	(*StatusRequest)(nil),          // 5: bulkhead.shim.v1.StatusRequest
+	(*StatusResponse)(nil),         // 6: bulkhead.shim.v1.StatusResponse
+	(*Phase)(nil),                  // 7: bulkhead.shim.v1.Phase
+	(*ContainerStatus)(nil),        // 8: bulkhead.shim.v1.ContainerStatus
+	(*User)(nil),                   // 9: bulkhead.shim.v1.User
+	(*ReopenLogRequest)(nil),       // 10: bulkhead.shim.v1.ReopenLogRequest
+	(*ReopenLogResponse)(nil),      // 11: bulkhead.shim.v1.ReopenLogResponse
+	(*PauseRequest)(nil),           // 12: bulkhead.shim.v1.PauseRequest
+	(*PauseResponse)(nil),          // 13: bulkhead.shim.v1.PauseResponse
+	(*ResumeRequest)(nil),          // 14: bulkhead.shim.v1.ResumeRequest
+	(*ResumeResponse)(nil),         // 15: bulkhead.shim.v1.ResumeResponse
+	(*PublishRequest)(nil),         // 16: bulkhead.shim.v1.PublishRequest
+	(*PublishResponse)(nil),        // 17: bulkhead.shim.v1.PublishResponse
+	(*UnpublishRequest)(nil),       // 18: bulkhead.shim.v1.UnpublishRequest
+	(*UnpublishResponse)(nil),      // 19: bulkhead.shim.v1.UnpublishResponse
+	(*ListeningRequest)(nil),       // 20: bulkhead.shim.v1.ListeningRequest
+	(*ListeningResponse)(nil),      // 21: bulkhead.shim.v1.ListeningResponse
+	(*UpdateNetworkRequest)(nil),   // 22: bulkhead.shim.v1.UpdateNetworkRequest
+	(*UpdateNetworkResponse)(nil),  // 23: bulkhead.shim.v1.UpdateNetworkResponse
+	(*StatsRequest)(nil),           // 24: bulkhead.shim.v1.StatsRequest
+	(*StatsResponse)(nil),          // 25: bulkhead.shim.v1.StatsResponse
+	(*ReadFileRequest)(nil),        // 26: bulkhead.shim.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),       // 27: bulkhead.shim.v1.ReadFileResponse
+	(*FilesRequest)(nil),           // 28: bulkhead.shim.v1.FilesRequest
+	(*FilesResponse)(nil),          // 29: bulkhead.shim.v1.FilesResponse
+	(*ResizeRequest)(nil),          // 30: bulkhead.shim.v1.ResizeRequest
+	(*ResizeResponse)(nil),         // 31: bulkhead.shim.v1.ResizeResponse
+	(*GrowVolumeRequest)(nil),      // 32: bulkhead.shim.v1.GrowVolumeRequest
+	(*GrowVolumeResponse)(nil),     // 33: bulkhead.shim.v1.GrowVolumeResponse
+	(*ReleaseVolumesRequest)(nil),  // 34: bulkhead.shim.v1.ReleaseVolumesRequest
+	(*ReleaseVolumesResponse)(nil), // 35: bulkhead.shim.v1.ReleaseVolumesResponse
+	(*StepsRequest)(nil),           // 36: bulkhead.shim.v1.StepsRequest
+	(*StepsResponse)(nil),          // 37: bulkhead.shim.v1.StepsResponse
+	(*Step)(nil),                   // 38: bulkhead.shim.v1.Step
+	(*timestamppb.Timestamp)(nil),  // 39: google.protobuf.Timestamp
+	(*anypb.Any)(nil),              // 40: google.protobuf.Any
 }
 var file_extension_proto_depIdxs = []int32{
 	39, // 0: bulkhead.shim.v1.Event.time:type_name -> google.protobuf.Timestamp
@@ -2559,51 +2210,48 @@ var file_extension_proto_depIdxs = []int32{
 	39, // 6: bulkhead.shim.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
 	39, // 7: bulkhead.shim.v1.ContainerStatus.exited_at:type_name -> google.protobuf.Timestamp
 	9,  // 8: bulkhead.shim.v1.ContainerStatus.user:type_name -> bulkhead.shim.v1.User
-	22, // 9: bulkhead.shim.v1.ListeningRequest.ports:type_name -> bulkhead.shim.v1.ListeningPort
-	22, // 10: bulkhead.shim.v1.ListeningResponse.ports:type_name -> bulkhead.shim.v1.ListeningPort
-	30, // 11: bulkhead.shim.v1.StatsResponse.containers:type_name -> bulkhead.shim.v1.ContainerStats
-	28, // 12: bulkhead.shim.v1.StatsResponse.network:type_name -> bulkhead.shim.v1.NetworkStats
-	29, // 13: bulkhead.shim.v1.StatsResponse.disk:type_name -> bulkhead.shim.v1.DiskStats
-	28, // 14: bulkhead.shim.v1.StatsResponse.cards:type_name -> bulkhead.shim.v1.NetworkStats
-	27, // 15: bulkhead.shim.v1.StatsResponse.volumes:type_name -> bulkhead.shim.v1.VolumeStats
-	39, // 16: bulkhead.shim.v1.ContainerStats.at:type_name -> google.protobuf.Timestamp
-	34, // 17: bulkhead.shim.v1.FilesRequest.files:type_name -> bulkhead.shim.v1.VolumeFile
-	38, // 18: bulkhead.shim.v1.StepsResponse.steps:type_name -> bulkhead.shim.v1.Step
-	39, // 19: bulkhead.shim.v1.Step.begin:type_name -> google.protobuf.Timestamp
-	7,  // 20: bulkhead.shim.v1.Step.parts:type_name -> bulkhead.shim.v1.Phase
-	1,  // 21: bulkhead.shim.v1.Extension.Events:input_type -> bulkhead.shim.v1.EventsRequest
-	3,  // 22: bulkhead.shim.v1.Extension.Open:input_type -> bulkhead.shim.v1.OpenRequest
-	5,  // 23: bulkhead.shim.v1.Extension.Status:input_type -> bulkhead.shim.v1.StatusRequest
-	10, // 24: bulkhead.shim.v1.Extension.ReopenLog:input_type -> bulkhead.shim.v1.ReopenLogRequest
-	12, // 25: bulkhead.shim.v1.Extension.Pause:input_type -> bulkhead.shim.v1.PauseRequest
-	14, // 26: bulkhead.shim.v1.Extension.Resume:input_type -> bulkhead.shim.v1.ResumeRequest
-	16, // 27: bulkhead.shim.v1.Extension.Publish:input_type -> bulkhead.shim.v1.PublishRequest
-	18, // 28: bulkhead.shim.v1.Extension.Unpublish:input_type -> bulkhead.shim.v1.UnpublishRequest
-	20, // 29: bulkhead.shim.v1.Extension.Listening:input_type -> bulkhead.shim.v1.ListeningRequest
-	23, // 30: bulkhead.shim.v1.Extension.UpdateNetwork:input_type -> bulkhead.shim.v1.UpdateNetworkRequest
-	25, // 31: bulkhead.shim.v1.Extension.Stats:input_type -> bulkhead.shim.v1.StatsRequest
-	31, // 32: bulkhead.shim.v1.Extension.ReadFile:input_type -> bulkhead.shim.v1.ReadFileRequest
-	33, // 33: bulkhead.shim.v1.Extension.Files:input_type -> bulkhead.shim.v1.FilesRequest
-	36, // 34: bulkhead.shim.v1.Extension.Steps:input_type -> bulkhead.shim.v1.StepsRequest
-	2,  // 35: bulkhead.shim.v1.Extension.Events:output_type -> bulkhead.shim.v1.Event
-	4,  // 36: bulkhead.shim.v1.Extension.Open:output_type -> bulkhead.shim.v1.OpenResponse
-	6,  // 37: bulkhead.shim.v1.Extension.Status:output_type -> bulkhead.shim.v1.StatusResponse
-	11, // 38: bulkhead.shim.v1.Extension.ReopenLog:output_type -> bulkhead.shim.v1.ReopenLogResponse
-	13, // 39: bulkhead.shim.v1.Extension.Pause:output_type -> bulkhead.shim.v1.PauseResponse
-	15, // 40: bulkhead.shim.v1.Extension.Resume:output_type -> bulkhead.shim.v1.ResumeResponse
-	17, // 41: bulkhead.shim.v1.Extension.Publish:output_type -> bulkhead.shim.v1.PublishResponse
-	19, // 42: bulkhead.shim.v1.Extension.Unpublish:output_type -> bulkhead.shim.v1.UnpublishResponse
-	21, // 43: bulkhead.shim.v1.Extension.Listening:output_type -> bulkhead.shim.v1.ListeningResponse
-	24, // 44: bulkhead.shim.v1.Extension.UpdateNetwork:output_type -> bulkhead.shim.v1.UpdateNetworkResponse
-	26, // 45: bulkhead.shim.v1.Extension.Stats:output_type -> bulkhead.shim.v1.StatsResponse
-	32, // 46: bulkhead.shim.v1.Extension.ReadFile:output_type -> bulkhead.shim.v1.ReadFileResponse
-	35, // 47: bulkhead.shim.v1.Extension.Files:output_type -> bulkhead.shim.v1.FilesResponse
-	37, // 48: bulkhead.shim.v1.Extension.Steps:output_type -> bulkhead.shim.v1.StepsResponse
-	35, // [35:49] is the sub-list for method output_type
-	21, // [21:35] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	38, // 9: bulkhead.shim.v1.StepsResponse.steps:type_name -> bulkhead.shim.v1.Step
+	39, // 10: bulkhead.shim.v1.Step.begin:type_name -> google.protobuf.Timestamp
+	7,  // 11: bulkhead.shim.v1.Step.parts:type_name -> bulkhead.shim.v1.Phase
+	1,  // 12: bulkhead.shim.v1.Extension.Events:input_type -> bulkhead.shim.v1.EventsRequest
+	3,  // 13: bulkhead.shim.v1.Extension.Open:input_type -> bulkhead.shim.v1.OpenRequest
+	5,  // 14: bulkhead.shim.v1.Extension.Status:input_type -> bulkhead.shim.v1.StatusRequest
+	10, // 15: bulkhead.shim.v1.Extension.ReopenLog:input_type -> bulkhead.shim.v1.ReopenLogRequest
+	12, // 16: bulkhead.shim.v1.Extension.Pause:input_type -> bulkhead.shim.v1.PauseRequest
+	14, // 17: bulkhead.shim.v1.Extension.Resume:input_type -> bulkhead.shim.v1.ResumeRequest
+	16, // 18: bulkhead.shim.v1.Extension.Publish:input_type -> bulkhead.shim.v1.PublishRequest
+	18, // 19: bulkhead.shim.v1.Extension.Unpublish:input_type -> bulkhead.shim.v1.UnpublishRequest
+	20, // 20: bulkhead.shim.v1.Extension.Listening:input_type -> bulkhead.shim.v1.ListeningRequest
+	22, // 21: bulkhead.shim.v1.Extension.UpdateNetwork:input_type -> bulkhead.shim.v1.UpdateNetworkRequest
+	24, // 22: bulkhead.shim.v1.Extension.Stats:input_type -> bulkhead.shim.v1.StatsRequest
+	26, // 23: bulkhead.shim.v1.Extension.ReadFile:input_type -> bulkhead.shim.v1.ReadFileRequest
+	28, // 24: bulkhead.shim.v1.Extension.Files:input_type -> bulkhead.shim.v1.FilesRequest
+	30, // 25: bulkhead.shim.v1.Extension.Resize:input_type -> bulkhead.shim.v1.ResizeRequest
+	32, // 26: bulkhead.shim.v1.Extension.GrowVolume:input_type -> bulkhead.shim.v1.GrowVolumeRequest
+	34, // 27: bulkhead.shim.v1.Extension.ReleaseVolumes:input_type -> bulkhead.shim.v1.ReleaseVolumesRequest
+	36, // 28: bulkhead.shim.v1.Extension.Steps:input_type -> bulkhead.shim.v1.StepsRequest
+	2,  // 29: bulkhead.shim.v1.Extension.Events:output_type -> bulkhead.shim.v1.Event
+	4,  // 30: bulkhead.shim.v1.Extension.Open:output_type -> bulkhead.shim.v1.OpenResponse
+	6,  // 31: bulkhead.shim.v1.Extension.Status:output_type -> bulkhead.shim.v1.StatusResponse
+	11, // 32: bulkhead.shim.v1.Extension.ReopenLog:output_type -> bulkhead.shim.v1.ReopenLogResponse
+	13, // 33: bulkhead.shim.v1.Extension.Pause:output_type -> bulkhead.shim.v1.PauseResponse
+	15, // 34: bulkhead.shim.v1.Extension.Resume:output_type -> bulkhead.shim.v1.ResumeResponse
+	17, // 35: bulkhead.shim.v1.Extension.Publish:output_type -> bulkhead.shim.v1.PublishResponse
+	19, // 36: bulkhead.shim.v1.Extension.Unpublish:output_type -> bulkhead.shim.v1.UnpublishResponse
+	21, // 37: bulkhead.shim.v1.Extension.Listening:output_type -> bulkhead.shim.v1.ListeningResponse
+	23, // 38: bulkhead.shim.v1.Extension.UpdateNetwork:output_type -> bulkhead.shim.v1.UpdateNetworkResponse
+	25, // 39: bulkhead.shim.v1.Extension.Stats:output_type -> bulkhead.shim.v1.StatsResponse
+	27, // 40: bulkhead.shim.v1.Extension.ReadFile:output_type -> bulkhead.shim.v1.ReadFileResponse
+	29, // 41: bulkhead.shim.v1.Extension.Files:output_type -> bulkhead.shim.v1.FilesResponse
+	31, // 42: bulkhead.shim.v1.Extension.Resize:output_type -> bulkhead.shim.v1.ResizeResponse
+	33, // 43: bulkhead.shim.v1.Extension.GrowVolume:output_type -> bulkhead.shim.v1.GrowVolumeResponse
+	35, // 44: bulkhead.shim.v1.Extension.ReleaseVolumes:output_type -> bulkhead.shim.v1.ReleaseVolumesResponse
+	37, // 45: bulkhead.shim.v1.Extension.Steps:output_type -> bulkhead.shim.v1.StepsResponse
+	29, // [29:46] is the sub-list for method output_type
+	12, // [12:29] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_extension_proto_init() }

@@ -21,6 +21,9 @@ type ExtensionService interface {
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error)
 	Files(context.Context, *FilesRequest) (*FilesResponse, error)
+	Resize(context.Context, *ResizeRequest) (*ResizeResponse, error)
+	GrowVolume(context.Context, *GrowVolumeRequest) (*GrowVolumeResponse, error)
+	ReleaseVolumes(context.Context, *ReleaseVolumesRequest) (*ReleaseVolumesResponse, error)
 	Steps(context.Context, *StepsRequest) (*StepsResponse, error)
 }
 
@@ -124,6 +127,27 @@ func RegisterExtensionService(srv *ttrpc.Server, svc ExtensionService) {
 				}
 				return svc.Files(ctx, &req)
 			},
+			"Resize": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req ResizeRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Resize(ctx, &req)
+			},
+			"GrowVolume": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req GrowVolumeRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.GrowVolume(ctx, &req)
+			},
+			"ReleaseVolumes": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req ReleaseVolumesRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.ReleaseVolumes(ctx, &req)
+			},
 			"Steps": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
 				var req StepsRequest
 				if err := unmarshal(&req); err != nil {
@@ -162,6 +186,9 @@ type ExtensionClient interface {
 	Stats(context.Context, *StatsRequest) (*StatsResponse, error)
 	ReadFile(context.Context, *ReadFileRequest) (*ReadFileResponse, error)
 	Files(context.Context, *FilesRequest) (*FilesResponse, error)
+	Resize(context.Context, *ResizeRequest) (*ResizeResponse, error)
+	GrowVolume(context.Context, *GrowVolumeRequest) (*GrowVolumeResponse, error)
+	ReleaseVolumes(context.Context, *ReleaseVolumesRequest) (*ReleaseVolumesResponse, error)
 	Steps(context.Context, *StepsRequest) (*StepsResponse, error)
 }
 
@@ -295,6 +322,30 @@ func (c *extensionClient) ReadFile(ctx context.Context, req *ReadFileRequest) (*
 func (c *extensionClient) Files(ctx context.Context, req *FilesRequest) (*FilesResponse, error) {
 	var resp FilesResponse
 	if err := c.client.Call(ctx, "bulkhead.shim.v1.Extension", "Files", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *extensionClient) Resize(ctx context.Context, req *ResizeRequest) (*ResizeResponse, error) {
+	var resp ResizeResponse
+	if err := c.client.Call(ctx, "bulkhead.shim.v1.Extension", "Resize", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *extensionClient) GrowVolume(ctx context.Context, req *GrowVolumeRequest) (*GrowVolumeResponse, error) {
+	var resp GrowVolumeResponse
+	if err := c.client.Call(ctx, "bulkhead.shim.v1.Extension", "GrowVolume", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *extensionClient) ReleaseVolumes(ctx context.Context, req *ReleaseVolumesRequest) (*ReleaseVolumesResponse, error) {
+	var resp ReleaseVolumesResponse
+	if err := c.client.Call(ctx, "bulkhead.shim.v1.Extension", "ReleaseVolumes", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil

@@ -132,11 +132,11 @@ func (r *Runtime) Update(ctx context.Context, id string, resources []byte) error
 
 // Stats implements containerd.Runtime.
 func (r *Runtime) Stats(ctx context.Context, id string) (*stats.Metrics, error) {
-	res, err := r.door(id).Stats(ctx, id)
+	st, err := r.door(id).Stats(ctx, id)
 	if err != nil {
 		return nil, class(err)
 	}
-	return metrics(res.GetStats())
+	return metrics(&st), nil
 }
 
 // Delete implements containerd.Runtime.

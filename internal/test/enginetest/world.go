@@ -560,9 +560,13 @@ func (w *World) Network(network.Kind) (network.Provider, error) { return fakeNet
 
 // Update records the request as a call.
 func (f taskService) Update(ctx context.Context, r *taskv3.UpdateTaskRequest) (*emptypb.Empty, error) {
-	name := fmt.Sprintf("Update %s %s %s", r.ID, r.Annotations[layout.MemoryAnnotation], r.Resources.GetValue())
-	if err := f.w.call(ctx, name); err != nil {
+	if err := f.w.call(ctx, fmt.Sprintf("Update %s %s", r.ID, r.Resources.GetValue())); err != nil {
 		return nil, err
 	}
 	return &emptypb.Empty{}, nil
+}
+
+// Resize records the request as a call.
+func (f extService) Resize(ctx context.Context, r *shimv1.ResizeRequest) (*shimv1.ResizeResponse, error) {
+	return &shimv1.ResizeResponse{}, f.w.call(ctx, fmt.Sprintf("Resize %d %s", r.MemoryMib, r.Limits))
 }
