@@ -29,10 +29,7 @@ func TestContainerd(t *testing.T) {
 
 // playContainerd plays the life of the containers of a system's containerd.
 func playContainerd(t *testing.T, s system) {
-	all := runtimes(t)
-	if own := all[len(all)-1]; own.vm {
-		all = append(all, oci{name: front, path: filepath.Join(filepath.Dir(own.path), front), vm: true})
-	}
+	all := withFront(runtimes(t))
 	home := t.TempDir()
 	s.write(t, "/etc/containerd/config.toml", "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n")
 	conf := "/etc/cni/net.d"
@@ -74,6 +71,14 @@ func playContainerd(t *testing.T, s system) {
 
 // front is containerd's shim for containers in VMs.
 const front = "containerd-shim-bulkhead-v2"
+
+// withFront adds the shim to runtimes if bulkhead-oci is one of them.
+func withFront(all []oci) []oci {
+	if own := all[len(all)-1]; own.vm {
+		all = append(all, oci{name: front, path: filepath.Join(filepath.Dir(own.path), front), vm: true})
+	}
+	return all
+}
 
 // ctr is containerd's client with one runtime.
 type ctr struct {

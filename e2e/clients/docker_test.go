@@ -3,6 +3,7 @@ package clients
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,10 +26,17 @@ func TestDocker(t *testing.T) {
 // playDocker plays the life of the containers of a system's docker.
 func playDocker(t *testing.T, s system) {
 	all := runtimes(t)
+	if s.root != "/" { // docker 20.10 ignores runtimeType
+		all = withFront(all)
+	}
 	home := t.TempDir()
 	var table []string
 	for _, r := range all {
-		if r.name != "runc" { // docker's own
+		switch r.name {
+		case "runc": // docker's own
+		case front:
+			table = append(table, fmt.Sprintf("%q: {\"runtimeType\": %q}", r.name, r.path))
+		default:
 			table = append(table, fmt.Sprintf("%q: {\"path\": %q}", r.name, r.path))
 		}
 	}
@@ -42,7 +50,11 @@ func playDocker(t *testing.T, s system) {
 			e.do(ctx, t, "load", "--quiet", "--input", prepare(t))
 			e.do(ctx, t, "run", "--rm", image, "true")
 		}
-		t.Run(r.name, func(t *testing.T) { e.play(t, append(scenarios, dockerScenarios...)) })
+		lives := slices.Concat(scenarios, dockerScenarios)
+		if r.name == front && !testturn.Long() {
+			lives = some(lives, "run", "life", "exec", "stop", "limits", "documented")
+		}
+		t.Run(r.name, func(t *testing.T) { e.play(t, lives) })
 	}
 }
 
@@ -58,6 +70,7 @@ var dockerScenarios = []scenario{
 	{name: "health", test: dockerHealth},
 	{name: "restart policy", test: dockerRestarts},
 	{name: "init", test: dockerInit},
+	{name: "compose", test: dockerCompose},
 	{name: "daemon killed", test: dockerKilled},
 }
 

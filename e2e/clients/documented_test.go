@@ -13,9 +13,7 @@ func documented(ctx context.Context, t *testing.T, e *engine) {
 	if !e.vm {
 		return
 	}
-	const busybox = "docker.io/library/busybox:latest"
-	e.do(ctx, t, "tag", image, busybox)
-	t.Cleanup(func() { e.do(context.WithoutCancel(ctx), t, "rmi", busybox) })
+	e.tagBusybox(ctx, t)
 	e.removeAtEnd(ctx, t, "web")
 	if e.client == "docker" {
 		t.Cleanup(func() { e.try(context.WithoutCancel(ctx), t, "", "network", "rm", "shop") }) // a failed session leaves it
@@ -28,4 +26,12 @@ func documented(ctx context.Context, t *testing.T, e *engine) {
 			t.Fatalf("%s%+v", command, o)
 		}
 	}
+}
+
+// tagBusybox gives the image the name that documents use, until the test ends.
+func (e *engine) tagBusybox(ctx context.Context, t *testing.T) {
+	t.Helper()
+	const busybox = "docker.io/library/busybox:latest"
+	e.do(ctx, t, "tag", image, busybox)
+	t.Cleanup(func() { e.do(context.WithoutCancel(ctx), t, "rmi", busybox) })
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -215,6 +216,16 @@ func (e *engine) inspect(ctx context.Context, t *testing.T, name, field string) 
 type scenario struct {
 	name string
 	test func(ctx context.Context, t *testing.T, e *engine)
+}
+
+// some returns the scenarios with these names.
+func some(all []scenario, names ...string) (chosen []scenario) {
+	for _, s := range all {
+		if slices.Contains(names, s.name) {
+			chosen = append(chosen, s)
+		}
+	}
+	return chosen
 }
 
 // stateDirs have the files of runtimes about their containers.

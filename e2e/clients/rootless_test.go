@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -41,7 +40,7 @@ func TestRootlessPodman(t *testing.T) {
 		}
 		// The first one starts the engine, which makes a template.
 		e.do(ctx, t, "run", "--rm", image, "true")
-		t.Run(r.name, func(t *testing.T) { e.play(t, append(common(rootlessCommon...), rootlessScenarios...)) })
+		t.Run(r.name, func(t *testing.T) { e.play(t, append(some(scenarios, rootlessCommon...), rootlessScenarios...)) })
 	}
 }
 
@@ -55,16 +54,6 @@ var rootlessScenarios = []scenario{
 	{name: "published", test: rootlessPorts},
 	{name: "pod of two", test: rootlessPod},
 	{name: "engine killed", test: podmanEngineKilled},
-}
-
-// common returns the common scenarios with these names.
-func common(names ...string) (some []scenario) {
-	for _, s := range scenarios {
-		if slices.Contains(names, s.name) {
-			some = append(some, s)
-		}
-	}
-	return some
 }
 
 // rootlessUser is alice's session on the host.

@@ -4,6 +4,7 @@ package testdoc
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,18 @@ import (
 // Session returns the commands below the heading "A session" of a document in docs.
 func Session(t *testing.T, document string) (commands []string) {
 	t.Helper()
+	for _, block := range Blocks(t, document, "A session") {
+		commands = slices.AppendSeq(commands, strings.Lines(block))
+	}
+	if len(commands) < 5 {
+		t.Fatalf("%s has %d commands to type", document, len(commands))
+	}
+	return commands
+}
+
+// Blocks returns the indented blocks below a heading of a document in docs, without the indentation.
+func Blocks(t *testing.T, document, heading string) (blocks []string) {
+	t.Helper()
 	root, err := testgo.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -21,15 +34,21 @@ func Session(t *testing.T, document string) (commands []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, session, _ := strings.Cut(string(text), "\n## A session\n")
-	session, _, _ = strings.Cut(session, "\n## ")
-	for line := range strings.Lines(session) {
-		if command, found := strings.CutPrefix(line, "    "); found {
-			commands = append(commands, command)
+	_, section, found := strings.Cut(string(text), "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no heading %q", document, heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	inside := false
+	for line := range strings.Lines(section) {
+		line, indented := strings.CutPrefix(line, "    ")
+		switch {
+		case indented && inside:
+			blocks[len(blocks)-1] += line
+		case indented:
+			blocks = append(blocks, line)
 		}
+		inside = indented
 	}
-	if len(commands) < 5 {
-		t.Fatalf("%s has %d commands to type", document, len(commands))
-	}
-	return commands
+	return blocks
 }
