@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node"
 	"github.com/bulkhead-project/bulkhead/door/node/config"
 	"github.com/bulkhead-project/bulkhead/door/node/resources/eviction"
+	"github.com/bulkhead-project/bulkhead/door/node/runtime"
 	"github.com/bulkhead-project/bulkhead/door/node/runtime/endpoint"
 	"github.com/bulkhead-project/bulkhead/door/node/runtime/local"
 	"github.com/bulkhead-project/bulkhead/door/setup"
@@ -126,8 +127,8 @@ func options(c *config.Config) (o node.Options, err error) {
 }
 
 // remote opens another program's runtime in place of the engine.
-func remote(at string) func(context.Context, local.Options) (node.Runtime, error) {
-	return func(ctx context.Context, l local.Options) (node.Runtime, error) {
+func remote(at string) func(context.Context, local.Options) (runtime.Runtime, error) {
+	return func(ctx context.Context, l local.Options) (runtime.Runtime, error) {
 		r, err := endpoint.Open(ctx, endpoint.Options{
 			Endpoint: at, Lock: filepath.Join(l.Roots.Instance(local.Instance), "engine.lock"), Volumes: l.Volumes, Logger: l.Logger,
 		})

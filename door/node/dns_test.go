@@ -7,18 +7,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/node/pods/runner"
+	"github.com/bulkhead-project/bulkhead/door/node/runtime"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
 // networked is a runtime with one kind of network.
 type networked struct {
-	Runtime
+	runtime.Runtime
 	kind network.Kind
 }
 
-func (n networked) Backend() runner.Backend { return runner.Backend{Network: string(n.kind)} }
+func (n networked) Backend() runtime.Backend { return runtime.Backend{Network: string(n.kind)} }
 
 // TestResolver checks that pods of ClusterFirst get the cluster's name servers. Other pods get those name servers of
 // the host that a pod of their network can reach.

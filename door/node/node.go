@@ -12,7 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
-	"runtime"
+	goruntime "runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,7 +26,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/bounds"
 	"github.com/bulkhead-project/bulkhead/door/node/events"
 	"github.com/bulkhead-project/bulkhead/door/node/host"
-	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
 	"github.com/bulkhead-project/bulkhead/door/node/pods/runner"
 	"github.com/bulkhead-project/bulkhead/door/node/pods/status"
 	"github.com/bulkhead-project/bulkhead/door/node/registration/certs"
@@ -35,6 +35,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/node/resources/eviction"
 	"github.com/bulkhead-project/bulkhead/door/node/resources/images"
 	"github.com/bulkhead-project/bulkhead/door/node/resources/shutdown"
+	"github.com/bulkhead-project/bulkhead/door/node/runtime"
 	"github.com/bulkhead-project/bulkhead/door/node/runtime/local"
 	"github.com/bulkhead-project/bulkhead/door/node/server/api"
 	"github.com/bulkhead-project/bulkhead/door/node/server/auth"
@@ -92,27 +93,20 @@ type Options struct {
 	// Measure measures the host; nil means host.Measure.
 	Measure func() (host.Facts, error)
 	// Runtime opens the runtime of the pods; nil means an engine in this process.
-	Runtime func(context.Context, local.Options) (Runtime, error)
+	Runtime func(context.Context, local.Options) (runtime.Runtime, error)
 	Version string
 	Logger  *slog.Logger
 }
 
-// Runtime runs the pods of a node.
-type Runtime interface {
-	api.Streams
-	Backend() runner.Backend
-	Close(context.Context) error
-}
-
 // open opens an engine in this process.
-func open(ctx context.Context, o local.Options) (Runtime, error) { return local.Open(ctx, o) }
+func open(ctx context.Context, o local.Options) (runtime.Runtime, error) { return local.Open(ctx, o) }
 
 // node is a running node.
 type node struct {
 	o          Options
 	client     kubernetes.Interface
-	runtime    Runtime
-	cache      *pods.Cache
+	runtime    runtime.Runtime
+	cache      *control.Cache
 	objects    *objects.Cache
 	claims     *claims.Keeper
 	csi        *csi.Plugin // nil without drivers
@@ -125,8 +119,8 @@ type node struct {
 	eviction   *eviction.Manager
 	shutdown   *shutdown.Manager
 	series     *series.Series
-	pods       *pods.Controller
-	controller atomic.Pointer[pods.Controller] // pods, once it exists
+	pods       *control.Controller
+	controller atomic.Pointer[control.Controller] // pods, once it exists
 	static     *static
 	certs      *certs.Serving
 	gate       *conns.Gate
@@ -193,13 +187,13 @@ func (n *node) connect() (err error) {
 	if n.client, err = n.clientset(config); err != nil {
 		return err
 	}
-	n.cache, err = pods.NewCache(n.client, n.o.Name)
+	n.cache, err = control.NewCache(n.client, n.o.Name)
 	return err
 }
 
 // wake requeues a pod. Until the controller exists this does nothing: the controller looks at all pods when it starts.
 func (n *node) wake(uid types.UID) {
-	if pods.Static(uid) {
+	if control.Static(uid) {
 		n.static.wake(uid)
 		return
 	}
@@ -255,7 +249,7 @@ func (n *node) assemble(ctx context.Context, dir, volumes string) (err error) {
 	}
 	n.runner.Reserve(admits.AddRunning)
 	preempts := n.preempting(admits)
-	n.pods, err = pods.New(pods.Options{
+	n.pods, err = control.New(control.Options{
 		Source: n.cache, Runner: n.runner.Bound(), Reporter: n.status, Admission: admits, Events: n.events.Recorder,
 		Preempt: preempts.Preempt, Logger: o.Logger,
 	})
@@ -323,8 +317,8 @@ func (n *node) measurer(facts host.Facts) *object.Measurer {
 // labels returns the labels of the Node at its registration.
 func (n *node) labels() map[string]string {
 	labels := map[string]string{
-		corev1.LabelHostname: n.o.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: runtime.GOARCH,
-		"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": runtime.GOARCH,
+		corev1.LabelHostname: n.o.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: goruntime.GOARCH,
+		"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": goruntime.GOARCH,
 	}
 	maps.Copy(labels, n.o.Labels)
 	return labels

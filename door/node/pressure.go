@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bulkhead-project/bulkhead/door/node/host"
-	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
 	"github.com/bulkhead-project/bulkhead/door/node/resources/admission"
 	"github.com/bulkhead-project/bulkhead/door/node/resources/eviction"
 	"github.com/bulkhead-project/bulkhead/door/node/resources/images"
@@ -94,7 +94,7 @@ func (n *node) admits(pod *corev1.Pod) (reason, message string) {
 // terminate ends a pod before the host goes down and reports its status to the API server.
 func (n *node) terminate(ctx context.Context, pod *corev1.Pod, grace int64) error {
 	if err := n.runner.Evict(ctx, pod.UID, grace, manager.Eviction{
-		Reason: shutdown.Reason, Message: shutdown.Message, Passing: pods.Static(pod.UID),
+		Reason: shutdown.Reason, Message: shutdown.Message, Passing: control.Static(pod.UID),
 	}); err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
 	"github.com/bulkhead-project/bulkhead/door/node/pods/manifests"
 	"github.com/bulkhead-project/bulkhead/door/node/pods/mirrors"
 	"github.com/bulkhead-project/bulkhead/door/node/resources/admission"
@@ -22,15 +22,15 @@ import (
 type static struct {
 	n       *node
 	source  *manifests.Source
-	pods    atomic.Pointer[pods.Controller] // nil until open
-	mirrors *mirrors.Controller             // nil without an API server
+	pods    atomic.Pointer[control.Controller] // nil until open
+	mirrors *mirrors.Controller                // nil without an API server
 
 	mu     sync.Mutex
 	names  map[types.UID]types.NamespacedName
 	failed map[types.UID]corev1.PodStatus // pods that the node has not accepted
 }
 
-var _ pods.Reporter = (*static)(nil)
+var _ control.Reporter = (*static)(nil)
 
 // newStatic returns the static pods of a node. The directory is read by run.
 func newStatic(n *node) *static {
@@ -59,7 +59,7 @@ func (s *static) open(admits *admission.Admission, preempts *preemption.Manager)
 	for _, p := range s.n.runner.Pods() {
 		s.recordName(p.Original())
 	}
-	c, err := pods.New(pods.Options{
+	c, err := control.New(control.Options{
 		Source: s, Runner: s.n.runner.Static(s.removed), Reporter: s, Admission: admits, Events: s.n.events.Recorder,
 		Preempt: preempts.Preempt, Logger: s.n.o.Logger,
 	})
@@ -103,7 +103,7 @@ func (s *static) run(ctx context.Context, ready func()) (err error) {
 
 // recordName records the name of a static pod by its UID.
 func (s *static) recordName(p *corev1.Pod) {
-	if pods.Static(p.UID) {
+	if control.Static(p.UID) {
 		s.mu.Lock()
 		s.names[p.UID] = types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 		s.mu.Unlock()
@@ -168,7 +168,7 @@ func (s *static) status(uid types.UID) (corev1.PodStatus, bool) {
 	return st, found
 }
 
-// Changed implements pods.Reporter.
+// Changed implements control.Reporter.
 func (s *static) Changed(uid types.UID) {
 	if s.n.runner.Has(uid) && !s.n.runner.Revivable(uid) { // the node has accepted it
 		s.mu.Lock()
@@ -178,17 +178,17 @@ func (s *static) Changed(uid types.UID) {
 	s.updateMirror(uid)
 }
 
-// Report implements pods.Reporter. The mirror shows how a pod ended, if it exists in time. A pod's end does not wait
+// Report implements control.Reporter. The mirror shows how a pod ended, if it exists in time. A pod's end does not wait
 // for an API server.
 func (s *static) Report(_ context.Context, p *corev1.Pod) error {
 	s.updateMirror(p.UID)
 	return nil
 }
 
-// Fail implements pods.Reporter. A pod that waits is pending for the given reason.
+// Fail implements control.Reporter. A pod that waits is pending for the given reason.
 func (s *static) Fail(_ context.Context, p *corev1.Pod, reason, message string) error {
 	status := corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason, Message: message, StartTime: new(metav1.Now())}
-	if pods.Waits(p, reason) {
+	if control.Waits(p, reason) {
 		status.Phase = corev1.PodPending
 	}
 	s.mu.Lock()
@@ -205,7 +205,7 @@ func (s *static) Fail(_ context.Context, p *corev1.Pod, reason, message string) 
 	return nil
 }
 
-// Forget implements pods.Reporter.
+// Forget implements control.Reporter.
 func (s *static) Forget(uid types.UID) {
 	s.updateMirror(uid)
 	s.mu.Lock()
@@ -216,7 +216,7 @@ func (s *static) Forget(uid types.UID) {
 
 // changed is called for each pod with a new status.
 func (n *node) changed(uid types.UID) {
-	if pods.Static(uid) || n.status == nil {
+	if control.Static(uid) || n.status == nil {
 		n.static.updateMirror(uid)
 		n.static.requeueEnded(uid)
 		return
@@ -230,7 +230,7 @@ func (n *node) changed(uid types.UID) {
 // statusOf returns the status of a pod of the API server. A mirror has the status of the static pod that it shows.
 func (n *node) statusOf(uid types.UID) (corev1.PodStatus, bool) {
 	if p := n.cache.Get(uid); p != nil {
-		if shown := pods.MirrorOf(p); shown != "" {
+		if shown := control.MirrorOf(p); shown != "" {
 			return n.static.status(shown)
 		}
 	}

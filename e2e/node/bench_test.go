@@ -29,7 +29,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	door "github.com/bulkhead-project/bulkhead/door/node"
-	"github.com/bulkhead-project/bulkhead/door/node/pods/runner"
+	noderuntime "github.com/bulkhead-project/bulkhead/door/node/runtime"
 	"github.com/bulkhead-project/bulkhead/door/node/runtime/local"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/test/testcri"
@@ -41,7 +41,9 @@ import (
 // fake is a runtime without VMs and streams.
 type fake struct{ *testcri.Runtime }
 
-func (f fake) Backend() runner.Backend { return runner.Backend{Runtime: f.Runtime, Images: f.Runtime} }
+func (f fake) Backend() noderuntime.Backend {
+	return noderuntime.Backend{Runtime: f.Runtime, Images: f.Runtime}
+}
 
 func (fake) Exec(http.ResponseWriter, *http.Request, *runtimeapi.ExecRequest) error {
 	return http.ErrNotSupported
@@ -197,7 +199,7 @@ func (b *burst) start(ctx context.Context, t *testing.T, config *rest.Config, n 
 		ended <- door.Run(ctx, door.Options{
 			Roots: dirs.Roots{Data: filepath.Join(b.Dir, "fd"), State: filepath.Join(b.Dir, "fs")}, Config: config, Name: testkube.NodeName,
 			IP: testkube.NodeIP, MaxPods: n, Listen: "127.0.0.1:0", ClusterDomain: "cluster.local",
-			Runtime: func(context.Context, local.Options) (door.Runtime, error) {
+			Runtime: func(context.Context, local.Options) (noderuntime.Runtime, error) {
 				return fake{testcri.New(10 * time.Millisecond)}, nil
 			},
 			Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),

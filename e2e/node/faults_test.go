@@ -24,7 +24,7 @@ import (
 
 	door "github.com/bulkhead-project/bulkhead/door/node"
 	"github.com/bulkhead-project/bulkhead/door/node/host"
-	"github.com/bulkhead-project/bulkhead/door/node/pods/runner"
+	noderuntime "github.com/bulkhead-project/bulkhead/door/node/runtime"
 	"github.com/bulkhead-project/bulkhead/door/node/runtime/local"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/test/testcri"
@@ -150,8 +150,10 @@ type counting struct {
 	of *counted
 }
 
-// Backend implements door.Runtime.
-func (c counting) Backend() runner.Backend { return runner.Backend{Runtime: c.of, Images: c.of} }
+// Backend implements noderuntime.Runtime.
+func (c counting) Backend() noderuntime.Backend {
+	return noderuntime.Backend{Runtime: c.of, Images: c.of}
+}
 
 // illNode is a node without VMs behind an API server with injected faults.
 type illNode struct {
@@ -180,7 +182,7 @@ func (n *illNode) start(ctx context.Context, t *testing.T) (ended <-chan error) 
 		done <- door.Run(ctx, door.Options{
 			Roots: dirs.Roots{Data: filepath.Join(dir, "d"), State: filepath.Join(dir, "s")}, Config: config, Name: n.name,
 			IP: testkube.NodeIP, MaxPods: 20, Listen: "127.0.0.1:0", ClusterDomain: "cluster.local",
-			Runtime: func(context.Context, local.Options) (door.Runtime, error) {
+			Runtime: func(context.Context, local.Options) (noderuntime.Runtime, error) {
 				return counting{fake{n.runtime.Runtime}, n.runtime}, nil
 			},
 			Measure: func() (host.Facts, error) {

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/test/testfaults"
@@ -119,7 +119,7 @@ func (w *world) killStatic(t *testing.T, stage, point string) {
 		come()
 	}
 	mirror := w.ready(ctx, t, name)
-	if pods.MirrorOf(mirror) == "" || mirror.Status.ContainerStatuses[0].RestartCount != 0 {
+	if control.MirrorOf(mirror) == "" || mirror.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("its mirror is %v, %s", mirror.ObjectMeta, &mirror.Status)
 	}
 	w.expectLog(ctx, t, name, corev1.PodLogOptions{}, "words\n")

@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/test/testkube"
 )
@@ -59,7 +59,7 @@ func (w *world) testStatic(t *testing.T) {
 	name := "fixed-" + testkube.NodeName
 	w.manifest(t, "fixed", "one", "")
 	first := w.ready(ctx, t, name)
-	if pods.MirrorOf(first) == "" || first.Annotations[pods.SourceAnnotation] != "file" || first.Labels["static"] != "yes" ||
+	if control.MirrorOf(first) == "" || first.Annotations[control.SourceAnnotation] != "file" || first.Labels["static"] != "yes" ||
 		first.Spec.NodeName != testkube.NodeName || first.Status.PodIP == "" {
 		t.Errorf("its mirror is %v, %v", first.ObjectMeta, &first.Status)
 	}
@@ -81,12 +81,12 @@ func (w *world) testStatic(t *testing.T) {
 		return p.UID != first.UID && condition(p, corev1.PodReady).Status == corev1.ConditionTrue
 	})
 	before, after := first.Status.ContainerStatuses[0].ContainerID, again.Status.ContainerStatuses[0].ContainerID
-	if pods.MirrorOf(again) != pods.MirrorOf(first) || before != after {
+	if control.MirrorOf(again) != control.MirrorOf(first) || before != after {
 		t.Errorf("the mirror shows another pod: %v", &again.Status)
 	}
 	w.manifest(t, "fixed", "two", "")
 	w.until(ctx, t, name, "another pod", func(p *corev1.Pod) bool {
-		return pods.MirrorOf(p) != pods.MirrorOf(first) && condition(p, corev1.PodReady).Status == corev1.ConditionTrue
+		return control.MirrorOf(p) != control.MirrorOf(first) && condition(p, corev1.PodReady).Status == corev1.ConditionTrue
 	})
 	w.expectLog(ctx, t, name, corev1.PodLogOptions{}, "two\n")
 	if n := w.vms(t); n != 1 {

@@ -74,8 +74,8 @@ var walls = []wall{
 // layers lists, for each package of a layer, the other packages of the layer that it may import.
 var layers = map[string]map[string]string{
 	"door/node": {
-		"": "bounds events host pods pods/manifests pods/mirrors pods/runner pods/status registration/certs registration/object " +
-			"resources/admission resources/eviction resources/images resources/preemption resources/shutdown runtime/local " +
+		"": "bounds events host pods/control pods/manifests pods/mirrors pods/runner pods/status registration/certs registration/object " +
+			"resources/admission resources/eviction resources/images resources/preemption resources/shutdown runtime runtime/local " +
 			"server/api server/auth server/conns server/series server/stats storage/claims storage/csi storage/objects usage",
 		"bounds": "",
 		"config": "",
@@ -83,25 +83,26 @@ var layers = map[string]map[string]string{
 		"host":   "",
 		"usage":  "",
 
-		"pods":           "",
-		"pods/manifests": "pods",
-		"pods/mirrors":   "pods",
-		"pods/runner":    "pods usage",
+		"pods/control":   "",
+		"pods/manifests": "pods/control",
+		"pods/mirrors":   "pods/control",
+		"pods/runner":    "pods/control runtime usage",
 		"pods/status":    "",
 
 		"registration/certs":  "bounds",
 		"registration/object": "host",
 
-		"resources/admission":  "pods",
-		"resources/eviction":   "host pods",
+		"resources/admission":  "pods/control",
+		"resources/eviction":   "host pods/control",
 		"resources/images":     "host",
 		"resources/preemption": "resources/eviction",
 		"resources/shutdown":   "",
 
-		"runtime/endpoint": "pods/runner",
-		"runtime/local":    "pods/runner usage",
+		"runtime":          "usage",
+		"runtime/endpoint": "runtime",
+		"runtime/local":    "runtime usage",
 
-		"server/api":    "",
+		"server/api":    "runtime",
 		"server/auth":   "",
 		"server/conns":  "",
 		"server/series": "usage",

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
-	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
@@ -38,9 +38,9 @@ func decode(path, node string, data []byte) (*corev1.Pod, error) {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
 	}
-	pod.Annotations[pods.SourceAnnotation] = "file"
-	pod.Annotations[pods.HashAnnotation] = string(pod.UID)
-	pod.Annotations[pods.SeenAnnotation] = time.Now().UTC().Format(time.RFC3339Nano)
+	pod.Annotations[control.SourceAnnotation] = "file"
+	pod.Annotations[control.HashAnnotation] = string(pod.UID)
+	pod.Annotations[control.SeenAnnotation] = time.Now().UTC().Format(time.RFC3339Nano)
 	pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
 		Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
 	})
@@ -75,7 +75,7 @@ func selfContained(pod *corev1.Pod) error {
 			return fmt.Errorf("%s: must not be set in a static pod", field)
 		}
 	}
-	for _, key := range []string{corev1.MirrorPodAnnotationKey, pods.SourceAnnotation, pods.HashAnnotation, pods.SeenAnnotation} {
+	for _, key := range []string{corev1.MirrorPodAnnotationKey, control.SourceAnnotation, control.HashAnnotation, control.SeenAnnotation} {
 		if _, set := pod.Annotations[key]; set {
 			return fmt.Errorf("metadata.annotations: %s must not be set (the node sets it)", key)
 		}

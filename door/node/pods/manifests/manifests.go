@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
 	"github.com/bulkhead-project/bulkhead/internal/dirwatch"
 )
 
@@ -64,7 +64,7 @@ type file struct {
 	whole bool
 }
 
-var _ pods.Source = (*Source)(nil)
+var _ control.Source = (*Source)(nil)
 
 // New returns a Source. The caller calls Run once.
 func New(o Options) *Source {
@@ -78,7 +78,7 @@ func New(o Options) *Source {
 	}
 }
 
-// Subscribe implements pods.Source.
+// Subscribe implements control.Source.
 func (s *Source) Subscribe(changed func(types.UID), gone func(*corev1.Pod)) error {
 	s.changed, s.gone = changed, gone
 	return nil
@@ -87,7 +87,7 @@ func (s *Source) Subscribe(changed func(types.UID), gone func(*corev1.Pod)) erro
 // Read returns a channel that is closed after the first read of the directory.
 func (s *Source) Read() <-chan struct{} { return s.done }
 
-// HasSynced implements pods.Source.
+// HasSynced implements control.Source.
 func (s *Source) HasSynced() bool {
 	select {
 	case <-s.done:
@@ -97,7 +97,7 @@ func (s *Source) HasSynced() bool {
 	}
 }
 
-// Get implements pods.Source.
+// Get implements control.Source.
 func (s *Source) Get(uid types.UID) *corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func (s *Source) All() (all []*corev1.Pod) {
 	return all
 }
 
-// Live implements pods.Source. It returns an error for a pod that this process has not seen if the pod's file may be
+// Live implements control.Source. It returns an error for a pod that this process has not seen if the pod's file may be
 // one that cannot be read.
 func (s *Source) Live(_ context.Context, _, _ string, uid types.UID) (bool, error) {
 	s.mu.Lock()
@@ -145,7 +145,7 @@ func (s *Source) Live(_ context.Context, _, _ string, uid types.UID) (bool, erro
 	return false, nil
 }
 
-// Delete implements pods.Source. A static pod has no object to delete.
+// Delete implements control.Source. A static pod has no object to delete.
 func (s *Source) Delete(context.Context, *corev1.Pod) error { return nil }
 
 // Run follows the directory until ctx ends or the directory cannot be watched.

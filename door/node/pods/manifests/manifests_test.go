@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
@@ -132,10 +132,11 @@ func TestPod(t *testing.T) {
 	if one == nil || two == nil || len(w.s.All()) != 2 || len(w.problems) > 0 {
 		t.Fatalf("pods %v, problems %v", w.s.All(), w.problems)
 	}
-	if !pods.Static(one.UID) || !pods.Static(two.UID) || one.UID == two.UID || one.Spec.NodeName != "node" {
+	if !control.Static(one.UID) || !control.Static(two.UID) || one.UID == two.UID || one.Spec.NodeName != "node" {
 		t.Errorf("UIDs %s and %s, node %s", one.UID, two.UID, one.Spec.NodeName)
 	}
-	if a := one.Annotations; a[pods.SourceAnnotation] != "file" || a[pods.HashAnnotation] != string(one.UID) || a[pods.SeenAnnotation] == "" {
+	a := one.Annotations
+	if a[control.SourceAnnotation] != "file" || a[control.HashAnnotation] != string(one.UID) || a[control.SeenAnnotation] == "" {
 		t.Errorf("annotations %v", a)
 	}
 	stays := corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}

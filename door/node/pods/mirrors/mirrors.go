@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
@@ -35,7 +35,7 @@ const (
 type Options struct {
 	Client kubernetes.Interface
 	// Cache has the pods that the API server has bound to the node, including mirrors.
-	Cache *pods.Cache
+	Cache *control.Cache
 	// Node returns the Node as the API server has it, or nil before the registration. It owns the mirrors.
 	Node func() *corev1.Node
 	// Pod returns the static pod of a name, or nil.
@@ -69,7 +69,7 @@ func New(o Options) (*Controller, error) {
 				object = last.Obj
 			}
 			k.observe(object)
-			if pod, ok := object.(*corev1.Pod); ok && pods.MirrorOf(pod) != "" {
+			if pod, ok := object.(*corev1.Pod); ok && control.MirrorOf(pod) != "" {
 				o.Changed(pod.UID)
 			}
 		},
@@ -81,7 +81,7 @@ func New(o Options) (*Controller, error) {
 }
 
 func (k *Controller) observe(object any) {
-	if pod, ok := object.(*corev1.Pod); ok && pods.MirrorOf(pod) != "" {
+	if pod, ok := object.(*corev1.Pod); ok && control.MirrorOf(pod) != "" {
 		k.Requeue(pod.Namespace, pod.Name)
 	}
 }
@@ -129,7 +129,7 @@ func (k *Controller) next(ctx context.Context) bool {
 // reconcile updates the mirror of a name. After a deletion, the rest follows when the cache has seen it.
 func (k *Controller) reconcile(ctx context.Context, name types.NamespacedName) error {
 	pod, there := k.o.Pod(name.Namespace, name.Name), k.o.Cache.Named(name.Namespace, name.Name)
-	if there != nil && pods.MirrorOf(there) == "" {
+	if there != nil && control.MirrorOf(there) == "" {
 		if pod == nil {
 			return nil
 		}
@@ -140,7 +140,7 @@ func (k *Controller) reconcile(ctx context.Context, name types.NamespacedName) e
 		return nil
 	case there == nil:
 		return k.create(ctx, pod)
-	case pod == nil, there.DeletionTimestamp != nil, pods.MirrorOf(there) != pod.UID, !k.owned(there):
+	case pod == nil, there.DeletionTimestamp != nil, control.MirrorOf(there) != pod.UID, !k.owned(there):
 		fault.Point("mirror.deleting")
 		if err := k.o.Cache.Delete(ctx, there); err != nil {
 			return err

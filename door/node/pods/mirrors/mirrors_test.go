@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
 )
 
 const (
@@ -41,7 +41,7 @@ func static(uid types.UID) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "p-node", Namespace: "default", UID: uid, Labels: map[string]string{"l": "v"},
 			Annotations: map[string]string{
-				pods.SourceAnnotation: "file", pods.HashAnnotation: string(uid), pods.SeenAnnotation: "then", "own": "kept",
+				control.SourceAnnotation: "file", control.HashAnnotation: string(uid), control.SeenAnnotation: "then", "own": "kept",
 			},
 		},
 		Spec: corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "c"}}},
@@ -65,7 +65,7 @@ func inWorld(t *testing.T, test func(*testing.T, *world)) {
 			a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).UID = types.UID(rune('a' + made - 1))
 			return false, nil, nil
 		})
-		c, err := pods.NewCache(w.client, "node")
+		c, err := control.NewCache(w.client, "node")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,8 +128,8 @@ func TestMirror(t *testing.T) {
 			t.Fatal("no mirror")
 		}
 		a := m.Annotations
-		if a[corev1.MirrorPodAnnotationKey] != string(first) || a[pods.HashAnnotation] != string(first) ||
-			a[pods.SourceAnnotation] != "file" || a[pods.SeenAnnotation] == "" || a["own"] != "kept" || m.Labels["l"] != "v" {
+		if a[corev1.MirrorPodAnnotationKey] != string(first) || a[control.HashAnnotation] != string(first) ||
+			a[control.SourceAnnotation] != "file" || a[control.SeenAnnotation] == "" || a["own"] != "kept" || m.Labels["l"] != "v" {
 			t.Errorf("annotations %v, labels %v", a, m.Labels)
 		}
 		if o := m.OwnerReferences; len(o) != 1 || o[0].Kind != "Node" || o[0].UID != "n1" || o[0].Controller == nil || !*o[0].Controller {
@@ -175,7 +175,7 @@ func TestMirrorIsMadeAgain(t *testing.T) {
 				time.Sleep(time.Second)
 				synctest.Wait()
 				m := w.mirror()
-				if m == nil || m.UID == before.UID || pods.MirrorOf(m) != w.pod.UID || m.OwnerReferences[0].UID != w.node.UID {
+				if m == nil || m.UID == before.UID || control.MirrorOf(m) != w.pod.UID || m.OwnerReferences[0].UID != w.node.UID {
 					t.Errorf("mirror: %v", m)
 				}
 			})

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 	"github.com/bulkhead-project/bulkhead/pod/probe"
@@ -48,7 +48,7 @@ func (d *door) Configure(o *pod.Options) error {
 	if node.Services != nil {
 		o.Services = func(ctx context.Context) ([]*corev1.Service, error) { return node.Services(ctx, d.p.UID()) }
 	}
-	if node.Handler != nil && !pods.Static(d.p.UID()) {
+	if node.Handler != nil && !control.Static(d.p.UID()) {
 		o.Handler = func(ctx context.Context) (string, error) { return node.Handler(ctx, d.p.UID()) }
 	}
 	if node.DNS != nil {

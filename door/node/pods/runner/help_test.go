@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/door/node/runtime"
 	"github.com/bulkhead-project/bulkhead/door/node/usage"
 	"github.com/bulkhead-project/bulkhead/internal/test/testcri"
 	"github.com/bulkhead-project/bulkhead/volume"
@@ -222,7 +223,7 @@ func (w *world) open() {
 	var err error
 	w.Runner, err = Open(w.t.Context(), Options{
 		Dir: filepath.Join(w.dir, "pods"), VolumeDir: filepath.Join(w.dir, "volumes"),
-		Backend: Backend{Runtime: w.runtime, Images: w.runtime, Dial: refused, Usages: w.usages},
+		Backend: runtime.Backend{Runtime: w.runtime, Images: w.runtime, Dial: refused, Usages: w.usages},
 		Objects: nothing{}, Node: "node", HostIP: "192.0.2.1", Pod: w.known, Changed: w.countChange,
 		Resources: w.resources, Claims: w.claims, VolumeUse: w.use, VolumeAbsent: w.absent, Handler: w.handler, Watch: w.watch,
 		Logger: slog.New(slog.DiscardHandler),

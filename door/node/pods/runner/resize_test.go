@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
 	"github.com/bulkhead-project/bulkhead/door/node/resources/admission"
 )
 
@@ -167,7 +167,7 @@ func TestDeferredResize(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		for range 3 {
-			if err := w.Update(t.Context(), sized("p", uid, 3, "1500m")); !errors.Is(err, pods.ErrWaits) {
+			if err := w.Update(t.Context(), sized("p", uid, 3, "1500m")); !errors.Is(err, control.ErrWaits) {
 				t.Errorf("deferred: %v", err)
 			}
 			time.Sleep(time.Minute)

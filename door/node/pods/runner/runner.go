@@ -6,18 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
+	"github.com/bulkhead-project/bulkhead/door/node/runtime"
 	"github.com/bulkhead-project/bulkhead/door/node/usage"
-	"github.com/bulkhead-project/bulkhead/internal/place"
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/images"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
@@ -25,32 +23,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
-
-// Backend is the runtime below a node, with optional abilities beyond the CRI. A nil function means that the runtime
-// lacks the ability.
-type Backend struct {
-	Runtime     internalapi.RuntimeService
-	Images      internalapi.ImageManagerService
-	Dial        func(ctx context.Context, sandbox string, port int) (net.Conn, error)
-	Pauses      func(sandbox string) (times uint64, now bool)
-	Resume      func(ctx context.Context, sandbox string) error
-	Allocatable func(ctx context.Context, sandbox string) (corev1.ResourceList, error)
-	// Usages returns the resource usage of the runtime's pods, with their emptyDirs by name. If it is nil, the node
-	// uses the CRI's statistics.
-	Usages func(ctx context.Context) ([]usage.Pod, error)
-	// HeldMemory returns the host memory that removing a sandbox would free, in bytes. It returns false if the runtime
-	// does not count it.
-	HeldMemory func(sandbox string) (bytes int64, known bool)
-	// HeldDisk returns the disk space that removing a sandbox would free, in bytes. It is nil if the runtime does not
-	// count it.
-	HeldDisk func(sandbox string) int64
-	// Refuse names a feature that a pod requests and the runtime cannot provide, or returns "".
-	Refuse func(*corev1.Pod) string
-	// Network is the kind of network for pods without host network, as engine.Resolver names it.
-	Network string
-	// Places are the rules for host paths that pods cannot have.
-	Places place.Rules
-}
 
 // Objects provides the ConfigMaps and Secrets that pods refer to.
 type Objects interface {
@@ -89,7 +61,7 @@ type Options struct {
 	// Dir and VolumeDir are passed to manager.Options.
 	Dir, VolumeDir string
 	SeccompDir     string
-	Backend        Backend
+	Backend        runtime.Backend
 	Objects        Objects
 	// Claims returns the claims and the driver volumes of a pod, which keep their own files in dir. If it is nil, pods
 	// have none.
@@ -137,7 +109,7 @@ type Runner struct {
 	first map[types.UID]time.Time // when a waiting pod should first have run
 }
 
-var _ pods.Runner = (*Runner)(nil)
+var _ control.Runner = (*Runner)(nil)
 
 // Open takes over the pods that an earlier process left, and runs them on. The caller must call Close.
 func Open(ctx context.Context, o Options) (*Runner, error) {
@@ -186,13 +158,13 @@ func (r *Runner) Close() {
 // objectsWait is how long a pod's start waits for its objects to become known.
 const objectsWait = 5 * time.Second
 
-// Run implements pods.Runner.
+// Run implements control.Runner.
 func (r *Runner) Run(_ context.Context, p *corev1.Pod) error {
 	if r.o.Watch != nil {
 		r.o.Watch.Seen(p)
 	}
 	if !r.o.Objects.Known(p) && r.waited(p.UID) < objectsWait {
-		return fmt.Errorf("objects of pod %s/%s: %w", p.Namespace, p.Name, pods.ErrWaits)
+		return fmt.Errorf("objects of pod %s/%s: %w", p.Namespace, p.Name, control.ErrWaits)
 	}
 	given := *p // shares data with the source's pod, and neither is modified
 	given.Status, given.ManagedFields = corev1.PodStatus{}, nil
@@ -201,7 +173,7 @@ func (r *Runner) Run(_ context.Context, p *corev1.Pod) error {
 	case errors.Is(err, manager.ErrExists):
 		return nil
 	case errors.Is(err, manager.ErrInvalid):
-		return fmt.Errorf("%w: %w", pods.ErrRejected, err)
+		return fmt.Errorf("%w: %w", control.ErrRejected, err)
 	case err != nil:
 		return err
 	}
@@ -219,7 +191,7 @@ func (r *Runner) waited(uid types.UID) time.Duration {
 	return time.Since(r.first[uid])
 }
 
-// Stop implements pods.Runner.
+// Stop implements control.Runner.
 func (r *Runner) Stop(ctx context.Context, uid types.UID, grace int64) error {
 	p, err := r.manager.Get(uid)
 	if errors.Is(err, manager.ErrNotFound) {
@@ -259,7 +231,7 @@ func (r *Runner) Free(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Remove implements pods.Runner.
+// Remove implements control.Runner.
 func (r *Runner) Remove(ctx context.Context, uid types.UID) error {
 	p, err := r.manager.Get(uid)
 	if errors.Is(err, manager.ErrNotFound) {
@@ -277,7 +249,7 @@ func (r *Runner) Remove(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// Forget implements pods.Runner.
+// Forget implements control.Runner.
 func (r *Runner) Forget(uid types.UID) {
 	r.mu.Lock()
 	delete(r.first, uid)
@@ -288,19 +260,19 @@ func (r *Runner) Forget(uid types.UID) {
 	}
 }
 
-// Has implements pods.Runner.
+// Has implements control.Runner.
 func (r *Runner) Has(uid types.UID) bool {
 	_, err := r.manager.Get(uid)
 	return err == nil
 }
 
-// HasEnded implements pods.Runner.
+// HasEnded implements control.Runner.
 func (r *Runner) HasEnded(uid types.UID) bool {
 	p, err := r.manager.Get(uid)
 	return err == nil && p.HasEnded()
 }
 
-// Spec implements pods.Runner.
+// Spec implements control.Runner.
 func (r *Runner) Spec(uid types.UID) *corev1.Pod {
 	p, err := r.manager.Get(uid)
 	if err != nil {
@@ -309,7 +281,7 @@ func (r *Runner) Spec(uid types.UID) *corev1.Pod {
 	return p.Spec()
 }
 
-// All implements pods.Runner.
+// All implements control.Runner.
 func (r *Runner) All() (all []types.UID) {
 	for _, p := range r.manager.All() {
 		all = append(all, p.UID())

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 	"github.com/bulkhead-project/bulkhead/pod/probe"
@@ -92,7 +92,7 @@ func TestRunTwice(t *testing.T) {
 		}
 		bad := spec("bad", "00000000-0000-0000-0000-000000000002")
 		bad.Spec.Containers = nil
-		if err := w.Run(t.Context(), bad); !errors.Is(err, pods.ErrRejected) || w.Has(bad.UID) {
+		if err := w.Run(t.Context(), bad); !errors.Is(err, control.ErrRejected) || w.Has(bad.UID) {
 			t.Errorf("a pod without containers: %v", err)
 		}
 		w.stopAndRemove(uid)
@@ -290,7 +290,7 @@ func TestViews(t *testing.T) {
 		if fmt.Sprint(bound.All(), static.All()) != fmt.Sprint([]types.UID{uid}, []types.UID{first}) {
 			t.Errorf("%v and %v", bound.All(), static.All())
 		}
-		if err := static.Run(t.Context(), spec("p", second)); !errors.Is(err, pods.ErrWaits) || w.Has(second) {
+		if err := static.Run(t.Context(), spec("p", second)); !errors.Is(err, control.ErrWaits) || w.Has(second) {
 			t.Errorf("another pod of that name: %v", err)
 		}
 		if err := static.Run(t.Context(), spec("p", first)); err != nil {

@@ -8,13 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
-	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
-// Update implements pods.Runner. It applies the pod's changes and starts added ephemeral containers. Conditions set by
-// other clients count for the pod's readiness from now on. The error matches pods.ErrWaits if the node has no room yet
+// Update implements control.Runner. It applies the pod's changes and starts added ephemeral containers. Conditions set by
+// other clients count for the pod's readiness from now on. The error matches control.ErrWaits if the node has no room yet
 // for a resize.
 func (r *Runner) Update(ctx context.Context, p *corev1.Pod) error {
 	supervised := r.Get(p.UID)
@@ -36,7 +36,7 @@ func (r *Runner) Update(ctx context.Context, p *corev1.Pod) error {
 		return err
 	}
 	if refused != nil && refused.Reason == corev1.PodReasonDeferred {
-		return fmt.Errorf("resize pod %s: %w: %s", supervised.Key(), pods.ErrWaits, refused.Message)
+		return fmt.Errorf("resize pod %s: %w: %s", supervised.Key(), control.ErrWaits, refused.Message)
 	}
 	return nil
 }

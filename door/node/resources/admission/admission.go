@@ -16,7 +16,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
-	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
 	"github.com/bulkhead-project/bulkhead/pod/podapi/fields"
 )
 
@@ -68,11 +68,11 @@ func (a *Admission) OnFreed(freed func()) {
 	a.freed = freed
 }
 
-// Admit implements pods.Admission.
-func (a *Admission) Admit(pod *corev1.Pod) *pods.Rejection {
+// Admit implements control.Admission.
+func (a *Admission) Admit(pod *corev1.Pod) *control.Rejection {
 	if a.pressure != nil {
 		if reason, message := a.pressure(pod); reason != "" {
-			return &pods.Rejection{Reason: reason, Message: message}
+			return &control.Rejection{Reason: reason, Message: message}
 		}
 	}
 	node := a.node()
@@ -86,7 +86,7 @@ func (a *Admission) Admit(pod *corev1.Pod) *pods.Rejection {
 	}
 	if a.refuse != nil {
 		if why := a.refuse(pod); why != "" {
-			return &pods.Rejection{Reason: "UnexpectedAdmissionError", Message: why}
+			return &control.Rejection{Reason: "UnexpectedAdmissionError", Message: why}
 		}
 	}
 	if node == nil {
@@ -97,7 +97,7 @@ func (a *Admission) Admit(pod *corev1.Pod) *pods.Rejection {
 
 // admitUnregistered admits a pod before the node is registered, if its ports are free. No pod has been scheduled to the
 // node yet, so only pods that name their node come here.
-func (a *Admission) admitUnregistered(pod *corev1.Pod) *pods.Rejection {
+func (a *Admission) admitUnregistered(pod *corev1.Pod) *control.Rejection {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if no := a.checkPorts(pod); no != nil {
@@ -108,22 +108,22 @@ func (a *Admission) admitUnregistered(pod *corev1.Pod) *pods.Rejection {
 }
 
 // fits checks the pod's node affinity, tolerations and operating system.
-func fits(pod *corev1.Pod, node *corev1.Node) *pods.Rejection {
+func fits(pod *corev1.Pod, node *corev1.Node) *control.Rejection {
 	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
 		const message = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
-		return &pods.Rejection{Reason: "NodeAffinity", Message: message}
+		return &control.Rejection{Reason: "NodeAffinity", Message: message}
 	}
 	taint, intolerable := schedulinghelper.FindMatchingUntoleratedTaint(klog.NewKlogr(), node.Spec.Taints, pod.Spec.Tolerations,
 		func(t *corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }, true)
 	if intolerable {
-		return &pods.Rejection{Reason: "TaintToleration", Message: fmt.Sprintf(
+		return &control.Rejection{Reason: "TaintToleration", Message: fmt.Sprintf(
 			"Predicate TaintToleration failed: node(s) had untolerated taint {%s: %s}", taint.Key, taint.Value)}
 	}
 	for name, asked := range map[string]string{
 		corev1.LabelOSStable: osOf(pod),
 	} {
 		if have := node.Labels[name]; asked != "" && have != "" && asked != have {
-			return &pods.Rejection{Reason: "PodOSNotSupported", Message: fmt.Sprintf(
+			return &control.Rejection{Reason: "PodOSNotSupported", Message: fmt.Sprintf(
 				"Failed to admit pod as the OS field doesn't match node OS: %s", asked)}
 		}
 	}
@@ -138,7 +138,7 @@ func osOf(pod *corev1.Pod) string {
 }
 
 // reserve counts the pod's resources and ports if they are free on the node.
-func (a *Admission) reserve(pod *corev1.Pod, node *corev1.Node) *pods.Rejection {
+func (a *Admission) reserve(pod *corev1.Pod, node *corev1.Node) *control.Rejection {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if no := a.checkPorts(pod); no != nil { // before the resources, for which other pods may be ended
@@ -155,7 +155,7 @@ func (a *Admission) reserve(pod *corev1.Pod, node *corev1.Node) *pods.Rejection 
 		total := taken.DeepCopy()
 		total.Add(asked)
 		if !asked.IsZero() && total.Cmp(has) > 0 {
-			return &pods.Rejection{Reason: "OutOf" + name, Message: fmt.Sprintf(
+			return &control.Rejection{Reason: "OutOf" + name, Message: fmt.Sprintf(
 				"Node didn't have enough resource: %s, requested: %s, used: %s, capacity: %s", name, &asked, &taken, &has)}
 		}
 	}
@@ -225,7 +225,7 @@ var clustered = []string{
 var clusteredVolumes = []string{".serviceAccountToken", ".ephemeral", ".csi"}
 
 // unsupported rejects a pod with a field that Bulkhead does not support.
-func unsupported(pod *corev1.Pod) *pods.Rejection {
+func unsupported(pod *corev1.Pod) *control.Rejection {
 	var all []string
 	fields.Refuse(pod, func(field, message string) {
 		within := func(known string) bool {
@@ -244,5 +244,5 @@ func unsupported(pod *corev1.Pod) *pods.Rejection {
 	}
 	const most = 3
 	text := strings.Join(all[:min(len(all), most)], "; ")
-	return &pods.Rejection{Reason: "UnexpectedAdmissionError", Message: text}
+	return &control.Rejection{Reason: "UnexpectedAdmissionError", Message: text}
 }

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
@@ -56,12 +56,12 @@ func (p hostPort) clashes(other hostPort) bool {
 }
 
 // checkPorts returns a rejection if a port of the pod is occupied. The caller holds mu.
-func (a *Admission) checkPorts(pod *corev1.Pod) *pods.Rejection {
+func (a *Admission) checkPorts(pod *corev1.Pod) *control.Rejection {
 	for _, want := range hostPorts(pod) {
 		for uid, had := range a.ports {
 			if uid != pod.UID && slices.ContainsFunc(had, want.clashes) {
 				const message = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
-				return &pods.Rejection{Reason: "NodePorts", Message: message}
+				return &control.Rejection{Reason: "NodePorts", Message: message}
 			}
 		}
 	}

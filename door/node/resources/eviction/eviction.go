@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bulkhead-project/bulkhead/door/node/host"
-	"github.com/bulkhead-project/bulkhead/door/node/pods"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
 	"github.com/bulkhead-project/bulkhead/internal/retry"
 )
 
@@ -220,5 +220,5 @@ const systemCritical = 2_000_000_000
 // Critical reports whether the cluster or the node needs a pod: it has a critical priority or is a static pod. The UID
 // identifies a static pod, because any user can write annotations.
 func Critical(pod *corev1.Pod) bool {
-	return pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical || pods.Static(pod.UID)
+	return pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical || control.Static(pod.UID)
 }

@@ -15,7 +15,7 @@ import (
 	internalapi "k8s.io/cri-api/pkg/apis"
 	criclient "k8s.io/cri-client/pkg"
 
-	"github.com/bulkhead-project/bulkhead/door/node/pods/runner"
+	"github.com/bulkhead-project/bulkhead/door/node/runtime"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/network"
@@ -91,8 +91,8 @@ func (r *Runtime) Close(ctx context.Context) error {
 }
 
 // Backend returns the runtime for pods, without features beyond the CRI.
-func (r *Runtime) Backend() runner.Backend {
-	return runner.Backend{Runtime: r.runtime, Images: r.images, Refuse: refuse, Network: string(network.KindCNI)}
+func (r *Runtime) Backend() runtime.Backend {
+	return runtime.Backend{Runtime: r.runtime, Images: r.images, Refuse: refuse, Network: string(network.KindCNI)}
 }
 
 // below reports whether a path lies in a directory.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/cri"
 	"github.com/bulkhead-project/bulkhead/door/metrics"
-	"github.com/bulkhead-project/bulkhead/door/node/pods/runner"
+	"github.com/bulkhead-project/bulkhead/door/node/runtime"
 	"github.com/bulkhead-project/bulkhead/door/node/usage"
 	"github.com/bulkhead-project/bulkhead/door/streams"
 	"github.com/bulkhead-project/bulkhead/engine"
@@ -85,8 +85,8 @@ func (r *Runtime) Metrics() prometheus.Gatherer { return r.metrics.Gatherer() }
 func (r *Runtime) Close(ctx context.Context) error { return r.engine.Close(ctx) }
 
 // Backend returns the runtime for pods.
-func (r *Runtime) Backend() runner.Backend {
-	return runner.Backend{
+func (r *Runtime) Backend() runtime.Backend {
+	return runtime.Backend{
 		Runtime: r.service, Images: r.service, Dial: r.engine.DialPort, Pauses: r.engine.Pauses, Resume: r.engine.ResumePod,
 		Allocatable: r.allocatable, HeldMemory: r.engine.HeldMemory, HeldDisk: r.engine.HeldDisk, Usages: r.usages, Places: r.engine.Places(),
 		Network: string(r.network),

@@ -14,18 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/bulkhead-project/bulkhead/door/node/runtime"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
-
-// Streams connects HTTP clients with the streams of a runtime. It returns an error only if it has not answered the
-// client.
-type Streams interface {
-	Exec(w http.ResponseWriter, r *http.Request, what *runtimeapi.ExecRequest) error
-	Attach(w http.ResponseWriter, r *http.Request, what *runtimeapi.AttachRequest) error
-	PortForward(w http.ResponseWriter, r *http.Request, what *runtimeapi.PortForwardRequest) error
-}
 
 // Pods are the pods of the host.
 type Pods interface {
@@ -39,13 +31,13 @@ type Pods interface {
 // Server serves the API. It is safe for concurrent use.
 type Server struct {
 	pods    Pods
-	streams Streams
+	streams runtime.Streams
 	more    func(*http.ServeMux)
 	log     *slog.Logger
 }
 
 // New returns the API for some pods. more registers further paths; it may be nil.
-func New(pods Pods, streams Streams, more func(*http.ServeMux), log *slog.Logger) *Server {
+func New(pods Pods, streams runtime.Streams, more func(*http.ServeMux), log *slog.Logger) *Server {
 	return &Server{pods, streams, more, log}
 }
 

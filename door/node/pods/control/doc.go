@@ -1,9 +1,9 @@
-// Package pods runs the pods that a source lists: the pods that an API server has bound to the node, or the static pods
+// Package control runs the pods that a source lists: the pods that an API server has bound to the node, or the static pods
 // of a directory. A controller compares each pod, by its UID, with the pod that the runner has. It then runs, updates
 // or ends the pod, and deletes its object once the runner has removed everything.
 //
 // Failed steps are retried forever, with pauses that grow to a bound. A new pod is never delayed.
-package pods
+package control
 
 import (
 	"context"
