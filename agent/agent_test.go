@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
@@ -76,6 +77,24 @@ func TestParseMeminfo(t *testing.T) {
 	got := parseMeminfo("MemTotal:  1000 kB\nMemFree: 5 kB\nMemAvailable: 400 kB\nbroken\nX: y kB\n")
 	if got != (agentv1.Memory{Total: 1000 << 10, Available: 400 << 10}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestMemoryLimit(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := uint64(parseMeminfo(string(data)).Total)
+	for text, want := range map[string]uint64{"4096\n": 4096, "max\n": total, "9000000000000000000\n": total} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "memory.max"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := memoryLimit(cgroup.Dir(dir)); got != want {
+			t.Errorf("memory.max %q: got %d, want %d", text, got, want)
+		}
 	}
 }
 

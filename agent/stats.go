@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
@@ -62,6 +63,7 @@ func (a *Agent) stats(ctx context.Context, r agentv1.Process) (agentv1.Stats, er
 	if s.MemoryBytes, err = c.cgroup.Value("memory.current"); err != nil {
 		return s, fmt.Errorf("stats of container %s: %w", c.id, err)
 	}
+	s.MemoryLimit = memoryLimit(c.cgroup)
 	s.RSS, s.PageFaults, s.MajPageFaults = memory["anon"], memory["pgfault"], memory["pgmajfault"]
 	s.WorkingSet = s.MemoryBytes - min(s.MemoryBytes, memory["inactive_file"])
 	s.Pids, _ = c.cgroup.Value("pids.current")
@@ -70,6 +72,21 @@ func (a *Agent) stats(ctx context.Context, r agentv1.Process) (agentv1.Stats, er
 		s.RootfsBytes, s.RootfsInodes = usage(ctx, filepath.Join(c.upper, "upper"))
 	}
 	return s, nil
+}
+
+// memoryLimit returns the bytes that the processes of a cgroup can use: its limit, and at most the guest's memory. It
+// returns 0 if it cannot find out.
+func memoryLimit(g cgroup.Dir) uint64 {
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	total := uint64(parseMeminfo(string(data)).Total)
+	limit, err := g.Value("memory.max")
+	if err != nil { // the value is "max"
+		return total
+	}
+	return min(limit, total)
 }
 
 // oomKills waits for processes of containers that the kernel's OOM killer kills.

@@ -55,6 +55,7 @@ func (c *creation) hold(ctx context.Context) error {
 
 // sum sums the usage of a pod's containers.
 func sum(pod agentv1.PodStats) (all agentv1.Stats) {
+	all.MemoryLimit = uint64(max(pod.Memory.Total, 0))
 	for _, one := range pod.Containers {
 		all.CPUUsec += one.CPUUsec
 		all.MemoryBytes += one.MemoryBytes

@@ -42,10 +42,10 @@ func TestOwner(t *testing.T) {
 }
 
 func TestPodStats(t *testing.T) {
-	got := sum(agentv1.PodStats{Containers: map[string]agentv1.Stats{
-		"a": {CPUUsec: 1, MemoryBytes: 10, WorkingSet: 5, RSS: 3, Pids: 1}, "b": {CPUUsec: 2, MemoryBytes: 20, Pids: 2},
+	got := sum(agentv1.PodStats{Memory: agentv1.Memory{Total: 50}, Containers: map[string]agentv1.Stats{
+		"a": {CPUUsec: 1, MemoryBytes: 10, MemoryLimit: 30, WorkingSet: 5, RSS: 3, Pids: 1}, "b": {CPUUsec: 2, MemoryBytes: 20, Pids: 2},
 	}})
-	if got.CPUUsec != 3 || got.MemoryBytes != 30 || got.WorkingSet != 5 || got.RSS != 3 || got.Pids != 3 {
+	if got.CPUUsec != 3 || got.MemoryBytes != 30 || got.WorkingSet != 5 || got.RSS != 3 || got.Pids != 3 || got.MemoryLimit != 50 {
 		t.Errorf("got %v", got)
 	}
 }

@@ -120,7 +120,8 @@ func life(ctx context.Context, t *testing.T, e *engine) {
 		t.Errorf("top: %s", top)
 	}
 	stats := e.do(ctx, t, "stats", "--no-stream", "--format", "{{.Name}} {{.PIDs}} {{.MemUsage}}", "life")
-	if fields := strings.Fields(stats); len(fields) < 3 || fields[0] != "life" || fields[1] == "0" || strings.HasPrefix(fields[2], "0B") {
+	if fields := strings.Fields(stats); len(fields) < 5 || fields[0] != "life" || fields[1] == "0" || strings.HasPrefix(fields[2], "0B") ||
+		strings.HasPrefix(fields[4], "0B") {
 		t.Errorf("stats: %s", stats)
 	}
 	e.do(ctx, t, "pause", "life")

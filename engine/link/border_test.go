@@ -100,7 +100,7 @@ func TestStats(t *testing.T) {
 			Volumes: slices.Repeat([]agentv1.VolumeUsage{volume}, 2*agentv1.MaxVolumes),
 		},
 		Containers: map[string]agentv1.Stats{"c": {
-			At: time.Now().Add(2 * maxAhead), CPUUsec: n, MemoryBytes: n, WorkingSet: n, RSS: n, PageFaults: n,
+			At: time.Now().Add(2 * maxAhead), CPUUsec: n, MemoryBytes: n, MemoryLimit: n, WorkingSet: n, RSS: n, PageFaults: n,
 			MajPageFaults: n, Pids: n, RootfsBytes: n, RootfsInodes: n,
 		}, "old": {At: time.Unix(-1, 0)}},
 	})
@@ -125,8 +125,8 @@ func TestStats(t *testing.T) {
 			}, agentv1.MaxVolumes),
 		},
 		Containers: map[string]agentv1.Stats{"c": {
-			At: at, CPUUsec: most / 1000, MemoryBytes: most, WorkingSet: most, RSS: most, PageFaults: most, MajPageFaults: most, Pids: MaxPids,
-			RootfsBytes: most, RootfsInodes: most,
+			At: at, CPUUsec: most / 1000, MemoryBytes: most, MemoryLimit: most, WorkingSet: most, RSS: most, PageFaults: most,
+			MajPageFaults: most, Pids: MaxPids, RootfsBytes: most, RootfsInodes: most,
 		}, "old": {At: old}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -50,7 +50,7 @@ func (c *Conn) Stats(ctx context.Context) (st agentv1.PodStats, err error) {
 			s.At = now
 		}
 		s.CPUUsec = min(s.CPUUsec, MaxCounter/1000) // as nanoseconds
-		bound(&s.MemoryBytes, &s.WorkingSet, &s.RSS, &s.PageFaults, &s.MajPageFaults, &s.RootfsBytes, &s.RootfsInodes)
+		bound(&s.MemoryBytes, &s.MemoryLimit, &s.WorkingSet, &s.RSS, &s.PageFaults, &s.MajPageFaults, &s.RootfsBytes, &s.RootfsInodes)
 		s.Pids = min(s.Pids, MaxPids)
 		st.Containers[id] = s
 	}

@@ -322,6 +322,7 @@ type Stats struct {
 	At            time.Time `json:"at"`
 	CPUUsec       uint64    `json:"cpuUsec"`
 	MemoryBytes   uint64    `json:"memoryBytes"`
+	MemoryLimit   uint64    `json:"memoryLimit"` // at most the guest's memory
 	WorkingSet    uint64    `json:"workingSet"`
 	RSS           uint64    `json:"rss"`
 	PageFaults    uint64    `json:"pageFaults"`

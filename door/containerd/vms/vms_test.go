@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/containerd/ttrpc"
@@ -47,5 +48,10 @@ func TestMetrics(t *testing.T) {
 	}
 	if m := metrics(&agentv1.Stats{MemoryBytes: 1, WorkingSet: 2}); m.Memory.InactiveFile != 0 {
 		t.Errorf("a working set above the usage: got %v", m)
+	}
+	for reported, want := range map[uint64]uint64{0: math.MaxUint64, 5: 5} { // clients subtract the usage from it
+		if m := metrics(&agentv1.Stats{MemoryLimit: reported}); m.Memory.UsageLimit != want {
+			t.Errorf("the limit %d: got %d, want %d", reported, m.Memory.UsageLimit, want)
+		}
 	}
 }
