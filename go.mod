@@ -7,6 +7,7 @@ require (
 	github.com/container-storage-interface/spec v1.13.0 // what drivers of volumes are asked
 	github.com/containerd/cgroups/v3 v3.1.3 // a container's statistics, as containerd's clients read them
 	github.com/containerd/containerd/api v1.12.0 // the shim's services, as containerd defines them
+	github.com/containerd/errdefs v1.0.0 // the classes of errors in all layers
 	github.com/containerd/log v0.1.0 // ttrpc's log, sent to ours
 	github.com/containerd/nri v0.12.5 // the plugins of a node, NRI
 	github.com/containerd/ttrpc v1.2.10 // how containerd talks to a shim

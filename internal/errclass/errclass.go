@@ -1,10 +1,32 @@
-// Package errclass adds a class to an error: errors.Is finds it, and the message does not repeat it.
+// Package errclass adds a class of github.com/containerd/errdefs to an error: errors.Is finds it, and the message does not
+// repeat it. All layers use these classes. A package with a message of its own declares an error by WithMessage of a class.
 package errclass
 
 import (
+	"context"
 	"errors"
 	"fmt"
+
+	"github.com/containerd/errdefs"
 )
+
+// ErrAmbiguous is the class of a name or id that matches several objects. It is a kind of errdefs.ErrInvalidArgument.
+var ErrAmbiguous = errdefs.ErrInvalidArgument.WithMessage("ambiguous")
+
+// Of returns the class of err: errdefs.ErrUnknown, another class of errdefs, context.DeadlineExceeded or
+// context.Canceled. If err has several, the outermost one counts, and the first one of a join.
+func Of(err error) error {
+	if class := errdefs.Resolve(err); class != errdefs.ErrUnknown || err == nil { //nolint:errorlint // Resolve returns a class itself
+		return class
+	}
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return errdefs.ErrNotImplemented
+	case errors.Is(err, context.DeadlineExceeded):
+		return context.DeadlineExceeded
+	}
+	return errdefs.ErrUnknown
+}
 
 // With returns err with a class that errors.Is finds. Its message is err's.
 func With(class, err error) error { return fmt.Errorf("%w%w", silent{class}, err) }
@@ -31,7 +53,7 @@ func (n Names) Of(err error) string {
 	return ""
 }
 
-// Named returns the class with that name, and nil for an unknown one.
+// Named returns the first class with that name, and nil for an unknown one.
 func (n Names) Named(name string) error {
 	for _, one := range n {
 		if one.Name == name {

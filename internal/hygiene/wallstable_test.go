@@ -20,7 +20,8 @@ var walls = []wall{
 	// The agent is in every VM's memory, and the emulator translates its code at each start.
 	{of: "cmd/bulkhead-agent", banned: "hypervisor/... sandbox/...", reason: "the guest does not know the host"},
 	{of: "cmd/bulkhead-agent", banned: "google.golang.org/protobuf/...", reason: "the protocol is JSON, which weighs a tenth"},
-	{of: "cmd/bulkhead-agent", banned: "github.com/containerd/", reason: "crun runs the containers"},
+	{of: "cmd/bulkhead-agent", banned: "github.com/containerd/", but: "github.com/containerd/errdefs",
+		reason: "crun runs the containers"},
 	{of: "cmd/bulkhead-agent", banned: "net/http/... log/slog/... os/user", reason: "it is never needed in the guest"},
 	{of: "cmd/bulkhead-agent", banned: "os/exec", reason: "only package reaper waits for children"},
 	{of: "cmd/bulkhead-agent", banned: "math/rand/...", reason: "clones share its state; the kernel's random numbers are renewed"},
@@ -39,7 +40,8 @@ var walls = []wall{
 	{of: "shim/hostio", banned: "net encoding/json log/slog ours others", but: "internal/memfd internal/progress golang.org/x/sys/",
 		reason: "a process of the host has it in its memory for each container"},
 
-	{of: "sandbox/...", banned: "google.golang.org/protobuf/... github.com/containerd/ shim/...", reason: "package shim serves"},
+	{of: "sandbox/...", banned: "google.golang.org/protobuf/... github.com/containerd/ shim/...", but: "github.com/containerd/errdefs",
+		reason: "package shim serves"},
 	{of: "sandbox/...", banned: "hypervisor/qemu", reason: "the caller chooses the driver"},
 	{of: "sandbox/...", banned: "net/http/...", reason: "it costs 2 MB in each shim"},
 	{of: "network", banned: "hypervisor/... k8s.io/", reason: "a network does not know the hypervisor's kinds of networks"},
