@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"google.golang.org/grpc/codes"
+	"github.com/containerd/errdefs"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/engine"
@@ -42,10 +42,10 @@ func (s *Service) GetContainerEvents(
 		select {
 		case event, ok := <-sub.Events():
 			if !ok && errors.Is(sub.Err(), hub.ErrBehind) {
-				return failure.New(codes.ResourceExhausted, "events: %v", sub.Err())
+				return failure.New(errdefs.ErrResourceExhausted, "events: %v", sub.Err())
 			}
 			if !ok {
-				return failure.New(codes.Unavailable, "events: %v", sub.Err())
+				return failure.New(errdefs.ErrUnavailable, "events: %v", sub.Err())
 			}
 			if foreign(&event.Pod) {
 				continue

@@ -8,7 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 )
 
@@ -32,7 +32,7 @@ func TestHandlers(t *testing.T) {
 		}
 	}
 	_, err := s.handled("runc", runtimev1.PodOptions{})
-	if failure.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "alone, bulkhead, bulkhead-cold") {
+	if grpccode.Of(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "alone, bulkhead, bulkhead-cold") {
 		t.Errorf("unknown: %v", err)
 	}
 	for _, h := range s.advertised() {
@@ -63,7 +63,7 @@ func TestColdHandler(t *testing.T) {
 			t.Errorf("%q: %v, %v", handler, list, err)
 		}
 	}
-	if _, err := s.RunPodSandbox(t.Context(), podConfig("q"), "runc"); failure.Code(err) != codes.InvalidArgument {
+	if _, err := s.RunPodSandbox(t.Context(), podConfig("q"), "runc"); grpccode.Of(err) != codes.InvalidArgument {
 		t.Errorf("unknown: %v", err)
 	}
 	status, err := s.Status(t.Context(), false)

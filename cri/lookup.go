@@ -3,7 +3,7 @@ package cri
 import (
 	"slices"
 
-	"google.golang.org/grpc/codes"
+	"github.com/containerd/errdefs"
 
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
@@ -24,7 +24,7 @@ func (s *Service) all() []engine.Pod {
 func (s *Service) find(id string) (engine.Pod, error) {
 	p, err := s.engine.Pod(id)
 	if err == nil && foreign(&p) {
-		return engine.Pod{}, failure.New(codes.NotFound, "pod sandbox %.80s: not found", id)
+		return engine.Pod{}, failure.New(errdefs.ErrNotFound, "pod sandbox %.80s: not found", id)
 	}
 	return p, err
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -11,8 +12,8 @@ import (
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
-	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
 func TestUpdatePodSandboxResources(t *testing.T) {
@@ -53,7 +54,7 @@ func TestUpdatePodSandboxResources(t *testing.T) {
 		"CPUs":   func() error { return update(100<<20, 6_400_000) },
 		"memory": func() error { return update(1<<50, 50_000) },
 	} {
-		if err := call(); !errors.Is(err, sizing.ErrTooLarge) || failure.Code(err) != codes.ResourceExhausted {
+		if err := call(); !errors.Is(err, errdefs.ErrResourceExhausted) || grpccode.Of(err) != codes.ResourceExhausted {
 			t.Errorf("too many %s: %v", name, err)
 		}
 	}

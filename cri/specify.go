@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
@@ -49,7 +49,7 @@ func (s *Service) named(name, cache string) (containerv1.Source, error) {
 	case err != nil:
 		return nil, err
 	case v.Damage != "":
-		return nil, failure.New(codes.FailedPrecondition, "volume %s is damaged: %s", name, v.Damage)
+		return nil, failure.New(errdefs.ErrFailedPrecondition, "volume %s is damaged: %s", name, v.Damage)
 	case v.Kind == named.Shared:
 		return containerv1.Share{Name: containerv1.VolumeName(name), Cache: cache}, nil
 	case v.Kind == named.Disk && cache == "":
@@ -66,7 +66,7 @@ func blockNode(ctx context.Context, path string) (node spec.Node, ok bool, err e
 	n, err := place.Stat(ctx, path)
 	switch {
 	case errors.Is(err, place.ErrSilent):
-		return node, false, &failure.Error{Code: codes.DeadlineExceeded, Text: "look for a block device", Err: err}
+		return node, false, &failure.Error{Class: context.DeadlineExceeded, Text: "look for a block device", Err: err}
 	case ctx.Err() != nil:
 		return node, false, failure.Wrap(err, "look for a block device")
 	case err != nil || !n.IsBlock() || n.Device == 0:
@@ -79,7 +79,7 @@ func blockNode(ctx context.Context, path string) (node spec.Node, ok bool, err e
 func (s *Service) checkBlockDevice(name string) error {
 	v, err := s.engine.Volumes().Get(name)
 	if err == nil && v.Damage != "" {
-		err = failure.New(codes.FailedPrecondition, "volume %s is damaged: %s", name, v.Damage)
+		err = failure.New(errdefs.ErrFailedPrecondition, "volume %s is damaged: %s", name, v.Damage)
 	}
 	if err == nil && v.Kind != named.Block {
 		err = failure.Invalid("volume %s must be a bare disk, but is %s", name, v.Kind)
@@ -94,7 +94,7 @@ func checkTarget(p *engine.Pod, config *runtimeapi.ContainerConfig) error {
 		slices.ContainsFunc(p.Containers, func(c engine.Container) bool { return c.ID == options.GetTargetId() }) {
 		return nil
 	}
-	return failure.New(codes.NotFound, "the pod has no target container %q", options.GetTargetId())
+	return failure.New(errdefs.ErrNotFound, "the pod has no target container %q", options.GetTargetId())
 }
 
 // seccomp reads a profile of type Localhost, which must be in the engine's profile directory. It returns nil for other

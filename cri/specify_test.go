@@ -14,8 +14,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/cri/spec"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/test/testfs"
 	"github.com/bulkhead-project/bulkhead/oci"
@@ -69,7 +69,7 @@ func TestSeccompProfiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	localhost := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: "good.json"}
-	if _, err := s.seccomp(localhost); failure.Code(err) != codes.InvalidArgument {
+	if _, err := s.seccomp(localhost); grpccode.Of(err) != codes.InvalidArgument {
 		t.Errorf("without the directory: %v", err)
 	}
 }
@@ -132,7 +132,7 @@ func TestBlockNode(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, ok, err := blockNode(ctx, filepath.Join(silent.Dir, "x")); ok || failure.Code(err) != codes.DeadlineExceeded {
+	if _, ok, err := blockNode(ctx, filepath.Join(silent.Dir, "x")); ok || grpccode.Of(err) != codes.DeadlineExceeded {
 		t.Errorf("%v, %v", ok, err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/engine"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
@@ -71,7 +71,7 @@ func TestPod(t *testing.T) {
 			t.Errorf("a missing command: %v, want exit code 127", err)
 		}
 		_, _, err = s.ExecSync(ctx, main, []string{"sleep", "100"}, time.Second)
-		if failure.Code(err) != codes.DeadlineExceeded {
+		if grpccode.Of(err) != codes.DeadlineExceeded {
 			t.Errorf("a command that takes too long: %v, want %v", err, codes.DeadlineExceeded)
 		}
 		stdout, _, err = s.ExecSync(ctx, main, []string{"sh", "-c", "ps -o args | grep -c '^sleep 100$'"}, testdeadline.For(20*time.Second))

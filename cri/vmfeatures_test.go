@@ -22,7 +22,7 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
@@ -142,11 +142,11 @@ func TestFeatures(t *testing.T) {
 		if _, err := s.e.DialPort(ctx, pod, 9); !errors.Is(err, syscall.ECONNREFUSED) || !errors.Is(err, stream.ErrRefused) {
 			t.Errorf("an unused port: %v", err)
 		}
-		if _, err := s.e.DialPort(ctx, "nobody", 9); failure.Code(err) != codes.NotFound {
+		if _, err := s.e.DialPort(ctx, "nobody", 9); grpccode.Of(err) != codes.NotFound {
 			t.Errorf("a port of a missing pod: %v", err)
 		}
 		for _, port := range []int{0, -1, 65536} {
-			if _, err := s.e.DialPort(ctx, pod, port); failure.Code(err) != codes.InvalidArgument {
+			if _, err := s.e.DialPort(ctx, pod, port); grpccode.Of(err) != codes.InvalidArgument {
 				t.Errorf("port %d: %v", port, err)
 			}
 		}

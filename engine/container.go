@@ -6,6 +6,7 @@ import (
 	"time"
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/bundle"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
 )
@@ -40,7 +42,7 @@ func (c *container) start(ctx context.Context) error {
 	state := c.state()
 	c.pod.mu.Unlock()
 	if state != ContainerCreated {
-		return failure.New(codes.FailedPrecondition, "it is %s, not created", state)
+		return failure.New(errdefs.ErrFailedPrecondition, "it is %s, not created", state)
 	}
 	// The start time is taken before the call: a short command has ended before the shim answers.
 	var began time.Time
@@ -135,7 +137,7 @@ func (c *container) stop(ctx context.Context, grace time.Duration) error {
 	}
 	ended, err := c.signal(ctx, shim, uint32(unix.SIGKILL), true, killWait)
 	if err == nil && !ended {
-		err = failure.New(codes.DeadlineExceeded, "it did not end within %v of SIGKILL", killWait)
+		err = failure.New(context.DeadlineExceeded, "it did not end within %v of SIGKILL", killWait)
 	}
 	return err
 }
@@ -145,7 +147,7 @@ func (c *container) signal(ctx context.Context, shim *link.Conn, sig uint32, all
 	callCtx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	err := kill(callCtx, shim, c.ID, sig, all)
 	cancel()
-	if err != nil && !failure.NotFound(err) && failure.Code(err) != codes.FailedPrecondition {
+	if err != nil && !failure.NotFound(err) && grpccode.Of(err) != codes.FailedPrecondition {
 		return false, err
 	}
 	waitCtx, cancel := context.WithTimeout(ctx, wait)
@@ -155,7 +157,7 @@ func (c *container) signal(ctx context.Context, shim *link.Conn, sig uint32, all
 			return false, ctx.Err()
 		}
 		// The shim has the same deadline and may report it first.
-		if waitCtx.Err() != nil || failure.Code(err) == codes.DeadlineExceeded {
+		if waitCtx.Err() != nil || grpccode.Of(err) == codes.DeadlineExceeded {
 			return false, nil
 		}
 		return false, err
@@ -272,13 +274,13 @@ func (e *Engine) ReopenLog(ctx context.Context, id string) (err error) {
 	}
 	path := c.Log
 	if path == "" {
-		return failure.New(codes.FailedPrecondition, "container %s has no log", c.Name)
+		return failure.New(errdefs.ErrFailedPrecondition, "container %s has no log", c.Name)
 	}
 	c.pod.mu.Lock()
 	running := c.state() == ContainerRunning
 	c.pod.mu.Unlock()
 	if !running {
-		return failure.New(codes.FailedPrecondition, "container %s is not running", c.Name)
+		return failure.New(errdefs.ErrFailedPrecondition, "container %s is not running", c.Name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, link.CallTimeout)
 	defer cancel()

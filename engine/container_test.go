@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/containerd/ttrpc"
 	"google.golang.org/grpc/codes"
 
@@ -101,7 +102,7 @@ func TestStopContainer(t *testing.T) {
 	t.Parallel()
 	asked, killed := []string{"Kill 15", "Wait", "Status"}, []string{"Kill 9 all", "Wait", "Status"}
 	both := append(asked[:2:2], killed...)
-	late := failure.New(codes.DeadlineExceeded, "late")
+	late := failure.New(context.DeadlineExceeded, "late")
 	for _, tc := range []struct {
 		name   string
 		state  State
@@ -118,8 +119,8 @@ func TestStopContainer(t *testing.T) {
 		{name: "less than at once", grace: -time.Hour, calls: killed},
 		{name: "does not run yet", state: ContainerCreated, grace: time.Hour, calls: killed},
 		{name: "has ended", state: ContainerExited, grace: time.Hour},
-		{name: "no process any more", grace: time.Hour, errs: errs{"Kill": {failure.New(codes.NotFound, "gone")}}, calls: asked},
-		{name: "ends by itself", grace: time.Hour, errs: errs{"Kill": {failure.New(codes.FailedPrecondition, "ended")}}, calls: asked},
+		{name: "no process any more", grace: time.Hour, errs: errs{"Kill": {failure.New(errdefs.ErrNotFound, "gone")}}, calls: asked},
+		{name: "ends by itself", grace: time.Hour, errs: errs{"Kill": {failure.New(errdefs.ErrFailedPrecondition, "ended")}}, calls: asked},
 		{name: "cannot be asked", grace: time.Hour, errs: errs{"Kill": {errInjected}}, want: codes.Unknown, calls: asked[:1]},
 		{name: "cannot be waited for", grace: time.Hour, errs: errs{"Wait": {errInjected}}, want: codes.Unknown, calls: asked[:2]},
 		{name: "the exit is unknown", grace: time.Hour, errs: errs{"Status": {errInjected}}, want: codes.Unknown, calls: asked},
@@ -204,7 +205,7 @@ func TestRemoveContainer(t *testing.T) {
 		calls  []string
 	}{
 		{name: "runs", calls: all},
-		{name: "the guest knows nothing of it", errs: errs{"Delete": {failure.New(codes.NotFound, "gone")}}, calls: all},
+		{name: "the guest knows nothing of it", errs: errs{"Delete": {failure.New(errdefs.ErrNotFound, "gone")}}, calls: all},
 		{name: "has no shim", noShim: true},
 		{name: "cannot be killed", errs: errs{"Kill": {errInjected}}, stays: true, calls: kill[:1]},
 		{name: "the guest does not forget it", errs: errs{"Delete": {errInjected}}, stays: true, calls: all},

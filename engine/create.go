@@ -8,7 +8,7 @@ import (
 	"time"
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
-	"google.golang.org/grpc/codes"
+	"github.com/containerd/errdefs"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
@@ -195,7 +195,7 @@ func (p *pod) existing(key string) (string, error) {
 		case c.state() == ContainerCreated:
 			return id, nil
 		default:
-			return "", failure.New(codes.AlreadyExists, "attempt %s has been started (%s)", key, shortid.Of(id))
+			return "", failure.New(errdefs.ErrAlreadyExists, "attempt %s has been started (%s)", key, shortid.Of(id))
 		}
 	}
 	return "", nil

@@ -12,8 +12,8 @@ import (
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
@@ -117,8 +117,8 @@ func TestCreateFails(t *testing.T) {
 			mend := tc.do(d, pod, &r)
 			id, err := d.e.CreateContainer(t.Context(), pod, r)
 			mend()
-			if err == nil || id != "" || failure.Code(err) != tc.want || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("%s: %v: %v", id, failure.Code(err), err)
+			if err == nil || id != "" || grpccode.Of(err) != tc.want || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%s: %v: %v", id, grpccode.Of(err), err)
 			}
 			records, err := os.ReadDir(filepath.Join(d.o.Roots.Sandboxes(), pod, "containers"))
 			if len(records) > 0 || err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -147,14 +147,14 @@ func TestCreateTwice(t *testing.T) {
 	if err := d.e.StartContainer(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := d.e.CreateContainer(t.Context(), pod, r); failure.Code(err) != codes.AlreadyExists {
+	if again, err := d.e.CreateContainer(t.Context(), pod, r); grpccode.Of(err) != codes.AlreadyExists {
 		t.Errorf("started: %s, %v", again, err)
 	}
 	if err := d.e.StopPod(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	again, err := d.e.StartPod(t.Context(), podRequest("p"))
-	if failure.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(), "remove it") {
+	if grpccode.Of(err) != codes.AlreadyExists || !strings.Contains(err.Error(), "remove it") {
 		t.Errorf("pod with the same name: %s, %v", again, err)
 	}
 }
@@ -175,7 +175,7 @@ func TestCreateInADyingPod(t *testing.T) {
 	d.w.Shim(d.e.StateDir(pod)).EndVM("it ended")
 	until(t, "the pod's end", func() bool { p, err := d.e.Pod(pod); return err == nil && !p.Ready })
 	release()
-	if err := <-made; failure.Code(err) != codes.FailedPrecondition {
+	if err := <-made; grpccode.Of(err) != codes.FailedPrecondition {
 		t.Errorf("%v", err)
 	}
 	if p, err := d.e.Pod(pod); err != nil || len(p.Containers) > 0 {

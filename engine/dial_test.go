@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 	"github.com/bulkhead-project/bulkhead/shim"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
@@ -72,9 +72,9 @@ func TestDialPort(t *testing.T) {
 		}
 		_, err := e.DialPort(ctx, pod, test.port)
 		cancel()
-		if failure.Code(err) != test.code || errors.Is(err, syscall.ECONNREFUSED) != test.refused ||
+		if grpccode.Of(err) != test.code || errors.Is(err, syscall.ECONNREFUSED) != test.refused ||
 			errors.Is(err, stream.ErrRefused) != test.tried {
-			t.Errorf("%s: code %v, %v", test.name, failure.Code(err), err)
+			t.Errorf("%s: code %v, %v", test.name, grpccode.Of(err), err)
 		}
 	}
 	w.Once("Open", ttrpc.ErrClosed) // the shim dies, and another one takes over
@@ -93,8 +93,8 @@ func TestDialPort(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it notices the shim's end first
 	_, err = e.DialPort(ctx, pod, 80)
 	cancel()
-	if failure.Code(err) != codes.Unavailable {
-		t.Errorf("between two shims: code %v, %v", failure.Code(err), err)
+	if grpccode.Of(err) != codes.Unavailable {
+		t.Errorf("between two shims: code %v, %v", grpccode.Of(err), err)
 	}
 	next()
 	if later, err := e.DialPort(t.Context(), pod, 80); err != nil {
@@ -109,13 +109,13 @@ func TestDialPort(t *testing.T) {
 	}
 	w.Streams = func(*shimv1.OpenRequest) (string, error) { return "0123456789abcdef0123456789abcdef", nil }
 	_, err = e.DialPort(t.Context(), pod, 80)
-	if failure.Code(err) != codes.Unavailable || errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("without a server: code %v, %v", failure.Code(err), err)
+	if grpccode.Of(err) != codes.Unavailable || errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("without a server: code %v, %v", grpccode.Of(err), err)
 	}
 	if err := e.RemovePod(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = e.DialPort(t.Context(), pod, 80); failure.Code(err) != codes.NotFound {
-		t.Errorf("removed pod: code %v, %v", failure.Code(err), err)
+	if _, err = e.DialPort(t.Context(), pod, 80); grpccode.Of(err) != codes.NotFound {
+		t.Errorf("removed pod: code %v, %v", grpccode.Of(err), err)
 	}
 }

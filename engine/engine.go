@@ -30,9 +30,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/codes"
 
 	"github.com/bulkhead-project/bulkhead/engine/disks"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
@@ -158,7 +158,7 @@ type Engine struct {
 	working map[string]bool // ids of pods that are being started
 }
 
-var errClosed = failure.New(codes.Unavailable, "the engine is closed")
+var errClosed = failure.New(errdefs.ErrUnavailable, "the engine is closed")
 
 // lockWait bounds the wait for another engine of the same instance to exit.
 const lockWait = 5 * time.Second

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/oci"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
@@ -125,7 +126,7 @@ func (e *Engine) execSync(
 	}
 	err = <-result
 	if err != nil && running.Err() != nil {
-		err = failure.New(failure.Code(context.Cause(running)), "not done within %v", timeout)
+		err = failure.New(errclass.Of(context.Cause(running)), "not done within %v", timeout)
 	}
 	if err == nil && exitCode != 0 {
 		err = &ExitError{exitCode}
@@ -165,7 +166,7 @@ func (e *Engine) running(id string) (*container, *link.Conn, error) {
 	state := c.state()
 	c.pod.mu.Unlock()
 	if state != ContainerRunning {
-		return nil, nil, failure.New(codes.FailedPrecondition, "container %s is %s, not running", c.Name, state)
+		return nil, nil, failure.New(errdefs.ErrFailedPrecondition, "container %s is %s, not running", c.Name, state)
 	}
 	shim, err := c.pod.shim()
 	return c, shim, err

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 	"github.com/bulkhead-project/bulkhead/shim"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
@@ -54,7 +54,7 @@ func TestExecTimeout(t *testing.T) {
 		})
 	}
 
-	if _, _, err := e.ExecSync(t.Context(), c, []string{"sleep", "1000"}, limit); failure.Code(err) != codes.DeadlineExceeded {
+	if _, _, err := e.ExecSync(t.Context(), c, []string{"sleep", "1000"}, limit); grpccode.Of(err) != codes.DeadlineExceeded {
 		t.Errorf("a command that runs on: %v", err)
 	}
 	begin := w.Block("StartExec")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc/codes"
 
@@ -45,7 +46,7 @@ func TestExecOutputs(t *testing.T) {
 // TestExecEnd checks that a process that cannot be deleted is killed first, and that a failure is logged.
 func TestExecEnd(t *testing.T) {
 	t.Parallel()
-	gone := failure.New(codes.NotFound, "gone")
+	gone := failure.New(errdefs.ErrNotFound, "gone")
 	all := []string{"Delete", "Kill 9", "Wait", "Delete"}
 	for _, tc := range []struct {
 		name  string

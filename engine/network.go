@@ -9,7 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	"google.golang.org/grpc/codes"
+	"github.com/containerd/errdefs"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
@@ -270,7 +270,7 @@ func (e *Engine) UpdateNetwork(ctx context.Context, id string, u NetworkUpdate) 
 
 func (p *pod) updateNetwork(ctx context.Context, u NetworkUpdate) error {
 	if p.snapshot().VM.Network != hypervisor.NetworkAdopted {
-		return failure.New(codes.FailedPrecondition, "its network is not %s", network.KindAdopted)
+		return failure.New(errdefs.ErrFailedPrecondition, "its network is not %s", network.KindAdopted)
 	}
 	c, err := p.live(ctx)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/bulkhead-project/bulkhead/engine"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 )
 
@@ -77,7 +77,7 @@ func TestNoOtherShim(t *testing.T) {
 	}()
 	<-asks
 	release()
-	if err := <-answer; failure.Code(err) != codes.FailedPrecondition {
+	if err := <-answer; grpccode.Of(err) != codes.FailedPrecondition {
 		t.Errorf("%v", err)
 	}
 	d.w.Fail("Adopt", nil)

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/containerd/errdefs"
 	"github.com/containerd/ttrpc"
 	"golang.org/x/time/rate"
-	"google.golang.org/grpc/codes"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/blocks"
@@ -290,7 +290,7 @@ func (p *pod) notReady() error {
 			}
 		}
 	}
-	return failure.New(codes.FailedPrecondition, "pod %s is not ready: %s", shortid.Of(p.id), why)
+	return failure.New(errdefs.ErrFailedPrecondition, "pod %s is not ready: %s", shortid.Of(p.id), why)
 }
 
 // live returns the connection to the pod's shim. It waits while a dead shim is being replaced.
@@ -426,7 +426,7 @@ func (e *Engine) find(id string) (*pod, error) {
 		found = p
 	}
 	if found == nil {
-		return nil, failure.New(codes.NotFound, "pod sandbox %.80s: not found", id)
+		return nil, failure.New(errdefs.ErrNotFound, "pod sandbox %.80s: not found", id)
 	}
 	return found, nil
 }
@@ -455,7 +455,7 @@ func (e *Engine) findContainer(id string) (*container, error) {
 		p.mu.Unlock()
 	}
 	if found == nil {
-		return nil, failure.New(codes.NotFound, "container %.80s: not found", id)
+		return nil, failure.New(errdefs.ErrNotFound, "container %.80s: not found", id)
 	}
 	return found, nil
 }

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 )
 
 func TestContainerRequestCheck(t *testing.T) {
@@ -58,7 +58,7 @@ func TestContainerRequestCheck(t *testing.T) {
 		if tt.want == codes.OK && err == nil {
 			continue
 		}
-		if failure.Code(err) != tt.want || err == nil || !strings.Contains(err.Error(), tt.says) {
+		if grpccode.Of(err) != tt.want || err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}

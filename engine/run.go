@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"google.golang.org/grpc/codes"
 
 	"github.com/bulkhead-project/bulkhead/engine/disks"
@@ -15,6 +16,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
@@ -97,7 +99,7 @@ func (e *Engine) startPod(ctx context.Context, r PodRequest) (string, error) {
 	e.work(b.record.ID, false)
 	b.observe(err)
 	if err != nil {
-		failed := &failure.Error{Code: failure.Code(err), Text: "run pod " + r.Identity.Name, Err: err, More: b.console}
+		failed := &failure.Error{Text: "run pod " + r.Identity.Name, Err: err, More: b.console}
 		e.log.Warn("pod failed to start", "pod", r.Key, "error", failed, "detail", failed.Detail())
 		return "", failed
 	}
@@ -119,7 +121,7 @@ const startTries = 3
 // mayRetry reports whether another VM may succeed: a clone after a failed fork, or another clone if one never
 // answers.
 func (b *building) mayRetry(err error) bool {
-	return err != nil && (b.record.Forked || !b.plan.Cold && failure.Code(err) == codes.DeadlineExceeded)
+	return err != nil && (b.record.Forked || !b.plan.Cold && grpccode.Of(err) == codes.DeadlineExceeded)
 }
 
 // existing returns the id of the ready pod with the key.
@@ -131,7 +133,7 @@ func (e *Engine) existing(key string) (string, error) {
 		case r.Phase == store.Ready && r.Exit == "":
 			return p.id, nil
 		default:
-			return "", failure.New(codes.AlreadyExists,
+			return "", failure.New(errdefs.ErrAlreadyExists,
 				"pod %s: a stopped one (%s) has the name and attempt: remove it, or use the next attempt", key, shortid.Of(p.id))
 		}
 	}

@@ -19,9 +19,9 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 )
 
 // scripted is a shim with scripted answers.
@@ -260,5 +260,5 @@ func codeOf(err error) codes.Code {
 	if err == nil {
 		return codes.OK
 	}
-	return failure.Code(err)
+	return grpccode.Of(err)
 }

@@ -7,8 +7,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
@@ -37,7 +37,7 @@ func TestServing(t *testing.T) {
 				}
 			}
 			err := sharesPod{p}.Serving(server)
-			if (err == nil) != tc.ok || !tc.ok && failure.Code(err) != codes.FailedPrecondition {
+			if (err == nil) != tc.ok || !tc.ok && grpccode.Of(err) != codes.FailedPrecondition {
 				t.Errorf("%v", err)
 			}
 			r, err := e.store.Pod(p.id)

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/engine/parents"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/test/measuretest"
 	"github.com/bulkhead-project/bulkhead/network"
@@ -24,7 +25,7 @@ import (
 )
 
 // silent is the error of a VM that never answers.
-var silent = failure.New(codes.DeadlineExceeded, "no answer")
+var silent = failure.New(context.DeadlineExceeded, "no answer")
 
 // count counts the calls of a name.
 func count(w *enginetest.World, name string) (n int) {
@@ -67,7 +68,7 @@ func TestStartTriesAgain(t *testing.T) {
 			r := podRequest("p")
 			r.Cold = tc.cold
 			id, err := e.StartPod(t.Context(), r)
-			if (err != nil) != (tc.want != codes.OK) || err != nil && failure.Code(err) != tc.want {
+			if (err != nil) != (tc.want != codes.OK) || err != nil && grpccode.Of(err) != tc.want {
 				t.Errorf("%v", err)
 			}
 			if blamed := count(w, "Failed"); w.Starts() != tc.starts || blamed != tc.blamed || e.Working() != 0 {
@@ -295,7 +296,7 @@ func TestStartFails(t *testing.T) {
 				}
 			}
 			release()
-			if err := <-started; failure.Code(err) != tc.want || err == nil || !strings.Contains(err.Error(), tc.says) {
+			if err := <-started; grpccode.Of(err) != tc.want || err == nil || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%v", err)
 			}
 			if pods := d.e.Pods(); len(pods) > 0 || d.e.Working() != 0 {
@@ -326,10 +327,10 @@ func TestAfterTheEnd(t *testing.T) {
 	if err := e.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if _, err := e.StartPod(t.Context(), podRequest("p")); failure.Code(err) != codes.Unavailable {
+	if _, err := e.StartPod(t.Context(), podRequest("p")); grpccode.Of(err) != codes.Unavailable {
 		t.Errorf("a start: %v", err)
 	}
-	if sub, err := e.Subscribe(1); failure.Code(err) != codes.Unavailable || sub != nil {
+	if sub, err := e.Subscribe(1); grpccode.Of(err) != codes.Unavailable || sub != nil {
 		t.Errorf("a subscription: %v", err)
 	}
 }

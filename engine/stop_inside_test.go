@@ -3,7 +3,7 @@ package engine
 import (
 	"testing"
 
-	"google.golang.org/grpc/codes"
+	"github.com/containerd/errdefs"
 
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 )
@@ -12,7 +12,7 @@ import (
 // does not wait for one that cannot be killed.
 func TestEndContainers(t *testing.T) {
 	t.Parallel()
-	gone := failure.New(codes.NotFound, "gone")
+	gone := failure.New(errdefs.ErrNotFound, "gone")
 	for _, tc := range []struct {
 		name           string
 		state          State

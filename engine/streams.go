@@ -6,7 +6,7 @@ import (
 	"net"
 	"net/url"
 
-	"google.golang.org/grpc/codes"
+	"github.com/containerd/errdefs"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
@@ -143,7 +143,7 @@ func (p *pod) dialPort(ctx context.Context, port uint32) (net.Conn, error) {
 	shim, err := p.live(ctx)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		// Not the code of err: it would mean the pod, which was not asked.
-		return nil, failure.New(codes.Unavailable, "%s", failure.Message(err))
+		return nil, failure.New(errdefs.ErrUnavailable, "%s", failure.Message(err))
 	}
 	if err != nil {
 		return nil, err
@@ -162,5 +162,5 @@ func (p *pod) dialPort(ctx context.Context, port uint32) (net.Conn, error) {
 		return nil, err
 	}
 	// Not the cause: a dead shim also refuses connections.
-	return nil, failure.New(codes.Unavailable, "%s", failure.Message(err))
+	return nil, failure.New(errdefs.ErrUnavailable, "%s", failure.Message(err))
 }

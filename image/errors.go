@@ -9,35 +9,37 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/containerd/errdefs"
 	"github.com/docker/distribution/registry/api/errcode"
 	v2 "github.com/docker/distribution/registry/api/v2"
 	"go.podman.io/image/v5/docker"
 
 	"github.com/bulkhead-project/bulkhead/image/convert"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
 // The errors that callers distinguish with errors.Is.
 var (
 	// ErrNotFound: no such image, here or in the registry.
-	ErrNotFound = errors.New("image not found")
+	ErrNotFound = errdefs.ErrNotFound.WithMessage("image not found")
 	// ErrUnauthorized: the registry wants credentials, or refused them.
-	ErrUnauthorized = errors.New("registry refused access")
+	ErrUnauthorized = errdefs.ErrUnauthenticated.WithMessage("registry refused access")
 	// ErrAmbiguous: several images share an id prefix.
-	ErrAmbiguous = errors.New("more than one image matches")
+	ErrAmbiguous = errclass.With(errclass.ErrAmbiguous, errors.New("more than one image matches"))
 	// ErrInUse: the image is pinned by a sandbox.
-	ErrInUse = errors.New("image is in use")
+	ErrInUse = errdefs.ErrFailedPrecondition.WithMessage("image is in use")
 	// ErrInvalid: a reference, digest, manifest or layer breaks its rules.
-	ErrInvalid = errors.New("invalid image")
+	ErrInvalid = errdefs.ErrInvalidArgument.WithMessage("invalid image")
 	// ErrDigest: the content does not have the requested digest.
 	ErrDigest = errors.New("digest does not match")
 	// ErrUnavailable: the registry could not be reached, or went away.
-	ErrUnavailable = errors.New("registry unavailable")
+	ErrUnavailable = errdefs.ErrUnavailable.WithMessage("registry unavailable")
 	// ErrNoSpace: the disk of the store is full, or the image is larger than the free space.
-	ErrNoSpace = errors.New("no space left for the image")
+	ErrNoSpace = errdefs.ErrResourceExhausted.WithMessage("no space left for the image")
 	// ErrMemory: there was too little memory to unpack the image.
 	ErrMemory = convert.ErrMemory
 	// ErrPolicy: policy.json does not allow the image.
-	ErrPolicy = errors.New("image refused by policy")
+	ErrPolicy = errdefs.ErrPermissionDenied.WithMessage("image refused by policy")
 )
 
 // InUseError is an ErrInUse with the ids of the sandboxes that use the image.
@@ -47,8 +49,8 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("%v by sandbox %s", ErrInUse, strings.Join(e.Sandboxes, ", "))
 }
 
-// Is reports whether target is ErrInUse.
-func (e *InUseError) Is(target error) bool { return target == ErrInUse }
+// Unwrap returns ErrInUse.
+func (e *InUseError) Unwrap() error { return ErrInUse }
 
 // classify adds the class of a library's error, and puts the message on one line. The advice in the message names
 // registry.

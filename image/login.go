@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"go.podman.io/image/v5/docker"
 	"go.podman.io/image/v5/pkg/docker/config"
 )
@@ -40,7 +41,7 @@ func Login(ctx context.Context, getenv Getenv, registry, username, password stri
 }
 
 // ErrNotLoggedIn is returned by Logout if there are no credentials.
-var ErrNotLoggedIn = errors.New("not logged in")
+var ErrNotLoggedIn = errdefs.ErrNotFound.WithMessage("not logged in")
 
 // Logout removes the credentials for a registry; ErrNotLoggedIn if there are none.
 func Logout(getenv Getenv, registry string) error {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"testing"
+
+	"github.com/containerd/errdefs"
 )
 
 func TestChooseFree(t *testing.T) {
@@ -34,7 +36,7 @@ func TestChooseFree(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := ChooseFree([]Port{{HostIP: "192.0.2.1", PodPort: 80}}); !errors.Is(err, ErrPublish) {
+	if _, err := ChooseFree([]Port{{HostIP: "192.0.2.1", PodPort: 80}}); !errors.Is(err, errdefs.ErrFailedPrecondition) {
 		t.Errorf("an address of another host: %v", err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/tap"
@@ -30,7 +32,7 @@ const (
 )
 
 // ErrNotSupported is returned for a request that this network cannot fulfil.
-var ErrNotSupported = errors.New("not supported by this network")
+var ErrNotSupported = errdefs.ErrNotImplemented.WithMessage("not supported by this network")
 
 // Request is a pod's request to its network.
 type Request struct {

@@ -9,6 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
 // Port is a port of the pod that is published on the host.
@@ -37,11 +41,8 @@ func (l Listener) Close() error {
 	return l.Listener.Close()
 }
 
-// ErrPublish is the class of the errors of ports that cannot be published.
-var ErrPublish = errors.New("publish")
-
 // ErrPortInUse is returned for a port of the host that another program uses.
-var ErrPortInUse = errors.New("port is in use")
+var ErrPortInUse = errdefs.ErrFailedPrecondition.WithMessage("port is in use")
 
 // maxRange is the most ports that a text for ParsePorts may name.
 const maxRange = 256
@@ -150,11 +151,13 @@ func Listen(ports []Port) (listeners []Listener, err error) {
 		p.HostIP = cmp.Or(p.HostIP, "127.0.0.1")
 		address := net.JoinHostPort(p.HostIP, strconv.Itoa(p.HostPort))
 		l, err := p.listen(address)
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return listeners, fmt.Errorf("%w %s: %w: choose another, or stop the program that uses it", ErrPublish, address, ErrPortInUse)
-		}
-		if err != nil {
-			return listeners, fmt.Errorf("%w %s: %w", ErrPublish, address, err)
+		switch {
+		case errors.Is(err, syscall.EADDRINUSE):
+			return listeners, fmt.Errorf("publish %s: %w: choose another, or stop the program that uses it", address, ErrPortInUse)
+		case errors.Is(err, ErrNotSupported):
+			return listeners, fmt.Errorf("publish %s: %w", address, err)
+		case err != nil:
+			return listeners, errclass.New(errdefs.ErrFailedPrecondition, "publish %s: %w", address, err)
 		}
 		listeners = append(listeners, l)
 	}

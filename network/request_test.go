@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -61,9 +62,9 @@ func TestAttachRefuses(t *testing.T) {
 		{name: "ingress", request: Request{Bandwidth: Bandwidth{Ingress: 1}}, want: ErrNotSupported},
 		{name: "egress", request: Request{Bandwidth: Bandwidth{Egress: 1}}, want: ErrNotSupported},
 		{name: "a taken port", request: Request{Ports: []Port{{HostPort: port, PodPort: 1}}}, want: ErrPortInUse},
-		{name: "a port that fails", request: Request{Ports: []Port{{HostPort: port, PodPort: 1}}}, want: ErrPublish},
-		{name: "a protocol", request: Request{Ports: []Port{{PodPort: 1, Protocol: "SCTP"}}}, want: ErrPublish},
-		{name: "an address", request: Request{Ports: []Port{{HostIP: "192.0.2.1", PodPort: 1}}}, want: ErrPublish},
+		{name: "a port that fails", request: Request{Ports: []Port{{HostPort: port, PodPort: 1}}}, want: errdefs.ErrFailedPrecondition},
+		{name: "a protocol", request: Request{Ports: []Port{{PodPort: 1, Protocol: "SCTP"}}}, want: ErrNotSupported},
+		{name: "an address", request: Request{Ports: []Port{{HostIP: "192.0.2.1", PodPort: 1}}}, want: errdefs.ErrFailedPrecondition},
 	} {
 		for _, p := range []Provider{None{}, &User{kind: KindRestricted}} {
 			if a, err := p.Attach(t.Context(), tc.request); !errors.Is(err, tc.want) || len(a.Listeners) > 0 {

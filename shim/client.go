@@ -13,8 +13,10 @@ import (
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/ttrpc"
+	"google.golang.org/grpc/status"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/podsock"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/shim/fdpass"
@@ -27,7 +29,7 @@ import (
 var ErrNotRunning = errors.New("shim is not running")
 
 // Client is a connection to the shim of one pod. Its methods are safe for concurrent use. Errors of the three services
-// carry a gRPC status code (NotFound, AlreadyExists, FailedPrecondition, …) and at most 4 KiB of the shim's message.
+// carry a class of errdefs and its gRPC status code and at most 4 KiB of the shim's message.
 type Client struct {
 	// Sandbox and Task are containerd's services.
 	Sandbox sandboxv1.TTRPCSandboxService
@@ -89,11 +91,15 @@ func (c *Client) intercept(
 // maxMessage bounds the message of a status, in bytes, because errors are logged and stored.
 const maxMessage = 4 << 10
 
-// shorten bounds the shim's error message. A shim is as hostile as its guest.
+// shorten bounds the shim's error message and adds the class. A shim is as hostile as its guest.
 func shorten(ctx context.Context, req *ttrpc.Request, resp *ttrpc.Response, _ *ttrpc.UnaryClientInfo, invoke ttrpc.Invoker) error {
 	err := invoke(ctx, req, resp)
-	if s := resp.GetStatus(); s != nil && len(s.Message) > maxMessage {
+	s := resp.GetStatus()
+	if s != nil && len(s.Message) > maxMessage {
 		s.Message = strings.ToValidUTF8(s.Message[:maxMessage], "?")
+	}
+	if err == nil {
+		err = grpccode.Error(status.FromProto(s))
 	}
 	return err
 }

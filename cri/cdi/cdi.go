@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/grpc/codes"
+	"github.com/containerd/errdefs"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	"tags.cncf.io/container-device-interface/pkg/parser"
@@ -43,7 +43,7 @@ func Apply(config *runtimeapi.ContainerConfig, dirs []string) error {
 		}
 		spec := device.GetSpec()
 		if err := trusted.Files(spec.GetPath()); err != nil {
-			return failure.New(codes.FailedPrecondition, "device %s: %v", name, err)
+			return failure.New(errdefs.ErrFailedPrecondition, "device %s: %v", name, err)
 		}
 		if err := apply(config, name, device.ContainerEdits); err != nil {
 			return err
@@ -67,15 +67,15 @@ func unknown(cache *cdi.Cache, name string, dirs []string) error {
 		files = append(files, file)
 	}
 	if len(files) == 0 {
-		return failure.New(codes.FailedPrecondition, "device %s: no specification in %s defines it", name, strings.Join(dirs, ", "))
+		return failure.New(errdefs.ErrFailedPrecondition, "device %s: no specification in %s defines it", name, strings.Join(dirs, ", "))
 	}
 	file := slices.Min(files)
-	return failure.New(codes.FailedPrecondition, "device %s: not defined, and %s cannot be read: %v", name, file, failed[file][0])
+	return failure.New(errdefs.ErrFailedPrecondition, "device %s: not defined, and %s cannot be read: %v", name, file, failed[file][0])
 }
 
 func apply(config *runtimeapi.ContainerConfig, name string, e specs.ContainerEdits) error {
 	refused := func(format string, args ...any) error {
-		return failure.New(codes.FailedPrecondition, "device %s: a VM cannot have %s", name, fmt.Sprintf(format, args...))
+		return failure.New(errdefs.ErrFailedPrecondition, "device %s: a VM cannot have %s", name, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case len(e.Mounts) > 0:

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 )
 
 const vendors = `{"cdiVersion": "1.1.0", "kind": "example.com/card", "containerEdits": {"env": ["CARDS=1"]}, "devices": [
@@ -56,12 +56,12 @@ func TestApply(t *testing.T) {
 		"files": "/usr/lib/card", "hook": "/usr/bin/hook", "net": "ib0", "rdt": "RDT", "mode": "/dev/fuse", "none": dir,
 	} {
 		err := Apply(named("example.com/card="+name), []string{dir})
-		if failure.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), word) ||
+		if grpccode.Of(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), word) ||
 			!strings.Contains(err.Error(), "example.com/card="+name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := Apply(named("card"), []string{dir}); failure.Code(err) != codes.InvalidArgument {
+	if err := Apply(named("card"), []string{dir}); grpccode.Of(err) != codes.InvalidArgument {
 		t.Errorf("an invalid name: %v", err)
 	}
 	if err := Apply(named(), []string{"/nowhere"}); err != nil {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/engine"
@@ -136,7 +136,7 @@ func (r *runtimeServer) CheckpointContainer(
 func (r *runtimeServer) checkRunning(ctx context.Context, id string) error {
 	res, err := r.s.ContainerStatus(ctx, id, false)
 	if err == nil && res.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
-		err = failure.New(codes.FailedPrecondition, "container %s is not running", shortid.Of(id))
+		err = failure.New(errdefs.ErrFailedPrecondition, "container %s is not running", shortid.Of(id))
 	}
 	return err
 }

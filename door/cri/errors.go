@@ -4,6 +4,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 )
 
 // coded gives an error the gRPC code that CRI clients act on.
@@ -11,5 +12,5 @@ func coded(err error) error {
 	if err == nil {
 		return nil
 	}
-	return status.Error(failure.Code(err), failure.Message(err))
+	return status.Error(grpccode.Of(err), failure.Message(err))
 }

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"math"
 
+	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
-	"google.golang.org/grpc/codes"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
@@ -155,7 +155,7 @@ func (s *Service) findContainer(r containerReference) (*engine.Container, error)
 	}
 	c, err := s.engine.Container(r.GetContainer())
 	if err == nil && (c.PodID != p.ID || c.ID != r.GetContainer()) {
-		err = failure.New(codes.NotFound, "container not found")
+		err = failure.New(errdefs.ErrNotFound, "container not found")
 	}
 	return &c, err
 }

@@ -12,8 +12,8 @@ import (
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
 	"github.com/bulkhead-project/bulkhead/door/remote/client"
 	"github.com/bulkhead-project/bulkhead/engine"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/network"
 )
@@ -86,11 +86,11 @@ func TestNetworkRefused(t *testing.T) {
 		"no namespace":      {&enginev1.UpdateNetworkRequest{Namespace: &enginev1.Namespace{}}, "process 0"},
 		"no descriptor":     {&enginev1.UpdateNetworkRequest{Holder: holder, TapFds: []int32{-1}}, "descriptor -1"},
 	} {
-		if _, err := networkUpdate(tc.r); failure.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), tc.says) {
-			t.Errorf("%s: got %v: %v, want %q", name, failure.Code(err), err, tc.says)
+		if _, err := networkUpdate(tc.r); grpccode.Of(err) != codes.InvalidArgument || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: got %v: %v, want %q", name, grpccode.Of(err), err, tc.says)
 		}
 	}
-	if _, err := podRequest(&enginev1.StartRequest{Key: "k", Holder: &enginev1.Holder{}}); failure.Code(err) != codes.InvalidArgument {
+	if _, err := podRequest(&enginev1.StartRequest{Key: "k", Holder: &enginev1.Holder{}}); grpccode.Of(err) != codes.InvalidArgument {
 		t.Errorf("start with a wrong holder: %v", err)
 	}
 }

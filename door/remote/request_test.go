@@ -11,9 +11,9 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
@@ -114,8 +114,8 @@ func TestRefused(t *testing.T) {
 		if err == nil {
 			_, err = podRequest(tc.r)
 		}
-		if failure.Code(err) != tc.code || !strings.Contains(err.Error(), tc.says) {
-			t.Errorf("%s: %v: %v", tc.name, failure.Code(err), err)
+		if grpccode.Of(err) != tc.code || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v: %v", tc.name, grpccode.Of(err), err)
 		}
 	}
 }

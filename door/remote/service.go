@@ -6,7 +6,7 @@ import (
 	"context"
 	"sync"
 
-	"google.golang.org/grpc/codes"
+	"github.com/containerd/errdefs"
 
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
@@ -154,5 +154,5 @@ func (s *Service) find(door string, wanted func(*engine.Pod) bool) (*engine.Pod,
 			return &p, nil
 		}
 	}
-	return nil, failure.New(codes.NotFound, "pod not found")
+	return nil, failure.New(errdefs.ErrNotFound, "pod not found")
 }

@@ -54,10 +54,10 @@ func (s *server) await(r *http.Request) (any, error) {
 		case yes:
 			return result, nil
 		case gone:
-			return nil, errclass.With(api.ErrNotFound, fmt.Errorf("pod %s was removed before it met %s", e.Key(), req.For))
+			return nil, errclass.New(api.ErrNotFound, "pod %s was removed before it met %s", e.Key(), req.For)
 		case over:
-			return nil, errclass.With(api.ErrConflict, fmt.Errorf("pod %s has ended (%s) and does not meet %s",
-				e.Key(), state.Text(e.Original(), e.Status()), req.For))
+			return nil, errclass.New(api.ErrConflict, "pod %s has ended (%s) and does not meet %s",
+				e.Key(), state.Text(e.Original(), e.Status()), req.For)
 		}
 		select {
 		case <-changed:
@@ -98,7 +98,7 @@ func (e *entry) awaitRunning(ctx context.Context) (*api.Ended, error) {
 			end := e.endMessage()
 			return &end, nil
 		case gone:
-			return nil, errclass.With(api.ErrNotFound, fmt.Errorf("pod %s was removed before it ran", e.Key()))
+			return nil, errclass.New(api.ErrNotFound, "pod %s was removed before it ran", e.Key())
 		case failed != nil:
 			return failed, nil
 		}

@@ -52,8 +52,8 @@ func (s *server) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 	case have.Damage != "":
 		return "", fmt.Errorf("volume %s: %w: it is damaged: %s", have.Name, named.ErrInvalid, have.Damage)
 	case have.Kind != want.Kind:
-		return "", errclass.With(api.ErrConflict, fmt.Errorf("volume %s exists as %s, but the claim asks for %s",
-			have.Name, kindText(have.Kind), kindText(want.Kind)))
+		return "", errclass.New(api.ErrConflict, "volume %s exists as %s, but the claim asks for %s",
+			have.Name, kindText(have.Kind), kindText(want.Kind))
 	case have.Bytes < want.Bytes:
 		_, err := s.grow(ctx, want.Name, want.Bytes)
 		if errors.Is(err, named.ErrSize) { // another request may have grown the volume further meanwhile
@@ -114,8 +114,8 @@ func (s *server) checkClaims(pods []newPod, req api.RunRequest, claims []*corev1
 				continue
 			}
 			if _, err := s.volumes.Get(name); errors.Is(err, named.ErrNotFound) || errors.Is(err, named.ErrName) {
-				return errclass.With(api.ErrNotFound, fmt.Errorf("pod %s/%s: persistentvolumeclaim %q not found: "+
-					"add it to the file, or create its volume (bulkhead volume create %s)", p.Pod.Namespace, p.Pod.Name, claim.ClaimName, name))
+				return errclass.New(api.ErrNotFound, "pod %s/%s: persistentvolumeclaim %q not found: "+
+					"add it to the file, or create its volume (bulkhead volume create %s)", p.Pod.Namespace, p.Pod.Name, claim.ClaimName, name)
 			} else if err != nil {
 				return err
 			}
@@ -148,6 +148,6 @@ func checkClaimName(name string, given []string) error {
 	if !strings.Contains(name, "_") || slices.Contains(given, name) {
 		return nil
 	}
-	return errclass.With(api.ErrInvalid, fmt.Errorf("persistentvolumeclaim %q: a claim's name must not have an underscore, which marks "+
-		"volumes of other namespaces; to use a volume with such a name, use bulkhead run -v", name))
+	return errclass.New(api.ErrInvalid, "persistentvolumeclaim %q: a claim's name must not have an underscore, which marks "+
+		"volumes of other namespaces; to use a volume with such a name, use bulkhead run -v", name)
 }

@@ -76,7 +76,7 @@ func (e *entry) container(ref string) (name, id string, err error) {
 // orPaused replaces err with an explanation if the pod is paused.
 func (e *entry) orPaused(err error) error {
 	if _, paused := e.s.engine.Pauses(e.Sandbox()); paused {
-		return errclass.With(api.ErrConflict, fmt.Errorf("pod %s is paused: resume it with bulkhead resume %s", e.Key(), e.Name()))
+		return errclass.New(api.ErrConflict, "pod %s is paused: resume it with bulkhead resume %s", e.Key(), e.Name())
 	}
 	return err
 }

@@ -148,8 +148,8 @@ func (s *server) usedBy(ref string, err error) error {
 	if len(pods) < len(used.Sandboxes) { // pods of other doors or instances
 		return fmt.Errorf("%w (bulkhead ps --all-instances -o wide shows sandboxes)", err)
 	}
-	return errclass.With(image.ErrInUse, fmt.Errorf("remove image %s: it is in use by pod %s (bulkhead rm -f %s removes the pod)",
-		ref, strings.Join(pods, ", "), strings.Join(names, " ")))
+	return errclass.New(image.ErrInUse, "remove image %s: it is in use by pod %s (bulkhead rm -f %s removes the pod)",
+		ref, strings.Join(pods, ", "), strings.Join(names, " "))
 }
 
 func (s *server) login(r *http.Request) (any, error) {

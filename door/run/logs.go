@@ -58,15 +58,15 @@ func (s *server) logs(r *http.Request, out send) error {
 func (e *entry) begun(name string) error {
 	status := e.Status()
 	if state.Queued(status) {
-		return errclass.With(api.ErrConflict, fmt.Errorf("container %s of pod %s has not been started: the pod waits for its turn, "+
-			"or ended while it waited (bulkhead describe %s shows more)", name, e.Key(), e.Name()))
+		return errclass.New(api.ErrConflict, "container %s of pod %s has not been started: the pod waits for its turn, "+
+			"or ended while it waited (bulkhead describe %s shows more)", name, e.Key(), e.Name())
 	}
 	c := manager.ContainerStatus(status, name)
 	if c.State.Waiting == nil || c.RestartCount > 0 || c.LastTerminationState.Terminated != nil {
 		return nil
 	}
-	return errclass.With(api.ErrConflict, fmt.Errorf("container %s of pod %s has not been started: %s (bulkhead events %s shows more)",
-		name, e.Key(), c.State.Waiting.Reason, e.Name()))
+	return errclass.New(api.ErrConflict, "container %s of pod %s has not been started: %s (bulkhead events %s shows more)",
+		name, e.Key(), c.State.Waiting.Reason, e.Name())
 }
 
 // restarted returns the containers that have a previous run.

@@ -174,11 +174,11 @@ type newPod struct {
 func records(req api.RunRequest, found *podapi.Documents) ([]newPod, error) {
 	var list []newPod
 	if req.Deadline < 0 || req.Deadline > math.MaxInt32 {
-		return nil, errclass.With(api.ErrInvalid, fmt.Errorf("deadline %d: must be 0 to %d seconds", req.Deadline, math.MaxInt32))
+		return nil, errclass.New(api.ErrInvalid, "deadline %d: must be 0 to %d seconds", req.Deadline, math.MaxInt32)
 	}
 	if req.HostLoopback {
 		if req.Network != "" && req.Network != string(engine.NetworkUser) {
-			return nil, errclass.With(api.ErrInvalid, fmt.Errorf("--allow-host-loopback needs --network user, not %s", req.Network))
+			return nil, errclass.New(api.ErrInvalid, "--allow-host-loopback needs --network user, not %s", req.Network)
 		}
 		req.Network = string(engine.NetworkHostLoopback)
 	}
@@ -198,7 +198,7 @@ func records(req api.RunRequest, found *podapi.Documents) ([]newPod, error) {
 		return nil, errclass.With(api.ErrInvalid, errors.New("no pod to run: ConfigMaps and Secrets are for the pods of the same command"))
 	}
 	if len(req.Ports) > 0 && len(list) != 1 {
-		return nil, errclass.With(api.ErrInvalid, fmt.Errorf("-p publishes ports of one pod, but there are %d pods", len(list)))
+		return nil, errclass.New(api.ErrInvalid, "-p publishes ports of one pod, but there are %d pods", len(list))
 	}
 	ports, err := engine.ParsePorts(req.Ports)
 	if err != nil {

@@ -33,7 +33,7 @@ func parseSelection(q url.Values) (selection, error) {
 	}
 	var err error
 	if s.labels, err = labels.Parse(q.Get("selector")); err != nil {
-		return s, errclass.With(api.ErrInvalid, fmt.Errorf("selector %q: %w", q.Get("selector"), err))
+		return s, errclass.New(api.ErrInvalid, "selector %q: %w", q.Get("selector"), err)
 	}
 	return s, nil
 }

@@ -75,7 +75,7 @@ func (s *server) forward(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if phase := e.Status().Phase; phase != corev1.PodRunning {
-		return nil, errclass.With(api.ErrConflict, fmt.Errorf("pod %s does not run: it is %s", e.Key(), phase))
+		return nil, errclass.New(api.ErrConflict, "pod %s does not run: it is %s", e.Key(), phase)
 	}
 	answer := api.Forward{UID: string(e.UID())}
 	for _, text := range req.Ports {
@@ -92,7 +92,7 @@ func (s *server) forward(r *http.Request) (any, error) {
 func portOf(p *corev1.Pod, text string) (int, error) {
 	if n, err := strconv.Atoi(text); err == nil {
 		if n < 1 || n > 65535 {
-			return 0, errclass.With(api.ErrInvalid, fmt.Errorf("port %d: ports are from 1 to 65535", n))
+			return 0, errclass.New(api.ErrInvalid, "port %d: ports are from 1 to 65535", n)
 		}
 		return n, nil
 	}
@@ -157,7 +157,7 @@ func (s *server) console(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if e.HasEnded() {
-		return nil, errclass.With(api.ErrConflict, fmt.Errorf("pod %s has ended", e.Key()))
+		return nil, errclass.New(api.ErrConflict, "pod %s has ended", e.Key())
 	}
 	stream, err := s.engine.Console(r.Context(), e.Sandbox())
 	if err != nil {

@@ -38,7 +38,7 @@ func (s *server) buildTemplate(r *http.Request) (any, error) {
 	switch req.VCPUs {
 	case 1, 2, 4, 8, 16, 32, 64:
 	default:
-		return nil, errclass.With(api.ErrInvalid, fmt.Errorf("%d virtual CPUs: must be 1, 2, 4, 8, 16, 32 or 64", req.VCPUs))
+		return nil, errclass.New(api.ErrInvalid, "%d virtual CPUs: must be 1, 2, 4, 8, 16, 32 or 64", req.VCPUs)
 	}
 	key, err := s.engine.EnsureTemplate(r.Context(), engine.TemplateRequest{VCPUs: req.VCPUs, Accel: req.Accel, Network: req.Network})
 	if err != nil {

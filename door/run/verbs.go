@@ -91,7 +91,7 @@ func (s *server) verb(r *http.Request) (any, error) {
 		return result, e.update(r.Context(), req)
 	case "pause", "resume":
 		if e.HasEnded() {
-			return nil, errclass.With(api.ErrConflict, fmt.Errorf("pod %s has ended", e.Key()))
+			return nil, errclass.New(api.ErrConflict, "pod %s has ended", e.Key())
 		}
 		if verb == "resume" {
 			return result, s.engine.ResumePod(r.Context(), e.Sandbox())
@@ -207,7 +207,7 @@ func (s *server) kill(r *http.Request) (any, error) {
 		}
 	}
 	if len(ids) == 0 {
-		return nil, errclass.With(api.ErrConflict, fmt.Errorf("pod %s: no container is running", e.Key()))
+		return nil, errclass.New(api.ErrConflict, "pod %s: no container is running", e.Key())
 	}
 	for _, id := range ids {
 		if err := s.engine.SignalContainer(r.Context(), id, req.Signal); err != nil {

@@ -70,7 +70,7 @@ func (s *server) createVolume(r *http.Request) (any, error) {
 	v := named.Volume{Name: req.Name, Kind: named.Disk, Labels: req.Labels}
 	switch {
 	case req.Shared && req.Block:
-		return nil, errclass.With(api.ErrInvalid, fmt.Errorf("volume %s: it cannot be both shared and a block device", req.Name))
+		return nil, errclass.New(api.ErrInvalid, "volume %s: it cannot be both shared and a block device", req.Name)
 	case req.Shared:
 		v.Kind = named.Shared
 	case req.Block:
@@ -92,7 +92,7 @@ func (s *server) createVolume(r *http.Request) (any, error) {
 func bytesOf(size string) (int64, error) {
 	q, err := resource.ParseQuantity(size)
 	if err != nil || q.Sign() <= 0 {
-		return 0, errclass.With(api.ErrInvalid, fmt.Errorf("size %.64q: must be a number of bytes, such as 10Gi", size))
+		return 0, errclass.New(api.ErrInvalid, "size %.64q: must be a number of bytes, such as 10Gi", size)
 	}
 	return q.Value(), nil
 }

@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
-	"google.golang.org/grpc/codes"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
@@ -101,7 +101,7 @@ func (s *Set) find(ctx context.Context, source containerv1.Block) (string, error
 	if !ok {
 		path, err := find(ctx, source.Name, source.Device)
 		if err == nil && s.rules.Private(path) {
-			err = &failure.Error{Code: codes.PermissionDenied, Text: fmt.Sprintf("volume %.200q", source.Name), Err: place.ErrOwn}
+			err = &failure.Error{Class: errdefs.ErrPermissionDenied, Text: fmt.Sprintf("volume %.200q", source.Name), Err: place.ErrOwn}
 		}
 		return path, err
 	}
@@ -114,7 +114,7 @@ func (s *Set) find(ctx context.Context, source containerv1.Block) (string, error
 	case err != nil:
 		return "", err
 	case v.Kind != want:
-		return "", failure.New(codes.FailedPrecondition, "volume %s is a %s, not a %s", volume, v.Kind, want)
+		return "", failure.New(errdefs.ErrFailedPrecondition, "volume %s is a %s, not a %s", volume, v.Kind, want)
 	}
 	return filepath.EvalSymlinks(s.volumes.Image(volume))
 }

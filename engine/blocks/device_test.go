@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
@@ -64,18 +64,18 @@ func TestSwapped(t *testing.T) {
 	disk.Close()
 	other := asked
 	other.Device++
-	if path, err := s.find(t.Context(), other); failure.Code(err) != codes.FailedPrecondition {
+	if path, err := s.find(t.Context(), other); grpccode.Of(err) != codes.FailedPrecondition {
 		t.Errorf("another device: %s, %v", path, err)
 	}
 	secret := file(t, filepath.Join(dir, "secret"), 1<<20)
 	if err := errors.Join(os.Remove(link), os.Symlink(secret, link)); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := s.Of(t.Context(), nil, mounts); failure.Code(err) != codes.FailedPrecondition {
+	if all, err := s.Of(t.Context(), nil, mounts); grpccode.Of(err) != codes.FailedPrecondition {
 		t.Errorf("a file: %+v, %v", all, err)
 	}
 	all[0].Path = secret
-	if _, disk, err := s.part(t.Context(), "c", all[0]); disk != nil || failure.Code(err) != codes.FailedPrecondition {
+	if _, disk, err := s.part(t.Context(), "c", all[0]); disk != nil || grpccode.Of(err) != codes.FailedPrecondition {
 		t.Errorf("a file that was put there later: %v, %v", disk, err)
 	}
 }
@@ -123,7 +123,7 @@ func TestThere(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.there(); failure.Code(err) != codes.NotFound {
+	if err := d.there(); grpccode.Of(err) != codes.NotFound {
 		t.Errorf("removed: %v", err)
 	}
 	file(t, path, 1<<20)

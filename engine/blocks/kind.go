@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/codes"
 
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/internal/place"
@@ -23,7 +23,7 @@ func find(ctx context.Context, path string, device uint64) (string, error) {
 	}
 	n, err := place.Stat(ctx, path)
 	if err != nil {
-		return "", &failure.Error{Code: codeOf(err), Text: fmt.Sprintf("volume %.200q", path), Err: err}
+		return "", &failure.Error{Class: classOf(err), Text: fmt.Sprintf("volume %.200q", path), Err: err}
 	}
 	isDevice, err := isDisk(n.Mode, n.Device, path, device)
 	if err != nil {
@@ -62,7 +62,7 @@ func nodeOf(number uint64, path string) string {
 func isBlockDevice(path string, number uint64) (device bool, err error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return false, &failure.Error{Code: codeOf(err), Text: fmt.Sprintf("volume %.200q", path), Err: err}
+		return false, &failure.Error{Class: classOf(err), Text: fmt.Sprintf("volume %.200q", path), Err: err}
 	}
 	defer unix.Close(fd)
 	return kindOf(fd, path, number)
@@ -80,7 +80,7 @@ func kindOf(fd int, path string, number uint64) (device bool, err error) {
 func isDisk(mode uint32, rdev uint64, path string, number uint64) (device bool, err error) {
 	switch kind := mode & unix.S_IFMT; {
 	case number != 0 && (kind != unix.S_IFBLK || rdev != number):
-		return false, failure.New(codes.FailedPrecondition, "volume %.200q is no longer the requested block device", path)
+		return false, failure.New(errdefs.ErrFailedPrecondition, "volume %.200q is no longer the requested block device", path)
 	case kind == unix.S_IFBLK:
 		return true, nil
 	case kind == unix.S_IFREG:
@@ -89,16 +89,16 @@ func isDisk(mode uint32, rdev uint64, path string, number uint64) (device bool, 
 	return false, failure.Invalid("volume %.200q is neither a block device nor a regular file", path)
 }
 
-func codeOf(err error) codes.Code {
+func classOf(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENXIO):
-		return codes.NotFound
+		return errdefs.ErrNotFound
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
-		return codes.PermissionDenied
+		return errdefs.ErrPermissionDenied
 	case errors.Is(err, place.ErrSilent):
-		return codes.DeadlineExceeded
+		return context.DeadlineExceeded
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENAMETOOLONG):
-		return codes.InvalidArgument
+		return errdefs.ErrInvalidArgument
 	}
-	return codes.Internal
+	return errdefs.ErrInternal
 }

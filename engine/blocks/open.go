@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/codes"
 
 	"github.com/bulkhead-project/bulkhead/api/slot"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
@@ -19,7 +19,7 @@ import (
 var ErrInUse = errors.New("in use")
 
 func inUse(path, by string) error {
-	return &failure.Error{Code: codes.FailedPrecondition, Text: fmt.Sprintf("volume %.200q: %s", path, by), Err: ErrInUse}
+	return &failure.Error{Class: errdefs.ErrFailedPrecondition, Text: fmt.Sprintf("volume %.200q: %s", path, by), Err: ErrInUse}
 }
 
 // sector is the unit of a disk's length, in bytes.
@@ -76,7 +76,7 @@ func open(path string, device uint64, readOnly bool) (_ *Disk, err error) {
 		return nil, inUse(path, "another pod has it, or this host has mounted it")
 	}
 	if err != nil {
-		return nil, &failure.Error{Code: codeOf(err), Text: fmt.Sprintf("open volume %.200q", path), Err: err}
+		return nil, &failure.Error{Class: classOf(err), Text: fmt.Sprintf("open volume %.200q", path), Err: err}
 	}
 	d := &Disk{os.NewFile(uintptr(fd), path)}
 	defer func() {
@@ -109,7 +109,7 @@ func open(path string, device uint64, readOnly bool) (_ *Disk, err error) {
 func (d *Disk) there() error {
 	var own, now unix.Stat_t
 	if err := unix.Lstat(d.Name(), &now); err != nil {
-		return &failure.Error{Code: codeOf(err), Text: fmt.Sprintf("volume %.200q", d.Name()), Err: err}
+		return &failure.Error{Class: classOf(err), Text: fmt.Sprintf("volume %.200q", d.Name()), Err: err}
 	}
 	if err := unix.Fstat(int(d.Fd()), &own); err != nil {
 		return fmt.Errorf("volume %.200q: %w", d.Name(), err)
@@ -129,7 +129,7 @@ func (d *Disk) unclaimed() error {
 		return inUse(d.Name(), "this host has mounted it")
 	}
 	if err != nil {
-		return &failure.Error{Code: codeOf(err), Text: fmt.Sprintf("claim volume %.200q", d.Name()), Err: err}
+		return &failure.Error{Class: classOf(err), Text: fmt.Sprintf("claim volume %.200q", d.Name()), Err: err}
 	}
 	return unix.Close(fd)
 }

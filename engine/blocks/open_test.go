@@ -14,8 +14,8 @@ import (
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/api/slot"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
@@ -69,7 +69,7 @@ func TestOpen(t *testing.T) {
 		{path: "none", code: codes.NotFound},
 	} {
 		d, err := Open(t.Context(), filepath.Join(dir, tt.path), 0, tt.readOnly)
-		if failure.Code(err) != tt.code && (err != nil || tt.code != codes.OK) {
+		if grpccode.Of(err) != tt.code && (err != nil || tt.code != codes.OK) {
 			t.Errorf("%s: %v", tt.path, err)
 		}
 		if err == nil {
@@ -87,7 +87,7 @@ func TestLocks(t *testing.T) {
 	open := func(readOnly bool) (*Disk, bool) {
 		t.Helper()
 		d, err := Open(soon, path, 0, readOnly)
-		if err != nil && (!errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), path) || failure.Code(err) != codes.FailedPrecondition) {
+		if err != nil && (!errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), path) || grpccode.Of(err) != codes.FailedPrecondition) {
 			t.Fatal(err)
 		}
 		return d, err == nil
@@ -149,7 +149,7 @@ func TestPart(t *testing.T) {
 	} {
 		tt.want.Path = path
 		part, disk, err := New(tt.has, nil, place.Rules{}).part(t.Context(), "c", tt.want)
-		if (disk != nil) != tt.sent || err == nil && tt.code != codes.OK || err != nil && failure.Code(err) != tt.code {
+		if (disk != nil) != tt.sent || err == nil && tt.code != codes.OK || err != nil && grpccode.Of(err) != tt.code {
 			t.Errorf("%s: %v, %v", tt.name, disk, err)
 		}
 		if block, _ := part.Of.(containerv1.Block); block.Name != Name(tt.want) || string(block.FS) != tt.want.FS {
@@ -195,7 +195,7 @@ func TestNamed(t *testing.T) {
 		}
 	}
 	mounts[1].Source = containerv1.Block{Name: link, Access: "r"}
-	if _, err := s.Of(t.Context(), nil, mounts); failure.Code(err) != codes.InvalidArgument {
+	if _, err := s.Of(t.Context(), nil, mounts); grpccode.Of(err) != codes.InvalidArgument {
 		t.Errorf("with its file system, and without: %v", err)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/named"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
@@ -37,7 +37,7 @@ func TestVolumes(t *testing.T) {
 		{block: containerv1.Block{Name: volumes.Image("bare"), Access: "rwm"}, code: codes.PermissionDenied},
 	} {
 		path, err := s.find(t.Context(), tt.block)
-		if path != tt.at && err == nil || (err == nil) != (tt.code == codes.OK) || err != nil && failure.Code(err) != tt.code {
+		if path != tt.at && err == nil || (err == nil) != (tt.code == codes.OK) || err != nil && grpccode.Of(err) != tt.code {
 			t.Errorf("%+v: %s, %v", tt.block, path, err)
 		}
 	}

@@ -1,28 +1,22 @@
-// Package failure defines the errors of an engine and its doors: one line of text, a gRPC status code for clients,
-// and the cause for errors.Is.
+// Package failure defines the errors of an engine and its doors: one line of text, a class of errdefs with its gRPC
+// status code, the cause for errors.Is, and detail.
 package failure
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
+	"github.com/containerd/errdefs"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
-	"github.com/bulkhead-project/bulkhead/engine/named"
-	"github.com/bulkhead-project/bulkhead/engine/store"
-	"github.com/bulkhead-project/bulkhead/image"
-	"github.com/bulkhead-project/bulkhead/internal/hostpath"
-	"github.com/bulkhead-project/bulkhead/network"
-	"github.com/bulkhead-project/bulkhead/oci"
-	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 )
 
 // Error is the error type of the engine's methods.
 type Error struct {
-	Code codes.Code
+	// Class is the class of the error, of errdefs. If it is nil, the cause has the class.
+	Class error
 	// Text is the part of the message before the cause's message.
 	Text string
 	Err  error
@@ -41,11 +35,13 @@ func (e *Error) Error() string {
 	return e.Text + ": " + Message(e.Err)
 }
 
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
+// Unwrap returns the class and the cause.
+func (e *Error) Unwrap() []error { return []error{e.Class, e.Err} }
 
 // GRPCStatus returns the error as a gRPC status, for package status.
-func (e *Error) GRPCStatus() *status.Status { return status.New(e.Code, e.Error()) }
+func (e *Error) GRPCStatus() *status.Status {
+	return status.New(grpccode.Of(errors.Join(e.Class, e.Err, errdefs.ErrUnknown)), e.Error())
+}
 
 // Detail returns more than one line, for users who ask for it.
 func (e *Error) Detail() string {
@@ -70,78 +66,28 @@ func Message(err error) string {
 	}
 }
 
-// codeOf maps causes to codes; the first match counts.
-var codeOf = []struct {
-	err  error
-	code codes.Code
-}{
-	{store.ErrReserved, codes.AlreadyExists},
-	{store.ErrForeign, codes.NotFound},
-	{sizing.ErrTooLarge, codes.ResourceExhausted},
-	{network.ErrNotSupported, codes.Unimplemented},
-	{network.ErrPublish, codes.FailedPrecondition},
-	{hostpath.ErrOutside, codes.InvalidArgument},
-	{containerv1.ErrInvalid, codes.InvalidArgument},
-	{errors.ErrUnsupported, codes.Unimplemented},
-	{oci.ErrInvalid, codes.InvalidArgument},
-	{oci.ErrNotSupported, codes.Unimplemented},
-	{named.ErrNotFound, codes.NotFound},
-	{named.ErrExists, codes.AlreadyExists},
-	{named.ErrInUse, codes.FailedPrecondition},
-	{named.ErrName, codes.InvalidArgument},
-	{named.ErrSize, codes.InvalidArgument},
-	{named.ErrInvalid, codes.InvalidArgument},
-	{image.ErrNotFound, codes.NotFound},
-	{image.ErrAmbiguous, codes.InvalidArgument},
-	{image.ErrInvalid, codes.InvalidArgument},
-	{image.ErrUnauthorized, codes.Unauthenticated},
-	{image.ErrPolicy, codes.PermissionDenied},
-	{image.ErrInUse, codes.FailedPrecondition},
-	{image.ErrUnavailable, codes.Unavailable},
-	{image.ErrNoSpace, codes.ResourceExhausted},
-	{image.ErrMemory, codes.ResourceExhausted},
-	{context.DeadlineExceeded, codes.DeadlineExceeded},
-	{context.Canceled, codes.Canceled},
-}
-
-// Wrap adds the failed operation to an error and keeps the code of the cause. It returns nil for nil.
+// Wrap adds the failed operation to an error and keeps the class of the cause. It returns nil for nil.
 func Wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}
-	return &Error{Code: Code(err), Text: fmt.Sprintf(format, args...), Err: err}
+	return &Error{Text: fmt.Sprintf(format, args...), Err: err}
 }
 
-// New returns an error without a cause.
-func New(c codes.Code, format string, args ...any) error {
-	return &Error{Code: c, Text: fmt.Sprintf(format, args...)}
+// New returns an error of a class without a cause.
+func New(class error, format string, args ...any) error {
+	return &Error{Class: class, Text: fmt.Sprintf(format, args...)}
 }
 
 // Invalid returns an error for an invalid request.
 func Invalid(format string, args ...any) error {
-	return New(codes.InvalidArgument, format, args...)
+	return New(errdefs.ErrInvalidArgument, format, args...)
 }
 
 // Unsupported returns an error for a feature that clients may ask for, but that pods in VMs lack.
 func Unsupported(format string, args ...any) error {
-	return New(codes.Unimplemented, format, args...)
-}
-
-// Code returns the gRPC code of err: the code of the first cause with one.
-func Code(err error) codes.Code {
-	for _, c := range codeOf {
-		if errors.Is(err, c.err) {
-			return c.code
-		}
-	}
-	if s, ok := errors.AsType[interface {
-		error
-		GRPCStatus() *status.Status
-	}](err); ok {
-		return s.GRPCStatus().Code()
-	}
-	return codes.Unknown
+	return New(errdefs.ErrNotImplemented, format, args...)
 }
 
 // NotFound reports whether err means that the object does not exist.
-func NotFound(err error) bool { return err != nil && Code(err) == codes.NotFound }
+func NotFound(err error) bool { return grpccode.Of(err) == codes.NotFound }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 )
 
 // detailed is an error with more than one line.
@@ -41,21 +43,21 @@ func TestErrors(t *testing.T) {
 		},
 		{name: "without a cause", err: failure.Invalid("no %s", "image"), text: "no image", code: codes.InvalidArgument},
 		{name: "unsupported", err: failure.Unsupported("no GPU"), text: "no GPU", code: codes.Unimplemented},
-		{name: "without a text", err: &failure.Error{Err: remote, Code: codes.Aborted}, text: "the shim is gone", code: codes.Aborted},
+		{name: "without a text", err: &failure.Error{Err: remote, Class: errdefs.ErrAborted}, text: "the shim is gone", code: codes.Aborted},
 		{
 			name: "with a detail", err: failure.Wrap(detailed{plain}, "boot"),
 			text: "boot: broken", code: codes.Unknown, detail: "the driver's last lines",
 		},
 		{
-			name: "with a console", err: &failure.Error{Text: "boot", Err: detailed{plain}, More: "kernel panic", Code: codes.Internal},
+			name: "with a console", err: &failure.Error{Text: "boot", Err: detailed{plain}, More: "kernel panic", Class: errdefs.ErrInternal},
 			text: "boot: broken", code: codes.Internal, detail: "kernel panic",
 		},
 	} {
 		if tc.err.Error() != tc.text || failure.Message(tc.err) != tc.text || status.Convert(tc.err).Message() != tc.text {
 			t.Errorf("%s: %q, %q", tc.name, tc.err, status.Convert(tc.err).Message())
 		}
-		if failure.Code(tc.err) != tc.code || status.Code(tc.err) != tc.code {
-			t.Errorf("%s: %s", tc.name, failure.Code(tc.err))
+		if grpccode.Of(tc.err) != tc.code || status.Code(tc.err) != tc.code {
+			t.Errorf("%s: %s", tc.name, grpccode.Of(tc.err))
 		}
 		var e *failure.Error
 		if !errors.As(tc.err, &e) || e.Detail() != tc.detail {

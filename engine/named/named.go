@@ -21,6 +21,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/image/scratch"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
@@ -40,12 +42,13 @@ const DefaultSize = 10 << 30
 
 // The errors of this package, matched with errors.Is.
 var (
-	ErrName     = errors.New("not a name for a volume: letters, digits, _, . and - after a letter or digit, at most 255")
-	ErrNotFound = errors.New("no such volume")
-	ErrExists   = errors.New("the volume exists already")
-	ErrInUse    = errors.New("volume is in use")
-	ErrSize     = errors.New("invalid size of a volume")
-	ErrInvalid  = errors.New("invalid volume")
+	ErrName = errdefs.ErrInvalidArgument.WithMessage(
+		"not a name for a volume: letters, digits, _, . and - after a letter or digit, at most 255")
+	ErrNotFound = errdefs.ErrNotFound.WithMessage("no such volume")
+	ErrExists   = errdefs.ErrAlreadyExists.WithMessage("the volume exists already")
+	ErrInUse    = errdefs.ErrFailedPrecondition.WithMessage("volume is in use")
+	ErrSize     = errdefs.ErrInvalidArgument.WithMessage("invalid size of a volume")
+	ErrInvalid  = errdefs.ErrInvalidArgument.WithMessage("invalid volume")
 )
 
 // Volume describes a volume. The caller owns it.

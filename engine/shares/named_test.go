@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/share"
 )
 
@@ -72,7 +72,7 @@ func TestNamed(t *testing.T) {
 		t.Error("an unshared directory has a name")
 	}
 	some := []containerv1.Mount{{Source: containerv1.Share{Name: dir, Cache: "some"}}}
-	if _, err := s.Of(t.Context(), store.Staging{}, containerv1.Image{ID: "i"}, some); failure.Code(err) != codes.InvalidArgument {
+	if _, err := s.Of(t.Context(), store.Staging{}, containerv1.Image{ID: "i"}, some); grpccode.Of(err) != codes.InvalidArgument {
 		t.Error(err)
 	}
 }
@@ -100,7 +100,7 @@ func TestPresent(t *testing.T) {
 		_, err := New(nil, Host{}).Of(t.Context(), store.Staging{}, containerv1.Image{ID: "i"}, []containerv1.Mount{
 			{Destination: "/a", Source: source, SubPath: tt.part, Options: []string{tt.option}},
 		})
-		if (err == nil) != (tt.code == codes.OK) || err != nil && failure.Code(err) != tt.code {
+		if (err == nil) != (tt.code == codes.OK) || err != nil && grpccode.Of(err) != tt.code {
 			t.Errorf("%s: %v", name, err)
 		}
 		_, missing := os.Stat(filepath.Join(dir, tt.path, tt.part))

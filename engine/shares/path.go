@@ -6,8 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/codes"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
@@ -45,7 +45,7 @@ func (h Host) openIn(ctx context.Context, asked, path string, how place.OpenOpti
 	}
 	p, err := rules.Open(ctx, path, how)
 	if err != nil {
-		return nil, &failure.Error{Code: codeOf(err), Err: err}
+		return nil, &failure.Error{Class: classOf(err), Err: err}
 	}
 	return p, nil
 }
@@ -57,45 +57,45 @@ func (h Host) filesOf(volume string) (string, error) {
 		return "", err
 	}
 	if v.Kind != named.Shared {
-		return "", failure.New(codes.FailedPrecondition, "volume %s is not a directory", volume)
+		return "", failure.New(errdefs.ErrFailedPrecondition, "volume %s is not a directory", volume)
 	}
 	return filepath.EvalSymlinks(h.Volumes.Files(volume))
 }
 
-// pathCodes maps errors of paths to codes; the first match counts.
-var pathCodes = []struct {
-	err  error
-	code codes.Code
+// pathClasses maps errors of paths to classes; the first match counts.
+var pathClasses = []struct {
+	err   error
+	class error
 }{
-	{place.ErrPath, codes.InvalidArgument},
-	{place.ErrPart, codes.InvalidArgument},
-	{place.ErrOwn, codes.PermissionDenied},
-	{place.ErrMoved, codes.PermissionDenied},
-	{place.ErrBare, codes.FailedPrecondition},
-	{place.ErrKernel, codes.Unimplemented},
-	{place.ErrKind, codes.Unimplemented},
-	{place.ErrSilent, codes.DeadlineExceeded},
-	{unix.EXDEV, codes.InvalidArgument}, // a subpath that leads outside
-	{unix.ELOOP, codes.InvalidArgument},
-	{unix.ENAMETOOLONG, codes.InvalidArgument},
-	{unix.ENOTDIR, codes.NotFound},
-	{os.ErrNotExist, codes.NotFound},
-	{os.ErrPermission, codes.PermissionDenied},
-	{unix.EROFS, codes.FailedPrecondition},
-	{unix.ESTALE, codes.FailedPrecondition},
-	{unix.ENOSPC, codes.ResourceExhausted},
-	{unix.EDQUOT, codes.ResourceExhausted},
-	{unix.EMFILE, codes.ResourceExhausted},
-	{unix.ENFILE, codes.ResourceExhausted},
-	{context.DeadlineExceeded, codes.DeadlineExceeded},
-	{context.Canceled, codes.Canceled},
+	{place.ErrPath, errdefs.ErrInvalidArgument},
+	{place.ErrPart, errdefs.ErrInvalidArgument},
+	{place.ErrOwn, errdefs.ErrPermissionDenied},
+	{place.ErrMoved, errdefs.ErrPermissionDenied},
+	{place.ErrBare, errdefs.ErrFailedPrecondition},
+	{place.ErrKernel, errdefs.ErrNotImplemented},
+	{place.ErrKind, errdefs.ErrNotImplemented},
+	{place.ErrSilent, context.DeadlineExceeded},
+	{unix.EXDEV, errdefs.ErrInvalidArgument}, // a subpath that leads outside
+	{unix.ELOOP, errdefs.ErrInvalidArgument},
+	{unix.ENAMETOOLONG, errdefs.ErrInvalidArgument},
+	{unix.ENOTDIR, errdefs.ErrNotFound},
+	{os.ErrNotExist, errdefs.ErrNotFound},
+	{os.ErrPermission, errdefs.ErrPermissionDenied},
+	{unix.EROFS, errdefs.ErrFailedPrecondition},
+	{unix.ESTALE, errdefs.ErrFailedPrecondition},
+	{unix.ENOSPC, errdefs.ErrResourceExhausted},
+	{unix.EDQUOT, errdefs.ErrResourceExhausted},
+	{unix.EMFILE, errdefs.ErrResourceExhausted},
+	{unix.ENFILE, errdefs.ErrResourceExhausted},
+	{context.DeadlineExceeded, context.DeadlineExceeded},
+	{context.Canceled, context.Canceled},
 }
 
-func codeOf(err error) codes.Code {
-	for _, c := range pathCodes {
+func classOf(err error) error {
+	for _, c := range pathClasses {
 		if errors.Is(err, c.err) {
-			return c.code
+			return c.class
 		}
 	}
-	return codes.Internal
+	return errdefs.ErrInternal
 }

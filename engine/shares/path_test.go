@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
-	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
@@ -60,7 +60,7 @@ func TestCodes(t *testing.T) {
 		if err == nil {
 			p.Close()
 		}
-		if failure.Code(err) != tt.code && (tt.ctx == t.Context() || err != nil) {
+		if grpccode.Of(err) != tt.code && (tt.ctx == t.Context() || err != nil) {
 			t.Errorf("%s, %s: %v, want %v", tt.path, tt.part, err, tt.code)
 		}
 	}

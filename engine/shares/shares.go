@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
-	"google.golang.org/grpc/codes"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
@@ -104,7 +104,7 @@ func (s *Set) Of(
 		}
 		cache, err := share.ParseCache(source.Cache)
 		if err != nil {
-			return &failure.Error{Code: codes.InvalidArgument, Text: fmt.Sprintf("host path %.200q", source.Name), Err: err}
+			return &failure.Error{Class: errdefs.ErrInvalidArgument, Text: fmt.Sprintf("host path %.200q", source.Name), Err: err}
 		}
 		one := asked(source, m, cache)
 		if one.Staging = staging; staging != (store.Staging{}) {

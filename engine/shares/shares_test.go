@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/test/testfs"
 )
@@ -51,7 +51,7 @@ func TestAttachFollowsNoLink(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.attach(t.Context(), self, []store.Share{one}); failure.Code(err) != codes.PermissionDenied {
+			if err := s.attach(t.Context(), self, []store.Share{one}); grpccode.Of(err) != codes.PermissionDenied {
 				t.Errorf("the target of a link is shared: %v", err)
 			}
 			// Directories that were shared before are not delayed.
@@ -142,7 +142,7 @@ func TestSilent(t *testing.T) {
 		t.Errorf("it was first: %v", err)
 	default:
 	}
-	if err := <-failed; failure.Code(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), silent.Path) {
+	if err := <-failed; grpccode.Of(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), silent.Path) {
 		t.Error(err)
 	}
 	// All of them, as for a restarted server.
@@ -182,7 +182,7 @@ func TestHelperThatHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	err := run(ctx, exec.Command("sleep", "600"), []store.Share{{Path: "/the/path"}})
-	if failure.Code(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), "/the/path") {
+	if grpccode.Of(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), "/the/path") {
 		t.Error(err)
 	}
 }

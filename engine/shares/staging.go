@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/codes"
 
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
@@ -26,12 +26,12 @@ func openStaged(one store.Share) (*place.Place, error) {
 	}
 	namespace, err := one.Staging.Holder.File(one.Staging.FD)
 	if err != nil {
-		return nil, &failure.Error{Code: codes.FailedPrecondition, Text: "find the staging namespace", Err: err}
+		return nil, &failure.Error{Class: errdefs.ErrFailedPrecondition, Text: "find the staging namespace", Err: err}
 	}
 	defer namespace.Close()
 	tree, err := cloneIn(namespace, one.Path)
 	if err != nil {
-		return nil, &failure.Error{Code: codeOf(err), Text: "staged path " + one.Path, Err: err}
+		return nil, &failure.Error{Class: classOf(err), Text: "staged path " + one.Path, Err: err}
 	}
 	return &place.Place{File: tree, Path: one.Path}, nil
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/codes"
 
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
@@ -32,7 +32,7 @@ var ErrUsers = errors.New("linux.uidMappings: all containers of a VM must have t
 func (s *Set) agree(all []store.Share) error {
 	for _, one := range all {
 		if len(s.all) > 0 && one.Staging.Users != s.users {
-			return &failure.Error{Code: codes.FailedPrecondition, Err: ErrUsers}
+			return &failure.Error{Class: errdefs.ErrFailedPrecondition, Err: ErrUsers}
 		}
 		s.users = one.Staging.Users
 		s.all[Name(one)] = one
@@ -52,7 +52,7 @@ func (s *Set) check(server procid.ID) error {
 	case err != nil:
 		return err
 	case got != want:
-		return &failure.Error{Code: codes.FailedPrecondition, Err: ErrUsers}
+		return &failure.Error{Class: errdefs.ErrFailedPrecondition, Err: ErrUsers}
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func admit(dir string, users userns.Mappings) error {
 	}
 	_, group, err := users.Root()
 	if err != nil {
-		return &failure.Error{Code: codes.Unimplemented, Text: "linux.uidMappings", Err: err}
+		return &failure.Error{Class: errdefs.ErrNotImplemented, Text: "linux.uidMappings", Err: err}
 	}
 	if err := admitGroup(dir, group); err != nil {
 		return fmt.Errorf("let group %d use %s/%s: %w", group, dir, hostio.Name, err)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
-	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/userns"
 	"github.com/bulkhead-project/bulkhead/shim/hostio"
@@ -36,7 +36,7 @@ func TestAgree(t *testing.T) {
 			}
 		}
 		err := s.agree(share("/2", c.second))
-		if !errors.Is(err, ErrUsers) || failure.Code(err) != codes.FailedPrecondition || len(s.all) != 2 || s.users != c.first {
+		if !errors.Is(err, ErrUsers) || grpccode.Of(err) != codes.FailedPrecondition || len(s.all) != 2 || s.users != c.first {
 			t.Errorf("%s: got %v, %d shares for %+v", name, err, len(s.all), s.users)
 		}
 	}

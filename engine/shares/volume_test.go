@@ -8,9 +8,9 @@ import (
 	"google.golang.org/grpc/codes"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
-	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/named"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/place"
 )
 
@@ -59,7 +59,7 @@ func TestVolumes(t *testing.T) {
 		{name: filepath.Join(data, "volumes/disk/disk.img"), code: codes.PermissionDenied},
 	} {
 		all, err := s.Of(t.Context(), store.Staging{}, nil, []containerv1.Mount{{Source: containerv1.Share{Name: tt.name}, SubPath: tt.part}})
-		if (err == nil) != (tt.code == codes.OK) || err != nil && failure.Code(err) != tt.code || err == nil && all[0].Path != tt.at {
+		if (err == nil) != (tt.code == codes.OK) || err != nil && grpccode.Of(err) != tt.code || err == nil && all[0].Path != tt.at {
 			t.Errorf("%s, %s: %+v, %v", tt.name, tt.part, all, err)
 		}
 		if err != nil {
@@ -73,7 +73,7 @@ func TestVolumes(t *testing.T) {
 			t.Errorf("%s, %s: %v, %v", tt.name, tt.part, info, err)
 		}
 		all[0].Asked = "/somewhere"
-		if _, err := s.host.reopen(t.Context(), all[0]); failure.Code(err) != codes.PermissionDenied {
+		if _, err := s.host.reopen(t.Context(), all[0]); grpccode.Of(err) != codes.PermissionDenied {
 			t.Errorf("%s by its path: %v", tt.name, err)
 		}
 	}

@@ -10,7 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
 // Name is a reserved name and the id of its pod.
@@ -27,8 +30,8 @@ func (e *ReservedError) Error() string {
 	return fmt.Sprintf("name %q is reserved by pod %s", e.Key, e.ID)
 }
 
-// Is matches ErrReserved.
-func (e *ReservedError) Is(target error) bool { return target == ErrReserved }
+// Unwrap returns the class.
+func (e *ReservedError) Unwrap() error { return errdefs.ErrAlreadyExists }
 
 // NewID returns 64 random hexadecimal digits.
 func NewID() string {
@@ -58,7 +61,7 @@ func (s *Store) Reserve(key, id string) error {
 	if errors.Is(err, os.ErrExist) {
 		var holder Name
 		if readErr := atomicfile.ReadJSON(path, &holder); readErr != nil {
-			return fmt.Errorf("reserve the name %q: %w: %w", key, ErrReserved, readErr)
+			return errclass.New(errdefs.ErrAlreadyExists, "reserve the name %q: name is reserved: %w", key, readErr)
 		}
 		return &ReservedError{holder}
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 )
 
@@ -20,7 +22,8 @@ func TestNamesAreExclusive(t *testing.T) {
 		t.Fatal(err)
 	}
 	var taken *ReservedError
-	if err := s.Reserve(key, second); !errors.Is(err, ErrReserved) || !errors.As(err, &taken) || taken.ID != first || taken.Key != key {
+	if err := s.Reserve(key, second); !errors.Is(err, errdefs.ErrAlreadyExists) || !errors.As(err, &taken) ||
+		taken.ID != first || taken.Key != key {
 		t.Errorf("twice: %v", err)
 	} else if !strings.Contains(err.Error(), first) {
 		t.Errorf("the error does not name the pod: %v", err)
@@ -50,7 +53,7 @@ func TestDamagedNames(t *testing.T) {
 	_, stores := open(t, "one")
 	s, id := stores[0], NewID()
 	overwrite(t, s.namePath("a"), "{")
-	if err := s.Reserve("a", id); !errors.Is(err, ErrReserved) || !errors.Is(err, atomicfile.ErrCorrupt) {
+	if err := s.Reserve("a", id); !errors.Is(err, errdefs.ErrAlreadyExists) || !errors.Is(err, atomicfile.ErrCorrupt) {
 		t.Errorf("reserve: %v", err)
 	}
 	if err := s.Release("a", id); err != nil {
@@ -78,7 +81,7 @@ func TestNamesWithoutADirectory(t *testing.T) {
 	if err := os.Remove(s.names()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Reserve("a", id); err == nil || errors.Is(err, ErrReserved) {
+	if err := s.Reserve("a", id); err == nil || errors.Is(err, errdefs.ErrAlreadyExists) {
 		t.Errorf("reserve: %v", err)
 	}
 	if _, err := s.Names(); err == nil {

@@ -14,6 +14,8 @@ import (
 	"regexp"
 	"sync"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
@@ -22,10 +24,8 @@ import (
 
 // Errors of this package, matched with errors.Is.
 var (
-	// ErrReserved means that another pod has the name; a *ReservedError says which.
-	ErrReserved = errors.New("name is reserved")
 	// ErrForeign means that the pod belongs to another instance.
-	ErrForeign = errors.New("sandbox belongs to another instance")
+	ErrForeign = errdefs.ErrNotFound.WithMessage("sandbox belongs to another instance")
 )
 
 // Store is one instance's part of the roots. Its methods are safe for concurrent use, but callers must serialise

@@ -11,13 +11,14 @@ import (
 	"io"
 	"os"
 
+	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 
 	"github.com/bulkhead-project/bulkhead/internal/hostcgroup"
 )
 
 // ErrMemory means that the kernel killed the process because memory ran out.
-var ErrMemory = errors.New("memory ran out")
+var ErrMemory = errdefs.ErrResourceExhausted.WithMessage("memory ran out")
 
 // Version is the version of Disk's output. It is raised when the same layers give another disk.
 const Version = 1

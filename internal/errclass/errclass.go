@@ -28,6 +28,11 @@ func Of(err error) error {
 	return errdefs.ErrUnknown
 }
 
+// New returns an error with the text of fmt.Errorf and a class that errors.Is finds.
+func New(class error, format string, args ...any) error {
+	return With(class, fmt.Errorf(format, args...))
+}
+
 // With returns err with a class that errors.Is finds. Its message is err's.
 func With(class, err error) error { return fmt.Errorf("%w%w", silent{class}, err) }
 

@@ -2,15 +2,16 @@
 package hostpath
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/containerd/errdefs"
 )
 
 // ErrOutside is matched by errors for paths that clients must not name.
-var ErrOutside = errors.New("must lie below an allowed directory")
+var ErrOutside = errdefs.ErrInvalidArgument.WithMessage("must lie below an allowed directory")
 
 // Dirs are the directories that clients' paths must lie below. They exist.
 type Dirs []string

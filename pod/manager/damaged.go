@@ -40,5 +40,5 @@ func (p *Pod) Damaged() error {
 	if p.rec.Ended == nil || p.rec.Ended.Reason != reasonDamaged {
 		return nil
 	}
-	return errclass.With(ErrConflict, fmt.Errorf("pod %s: %w", p.Key(), errors.New(p.rec.Ended.Message)))
+	return errclass.New(ErrConflict, "pod %s: %w", p.Key(), errors.New(p.rec.Ended.Message))
 }

@@ -85,7 +85,7 @@ func (p *Pod) Start(ctx context.Context) error {
 		return fmt.Errorf("pod %s: %w", p.Key(), ErrNotFound)
 	}
 	if !p.HasEnded() {
-		return errclass.With(ErrConflict, fmt.Errorf("pod %s is already running", p.Key()))
+		return errclass.New(ErrConflict, "pod %s is already running", p.Key())
 	}
 	if err := p.Damaged(); err != nil {
 		return err

@@ -24,7 +24,7 @@ func (p *Pod) Resize(ctx context.Context, name string, limits, requests map[stri
 	run, done := p.p, p.done
 	p.mu.Unlock()
 	if p.HasEnded() {
-		return errclass.With(ErrConflict, fmt.Errorf("pod %s has ended", p.Key()))
+		return errclass.New(ErrConflict, "pod %s has ended", p.Key())
 	}
 	generation, err := p.requestResize(name, limits, requests)
 	if err != nil {
@@ -40,7 +40,7 @@ func (p *Pod) Resize(ctx context.Context, name string, limits, requests map[stri
 	case <-ctx.Done():
 	}
 	if progress := conditionOf(run.Status(), corev1.PodResizeInProgress); progress != nil && progress.Message != "" {
-		return errclass.With(ErrConflict, fmt.Errorf("resize pod %s: it will be retried: %s", p.Key(), progress.Message))
+		return errclass.New(ErrConflict, "resize pod %s: it will be retried: %s", p.Key(), progress.Message)
 	}
 	return fmt.Errorf("resize pod %s: it continues: %w", p.Key(), context.Cause(ctx))
 }
@@ -56,7 +56,7 @@ func (p *Pod) awaitResize(watch func() (corev1.PodStatus, <-chan struct{}), done
 			case progress != nil: // including a resize that was granted before the pending one
 			case pending != nil:
 				p.finishResize(done, status, false)
-				return errclass.With(ErrInvalid, fmt.Errorf("resize pod %s: %s: %s", p.Key(), pending.Reason, pending.Message))
+				return errclass.New(ErrInvalid, "resize pod %s: %s: %s", p.Key(), pending.Reason, pending.Message)
 			default:
 				p.finishResize(done, status, true)
 				return nil
@@ -65,7 +65,7 @@ func (p *Pod) awaitResize(watch func() (corev1.PodStatus, <-chan struct{}), done
 		select {
 		case <-changed:
 		case <-done:
-			return errclass.With(ErrConflict, fmt.Errorf("resize pod %s: the pod has ended", p.Key()))
+			return errclass.New(ErrConflict, "resize pod %s: the pod has ended", p.Key())
 		case <-p.m.ctx.Done():
 			return fmt.Errorf("resize pod %s: it continues: %w", p.Key(), context.Cause(p.m.ctx))
 		}
@@ -128,7 +128,7 @@ func (p *Pod) requestResize(name string, limits, requests map[string]string) (ge
 		for key, text := range list.change {
 			quantity, err := resource.ParseQuantity(text)
 			if err != nil {
-				return 0, errclass.With(ErrInvalid, fmt.Errorf("%s %q: %w", key, text, err))
+				return 0, errclass.New(ErrInvalid, "%s %q: %w", key, text, err)
 			}
 			if *list.of == nil {
 				*list.of = corev1.ResourceList{}

@@ -2,14 +2,14 @@
 package sizing
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/big"
-)
 
-// ErrTooLarge is matched by every *TooLargeError.
-var ErrTooLarge = errors.New("more than the host has")
+	"github.com/containerd/errdefs"
+
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
+)
 
 // TooLargeError is returned for a pod that does not fit the host or its VM.
 type TooLargeError struct {
@@ -27,8 +27,8 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the pod wants %d %s, the host has %d: lower its limits (resources)", e.Want, e.What, e.Have)
 }
 
-// Is matches ErrTooLarge.
-func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge }
+// Unwrap returns the class.
+func (e *TooLargeError) Unwrap() error { return errdefs.ErrResourceExhausted }
 
 // Demand is the demand of one container, in the units of the OCI runtime specification and of the CRI. Zero and
 // negative limits mean no demand.
@@ -119,7 +119,7 @@ func SizeOf(pod Demand, containers []Demand, host Host, c Defaults) (Size, error
 		want = int64(host.CPUs) // a default never makes a pod too large
 	}
 	if want > MaxVCPUClass {
-		return Size{}, fmt.Errorf("%d virtual CPUs (at most %d): %w", want, MaxVCPUClass, ErrTooLarge)
+		return Size{}, errclass.New(errdefs.ErrResourceExhausted, "%d virtual CPUs (at most %d): more than the host has", want, MaxVCPUClass)
 	}
 	memory := sumMemory(pod.parts(containers, pod.StatesMemory()), pod.HugePages, c)
 	if host.MemoryMiB > 0 && memory > int64(host.MemoryMiB) {

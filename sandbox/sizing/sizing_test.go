@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -126,7 +127,7 @@ func TestTooLarge(t *testing.T) {
 	} {
 		_, err := SizeOf(Demand{}, tt.in, host, Default)
 		var got *TooLargeError
-		if !errors.As(err, &got) || !errors.Is(err, ErrTooLarge) {
+		if !errors.As(err, &got) || !errors.Is(err, errdefs.ErrResourceExhausted) {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
 		}
@@ -135,17 +136,17 @@ func TestTooLarge(t *testing.T) {
 		}
 	}
 	huge := []Demand{memory(unlimited - 1), memory(unlimited - 1), memory(unlimited - 1)}
-	if _, err := SizeOf(Demand{}, huge, host, Default); !errors.Is(err, ErrTooLarge) {
+	if _, err := SizeOf(Demand{}, huge, host, Default); !errors.Is(err, errdefs.ErrResourceExhausted) {
 		t.Errorf("a sum beyond 64 bits: %v", err)
 	}
 	most := Demand{Quota: math.MaxInt64, Period: 1}
-	if _, err := SizeOf(Demand{}, []Demand{most, most}, host, Default); !errors.Is(err, ErrTooLarge) {
+	if _, err := SizeOf(Demand{}, []Demand{most, most}, host, Default); !errors.Is(err, errdefs.ErrResourceExhausted) {
 		t.Errorf("CPUs beyond 64 bits: %v", err)
 	}
-	if _, err := SizeOf(Demand{Shares: 1 << 30}, nil, Host{}, Default); !errors.Is(err, ErrTooLarge) {
+	if _, err := SizeOf(Demand{Shares: 1 << 30}, nil, Host{}, Default); !errors.Is(err, errdefs.ErrResourceExhausted) {
 		t.Errorf("2^30 shares: %v", err)
 	}
-	if _, err := SizeOf(milli(65000, 0), nil, Host{CPUs: 128, MemoryMiB: 4096}, Default); !errors.Is(err, ErrTooLarge) {
+	if _, err := SizeOf(milli(65000, 0), nil, Host{CPUs: 128, MemoryMiB: 4096}, Default); !errors.Is(err, errdefs.ErrResourceExhausted) {
 		t.Errorf("more than the largest class: %v", err)
 	}
 	// A default never makes a pod too large.

@@ -1,12 +1,13 @@
 package containerv1
 
 import (
-	"errors"
 	"fmt"
+
+	"github.com/containerd/errdefs"
 )
 
 // ErrInvalid is matched by the errors of this package's parsers.
-var ErrInvalid = errors.New("invalid description of a container")
+var ErrInvalid = errdefs.ErrInvalidArgument.WithMessage("invalid description of a container")
 
 // Root is a container's root file system: Image, Share or Block.
 type Root interface{ isRoot() }

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/engine/failure"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/trusted"
 )
@@ -126,7 +126,7 @@ func TestAdjust(t *testing.T) {
 		if word == `"A=B"` || word == "io.bulkhead" {
 			want = codes.InvalidArgument
 		}
-		if failure.Code(err) != want || !strings.Contains(err.Error(), word) {
+		if grpccode.Of(err) != want || !strings.Contains(err.Error(), word) {
 			t.Errorf("%s: %v", word, err)
 		}
 	}

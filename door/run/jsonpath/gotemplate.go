@@ -21,7 +21,7 @@ func Rows(format string, list json.RawMessage) (string, error) {
 	text, table := strings.CutPrefix(strings.NewReplacer(`\t`, "\t", `\n`, "\n").Replace(format), "table ")
 	t, err := template.New("format").Option("missingkey=error").Funcs(template.FuncMap{"json": asJSON}).Parse(text)
 	if err != nil {
-		return "", errclass.With(api.ErrInvalid, fmt.Errorf("--format %q: %w", format, err))
+		return "", errclass.New(api.ErrInvalid, "--format %q: %w", format, err)
 	}
 	var out bytes.Buffer
 	if table {
@@ -31,7 +31,7 @@ func Rows(format string, list json.RawMessage) (string, error) {
 	for _, item := range items {
 		if err := t.Execute(&out, item); err != nil {
 			_, why, _ := strings.Cut(err.Error(), ">: ")
-			return "", errclass.With(api.ErrInvalid, fmt.Errorf("--format %q: %s", format, why))
+			return "", errclass.New(api.ErrInvalid, "--format %q: %s", format, why)
 		}
 		out.WriteString("\n")
 	}

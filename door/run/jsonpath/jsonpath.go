@@ -26,11 +26,11 @@ func Fill(template string, value json.RawMessage) (string, error) {
 	}
 	j := jsonpath.New("output").AllowMissingKeys(true)
 	if err := j.Parse(template); err != nil {
-		return "", errclass.With(api.ErrInvalid, fmt.Errorf("jsonpath %q: %w", template, err))
+		return "", errclass.New(api.ErrInvalid, "jsonpath %q: %w", template, err)
 	}
 	var out bytes.Buffer
 	if err := j.Execute(&out, data); err != nil {
-		return "", errclass.With(api.ErrInvalid, fmt.Errorf("jsonpath %q: %w", template, err))
+		return "", errclass.New(api.ErrInvalid, "jsonpath %q: %w", template, err)
 	}
 	return out.String(), nil
 }
