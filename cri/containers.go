@@ -90,7 +90,7 @@ func (s *Service) containerRequest(
 	if own.termination != nil {
 		in.Termination = own.termination.Container
 	}
-	if r.Spec, err = s.specify(ctx, p, in); err != nil {
+	if r.Spec, r.Mounts, err = s.specify(ctx, p, in); err != nil {
 		return r, err
 	}
 	if _, ok := r.Stdio.(containerv1.Discard); ok {

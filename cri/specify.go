@@ -23,21 +23,21 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// specify returns a container's OCI specification, with the content of the files that its configuration names on the
+// specify returns a container's OCI specification and its further mounts, with the content of the files that its configuration names on the
 // host.
-func (s *Service) specify(ctx context.Context, p *engine.Pod, in spec.Input) (*specs.Spec, error) {
+func (s *Service) specify(ctx context.Context, p *engine.Pod, in spec.Input) (*specs.Spec, []containerv1.Mount, error) {
 	config := in.Container
 	in.Named, in.Bare = s.named, s.checkBlockDevice
 	in.Block = func(path string) (spec.Node, bool, error) { return blockNode(ctx, path) }
 	var err error
 	if in.Seccomp, err = s.seccomp(config.GetLinux().GetSecurityContext().GetSeccomp()); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := checkTarget(p, config); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := s.kubeletDirs(&in.Options, config); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return spec.Container(in)
 }

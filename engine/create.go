@@ -36,8 +36,7 @@ func (e *Engine) CreateContainer(ctx context.Context, podID string, r ContainerR
 	if err != nil {
 		return "", err
 	}
-	mounts, err := r.check()
-	if err != nil {
+	if err := r.check(); err != nil {
 		return "", failure.Wrap(err, "create container %s", r.Name)
 	}
 	return e.do(ctx, fmt.Sprintf("container %s/%s", p.id, r.Key), func(ctx context.Context) (string, error) {
@@ -48,16 +47,16 @@ func (e *Engine) CreateContainer(ctx context.Context, podID string, r ContainerR
 		defer done()
 		ctx, cancel := context.WithTimeout(ctx, createTimeout)
 		defer cancel()
-		id, err := p.create(ctx, r, mounts)
+		id, err := p.create(ctx, r)
 		if lost(err) {
-			id, err = p.create(ctx, r, mounts) // by the next shim, once
+			id, err = p.create(ctx, r) // by the next shim, once
 		}
 		return id, failure.Wrap(err, "create container %s", r.Name)
 	})
 }
 
-// create creates the container. mounts are the results of check.
-func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []containerv1.Mount) (id string, err error) {
+// create creates the container.
+func (p *pod) create(ctx context.Context, r ContainerRequest) (id string, err error) {
 	if id, err := p.existing(r.Key); id != "" || err != nil {
 		return id, err
 	}
@@ -73,11 +72,11 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 	if err := p.volumes.Ensure(ctx, r.Files); err != nil {
 		return "", err
 	}
-	shared, err := p.shares.Of(ctx, r.Staging, r.Root, mounts)
+	shared, err := p.shares.Of(ctx, r.Staging, r.Root, r.Mounts)
 	if err != nil {
 		return "", err
 	}
-	devices, err := p.blocks.Of(ctx, r.Root, mounts)
+	devices, err := p.blocks.Of(ctx, r.Root, r.Mounts)
 	if err != nil {
 		return "", err
 	}
@@ -96,10 +95,11 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 		}
 		rollback.Push("adjusted", func(context.Context) error { undo(); return nil })
 	}
-	if r.Spec, err = shares.Named(r.Spec, shared); err != nil {
-		return "", err
+	mounts, err := shares.Named(r.Mounts, shared)
+	if err == nil {
+		mounts, err = p.blocks.Named(ctx, mounts, devices)
 	}
-	if r.Spec, err = p.blocks.Named(ctx, r.Spec, devices); err != nil {
+	if err != nil {
 		return "", err
 	}
 	ctr := newContainer(p, id, r)
@@ -127,7 +127,7 @@ func (p *pod) create(ctx context.Context, r ContainerRequest, mounts []container
 	fault.Point("container.pinned")
 	state := p.e.store.StateDir(p.id)
 	rollback.Push("bundle", func(context.Context) error { return bundle.Remove(state, ctr.ID) })
-	dir, err := bundle.Write(state, ctr.ID, r.Spec, p.snapshot().Owner)
+	dir, err := bundle.Write(state, ctr.ID, r.Spec, mounts, p.snapshot().Owner)
 	if err != nil {
 		return "", err
 	}

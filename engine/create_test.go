@@ -71,7 +71,7 @@ func TestCreateFails(t *testing.T) {
 		{
 			name: "no emptyDir", want: codes.Unknown, says: "pod.json",
 			do: func(d *disks, pod string, r *engine.ContainerRequest) func() {
-				r.Spec.Mounts = append(r.Spec.Mounts, emptyDir(containerv1.Disk))
+				r.Mounts = append(r.Mounts, emptyDir(containerv1.Disk))
 				return spoil(d.t, filepath.Join(d.o.Roots.Sandboxes(), pod, "pod.json"))
 			},
 		},

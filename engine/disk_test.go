@@ -8,8 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
-
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
@@ -54,16 +52,14 @@ func (d *disks) start(r engine.PodRequest) string {
 func (d *disks) mounting(pod string, on containerv1.Medium) {
 	d.t.Helper()
 	r := containerRequest(d.t, d.e)
-	r.Spec.Mounts = append(r.Spec.Mounts, emptyDir(on))
+	r.Mounts = append(r.Mounts, emptyDir(on))
 	if id, err := d.e.CreateContainer(d.t.Context(), pod, r); err != nil || id == "" {
 		d.t.Fatalf("%q, %v", id, err)
 	}
 }
 
-func emptyDir(on containerv1.Medium) specs.Mount {
-	m := specs.Mount{Destination: "/e"}
-	m.Type, m.Source, m.Options = containerv1.Mount{Source: containerv1.Dir{Name: "e", Medium: on}}.Encode()
-	return m
+func emptyDir(on containerv1.Medium) containerv1.Mount {
+	return containerv1.Mount{Destination: "/e", Source: containerv1.Dir{Name: "e", Medium: on}}
 }
 
 // called waits for a call that was not yet cleared.

@@ -88,7 +88,7 @@ func served(t *testing.T, c *container, s *scripted, said string, exit int) {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bundle.Write(state, c.ID, &specs.Spec{Process: &specs.Process{Cwd: "/"}}, nil); err != nil {
+	if _, err := bundle.Write(state, c.ID, &specs.Spec{Process: &specs.Process{Cwd: "/"}}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	c.pod.conn.Streams = filepath.Join(state, "s")

@@ -69,9 +69,10 @@ type ContainerRequest struct {
 	Key, Name string
 	// Record is JSON that the door keeps with the pod or container.
 	Record json.RawMessage
-	// Spec is for the guest's runtime; the engine names its cgroup. Package containerv1 defines the mounts of the
-	// project's own types. Its hooks may only be StartContainer's, which run inside the container.
-	Spec *specs.Spec
+	// Spec is for the guest's runtime; the engine names its cgroup. Its mounts are the kernel's own file systems, and Mounts
+	// follow them. Its hooks may only be StartContainer's, which run inside the container.
+	Spec   *specs.Spec
+	Mounts []containerv1.Mount
 	// Adjust, if not nil, returns the specification to use instead of Spec for the container with this id. It must
 	// have Spec's mounts. The engine calls it again, with another id, if it must create the container again. The
 	// engine calls undo if the container is not created.
@@ -90,26 +91,15 @@ type ContainerRequest struct {
 	Termination *store.Termination
 }
 
-// check refuses invalid requests and features that do not work yet. It returns the mounts of the specification that
-// are the project's own.
-func (r *ContainerRequest) check() ([]containerv1.Mount, error) {
+// check refuses invalid requests and features that do not work yet.
+func (r *ContainerRequest) check() error {
 	if r.Key == "" || r.Spec == nil || r.Root == nil {
-		return nil, failure.Invalid("a container needs a key, a specification and a root")
+		return failure.Invalid("a container needs a key, a specification and a root")
 	}
 	if err := checkHooks(r.Spec.Hooks); err != nil {
-		return nil, err
+		return err
 	}
-	var mounts []containerv1.Mount
-	for _, m := range r.Spec.Mounts {
-		mount, ours, err := containerv1.ParseMount(m.Destination, m.Type, m.Source, m.Options)
-		if err != nil {
-			return nil, err
-		}
-		if ours {
-			mounts = append(mounts, mount)
-		}
-	}
-	return mounts, containerv1.Check(containerv1.Container{Root: r.Root, Mounts: mounts, Stdio: r.Stdio})
+	return containerv1.Check(containerv1.Container{Root: r.Root, Mounts: r.Mounts, Stdio: r.Stdio})
 }
 
 // checkHooks refuses the hooks that run on the host, which are the door's.

@@ -54,7 +54,7 @@ func TestContainerRequestCheck(t *testing.T) {
 	} {
 		r := ContainerRequest{Key: "k", Spec: &specs.Spec{}, Root: containerv1.Image{ID: "i"}, Stdio: containerv1.Discard{}}
 		tt.with(&r)
-		_, err := r.check()
+		err := r.check()
 		if tt.want == codes.OK && err == nil {
 			continue
 		}

@@ -119,9 +119,6 @@ func (p *blockPods) createAs(pod, name string, privileged bool, mounts ...contai
 	if err != nil {
 		p.Fatal(err)
 	}
-	for _, m := range mounts {
-		spec.Mounts = append(spec.Mounts, mountOf(m))
-	}
 	if privileged {
 		all := oci.AllCapabilities()
 		spec.Process.Capabilities = &specs.LinuxCapabilities{Bounding: all, Effective: all, Permitted: all}
@@ -129,7 +126,7 @@ func (p *blockPods) createAs(pod, name string, privileged bool, mounts ...contai
 		spec.Linux.Resources = &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}}
 	}
 	id, err := p.CreateContainer(p.ctx, pod, engine.ContainerRequest{
-		Key: name + "/0", Name: name, Spec: spec, Root: containerv1.Image{ID: img.ID}, Stdio: containerv1.Discard{},
+		Key: name + "/0", Name: name, Spec: spec, Mounts: mounts, Root: containerv1.Image{ID: img.ID}, Stdio: containerv1.Discard{},
 	})
 	if err == nil {
 		err = p.StartContainer(p.ctx, id)
@@ -336,9 +333,4 @@ func TestBlockDevice(t *testing.T) {
 	r := p.must(p.create(pod, "r", device("r")))
 	p.says(p.sh(r, `blockdev --getsize64 /dev/xvda; dd if=/dev/xvda bs=8 skip=1 count=1 status=none; echo x >/dev/xvda`),
 		strconv.FormatInt(size, 10)+"\nwritten\nsh: can't create /dev/xvda: Operation not permitted")
-}
-
-func mountOf(m containerv1.Mount) specs.Mount {
-	kind, source, options := m.Encode()
-	return specs.Mount{Destination: m.Destination, Type: kind, Source: source, Options: options}
 }

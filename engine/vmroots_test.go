@@ -44,18 +44,17 @@ func busyboxTree(t *testing.T, dir string) string {
 }
 
 // on creates and starts a sleeping container on a root.
-func (p *blockPods) on(pod, name string, root containerv1.Root, change ...func(*specs.Spec)) (string, error) {
+func (p *blockPods) on(pod, name string, root containerv1.Root, change ...func(*engine.ContainerRequest)) (string, error) {
 	p.Helper()
 	spec, err := oci.New("", "sleep", "1000")
 	if err != nil {
 		p.Fatal(err)
 	}
+	r := engine.ContainerRequest{Key: name + "/0", Name: name, Spec: spec, Root: root, Stdio: containerv1.Discard{}}
 	for _, c := range change {
-		c(spec)
+		c(&r)
 	}
-	id, err := p.CreateContainer(p.ctx, pod, engine.ContainerRequest{
-		Key: name + "/0", Name: name, Spec: spec, Root: root, Stdio: containerv1.Discard{},
-	})
+	id, err := p.CreateContainer(p.ctx, pod, r)
 	if err == nil {
 		err = p.StartContainer(p.ctx, id)
 	}
@@ -107,7 +106,8 @@ func TestSharedRoot(t *testing.T) {
 	p.says(p.sh(a, "cat /hosts; echo x >/root/x; cat /proc/1/comm; ls /"), "host's\nsleep\n"+names(t, tree))
 
 	// Another container on the same tree cannot write. One with SetID can make set-user-id programs.
-	r := p.must(p.on(pod.ID, "r", containerv1.Share{Name: tree}, func(s *specs.Spec) { s.Root = &specs.Root{Path: "rootfs", Readonly: true} }))
+	readOnly := func(r *engine.ContainerRequest) { r.Spec.Root = &specs.Root{Path: "rootfs", Readonly: true} }
+	r := p.must(p.on(pod.ID, "r", containerv1.Share{Name: tree}, readOnly))
 	p.says(p.sh(r, "cat /made; echo x >/made; echo x >/new"),
 		"made\nsh: can't create /made: Read-only file system\nsh: can't create /new: Read-only file system")
 	other := busyboxTree(t, realDir(t))

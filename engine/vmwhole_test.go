@@ -15,11 +15,11 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// whole makes a specification one of an OCI client, with these mounts.
-func whole(mounts ...specs.Mount) func(*specs.Spec) {
-	return func(s *specs.Spec) {
-		s.Annotations = map[string]string{agentv1.Verbatim: "true"}
-		s.Mounts = append(s.Mounts, mounts...)
+// whole makes a request one of an OCI client, with these mounts.
+func whole(mounts ...containerv1.Mount) func(*engine.ContainerRequest) {
+	return func(r *engine.ContainerRequest) {
+		r.Spec.Annotations = map[string]string{agentv1.Verbatim: "true"}
+		r.Mounts = append(r.Mounts, mounts...)
 	}
 }
 
@@ -34,16 +34,19 @@ func TestWholeContainer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	file := func(name, at string, options ...string) specs.Mount {
-		return mountOf(containerv1.Mount{
+	file := func(name, at string, options ...string) containerv1.Mount {
+		return containerv1.Mount{
 			Destination: at, Source: containerv1.Share{Name: filepath.Join(given, name)}, Options: append([]string{"rbind"}, options...),
-		})
+		}
 	}
-	mounts := []specs.Mount{
+	tmpfs := func(name, at string, options ...string) containerv1.Mount {
+		return containerv1.Mount{Destination: at, Source: containerv1.System{Type: "tmpfs", Source: name}, Options: options}
+	}
+	mounts := []containerv1.Mount{
 		file("hosts", "/etc/hosts", "rw"), file("resolv.conf", "/etc/resolv.conf", "ro"), file("hostname", "/new/etc/hostname", "ro"),
-		mountOf(containerv1.Mount{Destination: "/new/dir", Source: containerv1.Share{Name: given}, Options: []string{"rbind", "ro"}}),
-		{Destination: "/new/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"size=1m", "mode=700"}},
-		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777", "size=2m"}},
+		{Destination: "/new/dir", Source: containerv1.Share{Name: given}, Options: []string{"rbind", "ro"}},
+		tmpfs("tmpfs", "/new/tmp", "size=1m", "mode=700"),
+		tmpfs("shm", "/dev/shm", "nosuid", "noexec", "nodev", "mode=1777", "size=2m"),
 	}
 	const look = `cat /etc/hosts /etc/resolv.conf /new/etc/hostname; ls /new/dir /etc
 		df -k /dev/shm | tail -n 1 | sed 's/  */ /g' | cut -d' ' -f2
@@ -53,14 +56,14 @@ func TestWholeContainer(t *testing.T) {
 		return "1.2.3.4 here\nnameserver 9.9.9.9\nmine\n/etc:\n" + etc + "\n\n/new/dir:\nhostname\nhosts\nresolv.conf\n2048\nnone\nnone\nown\n" +
 			"sh: can't create /etc/resolv.conf: Read-only file system\nsh: can't create /new/dir/x: Read-only file system\nx"
 	}
-	uts := func(s *specs.Spec) {
-		s.Hostname = "own"
-		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UTSNamespace})
+	uts := func(r *engine.ContainerRequest) {
+		r.Spec.Hostname = "own"
+		r.Spec.Linux.Namespaces = append(r.Spec.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UTSNamespace})
 	}
 	for name, readonly := range map[string]bool{"writable": false, "readonly": true} {
 		tree := busyboxTree(t, realDir(t))
 		before := names(t, filepath.Join(tree, "etc"))
-		closed := func(s *specs.Spec) { s.Root = &specs.Root{Path: "rootfs", Readonly: readonly} }
+		closed := func(r *engine.ContainerRequest) { r.Spec.Root = &specs.Root{Path: "rootfs", Readonly: readonly} }
 		id := p.must(p.on(pod, name, containerv1.Share{Name: tree}, whole(mounts...), uts, closed))
 		p.says(p.sh(id, look), seen(names(t, filepath.Join(tree, "etc"))))
 		p.same(filepath.Join(given, "hosts"), "1.2.3.4 here\n5.6.7.8 there")
@@ -92,7 +95,9 @@ func TestWholeContainerStarts(t *testing.T) {
 	tree := busyboxTree(t, realDir(t))
 	root := containerv1.Share{Name: tree}
 	hook := specs.Hook{Path: "/bin/sh", Args: []string{"sh", "-c", "echo hooked >/hooked"}}
-	p.must(p.on(pod, "a", root, whole(), func(s *specs.Spec) { s.Hooks = &specs.Hooks{StartContainer: []specs.Hook{hook}} }))
+	p.must(p.on(pod, "a", root, whole(), func(r *engine.ContainerRequest) {
+		r.Spec.Hooks = &specs.Hooks{StartContainer: []specs.Hook{hook}}
+	}))
 	until(t, "the hook", func() bool {
 		text, err := os.ReadFile(filepath.Join(tree, "hooked"))
 		return err == nil && string(text) == "hooked\n"
@@ -109,9 +114,9 @@ func TestWholeContainerStarts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole()(spec)
 		change(spec)
 		r := engine.ContainerRequest{Key: "b/0", Name: "b", Spec: spec, Root: root, Stdio: containerv1.Discard{}}
+		whole()(&r)
 		_, err = p.CreateContainer(p.ctx, pod, r)
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %s", err, says)

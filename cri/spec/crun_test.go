@@ -34,7 +34,7 @@ func runInCrun(t *testing.T, config *runtimeapi.ContainerConfig, script string) 
 		t.Fatalf("the guest's runtime is not built (make guest): %v", err)
 	}
 	config.Command = []string{"/bin/busybox", "sh", "-c", script}
-	spec, err := Container(Input{ID: "bulkhead-oci-test", Container: config})
+	spec, err := whole(Input{ID: "bulkhead-oci-test", Container: config})
 	if err != nil {
 		t.Fatal(err)
 	}

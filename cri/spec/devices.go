@@ -32,7 +32,7 @@ func (in Input) block(hostPath, at, access string) (m containerv1.Mount, ok bool
 
 // devices adds the devices that the container names by the host's paths, and returns the mounts of block devices. It
 // rejects devices other than these and nodes, because the pod's VM does not have them.
-func devices(out *specs.Linux, in Input) (disks []specs.Mount, err error) {
+func devices(out *specs.Linux, in Input) (disks []containerv1.Mount, err error) {
 	for _, w := range in.Container.GetDevices() {
 		from := in.from(w.GetHostPath())
 		if _, ok := containerv1.VolumeOf(from); ok {
@@ -58,7 +58,7 @@ func devices(out *specs.Linux, in Input) (disks []specs.Mount, err error) {
 			return nil, fmt.Errorf("%w: permissions %q of device %s", oci.ErrInvalid, access, from)
 		}
 		if isDisk {
-			disks = append(disks, encode(disk))
+			disks = append(disks, disk)
 			continue
 		}
 		if !n.Common {

@@ -44,13 +44,13 @@ func TestDevices(t *testing.T) {
 		&runtimeapi.Device{HostPath: "/pods/link", ContainerPath: "/dev/xvda", Permissions: "mrw"},
 		&runtimeapi.Device{HostPath: "/dev/loop0", ContainerPath: "/dev/xvdb", Permissions: "r"},
 	))
-	want := []specs.Mount{
-		encode(containerv1.Mount{Destination: "/dev/xvda", Group: 6, Source: containerv1.Block{
+	want := []containerv1.Mount{
+		{Destination: "/dev/xvda", Group: 6, Source: containerv1.Block{
 			Name: "/pods/link", Access: "mrw", Mode: 0o660, Device: loop0,
-		}}),
-		encode(containerv1.Mount{Destination: "/dev/xvdb", Group: 6, Source: containerv1.Block{
+		}},
+		{Destination: "/dev/xvdb", Group: 6, Source: containerv1.Block{
 			Name: "/dev/loop0", Access: "r", Mode: 0o660, ReadOnly: true, Device: loop0,
-		}}),
+		}},
 	}
 	if diff := cmp.Diff(want, disks); diff != "" {
 		t.Error(diff)
@@ -161,9 +161,9 @@ func TestDeviceOfHostPath(t *testing.T) {
 	in.Volumes, in.Block = layout.Dirs{Own: "/own"}, blockNodes
 	in.Options.HostPaths = map[string]containerv1.Share{"v": {Name: "/dev/loop0"}}
 	got, err := devices(base.Linux, in)
-	want := []specs.Mount{encode(containerv1.Mount{Destination: "/dev/x", Group: 6, Source: containerv1.Block{
+	want := []containerv1.Mount{{Destination: "/dev/x", Group: 6, Source: containerv1.Block{
 		Name: "/dev/loop0", Access: "r", Mode: 0o660, ReadOnly: true, Device: loop0,
-	}})}
+	}}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%s, %v", diff, err)
 	}
@@ -183,15 +183,13 @@ func TestMountedDevice(t *testing.T) {
 				Privileged: tt.privileged, NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER},
 			}},
 		}, Block: blockNodes}
-		out, err := Container(in)
+		out, mounts, err := Container(in)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var disks []containerv1.Source
-		for _, m := range out.Mounts {
-			if m, ours, err := containerv1.ParseMount(m.Destination, m.Type, m.Source, m.Options); ours && err == nil {
-				disks = append(disks, m.Source)
-			}
+		for _, m := range mounts {
+			disks = append(disks, m.Source)
 		}
 		var want []containerv1.Source
 		mode, group := os.FileMode(0o660), uint32(6)
@@ -215,7 +213,7 @@ func TestMountedDevice(t *testing.T) {
 	in := having()
 	in.Container.Command, in.Block = []string{"true"}, blockNodes
 	in.Container.Mounts = []*runtimeapi.Mount{{HostPath: "/dead", ContainerPath: "/disk"}}
-	if _, err := Container(in); !errors.Is(err, errSilent) || !strings.Contains(err.Error(), "/disk") {
+	if _, err := whole(in); !errors.Is(err, errSilent) || !strings.Contains(err.Error(), "/disk") {
 		t.Errorf("without an answer: %v", err)
 	}
 }

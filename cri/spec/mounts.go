@@ -16,68 +16,61 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
-// mounts adds the container's volumes to the default mounts. closed are device nodes that the container may not open.
-func mounts(out []specs.Mount, in Input) (_ []specs.Mount, closed []specs.LinuxDevice, _ error) {
+// mounts returns the container's volumes, and the default mounts that they leave. closed are device nodes that the
+// container may not open.
+func mounts(usual []specs.Mount, in Input) (_ []specs.Mount, volumes []containerv1.Mount, closed []specs.LinuxDevice, _ error) {
 	if in.Container.GetLinux().GetSecurityContext().GetPrivileged() {
-		for i := range out {
-			if out[i].Destination == "/sys" || out[i].Destination == "/sys/fs/cgroup" {
-				out[i].Options[len(out[i].Options)-1] = "rw"
+		for _, m := range usual {
+			if m.Destination == "/sys" || m.Destination == "/sys/fs/cgroup" {
+				m.Options[len(m.Options)-1] = "rw"
 			}
 		}
 	}
-	var volumes []specs.Mount
 	for _, mount := range in.Container.GetMounts() {
 		volume, err := volume(mount, in)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
-		out = slices.DeleteFunc(out, func(usual specs.Mount) bool { return covers(volume.Destination, usual.Destination) })
+		usual = slices.DeleteFunc(usual, func(m specs.Mount) bool { return covers(volume.Destination, m.Destination) })
 		if disk, ok := volume.Source.(containerv1.Block); ok && disk.FS == containerv1.NoFS && disk.Access == "" {
 			closed = append(closed, closedNode(volume, disk))
 			continue
 		}
-		volumes = append(volumes, encode(volume))
+		volumes = append(volumes, volume)
 	}
 	if in.Hosts.Text != "" {
 		mode := "rw"
 		if in.Hosts.ReadOnly {
 			mode = "ro"
 		}
-		volumes = append(volumes, encode(containerv1.Mount{
+		volumes = append(volumes, containerv1.Mount{
 			Destination: "/etc/hosts", Source: containerv1.Text{Content: in.Hosts.Text}, Options: []string{"bind", mode},
-		}))
+		})
 	}
 	bare, err := bareDisks(in)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	for _, disk := range bare {
-		volumes = append(volumes, encode(disk))
-	}
+	volumes = append(volumes, bare...)
 	if at := in.Termination; at != "" && path.Clean(at) != "/dev/termination-log" {
 		if !path.IsAbs(at) || path.Clean(at) == "/" {
-			return nil, nil, fmt.Errorf("%w: termination message at %q", oci.ErrInvalid, at)
+			return nil, nil, nil, fmt.Errorf("%w: termination message at %q", oci.ErrInvalid, at)
 		}
-		volumes = append(volumes, encode(containerv1.Mount{
+		volumes = append(volumes, containerv1.Mount{
 			Destination: path.Clean(at), Source: containerv1.Termination{}, Options: []string{"bind", "rw"},
-		}))
+		})
 	}
 	// A mount inside another must come after it.
 	sort.SliceStable(volumes, func(i, j int) bool {
 		return strings.Count(volumes[i].Destination, "/") < strings.Count(volumes[j].Destination, "/")
 	})
-	return append(out, volumes...), closed, nil
+	return usual, volumes, closed, nil
 }
 
 // covers reports whether a volume replaces a default mount. It has the same destination, or it is at /dev and replaces
 // all mounts below, as in other runtimes.
 func covers(volume, usual string) bool {
 	return volume == usual || volume == "/dev" && strings.HasPrefix(usual, "/dev/")
-}
-
-func encode(m containerv1.Mount) specs.Mount {
-	kind, source, options := m.Encode()
-	return specs.Mount{Destination: m.Destination, Type: kind, Source: source, Options: options}
 }
 
 // volume converts a mount. A host path that belongs to no volume is shared with the guest.

@@ -42,7 +42,7 @@ func TestSecurity(t *testing.T) {
 			len(oci.MaskedPaths()), len(oci.ReadonlyPaths()), len(oci.DefaultCapabilities()), false, true, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spec, err := Container(Input{Container: &runtimeapi.ContainerConfig{
+			spec, err := whole(Input{Container: &runtimeapi.ContainerConfig{
 				Command: []string{"a"}, Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: test.security},
 			}})
 			if err != nil {
@@ -77,12 +77,12 @@ func TestSecurity(t *testing.T) {
 		})
 	}
 	host := &security{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_NODE}}
-	if _, err := Container(Input{Container: &runtimeapi.ContainerConfig{Command: []string{"a"},
+	if _, err := whole(Input{Container: &runtimeapi.ContainerConfig{Command: []string{"a"},
 		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: host}}}); !errors.Is(err, oci.ErrNotSupported) {
 		t.Errorf("the host's processes: %v", err)
 	}
 	unread := &security{Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: "/x"}}
-	if _, err := Container(Input{Container: &runtimeapi.ContainerConfig{Command: []string{"a"},
+	if _, err := whole(Input{Container: &runtimeapi.ContainerConfig{Command: []string{"a"},
 		Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: unread}}}); !errors.Is(err, oci.ErrInvalid) {
 		t.Errorf("an unread profile: %v", err)
 	}
@@ -97,7 +97,7 @@ func TestAppArmor(t *testing.T) {
 		{Apparmor: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost}}: oci.ErrNotSupported,
 		{ApparmorProfile: "runtime/default"}: oci.ErrNotSupported,
 	} {
-		_, err := Container(Input{Container: &runtimeapi.ContainerConfig{
+		_, err := whole(Input{Container: &runtimeapi.ContainerConfig{
 			Command: []string{"a"}, Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: profile},
 		}})
 		if !errors.Is(err, want) {
@@ -108,7 +108,7 @@ func TestAppArmor(t *testing.T) {
 
 func TestStorageLimit(t *testing.T) {
 	for _, limit := range []int64{0, 1048576} {
-		spec, err := Container(Input{
+		spec, err := whole(Input{
 			Container: &runtimeapi.ContainerConfig{Command: []string{"a"}}, Own: runtimev1.ContainerOptions{StorageBytes: limit},
 		})
 		want := ""

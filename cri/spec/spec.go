@@ -48,36 +48,36 @@ type Hosts struct {
 	ReadOnly bool
 }
 
-// Container returns the specification. Errors concern the input: they name the field and wrap oci.ErrInvalid or
-// oci.ErrNotSupported.
+// Container returns the specification, and the mounts that follow its own. Errors concern the input: they name the field
+// and wrap oci.ErrInvalid or oci.ErrNotSupported.
 //
 // A user given by name, by the image or RunAsUsername, stays as it is in Process.User.Username ("name", "name:group",
 // "1:2"), because only the guest has the image's /etc/passwd. A third part, agentv1.StrictGroups, excludes the groups
 // in the image's /etc/group.
-func Container(in Input) (*specs.Spec, error) {
+func Container(in Input) (*specs.Spec, []containerv1.Mount, error) {
 	if in.Container == nil {
-		return nil, fmt.Errorf("%w: no container configuration", oci.ErrInvalid)
+		return nil, nil, fmt.Errorf("%w: no container configuration", oci.ErrInvalid)
 	}
 	spec, err := oci.New(in.ID)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := process(spec.Process, in); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var closed []specs.LinuxDevice
-	if spec.Mounts, closed, err = mounts(spec.Mounts, in); err != nil {
-		return nil, err
+	usual, volumes, closed, err := mounts(spec.Mounts, in)
+	if err != nil {
+		return nil, nil, err
 	}
+	spec.Mounts = usual
 	spec.Linux.Devices = append(spec.Linux.Devices, closed...)
 	if err := linux(spec.Linux, in, spec.Process.Capabilities); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	disks, err := devices(spec.Linux, in)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	spec.Mounts = append(spec.Mounts, disks...)
 	security := in.Container.GetLinux().GetSecurityContext()
 	spec.Root.Readonly = security.GetReadonlyRootfs()
 	notes := map[string]string{}
@@ -90,5 +90,5 @@ func Container(in Input) (*specs.Spec, error) {
 	if len(notes) > 0 {
 		spec.Annotations = notes
 	}
-	return spec, nil
+	return spec, append(volumes, disks...), nil
 }

@@ -100,7 +100,7 @@ func TestPath(t *testing.T) {
 			if tt.container != "" {
 				config.Envs = []*runtimeapi.KeyValue{{Key: "PATH", Value: []byte(tt.container)}}
 			}
-			spec, err := Container(Input{ID: "c1", Container: config, Image: image})
+			spec, err := whole(Input{ID: "c1", Container: config, Image: image})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +136,7 @@ func TestWorkingDirectory(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			config := container()
 			config.WorkingDir = tt.container
-			spec, err := Container(Input{ID: "c1", Container: config, Image: imagev1.ImageConfig{WorkingDir: tt.image}})
+			spec, err := whole(Input{ID: "c1", Container: config, Image: imagev1.ImageConfig{WorkingDir: tt.image}})
 			if tt.want == "" {
 				if !errors.Is(err, oci.ErrInvalid) {
 					t.Errorf("error %v", err)
@@ -265,7 +265,7 @@ func container() *runtimeapi.ContainerConfig {
 }
 
 func TestSpecSharesTheVMsNamespaces(t *testing.T) {
-	spec, err := Container(Input{ID: "c1", Container: container()})
+	spec, err := whole(Input{ID: "c1", Container: container()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +298,7 @@ func TestSpecOfLittle(t *testing.T) {
 		{Command: []string{"a"}, Linux: &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpuShares: 2}}},
 		{Command: []string{"a"}, Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{}}},
 	} {
-		spec, err := Container(Input{Container: config})
+		spec, err := whole(Input{Container: config})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,7 +309,7 @@ func TestSpecOfLittle(t *testing.T) {
 			t.Errorf("without a limit of memory: %v", spec.Linux.Resources.Unified)
 		}
 	}
-	if _, err := Container(Input{}); !errors.Is(err, oci.ErrInvalid) {
+	if _, err := whole(Input{}); !errors.Is(err, oci.ErrInvalid) {
 		t.Errorf("no configuration: %v", err)
 	}
 	if _, err := oci.Exec(nil, []string{"a"}, false); !errors.Is(err, oci.ErrInvalid) {
@@ -329,7 +329,7 @@ func TestMounts(t *testing.T) {
 		volume("inner", "/data/inner", true), volume("data", "/data", false),
 	}
 	options := runtimev1.PodOptions{EmptyDirs: map[string]containerv1.Dir{"inner": {Medium: containerv1.Memory, Size: 1024}}}
-	spec, err := Container(Input{Container: config, Options: options, Volumes: dirs})
+	spec, err := whole(Input{Container: config, Options: options, Volumes: dirs})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +380,7 @@ func TestMountsOfVolumes(t *testing.T) {
 		config := container()
 		tc.mount.ContainerPath, tc.want.Destination = "/at", "/at"
 		config.Mounts = []*runtimeapi.Mount{tc.mount}
-		spec, err := Container(Input{Container: config, Options: options, Volumes: dirs})
+		spec, err := whole(Input{Container: config, Options: options, Volumes: dirs})
 		if err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
@@ -406,7 +406,7 @@ func TestMountsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := container()
 			config.Mounts = []*runtimeapi.Mount{mount}
-			if _, err := Container(Input{Container: config, Volumes: dirs}); !errors.Is(err, oci.ErrInvalid) &&
+			if _, err := whole(Input{Container: config, Volumes: dirs}); !errors.Is(err, oci.ErrInvalid) &&
 				!errors.Is(err, oci.ErrNotSupported) {
 				t.Errorf("error %v", err)
 			}
@@ -421,13 +421,13 @@ func TestHostPaths(t *testing.T) {
 	} {
 		config := container()
 		config.Mounts = []*runtimeapi.Mount{{HostPath: path, ContainerPath: "/x", Readonly: true}}
-		spec, err := Container(Input{Container: config, Volumes: dirs})
+		spec, err := whole(Input{Container: config, Volumes: dirs})
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue
 		}
 		mount := spec.Mounts[len(spec.Mounts)-1]
-		m, _, err := containerv1.ParseMount(mount.Destination, mount.Type, mount.Source, mount.Options)
+		m, err := containerv1.ParseMount(mount.Destination, mount.Type, mount.Source, mount.Options)
 		if source, ok := m.Source.(containerv1.Share); err != nil || !ok || source.Name != path || !slices.Contains(m.Options, "ro") {
 			t.Errorf("%s: %+v, %v", path, mount, err)
 		}
@@ -443,7 +443,7 @@ func TestFilesOfEtc(t *testing.T) {
 		} {
 			config := container()
 			config.Mounts = []*runtimeapi.Mount{{HostPath: from, ContainerPath: at}}
-			spec, err := Container(Input{Container: config, Volumes: dirs, Termination: "/dev/termination-log"})
+			spec, err := whole(Input{Container: config, Volumes: dirs, Termination: "/dev/termination-log"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -453,7 +453,7 @@ func TestFilesOfEtc(t *testing.T) {
 			}
 		}
 	}
-	spec, err := Container(Input{Container: container(), Hosts: Hosts{Text: "text", ReadOnly: true}})
+	spec, err := whole(Input{Container: container(), Hosts: Hosts{Text: "text", ReadOnly: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -471,7 +471,7 @@ func TestCovered(t *testing.T) {
 	} {
 		config := container()
 		config.Mounts = []*runtimeapi.Mount{{HostPath: "/own/u/" + layout.EmptyDir + "/v", ContainerPath: at}}
-		spec, err := Container(Input{Container: config, Volumes: dirs})
+		spec, err := whole(Input{Container: config, Volumes: dirs})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -499,7 +499,7 @@ func TestOwnOptions(t *testing.T) {
 	for _, tty := range []bool{true, false} {
 		config := container()
 		config.Tty = tty
-		spec, err := Container(Input{Container: config, Own: runtimev1.ContainerOptions{
+		spec, err := whole(Input{Container: config, Own: runtimev1.ContainerOptions{
 			Size: runtimev1.Size{Width: 77, Height: 33}, Rlimits: []specs.POSIXRlimit{{Type: "RLIMIT_CORE", Hard: 7}},
 		}})
 		if err != nil {
@@ -516,7 +516,7 @@ func TestOwnOptions(t *testing.T) {
 			t.Errorf("an exec has the size of the container's terminal: %+v, %v", process, err)
 		}
 	}
-	_, err := Container(Input{Container: container(), Own: runtimev1.ContainerOptions{Rlimits: []specs.POSIXRlimit{{Type: "x"}}}})
+	_, err := whole(Input{Container: container(), Own: runtimev1.ContainerOptions{Rlimits: []specs.POSIXRlimit{{Type: "x"}}}})
 	if !errors.Is(err, oci.ErrInvalid) {
 		t.Errorf("an unknown limit: %v", err)
 	}
@@ -537,7 +537,7 @@ func TestRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := container()
 			change(config.Linux.SecurityContext)
-			if _, err := Container(Input{Container: config}); !errors.Is(err, oci.ErrNotSupported) {
+			if _, err := whole(Input{Container: config}); !errors.Is(err, oci.ErrNotSupported) {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -549,14 +549,14 @@ func TestUnlabelled(t *testing.T) {
 	for _, options := range []*runtimeapi.SELinuxOption{nil, {}, {Level: "s0"}} {
 		config := container()
 		config.Linux.SecurityContext.SelinuxOptions = options
-		if _, err := Container(Input{Container: config}); err != nil {
+		if _, err := whole(Input{Container: config}); err != nil {
 			t.Errorf("%v: %v", options, err)
 		}
 	}
 }
 
 func TestExecKeepsTheContainersProcess(t *testing.T) {
-	spec, err := Container(Input{Container: container()})
+	spec, err := whole(Input{Container: container()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func targeted(id string) *runtimeapi.ContainerConfig {
 }
 
 func TestTargetNamespace(t *testing.T) {
-	spec, err := Container(Input{ID: "new", Container: targeted("old")})
+	spec, err := whole(Input{ID: "new", Container: targeted("old")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestTargetNamespace(t *testing.T) {
 	if !slices.Contains(spec.Linux.Namespaces, want) {
 		t.Errorf("namespaces %v", spec.Linux.Namespaces)
 	}
-	if _, err := Container(Input{Container: targeted("")}); !errors.Is(err, oci.ErrInvalid) {
+	if _, err := whole(Input{Container: targeted("")}); !errors.Is(err, oci.ErrInvalid) {
 		t.Errorf("without a target: %v", err)
 	}
 }
@@ -38,7 +38,7 @@ func TestTargetNamespace(t *testing.T) {
 func TestTerminationMount(t *testing.T) {
 	config := &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "c"}, Command: []string{"sh"}}
 	for at, want := range map[string]bool{"": false, "/dev/termination-log": false, "/tmp/words": true} {
-		spec, err := Container(Input{Container: config, Termination: at})
+		spec, err := whole(Input{Container: config, Termination: at})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestTerminationMount(t *testing.T) {
 		}
 	}
 	for _, at := range []string{"words", "/", "/tmp/.."} {
-		if _, err := Container(Input{Container: config, Termination: at}); !errors.Is(err, oci.ErrInvalid) {
+		if _, err := whole(Input{Container: config, Termination: at}); !errors.Is(err, oci.ErrInvalid) {
 			t.Errorf("at %q: %v", at, err)
 		}
 	}

@@ -63,8 +63,12 @@ func containerRequest(r *enginev1.CreateContainerRequest) (engine.ContainerReque
 	if err != nil {
 		return out, err
 	}
+	mounts, err := mountsOf(spec)
+	if err != nil {
+		return out, failure.Invalid("the specification: %v", err)
+	}
 	out = engine.ContainerRequest{
-		Key: r.GetKey(), Name: r.GetName(), Spec: spec, TTY: r.GetTerminal(), StopSignal: killSignal,
+		Key: r.GetKey(), Name: r.GetName(), Spec: spec, Mounts: mounts, TTY: r.GetTerminal(), StopSignal: killSignal,
 		Root:    containerv1.Share{Name: stagedRoot, SetID: r.GetSetId(), Present: true},
 		Staging: store.Staging{Holder: holder, FD: int(r.GetStagingFd())},
 		Stdio:   containerv1.Descriptors{Stdin: r.GetStdin()},
@@ -73,6 +77,19 @@ func containerRequest(r *enginev1.CreateContainerRequest) (engine.ContainerReque
 		out.Record, err = json.Marshal(r.GetRecord())
 	}
 	return out, err
+}
+
+// mountsOf removes the mounts from a specification and returns them.
+func mountsOf(spec *specs.Spec) (mounts []containerv1.Mount, err error) {
+	for _, m := range spec.Mounts {
+		mount, err := containerv1.ParseMount(m.Destination, m.Type, m.Source, m.Options)
+		if err != nil {
+			return nil, err
+		}
+		mounts = append(mounts, mount)
+	}
+	spec.Mounts = nil
+	return mounts, nil
 }
 
 // holderOf returns the identity of a process that holds descriptors.

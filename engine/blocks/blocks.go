@@ -13,7 +13,6 @@ import (
 	"slices"
 
 	"github.com/containerd/errdefs"
-	"github.com/opencontainers/runtime-spec/specs-go"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
@@ -119,18 +118,13 @@ func (s *Set) find(ctx context.Context, source containerv1.Block) (string, error
 	return filepath.EvalSymlinks(s.volumes.Image(volume))
 }
 
-// Named returns the specification with the VM's names for block devices. A read-only mount cannot be written, even
-// if the VM's disk is writable.
-func (s *Set) Named(ctx context.Context, spec *specs.Spec, all []store.Block) (*specs.Spec, error) {
-	if len(all) == 0 {
-		return spec, nil
-	}
-	named := *spec
-	named.Mounts = slices.Clone(spec.Mounts)
-	for i, mount := range named.Mounts {
-		m, ours, err := containerv1.ParseMount(mount.Destination, mount.Type, mount.Source, mount.Options)
+// Named returns the mounts with the VM's names for block devices. A read-only mount cannot be written, even if the VM's
+// disk is writable.
+func (s *Set) Named(ctx context.Context, mounts []containerv1.Mount, all []store.Block) ([]containerv1.Mount, error) {
+	named := slices.Clone(mounts)
+	for i, m := range mounts {
 		block, ok := m.Source.(containerv1.Block)
-		if err != nil || !ours || !ok {
+		if !ok {
 			continue
 		}
 		path, err := s.find(ctx, block)
@@ -143,9 +137,9 @@ func (s *Set) Named(ctx context.Context, spec *specs.Spec, all []store.Block) (*
 			readOnly(&m, &block)
 		}
 		m.Source = block
-		named.Mounts[i].Type, named.Mounts[i].Source, named.Mounts[i].Options = m.Encode()
+		named[i] = m
 	}
-	return &named, nil
+	return named, nil
 }
 
 func readOnly(m *containerv1.Mount, block *containerv1.Block) {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
@@ -174,23 +173,18 @@ func TestNamed(t *testing.T) {
 	mounts := []containerv1.Mount{
 		{Destination: "/a", Source: ext4, Options: []string{"rw"}}, {Destination: "/b", Source: linked, Options: []string{"rw"}},
 	}
-	spec := &specs.Spec{}
-	for _, m := range mounts {
-		kind, source, options := m.Encode()
-		spec.Mounts = append(spec.Mounts, specs.Mount{Destination: m.Destination, Type: kind, Source: source, Options: options})
-	}
 	s := New(has{}, nil, place.Rules{})
 	all, err := s.Of(t.Context(), ext4, mounts[1:])
 	if err != nil || len(all) != 1 || all[0].ReadOnly || all[0].Path != path {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	named, err := s.Named(t.Context(), spec, all)
+	named, err := s.Named(t.Context(), mounts, all)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, option := range []string{"rw", "ro"} {
-		m := named.Mounts[i]
-		if m.Source != Name(all[0]) || m.Options[0] != option {
+		m := named[i]
+		if disk, ok := m.Source.(containerv1.Block); !ok || disk.Name != Name(all[0]) || m.Options[0] != option {
 			t.Errorf("%+v", m)
 		}
 	}

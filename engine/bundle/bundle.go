@@ -9,10 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/oci"
 	"github.com/bulkhead-project/bulkhead/shim"
 )
@@ -20,10 +22,16 @@ import (
 // specFile is the OCI specification in a container's bundle.
 const specFile = "config.json"
 
-// Write writes a container's specification below the pod's state directory and returns
-// the bundle's path. owner, if not nil, owns it.
-func Write(stateDir, id string, spec *specs.Spec, owner *shim.Owner) (string, error) {
-	if err := write(stateDir, id, spec, owner); err != nil {
+// Write writes a container's specification below the pod's state directory and returns the bundle's path. mounts follow
+// its own mounts. owner, if not nil, owns the bundle.
+func Write(stateDir, id string, spec *specs.Spec, mounts []containerv1.Mount, owner *shim.Owner) (string, error) {
+	whole := *spec
+	whole.Mounts = slices.Clip(spec.Mounts)
+	for _, m := range mounts {
+		kind, source, options := m.Encode()
+		whole.Mounts = append(whole.Mounts, specs.Mount{Destination: m.Destination, Type: kind, Source: source, Options: options})
+	}
+	if err := write(stateDir, id, &whole, owner); err != nil {
 		return "", fmt.Errorf("write the bundle: %w", err)
 	}
 	return filepath.Join(stateDir, id), nil

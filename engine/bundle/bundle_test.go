@@ -12,23 +12,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/oci"
 )
 
 func TestBundle(t *testing.T) {
 	dir := t.TempDir()
-	want := &specs.Spec{Version: "1.0.2", Hostname: "h"}
-	at, err := Write(dir, "c", want, nil)
+	spec := &specs.Spec{Version: "1.0.2", Hostname: "h", Mounts: []specs.Mount{{Destination: "/proc", Type: "proc", Source: "proc"}}}
+	mounts := []containerv1.Mount{{Destination: "/v", Source: containerv1.Image{ID: "i"}, Options: []string{"ro"}}}
+	at, err := Write(dir, "c", spec, mounts, nil)
 	if err != nil || at != filepath.Join(dir, "c") {
 		t.Fatal(at, err)
 	}
-	if got, err := Read(dir, "c"); err != nil || !cmp.Equal(got, want) {
+	want := *spec
+	want.Mounts = append(want.Mounts, specs.Mount{Destination: "/v", Type: "bulkhead.image", Source: "i", Options: []string{"ro"}})
+	if got, err := Read(dir, "c"); err != nil || !cmp.Equal(got, &want) {
 		t.Errorf("read back: %+v, %v", got, err)
 	}
 	if info, err := os.Stat(filepath.Join(at, specFile)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode: %v, %v", info, err)
 	}
-	if _, err := Write(dir, "c", want, nil); !errors.Is(err, fs.ErrExist) {
+	if _, err := Write(dir, "c", spec, nil, nil); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("written twice: %v", err)
 	}
 	for range 2 {
@@ -83,14 +87,14 @@ func TestLength(t *testing.T) {
 	}
 	most := oci.MaxConfig - len(empty) + 1
 	longest := &specs.Spec{Hostname: strings.Repeat("x", most)}
-	if _, err := Write(dir, "longest", longest, nil); err != nil {
+	if _, err := Write(dir, "longest", longest, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Read(dir, "longest")
 	if err != nil || got.Hostname != longest.Hostname {
 		t.Errorf("the longest: %v", err)
 	}
-	_, written := Write(dir, "longer", &specs.Spec{Hostname: strings.Repeat("x", most+1)}, nil)
+	_, written := Write(dir, "longer", &specs.Spec{Hostname: strings.Repeat("x", most+1)}, nil, nil)
 	if _, err := os.Stat(filepath.Join(dir, "longer")); err == nil {
 		t.Error("a longer one leaves its directory")
 	}

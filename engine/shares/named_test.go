@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc/codes"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
@@ -21,17 +20,11 @@ func TestNamed(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "part"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	var mounts []containerv1.Mount
-	spec := &specs.Spec{Mounts: []specs.Mount{{Destination: "/proc", Type: "proc", Source: "proc"}}}
-	for _, m := range []containerv1.Mount{
+	mounts := []containerv1.Mount{
 		{Destination: "/a", Source: containerv1.Share{Name: dir}, Options: []string{"rw", "nosuid", "rslave"}},
 		{Destination: "/b", Source: containerv1.Share{Name: dir}, Options: []string{"ro"}},
 		{Destination: "/c", Source: containerv1.Share{Name: dir, Cache: "none"}, SubPath: "part"},
 		{Destination: "/d", Source: containerv1.Dir{Name: "v"}},
-	} {
-		mounts = append(mounts, m)
-		kind, source, options := m.Encode()
-		spec.Mounts = append(spec.Mounts, specs.Mount{Destination: m.Destination, Type: kind, Source: source, Options: options})
 	}
 	s := New(nil, Host{})
 	all, err := s.Of(t.Context(), store.Staging{}, containerv1.Image{ID: "i"}, append(mounts, mounts[0]))
@@ -48,27 +41,26 @@ func TestNamed(t *testing.T) {
 	if !slices.Equal(all, want) || all[0].Mount == "" {
 		t.Errorf("%+v", all)
 	}
-	named, err := Named(spec, all)
+	named, err := Named(mounts, all)
 	if err != nil {
 		t.Fatal(err)
 	}
 	names := map[string]bool{}
-	for i, at := range []int{1, 2, 3} {
-		m, _, err := containerv1.ParseMount("", named.Mounts[at].Type, named.Mounts[at].Source, named.Mounts[at].Options)
+	for i, m := range named[:3] {
 		source, _ := m.Source.(containerv1.Share)
 		cache, ok := share.CacheOf(source.Name)
-		if err != nil || !ok || string(cache) != all[i].Cache || m.SubPath != "" || source.Name != Name(all[i]) {
-			t.Errorf("%d: %+v, %v", at, m, err)
+		if !ok || string(cache) != all[i].Cache || m.SubPath != "" || source.Name != Name(all[i]) {
+			t.Errorf("%d: %+v", i, m)
 		}
 		names[source.Name] = true
 	}
-	if len(names) != 3 || !slices.Contains(named.Mounts[1].Options, "nosuid") || named.Mounts[0].Source != "proc" {
-		t.Errorf("%+v", named.Mounts)
+	if len(names) != 3 || !slices.Contains(named[0].Options, "nosuid") || named[3].Source != mounts[3].Source {
+		t.Errorf("%+v", named)
 	}
-	if spec.Mounts[1].Source != dir {
-		t.Error("the request's own specification is changed")
+	if mounts[0].Source != (containerv1.Share{Name: dir}) {
+		t.Error("the request's own mounts are changed")
 	}
-	if _, err := Named(spec, all[:1]); err == nil {
+	if _, err := Named(mounts, all[:1]); err == nil {
 		t.Error("an unshared directory has a name")
 	}
 	some := []containerv1.Mount{{Source: containerv1.Share{Name: dir, Cache: "some"}}}

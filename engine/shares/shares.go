@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/opencontainers/runtime-spec/specs-go"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
@@ -159,17 +158,12 @@ func Name(s store.Share) string {
 	return share.Name(path, s.ReadOnly, s.Follow, s.SetID, share.Cache(s.Cache))
 }
 
-// Named returns the specification with the guest's names for shared directories.
-func Named(spec *specs.Spec, all []store.Share) (*specs.Spec, error) {
-	if len(all) == 0 {
-		return spec, nil
-	}
-	named := *spec
-	named.Mounts = slices.Clone(spec.Mounts)
-	for i, mount := range named.Mounts {
-		m, ours, err := containerv1.ParseMount(mount.Destination, mount.Type, mount.Source, mount.Options)
+// Named returns the mounts with the guest's names for shared directories.
+func Named(mounts []containerv1.Mount, all []store.Share) ([]containerv1.Mount, error) {
+	named := slices.Clone(mounts)
+	for i, m := range mounts {
 		source, shared := m.Source.(containerv1.Share)
-		if err != nil || !ours || !shared {
+		if !shared {
 			continue
 		}
 		at := slices.IndexFunc(all, func(s store.Share) bool {
@@ -181,10 +175,9 @@ func Named(spec *specs.Spec, all []store.Share) (*specs.Spec, error) {
 		if at < 0 {
 			return nil, failure.Invalid("mount at %s: its directory of the host is not shared", m.Destination)
 		}
-		m.Source, m.SubPath = containerv1.Share{Name: Name(all[at])}, ""
-		named.Mounts[i].Type, named.Mounts[i].Source, named.Mounts[i].Options = m.Encode()
+		named[i].Source, named[i].SubPath = containerv1.Share{Name: Name(all[at])}, ""
 	}
-	return &named, nil
+	return named, nil
 }
 
 // RootName returns the guest's name of a shared directory that is a container's root.

@@ -160,11 +160,11 @@ func checkPlan(t *testing.T, p *Plan, spec *specs.Spec) {
 	trees, disks := 1, 0
 	var ours []containerv1.Mount
 	for _, m := range p.Guest.Mounts {
-		mount, is, err := containerv1.ParseMount(m.Destination, m.Type, m.Source, m.Options)
+		mount, err := containerv1.ParseMount(m.Destination, m.Type, m.Source, m.Options)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !is {
+		if _, system := mount.Source.(containerv1.System); system {
 			guests := slices.Contains(kernels, m.Type) && m.Source == m.Type ||
 				m.Type == "bind" && slices.ContainsFunc([]string{"/proc", "/sys", "/dev"}, func(dir string) bool {
 					return m.Source == dir || strings.HasPrefix(m.Source, dir+"/") && filepath.Clean(m.Source) == m.Source

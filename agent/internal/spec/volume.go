@@ -9,17 +9,19 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
-// described returns the mounts that are containerv1's, by index. The others are the kernel's own file systems.
+// described returns the mounts that the agent resolves, by index. The others are the kernel's own file systems.
 func described(mounts []Mount) (map[int]containerv1.Mount, error) {
 	ours := map[int]containerv1.Mount{}
 	for i, mount := range mounts {
-		m, ok, err := containerv1.ParseMount(mount.Destination, mount.Type, mount.Source, mount.Options)
-		if err == nil && ok {
-			ours[i] = m
+		m, err := containerv1.ParseMount(mount.Destination, mount.Type, mount.Source, mount.Options)
+		if err == nil {
 			err = containerv1.Check(containerv1.Container{Mounts: []containerv1.Mount{m}})
 		}
 		if err != nil {
 			return nil, Refused(err)
+		}
+		if _, system := m.Source.(containerv1.System); !system {
+			ours[i] = m
 		}
 	}
 	return ours, nil

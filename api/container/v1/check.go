@@ -37,7 +37,7 @@ func Check(c Container) error {
 		switch s := m.Source.(type) {
 		case nil:
 			return fmt.Errorf("%w: mount at %.128q has no source", ErrInvalid, m.Destination)
-		case Dir, Files, Text, Termination, Image:
+		case Dir, Files, Text, Termination, Image, System:
 		case Share:
 			if s.Name == "" || s.SetID {
 				return fmt.Errorf("%w: mount at %.128q is of no directory of the host, or with set-user-id", ErrInvalid, m.Destination)

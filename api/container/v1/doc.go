@@ -2,7 +2,7 @@
 // Engine, shim, sandbox and agent share its three sum types:
 //
 //   - Root, the container's root file system: Image, Share or Block;
-//   - Source, the source of a Mount: Dir, Files, Text, Termination, Image, Share or Block;
+//   - Source, the source of a Mount: Dir, Files, Text, Termination, Image, Share, Block or System;
 //   - Stdio, the destination of standard streams: Log, Stream, Discard or Descriptors.
 //
 // A new kind is one more type here; the compiler and the tests then find all places that must handle it.

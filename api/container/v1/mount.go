@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Source is the source of a Mount: Dir, Files, Text, Termination, Image, Share or Block.
+// Source is the source of a Mount: Dir, Files, Text, Termination, Image, Share, Block or System.
 type Source interface{ isSource() }
 
 // Dir is a directory in the guest for all containers of the pod, with the pod's lifetime: an emptyDir.
@@ -37,6 +37,10 @@ type Text struct{ Content string }
 // Termination is the container's termination message file.
 type Termination struct{}
 
+// System is one of the kernel's own file systems (proc, tmpfs, …), as an OCI specification describes it.
+type System struct{ Type, Source string }
+
+func (System) isSource()      {}
 func (Dir) isSource()         {}
 func (Files) isSource()       {}
 func (Text) isSource()        {}
@@ -45,8 +49,7 @@ func (Image) isSource()       {}
 func (Share) isSource()       {}
 func (Block) isSource()       {}
 
-// Mount is one of a container's mounts, except the kernel's own file systems (proc, tmpfs, …). Those stay as they
-// are in the OCI specification.
+// Mount is one of a container's mounts.
 type Mount struct {
 	Destination string
 	Source      Source
@@ -105,6 +108,8 @@ func (m Mount) Encode() (kind, source string, options []string) {
 	case Block:
 		kind, source = typeBlock, s.Name
 		s.encode(add)
+	case System:
+		kind, source = s.Type, s.Source
 	}
 	if m.Group != 0 {
 		add("group", strconv.Itoa(m.Group))
@@ -118,9 +123,9 @@ func (m Mount) Encode() (kind, source string, options []string) {
 	return kind, source, options
 }
 
-// ParseMount is the inverse of Mount.Encode. ours is false for other types of mounts, which are the kernel's own.
-// The error matches ErrInvalid.
-func ParseMount(destination, kind, source string, options []string) (m Mount, ours bool, err error) {
+// ParseMount is the inverse of Mount.Encode. A type that is not of this package is a System's. The error matches
+// ErrInvalid.
+func ParseMount(destination, kind, source string, options []string) (m Mount, err error) {
 	m = Mount{Destination: destination}
 	var dir Dir
 	var block Block
@@ -140,7 +145,7 @@ func ParseMount(destination, kind, source string, options []string) (m Mount, ou
 	case typeBlock:
 		block.Name = source
 	default:
-		return Mount{}, false, nil
+		return Mount{Destination: destination, Source: System{kind, source}, Options: options}, nil
 	}
 	for _, option := range options {
 		key, value, valued := strings.Cut(option, "=")
@@ -148,7 +153,7 @@ func ParseMount(destination, kind, source string, options []string) (m Mount, ou
 			m.Options = append(m.Options, option)
 		}
 		if err != nil {
-			return Mount{}, true, fmt.Errorf("%w: mount at %.128q: %s %.32q: %w", ErrInvalid, destination, key, value, err)
+			return Mount{}, fmt.Errorf("%w: mount at %.128q: %s %.32q: %w", ErrInvalid, destination, key, value, err)
 		}
 	}
 	switch kind {
@@ -157,7 +162,7 @@ func ParseMount(destination, kind, source string, options []string) (m Mount, ou
 	case typeBlock:
 		m.Source = block
 	}
-	return m, true, nil
+	return m, nil
 }
 
 // parse parses one option with a value. It returns false for an option of mount(8).
