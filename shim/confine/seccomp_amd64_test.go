@@ -66,6 +66,31 @@ func run(t *testing.T, filter filter, c call) uint32 {
 	return 0
 }
 
+// shimLacks are the calls that a shim must not make. It repeats the filter's lists, so that no call leaves them unnoticed.
+var shimLacks = []uint32{
+	unix.SYS_ACCT, unix.SYS_ADD_KEY, unix.SYS_ADJTIMEX, unix.SYS_BPF, unix.SYS_CHMOD, unix.SYS_CHOWN, unix.SYS_CHROOT,
+	unix.SYS_CLOCK_ADJTIME, unix.SYS_CLOCK_SETTIME, unix.SYS_DELETE_MODULE, unix.SYS_FANOTIFY_INIT, unix.SYS_FCHMODAT,
+	unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_FINIT_MODULE, unix.SYS_FREMOVEXATTR,
+	unix.SYS_FSCONFIG, unix.SYS_FSETXATTR, unix.SYS_FSMOUNT, unix.SYS_FSOPEN, unix.SYS_FSPICK, unix.SYS_FUTIMESAT,
+	unix.SYS_INIT_MODULE, unix.SYS_IOPERM, unix.SYS_IOPL, unix.SYS_IOPRIO_SET, unix.SYS_IO_URING_ENTER,
+	unix.SYS_IO_URING_REGISTER, unix.SYS_IO_URING_SETUP, unix.SYS_KCMP, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_KEXEC_LOAD,
+	unix.SYS_KEYCTL, unix.SYS_KILL, unix.SYS_LCHOWN, unix.SYS_LOOKUP_DCOOKIE, unix.SYS_LREMOVEXATTR, unix.SYS_LSETXATTR,
+	unix.SYS_MIGRATE_PAGES, unix.SYS_MODIFY_LDT, unix.SYS_MOUNT, unix.SYS_MOUNT_SETATTR, unix.SYS_MOVE_MOUNT,
+	unix.SYS_MOVE_PAGES, unix.SYS_MQ_GETSETATTR, unix.SYS_MQ_NOTIFY, unix.SYS_MQ_OPEN, unix.SYS_MQ_TIMEDRECEIVE,
+	unix.SYS_MQ_TIMEDSEND, unix.SYS_MQ_UNLINK, unix.SYS_MSGCTL, unix.SYS_MSGGET, unix.SYS_MSGRCV, unix.SYS_MSGSND,
+	unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_OPEN_TREE, unix.SYS_PERF_EVENT_OPEN,
+	unix.SYS_PERSONALITY, unix.SYS_PIDFD_GETFD, unix.SYS_PIVOT_ROOT, unix.SYS_PROCESS_MADVISE,
+	unix.SYS_PROCESS_MRELEASE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PTRACE,
+	unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_REBOOT, unix.SYS_REMOVEXATTR, unix.SYS_REQUEST_KEY,
+	unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETATTR,
+	unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SEMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP,
+	unix.SYS_SEMTIMEDOP, unix.SYS_SETDOMAINNAME, unix.SYS_SETHOSTNAME, unix.SYS_SETNS, unix.SYS_SETPRIORITY,
+	unix.SYS_SETTIMEOFDAY, unix.SYS_SETXATTR, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SHMDT, unix.SYS_SHMGET,
+	unix.SYS_SWAPOFF, unix.SYS_SWAPON, unix.SYS_SYSFS, unix.SYS_SYSLOG, unix.SYS_TKILL, unix.SYS_TRUNCATE,
+	unix.SYS_UMOUNT2, unix.SYS_UNSHARE, unix.SYS_USELIB, unix.SYS_USERFAULTFD, unix.SYS_USTAT, unix.SYS_UTIME,
+	unix.SYS_UTIMENSAT, unix.SYS_UTIMES, unix.SYS_VHANGUP,
+}
+
 // TestFilterNumbers tries every number of the table, and other architectures, with arguments that every filter accepts.
 func TestFilterNumbers(t *testing.T) {
 	calls := slices.Concat(vmCalls, vmLegacy, socketCalls)
@@ -80,7 +105,7 @@ func TestFilterNumbers(t *testing.T) {
 		filter filter
 		allows func(number uint32) bool
 	}{
-		{"process", processFilter(amd64, policy), func(n uint32) bool { return !slices.Contains(append(denied, deniedLegacy...), n) }},
+		{"process", processFilter(amd64, policy), func(n uint32) bool { return !slices.Contains(shimLacks, n) }},
 		{"start", startFilter(amd64, policy), func(n uint32) bool { return slices.Contains(append(calls, starting...), n) }},
 		{"VM", vmFilter(amd64, policy), func(n uint32) bool { return slices.Contains(calls, n) }},
 	} {
