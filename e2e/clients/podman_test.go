@@ -202,6 +202,9 @@ func podmanUsers(ctx context.Context, t *testing.T, e *engine) {
 			t.Errorf("%s on the host: %d:%d, %v; want %d", name, st.Uid, st.Gid, err, want)
 		}
 	}
+	// Podman binds /sys into a user namespace without a network of its own.
+	e.expect(ctx, t, 0, "sysfs\n", "run", "--rm", "--network", "container:users", "--userns", "container:users", image,
+		"awk", "$2 == \"/sys\" { print $3 }", "/proc/mounts")
 	e.expect(ctx, t, 0, "0 0\n", "run", "--rm", "--network", "none", "--userns", "auto:size=2000", image, "stat", "-c", "%u %g", "/bin")
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -45,6 +46,9 @@ func (c *conversion) guestsOwn(m mount) (done bool, err error) {
 	case below("/sys/fs/cgroup") && m.Source != "/sys/fs/cgroup":
 		c.ignore(m.field, fmt.Sprintf("%.200q: the guest has version 2 of cgroups, at /sys/fs/cgroup", m.Source))
 		return true, nil
+	case c.replacesCgroups(m):
+		c.addMount(true, specs.Mount{Destination: m.at, Type: "sysfs", Source: "sysfs", Options: m.guest})
+		return true, nil
 	case below("/proc"), below("/sys"):
 		c.guestBind(c.isDir(m.Source), m, m.Source)
 		return true, nil
@@ -53,6 +57,14 @@ func (c *conversion) guestsOwn(m mount) (done bool, err error) {
 		return true, nil
 	}
 	return false, nil
+}
+
+// replacesCgroups reports whether a mount of cgroups covers the one that a bind mount of /sys contains. The guest's kernel
+// refuses to mount a file system on itself, and crun binds /sys only with all that is below.
+func (c *conversion) replacesCgroups(m mount) bool {
+	return m.Source == "/sys" && slices.ContainsFunc(c.spec.Mounts, func(other specs.Mount) bool {
+		return (other.Type == "cgroup" || other.Type == "cgroup2") && path.Clean("/"+other.Destination) == m.at+"/fs/cgroup"
+	})
 }
 
 // isDir reports whether a path of the host is a directory. One that the host lacks is taken for one.

@@ -58,6 +58,18 @@ func TestMountOptions(t *testing.T) {
 	}
 }
 
+// TestSysWithCgroups: podman 5 binds /sys, and then mounts cgroups there.
+func TestSysWithCgroups(t *testing.T) {
+	for at, want := range map[string]string{"/sys": "sysfs sysfs ro,nosuid", "/host": "bind /sys rbind,rprivate,ro,nosuid"} {
+		sys := strings.TrimSuffix(bind("/sys", at, "rbind,ro,nosuid"), "]")
+		p := plan(t, sys+`,{"destination":"/sys/fs/cgroup","type":"cgroup","source":"cgroup","options":["ro"]}]`)
+		m := p.Guest.Mounts[0]
+		if got := m.Type + " " + m.Source + " " + strings.Join(m.Options, ","); m.Destination != at || got != want {
+			t.Errorf("%s: got %s at %s, want %s", at, got, m.Destination, want)
+		}
+	}
+}
+
 func TestMountsOfTheGuest(t *testing.T) {
 	host := world{
 		"/null": {Type: Char, Major: 1, Minor: 3}, "/tun": {Type: Char, Major: 10, Minor: 200},
