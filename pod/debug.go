@@ -2,10 +2,10 @@ package pod
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
@@ -14,12 +14,8 @@ import (
 
 // Errors that Debug's errors match with errors.Is.
 var (
-	// ErrName: the pod already has a container with that name.
-	ErrName = errors.New("already exists")
-	// ErrTarget: the pod has no container with the target's name.
-	ErrTarget = errors.New("no such target container")
-	// ErrEnded: the pod has ended.
-	ErrEnded = errors.New("the pod has ended")
+	errTarget = errdefs.ErrNotFound.WithMessage("no such target container")
+	errEnded  = errdefs.ErrConflict.WithMessage("the pod has ended")
 )
 
 // Debug adds an ephemeral container to a running pod. spec must be defaulted and validated. size is the initial size of
@@ -39,7 +35,7 @@ func (p *Pod) Debug(ctx context.Context, spec corev1.EphemeralContainer, size ru
 	}
 	p.mu.Unlock()
 	if twice {
-		return fmt.Errorf("debug pod %s: container %s %w", p.pod.Name, spec.Name, ErrName)
+		return fmt.Errorf("debug pod %s: container %s %w", p.pod.Name, spec.Name, errdefs.ErrAlreadyExists)
 	}
 	p.Changed()
 	for {
@@ -50,7 +46,7 @@ func (p *Pod) Debug(ctx context.Context, spec corev1.EphemeralContainer, size ru
 		case one.State.Running != nil, one.State.Terminated != nil:
 			return nil
 		case status.Phase == corev1.PodSucceeded, status.Phase == corev1.PodFailed:
-			return fmt.Errorf("debug pod %s: container %s: %w", p.pod.Name, spec.Name, ErrEnded)
+			return fmt.Errorf("debug pod %s: container %s: %w", p.pod.Name, spec.Name, errEnded)
 		case waits != nil && waits.Reason != ReasonCreating && waits.Reason != reasonInitializing:
 			return fmt.Errorf("debug pod %s: container %s: %s: %s", p.pod.Name, spec.Name, waits.Reason, waits.Message)
 		}
@@ -66,7 +62,7 @@ func (p *Pod) Debug(ctx context.Context, spec corev1.EphemeralContainer, size ru
 func (p *Pod) CanDebug(spec corev1.EphemeralContainer) error {
 	status := p.Status()
 	if status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed {
-		return fmt.Errorf("debug pod %s: %w", p.pod.Name, ErrEnded)
+		return fmt.Errorf("debug pod %s: %w", p.pod.Name, errEnded)
 	}
 	var names []string
 	for _, list := range [][]corev1.ContainerStatus{
@@ -77,10 +73,10 @@ func (p *Pod) CanDebug(spec corev1.EphemeralContainer) error {
 		}
 	}
 	if slices.Contains(names, spec.Name) {
-		return fmt.Errorf("debug pod %s: container %s %w", p.pod.Name, spec.Name, ErrName)
+		return fmt.Errorf("debug pod %s: container %s %w", p.pod.Name, spec.Name, errdefs.ErrAlreadyExists)
 	}
 	if target := spec.TargetContainerName; target != "" && !slices.Contains(names, target) {
-		return fmt.Errorf("debug pod %s: %w %q: it has %v", p.pod.Name, ErrTarget, target, names)
+		return fmt.Errorf("debug pod %s: %w %q: it has %v", p.pod.Name, errTarget, target, names)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -233,8 +234,8 @@ func TestDebug(t *testing.T) {
 		{name: "ends", spec: debugger("d", "here:1", ""), life: life{lasts: time.Second, code: 3}, state: "terminated Error"},
 		{name: "succeeds and is not restarted", spec: debugger("d", "here:1", ""), life: life{lasts: time.Second},
 			state: "terminated Completed"},
-		{name: "has the name of another container", spec: debugger("main", "here:1", ""), err: ErrName},
-		{name: "has no target", spec: debugger("d", "here:1", "other"), err: ErrTarget},
+		{name: "has the name of another container", spec: debugger("main", "here:1", ""), err: errdefs.ErrAlreadyExists},
+		{name: "has no target", spec: debugger("d", "here:1", "other"), err: errTarget},
 		{name: "has no image", spec: debugger("d", "bad:1", ""), state: "waiting ImagePullBackOff", err: errPull},
 	}
 	for _, test := range tests {
@@ -264,8 +265,8 @@ func TestDebug(t *testing.T) {
 				if err := s.Stop(t.Context(), 0); err != nil {
 					t.Error(err)
 				}
-				if err := s.Debug(t.Context(), debugger("late", "here:1", ""), runtimev1.Size{}); !errors.Is(err, ErrEnded) {
-					t.Errorf("Debug of a pod that has ended: got %v, want %v", err, ErrEnded)
+				if err := s.Debug(t.Context(), debugger("late", "here:1", ""), runtimev1.Size{}); !errors.Is(err, errEnded) {
+					t.Errorf("Debug of a pod that has ended: got %v, want %v", err, errEnded)
 				}
 			})
 		})
@@ -284,7 +285,7 @@ func TestTakeOverAnEphemeralContainer(t *testing.T) {
 		if err := first.Debug(t.Context(), spec, runtimev1.Size{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := first.Debug(t.Context(), spec, runtimev1.Size{}); !errors.Is(err, ErrName) {
+		if err := first.Debug(t.Context(), spec, runtimev1.Size{}); !errors.Is(err, errdefs.ErrAlreadyExists) {
 			t.Errorf("twice: %v", err)
 		}
 		first.cancel()

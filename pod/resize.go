@@ -2,11 +2,11 @@ package pod
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
@@ -18,8 +18,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/resize"
 )
 
-// ErrResize is matched by Resize's errors for changes that are not allowed.
-var ErrResize = errors.New("cannot be resized")
+// errResize is matched by Resize's errors for changes that are not allowed.
+var errResize = errdefs.ErrInvalidArgument.WithMessage("cannot be resized")
 
 // keepClass is advice for a resize that would change a pod's QoS class.
 var keepClass = map[corev1.PodQOSClass]string{
@@ -30,7 +30,7 @@ var keepClass = map[corev1.PodQOSClass]string{
 
 // Resize changes a container's resources while it runs, or restarts it if its resizePolicy asks for that. next may
 // differ only in CPU and memory, must keep every limit and request, and must keep the pod's QoS class. Otherwise the
-// error matches ErrResize. The pod's status shows the outcome once its ObservedGeneration is the returned number: in
+// error matches errResize. The pod's status shows the outcome once its ObservedGeneration is the returned number: in
 // the conditions PodResizePending and PodResizeInProgress, and in the containers' resources. It is safe for concurrent
 // use, at any time.
 func (p *Pod) Resize(name string, next corev1.ResourceRequirements) (generation int64, err error) {
@@ -66,16 +66,16 @@ func (p *Pod) resized(name string, next corev1.ResourceRequirements) (*corev1.Po
 	wanted = wanted.DeepCopy()
 	container := resize.Container(&wanted.Spec, name)
 	if container == nil {
-		return nil, fmt.Errorf("pod %s: container %q %w: the pod has no such container or sidecar", p.pod.Name, name, ErrResize)
+		return nil, fmt.Errorf("pod %s: container %q %w: the pod has no such container or sidecar", p.pod.Name, name, errResize)
 	}
 	before := podspec.QOS(wanted)
 	if err := resize.Check(container.Resources, next); err != nil {
-		return nil, fmt.Errorf("pod %s: container %s %w: %w", p.pod.Name, name, ErrResize, err)
+		return nil, fmt.Errorf("pod %s: container %s %w: %w", p.pod.Name, name, errResize, err)
 	}
 	container.Resources = *next.DeepCopy()
 	if after := podspec.QOS(wanted); after != before {
 		return nil, fmt.Errorf("pod %s: container %s %w: the pod's QoS class would change from %s to %s: %s",
-			p.pod.Name, name, ErrResize, before, after, keepClass[before])
+			p.pod.Name, name, errResize, before, after, keepClass[before])
 	}
 	wanted.Generation++
 	return wanted, nil

@@ -265,7 +265,7 @@ func TestResizeRefuses(t *testing.T) {
 			Requests: testpod.Resources("cpu=500m", "memory=64Mi")},
 			want: "QoS class would change from Guaranteed to Burstable: change the request and the limit equally"},
 	} {
-		if _, err := p.Resize(test.container, test.to); !errors.Is(err, ErrResize) || !strings.Contains(err.Error(), test.want) {
+		if _, err := p.Resize(test.container, test.to); !errors.Is(err, errResize) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

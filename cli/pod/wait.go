@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
@@ -48,7 +49,7 @@ condition, the command fails at once.`,
 			if condition != "" {
 				return a.EachTarget(ctx, t, args, func(ref string) (string, error) {
 					touched, err := a.Await(ctx, ref, condition)
-					if condition == "delete" && errors.Is(err, api.ErrNotFound) {
+					if condition == "delete" && errors.Is(err, errdefs.ErrNotFound) {
 						return ref, nil
 					}
 					return touched, err

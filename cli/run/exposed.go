@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 	"github.com/bulkhead-project/bulkhead/cli/internal/progress"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
@@ -18,7 +20,7 @@ func exposed(ctx context.Context, a *app.App, image string, bars *progress.Bars)
 	var detail api.ImageDetail
 	look := func() error { return a.Client.Call(ctx, "GET", "/v1/images/"+url.PathEscape(image), nil, nil, &detail) }
 	err := look()
-	if errors.Is(err, api.ErrNotFound) {
+	if errors.Is(err, errdefs.ErrNotFound) {
 		err = a.Client.Stream(ctx, "POST", "/v1/images/pull", nil, api.PullRequest{Image: image}, func(m api.Message) error {
 			if m.Progress != nil {
 				bars.Update(*m.Progress)

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
 	"github.com/bulkhead-project/bulkhead/cli/internal/podlog"
 	"github.com/bulkhead-project/bulkhead/cli/internal/progress"
@@ -105,7 +107,7 @@ func (r *runner) interrupts(ctx context.Context, signals <-chan os.Signal, cance
 		}
 		for _, p := range pods {
 			stops.Go(func() {
-				if _, err := r.app.Stop(ctx, p.UID, stop); err != nil && !errors.Is(err, api.ErrNotFound) && ctx.Err() == nil {
+				if _, err := r.app.Stop(ctx, p.UID, stop); err != nil && !errors.Is(err, errdefs.ErrNotFound) && ctx.Err() == nil {
 					fmt.Fprintln(r.app.Err, "bulkhead: stop: "+text.Plain(err.Error()))
 				}
 			})

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -54,9 +55,9 @@ func (s *server) await(r *http.Request) (any, error) {
 		case yes:
 			return result, nil
 		case gone:
-			return nil, errclass.New(api.ErrNotFound, "pod %s was removed before it met %s", e.Key(), req.For)
+			return nil, errclass.New(errdefs.ErrNotFound, "pod %s was removed before it met %s", e.Key(), req.For)
 		case over:
-			return nil, errclass.New(api.ErrConflict, "pod %s has ended (%s) and does not meet %s",
+			return nil, errclass.New(errdefs.ErrConflict, "pod %s has ended (%s) and does not meet %s",
 				e.Key(), state.Text(e.Original(), e.Status()), req.For)
 		}
 		select {
@@ -98,7 +99,7 @@ func (e *entry) awaitRunning(ctx context.Context) (*api.Ended, error) {
 			end := e.endMessage()
 			return &end, nil
 		case gone:
-			return nil, errclass.New(api.ErrNotFound, "pod %s was removed before it ran", e.Key())
+			return nil, errclass.New(errdefs.ErrNotFound, "pod %s was removed before it ran", e.Key())
 		case failed != nil:
 			return failed, nil
 		}
@@ -136,7 +137,8 @@ func condition(text string) (met func(*entry) (bool, error), err error) {
 	case "jsonpath":
 		return jsonpathIs(rest)
 	}
-	return nil, fmt.Errorf("%w condition %q: use delete, condition=NAME[=STATUS] or jsonpath=TEMPLATE[=VALUE]", api.ErrInvalid, text)
+	return nil, errclass.New(errdefs.ErrInvalidArgument,
+		"invalid condition %q: use delete, condition=NAME[=STATUS] or jsonpath=TEMPLATE[=VALUE]", text)
 }
 
 // conditionIs ignores case, like kubectl.
@@ -156,7 +158,7 @@ func jsonpathIs(text string) (func(*entry) (bool, error), error) {
 	template, value := text[:end], text[end:]
 	want, compared := strings.CutPrefix(value, "=")
 	if end == 0 || value != "" && !compared {
-		return nil, fmt.Errorf("%w condition jsonpath=%s: write jsonpath={.status.phase}=Running", api.ErrInvalid, text)
+		return nil, errclass.New(errdefs.ErrInvalidArgument, "invalid condition jsonpath=%s: write jsonpath={.status.phase}=Running", text)
 	}
 	if _, err := jsonpath.Fill(template, json.RawMessage(`{}`)); err != nil {
 		return nil, err

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
 func TestConditions(t *testing.T) {
@@ -32,7 +31,7 @@ func TestConditions(t *testing.T) {
 	for _, text := range []string{
 		"", "Ready", "condition", "condition=", "condition==True", "jsonpath", "jsonpath=.a", "jsonpath={.a", "jsonpath={.a}b", "create",
 	} {
-		if _, err := condition(text); !errors.Is(err, api.ErrInvalid) {
+		if _, err := condition(text); !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
@@ -52,7 +53,7 @@ func (s *server) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 	case have.Damage != "":
 		return "", fmt.Errorf("volume %s: %w: it is damaged: %s", have.Name, named.ErrInvalid, have.Damage)
 	case have.Kind != want.Kind:
-		return "", errclass.New(api.ErrConflict, "volume %s exists as %s, but the claim asks for %s",
+		return "", errclass.New(errdefs.ErrConflict, "volume %s exists as %s, but the claim asks for %s",
 			have.Name, kindText(have.Kind), kindText(want.Kind))
 	case have.Bytes < want.Bytes:
 		_, err := s.grow(ctx, want.Name, want.Bytes)
@@ -114,7 +115,7 @@ func (s *server) checkClaims(pods []newPod, req api.RunRequest, claims []*corev1
 				continue
 			}
 			if _, err := s.volumes.Get(name); errors.Is(err, named.ErrNotFound) || errors.Is(err, named.ErrName) {
-				return errclass.New(api.ErrNotFound, "pod %s/%s: persistentvolumeclaim %q not found: "+
+				return errclass.New(errdefs.ErrNotFound, "pod %s/%s: persistentvolumeclaim %q not found: "+
 					"add it to the file, or create its volume (bulkhead volume create %s)", p.Pod.Namespace, p.Pod.Name, claim.ClaimName, name)
 			} else if err != nil {
 				return err
@@ -148,6 +149,6 @@ func checkClaimName(name string, given []string) error {
 	if !strings.Contains(name, "_") || slices.Contains(given, name) {
 		return nil
 	}
-	return errclass.New(api.ErrInvalid, "persistentvolumeclaim %q: a claim's name must not have an underscore, which marks "+
+	return errclass.New(errdefs.ErrInvalidArgument, "persistentvolumeclaim %q: a claim's name must not have an underscore, which marks "+
 		"volumes of other namespaces; to use a volume with such a name, use bulkhead run -v", name)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
@@ -51,10 +52,10 @@ func findContainer(p *corev1.Pod, ref string) (string, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", fmt.Errorf("container %q of pod %s/%s: %w: it has %v", ref, p.Namespace, p.Name, api.ErrNotFound, names)
+		return "", fmt.Errorf("container %q of pod %s/%s: %w: it has %v", ref, p.Namespace, p.Name, errdefs.ErrNotFound, names)
 	}
 	return "", fmt.Errorf("container %q of pod %s/%s: %w: it matches %s",
-		ref, p.Namespace, p.Name, api.ErrAmbiguous, strings.Join(found, " or "))
+		ref, p.Namespace, p.Name, errclass.ErrAmbiguous, strings.Join(found, " or "))
 }
 
 // container finds a container by ref and returns its name and the id of its newest instance.
@@ -68,7 +69,7 @@ func (e *entry) container(ref string) (name, id string, err error) {
 	id, ok := e.Container(name)
 	if !ok {
 		err := fmt.Errorf("container %s of pod %s has not been started (bulkhead events %s shows why)", name, e.Key(), e.Name())
-		return "", "", errclass.With(api.ErrConflict, err)
+		return "", "", errclass.With(errdefs.ErrConflict, err)
 	}
 	return name, id, nil
 }
@@ -76,7 +77,7 @@ func (e *entry) container(ref string) (name, id string, err error) {
 // orPaused replaces err with an explanation if the pod is paused.
 func (e *entry) orPaused(err error) error {
 	if _, paused := e.s.engine.Pauses(e.Sandbox()); paused {
-		return errclass.New(api.ErrConflict, "pod %s is paused: resume it with bulkhead resume %s", e.Key(), e.Name())
+		return errclass.New(errdefs.ErrConflict, "pod %s is paused: resume it with bulkhead resume %s", e.Key(), e.Name())
 	}
 	return err
 }
@@ -111,7 +112,7 @@ func (s *server) debug(r *http.Request) (any, error) {
 	}
 	spec := debugger(e.Original(), req)
 	if err := podapi.Ephemeral(&spec); err != nil {
-		return nil, errclass.With(api.ErrInvalid, err)
+		return nil, errclass.With(errdefs.ErrInvalidArgument, err)
 	}
 	e.debugs(spec.Image, getenv)
 	ctx, cancel := context.WithTimeout(r.Context(), debugTimeout)

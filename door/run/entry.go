@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -17,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
@@ -57,7 +59,7 @@ func (s *server) find(ref string) (*entry, error) { return found(s.pods.Find(ref
 func (s *server) findExact(ref string) (*entry, error) { return found(s.pods.FindExact(ref)) }
 
 func found(p *manager.Pod, err error) (*entry, error) {
-	if errors.Is(err, manager.ErrNotFound) {
+	if errors.Is(err, errdefs.ErrNotFound) {
 		err = fmt.Errorf("%w: bulkhead ps lists the pods", err)
 	}
 	if err != nil {
@@ -168,7 +170,7 @@ func (s *server) environment(r *http.Request) (image.Getenv, error) {
 	}
 	e, err := api.ParseEnvironment(texts[0])
 	if err != nil {
-		return nil, fmt.Errorf("%w environment", api.ErrInvalid) // not shown, because it contains passwords
+		return nil, errclass.New(errdefs.ErrInvalidArgument, "invalid environment") // not shown, because it contains passwords
 	}
 	return e.Get, nil
 }
@@ -185,7 +187,8 @@ func (s *server) imagesFor(r *http.Request) (*image.Store, error) {
 	case instance == "":
 		return images, nil
 	case !slices.Contains(api.ImageUsers, instance):
-		return nil, fmt.Errorf("%w: the user of images %.80q must be one of %s", api.ErrInvalid, instance, strings.Join(api.ImageUsers, ", "))
+		return nil, errclass.New(errdefs.ErrInvalidArgument,
+			"invalid: the user of images %.80q must be one of %s", instance, strings.Join(api.ImageUsers, ", "))
 	default:
 		return images.For(instance)
 	}

@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
 // maxRequest bounds a request's body, in bytes.
@@ -73,7 +75,6 @@ func (s *server) handler() http.Handler {
 func answered(call func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := call(r)
-		err = classify(err)
 		w.Header().Set("Content-Type", "application/json")
 		if err != nil {
 			w.WriteHeader(statusOf(err))
@@ -110,7 +111,7 @@ func streamed(call func(*http.Request, send) error) http.HandlerFunc {
 			return flusher.Flush()
 		}
 		if err := call(r, out); err != nil {
-			_ = out(api.Message{Error: api.ToError(classify(err))}) // an error means that the client has disconnected
+			_ = out(api.Message{Error: api.ToError(err)}) // an error means that the client has disconnected
 		}
 	}
 }
@@ -139,15 +140,16 @@ func (s *server) followed(call func(*http.Request, send) error) func(*http.Reque
 	}
 }
 
+// statusOf returns the HTTP status of an error's class.
 func statusOf(err error) int {
-	switch {
-	case errors.Is(err, api.ErrNotFound):
+	switch errclass.Of(err) {
+	case errdefs.ErrNotFound:
 		return http.StatusNotFound
-	case errors.Is(err, api.ErrInvalid), errors.Is(err, api.ErrAmbiguous):
+	case errdefs.ErrInvalidArgument:
 		return http.StatusBadRequest
-	case errors.Is(err, api.ErrConflict):
+	case errdefs.ErrConflict, errdefs.ErrAlreadyExists, errdefs.ErrFailedPrecondition:
 		return http.StatusConflict
-	case errors.Is(err, api.ErrDenied):
+	case errdefs.ErrUnauthenticated:
 		return http.StatusForbidden
 	}
 	return http.StatusInternalServerError
@@ -157,7 +159,7 @@ func decode[T any](r *http.Request) (T, error) {
 	var v T
 	err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxRequest)).Decode(&v)
 	if err != nil {
-		err = fmt.Errorf("%w request: %w", api.ErrInvalid, err)
+		err = errclass.New(errdefs.ErrInvalidArgument, "invalid request: %w", err)
 	}
 	return v, err
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/state"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
@@ -58,14 +60,14 @@ func (s *server) logs(r *http.Request, out send) error {
 func (e *entry) begun(name string) error {
 	status := e.Status()
 	if state.Queued(status) {
-		return errclass.New(api.ErrConflict, "container %s of pod %s has not been started: the pod waits for its turn, "+
+		return errclass.New(errdefs.ErrConflict, "container %s of pod %s has not been started: the pod waits for its turn, "+
 			"or ended while it waited (bulkhead describe %s shows more)", name, e.Key(), e.Name())
 	}
 	c := manager.ContainerStatus(status, name)
 	if c.State.Waiting == nil || c.RestartCount > 0 || c.LastTerminationState.Terminated != nil {
 		return nil
 	}
-	return errclass.New(api.ErrConflict, "container %s of pod %s has not been started: %s (bulkhead events %s shows more)",
+	return errclass.New(errdefs.ErrConflict, "container %s of pod %s has not been started: %s (bulkhead events %s shows more)",
 		name, e.Key(), c.State.Waiting.Reason, e.Name())
 }
 
@@ -80,7 +82,7 @@ func (e *entry) restarted(names []string) ([]string, error) {
 	}
 	if again == nil {
 		err := fmt.Errorf("no container of pod %s has been restarted: there is no previous output", e.Key())
-		return nil, errclass.With(api.ErrNotFound, err)
+		return nil, errclass.With(errdefs.ErrNotFound, err)
 	}
 	return again, nil
 }
@@ -91,12 +93,12 @@ func parseOutput(q url.Values) (manager.OutputOptions, error) {
 	var err error
 	if text := q.Get("tail"); text != "" {
 		if o.Tail, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return o, fmt.Errorf("%w number of lines %q", api.ErrInvalid, text)
+			return o, errclass.New(errdefs.ErrInvalidArgument, "invalid number of lines %q", text)
 		}
 	}
 	if text := q.Get("since"); text != "" {
 		if o.Since, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			return o, fmt.Errorf("%w time %q", api.ErrInvalid, text)
+			return o, errclass.New(errdefs.ErrInvalidArgument, "invalid time %q", text)
 		}
 	}
 	return o, nil

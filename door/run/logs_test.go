@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 )
 
@@ -20,7 +22,7 @@ func TestLogQuery(t *testing.T) {
 		t.Errorf("%+v, %v", o, err)
 	}
 	for key, bad := range map[string]string{"tail": "many", "since": "yesterday"} {
-		if _, err := parseOutput(url.Values{key: {bad}}); !errors.Is(err, api.ErrInvalid) {
+		if _, err := parseOutput(url.Values{key: {bad}}); !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("%s=%s: %v", key, bad, err)
 		}
 	}

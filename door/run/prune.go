@@ -76,7 +76,7 @@ func stays(ctx context.Context, p *api.Pruned, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	p.Failed = append(p.Failed, classify(err).Error())
+	p.Failed = append(p.Failed, err.Error())
 	return nil
 }
 

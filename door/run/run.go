@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -139,7 +140,7 @@ func (s *server) addAll(
 	}
 	for _, n := range list {
 		p, err := s.pods.Add(n.Record, n.objects)
-		if errors.Is(err, manager.ErrExists) {
+		if errors.Is(err, errdefs.ErrAlreadyExists) {
 			err = fmt.Errorf("%w: remove it first (bulkhead rm -f %s)", err, n.Pod.Name)
 		}
 		if err != nil {
@@ -174,11 +175,11 @@ type newPod struct {
 func records(req api.RunRequest, found *podapi.Documents) ([]newPod, error) {
 	var list []newPod
 	if req.Deadline < 0 || req.Deadline > math.MaxInt32 {
-		return nil, errclass.New(api.ErrInvalid, "deadline %d: must be 0 to %d seconds", req.Deadline, math.MaxInt32)
+		return nil, errclass.New(errdefs.ErrInvalidArgument, "deadline %d: must be 0 to %d seconds", req.Deadline, math.MaxInt32)
 	}
 	if req.HostLoopback {
 		if req.Network != "" && req.Network != string(engine.NetworkUser) {
-			return nil, errclass.New(api.ErrInvalid, "--allow-host-loopback needs --network user, not %s", req.Network)
+			return nil, errclass.New(errdefs.ErrInvalidArgument, "--allow-host-loopback needs --network user, not %s", req.Network)
 		}
 		req.Network = string(engine.NetworkHostLoopback)
 	}
@@ -195,14 +196,15 @@ func records(req api.RunRequest, found *podapi.Documents) ([]newPod, error) {
 		}, all.Of(p.Namespace)})
 	}
 	if len(list) == 0 && len(found.Claims) == 0 {
-		return nil, errclass.With(api.ErrInvalid, errors.New("no pod to run: ConfigMaps and Secrets are for the pods of the same command"))
+		return nil, errclass.New(errdefs.ErrInvalidArgument,
+			"no pod to run: ConfigMaps and Secrets are for the pods of the same command")
 	}
 	if len(req.Ports) > 0 && len(list) != 1 {
-		return nil, errclass.New(api.ErrInvalid, "-p publishes ports of one pod, but there are %d pods", len(list))
+		return nil, errclass.New(errdefs.ErrInvalidArgument, "-p publishes ports of one pod, but there are %d pods", len(list))
 	}
 	ports, err := engine.ParsePorts(req.Ports)
 	if err != nil {
-		return nil, errclass.With(api.ErrInvalid, err)
+		return nil, errclass.With(errdefs.ErrInvalidArgument, err)
 	}
 	for _, p := range ports {
 		list[0].Ports = append(list[0].Ports, &runtimeapi.PortMapping{
@@ -284,7 +286,7 @@ func (s *server) sendStarted(ctx context.Context, e *entry, out send) error {
 func sendChosenPorts(req api.RunRequest, pods []newPod, out send) error {
 	wanted, err := engine.ReadPorts(req.Ports)
 	if err != nil {
-		return errclass.With(api.ErrInvalid, err)
+		return errclass.With(errdefs.ErrInvalidArgument, err)
 	}
 	for i, w := range wanted {
 		if w.HostPort != 0 {

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -9,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -29,11 +29,11 @@ type selection struct {
 func parseSelection(q url.Values) (selection, error) {
 	s := selection{namespace: q.Get("namespace"), kind: q.Get("kind"), workload: q.Get("workload")}
 	if (s.kind == "") != (s.workload == "") {
-		return s, fmt.Errorf("%w selection: a workload has a kind and a name", api.ErrInvalid)
+		return s, errclass.New(errdefs.ErrInvalidArgument, "invalid selection: a workload has a kind and a name")
 	}
 	var err error
 	if s.labels, err = labels.Parse(q.Get("selector")); err != nil {
-		return s, errclass.New(api.ErrInvalid, "selector %q: %w", q.Get("selector"), err)
+		return s, errclass.New(errdefs.ErrInvalidArgument, "selector %q: %w", q.Get("selector"), err)
 	}
 	return s, nil
 }

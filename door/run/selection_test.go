@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
@@ -78,7 +78,7 @@ func TestSelection(t *testing.T) {
 		t.Errorf("an empty value: %v", err)
 	}
 	for _, q := range []url.Values{{"selector": {"a b"}}, {"kind": {"Deployment"}}, {"workload": {"web"}}} {
-		if _, err := parseSelection(q); !errors.Is(err, api.ErrInvalid) {
+		if _, err := parseSelection(q); !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("%v: %v", q, err)
 		}
 	}

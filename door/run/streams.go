@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
@@ -33,7 +34,7 @@ func (s *server) attach(r *http.Request) (any, error) {
 	if req.Stdin && !stdin {
 		err := fmt.Errorf("container %s of pod %s takes no input: its spec lacks stdin: true (attach without -i, or use bulkhead exec)",
 			name, e.Key())
-		return nil, errclass.With(api.ErrInvalid, err)
+		return nil, errclass.With(errdefs.ErrInvalidArgument, err)
 	}
 	stream, err := s.engine.Attach(r.Context(), engine.AttachRequest{Container: id, Stdin: req.Stdin, Stdout: true, Stderr: !tty})
 	if err != nil {
@@ -75,7 +76,7 @@ func (s *server) forward(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if phase := e.Status().Phase; phase != corev1.PodRunning {
-		return nil, errclass.New(api.ErrConflict, "pod %s does not run: it is %s", e.Key(), phase)
+		return nil, errclass.New(errdefs.ErrConflict, "pod %s does not run: it is %s", e.Key(), phase)
 	}
 	answer := api.Forward{UID: string(e.UID())}
 	for _, text := range req.Ports {
@@ -92,7 +93,7 @@ func (s *server) forward(r *http.Request) (any, error) {
 func portOf(p *corev1.Pod, text string) (int, error) {
 	if n, err := strconv.Atoi(text); err == nil {
 		if n < 1 || n > 65535 {
-			return 0, errclass.New(api.ErrInvalid, "port %d: ports are from 1 to 65535", n)
+			return 0, errclass.New(errdefs.ErrInvalidArgument, "port %d: ports are from 1 to 65535", n)
 		}
 		return n, nil
 	}
@@ -107,7 +108,7 @@ func portOf(p *corev1.Pod, text string) (int, error) {
 			}
 		}
 	}
-	return 0, fmt.Errorf("port %q of pod %s/%s: %w: its ports with a name are %v", text, p.Namespace, p.Name, api.ErrNotFound, names)
+	return 0, fmt.Errorf("port %q of pod %s/%s: %w: its ports with a name are %v", text, p.Namespace, p.Name, errdefs.ErrNotFound, names)
 }
 
 // connect opens one connection to a port of a pod.
@@ -157,7 +158,7 @@ func (s *server) console(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if e.HasEnded() {
-		return nil, errclass.New(api.ErrConflict, "pod %s has ended", e.Key())
+		return nil, errclass.New(errdefs.ErrConflict, "pod %s has ended", e.Key())
 	}
 	stream, err := s.engine.Console(r.Context(), e.Sandbox())
 	if err != nil {
@@ -179,11 +180,11 @@ func (s *server) copyFiles(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if req.Path == "" {
-		return nil, errclass.With(api.ErrInvalid, errors.New("name a path in the container"))
+		return nil, errclass.With(errdefs.ErrInvalidArgument, errors.New("name a path in the container"))
 	}
 	if e.HasEnded() {
 		err := fmt.Errorf("pod %s has ended and its files are gone: start it again with bulkhead start %s", e.Key(), e.Name())
-		return nil, errclass.With(api.ErrConflict, err)
+		return nil, errclass.With(errdefs.ErrConflict, err)
 	}
 	_, id, err := e.container(req.Container)
 	if err != nil {

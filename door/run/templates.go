@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
@@ -38,7 +40,7 @@ func (s *server) buildTemplate(r *http.Request) (any, error) {
 	switch req.VCPUs {
 	case 1, 2, 4, 8, 16, 32, 64:
 	default:
-		return nil, errclass.New(api.ErrInvalid, "%d virtual CPUs: must be 1, 2, 4, 8, 16, 32 or 64", req.VCPUs)
+		return nil, errclass.New(errdefs.ErrInvalidArgument, "%d virtual CPUs: must be 1, 2, 4, 8, 16, 32 or 64", req.VCPUs)
 	}
 	key, err := s.engine.EnsureTemplate(r.Context(), engine.TemplateRequest{VCPUs: req.VCPUs, Accel: req.Accel, Network: req.Network})
 	if err != nil {
@@ -70,9 +72,9 @@ func (s *server) findTemplate(ctx context.Context, prefix string) (engine.Templa
 	}
 	switch len(found) {
 	case 0:
-		return engine.Template{}, fmt.Errorf("template %q: %w: bulkhead template ls lists them", prefix, api.ErrNotFound)
+		return engine.Template{}, fmt.Errorf("template %q: %w: bulkhead template ls lists them", prefix, errdefs.ErrNotFound)
 	case 1:
 		return found[0], nil
 	}
-	return engine.Template{}, fmt.Errorf("template %q: %w: %d keys begin with it", prefix, api.ErrAmbiguous, len(found))
+	return engine.Template{}, fmt.Errorf("template %q: %w: %d keys begin with it", prefix, errclass.ErrAmbiguous, len(found))
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
@@ -91,7 +92,7 @@ func (s *server) verb(r *http.Request) (any, error) {
 		return result, e.update(r.Context(), req)
 	case "pause", "resume":
 		if e.HasEnded() {
-			return nil, errclass.New(api.ErrConflict, "pod %s has ended", e.Key())
+			return nil, errclass.New(errdefs.ErrConflict, "pod %s has ended", e.Key())
 		}
 		if verb == "resume" {
 			return result, s.engine.ResumePod(r.Context(), e.Sandbox())
@@ -106,7 +107,7 @@ func (s *server) verb(r *http.Request) (any, error) {
 		result.ExitCode = state.ExitCode(e.Original(), e.Status())
 		return result, nil
 	default:
-		return nil, fmt.Errorf("%w: no call %q", api.ErrNotFound, verb)
+		return nil, fmt.Errorf("%w: no call %q", errdefs.ErrNotFound, verb)
 	}
 }
 
@@ -160,18 +161,18 @@ func (e *entry) updateObjects(req api.UpdateRequest) error {
 	all := manifest.Objects(found)
 	if pods := found.Pods; len(pods) > 0 {
 		err := fmt.Errorf("pod %s: an existing pod cannot be replaced: give only ConfigMaps and Secrets", pods[0].Name)
-		return errclass.With(api.ErrInvalid, err)
+		return errclass.With(errdefs.ErrInvalidArgument, err)
 	}
 	for _, object := range all.ConfigMaps {
 		if object.Namespace != e.Original().Namespace {
 			err := fmt.Errorf("configmap %s/%s is in another namespace than pod %s", object.Namespace, object.Name, e.Key())
-			return errclass.With(api.ErrInvalid, err)
+			return errclass.With(errdefs.ErrInvalidArgument, err)
 		}
 	}
 	for _, object := range all.Secrets {
 		if object.Namespace != e.Original().Namespace {
 			err := fmt.Errorf("secret %s/%s is in another namespace than pod %s", object.Namespace, object.Name, e.Key())
-			return errclass.With(api.ErrInvalid, err)
+			return errclass.With(errdefs.ErrInvalidArgument, err)
 		}
 	}
 	if all.Empty() {
@@ -207,7 +208,7 @@ func (s *server) kill(r *http.Request) (any, error) {
 		}
 	}
 	if len(ids) == 0 {
-		return nil, errclass.New(api.ErrConflict, "pod %s: no container is running", e.Key())
+		return nil, errclass.New(errdefs.ErrConflict, "pod %s: no container is running", e.Key())
 	}
 	for _, id := range ids {
 		if err := s.engine.SignalContainer(r.Context(), id, req.Signal); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -50,7 +51,7 @@ func TestStartOfARunningPod(t *testing.T) {
 	t.Parallel()
 	s, e, r := asked(t, "")
 	r.SetPathValue("verb", "start")
-	if _, err := s.verb(r); !errors.Is(err, manager.ErrConflict) {
+	if _, err := s.verb(r); !errors.Is(err, errdefs.ErrConflict) {
 		t.Errorf("start of a pod that has not ended: %v", err)
 	}
 	if got := e.environment("i")("HTTP_PROXY"); got != "the first" {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
@@ -70,7 +71,7 @@ func (s *server) createVolume(r *http.Request) (any, error) {
 	v := named.Volume{Name: req.Name, Kind: named.Disk, Labels: req.Labels}
 	switch {
 	case req.Shared && req.Block:
-		return nil, errclass.New(api.ErrInvalid, "volume %s: it cannot be both shared and a block device", req.Name)
+		return nil, errclass.New(errdefs.ErrInvalidArgument, "volume %s: it cannot be both shared and a block device", req.Name)
 	case req.Shared:
 		v.Kind = named.Shared
 	case req.Block:
@@ -92,7 +93,7 @@ func (s *server) createVolume(r *http.Request) (any, error) {
 func bytesOf(size string) (int64, error) {
 	q, err := resource.ParseQuantity(size)
 	if err != nil || q.Sign() <= 0 {
-		return 0, errclass.New(api.ErrInvalid, "size %.64q: must be a number of bytes, such as 10Gi", size)
+		return 0, errclass.New(errdefs.ErrInvalidArgument, "size %.64q: must be a number of bytes, such as 10Gi", size)
 	}
 	return q.Value(), nil
 }
@@ -147,7 +148,7 @@ func (s *server) unnamed(ctx context.Context, name string) (rest func(context.Co
 		return nil
 	})
 	if errors.Is(err, naming.ErrNamed) {
-		err = errclass.With(api.ErrConflict, err)
+		err = errclass.With(errdefs.ErrConflict, err)
 	}
 	if err != nil {
 		return nil, err
@@ -163,7 +164,7 @@ func usedBy(name string, users []*entry) error {
 	}
 	slices.Sort(pods)
 	err := fmt.Errorf("volume %s is used by pod %s: remove it first, or use --force", name, strings.Join(pods, ", "))
-	return errclass.With(api.ErrConflict, err)
+	return errclass.With(errdefs.ErrConflict, err)
 }
 
 // pruneVolumes removes the volumes that no pod names.
@@ -187,7 +188,7 @@ func (s *server) collectVolumes(ctx context.Context, p *api.Pruned) error {
 		used := s.volumes.Used(ctx, v)
 		rest, err := s.unnamed(ctx, v.Name)
 		switch {
-		case errors.Is(err, api.ErrConflict), errors.Is(err, named.ErrInUse), errors.Is(err, named.ErrNotFound):
+		case errors.Is(err, errdefs.ErrConflict), errors.Is(err, named.ErrInUse), errors.Is(err, named.ErrNotFound):
 			continue
 		case err == nil:
 			err = rest(ctx)

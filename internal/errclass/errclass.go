@@ -42,16 +42,17 @@ type silent struct{ error }
 func (silent) Error() string   { return "" }
 func (s silent) Unwrap() error { return s.error }
 
-// Names are classes with their names for messages over a socket, the most important first.
+// Names are classes with their names for messages over a socket.
 type Names []struct {
 	Name  string
 	Class error
 }
 
-// Of returns the name of the first class of err, and "" if it has none.
+// Of returns the name of err's class, and "" if it has none. A class that wraps another one stands before it.
 func (n Names) Of(err error) string {
+	class := Of(err)
 	for _, one := range n {
-		if errors.Is(err, one.Class) {
+		if errors.Is(err, one.Class) && Of(one.Class) == class { //nolint:errorlint // both are classes themselves
 			return one.Name
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -26,7 +27,7 @@ func TestByUID(t *testing.T) {
 		first, second := spec("p"), spec("p", "exit", "0")
 		second.UID = "another"
 		one := w.run(m, Record{Pod: first})
-		if _, err := m.Add(Record{Pod: first}, Objects{}); !errors.Is(err, ErrExists) {
+		if _, err := m.Add(Record{Pod: first}, Objects{}); !errors.Is(err, errdefs.ErrAlreadyExists) {
 			t.Errorf("one UID twice: %v", err)
 		}
 		w.run(m, Record{Pod: second})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,7 +33,7 @@ func (m *Manager) substitute(ctx context.Context, uid string, cause error) Recor
 	}}
 }
 
-// Damaged returns an error of ErrConflict if the pod's record could not be read, else nil. A damaged pod can only be
+// Damaged returns an errdefs.ErrConflict if the pod's record could not be read, else nil. A damaged pod can only be
 // removed.
 func (p *Pod) Damaged() error {
 	p.mu.Lock()
@@ -40,5 +41,5 @@ func (p *Pod) Damaged() error {
 	if p.rec.Ended == nil || p.rec.Ended.Reason != reasonDamaged {
 		return nil
 	}
-	return errclass.New(ErrConflict, "pod %s: %w", p.Key(), errors.New(p.rec.Ended.Message))
+	return errclass.New(errdefs.ErrConflict, "pod %s: %w", p.Key(), errors.New(p.rec.Ended.Message))
 }

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
-	"github.com/bulkhead-project/bulkhead/pod"
 )
 
 // Debug adds an ephemeral container to a running pod and returns when it has started. The container must be defaulted
@@ -32,7 +32,7 @@ func (p *Pod) note(spec corev1.EphemeralContainer) error {
 	defer p.mu.Unlock()
 	before := p.rec.Ephemeral
 	if slices.ContainsFunc(before, func(other corev1.EphemeralContainer) bool { return other.Name == spec.Name }) {
-		return fmt.Errorf("container %s %w", spec.Name, pod.ErrName)
+		return fmt.Errorf("container %s %w", spec.Name, errdefs.ErrAlreadyExists)
 	}
 	p.rec.Ephemeral = append(before[:len(before):len(before)], spec)
 	if err := p.save(); err != nil {

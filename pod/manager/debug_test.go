@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
-	"github.com/bulkhead-project/bulkhead/pod"
 )
 
 // TestDebugIsWrittenDownOnce: a container is saved once, even if the pod's status does not show it yet.
@@ -23,7 +23,7 @@ func TestDebugIsWrittenDownOnce(t *testing.T) {
 	if err := e.Debug(ctx, one, runtimev1.Size{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("the first: %v", err)
 	}
-	if err := e.Debug(ctx, one, runtimev1.Size{}); !errors.Is(err, pod.ErrName) {
+	if err := e.Debug(ctx, one, runtimev1.Size{}); !errors.Is(err, errdefs.ErrAlreadyExists) {
 		t.Errorf("the second: %v", err)
 	}
 	var stored Record

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
@@ -48,8 +50,11 @@ func (p *Pod) claim(ctx context.Context) (done func(), gone bool, err error) {
 	return func() { <-p.op }, p.Removed(), nil
 }
 
+// ErrRuns is returned by Remove for a pod that has not ended.
+var ErrRuns = errdefs.ErrConflict.WithMessage("runs")
+
 // Remove deletes an ended pod with its files. With force it also kills a running one, without grace. It succeeds if the
-// pod is already removed. For a running pod without force, the error is of ErrRuns.
+// pod is already removed. For a running pod without force, the error is ErrRuns.
 func (p *Pod) Remove(ctx context.Context, force bool) error {
 	done, gone, err := p.claim(ctx)
 	if err != nil {
@@ -73,8 +78,8 @@ func (p *Pod) Remove(ctx context.Context, force bool) error {
 	return p.m.Discard(p)
 }
 
-// Start runs an ended pod again. Only its emptyDirs and its logs remain from its last run. The error is of ErrConflict
-// if the pod runs or is damaged, and of ErrNotFound if it was removed.
+// Start runs an ended pod again. Only its emptyDirs and its logs remain from its last run. The error is errdefs.ErrConflict
+// if the pod runs or is damaged, and errdefs.ErrNotFound if it was removed.
 func (p *Pod) Start(ctx context.Context) error {
 	done, gone, err := p.claim(ctx)
 	if err != nil {
@@ -82,10 +87,10 @@ func (p *Pod) Start(ctx context.Context) error {
 	}
 	defer done()
 	if gone {
-		return fmt.Errorf("pod %s: %w", p.Key(), ErrNotFound)
+		return fmt.Errorf("pod %s: %w", p.Key(), errdefs.ErrNotFound)
 	}
 	if !p.HasEnded() {
-		return errclass.New(ErrConflict, "pod %s is already running", p.Key())
+		return errclass.New(errdefs.ErrConflict, "pod %s is already running", p.Key())
 	}
 	if err := p.Damaged(); err != nil {
 		return err

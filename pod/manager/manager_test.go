@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
@@ -45,7 +46,7 @@ func TestLife(t *testing.T) {
 		if err := p.Remove(t.Context(), false); err != nil {
 			t.Errorf("removed again: %v", err)
 		}
-		if err := p.Start(t.Context()); !errors.Is(err, ErrNotFound) {
+		if err := p.Start(t.Context()); !errors.Is(err, errdefs.ErrNotFound) {
 			t.Errorf("started after its removal: %v", err)
 		}
 	})
@@ -59,7 +60,7 @@ func TestRunning(t *testing.T) {
 		if !m.Running() || w.held != 1 || len(w.holds()) != 1 || p.HasEnded() || p.Ending() {
 			t.Errorf("running %v, held %d, ended %v, ending %v", m.Running(), w.held, p.HasEnded(), p.Ending())
 		}
-		if err := p.Start(t.Context()); !errors.Is(err, ErrConflict) {
+		if err := p.Start(t.Context()); !errors.Is(err, errdefs.ErrConflict) {
 			t.Errorf("started: %v", err)
 		}
 		if err := p.Remove(t.Context(), false); !errors.Is(err, ErrRuns) {
@@ -150,7 +151,7 @@ func TestTakenOver(t *testing.T) {
 		if p, err := m.Get(runs.UID()); err != nil || p != runs {
 			t.Errorf("by its UID: %v", err)
 		}
-		if _, err := m.Get("none"); !errors.Is(err, ErrNotFound) {
+		if _, err := m.Get("none"); !errors.Is(err, errdefs.ErrNotFound) {
 			t.Errorf("by no UID: %v", err)
 		}
 	})
@@ -255,10 +256,10 @@ func TestDamaged(t *testing.T) {
 				if p.Key() != tc.key || p.Status().Phase != corev1.PodFailed || p.Status().Message == "" {
 					t.Errorf("%s: %+v", p.Key(), p.Status())
 				}
-				if err := p.Damaged(); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "record is damaged") {
+				if err := p.Damaged(); !errors.Is(err, errdefs.ErrConflict) || !strings.Contains(err.Error(), "record is damaged") {
 					t.Errorf("damaged: %v", err)
 				}
-				if err := p.Start(t.Context()); !errors.Is(err, ErrConflict) {
+				if err := p.Start(t.Context()); !errors.Is(err, errdefs.ErrConflict) {
 					t.Errorf("started: %v", err)
 				}
 				if err := p.Remove(t.Context(), false); err != nil || w.runtime.left() != 0 {

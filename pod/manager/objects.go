@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
@@ -64,12 +65,12 @@ func (p *Pod) Objects() (o Objects) {
 }
 
 // PutObjects adds or updates objects of the pod, and notifies their users in the pod. For invalid objects the error is
-// of ErrInvalid.
+// errdefs.ErrInvalidArgument.
 func (p *Pod) PutObjects(more Objects) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.objects.Apply(more.ConfigMaps, more.Secrets); err != nil {
-		return errclass.With(ErrInvalid, err)
+		return errclass.With(errdefs.ErrInvalidArgument, err)
 	}
 	path := filepath.Join(p.dir, objectsFile)
 	if err := atomicfile.WriteJSON(path, p.Objects(), 0o600, atomicfile.Durable); err != nil {

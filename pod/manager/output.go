@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -26,7 +27,7 @@ type OutputOptions struct {
 	Since    time.Time // skip earlier lines
 }
 
-// Output passes a container's output to out, one run after the other, in order. The error is of ErrNotFound if the
+// Output passes a container's output to out, one run after the other, in order. The error is errdefs.ErrNotFound if the
 // previous run has no log.
 func (p *Pod) Output(ctx context.Context, container string, o OutputOptions, out func(logs.Line) error) error {
 	dir := filepath.Join(p.dir, logsDir, container)
@@ -44,7 +45,7 @@ func (p *Pod) Output(ctx context.Context, container string, o OutputOptions, out
 	defer r.Close()
 	if o.Previous && (from.Run < 0 || !r.Exists()) {
 		err := fmt.Errorf("no output of a previous run of container %s of pod %s is kept", container, p.Key())
-		return errclass.With(ErrNotFound, err)
+		return errclass.With(errdefs.ErrNotFound, err)
 	}
 	if from.There {
 		return r.Drain()

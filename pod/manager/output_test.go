@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/pod/manager/logs"
@@ -55,7 +56,7 @@ func TestOutput(t *testing.T) {
 		}
 		first := w.run(m, Record{Pod: spec("first")})
 		o := OutputOptions{Tail: -1, Previous: true}
-		if err := first.Output(t.Context(), "c", o, func(logs.Line) error { return nil }); !errors.Is(err, ErrNotFound) {
+		if err := first.Output(t.Context(), "c", o, func(logs.Line) error { return nil }); !errors.Is(err, errdefs.ErrNotFound) {
 			t.Errorf("before the first run: %v", err)
 		}
 	})

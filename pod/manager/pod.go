@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -118,7 +119,7 @@ func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 	supervised, err := pod.New(o)
 	if err != nil {
 		p.door.Release()
-		return nil, errclass.With(ErrInvalid, err)
+		return nil, errclass.With(errdefs.ErrInvalidArgument, err)
 	}
 	if rec.Before != nil {
 		supervised.Update(rec.spec(), nil) // the unfinished resize of an earlier manager

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
@@ -18,13 +20,13 @@ import (
 const minID = 6
 
 // Add adds a new pod with its objects, if its name is free. The caller then calls Run or Discard. The error is of
-// ErrInvalid for a pod that cannot be run, and of ErrExists. Concurrent calls must not have the same UID.
+// errdefs.ErrInvalidArgument for a pod that cannot be run, and errdefs.ErrAlreadyExists. Concurrent calls must not have the same UID.
 func (m *Manager) Add(rec Record, given Objects) (*Pod, error) {
 	if rec.Since.IsZero() {
 		rec.Since = time.Now()
 	}
 	if p, err := m.Get(rec.Pod.UID); err == nil {
-		return nil, fmt.Errorf("pod %s (%s) %w", p.Key(), p.UID(), ErrExists)
+		return nil, fmt.Errorf("pod %s (%s) %w", p.Key(), p.UID(), errdefs.ErrAlreadyExists)
 	}
 	p, err := m.newPod(rec, true)
 	if err == nil && !given.Empty() {
@@ -46,7 +48,7 @@ func (m *Manager) add(p *Pod) error {
 	defer m.mu.Unlock()
 	for _, other := range m.pods {
 		if !m.o.ByUID && other.Key() == p.Key() {
-			return fmt.Errorf("pod %s %w", p.Key(), ErrExists)
+			return fmt.Errorf("pod %s %w", p.Key(), errdefs.ErrAlreadyExists)
 		}
 	}
 	if err := p.save(); err != nil {
@@ -111,18 +113,18 @@ func (m *Manager) All() []*Pod {
 	return list
 }
 
-// Get returns the pod with a UID. The error is of ErrNotFound.
+// Get returns the pod with a UID. The error is errdefs.ErrNotFound.
 func (m *Manager) Get(uid types.UID) (*Pod, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p := m.pods[uid]; p != nil {
 		return p, nil
 	}
-	return nil, fmt.Errorf("pod %q: %w", uid, ErrNotFound)
+	return nil, fmt.Errorf("pod %q: %w", uid, errdefs.ErrNotFound)
 }
 
 // Find returns the pod for a name, namespace/name or id (its UID or its sandbox's id), or for an unambiguous prefix of
-// its name or id. A full name wins over prefixes. The error is of ErrNotFound or ErrAmbiguous. Use it for commands that
+// its name or id. A full name wins over prefixes. The error is errdefs.ErrNotFound or errclass.ErrAmbiguous. Use it for commands that
 // only read.
 func (m *Manager) Find(ref string) (*Pod, error) {
 	return m.find(ref, func(p *Pod, ref string) bool { return strings.HasPrefix(p.Name(), ref) || p.hasID(ref) })
@@ -151,7 +153,7 @@ func (m *Manager) find(ref string, loosely func(*Pod, string) bool) (*Pod, error
 	}
 	switch len(found) {
 	case 0:
-		return nil, fmt.Errorf("pod %q: %w", ref, ErrNotFound)
+		return nil, fmt.Errorf("pod %q: %w", ref, errdefs.ErrNotFound)
 	case 1:
 		return found[0], nil
 	}
@@ -159,7 +161,7 @@ func (m *Manager) find(ref string, loosely func(*Pod, string) bool) (*Pod, error
 	for _, p := range found {
 		names = append(names, p.Key())
 	}
-	return nil, fmt.Errorf("pod %q: %w: it may be %s", ref, ErrAmbiguous, strings.Join(names, " or "))
+	return nil, fmt.Errorf("pod %q: %w: it may be %s", ref, errclass.ErrAmbiguous, strings.Join(names, " or "))
 }
 
 // hasID reports whether prefix is a prefix of an id of the pod.

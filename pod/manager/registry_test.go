@@ -8,8 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
 // TestFind: reading commands accept a shortened name. Commands with changes do not, because a longer name could be
@@ -36,8 +39,8 @@ func TestFind(t *testing.T) {
 			{ref: "pod/web-test", loose: "default/web-test", exact: "default/web-test"},
 			{ref: "default/db", loose: "default/db", exact: "default/db"},
 			{ref: "web-p", loose: "default/web-production"},
-			{ref: "web", err: ErrAmbiguous},
-			{ref: "db", err: ErrAmbiguous},
+			{ref: "web", err: errclass.ErrAmbiguous},
+			{ref: "db", err: errclass.ErrAmbiguous},
 			{ref: "tttttt", loose: "default/web-test", exact: "default/web-test"},
 			{ref: "ttttt", loose: "default/web-test"},
 			{ref: sandbox, loose: "default/web-test", exact: "default/web-test"},
@@ -45,17 +48,17 @@ func TestFind(t *testing.T) {
 			{ref: "default/tttttt", loose: "default/web-test", exact: "default/web-test"},
 			{ref: "default/web-p", loose: "default/web-production"},
 			{ref: "other/ffffff", loose: "other/db", exact: "other/db"},
-			{ref: "default/ffffff", err: ErrNotFound},
-			{ref: "default/", err: ErrNotFound},
-			{ref: "nosuch", err: ErrNotFound},
-			{ref: "", err: ErrNotFound},
-			{ref: "pod/", err: ErrNotFound},
+			{ref: "default/ffffff", err: errdefs.ErrNotFound},
+			{ref: "default/", err: errdefs.ErrNotFound},
+			{ref: "nosuch", err: errdefs.ErrNotFound},
+			{ref: "", err: errdefs.ErrNotFound},
+			{ref: "pod/", err: errdefs.ErrNotFound},
 		} {
 			if p, err := m.Find(tc.ref); tc.loose == "" && !errors.Is(err, tc.err) || tc.loose != "" && (err != nil || p.Key() != tc.loose) {
 				t.Errorf("%q: %v", tc.ref, err)
 			}
 			p, err := m.FindExact(tc.ref)
-			if tc.exact == "" && !errors.Is(err, ErrNotFound) && (tc.ref != "db" || !errors.Is(err, ErrAmbiguous)) {
+			if tc.exact == "" && !errors.Is(err, errdefs.ErrNotFound) && (tc.ref != "db" || !errors.Is(err, errclass.ErrAmbiguous)) {
 				t.Errorf("exactly %q: %v", tc.ref, err)
 			}
 			if tc.exact != "" && (err != nil || p.Key() != tc.exact) {
@@ -75,7 +78,7 @@ func TestAdd(t *testing.T) {
 		}
 		again := spec("web")
 		again.UID = "another"
-		if _, err := m.Add(Record{Pod: again}, Objects{}); !errors.Is(err, ErrExists) {
+		if _, err := m.Add(Record{Pod: again}, Objects{}); !errors.Is(err, errdefs.ErrAlreadyExists) {
 			t.Errorf("the same name: %v", err)
 		}
 		elsewhere := spec("web")
@@ -85,11 +88,11 @@ func TestAdd(t *testing.T) {
 		}
 		aliases := spec("bad")
 		aliases.Annotations = map[string]string{"io.bulkhead.internal/x": "y"}
-		if _, err := m.Add(Record{Pod: aliases}, Objects{}); !errors.Is(err, ErrInvalid) {
+		if _, err := m.Add(Record{Pod: aliases}, Objects{}); !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("one that cannot be run: %v", err)
 		}
 		w.refuse = errors.New("a full disk")
-		if _, err := m.Add(Record{Pod: spec("late")}, Objects{}); !errors.Is(err, w.refuse) || errors.Is(err, ErrInvalid) {
+		if _, err := m.Add(Record{Pod: spec("late")}, Objects{}); !errors.Is(err, w.refuse) || errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("one that cannot be run now: %v", err)
 		}
 		w.refuse = nil

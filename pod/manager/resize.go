@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -18,13 +19,13 @@ const resizeWait = 30 * time.Second
 
 // Resize changes limits and requests of a container (empty: the first), by names of resources, and waits up to
 // resizeWait for the change. Other resources stay, but a request that equals its limit follows the limit. The error is
-// of ErrInvalid for a resize that is not possible, and of ErrConflict for a pod that has ended or retries the resize.
+// errdefs.ErrInvalidArgument for a resize that is not possible, and of errdefs.ErrConflict for a pod that has ended or retries the resize.
 func (p *Pod) Resize(ctx context.Context, name string, limits, requests map[string]string) error {
 	p.mu.Lock()
 	run, done := p.p, p.done
 	p.mu.Unlock()
 	if p.HasEnded() {
-		return errclass.New(ErrConflict, "pod %s has ended", p.Key())
+		return errclass.New(errdefs.ErrConflict, "pod %s has ended", p.Key())
 	}
 	generation, err := p.requestResize(name, limits, requests)
 	if err != nil {
@@ -40,7 +41,7 @@ func (p *Pod) Resize(ctx context.Context, name string, limits, requests map[stri
 	case <-ctx.Done():
 	}
 	if progress := conditionOf(run.Status(), corev1.PodResizeInProgress); progress != nil && progress.Message != "" {
-		return errclass.New(ErrConflict, "resize pod %s: it will be retried: %s", p.Key(), progress.Message)
+		return errclass.New(errdefs.ErrConflict, "resize pod %s: it will be retried: %s", p.Key(), progress.Message)
 	}
 	return fmt.Errorf("resize pod %s: it continues: %w", p.Key(), context.Cause(ctx))
 }
@@ -56,7 +57,7 @@ func (p *Pod) awaitResize(watch func() (corev1.PodStatus, <-chan struct{}), done
 			case progress != nil: // including a resize that was granted before the pending one
 			case pending != nil:
 				p.finishResize(done, status, false)
-				return errclass.New(ErrInvalid, "resize pod %s: %s: %s", p.Key(), pending.Reason, pending.Message)
+				return errclass.New(errdefs.ErrInvalidArgument, "resize pod %s: %s: %s", p.Key(), pending.Reason, pending.Message)
 			default:
 				p.finishResize(done, status, true)
 				return nil
@@ -65,7 +66,7 @@ func (p *Pod) awaitResize(watch func() (corev1.PodStatus, <-chan struct{}), done
 		select {
 		case <-changed:
 		case <-done:
-			return errclass.New(ErrConflict, "resize pod %s: the pod has ended", p.Key())
+			return errclass.New(errdefs.ErrConflict, "resize pod %s: the pod has ended", p.Key())
 		case <-p.m.ctx.Done():
 			return fmt.Errorf("resize pod %s: it continues: %w", p.Key(), context.Cause(p.m.ctx))
 		}
@@ -128,7 +129,7 @@ func (p *Pod) requestResize(name string, limits, requests map[string]string) (ge
 		for key, text := range list.change {
 			quantity, err := resource.ParseQuantity(text)
 			if err != nil {
-				return 0, errclass.New(ErrInvalid, "%s %q: %w", key, text, err)
+				return 0, errclass.New(errdefs.ErrInvalidArgument, "%s %q: %w", key, text, err)
 			}
 			if *list.of == nil {
 				*list.of = corev1.ResourceList{}
@@ -137,7 +138,7 @@ func (p *Pod) requestResize(name string, limits, requests map[string]string) (ge
 		}
 	}
 	if generation, err = p.p.CanResize(name, next); err != nil {
-		return 0, errclass.With(ErrInvalid, err)
+		return 0, errclass.With(errdefs.ErrInvalidArgument, err)
 	}
 	before := p.rec
 	p.rec.begins(p.rec.spec())

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -80,7 +81,7 @@ func TestARefusedResizeIsNotStored(t *testing.T) {
 	}
 	first := ask("a", "64Gi")
 	check("asked for", "64Gi", "64Mi")
-	if err := e.awaitResize(refused(first), e.done, first); !errors.Is(err, ErrInvalid) {
+	if err := e.awaitResize(refused(first), e.done, first); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("refused: %v", err)
 	}
 	check("refused", "64Mi", "64Mi")
@@ -89,7 +90,7 @@ func TestARefusedResizeIsNotStored(t *testing.T) {
 	e.finishResize(e.done, e.p.Status(), false)
 	e.finishResize(make(chan struct{}), corev1.PodStatus{ObservedGeneration: second}, false)
 	check("an answer to an earlier request, or from another run", "64Gi", "96Mi")
-	if err := e.awaitResize(refused(second), e.done, second); !errors.Is(err, ErrInvalid) {
+	if err := e.awaitResize(refused(second), e.done, second); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("refused again: %v", err)
 	}
 	check("refused again", "64Mi", "64Mi")
@@ -98,8 +99,8 @@ func TestARefusedResizeIsNotStored(t *testing.T) {
 	}
 	done := make(chan struct{})
 	close(done)
-	if err := e.awaitResize(e.p.Watch, done, second+1); !errors.Is(err, ErrConflict) {
-		t.Errorf("awaitResize of a pod that ends: got %v, want %v", err, ErrConflict)
+	if err := e.awaitResize(e.p.Watch, done, second+1); !errors.Is(err, errdefs.ErrConflict) {
+		t.Errorf("awaitResize of a pod that ends: got %v, want %v", err, errdefs.ErrConflict)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -125,7 +126,7 @@ func TestResize(t *testing.T) {
 		for text, limits := range map[string]map[string]string{
 			"no quantity": {"memory": "much"}, "a resource that cannot be changed": {"example.com/gpu": "1"},
 		} {
-			if err := p.Resize(t.Context(), "c", limits, nil); !errors.Is(err, ErrInvalid) {
+			if err := p.Resize(t.Context(), "c", limits, nil); !errors.Is(err, errdefs.ErrInvalidArgument) {
 				t.Errorf("%s: %v", text, err)
 			}
 		}
@@ -153,8 +154,8 @@ func TestResize(t *testing.T) {
 		if err := p.Stop(t.Context(), noGrace()); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Resize(t.Context(), "c", map[string]string{"memory": "128Mi"}, nil); !errors.Is(err, ErrConflict) {
-			t.Errorf("Resize of a pod that has ended: got %v, want %v", err, ErrConflict)
+		if err := p.Resize(t.Context(), "c", map[string]string{"memory": "128Mi"}, nil); !errors.Is(err, errdefs.ErrConflict) {
+			t.Errorf("Resize of a pod that has ended: got %v, want %v", err, errdefs.ErrConflict)
 		}
 	})
 }
@@ -168,7 +169,7 @@ func TestSlowResize(t *testing.T) {
 		p := w.run(m, Record{Pod: given})
 		w.runtime.fail("UpdateContainerResources", errors.New("no update today"))
 		err := p.Resize(t.Context(), "c", map[string]string{"memory": "96Mi"}, nil)
-		if !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "no update today") {
+		if !errors.Is(err, errdefs.ErrConflict) || !strings.Contains(err.Error(), "no update today") {
 			t.Errorf("resized: %v", err)
 		}
 	})

@@ -63,7 +63,7 @@ func (a *App) Change(ctx context.Context, method, path string, query url.Values,
 	return strings.TrimPrefix(r.Pod, "default/"), err
 }
 
-// Stop ends a pod and returns its name. The error matches api.ErrNotFound if the pod does not exist.
+// Stop ends a pod and returns its name. The error matches errdefs.ErrNotFound if the pod does not exist.
 func (a *App) Stop(ctx context.Context, ref string, req api.StopRequest) (string, error) {
 	return a.Change(ctx, "POST", a.PodPath(ref, "stop"), nil, req)
 }
@@ -72,7 +72,7 @@ func (a *App) Stop(ctx context.Context, ref string, req api.StopRequest) (string
 var ErrTimeout = errors.New("timed out")
 
 // Await waits until a pod meets a condition, see api.AwaitRequest, and returns the pod's name. The error matches
-// api.ErrConflict if the pod can never meet it.
+// errdefs.ErrConflict if the pod can never meet it.
 func (a *App) Await(ctx context.Context, ref, condition string) (string, error) {
 	touched, err := a.Change(ctx, "POST", a.PodPath(ref, "await"), nil, api.AwaitRequest{For: condition})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
@@ -87,7 +88,7 @@ func (a *App) Targets(ctx context.Context, t Targets, args []string) ([]string, 
 		case isWorkload:
 			of, err := a.chosen(ctx, url.Values{"kind": {kind}, "workload": {name}})
 			if err == nil && len(of) == 0 {
-				err = fmt.Errorf("%s: %w: it has no pods here", arg, api.ErrNotFound)
+				err = fmt.Errorf("%s: %w: it has no pods here", arg, errdefs.ErrNotFound)
 			}
 			if err != nil {
 				return nil, err

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bulkhead-project/bulkhead/cli/internal/app"
@@ -44,7 +45,7 @@ func fake(t *testing.T, answers map[string]any) (a *app.App, out *bytes.Buffer, 
 		answer, ok := answers[call]
 		if !ok {
 			w.WriteHeader(http.StatusNotFound)
-			answer = api.ToError(api.ErrNotFound)
+			answer = api.ToError(errdefs.ErrNotFound)
 		}
 		_ = json.NewEncoder(w).Encode(answer)
 	})}

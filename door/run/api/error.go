@@ -3,16 +3,9 @@ package api
 import (
 	"errors"
 
-	"github.com/bulkhead-project/bulkhead/internal/errclass"
-)
+	"github.com/containerd/errdefs"
 
-// The classes of the engine's errors. errors.Is matches them on both sides of the socket.
-var (
-	ErrNotFound  = errors.New("not found")
-	ErrAmbiguous = errors.New("ambiguous")
-	ErrInvalid   = errors.New("invalid")
-	ErrConflict  = errors.New("conflict")
-	ErrDenied    = errors.New("denied")
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
 // Error is an error that crosses the socket. Message is one line. Detail has what helps to find the cause: the last
@@ -25,12 +18,16 @@ type Error struct {
 	ExitCode int `json:"exitCode,omitempty"`
 }
 
+// classes are the names of the classes of errors. errors.Is matches a class on both sides of the socket, but only the first
+// one of a name on the client's.
 var classes = errclass.Names{
-	{"not-found", ErrNotFound},
-	{"ambiguous", ErrAmbiguous},
-	{"invalid", ErrInvalid},
-	{"conflict", ErrConflict},
-	{"denied", ErrDenied},
+	{"not-found", errdefs.ErrNotFound},
+	{"ambiguous", errclass.ErrAmbiguous},
+	{"invalid", errdefs.ErrInvalidArgument},
+	{"conflict", errdefs.ErrConflict},
+	{"conflict", errdefs.ErrAlreadyExists},
+	{"conflict", errdefs.ErrFailedPrecondition},
+	{"denied", errdefs.ErrUnauthenticated},
 }
 
 // ToError converts err to an Error that can cross the socket.

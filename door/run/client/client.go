@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
@@ -138,7 +140,7 @@ func (c *Client) restartEngine(ctx context.Context, method string, err error) er
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, in any) (*http.Response, error) {
 	// An empty element or dots would change the path, and the request would reach another resource.
 	if p := path + "/"; strings.Contains(p, "//") || strings.Contains(p, "/./") || strings.Contains(p, "/../") {
-		return nil, fmt.Errorf("%w: a name must not be empty or consist of dots", api.ErrNotFound)
+		return nil, fmt.Errorf("%w: a name must not be empty or consist of dots", errdefs.ErrNotFound)
 	}
 	if err := c.checkState(); err != nil {
 		return nil, err

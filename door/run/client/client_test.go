@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
@@ -23,7 +24,7 @@ func TestNoName(t *testing.T) {
 	start := func(context.Context, dirs.Roots) error { t.Error("started"); return nil }
 	c := New(dirs.Roots{Data: t.TempDir(), State: t.TempDir()}, start)
 	for _, path := range []string{"/v1/pods/", "/v1/pods//stop", "/v1/pods/./exec", "/v1/images/..", "/v1/pods/../stop"} {
-		if err := c.Call(t.Context(), "POST", path, nil, nil, nil); !errors.Is(err, api.ErrNotFound) {
+		if err := c.Call(t.Context(), "POST", path, nil, nil, nil); !errors.Is(err, errdefs.ErrNotFound) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -3,25 +3,25 @@ package jsonpath
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"text/template"
 
-	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
 // Rows fills in a Go template with each item of a JSON list, one line each, like podman's --format. With the prefix
-// "table ", a header has the names of the fields. The error matches api.ErrInvalid.
+// "table ", a header has the names of the fields. The error matches errdefs.ErrInvalidArgument.
 func Rows(format string, list json.RawMessage) (string, error) {
 	var items []map[string]any
 	if err := json.Unmarshal(list, &items); err != nil {
-		return "", fmt.Errorf("%w value: %w", api.ErrInvalid, err)
+		return "", errclass.New(errdefs.ErrInvalidArgument, "invalid value: %w", err)
 	}
 	text, table := strings.CutPrefix(strings.NewReplacer(`\t`, "\t", `\n`, "\n").Replace(format), "table ")
 	t, err := template.New("format").Option("missingkey=error").Funcs(template.FuncMap{"json": asJSON}).Parse(text)
 	if err != nil {
-		return "", errclass.New(api.ErrInvalid, "--format %q: %w", format, err)
+		return "", errclass.New(errdefs.ErrInvalidArgument, "--format %q: %w", format, err)
 	}
 	var out bytes.Buffer
 	if table {
@@ -31,7 +31,7 @@ func Rows(format string, list json.RawMessage) (string, error) {
 	for _, item := range items {
 		if err := t.Execute(&out, item); err != nil {
 			_, why, _ := strings.Cut(err.Error(), ">: ")
-			return "", errclass.New(api.ErrInvalid, "--format %q: %s", format, why)
+			return "", errclass.New(errdefs.ErrInvalidArgument, "--format %q: %s", format, why)
 		}
 		out.WriteString("\n")
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/containerd/errdefs"
 )
 
 func TestRows(t *testing.T) {
@@ -20,7 +20,7 @@ func TestRows(t *testing.T) {
 		}
 	}
 	for format, want := range map[string]string{"{{.Name": "unclosed action", "{{.Nosuch}}": `no entry for key "Nosuch"`} {
-		if _, err := Rows(format, []byte(items)); !errors.Is(err, api.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		if _, err := Rows(format, []byte(items)); !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", format, err, want)
 		}
 	}

@@ -4,21 +4,20 @@ package jsonpath
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/util/jsonpath"
 
-	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
-// Fill fills in a template with a JSON value. Missing fields are empty. The error matches api.ErrInvalid.
+// Fill fills in a template with a JSON value. Missing fields are empty. The error matches errdefs.ErrInvalidArgument.
 func Fill(template string, value json.RawMessage) (string, error) {
 	var data any
 	if err := kjson.Unmarshal(value, &data); err != nil {
-		return "", fmt.Errorf("%w value: %w", api.ErrInvalid, err)
+		return "", errclass.New(errdefs.ErrInvalidArgument, "invalid value: %w", err)
 	}
 	// "{.a}", ".a" and "a" mean the same to kubectl.
 	if !strings.Contains(template, "{") {
@@ -26,11 +25,11 @@ func Fill(template string, value json.RawMessage) (string, error) {
 	}
 	j := jsonpath.New("output").AllowMissingKeys(true)
 	if err := j.Parse(template); err != nil {
-		return "", errclass.New(api.ErrInvalid, "jsonpath %q: %w", template, err)
+		return "", errclass.New(errdefs.ErrInvalidArgument, "jsonpath %q: %w", template, err)
 	}
 	var out bytes.Buffer
 	if err := j.Execute(&out, data); err != nil {
-		return "", errclass.New(api.ErrInvalid, "jsonpath %q: %w", template, err)
+		return "", errclass.New(errdefs.ErrInvalidArgument, "jsonpath %q: %w", template, err)
 	}
 	return out.String(), nil
 }

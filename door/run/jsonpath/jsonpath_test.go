@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/containerd/errdefs"
 )
 
 func TestFill(t *testing.T) {
@@ -20,7 +20,7 @@ func TestFill(t *testing.T) {
 		}
 	}
 	for _, template := range []string{"{.items[", "{.items[5].name}"} {
-		if got, err := Fill(template, []byte(pods)); !errors.Is(err, api.ErrInvalid) {
+		if got, err := Fill(template, []byte(pods)); !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("%q: %q, %v", template, got, err)
 		}
 	}

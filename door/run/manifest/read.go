@@ -2,13 +2,15 @@
 package manifest
 
 import (
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
-// Read reads the documents of manifests. The error matches api.ErrInvalid.
+// Read reads the documents of manifests. The error matches errdefs.ErrInvalidArgument.
 func Read(manifests []api.Manifest, options podapi.Options) (*podapi.Documents, error) {
 	var files []podapi.File
 	for _, m := range manifests {
@@ -16,7 +18,7 @@ func Read(manifests []api.Manifest, options podapi.Options) (*podapi.Documents, 
 	}
 	found, err := podapi.ReadAll(files, options)
 	if err != nil {
-		return nil, errclass.With(api.ErrInvalid, err)
+		return nil, errclass.With(errdefs.ErrInvalidArgument, err)
 	}
 	return found, nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -170,9 +171,9 @@ func (r *Runner) Run(_ context.Context, p *corev1.Pod) error {
 	given.Status, given.ManagedFields = corev1.PodStatus{}, nil
 	supervised, err := r.manager.Add(manager.Record{Pod: &given}, manager.Objects{})
 	switch {
-	case errors.Is(err, manager.ErrExists):
+	case errors.Is(err, errdefs.ErrAlreadyExists):
 		return nil
-	case errors.Is(err, manager.ErrInvalid):
+	case errors.Is(err, errdefs.ErrInvalidArgument):
 		return fmt.Errorf("%w: %w", control.ErrRejected, err)
 	case err != nil:
 		return err
@@ -194,7 +195,7 @@ func (r *Runner) waited(uid types.UID) time.Duration {
 // Stop implements control.Runner.
 func (r *Runner) Stop(ctx context.Context, uid types.UID, grace int64) error {
 	p, err := r.manager.Get(uid)
-	if errors.Is(err, manager.ErrNotFound) {
+	if errors.Is(err, errdefs.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
@@ -206,7 +207,7 @@ func (r *Runner) Stop(ctx context.Context, uid types.UID, grace int64) error {
 // Evict ends a pod within grace, in seconds, for a reason that its status shows. It returns when the pod has ended.
 func (r *Runner) Evict(ctx context.Context, uid types.UID, grace int64, why manager.Eviction) error {
 	p, err := r.manager.Get(uid)
-	if errors.Is(err, manager.ErrNotFound) {
+	if errors.Is(err, errdefs.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
@@ -234,7 +235,7 @@ func (r *Runner) Free(ctx context.Context) error {
 // Remove implements control.Runner.
 func (r *Runner) Remove(ctx context.Context, uid types.UID) error {
 	p, err := r.manager.Get(uid)
-	if errors.Is(err, manager.ErrNotFound) {
+	if errors.Is(err, errdefs.ErrNotFound) {
 		return nil
 	}
 	if err != nil {

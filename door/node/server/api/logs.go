@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/pod"
@@ -90,7 +91,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case errors.Is(err, errEnough), errors.Is(err, context.Canceled):
 		return nil
-	case errors.Is(err, manager.ErrNotFound):
+	case errors.Is(err, errdefs.ErrNotFound):
 		return fail(http.StatusBadRequest, "previous terminated container %q in pod %q not found", name, p.Name())
 	case err != nil && out.begun:
 		s.log.Info("logs were cut off", "pod", p.Key(), "error", err)
