@@ -14,13 +14,8 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/test/testgo"
 )
 
-const (
-	// maxFiles is of files in a package, tests and generated ones left out: one that has
-	// more holds more than one thing.
-	maxFiles = 22
-	// maxLine is of characters in a line of Go, tests included.
-	maxLine = 140
-)
+// maxLine bounds the characters in a line of Go, tests included.
+const maxLine = 140
 
 // TestTree looks at every Go file that is not generated.
 func TestTree(t *testing.T) {
@@ -28,7 +23,7 @@ func TestTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := map[string]int{}
+	all := sizes{lines: map[string]int{}, methods: map[string]int{}}
 	err = filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
 		name, _ := filepath.Rel(root, path)
 		switch {
@@ -39,11 +34,9 @@ func TestTree(t *testing.T) {
 		case !strings.HasSuffix(path, ".go"), strings.HasSuffix(path, ".pb.go"), strings.HasSuffix(path, "_ttrpc.go"):
 			return nil
 		}
-		if !strings.HasSuffix(path, "_test.go") {
-			files[filepath.Dir(name)]++
-		}
 		data, err := os.ReadFile(path)
 		if err == nil {
+			all.add(name, data)
 			if dir := filepath.Dir(name); dir != "internal/hygiene" {
 				skipsWhole(t, data, name)
 			}
@@ -57,14 +50,11 @@ func TestTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) < 50 {
-		t.Fatalf("only %d packages were found in %s", len(files), root)
+	if len(all.lines) < 50 {
+		t.Fatalf("only %d packages were found in %s", len(all.lines), root)
 	}
-	for dir, n := range files {
-		if n > maxFiles {
-			t.Errorf("package %s has %d files, and may have %d", dir, n, maxFiles)
-		}
-	}
+	check(t, "lines of package", all.lines, maxLines, largePackages)
+	check(t, "methods of type", all.methods, maxMethods, largeTypes)
 }
 
 // short is a use of testing.Short, and skips the only one that make test knows: its second pass runs those tests
