@@ -2,7 +2,6 @@ package oci
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -154,16 +153,5 @@ func TestRole(t *testing.T) {
 				t.Errorf("kind %q, pod %q, %v", kind, id, err)
 			}
 		})
-	}
-}
-
-func TestState(t *testing.T) {
-	var got []string
-	for _, state := range []string{"ready", "running", "stopped", "paused", "", "gone"} {
-		oci, err := State(state)
-		got = append(got, fmt.Sprintf("%s/%v", oci, err != nil))
-	}
-	if diff := cmp.Diff([]string{"created/false", "running/false", "stopped/false", "paused/false", "/true", "/true"}, got); diff != "" {
-		t.Error(diff)
 	}
 }

@@ -18,9 +18,6 @@ type Node struct {
 // IsBlock reports whether it is a block device's.
 func (n Node) IsBlock() bool { return n.Mode&unix.S_IFMT == unix.S_IFBLK }
 
-// IsRegular reports whether it is a regular file.
-func (n Node) IsRegular() bool { return n.Mode&unix.S_IFMT == unix.S_IFREG }
-
 // Stat inspects the file that path names now, following links, whether or not a pod may have it. It waits for a file
 // system as long as Rules.Open does. Errors match ErrSilent, or the kernel's.
 func Stat(ctx context.Context, path string) (Node, error) {

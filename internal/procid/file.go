@@ -9,13 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// At returns the identity of a process of this boot that another process names by its pid and its start, as in ID.Start.
-// The process need not run.
-func At(pid int, start uint64) (ID, error) {
-	boot, err := BootID()
-	return ID{PID: pid, Start: start, Boot: boot}, err
-}
-
 // Self returns the identity of this process in the namespace of /proc, which other processes see. It differs from
 // os.Getpid in a process namespace that has no /proc of its own.
 func Self() (ID, error) {

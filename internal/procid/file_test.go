@@ -36,9 +36,6 @@ func TestFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if named, err := At(id.PID, id.Start); err != nil || named != id {
-		t.Errorf("At(%d, %d): got %+v, %v, want %+v", id.PID, id.Start, named, err, id)
-	}
 	got, err := id.File(3)
 	if err != nil {
 		t.Fatal(err)

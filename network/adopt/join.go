@@ -13,7 +13,6 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/api/card"
-	"github.com/bulkhead-project/bulkhead/network"
 )
 
 // Result is the network that a VM takes over.
@@ -27,9 +26,6 @@ type Result struct {
 	// Resolver means that docker's name server is at 127.0.0.11 of the namespace.
 	Resolver bool
 }
-
-// IPs returns the pod's addresses.
-func (r *Result) IPs() []string { return network.IPs(r.Interfaces...) }
 
 // Close closes the taps.
 func (r *Result) Close() error {

@@ -11,6 +11,7 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/api/card"
+	"github.com/bulkhead-project/bulkhead/network"
 )
 
 // eth0 are the commands for a first interface.
@@ -35,7 +36,7 @@ func first() *agentv1.Network {
 // namespace as it was.
 func TestJoin(t *testing.T) {
 	w := newWorld(t, "link set lo up")
-	if r := w.join(t); len(r.Interfaces) != 0 || len(r.Taps) != 0 || r.IPs() != nil {
+	if r := w.join(t); len(r.Interfaces) != 0 || len(r.Taps) != 0 || network.IPs(r.Interfaces...) != nil {
 		t.Errorf("join a loopback alone: got %+v, want no interface", r)
 	}
 	if err := Leave(w.ns); err != nil {
@@ -48,7 +49,7 @@ func TestJoin(t *testing.T) {
 		if diff := cmp.Diff([]*agentv1.Network{first()}, r.Interfaces); diff != "" {
 			t.Errorf("join %d (-want +got):\n%s", i, diff)
 		}
-		if diff := cmp.Diff([]string{"10.1.1.2", "fd00:1::2"}, r.IPs()); diff != "" || len(r.Taps) != 0 {
+		if diff := cmp.Diff([]string{"10.1.1.2", "fd00:1::2"}, network.IPs(r.Interfaces...)); diff != "" || len(r.Taps) != 0 {
 			t.Errorf("join %d: %d taps; addresses (-want +got):\n%s", i, len(r.Taps), diff)
 		}
 		if !w.redirected(t, "eth0", TapName(0)) {
@@ -206,8 +207,8 @@ func TestFirst(t *testing.T) {
 		if got := strings.Join(names(r), " "); got != tc.want {
 			t.Errorf("%s: got %s, want %s", name, got, tc.want)
 		}
-		if len(r.IPs()) != 1 {
-			t.Errorf("%s: addresses %q", name, r.IPs())
+		if len(network.IPs(r.Interfaces...)) != 1 {
+			t.Errorf("%s: addresses %q", name, network.IPs(r.Interfaces...))
 		}
 	}
 }

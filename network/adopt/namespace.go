@@ -1,14 +1,11 @@
 package adopt
 
 import (
-	"context"
-	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/thread"
-	"github.com/bulkhead-project/bulkhead/network/adopt/inside"
 )
 
 // Inside runs f in a network namespace, in a thread that ends with f.
@@ -27,18 +24,4 @@ func in(ns *os.File, f func() error) error {
 		return f()
 	}
 	return Inside(ns, f)
-}
-
-// Watch reports changes of a network namespace's interfaces, addresses and routes; see inside.Changes. ns is nil for the
-// calling thread's namespace. Watch sees every change after it returns.
-func Watch(ctx context.Context, ns *os.File) (<-chan struct{}, error) {
-	var socket *os.File
-	err := in(ns, func() (err error) {
-		socket, err = inside.Listen()
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watch the network namespace: %w", err)
-	}
-	return inside.Changes(ctx, socket), nil
 }

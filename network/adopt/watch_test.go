@@ -2,10 +2,12 @@ package adopt
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/network/adopt/inside"
 )
 
 // TestWatch checks that each kind of change is reported, and that the channel is closed at the end.
@@ -14,10 +16,15 @@ func TestWatch(t *testing.T) {
 	limit := testdeadline.Context(t, 10*time.Second)
 	ctx, cancel := context.WithCancel(limit)
 	defer cancel()
-	changes, err := Watch(ctx, w.ns)
+	var socket *os.File
+	err := Inside(w.ns, func() (err error) {
+		socket, err = inside.Listen()
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	changes := inside.Changes(ctx, socket)
 	wait := func(what string) {
 		t.Helper()
 		select {
