@@ -40,7 +40,7 @@ func (p *Pod) Debug(ctx context.Context, spec corev1.EphemeralContainer, size ru
 	p.Changed()
 	for {
 		status, changed := p.Watch()
-		one := podstatus.Of(status.EphemeralContainerStatuses, spec.Name)
+		one := podstatus.Named(&status, spec.Name)
 		waits := one.State.Waiting
 		switch {
 		case one.State.Running != nil, one.State.Terminated != nil:
@@ -65,12 +65,8 @@ func (p *Pod) CanDebug(spec corev1.EphemeralContainer) error {
 		return fmt.Errorf("debug pod %s: %w", p.pod.Name, errEnded)
 	}
 	var names []string
-	for _, list := range [][]corev1.ContainerStatus{
-		status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses,
-	} {
-		for _, one := range list {
-			names = append(names, one.Name)
-		}
+	for one := range podstatus.Every(&status) {
+		names = append(names, one.Name)
 	}
 	if slices.Contains(names, spec.Name) {
 		return fmt.Errorf("debug pod %s: container %s %w", p.pod.Name, spec.Name, errdefs.ErrAlreadyExists)

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 	"github.com/bulkhead-project/bulkhead/pod/manager/logs"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
 // everything selects the output that a foreground run shows.
@@ -63,7 +64,7 @@ func (e *entry) begun(name string) error {
 		return errclass.New(errdefs.ErrConflict, "container %s of pod %s has not been started: the pod waits for its turn, "+
 			"or ended while it waited (bulkhead describe %s shows more)", name, e.Key(), e.Name())
 	}
-	c := manager.ContainerStatus(status, name)
+	c := podstatus.Named(&status, name)
 	if c.State.Waiting == nil || c.RestartCount > 0 || c.LastTerminationState.Terminated != nil {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/pod/manager/logs"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
 // OutputOptions select a container's output.
@@ -95,7 +96,8 @@ func (p *Pod) follow(ctx context.Context, dir, container string, r *logs.Reader,
 		// Read the state before the file: the file then contains all output from before a container's end.
 		_, changed := p.Watch()
 		over := p.HasEnded()
-		now := ContainerStatus(p.Status(), container)
+		status := p.Status()
+		now := podstatus.Named(&status, container)
 		if err := r.Drain(); err != nil {
 			return err
 		}
@@ -122,24 +124,10 @@ func hasRun(c *corev1.ContainerStatus) bool {
 	return c.State.Running == nil && (c.State.Terminated != nil || c.LastTerminationState.Terminated != nil)
 }
 
-// ContainerStatus returns the status of a container of any kind from a pod's status, empty if it is missing.
-func ContainerStatus(status corev1.PodStatus, name string) corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{
-		status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses,
-	} {
-		for _, c := range list {
-			if c.Name == name {
-				return c
-			}
-		}
-	}
-	return corev1.ContainerStatus{}
-}
-
 // Previous returns the number of a container's previous run: the newest run of a container that waits for a restart,
 // else the one before. Less than 0 means none.
 func Previous(status corev1.PodStatus, container string) int {
-	c := ContainerStatus(status, container)
+	c := podstatus.Named(&status, container)
 	if c.State.Waiting != nil && c.LastTerminationState.Terminated != nil {
 		return int(c.RestartCount)
 	}
@@ -148,5 +136,10 @@ func Previous(status corev1.PodStatus, container string) int {
 
 // Restarts returns how often a container of any kind was restarted.
 func Restarts(status corev1.PodStatus, container string) int {
-	return int(ContainerStatus(status, container).RestartCount)
+	return int(podstatus.Named(&status, container).RestartCount)
+}
+
+// LogUsage returns the disk usage of a container's logs, in bytes, and their number of files.
+func (p *Pod) LogUsage(container string) (bytes, files uint64) {
+	return logs.Usage(filepath.Join(p.dir, logsDir, container))
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/pod/manager/logs"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
 // TestOutput returns a container's output: all runs, the newest, or the one before.
@@ -115,7 +116,7 @@ func TestFollowOneRun(t *testing.T) {
 	defer cancel()
 	for {
 		status, changed := p.Watch()
-		if c := ContainerStatus(status, "c"); c.RestartCount == 1 && c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff" {
+		if c := podstatus.Named(&status, "c"); c.RestartCount == 1 && c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff" {
 			break
 		}
 		select {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
 // resizeWait is how long a command waits for a resize, which continues afterwards.
@@ -97,17 +98,15 @@ func (p *Pod) finishResize(done <-chan struct{}, status corev1.PodStatus, grante
 
 // keepGranted copies the containers' current resources to the record in place of refused ones. The caller holds mu.
 func (p *Pod) keepGranted(status corev1.PodStatus) {
-	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
-		for _, c := range list {
-			if _, resized := p.rec.Resources[c.Name]; !resized {
-				continue
-			}
-			has := corev1.ResourceRequirements{}
-			if c.Resources != nil {
-				has = *c.Resources.DeepCopy()
-			}
-			p.rec.Resources[c.Name] = has
+	for c := range podstatus.Every(&status) {
+		if _, resized := p.rec.Resources[c.Name]; !resized {
+			continue
 		}
+		has := corev1.ResourceRequirements{}
+		if c.Resources != nil {
+			has = *c.Resources.DeepCopy()
+		}
+		p.rec.Resources[c.Name] = has
 	}
 }
 

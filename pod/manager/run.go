@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 // Run supervises the pod, in a goroutine of the manager, until it has ended. Call it once after Add.
@@ -126,11 +127,8 @@ func EndTimeout(p *corev1.Pod, asked *int64) time.Duration {
 
 // graceOf returns the requested grace, in seconds, or the pod's own.
 func graceOf(p *corev1.Pod, asked *int64) int64 {
-	switch {
-	case asked != nil:
+	if asked != nil {
 		return *asked
-	case p.Spec.TerminationGracePeriodSeconds != nil:
-		return *p.Spec.TerminationGracePeriodSeconds
 	}
-	return corev1.DefaultTerminationGracePeriodSeconds
+	return int64(podspec.Grace(&p.Spec) / time.Second)
 }

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 // containers checks a pod's containers, including init containers. Names and host ports must be unique.
@@ -28,7 +30,7 @@ func (c checker) containers(spec *corev1.PodSpec, volumes map[string]bool) {
 	for i := range spec.InitContainers {
 		container, at := &spec.InitContainers[i], fmt.Sprintf("spec.initContainers[%d].", i)
 		check(container, at)
-		if restartPolicy(container) == corev1.ContainerRestartPolicyAlways {
+		if podspec.InitKind(container) == podspec.Sidecar {
 			c.lifecycle(container.Lifecycle, at+"lifecycle.", spec)
 			continue
 		}
@@ -56,13 +58,6 @@ func (c checker) lifetime(spec *corev1.PodSpec) {
 	for i, gate := range spec.ReadinessGates {
 		c.name(fmt.Sprintf("spec.readinessGates[%d].conditionType", i), string(gate.ConditionType), validation.IsQualifiedName)
 	}
-}
-
-func restartPolicy(container *corev1.Container) corev1.ContainerRestartPolicy {
-	if container.RestartPolicy == nil {
-		return ""
-	}
-	return *container.RestartPolicy
 }
 
 // The API's limits for a container's restart rules.

@@ -4,6 +4,7 @@ package podspec
 
 import (
 	"iter"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -22,9 +23,20 @@ const (
 	Ephemeral
 )
 
-// All iterates over the containers and their kinds in start order: initContainers, then containers. It leaves out
-// ephemeral containers. The pointers are into spec.
+// All is Every without the ephemeral containers.
 func All(spec *corev1.PodSpec) iter.Seq2[*corev1.Container, Kind] {
+	return func(yield func(*corev1.Container, Kind) bool) {
+		for c, kind := range Every(spec) {
+			if kind == Ephemeral || !yield(c, kind) {
+				return
+			}
+		}
+	}
+}
+
+// Every iterates over the containers and their kinds in start order: initContainers, containers, then ephemeral
+// containers. The pointers are into spec.
+func Every(spec *corev1.PodSpec) iter.Seq2[*corev1.Container, Kind] {
 	return func(yield func(*corev1.Container, Kind) bool) {
 		for i := range spec.InitContainers {
 			if c := &spec.InitContainers[i]; !yield(c, InitKind(c)) {
@@ -33,17 +45,6 @@ func All(spec *corev1.PodSpec) iter.Seq2[*corev1.Container, Kind] {
 		}
 		for i := range spec.Containers {
 			if !yield(&spec.Containers[i], Regular) {
-				return
-			}
-		}
-	}
-}
-
-// Every is All with the ephemeral containers at the end.
-func Every(spec *corev1.PodSpec) iter.Seq2[*corev1.Container, Kind] {
-	return func(yield func(*corev1.Container, Kind) bool) {
-		for c, kind := range All(spec) {
-			if !yield(c, kind) {
 				return
 			}
 		}
@@ -81,4 +82,13 @@ func InitKind(c *corev1.Container) Kind {
 		return Sidecar
 	}
 	return Initial
+}
+
+// Grace returns the pod's own grace period.
+func Grace(spec *corev1.PodSpec) time.Duration {
+	seconds := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	if own := spec.TerminationGracePeriodSeconds; own != nil {
+		seconds = *own
+	}
+	return time.Duration(seconds) * time.Second
 }

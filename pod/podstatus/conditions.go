@@ -19,8 +19,7 @@ type Condition struct {
 func ContainersReady(spec *corev1.PodSpec, status *corev1.PodStatus) Condition {
 	var unready []string
 	for c, kind := range podspec.All(spec) {
-		if kind == podspec.Sidecar && !Of(status.InitContainerStatuses, c.Name).Ready ||
-			kind == podspec.Regular && !Of(status.ContainerStatuses, c.Name).Ready {
+		if kind != podspec.Initial && !Named(status, c.Name).Ready {
 			unready = append(unready, c.Name)
 		}
 	}
@@ -66,7 +65,7 @@ func Ready(spec *corev1.PodSpec, containers Condition, others []corev1.PodCondit
 func Initialized(spec *corev1.PodSpec, status *corev1.PodStatus) Condition {
 	var incomplete []string
 	for c, kind := range podspec.All(spec) {
-		one := Of(status.InitContainerStatuses, c.Name)
+		one := Named(status, c.Name)
 		done := kind == podspec.Regular || one.Ready
 		if kind == podspec.Sidecar {
 			done = one.Started != nil && *one.Started

@@ -48,14 +48,7 @@ func ExitCode(spec *corev1.PodSpec, status *corev1.PodStatus) (code int, known b
 		return 0, false
 	}
 	for c, kind := range podspec.All(spec) {
-		list := status.ContainerStatuses
-		switch kind {
-		case podspec.Sidecar:
-			continue
-		case podspec.Initial:
-			list = status.InitContainerStatuses
-		}
-		if end := Of(list, c.Name).State.Terminated; end != nil && end.ExitCode != 0 {
+		if end := Named(status, c.Name).State.Terminated; kind != podspec.Sidecar && end != nil && end.ExitCode != 0 {
 			return runtimev1.CommandCode(end.Reason, end.Message, end.ExitCode), true
 		}
 	}

@@ -3,6 +3,7 @@
 package podstatus
 
 import (
+	"iter"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,9 +23,9 @@ func Phase(pod *corev1.Pod, status *corev1.PodStatus, terminal bool) corev1.PodP
 	for c, kind := range podspec.All(&pod.Spec) {
 		switch kind {
 		case podspec.Sidecar:
-			all.sidecar(Of(status.InitContainerStatuses, c.Name))
+			all.sidecar(Named(status, c.Name))
 		case podspec.Regular:
-			all.regular(pod, c, Of(status.ContainerStatuses, c.Name))
+			all.regular(pod, c, Named(status, c.Name))
 		}
 	}
 	return all.phase(terminal)
@@ -32,9 +33,9 @@ func Phase(pod *corev1.Pod, status *corev1.PodStatus, terminal bool) corev1.PodP
 
 // countInits reports whether the regular containers may not start yet, and whether they never will.
 func countInits(pod *corev1.Pod, all *corev1.PodStatus) (pending, failed bool) {
-	statuses, begun, before := all.InitContainerStatuses, AnyStarted(all.ContainerStatuses), Restarts(&pod.Spec, all)
+	begun, before := AnyStarted(all.ContainerStatuses), Restarts(&pod.Spec, all)
 	for spec, kind := range podspec.All(&pod.Spec) {
-		status := Of(statuses, spec.Name)
+		status := Named(all, spec.Name)
 		switch {
 		case kind == podspec.Regular:
 		case kind == podspec.Sidecar:
@@ -113,21 +114,33 @@ func (t *tally) phase(terminal bool) corev1.PodPhase {
 // Restarts returns how often the initial and regular containers were restarted.
 func Restarts(spec *corev1.PodSpec, status *corev1.PodStatus) (n int32) {
 	for c, kind := range podspec.All(spec) {
-		switch kind {
-		case podspec.Initial:
-			n += Of(status.InitContainerStatuses, c.Name).RestartCount
-		case podspec.Regular:
-			n += Of(status.ContainerStatuses, c.Name).RestartCount
+		if kind != podspec.Sidecar {
+			n += Named(status, c.Name).RestartCount
 		}
 	}
 	return n
 }
 
-// Of returns the status of the named container, empty if it is missing.
-func Of(statuses []corev1.ContainerStatus, name string) corev1.ContainerStatus {
-	for _, status := range statuses {
-		if status.Name == name {
-			return status
+// Every iterates over the statuses of a pod's containers: initContainers, containers, then ephemeral containers.
+func Every(status *corev1.PodStatus) iter.Seq[*corev1.ContainerStatus] {
+	return func(yield func(*corev1.ContainerStatus) bool) {
+		for _, list := range [][]corev1.ContainerStatus{
+			status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses,
+		} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Named returns the status of a container of any kind, empty if it is missing.
+func Named(status *corev1.PodStatus, name string) corev1.ContainerStatus {
+	for c := range Every(status) {
+		if c.Name == name {
+			return *c
 		}
 	}
 	return corev1.ContainerStatus{}

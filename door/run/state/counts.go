@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
 // Counts has the values of kubectl's columns READY and RESTARTS.
@@ -78,11 +79,9 @@ func MemoryLimits(p *corev1.Pod, status corev1.PodStatus) map[string]int64 {
 	for c := range podspec.All(&p.Spec) {
 		limits[c.Name] = c.Resources.Limits.Memory().Value()
 	}
-	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
-		for _, c := range list {
-			if c.Resources != nil && c.State.Running != nil {
-				limits[c.Name] = c.Resources.Limits.Memory().Value()
-			}
+	for c := range podstatus.Every(&status) {
+		if c.Resources != nil && c.State.Running != nil {
+			limits[c.Name] = c.Resources.Limits.Memory().Value()
 		}
 	}
 	return limits

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/pod"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 // Terminating is the text of a running pod that is being stopped.
@@ -93,9 +94,5 @@ func initialised(status corev1.PodStatus) bool {
 
 // isSidecar reports whether the pod's init container at i is a sidecar.
 func isSidecar(p *corev1.Pod, i int) bool {
-	if i >= len(p.Spec.InitContainers) {
-		return false
-	}
-	policy := p.Spec.InitContainers[i].RestartPolicy
-	return policy != nil && *policy == corev1.ContainerRestartPolicyAlways
+	return i < len(p.Spec.InitContainers) && podspec.InitKind(&p.Spec.InitContainers[i]) == podspec.Sidecar
 }

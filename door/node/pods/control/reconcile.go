@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
 // reconcile does the next step for the pod with that UID. If it returns an error, it is retried.
@@ -54,13 +55,10 @@ func (c *Controller) reconcile(ctx context.Context, uid types.UID) error {
 }
 
 func graceOf(pod *corev1.Pod) int64 {
-	switch {
-	case pod.DeletionGracePeriodSeconds != nil:
-		return *pod.DeletionGracePeriodSeconds
-	case pod.Spec.TerminationGracePeriodSeconds != nil:
-		return *pod.Spec.TerminationGracePeriodSeconds
+	if own := pod.DeletionGracePeriodSeconds; own != nil {
+		return *own
 	}
-	return corev1.DefaultTerminationGracePeriodSeconds
+	return int64(podspec.Grace(&pod.Spec) / time.Second)
 }
 
 // wasGone reports whether the source dropped the pod since it was run. A file that returns keeps its UID.

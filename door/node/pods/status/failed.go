@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
 // podFailed is the kubelet's reason for conditions that are false because the pod has failed.
@@ -32,10 +34,8 @@ func failed(old *corev1.PodStatus, reason, message string) corev1.PodStatus {
 			c.Reason, c.Message = podFailed, ""
 		}
 	}
-	for _, list := range [][]corev1.ContainerStatus{next.InitContainerStatuses, next.ContainerStatuses, next.EphemeralContainerStatuses} {
-		for i := range list {
-			lost(&list[i])
-		}
+	for c := range podstatus.Every(&next) {
+		lost(c)
 	}
 	return next
 }

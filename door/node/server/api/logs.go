@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 	"github.com/bulkhead-project/bulkhead/pod/manager/logs"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
 // logOptions are the options of a request for logs.
@@ -103,7 +104,8 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) error {
 // hasLogs returns an error for a container that has never run, as its status says. The runtime may have removed the
 // container already; its logs are kept.
 func hasLogs(p *manager.Pod, name string) error {
-	c := manager.ContainerStatus(p.Status(), name)
+	status := p.Status()
+	c := podstatus.Named(&status, name)
 	ended := func(s corev1.ContainerState) bool { return s.Terminated != nil && s.Terminated.ContainerID != "" }
 	switch {
 	case c.Name == "":

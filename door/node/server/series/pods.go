@@ -4,6 +4,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
 // podCollector counts pods and containers.
@@ -29,18 +31,14 @@ func (p podCollector) Collect(to chan<- prometheus.Metric) {
 		if status.Phase == corev1.PodRunning {
 			pods++
 		}
-		for _, list := range [][]corev1.ContainerStatus{
-			status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses,
-		} {
-			for i := range list {
-				switch state := list[i].State; {
-				case state.Running != nil:
-					containers["running"]++
-				case state.Terminated != nil:
-					containers["exited"]++
-				case list[i].ContainerID != "":
-					containers["created"]++
-				}
+		for c := range podstatus.Every(&status) {
+			switch {
+			case c.State.Running != nil:
+				containers["running"]++
+			case c.State.Terminated != nil:
+				containers["exited"]++
+			case c.ContainerID != "":
+				containers["created"]++
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/node/host"
+	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
 // subject is one entry on cAdvisor's page: a whole pod, with empty container and image labels, or one of its
@@ -156,16 +157,14 @@ func subjects(p *runtimeapi.PodSandboxStats, status corev1.PodStatus) []subject 
 
 // found returns the image and start time of the container with an id.
 func found(status corev1.PodStatus, id string) (image string, started time.Time) {
-	for _, list := range lists(&status) {
-		for i := range list {
-			if !strings.HasSuffix(list[i].ContainerID, "://"+id) {
-				continue
-			}
-			if running := list[i].State.Running; running != nil {
-				started = running.StartedAt.Time
-			}
-			return list[i].Image, started
+	for c := range podstatus.Every(&status) {
+		if !strings.HasSuffix(c.ContainerID, "://"+id) {
+			continue
 		}
+		if running := c.State.Running; running != nil {
+			started = running.StartedAt.Time
+		}
+		return c.Image, started
 	}
 	return "", started
 }

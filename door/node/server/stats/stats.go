@@ -120,3 +120,11 @@ func memoryStats(u *runtimeapi.MemoryUsage) *statsapi.MemoryStats {
 	working, usage, rss := u.GetWorkingSetBytes().GetValue(), u.GetUsageBytes().GetValue(), u.GetRssBytes().GetValue()
 	return &statsapi.MemoryStats{Time: at(u.GetTimestamp()), WorkingSetBytes: &working, UsageBytes: &usage, RSSBytes: &rss}
 }
+
+// statuses returns the statuses of the node's pods.
+func (n *Node) statuses() map[types.UID]corev1.PodStatus {
+	if n.Statuses == nil {
+		return nil
+	}
+	return n.Statuses()
+}
