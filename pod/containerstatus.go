@@ -10,35 +10,36 @@ import (
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/instance"
+	"github.com/bulkhead-project/bulkhead/pod/plan"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
-func (r *run) containerStatus(c *container) corev1.ContainerStatus {
-	out := corev1.ContainerStatus{Name: c.spec.Name, Image: c.spec.Image, Ready: r.isReady(c)}
-	if c.kind != podspec.Ephemeral {
-		out.Started = new(r.started(c))
+func (r *view) containerStatus(c *container) corev1.ContainerStatus {
+	out := corev1.ContainerStatus{Name: c.Spec.Name, Image: c.Spec.Image, Ready: r.IsReady(c)}
+	if c.Kind != podspec.Ephemeral {
+		out.Started = new(r.Started(c))
 	}
 	out.AllocatedResources, out.Resources = r.resourcesOf(c)
-	out.VolumeMounts = config.MountStatuses(c.spec)
-	last := c.previous
-	if c.newest != nil {
-		status := c.newest.Status
-		out.RestartCount = c.newest.Restarts
+	out.VolumeMounts = config.MountStatuses(c.Spec)
+	last := c.Previous
+	if c.Newest != nil {
+		status := c.Newest.Status
+		out.RestartCount = c.Newest.Restarts
 		out.ContainerID = r.name + "://" + status.GetId()
 		out.ImageID = status.GetImageRef()
 		out.StopSignal = stopSignalOf(status)
 		out.User = userOf(status)
 		switch {
-		case r.running(c):
-			if r.outdated(c) {
+		case r.Running(c):
+			if c.Outdated() {
 				out.Image = status.GetImage().GetImage()
 			}
 			out.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(instance.Time(status.GetStartedAt()))}
-		case c.newest.Exited():
-			if r.ended || r.stopping != nil || !r.wants(c) || c.failure == nil && c.image.failure == nil {
-				out.State.Terminated = r.terminated(c.newest)
+		case c.Newest.Exited():
+			if r.Ended || r.Stopping != nil || !r.Wants(c) || c.Failure == nil && c.Image.Failure == nil {
+				out.State.Terminated = r.terminated(c.Newest)
 			} else {
-				last = c.newest
+				last = c.Newest
 			}
 		}
 	}
@@ -51,19 +52,19 @@ func (r *run) containerStatus(c *container) corev1.ContainerStatus {
 	return out
 }
 
-func (r *run) waiting(c *container) *corev1.ContainerStateWaiting {
-	for _, why := range []*failure{c.image.failure, c.failure, r.imageFailure(c)} {
+func (r *view) waiting(c *container) *corev1.ContainerStateWaiting {
+	for _, why := range []*plan.Failure{c.Image.Failure, c.Failure, r.imageFailure(c)} {
 		if why != nil {
-			return &corev1.ContainerStateWaiting{Reason: why.reason, Message: why.message}
+			return &corev1.ContainerStateWaiting{Reason: why.Reason, Message: why.Message}
 		}
 	}
-	if len(r.pod.Spec.InitContainers) > 0 {
+	if len(r.Pod.Spec.InitContainers) > 0 {
 		return &corev1.ContainerStateWaiting{Reason: reasonInitializing}
 	}
 	return &corev1.ContainerStateWaiting{Reason: ReasonCreating}
 }
 
-func (r *run) terminated(i *instance.Instance) *corev1.ContainerStateTerminated {
+func (r *view) terminated(i *instance.Instance) *corev1.ContainerStateTerminated {
 	status := i.Status
 	reason := status.GetReason()
 	if reason == "" {

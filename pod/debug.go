@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
+	"github.com/bulkhead-project/bulkhead/pod/plan"
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
@@ -27,10 +28,10 @@ func (p *Pod) Debug(ctx context.Context, spec corev1.EphemeralContainer, size ru
 		return err
 	}
 	p.mu.Lock()
-	twice := slices.ContainsFunc(p.added, func(c *container) bool { return c.spec.Name == spec.Name })
+	twice := slices.ContainsFunc(p.added, func(c *container) bool { return c.Spec.Name == spec.Name })
 	if !twice {
-		c := newEphemeral(&spec)
-		c.size = size
+		c := plan.NewEphemeral(&spec)
+		c.Size = size
 		p.added = append(p.added, c)
 	}
 	p.mu.Unlock()
@@ -84,5 +85,5 @@ func (r *run) adopt() {
 	added := r.p.added[r.adopted:]
 	r.adopted += len(added)
 	r.p.mu.Unlock()
-	r.containers = append(r.containers, added...)
+	r.Containers = append(r.Containers, added...)
 }

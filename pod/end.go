@@ -7,17 +7,11 @@ import (
 	"os"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/bulkhead-project/bulkhead/pod/instance"
 	"github.com/bulkhead-project/bulkhead/pod/logs"
+	"github.com/bulkhead-project/bulkhead/pod/podspec"
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
-
-// stopRequest asks Run to end the pod within grace.
-type stopRequest struct {
-	grace time.Duration
-}
 
 // Stop ends the pod. Every container gets TERM (or its image's stop signal), and KILL after grace; a negative grace is
 // the pod's own. Stop needs a Run. It returns when Run has ended the pod, or with ctx's error; the request then remains
@@ -27,8 +21,8 @@ func (p *Pod) Stop(ctx context.Context, grace time.Duration) error {
 		grace = p.grace()
 	}
 	p.mu.Lock()
-	if p.stop == nil || grace < p.stop.grace {
-		p.stop = &stopRequest{grace: grace}
+	if p.stop == nil || grace < *p.stop {
+		p.stop = &grace
 	}
 	p.mu.Unlock()
 	p.Changed()
@@ -48,14 +42,9 @@ func (p *Pod) Stop(ctx context.Context, grace time.Duration) error {
 // Kill is Stop without grace.
 func (p *Pod) Kill(ctx context.Context) error { return p.Stop(ctx, 0) }
 
-func (p *Pod) grace() time.Duration {
-	if seconds := p.pod.Spec.TerminationGracePeriodSeconds; seconds != nil {
-		return time.Duration(*seconds) * time.Second
-	}
-	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
-}
+func (p *Pod) grace() time.Duration { return podspec.Grace(&p.pod.Spec) }
 
-func (p *Pod) stopping() *stopRequest {
+func (p *Pod) stopping() *time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stop
@@ -108,26 +97,20 @@ func (p *Pod) remove(ctx context.Context, keep bool) (kept string, err error) {
 	}
 	var errs []error
 	for _, sandbox := range sandboxes {
-		if err := p.options.Runtime.StopPodSandbox(ctx, sandbox.GetId()); err != nil && !instance.Gone(err) {
-			errs = append(errs, fmt.Errorf("stop sandbox %s: %w", sandbox.GetId(), err))
-		}
+		errs = append(errs, instance.Unless(p.options.Runtime.StopPodSandbox(ctx, sandbox.GetId()), "stop sandbox", sandbox.GetId()))
 	}
 	containers, err := instance.Containers(ctx, p.options.Runtime, p.pod.UID)
 	if err != nil {
 		return "", errors.Join(append(errs, err)...)
 	}
 	for _, container := range containers {
-		if err := p.options.Runtime.RemoveContainer(ctx, container.GetId()); err != nil && !instance.Gone(err) {
-			errs = append(errs, fmt.Errorf("remove container %s: %w", container.GetId(), err))
-		}
+		errs = append(errs, instance.Unless(p.options.Runtime.RemoveContainer(ctx, container.GetId()), "remove container", container.GetId()))
 	}
 	if keep && len(sandboxes) > 0 {
 		kept, sandboxes = sandboxes[0].GetId(), sandboxes[1:]
 	}
 	for _, sandbox := range sandboxes {
-		if err := p.options.Runtime.RemovePodSandbox(ctx, sandbox.GetId()); err != nil && !instance.Gone(err) {
-			errs = append(errs, fmt.Errorf("remove sandbox %s: %w", sandbox.GetId(), err))
-		}
+		errs = append(errs, instance.Unless(p.options.Runtime.RemovePodSandbox(ctx, sandbox.GetId()), "remove sandbox", sandbox.GetId()))
 	}
 	return kept, errors.Join(errs...)
 }

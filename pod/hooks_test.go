@@ -408,7 +408,7 @@ func TestHooksOfTheNetwork(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := &container{spec: spec, newest: &instance.Instance{Sandbox: "s1", Status: &runtimeapi.ContainerStatus{}}}
+			c := &container{Spec: spec, Newest: &instance.Instance{Sandbox: "s1", Status: &runtimeapi.ContainerStatus{}}}
 			err = newRun(p).target(c).Hook(t.Context(), test.hook)
 			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("error %v, want %q", err, test.err)

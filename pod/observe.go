@@ -3,6 +3,7 @@ package pod
 import (
 	"context"
 	"fmt"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -14,28 +15,26 @@ import (
 func (r *run) observe(runCtx context.Context) error {
 	ctx, cancel := context.WithTimeout(runCtx, observeDeadline)
 	defer cancel()
-	sandboxes, err := instance.Sandboxes(ctx, r.o.Runtime, r.pod.UID)
+	sandboxes, err := instance.Sandboxes(ctx, r.o.Runtime, r.Pod.UID)
 	if err != nil {
 		return err
 	}
-	listed, err := instance.Containers(ctx, r.o.Runtime, r.pod.UID)
+	listed, err := instance.Containers(ctx, r.o.Runtime, r.Pod.UID)
 	if err != nil {
 		return err
 	}
-	known := make(map[string]*runtimeapi.ContainerStatus)
 	r.old = nil
-	for _, c := range r.containers {
-		if r.isStarting(c) {
-			c.keep(known) // launched records the new instance
-			continue
+	for _, c := range r.Containers {
+		if r.Starting != nil && r.Starting.Container == c {
+			continue // launched records the new instance
 		}
-		if err := r.observeContainer(ctx, c, listed, known); err != nil {
+		if err := r.observeContainer(ctx, c, listed); err != nil {
 			return err
 		}
 	}
-	r.exits = known
+	r.readExits()
 	// Read the sandbox after its containers: containers that ended with a VM must not be restarted in it.
-	r.sandbox, r.attempt = nil, 0
+	r.Sandbox, r.attempt = nil, 0
 	if len(sandboxes) > 0 {
 		r.attempt = sandboxes[0].GetMetadata().GetAttempt() + 1
 	}
@@ -44,76 +43,59 @@ func (r *run) observe(runCtx context.Context) error {
 		if err != nil && !instance.Gone(err) {
 			return fmt.Errorf("status of sandbox %s: %w", sandboxes[0].GetId(), err)
 		}
-		r.sandbox = status.GetStatus()
-		r.turn.awaited = false
+		r.Sandbox = status.GetStatus()
+		r.Turn.Awaited = false
 		r.resumeStart()
 	}
 	r.sweep(runCtx, sandboxes)
-	r.readLastWords()
 	return nil
 }
 
-// readLastWords reads the last words of containers that have ended.
-func (r *run) readLastWords() {
-	words := make(map[string]string)
-	for _, c := range r.containers {
-		for _, i := range []*instance.Instance{c.newest, c.previous} {
+// readExits remembers the ends of containers, and reads their last words.
+func (r *run) readExits() {
+	exits, words := make(map[string]*runtimeapi.ContainerStatus), make(map[string]string)
+	for _, c := range r.Containers {
+		for _, i := range c.Instances() {
 			if !i.Exited() {
 				continue
 			}
 			text, heard := r.words[i.ID()]
 			if !heard {
-				text = logs.TerminationMessage(&r.o.Options, c.spec, i.Restarts, i.Status.GetExitCode() != 0)
+				text = logs.TerminationMessage(&r.o.Options, c.Spec, i.Restarts, i.Status.GetExitCode() != 0)
 			}
-			words[i.ID()] = text
+			exits[i.ID()], words[i.ID()] = i.Status, text
 		}
 	}
-	r.words = words
+	r.exits, r.words = exits, words
 }
 
 // observeContainer finds the newest instances of c. It leaves all but the newest two to sweep.
-func (r *run) observeContainer(
-	ctx context.Context, c *container, listed []*runtimeapi.Container, known map[string]*runtimeapi.ContainerStatus,
-) error {
-	instances, err := instance.Of(ctx, r.o.Runtime, listed, c.spec.Name, r.exits)
+func (r *run) observeContainer(ctx context.Context, c *container, listed []*runtimeapi.Container) error {
+	instances, err := instance.Of(ctx, r.o.Runtime, listed, c.Spec.Name, r.exits)
 	if err != nil {
 		return err
 	}
-	for _, i := range instances {
-		if i.Exited() {
-			known[i.ID()] = i.Status
-		}
-	}
 	if len(instances) == 0 {
-		// An instance that others removed still counts for restarts.
-		if c.newest != nil && c.newest.Status.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
-			return nil
+		if !c.Newest.Exited() { // an instance that others removed still counts for restarts
+			c.Newest = nil
 		}
-		c.newest = nil
 		return nil
 	}
-	c.newest = instances[0]
+	c.Newest = instances[0]
 	if len(instances) > 1 {
-		c.previous = instances[1]
+		c.Previous = instances[1]
 	}
-	if !c.resumed {
-		c.resumed, c.tried = true, true
-		c.restart.Resume(c.newest.Restarts, c.newest.StartedAt(), c.newest.FinishedAt())
-		if r.o.Last[c.newest.ID()].Ending {
-			c.failing = c.newest.ID()
+	c.Sight(time.Now())
+	if !c.Resumed {
+		c.Resumed, c.Tried = true, true
+		began, ended := c.Newest.Status.GetStartedAt(), c.Newest.Status.GetFinishedAt()
+		c.Restart.Resume(c.Newest.Restarts, instance.Time(began), instance.Time(ended))
+		if r.o.Last[c.Newest.ID()].Ending {
+			c.Failing = c.Newest.ID()
 		}
 	}
 	for _, i := range instances[min(2, len(instances)):] {
 		r.old = append(r.old, i.ID())
 	}
 	return nil
-}
-
-// keep adds the exits of c's instances to known.
-func (c *container) keep(known map[string]*runtimeapi.ContainerStatus) {
-	for _, i := range []*instance.Instance{c.newest, c.previous} {
-		if i.Exited() {
-			known[i.ID()] = i.Status
-		}
-	}
 }

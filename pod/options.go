@@ -11,6 +11,7 @@ import (
 	internalapi "k8s.io/cri-api/pkg/apis"
 
 	"github.com/bulkhead-project/bulkhead/pod/config"
+	"github.com/bulkhead-project/bulkhead/pod/launch"
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 	"github.com/bulkhead-project/bulkhead/pod/watch"
 	"github.com/bulkhead-project/bulkhead/volume"
@@ -86,14 +87,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Event is one outcome, with the kubelet's reasons.
-type Event struct {
-	Time      time.Time
-	Warning   bool
-	Reason    string // Pulling, Pulled, Created, Started, Killing, BackOff, Failed, SandboxChanged, …
-	Container string // empty: the pod
-	Message   string
-}
+// Event is one outcome.
+type Event = launch.Event
 
 // Errors that Run's errors match with errors.Is.
 var (

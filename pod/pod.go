@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -31,9 +32,9 @@ type Pod struct {
 
 	mu      sync.Mutex
 	status  corev1.PodStatus
-	changed chan struct{} // closed at the next change of status
-	stop    *stopRequest
-	wake    chan struct{} // has room for one; wakes Run
+	changed chan struct{}  // closed at the next change of status
+	stop    *time.Duration // the grace of the newest request to stop; nil for none
+	wake    chan struct{}  // has room for one; wakes Run
 	sandbox string
 	current map[string]string // current container ids by name
 	ending  map[string]bool   // ids of containers that are being stopped for a restart
@@ -152,22 +153,17 @@ func (p *Pod) ExitCode() (code int, known bool) {
 
 // publish replaces the status, which includes all changes up to asked, and notifies the watchers.
 func (p *Pod) publish(status corev1.PodStatus, asked int, sandbox string, ids map[string]string, ending map[string]bool) {
-	if p.replace(status, asked, sandbox, ids, ending) && p.options.Published != nil {
+	p.mu.Lock()
+	changed := !reflect.DeepEqual(status, p.status) || sandbox != p.sandbox || !maps.Equal(ids, p.current) || !maps.Equal(ending, p.ending)
+	if changed || asked != p.applied {
+		p.status, p.sandbox, p.current, p.ending, p.applied = status, sandbox, ids, ending, asked
+		close(p.changed)
+		p.changed = make(chan struct{})
+	}
+	p.mu.Unlock()
+	if changed && p.options.Published != nil {
 		p.options.Published()
 	}
-}
-
-func (p *Pod) replace(status corev1.PodStatus, asked int, sandbox string, ids map[string]string, ending map[string]bool) (changed bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	changed = !reflect.DeepEqual(status, p.status) || sandbox != p.sandbox || !maps.Equal(ids, p.current) || !maps.Equal(ending, p.ending)
-	if !changed && asked == p.applied {
-		return false
-	}
-	p.status, p.sandbox, p.current, p.ending, p.applied = status, sandbox, ids, ending, asked
-	close(p.changed)
-	p.changed = make(chan struct{})
-	return changed
 }
 
 // containers returns the ids of the newest containers.

@@ -16,7 +16,6 @@ import (
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/internal/test/testclock"
 	"github.com/bulkhead-project/bulkhead/internal/test/testpod"
-	"github.com/bulkhead-project/bulkhead/pod/backoff"
 	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/instance"
 )
@@ -483,31 +482,6 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestClockSetBack: a container that ended in the future, by the old clock, waits no longer than others for its
-// restart.
-func TestClockSetBack(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	ended := func(id string, at time.Time) *instance.Instance {
-		return &instance.Instance{Status: &runtimeapi.ContainerStatus{
-			Id: id, State: runtimeapi.ContainerState_CONTAINER_EXITED, FinishedAt: at.UnixNano(),
-		}}
-	}
-	var restart backoff.Backoff
-	restart.Next(now.Add(-time.Second), now.Add(-time.Second))
-	c := &container{newest: ended("a", now.Add(time.Hour)), restart: restart}
-	if due := c.restart.Until(c.endedAt(now)); !due.Equal(now.Add(backoff.First)) {
-		t.Errorf("due in %v", due.Sub(now))
-	}
-	if later := c.endedAt(now.Add(time.Minute)); !later.Equal(now) {
-		t.Errorf("ended at %v, looked at again", later)
-	}
-	c.newest = ended("b", now.Add(-3*time.Second))
-	if at := c.endedAt(now); now.Sub(at).Round(time.Millisecond) != 3*time.Second {
-		t.Errorf("the next ended %v ago", now.Sub(at))
-	}
-}
-
 // TestClockIsSet: changes of the clock do not change the time to a pod's deadline, also if an earlier process noted its
 // start. A note from the future counts from now.
 func TestClockIsSet(t *testing.T) {
@@ -518,11 +492,12 @@ func TestClockIsSet(t *testing.T) {
 		if left := began.Add(time.Minute).Sub(testclock.Set(now, by)); left != 20*time.Second {
 			t.Errorf("set by %v: %v left", by, left)
 		}
-		c := &container{newest: &instance.Instance{Status: &runtimeapi.ContainerStatus{
+		c := &container{Newest: &instance.Instance{Status: &runtimeapi.ContainerStatus{
 			Id: "a", State: runtimeapi.ContainerState_CONTAINER_EXITED, FinishedAt: now.Add(-time.Second).UnixNano(),
 		}}}
-		c.endedAt(now)
-		if at := c.endedAt(testclock.Set(now, by)); now.Sub(at) != time.Second {
+		c.Sight(now)
+		c.Sight(testclock.Set(now, by))
+		if at := c.EndedAt(); now.Sub(at) != time.Second {
 			t.Errorf("set by %v: ended %v ago", by, now.Sub(at))
 		}
 	}

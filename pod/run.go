@@ -10,66 +10,40 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/pod/backoff"
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 	"github.com/bulkhead-project/bulkhead/pod/config"
+	"github.com/bulkhead-project/bulkhead/pod/launch"
 	"github.com/bulkhead-project/bulkhead/pod/logs"
+	"github.com/bulkhead-project/bulkhead/pod/plan"
+	"github.com/bulkhead-project/bulkhead/volume"
 )
 
-// run is the state of one Run. Only its goroutine uses it. Long work (pulls, the sandbox, stopping) runs beside it and
-// sends a function to done, which is called on that goroutine.
+// run is one Run of a pod. Only its goroutine uses it.
 type run struct {
-	p    *Pod
-	o    *Options
-	pod  *corev1.Pod
-	done chan func()
-	work sync.WaitGroup
-
-	name           string // the runtime's name
-	began          time.Time
-	turn           turn
-	probes         *probes
-	sandbox        *runtimeapi.PodSandboxStatus // newest; nil before there is one
-	attempt        uint32                       // of the next sandbox
-	busy           bool                         // a call about the sandbox is running
-	making         context.CancelFunc           // cancels the creation of the sandbox; nil when none is running
-	sandboxErr     error                        // why the last creation failed
-	sandboxTry     backoff.Backoff
-	sandboxAt      time.Time // when it failed
-	containers     []*container
-	starting       *starting                              // nil when no container is being started
-	adopted        int                                    // how many of p.added are among them
-	old            []string                               // ids of instances that appear in the status no longer
-	sweeping       bool                                   // a sweep is running
-	stoppedSandbox string                                 // the dead sandbox that was stopped
-	exits          map[string]*runtimeapi.ContainerStatus // by id; an exit is final
-	words          map[string]string                      // last words of containers that have ended, by id
-
-	stopping *stopRequest       // the request that is being carried out
-	stops    int                // running calls for it
-	hurry    context.CancelFunc // cancels the running one for a shorter one
-	expired  bool               // its active deadline has passed
-	ended    bool
-	fatal    error // why FailFast ends the pod
-	due      time.Time
-	last     corev1.PodStatus // the status since the first observation
-	looked   bool             // the pod has been observed
-
-	changed  <-chan struct{}    // closed when the objects have changed
-	mounted  bool               // the volumes of files are written
-	writing  context.CancelFunc // cancels the running write; nil when none is running
-	stale    bool               // the objects have changed since the last write
-	mounting *failure           // why the write failed
-	mountTry backoff.Backoff
-	claims   claims
-	images   map[string]*imageState // of image volumes, by volume name
-	resize   resizing
-	asked    int // the value of Pod.asked that has been applied
+	*core
+	stopper
+	sandboxes
+	probes  *probes
+	exits   map[string]*runtimeapi.ContainerStatus // by id; an exit is final
+	changed <-chan struct{}                        // closed when the objects have changed
+	adopted int                                    // how many of p.added are among the containers
+	asked   int                                    // the value of Pod.asked that has been applied
 }
 
-// failure is the reason that a container waits.
-type failure struct {
-	reason, message string
-	at              time.Time
+// core is the part of a run that its parts share.
+type core struct {
+	view
+	loop
+	p *Pod
+}
+
+// loop runs long work (pulls, the sandbox, stopping) beside the goroutine of a run. The work sends a function to done,
+// which is called on that goroutine.
+type loop struct {
+	done   chan func()
+	work   sync.WaitGroup
+	due    time.Time
+	giveUp map[plan.Verb]context.CancelCauseFunc // give up the last tries
 }
 
 func newRun(p *Pod) *run {
@@ -79,16 +53,24 @@ func newRun(p *Pod) *run {
 	if o.Claims != nil {
 		o.Claimed = o.Claims.Places()
 	}
-	r := &run{
-		p: p, o: &o, pod: o.Pod, name: "bulkhead",
-		began: time.Now(),
-		done:  make(chan func()),
-		exits: make(map[string]*runtimeapi.ContainerStatus),
+	c := &core{
+		p:    p,
+		loop: loop{done: make(chan func()), giveUp: make(map[plan.Verb]context.CancelCauseFunc)},
+		view: view{o: &o, name: "bulkhead", last: corev1.PodStatus{Conditions: o.Before}, State: plan.State{
+			Pod: o.Pod, Began: time.Now(), Deadline: o.Deadline, Containers: plan.Containers(&o.Pod.Spec),
+			Turn:   plan.Turn{Awaited: o.Turn != nil},
+			Files:  plan.Files{Needed: volume.Needed(p.pod)},
+			Images: make(map[string]*plan.Image),
+			Resize: plan.Resize{Size: config.SandboxResources(o.Pod), Actuated: o.Pod.Generation},
+		}},
 	}
-	r.turn.awaited, r.last.Conditions = o.Turn != nil, o.Before
-	r.probes = newProbes(r)
-	r.containers = containersOf(r.pod)
-	r.resize.size, r.resize.actuated = config.SandboxResources(r.pod), r.pod.Generation
+	for _, volume := range o.Pod.Spec.Volumes {
+		c.Images[volume.Name] = &plan.Image{}
+	}
+	r := &run{core: c, sandboxes: sandboxes{core: c}}
+	r.stopper = stopper{core: c, hooks: make(map[*container]context.CancelFunc), preStops: make(map[*container]*preStop)}
+	r.unclaimed()
+	r.probes = &probes{r: r, watched: make(map[*container]*watched)}
 	return r
 }
 
@@ -120,7 +102,7 @@ func (r *run) run(ctx context.Context) error {
 				return ctx.Err()
 			}
 			r.p.log.Warn("cannot observe the pod", "error", err)
-			r.after(retryDelay)
+			r.at(time.Now().Add(retryDelay))
 		} else {
 			r.step(ctx)
 			r.probes.sync(ctx)
@@ -130,8 +112,8 @@ func (r *run) run(ctx context.Context) error {
 		if r.looked {
 			r.p.observeOnce.Do(r.p.announceObserved)
 		}
-		if r.ended {
-			return errors.Join(r.fatal, r.unmount(ctx))
+		if r.Ended {
+			return errors.Join(r.Fatal, r.unmount(ctx))
 		}
 		if !r.due.IsZero() {
 			timer.Reset(time.Until(r.due))
@@ -147,8 +129,8 @@ func (r *run) run(ctx context.Context) error {
 		case <-r.p.wake:
 		case <-r.changed:
 			r.refresh()
-		case <-r.claims.changed:
-			r.claims.failure, r.claims.changed = nil, nil
+		case <-r.claims:
+			r.Claims.Retry, r.claims = time.Time{}, nil
 		case <-timer.C:
 		}
 	}
@@ -158,43 +140,51 @@ func (r *run) run(ctx context.Context) error {
 // VM may run. A pod that fails fast has no VM yet, so the first error is returned.
 func (r *run) subscribe(ctx context.Context) (events <-chan struct{}, leave func(), err error) {
 	for {
-		events, leave, err = r.o.Watch.Subscribe(ctx, r.pod.UID)
+		events, leave, err = r.o.Watch.Subscribe(ctx, r.Pod.UID)
 		if err == nil {
 			return events, leave, nil
 		}
-		err = fmt.Errorf("pod %s: subscribe to container events: %w", r.pod.Name, err)
+		err = fmt.Errorf("pod %s: subscribe to container events: %w", r.Pod.Name, err)
 		if ctx.Err() != nil || r.p.failsFast() {
 			return nil, nil, err
 		}
 		r.p.log.Warn("cannot subscribe to container events, retrying", "error", err)
-		timer := time.NewTimer(retryDelay)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, nil, err
-		}
+		retry.Sleep(ctx, retryDelay, nil)
 	}
 }
 
-// after wakes the loop after d at the latest.
-func (r *run) after(d time.Duration) { r.at(time.Now().Add(d)) }
-
-func (r *run) at(when time.Time) {
+// at wakes the loop at that time at the latest.
+func (r *loop) at(when time.Time) {
 	if r.due.IsZero() || when.Before(r.due) {
 		r.due = when
 	}
 }
 
 // beside runs work on a goroutine of its own, and the function that it returns on the loop's goroutine.
-func (r *run) beside(ctx context.Context, work func() func()) {
+func (r *loop) beside(ctx context.Context, work func() func()) {
 	r.work.Go(func() {
 		r.inLoop(ctx, work())
 	})
 }
 
+// try runs work for a step of the pod's start beside the loop, with a deadline, and then done on the loop's
+// goroutine. given: work ended because the pod gave up the step.
+func (r *loop) try(ctx context.Context, step plan.Verb, limit time.Duration, work func(context.Context) error,
+	done func(err error, given bool)) {
+	cancelled, giveUp := context.WithCancelCause(ctx)
+	limited, cancel := context.WithTimeout(cancelled, limit)
+	r.giveUp[step] = giveUp
+	r.beside(ctx, func() func() {
+		err := work(limited)
+		given := errors.Is(context.Cause(limited), launch.ErrGivenUp)
+		cancel()
+		giveUp(nil)
+		return func() { done(err, given) }
+	})
+}
+
 // inLoop runs then on the loop's goroutine. Other goroutines call it.
-func (r *run) inLoop(ctx context.Context, then func()) {
+func (r *loop) inLoop(ctx context.Context, then func()) {
 	select {
 	case r.done <- then:
 	case <-ctx.Done():

@@ -2,7 +2,6 @@ package pod
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -12,10 +11,10 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/api/annotations"
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
-	"github.com/bulkhead-project/bulkhead/pod/backoff"
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/instance"
-	"github.com/bulkhead-project/bulkhead/pod/watch"
+	"github.com/bulkhead-project/bulkhead/pod/plan"
 )
 
 const (
@@ -25,95 +24,91 @@ const (
 	messageVMKilled = "The pod's VM ended unexpectedly, and the containers that ran in it with it."
 )
 
-// stopDeadSandbox reports whether the containers' states are reliable. The containers of a dead sandbox are dead, whatever state
-// the runtime reports. So it stops each dead sandbox once, and the loop then observes the pod again.
-func (r *run) stopDeadSandbox(ctx context.Context) bool {
-	if r.starting != nil && (!r.ready() || r.sandbox.GetId() != r.starting.sandbox) {
-		r.giveUpStart()
-		return false
-	}
-	if r.sandbox == nil || r.ready() || r.busy || r.sandbox.GetId() == r.stoppedSandbox {
-		return !r.busy
-	}
-	id := r.sandbox.GetId()
-	r.busy = true
-	r.beside(ctx, func() func() {
-		err := r.stopSandbox(ctx, id)
-		return func() {
-			r.busy = false
-			if err == nil {
-				r.stoppedSandbox = id
-				if r.p.stopping() == nil && r.stopping == nil {
-					r.event(nil, true, ReasonVMKilled, messageVMKilled)
-				}
-				return
-			}
-			r.p.log.Warn("cannot stop a dead sandbox", "sandbox", id, "error", err)
-			r.busy = true
-			r.beside(ctx, func() func() { watch.Pause(ctx, retryDelay); return func() { r.busy = false } })
-		}
-	})
-	return false
+// sandboxes makes and removes the pod's sandboxes.
+type sandboxes struct {
+	*core
+	attempt  uint32          // of the next sandbox
+	old      []string        // ids of instances that appear in the status no longer
+	sweeping bool            // a sweep is running
+	pauses   retry.Pauses    // between attempts to mount claims
+	claims   <-chan struct{} // closed when a retry is worthwhile, after a failure
 }
 
-// ensureSandbox reports whether the pod's sandbox is up. If there is none, or a dead one, it starts to create one.
-func (r *run) ensureSandbox(ctx context.Context) bool {
-	if r.ready() || r.busy {
-		return r.ready() && !r.busy
+// stopSandbox stops the sandbox, if there is one, and then calls done. It retries until it succeeds: a pod must not
+// count as ended while its VM runs. The pauses grow up to last. Meanwhile no other step may use the sandbox.
+func (r *sandboxes) stopSandbox(ctx context.Context, last time.Duration, done func(id string)) {
+	id := r.Sandbox.GetId()
+	if id == "" {
+		done(id)
+		return
 	}
-	if r.sandboxErr != nil {
-		if due := r.sandboxTry.Until(r.sandboxAt); time.Now().Before(due) {
-			r.at(due)
-			return false
+	r.Busy = true
+	r.beside(ctx, func() func() {
+		pauses := retry.Pauses{First: retryDelay, Last: last}
+		err := pauses.Until(ctx, nil, func() error { return r.stopSandboxOnce(ctx, id) }, func(err error) {
+			r.p.log.Warn("cannot stop the sandbox", "sandbox", id, "error", err)
+		})
+		return func() {
+			if r.Busy = false; err == nil { // else ctx has ended, and the pod continues to run
+				done(id)
+			}
 		}
+	})
+}
+
+// died records that the dead sandbox has stopped.
+func (r *sandboxes) died(id string) {
+	r.Dead = id
+	if r.p.stopping() == nil {
+		r.event(nil, true, ReasonVMKilled, messageVMKilled)
 	}
-	if !r.claim(ctx) {
-		return false
-	}
-	if r.sandbox != nil {
+}
+
+// createSandbox creates the next sandbox, beside the loop.
+func (r *sandboxes) createSandbox(ctx context.Context) {
+	if r.Sandbox != nil {
 		r.event(nil, false, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 	}
-	r.busy = true
+	r.Busy = true
 	sandbox := config.Sandbox(&r.o.Options, r.attempt)
 	if _, notes := config.DNSOf(&r.o.Options); len(notes) > 0 {
 		r.event(nil, true, "DNSConfigForming", strings.Join(notes, "; "))
 	}
-	sandbox.Annotations[annotations.Started] = r.began.UTC().Format(time.RFC3339Nano)
-	makeCtx, cancel := context.WithTimeout(ctx, sandboxDeadline)
-	r.making = cancel
-	r.beside(ctx, func() func() {
-		err := r.makeSandbox(makeCtx, sandbox)
-		given := errors.Is(makeCtx.Err(), context.Canceled) // the pod is being stopped
-		cancel()
-		return func() {
-			r.busy, r.making = false, nil
-			if err != nil && given {
-				return
-			}
-			r.sandboxErr, r.claims = err, claims{} // claims are checked before each sandbox
-			if err == nil {
-				r.sandboxTry = backoff.Backoff{}
-				return
-			}
-			r.sandboxAt = time.Now()
-			r.sandboxTry.Next(r.sandboxAt, r.sandboxAt)
-			if !r.fail(ErrStart, err) {
-				r.event(nil, true, "FailedCreatePodSandBox", err.Error())
-			}
+	sandbox.Annotations[annotations.Started] = r.Began.UTC().Format(time.RFC3339Nano)
+	r.try(ctx, plan.MakeSandbox, sandboxDeadline, func(ctx context.Context) error {
+		return r.makeSandbox(ctx, sandbox)
+	}, func(err error, given bool) {
+		r.Busy = false
+		if err != nil && given {
+			return
+		}
+		r.SandboxErr = err
+		r.unclaimed() // claims are checked before each sandbox
+		if err == nil {
+			r.SandboxTry = plan.Try{}
+			return
+		}
+		r.SandboxTry.Fail("", err.Error(), time.Now())
+		if !r.fail(ErrStart, err) {
+			r.event(nil, true, "FailedCreatePodSandBox", err.Error())
 		}
 	})
-	return false
 }
 
-func (r *run) makeSandbox(ctx context.Context, sandbox *runtimeapi.PodSandboxConfig) error {
+func (r *sandboxes) makeSandbox(ctx context.Context, sandbox *runtimeapi.PodSandboxConfig) error {
 	if r.o.LogDir != "" {
 		if err := os.MkdirAll(r.o.LogDir, 0o755); err != nil {
 			return fmt.Errorf("create the pod's log directory: %w", err)
 		}
 	}
-	handler, err := r.runtimeHandler(ctx)
-	if err != nil {
-		return fmt.Errorf("look up the pod's RuntimeClass: %w", err)
+	var handler string
+	var err error
+	if class := r.Pod.Spec.RuntimeClassName; class != nil && *class != "" {
+		if handler = *class; r.o.Handler != nil {
+			if handler, err = r.o.Handler(ctx); err != nil {
+				return fmt.Errorf("look up the pod's RuntimeClass: %w", err)
+			}
+		}
 	}
 	if more, ok := r.o.Runtime.(runtimev1.Runtime); ok {
 		_, err = more.RunPodSandboxWith(ctx, sandbox, handler, config.Beyond(&r.o.Options))
@@ -123,43 +118,20 @@ func (r *run) makeSandbox(ctx context.Context, sandbox *runtimeapi.PodSandboxCon
 	return err // the runtime's error names the call
 }
 
-func (r *run) runtimeHandler(ctx context.Context) (string, error) {
-	class := r.pod.Spec.RuntimeClassName
-	switch {
-	case class == nil || *class == "":
-		return "", nil
-	case r.o.Handler == nil:
-		return *class, nil
-	}
-	return r.o.Handler(ctx)
-}
-
-func (r *run) stopSandbox(ctx context.Context, id string) error {
+func (r *sandboxes) stopSandboxOnce(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, stopSlack)
 	defer cancel()
-	if err := r.o.Runtime.StopPodSandbox(ctx, id); err != nil && !instance.Gone(err) {
-		return fmt.Errorf("stop sandbox %s: %w", id, err)
-	}
-	return nil
-}
-
-func (r *run) removeContainer(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, containerDeadline)
-	defer cancel()
-	if err := r.o.Runtime.RemoveContainer(ctx, id); err != nil && !instance.Gone(err) {
-		return err
-	}
-	return nil
+	return instance.Unless(r.o.Runtime.StopPodSandbox(ctx, id), "stop sandbox", id)
 }
 
 // resumeStart restores the pod's start time from the annotation of its sandbox.
-func (r *run) resumeStart() {
-	noted, err := time.Parse(time.RFC3339Nano, r.sandbox.GetAnnotations()[annotations.Started])
-	if err != nil && r.sandbox.GetCreatedAt() > 0 {
-		noted = instance.Time(r.sandbox.GetCreatedAt())
+func (r *sandboxes) resumeStart() {
+	noted, err := time.Parse(time.RFC3339Nano, r.Sandbox.GetAnnotations()[annotations.Started])
+	if err != nil && r.Sandbox.GetCreatedAt() > 0 {
+		noted = instance.Time(r.Sandbox.GetCreatedAt())
 	}
 	if !noted.IsZero() {
-		r.began = beganAt(noted, r.began)
+		r.Began = beganAt(noted, r.Began)
 	}
 }
 
@@ -169,16 +141,14 @@ func beganAt(noted, now time.Time) time.Time { return now.Add(-max(now.Sub(noted
 
 // sweep removes old containers that no longer appear in the status, and dead sandboxes without any of the others. The
 // next observation retries failed removals.
-func (r *run) sweep(ctx context.Context, sandboxes []*runtimeapi.PodSandbox) {
+func (r *sandboxes) sweep(ctx context.Context, sandboxes []*runtimeapi.PodSandbox) {
 	if r.sweeping {
 		return
 	}
 	needed := map[string]bool{}
-	for _, c := range r.containers {
-		for _, i := range []*instance.Instance{c.newest, c.previous} {
-			if i != nil {
-				needed[i.Sandbox] = true
-			}
+	for _, c := range r.Containers {
+		for _, i := range c.Instances() {
+			needed[i.Sandbox] = true
 		}
 	}
 	var empty []string
@@ -193,21 +163,23 @@ func (r *run) sweep(ctx context.Context, sandboxes []*runtimeapi.PodSandbox) {
 	}
 	r.sweeping = true
 	r.beside(ctx, func() func() {
-		for _, id := range old {
-			if err := r.removeContainer(ctx, id); err != nil {
-				r.p.log.Warn("cannot remove an old container", "id", id, "error", err)
-				watch.Pause(ctx, retryDelay)
+		gone := func(what, id string, err error) {
+			if err != nil && !instance.Gone(err) {
+				r.p.log.Warn("cannot remove "+what, "id", id, "error", err)
+				retry.Sleep(ctx, retryDelay, nil)
 			}
 		}
+		for _, id := range old {
+			limited, cancel := context.WithTimeout(ctx, containerDeadline)
+			gone("an old container", id, r.o.Runtime.RemoveContainer(limited, id))
+			cancel()
+		}
 		for _, id := range empty {
-			err := r.stopSandbox(ctx, id)
+			err := r.stopSandboxOnce(ctx, id)
 			if err == nil {
 				err = r.o.Runtime.RemovePodSandbox(ctx, id)
 			}
-			if err != nil && !instance.Gone(err) {
-				r.p.log.Warn("cannot remove a sandbox that was replaced", "sandbox", id, "error", err)
-				watch.Pause(ctx, retryDelay)
-			}
+			gone("a sandbox that was replaced", id, err)
 		}
 		return func() { r.sweeping = false }
 	})

@@ -2,18 +2,17 @@ package pod
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
-	"github.com/bulkhead-project/bulkhead/pod/backoff"
 	"github.com/bulkhead-project/bulkhead/pod/config"
-	"github.com/bulkhead-project/bulkhead/pod/images"
 	"github.com/bulkhead-project/bulkhead/pod/instance"
 	"github.com/bulkhead-project/bulkhead/pod/launch"
+	"github.com/bulkhead-project/bulkhead/pod/plan"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
@@ -23,83 +22,55 @@ const (
 	ReasonCreating = "ContainerCreating"
 
 	reasonInitializing = "PodInitializing"
-	reasonCrashLoop    = "CrashLoopBackOff"
 	reasonPostStart    = "PostStartHookError"
 )
-
-// starting is the start of one container, which runs beside the loop. A pod has one at a time. The loop does not
-// observe the container's instances before the start has ended.
-type starting struct {
-	c       *container
-	sandbox string
-	image   *images.Image // of the new instance
-	began   time.Time
-	giveUp  context.CancelCauseFunc
-}
-
-// isStarting reports whether a start of c is running.
-func (r *run) isStarting(c *container) bool { return r.starting != nil && r.starting.c == c }
-
-// giveUpStart cancels the running start, which undoes its work. It reports whether there is one.
-func (r *run) giveUpStart() bool {
-	if r.starting == nil {
-		return false
-	}
-	r.starting.giveUp(launch.ErrGivenUp)
-	return true
-}
 
 // start starts to create and start the next instance of c, beside the loop.
 func (r *run) start(runCtx context.Context, c *container) {
 	restarts, stale := int32(0), ""
 	switch {
-	case c.newest.Exited():
-		restarts = c.newest.Restarts + 1
-	case c.newest != nil:
+	case c.Newest.Exited():
+		restarts = c.Newest.Restarts + 1
+	case c.Newest != nil:
 		// It was created and never started, or lost: it does not count as a restart.
-		restarts, stale = c.newest.Restarts, c.newest.ID()
+		restarts, stale = c.Newest.Restarts, c.Newest.ID()
 	}
-	target, err := r.targetOf(c)
-	if err != nil {
-		r.failed(c, launch.ReasonConfig, err)
-		return
+	target := ""
+	if other := r.Target(c); other != nil {
+		target = other.Newest.ID()
 	}
-	image := c.image.image
+	image := c.Image.Found
 	options := r.o.Options
-	if c.size != (runtimev1.Size{}) {
-		options.Size = c.size
+	if c.Size != (runtimev1.Size{}) {
+		options.Size = c.Size
 	}
 	l := &launch.Launch{
-		Runtime: r.o.Runtime, Options: options, Container: c.spec.DeepCopy(),
-		Sandbox: r.sandbox.GetId(), Attempt: r.sandbox.GetMetadata().GetAttempt(),
+		Runtime: r.o.Runtime, Options: options, Container: c.Spec.DeepCopy(),
+		Sandbox: r.Sandbox.GetId(), Attempt: r.Sandbox.GetMetadata().GetAttempt(),
 		Config: config.Launch{
 			Image: image.Image, Ref: image.Ref, Restarts: restarts, IPs: r.ips(), Target: target, Images: r.imageRefs(),
 		},
 		Stale: stale,
 	}
-	l.Options.Pod = r.pod.DeepCopy()
+	l.Options.Pod = r.Pod.DeepCopy()
 	l.Allocatable = func(ctx context.Context) (corev1.ResourceList, error) {
 		return r.allocatable(ctx, l.Options.Pod, l.Sandbox)
 	}
-	giveUpCtx, giveUp := context.WithCancelCause(runCtx)
-	ctx, cancel := context.WithTimeout(giveUpCtx, containerDeadline)
-	s := &starting{c: c, sandbox: l.Sandbox, image: image, began: time.Now(), giveUp: giveUp}
-	r.starting = s
-	r.beside(runCtx, func() func() {
-		result := l.Run(ctx)
-		given := errors.Is(context.Cause(ctx), launch.ErrGivenUp)
-		cancel()
-		giveUp(nil)
-		return func() { r.launched(runCtx, s, restarts, given, &result) }
-	})
+	r.Starting = &plan.Starting{Container: c, Sandbox: l.Sandbox, Image: image, Began: time.Now()}
+	var result launch.Result
+	r.try(runCtx, plan.Start, containerDeadline, func(ctx context.Context) error {
+		result = l.Run(ctx)
+		return result.Err
+	}, func(_ error, given bool) { r.launched(runCtx, restarts, given, &result) })
 }
 
 // launched records the outcome of a start.
-func (r *run) launched(ctx context.Context, s *starting, restarts int32, given bool, result *launch.Result) {
-	c := s.c
-	r.starting = nil
-	if c.image.image == s.image && (c.spec.ImagePullPolicy == corev1.PullAlways || restarts > 0) {
-		c.image = imageState{} // looked up again before the next start
+func (r *run) launched(ctx context.Context, restarts int32, given bool, result *launch.Result) {
+	s := r.Starting
+	c := s.Container
+	r.Starting = nil
+	if c.Image.Found == s.Image && (c.Spec.ImagePullPolicy == corev1.PullAlways || restarts > 0) {
+		c.Image = plan.Image{} // looked up again before the next start
 	}
 	if given {
 		return // the next observation finds the containers
@@ -107,19 +78,19 @@ func (r *run) launched(ctx context.Context, s *starting, restarts int32, given b
 	for _, e := range result.Events {
 		// If the pod fails fast, Run returns the error, and no event repeats it.
 		if result.Err == nil || !e.Warning || !r.p.failsFast() {
-			r.report(Event{Time: e.Time, Warning: e.Warning, Reason: e.Reason, Container: c.spec.Name, Message: e.Message})
+			r.report(e)
 		}
 	}
-	if c.newest.Exited() {
-		c.restart.Next(c.endedAt(s.began), s.began)
+	if c.Newest.Exited() {
+		c.Restart.Next(c.EndedAt(), s.Began)
 	}
-	c.ours = result.ID
+	c.Ours = result.ID
 	if result.Status != nil {
-		if c.newest.Exited() {
-			c.previous = c.newest
+		if c.Newest.Exited() {
+			c.Previous = c.Newest
 		}
-		c.newest = &instance.Instance{Sandbox: s.sandbox, Restarts: restarts, Status: result.Status}
-		c.resumed = true
+		c.Newest = &instance.Instance{Sandbox: s.Sandbox, Restarts: restarts, Status: result.Status}
+		c.Resumed = true
 	}
 	if result.Err != nil {
 		if result.Reason == launch.ReasonCreate && instance.Gone(result.Err) {
@@ -128,64 +99,39 @@ func (r *run) launched(ctx context.Context, s *starting, restarts int32, given b
 		r.failed(c, result.Reason, result.Err)
 		return
 	}
-	c.failure, c.retry = nil, backoff.Backoff{}
-	if r.running(c) { // it may have ended already
+	c.Try = plan.Try{}
+	if r.Running(c) { // it may have ended already
 		r.postStart(ctx, c)
 	}
 }
 
-// targetOf returns the id of the container in which c sees the processes, empty for none.
-func (r *run) targetOf(c *container) (string, error) {
-	if c.target == "" {
-		return "", nil
-	}
-	for _, other := range r.containers {
-		if other.spec.Name == c.target && r.running(other) {
-			return other.newest.ID(), nil
-		}
-	}
-	return "", fmt.Errorf("target container %q is not running", c.target)
-}
-
 // failed records why c did not start, and schedules a retry.
 func (r *run) failed(c *container, reason string, err error) {
-	c.failure = &failure{reason: reason, message: err.Error(), at: time.Now()}
-	c.retry.Next(c.failure.at, c.failure.at)
-	r.at(c.retry.Until(c.failure.at))
-	if c.kind == podspec.Ephemeral {
-		r.event(c, true, "Failed", err.Error())
-		return
-	}
-	if c.newest.Exited() && !r.wants(c) {
-		// The container's last end is known, with its exit code.
-		if !r.p.failsFast() {
-			r.event(c, true, "Failed", err.Error())
+	c.Fail(reason, err.Error(), time.Now())
+	r.at(c.Retry.Until(c.Failure.At))
+	switch {
+	case c.Kind == podspec.Ephemeral:
+	case c.Newest.Exited() && !r.Wants(c): // its last end is known, with its exit code
+		if r.p.failsFast() {
+			return
 		}
+	case r.fail(ErrStart, fmt.Errorf("container %s: %w", c.Spec.Name, err)):
 		return
 	}
-	if !r.fail(ErrStart, fmt.Errorf("container %s: %w", c.spec.Name, err)) {
-		r.event(c, true, "Failed", err.Error())
-	}
+	r.event(c, true, "Failed", err.Error())
 }
 
-// fail ends the pod with err if the pod fails fast, and reports whether it does. Run then returns the error, without an
-// event.
-func (r *run) fail(class, err error) bool {
-	if !r.p.failsFast() || r.up() {
+// fail ends the pod with err if the pod fails fast and a container but the ephemeral ones has never run. It reports
+// whether it does. Run then returns the error, without an event.
+func (r *core) fail(class, err error) bool {
+	waits := func(c *container) bool {
+		return c.Newest == nil || c.Newest.Restarts == 0 && c.Newest.Status.GetStartedAt() == 0
+	}
+	if !r.p.failsFast() || !slices.ContainsFunc(r.Of(podspec.Initial, podspec.Sidecar, podspec.Regular), waits) {
 		return false
 	}
-	if r.fatal == nil { // keep the first cause
-		r.fatal = fmt.Errorf("pod %s: %w: %w", r.pod.Name, class, err)
-	}
-	return true
-}
-
-// up reports whether every container but the ephemeral ones has run at least once.
-func (r *run) up() bool {
-	for _, c := range r.of(podspec.Initial, podspec.Sidecar, podspec.Regular) {
-		if c.newest == nil || c.newest.Restarts == 0 && c.newest.Status.GetStartedAt() == 0 {
-			return false
-		}
+	if r.Fatal == nil { // keep the first cause
+		r.Fatal = fmt.Errorf("pod %s: %w: %w", r.Pod.Name, class, err)
 	}
 	return true
 }

@@ -1,26 +1,58 @@
 package pod
 
 import (
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bulkhead-project/bulkhead/pod/plan"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
+const (
+	// ReasonBackoffLimit is the Job controller's reason in the status of a pod with too many failures.
+	ReasonBackoffLimit  = "BackoffLimitExceeded"
+	messageBackoffLimit = "Job has reached the specified backoff limit"
+
+	// ReasonDeadline is the kubelet's reason in the status of a pod that has been active for too long.
+	ReasonDeadline  = "DeadlineExceeded"
+	messageDeadline = "Pod was active on the node longer than the specified deadline"
+	// messageJobDeadline is for a pod that never began.
+	messageJobDeadline = "Job was active longer than specified deadline"
+)
+
+// overdue returns the status message of a pod past its deadline.
+func (r *view) overdue() string {
+	if r.Turn.Awaited {
+		return messageJobDeadline
+	}
+	return messageDeadline
+}
+
+// view is the state that the pod's status shows.
+type view struct {
+	plan.State
+	o      *Options
+	name   string            // the runtime's name
+	words  map[string]string // last words of containers that have ended, by id
+	last   corev1.PodStatus  // the status since the first observation
+	looked bool              // the pod has been observed
+}
+
 // publish computes the status, and announces a change.
 func (r *run) publish() {
 	sandbox, ids, ending := "", make(map[string]string), make(map[string]bool)
-	if r.sandbox != nil {
-		sandbox = r.sandbox.GetId()
+	if r.Sandbox != nil {
+		sandbox = r.Sandbox.GetId()
 	}
-	for _, c := range r.containers {
-		if c.newest != nil {
-			ids[c.spec.Name] = c.newest.ID()
+	for _, c := range r.Containers {
+		if c.Newest != nil {
+			ids[c.Spec.Name] = c.Newest.ID()
 		}
-		if id := c.newest.ID(); id != "" && (c.failing == id || c.replaced == id) {
+		if id := c.Newest.ID(); id != "" && (c.Failing == id || c.Replaced == id) {
 			ending[id] = true
 		}
 	}
@@ -28,14 +60,14 @@ func (r *run) publish() {
 }
 
 // makeStatus returns the pod's status as a kubelet would report it.
-func (r *run) makeStatus() corev1.PodStatus {
+func (r *view) makeStatus() corev1.PodStatus {
 	status := corev1.PodStatus{
-		ObservedGeneration: r.pod.Generation,
+		ObservedGeneration: r.Pod.Generation,
 		HostIP:             r.o.HostIP,
-		QOSClass:           podspec.QOS(r.pod),
+		QOSClass:           podspec.QOS(r.Pod),
 	}
-	if !r.turn.awaited {
-		began := metav1.NewTime(r.began)
+	if !r.Turn.Awaited {
+		began := metav1.NewTime(r.Began)
 		status.StartTime = &began
 	}
 	if r.o.HostIP != "" {
@@ -44,18 +76,18 @@ func (r *run) makeStatus() corev1.PodStatus {
 	for _, ip := range r.ips() {
 		status.PodIPs = append(status.PodIPs, corev1.PodIP{IP: ip})
 	}
-	if len(status.PodIPs) == 0 && r.sandbox != nil {
+	if len(status.PodIPs) == 0 && r.Sandbox != nil {
 		status.PodIPs = r.last.PodIPs // a pod that has ended keeps its last addresses
 	}
 	if len(status.PodIPs) > 0 {
 		status.PodIP = status.PodIPs[0].IP
 	}
-	for _, c := range r.containers {
-		if r.turn.awaited {
+	for _, c := range r.Containers {
+		if r.Turn.Awaited {
 			break // like a pod that no kubelet has seen
 		}
 		of := &status.ContainerStatuses
-		switch c.kind {
+		switch c.Kind {
 		case podspec.Initial, podspec.Sidecar:
 			of = &status.InitContainerStatuses
 		case podspec.Ephemeral:
@@ -65,24 +97,24 @@ func (r *run) makeStatus() corev1.PodStatus {
 	}
 	status.Phase = r.phase(&status)
 	switch {
-	case r.fatal != nil:
-		status.Reason, status.Message = "FailedStart", r.fatal.Error()
-	case r.expired:
+	case r.Fatal != nil:
+		status.Reason, status.Message = "FailedStart", r.Fatal.Error()
+	case r.Expired:
 		status.Reason, status.Message = ReasonDeadline, r.overdue()
-	case r.turn.never:
+	case r.Turn.Never:
 		status.Reason, status.Message = ReasonJobFailed, messageJobFailed
-	case r.ended && r.turn.awaited:
+	case r.Ended && r.Turn.Awaited:
 		status.Message = messageStopped
-	case r.exhausted():
+	case r.Exhausted():
 		status.Reason, status.Message = ReasonBackoffLimit, messageBackoffLimit
-	case r.sandboxErr != nil:
-		status.Message = r.sandboxErr.Error()
-	case r.ended && status.Phase == corev1.PodFailed && r.sandbox != nil && r.stoppedSandbox == r.sandbox.GetId() && r.p.stopping() == nil:
+	case r.SandboxErr != nil:
+		status.Message = r.SandboxErr.Error()
+	case r.Ended && status.Phase == corev1.PodFailed && r.Sandbox != nil && r.Dead == r.Sandbox.GetId() && r.Wanted == nil:
 		status.Reason, status.Message = ReasonVMKilled, messageVMKilled
 	}
 	status.Conditions = r.conditions(&status)
-	if r.ended && r.fatal == nil {
-		podstatus.EndAll(&r.pod.Spec, &status)
+	if r.Ended && r.Fatal == nil {
+		podstatus.EndAll(&r.Pod.Spec, &status)
 	}
 	if r.looked {
 		r.last = status
@@ -92,11 +124,11 @@ func (r *run) makeStatus() corev1.PodStatus {
 
 // ips returns the sandbox's addresses, the primary one first. A pod on the host's network has the host's address, which
 // the runtime does not report.
-func (r *run) ips() []string {
-	if r.pod.Spec.HostNetwork && r.o.HostIP != "" && r.ready() {
+func (r *view) ips() []string {
+	if r.Pod.Spec.HostNetwork && r.o.HostIP != "" && r.Ready() {
 		return []string{r.o.HostIP}
 	}
-	network := r.sandbox.GetNetwork()
+	network := r.Sandbox.GetNetwork()
 	if network.GetIp() == "" {
 		return nil
 	}
@@ -109,12 +141,12 @@ func (r *run) ips() []string {
 
 // phase returns the pod's phase. The pod ends only when its VM is gone. A forced end is a failure, whatever the exit
 // codes.
-func (r *run) phase(status *corev1.PodStatus) corev1.PodPhase {
-	phase := podstatus.Phase(r.pod, status, r.ended)
+func (r *view) phase(status *corev1.PodStatus) corev1.PodPhase {
+	phase := podstatus.Phase(r.Pod, status, r.Ended)
 	switch {
-	case r.ended && (r.fatal != nil || r.expired || phase != corev1.PodSucceeded):
+	case r.Ended && (r.Fatal != nil || r.Expired || phase != corev1.PodSucceeded):
 		return corev1.PodFailed
-	case r.ended || phase == corev1.PodPending || phase == corev1.PodRunning:
+	case r.Ended || phase == corev1.PodPending || phase == corev1.PodRunning:
 		return phase
 	case podstatus.AnyStarted(status.ContainerStatuses):
 		return corev1.PodRunning
@@ -123,44 +155,74 @@ func (r *run) phase(status *corev1.PodStatus) corev1.PodPhase {
 }
 
 // conditions returns the pod's own conditions, with the times of their last change, and those that others set.
-func (r *run) conditions(status *corev1.PodStatus) []corev1.PodCondition {
+func (r *view) conditions(status *corev1.PodStatus) []corev1.PodCondition {
 	var others []corev1.PodCondition
 	if r.o.Conditions != nil {
 		others = r.o.Conditions()
 	}
 	sandbox := podstatus.Condition{Status: corev1.ConditionFalse}
-	if r.ready() && !r.ended {
+	if r.Ready() && !r.Ended {
 		sandbox.Status = corev1.ConditionTrue
 	}
-	containers := podstatus.ContainersReady(&r.pod.Spec, status)
+	containers := podstatus.ContainersReady(&r.Pod.Spec, status)
 	var out []corev1.PodCondition
 	for _, entry := range []struct {
 		kind corev1.PodConditionType
 		podstatus.Condition
 	}{
 		{corev1.PodReadyToStartContainers, sandbox},
-		{corev1.PodInitialized, podstatus.Initialized(&r.pod.Spec, status)},
-		{corev1.PodReady, podstatus.Ready(&r.pod.Spec, containers, others)},
+		{corev1.PodInitialized, podstatus.Initialized(&r.Pod.Spec, status)},
+		{corev1.PodReady, podstatus.Ready(&r.Pod.Spec, containers, others)},
 		{corev1.ContainersReady, containers},
 		{corev1.PodScheduled, r.scheduled()},
 	} {
-		if r.turn.awaited && (entry.kind != corev1.PodScheduled || !r.turn.reported && !r.ended) {
+		if r.Turn.Awaited && (entry.kind != corev1.PodScheduled || !r.Turn.Reported && !r.Ended) {
 			continue // whoever follows the start must not hear of waiting before Turn was called
 		}
-		out = append(out, corev1.PodCondition{
-			Type: entry.kind, Status: entry.Status, Reason: entry.Reason, Message: entry.Message,
-			ObservedGeneration: r.pod.Generation, LastTransitionTime: r.since(entry.kind, entry.Status),
-		})
+		out = append(out, r.condition(entry.kind, entry.Condition))
 	}
-	return append(append(out, r.resizeConditions()...), others...)
+	if pending := r.Resize.Pending; pending != nil && !r.Ended {
+		out = append(out, r.condition(corev1.PodResizePending, *pending))
+	}
+	if progress := r.Resize.Progress; progress != nil && !r.Ended {
+		out = append(out, r.condition(corev1.PodResizeInProgress, *progress))
+	}
+	return append(out, others...)
+}
+
+func (r *view) condition(kind corev1.PodConditionType, c podstatus.Condition) corev1.PodCondition {
+	return corev1.PodCondition{
+		Type: kind, Status: c.Status, Reason: c.Reason, Message: c.Message,
+		ObservedGeneration: r.Pod.Generation, LastTransitionTime: r.since(kind, c.Status),
+	}
 }
 
 // since returns when a condition took its status.
-func (r *run) since(kind corev1.PodConditionType, status corev1.ConditionStatus) metav1.Time {
+func (r *view) since(kind corev1.PodConditionType, status corev1.ConditionStatus) metav1.Time {
 	for _, before := range r.last.Conditions {
 		if before.Type == kind && before.Status == status {
 			return before.LastTransitionTime
 		}
 	}
 	return metav1.NewTime(time.Now())
+}
+
+// turnMessage returns the reason for the wait.
+func (r *view) turnMessage() string {
+	n, limited := podspec.Parallelism(r.Pod)
+	if !limited {
+		return "the pod waits for its turn"
+	}
+	return fmt.Sprintf("the pod waits for its turn: the Job's parallelism is %d", n)
+}
+
+// scheduled returns the condition PodScheduled.
+func (r *view) scheduled() podstatus.Condition {
+	switch {
+	case r.Turn.Awaited && r.Ended:
+		return podstatus.Condition{Status: corev1.ConditionFalse, Reason: reasonNoTurn}
+	case r.Turn.Awaited:
+		return podstatus.Condition{Status: corev1.ConditionFalse, Reason: ReasonTurn, Message: r.turnMessage()}
+	}
+	return podstatus.Condition{Status: corev1.ConditionTrue}
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/bulkhead-project/bulkhead/pod/podspec"
+	"github.com/bulkhead-project/bulkhead/pod/backoff"
+	"github.com/bulkhead-project/bulkhead/pod/launch"
+	"github.com/bulkhead-project/bulkhead/pod/plan"
 	"github.com/bulkhead-project/bulkhead/pod/probe"
 )
 
@@ -16,112 +18,138 @@ const (
 	observeDeadline   = 30 * time.Second
 )
 
-// step takes the next possible steps of the pod.
+// Turn is the result of Options.Turn for a pod that has not begun.
+type Turn int
+
+const (
+	// TurnLater makes the pod wait.
+	TurnLater Turn = iota
+	// TurnNow lets the pod begin.
+	TurnNow
+	// TurnNever makes the pod fail with ReasonJobFailed.
+	TurnNever
+)
+
+const (
+	// ReasonJobFailed is the reason in the status of a pod that never began because another pod of its Job failed.
+	ReasonJobFailed  = "JobFailed"
+	messageJobFailed = "another pod of the Job failed or was stopped before the turn of this one came"
+
+	// ReasonTurn is the reason of the condition PodScheduled while a pod waits for its turn.
+	ReasonTurn = "WaitingForTurn"
+	// reasonNoTurn is the reason of that condition when such a pod has ended.
+	reasonNoTurn   = "NeverScheduled"
+	messageStopped = "it was stopped before its turn came"
+)
+
+// container is one container of the pod.
+type container = plan.Container
+
+// step plans and carries out the next actions.
 func (r *run) step(ctx context.Context) {
-	r.checkDeadline()
-	if stop := r.p.stopping(); stop != nil || r.fatal != nil || r.expired || r.stopping != nil {
-		r.terminate(ctx, stop)
-		return
+	r.Wanted = r.p.stopping()
+	r.probes.look()
+	for _, action := range plan.Plan(&r.State, time.Now()) {
+		r.do(ctx, action)
 	}
-	if !r.stopDeadSandbox(ctx) {
-		return
-	}
-	if r.over() {
-		r.terminate(ctx, nil)
-		return
-	}
-	if !r.mayBegin(ctx) {
-		return
-	}
-	ready := r.ensureSandbox(ctx)
-	r.prefetch(ctx)
-	if !ready {
-		return
-	}
-	r.checkHealth(ctx)
-	r.checkResize(ctx)
-	r.checkImages(ctx)
-	if !r.mount(ctx) || !r.volumeImages(ctx) {
-		return
-	}
-	for _, c := range r.next() {
-		if r.starting != nil {
-			return // one after the other
+}
+
+func (r *run) do(ctx context.Context, a plan.Action) {
+	c := a.Container
+	switch a.Do {
+	case plan.Wake:
+		r.at(a.At)
+	case plan.Ask:
+		r.ask(ctx)
+	case plan.Expire:
+		r.Expired = true
+		r.event(nil, false, ReasonDeadline, r.overdue())
+	case plan.GiveUp:
+		for _, giveUp := range r.giveUp {
+			giveUp(launch.ErrGivenUp)
 		}
-		if c.kind != podspec.Ephemeral && r.hooked() {
-			continue // a running postStart hook blocks other starts
-		}
-		if !c.tried && c.image.pulling {
-			if c.kind == podspec.Ephemeral {
-				continue
-			}
-			return // the first starts follow the pod's order
-		}
-		if !r.notDelayed(c) || !r.ensureImage(ctx, c) {
-			c.tried = c.tried || c.image.failure != nil
-			continue
-		}
-		c.tried = true
+	case plan.Stop:
+		r.stop(ctx, a.Grace)
+	case plan.End:
+		r.stopSandbox(ctx, backoff.Last, func(string) { r.Ended = true })
+	case plan.StopDead:
+		r.stopSandbox(ctx, retryDelay, r.died)
+	case plan.Claim:
+		r.claim(ctx)
+	case plan.MakeSandbox:
+		r.createSandbox(ctx)
+	case plan.WriteFiles:
+		r.write(ctx)
+	case plan.Pull:
+		r.pull(ctx, a.Image)
+	case plan.PullLate:
+		r.pullLate(a.Image)
+	case plan.Delay:
+		r.delayed(c)
+	case plan.Skip:
+		c.Tried = true
+	case plan.NoTarget:
+		c.Tried = true
+		r.failed(c, launch.ReasonConfig, fmt.Errorf("target container %q is not running", c.Target))
+	case plan.Start:
+		c.Tried = true
 		r.start(ctx, c)
+	case plan.Kill:
+		c.Failing = c.Newest.ID()
+		r.kill(ctx, c, a.Grace, a.Message)
+	case plan.Replace:
+		c.Replaced = c.Newest.ID()
+		r.kill(ctx, c, r.p.grace(), fmt.Sprintf("Container %s definition changed, will be restarted", c.Spec.Name))
+	case plan.Resizing:
+		r.carryOut(ctx, a.Resize)
+	case plan.Resized:
+		r.actuated()
 	}
 }
 
-// prefetch pulls the images of all containers that must run and have not run yet, and of those that must start now.
-func (r *run) prefetch(ctx context.Context) {
-	r.volumeImages(ctx)
-	for _, c := range r.containers {
-		if c.newest == nil && r.wants(c) && r.notDelayed(c) {
-			r.ensureImage(ctx, c)
-		}
-	}
-	for _, c := range r.next() {
-		if r.notDelayed(c) {
-			r.ensureImage(ctx, c)
+// ask asks whether the pod's turn has come. The pod's start time is then.
+func (r *run) ask(ctx context.Context) {
+	switch r.o.Turn() {
+	case TurnNow:
+		r.Turn.Awaited = false
+		r.Began = time.Now()
+		r.step(ctx)
+	case TurnNever:
+		r.Turn.Never = true
+		r.event(nil, false, ReasonJobFailed, messageJobFailed)
+		r.step(ctx)
+	default:
+		if !r.Turn.Reported {
+			r.Turn.Reported = true
+			r.event(nil, false, ReasonTurn, r.turnMessage())
 		}
 	}
 }
 
-// notDelayed reports whether c may be started now. If not, it records why c waits.
-func (r *run) notDelayed(c *container) bool {
-	now := time.Now()
-	if c.newest.Exited() && !c.outgoing() {
-		if due := c.restart.Until(c.endedAt(now)); now.Before(due) {
-			if c.failure == nil || c.failure.reason != reasonCrashLoop {
-				message := fmt.Sprintf("back-off %v restarting failed container=%s pod=%s_%s(%s)",
-					c.restart.Delay, c.spec.Name, r.pod.Name, r.pod.Namespace, r.pod.UID)
-				c.failure = &failure{reason: reasonCrashLoop, message: message, at: now}
-				// The message leaves the delay out, so that repetitions count as the same event.
-				r.event(c, true, "BackOff", fmt.Sprintf("Back-off restarting failed container %s in pod %s_%s(%s)",
-					c.spec.Name, r.pod.Name, r.pod.Namespace, r.pod.UID))
-			}
-			r.at(due)
-			return false
-		}
-	}
-	if c.failure != nil && c.failure.reason != reasonCrashLoop {
-		if due := c.retry.Until(c.failure.at); now.Before(due) {
-			r.at(due)
-			return false
-		}
-	}
-	return true
+// delayed records that c waits before its restart. The event leaves the delay out, so that repetitions count as the
+// same event.
+func (r *run) delayed(c *container) {
+	pod := fmt.Sprintf("%s_%s(%s)", r.Pod.Name, r.Pod.Namespace, r.Pod.UID)
+	c.Failure = &plan.Failure{Reason: plan.CrashLoop, At: time.Now(),
+		Message: fmt.Sprintf("back-off %v restarting failed container=%s pod=%s", c.Restart.Delay, c.Spec.Name, pod)}
+	r.event(c, true, "BackOff", fmt.Sprintf("Back-off restarting failed container %s in pod %s", c.Spec.Name, pod))
 }
 
 // event reports an event. Errors of one cause have the same message, so that they count as one event.
-func (r *run) event(c *container, warning bool, reason, message string) {
+func (r *core) event(c *container, warning bool, reason, message string) {
 	r.reportEvent(c, warning, reason, probe.Stable(message))
 }
 
 // reportEvent reports an event with a complete message, such as the output of a probe.
-func (r *run) reportEvent(c *container, warning bool, reason, message string) {
+func (r *core) reportEvent(c *container, warning bool, reason, message string) {
 	event := Event{Time: time.Now(), Warning: warning, Reason: reason, Message: message}
 	if c != nil {
-		event.Container = c.spec.Name
+		event.Container = c.Spec.Name
 	}
 	r.report(event)
 }
 
-func (r *run) report(event Event) {
+func (r *core) report(event Event) {
 	if r.o.Event != nil {
 		r.o.Event(event)
 	}

@@ -3,16 +3,13 @@ package pod
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/internal/retry"
-	"github.com/bulkhead-project/bulkhead/pod/backoff"
 	"github.com/bulkhead-project/bulkhead/pod/instance"
-	"github.com/bulkhead-project/bulkhead/pod/podspec"
+	"github.com/bulkhead-project/bulkhead/pod/plan"
 	"github.com/bulkhead-project/bulkhead/pod/probe"
-	"github.com/bulkhead-project/bulkhead/pod/watch"
 )
 
 const (
@@ -23,54 +20,36 @@ const (
 	minimumGrace = 2 * time.Second
 )
 
-// terminate carries out stop, or replaces a longer running one; nil means the pod's own grace. The pod has ended when
-// its sandbox has stopped.
-func (r *run) terminate(ctx context.Context, stop *stopRequest) {
-	if r.giveUp() {
-		return // running steps must end or be undone before the pod can be stopped
-	}
-	if stop == nil {
-		stop = r.stopping
-	}
-	if stop == nil {
-		stop = &stopRequest{grace: r.p.grace()}
-	}
-	if r.stopping != nil && r.stopping.grace <= stop.grace {
-		return
-	}
+// stopper stops containers.
+type stopper struct {
+	*core
+	hooks    map[*container]context.CancelFunc // cancel running postStart hooks
+	preStops map[*container]*preStop           // the last preStop hooks
+	stops    int                               // running calls for the request to stop
+	hurry    context.CancelFunc                // cancels the running one for a shorter one
+}
+
+// stop stops all containers within grace, beside the loop, or hurries the running stop.
+func (r *stopper) stop(ctx context.Context, grace time.Duration) {
 	if r.hurry != nil {
 		r.hurry()
 	}
-	r.stopping = stop
+	r.Stopping = &grace
 	r.stops++
-	victims := r.victims(ctx, stop.grace)
-	if r.fatal != nil && len(victims) > 0 {
+	victims := r.victims(ctx, grace)
+	if r.Fatal != nil && len(victims) > 0 {
 		r.event(nil, true, "Killing", "Stopping the pod's other containers after the failure")
 	}
 	stopCtx, cancel := context.WithCancel(ctx)
 	r.hurry = cancel
 	r.beside(ctx, func() func() {
-		stopped := r.stopContainers(stopCtx, victims, stop.grace)
+		stopped := r.stopContainers(stopCtx, victims, grace)
 		cancel()
 		return func() {
 			r.stops--
-			if !stopped && r.stops > 0 {
-				return // a shorter request is running
-			}
-			r.end(ctx)
+			r.Stopped = r.Stopped || stopped || r.stops == 0 // else a shorter request is running
 		}
 	})
-}
-
-// giveUp cancels the running steps of the pod's start, which may take minutes, and reports whether there are any. A
-// call that stops a sandbox continues.
-func (r *run) giveUp() bool {
-	for _, cancel := range []context.CancelFunc{r.making, r.writing} {
-		if cancel != nil {
-			cancel()
-		}
-	}
-	return r.giveUpStart() || r.busy || r.writing != nil
 }
 
 // victim is a container that must end.
@@ -84,43 +63,34 @@ type victim struct {
 	gone    chan struct{}   // closed when this container has ended
 }
 
-// victims returns the running containers. Each sidecar ends after the regular containers and after the sidecars that
-// started after it.
-func (r *run) victims(ctx context.Context, grace time.Duration) []*victim {
-	var out []*victim
-	var before []chan struct{}
-	ordered := r.of(podspec.Ephemeral, podspec.Initial, podspec.Regular)
-	sidecars := r.of(podspec.Sidecar)
-	for i := len(sidecars) - 1; i >= 0; i-- {
-		ordered = append(ordered, sidecars[i])
+// victims returns the running containers, in their order.
+func (r *stopper) victims(ctx context.Context, grace time.Duration) []*victim {
+	for _, c := range r.Containers {
+		r.stopHook(c)
 	}
-	for _, c := range ordered {
-		c.hook.stop()
-		if !r.running(c) {
-			continue
+	var out []*victim
+	gone := make(map[*container]chan struct{})
+	for _, one := range plan.Order(&r.State) {
+		r.event(one.Container, false, "Killing", "Stopping container "+one.Spec.Name)
+		v := r.victim(ctx, one.Container, grace)
+		for _, other := range one.After {
+			v.after = append(v.after, gone[other])
 		}
-		r.event(c, false, "Killing", "Stopping container "+c.spec.Name)
-		v := r.victim(ctx, c, grace)
-		if c.kind == podspec.Sidecar {
-			v.after = before[:len(before):len(before)]
-		}
-		if c.kind == podspec.Sidecar || c.kind == podspec.Regular {
-			before = append(before, v.gone)
-		}
+		gone[v.c] = v.gone
 		out = append(out, v)
 	}
 	return out
 }
 
 // victim returns c as a victim. Its hook survives a request that a shorter one replaces, and ends with ctx.
-func (r *run) victim(ctx context.Context, c *container, grace time.Duration) *victim {
-	v := &victim{c: c, target: r.target(c), sandbox: c.newest.Sandbox, gone: make(chan struct{})}
+func (r *stopper) victim(ctx context.Context, c *container, grace time.Duration) *victim {
+	v := &victim{c: c, target: r.target(c), sandbox: c.Newest.Sandbox, gone: make(chan struct{})}
 	r.hookOf(ctx, v, grace)
 	return v
 }
 
 // stopContainers stops all victims concurrently, within their order, and reports whether all stopped.
-func (r *run) stopContainers(ctx context.Context, victims []*victim, grace time.Duration) bool {
+func (r *stopper) stopContainers(ctx context.Context, victims []*victim, grace time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, grace+minimumGrace*time.Duration(len(victims))+stopSlack)
 	defer cancel()
 	r.wake(ctx, victims...)
@@ -141,7 +111,7 @@ func (r *run) stopContainers(ctx context.Context, victims []*victim, grace time.
 
 // stopOne stops one container within grace: it waits for its hook and the containers before it, then sends TERM and
 // KILL.
-func (r *run) stopOne(ctx context.Context, v *victim, grace time.Duration) error {
+func (r *stopper) stopOne(ctx context.Context, v *victim, grace time.Duration) error {
 	defer close(v.gone)
 	began, left := time.Now(), grace
 	turn, cancel := context.WithTimeout(ctx, grace)
@@ -165,20 +135,17 @@ func (r *run) stopOne(ctx context.Context, v *victim, grace time.Duration) error
 		return ctx.Err() // a shorter request is running
 	}
 	seconds := int64((left + time.Second - 1) / time.Second)
-	if err := r.o.Runtime.StopContainer(ctx, v.target.ID, seconds); err != nil && !instance.Gone(err) {
-		return fmt.Errorf("stop container %s: %w", v.c.spec.Name, err)
-	}
-	return nil
+	return instance.Unless(r.o.Runtime.StopContainer(ctx, v.target.ID, seconds), "stop container", v.c.Spec.Name)
 }
 
 // kill stops one container of a pod that continues. Its restart policy decides what follows.
-func (r *run) kill(ctx context.Context, c *container, grace time.Duration, why string) {
-	id := c.newest.ID()
-	if !r.running(c) || c.killing == id || r.stopping != nil {
+func (r *stopper) kill(ctx context.Context, c *container, grace time.Duration, why string) {
+	id := c.Newest.ID()
+	if !r.Running(c) || c.Killing == id || r.Stopping != nil {
 		return
 	}
-	c.killing = id
-	c.hook.stop()
+	c.Killing = id
+	r.stopHook(c)
 	r.event(c, false, "Killing", why)
 	v := r.victim(ctx, c, grace)
 	r.beside(ctx, func() func() {
@@ -187,34 +154,13 @@ func (r *run) kill(ctx context.Context, c *container, grace time.Duration, why s
 		if err == nil || ctx.Err() != nil {
 			return func() {}
 		}
-		r.p.log.Warn("cannot stop a container", "container", v.c.spec.Name, "error", err)
-		watch.Pause(ctx, retryDelay)
+		r.p.log.Warn("cannot stop a container", "container", v.c.Spec.Name, "error", err)
+		retry.Sleep(ctx, retryDelay, nil)
 		return func() {
-			if c.killing == id {
-				c.killing = ""
+			if c.Killing == id {
+				c.Killing = ""
 				r.kill(ctx, c, grace, why)
 			}
 		}
-	})
-}
-
-// end stops the sandbox, and then the loop. It retries until it succeeds: a pod must not count as ended while its VM
-// runs.
-func (r *run) end(ctx context.Context) {
-	if r.ended || r.busy {
-		return
-	}
-	if r.sandbox == nil {
-		r.ended = true
-		return
-	}
-	id := r.sandbox.GetId()
-	r.busy = true // no other step may use the sandbox meanwhile
-	r.beside(ctx, func() func() {
-		pauses := retry.Pauses{First: retryDelay, Last: backoff.Last}
-		err := pauses.Until(ctx, nil, func() error { return r.stopSandbox(ctx, id) }, func(err error) {
-			r.p.log.Warn("cannot stop the sandbox", "sandbox", id, "error", err)
-		})
-		return func() { r.busy, r.ended = false, err == nil } // if ctx has ended, the pod continues to run
 	})
 }

@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"time"
@@ -11,7 +10,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/api/annotations"
 	"github.com/bulkhead-project/bulkhead/pod/backoff"
-	"github.com/bulkhead-project/bulkhead/pod/config"
+	"github.com/bulkhead-project/bulkhead/pod/plan"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 	"github.com/bulkhead-project/bulkhead/pod/resize"
@@ -61,10 +60,8 @@ func Updated(before, next *corev1.Pod) *corev1.Pod {
 	maps.DeleteFunc(out.Annotations, func(key, _ string) bool { return annotations.Internal(key) })
 	out.Spec.ActiveDeadlineSeconds = next.Spec.ActiveDeadlineSeconds
 	for c := range podspec.All(&out.Spec) {
-		for newer := range podspec.All(&next.Spec) {
-			if newer.Name == c.Name {
-				c.Image, c.Resources = newer.Image, *newer.Resources.DeepCopy()
-			}
+		if newer := podspec.Find(&next.Spec, c.Name); newer != nil {
+			c.Image, c.Resources = newer.Image, *newer.Resources.DeepCopy()
 		}
 	}
 	return out
@@ -96,8 +93,8 @@ func (r *run) applyWanted() {
 		return
 	}
 	r.asked = asked
-	r.pod.Labels, r.pod.Annotations, r.pod.Generation = wanted.Labels, wanted.Annotations, wanted.Generation
-	r.pod.Spec.ActiveDeadlineSeconds = wanted.Spec.ActiveDeadlineSeconds
+	r.Pod.Labels, r.Pod.Annotations, r.Pod.Generation = wanted.Labels, wanted.Annotations, wanted.Generation
+	r.Pod.Spec.ActiveDeadlineSeconds = wanted.Spec.ActiveDeadlineSeconds
 	r.applyImages(wanted)
 	r.applyResources(wanted, refused)
 	r.outdate() // volumes of the downward API contain them
@@ -105,13 +102,11 @@ func (r *run) applyWanted() {
 
 // applyImages applies new images of containers, and resets the backoff of these containers.
 func (r *run) applyImages(wanted *corev1.Pod) {
-	for _, c := range r.containers {
-		for spec := range podspec.All(&wanted.Spec) {
-			if c.kind == podspec.Ephemeral || spec.Name != c.spec.Name || spec.Image == c.spec.Image {
-				continue
-			}
-			c.spec.Image, c.image = spec.Image, imageState{}
-			c.failure, c.retry, c.restart = nil, backoff.Backoff{}, backoff.Backoff{}
+	for _, c := range r.Containers {
+		spec := podspec.Find(&wanted.Spec, c.Spec.Name)
+		if c.Kind != podspec.Ephemeral && spec != nil && spec.Image != c.Spec.Image {
+			c.Spec.Image, c.Image = spec.Image, plan.Image{}
+			c.Try, c.Restart = plan.Try{}, backoff.Backoff{}
 		}
 	}
 }
@@ -119,47 +114,32 @@ func (r *run) applyImages(wanted *corev1.Pod) {
 // applyResources applies new resources of containers, all or none.
 func (r *run) applyResources(wanted *corev1.Pod, refused *podstatus.Condition) {
 	next := map[*container]*corev1.Container{}
-	for _, c := range r.containers {
-		spec := resize.Container(&wanted.Spec, c.spec.Name)
-		if spec == nil || c.kind == podspec.Ephemeral || equality.Semantic.DeepEqual(spec.Resources, c.spec.Resources) {
+	for _, c := range r.Containers {
+		spec := resize.Container(&wanted.Spec, c.Spec.Name)
+		if spec == nil || c.Kind == podspec.Ephemeral || equality.Semantic.DeepEqual(spec.Resources, c.Spec.Resources) {
 			continue
 		}
 		next[c] = spec
-		if err := resize.Check(c.spec.Resources, spec.Resources); err != nil && refused == nil {
-			message := fmt.Sprintf("container %s: %v", c.spec.Name, err)
+		if err := resize.Check(c.Spec.Resources, spec.Resources); err != nil && refused == nil {
+			message := fmt.Sprintf("container %s: %v", c.Spec.Name, err)
 			refused = &podstatus.Condition{Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible, Message: message}
 		}
 	}
 	if len(next) == 0 {
-		r.resize.pending, r.resize.reverted = nil, false
+		r.Resize.Pending, r.Resize.Reverted = nil, false
 		return
 	}
-	if before := r.resize.pending; refused != nil && (before == nil || *before != *refused) {
+	if before := r.Resize.Pending; refused != nil && (before == nil || *before != *refused) {
 		r.event(nil, true, "Resize"+refused.Reason, refused.Message)
 	}
-	if r.resize.pending = refused; refused != nil {
+	if r.Resize.Pending = refused; refused != nil {
 		return
 	}
-	r.resize.retry, r.resize.reverted, r.resize.actuated = time.Time{}, false, -1
+	r.Resize.Retry, r.Resize.Reverted, r.Resize.Actuated = time.Time{}, false, -1
 	for c, spec := range next {
-		if c.has == nil {
-			c.has = c.spec.Resources.DeepCopy()
+		if c.Has == nil {
+			c.Has = c.Spec.Resources.DeepCopy()
 		}
-		c.spec.Resources = *spec.Resources.DeepCopy()
+		c.Spec.Resources = *spec.Resources.DeepCopy()
 	}
-}
-
-// checkImages restarts containers that run with an outdated image.
-func (r *run) checkImages(ctx context.Context) {
-	for _, c := range r.of(podspec.Sidecar, podspec.Regular) {
-		if r.running(c) && r.outdated(c) && c.killing != c.newest.ID() {
-			c.replaced = c.newest.ID()
-			r.kill(ctx, c, r.p.grace(), fmt.Sprintf("Container %s definition changed, will be restarted", c.spec.Name))
-		}
-	}
-}
-
-// outdated reports whether c's newest instance was made from another specification.
-func (r *run) outdated(c *container) bool {
-	return config.Outdated(c.newest.Status.GetAnnotations(), c.spec)
 }

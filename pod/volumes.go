@@ -8,9 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 	"github.com/bulkhead-project/bulkhead/pod/backoff"
 	"github.com/bulkhead-project/bulkhead/pod/config"
 	"github.com/bulkhead-project/bulkhead/pod/launch"
+	"github.com/bulkhead-project/bulkhead/pod/plan"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
@@ -29,93 +31,52 @@ func (r *run) allocatable(ctx context.Context, pod *corev1.Pod, sandbox string) 
 
 const reasonMount = "FailedMount"
 
-// mount reports whether the volumes of files have been written, and starts a write when one is due. Volumes in use are
-// rewritten in the background.
-func (r *run) mount(ctx context.Context) bool {
-	if r.mounted && !r.stale || r.writing != nil || !volume.Needed(r.pod) {
-		return r.mounted || !volume.Needed(r.pod)
-	}
-	if r.mounting != nil {
-		if due := r.mountTry.Until(r.mounting.at); time.Now().Before(due) {
-			r.at(due)
-			return r.mounted
+// write writes the volumes of files, beside the loop.
+func (r *run) write(ctx context.Context) {
+	f := &r.Files
+	f.Stale, f.Writing = false, true
+	pod, sandbox := r.Pod.DeepCopy(), r.Sandbox.GetId()
+	r.try(ctx, plan.WriteFiles, containerDeadline, func(ctx context.Context) error {
+		list, err := r.allocatable(ctx, pod, sandbox)
+		if err != nil {
+			return err
 		}
-	}
-	writeCtx, cancel := context.WithTimeout(ctx, containerDeadline)
-	r.stale, r.writing = false, cancel
-	pod, sandbox := r.pod.DeepCopy(), r.sandbox.GetId()
-	r.beside(ctx, func() func() {
-		list, err := r.allocatable(writeCtx, pod, sandbox)
+		return r.p.volumes.Refresh(ctx, pod, list)
+	}, func(err error, given bool) {
+		f.Writing = false
 		if err == nil {
-			err = r.p.volumes.Refresh(writeCtx, pod, list)
+			f.Written, f.Try = true, plan.Try{}
+			return
 		}
-		given := errors.Is(writeCtx.Err(), context.Canceled) // the pod is being stopped
-		cancel()
-		return func() {
-			r.writing = nil
-			if err == nil || !given {
-				r.wrote(err)
-			}
+		if f.Stale = true; given {
+			return
+		}
+		f.Fail(reasonMount, err.Error(), time.Now())
+		if f.Written || !r.fail(ErrStart, err) {
+			r.event(nil, true, reasonMount, err.Error())
 		}
 	})
-	return r.mounted
-}
-
-// wrote records the outcome of a write.
-func (r *run) wrote(err error) {
-	if err == nil {
-		r.mounted, r.mounting, r.mountTry = true, nil, backoff.Backoff{}
-		return
-	}
-	r.stale = true
-	r.mounting = &failure{reason: reasonMount, message: err.Error(), at: time.Now()}
-	r.mountTry.Next(r.mounting.at, r.mounting.at)
-	if r.mounted || !r.fail(ErrStart, err) {
-		r.event(nil, true, reasonMount, err.Error())
-	}
 }
 
 // outdate marks the volumes for another write if they are, or are being, written.
-func (r *run) outdate() { r.stale = r.mounted || r.writing != nil }
-
-// volumeImages reports whether the images of all volumes are present, and starts missing pulls.
-func (r *run) volumeImages(ctx context.Context) bool {
-	all := true
-	for i := range r.pod.Spec.Volumes {
-		volume := &r.pod.Spec.Volumes[i]
-		if volume.Image == nil {
-			continue
-		}
-		state := r.images[volume.Name]
-		if state == nil {
-			state = &imageState{}
-			if r.images == nil {
-				r.images = make(map[string]*imageState)
-			}
-			r.images[volume.Name] = state
-		}
-		there := r.ensurePull(ctx, pull{state: state, name: volume.Image.Reference, policy: volume.Image.PullPolicy})
-		all = all && there
-	}
-	return all
-}
+func (r *run) outdate() { r.Files.Stale = r.Files.Written || r.Files.Writing }
 
 // imageFailure returns why an image volume that c mounts is missing, nil if no failure is known.
-func (r *run) imageFailure(c *container) *failure {
-	for _, mount := range c.spec.VolumeMounts {
-		if state := r.images[mount.Name]; state != nil && state.failure != nil {
-			return state.failure
+func (r *view) imageFailure(c *container) *plan.Failure {
+	for _, mount := range c.Spec.VolumeMounts {
+		if state := r.Images[mount.Name]; state != nil && state.Failure != nil {
+			return state.Failure
 		}
 	}
 	return nil
 }
 
 // imageRefs returns the references of the image volumes, by volume name.
-func (r *run) imageRefs() map[string]string {
-	refs := make(map[string]string, len(r.images))
-	for name, state := range r.images {
-		if state.image != nil {
-			refs[name] = state.image.Ref
+func (r *view) imageRefs() map[string]string {
+	refs := make(map[string]string, len(r.Images))
+	for name, state := range r.Images {
+		if state.Found != nil {
+			refs[name] = state.Found.Ref
 		}
 	}
 	return refs
@@ -124,25 +85,17 @@ func (r *run) imageRefs() map[string]string {
 // refresh reacts to changed objects: waiting steps are retried at once, and volumes in use get their new content.
 func (r *run) refresh() {
 	r.changed = r.o.AllObjects().Changed()
-	r.mounting, r.mountTry = nil, backoff.Backoff{}
-	if errors.Is(r.sandboxErr, volume.ErrNotFound) {
-		r.sandboxTry, r.sandboxAt = backoff.Backoff{}, time.Time{} // its RuntimeClass may exist now
+	r.Files.Try = plan.Try{}
+	if errors.Is(r.SandboxErr, volume.ErrNotFound) {
+		r.SandboxTry = plan.Try{} // its RuntimeClass may exist now
 	}
-	for _, c := range r.containers {
-		if c.failure != nil && c.failure.reason == launch.ReasonConfig {
-			c.retry = backoff.Backoff{}
-			c.failure.at = time.Time{}
+	for _, c := range r.Containers {
+		if c.Failure != nil && c.Failure.Reason == launch.ReasonConfig {
+			c.Retry = backoff.Backoff{}
+			c.Failure.At = time.Time{}
 		}
 	}
 	r.outdate()
-}
-
-// claims is the state of the pod's claims for the next sandbox.
-type claims struct {
-	mounted bool
-	failure *failure // why the mount failed
-	delay   time.Duration
-	changed <-chan struct{} // closed when a retry is worthwhile, after a failure
 }
 
 // The pauses between attempts to mount claims. A node may have to poll a claim.
@@ -154,48 +107,37 @@ const (
 	unclaimDeadline = 30 * time.Second
 )
 
-// claim reports whether the claims are mounted for the next sandbox, and starts a mount when one is due.
-func (r *run) claim(ctx context.Context) bool {
-	if r.o.Claims == nil || r.claims.mounted || !volume.HasClaimed(r.p.pod) {
-		return true
-	}
-	if r.claims.failure != nil {
-		if due := r.claims.failure.at.Add(r.claims.delay); time.Now().Before(due) {
-			r.at(due)
-			return false
-		}
-	}
-	r.busy = true
-	mountCtx, cancel := context.WithTimeout(ctx, claimDeadline)
-	r.making = cancel
+// claim mounts the claims for the next sandbox, beside the loop.
+func (r *sandboxes) claim(ctx context.Context) {
+	r.Busy = true
 	changed := r.o.Claims.Changed()
-	r.beside(ctx, func() func() {
-		places, err := r.o.Claims.Mount(mountCtx, r.p.pod)
-		given := errors.Is(mountCtx.Err(), context.Canceled) // the pod is being stopped
-		cancel()
-		return func() { r.claimed(places, err, changed, given) }
+	var places map[string]volume.Place
+	r.try(ctx, plan.Claim, claimDeadline, func(ctx context.Context) (err error) {
+		places, err = r.o.Claims.Mount(ctx, r.p.pod)
+		return err
+	}, func(err error, given bool) {
+		r.Busy = false
+		switch {
+		case err == nil:
+			r.unclaimed()
+			r.o.Claimed, r.Claims.Mounted = places, true
+		case !given:
+			r.Claims.Retry, r.claims = time.Now().Add(r.pauses.Next()), changed
+			if !r.fail(ErrStart, err) {
+				r.event(nil, true, reasonMount, err.Error())
+			}
+		}
 	})
-	return false
 }
 
-// claimed records the outcome of an attempt.
-func (r *run) claimed(places map[string]volume.Place, err error, changed <-chan struct{}, given bool) {
-	r.busy, r.making = false, nil
-	switch {
-	case err == nil:
-		r.o.Claimed, r.claims = places, claims{mounted: true}
-	case !given:
-		r.claims.failure = &failure{reason: reasonMount, message: err.Error(), at: time.Now()}
-		r.claims.delay = min(max(2*r.claims.delay, firstClaimPause), lastClaimPause)
-		r.claims.changed = changed
-		if !r.fail(ErrStart, err) {
-			r.event(nil, true, reasonMount, err.Error())
-		}
-	}
+// unclaimed makes the next sandbox mount the claims again.
+func (r *sandboxes) unclaimed() {
+	r.Claims, r.claims = plan.Claims{Mounted: r.o.Claims == nil || !volume.HasClaimed(r.p.pod)}, nil
+	r.pauses = retry.Pauses{First: firstClaimPause, Last: lastClaimPause}
 }
 
 // unmount removes the volumes of files and unmounts the claims. All sandboxes of the pod must have stopped.
-func (r *run) unmount(ctx context.Context) error {
+func (r *sandboxes) unmount(ctx context.Context) error {
 	if err := r.p.unclaim(ctx); err != nil {
 		r.p.log.Warn("the pod's claims are still mounted", "error", err)
 		r.o.Claims.Release()

@@ -124,13 +124,14 @@ var layers = map[string]map[string]string{
 		"storage/csi/internal/rpc":      "",
 	},
 	"pod": {
-		"": "config images instance launch logs resize watch podstatus podspec probe " +
+		"": "config images instance launch logs plan resize watch podstatus podspec probe " +
 			"backoff",
 		"images":            "config podspec",
 		"instance":          "config podspec",
 		"launch":            "config instance logs podspec watch",
 		"logs":              "config podspec watch",
 		"config":            "podspec",
+		"plan":              "backoff config images instance podspec podstatus probe resize",
 		"podstatus":         "podspec",
 		"resize":            "podspec",
 		"podapi":            "podspec podapi/fields podapi/jsonnode internal/nearest",

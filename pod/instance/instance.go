@@ -43,12 +43,6 @@ func (i *Instance) Created() bool {
 	return i != nil && i.Status.GetState() == runtimeapi.ContainerState_CONTAINER_CREATED
 }
 
-// StartedAt returns when i started, the zero time if the runtime does not know.
-func (i *Instance) StartedAt() time.Time { return Time(i.Status.GetStartedAt()) }
-
-// FinishedAt returns when i ended, the zero time if the runtime does not know.
-func (i *Instance) FinishedAt() time.Time { return Time(i.Status.GetFinishedAt()) }
-
 // Time converts a CRI time stamp; 0 is the zero time.
 func Time(stamp int64) time.Time {
 	if stamp == 0 {
@@ -118,6 +112,14 @@ func restartCount(item *runtimeapi.Container) int32 {
 		return int32(count)
 	}
 	return int32(item.GetMetadata().GetAttempt())
+}
+
+// Unless returns err with the step and the id, nil if the runtime has no object with that id.
+func Unless(err error, step, id string) error {
+	if err == nil || Gone(err) {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", step, id, err)
 }
 
 // Gone reports whether err means that the runtime has no object with that id.

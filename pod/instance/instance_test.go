@@ -107,7 +107,7 @@ func TestInstance(t *testing.T) {
 		t.Error("a nil instance is not empty")
 	}
 	i := &Instance{Status: &runtimeapi.ContainerStatus{Id: "x", StartedAt: 5, State: runtimeapi.ContainerState_CONTAINER_EXITED}}
-	if i.ID() != "x" || !i.Exited() || i.Created() || !i.StartedAt().Equal(time.Unix(0, 5)) || !i.FinishedAt().IsZero() {
+	if i.ID() != "x" || !i.Exited() || i.Created() || !Time(5).Equal(time.Unix(0, 5)) || !Time(0).IsZero() {
 		t.Errorf("%+v", i)
 	}
 	i.Status.State = runtimeapi.ContainerState_CONTAINER_CREATED

@@ -49,11 +49,13 @@ type Launch struct {
 	Allocatable func(ctx context.Context) (corev1.ResourceList, error)
 }
 
-// Event is one event of the attempt, with the kubelet's reason.
+// Event is one outcome, with the kubelet's reasons.
 type Event struct {
-	Time            time.Time
-	Warning         bool
-	Reason, Message string
+	Time      time.Time
+	Warning   bool
+	Reason    string // Pulling, Pulled, Created, Started, Killing, BackOff, Failed, SandboxChanged, …
+	Container string // empty: the pod
+	Message   string
 }
 
 // Result is the outcome of a Launch.
@@ -82,7 +84,7 @@ func (l *Launch) Run(ctx context.Context) Result {
 		return out.failed(ReasonCreate, err)
 	}
 	defer l.undo(ctx, out.ID)
-	out.event(false, "Created", "Created container "+l.Container.Name)
+	l.event(&out, false, "Created", "Created container "+l.Container.Name)
 	err = l.Runtime.StartContainer(ctx, out.ID)
 	if status, statusErr := l.Runtime.ContainerStatus(ctx, out.ID, false); statusErr == nil {
 		out.Status = status.GetStatus()
@@ -90,7 +92,7 @@ func (l *Launch) Run(ctx context.Context) Result {
 	if err != nil {
 		return out.failed(ReasonRun, err)
 	}
-	out.event(false, "Started", "Started container "+l.Container.Name)
+	l.event(&out, false, "Started", "Started container "+l.Container.Name)
 	return out
 }
 
@@ -99,16 +101,16 @@ func (r *Result) failed(reason string, err error) Result {
 	return *r
 }
 
-func (r *Result) event(warning bool, reason, message string) {
-	r.Events = append(r.Events, Event{time.Now(), warning, reason, message})
+func (l *Launch) event(r *Result, warning bool, reason, message string) {
+	r.Events = append(r.Events, Event{time.Now(), warning, reason, l.Container.Name, message})
 }
 
 // configure makes the container's configuration, and the directories it writes to on the host.
 func (l *Launch) configure(ctx context.Context, out *Result) (*runtimeapi.ContainerConfig, error) {
 	with := l.Config
-	with.Note = func(reason, message string) { out.event(true, reason, message) }
+	with.Note = func(reason, message string) { l.event(out, true, reason, message) }
 	with.Skipped = func(s config.Skipped) {
-		out.event(true, "InvalidEnvironmentVariableNames", fmt.Sprintf(
+		l.event(out, true, "InvalidEnvironmentVariableNames", fmt.Sprintf(
 			"Keys [%s] from the EnvFrom %s %s/%s were skipped since they are considered invalid environment variable names.",
 			strings.Join(s.Keys, ", "), s.Source, l.Options.Pod.Namespace, s.Name))
 	}

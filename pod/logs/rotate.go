@@ -12,7 +12,7 @@ import (
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/bulkhead-project/bulkhead/pod/watch"
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 )
 
 // A container that writes for ever must not fill the host's disk. As with a kubelet, a large log is rotated, and one
@@ -43,8 +43,7 @@ type Rotator struct {
 // Run checks the logs until ctx ends.
 func (o *Rotator) Run(ctx context.Context) {
 	for wait := seldomLook; ; {
-		watch.Pause(ctx, wait)
-		if ctx.Err() != nil {
+		if !retry.Sleep(ctx, wait, nil) {
 			return
 		}
 		wait = seldomLook

@@ -48,6 +48,7 @@ type Plan struct {
 	Size, Overhead *runtimeapi.LinuxContainerResources
 	Grows          bool
 	Changes        []Change
+	Restarts       []string // ids of containers that must restart for their changes, after CarryOut
 }
 
 // CarryOut carries out the plan, up to the first failure. It refuses a memory limit below a container's usage, for

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 )
 
 // retryDelay is the pause before an ended subscription is renewed.
@@ -133,7 +135,7 @@ func (w *Watch) follow(ctx context.Context, s *subscription) {
 		if ctx.Err() == nil {
 			w.log.Warn("container events ended", "error", err)
 		}
-		Pause(ctx, retryDelay)
+		retry.Sleep(ctx, retryDelay, nil)
 	}
 }
 
@@ -189,15 +191,5 @@ func (s *subscription) noteAll() {
 		for _, l := range all {
 			l.note()
 		}
-	}
-}
-
-// Pause waits for d, or until ctx ends.
-func Pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

@@ -202,19 +202,3 @@ func TestLate(t *testing.T) {
 		}
 	})
 }
-
-func TestPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		Pause(t.Context(), time.Minute)
-		if took := time.Since(began); took != time.Minute {
-			t.Errorf("paused for %v", took)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		Pause(ctx, time.Minute)
-		if took := time.Since(began); took != time.Minute+time.Second {
-			t.Errorf("paused for %v in all", took)
-		}
-	})
-}
