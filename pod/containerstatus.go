@@ -58,10 +58,11 @@ func (r *view) waiting(c *container) *corev1.ContainerStateWaiting {
 			return &corev1.ContainerStateWaiting{Reason: why.Reason, Message: why.Message}
 		}
 	}
+	reason := ReasonCreating
 	if len(r.Pod.Spec.InitContainers) > 0 {
-		return &corev1.ContainerStateWaiting{Reason: reasonInitializing}
+		reason = reasonInitializing
 	}
-	return &corev1.ContainerStateWaiting{Reason: ReasonCreating}
+	return &corev1.ContainerStateWaiting{Reason: reason}
 }
 
 func (r *view) terminated(i *instance.Instance) *corev1.ContainerStateTerminated {

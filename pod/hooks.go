@@ -70,30 +70,25 @@ type preStop struct {
 	done chan struct{}           // closed when it has ended
 }
 
-// over reports whether the hook has ended.
-func (h *preStop) over() bool {
-	select {
-	case <-h.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// hookOf sets the hook of v that must end before TERM. A hook starts only once. A request with a grace of 0 starts none
-// and cancels a running one.
-func (r *stopper) hookOf(ctx context.Context, v *victim, grace time.Duration) {
-	c := v.c
+// victim returns c as a victim, with the hook that must end before TERM. A hook starts only once. It survives a request
+// that a shorter one replaces, and ends with ctx. A request with a grace of 0 starts none and cancels a running one.
+func (r *stopper) victim(ctx context.Context, c *container, grace time.Duration) *victim {
+	v := &victim{c: c, target: r.target(c), sandbox: c.Newest.Sandbox, gone: make(chan struct{})}
 	if h := r.preStops[c]; h != nil && h.id == v.target.ID {
+		select {
+		case <-h.done: // it has ended
+			return v
+		default:
+		}
 		if grace == 0 {
 			h.cut(context.Canceled)
-		} else if !h.over() {
+		} else {
 			v.hook = h
 		}
-		return
+		return v
 	}
 	if c.Spec.Lifecycle == nil || c.Spec.Lifecycle.PreStop == nil || grace == 0 {
-		return
+		return v
 	}
 	hookCtx, cut := context.WithCancelCause(ctx)
 	h := &preStop{id: v.target.ID, cut: cut, done: make(chan struct{})}
@@ -111,6 +106,7 @@ func (r *stopper) hookOf(ctx context.Context, v *victim, grace time.Duration) {
 			}
 		})
 	}
+	return v
 }
 
 // wakePatience bounds the resumption of a paused VM.

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -57,11 +58,7 @@ func (p *Pod) CanResize(name string, next corev1.ResourceRequirements) (generati
 
 // resized returns the pod with the resize applied. The caller holds mu.
 func (p *Pod) resized(name string, next corev1.ResourceRequirements) (*corev1.Pod, error) {
-	wanted := p.wanted
-	if wanted == nil {
-		wanted = p.pod
-	}
-	wanted = wanted.DeepCopy()
+	wanted := p.newest().DeepCopy()
 	container := resize.Container(&wanted.Spec, name)
 	if container == nil {
 		return nil, fmt.Errorf("pod %s: container %q %w: the pod has no such container or sidecar", p.pod.Name, name, errResize)
@@ -83,11 +80,11 @@ func (p *Pod) resized(name string, next corev1.ResourceRequirements) (*corev1.Po
 func (p *Pod) Spec() *corev1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.wanted != nil {
-		return p.wanted.DeepCopy()
-	}
-	return p.pod.DeepCopy()
+	return p.newest().DeepCopy()
 }
+
+// newest returns the pod with all changes. The caller holds mu.
+func (p *Pod) newest() *corev1.Pod { return cmp.Or(p.wanted, p.pod) }
 
 // resizeRetry is the pause before a failed resize is retried.
 const resizeRetry = 5 * time.Second

@@ -35,10 +35,6 @@ func (r *run) start(runCtx context.Context, c *container) {
 		// It was created and never started, or lost: it does not count as a restart.
 		restarts, stale = c.Newest.Restarts, c.Newest.ID()
 	}
-	target := ""
-	if other := r.Target(c); other != nil {
-		target = other.Newest.ID()
-	}
 	image := c.Image.Found
 	options := r.o.Options
 	if c.Size != (runtimev1.Size{}) {
@@ -48,7 +44,7 @@ func (r *run) start(runCtx context.Context, c *container) {
 		Runtime: r.o.Runtime, Options: options, Container: c.Spec.DeepCopy(),
 		Sandbox: r.Sandbox.GetId(), Attempt: r.Sandbox.GetMetadata().GetAttempt(),
 		Config: config.Launch{
-			Image: image.Image, Ref: image.Ref, Restarts: restarts, IPs: r.ips(), Target: target, Images: r.imageRefs(),
+			Image: image.Image, Ref: image.Ref, Restarts: restarts, IPs: r.ips(), Target: r.Target(c), Images: r.imageRefs(),
 		},
 		Stale: stale,
 	}

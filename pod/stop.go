@@ -82,13 +82,6 @@ func (r *stopper) victims(ctx context.Context, grace time.Duration) []*victim {
 	return out
 }
 
-// victim returns c as a victim. Its hook survives a request that a shorter one replaces, and ends with ctx.
-func (r *stopper) victim(ctx context.Context, c *container, grace time.Duration) *victim {
-	v := &victim{c: c, target: r.target(c), sandbox: c.Newest.Sandbox, gone: make(chan struct{})}
-	r.hookOf(ctx, v, grace)
-	return v
-}
-
 // stopContainers stops all victims concurrently, within their order, and reports whether all stopped.
 func (r *stopper) stopContainers(ctx context.Context, victims []*victim, grace time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, grace+minimumGrace*time.Duration(len(victims))+stopSlack)

@@ -44,10 +44,7 @@ func (p *Pod) Differs(next *corev1.Pod, refused *podstatus.Condition) bool {
 
 // updated returns the pod with the update applied. The caller holds mu.
 func (p *Pod) updated(next *corev1.Pod, refused *podstatus.Condition) (wanted *corev1.Pod, changed bool) {
-	before := p.wanted
-	if before == nil {
-		before = p.pod
-	}
+	before := p.newest()
 	wanted = Updated(before, next)
 	return wanted, !equality.Semantic.DeepEqual(before, wanted) || !equality.Semantic.DeepEqual(p.refused, refused)
 }

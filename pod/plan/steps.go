@@ -51,7 +51,7 @@ func (p *planner) starts() {
 			if !c.Tried && c.Image.Failure != nil {
 				p.do(Action{Do: Skip, Container: c})
 			}
-		case c.Target != "" && p.Target(c) == nil:
+		case c.Target != "" && p.Target(c) == "":
 			p.do(Action{Do: NoTarget, Container: c})
 		default:
 			p.do(Action{Do: Start, Container: c})
@@ -60,14 +60,14 @@ func (p *planner) starts() {
 	}
 }
 
-// Target returns the running container of which c sees the processes, nil for none.
-func (s *State) Target(c *Container) *Container {
+// Target returns the id of the running container of which c sees the processes, empty for none.
+func (s *State) Target(c *Container) string {
 	for _, other := range s.Containers {
-		if c.Target != "" && other.Spec.Name == c.Target && s.Running(other) {
-			return other
+		if other.Spec.Name == c.Target && s.Running(other) {
+			return other.Newest.ID()
 		}
 	}
-	return nil
+	return ""
 }
 
 // mayStart reports whether c may be started now. If not, its delay is planned.
