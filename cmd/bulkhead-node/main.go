@@ -18,7 +18,8 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/door/node"
 	"github.com/bulkhead-project/bulkhead/door/node/config"
-	"github.com/bulkhead-project/bulkhead/door/node/resources/eviction"
+	"github.com/bulkhead-project/bulkhead/door/node/registration"
+	"github.com/bulkhead-project/bulkhead/door/node/resources"
 	"github.com/bulkhead-project/bulkhead/door/node/runtime"
 	"github.com/bulkhead-project/bulkhead/door/node/runtime/endpoint"
 	"github.com/bulkhead-project/bulkhead/door/node/runtime/local"
@@ -85,9 +86,12 @@ func serve(ctx context.Context, args []string) error {
 // options converts the flags.
 func options(c *config.Config) (o node.Options, err error) {
 	o = node.Options{
-		Name: c.NodeName, IP: c.NodeIP, MaxPods: c.MaxPods, ClusterDNS: c.ClusterDNS, ClusterDomain: c.ClusterDomain, Manifests: c.Manifests,
-		ImageGCHigh: c.ImageGCHigh, ImageGCLow: c.ImageGCLow,
-		Listen: c.Listen, Cert: c.Cert, Key: c.Key, ClientCA: c.ClientCA, RotateServing: c.RotateServing, Version: version.Version,
+		Options: registration.Options{
+			Name: c.NodeName, IP: c.NodeIP, MaxPods: c.MaxPods, Listen: c.Listen, Cert: c.Cert, Key: c.Key, ClientCA: c.ClientCA,
+			RotateServing: c.RotateServing, Version: version.Version,
+		},
+		Limits:     resources.Limits{ImageGCHigh: c.ImageGCHigh, ImageGCLow: c.ImageGCLow},
+		ClusterDNS: c.ClusterDNS, ClusterDomain: c.ClusterDomain, Manifests: c.Manifests,
 	}
 	if o.RootDir = c.RootDir; c.Endpoint != "" {
 		o.Runtime, o.RootDir = remote(c.Endpoint), "" // its pods have no volumes of CSI drivers
@@ -110,7 +114,7 @@ func options(c *config.Config) (o node.Options, err error) {
 	if o.ShutdownGrace, o.ShutdownGraceCritical, err = c.Shutdown(); err != nil {
 		return o, err
 	}
-	if o.Eviction, err = eviction.Parse(c.EvictionHard); err != nil {
+	if o.Eviction, err = resources.ParseThresholds(c.EvictionHard); err != nil {
 		return o, err
 	}
 	o.Engine.NoForks, o.Engine.Tenant, err = setup.Warm(cmp.Or(c.Warm, os.Getenv("BULKHEAD_WARM")))

@@ -7,18 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/node/runtime"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/network"
 )
-
-// networked is a runtime with one kind of network.
-type networked struct {
-	runtime.Runtime
-	kind network.Kind
-}
-
-func (n networked) Backend() runtime.Backend { return runtime.Backend{Network: string(n.kind)} }
 
 // TestResolver checks that pods of ClusterFirst get the cluster's name servers. Other pods get those name servers of
 // the host that a pod of their network can reach.
@@ -43,9 +34,9 @@ func TestResolver(t *testing.T) {
 			network: network.KindCNI, clustered: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := &node{runtime: networked{kind: tc.network}, o: Options{ClusterDNS: tc.cluster, ClusterDomain: "cluster.local"}}
+			o := Options{ClusterDNS: tc.cluster, ClusterDomain: "cluster.local"}
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "own"}, Spec: corev1.PodSpec{DNSPolicy: tc.policy, HostNetwork: tc.host}}
-			got := n.resolver(p)
+			got := o.resolver(string(tc.network), p)
 			if tc.clustered {
 				if !slices.Equal(got.Servers, tc.cluster) || got.Searches[0] != "own.svc.cluster.local" || got.Options[0] != "ndots:5" {
 					t.Errorf("resolver configuration: %v", got)

@@ -29,6 +29,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	door "github.com/bulkhead-project/bulkhead/door/node"
+	"github.com/bulkhead-project/bulkhead/door/node/registration"
 	noderuntime "github.com/bulkhead-project/bulkhead/door/node/runtime"
 	"github.com/bulkhead-project/bulkhead/door/node/runtime/local"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -197,8 +198,10 @@ func (b *burst) start(ctx context.Context, t *testing.T, config *rest.Config, n 
 	ended := make(chan error, 1)
 	go func() {
 		ended <- door.Run(ctx, door.Options{
-			Roots: dirs.Roots{Data: filepath.Join(b.Dir, "fd"), State: filepath.Join(b.Dir, "fs")}, Config: config, Name: testkube.NodeName,
-			IP: testkube.NodeIP, MaxPods: n, Listen: "127.0.0.1:0", ClusterDomain: "cluster.local",
+			Roots: dirs.Roots{Data: filepath.Join(b.Dir, "fd"), State: filepath.Join(b.Dir, "fs")}, ClusterDomain: "cluster.local",
+			Options: registration.Options{
+				Config: config, Name: testkube.NodeName, IP: testkube.NodeIP, MaxPods: n, Listen: "127.0.0.1:0",
+			},
 			Runtime: func(context.Context, local.Options) (noderuntime.Runtime, error) {
 				return fake{testcri.New(10 * time.Millisecond)}, nil
 			},

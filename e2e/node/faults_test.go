@@ -24,6 +24,7 @@ import (
 
 	door "github.com/bulkhead-project/bulkhead/door/node"
 	"github.com/bulkhead-project/bulkhead/door/node/host"
+	"github.com/bulkhead-project/bulkhead/door/node/registration"
 	noderuntime "github.com/bulkhead-project/bulkhead/door/node/runtime"
 	"github.com/bulkhead-project/bulkhead/door/node/runtime/local"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
@@ -180,15 +181,17 @@ func (n *illNode) start(ctx context.Context, t *testing.T) (ended <-chan error) 
 	dir := filepath.Join(n.Dir, cmp.Or(n.dir, n.name))
 	go func() {
 		done <- door.Run(ctx, door.Options{
-			Roots: dirs.Roots{Data: filepath.Join(dir, "d"), State: filepath.Join(dir, "s")}, Config: config, Name: n.name,
-			IP: testkube.NodeIP, MaxPods: 20, Listen: "127.0.0.1:0", ClusterDomain: "cluster.local",
+			Roots: dirs.Roots{Data: filepath.Join(dir, "d"), State: filepath.Join(dir, "s")}, ClusterDomain: "cluster.local",
+			Options: registration.Options{
+				Config: config, Name: n.name, IP: testkube.NodeIP, MaxPods: 20, Listen: "127.0.0.1:0",
+				Measure: func() (host.Facts, error) {
+					facts, err := host.Measure()
+					facts.BootID = cmp.Or(n.boot, facts.BootID)
+					return facts, err
+				},
+			},
 			Runtime: func(context.Context, local.Options) (noderuntime.Runtime, error) {
 				return counting{fake{n.runtime.Runtime}, n.runtime}, nil
-			},
-			Measure: func() (host.Facts, error) {
-				facts, err := host.Measure()
-				facts.BootID = cmp.Or(n.boot, facts.BootID)
-				return facts, err
 			},
 			Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		}, func() { close(ready) })

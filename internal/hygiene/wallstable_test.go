@@ -73,55 +73,28 @@ var walls = []wall{
 	{of: "door/node/config", direct: true, banned: "k8s.io/client-go/... k8s.io/api/...", reason: "the bulkhead command would become larger"},
 }
 
-// layers lists, for each package of a layer, the other packages of the layer that it may import.
+// layers lists, for each package of a layer, the other packages of the layer that it may import. Packages below an internal
+// directory may import what the package above it may, and one another.
 var layers = map[string]map[string]string{
 	"door/node": {
-		"": "bounds events host pods/control pods/manifests pods/mirrors pods/runner pods/status registration/certs registration/object " +
-			"resources/admission resources/eviction resources/images resources/preemption resources/shutdown runtime runtime/local " +
-			"server/api server/auth server/conns server/series server/stats storage/claims storage/csi storage/objects usage",
+		"":       "events host pods registration resources runtime runtime/local server storage",
 		"bounds": "",
 		"config": "",
 		"events": "",
 		"host":   "",
 		"usage":  "",
 
-		"pods/control":   "",
-		"pods/manifests": "pods/control",
-		"pods/mirrors":   "pods/control",
-		"pods/runner":    "pods/control runtime usage",
-		"pods/status":    "",
-
+		"pods":                "events pods/control runtime usage",
+		"pods/control":        "",
+		"registration":        "bounds events host registration/certs",
 		"registration/certs":  "bounds",
-		"registration/object": "host",
-
-		"resources/admission":  "pods/control",
-		"resources/eviction":   "host pods/control",
-		"resources/images":     "host",
-		"resources/preemption": "resources/eviction",
-		"resources/shutdown":   "",
-
-		"runtime":          "usage",
-		"runtime/endpoint": "runtime",
-		"runtime/local":    "runtime usage",
-
-		"server/api":    "runtime",
-		"server/auth":   "",
-		"server/conns":  "",
-		"server/series": "usage",
-		"server/stats":  "host usage",
-
-		"storage/claims":  "",
-		"storage/objects": "storage/tokens",
-		"storage/tokens":  "",
-
-		"storage/csi": "storage/claims storage/csi/internal/attach storage/csi/internal/driver storage/csi/internal/mounts " +
-			"storage/csi/internal/nodeinfo storage/csi/internal/plugins",
-		"storage/csi/internal/attach":   "",
-		"storage/csi/internal/driver":   "storage/csi/internal/rpc",
-		"storage/csi/internal/mounts":   "storage/claims storage/csi/internal/driver storage/tokens usage",
-		"storage/csi/internal/nodeinfo": "storage/csi/internal/driver",
-		"storage/csi/internal/plugins":  "storage/csi/internal/rpc",
-		"storage/csi/internal/rpc":      "",
+		"resources":           "events host pods pods/control registration resources/admission runtime",
+		"resources/admission": "pods/control",
+		"runtime":             "usage",
+		"runtime/endpoint":    "runtime",
+		"runtime/local":       "runtime usage",
+		"server":              "host pods registration/certs runtime usage",
+		"storage":             "pods registration usage",
 	},
 	"pod": {
 		"": "config images instance launch logs plan resize watch podstatus podspec probe " +

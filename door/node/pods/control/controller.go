@@ -35,6 +35,8 @@ type Options struct {
 	Reporter  Reporter
 	Admission Admission
 	Events    record.EventRecorder
+	// Queue, if set, is the queue of this controller. NewQueue creates it before the controller can exist.
+	Queue Queue
 	// Preempt, if set, reports whether there will be room for a pod that was rejected for that reason. If end is not nil,
 	// the caller must call it: it makes the room and returns when that is done. Preempt itself does not block.
 	Preempt func(pod *corev1.Pod, reason string) (end func(context.Context), again bool)
@@ -43,10 +45,18 @@ type Options struct {
 	Logger      *slog.Logger
 }
 
+// Queue holds the UIDs of the pods that a Controller will reconcile.
+type Queue workqueue.TypedRateLimitingInterface[types.UID]
+
+// NewQueue returns an empty queue.
+func NewQueue() Queue {
+	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstPause, lastPause))
+}
+
 // Controller runs a node's pods.
 type Controller struct {
 	o     Options
-	queue workqueue.TypedRateLimitingInterface[types.UID]
+	queue Queue
 	ends  sync.WaitGroup
 	// pauses are the retry pauses of failed ends. The queue cannot count them, because starting an end succeeds at once.
 	pauses workqueue.TypedRateLimiter[types.UID]
@@ -65,9 +75,11 @@ func New(o Options) (*Controller, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Queue == nil {
+		o.Queue = NewQueue()
+	}
 	c := &Controller{
-		o:      o,
-		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstPause, lastPause)),
+		o: o, queue: o.Queue,
 		pauses: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstPause, lastPause),
 		ending: map[types.UID]int64{}, seen: map[types.UID]time.Time{}, deleted: map[types.UID]*int64{},
 		rejected: map[types.UID]Rejection{},
