@@ -9,9 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
@@ -31,18 +30,7 @@ var _ Source = (*Cache)(nil)
 // NewCache returns the cache of a node's pods. The caller must call RunWithContext, which returns when its context
 // ends.
 func NewCache(client kubernetes.Interface, node string) (*Cache, error) {
-	selector := onNode(node)
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = selector
-			return client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = selector
-			return client.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, o)
-		},
-	}
-	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), &corev1.Pod{}, 0, cache.Indexers{
+	informer := informers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0, cache.Indexers{
 		byUID: func(object any) ([]string, error) {
 			pod, ok := object.(*corev1.Pod)
 			if !ok {
@@ -50,7 +38,7 @@ func NewCache(client kubernetes.Interface, node string) (*Cache, error) {
 			}
 			return []string{string(pod.UID)}, nil
 		},
-	})
+	}, func(o *metav1.ListOptions) { o.FieldSelector = onNode(node) })
 	// Managed fields make up half of an object, and no code here reads them.
 	err := informer.SetTransform(func(object any) (any, error) {
 		if pod, ok := object.(*corev1.Pod); ok {

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/bulkhead-project/bulkhead/door/node/pods/internal/queue"
 )
 
 const (
@@ -35,7 +37,7 @@ type Options struct {
 	Reporter  Reporter
 	Admission Admission
 	Events    record.EventRecorder
-	// Queue, if set, is the queue of this controller. NewQueue creates it before the controller can exist.
+	// Queue is the queue of this controller. NewQueue creates it before the controller can exist.
 	Queue Queue
 	// Preempt, if set, reports whether there will be room for a pod that was rejected for that reason. If end is not nil,
 	// the caller must call it: it makes the room and returns when that is done. Preempt itself does not block.
@@ -46,12 +48,10 @@ type Options struct {
 }
 
 // Queue holds the UIDs of the pods that a Controller will reconcile.
-type Queue workqueue.TypedRateLimitingInterface[types.UID]
+type Queue = queue.Queue[types.UID]
 
 // NewQueue returns an empty queue.
-func NewQueue() Queue {
-	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstPause, lastPause))
-}
+func NewQueue() Queue { return queue.New[types.UID](firstPause, lastPause) }
 
 // Controller runs a node's pods.
 type Controller struct {
@@ -72,12 +72,7 @@ type Controller struct {
 // New returns a controller. The caller must call Run once.
 func New(o Options) (*Controller, error) {
 	o.OrphanPause = cmp.Or(o.OrphanPause, orphanPause)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Queue == nil {
-		o.Queue = NewQueue()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	c := &Controller{
 		o: o, queue: o.Queue,
 		pauses: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstPause, lastPause),
@@ -99,39 +94,14 @@ func (c *Controller) Run(ctx context.Context) {
 	for _, uid := range c.o.Runner.All() { // some may be unknown to the API server
 		c.queue.Add(uid)
 	}
-	var all sync.WaitGroup
-	for range workers {
-		all.Go(func() {
-			for c.next(ctx) {
-			}
-		})
-	}
-	<-ctx.Done()
-	c.queue.ShutDown()
-	all.Wait()
+	c.queue.Run(ctx, workers, c.reconcile, func(uid types.UID, err error) {
+		c.o.Logger.Warn("retrying a pod", "uid", uid, "error", err)
+	})
 	c.ends.Wait()
 }
 
 // Wake reconciles a pod now.
 func (c *Controller) Wake(uid types.UID) { c.queue.Add(uid) }
-
-// next reconciles one pod. It returns false when the controller must stop.
-func (c *Controller) next(ctx context.Context) bool {
-	uid, over := c.queue.Get()
-	if over || ctx.Err() != nil {
-		return false
-	}
-	defer c.queue.Done(uid)
-	if err := c.reconcile(ctx, uid); err != nil {
-		if ctx.Err() == nil {
-			c.o.Logger.Warn("retrying a pod", "uid", uid, "error", err)
-		}
-		c.queue.AddRateLimited(uid)
-		return true
-	}
-	c.queue.Forget(uid)
-	return true
-}
 
 // sawDeletion notes that the source reported the pod's deletion.
 func (c *Controller) sawDeletion(pod *corev1.Pod) {

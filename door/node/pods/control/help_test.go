@@ -232,7 +232,7 @@ func inWorld(t *testing.T, there []*corev1.Pod, test func(*testing.T, *world)) {
 			t.Fatal(err)
 		}
 		w.c, err = New(Options{
-			Source: w.cache, Runner: w.fakes, Reporter: w.fakes, Admission: w.fakes,
+			Source: w.cache, Runner: w.fakes, Reporter: w.fakes, Admission: w.fakes, Queue: NewQueue(),
 			Events: record.NewFakeRecorder(1 << 20), Preempt: w.preempt,
 		})
 		if err != nil {

@@ -8,6 +8,8 @@ import (
 
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 )
 
 // relistEvery is the interval between lists of a runtime without events, as in a kubelet.
@@ -28,8 +30,6 @@ func (r *relist) run(
 	established func(runtimeapi.RuntimeService_GetContainerEventsClient),
 ) error {
 	established(nil)
-	tick := time.NewTicker(relistEvery)
-	defer tick.Stop()
 	for last := map[string]string{}; ; {
 		now, err := r.list(ctx)
 		if err == nil {
@@ -39,9 +39,7 @@ func (r *relist) run(
 		if err != nil && ctx.Err() == nil {
 			r.log.Warn("listing the runtime's pods failed, retrying", "error", err)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, relistEvery, nil) {
 			return ctx.Err()
 		}
 	}

@@ -69,9 +69,7 @@ var _ control.Source = (*Source)(nil)
 // New returns a Source. The caller calls Run once.
 func New(o Options) *Source {
 	o.QuietTime = cmp.Or(o.QuietTime, quietTime)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Source{
 		o: o, done: make(chan struct{}), files: map[string]file{}, pods: map[types.UID]*corev1.Pod{},
 		ever: map[types.UID]bool{}, reported: map[string]string{},

@@ -4,12 +4,12 @@
 package mirrors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/bulkhead-project/bulkhead/door/node/pods/control"
+	"github.com/bulkhead-project/bulkhead/door/node/pods/internal/queue"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 )
 
@@ -51,16 +51,13 @@ type Options struct {
 // Controller keeps the mirrors up to date. It is safe for concurrent use.
 type Controller struct {
 	o     Options
-	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	queue queue.Queue[types.NamespacedName]
 }
 
 // New returns a Controller. The caller calls Run once.
 func New(o Options) (*Controller, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstPause, lastPause)
-	k := &Controller{o: o, queue: workqueue.NewTypedRateLimitingQueue(limiter)}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	k := &Controller{o: o, queue: queue.New[types.NamespacedName](firstPause, lastPause)}
 	_, err := o.Cache.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { k.observe(object) },
 		UpdateFunc: func(_, object any) { k.observe(object) },
@@ -97,33 +94,9 @@ func (k *Controller) Run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), k.o.Cache.HasSynced, k.o.Known) {
 		return
 	}
-	var all sync.WaitGroup
-	for range workers {
-		all.Go(func() {
-			for k.next(ctx) {
-			}
-		})
-	}
-	<-ctx.Done()
-	k.queue.ShutDown()
-	all.Wait()
-}
-
-func (k *Controller) next(ctx context.Context) bool {
-	name, over := k.queue.Get()
-	if over || ctx.Err() != nil {
-		return false
-	}
-	defer k.queue.Done(name)
-	if err := k.reconcile(ctx, name); err != nil {
-		if ctx.Err() == nil {
-			k.o.Logger.Warn("updating a mirror pod failed, retrying", "pod", name.String(), "error", err)
-		}
-		k.queue.AddRateLimited(name)
-		return true
-	}
-	k.queue.Forget(name)
-	return true
+	k.queue.Run(ctx, workers, k.reconcile, func(name types.NamespacedName, err error) {
+		k.o.Logger.Warn("updating a mirror pod failed, retrying", "pod", name.String(), "error", err)
+	})
 }
 
 // reconcile updates the mirror of a name. After a deletion, the rest follows when the cache has seen it.

@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/workqueue"
 
+	"github.com/bulkhead-project/bulkhead/door/node/pods/internal/queue"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
@@ -49,7 +49,7 @@ type Options struct {
 // Reporter reports statuses. It is safe for concurrent use.
 type Reporter struct {
 	o     Options
-	queue workqueue.TypedRateLimitingInterface[types.UID]
+	queue queue.Queue[types.UID]
 
 	mu   sync.Mutex
 	last map[types.UID]*answer
@@ -65,11 +65,8 @@ type answer struct {
 // New returns a Reporter. The caller must call Run once.
 func New(o Options) *Reporter {
 	o.Gather = cmp.Or(o.Gather, gather)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstPause, lastPause)
-	return &Reporter{o: o, queue: workqueue.NewTypedRateLimitingQueue(limiter), last: map[types.UID]*answer{}}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	return &Reporter{o: o, queue: queue.New[types.UID](firstPause, lastPause), last: map[types.UID]*answer{}}
 }
 
 // Changed notes that the status of a pod has changed. It does not block.
@@ -77,39 +74,16 @@ func (r *Reporter) Changed(uid types.UID) { r.queue.AddAfter(uid, r.o.Gather) }
 
 // Run reports changes until ctx ends.
 func (r *Reporter) Run(ctx context.Context) {
-	var all sync.WaitGroup
-	for range workers {
-		all.Go(func() {
-			for r.next(ctx) {
-			}
-		})
-	}
-	<-ctx.Done()
-	r.queue.ShutDown()
-	all.Wait()
-}
-
-func (r *Reporter) next(ctx context.Context) bool {
-	uid, over := r.queue.Get()
-	if over || ctx.Err() != nil {
-		return false
-	}
-	defer r.queue.Done(uid)
-	pod := r.o.Pod(uid)
-	if pod == nil { // not in the API server, or no longer
-		r.Forget(uid)
-		r.queue.Forget(uid)
-		return true
-	}
-	if err := r.Report(ctx, pod); err != nil {
-		if ctx.Err() == nil {
-			r.o.Logger.Warn("retrying to report a status", "pod", pod.Namespace+"/"+pod.Name, "error", err)
+	r.queue.Run(ctx, workers, func(ctx context.Context, uid types.UID) error {
+		pod := r.o.Pod(uid)
+		if pod == nil { // not in the API server, or no longer
+			r.Forget(uid)
+			return nil
 		}
-		r.queue.AddRateLimited(uid)
-		return true
-	}
-	r.queue.Forget(uid)
-	return true
+		return r.Report(ctx, pod)
+	}, func(uid types.UID, err error) {
+		r.o.Logger.Warn("retrying to report a status", "uid", uid, "error", err)
+	})
 }
 
 // Report patches the status of a pod to the runner's current one. It succeeds if the API server or the runner does not

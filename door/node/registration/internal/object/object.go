@@ -3,6 +3,7 @@
 package object
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -13,8 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
+	informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -79,22 +79,10 @@ type Keeper struct {
 
 // New returns a Keeper. The caller must call Run once.
 func New(o Options) (*Keeper, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	k := &Keeper{o: o, wake: make(chan struct{}, 1)}
 	selector := fields.OneTermEqualSelector("metadata.name", o.Name).String()
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, lo metav1.ListOptions) (runtime.Object, error) {
-			lo.FieldSelector = selector
-			return o.Client.CoreV1().Nodes().List(ctx, lo)
-		},
-		WatchFuncWithContext: func(ctx context.Context, lo metav1.ListOptions) (watch.Interface, error) {
-			lo.FieldSelector = selector
-			return o.Client.CoreV1().Nodes().Watch(ctx, lo)
-		},
-	}
-	k.informer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, o.Client), &corev1.Node{}, 0, nil)
+	k.informer = informers.NewFilteredNodeInformer(o.Client, 0, nil, func(lo *metav1.ListOptions) { lo.FieldSelector = selector })
 	_, err := k.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { k.store(object.(*corev1.Node)) },
 		UpdateFunc: func(_, object any) { k.store(object.(*corev1.Node)) },

@@ -4,6 +4,7 @@
 package eviction
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -96,9 +97,7 @@ func New(o Options) *Manager {
 	if o.Transition == 0 {
 		o.Transition = transition
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Manager{o: o, last: map[corev1.NodeConditionType]time.Time{}, reported: fmt.Sprint([]corev1.NodeConditionType(nil))}
 }
 

@@ -54,9 +54,7 @@ type record struct{ first, used time.Time }
 
 // New returns a keeper.
 func New(o Options) *Collector {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Collector{o: o, seen: map[string]*record{}}
 }
 

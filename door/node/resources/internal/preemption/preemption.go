@@ -3,6 +3,7 @@
 package preemption
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -54,9 +55,7 @@ type Manager struct {
 
 // New returns a Manager.
 func New(o Options) *Manager {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Manager{o: o, chosen: map[types.UID]bool{}}
 }
 

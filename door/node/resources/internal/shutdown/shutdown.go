@@ -3,6 +3,7 @@
 package shutdown
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -51,9 +52,7 @@ type Manager struct {
 
 // New returns a Manager.
 func New(o Options) *Manager {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Manager{o: o}
 }
 

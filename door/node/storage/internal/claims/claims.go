@@ -4,6 +4,7 @@
 package claims
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,9 +79,7 @@ type Keeper struct {
 
 // New returns a keeper. The caller calls Close.
 func New(o Options) *Keeper {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	k := &Keeper{o: o, pods: map[types.UID]*Volumes{}, devices: devices{read: signature, held: map[device]chan struct{}{}}}
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	return k

@@ -4,6 +4,7 @@
 package csi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,9 +75,7 @@ type registered struct {
 
 // New returns a Plugin that continues with the records of an earlier one. The caller calls Run once, and Close.
 func New(o Options) (*Plugin, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Changed == nil {
 		o.Changed = func() {}
 	}

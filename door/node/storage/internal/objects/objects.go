@@ -4,6 +4,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -47,9 +48,7 @@ const (
 
 // New returns a cache. The caller must call Close.
 func New(o Options) *Cache {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	c := &Cache{o: o, items: map[key]*item{}, views: map[types.UID]*view{}}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c

@@ -41,12 +41,7 @@ func (v *view) Token(ctx context.Context, source *corev1.ServiceAccountTokenProj
 	}
 	asking := v.ask(t)
 	v.c.mu.Unlock()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-asking:
-	case <-timer.C:
-	case <-ctx.Done():
+	if !retry.Sleep(ctx, patience, asking) {
 		return nil, ctx.Err()
 	}
 	v.c.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bulkhead-project/bulkhead/internal/retry"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
@@ -52,20 +53,15 @@ func (v *view) get(ctx context.Context, k key) (any, error) {
 	}
 	known, came := i.known, i.came
 	v.c.mu.Unlock()
-	if !known && came != nil {
-		timer := time.NewTimer(patience)
-		defer timer.Stop()
-		select {
-		case <-came:
-		case <-timer.C:
-			return nil, fmt.Errorf("the API server has not yet answered whether %s %q exists", k.kind, k.name)
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	if !known && came != nil && !retry.Sleep(ctx, patience, came) {
+		return nil, ctx.Err()
 	}
 	v.c.mu.Lock()
 	defer v.c.mu.Unlock()
-	if i.object == nil {
+	switch {
+	case !i.known && came != nil:
+		return nil, fmt.Errorf("the API server has not yet answered whether %s %q exists", k.kind, k.name)
+	case i.object == nil:
 		return nil, volume.NotFound(k.kind, k.name)
 	}
 	return i.object, nil

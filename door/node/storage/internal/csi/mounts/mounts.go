@@ -79,9 +79,7 @@ const endWait = 10 * time.Second
 
 // Open returns a Mounter that continues with the records of an earlier one. The caller calls Close.
 func Open(o Options) (*Mounter, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	m := &Mounter{
 		o: o, records: map[key]*record{}, damaged: map[key]damaged{}, uses: map[key]usage.Volume{},
 		tokens: tokenCache{client: o.Client}, patience: endWait,

@@ -26,15 +26,8 @@ var pauses = retry.Pauses{First: time.Second, Last: time.Minute}
 // Tend looks after published volumes until ctx ends: it publishes them again if their drivers want that, expands them
 // with their claims, and measures their usage. Close waits for calls that are still running.
 func (m *Mounter) Tend(ctx context.Context) {
-	tick := time.NewTicker(tendEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			m.startRounds(ctx)
-		case <-ctx.Done():
-			return
-		}
+	for retry.Sleep(ctx, tendEvery, nil) {
+		m.startRounds(ctx)
 	}
 }
 

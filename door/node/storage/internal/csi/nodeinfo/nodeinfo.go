@@ -3,10 +3,12 @@
 package nodeinfo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -47,9 +49,7 @@ type entry struct {
 
 // New returns a Publisher. The caller calls Run once.
 func New(client kubernetes.Interface, node string, log *slog.Logger) *Publisher {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return &Publisher{
 		client: client, node: node, log: log, wake: make(chan struct{}, 1),
 		drivers: map[string]*entry{}, gone: map[string]bool{},
@@ -115,13 +115,7 @@ func (p *Publisher) Run(ctx context.Context) {
 // round publishes all drivers as they are now.
 func (p *Publisher) round(ctx context.Context) error {
 	p.mu.Lock()
-	all, gone := make(map[string]*entry, len(p.drivers)), make(map[string]bool, len(p.gone))
-	for name, e := range p.drivers {
-		all[name] = e
-	}
-	for name := range p.gone {
-		gone[name] = true
-	}
+	all, gone := maps.Clone(p.drivers), maps.Clone(p.gone)
 	p.mu.Unlock()
 	if len(all)+len(gone) == 0 {
 		return nil

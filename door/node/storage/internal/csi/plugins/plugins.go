@@ -4,6 +4,7 @@
 package plugins
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,9 +81,7 @@ type identity struct {
 
 // New returns a Watcher. The caller calls Run once.
 func New(o Options) *Watcher {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Watcher{o: o, workers: map[string]*worker{}, open: fsnotify.NewWatcher}
 }
 
