@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
@@ -66,7 +67,7 @@ func TestValidate(t *testing.T) {
 	} {
 		c := good
 		change(&c)
-		if err := validate(c); !errors.Is(err, agentv1.ErrInvalid) || !strings.Contains(err.Error(), name) {
+		if err := validate(c); !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -101,7 +102,7 @@ func TestMemoryLimit(t *testing.T) {
 func TestSysctlNames(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", "../../etc/passwd", "/etc/passwd", "..", "net/../../../x", "no.such.thing"} {
-		if err := setSysctls(map[string]string{name: "1"}); !errors.Is(err, agentv1.ErrInvalid) {
+		if err := setSysctls(map[string]string{name: "1"}); !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -114,11 +115,11 @@ func TestRoots(t *testing.T) {
 		root containerv1.RootRecord
 		want error
 	}{
-		{name: "none", want: agentv1.ErrInvalid},
-		{name: "two", root: containerv1.RootRecord{Image: "i", Share: "s"}, want: agentv1.ErrInvalid},
-		{name: "an invalid shared directory", root: containerv1.RecordOf(containerv1.Share{Name: "../s"}), want: agentv1.ErrInvalid},
-		{name: "a block device that is not mounted", root: containerv1.RecordOf(containerv1.Block{Name: "b"}), want: agentv1.ErrNotFound},
-		{name: "an image that is not mounted", root: containerv1.RecordOf(containerv1.Image{ID: "i"}), want: agentv1.ErrNotFound},
+		{name: "none", want: errdefs.ErrInvalidArgument},
+		{name: "two", root: containerv1.RootRecord{Image: "i", Share: "s"}, want: errdefs.ErrInvalidArgument},
+		{name: "an invalid shared directory", root: containerv1.RecordOf(containerv1.Share{Name: "../s"}), want: errdefs.ErrInvalidArgument},
+		{name: "a block device that is not mounted", root: containerv1.RecordOf(containerv1.Block{Name: "b"}), want: errdefs.ErrNotFound},
+		{name: "an image that is not mounted", root: containerv1.RecordOf(containerv1.Image{ID: "i"}), want: errdefs.ErrNotFound},
 	} {
 		if at, _, err := (&Agent{}).lower(t.Context(), &container{}, agentv1.Create{RootRecord: tt.root}); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %q, %v", tt.name, at, err)

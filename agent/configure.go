@@ -11,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/interfaces"
@@ -96,7 +97,7 @@ func (a *Agent) isConfigured(sandbox string) (*agentv1.Configured, error) {
 		a.configured = nil // refuse containers until the pod's own Configure
 		return nil, nil
 	case a.pod.Sandbox != sandbox:
-		return nil, fmt.Errorf("the VM is configured for another pod: %w", agentv1.ErrExists)
+		return nil, fmt.Errorf("the VM is configured for another pod: %w", errdefs.ErrAlreadyExists)
 	}
 	return a.configured, nil
 }
@@ -104,11 +105,11 @@ func (a *Agent) isConfigured(sandbox string) (*agentv1.Configured, error) {
 func validate(c agentv1.Configure) error {
 	switch {
 	case len(c.Entropy) < 32:
-		return fmt.Errorf("%d bytes of entropy: must be at least 32: %w", len(c.Entropy), agentv1.ErrInvalid)
+		return fmt.Errorf("%d bytes of entropy: must be at least 32: %w", len(c.Entropy), errdefs.ErrInvalidArgument)
 	case c.Time.Unix() <= 0:
-		return fmt.Errorf("time %v: %w", c.Time, agentv1.ErrInvalid)
+		return fmt.Errorf("time %v: %w", c.Time, errdefs.ErrInvalidArgument)
 	case c.MachineID != "" && (len(c.MachineID) != 32 || strings.Trim(c.MachineID, "0123456789abcdef") != ""):
-		return fmt.Errorf("machine id %.40q: %w", c.MachineID, agentv1.ErrInvalid)
+		return fmt.Errorf("machine id %.40q: %w", c.MachineID, errdefs.ErrInvalidArgument)
 	}
 	return nil
 }
@@ -155,7 +156,7 @@ func setClock(t time.Time) error {
 
 func (a *Agent) setTime(_ context.Context, t agentv1.SetTime) (none, error) {
 	if t.Time.Unix() <= 0 {
-		return none{}, fmt.Errorf("time %v: %w", t.Time, agentv1.ErrInvalid)
+		return none{}, fmt.Errorf("time %v: %w", t.Time, errdefs.ErrInvalidArgument)
 	}
 	return none{}, setClock(t.Time)
 }
@@ -246,7 +247,7 @@ func setSysctls(values map[string]string) error {
 			path = strings.ReplaceAll(name, ".", "/")
 		}
 		if path == "" || !filepath.IsLocal(path) {
-			return fmt.Errorf("sysctl %.64q: %w", name, agentv1.ErrInvalid)
+			return fmt.Errorf("sysctl %.64q: %w", name, errdefs.ErrInvalidArgument)
 		}
 		f, err := os.OpenFile(filepath.Join("/proc/sys", path), os.O_WRONLY, 0)
 		if err == nil {
@@ -254,7 +255,7 @@ func setSysctls(values map[string]string) error {
 			f.Close()
 		}
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EINVAL) {
-			err = fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+			err = fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 		}
 		if err != nil {
 			return fmt.Errorf("sysctl %.64s: %w", name, err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -36,7 +37,7 @@ func (r rootOf) open(path string) (*os.File, error) {
 		return nil, fmt.Errorf("stat %s: %w", path, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, fmt.Errorf("%s is not a regular file: %w", path, agentv1.ErrInvalid)
+		return nil, fmt.Errorf("%s is not a regular file: %w", path, errdefs.ErrInvalidArgument)
 	}
 	return os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
 }
@@ -76,7 +77,7 @@ func (a *Agent) readFile(_ context.Context, r agentv1.ReadFile) (agentv1.File, e
 		f, err = rootOf(c.root).open(r.Path)
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("%w: %w", agentv1.ErrNotFound, err)
+		err = fmt.Errorf("%w: %w", errdefs.ErrNotFound, err)
 	}
 	if err != nil {
 		return agentv1.File{}, fmt.Errorf("container %s: %w", c.id, err)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/blockdev"
@@ -63,14 +64,14 @@ func (a *Agent) container(id string) (*container, error) {
 	defer a.mu.Unlock()
 	c := a.containers[id]
 	if c == nil {
-		return nil, fmt.Errorf("container %.128q: %w", id, agentv1.ErrNotFound)
+		return nil, fmt.Errorf("container %.128q: %w", id, errdefs.ErrNotFound)
 	}
 	return c, nil
 }
 
 func (a *Agent) create(ctx context.Context, r agentv1.Create) (agentv1.Created, error) {
 	if !containerv1.ValidID(r.Container) {
-		return agentv1.Created{}, fmt.Errorf("container id %.128q: %w", r.Container, agentv1.ErrInvalid)
+		return agentv1.Created{}, fmt.Errorf("container id %.128q: %w", r.Container, errdefs.ErrInvalidArgument)
 	}
 	c := &container{
 		id: r.Container, dir: filepath.Join(containerDir, r.Container),
@@ -86,7 +87,7 @@ func (a *Agent) create(ctx context.Context, r agentv1.Create) (agentv1.Created, 
 	}
 	if a.containers[c.id] != nil {
 		a.mu.Unlock()
-		return agentv1.Created{}, fmt.Errorf("container %s: %w", c.id, agentv1.ErrExists)
+		return agentv1.Created{}, fmt.Errorf("container %s: %w", c.id, errdefs.ErrAlreadyExists)
 	}
 	a.containers[c.id] = c
 	a.mu.Unlock()
@@ -270,7 +271,7 @@ func (a *Agent) lower(ctx context.Context, c *container, r agentv1.Create) (at s
 		at, err = a.blockAt(ctx, c, root, containerv1.Mount{})
 		return at, true, err
 	default:
-		return "", false, fmt.Errorf("root file system of type %T: %w", root, agentv1.ErrUnsupported)
+		return "", false, fmt.Errorf("root file system of type %T: %w", root, errdefs.ErrNotImplemented)
 	}
 }
 
@@ -406,7 +407,7 @@ func (a *Agent) start(_ context.Context, r agentv1.Process) (none, error) {
 		return none{}, err
 	}
 	if r.Exec != "" {
-		return none{}, fmt.Errorf("an exec'd process runs without a start: %w", agentv1.ErrInvalid)
+		return none{}, fmt.Errorf("an exec'd process runs without a start: %w", errdefs.ErrInvalidArgument)
 	}
 	c.op.Lock()
 	defer c.op.Unlock()

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/blockdev"
@@ -40,9 +41,9 @@ func (a *Agent) mount(ctx context.Context, m agentv1.Mount) (none, error) {
 	}
 	switch {
 	case m.Name == "" || m.Slot < 0:
-		return none{}, fmt.Errorf("disk %.64q in slot %d: %w", m.Name, m.Slot, agentv1.ErrInvalid)
+		return none{}, fmt.Errorf("disk %.64q in slot %d: %w", m.Name, m.Slot, errdefs.ErrInvalidArgument)
 	case m.FS != "erofs" && m.FS != "ext4" && (m.FS != "" || !m.Volume && m.Name != agentv1.RingDisk):
-		return none{}, fmt.Errorf("file system %.32q: %w", m.FS, agentv1.ErrUnsupported)
+		return none{}, fmt.Errorf("file system %.32q: %w", m.FS, errdefs.ErrNotImplemented)
 	}
 	a.mu.Lock()
 	old := a.disks[m.Name]
@@ -53,7 +54,7 @@ func (a *Agent) mount(ctx context.Context, m agentv1.Mount) (none, error) {
 	switch {
 	case old == nil:
 	case old.request != m:
-		return none{}, fmt.Errorf("disk %.64q is mounted from slot %d: %w", m.Name, old.request.Slot, agentv1.ErrExists)
+		return none{}, fmt.Errorf("disk %.64q is mounted from slot %d: %w", m.Name, old.request.Slot, errdefs.ErrAlreadyExists)
 	case !old.ready:
 		return none{}, fmt.Errorf("disk %.64q is being mounted: %w", m.Name, agentv1.ErrBusy)
 	default:
@@ -172,7 +173,7 @@ func (a *Agent) findDisk(number int) (string, error) {
 	if device := a.devices[serial(number)]; device != "" {
 		return device, nil
 	}
-	return "", fmt.Errorf("the slot has no device: %w", agentv1.ErrNotFound)
+	return "", fmt.Errorf("the slot has no device: %w", errdefs.ErrNotFound)
 }
 
 func (a *Agent) unmount(ctx context.Context, m agentv1.Unmount) (none, error) {
@@ -215,7 +216,7 @@ func (a *Agent) growVolume(ctx context.Context, g agentv1.Grow) (none, error) {
 	}
 	defer free()
 	if !d.request.Volume || d.request.ReadOnly {
-		return none{}, fmt.Errorf("disk %.64q must be a writable volume: %w", g.Name, agentv1.ErrInvalid)
+		return none{}, fmt.Errorf("disk %.64q must be a writable volume: %w", g.Name, errdefs.ErrInvalidArgument)
 	}
 	if err := blockdev.Grown(ctx, d.device, g.Bytes); err != nil || d.request.FS == "" {
 		return none{}, err
@@ -247,7 +248,7 @@ func (a *Agent) useDisk(name string) (d *disk, release func(), err error) {
 	defer a.mu.Unlock()
 	d = a.disks[name]
 	if d == nil || !d.ready {
-		return nil, nil, fmt.Errorf("disk %.64q is not mounted: %w", name, agentv1.ErrNotFound)
+		return nil, nil, fmt.Errorf("disk %.64q is not mounted: %w", name, errdefs.ErrNotFound)
 	}
 	d.users++
 	return d, func() {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -27,7 +28,7 @@ type fileVolume struct {
 // content.
 func (a *Agent) writeFiles(_ context.Context, r agentv1.Files) (agentv1.FilesState, error) {
 	if !containerv1.ValidID(r.Volume) {
-		return agentv1.FilesState{}, fmt.Errorf("volume %.64q: name: %w", r.Volume, agentv1.ErrInvalid)
+		return agentv1.FilesState{}, fmt.Errorf("volume %.64q: name: %w", r.Volume, errdefs.ErrInvalidArgument)
 	}
 	a.volumes.Lock()
 	defer a.volumes.Unlock()
@@ -46,7 +47,7 @@ func (v *fileVolume) apply(r agentv1.Files) error {
 		return nil
 	}
 	if r.Digest == "" || len(r.Digest) > 128 {
-		return fmt.Errorf("digest %.64q: %w", r.Digest, agentv1.ErrInvalid)
+		return fmt.Errorf("digest %.64q: %w", r.Digest, errdefs.ErrInvalidArgument)
 	}
 	if r.Begin {
 		if err := v.drop(); err != nil {
@@ -64,7 +65,7 @@ func (v *fileVolume) apply(r agentv1.Files) error {
 	for _, e := range r.Entries {
 		err := v.stage.Add(atomicdir.File{Path: e.Path, Mode: fs.FileMode(e.Mode).Perm(), UID: e.UID, GID: e.GID, Data: e.Data})
 		if errors.Is(err, atomicdir.ErrPath) {
-			err = fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+			err = fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 		}
 		if err != nil {
 			return errors.Join(err, v.drop())
@@ -124,12 +125,12 @@ func (a *Agent) filesOf(name string) (*fileVolume, error) {
 // filesAt returns the directory of a volume's files, which must have arrived.
 func (a *Agent) filesAt(name string) (string, error) {
 	if !containerv1.ValidID(name) {
-		return "", fmt.Errorf("name %.128q: %w", name, agentv1.ErrInvalid)
+		return "", fmt.Errorf("name %.128q: %w", name, errdefs.ErrInvalidArgument)
 	}
 	a.volumes.Lock()
 	defer a.volumes.Unlock()
 	if v := a.fileVolumes[name]; v == nil || v.published == "" {
-		return "", fmt.Errorf("its files have not arrived: %w", agentv1.ErrNotFound)
+		return "", fmt.Errorf("its files have not arrived: %w", errdefs.ErrNotFound)
 	}
 	return filepath.Join(fileVolumeDir, name), nil
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -29,7 +31,7 @@ func TestFilesOfAVolume(t *testing.T) {
 		a         string // content of the file a; empty: no file
 	}{
 		{agentv1.Files{}, nil, "", ""},
-		{agentv1.Files{Begin: true}, agentv1.ErrInvalid, "", ""},
+		{agentv1.Files{Begin: true}, errdefs.ErrInvalidArgument, "", ""},
 		{agentv1.Files{Digest: "1", Entries: entry("a", "x")}, agentv1.ErrBusy, "", ""},
 		{agentv1.Files{Digest: "1", Commit: true}, agentv1.ErrBusy, "", ""},
 		{agentv1.Files{Digest: "1", Begin: true, Entries: entry("a", "on")}, nil, "", ""},
@@ -40,7 +42,7 @@ func TestFilesOfAVolume(t *testing.T) {
 		{agentv1.Files{Digest: "2", Begin: true, Entries: entry("a", "half")}, nil, "1", "one"},
 		// The host's next process starts again.
 		{agentv1.Files{Digest: "2", Begin: true, Entries: entry("a", "two")}, nil, "1", "one"},
-		{agentv1.Files{Digest: "2", Entries: entry("../a", "x")}, agentv1.ErrInvalid, "1", "one"},
+		{agentv1.Files{Digest: "2", Entries: entry("../a", "x")}, errdefs.ErrInvalidArgument, "1", "one"},
 		{agentv1.Files{Digest: "2", Commit: true}, agentv1.ErrBusy, "1", "one"},
 		{agentv1.Files{Digest: "2", Begin: true, Commit: true, Entries: entry("a", "two")}, nil, "2", "two"},
 		{agentv1.Files{Digest: "2", Begin: true, Commit: true, Entries: entry("a", "not this")}, nil, "2", "two"},

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -37,7 +38,7 @@ func testTerminal(t *testing.T, tm *template) {
 	if got := g.read(agentv1.Process{Container: "sized"}, "stdout"); got != "33 77\r\n1000 620\r\n" {
 		t.Errorf("terminal: %q", got)
 	}
-	if _, err := g.Output(g.ctx(), agentv1.Output{Process: c, Stream: "stderr"}); !errors.Is(err, agentv1.ErrNotFound) {
+	if _, err := g.Output(g.ctx(), agentv1.Output{Process: c, Stream: "stderr"}); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("stderr of a terminal: %v", err)
 	}
 	// In an exec; end of input is the terminal's control-D.
@@ -113,7 +114,7 @@ func testStdin(t *testing.T, tm *template) {
 	if got := g.read(n, "stdout"); got != "eof\n" {
 		t.Errorf("stdout = %q", got)
 	}
-	if _, err := g.Input(g.ctx(), agentv1.Input{Process: n}); !errors.Is(err, agentv1.ErrInvalid) {
+	if _, err := g.Input(g.ctx(), agentv1.Input{Process: n}); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("input: %v", err)
 	}
 	// With StdinOnce the first stream's end is the input's.
@@ -159,7 +160,7 @@ func testNoReader(t *testing.T, tm *template) {
 		}
 	}
 	unknown := agentv1.NoReader{Process: agentv1.Process{Container: "c"}, Stream: "x"}
-	if err := g.NoReader(g.ctx(), unknown); !errors.Is(err, agentv1.ErrInvalid) {
+	if err := g.NoReader(g.ctx(), unknown); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("an unknown stream: %v", err)
 	}
 	for _, keep := range []bool{false, true} {
@@ -226,7 +227,7 @@ func testUsers(t *testing.T, tm *template) {
 	}
 	s = spec("id")
 	s["process"].(map[string]any)["user"] = map[string]any{"username": "nobody"}
-	if err := g.tryCreate("z", s); !errors.Is(err, agentv1.ErrInvalid) {
+	if err := g.tryCreate("z", s); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("unknown user: %v", err)
 	}
 }

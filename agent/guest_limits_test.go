@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
@@ -101,7 +102,7 @@ func testNodes(t *testing.T, tm *template) {
 	}
 	for _, d := range []map[string]any{device("/dev/host", "c 10:232"), device("/dev/sdz", "b 8:240"), device("/dev/x", "x 1:3")} {
 		err := g.tryCreate("bad", change(verbatim("true"), []any{d}, "linux", "devices"))
-		if !errors.Is(err, agentv1.ErrUnsupported) || !strings.Contains(err.Error(), d["path"].(string)) {
+		if !errors.Is(err, errdefs.ErrNotImplemented) || !strings.Contains(err.Error(), d["path"].(string)) {
 			t.Errorf("%v: %v", d, err)
 		}
 	}
@@ -250,7 +251,7 @@ func testPauseOne(t *testing.T, tm *template) {
 			t.Error(err)
 		}
 	}
-	if err := g.Pause(g.ctx(), a); !errors.Is(err, agentv1.ErrNotFound) {
+	if err := g.Pause(g.ctx(), a); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("a pause of a deleted container: %v", err)
 	}
 }
@@ -331,14 +332,14 @@ func testSchedule(t *testing.T, tm *template) {
 		p := process("sleep", "1000")
 		maps.Copy(p, bad)
 		x := agentv1.Exec{Process: agentv1.Process{Container: "c", Exec: "bad"}, Spec: raw(t, p)}
-		if _, err := g.Exec(g.ctx(), x); !errors.Is(err, agentv1.ErrInvalid) || !strings.Contains(err.Error(), says) {
+		if _, err := g.Exec(g.ctx(), x); !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), says) {
 			t.Errorf("exec with a bad %s: %v", says, err)
 		}
 		if says == "process.execCPUAffinity" {
 			continue // for processes that are exec'd only
 		}
 		err := g.tryCreate("bad", change(verbatim(), p, "process"))
-		if !errors.Is(err, agentv1.ErrInvalid) || !strings.Contains(err.Error(), says) {
+		if !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), says) {
 			t.Errorf("create with a bad %s: %v", says, err)
 		}
 	}

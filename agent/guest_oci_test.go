@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -77,8 +78,9 @@ func testOwn(t *testing.T, tm *template) {
 		t.Errorf("the size of shared memory does not hold: %q", out)
 	}
 	for kind, class := range map[string]error{
-		"user": agentv1.ErrUnsupported, "time": agentv1.ErrUnsupported, "moon": agentv1.ErrInvalid, "ipc=/proc/1/ns/ipc": agentv1.ErrUnsupported,
-		"uts=bulkhead.container:none": agentv1.ErrNotFound,
+		"user": errdefs.ErrNotImplemented, "time": errdefs.ErrNotImplemented, "moon": errdefs.ErrInvalidArgument,
+		"ipc=/proc/1/ns/ipc":          errdefs.ErrNotImplemented,
+		"uts=bulkhead.container:none": errdefs.ErrNotFound,
 	} {
 		name, _, _ := strings.Cut(kind, "=")
 		err := g.tryCreate("bad", all("", kind))
@@ -182,7 +184,8 @@ func testHooks(t *testing.T, tm *template) {
 			t.Errorf("a hook that %s: %+v, %q, %q", name, e, out, says)
 		}
 	}
-	if err := g.tryCreate("bad", change(verbatim("true"), []any{hook("true")}, "hooks", "poststart")); !errors.Is(err, agentv1.ErrInvalid) {
+	if err := g.tryCreate("bad", change(verbatim("true"), []any{hook("true")}, "hooks", "poststart")); !errors.Is(err,
+		errdefs.ErrInvalidArgument) {
 		t.Errorf("a hook of the host: %v", err)
 	}
 }
@@ -225,7 +228,7 @@ func testWords(t *testing.T, tm *template) {
 		if err == nil {
 			g.Delete(g.ctx(), agentv1.Process{Container: "new"})
 		}
-		wrong := tc.class != nil && !errors.Is(err, agentv1.ErrInvalid)
+		wrong := tc.class != nil && !errors.Is(err, errdefs.ErrInvalidArgument)
 		if tc.created != (err == nil) || err != nil && (wrong || !strings.Contains(err.Error(), tc.says)) {
 			t.Errorf("create %s: %v, want %s", name, err, tc.says)
 		}
@@ -278,7 +281,7 @@ func testExecDetails(t *testing.T, tm *template) {
 	if e := g.exit(one); e.Code != 9 || e.Signal != 0 {
 		t.Errorf("a signalled process: %+v", e)
 	}
-	if err := g.Signal(g.ctx(), agentv1.Signal{Process: one, Signal: int(unix.SIGTERM)}); !errors.Is(err, agentv1.ErrNotFound) {
+	if err := g.Signal(g.ctx(), agentv1.Signal{Process: one, Signal: int(unix.SIGTERM)}); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("a signal to a process that has ended: %v", err)
 	}
 	g.must(g.Signal(g.ctx(), agentv1.Signal{Process: c, Signal: int(unix.SIGUSR1), All: true}))

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -154,16 +155,16 @@ func testErrors(t *testing.T, tm *template) {
 			t.Errorf("exec %s: %v", name, err)
 		}
 	}
-	if err := g.tryCreate("c", spec("true")); !errors.Is(err, agentv1.ErrExists) {
+	if err := g.tryCreate("c", spec("true")); !errors.Is(err, errdefs.ErrAlreadyExists) {
 		t.Errorf("second of a name: %v", err)
 	}
-	if err := g.tryCreate("../c", spec("true")); !errors.Is(err, agentv1.ErrInvalid) {
+	if err := g.tryCreate("../c", spec("true")); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("path as id: %v", err)
 	}
-	if err := g.tryCreate("d", spec("true"), func(c *agentv1.Create) { c.Image = "other" }); !errors.Is(err, agentv1.ErrNotFound) {
+	if err := g.tryCreate("d", spec("true"), func(c *agentv1.Create) { c.Image = "other" }); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("unknown image: %v", err)
 	}
-	if _, err := g.Wait(g.ctx(), agentv1.Process{Container: "nobody"}); !errors.Is(err, agentv1.ErrNotFound) {
+	if _, err := g.Wait(g.ctx(), agentv1.Process{Container: "nobody"}); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("unknown container: %v", err)
 	}
 	if err := g.Unmount(g.ctx(), agentv1.Unmount{Name: "busybox"}); !errors.Is(err, agentv1.ErrBusy) {
@@ -172,7 +173,7 @@ func testErrors(t *testing.T, tm *template) {
 	if err := g.Mount(g.ctx(), agentv1.Mount{Name: "empty", Slot: 3, FS: "erofs"}); err == nil {
 		t.Error("an empty slot was mounted")
 	}
-	if err := g.Mount(g.ctx(), agentv1.Mount{Name: "none", Slot: 9, FS: "erofs"}); !errors.Is(err, agentv1.ErrNotFound) {
+	if err := g.Mount(g.ctx(), agentv1.Mount{Name: "none", Slot: 9, FS: "erofs"}); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("missing slot: %v", err)
 	}
 }
@@ -198,10 +199,10 @@ func testSignals(t *testing.T, tm *template) {
 	if e := g.exit(c); e.Code != 9 {
 		t.Errorf("exit = %+v", e)
 	}
-	if err := g.Signal(g.ctx(), agentv1.Signal{Process: c, Signal: int(unix.SIGTERM)}); !errors.Is(err, agentv1.ErrNotFound) {
+	if err := g.Signal(g.ctx(), agentv1.Signal{Process: c, Signal: int(unix.SIGTERM)}); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("signal to an ended process: %v", err)
 	}
-	if err := g.Signal(g.ctx(), agentv1.Signal{Process: c, Signal: 4711}); !errors.Is(err, agentv1.ErrInvalid) {
+	if err := g.Signal(g.ctx(), agentv1.Signal{Process: c, Signal: 4711}); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("signal 4711: %v", err)
 	}
 	all := agentv1.Process{Container: "all"}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/containerd/errdefs"
 )
 
 // hugeSizes maps the cgroups' names of huge page sizes to the kernel's directories. Larger sizes cannot be allocated
@@ -34,7 +34,7 @@ func (a *Agent) reserve(limits map[string]uint64) (release func() error, err err
 			continue
 		}
 		if !known {
-			return nil, errors.Join(fmt.Errorf("huge pages of %.16s: %w", size, agentv1.ErrUnsupported), release())
+			return nil, errors.Join(fmt.Errorf("huge pages of %.16s: %w", size, errdefs.ErrNotImplemented), release())
 		}
 		pages := limit / kind.bytes
 		if err := a.addPages(size, int64(pages)); err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -15,7 +17,7 @@ func (a *Agent) setNetwork(_ context.Context, r agentv1.SetNetwork) (none, error
 	ready := a.configured != nil && !a.pod.Rehearsal
 	a.mu.Unlock()
 	if !ready {
-		return none{}, fmt.Errorf("the VM has no pod yet: %w", agentv1.ErrInvalid)
+		return none{}, fmt.Errorf("the VM has no pod yet: %w", errdefs.ErrInvalidArgument)
 	}
 	if err := a.cards.Update(r.Interfaces); err != nil {
 		return none{}, fmt.Errorf("set up the network: %w", err)

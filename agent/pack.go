@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -43,7 +44,7 @@ func (a *Agent) view(id string) (root *os.File, owner [2]int, err error) {
 }
 
 // inRoot resolves name within root, as a process of the container would, and opens it with O_PATH. The error matches
-// agentv1.ErrNotFound if the path does not exist.
+// errdefs.ErrNotFound if the path does not exist.
 func inRoot(root *os.File, name string, flags uint64) (*os.File, error) {
 	fd, err := unix.Openat2(int(root.Fd()), name, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
@@ -51,7 +52,7 @@ func inRoot(root *os.File, name string, flags uint64) (*os.File, error) {
 	if err != nil {
 		err = &os.PathError{Op: "open", Path: name, Err: err}
 		if errors.Is(err, os.ErrNotExist) {
-			err = fmt.Errorf("%w: %w", agentv1.ErrNotFound, err)
+			err = fmt.Errorf("%w: %w", errdefs.ErrNotFound, err)
 		}
 		return nil, err
 	}
@@ -66,7 +67,7 @@ func (a *Agent) pack(_ context.Context, s *agentv1.Stream) error {
 		return err
 	}
 	if r.Path == "" || len(r.Path) > agentv1.MaxName {
-		return fmt.Errorf("path %.80q: %w", r.Path, agentv1.ErrInvalid)
+		return fmt.Errorf("path %.80q: %w", r.Path, errdefs.ErrInvalidArgument)
 	}
 	root, _, err := a.view(r.Container)
 	if err != nil {
@@ -83,10 +84,11 @@ func (a *Agent) pack(_ context.Context, s *agentv1.Stream) error {
 		return fmt.Errorf("stat %s: %w", r.Path, err)
 	}
 	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFDIR {
-		return fmt.Errorf("%s is %s: %w", r.Path, special(kind), agentv1.ErrInvalid)
+		return fmt.Errorf("%s is %s: %w", r.Path, special(kind), errdefs.ErrInvalidArgument)
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR && wholefile.Kernel(place) {
-		return fmt.Errorf("%s is a directory of the kernel; copy single files of it, or read it with a command: %w", r.Path, agentv1.ErrInvalid)
+		return fmt.Errorf("%s is a directory of the kernel; copy single files of it, or read it with a command: %w", r.Path,
+			errdefs.ErrInvalidArgument)
 	}
 	if err := s.Reply(nil); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/crun"
@@ -194,7 +195,7 @@ func (a *Agent) process(name agentv1.Process) (*container, *process, error) {
 	defer c.mu.Unlock()
 	p := c.procs[name.Exec]
 	if p == nil {
-		return nil, nil, fmt.Errorf("process %.128q of container %s: %w", name.Exec, c.id, agentv1.ErrNotFound)
+		return nil, nil, fmt.Errorf("process %.128q of container %s: %w", name.Exec, c.id, errdefs.ErrNotFound)
 	}
 	return c, p, nil
 }
@@ -208,7 +209,7 @@ func (a *Agent) exec(ctx context.Context, r agentv1.Exec) (agentv1.Created, erro
 		return agentv1.Created{}, fmt.Errorf("exec %.128s in container %s: %w", r.Exec, c.id, err)
 	}
 	if !containerv1.ValidID(r.Exec) {
-		return agentv1.Created{}, fmt.Errorf("exec id %.128q: %w", r.Exec, agentv1.ErrInvalid)
+		return agentv1.Created{}, fmt.Errorf("exec id %.128q: %w", r.Exec, errdefs.ErrInvalidArgument)
 	}
 	c.mu.Lock()
 	started, paused := c.started, c.paused
@@ -227,7 +228,7 @@ func (a *Agent) exec(ctx context.Context, r agentv1.Exec) (agentv1.Created, erro
 	dir := filepath.Join(c.dir, "exec-"+r.Exec)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		if os.IsExist(err) {
-			err = agentv1.ErrExists
+			err = errdefs.ErrAlreadyExists
 		}
 		return fail(err)
 	}
@@ -295,7 +296,7 @@ func (a *Agent) signal(_ context.Context, r agentv1.Signal) (none, error) {
 	}
 	sig := syscall.Signal(r.Signal)
 	if sig < 0 || sig > 64 {
-		return none{}, fmt.Errorf("signal %d: %w", r.Signal, agentv1.ErrInvalid)
+		return none{}, fmt.Errorf("signal %d: %w", r.Signal, errdefs.ErrInvalidArgument)
 	}
 	if r.All {
 		err = c.cgroup.SignalAll(sig)
@@ -303,7 +304,7 @@ func (a *Agent) signal(_ context.Context, r agentv1.Signal) (none, error) {
 		err = p.child.Signal(sig)
 	}
 	if errors.Is(err, unix.ESRCH) || os.IsNotExist(err) {
-		err = fmt.Errorf("it has ended: %w", agentv1.ErrNotFound)
+		err = fmt.Errorf("it has ended: %w", errdefs.ErrNotFound)
 	}
 	if err != nil {
 		return none{}, fmt.Errorf("signal %s to process %s of container %s: %w", strconv.Itoa(r.Signal), p.name.Exec, c.id, err)
@@ -367,7 +368,7 @@ func (a *Agent) resize(_ context.Context, r agentv1.Resize) (none, error) {
 		return none{}, err
 	}
 	if p.console == nil {
-		return none{}, fmt.Errorf("process has no terminal: %w", agentv1.ErrInvalid)
+		return none{}, fmt.Errorf("process has no terminal: %w", errdefs.ErrInvalidArgument)
 	}
 	conn, err := p.console.SyscallConn()
 	if err != nil {

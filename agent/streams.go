@@ -9,15 +9,17 @@ import (
 	"net/netip"
 	"os"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/agent/internal/datagrams"
 	"github.com/bulkhead-project/bulkhead/agent/internal/stdio"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// body decodes the JSON body of a request. The error matches agentv1.ErrInvalid.
+// body decodes the JSON body of a request. The error matches errdefs.ErrInvalidArgument.
 func body[T any](s *agentv1.Stream) (v T, err error) {
 	if err = json.Unmarshal(s.Body, &v); err != nil {
-		err = fmt.Errorf("decode body: %w: %w", agentv1.ErrInvalid, err)
+		err = fmt.Errorf("decode body: %w: %w", errdefs.ErrInvalidArgument, err)
 	}
 	return v, err
 }
@@ -29,10 +31,10 @@ func (p *process) output(stream string) (*stdio.Output, error) {
 	case stream == "stderr":
 		out = p.stderr
 	case stream != "stdout":
-		return nil, fmt.Errorf("stream %.32q: %w", stream, agentv1.ErrInvalid)
+		return nil, fmt.Errorf("stream %.32q: %w", stream, errdefs.ErrInvalidArgument)
 	}
 	if out == nil {
-		return nil, fmt.Errorf("process has no %s: %w", stream, agentv1.ErrNotFound)
+		return nil, fmt.Errorf("process has no %s: %w", stream, errdefs.ErrNotFound)
 	}
 	return out, nil
 }
@@ -118,7 +120,7 @@ func (a *Agent) input(_ context.Context, s *agentv1.Stream) error {
 		return err
 	}
 	if p.stdin == nil {
-		return fmt.Errorf("process has no stdin: %w", agentv1.ErrInvalid)
+		return fmt.Errorf("process has no stdin: %w", errdefs.ErrInvalidArgument)
 	}
 	turn, offset := p.stdin.Acquire()
 	if err := s.Reply(agentv1.Offset{Offset: offset}); err != nil {

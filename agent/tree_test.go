@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
@@ -138,16 +139,16 @@ func TestUnpackStays(t *testing.T) {
 		list  []agentv1.Entry
 		fails error
 	}{
-		{"a name that goes up", "/in", []agentv1.Entry{file("../x")}, agentv1.ErrInvalid},
-		{"an absolute name", "/in", []agentv1.Entry{file("/x")}, agentv1.ErrInvalid},
-		{"no name", "/in", []agentv1.Entry{file("")}, agentv1.ErrInvalid},
-		{"through a link that was there", "/in", []agentv1.Entry{file("out/x")}, agentv1.ErrInvalid},
-		{"through a link that came", "/in", []agentv1.Entry{link(agentv1.KindSymlink, "l", ".."), file("l/x")}, agentv1.ErrInvalid},
-		{"a directory over a link", "/in", []agentv1.Entry{dir("out")}, agentv1.ErrInvalid},
-		{"another name of a file outside", "/in", []agentv1.Entry{link(agentv1.KindLink, "x", "../beside/secret")}, agentv1.ErrInvalid},
-		{"another name through a link", "/in", []agentv1.Entry{link(agentv1.KindLink, "x", "out/secret")}, agentv1.ErrInvalid},
-		{"another kind", "/in", []agentv1.Entry{link("device", "x", "")}, agentv1.ErrInvalid},
-		{"too deep", "/in", []agentv1.Entry{file(strings.Repeat("a/", maxDepth+1) + "x")}, agentv1.ErrInvalid},
+		{"a name that goes up", "/in", []agentv1.Entry{file("../x")}, errdefs.ErrInvalidArgument},
+		{"an absolute name", "/in", []agentv1.Entry{file("/x")}, errdefs.ErrInvalidArgument},
+		{"no name", "/in", []agentv1.Entry{file("")}, errdefs.ErrInvalidArgument},
+		{"through a link that was there", "/in", []agentv1.Entry{file("out/x")}, errdefs.ErrInvalidArgument},
+		{"through a link that came", "/in", []agentv1.Entry{link(agentv1.KindSymlink, "l", ".."), file("l/x")}, errdefs.ErrInvalidArgument},
+		{"a directory over a link", "/in", []agentv1.Entry{dir("out")}, errdefs.ErrInvalidArgument},
+		{"another name of a file outside", "/in", []agentv1.Entry{link(agentv1.KindLink, "x", "../beside/secret")}, errdefs.ErrInvalidArgument},
+		{"another name through a link", "/in", []agentv1.Entry{link(agentv1.KindLink, "x", "out/secret")}, errdefs.ErrInvalidArgument},
+		{"another kind", "/in", []agentv1.Entry{link("device", "x", "")}, errdefs.ErrInvalidArgument},
+		{"too deep", "/in", []agentv1.Entry{file(strings.Repeat("a/", maxDepth+1) + "x")}, errdefs.ErrInvalidArgument},
 		{"over a link to a file", "/in", []agentv1.Entry{file("file")}, nil},
 		{"a link of the container's is followed within it", "/way/out", []agentv1.Entry{file("x")}, nil},
 		{"up and away", "/in/../../../..", []agentv1.Entry{file("x")}, nil},

@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -59,7 +60,7 @@ type openDir struct {
 // destination opens the tree's destination.
 func (u *unpacker) destination(root *os.File, r agentv1.Unpack) (err error) {
 	if r.Path == "" || len(r.Path) > agentv1.MaxName {
-		return fmt.Errorf("path %.80q: %w", r.Path, agentv1.ErrInvalid)
+		return fmt.Errorf("path %.80q: %w", r.Path, errdefs.ErrInvalidArgument)
 	}
 	u.dest, err = inRoot(root, r.Path, unix.O_DIRECTORY)
 	if err == nil {
@@ -113,10 +114,10 @@ func (u *unpacker) run() error {
 func (u *unpacker) place(raw []byte) (string, error) {
 	name := path.Clean(string(raw))
 	if len(raw) == 0 || name[0] == '/' || name == ".." || strings.HasPrefix(name, "../") || strings.Contains(name, "\x00") {
-		return "", fmt.Errorf("the name must be relative: %w", agentv1.ErrInvalid)
+		return "", fmt.Errorf("the name must be relative: %w", errdefs.ErrInvalidArgument)
 	}
 	if strings.Count(name, "/") > maxDepth {
-		return "", fmt.Errorf("it is nested too deep: %w", agentv1.ErrInvalid)
+		return "", fmt.Errorf("it is nested too deep: %w", errdefs.ErrInvalidArgument)
 	}
 	if u.rename == "" {
 		return name, nil
@@ -156,7 +157,7 @@ func (u *unpacker) extract(name string, e agentv1.Entry) error {
 	case agentv1.KindLink:
 		return u.link(parent, base, e)
 	}
-	return fmt.Errorf("entry of kind %.32q: %w", e.Kind, agentv1.ErrInvalid)
+	return fmt.Errorf("entry of kind %.32q: %w", e.Kind, errdefs.ErrInvalidArgument)
 }
 
 // within opens a path below the destination, and follows no symbolic link.
@@ -165,7 +166,7 @@ func (u *unpacker) within(name string, flags uint64) (*os.File, error) {
 		Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if errors.Is(err, unix.ELOOP) {
-		return nil, fmt.Errorf("%s is a symbolic link or below one: %w", name, agentv1.ErrInvalid)
+		return nil, fmt.Errorf("%s is a symbolic link or below one: %w", name, errdefs.ErrInvalidArgument)
 	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
@@ -241,7 +242,7 @@ func (u *unpacker) replace(parent *os.File, base string, create func() error) er
 	}
 	if err := unix.Unlinkat(int(parent.Fd()), base, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		if errors.Is(err, unix.EISDIR) {
-			return fmt.Errorf("a directory is in its place: %w", agentv1.ErrExists)
+			return fmt.Errorf("a directory is in its place: %w", errdefs.ErrAlreadyExists)
 		}
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/blockdev"
@@ -38,7 +39,7 @@ func (a *Agent) volume(ctx context.Context, c *container, v containerv1.Mount) (
 		at, err = a.shareAt(source.Name)
 		missing = false
 	default:
-		err = fmt.Errorf("volume of type %T: %w", source, agentv1.ErrUnsupported)
+		err = fmt.Errorf("volume of type %T: %w", source, errdefs.ErrNotImplemented)
 	}
 	if err != nil || v.SubPath == "" {
 		return at, err
@@ -88,7 +89,7 @@ func (a *Agent) blockAt(ctx context.Context, c *container, b containerv1.Block, 
 		return "", err
 	}
 	if d.request.FS != string(b.FS) {
-		return "", fmt.Errorf("disk %.64q has file system %q here: %w", b.Name, d.request.FS, agentv1.ErrInvalid)
+		return "", fmt.Errorf("disk %.64q has file system %q here: %w", b.Name, d.request.FS, errdefs.ErrInvalidArgument)
 	}
 	a.volumes.Lock()
 	defer a.volumes.Unlock()
@@ -119,7 +120,7 @@ func (a *Agent) deviceOf(c *container, b containerv1.Block) (major, minor uint32
 		return 0, 0, err
 	}
 	if d.request.FS != "" {
-		return 0, 0, fmt.Errorf("disk %.64q is mounted: %w", b.Name, agentv1.ErrInvalid)
+		return 0, 0, fmt.Errorf("disk %.64q is mounted: %w", b.Name, errdefs.ErrInvalidArgument)
 	}
 	return blockdev.Number(d.device)
 }
@@ -139,7 +140,7 @@ func Forward() error {
 // shareAt returns the path of a shared directory of the host.
 func (a *Agent) shareAt(name string) (string, error) {
 	if !containerv1.ValidID(name) {
-		return "", fmt.Errorf("name %.128q: %w", name, agentv1.ErrInvalid)
+		return "", fmt.Errorf("name %.128q: %w", name, errdefs.ErrInvalidArgument)
 	}
 	port, err := boot.Port(agentv1.SharePort)
 	if err != nil {
@@ -171,7 +172,7 @@ func (a *Agent) unmountShares(ctx context.Context) error {
 // emptyDir creates a pod's volume at its first use; the containers share it.
 func (a *Agent) emptyDir(v containerv1.Dir, group int) (at string, err error) {
 	if !containerv1.ValidID(v.Name) {
-		return "", fmt.Errorf("name %.128q: %w", v.Name, agentv1.ErrInvalid)
+		return "", fmt.Errorf("name %.128q: %w", v.Name, errdefs.ErrInvalidArgument)
 	}
 	base := volumeDir
 	if v.Medium == containerv1.Disk {
@@ -251,7 +252,7 @@ func openPart(volume, part string, missing bool) (fd int, err error) {
 	}
 	names := strings.Split(filepath.Clean(part), "/")
 	if !filepath.IsLocal(part) {
-		return -1, fmt.Errorf("subPath %.200q leaves the volume: %w", part, agentv1.ErrInvalid)
+		return -1, fmt.Errorf("subPath %.200q leaves the volume: %w", part, errdefs.ErrInvalidArgument)
 	}
 	parent := root
 	for i := range names {
@@ -265,7 +266,7 @@ func openPart(volume, part string, missing bool) (fd int, err error) {
 		}
 		if err != nil {
 			if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ELOOP) {
-				err = fmt.Errorf("%w: a link in it leads out of the volume: %w", agentv1.ErrInvalid, err)
+				err = fmt.Errorf("%w: a link in it leads out of the volume: %w", errdefs.ErrInvalidArgument, err)
 			}
 			return -1, fmt.Errorf("subPath %.200q: %w", part, err)
 		}

@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
-
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
 // inode identifies the file of a descriptor.
@@ -86,7 +85,7 @@ func TestOpenPart(t *testing.T) {
 	if info, err := os.Stat(at("new/er")); err != nil || info.Mode().Perm() != 0o770 || info.Mode()&os.ModeSetgid == 0 {
 		t.Errorf("a directory that was made: %v, %v", info, err)
 	}
-	if _, err := openPart(volume, "absolute", true); !errors.Is(err, agentv1.ErrInvalid) {
+	if _, err := openPart(volume, "absolute", true); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("a link out: %v", err)
 	}
 	if _, err := openPart(volume, "no/such", false); !errors.Is(err, os.ErrNotExist) {

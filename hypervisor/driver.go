@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 )
 
 // ErrGone is returned by the methods of a VM after its process has ended.
-var ErrGone = errors.New("the VM is gone")
+var ErrGone = errdefs.ErrUnavailable.WithMessage("the VM is gone")
 
 // ErrSpent is returned by VM.Connect when all connections of Options.Connections are used up.
 var ErrSpent = errors.New("no connection to the guest is left")

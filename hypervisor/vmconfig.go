@@ -1,14 +1,15 @@
 package hypervisor
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/containerd/errdefs"
 )
 
 // ErrInvalid is returned for a VMConfig that cannot be started.
-var ErrInvalid = errors.New("invalid VM configuration")
+var ErrInvalid = errdefs.ErrInvalidArgument.WithMessage("invalid VM configuration")
 
 // Limits of a VMConfig.
 const (

@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/input"
 )
@@ -17,7 +19,7 @@ const exitPatience = 10 * time.Second
 
 // Attach copies a process's streams to and from a client, from now on. It returns the process's exit once the output
 // and the process have ended, also if the process is deleted meanwhile.
-// It fails if the client fails or falls behind (ErrSlowClient), if ctx ends, or if a container lives on for ten seconds
+// It fails if the client fails or falls behind, if ctx ends, or if a container lives on for ten seconds
 // after the end of its output. It waits for an exec'd process without that limit, because the client wants its exit.
 //
 // A client that attaches to a Ready process misses no output. One goroutine per stream writes to the client. A write
@@ -132,17 +134,17 @@ func (s *Sandbox) beginAttach(id Process, c Streams) (*process, bool, error) {
 	defer s.mu.Unlock()
 	p, err := s.find(id)
 	if err == nil && p.host != nil {
-		err = fmt.Errorf("%s: %w: its standard streams are files of the host", p.subject(), ErrInvalid)
+		err = fmt.Errorf("%s: %w: its standard streams are files of the host", p.subject(), errdefs.ErrInvalidArgument)
 	}
 	if err != nil {
 		return nil, false, err
 	}
 	if c.Stdin != nil {
 		if !p.hasStdin() {
-			return nil, false, fmt.Errorf("%s: %w: it has no stdin", p.subject(), ErrInvalid)
+			return nil, false, fmt.Errorf("%s: %w: it has no stdin", p.subject(), errdefs.ErrInvalidArgument)
 		}
 		if p.fed {
-			return nil, false, fmt.Errorf("%s: %w", p.subject(), ErrStdinTaken)
+			return nil, false, fmt.Errorf("%s: stdin is attached already: %w", p.subject(), errdefs.ErrConflict)
 		}
 		p.fed = true
 	}
@@ -225,7 +227,7 @@ func (s *Sandbox) CloseInput(ctx context.Context, id Process) error {
 	s.mu.Lock()
 	p, err := s.find(id)
 	if err == nil && !p.hasStdin() {
-		err = fmt.Errorf("%s: %w: it has no stdin", subject(id), ErrInvalid)
+		err = fmt.Errorf("%s: %w: it has no stdin", subject(id), errdefs.ErrInvalidArgument)
 	}
 	fed := false
 	if err == nil && p.host != nil {

@@ -201,7 +201,7 @@ func TestLateVMIsKilled(t *testing.T) {
 	h.must(err)
 	h.use(box)
 	h.must(box.Create(h.ctx, h.config(), Files{}))
-	if err := box.Start(h.ctx); !errors.Is(err, ErrTimeout) {
+	if err := box.Start(h.ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("start: %v", err)
 	}
 	if !vm.killed {

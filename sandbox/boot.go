@@ -23,7 +23,7 @@ func (s *Sandbox) boot() *boot {
 	b := &boot{done: make(chan struct{})}
 	var ctx context.Context
 	limit := s.o.bootLimit()
-	ctx, b.cancel = context.WithTimeoutCause(s.ctx, limit, fmt.Errorf("%w: the VM was not up within %v", ErrTimeout, limit))
+	ctx, b.cancel = context.WithTimeoutCause(s.ctx, limit, fmt.Errorf("%w: the VM was not up within %v", context.DeadlineExceeded, limit))
 	s.state.Phases = nil
 	s.booting = b
 	if s.first == nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -54,7 +56,7 @@ func TestCards(t *testing.T) {
 		t.Errorf("calls %q", calls)
 	}
 	h.must(h.box.Stop(h.ctx))
-	if err := h.box.Start(h.ctx); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "taps") {
+	if err := h.box.Start(h.ctx); !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), "taps") {
 		t.Errorf("a second start: %v", err)
 	}
 }
@@ -65,7 +67,7 @@ func TestCardsFail(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	c, taps := h.config(), h.taps("tap1")
-	if err := h.box.Create(h.ctx, c, Files{Cards: taps}); !errors.Is(err, ErrInvalid) {
+	if err := h.box.Create(h.ctx, c, Files{Cards: taps}); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("one tap too many: %v", err)
 	}
 	h.closed(taps)
@@ -102,8 +104,8 @@ func TestSetNetwork(t *testing.T) {
 		defer h.closed(taps)
 		return h.box.SetNetwork(h.ctx, want, taps)
 	}
-	if err := set("early"); !errors.Is(err, ErrState) {
-		t.Errorf("before the start: got %v, want %v", err, ErrState)
+	if err := set("early"); !errors.Is(err, errdefs.ErrFailedPrecondition) {
+		t.Errorf("before the start: got %v, want %v", err, errdefs.ErrFailedPrecondition)
 	}
 	h.must(h.box.Create(h.ctx, h.config(), Files{}))
 	h.must(h.box.Start(h.ctx))

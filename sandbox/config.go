@@ -145,7 +145,7 @@ type Options struct {
 	// emulation.
 	BootTimeout time.Duration
 	// Patience is the time that a healthy clone needs for its first answer on this host at the moment. After that
-	// silence the shim connects to the agent again. After PatienceTimes as long it gives the VM up with ErrTimeout. 0
+	// silence the shim connects to the agent again. After PatienceTimes as long it gives the VM up with context.DeadlineExceeded. 0
 	// means BootTimeout in all.
 	Patience time.Duration
 	// CallTimeout bounds each call to the agent that does not wait for a

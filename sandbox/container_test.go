@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
@@ -68,7 +69,7 @@ func TestCommandThatCannotRun(t *testing.T) {
 		{"missing, at create", agentv1.OpCreate, agentv1.ErrNoCommand, 127},
 		{"missing, at start", agentv1.OpStart, agentv1.ErrNoCommand, 127},
 		{"not executable", agentv1.OpStart, agentv1.ErrNotExec, 126},
-		{"other refusal", agentv1.OpStart, agentv1.ErrInvalid, 128},
+		{"other refusal", agentv1.OpStart, errdefs.ErrInvalidArgument, 128},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -134,7 +135,7 @@ func TestUndoReachesTheGuest(t *testing.T) {
 	if err := h.box.CreateContainer(h.ctx, h.container("c")); err == nil {
 		t.Fatal("created without an answer")
 	}
-	if _, err := h.agent.proc(id); !errors.Is(err, agentv1.ErrNotFound) || h.agent.count(agentv1.OpDelete) != 1 {
+	if _, err := h.agent.proc(id); !errors.Is(err, errdefs.ErrNotFound) || h.agent.count(agentv1.OpDelete) != 1 {
 		t.Errorf("the guest still has it after %d deletions: %v", h.agent.count(agentv1.OpDelete), err)
 	}
 }
@@ -226,18 +227,18 @@ func TestInvalidContainers(t *testing.T) {
 	} {
 		c := h.container("c")
 		tt.edit(&c)
-		if err := h.box.CreateContainer(h.ctx, c); !errors.Is(err, ErrInvalid) {
+		if err := h.box.CreateContainer(h.ctx, c); !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
 	h.started("c")
 	for _, stdio := range []containerv1.Stdio{nil, containerv1.Log{File: "l"}} {
 		e := ExecConfig{Process: Process{Container: "c", Exec: "e"}, Spec: []byte(`{}`), Stdio: stdio}
-		if err := h.box.CreateExec(h.ctx, e); !errors.Is(err, ErrInvalid) {
+		if err := h.box.CreateExec(h.ctx, e); !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("exec with %#v: %v", stdio, err)
 		}
 	}
-	if err := h.box.CreateContainer(h.ctx, h.container("c")); !errors.Is(err, ErrExists) {
+	if err := h.box.CreateContainer(h.ctx, h.container("c")); !errors.Is(err, errdefs.ErrAlreadyExists) {
 		t.Errorf("second container of one id: %v", err)
 	}
 }
@@ -319,11 +320,11 @@ func TestImagesShareSlots(t *testing.T) {
 		t.Fatalf("%d disks attached for scratch and one image", n)
 	}
 	h.must(make_("b1", "b"))
-	if err := make_("c1", "c"); !errors.Is(err, ErrNoSlot) {
+	if err := make_("c1", "c"); !errors.Is(err, errdefs.ErrResourceExhausted) {
 		t.Fatalf("third image: %v", err)
 	}
 	remove("a1")
-	if err := make_("c1", "c"); !errors.Is(err, ErrNoSlot) {
+	if err := make_("c1", "c"); !errors.Is(err, errdefs.ErrResourceExhausted) {
 		t.Fatalf("an image in use was evicted: %v", err)
 	}
 	remove("a2")
@@ -373,7 +374,7 @@ func TestContainerCalls(t *testing.T) {
 		t.Errorf("size %v", p.size)
 	}
 	h.must(h.box.PauseContainer(h.ctx, "c"))
-	if err := h.box.PauseContainer(h.ctx, "c"); !errors.Is(err, ErrState) {
+	if err := h.box.PauseContainer(h.ctx, "c"); !errors.Is(err, errdefs.ErrFailedPrecondition) {
 		t.Errorf("paused twice: %v", err)
 	}
 	h.must(h.box.ResumeContainer(h.ctx, "c"))
@@ -419,17 +420,17 @@ func TestContainerCalls(t *testing.T) {
 	if got := h.box.Status().MemoryMiB; got != 512 {
 		t.Errorf("the pod is shrunk to %d MiB", got)
 	}
-	if err := h.box.SignalProcess(h.ctx, id, 0, false); !errors.Is(err, ErrInvalid) {
+	if err := h.box.SignalProcess(h.ctx, id, 0, false); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("signal 0: %v", err)
 	}
-	if _, err := h.box.DeleteProcess(h.ctx, id); !errors.Is(err, ErrState) {
+	if _, err := h.box.DeleteProcess(h.ctx, id); !errors.Is(err, errdefs.ErrFailedPrecondition) {
 		t.Errorf("delete while running: %v", err)
 	}
 	h.must(h.box.SignalProcess(h.ctx, id, unix.SIGKILL, true))
 	if got := h.wait(id); got.Code != 137 || got.Signal != 9 {
 		t.Errorf("exit %+v", got)
 	}
-	if err := h.box.SignalProcess(h.ctx, id, unix.SIGTERM, false); !errors.Is(err, ErrNotFound) {
+	if err := h.box.SignalProcess(h.ctx, id, unix.SIGTERM, false); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("signal to an ended container: %v", err)
 	}
 	conn, err := h.box.Forward(h.ctx, 80)
@@ -453,7 +454,7 @@ func TestNeverStartedIsNeverCompleted(t *testing.T) {
 	if exit.Code == 0 || exit.Reason != ReasonNeverStarted {
 		t.Errorf("exit %+v", exit)
 	}
-	if _, err := h.box.DeleteProcess(h.ctx, Process{Container: "c"}); !errors.Is(err, ErrNotFound) {
+	if _, err := h.box.DeleteProcess(h.ctx, Process{Container: "c"}); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("deleted twice: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -31,10 +32,10 @@ func (s *Sandbox) live(ctx context.Context, action string, id Process, want ...S
 }
 
 // SignalProcess sends sig to a process, or with all to every process of its container. A process that has ended is
-// ErrNotFound, unless its files still get output and sig is SIGKILL, which ends that.
+// errdefs.ErrNotFound, unless its files still get output and sig is SIGKILL, which ends that.
 func (s *Sandbox) SignalProcess(ctx context.Context, id Process, sig unix.Signal, all bool) error {
 	if sig < 1 || sig > 64 {
-		return fmt.Errorf("signal %s: %w: number %d", subject(id), ErrInvalid, sig)
+		return fmt.Errorf("signal %s: %w: number %d", subject(id), errdefs.ErrInvalidArgument, sig)
 	}
 	p, m, ctx, done, err := s.live(ctx, "signal", id, Ready, Running, Paused, Stopped)
 	if err != nil {
@@ -56,14 +57,14 @@ func (s *Sandbox) SignalProcess(ctx context.Context, id Process, sig unix.Signal
 		return nil
 	}
 	if state == Stopped {
-		return fmt.Errorf("signal %s: %w: it has ended", p.subject(), ErrNotFound)
+		return fmt.Errorf("signal %s: %w: it has ended", p.subject(), errdefs.ErrNotFound)
 	}
 	err = m.agent.Signal(ctx, agentv1.Signal{Process: id, Signal: int(sig), All: all})
-	if errors.Is(err, agentv1.ErrNotFound) && unread {
+	if errors.Is(err, errdefs.ErrNotFound) && unread {
 		return nil
 	}
-	if errors.Is(err, agentv1.ErrNotFound) {
-		return fmt.Errorf("signal %s: %w: it has ended", p.subject(), ErrNotFound)
+	if errors.Is(err, errdefs.ErrNotFound) {
+		return fmt.Errorf("signal %s: %w: it has ended", p.subject(), errdefs.ErrNotFound)
 	}
 	if err != nil {
 		return fmt.Errorf("signal %s: %w", p.subject(), m.fault(err))
@@ -88,7 +89,7 @@ func (s *Sandbox) ResizeProcess(ctx context.Context, id Process, width, height u
 	}
 	defer done()
 	if !p.terminal {
-		return fmt.Errorf("resize %s: %w: it has no terminal", p.subject(), ErrInvalid)
+		return fmt.Errorf("resize %s: %w: it has no terminal", p.subject(), errdefs.ErrInvalidArgument)
 	}
 	size := agentv1.Resize{Process: id, Width: width, Height: height}
 	s.mu.Lock()
@@ -211,7 +212,7 @@ func (s *Sandbox) ReopenLog(_ context.Context, id string, f *os.File) error {
 	p, err := s.find(Process{Container: id})
 	s.mu.Unlock()
 	if err == nil && p.log == nil {
-		err = fmt.Errorf("container %s: %w: it has no log", id, ErrInvalid)
+		err = fmt.Errorf("container %s: %w: it has no log", id, errdefs.ErrInvalidArgument)
 	}
 	if err != nil {
 		f.Close()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -43,11 +44,11 @@ func TestCopies(t *testing.T) {
 		t.Errorf("usage %+v, %v", u, err)
 	}
 	h.must(h.box.Pause(h.ctx))
-	if _, err := h.box.Pack(h.ctx, "c", "/a"); !errors.Is(err, ErrState) {
+	if _, err := h.box.Pack(h.ctx, "c", "/a"); !errors.Is(err, errdefs.ErrFailedPrecondition) {
 		t.Errorf("of a paused VM: %v", err)
 	}
 	h.must(h.box.Resume(h.ctx))
-	if _, err := h.box.Pack(h.ctx, "none", "/a"); !errors.Is(err, ErrNotFound) {
+	if _, err := h.box.Pack(h.ctx, "none", "/a"); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("of a missing container: %v", err)
 	}
 	h.must(h.box.SignalProcess(h.ctx, Process{Container: "c"}, unix.SIGKILL, false))

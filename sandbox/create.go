@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
@@ -75,7 +77,7 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 	fault.Point("task.recorded")
 	rollback.Push("container", func(ctx context.Context) error {
 		_, err := m.agent.Delete(ctx, p.id)
-		if errors.Is(err, agentv1.ErrNotFound) || m.ctx.Err() != nil {
+		if errors.Is(err, errdefs.ErrNotFound) || m.ctx.Err() != nil {
 			return nil //nolint:nilerr // it is gone, with its VM or without
 		}
 		return err
@@ -106,21 +108,21 @@ func (c ContainerConfig) validate() error {
 	_, logs := c.Stdio.(containerv1.Log)
 	switch {
 	case !containerv1.ValidID(c.ID):
-		return fmt.Errorf("%w: id %.80q", ErrInvalid, c.ID)
+		return fmt.Errorf("%w: id %.80q", errdefs.ErrInvalidArgument, c.ID)
 	case c.Root == nil || c.Stdio == nil:
-		return fmt.Errorf("%w: it needs a root file system and standard streams", ErrInvalid)
+		return fmt.Errorf("%w: it needs a root file system and standard streams", errdefs.ErrInvalidArgument)
 	case slices.ContainsFunc(c.disks(), func(v Volume) bool { return v.ID == "" || v.ID == scratchName }):
-		return fmt.Errorf("%w: an image or a block device has an empty or reserved id", ErrInvalid)
+		return fmt.Errorf("%w: an image or a block device has an empty or reserved id", errdefs.ErrInvalidArgument)
 	case (c.Log != nil) != logs:
-		return fmt.Errorf("%w: a log file must come with standard streams of type Log, and only with them", ErrInvalid)
+		return fmt.Errorf("%w: a log file must come with standard streams of type Log, and only with them", errdefs.ErrInvalidArgument)
 	}
 	return described(containerv1.Check(containerv1.Container{Root: c.Root, Stdio: c.Stdio}))
 }
 
-// described adds this package's ErrInvalid to an error of containerv1.
+// described adds this package's errdefs.ErrInvalidArgument to an error of containerv1.
 func described(err error) error {
 	if errors.Is(err, containerv1.ErrInvalid) {
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
+		return fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 	}
 	return err
 }
@@ -130,7 +132,7 @@ func (s *Sandbox) reserve(p *process, rollback *undo.Stack) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.procs[p.id] != nil {
-		return ErrExists
+		return errdefs.ErrAlreadyExists
 	}
 	s.procs[p.id] = p
 	rollback.Push("id", func(context.Context) error {
@@ -181,7 +183,8 @@ func (s *Sandbox) CreateExec(_ context.Context, e ExecConfig) error {
 		return fmt.Errorf("create %s: %w", subject(e.Process), described(err))
 	}
 	if !containerv1.ValidID(e.Exec) || !streams && !discards && !host {
-		return fmt.Errorf("create %s: %w: it needs an id and other standard streams than %T", subject(e.Process), ErrInvalid, e.Stdio)
+		return fmt.Errorf("create %s: %w: it needs an id and other standard streams than %T", subject(e.Process),
+			errdefs.ErrInvalidArgument, e.Stdio)
 	}
 	m, err := s.running("create a process in", Running)
 	if err != nil {
@@ -194,10 +197,10 @@ func (s *Sandbox) CreateExec(_ context.Context, e ExecConfig) error {
 		err = expect(c.subject(), "exec in", c.state, Running)
 	}
 	if err == nil && s.procs[e.Process] != nil {
-		err = fmt.Errorf("%s: %w", subject(e.Process), ErrExists)
+		err = fmt.Errorf("%s: %w", subject(e.Process), errdefs.ErrAlreadyExists)
 	}
 	if err == nil && len(s.procs) >= maxProcesses {
-		err = fmt.Errorf("%s: %w: %d", subject(e.Process), ErrTooMany, len(s.procs))
+		err = fmt.Errorf("%s: %w: too many processes: %d", subject(e.Process), errdefs.ErrResourceExhausted, len(s.procs))
 	}
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -47,7 +48,7 @@ func (s *Sandbox) deletable(p *process) (*liveVM, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.procs[p.id] != p {
-		return nil, fmt.Errorf("delete %s: %w", p.subject(), ErrNotFound)
+		return nil, fmt.Errorf("delete %s: %w", p.subject(), errdefs.ErrNotFound)
 	}
 	if err := expect(p.subject(), "delete", p.state, Ready, Stopped); err != nil {
 		return nil, err
@@ -85,13 +86,13 @@ func deleteInGuest(ctx context.Context, m *liveVM, id Process) error {
 	if errors.Is(err, agentv1.ErrBusy) {
 		// An interrupted start, or a child of a container that has ended.
 		err = m.agent.Signal(ctx, agentv1.Signal{Process: id, Signal: int(unix.SIGKILL), All: id.Exec == ""})
-		if err == nil || errors.Is(err, agentv1.ErrNotFound) {
+		if err == nil || errors.Is(err, errdefs.ErrNotFound) {
 			if _, err = m.agent.Wait(ctx, id); err == nil {
 				_, err = m.agent.Delete(ctx, id)
 			}
 		}
 	}
-	if errors.Is(err, agentv1.ErrNotFound) || m.ctx.Err() != nil {
+	if errors.Is(err, errdefs.ErrNotFound) || m.ctx.Err() != nil {
 		return nil //nolint:nilerr // it is gone, with its VM or without
 	}
 	if err = m.fault(err); errors.Is(err, ErrVMGone) {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
@@ -26,12 +28,12 @@ func TestDeleteWhatRuns(t *testing.T) {
 	}{
 		"a container":            {false, nil, true, ""},
 		"an exec":                {true, nil, true, ""},
-		"one that has just gone": {false, func(h *harness, _ *fakeProc) { h.agent.refuse(agentv1.OpDelete, agentv1.ErrNotFound) }, false, ""},
+		"one that has just gone": {false, func(h *harness, _ *fakeProc) { h.agent.refuse(agentv1.OpDelete, errdefs.ErrNotFound) }, false, ""},
 		"no delete":              {false, func(h *harness, _ *fakeProc) { h.agent.refuse(agentv1.OpDelete, boom) }, false, "boom"},
 		"no signal":              {false, func(h *harness, _ *fakeProc) { h.agent.refuse(agentv1.OpSignal, boom) }, false, "boom"},
 		"no wait":                {false, func(h *harness, _ *fakeProc) { h.agent.refuse(agentv1.OpWait, boom) }, true, "boom"},
 		"a busy child": {false, func(h *harness, p *fakeProc) {
-			h.agent.refuse(agentv1.OpSignal, agentv1.ErrNotFound)
+			h.agent.refuse(agentv1.OpSignal, errdefs.ErrNotFound)
 			p.update(func() { p.exit = &agentv1.Exit{At: time.Now()} })
 		}, false, agentv1.ErrBusy.Error()},
 	} {
@@ -55,7 +57,7 @@ func TestDeleteWhatRuns(t *testing.T) {
 		if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, told := h.box.ProcessStatus(id); errors.Is(told, ErrNotFound) != (err == nil) {
+		if _, told := h.box.ProcessStatus(id); errors.Is(told, errdefs.ErrNotFound) != (err == nil) {
 			t.Errorf("%s: afterwards %v", name, told)
 		}
 		if got := len(p.signals) == 1 && p.signals[0] == 9; got != row.signal || got && p.all == row.exec {
@@ -95,7 +97,7 @@ func TestDeleteOfAnExec(t *testing.T) {
 	h.wait(one)
 	_, err := h.box.DeleteProcess(h.ctx, one)
 	h.must(err)
-	if _, err := h.agent.proc(one); !errors.Is(err, agentv1.ErrNotFound) {
+	if _, err := h.agent.proc(one); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("the guest still has it: %v", err)
 	}
 	if _, err := h.agent.proc(two); err != nil {
@@ -123,7 +125,7 @@ func TestDeleteThatLeavesFiles(t *testing.T) {
 func TestFilesOfNoVM(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	if _, err := h.box.WriteFiles(h.ctx, agentv1.Files{}); !errors.Is(err, ErrState) {
+	if _, err := h.box.WriteFiles(h.ctx, agentv1.Files{}); !errors.Is(err, errdefs.ErrFailedPrecondition) {
 		t.Error(err)
 	}
 }
@@ -136,11 +138,11 @@ func TestExecsAreChecked(t *testing.T) {
 	h.exec("e", false)
 	h.must(h.box.CreateContainer(h.ctx, h.container("ready")))
 	for id, want := range map[Process]error{
-		{Container: "c", Exec: "e"}:     ErrExists,
-		{Container: "none", Exec: "e"}:  ErrNotFound,
-		{Container: "ready", Exec: "e"}: ErrState,
-		{Container: "c", Exec: "../e"}:  ErrInvalid,
-		{Container: "c"}:                ErrInvalid,
+		{Container: "c", Exec: "e"}:     errdefs.ErrAlreadyExists,
+		{Container: "none", Exec: "e"}:  errdefs.ErrNotFound,
+		{Container: "ready", Exec: "e"}: errdefs.ErrFailedPrecondition,
+		{Container: "c", Exec: "../e"}:  errdefs.ErrInvalidArgument,
+		{Container: "c"}:                errdefs.ErrInvalidArgument,
 	} {
 		if err := h.box.CreateExec(h.ctx, ExecConfig{Process: id, Stdio: containerv1.Discard{}}); !errors.Is(err, want) {
 			t.Errorf("%+v: %v", id, err)
@@ -169,7 +171,7 @@ func TestContainerFiles(t *testing.T) {
 		}
 	}
 	c := h.container("../c")
-	if err := h.box.CreateContainer(h.ctx, c); !errors.Is(err, ErrInvalid) {
+	if err := h.box.CreateContainer(h.ctx, c); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Error(err)
 	}
 	if _, err := c.Log.Stat(); !errors.Is(err, os.ErrClosed) {
@@ -182,7 +184,7 @@ func TestContainerFiles(t *testing.T) {
 		c := h.container("fails")
 		err := h.box.CreateContainer(h.ctx, c)
 		if err == nil || !strings.Contains(err.Error(), "boom") || strings.Contains(err.Error(), "stuck") != (undo != nil) ||
-			errors.Is(err, agentv1.ErrNotFound) {
+			errors.Is(err, errdefs.ErrNotFound) {
 			t.Errorf("undone with %v: %v", undo, err)
 		}
 		for _, file := range []*os.File{c.RootFile, c.Log} {

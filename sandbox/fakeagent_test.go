@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -179,7 +180,7 @@ func (a *fakeAgent) proc(id agentv1.Process) (*fakeProc, error) {
 	if p := a.procs[id]; p != nil {
 		return p, nil
 	}
-	return nil, fmt.Errorf("%s/%s: %w", id.Container, id.Exec, agentv1.ErrNotFound)
+	return nil, fmt.Errorf("%s/%s: %w", id.Container, id.Exec, errdefs.ErrNotFound)
 }
 
 // note adds an action of the host on the VM to the calls.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/internal/progress"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/hostfiles"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/input"
@@ -132,7 +134,7 @@ func (s *Sandbox) beginFiles(id Process, f HostFiles) (*process, *hostfiles.Open
 	defer f.Close()
 	record, err := progress.Open(f.Progress)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return nil, nil, fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,9 +164,9 @@ func (s *Sandbox) useFiles(id Process, f HostFiles, record *progress.Record) (*p
 	case err != nil:
 		return nil, nil, err
 	case p.host == nil:
-		return nil, nil, fmt.Errorf("%s: %w: its standard streams must be files of the host", p.subject(), ErrInvalid)
+		return nil, nil, fmt.Errorf("%s: %w: its standard streams must be files of the host", p.subject(), errdefs.ErrInvalidArgument)
 	case f.Terminal != nil && !p.terminal:
-		return nil, nil, fmt.Errorf("%s: %w: a terminal for a process without one", p.subject(), ErrInvalid)
+		return nil, nil, fmt.Errorf("%s: %w: a terminal for a process without one", p.subject(), errdefs.ErrInvalidArgument)
 	case p.host.files != nil:
 		return nil, nil, fmt.Errorf("%s: %w", p.subject(), ErrAttached)
 	}
@@ -198,7 +200,7 @@ func (s *Sandbox) forgetFiles(p *process) {
 // abandonOutput gives up the output of a deleted process that no files can get any more; the caller holds mu.
 func (s *Sandbox) abandonOutput(p *process) {
 	if p.host.deleted && p.host.files == nil && p.host.abandon != nil {
-		p.host.abandon(ErrNotFound)
+		p.host.abandon(errdefs.ErrNotFound)
 	}
 }
 

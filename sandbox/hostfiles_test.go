@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
@@ -327,7 +328,7 @@ func TestKillWithoutReader(t *testing.T) {
 				t.Errorf("read %d bytes of %d", n, total)
 			}
 			if row.first {
-				if err := h.box.SignalProcess(h.ctx, c, unix.SIGKILL, false); !errors.Is(err, ErrNotFound) {
+				if err := h.box.SignalProcess(h.ctx, c, unix.SIGKILL, false); !errors.Is(err, errdefs.ErrNotFound) {
 					t.Errorf("a second SIGKILL: %v", err)
 				}
 			}
@@ -341,7 +342,7 @@ func TestHostFileWithoutReader(t *testing.T) {
 	for name, old := range map[string]bool{"an agent": false, "an agent of an earlier version": true} {
 		h := running(t)
 		if old {
-			h.agent.refuse(agentv1.OpNoReader, agentv1.ErrUnsupported)
+			h.agent.refuse(agentv1.OpNoReader, errdefs.ErrNotImplemented)
 		}
 		p := h.hosted("c")
 		s := h.surrogate(Process{Container: "c"})
@@ -614,12 +615,13 @@ func TestAttachFilesRefuses(t *testing.T) {
 		edit func(f *HostFiles)
 		want error
 	}{
-		"an unknown process":   {"none", func(*HostFiles) {}, ErrNotFound},
-		"a process with a log": {"log", func(*HostFiles) {}, ErrInvalid},
+		"an unknown process":   {"none", func(*HostFiles) {}, errdefs.ErrNotFound},
+		"a process with a log": {"log", func(*HostFiles) {}, errdefs.ErrInvalidArgument},
 		"a second surrogate":   {"c", func(*HostFiles) {}, ErrAttached},
-		"a terminal":           {"c", func(f *HostFiles) { f.Terminal, f.Stdin = f.Stdin, nil }, ErrInvalid},
-		"no progress":          {"tty", func(f *HostFiles) { f.Progress.Close(); f.Progress, f.Terminal = nil, f.Stdout }, ErrInvalid},
-		"other progress":       {"tty", func(f *HostFiles) { f.Progress[0], f.Terminal = f.Progress[1], f.Stderr }, ErrInvalid},
+		"a terminal":           {"c", func(f *HostFiles) { f.Terminal, f.Stdin = f.Stdin, nil }, errdefs.ErrInvalidArgument},
+		"no progress": {"tty", func(f *HostFiles) { f.Progress.Close(); f.Progress, f.Terminal = nil, f.Stdout },
+			errdefs.ErrInvalidArgument},
+		"other progress": {"tty", func(f *HostFiles) { f.Progress[0], f.Terminal = f.Progress[1], f.Stderr }, errdefs.ErrInvalidArgument},
 	} {
 		f := s.again()
 		tc.edit(&f)
@@ -637,7 +639,7 @@ func TestAttachFilesRefuses(t *testing.T) {
 			}
 		}
 	}
-	if _, err := h.box.Attach(h.ctx, s.id, Streams{Stdout: io.Discard}); !errors.Is(err, ErrInvalid) {
+	if _, err := h.box.Attach(h.ctx, s.id, Streams{Stdout: io.Discard}); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("Attach: got %v", err)
 	}
 }
@@ -671,7 +673,7 @@ func TestLeases(t *testing.T) {
 	p.finish(exited(0))
 	s.exit()
 	check()
-	if err := h.box.EndLease(Process{Container: "none"}); !errors.Is(err, ErrNotFound) {
+	if err := h.box.EndLease(Process{Container: "none"}); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("EndLease of no process: %v", err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
@@ -154,7 +156,7 @@ func TestHostileExecs(t *testing.T) {
 		id := Process{Container: "c", Exec: "e" + strconv.Itoa(made)}
 		err = h.box.CreateExec(h.ctx, ExecConfig{Process: id, Spec: []byte(`{}`), Stdio: containerv1.Discard{}})
 	}
-	if !errors.Is(err, ErrTooMany) || made != maxProcesses {
+	if !errors.Is(err, errdefs.ErrResourceExhausted) || made != maxProcesses {
 		t.Errorf("%d processes: %v", made, err)
 	}
 	if _, err := h.box.DeleteProcess(h.ctx, Process{Container: "c", Exec: "e0"}); err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -135,11 +136,11 @@ func TestTransitionsNameBothStates(t *testing.T) {
 					h.must(err)
 					return
 				}
-				if state == Running && errors.Is(err, ErrNotFound) {
+				if state == Running && errors.Is(err, errdefs.ErrNotFound) {
 					return // no such container: the sandbox's state was accepted
 				}
 				var se *StateError
-				if !errors.As(err, &se) || !errors.Is(err, ErrState) {
+				if !errors.As(err, &se) || !errors.Is(err, errdefs.ErrFailedPrecondition) {
 					t.Fatalf("error %v is no StateError", err)
 				}
 				if se.State != state || !strings.Contains(err.Error(), string(state)) || !strings.Contains(err.Error(), string(se.Want[0])) {
@@ -270,7 +271,7 @@ func TestSlowStartEndsAtItsDeadline(t *testing.T) {
 	h.must(err)
 	h.use(box)
 	h.must(box.Create(h.ctx, h.config(), Files{}))
-	if err := box.Start(h.ctx); !errors.Is(err, ErrTimeout) {
+	if err := box.Start(h.ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("start: %v", err)
 	}
 	<-ended
@@ -352,10 +353,10 @@ func TestCreateOnce(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	h.must(h.box.Create(h.ctx, h.config(), Files{}))
-	if err := h.box.Create(h.ctx, h.config(), Files{}); !errors.Is(err, ErrExists) {
+	if err := h.box.Create(h.ctx, h.config(), Files{}); !errors.Is(err, errdefs.ErrAlreadyExists) {
 		t.Errorf("second create: %v", err)
 	}
-	if _, err := New(h.options()); !errors.Is(err, ErrExists) {
+	if _, err := New(h.options()); !errors.Is(err, errdefs.ErrAlreadyExists) {
 		t.Errorf("new over a stored sandbox: %v", err)
 	}
 }
@@ -390,7 +391,7 @@ func TestVMDiesUnderContainers(t *testing.T) {
 	_, err = h.box.DeleteProcess(h.ctx, Process{Container: "c"})
 	h.must(err)
 	h.must(h.box.Start(h.ctx))
-	if _, err := h.box.StartProcess(h.ctx, Process{Container: "waiting"}); !errors.Is(err, ErrState) {
+	if _, err := h.box.StartProcess(h.ctx, Process{Container: "waiting"}); !errors.Is(err, errdefs.ErrFailedPrecondition) {
 		t.Errorf("container of the earlier VM: %v", err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
@@ -163,7 +165,7 @@ func TestNewRefuses(t *testing.T) {
 	for _, edit := range []func(*Options){func(o *Options) { o.StartVM = nil }, func(o *Options) { o.StateDir = "" }} {
 		o := prepare(t).options()
 		edit(&o)
-		if _, err := New(o); !errors.Is(err, ErrInvalid) {
+		if _, err := New(o); !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Error(err)
 		}
 	}
@@ -226,13 +228,14 @@ func TestConfigIsChecked(t *testing.T) {
 		box, err := New(o)
 		h.must(err)
 		h.use(box)
-		if err := box.Start(h.ctx); !errors.Is(err, ErrInvalid) {
+		if err := box.Start(h.ctx); !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("%s: started without a configuration: %v", name, err)
 		}
 		c := h.config()
 		row.edit(&c)
 		scratch := h.scratch()
-		if err := box.Create(h.ctx, c, Files{Scratch: scratch}); (err == nil) != row.ok || err != nil && !errors.Is(err, ErrInvalid) {
+		if err := box.Create(h.ctx, c, Files{Scratch: scratch}); (err == nil) != row.ok || err != nil && !errors.Is(err,
+			errdefs.ErrInvalidArgument) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := scratch.Stat(); (err == nil) != row.ok {
@@ -242,7 +245,7 @@ func TestConfigIsChecked(t *testing.T) {
 		if _, err := scratch.Stat(); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s: its disk is open after its end: %v", name, err)
 		}
-		if err := box.Start(h.ctx); !errors.Is(err, ErrInvalid) {
+		if err := box.Start(h.ctx); !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("%s: started after its end: %v", name, err)
 		}
 	}
@@ -255,9 +258,9 @@ func TestRehearseRefuses(t *testing.T) {
 		spoil func(*Sandbox)
 		want  error
 	}{
-		"with a pod":   {func(s *Sandbox) { s.created = true }, ErrInvalid},
-		"deleted":      {func(s *Sandbox) { s.deleted = true }, ErrInvalid},
-		"let go":       {func(s *Sandbox) { s.closed = true }, ErrInvalid},
+		"with a pod":   {func(s *Sandbox) { s.created = true }, errdefs.ErrInvalidArgument},
+		"deleted":      {func(s *Sandbox) { s.deleted = true }, errdefs.ErrInvalidArgument},
+		"let go":       {func(s *Sandbox) { s.closed = true }, errdefs.ErrInvalidArgument},
 		"without a VM": {func(s *Sandbox) { s.booting = nil }, ErrVMGone},
 	} {
 		h := newHarness(t)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -31,7 +33,7 @@ func (s *Sandbox) followOOM(m *liveVM) {
 			return
 		}
 		now, err := m.agent.OOMKills(m.ctx, s.knownKills())
-		if errors.Is(err, agentv1.ErrUnsupported) {
+		if errors.Is(err, errdefs.ErrNotImplemented) {
 			return
 		}
 		if err == nil {

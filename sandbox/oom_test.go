@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -84,7 +85,7 @@ func TestOOMEventsOfOlderAgents(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.box.oomPause = time.Millisecond
-	h.agent.fail[agentv1.OpOOMKills] = errors.Join(agentv1.ErrUnsupported)
+	h.agent.fail[agentv1.OpOOMKills] = errors.Join(errdefs.ErrNotImplemented)
 	p := h.started("c")
 	p.finish(agentv1.Exit{Code: 137, Signal: 9, OOMKilled: true, At: time.Now()})
 	h.wait(Process{Container: "c"})

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/output"
@@ -133,10 +135,10 @@ func (s *Sandbox) find(id Process) (*process, error) {
 	if p := s.procs[id]; p != nil && !p.hidden {
 		return p, nil
 	}
-	return nil, fmt.Errorf("%s: %w", subject(id), ErrNotFound)
+	return nil, fmt.Errorf("%s: %w", subject(id), errdefs.ErrNotFound)
 }
 
-// ProcessStatus returns the current status of a process, or ErrNotFound.
+// ProcessStatus returns the current status of a process, or errdefs.ErrNotFound.
 func (s *Sandbox) ProcessStatus(id Process) (ProcessStatus, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

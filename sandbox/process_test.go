@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -65,7 +66,7 @@ func TestStoredByAge(t *testing.T) {
 	if err := h.box.CreateExec(h.ctx, ExecConfig{Process: id, Stdio: containerv1.Discard{}}); err == nil {
 		t.Error("an exec was created without a stored state")
 	}
-	if _, err := h.box.ProcessStatus(id); !errors.Is(err, ErrNotFound) {
+	if _, err := h.box.ProcessStatus(id); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("it is there: %v", err)
 	}
 	h.box.mu.Lock()
@@ -122,7 +123,7 @@ func TestDeleteTakesItsOwnExecs(t *testing.T) {
 	for _, id := range ids {
 		_, err := h.agent.proc(id)
 		_, told := h.box.ProcessStatus(id)
-		if gone := id.Container == "c"; errors.Is(err, agentv1.ErrNotFound) != gone || errors.Is(told, ErrNotFound) != gone {
+		if gone := id.Container == "c"; errors.Is(err, errdefs.ErrNotFound) != gone || errors.Is(told, errdefs.ErrNotFound) != gone {
 			t.Errorf("%v: %v in the guest, %v here", id, err, told)
 		}
 	}
@@ -179,7 +180,7 @@ func TestKillOfProcessUnknownToTheGuest(t *testing.T) {
 		}
 	}
 	for _, sig := range []unix.Signal{-1, 0, 65} {
-		if err := h.box.SignalProcess(h.ctx, Process{Container: "c"}, sig, false); !errors.Is(err, ErrInvalid) {
+		if err := h.box.SignalProcess(h.ctx, Process{Container: "c"}, sig, false); !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("signal %d: %v", sig, err)
 		}
 	}
@@ -220,12 +221,14 @@ func TestCloseInput(t *testing.T) {
 	c.Stdio = containerv1.Log{File: "log"}
 	h.must(h.box.CreateContainer(h.ctx, c))
 	h.must(h.box.CreateContainer(h.ctx, h.container("ready")))
-	for id, want := range map[string]error{"none": ErrNotFound, "deaf": ErrInvalid, "ready": ErrState} {
+	for id, want := range map[string]error{"none": errdefs.ErrNotFound, "deaf": errdefs.ErrInvalidArgument,
+		"ready": errdefs.ErrFailedPrecondition} {
 		if err := h.box.CloseInput(h.ctx, Process{Container: id}); !errors.Is(err, want) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
-	if _, err := h.box.Attach(h.ctx, Process{Container: "deaf"}, Streams{Stdin: strings.NewReader("x")}); !errors.Is(err, ErrInvalid) {
+	if _, err := h.box.Attach(h.ctx, Process{Container: "deaf"}, Streams{Stdin: strings.NewReader("x")}); !errors.Is(err,
+		errdefs.ErrInvalidArgument) {
 		t.Errorf("attached to a missing stdin: %v", err)
 	}
 	p := h.started("c")
@@ -367,7 +370,7 @@ func TestExecsWait(t *testing.T) {
 	}
 	soon, cancel := context.WithTimeout(h.ctx, 10*time.Millisecond)
 	defer cancel()
-	if err := begin(soon, ids[maxExecs]); !errors.Is(err, ErrTooMany) || !errors.Is(err, context.DeadlineExceeded) {
+	if err := begin(soon, ids[maxExecs]); !errors.Is(err, errdefs.ErrResourceExhausted) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("one more: %v", err)
 	}
 	errs := make(chan error, all)

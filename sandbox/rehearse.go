@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -57,7 +58,7 @@ func (s *Sandbox) Rehearse(ctx context.Context, r Rehearsal, scratch, image *os.
 	s.created = true
 	s.mu.Unlock()
 	if unfit {
-		return fmt.Errorf("rehearse: %w: %s has a pod or has rehearsed already", ErrInvalid, s.subject())
+		return fmt.Errorf("rehearse: %w: %s has a pod or has rehearsed already", errdefs.ErrInvalidArgument, s.subject())
 	}
 	if err := s.WaitBooted(ctx); err != nil {
 		return fmt.Errorf("rehearse: %w", err)
@@ -165,11 +166,11 @@ func (h *rehearsal) mount(ctx context.Context) error {
 // cleanUp kills and deletes the container, if there is one.
 func (h *rehearsal) cleanUp(ctx context.Context) error {
 	_ = h.m.agent.Signal(ctx, agentv1.Signal{Process: h.first(), Signal: int(unix.SIGKILL)}) // it may have ended
-	if _, err := h.m.agent.Wait(ctx, h.first()); err != nil && !errors.Is(err, agentv1.ErrNotFound) {
+	if _, err := h.m.agent.Wait(ctx, h.first()); err != nil && !errors.Is(err, errdefs.ErrNotFound) {
 		return err
 	}
 	_, err := h.m.agent.Delete(ctx, h.first())
-	if errors.Is(err, agentv1.ErrNotFound) {
+	if errors.Is(err, errdefs.ErrNotFound) {
 		return nil
 	}
 	return err

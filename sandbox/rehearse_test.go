@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -76,10 +78,10 @@ func TestRehearse(t *testing.T) {
 	if n := h.agent.count(agentv1.OpMount); n != 2 {
 		t.Errorf("%d mounts, want the scratch disk and the image", n)
 	}
-	if err := h.rehearse(); !errors.Is(err, ErrInvalid) {
+	if err := h.rehearse(); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("a second rehearsal: %v", err)
 	}
-	if err := h.box.Create(h.ctx, h.config(), Files{}); !errors.Is(err, ErrExists) {
+	if err := h.box.Create(h.ctx, h.config(), Files{}); !errors.Is(err, errdefs.ErrAlreadyExists) {
 		t.Errorf("a pod: %v", err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
@@ -22,7 +24,7 @@ func Restore(ctx context.Context, o Options, f RestoreFiles) (s *Sandbox, err er
 		}
 	}()
 	if o.Adopt == nil {
-		return nil, fmt.Errorf("%w: Options.Adopt must be set", ErrInvalid)
+		return nil, fmt.Errorf("%w: Options.Adopt must be set", errdefs.ErrInvalidArgument)
 	}
 	if s, err = newSandbox(o); err != nil {
 		return nil, err
@@ -56,7 +58,7 @@ func (s *Sandbox) load() error {
 		return err
 	}
 	if st.Owner != self && st.Owner.Alive() {
-		return fmt.Errorf("%w: %d", ErrOwned, st.Owner.PID)
+		return fmt.Errorf("%w: another process has the sandbox: %d", errdefs.ErrConflict, st.Owner.PID)
 	}
 	st.Owner = self
 	s.state = st

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -420,7 +421,7 @@ func TestRestoreLeavesAnotherShimsSandbox(t *testing.T) {
 	h.must(err)
 	st.Owner = owner
 	h.must(h.box.store.write(h.dir+"/state.json", st))
-	if err := h.restore(RestoreFiles{}); !errors.Is(err, ErrOwned) {
+	if err := h.restore(RestoreFiles{}); !errors.Is(err, errdefs.ErrConflict) {
 		t.Errorf("restore: %v", err)
 	}
 }

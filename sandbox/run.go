@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/output"
@@ -55,7 +57,7 @@ func (s *Sandbox) admit(ctx context.Context, id Process) (release func(), err er
 		return func() { <-s.execs }, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("start %s: %w: wait for the end of one of %d processes that were executed before: %w",
-			subject(id), ErrTooMany, maxExecs, context.Cause(ctx))
+			subject(id), errdefs.ErrResourceExhausted, maxExecs, context.Cause(ctx))
 	case <-s.ctx.Done():
 		return nil, fmt.Errorf("start %s: %w", subject(id), errClosed)
 	}
@@ -75,7 +77,7 @@ func (s *Sandbox) releaseAfter(p *process, release func()) {
 
 // StartProcess runs a Ready process and returns its PID in the guest. A missing command ends the process with code 127,
 // and one that cannot be executed with 126. The error matches agentv1.ErrNoCommand or ErrNotExec. While maxExecs exec'd
-// processes run, another one waits. If ctx ends meanwhile, the error matches ErrTooMany, and the process stays Ready.
+// processes run, another one waits. If ctx ends meanwhile, it matches errdefs.ErrResourceExhausted, and the process stays Ready.
 func (s *Sandbox) StartProcess(ctx context.Context, id Process) (_ int, err error) {
 	release, err := s.admit(ctx, id)
 	if err != nil {
@@ -127,7 +129,7 @@ func (s *Sandbox) sized(p *process) (json.RawMessage, error) {
 	p.sized = p.size
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(p.spec, &fields); err != nil || fields == nil {
-		return nil, fmt.Errorf("%w: its process must be a JSON object", ErrInvalid)
+		return nil, fmt.Errorf("%w: its process must be a JSON object", errdefs.ErrInvalidArgument)
 	}
 	size, err := json.Marshal(map[string]uint16{"width": p.size.Width, "height": p.size.Height})
 	if err != nil {

@@ -34,6 +34,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
@@ -84,7 +86,7 @@ func New(o Options) (*Sandbox, error) {
 		return nil, err
 	}
 	if _, err := s.store.readState(); !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("create a sandbox in %s: %w", o.StateDir, errors.Join(ErrExists, err))
+		return nil, fmt.Errorf("create a sandbox in %s: %w", o.StateDir, errors.Join(errdefs.ErrAlreadyExists, err))
 	}
 	if err := s.save(); err != nil {
 		return nil, fmt.Errorf("create a sandbox in %s: %w", o.StateDir, err)
@@ -98,7 +100,7 @@ func New(o Options) (*Sandbox, error) {
 
 func newSandbox(o Options) (*Sandbox, error) {
 	if o.StartVM == nil || o.StateDir == "" {
-		return nil, fmt.Errorf("create a sandbox: %w: Options.StartVM and StateDir must be set", ErrInvalid)
+		return nil, fmt.Errorf("create a sandbox: %w: Options.StartVM and StateDir must be set", errdefs.ErrInvalidArgument)
 	}
 	self, err := procid.Of(os.Getpid())
 	if err != nil {
@@ -185,10 +187,10 @@ func (s *Sandbox) Create(ctx context.Context, c Config, f Files) (err error) {
 		}
 	}()
 	if len(f.Cards) != len(c.Cards) {
-		return fmt.Errorf("create sandbox %q: %w: %d taps for %d further interfaces", c.ID, ErrInvalid, len(f.Cards), len(c.Cards))
+		return fmt.Errorf("create sandbox %q: %w: %d taps for %d interfaces", c.ID, errdefs.ErrInvalidArgument, len(f.Cards), len(c.Cards))
 	}
 	if c.Version != ConfigVersion || c.ID == "" || s.o.ID != "" && c.ID != s.o.ID {
-		return fmt.Errorf("create sandbox %q: %w: version %d", c.ID, ErrInvalid, c.Version)
+		return fmt.Errorf("create sandbox %q: %w: version %d", c.ID, errdefs.ErrInvalidArgument, c.Version)
 	}
 	if err := s.acquire(ctx, "create"); err != nil {
 		return err
@@ -197,7 +199,7 @@ func (s *Sandbox) Create(ctx context.Context, c Config, f Files) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.created {
-		return fmt.Errorf("create %s: %w", s.subject(), ErrExists)
+		return fmt.Errorf("create %s: %w", s.subject(), errdefs.ErrAlreadyExists)
 	}
 	if err := expect(s.subject(), "create", s.state.State, Ready); err != nil {
 		return err

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
@@ -47,7 +49,7 @@ func (s *Sandbox) beginStart(interrupt context.CancelCauseFunc) (*boot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.created || s.deleted {
-		return nil, fmt.Errorf("start %s: %w: it has no configuration", s.subject(), ErrInvalid)
+		return nil, fmt.Errorf("start %s: %w: it has no configuration", s.subject(), errdefs.ErrInvalidArgument)
 	}
 	if s.closed {
 		return nil, fmt.Errorf("start %s: %w", s.subject(), errClosed)
@@ -141,7 +143,7 @@ func (s *Sandbox) addCards(ctx context.Context, m *liveVM) error {
 		defer f.Close()
 	}
 	if len(taps) == 0 {
-		return fmt.Errorf("%w: it cannot be restarted: the taps of its further interfaces belonged to its first VM", ErrInvalid)
+		return fmt.Errorf("%w: it cannot be restarted: the taps of its further interfaces belonged to its first VM", errdefs.ErrInvalidArgument)
 	}
 	return s.phase("cards", func() error { return m.vm.AddCards(ctx, taps) })
 }

@@ -1,16 +1,15 @@
 package sandbox
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
-	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
-	"github.com/bulkhead-project/bulkhead/sandbox/internal/output"
 )
 
 // State is the state of a sandbox, a container or a process.
@@ -32,32 +31,9 @@ func (s State) Valid() bool {
 
 // Errors of this package, matched with errors.Is.
 var (
-	// ErrState is matched by every *StateError.
-	ErrState = errors.New("unexpected state")
-	// ErrNotFound is returned for a container or process that does not exist.
-	ErrNotFound = errors.New("not found")
-	// ErrExists is returned for an id that is in use.
-	ErrExists = errors.New("already exists")
-	// ErrNoSlot is returned when every disk slot of the VM is in use.
-	ErrNoSlot = disks.ErrNoSlot
-	// ErrTooMany is returned when a sandbox has the maximum number of processes.
-	ErrTooMany = errors.New("too many processes")
-	// ErrVMGone is returned by calls that the VM's end interrupted.
-	ErrVMGone = errors.New("the VM is gone")
-	// ErrVMStopped is returned by calls to a VM if its process is stopped (SIGSTOP).
-	ErrVMStopped = errors.New("the VM is not running")
-	// ErrSlowClient ends an attached stream if its reader falls behind. A slow client must not block the container.
-	ErrSlowClient = output.ErrSlowClient
-	// ErrInvalid is returned for a request that is wrong in every state.
-	ErrInvalid = errors.New("invalid request")
-	// ErrTimeout is matched when the start exceeded Options.BootTimeout.
-	ErrTimeout = errors.New("deadline exceeded")
-	// ErrOwned is returned by Restore if another shim owns the sandbox.
-	ErrOwned = errors.New("another process has the sandbox")
-	// ErrStdinTaken is returned to a second client with a stdin.
-	ErrStdinTaken = errors.New("stdin is attached already")
-	// ErrAttached is returned by AttachFiles while other files are attached.
-	ErrAttached = errors.New("files of the host are attached already")
+	ErrVMGone    = errdefs.ErrUnavailable.WithMessage("the VM is gone")                           // the VM's end interrupted the call
+	ErrVMStopped = errdefs.ErrUnavailable.WithMessage("the VM is not running")                    // its process is stopped (SIGSTOP)
+	ErrAttached  = errdefs.ErrAlreadyExists.WithMessage("files of the host are attached already") // by AttachFiles
 )
 
 // StateError is returned for an action that the current state does not allow.
@@ -77,8 +53,8 @@ func (e *StateError) Error() string {
 	return fmt.Sprintf("%s %s: it is %s, not %s", e.Action, e.Subject, e.State, strings.Join(want, " or "))
 }
 
-// Is matches ErrState.
-func (e *StateError) Is(target error) bool { return target == ErrState }
+// Unwrap returns the class.
+func (e *StateError) Unwrap() error { return errdefs.ErrFailedPrecondition }
 
 // expect returns a *StateError unless have is among want.
 func expect(subject, action string, have State, want ...State) error {

@@ -12,11 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/input"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/output"
 )
 
 func (h *harness) exec(id string, stdin bool) Process {
@@ -331,7 +333,7 @@ func TestAttachToAContainer(t *testing.T) {
 	third := h.attach(id, Streams{Stdin: r})
 	_, err = io.WriteString(w, "x")
 	h.must(err)
-	if _, err := h.box.Attach(h.ctx, id, Streams{Stdin: strings.NewReader("y")}); !errors.Is(err, ErrStdinTaken) {
+	if _, err := h.box.Attach(h.ctx, id, Streams{Stdin: strings.NewReader("y")}); !errors.Is(err, errdefs.ErrConflict) {
 		t.Errorf("second stdin: %v", err)
 	}
 	w.Close()
@@ -381,7 +383,7 @@ func TestSlowClientIsDetached(t *testing.T) {
 		t.Errorf("%d lines in the log", n)
 	}
 	close(release)
-	if err := <-done; !errors.Is(err, ErrSlowClient) {
+	if err := <-done; !errors.Is(err, output.ErrSlowClient) {
 		t.Errorf("attach: %v", err)
 	}
 }
@@ -453,7 +455,7 @@ func TestLogsAreReopened(t *testing.T) {
 	if diff := cmp.Diff([]string{"stdout F two"}, h.logged("c.1")); diff != "" {
 		t.Error(diff)
 	}
-	if err := h.box.ReopenLog(h.ctx, "none", h.openLog("x")); !errors.Is(err, ErrNotFound) {
+	if err := h.box.ReopenLog(h.ctx, "none", h.openLog("x")); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("log of a missing container: %v", err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
 )
@@ -29,7 +31,7 @@ func (s *Sandbox) saveSlots(m *liveVM) error {
 func (s *Sandbox) useDisk(ctx context.Context, m *liveVM, d disks.Disk, file *os.File) error {
 	mounted, err := s.slots.Use(ctx, s.slotsOf(m), d, file)
 	if errors.Is(err, disks.ErrNoDisk) {
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
+		return fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 	}
 	if err != nil || !mounted {
 		return err
@@ -61,7 +63,7 @@ func (s *Sandbox) GrowVolume(ctx context.Context, name string, bytes int64) erro
 	}
 	at, ok := s.slots.Writable(name)
 	if !ok {
-		return fmt.Errorf("grow volume %.64q of %s: %w: the VM has no writable volume of that name", name, s.subject(), ErrInvalid)
+		return fmt.Errorf("grow volume %.64q of %s: %w: no writable volume has that name", name, s.subject(), errdefs.ErrInvalidArgument)
 	}
 	ctx, done := m.call(ctx, s.o.CallTimeout)
 	defer done()

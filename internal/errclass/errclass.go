@@ -48,12 +48,23 @@ type Names []struct {
 	Class error
 }
 
-// Of returns the name of err's class, and "" if it has none. A class that wraps another one stands before it.
+// Of returns the name of err's outermost class, and "" if it has none. A class that wraps another one stands before it. Of
+// does not use errdefs.Resolve, because the agent is smaller without it.
 func (n Names) Of(err error) string {
-	class := Of(err)
+	is, _ := err.(interface{ Is(error) bool }) //nolint:errorlint // one error of the tree at a time
 	for _, one := range n {
-		if errors.Is(err, one.Class) && Of(one.Class) == class { //nolint:errorlint // both are classes themselves
+		if err == one.Class || is != nil && is.Is(one.Class) { //nolint:errorlint // the same
 			return one.Name
+		}
+	}
+	switch e := err.(type) { //nolint:errorlint // the same
+	case interface{ Unwrap() error }:
+		return n.Of(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, cause := range e.Unwrap() {
+			if name := n.Of(cause); name != "" {
+				return name
+			}
 		}
 	}
 	return ""

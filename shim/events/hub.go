@@ -2,9 +2,10 @@
 package events
 
 import (
-	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/containerd/errdefs"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 )
@@ -18,11 +19,11 @@ const (
 // Errors of a Hub.
 var (
 	// ErrSlow ends a subscription with a full queue.
-	ErrSlow = errors.New("subscriber is too slow: events were lost")
+	ErrSlow = errdefs.ErrResourceExhausted.WithMessage("subscriber is too slow: events were lost")
 	// ErrClosed ends every subscription when the Hub is closed.
-	ErrClosed = errors.New("no more events: the shim is ending")
+	ErrClosed = errdefs.ErrUnavailable.WithMessage("no more events: the shim is ending")
 	// ErrTooMany is returned for a subscriber beyond MaxSubscribers.
-	ErrTooMany = errors.New("too many subscribers")
+	ErrTooMany = errdefs.ErrResourceExhausted.WithMessage("too many subscribers")
 )
 
 // Hub distributes events. The zero value is ready; its methods are safe for concurrent use.

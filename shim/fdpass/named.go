@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/containerd/errdefs"
 )
 
 // Bounds of a Store.
@@ -22,7 +24,7 @@ const (
 
 // Errors of a Store.
 var (
-	ErrNoFile = errors.New("no such file was sent")
+	ErrNoFile = errdefs.ErrNotFound.WithMessage("no such file was sent")
 	ErrFull   = errors.New("too many sent files are waiting for their calls")
 )
 

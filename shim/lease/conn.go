@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/internal/progress"
@@ -153,7 +154,7 @@ func (s *Server) debug(ctx context.Context, what string, p sandbox.Process, err 
 // classOf returns the class of a refusal.
 func classOf(err error) error {
 	switch {
-	case errors.Is(err, sandbox.ErrNotFound):
+	case errors.Is(err, errdefs.ErrNotFound):
 		return hostio.ErrNotFound
 	case errors.Is(err, sandbox.ErrAttached):
 		return hostio.ErrBusy

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/sandbox"
@@ -197,7 +198,7 @@ func (s *Server) kill(p sandbox.Process) {
 		if err = s.o.Sandbox.SignalProcess(s.ctx, p, unix.SIGKILL, p.Exec == ""); err == nil {
 			break
 		}
-		if first && !errors.Is(err, sandbox.ErrNotFound) {
+		if first && !errors.Is(err, errdefs.ErrNotFound) {
 			log.Warn("cannot kill a process without a surrogate yet", "error", err)
 		}
 		select {

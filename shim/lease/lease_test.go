@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
@@ -65,7 +66,7 @@ func (f *fake) AttachFiles(ctx context.Context, p sandbox.Process, files sandbox
 	f.mu.Unlock()
 	switch {
 	case ended == nil:
-		return sandbox.Exit{}, fmt.Errorf("attach: %w", sandbox.ErrNotFound)
+		return sandbox.Exit{}, fmt.Errorf("attach: %w", errdefs.ErrNotFound)
 	case busy:
 		return sandbox.Exit{}, fmt.Errorf("attach: %w", sandbox.ErrAttached)
 	case files.Terminal != nil:
@@ -133,7 +134,7 @@ func (f *fake) ProcessStatus(p sandbox.Process) (sandbox.ProcessStatus, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended[p] == nil {
-		return sandbox.ProcessStatus{}, sandbox.ErrNotFound
+		return sandbox.ProcessStatus{}, errdefs.ErrNotFound
 	}
 	st := sandbox.ProcessStatus{Process: p, State: sandbox.Running}
 	if f.stopped[p] {

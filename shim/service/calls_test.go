@@ -11,6 +11,7 @@ import (
 
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/errdefs"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -149,7 +150,7 @@ func TestCallsReachTheSandbox(t *testing.T) {
 			if got := r.fake.noted(); !slices.Equal(got, []string{want}) {
 				t.Errorf("calls %q", got)
 			}
-			r.fake.fails = sandbox.ErrState
+			r.fake.fails = errdefs.ErrFailedPrecondition
 			wantCode(t, "refused", call(r, t.Context()), codes.FailedPrecondition)
 		})
 	}
@@ -276,7 +277,7 @@ func TestSentFiles(t *testing.T) {
 	if got := r.fake.taken; !slices.Equal(got, []*os.File{log}) || closed(log) {
 		t.Errorf("taken: %v", got)
 	}
-	r.fake.fails = sandbox.ErrState
+	r.fake.fails = errdefs.ErrFailedPrecondition
 	log = send("log")
 	wantCode(t, "a log that is refused", reopen(), codes.FailedPrecondition)
 	if !closed(log) {

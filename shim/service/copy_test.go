@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
@@ -41,7 +43,7 @@ func (f *fake) Unpack(ctx context.Context, id, path string, into bool) (*agentv1
 
 func (f *fake) packTree(_ context.Context, s *agentv1.Stream) error {
 	if strings.Contains(string(s.Body), "/none") {
-		return fmt.Errorf("no such place: %w", agentv1.ErrNotFound)
+		return fmt.Errorf("no such place: %w", errdefs.ErrNotFound)
 	}
 	if err := s.Reply(nil); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/errdefs"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
@@ -87,17 +88,17 @@ func (t task) containerConfig(r *taskv3.CreateTaskRequest, names stdio) (c sandb
 func readSpec(bundle string) (json.RawMessage, error) {
 	f, err := os.Open(filepath.Join(bundle, "config.json"))
 	if err != nil {
-		return nil, fmt.Errorf("%w: read the bundle: %w", sandbox.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: read the bundle: %w", errdefs.ErrInvalidArgument, err)
 	}
 	defer f.Close()
 	b, err := oci.ReadConfig(f)
 	switch {
 	case errors.Is(err, oci.ErrInvalid):
-		return nil, fmt.Errorf("%w: %w", sandbox.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 	case err != nil:
 		return nil, fmt.Errorf("read the bundle: %w", err)
 	case !json.Valid(b):
-		return nil, fmt.Errorf("%w: config.json must be JSON", sandbox.ErrInvalid)
+		return nil, fmt.Errorf("%w: config.json must be JSON", errdefs.ErrInvalidArgument)
 	}
 	return b, nil
 }

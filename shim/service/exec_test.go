@@ -11,6 +11,7 @@ import (
 	"time"
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/errdefs"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
@@ -69,7 +70,7 @@ func TestToldExecIsForgotten(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	r.streams.Drain(ctx)
-	if _, err := r.fake.ProcessStatus(p); !errors.Is(err, sandbox.ErrNotFound) {
+	if _, err := r.fake.ProcessStatus(p); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("not forgotten: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -143,7 +144,7 @@ func (f *fake) CreateContainer(_ context.Context, c sandbox.ContainerConfig) err
 	defer f.mu.Unlock()
 	id := sandbox.Process{Container: c.ID}
 	if f.procs[id] != nil {
-		return fmt.Errorf("container %s: %w", c.ID, sandbox.ErrExists)
+		return fmt.Errorf("container %s: %w", c.ID, errdefs.ErrAlreadyExists)
 	}
 	f.procs[id] = &proc{config: c, state: sandbox.Ready, done: make(chan struct{})}
 	return nil
@@ -162,7 +163,7 @@ func (f *fake) find(id sandbox.Process) (*proc, error) {
 	if p := f.procs[id]; p != nil {
 		return p, nil
 	}
-	return nil, fmt.Errorf("process %v: %w", id, sandbox.ErrNotFound)
+	return nil, fmt.Errorf("process %v: %w", id, errdefs.ErrNotFound)
 }
 
 func (f *fake) ProcessStatus(id sandbox.Process) (sandbox.ProcessStatus, error) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -131,7 +132,7 @@ func (s *Services) Discard(ctx context.Context, p sandbox.Process) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hangUpTimeout)
 	defer cancel()
 	_, err := s.o.Sandbox.DeleteProcess(ctx, p)
-	if err != nil && !errors.Is(err, sandbox.ErrNotFound) {
+	if err != nil && !errors.Is(err, errdefs.ErrNotFound) {
 		s.o.Logger.Debug("delete a process", "container", p.Container, "exec", p.Exec, "error", err)
 		return
 	}

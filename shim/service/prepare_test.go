@@ -14,6 +14,7 @@ import (
 	"time"
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/errdefs"
 	"github.com/containerd/ttrpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -49,7 +50,7 @@ func (r *rig) drained(t *testing.T, p sandbox.Process) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	r.streams.Drain(ctx)
-	if _, err := r.fake.ProcessStatus(p); !errors.Is(err, sandbox.ErrNotFound) {
+	if _, err := r.fake.ProcessStatus(p); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("not forgotten: %v", err)
 	}
 	if n := r.services.Remembered(); n != 1 { // the container's own

@@ -9,11 +9,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/api/card"
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/channel"
-	"github.com/bulkhead-project/bulkhead/sandbox"
 	"github.com/bulkhead-project/bulkhead/shim/layout"
 	"github.com/bulkhead-project/bulkhead/shim/stream"
 )
@@ -39,7 +40,7 @@ func (e extension) Publish(_ context.Context, r *shimv1.PublishRequest) (*shimv1
 	l, err := net.FileListener(f)
 	f.Close()
 	if err != nil {
-		return nil, toStatus(fmt.Errorf("publish port %d: %w: %w", r.PodPort, sandbox.ErrInvalid, err))
+		return nil, toStatus(fmt.Errorf("publish port %d: %w: %w", r.PodPort, errdefs.ErrInvalidArgument, err))
 	}
 	if old := e.published.swap(r.File, l); old != nil {
 		old.Close()

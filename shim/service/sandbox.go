@@ -10,6 +10,7 @@ import (
 
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
 	"github.com/containerd/containerd/api/types"
+	"github.com/containerd/errdefs"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -176,7 +177,7 @@ func (p pod) UpdateSandbox(context.Context, *sandboxv1.UpdateSandboxRequest) (*s
 // mine refuses a request for another pod.
 func (s *Services) mine(id string) error {
 	if id != s.o.ID {
-		return toStatus(fmt.Errorf("sandbox %.80q: %w: this is the shim of %s", id, sandbox.ErrNotFound, s.o.ID))
+		return toStatus(fmt.Errorf("sandbox %.80q: %w: this is the shim of %s", id, errdefs.ErrNotFound, s.o.ID))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -94,7 +95,7 @@ func (t task) Delete(ctx context.Context, r *taskv3.DeleteRequest) (*taskv3.Dele
 	p := sandbox.Process{Container: r.ID, Exec: r.ExecID}
 	before, _ := t.o.Sandbox.ProcessStatus(p)
 	exit, err := t.o.Sandbox.DeleteProcess(ctx, p)
-	if err == nil || errors.Is(err, sandbox.ErrNotFound) {
+	if err == nil || errors.Is(err, errdefs.ErrNotFound) {
 		t.forget(p)
 	}
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/containerd/errdefs"
 )
 
 // Bounds of a Server.
@@ -28,7 +30,7 @@ const (
 )
 
 // ErrBusy is returned when a bound of the Server is reached.
-var ErrBusy = errors.New("too many streams")
+var ErrBusy = errdefs.ErrResourceExhausted.WithMessage("too many streams")
 
 var errEnding = errors.New("the pod's VM is ending")
 

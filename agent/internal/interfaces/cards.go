@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
 	"github.com/bulkhead-project/bulkhead/agent/internal/netlink"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -55,7 +57,7 @@ func SetCards(wanted []agentv1.Network) error {
 
 func validateCards(wanted []agentv1.Network) error {
 	if len(wanted) > card.Most {
-		return fmt.Errorf("%d further interfaces: must be at most %d: %w", len(wanted), card.Most, agentv1.ErrInvalid)
+		return fmt.Errorf("%d further interfaces: must be at most %d: %w", len(wanted), card.Most, errdefs.ErrInvalidArgument)
 	}
 	taken := map[string]bool{"eth0": true}
 	for _, n := range wanted {
@@ -70,7 +72,7 @@ func validateCards(wanted []agentv1.Network) error {
 func validateName(name string, taken map[string]bool) error {
 	reserved := slices.Contains([]string{"", ".", "..", "all", "default", "lo"}, name)
 	if reserved || taken[name] || len(name) > maxInterfaceName || strings.ContainsAny(name, "/: \t\n") {
-		return fmt.Errorf("interface %.40q: %w", name, agentv1.ErrInvalid)
+		return fmt.Errorf("interface %.40q: %w", name, errdefs.ErrInvalidArgument)
 	}
 	taken[name] = true
 	return nil

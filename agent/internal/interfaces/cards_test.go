@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
@@ -30,7 +31,8 @@ func TestValidateCards(t *testing.T) {
 		"": false, ".": false, "..": false, "all": false, "default": false, "lo": false, "eth0": false, "net1 net1": false,
 		"sixteen--letters": false, "a/b": false, "a:b": false, "1 2 3 4 5 6 7 8": false,
 	} {
-		if err := validateCards(named(strings.Split(names, " ")...)); (err == nil) != valid || err != nil && !errors.Is(err, agentv1.ErrInvalid) {
+		if err := validateCards(named(strings.Split(names, " ")...)); (err == nil) != valid || err != nil && !errors.Is(err,
+			errdefs.ErrInvalidArgument) {
 			t.Errorf("%q: %v", names, err)
 		}
 	}

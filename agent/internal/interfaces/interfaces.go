@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
 	"github.com/bulkhead-project/bulkhead/agent/internal/netlink"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -39,11 +41,11 @@ func Set(card *boot.Interface, n *agentv1.Network) error {
 	var err error
 	if n.MAC != "" {
 		if mac, err = net.ParseMAC(n.MAC); err != nil {
-			return fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+			return fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 		}
 	}
 	if card.Index == 0 {
-		return fmt.Errorf("the VM has no network device: %w", agentv1.ErrNotFound)
+		return fmt.Errorf("the VM has no network device: %w", errdefs.ErrNotFound)
 	}
 	index := card.Index
 	c, err := netlink.Open()
@@ -63,7 +65,7 @@ func Set(card *boot.Interface, n *agentv1.Network) error {
 	for _, s := range n.Addresses {
 		p, err := netip.ParsePrefix(s)
 		if err != nil {
-			return fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+			return fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 		}
 		if err := c.Address(index, p); err != nil {
 			return err
@@ -72,7 +74,7 @@ func Set(card *boot.Interface, n *agentv1.Network) error {
 	for _, s := range n.Gateways {
 		gateway, err := netip.ParseAddr(s)
 		if err != nil {
-			return fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+			return fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 		}
 		if err := c.DefaultRoute(index, gateway); err != nil {
 			return err
@@ -95,11 +97,11 @@ func setRoutes(c *netlink.Conn, index int, n *agentv1.Network) error {
 	for _, n := range n.Neighbours {
 		a, err := netip.ParseAddr(n.Address)
 		if err != nil {
-			return fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+			return fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 		}
 		mac, err := net.ParseMAC(n.MAC)
 		if err != nil {
-			return fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+			return fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 		}
 		if err := c.Neighbour(index, a, mac); err != nil {
 			return err
@@ -114,7 +116,7 @@ func parseRoute(r agentv1.Route) (to netip.Prefix, gateway netip.Addr, err error
 		gateway, err = netip.ParseAddr(r.Gateway)
 	}
 	if err != nil {
-		err = fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+		err = fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 	}
 	return to, gateway, err
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
@@ -111,7 +112,7 @@ func (c *Cards) Configure(n *agentv1.Network, rehearsed bool) error {
 	set := n
 	if have != nil {
 		if !rehearsed {
-			return fmt.Errorf("the interface is already configured differently: %w", agentv1.ErrExists)
+			return fmt.Errorf("the interface is already configured differently: %w", errdefs.ErrAlreadyExists)
 		}
 		same := *have
 		if n != nil {
@@ -134,7 +135,7 @@ func (c *Cards) Configure(n *agentv1.Network, rehearsed bool) error {
 
 func validate(wanted []*agentv1.Network) error {
 	if len(wanted) > card.Most+1 {
-		return fmt.Errorf("%d interfaces: must be at most %d: %w", len(wanted), card.Most+1, agentv1.ErrInvalid)
+		return fmt.Errorf("%d interfaces: must be at most %d: %w", len(wanted), card.Most+1, errdefs.ErrInvalidArgument)
 	}
 	taken := map[string]bool{}
 	for _, n := range wanted {
@@ -165,7 +166,7 @@ func (c *Cards) await(wanted []*agentv1.Network) error {
 		return false
 	}
 	if c.links[0].Index == 0 && wanted[0] != nil {
-		return fmt.Errorf("the VM has no network device: %w", agentv1.ErrNotFound)
+		return fmt.Errorf("the VM has no network device: %w", errdefs.ErrNotFound)
 	}
 	if !missing() {
 		return nil

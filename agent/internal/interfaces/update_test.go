@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
@@ -150,8 +151,8 @@ func TestUpdateAgain(t *testing.T) {
 	n := network("eth0", "10.1.1.2/24", "10.1.1.1")
 	n.Routes = append(n.Routes, agentv1.Route{Destination: "nowhere"})
 	for range 2 {
-		if err := g.Update([]*agentv1.Network{n}); !errors.Is(err, agentv1.ErrInvalid) {
-			t.Errorf("a wrong route: got %v, want %v", err, agentv1.ErrInvalid)
+		if err := g.Update([]*agentv1.Network{n}); !errors.Is(err, errdefs.ErrInvalidArgument) {
+			t.Errorf("a wrong route: got %v, want %v", err, errdefs.ErrInvalidArgument)
 		}
 	}
 	g.update(network("eth0", "10.5.1.2/24", "10.5.1.1"))
@@ -166,12 +167,12 @@ func TestUpdateRefused(t *testing.T) {
 		"too many": make([]*agentv1.Network, card.Most+2), "no name": {{}}, "the loopback": {{Name: "lo"}},
 		"one name twice": {{Name: "eth0"}, {Name: "eth0"}},
 	} {
-		if err := New(boot.Interface{}).Update(wanted); !errors.Is(err, agentv1.ErrInvalid) {
-			t.Errorf("%s: got %v, want %v", name, err, agentv1.ErrInvalid)
+		if err := New(boot.Interface{}).Update(wanted); !errors.Is(err, errdefs.ErrInvalidArgument) {
+			t.Errorf("%s: got %v, want %v", name, err, errdefs.ErrInvalidArgument)
 		}
 	}
-	if err := New(boot.Interface{}).Update([]*agentv1.Network{{Name: "eth0"}}); !errors.Is(err, agentv1.ErrNotFound) {
-		t.Errorf("a VM without a card: got %v, want %v", err, agentv1.ErrNotFound)
+	if err := New(boot.Interface{}).Update([]*agentv1.Network{{Name: "eth0"}}); !errors.Is(err, errdefs.ErrNotFound) {
+		t.Errorf("a VM without a card: got %v, want %v", err, errdefs.ErrNotFound)
 	}
 }
 
@@ -198,7 +199,7 @@ func TestConfigure(t *testing.T) {
 		}
 		g.shows("addr show dev eth0", step.want...)
 	}
-	if err := g.Configure(rehearsal, false); !errors.Is(err, agentv1.ErrExists) {
-		t.Errorf("configure a pod twice: got %v, want %v", err, agentv1.ErrExists)
+	if err := g.Configure(rehearsal, false); !errors.Is(err, errdefs.ErrAlreadyExists) {
+		t.Errorf("configure a pod twice: got %v, want %v", err, errdefs.ErrAlreadyExists)
 	}
 }

@@ -9,9 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
-
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
 // Attributes are the attributes of an OCI process; nil means unset.
@@ -61,7 +60,7 @@ var classes = map[string]uintptr{"IOPRIO_CLASS_RT": 1, "IOPRIO_CLASS_BE": 2, "IO
 // Of returns the attributes of an OCI process.
 func Of(process json.RawMessage) (a Attributes, err error) {
 	if err := json.Unmarshal(process, &a); err != nil {
-		return a, fmt.Errorf("process: %w: %w", agentv1.ErrInvalid, err)
+		return a, fmt.Errorf("process: %w: %w", errdefs.ErrInvalidArgument, err)
 	}
 	return a, nil
 }
@@ -91,7 +90,7 @@ func wrap(field string, err error) error {
 	case err == nil || errors.Is(err, unix.ESRCH):
 		return nil
 	case errors.Is(err, unix.EINVAL):
-		err = fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+		err = fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 	}
 	return fmt.Errorf("process.%s: %w", field, err)
 }

@@ -7,10 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
-
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
 // child is a process that waits until the end of the test.
@@ -70,12 +69,12 @@ func TestApplyRefuses(t *testing.T) {
 	t.Parallel()
 	pid := child(t)
 	for process, says := range map[string]string{
-		`{"scheduler":{"policy":"SCHED_ISO"}}`:                               `process.scheduler: invalid: policy "SCHED_ISO"`,
+		`{"scheduler":{"policy":"SCHED_ISO"}}`:                               `process.scheduler: invalid argument: policy "SCHED_ISO"`,
 		`{"scheduler":{"policy":"SCHED_OTHER","flags":["F"]}}`:               `flag "F"`,
 		`{"scheduler":{"policy":"SCHED_FIFO"}}`:                              "process.scheduler",
 		`{"ioPriority":{"class":"IOPRIO_CLASS_BE","priority":8}}`:            "process.ioPriority",
-		`{"ioPriority":{"class":"none"}}`:                                    `process.ioPriority: invalid: class "none"`,
-		`{"execCPUAffinity":{"final":"1-0"}}`:                                `process.execCPUAffinity.final: invalid: CPUs "1-0"`,
+		`{"ioPriority":{"class":"none"}}`:                                    `process.ioPriority: invalid argument: class "none"`,
+		`{"execCPUAffinity":{"final":"1-0"}}`:                                `process.execCPUAffinity.final: invalid argument: CPUs "1-0"`,
 		`{"execCPUAffinity":{"final":"x"}}`:                                  `CPUs "x"`,
 		`{"execCPUAffinity":{"final":"0-99999"}}`:                            "CPUs",
 		`{"execCPUAffinity":{"final":"1023"}}`:                               "process.execCPUAffinity.final",
@@ -86,7 +85,7 @@ func TestApplyRefuses(t *testing.T) {
 		if err == nil {
 			err = a.Apply(pid, true)
 		}
-		if !errors.Is(err, agentv1.ErrInvalid) || !strings.Contains(err.Error(), says) {
+		if !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %s", process, err, says)
 		}
 	}

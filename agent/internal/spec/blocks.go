@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"path"
 
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/containerd/errdefs"
+
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
@@ -38,7 +39,7 @@ func (s *Spec) blocks(m VM) error {
 		}
 		at := path.Clean("/" + mount.Destination)
 		if m.Block == nil {
-			return fmt.Errorf("block device at %.128q: %w", at, agentv1.ErrUnsupported)
+			return fmt.Errorf("block device at %.128q: %w", at, errdefs.ErrNotImplemented)
 		}
 		major, minor, err := m.Block(block)
 		if err != nil {

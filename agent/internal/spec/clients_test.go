@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
@@ -60,7 +62,7 @@ func TestClients(t *testing.T) {
 		err = s.Adjust(vm, false)
 		if strings.HasSuffix(file, "/rc4.json") {
 			// crun would drop a variable without a value silently.
-			if !errors.Is(err, agentv1.ErrInvalid) || !strings.Contains(err.Error(), "process.env") {
+			if !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), "process.env") {
 				t.Errorf("%s: %v", file, err)
 			}
 			continue

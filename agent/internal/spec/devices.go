@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -44,11 +46,11 @@ func (s *Spec) devices(m VM, linux object) error {
 	for _, raw := range own {
 		var d Device
 		if err := json.Unmarshal(raw, &d); err != nil {
-			return fmt.Errorf("linux.devices: %w: %w", agentv1.ErrInvalid, err)
+			return fmt.Errorf("linux.devices: %w: %w", errdefs.ErrInvalidArgument, err)
 		}
 		if s.Verbatim && !d.in(m) {
 			return fmt.Errorf("linux.devices: %.128s (%.1s %d:%d): the guest has no such device: %w",
-				d.Path, d.Type, d.Major, d.Minor, agentv1.ErrUnsupported)
+				d.Path, d.Type, d.Major, d.Minor, errdefs.ErrNotImplemented)
 		}
 		at[d.Path] = raw
 	}

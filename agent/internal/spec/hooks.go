@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"path"
 
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/containerd/errdefs"
 )
 
 // startContainer is the name of the hooks that crun runs inside the container, before its first process.
@@ -20,17 +20,17 @@ func (s *Spec) hooks() error {
 	delete(s.top, "hooks")
 	for name, list := range hooks {
 		if len(list) > 0 && name != startContainer {
-			return fmt.Errorf("hooks.%.32s would run on the host: %w", name, agentv1.ErrInvalid)
+			return fmt.Errorf("hooks.%.32s would run on the host: %w", name, errdefs.ErrInvalidArgument)
 		}
 	}
 	start := hooks[startContainer]
 	for i, raw := range start {
 		var hook struct{ Path string }
 		if err := json.Unmarshal(raw, &hook); err != nil {
-			return fmt.Errorf("hooks.%s[%d]: %w: %w", startContainer, i, agentv1.ErrInvalid, err)
+			return fmt.Errorf("hooks.%s[%d]: %w: %w", startContainer, i, errdefs.ErrInvalidArgument, err)
 		}
 		if !path.IsAbs(hook.Path) {
-			return fmt.Errorf("hooks.%s[%d]: path %.128q must be absolute: %w", startContainer, i, hook.Path, agentv1.ErrInvalid)
+			return fmt.Errorf("hooks.%s[%d]: path %.128q must be absolute: %w", startContainer, i, hook.Path, errdefs.ErrInvalidArgument)
 		}
 	}
 	if len(start) == 0 {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -49,14 +51,14 @@ func (s *Spec) namespaces(m VM, linux object) error {
 }
 
 // errUser refuses user namespaces.
-var errUser = fmt.Errorf("the guest has no user namespaces, because the host maps the ids of files: %w", agentv1.ErrUnsupported)
+var errUser = fmt.Errorf("the guest has no user namespaces, because the host maps the ids of files: %w", errdefs.ErrNotImplemented)
 
 // namespace resolves one namespace. The result is empty for a namespace of the VM.
 func (s *Spec) namespace(m VM, ns namespace) (namespace, error) {
 	switch ns.Type {
 	case "mount":
 		if ns.Path != "" {
-			return namespace{}, fmt.Errorf("path %.128q: a container has its own mounts: %w", ns.Path, agentv1.ErrUnsupported)
+			return namespace{}, fmt.Errorf("path %.128q: a container has its own mounts: %w", ns.Path, errdefs.ErrNotImplemented)
 		}
 		return namespace{}, nil // it is always there
 	case "network":
@@ -70,13 +72,13 @@ func (s *Spec) namespace(m VM, ns namespace) (namespace, error) {
 	case "user":
 		return namespace{}, errUser
 	case "time":
-		return namespace{}, fmt.Errorf("the pod has one clock: %w", agentv1.ErrUnsupported)
+		return namespace{}, fmt.Errorf("the pod has one clock: %w", errdefs.ErrNotImplemented)
 	default:
-		return namespace{}, fmt.Errorf("unknown: %w", agentv1.ErrInvalid)
+		return namespace{}, fmt.Errorf("unknown: %w", errdefs.ErrInvalidArgument)
 	}
 	target, ok := agentv1.ParseNamespace(ns.Path)
 	if m.Join == nil || !ok {
-		return namespace{}, fmt.Errorf("path %.128q: %w", ns.Path, agentv1.ErrUnsupported)
+		return namespace{}, fmt.Errorf("path %.128q: %w", ns.Path, errdefs.ErrNotImplemented)
 	}
 	if target == "" && ns.Type != "pid" {
 		return namespace{}, nil // the pod's is the VM's

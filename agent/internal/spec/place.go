@@ -8,7 +8,7 @@ import (
 	"path"
 	"strings"
 
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/containerd/errdefs"
 )
 
 // maxLinks bounds the links in a path, as in the kernel.
@@ -48,7 +48,7 @@ func PlaceIn(root, destination string) (string, error) {
 			continue
 		}
 		if links++; links > maxLinks {
-			return "", fmt.Errorf("mount at %.128q: too many links in the image: %w", destination, agentv1.ErrInvalid)
+			return "", fmt.Errorf("mount at %.128q: too many links in the image: %w", destination, errdefs.ErrInvalidArgument)
 		}
 		target, err := r.Readlink(next)
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/containerd/errdefs"
 )
 
 func TestPlaceIn(t *testing.T) {
@@ -42,7 +42,7 @@ func TestPlaceIn(t *testing.T) {
 		}
 	}
 	for _, at := range []string{"/loop/x", "/loop", "/self"} {
-		if got, err := PlaceIn(root, at); !errors.Is(err, agentv1.ErrInvalid) {
+		if got, err := PlaceIn(root, at); !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("%s: %s, %v", at, got, err)
 		}
 	}

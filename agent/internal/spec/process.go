@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -40,7 +42,7 @@ type Guest struct {
 func Process(raw json.RawMessage, guest Guest, terminal bool) (json.RawMessage, error) {
 	var p object
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return nil, fmt.Errorf("process: %w: %w", agentv1.ErrInvalid, err)
+		return nil, fmt.Errorf("process: %w: %w", errdefs.ErrInvalidArgument, err)
 	}
 	var args, env []string
 	var user object
@@ -88,14 +90,14 @@ func (o object) removeLabels() {
 // name, which OCI has for Windows.
 func verbatim(p, user object, args, env []string, cwd string, guest Guest, terminal bool) (json.RawMessage, error) {
 	if !path.IsAbs(cwd) {
-		return nil, fmt.Errorf("process.cwd %.128q must be an absolute path: %w", cwd, agentv1.ErrInvalid)
+		return nil, fmt.Errorf("process.cwd %.128q must be an absolute path: %w", cwd, errdefs.ErrInvalidArgument)
 	}
 	if slices.ContainsFunc(slices.Concat(args, env), func(s string) bool { return strings.Contains(s, "\x00") }) {
-		return nil, fmt.Errorf("process.args or process.env: a NUL byte: %w", agentv1.ErrInvalid)
+		return nil, fmt.Errorf("process.args or process.env: a NUL byte: %w", errdefs.ErrInvalidArgument)
 	}
 	for _, variable := range env {
 		if strings.IndexByte(variable, '=') <= 0 {
-			return nil, fmt.Errorf("process.env: %.64q must be NAME=VALUE: %w", variable, agentv1.ErrInvalid)
+			return nil, fmt.Errorf("process.env: %.64q must be NAME=VALUE: %w", variable, errdefs.ErrInvalidArgument)
 		}
 	}
 	var uid uint32

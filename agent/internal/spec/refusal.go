@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -37,8 +39,8 @@ func Words(process json.RawMessage, err error) error {
 	return &refusal{text, err}
 }
 
-// Invalid returns err as an error of the class agentv1.ErrInvalid alone.
-func Invalid(err error) error { return &refusal{err.Error(), agentv1.ErrInvalid} }
+// Invalid returns err as an error of the class errdefs.ErrInvalidArgument alone.
+func Invalid(err error) error { return &refusal{err.Error(), errdefs.ErrInvalidArgument} }
 
 // Refusal returns the error, in words for its user, of an exec with a missing command or one that cannot be executed;
 // nil for any other error.

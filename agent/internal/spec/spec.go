@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
@@ -36,7 +38,7 @@ func (o object) get(key string, v any) error {
 		return nil
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		return fmt.Errorf("%s: %w: %w", key, agentv1.ErrInvalid, err)
+		return fmt.Errorf("%s: %w: %w", key, errdefs.ErrInvalidArgument, err)
 	}
 	return nil
 }
@@ -128,10 +130,10 @@ type Spec struct {
 func Parse(raw json.RawMessage) (*Spec, error) {
 	s := &Spec{}
 	if err := json.Unmarshal(raw, &s.top); err != nil {
-		return nil, fmt.Errorf("specification: %w: %w", agentv1.ErrInvalid, err)
+		return nil, fmt.Errorf("specification: %w: %w", errdefs.ErrInvalidArgument, err)
 	}
 	if s.top["process"] == nil {
-		return nil, fmt.Errorf("specification without process: %w", agentv1.ErrInvalid)
+		return nil, fmt.Errorf("specification without process: %w", errdefs.ErrInvalidArgument)
 	}
 	if err := s.top.get("annotations", &s.notes); err != nil {
 		return nil, err
@@ -148,7 +150,7 @@ func (s *Spec) Storage() (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n <= 0 {
-		return 0, fmt.Errorf("annotation %s %.32q: %w", agentv1.StorageLimit, text, agentv1.ErrInvalid)
+		return 0, fmt.Errorf("annotation %s %.32q: %w", agentv1.StorageLimit, text, errdefs.ErrInvalidArgument)
 	}
 	return n, nil
 }
@@ -265,7 +267,7 @@ func (s *Spec) Explain(err error) error {
 func CPUBurst(resources json.RawMessage) (*uint64, error) {
 	var r object
 	if err := json.Unmarshal(resources, &r); err != nil {
-		return nil, fmt.Errorf("resources: %w: %w", agentv1.ErrInvalid, err)
+		return nil, fmt.Errorf("resources: %w: %w", errdefs.ErrInvalidArgument, err)
 	}
 	return cpuBurst(r)
 }

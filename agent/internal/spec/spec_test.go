@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
@@ -39,13 +40,13 @@ func provided(volumes *[]containerv1.Mount) spec.VM {
 		},
 		Block: func(b containerv1.Block) (major, minor uint32, err error) {
 			if b.Name != "sdb" {
-				return 0, 0, agentv1.ErrNotFound
+				return 0, 0, errdefs.ErrNotFound
 			}
 			return 254, 16, nil
 		},
 		Join: func(kind, container string) (string, error) {
 			if container == "gone" {
-				return "", agentv1.ErrNotFound
+				return "", errdefs.ErrNotFound
 			}
 			return "/ns/" + kind + "/" + container, nil
 		},
@@ -259,105 +260,105 @@ func TestAdjustRefuses(t *testing.T) {
 		in   string
 		want error
 	}{
-		"nothing":           {``, agentv1.ErrInvalid},
-		"no process":        {`{}`, agentv1.ErrInvalid},
+		"nothing":           {``, errdefs.ErrInvalidArgument},
+		"no process":        {`{}`, errdefs.ErrInvalidArgument},
 		"process null":      {`{"process":null}`, agentv1.ErrNoCommand},
 		"no args":           {`{"process":{}}`, agentv1.ErrNoCommand},
 		"empty command":     {`{"process":{"args":[""]}}`, agentv1.ErrNoCommand},
-		"a hook":            {`{"process":{"args":["a"]},"hooks":{"poststop":[{"path":"/x"}]}}`, agentv1.ErrInvalid},
-		"an older hook":     {`{"process":{"args":["a"]},"hooks":{"prestart":[{"path":"/x"}],"startContainer":[]}}`, agentv1.ErrInvalid},
-		"a hook nowhere":    {`{"process":{"args":["a"]},"hooks":{"startContainer":[{"path":"x"}]}}`, agentv1.ErrInvalid},
-		"no hook":           {`{"process":{"args":["a"]},"hooks":{"startContainer":["x"]}}`, agentv1.ErrInvalid},
-		"user namespace":    {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"user"}]}}`, agentv1.ErrUnsupported},
-		"time namespace":    {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"time"}]}}`, agentv1.ErrUnsupported},
-		"unknown namespace": {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"moon"}]}}`, agentv1.ErrInvalid},
+		"a hook":            {`{"process":{"args":["a"]},"hooks":{"poststop":[{"path":"/x"}]}}`, errdefs.ErrInvalidArgument},
+		"an older hook":     {`{"process":{"args":["a"]},"hooks":{"prestart":[{"path":"/x"}],"startContainer":[]}}`, errdefs.ErrInvalidArgument},
+		"a hook nowhere":    {`{"process":{"args":["a"]},"hooks":{"startContainer":[{"path":"x"}]}}`, errdefs.ErrInvalidArgument},
+		"no hook":           {`{"process":{"args":["a"]},"hooks":{"startContainer":["x"]}}`, errdefs.ErrInvalidArgument},
+		"user namespace":    {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"user"}]}}`, errdefs.ErrNotImplemented},
+		"time namespace":    {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"time"}]}}`, errdefs.ErrNotImplemented},
+		"unknown namespace": {`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"moon"}]}}`, errdefs.ErrInvalidArgument},
 		"another's mounts": {
 			`{"process":{"args":["a"]},"linux":{"namespaces":[{"type":"mount","path":"/proc/1/ns/mnt"}]}}`,
-			agentv1.ErrUnsupported,
+			errdefs.ErrNotImplemented,
 		},
-		"mapped users":  {`{"process":{"args":["a"]},"linux":{"uidMappings":[{"size":1}]}}`, agentv1.ErrUnsupported},
-		"mapped groups": {`{"process":{"args":["a"]},"linux":{"gidMappings":[{"size":1}]}}`, agentv1.ErrUnsupported},
-		"mounts":        {`{"process":{"args":["a"]},"mounts":{}}`, agentv1.ErrInvalid},
+		"mapped users":  {`{"process":{"args":["a"]},"linux":{"uidMappings":[{"size":1}]}}`, errdefs.ErrNotImplemented},
+		"mapped groups": {`{"process":{"args":["a"]},"linux":{"gidMappings":[{"size":1}]}}`, errdefs.ErrNotImplemented},
+		"mounts":        {`{"process":{"args":["a"]},"mounts":{}}`, errdefs.ErrInvalidArgument},
 		"volume's size": {
 			`{"process":{"args":["a"]},
 			"mounts":[{"destination":"/v","type":"bulkhead.emptydir","source":"v","options":["size=-1"]}]}`,
-			agentv1.ErrInvalid,
+			errdefs.ErrInvalidArgument,
 		},
 		"volume's medium": {
 			`{"process":{"args":["a"]},
 			"mounts":[{"destination":"/v","type":"bulkhead.emptydir","source":"v","options":["medium=Paper"]}]}`,
-			agentv1.ErrInvalid,
+			errdefs.ErrInvalidArgument,
 		},
 		"a shared directory of no name": {
 			`{"process":{"args":["a"]},
 			"mounts":[{"destination":"/v","type":"bulkhead.share","source":""}]}`,
-			agentv1.ErrInvalid,
+			errdefs.ErrInvalidArgument,
 		},
 		"a block device": {
 			`{"process":{"args":["a"]},
 			"mounts":[{"destination":"/v","type":"bulkhead.block","source":"/dev/sdb","options":["fs=xfs"]}]}`,
-			agentv1.ErrInvalid,
+			errdefs.ErrInvalidArgument,
 		},
 		"a device without access": {
 			`{"process":{"args":["a"]},
 			"mounts":[{"destination":"/v","type":"bulkhead.block","source":"/dev/sdb"}]}`,
-			agentv1.ErrInvalid,
+			errdefs.ErrInvalidArgument,
 		},
 		"a device of the host": {
 			`{"annotations":{"io.bulkhead.verbatim":"true"},"process":{"args":["a"],"cwd":"/"},
 			"linux":{"devices":[{"path":"/dev/null","type":"c","major":1,"minor":3},{"path":"/dev/kvm","type":"c","major":10,"minor":232}]}}`,
-			agentv1.ErrUnsupported,
+			errdefs.ErrNotImplemented,
 		},
 		"a device of an unknown type": {
 			`{"annotations":{"io.bulkhead.verbatim":"true"},"process":{"args":["a"],"cwd":"/"},
 			"linux":{"devices":[{"path":"/dev/null","type":"x","major":1,"minor":3}]}}`,
-			agentv1.ErrUnsupported,
+			errdefs.ErrNotImplemented,
 		},
-		"devices": {`{"process":{"args":["a"]},"linux":{"devices":{}}}`, agentv1.ErrInvalid},
+		"devices": {`{"process":{"args":["a"]},"linux":{"devices":{}}}`, errdefs.ErrInvalidArgument},
 		"a device that is not there": {
 			`{"process":{"args":["a"]},
 			"mounts":[{"destination":"/v","type":"bulkhead.block","source":"none","options":["access=r"]}]}`,
-			agentv1.ErrNotFound,
+			errdefs.ErrNotFound,
 		},
-		"user":  {`{"process":{"args":["a"],"user":{"username":"nobody"}}}`, agentv1.ErrInvalid},
-		"group": {`{"process":{"args":["a"],"user":{"username":"demo:nobody"}}}`, agentv1.ErrInvalid},
-		"linux": {`{"process":{"args":["a"]},"linux":[]}`, agentv1.ErrInvalid},
+		"user":  {`{"process":{"args":["a"],"user":{"username":"nobody"}}}`, errdefs.ErrInvalidArgument},
+		"group": {`{"process":{"args":["a"],"user":{"username":"demo:nobody"}}}`, errdefs.ErrInvalidArgument},
+		"linux": {`{"process":{"args":["a"]},"linux":[]}`, errdefs.ErrInvalidArgument},
 		"process namespace of the host": {
 			`{"process":{"args":["a"]},
 			"linux":{"namespaces":[{"type":"pid","path":"/proc/1/ns/pid"}]}}`,
-			agentv1.ErrUnsupported,
+			errdefs.ErrNotImplemented,
 		},
 		"process namespace without a container": {
 			`{"process":{"args":["a"]},
 			"linux":{"namespaces":[{"type":"pid","path":"bulkhead.container:"}]}}`,
-			agentv1.ErrUnsupported,
+			errdefs.ErrNotImplemented,
 		},
 		"process namespace that ended": {
 			`{"process":{"args":["a"]},
 			"linux":{"namespaces":[{"type":"pid","path":"bulkhead.container:gone"}]}}`,
-			agentv1.ErrNotFound,
+			errdefs.ErrNotFound,
 		},
-		"env":         {`{"process":{"args":["a"],"env":"A=b"}}`, agentv1.ErrInvalid},
-		"annotations": {`{"process":{"args":["a"]},"annotations":{"a":1}}`, agentv1.ErrInvalid},
+		"env":         {`{"process":{"args":["a"],"env":"A=b"}}`, errdefs.ErrInvalidArgument},
+		"annotations": {`{"process":{"args":["a"]},"annotations":{"a":1}}`, errdefs.ErrInvalidArgument},
 		"no directory": {
 			`{"annotations":{"io.bulkhead.verbatim":"true"},"process":{"args":["a"]}}`,
-			agentv1.ErrInvalid,
+			errdefs.ErrInvalidArgument,
 		},
 		"a relative directory": {
 			`{"annotations":{"io.bulkhead.verbatim":"true"},"process":{"args":["a"],"cwd":"w"}}`,
-			agentv1.ErrInvalid,
+			errdefs.ErrInvalidArgument,
 		},
 		"a variable without a value": {
 			`{"annotations":{"io.bulkhead.verbatim":"true"},"process":{"args":["a"],"cwd":"/","env":["A"]}}`,
-			agentv1.ErrInvalid,
+			errdefs.ErrInvalidArgument,
 		},
 		"a variable without a name": {
 			`{"annotations":{"io.bulkhead.verbatim":"true"},"process":{"args":["a"],"cwd":"/","env":["=a"]}}`,
-			agentv1.ErrInvalid,
+			errdefs.ErrInvalidArgument,
 		},
 		"an argument that ends early": {
 			`{"annotations":{"io.bulkhead.verbatim":"true"},"process":{"args":["a","b\u0000c"],"cwd":"/"}}`,
-			agentv1.ErrInvalid,
+			errdefs.ErrInvalidArgument,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -419,7 +420,7 @@ func TestUsers(t *testing.T) {
 	} {
 		raw, err := spec.Process(json.RawMessage(`{"args":["a"],"user":{"username":"`+name+`"}}`), spec.Guest{Users: users}, true)
 		if tc.home == "" {
-			if !errors.Is(err, agentv1.ErrInvalid) {
+			if !errors.Is(err, errdefs.ErrInvalidArgument) {
 				t.Errorf("%q: %s, %v", name, raw, err)
 			}
 			continue
@@ -456,7 +457,7 @@ func TestVerbatimLimits(t *testing.T) {
 		`{"args":["a"],"cwd":"/","rlimits":"all"}`: "",
 	} {
 		got, err := spec.Process(json.RawMessage(process), spec.Guest{Users: users, Verbatim: true, Rlimits: first}, false)
-		if want == "" && !errors.Is(err, agentv1.ErrInvalid) || want != "" && (err != nil || !strings.Contains(string(got), want)) {
+		if want == "" && !errors.Is(err, errdefs.ErrInvalidArgument) || want != "" && (err != nil || !strings.Contains(string(got), want)) {
 			t.Errorf("%s: %s, %v", process, got, err)
 		}
 		if got, err := spec.Process(json.RawMessage(process), spec.Guest{Users: users, Rlimits: first}, false); err != nil ||

@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
@@ -27,12 +28,12 @@ func TestNamespaces(t *testing.T) {
 		"the pod's":          {`{"type":"pid","path":"bulkhead.pod"}`, `{"type":"pid","path":"/proc/1/ns/pid"}`, "", nil},
 		"the pod's IPC":      {`{"type":"ipc","path":"bulkhead.pod"}`, "", "", nil},
 		"the VM's network":   {`{"type":"network"}`, "", "", nil},
-		"of a deleted one":   {`{"type":"pid","path":"bulkhead.container:gone"}`, "", `"pid"`, agentv1.ErrNotFound},
-		"a path":             {`{"type":"pid","path":"/proc/1/ns/pid"}`, "", `"pid": path "/proc/1/ns/pid"`, agentv1.ErrUnsupported},
-		"a path of UTS":      {`{"type":"uts","path":"/proc/1/ns/uts"}`, "", `"uts": path "/proc/1/ns/uts"`, agentv1.ErrUnsupported},
-		"a user namespace":   {`{"type":"user"}`, "", `linux.namespaces: type "user"`, agentv1.ErrUnsupported},
-		"another's users":    {`{"type":"user","path":"` + old + `"}`, "", `linux.namespaces: type "user"`, agentv1.ErrUnsupported},
-		"a clock of its own": {`{"type":"time"}`, "", `linux.namespaces: type "time"`, agentv1.ErrUnsupported},
+		"of a deleted one":   {`{"type":"pid","path":"bulkhead.container:gone"}`, "", `"pid"`, errdefs.ErrNotFound},
+		"a path":             {`{"type":"pid","path":"/proc/1/ns/pid"}`, "", `"pid": path "/proc/1/ns/pid"`, errdefs.ErrNotImplemented},
+		"a path of UTS":      {`{"type":"uts","path":"/proc/1/ns/uts"}`, "", `"uts": path "/proc/1/ns/uts"`, errdefs.ErrNotImplemented},
+		"a user namespace":   {`{"type":"user"}`, "", `linux.namespaces: type "user"`, errdefs.ErrNotImplemented},
+		"another's users":    {`{"type":"user","path":"` + old + `"}`, "", `linux.namespaces: type "user"`, errdefs.ErrNotImplemented},
+		"a clock of its own": {`{"type":"time"}`, "", `linux.namespaces: type "time"`, errdefs.ErrNotImplemented},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -49,7 +50,7 @@ func TestNamespaces(t *testing.T) {
 				case "":
 					return "/proc/1/ns/" + kind, nil
 				}
-				return "", agentv1.ErrNotFound
+				return "", errdefs.ErrNotFound
 			}
 			if err := s.Adjust(m, false); !errors.Is(err, tc.err) || err != nil && !strings.Contains(err.Error(), tc.says) {
 				t.Fatalf("error %v, want %v that says %s", err, tc.err, tc.says)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
@@ -84,7 +86,7 @@ func (db *database) home(uid uint32) string {
 func (db *database) lookup(name string) (account, error) {
 	parts := strings.Split(name, ":")
 	if len(parts) > 3 || len(parts) == 3 && parts[2] != agentv1.StrictGroups {
-		return account{}, fmt.Errorf("user %.64q: %w", name, agentv1.ErrInvalid)
+		return account{}, fmt.Errorf("user %.64q: %w", name, errdefs.ErrInvalidArgument)
 	}
 	user := cmp.Or(parts[0], "0")
 	uid, number, err := containerv1.ParseID(user)
@@ -99,7 +101,7 @@ func (db *database) lookup(name string) (account, error) {
 	case known >= 0:
 		who = db.accounts[known]
 	case !number:
-		return account{}, fmt.Errorf("user %.64q is not in the image's /etc/passwd: %w", user, agentv1.ErrInvalid)
+		return account{}, fmt.Errorf("user %.64q is not in the image's /etc/passwd: %w", user, errdefs.ErrInvalidArgument)
 	}
 	who.home = cmp.Or(who.home, "/")
 	if len(parts) > 1 && parts[1] != "" {
@@ -134,5 +136,5 @@ func (db *database) group(name string) (uint32, error) {
 			return g.gid, nil
 		}
 	}
-	return 0, fmt.Errorf("group %.64q is not in the image's /etc/group: %w", name, agentv1.ErrInvalid)
+	return 0, fmt.Errorf("group %.64q is not in the image's /etc/group: %w", name, errdefs.ErrInvalidArgument)
 }

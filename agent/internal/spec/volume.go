@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/containerd/errdefs"
+
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
@@ -30,9 +31,9 @@ func described(mounts []Mount) (map[int]containerv1.Mount, error) {
 // Refused adds to an error of containerv1 the class that crosses the channel.
 func Refused(err error) error {
 	if errors.Is(err, errors.ErrUnsupported) {
-		return fmt.Errorf("%w: %w", agentv1.ErrUnsupported, err)
+		return fmt.Errorf("%w: %w", errdefs.ErrNotImplemented, err)
 	}
-	return fmt.Errorf("%w: %w", agentv1.ErrInvalid, err)
+	return fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
 }
 
 // resolve converts a mount of containerv1 to a bind mount.
@@ -40,7 +41,7 @@ func (s *Spec) resolve(m VM, mount *Mount, of containerv1.Mount, at string) erro
 	switch source := of.Source.(type) {
 	case containerv1.Text:
 		if m.File == nil {
-			return fmt.Errorf("file at %.128q: %w", at, agentv1.ErrUnsupported)
+			return fmt.Errorf("file at %.128q: %w", at, errdefs.ErrNotImplemented)
 		}
 		from, err := m.File(at, source.Content)
 		if err != nil {

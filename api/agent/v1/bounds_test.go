@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -42,7 +44,7 @@ func TestChunks(t *testing.T) {
 	}
 	long := binary.BigEndian.AppendUint32(nil, agentv1.MaxChunk+1)
 	long = append(long, make([]byte, agentv1.MaxChunk+1)...)
-	if _, err := agentv1.ReadChunk(bytes.NewReader(long), nil); !errors.Is(err, agentv1.ErrInvalid) {
+	if _, err := agentv1.ReadChunk(bytes.NewReader(long), nil); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("a chunk over the limit: %v", err)
 	}
 	cut := []byte{0, 0, 0, 5, 'c', 'u', 't'}
@@ -65,7 +67,8 @@ func TestFrameLimit(t *testing.T) {
 	}{{2, true}, {limit - 1, true}, {limit, true}, {limit + 1, false}} {
 		text := strings.Repeat("x", tc.bytes-2) // JSON adds its quotes
 		var wire bytes.Buffer
-		if err := agentv1.WriteFrame(&wire, text, limit); tc.allowed != (err == nil) || !tc.allowed && !errors.Is(err, agentv1.ErrInvalid) {
+		if err := agentv1.WriteFrame(&wire, text, limit); tc.allowed != (err == nil) || !tc.allowed && !errors.Is(err,
+			errdefs.ErrInvalidArgument) {
 			t.Errorf("write %d bytes: %v", tc.bytes, err)
 		}
 		frame := binary.BigEndian.AppendUint32(nil, uint32(tc.bytes))
@@ -75,7 +78,7 @@ func TestFrameLimit(t *testing.T) {
 		}
 		var got string
 		err := agentv1.ReadFrame(bytes.NewReader(frame), &got, limit)
-		if tc.allowed && (err != nil || got != text) || !tc.allowed && !errors.Is(err, agentv1.ErrInvalid) {
+		if tc.allowed && (err != nil || got != text) || !tc.allowed && !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("read %d bytes: %d, %v", tc.bytes, len(got), err)
 		}
 	}
@@ -125,7 +128,8 @@ func TestAnswersOfHandlers(t *testing.T) {
 		handler agentv1.Handler
 		class   error
 	}{
-		"unary over the limit": {agentv1.Unary(long), agentv1.ErrInvalid}, "waiting over the limit": {agentv1.Waiting(long), agentv1.ErrInvalid},
+		"unary over the limit": {agentv1.Unary(long), errdefs.ErrInvalidArgument}, "waiting over the limit": {agentv1.Waiting(long),
+			errdefs.ErrInvalidArgument},
 		"unary": {agentv1.Unary(ping), nil}, "waiting": {agentv1.Waiting(ping), nil},
 		"unary that fails": {agentv1.Unary(fail), agentv1.ErrBusy}, "waiting that fails": {agentv1.Waiting(fail), agentv1.ErrBusy},
 	} {
@@ -201,7 +205,7 @@ func TestEntryBounds(t *testing.T) {
 		if err := agentv1.WriteEntry(&wire, tc.entry); err != nil {
 			t.Fatal(err)
 		}
-		if e, err := agentv1.ReadEntry(&wire); tc.allowed != (err == nil) || !tc.allowed && !errors.Is(err, agentv1.ErrInvalid) {
+		if e, err := agentv1.ReadEntry(&wire); tc.allowed != (err == nil) || !tc.allowed && !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("%s: %.80v, %v", name, e, err)
 		}
 	}

@@ -146,7 +146,7 @@ func (c *Client) Exec(ctx context.Context, r Exec) (Created, error) {
 	return ask[Created](ctx, c, OpExec, r)
 }
 
-// Signal sends a signal. It fails with ErrNotFound if the process has ended.
+// Signal sends a signal. It fails with errdefs.ErrNotFound if the process has ended.
 func (c *Client) Signal(ctx context.Context, r Signal) error { return c.call(ctx, OpSignal, r, nil) }
 
 // Wait returns when the process has ended.

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -46,7 +48,7 @@ func TestCalls(t *testing.T) {
 			if p.Container == "c" {
 				return struct{}{}, nil
 			}
-			return struct{}{}, fmt.Errorf("container %s: %w\nsecond\x1b[31m line", p.Container, agentv1.ErrNotFound)
+			return struct{}{}, fmt.Errorf("container %s: %w\nsecond\x1b[31m line", p.Container, errdefs.ErrNotFound)
 		}),
 		agentv1.OpStats: agentv1.Unary(func(context.Context, agentv1.Process) (agentv1.Stats, error) {
 			return agentv1.Stats{Pids: 7}, nil
@@ -60,19 +62,19 @@ func TestCalls(t *testing.T) {
 		t.Error(err)
 	}
 	err := c.Start(ctx, agentv1.Process{Container: "d"})
-	if !errors.Is(err, agentv1.ErrNotFound) || strings.ContainsAny(err.Error(), "\n\x1b") || !strings.Contains(err.Error(), "container d") {
+	if !errors.Is(err, errdefs.ErrNotFound) || strings.ContainsAny(err.Error(), "\n\x1b") || !strings.Contains(err.Error(), "container d") {
 		t.Errorf("error: %q", err)
 	}
 	if s, err := c.Stats(ctx, agentv1.Process{}); err != nil || s.Pids != 7 {
 		t.Errorf("stats: %+v, %v", s, err)
 	}
-	if _, err := c.Ping(ctx); !errors.Is(err, agentv1.ErrUnsupported) {
+	if _, err := c.Ping(ctx); !errors.Is(err, errdefs.ErrNotImplemented) {
 		t.Errorf("unknown call: %v", err)
 	}
 	if _, err := c.ReadFile(ctx, agentv1.ReadFile{}); err == nil {
 		t.Error("an answer beyond the limit")
 	}
-	if _, err := c.Create(ctx, agentv1.Create{Container: strings.Repeat("x", agentv1.MaxCall)}); !errors.Is(err, agentv1.ErrInvalid) {
+	if _, err := c.Create(ctx, agentv1.Create{Container: strings.Repeat("x", agentv1.MaxCall)}); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("a call beyond the limit: %v", err)
 	}
 }

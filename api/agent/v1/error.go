@@ -1,9 +1,10 @@
 package agentv1
 
 import (
-	"errors"
 	"strings"
 	"syscall"
+
+	"github.com/containerd/errdefs"
 
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
@@ -11,16 +12,12 @@ import (
 // maxMessage bounds an error's message, in bytes.
 const maxMessage = 1024
 
-// The classes of an agent's errors, matched with errors.Is. Forward also returns syscall.ECONNREFUSED for a port
+// The errors of an agent have the classes of errdefs, and these. Forward also returns syscall.ECONNREFUSED for a port
 // without a listener.
 var (
-	ErrNotFound    = errors.New("not found")
-	ErrExists      = errors.New("already exists")
-	ErrBusy        = errors.New("busy")
-	ErrInvalid     = errors.New("invalid")
-	ErrNoCommand   = errors.New("executable not found")     // exit code 127
-	ErrNotExec     = errors.New("executable cannot be run") // exit code 126
-	ErrUnsupported = errors.New("not supported by the agent")
+	ErrBusy      = errdefs.ErrConflict.WithMessage("busy")
+	ErrNoCommand = errdefs.ErrInvalidArgument.WithMessage("executable not found")     // exit code 127
+	ErrNotExec   = errdefs.ErrInvalidArgument.WithMessage("executable cannot be run") // exit code 126
 )
 
 // Error is an error that crosses the channel.
@@ -30,13 +27,13 @@ type Error struct {
 }
 
 var classes = errclass.Names{
-	{"not-found", ErrNotFound},
-	{"exists", ErrExists},
+	{"not-found", errdefs.ErrNotFound},
+	{"exists", errdefs.ErrAlreadyExists},
 	{"busy", ErrBusy},
-	{"invalid", ErrInvalid},
 	{"no-command", ErrNoCommand},
 	{"not-exec", ErrNotExec},
-	{"unsupported", ErrUnsupported},
+	{"invalid", errdefs.ErrInvalidArgument},
+	{"unsupported", errdefs.ErrNotImplemented},
 	{"refused", syscall.ECONNREFUSED},
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/containerd/errdefs"
 )
 
 // grow is the increment of a frame's buffer while its bytes arrive. The announced length is untrusted, so memory
@@ -20,7 +22,7 @@ func WriteFrame(w io.Writer, v any, limit int) error {
 		return fmt.Errorf("encode frame: %w", err)
 	}
 	if len(body) > limit {
-		return fmt.Errorf("frame of %d bytes is over the limit of %d: %w", len(body), limit, ErrInvalid)
+		return fmt.Errorf("frame of %d bytes is over the limit of %d: %w", len(body), limit, errdefs.ErrInvalidArgument)
 	}
 	frame := make([]byte, 4, 4+len(body))
 	binary.BigEndian.PutUint32(frame, uint32(len(body)))
@@ -31,7 +33,7 @@ func WriteFrame(w io.Writer, v any, limit int) error {
 }
 
 // ReadFrame reads a frame of at most limit bytes into v. It returns io.EOF if the stream ends before the frame, and
-// io.ErrUnexpectedEOF within it. The error matches ErrInvalid if the frame is too long or not JSON.
+// io.ErrUnexpectedEOF within it. The error matches errdefs.ErrInvalidArgument if the frame is too long or not JSON.
 func ReadFrame(r io.Reader, v any, limit int) error {
 	n, err := readLength(r, limit)
 	if err != nil {
@@ -42,7 +44,7 @@ func ReadFrame(r io.Reader, v any, limit int) error {
 		return err
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return fmt.Errorf("decode frame: %w: %s", ErrInvalid, quote(err))
+		return fmt.Errorf("decode frame: %w: %s", errdefs.ErrInvalidArgument, quote(err))
 	}
 	return nil
 }
@@ -60,7 +62,7 @@ func readLength(r io.Reader, limit int) (int, error) {
 	}
 	n := binary.BigEndian.Uint32(head[:])
 	if n > uint32(limit) {
-		return 0, fmt.Errorf("%d bytes are over the limit of %d: %w", n, limit, ErrInvalid)
+		return 0, fmt.Errorf("%d bytes are over the limit of %d: %w", n, limit, errdefs.ErrInvalidArgument)
 	}
 	return int(n), nil
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+
+	"github.com/containerd/errdefs"
 )
 
 // Stream is the agent's side of one call.
@@ -29,7 +31,7 @@ func (s *Stream) Reply(answer any) error {
 		reply.Body = body
 	}
 	err := WriteFrame(s.Conn, reply, MaxReply)
-	s.replied = !errors.Is(err, ErrInvalid)
+	s.replied = !errors.Is(err, errdefs.ErrInvalidArgument)
 	return err
 }
 
@@ -45,7 +47,7 @@ func Unary[In, Out any](f func(context.Context, In) (Out, error)) Handler {
 		var in In
 		if len(s.Body) > 0 {
 			if err := json.Unmarshal(s.Body, &in); err != nil {
-				return fmt.Errorf("decode body: %w: %w", ErrInvalid, err)
+				return fmt.Errorf("decode body: %w: %w", errdefs.ErrInvalidArgument, err)
 			}
 		}
 		out, err := f(ctx, in)
@@ -98,7 +100,7 @@ func Serve(ctx context.Context, conn net.Conn, handlers Handlers) error {
 	if handler := handlers[call.Op]; handler != nil {
 		err = handler(ctx, s)
 	} else {
-		err = fmt.Errorf("call %.32q: %w", string(call.Op), ErrUnsupported)
+		err = fmt.Errorf("call %.32q: %w", string(call.Op), errdefs.ErrNotImplemented)
 	}
 	if s.replied {
 		return err

@@ -33,7 +33,7 @@ const (
 	AllDevices   = "io.bulkhead.all-devices" // "true": the container gets all devices of its VM
 	StorageLimit = "io.bulkhead.storage"     // limit of the container's writable layer, in bytes
 	// Verbatim, if "true", means that the specification describes the whole container, as for any OCI runtime: the agent
-	// adds no file or variable, and the process's user are the numbers. A command that cannot run is ErrInvalid in Create,
+	// adds no file or variable, and the process's user are the numbers. A command that cannot run is errdefs.ErrInvalidArgument in Create,
 	// and all such errors are in the words of runc.
 	Verbatim = "io.bulkhead.verbatim"
 )

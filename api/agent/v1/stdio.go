@@ -73,7 +73,7 @@ type InputStream struct {
 	done  chan struct{}
 }
 
-// Input opens a process's stdin. It fails with ErrInvalid if the process has none. A newer Input ends the older
+// Input opens a process's stdin. It fails with errdefs.ErrInvalidArgument if the process has none. A newer Input ends the older
 // one. The context covers the stream's life.
 func (c *Client) Input(ctx context.Context, r Input) (*InputStream, error) {
 	var at Offset

@@ -8,6 +8,8 @@ import (
 	"net"
 	"path"
 	"strings"
+
+	"github.com/containerd/errdefs"
 )
 
 // The kinds of a tree's entries.
@@ -72,7 +74,7 @@ func ReadEntry(r io.Reader) (Entry, error) {
 		return Entry{}, unexpected(err)
 	}
 	if len(e.Name) > MaxName || len(e.Target) > MaxName || e.Size < 0 || e.Size > 0 && e.Kind != KindFile {
-		return Entry{}, fmt.Errorf("entry %.80q of a tree: %w", e.Name, ErrInvalid)
+		return Entry{}, fmt.Errorf("entry %.80q of a tree: %w", e.Name, errdefs.ErrInvalidArgument)
 	}
 	return e, nil
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -143,7 +145,7 @@ func TestPackHostile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e, err := tree.Next(); !errors.Is(err, agentv1.ErrInvalid) {
+		if e, err := tree.Next(); !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("%s: %+v, %v", name, e, err)
 		}
 		tree.Close()

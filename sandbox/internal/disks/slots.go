@@ -7,13 +7,15 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
 var (
 	// ErrNoSlot is returned when every slot is in use.
-	ErrNoSlot = errors.New("no free disk slot")
+	ErrNoSlot = errdefs.ErrResourceExhausted.WithMessage("no free disk slot")
 	// ErrNoDisk is returned for a disk that is not mounted yet and comes without its file.
 	ErrNoDisk = errors.New("no disk was sent")
 )

@@ -9,6 +9,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/channel"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
@@ -79,7 +81,7 @@ func (l *Link) Connect(ctx context.Context) (*channel.Session, error) {
 	}
 	if v := session.Peer().Version; v != agentv1.Version && v != agentv1.Version-1 {
 		session.Close()
-		return nil, fmt.Errorf("the agent speaks version %d of the protocol, not %d: %w", v, agentv1.Version, agentv1.ErrUnsupported)
+		return nil, fmt.Errorf("the agent speaks version %d of the protocol, not %d: %w", v, agentv1.Version, errdefs.ErrNotImplemented)
 	}
 	l.session, l.patience = session, 0 // only a clone's first session needs patience
 	return session, nil

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/channel"
 )
@@ -133,7 +135,7 @@ func TestLinkVersion(t *testing.T) {
 		g := &fakeGuest{t: t, version: agentv1.Version + by}
 		l := NewLink(g.dial, false, 0, func(err error) { t.Error(err) })
 		_, err := l.Connect(t.Context())
-		if (err == nil) != spoken || err != nil && !errors.Is(err, agentv1.ErrUnsupported) {
+		if (err == nil) != spoken || err != nil && !errors.Is(err, errdefs.ErrNotImplemented) {
 			t.Errorf("version %d: %v", g.version, err)
 		}
 		if err := l.Close(); err != nil {

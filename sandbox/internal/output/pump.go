@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/guest"
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
@@ -62,7 +64,7 @@ func (p *Pump) endGuest(ctx context.Context, cause error) bool {
 	p.Logger.Debug("output has no reader", "container", p.Process.Container, "exec", p.Process.Exec,
 		"stream", p.Stream.String(), "error", cause)
 	err := p.Agent.NoReader(ctx, agentv1.NoReader{Process: p.Process, Stream: p.Stream.String()})
-	if errors.Is(err, agentv1.ErrUnsupported) {
+	if errors.Is(err, errdefs.ErrNotImplemented) {
 		p.Target.Discard()
 		return false
 	}

@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
@@ -118,8 +120,8 @@ func TestRun(t *testing.T) {
 			want: "ab", asked: []int64{0}, acked: []int64{2},
 		},
 		{
-			name: "refused", answers: []answer{{refuse: agentv1.ErrNotFound}},
-			asked: []int64{0}, early: agentv1.ErrNotFound.Error(),
+			name: "refused", answers: []answer{{refuse: errdefs.ErrNotFound}},
+			asked: []int64{0}, early: errdefs.ErrNotFound.Error(),
 		},
 		{
 			name: "lost at the beginning", answers: []answer{{at: 5, chunks: []string{"ab", ""}}},
