@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -71,7 +72,7 @@ func TestContract(t *testing.T) {
 	want.State, want.ApiSocket, want.StreamSocket, want.FilesSocket = enginev1.Pod_STOPPED, "", "", ""
 	want.Ips, want.Ports = stopped.GetIps(), stopped.GetPorts() // the last known ones
 	same("adopt a stopped one", stopped, err)
-	if _, err := c.Start(t.Context(), r); !errors.Is(err, client.ErrExists) {
+	if _, err := c.Start(t.Context(), r); !errors.Is(err, errdefs.ErrAlreadyExists) {
 		t.Errorf("start over a stopped one: %v", err)
 	}
 	for range 2 {
@@ -79,7 +80,7 @@ func TestContract(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.AdoptKey(t.Context(), "c1"); !errors.Is(err, client.ErrNotFound) {
+	if _, err := c.AdoptKey(t.Context(), "c1"); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("adopt a removed one: %v", err)
 	}
 	if err := c.Stop(t.Context(), pod.GetId()); err != nil {
@@ -104,7 +105,7 @@ func TestWalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{theirs.GetId(), own, mine.GetId()[:12]} {
-		if _, err := oci.Adopt(t.Context(), id); !errors.Is(err, client.ErrNotFound) {
+		if _, err := oci.Adopt(t.Context(), id); !errors.Is(err, errdefs.ErrNotFound) {
 			t.Errorf("adopt %s: %v", id, err)
 		}
 		if err := errors.Join(oci.Stop(t.Context(), id), oci.Remove(t.Context(), id)); err != nil {
@@ -143,28 +144,34 @@ func TestFailures(t *testing.T) {
 		{name: "the network", fails: "Attach", says: "network"},
 		{name: "the sandbox", fails: "CreateSandbox", says: "create the sandbox"},
 		{name: "the VM", fails: "StartSandbox", says: "start the VM"},
-		{name: "no key", change: func(r *enginev1.StartRequest) { r.Key = "" }, class: client.ErrInvalid, says: "key"},
-		{name: "an unknown network", change: func(r *enginev1.StartRequest) { r.Network = "x" }, class: client.ErrInvalid, says: "network"},
-		{name: "a log elsewhere", change: func(r *enginev1.StartRequest) { r.LogDirectory = "/etc/x" }, class: client.ErrInvalid, says: "/etc/x"},
+		{name: "no key", change: func(r *enginev1.StartRequest) { r.Key = "" }, class: errdefs.ErrInvalidArgument, says: "key"},
 		{
-			name: "a sysctl", class: client.ErrUnsupported, says: "kernel.panic",
+			name: "an unknown network", change: func(r *enginev1.StartRequest) { r.Network = "x" },
+			class: errdefs.ErrInvalidArgument, says: "network",
+		},
+		{
+			name: "a log elsewhere", change: func(r *enginev1.StartRequest) { r.LogDirectory = "/etc/x" },
+			class: errdefs.ErrInvalidArgument, says: "/etc/x",
+		},
+		{
+			name: "a sysctl", class: errdefs.ErrNotImplemented, says: "kernel.panic",
 			change: func(r *enginev1.StartRequest) { r.Sysctls = map[string]string{"kernel.panic": "1"} },
 		},
 		{
-			name: "more memory than the host's", class: client.ErrTooLarge, says: "memory",
+			name: "more memory than the host's", class: errdefs.ErrResourceExhausted, says: "memory",
 			change: func(r *enginev1.StartRequest) { r.Size = &enginev1.Size{MemoryLimit: 1 << 50} },
 		},
 		{
-			name: "a record that is too large", class: client.ErrInvalid, says: "bytes",
+			name: "a record that is too large", class: errdefs.ErrInvalidArgument, says: "bytes",
 			change: func(r *enginev1.StartRequest) { r.Record = make([]byte, enginev1.MaxRequest) },
 		},
 		{
-			name: "a message that is too large", class: client.ErrTooLarge, says: "maximum",
+			name: "a message that is too large", class: errdefs.ErrResourceExhausted, says: "maximum",
 			change: func(r *enginev1.StartRequest) { r.Record = make([]byte, 5<<20) },
 		},
-		{name: "neither id nor key", err: none, class: client.ErrInvalid, says: "id or a key"},
-		{name: "no id", err: c.Remove(t.Context(), ""), class: client.ErrInvalid, says: "id"},
-		{name: "no door", err: client.New(o.Roots, "", nil).Stop(t.Context(), "x"), class: client.ErrInvalid, says: "door"},
+		{name: "neither id nor key", err: none, class: errdefs.ErrInvalidArgument, says: "id or a key"},
+		{name: "no id", err: c.Remove(t.Context(), ""), class: errdefs.ErrInvalidArgument, says: "id"},
+		{name: "no door", err: client.New(o.Roots, "", nil).Stop(t.Context(), "x"), class: errdefs.ErrInvalidArgument, says: "door"},
 	} {
 		err := tc.err
 		if err == nil {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/door/remote/client"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
@@ -76,7 +78,7 @@ func TestVM(t *testing.T) {
 	if _, err := adopted.Shim(t.Context()); err == nil {
 		t.Error("the shim of a removed pod answers")
 	}
-	if _, err := c.Adopt(t.Context(), pod.GetId()); !errors.Is(err, client.ErrNotFound) {
+	if _, err := c.Adopt(t.Context(), pod.GetId()); !errors.Is(err, errdefs.ErrNotFound) {
 		t.Errorf("adopt a removed one: %v", err)
 	}
 	p.end()

@@ -47,7 +47,7 @@ func (c *Client) Start(ctx context.Context, r *enginev1.StartRequest) (Pod, erro
 	return Pod{res.GetPod()}, err
 }
 
-// Adopt returns the door's pod with an id, or an error that matches ErrNotFound.
+// Adopt returns the door's pod with an id, or an error that matches errdefs.ErrNotFound.
 func (c *Client) Adopt(ctx context.Context, id string) (Pod, error) {
 	return c.adopt(ctx, &enginev1.AdoptRequest{Door: c.door, Id: id})
 }
