@@ -25,7 +25,7 @@ func TestHostNetwork(t *testing.T) {
 	config := critest.Pod("host")
 	config.LogDirectory = n.logs
 	config.Linux.SecurityContext = &runtimeapi.LinuxSandboxSecurityContext{
-		NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
+		NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}, Privileged: true,
 	}
 	config.PortMappings = []*runtimeapi.PortMapping{{HostPort: 8081, ContainerPort: 8081}} // as a kubelet sends them
 	pod := n.Run(ctx, t, config)
@@ -55,6 +55,14 @@ func TestHostNetwork(t *testing.T) {
 	_, port, _ := strings.Cut(server.Listener.Addr().String(), ":")
 	if got := n.Sh(ctx, t, id, "wget -qO- http://10.0.2.2:"+port); got != "the host\n" {
 		t.Errorf("the pod asks the host: %q", got)
+	}
+	look := critest.Container("look", "sleep", "1000")
+	look.Linux.SecurityContext = &runtimeapi.LinuxContainerSecurityContext{
+		NamespaceOptions: config.Linux.SecurityContext.NamespaceOptions, Privileged: true,
+	}
+	const options = "mkdir /t && mount -t tracefs tracefs /t && cat /t/options/record-cmd /t/events/sock/inet_sock_set_state/enable"
+	if got := n.Sh(ctx, t, n.Start(ctx, t, pod, look, config), options); got != "0\n1\n" {
+		t.Errorf("the guest's kernel traces switches of tasks, or no sockets: %q", got)
 	}
 
 	end()

@@ -126,6 +126,9 @@ func trace() (*os.File, error) {
 		return nil, fmt.Errorf("mount tracefs: %w", err)
 	}
 	for _, step := range [][2]string{
+		// With an event, the kernel would also trace each switch of tasks for their names. To begin with that, it patches the
+		// scheduler while it runs. An emulated processor that keeps the old code then traps for ever.
+		{"options/record-cmd", "0"},
 		{"kprobe_events", probes},
 		{"events/sock/inet_sock_set_state/filter", "newstate==" + listen + "||oldstate==" + listen},
 		{"events/sock/inet_sock_set_state/enable", "1"},
