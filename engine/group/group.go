@@ -76,6 +76,9 @@ func New(host *hostcgroup.Host, state string, log *slog.Logger) *Groups {
 	return g
 }
 
+// Overhead returns the host's overhead of each pod's VM and shim beyond the pod's own. RuntimeClasses state it.
+func Overhead() store.Overhead { return atLeast(store.Overhead{}) }
+
 // atLeast returns o, raised to Bulkhead's own values.
 func atLeast(o store.Overhead) store.Overhead {
 	return store.Overhead{Memory: max(overheadMemory, o.Memory), CPU: max(overheadCPU, o.CPU)}
