@@ -142,14 +142,16 @@ func (s *server) followed(call func(*http.Request, send) error) func(*http.Reque
 
 // statusOf returns the HTTP status of an error's class.
 func statusOf(err error) int {
-	switch errclass.Of(err) {
-	case errdefs.ErrNotFound:
+	class := errclass.Of(err)
+	is := func(one error) bool { return errors.Is(class, one) }
+	switch {
+	case is(errdefs.ErrNotFound):
 		return http.StatusNotFound
-	case errdefs.ErrInvalidArgument:
+	case is(errdefs.ErrInvalidArgument):
 		return http.StatusBadRequest
-	case errdefs.ErrConflict, errdefs.ErrAlreadyExists, errdefs.ErrFailedPrecondition:
+	case is(errdefs.ErrConflict), is(errdefs.ErrAlreadyExists), is(errdefs.ErrFailedPrecondition):
 		return http.StatusConflict
-	case errdefs.ErrUnauthenticated:
+	case is(errdefs.ErrUnauthenticated):
 		return http.StatusForbidden
 	}
 	return http.StatusInternalServerError

@@ -124,7 +124,7 @@ func (v *files) ensure(ctx context.Context) error {
 func (v *files) resume(ctx context.Context) {
 	_ = retries.Until(ctx, nil, func() error {
 		if up, _ := v.pod.Up(); !up || ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it ends the tries
 		}
 		return v.startWatch(true)
 	}, func(err error) { v.host.Logger.Warn("watch a pod's volume", "volume", v.Name, "error", err) })

@@ -51,9 +51,9 @@ type Names []struct {
 // Of returns the name of err's outermost class, and "" if it has none. A class that wraps another one stands before it. Of
 // does not use errdefs.Resolve, because the agent is smaller without it.
 func (n Names) Of(err error) string {
-	is, _ := err.(interface{ Is(error) bool }) //nolint:errorlint // one error of the tree at a time
+	is, _ := err.(interface{ Is(error) bool })
 	for _, one := range n {
-		if err == one.Class || is != nil && is.Is(one.Class) { //nolint:errorlint // the same
+		if err == one.Class || is != nil && is.Is(one.Class) { //nolint:errorlint // one error of the tree at a time
 			return one.Name
 		}
 	}

@@ -97,7 +97,7 @@ func (s *static) run(ctx context.Context, ready func()) (err error) {
 		case <-ctx.Done():
 		}
 	})
-	if err = s.Source.Run(ctx); err != nil {
+	if err = s.Run(ctx); err != nil {
 		err = fmt.Errorf("manifests: %w", err)
 	}
 	cancel()

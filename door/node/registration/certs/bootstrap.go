@@ -106,7 +106,7 @@ func (o *Options) request(ctx context.Context, client kubernetes.Interface, s *s
 		key, pem, err := pending(path)
 		if err != nil {
 			failed = err
-			return nil
+			return nil //nolint:nilerr // it ends the tries
 		}
 		signed, final, err := o.once(ctx, client, key)
 		switch {
