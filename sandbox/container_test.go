@@ -126,12 +126,12 @@ func TestUndoReachesTheGuest(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	id := Process{Container: "c"}
-	h.agent.raw[agentv1.OpCreate] = func(conn net.Conn) { // it is created, and the answer is lost
+	h.agent.answer(agentv1.OpCreate, func(conn net.Conn) { // it is created, and the answer is lost
 		h.agent.mu.Lock()
 		h.agent.procs[id] = newFakeProc(false)
 		h.agent.mu.Unlock()
 		conn.Close()
-	}
+	})
 	if err := h.box.CreateContainer(h.ctx, h.container("c")); err == nil {
 		t.Fatal("created without an answer")
 	}
@@ -478,9 +478,7 @@ func TestKillBeforeStart(t *testing.T) {
 func TestAgentThatHangs(t *testing.T) {
 	t.Parallel()
 	h := running(t)
-	h.agent.mu.Lock()
-	h.agent.hang[agentv1.OpStats] = true
-	h.agent.mu.Unlock()
+	h.agent.stall(agentv1.OpStats)
 	h.started("c")
 	got := make(chan error, 1)
 	asked := func(ctx context.Context, times int) {

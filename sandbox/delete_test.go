@@ -71,12 +71,10 @@ func TestDeleteWhileTheVMEnds(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.must(h.box.CreateContainer(h.ctx, h.container("c")))
-	h.agent.mu.Lock()
-	h.agent.raw[agentv1.OpDelete] = func(net.Conn) {
+	h.agent.answer(agentv1.OpDelete, func(net.Conn) {
 		h.vm().cut()
 		time.AfterFunc(endGrace/5, func() { h.vm().die(nil) })
-	}
-	h.agent.mu.Unlock()
+	})
 	if _, err := h.box.DeleteProcess(h.ctx, Process{Container: "c"}); err != nil {
 		t.Error(err)
 	}

@@ -15,14 +15,14 @@ func TestExitIsAskedForAgain(t *testing.T) {
 	for _, refusals := range []int{1, 2} {
 		h := running(t)
 		left := refusals
-		h.agent.raw[agentv1.OpWait] = func(conn net.Conn) {
+		h.agent.answer(agentv1.OpWait, func(conn net.Conn) {
 			h.agent.mu.Lock()
 			if left--; left == 0 {
 				delete(h.agent.raw, agentv1.OpWait)
 			}
 			h.agent.mu.Unlock()
 			_ = agentv1.WriteFrame(conn, agentv1.Reply{Error: &agentv1.Error{Message: "boom"}}, agentv1.MaxReply)
-		}
+		})
 		h.started("c").finish(exited(3))
 		exit := h.wait(Process{Container: "c"})
 		if believed := refusals == 2; strings.Contains(exit.Message, "boom") != believed || (exit.Code == 3) == believed {

@@ -221,6 +221,20 @@ func (a *fakeAgent) refuse(op agentv1.Op, err error) {
 	a.fail[op] = err
 }
 
+// answer makes raw answer the calls of op.
+func (a *fakeAgent) answer(op agentv1.Op, raw func(net.Conn)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.raw[op] = raw
+}
+
+// stall leaves the calls of op without an answer.
+func (a *fakeAgent) stall(op agentv1.Op) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hang[op] = true
+}
+
 // serve answers one call.
 func (a *fakeAgent) serve(ctx context.Context, conn net.Conn) {
 	handlers := a.handlers()

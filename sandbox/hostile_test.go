@@ -47,9 +47,7 @@ func TestHostileOutput(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := running(t)
-			h.agent.mu.Lock()
-			h.agent.raw[agentv1.OpOutput] = raw
-			h.agent.mu.Unlock()
+			h.agent.answer(agentv1.OpOutput, raw)
 			p := h.started("c")
 			for h.agent.count(agentv1.OpOutput) < 2 {
 				if h.ctx.Err() != nil {
@@ -75,9 +73,7 @@ func TestHostileReplies(t *testing.T) {
 	h := running(t)
 	p := h.started("c")
 	set := func(op agentv1.Op, body string) {
-		h.agent.mu.Lock()
-		defer h.agent.mu.Unlock()
-		h.agent.raw[op] = func(c net.Conn) { reply(c, body) }
+		h.agent.answer(op, func(c net.Conn) { reply(c, body) })
 	}
 	set(agentv1.OpStats, `{"cpuUsec":-1}`)
 	if _, err := h.box.ContainerStats(h.ctx, "c"); err == nil {
@@ -91,12 +87,10 @@ func TestHostileReplies(t *testing.T) {
 	if _, err := h.box.Pids(h.ctx, "c"); err == nil {
 		t.Error("an invalid list was accepted")
 	}
-	h.agent.mu.Lock()
-	h.agent.raw[agentv1.OpMemory] = func(c net.Conn) {
+	h.agent.answer(agentv1.OpMemory, func(c net.Conn) {
 		odd := &agentv1.Error{Class: "no-such-class", Message: strings.Repeat("\x1b[31m", 1<<15)}
 		agentv1.WriteFrame(c, agentv1.Reply{Error: odd}, agentv1.MaxReply)
-	}
-	h.agent.mu.Unlock()
+	})
 	if _, err := h.box.Stats(h.ctx); err == nil || len(err.Error()) > 64<<10 {
 		t.Errorf("an error of %d bytes", len(err.Error()))
 	}
@@ -117,12 +111,10 @@ func TestHostileList(t *testing.T) {
 	h := running(t)
 	h.started("c")
 	h.crash()
-	h.agent.mu.Lock()
-	h.agent.raw[agentv1.OpList] = func(c net.Conn) {
+	h.agent.answer(agentv1.OpList, func(c net.Conn) {
 		reply(c, `{"processes":[{"container":"../../etc","pid":-1},{"container":"c","pid":1},
 			{"container":"c","exec":"x","pid":2},{"container":"c","pid":1}]}`)
-	}
-	h.agent.mu.Unlock()
+	})
 	h.must(h.restore(h.logFiles("c")))
 	if st := h.box.Status(); len(st.Processes) != 1 || st.Processes[0].State != Running {
 		t.Errorf("processes %+v", st.Processes)

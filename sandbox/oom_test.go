@@ -85,7 +85,7 @@ func TestOOMEventsOfOlderAgents(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	h.box.oomPause = time.Millisecond
-	h.agent.fail[agentv1.OpOOMKills] = errors.Join(errdefs.ErrNotImplemented)
+	h.agent.refuse(agentv1.OpOOMKills, errors.Join(errdefs.ErrNotImplemented))
 	p := h.started("c")
 	p.finish(agentv1.Exit{Code: 137, Signal: 9, OOMKilled: true, At: time.Now()})
 	h.wait(Process{Container: "c"})
@@ -100,13 +100,13 @@ func TestHostileKills(t *testing.T) {
 	h := running(t)
 	h.box.oomPause = 20 * time.Millisecond
 	n := 0
-	h.agent.raw[agentv1.OpOOMKills] = func(c net.Conn) {
+	h.agent.answer(agentv1.OpOOMKills, func(c net.Conn) {
 		h.agent.mu.Lock()
 		n++
 		body := fmt.Sprintf(`{"kills":{"c":%d,"../../etc":%d}}`, n, n)
 		h.agent.mu.Unlock()
 		reply(c, body)
-	}
+	})
 	began := time.Now()
 	h.started("c")
 	const events = 5

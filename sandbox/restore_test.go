@@ -115,7 +115,7 @@ func TestRestoreHalfMounted(t *testing.T) {
 	for _, mounted := range []bool{false, true} {
 		h := running(t)
 		h.vm().refuse("Detach", errors.New("the shim is dead"))
-		h.agent.raw[agentv1.OpMount] = func(conn net.Conn) {
+		h.agent.answer(agentv1.OpMount, func(conn net.Conn) {
 			if mounted {
 				h.agent.mu.Lock()
 				h.agent.mounts["image-c"] = 1
@@ -125,7 +125,7 @@ func TestRestoreHalfMounted(t *testing.T) {
 			h.box.deleted = true
 			h.box.mu.Unlock()
 			conn.Close()
-		}
+		})
 		if err := h.box.CreateContainer(h.ctx, h.container("c")); err == nil {
 			t.Fatal("created without its image")
 		}
@@ -200,10 +200,10 @@ func TestPauseIsUndone(t *testing.T) {
 	t.Parallel()
 	h := running(t)
 	p := h.started("c")
-	h.agent.raw[agentv1.OpPause] = func(conn net.Conn) {
+	h.agent.answer(agentv1.OpPause, func(conn net.Conn) {
 		p.update(func() { p.paused = true })
 		conn.Close()
-	}
+	})
 	if err := h.box.PauseContainer(h.ctx, "c"); err == nil {
 		t.Error("paused without an answer")
 	}

@@ -32,9 +32,7 @@ func TestStoppedProcess(t *testing.T) {
 	vm.mu.Lock()
 	vm.process = id
 	vm.mu.Unlock()
-	h.agent.mu.Lock()
-	h.agent.hang[agentv1.OpStats] = true
-	h.agent.mu.Unlock()
+	h.agent.stall(agentv1.OpStats)
 
 	got := make(chan error, 1)
 	go func() { _, err := h.box.ContainerStats(h.ctx, "c"); got <- err }()
