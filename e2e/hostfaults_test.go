@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -57,7 +58,13 @@ func TestHostFaults(t *testing.T) {
 	})
 	t.Run("read-only", func(t *testing.T) {
 		expect("echo kept >/ro/kept", "")
-		onHost(unix.Mount("", ro, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+		// The guest's kernel tells the server later that the file is closed.
+		err := unix.Mount("", ro, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")
+		for end := time.Now().Add(testdeadline.For(10 * time.Second)); errors.Is(err, unix.EBUSY) && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+			err = unix.Mount("", ro, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")
+		}
+		onHost(err)
 		expect("echo more 2>&1 >/ro/more", "Read-only file system")
 		expect("cat /ro/kept", "kept")
 		onHost(unix.Mount("", ro, "", unix.MS_REMOUNT, ""))
