@@ -152,7 +152,7 @@ func (r *report) packages() []string {
 // rank orders packages that take long. e2e/node and e2e/kube mostly wait, so one of the others computes beside
 // each.
 func rank(name string) int {
-	order := []string{"/e2e/node", "/e2e", "/e2e/cri", "/e2e/hosts", "/engine", "/e2e/kube", "/cli"}
+	order := []string{"/e2e/node", "/e2e", "/e2e/clients", "/e2e/cri", "/e2e/hosts", "/engine", "/e2e/kube", "/cli"}
 	for i, long := range order {
 		if strings.HasSuffix(name, long) {
 			return i
