@@ -58,7 +58,7 @@ func TestHostFaults(t *testing.T) {
 	})
 	t.Run("read-only", func(t *testing.T) {
 		expect("echo kept >/ro/kept", "")
-		// The guest's kernel tells the server later that the file is closed.
+		// The server closes the file some time after the guest.
 		err := unix.Mount("", ro, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")
 		for end := time.Now().Add(testdeadline.For(10 * time.Second)); errors.Is(err, unix.EBUSY) && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond)
