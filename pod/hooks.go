@@ -62,8 +62,8 @@ func (r *view) target(c *container) *probe.Target {
 	return t
 }
 
-// preStop is the one run of the preStop hook of a container's instance. Several stop requests may wait for it. The
-// first whose grace ends cancels it.
+// preStop is the one run of the preStop hook of a container's instance. Several stop requests may wait for it. As soon as one
+// grace period ends, the hook is cancelled.
 type preStop struct {
 	id   string                  // of the container
 	cut  context.CancelCauseFunc // cancels it; the cause context.Canceled makes no event

@@ -13,9 +13,9 @@ import (
 
 const module = "github.com/bulkhead-project/bulkhead/"
 
-// wall limits what packages import. Names are those of go's import paths, without our module's. A name with /... includes the
-// packages below, and one that ends with a slash is a prefix. "ours" means all packages of our module, and "others" all of other
-// modules.
+// wall limits the imports of packages. A package is named by its import path, without the path of our module. A name with
+// /... includes the packages below it. A name that ends with a slash is a prefix. "ours" means every package of our module,
+// and "others" every package of other modules.
 type wall struct {
 	of     string // the packages
 	except string // packages that the wall leaves out

@@ -1,6 +1,6 @@
 package hygiene
 
-// tags are those of the product's builds.
+// tags are the build tags of the product.
 const tags = "containers_image_openpgp,grpcnotrace,exclude_graphdriver_btrfs,exclude_graphdriver_devicemapper,nri_no_wasm"
 
 const (

@@ -90,7 +90,7 @@ func TestUntilEnds(t *testing.T) {
 	})
 }
 
-// TestLoop: a success starts the pauses again, and a message calls the step at once.
+// TestLoop: after a success the pauses begin again with the first one, and a message on wake ends a pause.
 func TestLoop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

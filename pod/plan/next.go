@@ -94,7 +94,7 @@ func (s *State) failed(c *Container) bool {
 	return ended && code != 0 && !s.restarted(c, code)
 }
 
-// Exhausted reports whether a container of a Job's pod has failed and may not be retried. The others end too.
+// Exhausted reports whether a container of a Job's pod has failed and may not be retried. Then the pod's other containers are stopped.
 func (s *State) Exhausted() bool {
 	_, limited := podspec.BackoffLimit(s.Pod)
 	return limited && slices.ContainsFunc(s.Of(podspec.Initial, podspec.Regular), func(c *Container) bool {

@@ -60,7 +60,7 @@ func (p *planner) starts() {
 	}
 }
 
-// Target returns the id of the running container of which c sees the processes, empty for none.
+// Target returns the id of the running container that shares its processes with c, or "" without one.
 func (s *State) Target(c *Container) string {
 	for _, other := range s.Containers {
 		if other.Spec.Name == c.Target && s.Running(other) {
