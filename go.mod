@@ -46,7 +46,7 @@ require (
 	go.podman.io/storage v1.65.0 // where podman looks for configuration
 	go.yaml.in/yaml/v3 v3.0.5 // lines of documents, for errors
 	golang.org/x/crypto v0.58.0 // tests: ssh to hosts
-	golang.org/x/net v0.62.0 // proxies by each command's environment
+	golang.org/x/net v0.62.0 // proxies by each command's environment; the assembler of seccomp programs
 	golang.org/x/sync v0.24.0 // requests that join one another
 	golang.org/x/sys v0.49.0 // Linux
 	golang.org/x/term v0.47.0 // terminals
@@ -89,6 +89,7 @@ require (
 	github.com/docker/cli v29.9.0+incompatible // indirect
 	github.com/docker/docker-credential-helpers v0.9.10 // indirect
 	github.com/docker/go-connections v0.8.2 // indirect
+	github.com/elastic/go-seccomp-bpf v1.6.0 // the numbers of the system calls by name
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect

@@ -11,6 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// exits7 is a program for 32-bit processors that exits with 7, in the notation of printf.
+const exits7 = `\177\105\114\106\1\1\1\0\0\0\0\0\0\0\0\0\2\0\3\0\1\0\0\0\124\0\1\0\64\0\0\0\0\0\0\0\0\0\0\0\64\0\40\0\1\0\0\0` +
+	`\0\0\0\0\1\0\0\0\0\0\0\0\0\0\1\0\0\0\1\0\140\0\0\0\140\0\0\0\5\0\0\0\0\20\0\0\270\1\0\0\0\273\7\0\0\0\315\200`
+
 // settings are the containers of one pod. settingsPod has the pod's own settings. Each container shows one setting
 // from inside.
 var settings = []said{
@@ -83,8 +87,9 @@ var settings = []said{
 			wc -c </proc/kcore
 			grep -cE ' /proc/(kcore|sys) ' /proc/mounts
 			mknod /tmp/vda b 254 0
-			head -c 4 /tmp/vda 2>&1 | sed 's/.*: //'`,
-		want: "No such file or directory\nRead-only file system\nkept\n0\n2\nOperation not permitted",
+			head -c 4 /tmp/vda 2>&1 | sed 's/.*: //'
+			printf '` + exits7 + `' >/tmp/exits7 && chmod +x /tmp/exits7 && /tmp/exits7; echo $?`,
+		want: "No such file or directory\nRead-only file system\nkept\n0\n2\nOperation not permitted\n7",
 	},
 	{
 		name: "unmasked",

@@ -26,9 +26,6 @@ func DefaultSeccomp(caps []string) (*specs.LinuxSeccomp, error) {
 	if err != nil {
 		return nil, fmt.Errorf("default seccomp profile: %w", err)
 	}
-	// Each further architecture doubles the time in which the guest's runtime compiles the filter (1, 7 and 19 ms in an
-	// idle VM, ten times that under emulation). So 32-bit programs need Unconfined. The first one is native.
-	profile.Architectures = profile.Architectures[:1]
 	unknown, refused := uint(unix.ENOSYS), uint(unix.EPERM)
 	profile.DefaultErrnoRet = &unknown
 	decided := map[string]bool{}

@@ -16,6 +16,7 @@ import (
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/oci"
+	"github.com/bulkhead-project/bulkhead/oci/filter"
 	"github.com/bulkhead-project/bulkhead/shim"
 )
 
@@ -31,6 +32,7 @@ func Write(stateDir, id string, spec *specs.Spec, mounts []containerv1.Mount, ow
 		kind, source, options := m.Encode()
 		whole.Mounts = append(whole.Mounts, specs.Mount{Destination: m.Destination, Type: kind, Source: source, Options: options})
 	}
+	filter.Move(&whole)
 	if err := write(stateDir, id, &whole, owner); err != nil {
 		return "", fmt.Errorf("write the bundle: %w", err)
 	}

@@ -14,17 +14,24 @@ import (
 
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/oci"
+	"github.com/bulkhead-project/bulkhead/oci/filter"
 )
 
 func TestBundle(t *testing.T) {
 	dir := t.TempDir()
-	spec := &specs.Spec{Version: "1.0.2", Hostname: "h", Mounts: []specs.Mount{{Destination: "/proc", Type: "proc", Source: "proc"}}}
+	spec := &specs.Spec{
+		Version: "1.0.2", Hostname: "h", Mounts: []specs.Mount{{Destination: "/proc", Type: "proc", Source: "proc"}},
+		Linux: &specs.Linux{Seccomp: &specs.LinuxSeccomp{
+			DefaultAction: specs.ActAllow, Syscalls: []specs.LinuxSyscall{{Names: []string{"read"}, Action: specs.ActKill}},
+		}},
+	}
 	mounts := []containerv1.Mount{{Destination: "/v", Source: containerv1.Image{ID: "i"}, Options: []string{"ro"}}}
 	at, err := Write(dir, "c", spec, mounts, nil)
 	if err != nil || at != filepath.Join(dir, "c") {
 		t.Fatal(at, err)
 	}
 	want := *spec
+	filter.Move(&want)
 	want.Mounts = append(want.Mounts, specs.Mount{Destination: "/v", Type: "bulkhead.image", Source: "i", Options: []string{"ro"}})
 	if got, err := Read(dir, "c"); err != nil || !cmp.Equal(got, &want) {
 		t.Errorf("read back: %+v, %v", got, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/image/erofs"
 	"github.com/bulkhead-project/bulkhead/internal/memfd"
 	"github.com/bulkhead-project/bulkhead/oci"
+	"github.com/bulkhead-project/bulkhead/oci/filter"
 	"github.com/bulkhead-project/bulkhead/sandbox"
 )
 
@@ -64,6 +65,7 @@ func Script() (r sandbox.Rehearsal, err error) {
 	if err != nil {
 		return r, fmt.Errorf("rehearsal: %w", err)
 	}
+	filter.Move(spec)
 	process, err := oci.Exec(spec, []string{"/" + name}, false)
 	if err != nil {
 		return r, fmt.Errorf("rehearsal: %w", err)

@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+	"tags.cncf.io/container-device-interface/specs-go"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 )
 
@@ -55,21 +57,15 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// The script is valid and has the seccomp profile of pods.
+// The script is valid and has a compiled seccomp profile, as pods have.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	r, err := Script()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var spec struct {
-		Linux struct {
-			Seccomp struct {
-				DefaultAction string `json:"defaultAction"`
-			} `json:"seccomp"`
-		} `json:"linux"`
-	}
-	if err := json.Unmarshal(r.Container, &spec); err != nil || spec.Linux.Seccomp.DefaultAction == "" {
+	var spec specs.Spec
+	if err := json.Unmarshal(r.Container, &spec); err != nil || spec.Annotations[agentv1.SeccompFilter] == "" {
 		t.Errorf("%s, %v", r.Container, err)
 	}
 	if !json.Valid(r.Exec) {

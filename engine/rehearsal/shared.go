@@ -11,6 +11,7 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/oci"
+	"github.com/bulkhead-project/bulkhead/oci/filter"
 	"github.com/bulkhead-project/bulkhead/share"
 )
 
@@ -44,9 +45,8 @@ func Shared() (json.RawMessage, error) {
 	spec.Mounts[len(spec.Mounts)-1] = specs.Mount{
 		Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777", "size=65536k"},
 	}
-	// crun has not compiled this filter yet, as it has not compiled the clients'.
-	spec.Linux.Seccomp.Architectures = []specs.Arch{specs.ArchX86_64, specs.ArchX86, specs.ArchX32}
 	spec.Process.NoNewPrivileges = true
+	filter.Move(spec)
 	raw, err := json.Marshal(spec)
 	if err != nil {
 		return nil, fmt.Errorf("rehearsal: %w", err)

@@ -198,14 +198,23 @@ func (s *Spec) Adjust(m VM, terminal bool) error {
 	return s.annotations()
 }
 
-// annotations removes the annotations for the agent and for crun, which belong to no other runtime.
+// crunFilter is crun's annotation for a compiled filter of system calls.
+const crunFilter = "run.oci.seccomp_bpf_data"
+
+// annotations removes the annotations for the agent and for crun, which belong to no other runtime. It hands the compiled
+// filter of system calls on to crun.
 func (s *Spec) annotations() error {
-	if !s.Verbatim {
+	filter := s.notes[agentv1.SeccompFilter]
+	if filter == "" && !s.Verbatim {
 		return nil
 	}
 	maps.DeleteFunc(s.notes, func(name, _ string) bool {
-		return strings.HasPrefix(name, "run.oci.") || slices.Contains([]string{agentv1.AllDevices, agentv1.StorageLimit, agentv1.Verbatim}, name)
+		ours := []string{agentv1.AllDevices, agentv1.StorageLimit, agentv1.Verbatim, agentv1.SeccompFilter}
+		return strings.HasPrefix(name, "run.oci.") || slices.Contains(ours, name)
 	})
+	if filter != "" {
+		s.notes[crunFilter] = filter
+	}
 	return s.top.set("annotations", s.notes)
 }
 
@@ -213,8 +222,7 @@ func (s *Spec) annotations() error {
 func (s *Spec) Encode() ([]byte, error) { return json.Marshal(s.top) }
 
 // EncodeForExec returns the part of the specification that crun needs to run another process in the container. It omits
-// the container's setup, and the calls of its seccomp filter, which crun has already compiled. crun parses it for each
-// such process.
+// the container's setup, and its seccomp filter, which crun has kept. crun parses it for each such process.
 func (s *Spec) EncodeForExec() ([]byte, error) {
 	linux, kept := object{}, object{}
 	for _, key := range []string{"namespaces", "personality", "seccomp"} {
@@ -232,9 +240,16 @@ func (s *Spec) EncodeForExec() ([]byte, error) {
 			return nil, err
 		}
 	}
-	for _, key := range []string{"ociVersion", "root", "process", "annotations"} {
+	for _, key := range []string{"ociVersion", "root", "process"} {
 		if raw, ok := s.top[key]; ok {
 			kept[key] = raw
+		}
+	}
+	notes := maps.Clone(s.notes)
+	delete(notes, crunFilter)
+	if len(notes) > 0 {
+		if err := kept.set("annotations", notes); err != nil {
+			return nil, err
 		}
 	}
 	if err := kept.set("linux", linux); err != nil {

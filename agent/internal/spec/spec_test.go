@@ -140,6 +140,13 @@ func TestAdjust(t *testing.T) {
 				{"destination":"/dev/shm","type":"tmpfs","source":"/dev/shm","options":["size=1k"]}],
 			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"}]}}`,
 		},
+		"a compiled seccomp filter": {
+			`{"annotations":{"io.bulkhead.verbatim":"true","io.bulkhead.seccomp-filter":"AAAA","run.oci.seccomp_bpf_data":"BBBB"},
+			"process":{"args":["a"],"env":["HOME=/"],"cwd":"/"},"linux":{"seccomp":{"defaultAction":"SCMP_ACT_ALLOW"}}}`,
+			`{"ociVersion":"1.0.2","annotations":{"run.oci.seccomp_bpf_data":"AAAA"},"root":{"path":"/r"},
+			"process":{"args":["a"],"env":["HOME=/"],"cwd":"/","terminal":false},"mounts":[],
+			"linux":{"cgroupsPath":"/pod/c","namespaces":[{"type":"mount"}],"seccomp":{"defaultAction":"SCMP_ACT_ALLOW"}}}`,
+		},
 		"devices of the VM": {
 			`{"annotations":{"io.bulkhead.verbatim":"true","io.bulkhead.all-devices":"true"},
 			"process":{"args":["a"],"env":["HOME=/"],"cwd":"/"},
@@ -563,7 +570,8 @@ func TestDeviceRules(t *testing.T) {
 // TestEncodeForExec: the result has everything that crun needs for an exec, and no large parts.
 func TestEncodeForExec(t *testing.T) {
 	t.Parallel()
-	s, err := spec.Parse(json.RawMessage(`{"process":{"args":["a"]},"annotations":{"k":"v"},"mounts":[{"destination":"/x"}],
+	s, err := spec.Parse(json.RawMessage(`{"process":{"args":["a"]},"annotations":{"k":"v","io.bulkhead.seccomp-filter":"AAAA"},
+		"mounts":[{"destination":"/x"}],
 		"linux":{"namespaces":[{"type":"pid"}],"personality":{"domain":"LINUX32"},"resources":{"pids":{"limit":5}},"maskedPaths":["/proc/x"],
 		"seccomp":{"defaultAction":"SCMP_ACT_ERRNO","flags":["SECCOMP_FILTER_FLAG_LOG"],"syscalls":[{"names":["read"]}]}}}`))
 	if err == nil {

@@ -36,6 +36,9 @@ const (
 	// adds no file or variable, and the process's user are the numbers. A command that cannot run is errdefs.ErrInvalidArgument in Create,
 	// and all such errors are in the words of runc.
 	Verbatim = "io.bulkhead.verbatim"
+	// SeccompFilter is the compiled filter of system calls in base64. The specification's seccomp then has only flags and
+	// the default action.
+	SeccompFilter = "io.bulkhead.seccomp-filter"
 )
 
 // StrictGroups is the third part of a Process.User.Username ("1:2:strict", "name::strict"). It means that only the
