@@ -2,23 +2,20 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 
-	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/calls"
+	"github.com/bulkhead-project/bulkhead/door/run/images"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/image"
-	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
@@ -27,7 +24,7 @@ import (
 type entry struct {
 	*manager.Pod
 	s   *server
-	log *outbox // messages of its events, for the run that follows it
+	log *calls.Outbox // messages of its events, for the run that follows it
 	// unhealthy has the last message of each container's probes. Only Event uses it.
 	unhealthy map[string]string
 
@@ -38,35 +35,11 @@ type entry struct {
 }
 
 func (s *server) newEntry(p *manager.Pod) manager.Door {
-	return &entry{Pod: p, s: s, log: newOutbox(), unhealthy: map[string]string{}, debuggers: map[string]image.Getenv{}}
+	return &entry{Pod: p, s: s, log: calls.NewOutbox(), unhealthy: map[string]string{}, debuggers: map[string]image.Getenv{}}
 }
 
 // entryOf returns the entry that newEntry created.
 func entryOf(p *manager.Pod) *entry { return p.Door().(*entry) }
-
-// all returns the pods, oldest first.
-func (s *server) all() (list []*entry) {
-	for _, p := range s.pods.All() {
-		list = append(list, entryOf(p))
-	}
-	return list
-}
-
-// find finds a pod to read by its name or a prefix of it.
-func (s *server) find(ref string) (*entry, error) { return found(s.pods.Find(ref)) }
-
-// findExact finds a pod to change by its full name.
-func (s *server) findExact(ref string) (*entry, error) { return found(s.pods.FindExact(ref)) }
-
-func found(p *manager.Pod, err error) (*entry, error) {
-	if errors.Is(err, errdefs.ErrNotFound) {
-		err = fmt.Errorf("%w: bulkhead ps lists the pods", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return entryOf(p), nil
-}
 
 // Configure implements manager.Door.
 func (e *entry) Configure(o *pod.Options) error {
@@ -76,7 +49,7 @@ func (e *entry) Configure(o *pod.Options) error {
 		return fmt.Errorf("read the host's name: %w", err)
 	}
 	o.Runtime = e.s.cri
-	o.Images = puller{e.s.cri, e.images, e.log}
+	o.Images = images.Puller{ImageManagerService: e.s.cri, Store: e.images, Add: e.log.Add}
 	o.Dial = vms.DialPort
 	o.Pauses = vms.Pauses
 	o.Resume = vms.ResumePod
@@ -111,7 +84,7 @@ func (e *entry) Release() {}
 // Event implements manager.Door. It passes warnings on to the client that follows the run.
 func (e *entry) Event(ev pod.Event) {
 	if ev.Warning && ev.Reason != "BackOff" && !e.expected(ev) {
-		e.log.add(api.Message{Notice: ev.Reason + ": " + ev.Message})
+		e.log.Add(api.Message{Notice: ev.Reason + ": " + ev.Message})
 	}
 }
 
@@ -142,7 +115,7 @@ func (e *entry) images(name string) *image.Store {
 func (e *entry) environment(name string) image.Getenv {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if own := slices.Contains(imageNames(e.Original()), name); own && e.getenv != nil || e.debuggers[name] == nil {
+	if own := slices.Contains(images.Names(e.Original()), name); own && e.getenv != nil || e.debuggers[name] == nil {
 		return e.getenv
 	}
 	return e.debuggers[name]
@@ -160,36 +133,4 @@ func (e *entry) debugs(name string, getenv image.Getenv) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.debuggers[name] = getenv
-}
-
-// environment returns the environment of the command that made a request.
-func (s *server) environment(r *http.Request) (image.Getenv, error) {
-	texts := r.Header.Values(api.EnvironmentHeader)
-	if len(texts) == 0 {
-		return s.ownEnvironment.Get, nil
-	}
-	e, err := api.ParseEnvironment(texts[0])
-	if err != nil {
-		return nil, errclass.New(errdefs.ErrInvalidArgument, "invalid environment") // not shown, because it contains passwords
-	}
-	return e.Get, nil
-}
-
-// imagesFor returns the image store for a request: in the environment of its command, or of the instance that it
-// names.
-func (s *server) imagesFor(r *http.Request) (*image.Store, error) {
-	getenv, err := s.environment(r)
-	if err != nil {
-		return nil, err
-	}
-	images := s.images.With(getenv)
-	switch instance := r.URL.Query().Get("for"); {
-	case instance == "":
-		return images, nil
-	case !slices.Contains(api.ImageUsers, instance):
-		return nil, errclass.New(errdefs.ErrInvalidArgument,
-			"invalid: the user of images %.80q must be one of %s", instance, strings.Join(api.ImageUsers, ", "))
-	default:
-		return images.For(instance)
-	}
 }

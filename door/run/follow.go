@@ -5,12 +5,15 @@ import (
 	"sync"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/calls"
+	"github.com/bulkhead-project/bulkhead/door/run/refs"
 	"github.com/bulkhead-project/bulkhead/door/run/state"
+	"github.com/bulkhead-project/bulkhead/door/run/view"
 )
 
 // sendOutput sends the output of all containers of the pods. Each pod's end follows its last output.
-func (s *server) sendOutput(ctx context.Context, entries []*entry, out send) error {
-	out = serial(out)
+func (s *server) sendOutput(ctx context.Context, entries []*entry, out calls.Send) error {
+	out = calls.Serial(out)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
@@ -34,11 +37,11 @@ func (s *server) sendOutput(ctx context.Context, entries []*entry, out send) err
 
 // sendUntilEnd sends the output of one pod's containers until the pod has ended, then its end. It sends no end for a
 // pod that never started.
-func (e *entry) sendUntilEnd(ctx context.Context, out send) error {
+func (e *entry) sendUntilEnd(ctx context.Context, out calls.Send) error {
 	if err := e.awaitStart(ctx, false, out); err != nil {
 		return err
 	}
-	if err := e.output(ctx, allContainers(e.Original()), everything, out); err != nil {
+	if err := view.Output(ctx, e.Pod, refs.Containers(e.Original()), view.Everything, out); err != nil {
 		return err
 	}
 	select {
@@ -56,49 +59,7 @@ func (e *entry) sendUntilEnd(ctx context.Context, out send) error {
 }
 
 // sendEnd sends how the pod ended.
-func (e *entry) sendEnd(out send) error {
-	end := e.endMessage()
+func (e *entry) sendEnd(out calls.Send) error {
+	end := view.End(e.Pod)
 	return out(api.Message{Ended: &end})
-}
-
-// endMessage describes the pod's end.
-func (e *entry) endMessage() api.Ended {
-	given, status := e.Original(), e.Status()
-	return api.Ended{
-		Pod: e.Name(), Phase: string(status.Phase), ExitCode: state.ExitCode(given, status),
-		Reason: state.Text(given, status), Message: state.EndMessage(given, status),
-	}
-}
-
-// outboxLimit bounds the messages that wait for a reader. The oldest are dropped first.
-const outboxLimit = 256
-
-// outbox passes messages from goroutines that must not block to one reader.
-type outbox struct {
-	mu   sync.Mutex
-	list []api.Message
-	wake chan struct{} // has room for one signal
-}
-
-func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
-
-func (o *outbox) add(m api.Message) {
-	o.mu.Lock()
-	o.list = append(o.list, m)
-	if len(o.list) > outboxLimit {
-		o.list = o.list[1:]
-	}
-	o.mu.Unlock()
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (o *outbox) drain() []api.Message {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	list := o.list
-	o.list = nil
-	return list
 }

@@ -18,9 +18,13 @@ import (
 
 	runtimev1 "github.com/bulkhead-project/bulkhead/api/runtime/v1"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/calls"
 	"github.com/bulkhead-project/bulkhead/door/run/manifest"
+	"github.com/bulkhead-project/bulkhead/door/run/refs"
 	"github.com/bulkhead-project/bulkhead/door/run/socket"
 	"github.com/bulkhead-project/bulkhead/door/run/state"
+	"github.com/bulkhead-project/bulkhead/door/run/streams"
+	"github.com/bulkhead-project/bulkhead/door/run/view"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
@@ -31,8 +35,8 @@ import (
 
 // run starts the pods of a request and reports each start. In the foreground it stays until all pods have ended. If
 // its client disconnects earlier, the pods are ended.
-func (s *server) run(r *http.Request, out send) error {
-	req, err := decode[api.RunRequest](r)
+func (s *server) run(r *http.Request, out calls.Send) error {
+	req, err := calls.Decode[api.RunRequest](r)
 	if err != nil {
 		return err
 	}
@@ -52,7 +56,7 @@ func (s *server) run(r *http.Request, out send) error {
 	if err := sendChosenPorts(req, records, out); err != nil {
 		return err
 	}
-	getenv, err := s.environment(r)
+	getenv, err := calls.Environment(r, s.ownEnvironment)
 	if err != nil {
 		return err
 	}
@@ -98,7 +102,7 @@ func (s *server) run(r *http.Request, out send) error {
 
 // holdStarted returns a send function that holds back the messages of starts, and a function that sends the held
 // messages.
-func holdStarted(out send) (but send, all func() error) {
+func holdStarted(out calls.Send) (but calls.Send, all func() error) {
 	var held []api.Message
 	but = func(m api.Message) error {
 		if m.Started == nil {
@@ -119,20 +123,13 @@ func holdStarted(out send) (but send, all func() error) {
 
 // addAll adds all pods of a request or none, after creating their volumes.
 func (s *server) addAll(
-	ctx context.Context, req api.RunRequest, found *podapi.Documents, list []newPod, getenv image.Getenv, out send,
+	ctx context.Context, req api.RunRequest, found *podapi.Documents, list []newPod, getenv image.Getenv, out calls.Send,
 ) (entries []*entry, err error) {
-	done, err := s.naming.Want(ctx, volumesOf(list, req, found.Claims))
+	made, done, err := s.volumes.Need(ctx, found.Pods, req.Volumes, found.Claims)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	if err := s.checkClaims(list, req, found.Claims); err != nil {
-		return nil, err
-	}
-	made, err := s.claimed(ctx, req.Volumes, found.Claims)
-	if err != nil {
-		return nil, err
-	}
 	for _, name := range made {
 		if err := out(api.Message{Notice: "volume " + name + " was created"}); err != nil {
 			return nil, err
@@ -217,7 +214,7 @@ func records(req api.RunRequest, found *podapi.Documents) ([]newPod, error) {
 
 // started waits until the pod's start is under way, the pod waits for its turn, or the pod has ended. It passes on
 // messages meanwhile, then reports the start.
-func (s *server) started(ctx context.Context, e *entry, out send) error {
+func (s *server) started(ctx context.Context, e *entry, out calls.Send) error {
 	if err := e.awaitStart(ctx, true, out); err != nil {
 		return err
 	}
@@ -229,7 +226,7 @@ func (s *server) started(ctx context.Context, e *entry, out send) error {
 
 // awaitStart waits until the pod's start is under way or the pod has ended, and passes on messages meanwhile. With
 // queued, it also returns when the pod waits for its turn.
-func (e *entry) awaitStart(ctx context.Context, queued bool, out send) error {
+func (e *entry) awaitStart(ctx context.Context, queued bool, out calls.Send) error {
 	for {
 		status, changed := e.Watch()
 		if err := relay(e, out); err != nil {
@@ -240,7 +237,7 @@ func (e *entry) awaitStart(ctx context.Context, queued bool, out send) error {
 		}
 		select {
 		case <-changed:
-		case <-e.log.wake:
+		case <-e.log.Wake():
 		case <-e.Ended():
 		case <-ctx.Done():
 			return ctx.Err()
@@ -257,8 +254,8 @@ func (e *entry) givenUp() error {
 	return nil
 }
 
-func relay(e *entry, out send) error {
-	for _, m := range e.log.drain() {
+func relay(e *entry, out calls.Send) error {
+	for _, m := range e.log.Drain() {
 		if err := out(m); err != nil {
 			return err
 		}
@@ -266,8 +263,8 @@ func relay(e *entry, out send) error {
 	return nil
 }
 
-func (s *server) sendStarted(ctx context.Context, e *entry, out send) error {
-	m := api.Started{Pod: summary(e), Containers: allContainers(e.Original()), Interactive: interactive(e.Original())}
+func (s *server) sendStarted(ctx context.Context, e *entry, out calls.Send) error {
+	m := api.Started{Pod: view.Summary(e.Pod), Containers: refs.Containers(e.Original()), Interactive: streams.Interactive(e.Original())}
 	if f, err := s.engine.Facts(ctx, e.Sandbox()); err == nil {
 		m.VM = madeHow(f)
 		for _, p := range f.Phases {
@@ -283,7 +280,7 @@ func (s *server) sendStarted(ctx context.Context, e *entry, out send) error {
 }
 
 // sendChosenPorts reports the host ports that were chosen for ports without one.
-func sendChosenPorts(req api.RunRequest, pods []newPod, out send) error {
+func sendChosenPorts(req api.RunRequest, pods []newPod, out calls.Send) error {
 	wanted, err := engine.ReadPorts(req.Ports)
 	if err != nil {
 		return errclass.With(errdefs.ErrInvalidArgument, err)
@@ -303,4 +300,17 @@ func sendChosenPorts(req api.RunRequest, pods []newPod, out send) error {
 		}
 	}
 	return nil
+}
+
+// madeHow says how a pod's VM was created, and why not in a faster way.
+func madeHow(f *engine.Facts) string {
+	switch {
+	case f.Forked:
+		return "forked"
+	case f.Clone && f.ForkNote != "":
+		return "cloned, not forked: " + f.ForkNote
+	case f.Clone:
+		return "cloned"
+	}
+	return "booted"
 }

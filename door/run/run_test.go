@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/engine"
 )
 
 // TestHoldStarted checks that messages of starts are held back until all are sent, and that other messages are sent at
@@ -37,5 +38,18 @@ func TestHoldStarted(t *testing.T) {
 	}
 	if fail = gone; !errors.Is(all(), gone) || !errors.Is(but(api.Message{Notice: "x"}), gone) {
 		t.Errorf("after the client disconnected: got another error or none, want %v", gone)
+	}
+}
+
+func TestMadeHow(t *testing.T) {
+	for want, f := range map[string]engine.Facts{
+		"forked":                   {Clone: true, Forked: true},
+		"cloned":                   {Clone: true},
+		"cloned, not forked: late": {Clone: true, ForkNote: "late"},
+		"booted":                   {},
+	} {
+		if got := madeHow(&f); got != want {
+			t.Errorf("%q instead of %q", got, want)
+		}
 	}
 }

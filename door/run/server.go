@@ -20,10 +20,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/door/run/life"
-	"github.com/bulkhead-project/bulkhead/door/run/naming"
 	"github.com/bulkhead-project/bulkhead/door/run/socket"
+	"github.com/bulkhead-project/bulkhead/door/run/volumes"
 	"github.com/bulkhead-project/bulkhead/engine"
-	"github.com/bulkhead-project/bulkhead/engine/named"
 	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/place"
@@ -61,10 +60,8 @@ type server struct {
 	// ownEnvironment is Options.Environment.
 	ownEnvironment api.Environment
 	pods           *manager.Manager
-	volumes        *named.Store
-	// naming coordinates adding pods that name volumes with removing unnamed volumes.
-	naming naming.Names
-	opened chan struct{} // closed when pods is set
+	volumes        *volumes.Service
+	opened         chan struct{} // closed when pods is set
 	// ending is closed when the engine begins to end.
 	ending <-chan struct{}
 	idle   *life.Idle
@@ -105,6 +102,7 @@ func Run(ctx context.Context, o Options, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
+	s.volumes = &volumes.Service{Engine: s.engine, Pods: s.pods, Volumes: s.engine.Volumes()}
 	close(s.opened)
 	defer s.pods.Close()
 	return s.serve(ctx, func() {
@@ -131,7 +129,6 @@ func (s *server) open(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	s.places = s.engine.Places()
-	s.volumes = s.engine.Volumes()
 	s.images = s.engine.Images().With(o.Environment.Get)
 	s.cri = cri.New(s.engine, cri.Options{
 		Roots: o.Roots, Logger: o.Logger, Volumes: layout.Dirs{Own: volumesDir(o.Roots)},
@@ -147,7 +144,7 @@ func (s *server) building(uid string) {
 		return // no client follows an adopted pod
 	}
 	if p, err := s.pods.Get(types.UID(uid)); err == nil {
-		entryOf(p).log.add(api.Message{Step: "booting a VM to clone pods from, once for this kernel, size and network"})
+		entryOf(p).log.Add(api.Message{Step: "booting a VM to clone pods from, once for this kernel, size and network"})
 	}
 }
 

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/containerd/errdefs"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/calls"
 	"github.com/bulkhead-project/bulkhead/door/run/manifest"
+	"github.com/bulkhead-project/bulkhead/door/run/refs"
 	"github.com/bulkhead-project/bulkhead/door/run/socket"
 	"github.com/bulkhead-project/bulkhead/door/run/state"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
@@ -19,47 +19,20 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
-func (s *server) inspect(r *http.Request) (any, error) {
-	e, err := s.find(r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
-	p := e.shown()
-	if f, err := s.engine.Facts(r.Context(), e.Sandbox()); err == nil {
-		p.Status.Conditions = append(p.Status.Conditions, vmCondition(f, p.Status.StartTime))
-	}
-	return p, nil
-}
-
-// shown returns the pod as in the API.
-func (e *entry) shown() *corev1.Pod {
-	p := e.Spec().DeepCopy()
-	p.Status = e.Status()
-	p.APIVersion, p.Kind = "v1", "Pod"
-	return p
-}
-
-func (s *server) facts(r *http.Request) (any, error) {
-	e, err := s.find(r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
-	return s.engine.Facts(r.Context(), e.Sandbox())
-}
-
 func (s *server) verb(r *http.Request) (any, error) {
-	find := s.findExact
+	find := refs.FindExact
 	if r.PathValue("verb") == "wait" {
-		find = s.find
+		find = refs.Find
 	}
-	e, err := find(r.PathValue("ref"))
+	p, err := find(s.pods, r.PathValue("ref"))
 	if err != nil {
 		return nil, err
 	}
+	e := entryOf(p)
 	result := api.Result{Pod: e.Key()}
 	switch verb := r.PathValue("verb"); verb {
 	case "stop":
-		req, err := decode[api.StopRequest](r)
+		req, err := calls.Decode[api.StopRequest](r)
 		if err != nil {
 			return nil, err
 		}
@@ -71,7 +44,7 @@ func (s *server) verb(r *http.Request) (any, error) {
 	case "start":
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), manager.EndTimeout(e.Original(), nil))
 		defer cancel()
-		getenv, err := s.environment(r)
+		getenv, err := calls.Environment(r, s.ownEnvironment)
 		if err != nil {
 			return nil, err
 		}
@@ -85,11 +58,11 @@ func (s *server) verb(r *http.Request) (any, error) {
 		e.KeepTrying()
 		return result, err
 	case "update":
-		req, err := decode[api.UpdateRequest](r)
+		req, err := calls.Decode[api.UpdateRequest](r)
 		if err != nil {
 			return nil, err
 		}
-		return result, e.update(r.Context(), req)
+		return result, update(r.Context(), p, req)
 	case "pause", "resume":
 		if e.HasEnded() {
 			return nil, errclass.New(errdefs.ErrConflict, "pod %s has ended", e.Key())
@@ -112,7 +85,7 @@ func (s *server) verb(r *http.Request) (any, error) {
 }
 
 func (s *server) remove(r *http.Request) (any, error) {
-	e, err := s.findExact(r.PathValue("ref"))
+	e, err := refs.FindExact(s.pods, r.PathValue("ref"))
 	if err != nil {
 		return nil, err
 	}
@@ -126,25 +99,9 @@ func (s *server) remove(r *http.Request) (any, error) {
 	return api.Result{Pod: e.Key()}, err
 }
 
-// generate answers with a pod in the form that users write, see manifest.Write.
-func (s *server) generate(r *http.Request) (any, error) {
-	e, err := s.find(r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
-	if err := e.Damaged(); err != nil {
-		return nil, err
-	}
-	asked, err := e.Written()
-	if err != nil {
-		return nil, err
-	}
-	return manifest.Write(asked, e.Objects(), r.URL.Query().Get("secrets") == "true")
-}
-
 // update replaces ConfigMaps and Secrets of a pod, and changes the resources of one of its containers.
-func (e *entry) update(ctx context.Context, req api.UpdateRequest) error {
-	if err := e.updateObjects(req); err != nil {
+func update(ctx context.Context, e *manager.Pod, req api.UpdateRequest) error {
+	if err := updateObjects(e, req); err != nil {
 		return err
 	}
 	if len(req.Limits)+len(req.Requests) == 0 {
@@ -153,7 +110,7 @@ func (e *entry) update(ctx context.Context, req api.UpdateRequest) error {
 	return e.Resize(ctx, req.Container, req.Limits, req.Requests)
 }
 
-func (e *entry) updateObjects(req api.UpdateRequest) error {
+func updateObjects(e *manager.Pod, req api.UpdateRequest) error {
 	found, err := manifest.Read(req.Manifests, podapi.Options{})
 	if err != nil {
 		return err
@@ -179,41 +136,4 @@ func (e *entry) updateObjects(req api.UpdateRequest) error {
 		return nil
 	}
 	return e.PutObjects(all)
-}
-
-// kill sends a signal to one container of a pod, or to every running one.
-func (s *server) kill(r *http.Request) (any, error) {
-	e, err := s.findExact(r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
-	req, err := decode[api.KillRequest](r)
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	if req.Container != "" {
-		_, id, err := e.container(req.Container)
-		if err != nil {
-			return nil, err
-		}
-		ids = []string{id}
-	} else {
-		status := e.Status()
-		all := slices.Concat(status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses)
-		for _, c := range all {
-			if id, ok := e.Container(c.Name); ok && c.State.Running != nil {
-				ids = append(ids, id)
-			}
-		}
-	}
-	if len(ids) == 0 {
-		return nil, errclass.New(errdefs.ErrConflict, "pod %s: no container is running", e.Key())
-	}
-	for _, id := range ids {
-		if err := s.engine.SignalContainer(r.Context(), id, req.Signal); err != nil {
-			return nil, e.orPaused(err)
-		}
-	}
-	return api.Result{Pod: e.Key()}, nil
 }

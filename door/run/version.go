@@ -8,7 +8,6 @@ import (
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
-	"github.com/bulkhead-project/bulkhead/door/run/jsonpath"
 	"github.com/bulkhead-project/bulkhead/internal/version"
 )
 
@@ -22,19 +21,4 @@ func (s *server) version(r *http.Request) (any, error) {
 		Bulkhead: version.Version, Go: runtime.Version(), QEMU: strings.TrimPrefix(qemu, "QEMU emulator version "),
 		Kernel: s.engine.Guest().Kernel.Release, Crun: s.engine.Guest().Crun.Version, Agent: agentv1.Version,
 	}, nil
-}
-
-// evaluate fills in a JSONPath template like kubectl. It runs in the engine, so that the command line needs no
-// library for it.
-func (s *server) evaluate(r *http.Request) (any, error) {
-	req, err := decode[api.JSONPathRequest](r)
-	if err != nil {
-		return nil, err
-	}
-	fill := jsonpath.Fill
-	if req.Rows {
-		fill = jsonpath.Rows
-	}
-	text, err := fill(req.Template, req.Value)
-	return api.JSONPathResult{Text: text}, err
 }

@@ -20,7 +20,6 @@ var (
 	largePackages = map[string]int{
 		"agent":            4200,
 		"door/oci":         2650,
-		"door/run":         3400,
 		"engine":           5750,
 		"image":            2950,
 		"pod":              2650,
@@ -31,7 +30,6 @@ var (
 	largeTypes = map[string]int{
 		"agent.Agent":            83,
 		"cri.Service":            71,
-		"door/run.server":        79,
 		"engine.Engine":          103,
 		"engine.pod":             73,
 		"oci/convert.conversion": 55,

@@ -53,6 +53,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"net/url"
 	"strconv"
@@ -352,6 +353,16 @@ type Pruned struct {
 	Failed []string `json:"failed,omitempty"`
 }
 
+// Skip records that something could not be removed, and the prune continues. It returns the error if the client
+// has disconnected.
+func (p *Pruned) Skip(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	p.Failed = append(p.Failed, err.Error())
+	return nil
+}
+
 // DiskShare is the disk usage of one type of things.
 type DiskShare struct {
 	Type        string `json:"type"`
@@ -359,6 +370,16 @@ type DiskShare struct {
 	Active      int    `json:"active"` // in use
 	Bytes       int64  `json:"bytes"`
 	Reclaimable int64  `json:"reclaimableBytes"` // freed by system prune --all
+}
+
+// Add adds one thing. A prune frees it if it is not used.
+func (s *DiskShare) Add(bytes int64, used bool) {
+	s.Total, s.Bytes = s.Total+1, s.Bytes+bytes
+	if used {
+		s.Active++
+	} else {
+		s.Reclaimable += bytes
+	}
 }
 
 // VolumeRequest describes a volume to create, or its new size.

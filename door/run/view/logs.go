@@ -1,4 +1,4 @@
-package run
+package view
 
 import (
 	"context"
@@ -11,8 +11,11 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/calls"
+	"github.com/bulkhead-project/bulkhead/door/run/refs"
 	"github.com/bulkhead-project/bulkhead/door/run/state"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
@@ -20,12 +23,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
 
-// everything selects the output that a foreground run shows.
-var everything = manager.OutputOptions{Follow: true, Whole: true, Tail: -1}
+// Everything selects the output that a foreground run shows.
+var Everything = manager.OutputOptions{Follow: true, Whole: true, Tail: -1}
 
 // logs sends the output of one or several containers.
-func (s *server) logs(r *http.Request, out send) error {
-	e, err := s.find(r.PathValue("ref"))
+func (s *Service) logs(r *http.Request, out calls.Send) error {
+	e, err := refs.Find(s.Pods, r.PathValue("ref"))
 	if err != nil {
 		return err
 	}
@@ -35,30 +38,30 @@ func (s *server) logs(r *http.Request, out send) error {
 	}
 	names := containerNames(e.Original())
 	if r.URL.Query().Get("all") == "true" {
-		names = allContainers(e.Spec())
+		names = refs.Containers(e.Spec())
 	}
 	if c := r.URL.Query().Get("container"); c != "" {
-		name, err := findContainer(e.Spec(), c)
+		name, err := refs.ContainerName(e.Spec(), c)
 		if err != nil {
 			return err
 		}
-		if err := e.begun(name); err != nil && !o.Follow {
+		if err := begun(e, name); err != nil && !o.Follow {
 			return err
 		}
 		names = []string{name}
 	} else if o.Previous {
-		if names, err = e.restarted(names); err != nil {
+		if names, err = restarted(e, names); err != nil {
 			return err
 		}
 	}
-	if err := out(api.Message{Started: &api.Started{Pod: summary(e), Containers: names}}); err != nil {
+	if err := out(api.Message{Started: &api.Started{Pod: Summary(e), Containers: names}}); err != nil {
 		return err
 	}
-	return e.output(r.Context(), names, o, serial(out))
+	return Output(r.Context(), e, names, o, calls.Serial(out))
 }
 
 // begun returns an error that explains why a container has no output: it was never started.
-func (e *entry) begun(name string) error {
+func begun(e *manager.Pod, name string) error {
 	status := e.Status()
 	if state.Queued(status) {
 		return errclass.New(errdefs.ErrConflict, "container %s of pod %s has not been started: the pod waits for its turn, "+
@@ -73,7 +76,7 @@ func (e *entry) begun(name string) error {
 }
 
 // restarted returns the containers that have a previous run.
-func (e *entry) restarted(names []string) ([]string, error) {
+func restarted(e *manager.Pod, names []string) ([]string, error) {
 	var again []string
 	status := e.Status()
 	for _, name := range names {
@@ -105,9 +108,9 @@ func parseOutput(q url.Values) (manager.OutputOptions, error) {
 	return o, nil
 }
 
-// output sends the output of containers, one after the other. With Follow it sends the output of all containers as
+// Output sends the output of containers, one after the other. With Follow it sends the output of all containers as
 // it arrives.
-func (e *entry) output(ctx context.Context, containers []string, o manager.OutputOptions, out send) error {
+func Output(ctx context.Context, e *manager.Pod, containers []string, o manager.OutputOptions, out calls.Send) error {
 	one := func(name string) error {
 		return e.Output(ctx, name, o, func(l logs.Line) error {
 			return out(api.Message{Log: &api.Log{Pod: e.Name(), Container: name, Stream: l.Stream, Time: l.Time, Data: l.Data}})
@@ -130,12 +133,10 @@ func (e *entry) output(ctx context.Context, containers []string, o manager.Outpu
 	return errors.Join(errs...)
 }
 
-// serial makes a send function safe for concurrent use.
-func serial(out send) send {
-	var mu sync.Mutex
-	return func(m api.Message) error {
-		mu.Lock()
-		defer mu.Unlock()
-		return out(m)
+func containerNames(p *corev1.Pod) []string {
+	var names []string
+	for _, c := range p.Spec.Containers {
+		names = append(names, c.Name)
 	}
+	return names
 }

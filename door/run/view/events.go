@@ -1,4 +1,4 @@
-package run
+package view
 
 import (
 	"net/http"
@@ -6,33 +6,36 @@ import (
 	"time"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/calls"
+	"github.com/bulkhead-project/bulkhead/door/run/refs"
+	"github.com/bulkhead-project/bulkhead/pod/manager"
 	"github.com/bulkhead-project/bulkhead/pod/manager/events"
 )
 
 // listEvents sends the events of one pod or of all pods. With watch it also sends later events.
-func (s *server) listEvents(r *http.Request, out send) error {
+func (s *Service) listEvents(r *http.Request, out calls.Send) error {
 	ref := r.PathValue("ref")
-	var one *entry
+	var one *manager.Pod
 	if ref != "" {
 		var err error
-		if one, err = s.find(ref); err != nil {
+		if one, err = refs.Find(s.Pods, ref); err != nil {
 			return err
 		}
 	}
 	watch := r.URL.Query().Get("watch") == "true"
-	seen := map[*entry]int64{}
+	seen := map[*manager.Pod]int64{}
 	for {
-		next := s.pods.News()
-		list := []*entry{one}
+		next := s.Pods.News()
+		list := []*manager.Pod{one}
 		if one == nil {
-			list = s.all()
+			list = s.Pods.All()
 		}
 		var found []api.Event
 		for _, e := range list {
 			var happened []events.Event
 			happened, seen[e] = e.Events().Since(seen[e])
 			for _, h := range happened {
-				found = append(found, e.apiEvent(h))
+				found = append(found, apiEvent(e, h))
 			}
 		}
 		slices.SortStableFunc(found, func(a, b api.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp) })
@@ -52,7 +55,7 @@ func (s *server) listEvents(r *http.Request, out send) error {
 	}
 }
 
-func (e *entry) apiEvent(h events.Event) api.Event {
+func apiEvent(e *manager.Pod, h events.Event) api.Event {
 	event := api.Event{
 		Kind: "Event", APIVersion: "v1", Type: "Normal", Reason: h.Reason, Message: h.Message, Count: h.Count,
 		FirstTimestamp: h.First.UTC().Truncate(time.Second), LastTimestamp: h.Last.UTC().Truncate(time.Second),

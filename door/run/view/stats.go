@@ -1,4 +1,4 @@
-package run
+package view
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/refs"
 	"github.com/bulkhead-project/bulkhead/door/run/state"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
@@ -18,17 +19,17 @@ import (
 const statsWait = 3 * time.Second
 
 // stats returns the usage of the named pods, or of all pods that have not ended.
-func (s *server) stats(r *http.Request) (any, error) {
-	var entries []*entry
+func (s *Service) stats(r *http.Request) (any, error) {
+	var entries []*manager.Pod
 	for _, ref := range r.URL.Query()["pod"] {
-		e, err := s.find(ref)
+		e, err := refs.Find(s.Pods, ref)
 		if err != nil {
 			return nil, err
 		}
 		entries = append(entries, e)
 	}
 	if entries == nil {
-		for _, e := range s.all() {
+		for _, e := range s.Pods.All() {
 			if !e.HasEnded() {
 				entries = append(entries, e)
 			}
@@ -43,8 +44,8 @@ func (s *server) stats(r *http.Request) (any, error) {
 	return list, nil
 }
 
-func (s *server) podStats(ctx context.Context, e *entry) api.PodStats {
-	sum, status := summary(e), e.Status()
+func (s *Service) podStats(ctx context.Context, e *manager.Pod) api.PodStats {
+	sum, status := Summary(e), e.Status()
 	st := api.PodStats{
 		Name: sum.Name, Namespace: sum.Namespace, UID: sum.UID, Status: sum.Status, Created: sum.Created, Restarts: sum.Restarts,
 	}
@@ -54,15 +55,15 @@ func (s *server) podStats(ctx context.Context, e *entry) api.PodStats {
 	}
 	ctx, cancel := context.WithTimeout(ctx, statsWait)
 	defer cancel()
-	u, err := s.engine.Usage(ctx, id)
+	u, err := s.Engine.Usage(ctx, id)
 	if err != nil {
-		s.log.Debug("cannot read what a pod uses", "pod", e.Key(), "error", err)
+		s.Log.Debug("cannot read what a pod uses", "pod", e.Key(), "error", err)
 	}
-	if _, paused := s.engine.Pauses(id); paused {
+	if _, paused := s.Engine.Pauses(id); paused {
 		st.Status = "Paused"
 	}
 	if u != nil {
-		st.HostMemory = s.engine.HostMemory(ctx, id)
+		st.HostMemory = s.Engine.HostMemory(ctx, id)
 		fillStats(&st, e.Spec(), status, u)
 	}
 	return st

@@ -1,4 +1,4 @@
-package run
+package view
 
 import (
 	"testing"
@@ -29,19 +29,6 @@ func TestVMCondition(t *testing.T) {
 		c := vmCondition(&tc.facts, nil)
 		if c.Status != tc.status || c.Reason != tc.reason || c.Message != tc.message {
 			t.Errorf("%+v", c)
-		}
-	}
-}
-
-func TestMadeHow(t *testing.T) {
-	for want, f := range map[string]engine.Facts{
-		"forked":                   {Clone: true, Forked: true},
-		"cloned":                   {Clone: true},
-		"cloned, not forked: late": {Clone: true, ForkNote: "late"},
-		"booted":                   {},
-	} {
-		if got := madeHow(&f); got != want {
-			t.Errorf("%q instead of %q", got, want)
 		}
 	}
 }

@@ -1,35 +1,32 @@
-package run
+package view
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 
 	"github.com/bulkhead-project/bulkhead/cri"
 	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/engine"
-	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/internal/printable"
 )
 
 // foreign lists the pods of doors in other processes and of other instances from their records. Only their own door
 // or engine knows their inner state.
-func (s *server) foreign() ([]api.Pod, error) {
-	names, err := s.engine.Instances()
+func (s *Service) foreign() ([]api.Pod, error) {
+	names, err := s.Engine.Instances()
 	if err != nil {
 		return nil, err
 	}
 	var pods []api.Pod
-	for _, p := range s.engine.Pods() {
+	for _, p := range s.Engine.Pods() {
 		if door, key := p.Door(); door != "" {
 			pods = append(pods, ofDoor(&p, door, key))
 		}
 	}
 	for _, name := range names {
-		records, damaged, err := s.engine.Records(name)
+		records, damaged, err := s.Engine.Records(name)
 		if err != nil {
 			return nil, err
 		}
@@ -89,45 +86,4 @@ func portsOf(ports []engine.Port) (out []string) {
 		out = append(out, text)
 	}
 	return out
-}
-
-func (s *server) reap(r *http.Request) (any, error) {
-	if err := s.pods.WaitDetached(r.Context()); err != nil {
-		return nil, err
-	}
-	res, err := s.engine.Reap(r.Context())
-	if err != nil {
-		return nil, err
-	}
-	reaped := api.Reaped{Adopted: res.Adopted, Removed: res.Removed, Failed: res.Failed}
-	// The first caller also gets the results of the engine's start, because it probably started the engine for
-	// them.
-	s.found.Do(func() {
-		first := s.engine.Found()
-		reaped.Adopted += first.Adopted
-		reaped.Removed += first.Removed
-	})
-	if r.URL.Query().Get("all") != "true" {
-		return reaped, nil
-	}
-	names, err := s.engine.Instances()
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		res, err := s.engine.ReapInstance(r.Context(), name)
-		if errors.Is(err, flock.ErrLocked) {
-			reaped.Alive = append(reaped.Alive, name)
-			continue
-		}
-		if err != nil {
-			reaped.Failed = append(reaped.Failed, fmt.Sprintf("instance %s: %v", name, err))
-		}
-		reaped.Adopted += res.Adopted
-		reaped.Removed += res.Removed
-		for _, f := range res.Failed {
-			reaped.Failed = append(reaped.Failed, "instance "+name+": "+f)
-		}
-	}
-	return reaped, nil
 }

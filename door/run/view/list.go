@@ -1,4 +1,4 @@
-package run
+package view
 
 import (
 	"context"
@@ -14,9 +14,10 @@ import (
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/door/run/state"
 	"github.com/bulkhead-project/bulkhead/engine"
+	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
-func (s *server) list(r *http.Request) (any, error) {
+func (s *Service) list(r *http.Request) (any, error) {
 	which, err := parseSelection(r.URL.Query())
 	if err != nil {
 		return nil, err
@@ -34,15 +35,15 @@ func (s *server) list(r *http.Request) (any, error) {
 }
 
 // chosen describes the selected pods, with facts of their VMs.
-func (s *server) chosen(ctx context.Context, which selection) []api.Pod {
+func (s *Service) chosen(ctx context.Context, which selection) []api.Pod {
 	pods := []api.Pod{}
-	for _, e := range s.all() {
+	for _, e := range s.Pods.All() {
 		if !which.has(e.Original()) {
 			continue
 		}
-		p := summary(e)
+		p := Summary(e)
 		if id := e.Sandbox(); id != "" && !e.HasEnded() {
-			if f, err := s.engine.Facts(ctx, id); err == nil {
+			if f, err := s.Engine.Facts(ctx, id); err == nil {
 				p.Accel, p.Ports = f.Accel, portsOf(f.Ports)
 				if f.State == "paused" && !e.Ending() {
 					p.Status = "Paused"
@@ -54,7 +55,7 @@ func (s *server) chosen(ctx context.Context, which selection) []api.Pod {
 	return pods
 }
 
-func summary(e *entry) api.Pod {
+func Summary(e *manager.Pod) api.Pod {
 	given, status := e.Original(), e.Status()
 	n := state.Count(given, status)
 	p := api.Pod{
@@ -109,19 +110,6 @@ func vmCondition(f *engine.Facts, began *metav1.Time) corev1.PodCondition {
 	}
 	c.Message = strings.Join(parts, "; ")
 	return c
-}
-
-// madeHow says how a pod's VM was created, and why not in a faster way.
-func madeHow(f *engine.Facts) string {
-	switch {
-	case f.Forked:
-		return "forked"
-	case f.Clone && f.ForkNote != "":
-		return "cloned, not forked: " + f.ForkNote
-	case f.Clone:
-		return "cloned"
-	}
-	return "booted"
 }
 
 func noted(what, note string) string {

@@ -1,4 +1,4 @@
-package run
+package view
 
 import (
 	"maps"
@@ -14,9 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
-	"github.com/bulkhead-project/bulkhead/door/run/manifest"
+	"github.com/bulkhead-project/bulkhead/door/run/calls"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
-	"github.com/bulkhead-project/bulkhead/pod/podapi"
 )
 
 // selection selects pods. The zero value selects all.
@@ -49,28 +48,11 @@ func (s selection) lists(namespace string, of map[string]string) bool {
 	return (s.namespace == "" || s.namespace == namespace) && (s.labels == nil || s.labels.Matches(labels.Set(of)))
 }
 
-// names returns the names of the pods in documents. It ignores objects that only a cluster supports.
-func (s *server) names(r *http.Request) (any, error) {
-	req, err := decode[api.NamesRequest](r)
-	if err != nil {
-		return nil, err
-	}
-	found, err := manifest.Read(req.Manifests, podapi.Options{IgnoreUnsupported: true})
-	if err != nil {
-		return nil, err
-	}
-	names := api.Names{Pods: []string{}}
-	for _, p := range found.Pods {
-		names.Pods = append(names.Pods, p.Namespace+"/"+p.Name)
-	}
-	return names, nil
-}
-
 // watchInterval bounds the delay of changes that cause no event.
 const watchInterval = time.Second
 
 // watch sends the selected pods, and again each that has changed.
-func (s *server) watch(r *http.Request, out send) error {
+func (s *Service) watch(r *http.Request, out calls.Send) error {
 	chosen, err := parseSelection(r.URL.Query())
 	if err != nil {
 		return err
@@ -79,7 +61,7 @@ func (s *server) watch(r *http.Request, out send) error {
 	defer look.Stop()
 	known := map[string]api.Pod{}
 	for {
-		next := s.pods.News()
+		next := s.Pods.News()
 		gone := maps.Clone(known)
 		for _, p := range s.chosen(r.Context(), chosen) {
 			delete(gone, p.UID)

@@ -1,4 +1,4 @@
-package run
+package volumes
 
 import (
 	"context"
@@ -10,15 +10,40 @@ import (
 	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bulkhead-project/bulkhead/door/run/api"
 	"github.com/bulkhead-project/bulkhead/engine/named"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/volume"
 )
 
+// Need checks the claims of the pods of a request and creates the missing volumes. It returns the names of the new
+// ones. The volumes stay until done is called, because the pods that name them are not added yet.
+func (s *Service) Need(
+	ctx context.Context, pods []*corev1.Pod, names []string, claims []*corev1.PersistentVolumeClaim,
+) (made []string, done func(), err error) {
+	coming := slices.Clone(names)
+	for _, claim := range claims {
+		coming = append(coming, volume.NameOf(claim.Namespace, claim.Name))
+	}
+	all := slices.Clone(coming)
+	for _, p := range pods {
+		all = append(all, volume.Names(p)...)
+	}
+	if done, err = s.naming.Want(ctx, all); err != nil {
+		return nil, nil, err
+	}
+	if err = s.checkClaims(pods, names, coming); err == nil {
+		made, err = s.claimed(ctx, names, claims)
+	}
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return made, done, nil
+}
+
 // claimed creates the missing volumes of a request: first those of its claims, then those in names. It grows an
 // existing volume of a claim if the volume is too small. It returns the names of the new volumes.
-func (s *server) claimed(ctx context.Context, names []string, claims []*corev1.PersistentVolumeClaim) (made []string, err error) {
+func (s *Service) claimed(ctx context.Context, names []string, claims []*corev1.PersistentVolumeClaim) (made []string, err error) {
 	for _, claim := range claims {
 		name, err := s.claim(ctx, claim)
 		if err != nil {
@@ -29,7 +54,7 @@ func (s *server) claimed(ctx context.Context, names []string, claims []*corev1.P
 		}
 	}
 	for _, name := range names {
-		switch _, err := s.volumes.Create(ctx, named.Volume{Name: name, Kind: named.Disk}); {
+		switch _, err := s.Volumes.Create(ctx, named.Volume{Name: name, Kind: named.Disk}); {
 		case errors.Is(err, named.ErrExists):
 		case err != nil:
 			return nil, err
@@ -42,9 +67,9 @@ func (s *server) claimed(ctx context.Context, names []string, claims []*corev1.P
 
 // claim creates a claim's volume or uses the existing one. It returns the name of a new volume, and "" for an
 // existing one.
-func (s *server) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim) (made string, err error) {
+func (s *Service) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim) (made string, err error) {
 	want := volumeOf(claim)
-	have, err := s.volumes.Create(ctx, want)
+	have, err := s.Volumes.Create(ctx, want)
 	switch {
 	case err == nil:
 		return want.Name, nil
@@ -56,9 +81,9 @@ func (s *server) claim(ctx context.Context, claim *corev1.PersistentVolumeClaim)
 		return "", errclass.New(errdefs.ErrConflict, "volume %s exists as %s, but the claim asks for %s",
 			have.Name, kindText(have.Kind), kindText(want.Kind))
 	case have.Bytes < want.Bytes:
-		_, err := s.grow(ctx, want.Name, want.Bytes)
+		_, err := s.Engine.GrowVolume(ctx, want.Name, want.Bytes)
 		if errors.Is(err, named.ErrSize) { // another request may have grown the volume further meanwhile
-			if now, again := s.volumes.Get(want.Name); again == nil && now.Bytes >= want.Bytes {
+			if now, again := s.Volumes.Get(want.Name); again == nil && now.Bytes >= want.Bytes {
 				err = nil
 			}
 		}
@@ -98,49 +123,31 @@ func volumeOf(claim *corev1.PersistentVolumeClaim) named.Volume {
 	return v
 }
 
-// checkClaims refuses pods with claims that have neither an existing volume nor one that the request creates.
-func (s *server) checkClaims(pods []newPod, req api.RunRequest, claims []*corev1.PersistentVolumeClaim) error {
-	coming := createdVolumes(req, claims)
+// checkClaims refuses pods with claims that have neither an existing volume nor one of those to come. given are the
+// names that the user gave.
+func (s *Service) checkClaims(pods []*corev1.Pod, given, coming []string) error {
 	for _, p := range pods {
-		for _, v := range p.Pod.Spec.Volumes {
+		for _, v := range p.Spec.Volumes {
 			claim := v.PersistentVolumeClaim
 			if claim == nil {
 				continue
 			}
-			if err := checkClaimName(claim.ClaimName, req.Volumes); err != nil {
-				return fmt.Errorf("pod %s/%s: %w", p.Pod.Namespace, p.Pod.Name, err)
+			if err := checkClaimName(claim.ClaimName, given); err != nil {
+				return fmt.Errorf("pod %s/%s: %w", p.Namespace, p.Name, err)
 			}
-			name := volume.NameOf(p.Pod.Namespace, claim.ClaimName)
+			name := volume.NameOf(p.Namespace, claim.ClaimName)
 			if slices.Contains(coming, name) {
 				continue
 			}
-			if _, err := s.volumes.Get(name); errors.Is(err, named.ErrNotFound) || errors.Is(err, named.ErrName) {
+			if _, err := s.Volumes.Get(name); errors.Is(err, named.ErrNotFound) || errors.Is(err, named.ErrName) {
 				return errclass.New(errdefs.ErrNotFound, "pod %s/%s: persistentvolumeclaim %q not found: "+
-					"add it to the file, or create its volume (bulkhead volume create %s)", p.Pod.Namespace, p.Pod.Name, claim.ClaimName, name)
+					"add it to the file, or create its volume (bulkhead volume create %s)", p.Namespace, p.Name, claim.ClaimName, name)
 			} else if err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// createdVolumes returns the volumes that a request creates if they are missing.
-func createdVolumes(req api.RunRequest, claims []*corev1.PersistentVolumeClaim) []string {
-	names := slices.Clone(req.Volumes)
-	for _, claim := range claims {
-		names = append(names, volume.NameOf(claim.Namespace, claim.Name))
-	}
-	return names
-}
-
-// volumesOf returns all volumes that a request names.
-func volumesOf(pods []newPod, req api.RunRequest, claims []*corev1.PersistentVolumeClaim) []string {
-	names := createdVolumes(req, claims)
-	for _, p := range pods {
-		names = append(names, volume.Names(p.Pod)...)
-	}
-	return names
 }
 
 // checkClaimName refuses names with an underscore, because these are volumes of claims in other namespaces. No

@@ -1,4 +1,4 @@
-package run
+package view
 
 import (
 	"testing"
@@ -14,15 +14,15 @@ import (
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	w := enginetest.New()
-	s := &server{engine: enginetest.Open(t, w.In(enginetest.Options(t, enginetest.Roots(t))))}
-	if _, err := s.engine.StartPod(t.Context(), engine.PodRequest{Key: "default/web/uid/0"}); err != nil {
+	s := &Service{Engine: enginetest.Open(t, w.In(enginetest.Options(t, enginetest.Roots(t))))}
+	if _, err := s.Engine.StartPod(t.Context(), engine.PodRequest{Key: "default/web/uid/0"}); err != nil {
 		t.Fatal(err)
 	}
-	id, err := s.engine.StartPod(t.Context(), engine.PodRequest{Key: engine.DoorKey("oci", "c1\x1b[2J")})
+	id, err := s.Engine.StartPod(t.Context(), engine.PodRequest{Key: engine.DoorKey("oci", "c1\x1b[2J")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := s.engine.Pod(id)
+	p, err := s.Engine.Pod(id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestForeign(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v %s", tc.name, err, diff)
 		}
-		if err := s.engine.StopPod(t.Context(), id); err != nil {
+		if err := s.Engine.StopPod(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 	}

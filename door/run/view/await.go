@@ -1,4 +1,4 @@
-package run
+package view
 
 import (
 	"context"
@@ -13,21 +13,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/calls"
 	"github.com/bulkhead-project/bulkhead/door/run/jsonpath"
+	"github.com/bulkhead-project/bulkhead/door/run/refs"
 	"github.com/bulkhead-project/bulkhead/door/run/state"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
+	"github.com/bulkhead-project/bulkhead/pod/manager"
 )
 
 // await answers when a pod meets a condition, or at once if the pod has ended and cannot meet it. The client sets
 // the timeout by ending its call.
-func (s *server) await(r *http.Request) (any, error) {
-	req, err := decode[api.AwaitRequest](r)
+func (s *Service) await(r *http.Request) (any, error) {
+	req, err := calls.Decode[api.AwaitRequest](r)
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.find(r.PathValue("ref"))
-	if removed, ok := s.pods.Removed(types.UID(r.PathValue("ref"))); ok && req.For == "running" {
-		e, err = entryOf(removed), nil // run -d --rm --wait of a pod that ended at once
+	e, err := refs.Find(s.Pods, r.PathValue("ref"))
+	if removed, ok := s.Pods.Removed(types.UID(r.PathValue("ref"))); ok && req.For == "running" {
+		e, err = removed, nil // run -d --rm --wait of a pod that ended at once
 	}
 	if err != nil {
 		return nil, err
@@ -35,9 +38,9 @@ func (s *server) await(r *http.Request) (any, error) {
 	result := api.Result{Pod: e.Key()}
 	switch req.For {
 	case "delete":
-		return result, e.awaitGone(r.Context())
+		return result, awaitGone(r.Context(), s.Pods, e)
 	case "running":
-		result.Failed, err = e.awaitRunning(r.Context())
+		result.Failed, err = awaitRunning(r.Context(), e)
 		return result, err
 	}
 	met, err := condition(req.For)
@@ -70,9 +73,9 @@ func (s *server) await(r *http.Request) (any, error) {
 }
 
 // awaitGone waits until the pod is removed.
-func (e *entry) awaitGone(ctx context.Context) error {
+func awaitGone(ctx context.Context, pods *manager.Manager, e *manager.Pod) error {
 	for {
-		next := e.s.pods.News()
+		next := pods.News()
 		if e.Removed() {
 			return nil
 		}
@@ -85,7 +88,7 @@ func (e *entry) awaitGone(ctx context.Context) error {
 }
 
 // awaitRunning waits until the pod is up or has succeeded. It returns the pod's failure, if it failed.
-func (e *entry) awaitRunning(ctx context.Context) (*api.Ended, error) {
+func awaitRunning(ctx context.Context, e *manager.Pod) (*api.Ended, error) {
 	var up state.Up
 	for {
 		ended, gone := e.Ended(), e.Removed()
@@ -96,7 +99,7 @@ func (e *entry) awaitRunning(ctx context.Context) (*api.Ended, error) {
 		case status.Phase == corev1.PodSucceeded:
 			return nil, nil
 		case over && !state.Queued(status):
-			end := e.endMessage()
+			end := End(e)
 			return &end, nil
 		case gone:
 			return nil, errclass.New(errdefs.ErrNotFound, "pod %s was removed before it ran", e.Key())
@@ -122,7 +125,7 @@ func (e *entry) awaitRunning(ctx context.Context) (*api.Ended, error) {
 }
 
 // condition parses the condition of an api.AwaitRequest.
-func condition(text string) (met func(*entry) (bool, error), err error) {
+func condition(text string) (met func(*manager.Pod) (bool, error), err error) {
 	kind, rest, _ := strings.Cut(text, "=")
 	switch kind {
 	case "condition":
@@ -133,7 +136,7 @@ func condition(text string) (met func(*entry) (bool, error), err error) {
 		if name == "" {
 			break
 		}
-		return func(e *entry) (bool, error) { return conditionIs(e.Status(), name, want), nil }, nil
+		return func(e *manager.Pod) (bool, error) { return conditionIs(e.Status(), name, want), nil }, nil
 	case "jsonpath":
 		return jsonpathIs(rest)
 	}
@@ -153,7 +156,7 @@ func conditionIs(status corev1.PodStatus, name, want string) bool {
 
 // jsonpathIs returns a condition that compares the result of a template, which ends with a brace, for the pod.
 // Without a value, any result that is not empty meets it.
-func jsonpathIs(text string) (func(*entry) (bool, error), error) {
+func jsonpathIs(text string) (func(*manager.Pod) (bool, error), error) {
 	end := strings.LastIndexByte(text, '}') + 1
 	template, value := text[:end], text[end:]
 	want, compared := strings.CutPrefix(value, "=")
@@ -163,12 +166,21 @@ func jsonpathIs(text string) (func(*entry) (bool, error), error) {
 	if _, err := jsonpath.Fill(template, json.RawMessage(`{}`)); err != nil {
 		return nil, err
 	}
-	return func(e *entry) (bool, error) {
-		raw, err := json.Marshal(e.shown())
+	return func(e *manager.Pod) (bool, error) {
+		raw, err := json.Marshal(shown(e))
 		if err != nil {
 			return false, fmt.Errorf("encode pod %s: %w", e.Key(), err)
 		}
 		got, err := jsonpath.Fill(template, raw)
 		return err == nil && got != "" && (!compared || got == want), err
 	}, nil
+}
+
+// End describes the pod's end.
+func End(e *manager.Pod) api.Ended {
+	given, status := e.Original(), e.Status()
+	return api.Ended{
+		Pod: e.Name(), Phase: string(status.Phase), ExitCode: state.ExitCode(given, status),
+		Reason: state.Text(given, status), Message: state.EndMessage(given, status),
+	}
 }

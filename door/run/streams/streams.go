@@ -1,32 +1,54 @@
-package run
+// Package streams answers the calls that open streams to containers and VMs, and sends signals.
+package streams
 
 import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
+	"github.com/bulkhead-project/bulkhead/door/run/calls"
+	"github.com/bulkhead-project/bulkhead/door/run/refs"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/oci"
+	"github.com/bulkhead-project/bulkhead/pod/manager"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 )
 
+// Service answers the calls.
+type Service struct {
+	Engine *engine.Engine
+	Pods   *manager.Manager
+}
+
+// Register adds the calls.
+func (s *Service) Register(mux *http.ServeMux) {
+	mux.HandleFunc("POST /v1/pods/{ref}/exec", calls.Answered(s.exec))
+	mux.HandleFunc("POST /v1/pods/{ref}/attach", calls.Answered(s.attach))
+	mux.HandleFunc("POST /v1/pods/{ref}/copy", calls.Answered(s.copyFiles))
+	mux.HandleFunc("POST /v1/pods/{ref}/forward", calls.Answered(s.forward))
+	mux.HandleFunc("POST /v1/pods/{ref}/connect", calls.Answered(s.connect))
+	mux.HandleFunc("POST /v1/pods/{ref}/kill", calls.Answered(s.kill))
+	mux.HandleFunc("GET /v1/pods/{ref}/console", calls.Answered(s.console))
+}
+
 // attach opens the streams of a container's first process.
-func (s *server) attach(r *http.Request) (any, error) {
-	e, err := s.find(r.PathValue("ref"))
+func (s *Service) attach(r *http.Request) (any, error) {
+	e, err := refs.Find(s.Pods, r.PathValue("ref"))
 	if err != nil {
 		return nil, err
 	}
-	req, err := decode[api.AttachRequest](r)
+	req, err := calls.Decode[api.AttachRequest](r)
 	if err != nil {
 		return nil, err
 	}
-	name, id, err := e.container(req.Container)
+	name, id, err := refs.Container(e, req.Container)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +58,7 @@ func (s *server) attach(r *http.Request) (any, error) {
 			name, e.Key())
 		return nil, errclass.With(errdefs.ErrInvalidArgument, err)
 	}
-	stream, err := s.engine.Attach(r.Context(), engine.AttachRequest{Container: id, Stdin: req.Stdin, Stdout: true, Stderr: !tty})
+	stream, err := s.Engine.Attach(r.Context(), engine.AttachRequest{Container: id, Stdin: req.Stdin, Stdout: true, Stderr: !tty})
 	if err != nil {
 		return nil, err
 	}
@@ -45,9 +67,9 @@ func (s *server) attach(r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// interactive returns the pod's default container if it has stdin or a terminal to attach to.
-func interactive(p *corev1.Pod) *api.Interactive {
-	name, err := findContainer(p, "")
+// Interactive returns the pod's default container if it has stdin or a terminal to attach to.
+func Interactive(p *corev1.Pod) *api.Interactive {
+	name, err := refs.ContainerName(p, "")
 	if err != nil {
 		return nil // an annotation names a missing container
 	}
@@ -66,12 +88,12 @@ func streamsOf(p *corev1.Pod, name string) (stdin, tty bool) {
 }
 
 // forward resolves the ports of a running pod.
-func (s *server) forward(r *http.Request) (any, error) {
-	e, err := s.find(r.PathValue("ref"))
+func (s *Service) forward(r *http.Request) (any, error) {
+	e, err := refs.Find(s.Pods, r.PathValue("ref"))
 	if err != nil {
 		return nil, err
 	}
-	req, err := decode[api.ForwardRequest](r)
+	req, err := calls.Decode[api.ForwardRequest](r)
 	if err != nil {
 		return nil, err
 	}
@@ -112,55 +134,55 @@ func portOf(p *corev1.Pod, text string) (int, error) {
 }
 
 // connect opens one connection to a port of a pod.
-func (s *server) connect(r *http.Request) (any, error) {
-	e, err := s.find(r.PathValue("ref"))
+func (s *Service) connect(r *http.Request) (any, error) {
+	e, err := refs.Find(s.Pods, r.PathValue("ref"))
 	if err != nil {
 		return nil, err
 	}
-	req, err := decode[api.ConnectRequest](r)
+	req, err := calls.Decode[api.ConnectRequest](r)
 	if err != nil {
 		return nil, err
 	}
-	stream, err := s.engine.PortForward(r.Context(), e.Sandbox(), req.Port)
+	stream, err := s.Engine.PortForward(r.Context(), e.Sandbox(), req.Port)
 	if err != nil {
 		return nil, err
 	}
 	return apiStream(stream), nil
 }
 
-func (s *server) exec(r *http.Request) (any, error) {
-	e, err := s.find(r.PathValue("ref"))
+func (s *Service) exec(r *http.Request) (any, error) {
+	e, err := refs.Find(s.Pods, r.PathValue("ref"))
 	if err != nil {
 		return nil, err
 	}
-	req, err := decode[api.ExecRequest](r)
+	req, err := calls.Decode[api.ExecRequest](r)
 	if err != nil {
 		return nil, err
 	}
-	_, id, err := e.container(req.Container)
+	_, id, err := refs.Container(e, req.Container)
 	if err != nil {
 		return nil, err
 	}
-	stream, err := s.engine.Exec(r.Context(), engine.ExecRequest{
+	stream, err := s.Engine.Exec(r.Context(), engine.ExecRequest{
 		Container: id, Command: req.Command, TTY: req.TTY, Stdin: req.Stdin, Stdout: true, Stderr: !req.TTY,
 		Size:     engine.TerminalSize(req.Size),
 		Override: oci.Override{User: req.User, Dir: req.Dir, Env: req.Env},
 	})
 	if err != nil {
-		return nil, e.orPaused(err)
+		return nil, refs.OrPaused(s.Engine, e, err)
 	}
 	return apiStream(stream), nil
 }
 
-func (s *server) console(r *http.Request) (any, error) {
-	e, err := s.find(r.PathValue("ref"))
+func (s *Service) console(r *http.Request) (any, error) {
+	e, err := refs.Find(s.Pods, r.PathValue("ref"))
 	if err != nil {
 		return nil, err
 	}
 	if e.HasEnded() {
 		return nil, errclass.New(errdefs.ErrConflict, "pod %s has ended", e.Key())
 	}
-	stream, err := s.engine.Console(r.Context(), e.Sandbox())
+	stream, err := s.Engine.Console(r.Context(), e.Sandbox())
 	if err != nil {
 		return nil, err
 	}
@@ -170,12 +192,12 @@ func (s *server) console(r *http.Request) (any, error) {
 func apiStream(s engine.Stream) api.Stream { return api.Stream{Address: s.Socket, Token: s.Token} }
 
 // copyFiles opens the stream of a copy to or from a container.
-func (s *server) copyFiles(r *http.Request) (any, error) {
-	e, err := s.find(r.PathValue("ref"))
+func (s *Service) copyFiles(r *http.Request) (any, error) {
+	e, err := refs.Find(s.Pods, r.PathValue("ref"))
 	if err != nil {
 		return nil, err
 	}
-	req, err := decode[api.CopyRequest](r)
+	req, err := calls.Decode[api.CopyRequest](r)
 	if err != nil {
 		return nil, err
 	}
@@ -186,16 +208,53 @@ func (s *server) copyFiles(r *http.Request) (any, error) {
 		err := fmt.Errorf("pod %s has ended and its files are gone: start it again with bulkhead start %s", e.Key(), e.Name())
 		return nil, errclass.With(errdefs.ErrConflict, err)
 	}
-	_, id, err := e.container(req.Container)
+	_, id, err := refs.Container(e, req.Container)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.orPaused(nil); err != nil { // the shim reports it only when it is dialled
+	if err := refs.OrPaused(s.Engine, e, nil); err != nil { // the shim reports it only when it is dialled
 		return nil, err
 	}
-	stream, err := s.engine.Copy(r.Context(), engine.CopyRequest{ContainerID: id, Path: req.Path, In: req.In, Into: req.Into})
+	stream, err := s.Engine.Copy(r.Context(), engine.CopyRequest{ContainerID: id, Path: req.Path, In: req.In, Into: req.Into})
 	if err != nil {
 		return nil, err
 	}
 	return apiStream(stream), nil
+}
+
+// kill sends a signal to one container of a pod, or to every running one.
+func (s *Service) kill(r *http.Request) (any, error) {
+	e, err := refs.FindExact(s.Pods, r.PathValue("ref"))
+	if err != nil {
+		return nil, err
+	}
+	req, err := calls.Decode[api.KillRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	if req.Container != "" {
+		_, id, err := refs.Container(e, req.Container)
+		if err != nil {
+			return nil, err
+		}
+		ids = []string{id}
+	} else {
+		status := e.Status()
+		all := slices.Concat(status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses)
+		for _, c := range all {
+			if id, ok := e.Container(c.Name); ok && c.State.Running != nil {
+				ids = append(ids, id)
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return nil, errclass.New(errdefs.ErrConflict, "pod %s: no container is running", e.Key())
+	}
+	for _, id := range ids {
+		if err := s.Engine.SignalContainer(r.Context(), id, req.Signal); err != nil {
+			return nil, refs.OrPaused(s.Engine, e, err)
+		}
+	}
+	return api.Result{Pod: e.Key()}, nil
 }
