@@ -34,11 +34,11 @@ func (s *server) handler() http.Handler {
 	(&view.Service{Engine: s.engine, Pods: s.pods, Log: s.log, Ending: s.ending}).Register(mux)
 	(&streams.Service{Engine: s.engine, Pods: s.pods}).Register(mux)
 	mux.HandleFunc("POST /v1/pods", calls.Streamed(s.run))
-	mux.HandleFunc("POST /v1/names", calls.Answered(names))
+	mux.HandleFunc("POST /v1/names", calls.With(names))
 	mux.HandleFunc("POST /v1/pods/{ref}/debug", calls.Answered(s.debug))
 	mux.HandleFunc("POST /v1/pods/{ref}/{verb}", calls.Answered(s.verb))
 	mux.HandleFunc("DELETE /v1/pods/{ref}", calls.Answered(s.remove))
-	mux.HandleFunc("POST /v1/jsonpath", calls.Answered(evaluate))
+	mux.HandleFunc("POST /v1/jsonpath", calls.With(evaluate))
 	mux.HandleFunc("POST /v1/reap", calls.Answered(s.reap))
 	mux.HandleFunc("GET /v1/version", calls.Answered(s.version))
 	mux.HandleFunc("POST /v1/shutdown", calls.Answered(func(*http.Request) (any, error) {
@@ -49,11 +49,7 @@ func (s *server) handler() http.Handler {
 }
 
 // names returns the names of the pods in documents. It ignores objects that only a cluster supports.
-func names(r *http.Request) (any, error) {
-	req, err := calls.Decode[api.NamesRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func names(r *http.Request, req api.NamesRequest) (any, error) {
 	found, err := manifest.Read(req.Manifests, podapi.Options{IgnoreUnsupported: true})
 	if err != nil {
 		return nil, err
@@ -67,11 +63,7 @@ func names(r *http.Request) (any, error) {
 
 // evaluate fills in a JSONPath template like kubectl. It runs in the engine, so that the command line needs no
 // library for it.
-func evaluate(r *http.Request) (any, error) {
-	req, err := calls.Decode[api.JSONPathRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func evaluate(r *http.Request, req api.JSONPathRequest) (any, error) {
 	fill := jsonpath.Fill
 	if req.Rows {
 		fill = jsonpath.Rows

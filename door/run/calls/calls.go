@@ -32,6 +32,17 @@ func Answered(call func(*http.Request) (any, error)) http.HandlerFunc {
 	}
 }
 
+// With serves a call that gets the JSON value of its request.
+func With[T any](call func(*http.Request, T) (any, error)) http.HandlerFunc {
+	return Answered(func(r *http.Request) (any, error) {
+		req, err := Decode[T](r)
+		if err != nil {
+			return nil, err
+		}
+		return call(r, req)
+	})
+}
+
 // Send writes one message of a stream. It fails if the client has disconnected.
 type Send func(api.Message) error
 

@@ -36,9 +36,9 @@ func (s *Service) Register(mux *http.ServeMux) {
 	mux.HandleFunc("POST /v1/images/load", calls.Streamed(s.load))
 	mux.HandleFunc("POST /v1/images/prune", calls.Answered(s.prune))
 	mux.HandleFunc("POST /v1/images/pull", calls.Streamed(s.pull))
-	mux.HandleFunc("POST /v1/images/save", calls.Answered(s.save))
-	mux.HandleFunc("POST /v1/images/tag", calls.Answered(s.tag))
-	mux.HandleFunc("POST /v1/login", calls.Answered(s.login))
+	mux.HandleFunc("POST /v1/images/save", calls.With(s.save))
+	mux.HandleFunc("POST /v1/images/tag", calls.With(s.tag))
+	mux.HandleFunc("POST /v1/login", calls.With(s.login))
 }
 
 func (s *Service) list(r *http.Request) (any, error) {
@@ -94,11 +94,7 @@ func (s *Service) load(r *http.Request, out calls.Send) error {
 	})
 }
 
-func (s *Service) tag(r *http.Request) (any, error) {
-	req, err := calls.Decode[api.TagRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) tag(r *http.Request, req api.TagRequest) (any, error) {
 	images, err := s.storeFor(r)
 	if err != nil {
 		return nil, err
@@ -106,11 +102,7 @@ func (s *Service) tag(r *http.Request) (any, error) {
 	return api.Result{}, listed(images.Tag(r.Context(), req.Image, req.Names))
 }
 
-func (s *Service) save(r *http.Request) (any, error) {
-	req, err := calls.Decode[api.SaveRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) save(r *http.Request, req api.SaveRequest) (any, error) {
 	images, err := s.storeFor(r)
 	if err != nil {
 		return nil, err
@@ -178,11 +170,7 @@ func (s *Service) usedBy(ref string, err error) error {
 		ref, strings.Join(pods, ", "), strings.Join(names, " "))
 }
 
-func (s *Service) login(r *http.Request) (any, error) {
-	req, err := calls.Decode[api.LoginRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) login(r *http.Request, req api.LoginRequest) (any, error) {
 	getenv, err := calls.Environment(r, s.Environment)
 	if err != nil {
 		return nil, err

@@ -4,11 +4,13 @@ package refs
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/containerd/errdefs"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/bulkhead-project/bulkhead/door/run/calls"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
 	"github.com/bulkhead-project/bulkhead/pod/manager"
@@ -95,4 +97,26 @@ func found(p *manager.Pod, err error) (*manager.Pod, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// Call makes a call about a pod that only reads it, or opens a stream to it. Its path names the pod.
+func Call(pods *manager.Manager, call func(*http.Request, *manager.Pod) (any, error)) http.HandlerFunc {
+	return calls.Answered(func(r *http.Request) (any, error) {
+		p, err := Find(pods, r.PathValue("ref"))
+		if err != nil {
+			return nil, err
+		}
+		return call(r, p)
+	})
+}
+
+// CallWith is Call for a call that gets the JSON value of its request.
+func CallWith[T any](pods *manager.Manager, call func(*http.Request, *manager.Pod, T) (any, error)) http.HandlerFunc {
+	return Call(pods, func(r *http.Request, p *manager.Pod) (any, error) {
+		req, err := calls.Decode[T](r)
+		if err != nil {
+			return nil, err
+		}
+		return call(r, p, req)
+	})
 }

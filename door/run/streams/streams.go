@@ -29,25 +29,17 @@ type Service struct {
 
 // Register adds the calls.
 func (s *Service) Register(mux *http.ServeMux) {
-	mux.HandleFunc("POST /v1/pods/{ref}/exec", calls.Answered(s.exec))
-	mux.HandleFunc("POST /v1/pods/{ref}/attach", calls.Answered(s.attach))
-	mux.HandleFunc("POST /v1/pods/{ref}/copy", calls.Answered(s.copyFiles))
-	mux.HandleFunc("POST /v1/pods/{ref}/forward", calls.Answered(s.forward))
-	mux.HandleFunc("POST /v1/pods/{ref}/connect", calls.Answered(s.connect))
+	mux.HandleFunc("POST /v1/pods/{ref}/exec", refs.CallWith(s.Pods, s.exec))
+	mux.HandleFunc("POST /v1/pods/{ref}/attach", refs.CallWith(s.Pods, s.attach))
+	mux.HandleFunc("POST /v1/pods/{ref}/copy", refs.CallWith(s.Pods, s.copyFiles))
+	mux.HandleFunc("POST /v1/pods/{ref}/forward", refs.CallWith(s.Pods, s.forward))
+	mux.HandleFunc("POST /v1/pods/{ref}/connect", refs.CallWith(s.Pods, s.connect))
 	mux.HandleFunc("POST /v1/pods/{ref}/kill", calls.Answered(s.kill))
-	mux.HandleFunc("GET /v1/pods/{ref}/console", calls.Answered(s.console))
+	mux.HandleFunc("GET /v1/pods/{ref}/console", refs.Call(s.Pods, s.console))
 }
 
 // attach opens the streams of a container's first process.
-func (s *Service) attach(r *http.Request) (any, error) {
-	e, err := refs.Find(s.Pods, r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
-	req, err := calls.Decode[api.AttachRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) attach(r *http.Request, e *manager.Pod, req api.AttachRequest) (any, error) {
 	name, id, err := refs.Container(e, req.Container)
 	if err != nil {
 		return nil, err
@@ -88,15 +80,7 @@ func streamsOf(p *corev1.Pod, name string) (stdin, tty bool) {
 }
 
 // forward resolves the ports of a running pod.
-func (s *Service) forward(r *http.Request) (any, error) {
-	e, err := refs.Find(s.Pods, r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
-	req, err := calls.Decode[api.ForwardRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) forward(r *http.Request, e *manager.Pod, req api.ForwardRequest) (any, error) {
 	if phase := e.Status().Phase; phase != corev1.PodRunning {
 		return nil, errclass.New(errdefs.ErrConflict, "pod %s does not run: it is %s", e.Key(), phase)
 	}
@@ -134,15 +118,7 @@ func portOf(p *corev1.Pod, text string) (int, error) {
 }
 
 // connect opens one connection to a port of a pod.
-func (s *Service) connect(r *http.Request) (any, error) {
-	e, err := refs.Find(s.Pods, r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
-	req, err := calls.Decode[api.ConnectRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) connect(r *http.Request, e *manager.Pod, req api.ConnectRequest) (any, error) {
 	stream, err := s.Engine.PortForward(r.Context(), e.Sandbox(), req.Port)
 	if err != nil {
 		return nil, err
@@ -150,15 +126,7 @@ func (s *Service) connect(r *http.Request) (any, error) {
 	return apiStream(stream), nil
 }
 
-func (s *Service) exec(r *http.Request) (any, error) {
-	e, err := refs.Find(s.Pods, r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
-	req, err := calls.Decode[api.ExecRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) exec(r *http.Request, e *manager.Pod, req api.ExecRequest) (any, error) {
 	_, id, err := refs.Container(e, req.Container)
 	if err != nil {
 		return nil, err
@@ -174,11 +142,7 @@ func (s *Service) exec(r *http.Request) (any, error) {
 	return apiStream(stream), nil
 }
 
-func (s *Service) console(r *http.Request) (any, error) {
-	e, err := refs.Find(s.Pods, r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) console(r *http.Request, e *manager.Pod) (any, error) {
 	if e.HasEnded() {
 		return nil, errclass.New(errdefs.ErrConflict, "pod %s has ended", e.Key())
 	}
@@ -192,15 +156,7 @@ func (s *Service) console(r *http.Request) (any, error) {
 func apiStream(s engine.Stream) api.Stream { return api.Stream{Address: s.Socket, Token: s.Token} }
 
 // copyFiles opens the stream of a copy to or from a container.
-func (s *Service) copyFiles(r *http.Request) (any, error) {
-	e, err := refs.Find(s.Pods, r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
-	req, err := calls.Decode[api.CopyRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) copyFiles(r *http.Request, e *manager.Pod, req api.CopyRequest) (any, error) {
 	if req.Path == "" {
 		return nil, errclass.With(errdefs.ErrInvalidArgument, errors.New("name a path in the container"))
 	}

@@ -21,7 +21,7 @@ type Service struct{ Engine *engine.Engine }
 // Register adds the calls.
 func (s *Service) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/templates", calls.Answered(s.list))
-	mux.HandleFunc("POST /v1/templates", calls.Answered(s.build))
+	mux.HandleFunc("POST /v1/templates", calls.With(s.build))
 	mux.HandleFunc("DELETE /v1/templates/{key}", calls.Answered(s.remove))
 }
 
@@ -44,11 +44,7 @@ func apiTemplate(t engine.Template) api.Template {
 	}
 }
 
-func (s *Service) build(r *http.Request) (any, error) {
-	req, err := calls.Decode[api.TemplateRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) build(r *http.Request, req api.TemplateRequest) (any, error) {
 	switch req.VCPUs {
 	case 1, 2, 4, 8, 16, 32, 64:
 	default:

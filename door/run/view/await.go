@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
-	"github.com/bulkhead-project/bulkhead/door/run/calls"
 	"github.com/bulkhead-project/bulkhead/door/run/jsonpath"
 	"github.com/bulkhead-project/bulkhead/door/run/refs"
 	"github.com/bulkhead-project/bulkhead/door/run/state"
@@ -23,11 +22,7 @@ import (
 
 // await answers when a pod meets a condition, or at once if the pod has ended and cannot meet it. The client sets
 // the timeout by ending its call.
-func (s *Service) await(r *http.Request) (any, error) {
-	req, err := calls.Decode[api.AwaitRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) await(r *http.Request, req api.AwaitRequest) (any, error) {
 	e, err := refs.Find(s.Pods, r.PathValue("ref"))
 	if removed, ok := s.Pods.Removed(types.UID(r.PathValue("ref"))); ok && req.For == "running" {
 		e, err = removed, nil // run -d --rm --wait of a pod that ended at once

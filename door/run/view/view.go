@@ -29,10 +29,10 @@ func (s *Service) Register(mux *http.ServeMux) {
 		return calls.Streamed(calls.Followed(s.Ending, call))
 	}
 	mux.HandleFunc("GET /v1/pods", calls.Answered(s.list))
-	mux.HandleFunc("GET /v1/pods/{ref}", calls.Answered(s.inspect))
-	mux.HandleFunc("GET /v1/pods/{ref}/sandbox", calls.Answered(s.facts))
-	mux.HandleFunc("GET /v1/pods/{ref}/manifest", calls.Answered(s.generate))
-	mux.HandleFunc("POST /v1/pods/{ref}/await", calls.Answered(s.await))
+	mux.HandleFunc("GET /v1/pods/{ref}", refs.Call(s.Pods, s.inspect))
+	mux.HandleFunc("GET /v1/pods/{ref}/sandbox", refs.Call(s.Pods, s.facts))
+	mux.HandleFunc("GET /v1/pods/{ref}/manifest", refs.Call(s.Pods, s.generate))
+	mux.HandleFunc("POST /v1/pods/{ref}/await", calls.With(s.await))
 	mux.HandleFunc("GET /v1/stats", calls.Answered(s.stats))
 	mux.HandleFunc("GET /v1/watch", followed(s.watch))
 	mux.HandleFunc("GET /v1/pods/{ref}/logs", followed(s.logs))
@@ -40,11 +40,7 @@ func (s *Service) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/events", followed(s.listEvents))
 }
 
-func (s *Service) inspect(r *http.Request) (any, error) {
-	e, err := refs.Find(s.Pods, r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) inspect(r *http.Request, e *manager.Pod) (any, error) {
 	p := shown(e)
 	if f, err := s.Engine.Facts(r.Context(), e.Sandbox()); err == nil {
 		p.Status.Conditions = append(p.Status.Conditions, vmCondition(f, p.Status.StartTime))
@@ -60,20 +56,12 @@ func shown(e *manager.Pod) *corev1.Pod {
 	return p
 }
 
-func (s *Service) facts(r *http.Request) (any, error) {
-	e, err := refs.Find(s.Pods, r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) facts(r *http.Request, e *manager.Pod) (any, error) {
 	return s.Engine.Facts(r.Context(), e.Sandbox())
 }
 
 // generate answers with a pod in the form that users write, see manifest.Write.
-func (s *Service) generate(r *http.Request) (any, error) {
-	e, err := refs.Find(s.Pods, r.PathValue("ref"))
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) generate(r *http.Request, e *manager.Pod) (any, error) {
 	if err := e.Damaged(); err != nil {
 		return nil, err
 	}

@@ -34,10 +34,10 @@ type Service struct {
 // Register adds the calls.
 func (s *Service) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/volumes", calls.Answered(s.list))
-	mux.HandleFunc("POST /v1/volumes", calls.Answered(s.create))
+	mux.HandleFunc("POST /v1/volumes", calls.With(s.create))
 	mux.HandleFunc("GET /v1/volumes/{name}", calls.Answered(s.inspect))
 	mux.HandleFunc("DELETE /v1/volumes/{name}", calls.Answered(s.remove))
-	mux.HandleFunc("POST /v1/volumes/{name}/resize", calls.Answered(s.resize))
+	mux.HandleFunc("POST /v1/volumes/{name}/resize", calls.With(s.resize))
 	mux.HandleFunc("POST /v1/prune/volumes", calls.Answered(s.prune))
 }
 
@@ -86,11 +86,7 @@ func (s *Service) users() map[string][]*manager.Pod {
 	return users
 }
 
-func (s *Service) create(r *http.Request) (any, error) {
-	req, err := calls.Decode[api.VolumeRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) create(r *http.Request, req api.VolumeRequest) (any, error) {
 	v := named.Volume{Name: req.Name, Kind: named.Disk, Labels: req.Labels}
 	switch {
 	case req.Shared && req.Block:
@@ -101,9 +97,11 @@ func (s *Service) create(r *http.Request) (any, error) {
 		v.Kind = named.Block
 	}
 	if req.Size != "" {
-		if v.Bytes, err = bytesOf(req.Size); err != nil {
+		size, err := bytesOf(req.Size)
+		if err != nil {
 			return nil, err
 		}
+		v.Bytes = size
 	}
 	made, err := s.Volumes.Create(r.Context(), v)
 	if err != nil {
@@ -121,11 +119,7 @@ func bytesOf(size string) (int64, error) {
 	return q.Value(), nil
 }
 
-func (s *Service) resize(r *http.Request) (any, error) {
-	req, err := calls.Decode[api.VolumeRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) resize(r *http.Request, req api.VolumeRequest) (any, error) {
 	size, err := bytesOf(req.Size)
 	if err != nil {
 		return nil, err
