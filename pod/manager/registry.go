@@ -104,7 +104,7 @@ func (m *Manager) All() []*Pod {
 		list = append(list, p)
 	}
 	slices.SortFunc(list, func(a, b *Pod) int {
-		x, y := a.rec.Pod, b.rec.Pod
+		x, y := a.original, b.original
 		if c := x.CreationTimestamp.Compare(y.CreationTimestamp.Time); c != 0 {
 			return c
 		}

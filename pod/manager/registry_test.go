@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/containerd/errdefs"
@@ -152,6 +153,25 @@ func TestOldest(t *testing.T) {
 		if got := strings.Join(names, " "); got != "a b 0-late" {
 			t.Error(got)
 		}
+	})
+}
+
+// TestListWhileOneStarts: a list is safe while a pod is started again, which replaces its record.
+func TestListWhileOneStarts(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		m := w.open()
+		p := w.run(m, Record{Pod: spec("web", "exit", "0")})
+		w.run(m, Record{Pod: spec("other")})
+		var reader sync.WaitGroup
+		reader.Go(func() {
+			for range 100 {
+				m.All()
+			}
+		})
+		if err := p.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		reader.Wait()
 	})
 }
 
