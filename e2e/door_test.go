@@ -7,10 +7,10 @@ import (
 	"time"
 
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
-	doors "github.com/bulkhead-project/bulkhead/door/remote/client"
 	"github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/test/testfaults"
+	"github.com/bulkhead-project/bulkhead/internal/test/testremote"
 )
 
 // TestDoor: a door in another process starts a missing engine. Its pod keeps the engine alive, outlives it, and the
@@ -24,7 +24,7 @@ func TestDoor(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	c := doors.New(w.roots(), "oci", client.StartProcess)
+	c := testremote.New(w.roots(), "oci", client.StartProcess)
 	pod, err := c.Start(t.Context(), &enginev1.StartRequest{Key: "c1", Network: "none"})
 	if err != nil {
 		t.Fatal(err)

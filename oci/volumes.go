@@ -12,7 +12,7 @@ type Volume struct{ Tag, Path string }
 type Socket struct{ DeviceID, ID, Path, Name string }
 
 // ParseVolumes parses volumes that spaces separate. A backslash makes a following space, colon or backslash part of a
-// name. Empty parts are ErrInvalid. FormatVolumes is the inverse.
+// name. Empty parts are ErrInvalid.
 func ParseVolumes(text string) (volumes []Volume, err error) {
 	for _, parts := range splitList(text) {
 		if err := checkParts("volume", "tag:path", 2, parts); err != nil {
@@ -23,16 +23,7 @@ func ParseVolumes(text string) (volumes []Volume, err error) {
 	return volumes, nil
 }
 
-// FormatVolumes is the inverse of ParseVolumes.
-func FormatVolumes(volumes []Volume) string {
-	var list []string
-	for _, v := range volumes {
-		list = append(list, joinParts(v.Tag, v.Path))
-	}
-	return strings.Join(list, " ")
-}
-
-// ParseSockets parses sockets in the same form. FormatSockets is the inverse.
+// ParseSockets parses sockets in the same form.
 func ParseSockets(text string) (sockets []Socket, err error) {
 	for _, parts := range splitList(text) {
 		if err := checkParts("socket", "device:id:path:name", 4, parts); err != nil {
@@ -41,15 +32,6 @@ func ParseSockets(text string) (sockets []Socket, err error) {
 		sockets = append(sockets, Socket{parts[0], parts[1], parts[2], parts[3]})
 	}
 	return sockets, nil
-}
-
-// FormatSockets is the inverse of ParseSockets.
-func FormatSockets(sockets []Socket) string {
-	var list []string
-	for _, s := range sockets {
-		list = append(list, joinParts(s.DeviceID, s.ID, s.Path, s.Name))
-	}
-	return strings.Join(list, " ")
 }
 
 func checkParts(what, form string, n int, parts []string) error {

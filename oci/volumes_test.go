@@ -47,16 +47,34 @@ func FuzzVolumes(f *testing.F) {
 	f.Add(`a:b:c:d`)
 	f.Fuzz(func(t *testing.T, text string) {
 		if volumes, err := ParseVolumes(text); err == nil {
-			again, err := ParseVolumes(FormatVolumes(volumes))
+			again, err := ParseVolumes(formatVolumes(volumes))
 			if diff := cmp.Diff(volumes, again); diff != "" || err != nil {
 				t.Errorf("%q: %v %s", text, err, diff)
 			}
 		}
 		if sockets, err := ParseSockets(text); err == nil {
-			again, err := ParseSockets(FormatSockets(sockets))
+			again, err := ParseSockets(formatSockets(sockets))
 			if diff := cmp.Diff(sockets, again); diff != "" || err != nil {
 				t.Errorf("%q: %v %s", text, err, diff)
 			}
 		}
 	})
+}
+
+// formatVolumes is the inverse of ParseVolumes.
+func formatVolumes(volumes []Volume) string {
+	var list []string
+	for _, v := range volumes {
+		list = append(list, joinParts(v.Tag, v.Path))
+	}
+	return strings.Join(list, " ")
+}
+
+// formatSockets is the inverse of ParseSockets.
+func formatSockets(sockets []Socket) string {
+	var list []string
+	for _, s := range sockets {
+		list = append(list, joinParts(s.DeviceID, s.ID, s.Path, s.Name))
+	}
+	return strings.Join(list, " ")
 }

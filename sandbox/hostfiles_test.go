@@ -20,7 +20,6 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/internal/progress"
 	"github.com/bulkhead-project/bulkhead/internal/test/testpty"
-	"github.com/bulkhead-project/bulkhead/sandbox/internal/rawfile"
 )
 
 // surrogate is a process of the host with blocking pipes: the test has the other ends.
@@ -72,9 +71,13 @@ func (s *surrogate) again() (f HostFiles) {
 		s.files.Terminal: &f.Terminal, s.files.Stdin: &f.Stdin, s.files.Stdout: &f.Stdout, s.files.Stderr: &f.Stderr,
 	} {
 		if from != nil {
-			var err error
-			*to, err = rawfile.Duplicate(from)
+			raw, err := from.SyscallConn()
 			s.h.must(err)
+			s.h.must(raw.Control(func(fd uintptr) { // Fd would change a flag of the file
+				again, err := unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3)
+				s.h.must(err)
+				*to = os.NewFile(uintptr(again), from.Name())
+			}))
 		}
 	}
 	var err error

@@ -28,7 +28,7 @@ func askWith(ctx context.Context, start run.Starter, do func(enginev1.EngineClie
 	if err != nil {
 		return err
 	}
-	return client.New(roots, doorName, start).Do(ctx, do)
+	return client.New(roots, start).Do(ctx, do)
 }
 
 // key returns the engine's key of a container's pod. Two roots may have containers with the same id.

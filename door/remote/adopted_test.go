@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/test/testnet"
+	"github.com/bulkhead-project/bulkhead/internal/test/testremote"
 	"github.com/bulkhead-project/bulkhead/network/adopt"
 )
 
@@ -94,7 +95,7 @@ func (p *place) disconnect(t *testing.T) {
 }
 
 // update joins the interfaces that are there now, and sends them to the guest.
-func (p *place) update(t *testing.T, c *client.Client, pod client.Pod) {
+func (p *place) update(t *testing.T, c *testremote.Client, pod testremote.Pod) {
 	t.Helper()
 	joined, err := adopt.Join(p.ns)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
-	"github.com/bulkhead-project/bulkhead/door/remote/client"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
+	"github.com/bulkhead-project/bulkhead/internal/test/testremote"
 )
 
 // TestContract runs a pod's whole life over the socket.
@@ -41,7 +41,7 @@ func TestContract(t *testing.T) {
 		FilesSocket:  filepath.Join(dir, "files.sock"),
 		Ports:        []*enginev1.Port{{HostIp: "127.0.0.1", HostPort: pod.GetPorts()[0].GetHostPort(), PodPort: 80, Protocol: "tcp"}},
 	}
-	same := func(name string, got client.Pod, err error) {
+	same := func(name string, got testremote.Pod, err error) {
 		t.Helper()
 		if diff := cmp.Diff(want, got.Pod, protocmp.Transform()); diff != "" || err != nil {
 			t.Errorf("%s: %v %s", name, err, diff)
@@ -171,7 +171,7 @@ func TestFailures(t *testing.T) {
 		},
 		{name: "neither id nor key", err: none, class: errdefs.ErrInvalidArgument, says: "id or a key"},
 		{name: "no id", err: c.Remove(t.Context(), ""), class: errdefs.ErrInvalidArgument, says: "id"},
-		{name: "no door", err: client.New(o.Roots, "", nil).Stop(t.Context(), "x"), class: errdefs.ErrInvalidArgument, says: "door"},
+		{name: "no door", err: testremote.New(o.Roots, "", nil).Stop(t.Context(), "x"), class: errdefs.ErrInvalidArgument, says: "door"},
 	} {
 		err := tc.err
 		if err == nil {
@@ -183,7 +183,7 @@ func TestFailures(t *testing.T) {
 			_, err = c.Start(t.Context(), r)
 			w.Fail(tc.fails, nil)
 		}
-		switch e := (*client.Error)(nil); {
+		switch e := (*testremote.Error)(nil); {
 		case !errors.As(err, &e):
 			t.Errorf("%s: %v", tc.name, err)
 		case tc.class != nil && !errors.Is(err, tc.class), tc.class == nil && status.Code(err) != codes.Unknown:
@@ -224,7 +224,7 @@ func TestClientStarts(t *testing.T) {
 	_, o := fake(t)
 	var p *process
 	starts := 0
-	c := client.New(o.Roots, "oci", func(context.Context, dirs.Roots) error {
+	c := testremote.New(o.Roots, "oci", func(context.Context, dirs.Roots) error {
 		starts++
 		p = serve(t, o)
 		return nil
@@ -239,7 +239,7 @@ func TestClientStarts(t *testing.T) {
 	}
 	p.end()
 	broken := errors.New("no engine today")
-	c = client.New(o.Roots, "oci", func(context.Context, dirs.Roots) error { return broken })
+	c = testremote.New(o.Roots, "oci", func(context.Context, dirs.Roots) error { return broken })
 	if err := c.Remove(t.Context(), pod.GetId()); !errors.Is(err, broken) {
 		t.Errorf("if no engine can be started: %v", err)
 	}

@@ -8,13 +8,13 @@ import (
 
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
 	"github.com/bulkhead-project/bulkhead/door/remote"
-	"github.com/bulkhead-project/bulkhead/door/remote/client"
 	run "github.com/bulkhead-project/bulkhead/door/run/client"
 	"github.com/bulkhead-project/bulkhead/door/run/socket"
 	"github.com/bulkhead-project/bulkhead/engine"
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testremote"
 )
 
 // process is an engine process: an engine and its socket for doors.
@@ -81,7 +81,7 @@ func (p *process) kept(t *testing.T, want int32) {
 }
 
 // door returns the client of a door, which does not start an engine.
-func (p *process) door(name string) *client.Client { return client.New(p.o.Roots, name, nil) }
+func (p *process) door(name string) *testremote.Client { return testremote.New(p.o.Roots, name, nil) }
 
 // fake returns a fake world and the options of an engine in it.
 func fake(t *testing.T) (*enginetest.World, engine.Options) {
@@ -99,7 +99,7 @@ func request(key string) *enginev1.StartRequest {
 }
 
 // start starts a pod.
-func start(t *testing.T, c *client.Client, key string) client.Pod {
+func start(t *testing.T, c *testremote.Client, key string) testremote.Pod {
 	t.Helper()
 	pod, err := c.Start(t.Context(), request(key))
 	if err != nil {

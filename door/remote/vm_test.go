@@ -10,9 +10,9 @@ import (
 	"github.com/containerd/errdefs"
 
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
-	"github.com/bulkhead-project/bulkhead/door/remote/client"
 	"github.com/bulkhead-project/bulkhead/internal/test/enginetest"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
+	"github.com/bulkhead-project/bulkhead/internal/test/testremote"
 	"github.com/bulkhead-project/bulkhead/network"
 )
 
@@ -86,7 +86,7 @@ func TestVM(t *testing.T) {
 }
 
 // talk asks the pod's shim for the VM's state, sends it a descriptor, and returns the PID of the VM's process.
-func talk(t *testing.T, pod client.Pod) (vm uint32) {
+func talk(t *testing.T, pod testremote.Pod) (vm uint32) {
 	t.Helper()
 	ctx := testdeadline.Context(t, time.Minute)
 	shim, err := pod.Shim(ctx)

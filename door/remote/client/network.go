@@ -1,21 +1,9 @@
 package client
 
 import (
-	"context"
-
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	enginev1 "github.com/bulkhead-project/bulkhead/api/engine/v1"
 )
-
-// UpdateNetwork replaces the interfaces of a pod with the network adopted. The client sets the door in r. The end of ctx
-// ends the wait but not the update.
-func (c *Client) UpdateNetwork(ctx context.Context, r *enginev1.UpdateNetworkRequest) error {
-	r.Door = c.door
-	return c.call(ctx, "update the network of pod "+r.GetId(), func(e enginev1.EngineClient) error {
-		_, err := e.UpdateNetwork(ctx, r)
-		return err
-	})
-}
 
 // Interfaces returns interfaces for UpdateNetwork, by the numbers of their cards, as package network/adopt reads them.
 // A nil one is left out.

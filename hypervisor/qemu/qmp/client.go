@@ -40,17 +40,8 @@ type Client struct {
 	done chan struct{} // closed when the reader has ended
 }
 
-// Dial connects to the socket at path, waits for the greeting and negotiates capabilities. It fails if ctx ends first.
-func Dial(ctx context.Context, path string) (*Client, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the monitor: %w", err)
-	}
-	return New(ctx, conn.(*net.UnixConn))
-}
-
-// New is like Dial for an existing connection. It owns the connection, even if it fails.
+// New waits for the greeting of a connection and negotiates capabilities. It fails if ctx ends first. It owns the
+// connection, even if it fails.
 func New(ctx context.Context, conn *net.UnixConn) (*Client, error) {
 	c := &Client{
 		conn: conn, done: make(chan struct{}),

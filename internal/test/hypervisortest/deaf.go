@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,7 +17,11 @@ import (
 // connected and has stopped reading, clones of the VM read nothing until their first connection has been closed.
 func SaveDeaf(ctx context.Context, t testing.TB, v hypervisor.VM, state *os.File) {
 	t.Helper()
-	monitor, err := qmp.Dial(ctx, filepath.Join(v.Record().Dir, "mon"))
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: filepath.Join(v.Record().Dir, "mon")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	monitor, err := qmp.New(ctx, conn)
 	if err != nil {
 		t.Fatal(err)
 	}

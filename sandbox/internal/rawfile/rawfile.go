@@ -74,15 +74,6 @@ func duplicate(f *os.File) (fd int, err error) {
 	return fd, errors.Join(err, dupErr)
 }
 
-// Duplicate returns another descriptor of an open file.
-func Duplicate(f *os.File) (*os.File, error) {
-	fd, err := duplicate(f)
-	if err != nil {
-		return nil, fmt.Errorf("duplicate %s: %w", f.Name(), err)
-	}
-	return os.NewFile(uintptr(fd), f.Name()), nil
-}
-
 // watch creates the epoll instance. The Go runtime waits for it like for any file.
 func (f *File) watch() error {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)

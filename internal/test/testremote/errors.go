@@ -1,4 +1,4 @@
-package client
+package testremote
 
 import (
 	"google.golang.org/grpc/codes"
