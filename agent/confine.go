@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/agent/internal/tree"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -19,27 +20,25 @@ type rootOf string
 
 // open opens a regular file. Other kinds of files could block the agent or have an effect.
 func (r rootOf) open(path string) (*os.File, error) {
-	root, err := unix.Open(string(r), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(string(r), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open the root: %w", err)
 	}
-	defer unix.Close(root)
-	fd, err := unix.Openat2(root, path, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	root := os.NewFile(uintptr(fd), string(r))
+	defer root.Close()
+	place, err := tree.InRoot(root, path, 0)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		return nil, err
 	}
-	defer unix.Close(fd)
+	defer place.Close()
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := unix.Fstat(int(place.Fd()), &st); err != nil {
 		return nil, fmt.Errorf("stat %s: %w", path, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, fmt.Errorf("%s is not a regular file: %w", path, errdefs.ErrInvalidArgument)
 	}
-	return os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+	return os.Open(fmt.Sprintf("/proc/self/fd/%d", place.Fd()))
 }
 
 // ReadFile implements spec.Users.
@@ -75,9 +74,6 @@ func (a *Agent) readFile(_ context.Context, r agentv1.ReadFile) (agentv1.File, e
 	f, err := root.open(path)
 	if err != nil && root != rootOf(c.root) && p.hasExited() {
 		f, err = rootOf(c.root).open(r.Path)
-	}
-	if errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("%w: %w", errdefs.ErrNotFound, err)
 	}
 	if err != nil {
 		return agentv1.File{}, fmt.Errorf("container %s: %w", c.id, err)

@@ -10,9 +10,11 @@ import (
 	"os"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/datagrams"
 	"github.com/bulkhead-project/bulkhead/agent/internal/stdio"
+	"github.com/bulkhead-project/bulkhead/agent/internal/tree"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -209,4 +211,52 @@ func (a *Agent) dial(port uint16) (io.ReadWriteCloser, error) {
 		}
 	}
 	return nil, first
+}
+
+// view opens a container's root directory, and returns the uid and gid of the container's first process. While that
+// process runs, the root includes the container's volumes. Afterwards it lacks them, and owner is zero. The
+// caller closes root.
+func (a *Agent) view(id string) (root *os.File, owner [2]int, err error) {
+	c, p, err := a.process(agentv1.Process{Container: id})
+	if err != nil {
+		return nil, owner, err
+	}
+	dir := c.root
+	var st unix.Stat_t
+	if proc := fmt.Sprintf("/proc/%d", p.pid); !p.hasExited() && unix.Stat(proc, &st) == nil {
+		dir, owner = proc+"/root", [2]int{int(st.Uid), int(st.Gid)}
+	}
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, owner, fmt.Errorf("open the root of container %s: %w", id, err)
+	}
+	return os.NewFile(uintptr(fd), dir), owner, nil
+}
+
+// pack sends files of a container to the host.
+func (a *Agent) pack(_ context.Context, s *agentv1.Stream) error {
+	r, err := body[agentv1.Pack](s)
+	if err != nil {
+		return err
+	}
+	root, _, err := a.view(r.Container)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return tree.Pack(s, root, r.Path)
+}
+
+// unpack writes files of the host into a container. They belong to the user of the container's first process.
+func (a *Agent) unpack(_ context.Context, s *agentv1.Stream) error {
+	r, err := body[agentv1.Unpack](s)
+	if err != nil {
+		return err
+	}
+	root, owner, err := a.view(r.Container)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return tree.Unpack(s, root, owner, r)
 }

@@ -1,7 +1,6 @@
-package agent
+package tree
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,17 +14,8 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// unpack writes a tree into a container. The files belong to the user of the container's first process.
-func (a *Agent) unpack(_ context.Context, s *agentv1.Stream) error {
-	r, err := body[agentv1.Unpack](s)
-	if err != nil {
-		return err
-	}
-	root, owner, err := a.view(r.Container)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
+// Unpack writes a tree from the host below a container's root. The files belong to owner, a uid and a gid.
+func Unpack(s *agentv1.Stream, root *os.File, owner [2]int, r agentv1.Unpack) error {
 	u := &unpacker{r: s.Conn, owner: owner}
 	if err := u.destination(root, r); err != nil {
 		return err
@@ -34,11 +24,11 @@ func (a *Agent) unpack(_ context.Context, s *agentv1.Stream) error {
 	if err := s.Reply(nil); err != nil {
 		return err
 	}
-	err = u.run()
-	if err != nil {
-		return agentv1.WriteFrame(s.Conn, agentv1.Reply{Error: agentv1.ToError(err)}, agentv1.MaxReply)
+	var reply agentv1.Reply
+	if err := u.run(); err != nil {
+		reply.Error = agentv1.ToError(err)
 	}
-	return agentv1.WriteFrame(s.Conn, agentv1.Reply{}, agentv1.MaxReply)
+	return agentv1.WriteFrame(s.Conn, reply, agentv1.MaxReply)
 }
 
 // unpacker writes a tree below a directory, and follows no symbolic link.
@@ -62,7 +52,7 @@ func (u *unpacker) destination(root *os.File, r agentv1.Unpack) (err error) {
 	if r.Path == "" || len(r.Path) > agentv1.MaxName {
 		return fmt.Errorf("path %.80q: %w", r.Path, errdefs.ErrInvalidArgument)
 	}
-	u.dest, err = inRoot(root, r.Path, unix.O_DIRECTORY)
+	u.dest, err = InRoot(root, r.Path, unix.O_DIRECTORY)
 	if err == nil {
 		return nil
 	}
@@ -76,7 +66,7 @@ func (u *unpacker) destination(root *os.File, r agentv1.Unpack) (err error) {
 	if parent == "" {
 		parent = "/"
 	}
-	if u.dest, err = inRoot(root, parent, unix.O_DIRECTORY); err != nil {
+	if u.dest, err = InRoot(root, parent, unix.O_DIRECTORY); err != nil {
 		return fmt.Errorf("%s is not a directory of the container: %w", parent, err)
 	}
 	u.rename = base

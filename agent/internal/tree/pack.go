@@ -1,8 +1,10 @@
-package agent
+// Package tree sends a tree of a container's files to the host, and writes one that the host sends. The container may
+// change its files meanwhile, so each step opens the next file from an open directory. The host's names are not trusted
+// to stay below the destination.
+package tree
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -23,29 +25,9 @@ const (
 	maxLinks = 64 << 10
 )
 
-// view opens a container's root directory, and returns the uid and gid of the container's first process. While that
-// process runs, the root includes the container's volumes. Afterwards it lacks them, and owner is zero. The
-// caller closes root.
-func (a *Agent) view(id string) (root *os.File, owner [2]int, err error) {
-	c, p, err := a.process(agentv1.Process{Container: id})
-	if err != nil {
-		return nil, owner, err
-	}
-	dir := c.root
-	var st unix.Stat_t
-	if proc := fmt.Sprintf("/proc/%d", p.pid); !p.hasExited() && unix.Stat(proc, &st) == nil {
-		dir, owner = proc+"/root", [2]int{int(st.Uid), int(st.Gid)}
-	}
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, owner, fmt.Errorf("open the root of container %s: %w", id, err)
-	}
-	return os.NewFile(uintptr(fd), dir), owner, nil
-}
-
-// inRoot resolves name within root, as a process of the container would, and opens it with O_PATH. The error matches
+// InRoot resolves name within root, as a process of the container would, and opens it with O_PATH. The error matches
 // errdefs.ErrNotFound if the path does not exist.
-func inRoot(root *os.File, name string, flags uint64) (*os.File, error) {
+func InRoot(root *os.File, name string, flags uint64) (*os.File, error) {
 	fd, err := unix.Openat2(int(root.Fd()), name, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	})
@@ -59,35 +41,26 @@ func inRoot(root *os.File, name string, flags uint64) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// pack sends a file, or a directory with everything below it, as a series of entries. The last entry is KindEnd. It
+// Pack sends a file, or a directory with everything below it, as a series of entries. The last entry is KindEnd. It
 // carries the error of the first file that could not be sent whole.
-func (a *Agent) pack(_ context.Context, s *agentv1.Stream) error {
-	r, err := body[agentv1.Pack](s)
-	if err != nil {
-		return err
+func Pack(s *agentv1.Stream, root *os.File, path string) error {
+	if path == "" || len(path) > agentv1.MaxName {
+		return fmt.Errorf("path %.80q: %w", path, errdefs.ErrInvalidArgument)
 	}
-	if r.Path == "" || len(r.Path) > agentv1.MaxName {
-		return fmt.Errorf("path %.80q: %w", r.Path, errdefs.ErrInvalidArgument)
-	}
-	root, _, err := a.view(r.Container)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	place, err := inRoot(root, r.Path, 0)
+	place, err := InRoot(root, path, 0)
 	if err != nil {
 		return err
 	}
 	defer place.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(place.Fd()), &st); err != nil {
-		return fmt.Errorf("stat %s: %w", r.Path, err)
+		return fmt.Errorf("stat %s: %w", path, err)
 	}
 	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFDIR {
-		return fmt.Errorf("%s is %s: %w", r.Path, special(kind), errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%s is %s: %w", path, special(kind), errdefs.ErrInvalidArgument)
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR && wholefile.Kernel(place) {
-		return fmt.Errorf("%s is a directory of the kernel; copy single files of it, or read it with a command: %w", r.Path,
+		return fmt.Errorf("%s is a directory of the kernel; copy single files of it, or read it with a command: %w", path,
 			errdefs.ErrInvalidArgument)
 	}
 	if err := s.Reply(nil); err != nil {
@@ -95,7 +68,7 @@ func (a *Agent) pack(_ context.Context, s *agentv1.Stream) error {
 	}
 	p := &packer{w: s.Conn, links: map[fileID]string{}, buf: make([]byte, agentv1.MaxChunk)}
 	end := agentv1.Entry{Kind: agentv1.KindEnd}
-	if err := p.entry(place, agentv1.TreeBase(r.Path), &st, 0); err != nil {
+	if err := p.entry(place, agentv1.TreeBase(path), &st, 0); err != nil {
 		if p.failed {
 			return nil // no end can be sent on a broken stream
 		}
