@@ -18,26 +18,23 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
 	"github.com/bulkhead-project/bulkhead/agent/internal/crun"
 	"github.com/bulkhead-project/bulkhead/agent/internal/devices"
+	"github.com/bulkhead-project/bulkhead/agent/internal/disks"
 	"github.com/bulkhead-project/bulkhead/agent/internal/interfaces"
 	"github.com/bulkhead-project/bulkhead/agent/internal/listening"
 	"github.com/bulkhead-project/bulkhead/agent/internal/oom"
 	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
 	"github.com/bulkhead-project/bulkhead/agent/internal/resolver"
+	"github.com/bulkhead-project/bulkhead/agent/internal/scratch"
 	"github.com/bulkhead-project/bulkhead/agent/internal/shares"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/channel"
 )
 
-// The agent's directories in the guest. All of them are in memory, except scratchDir when a scratch disk is mounted
-// there.
+// The agent's directories in the guest. All of them are in memory.
 const (
 	crunProgram   = "/usr/bin/crun"
 	crunState     = "/run/crun"
 	containerDir  = "/run/bulkhead/containers"
-	imageDir      = "/run/bulkhead/images"
-	scratchDir    = "/run/bulkhead/scratch"
-	memoryDir     = "/run/bulkhead/memory" // used without a scratch disk
-	volumeDir     = "/run/bulkhead/volumes"
 	fileVolumeDir = "/run/bulkhead/files" // volumes with files that the host sends
 	podDir        = "/run/bulkhead/pod"   // files that every container gets
 	shmDir        = "/run/bulkhead/shm"
@@ -56,17 +53,11 @@ type Agent struct {
 	configured *agentv1.Configured
 	pod        agentv1.Configure
 	threadsSet bool // the pod has set kernel.threads-max
-	disks      map[string]*disk
 	containers map[string]*container
-
-	slots   sync.Mutex        // guards the following
-	devices map[string]string // of the slots, by their disks' serials
-	resized map[int]bool      // slots with a disk of another size than the template's
 
 	volumes            sync.Mutex // held while volumes are created; guards the following
 	fileVolumes        map[string]*fileVolume
 	fileVolumesMounted bool
-	projects           uint32 // the last one assigned on the scratch disk
 
 	files map[string]string // files of specifications, by place and content; guarded by volumes
 
@@ -78,6 +69,9 @@ type Agent struct {
 	shares shares.Shares // of the host's directories
 
 	programs devices.Programs
+
+	disks disks.Disks
+	space *scratch.Space // for the pod's writes
 
 	holding sync.Mutex
 	holder  *reaper.Child // of the pod's process namespace; nil until needed
@@ -100,10 +94,11 @@ func Main(build string) error {
 	}
 	a := &Agent{
 		reaper: r, crun: runtime, cards: interfaces.New(card),
-		disks: map[string]*disk{}, containers: map[string]*container{}, fileVolumes: map[string]*fileVolume{},
+		containers: map[string]*container{}, fileVolumes: map[string]*fileVolume{},
 		files: map[string]string{},
 	}
-	for _, dir := range []string{containerDir, imageDir, scratchDir, volumeDir, podDir, shmDir, holderRoot} {
+	a.space = scratch.New(&a.disks, Log)
+	for _, dir := range []string{containerDir, podDir, shmDir, holderRoot} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
 			return err
 		}
@@ -138,7 +133,7 @@ func (a *Agent) handlers() agentv1.Handlers {
 		agentv1.OpMount:     agentv1.Unary(a.mount),
 		agentv1.OpUnmount:   agentv1.Unary(a.unmount),
 		agentv1.OpGrow:      agentv1.Unary(a.growVolume),
-		agentv1.OpFlush:     agentv1.Unary(a.flush),
+		agentv1.OpFlush:     agentv1.Unary(flush),
 		agentv1.OpCreate:    agentv1.Unary(a.create),
 		agentv1.OpStart:     agentv1.Unary(a.start),
 		agentv1.OpExec:      agentv1.Unary(a.exec),

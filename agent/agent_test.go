@@ -25,11 +25,6 @@ func TestSeams(t *testing.T) {
 	if agentv1.Port != hypervisor.ChannelPort || agentv1.SharePort != hypervisor.SharePort {
 		t.Errorf("the ports are %q, %q here and %q, %q there", agentv1.Port, agentv1.SharePort, hypervisor.ChannelPort, hypervisor.SharePort)
 	}
-	for slot := range hypervisor.MaxSlots {
-		if serial(slot) != hypervisor.SlotSerial(slot) {
-			t.Errorf("slot %d is %q here and %q there", slot, serial(slot), hypervisor.SlotSerial(slot))
-		}
-	}
 }
 
 func TestExitOf(t *testing.T) {

@@ -44,7 +44,7 @@ func (a *Agent) configure(ctx context.Context, c agentv1.Configure) (agentv1.Con
 		{agentv1.PartCards, func() error { return interfaces.SetCards(c.Cards) }},
 		{agentv1.PartSysctls, func() error { return a.setSysctls(c.Sysctls) }},
 		{agentv1.PartLimits, func() error { return limitPod(c.Limits) }},
-		{agentv1.PartScratch, func() error { return a.limitScratch(c.ScratchBytes) }},
+		{agentv1.PartScratch, func() error { return a.space.Limit(c.ScratchBytes) }},
 	} {
 		end := agentv1.Begin(ctx, step.name)
 		err := step.do()

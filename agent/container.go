@@ -37,8 +37,9 @@ type container struct {
 	last   string // its termination message, kept outside its /dev
 	lastAt string // where that file is also mounted, if anywhere
 	cgroup cgroup.Dir
-	free   func()   // releases its disks
 	binds  []string // mounts of parts of volumes
+	// releases release its disks.
+	releases []func()
 	// giveBack, if set, releases its huge pages.
 	giveBack func() error
 	// sharedPID is set if the container's processes do not end with its first.
@@ -311,18 +312,14 @@ func (c *container) makeLast() error {
 // mountRoot mounts the container's root: its live root, or a writable layer over its image. room bounds the layer in
 // bytes; 0 means no limit.
 func (a *Agent) mountRoot(c *container, lower string, live bool, room int64) error {
-	base, err := a.writable()
+	upper, release, err := a.space.Layer(c.id, room)
 	if err != nil {
 		return err
 	}
+	c.releases = append(c.releases, release)
 	c.root = filepath.Join(c.dir, "rootfs")
-	c.upper = filepath.Join(base, rootsDir, c.id)
+	c.upper = upper
 	c.last = filepath.Join(c.upper, "termination-log")
-	if base != memoryDir {
-		if err := a.limitLayer(c.upper, room); err != nil {
-			return fmt.Errorf("limit its writable layer: %w", err)
-		}
-	}
 	for _, name := range []string{"upper", "work"} {
 		if err := os.MkdirAll(filepath.Join(c.upper, name), 0o755); err != nil {
 			return err
@@ -335,21 +332,6 @@ func (a *Agent) mountRoot(c *container, lower string, live bool, room int64) err
 	if err := unix.Mount("overlay", c.root, "overlay", 0, options); err != nil {
 		return fmt.Errorf("overlay: %w", err)
 	}
-	return nil
-}
-
-// limitLayer creates the directory of a container's writable layer with a limit; if room is 0, its usage is only
-// counted.
-func (a *Agent) limitLayer(dir string, room int64) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	a.volumes.Lock()
-	defer a.volumes.Unlock()
-	if room > 0 {
-		return a.limit(dir, room)
-	}
-	a.count(dir)
 	return nil
 }
 
@@ -390,10 +372,10 @@ func (a *Agent) remove(c *container) error {
 		}
 		c.giveBack = nil
 	}
-	if c.free != nil {
-		c.free()
-		c.free = nil
+	for _, release := range c.releases {
+		release()
 	}
+	c.releases = nil
 	a.ooms.Remove(c.id)
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -122,52 +121,6 @@ func (c *container) burst(usec *uint64) error {
 	}
 	if err := c.cgroup.Limit("cpu.max.burst", *usec); err != nil {
 		return fmt.Errorf("resources.cpu.burst of %d µs: %w", *usec, err)
-	}
-	return nil
-}
-
-// limitScratch limits the usable space of a mounted scratch disk to room bytes. mount does the same for one that is
-// mounted later.
-func (a *Agent) limitScratch(room int64) error {
-	a.mu.Lock()
-	d := a.disks[scratch]
-	mounted := d != nil && d.ready
-	a.mu.Unlock()
-	if !mounted {
-		return nil
-	}
-	return ballast(scratchDir, room)
-}
-
-// ballastFile occupies the space that the pod may not use.
-const ballastFile = ".ballast"
-
-// ballast allocates a file so that at most room bytes of the file system are usable, including the used ones; 0 is no
-// limit. It writes no data: the blocks are only reserved, so the host's file does not grow.
-func ballast(dir string, room int64) error {
-	at := filepath.Join(dir, ballastFile)
-	if err := os.Remove(at); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if room <= 0 {
-		return nil
-	}
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("statfs %s: %w", dir, err)
-	}
-	used := int64(st.Blocks-st.Bfree) * st.Bsize
-	spare := int64(st.Bavail)*st.Bsize - max(0, room-used)
-	if spare <= 0 {
-		return nil
-	}
-	f, err := os.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	err = unix.Fallocate(int(f.Fd()), 0, 0, spare)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("reserve %d bytes of %s: %w", spare, dir, err)
 	}
 	return nil
 }

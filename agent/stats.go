@@ -68,7 +68,7 @@ func (a *Agent) stats(ctx context.Context, r agentv1.Process) (agentv1.Stats, er
 	s.WorkingSet = s.MemoryBytes - min(s.MemoryBytes, memory["inactive_file"])
 	s.Pids, _ = c.cgroup.Value("pids.current")
 	var counted bool
-	if s.RootfsBytes, s.RootfsInodes, counted = a.counted(c.upper); !counted {
+	if s.RootfsBytes, s.RootfsInodes, counted = a.space.Counted(c.upper); !counted {
 		s.RootfsBytes, s.RootfsInodes = usage(ctx, filepath.Join(c.upper, "upper"))
 	}
 	return s, nil

@@ -4,15 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
-	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 )
 
 // sector is the unit of /proc/diskstats in bytes, for all disks.
@@ -35,7 +31,7 @@ func (a *Agent) usage(context.Context, none) (agentv1.Usage, error) {
 	a.mu.Unlock()
 	u.Network, u.Cards = parseNetDev(string(net), cards)
 	u.Disk = parseDiskstats(string(disks))
-	u.Volumes = a.volumeUsage()
+	u.Volumes = a.space.Usage()
 	return u, nil
 }
 
@@ -76,45 +72,4 @@ func parseDiskstats(data string) agentv1.DiskUsage {
 		}
 	}
 	return u
-}
-
-// volumeUsage returns the usage of the pod's emptyDirs, as counted by their file systems and the disk's quotas, without
-// walking trees. It skips those that cannot be read.
-func (a *Agent) volumeUsage() (all []agentv1.VolumeUsage) {
-	for base, look := range map[string]func(at string, u *agentv1.VolumeUsage) bool{
-		volumeDir: ownSystem, filepath.Join(scratchDir, volumesDir): a.onDisk,
-	} {
-		list, err := os.ReadDir(base)
-		if err != nil {
-			continue // no volumes
-		}
-		for _, entry := range list {
-			u := agentv1.VolumeUsage{Name: entry.Name()}
-			if len(all) < agentv1.MaxVolumes && entry.IsDir() && containerv1.ValidID(u.Name) && look(filepath.Join(base, u.Name), &u) {
-				all = append(all, u)
-			}
-		}
-	}
-	return all
-}
-
-// ownSystem reads the usage of a volume with its own file system, in memory.
-func ownSystem(at string, u *agentv1.VolumeUsage) bool {
-	var st unix.Statfs_t
-	if unix.Statfs(at, &st) != nil || st.Type != unix.TMPFS_MAGIC && st.Type != unix.HUGETLBFS_MAGIC {
-		return false
-	}
-	size := uint64(st.Bsize)
-	u.Capacity, u.Available, u.Used, u.Inodes = st.Blocks*size, st.Bavail*size, (st.Blocks-st.Bfree)*size, st.Files-st.Ffree
-	return true
-}
-
-// onDisk reads the usage of a volume on the scratch disk. The file system reports a volume's limit as its size.
-func (a *Agent) onDisk(at string, u *agentv1.VolumeUsage) (ok bool) {
-	var st unix.Statfs_t
-	if u.Used, u.Inodes, ok = a.counted(at); !ok || unix.Statfs(at, &st) != nil {
-		return false
-	}
-	u.Capacity, u.Available = st.Blocks*uint64(st.Bsize), st.Bavail*uint64(st.Bsize)
-	return true
 }

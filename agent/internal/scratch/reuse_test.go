@@ -1,4 +1,4 @@
-package agent
+package scratch
 
 import (
 	"errors"
@@ -39,7 +39,7 @@ func TestSetAside(t *testing.T) {
 			if err != nil || (rest == "") != tc.nobody {
 				t.Fatalf("%q, %v", rest, err)
 			}
-			if err := scratchLayout(at); err != nil {
+			if err := layout(at); err != nil {
 				t.Fatal(err)
 			}
 			if rest != "" {
@@ -87,7 +87,7 @@ func TestReuseDeep(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
 		t.Fatal(err)
 	}
-	err = reuse(at)
+	err = reuse(at, t.Logf)
 	if err := errors.Join(err, unix.Setrlimit(unix.RLIMIT_NOFILE, &was)); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package agent
+package scratch
 
 import (
 	"context"
@@ -12,29 +12,13 @@ import (
 	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
-// The directories of the scratch disk.
-const (
-	rootsDir   = "roots"   // the containers' writable layers
-	volumesDir = "volumes" // emptyDirs, by their names
-)
-
 // clearWait bounds the wait for the removal of an earlier VM's files.
 const clearWait = 2 * time.Second
-
-// scratchLayout creates the directories for containers' roots and volumes.
-func scratchLayout(at string) error {
-	for _, name := range []string{rootsDir, volumesDir} {
-		if err := os.MkdirAll(filepath.Join(at, name), 0o711); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // reuse prepares a scratch disk that an earlier VM of the same pod may have written. It keeps the volumes and removes
 // the rest, because the pod may need the space. It waits a short time for the removal; large ones continue in the
 // background.
-func reuse(at string) error {
+func reuse(at string, log func(format string, args ...any)) error {
 	rest, err := setAside(at)
 	if err != nil {
 		return fmt.Errorf("remove files of an earlier VM: %w", err)
@@ -44,7 +28,7 @@ func reuse(at string) error {
 		go func() { // only the VM's end stops it
 			defer close(done)
 			if err := guesttree.Remove(context.Background(), rest); err != nil {
-				Log("remove files of an earlier VM: %v", err)
+				log("remove files of an earlier VM: %v", err)
 			}
 		}()
 		select {
@@ -52,7 +36,7 @@ func reuse(at string) error {
 		case <-time.After(clearWait):
 		}
 	}
-	return scratchLayout(at)
+	return layout(at)
 }
 
 // setAside moves all but the volumes to a directory rest, which is empty if nothing was moved. It removes volumes that

@@ -1,4 +1,4 @@
-package agent
+package scratch
 
 import (
 	"fmt"
@@ -8,53 +8,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limit bounds the size of a new directory on the scratch disk and everything below it, in bytes, by a project quota.
-// If size is 0, the usage is only counted. Processes with CAP_SYS_RESOURCE in the guest are not bounded. The caller
-// holds volumes.
-func (a *Agent) limit(dir string, size int64) error {
-	a.mu.Lock()
-	d := a.disks[scratch]
-	a.mu.Unlock()
-	if d == nil {
-		return fmt.Errorf("the VM has no scratch disk")
+// limit bounds the size of a new directory on a device and everything below it, in bytes, by a project quota. If size is
+// 0, the usage is only counted, if possible. Directories in memory, without a device, have no quotas. Processes with
+// CAP_SYS_RESOURCE in the guest are not bounded. The caller holds mu.
+func (s *Space) limit(device, dir string, size int64) error {
+	if device == "" {
+		return nil
 	}
-	device, err := a.findDisk(d.request.Slot)
+	project, err := freeProject(device, s.projects)
+	if err == nil {
+		s.projects = project
+		err = setProject(dir, project)
+	}
+	if err != nil && size == 0 {
+		s.log("the usage of %s is not counted: %v", dir, err)
+		return nil
+	}
 	if err != nil {
-		return err
-	}
-	if a.projects, err = freeProject(device, a.projects); err != nil {
-		return err
-	}
-	if err := setProject(dir, a.projects); err != nil {
 		return fmt.Errorf("set its project: %w", err)
 	}
 	if size == 0 {
 		return nil
 	}
 	q := quota{hard: uint64(size+1023) / 1024, valid: 1}
-	if err := q.call(setQuota, device, a.projects); err != nil {
+	if err := q.call(setQuota, device, project); err != nil {
 		return fmt.Errorf("set the quota: %w", err)
 	}
 	return nil
 }
 
-// count counts the usage of a new directory on the scratch disk, if possible. The caller holds volumes.
-func (a *Agent) count(dir string) {
-	if err := a.limit(dir, 0); err != nil {
-		Log("the usage of %s is not counted: %v", dir, err)
-	}
-}
-
-// counted returns the usage of a directory on the scratch disk, in bytes and files, from its project; ok is false
+// Counted returns the usage of a directory on the scratch disk, in bytes and files, from its project; ok is false
 // without a project.
-func (a *Agent) counted(dir string) (bytes, files uint64, ok bool) {
-	a.mu.Lock()
-	device := ""
-	if d := a.disks[scratch]; d != nil && d.ready {
-		device = d.device
-	}
-	a.mu.Unlock()
-	if device == "" {
+func (s *Space) Counted(dir string) (bytes, files uint64, ok bool) {
+	d := s.disks.Find(Disk)
+	if d == nil {
 		return 0, 0, false
 	}
 	project, err := projectOf(dir)
@@ -62,7 +49,7 @@ func (a *Agent) counted(dir string) (bytes, files uint64, ok bool) {
 		return 0, 0, false
 	}
 	var q quota
-	if q.call(getQuota, device, project) != nil {
+	if q.call(getQuota, d.Device, project) != nil {
 		return 0, 0, false
 	}
 	return q.used, q.files, true

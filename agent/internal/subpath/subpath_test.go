@@ -1,4 +1,4 @@
-package agent
+package subpath
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func inodeOf(t *testing.T, path string) uint64 {
 	return st.Ino
 }
 
-func TestOpenPart(t *testing.T) {
+func TestOpen(t *testing.T) {
 	t.Parallel()
 	volume, outside := t.TempDir(), t.TempDir()
 	at := func(name string) string { return filepath.Join(volume, name) }
@@ -65,7 +65,7 @@ func TestOpenPart(t *testing.T) {
 		{part: "absolute", fails: true}, {part: "absolute/x", fails: true}, {part: "up", fails: true}, {part: "up/etc", fails: true},
 		{part: "dangling", fails: true}, {part: "loop", fails: true}, {part: "magic", fails: true}, {part: "in/file/x", fails: true},
 	} {
-		fd, err := openPart(volume, tc.part, true)
+		fd, err := Open(volume, tc.part, true)
 		if tc.fails {
 			if err == nil {
 				t.Errorf("%q is opened", tc.part)
@@ -85,10 +85,10 @@ func TestOpenPart(t *testing.T) {
 	if info, err := os.Stat(at("new/er")); err != nil || info.Mode().Perm() != 0o770 || info.Mode()&os.ModeSetgid == 0 {
 		t.Errorf("a directory that was made: %v, %v", info, err)
 	}
-	if _, err := openPart(volume, "absolute", true); !errors.Is(err, errdefs.ErrInvalidArgument) {
+	if _, err := Open(volume, "absolute", true); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("a link out: %v", err)
 	}
-	if _, err := openPart(volume, "no/such", false); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Open(volume, "no/such", false); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing part that must not be created: %v", err)
 	}
 	if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
@@ -96,9 +96,9 @@ func TestOpenPart(t *testing.T) {
 	}
 }
 
-// TestOpenPartIsNotRaced replaces parts of the path by links out of the volume as fast as possible: nothing outside is
+// TestOpenIsNotRaced replaces parts of the path by links out of the volume as fast as possible: nothing outside is
 // ever opened or created.
-func TestOpenPartIsNotRaced(t *testing.T) {
+func TestOpenIsNotRaced(t *testing.T) {
 	t.Parallel()
 	volume, outside := t.TempDir(), t.TempDir()
 	foreign := inodeOf(t, outside)
@@ -120,7 +120,7 @@ func TestOpenPartIsNotRaced(t *testing.T) {
 	}
 	opened := 0
 	for ctx.Err() == nil {
-		fd, err := openPart(volume, "a/b/c", true)
+		fd, err := Open(volume, "a/b/c", true)
 		if err != nil {
 			continue
 		}
