@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/crun"
 	"github.com/bulkhead-project/bulkhead/agent/internal/devices"
 	"github.com/bulkhead-project/bulkhead/agent/internal/disks"
+	"github.com/bulkhead-project/bulkhead/agent/internal/files"
 	"github.com/bulkhead-project/bulkhead/agent/internal/interfaces"
 	"github.com/bulkhead-project/bulkhead/agent/internal/listening"
 	"github.com/bulkhead-project/bulkhead/agent/internal/oom"
@@ -32,12 +33,11 @@ import (
 
 // The agent's directories in the guest. All of them are in memory.
 const (
-	crunProgram   = "/usr/bin/crun"
-	crunState     = "/run/crun"
-	containerDir  = "/run/bulkhead/containers"
-	fileVolumeDir = "/run/bulkhead/files" // volumes with files that the host sends
-	podDir        = "/run/bulkhead/pod"   // files that every container gets
-	shmDir        = "/run/bulkhead/shm"
+	crunProgram  = "/usr/bin/crun"
+	crunState    = "/run/crun"
+	containerDir = "/run/bulkhead/containers"
+	podDir       = "/run/bulkhead/pod" // files that every container gets
+	shmDir       = "/run/bulkhead/shm"
 )
 
 // Agent is the guest's state.
@@ -55,11 +55,10 @@ type Agent struct {
 	threadsSet bool // the pod has set kernel.threads-max
 	containers map[string]*container
 
-	volumes            sync.Mutex // held while volumes are created; guards the following
-	fileVolumes        map[string]*fileVolume
-	fileVolumesMounted bool
+	hugePages sync.Mutex // held while their number changes
 
-	files map[string]string // files of specifications, by place and content; guarded by volumes
+	files   *files.Singles // of specifications
+	volumes files.Volumes
 
 	ports listening.Watch
 	ooms  oom.Watch
@@ -94,8 +93,8 @@ func Main(build string) error {
 	}
 	a := &Agent{
 		reaper: r, crun: runtime, cards: interfaces.New(card),
-		containers: map[string]*container{}, fileVolumes: map[string]*fileVolume{},
-		files: map[string]string{},
+		containers: map[string]*container{},
+		files:      files.NewSingles(podDir + "/files"),
 	}
 	a.space = scratch.New(&a.disks, Log)
 	for _, dir := range []string{containerDir, podDir, shmDir, holderRoot} {
@@ -148,7 +147,7 @@ func (a *Agent) handlers() agentv1.Handlers {
 		agentv1.OpPids:      agentv1.Unary(a.pids),
 		agentv1.OpList:      agentv1.Unary(a.list),
 		agentv1.OpReadFile:  agentv1.Unary(a.readFile),
-		agentv1.OpFiles:     agentv1.Unary(a.writeFiles),
+		agentv1.OpFiles:     agentv1.Unary(a.volumes.Write),
 		agentv1.OpOutput:    a.output,
 		agentv1.OpInput:     a.input,
 		agentv1.OpNoReader:  agentv1.Unary(a.noReader),

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/blockdev"
 	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
 	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
+	"github.com/bulkhead-project/bulkhead/agent/internal/devices"
 	"github.com/bulkhead-project/bulkhead/agent/internal/sched"
 	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -160,7 +161,7 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 			joined = append(joined, f)
 			return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()), nil
 		},
-		File: a.file, Devices: allDevices, HasDevice: hasDevice, Ruled: func(rules string) bool {
+		File: a.files.Write, Devices: devices.All, HasDevice: devices.Has, Ruled: func(rules string) bool {
 			ruled = a.programs.Has(rules)
 			return ruled
 		},

@@ -48,8 +48,8 @@ func (a *Agent) reserve(limits map[string]uint64) (release func() error, err err
 // addPages changes the VM's number of huge pages. If it cannot add them all, the number stays the same.
 func (a *Agent) addPages(size string, n int64) error {
 	file := hugeSizes[size].dir + "/nr_hugepages"
-	a.volumes.Lock()
-	defer a.volumes.Unlock()
+	a.hugePages.Lock()
+	defer a.hugePages.Unlock()
 	have, err := readCount(file)
 	if err != nil {
 		return fmt.Errorf("huge pages of %s: %w", size, err)

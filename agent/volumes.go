@@ -26,7 +26,7 @@ func (a *Agent) volume(ctx context.Context, c *container, v containerv1.Mount) (
 	missing := true // whether to create missing directories of its SubPath
 	switch source := v.Source.(type) {
 	case containerv1.Files:
-		at, err = a.filesAt(source.Name)
+		at, err = a.volumes.At(source.Name)
 	case containerv1.Image:
 		at, err = a.imageAt(c, source.ID)
 		missing = false

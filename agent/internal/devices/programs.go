@@ -1,5 +1,6 @@
-// Package devices reuses the BPF programs that decide which devices a container may use. crun loads one for each set of
-// rules. Loading and verifying a program takes an emulated VM longer than the rest of crun's work on a cgroup.
+// Package devices lists the guest's devices, and reuses the BPF programs that decide which of them a container may use.
+// crun loads a program for each set of rules. Loading and verifying it takes an emulated VM longer than the rest of crun's
+// work on a cgroup.
 package devices
 
 import (

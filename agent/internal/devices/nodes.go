@@ -1,11 +1,9 @@
-package agent
+package devices
 
 import (
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -13,41 +11,18 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
 )
 
-// filesDir holds the files that come with specifications.
-const filesDir = podDir + "/files"
-
-// file writes a file for a path in containers. Containers with the same file share it, like the files of a pod's
-// kubelet.
-func (a *Agent) file(destination, content string) (string, error) {
-	key := destination + "\x00" + content
-	a.volumes.Lock()
-	defer a.volumes.Unlock()
-	if at := a.files[key]; at != "" {
-		return at, nil
-	}
-	if err := os.MkdirAll(filesDir, 0o711); err != nil {
-		return "", err
-	}
-	at := filepath.Join(filesDir, strconv.Itoa(len(a.files)))
-	if err := os.WriteFile(at, []byte(content), 0o644); err != nil {
-		return "", err
-	}
-	a.files[key] = at
-	return at, nil
-}
-
 // maxDevices bounds a container's devices.
 const maxDevices = 1024
 
-// hasDevice reports whether the kernel has a device of a type ("c" or "b") and number.
-func hasDevice(kind string, major, minor int64) bool {
+// Has reports whether the kernel has a device of a type ("c" or "b") and number.
+func Has(kind string, major, minor int64) bool {
 	dir := map[string]string{"c": "/sys/dev/char", "b": "/sys/dev/block"}[kind]
 	var st unix.Stat_t
 	return unix.Stat(fmt.Sprintf("%s/%d:%d", dir, major, minor), &st) == nil
 }
 
-// allDevices returns the device nodes in the VM's /dev, except the nodes in file systems that each container mounts itself.
-func allDevices() ([]spec.Device, error) {
+// All returns the device nodes in the VM's /dev, except the nodes in file systems that each container mounts itself.
+func All() ([]spec.Device, error) {
 	var out []spec.Device
 	err := filepath.WalkDir("/dev", func(path string, e fs.DirEntry, err error) error {
 		if err != nil {

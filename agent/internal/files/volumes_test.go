@@ -1,4 +1,4 @@
-package agent
+package files
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ func TestFilesOfAVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	v := &fileVolume{root: root}
+	v := &volume{root: root}
 	entry := func(path, data string) []agentv1.FileEntry {
 		return []agentv1.FileEntry{{Path: path, Mode: 0o600, Data: []byte(data)}}
 	}

@@ -1,4 +1,5 @@
-package agent
+// Package files stores files that the host sends: volumes of files, and single files of specifications.
+package files
 
 import (
 	"context"
@@ -7,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -16,23 +18,30 @@ import (
 	"github.com/bulkhead-project/bulkhead/volume/atomicdir"
 )
 
-// fileVolume is a volume with files that the host sends.
-type fileVolume struct {
+// volumesDir has the volumes, in a file system of their own.
+const volumesDir = "/run/bulkhead/files"
+
+// Volumes are the volumes with files that the host sends. The zero value has none. It is safe for concurrent use.
+type Volumes struct {
+	mu  sync.Mutex // held while files are written; guards the following
+	all map[string]*volume
+}
+
+type volume struct {
 	root      *os.Root
 	published string // digest of the files that containers see
 	stage     *atomicdir.Stage
 	staged    string
 }
 
-// writeFiles stores a part of a volume's files, and publishes them with the last part. No error contains a file's
-// content.
-func (a *Agent) writeFiles(_ context.Context, r agentv1.Files) (agentv1.FilesState, error) {
+// Write stores a part of a volume's files, and publishes them with the last part. No error contains a file's content.
+func (s *Volumes) Write(_ context.Context, r agentv1.Files) (agentv1.FilesState, error) {
 	if !containerv1.ValidID(r.Volume) {
 		return agentv1.FilesState{}, fmt.Errorf("volume %.64q: name: %w", r.Volume, errdefs.ErrInvalidArgument)
 	}
-	a.volumes.Lock()
-	defer a.volumes.Unlock()
-	v, err := a.filesOf(r.Volume)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := s.volume(r.Volume)
 	if err == nil {
 		err = v.apply(r)
 	}
@@ -42,7 +51,7 @@ func (a *Agent) writeFiles(_ context.Context, r agentv1.Files) (agentv1.FilesSta
 	return agentv1.FilesState{Digest: v.published}, nil
 }
 
-func (v *fileVolume) apply(r agentv1.Files) error {
+func (v *volume) apply(r agentv1.Files) error {
 	if !r.Begin && !r.Commit && len(r.Entries) == 0 {
 		return nil
 	}
@@ -86,7 +95,7 @@ func (v *fileVolume) apply(r agentv1.Files) error {
 	return nil
 }
 
-func (v *fileVolume) drop() error {
+func (v *volume) drop() error {
 	if v.stage == nil {
 		return nil
 	}
@@ -95,21 +104,21 @@ func (v *fileVolume) drop() error {
 	return stage.Drop()
 }
 
-// filesOf returns a volume and creates its directory at the first use.
-func (a *Agent) filesOf(name string) (*fileVolume, error) {
-	if v := a.fileVolumes[name]; v != nil {
+// volume returns a volume and creates its directory at the first use. The caller holds mu.
+func (s *Volumes) volume(name string) (*volume, error) {
+	if v := s.all[name]; v != nil {
 		return v, nil
 	}
-	if !a.fileVolumesMounted {
-		if err := os.MkdirAll(fileVolumeDir, 0o711); err != nil {
+	if s.all == nil {
+		if err := os.MkdirAll(volumesDir, 0o711); err != nil {
 			return nil, err
 		}
-		if err := unix.Mount("tmpfs", fileVolumeDir, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, "mode=0711"); err != nil {
-			return nil, fmt.Errorf("mount %s: %w", fileVolumeDir, err)
+		if err := unix.Mount("tmpfs", volumesDir, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, "mode=0711"); err != nil {
+			return nil, fmt.Errorf("mount %s: %w", volumesDir, err)
 		}
-		a.fileVolumesMounted = true
+		s.all = map[string]*volume{}
 	}
-	at := filepath.Join(fileVolumeDir, name)
+	at := filepath.Join(volumesDir, name)
 	if err := os.Mkdir(at, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
@@ -117,20 +126,17 @@ func (a *Agent) filesOf(name string) (*fileVolume, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &fileVolume{root: root}
-	a.fileVolumes[name] = v
+	v := &volume{root: root}
+	s.all[name] = v
 	return v, nil
 }
 
-// filesAt returns the directory of a volume's files, which must have arrived.
-func (a *Agent) filesAt(name string) (string, error) {
-	if !containerv1.ValidID(name) {
-		return "", fmt.Errorf("name %.128q: %w", name, errdefs.ErrInvalidArgument)
+// At returns the directory of a volume's files, which must have arrived.
+func (s *Volumes) At(name string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v := s.all[name]; v == nil || v.published == "" {
+		return "", fmt.Errorf("files of volume %.64q have not arrived: %w", name, errdefs.ErrNotFound)
 	}
-	a.volumes.Lock()
-	defer a.volumes.Unlock()
-	if v := a.fileVolumes[name]; v == nil || v.published == "" {
-		return "", fmt.Errorf("its files have not arrived: %w", errdefs.ErrNotFound)
-	}
-	return filepath.Join(fileVolumeDir, name), nil
+	return filepath.Join(volumesDir, name), nil
 }
