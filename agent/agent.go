@@ -20,7 +20,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/devices"
 	"github.com/bulkhead-project/bulkhead/agent/internal/disks"
 	"github.com/bulkhead-project/bulkhead/agent/internal/files"
+	"github.com/bulkhead-project/bulkhead/agent/internal/holder"
 	"github.com/bulkhead-project/bulkhead/agent/internal/interfaces"
+	"github.com/bulkhead-project/bulkhead/agent/internal/limits"
 	"github.com/bulkhead-project/bulkhead/agent/internal/listening"
 	"github.com/bulkhead-project/bulkhead/agent/internal/oom"
 	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
@@ -52,10 +54,9 @@ type Agent struct {
 	mu         sync.Mutex // guards the following; never held while waiting
 	configured *agentv1.Configured
 	pod        agentv1.Configure
-	threadsSet bool // the pod has set kernel.threads-max
 	containers map[string]*container
 
-	hugePages sync.Mutex // held while their number changes
+	limits limits.Limits
 
 	files   *files.Singles // of specifications
 	volumes files.Volumes
@@ -72,8 +73,7 @@ type Agent struct {
 	disks disks.Disks
 	space *scratch.Space // for the pod's writes
 
-	holding sync.Mutex
-	holder  *reaper.Child // of the pod's process namespace; nil until needed
+	holder *holder.Holder // of the pod's process namespace
 }
 
 // Main runs process 1. It returns only with an error; the VM is unusable then.
@@ -92,12 +92,12 @@ func Main(build string) error {
 		return err
 	}
 	a := &Agent{
-		reaper: r, crun: runtime, cards: interfaces.New(card),
+		reaper: r, crun: runtime, holder: holder.New(r), cards: interfaces.New(card),
 		containers: map[string]*container{},
 		files:      files.NewSingles(podDir + "/files"),
 	}
 	a.space = scratch.New(&a.disks, Log)
-	for _, dir := range []string{containerDir, podDir, shmDir, holderRoot} {
+	for _, dir := range []string{containerDir, podDir, shmDir} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
 			return err
 		}
@@ -119,6 +119,14 @@ func Main(build string) error {
 	})
 }
 
+// HolderName is the name of the process that runs Hold.
+const HolderName = holder.Name
+
+// Hold runs the process that holds the pod's process namespace. It returns only with an error.
+func Hold() error {
+	return fmt.Errorf("hold a process namespace: %w", holder.Run())
+}
+
 // none is an empty body or answer.
 type none struct{}
 
@@ -128,7 +136,7 @@ func (a *Agent) handlers() agentv1.Handlers {
 		agentv1.OpSetTime:   agentv1.Unary(a.setTime),
 		agentv1.OpAdjust:    agentv1.Unary(a.adjustTime),
 		agentv1.OpPing:      agentv1.Unary(a.ping),
-		agentv1.OpMemory:    agentv1.Unary(a.memory),
+		agentv1.OpMemory:    agentv1.Unary(memory),
 		agentv1.OpMount:     agentv1.Unary(a.mount),
 		agentv1.OpUnmount:   agentv1.Unary(a.unmount),
 		agentv1.OpGrow:      agentv1.Unary(a.growVolume),

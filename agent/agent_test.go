@@ -1,10 +1,7 @@
 package agent
 
 import (
-	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,11 +9,9 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
-	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
 // TestSeams checks that the guest's names equal the host's; the agent does not import the host's packages.
@@ -68,41 +63,6 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestParseMeminfo(t *testing.T) {
-	t.Parallel()
-	got := parseMeminfo("MemTotal:  1000 kB\nMemFree: 5 kB\nMemAvailable: 400 kB\nbroken\nX: y kB\n")
-	if got != (agentv1.Memory{Total: 1000 << 10, Available: 400 << 10}) {
-		t.Errorf("%+v", got)
-	}
-}
-
-func TestMemoryLimit(t *testing.T) {
-	t.Parallel()
-	data, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	total := uint64(parseMeminfo(string(data)).Total)
-	for text, want := range map[string]uint64{"4096\n": 4096, "max\n": total, "9000000000000000000\n": total} {
-		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "memory.max"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := memoryLimit(cgroup.Dir(dir)); got != want {
-			t.Errorf("memory.max %q: got %d, want %d", text, got, want)
-		}
-	}
-}
-
-func TestSysctlNames(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"", "../../etc/passwd", "/etc/passwd", "..", "net/../../../x", "no.such.thing"} {
-		if err := setSysctls(map[string]string{name: "1"}); !errors.Is(err, errdefs.ErrInvalidArgument) {
-			t.Errorf("%q: %v", name, err)
-		}
-	}
-}
-
 func TestRoots(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -119,22 +79,5 @@ func TestRoots(t *testing.T) {
 		if at, _, err := (&Agent{}).lower(t.Context(), &container{}, agentv1.Create{RootRecord: tt.root}); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %q, %v", tt.name, at, err)
 		}
-	}
-}
-
-// TestUsageEnds: measuring a container's writes is bounded.
-func TestUsageEnds(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", 3*guesttree.MaxLevels)), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if _, n := usage(t.Context(), dir); n != guesttree.MaxLevels+1 {
-		t.Errorf("%d directories of a deep tree, with the first that is not entered", n)
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, n := usage(ended, dir); n != 1 {
-		t.Errorf("%d directories after the end", n)
 	}
 }

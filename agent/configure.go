@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/interfaces"
+	"github.com/bulkhead-project/bulkhead/agent/internal/limits"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
@@ -42,8 +43,8 @@ func (a *Agent) configure(ctx context.Context, c agentv1.Configure) (agentv1.Con
 		{agentv1.PartShm, func() error { return a.mountShm(c.ShmBytes) }},
 		{agentv1.PartNetwork, func() error { return a.cards.Configure(c.Network, a.pod.Rehearsal) }},
 		{agentv1.PartCards, func() error { return interfaces.SetCards(c.Cards) }},
-		{agentv1.PartSysctls, func() error { return a.setSysctls(c.Sysctls) }},
-		{agentv1.PartLimits, func() error { return limitPod(c.Limits) }},
+		{agentv1.PartSysctls, func() error { return a.limits.Sysctls(c.Sysctls) }},
+		{agentv1.PartLimits, func() error { return limits.Pod(c.Limits) }},
 		{agentv1.PartScratch, func() error { return a.space.Limit(c.ScratchBytes) }},
 	} {
 		end := agentv1.Begin(ctx, step.name)
@@ -224,42 +225,5 @@ func (a *Agent) mountShm(size int64) error {
 		return err
 	}
 	a.shm = size
-	return nil
-}
-
-// setSysctls sets the pod's sysctls.
-func (a *Agent) setSysctls(values map[string]string) error {
-	for name := range values {
-		if strings.ReplaceAll(name, "/", ".") == "kernel.threads-max" {
-			a.mu.Lock()
-			a.threadsSet = true
-			a.mu.Unlock()
-		}
-	}
-	return setSysctls(values)
-}
-
-// setSysctls writes below /proc/sys. Names have dots or slashes as separators.
-func setSysctls(values map[string]string) error {
-	for name, value := range values {
-		path := name
-		if !strings.Contains(name, "/") {
-			path = strings.ReplaceAll(name, ".", "/")
-		}
-		if path == "" || !filepath.IsLocal(path) {
-			return fmt.Errorf("sysctl %.64q: %w", name, errdefs.ErrInvalidArgument)
-		}
-		f, err := os.OpenFile(filepath.Join("/proc/sys", path), os.O_WRONLY, 0)
-		if err == nil {
-			_, err = f.WriteString(value)
-			f.Close()
-		}
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EINVAL) {
-			err = fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
-		}
-		if err != nil {
-			return fmt.Errorf("sysctl %.64s: %w", name, err)
-		}
-	}
 	return nil
 }

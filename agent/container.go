@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
 	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
 	"github.com/bulkhead-project/bulkhead/agent/internal/devices"
+	"github.com/bulkhead-project/bulkhead/agent/internal/limits"
 	"github.com/bulkhead-project/bulkhead/agent/internal/sched"
 	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -180,18 +181,13 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	if c.schedule, err = sched.Of(s.Process()); err != nil {
 		return nil, err
 	}
-	if c.giveBack, err = a.reserve(s.HugePages); err != nil {
+	if c.giveBack, err = a.limits.HugePages(s.HugePages); err != nil {
 		return nil, err
 	}
-	if len(s.Sysctls) > 0 {
-		if err := a.setSysctls(s.Sysctls); err != nil {
-			return nil, err
-		}
-		if err := limitTasks(); err != nil { // sysctls may have changed the kernel's limits
-			return nil, err
-		}
+	if err := a.limits.Sysctls(s.Sysctls); err != nil {
+		return nil, err
 	}
-	if err := a.growTasks(); err != nil {
+	if err := a.limits.GrowTasks(); err != nil {
 		return nil, err
 	}
 	config, err := s.Encode()
@@ -212,7 +208,7 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	if err := c.schedule.Apply(p.pid, false); err != nil {
 		return nil, err
 	}
-	if err := c.burst(s.CPUBurst); err != nil {
+	if err := limits.Burst(c.cgroup, s.CPUBurst); err != nil {
 		return nil, err
 	}
 	if err := a.rule(c, s.DeviceRules, ruled); err != nil {
@@ -224,7 +220,7 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	if err := a.crun.Replace(c.id, config); err != nil {
 		return nil, err
 	}
-	if err := c.limitTasks(); err != nil {
+	if err := limits.Tasks(c.cgroup); err != nil {
 		return nil, err
 	}
 	return p, a.ooms.Add(c.id, c.cgroup)
@@ -281,7 +277,7 @@ func (a *Agent) lower(ctx context.Context, c *container, r agentv1.Create) (at s
 // namespace if target is empty.
 func (a *Agent) namespace(kind, target string) (*os.File, error) {
 	if target == "" {
-		return a.podNamespace()
+		return a.holder.Namespace()
 	}
 	_, first, err := a.process(agentv1.Process{Container: target})
 	if err != nil {
@@ -440,7 +436,7 @@ func (a *Agent) freeze(ctx context.Context, id string, frozen bool) error {
 
 func (a *Agent) update(ctx context.Context, r agentv1.Update) (none, error) {
 	if r.Container == "" {
-		return none{}, limitPod(r.Limits)
+		return none{}, limits.Pod(r.Limits)
 	}
 	c, err := a.container(r.Container)
 	if err != nil {
@@ -462,7 +458,7 @@ func (a *Agent) update(ctx context.Context, r agentv1.Update) (none, error) {
 		return none{}, fmt.Errorf("container %s: %w", c.id, err)
 	}
 	if burst != nil { // a burst must not exceed the quota at any time
-		if err := c.burst(new(uint64)); err != nil {
+		if err := limits.Burst(c.cgroup, new(uint64)); err != nil {
 			return none{}, fmt.Errorf("container %s: %w", c.id, err)
 		}
 	}
@@ -471,7 +467,8 @@ func (a *Agent) update(ctx context.Context, r agentv1.Update) (none, error) {
 	if err := a.crun.Update(ctx, c.id, file, dir); err != nil {
 		return none{}, fmt.Errorf("container %s: %w", c.id, err)
 	}
-	if err := errors.Join(c.burst(burst), c.limitTasks()); err != nil { // the new limit of tasks may be higher than the VM's
+	// The new limit of tasks may be higher than the VM's.
+	if err := errors.Join(limits.Burst(c.cgroup, burst), limits.Tasks(c.cgroup)); err != nil {
 		return none{}, fmt.Errorf("container %s: %w", c.id, err)
 	}
 	return none{}, nil

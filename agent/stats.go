@@ -3,46 +3,26 @@ package agent
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
+	"github.com/bulkhead-project/bulkhead/agent/internal/measure"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
-	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
-func (a *Agent) memory(context.Context, none) (agentv1.Memory, error) {
-	data, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return agentv1.Memory{}, err
-	}
-	return parseMeminfo(string(data)), nil
-}
+func memory(context.Context, none) (agentv1.Memory, error) { return measure.Memory() }
 
-func parseMeminfo(data string) agentv1.Memory {
-	var m agentv1.Memory
-	for line := range strings.Lines(data) {
-		f := strings.Fields(line)
-		if len(f) < 2 {
-			continue
-		}
-		n, err := strconv.ParseInt(f[1], 10, 64)
-		if err != nil {
-			continue
-		}
-		switch f[0] {
-		case "MemTotal:":
-			m.Total = n << 10
-		case "MemAvailable:":
-			m.Available = n << 10
-		}
+// usage returns the counters of the pod's interfaces, the VM's disks and the pod's emptyDirs.
+func (a *Agent) usage(context.Context, none) (u agentv1.Usage, err error) {
+	a.mu.Lock()
+	cards := a.pod.Cards
+	a.mu.Unlock()
+	if u.Network, u.Cards, err = measure.Network(cards); err != nil {
+		return u, err
 	}
-	return m
+	u.Volumes = a.space.Usage()
+	u.Disk, err = measure.Disks()
+	return u, err
 }
 
 func (a *Agent) stats(ctx context.Context, r agentv1.Process) (agentv1.Stats, error) {
@@ -63,60 +43,21 @@ func (a *Agent) stats(ctx context.Context, r agentv1.Process) (agentv1.Stats, er
 	if s.MemoryBytes, err = c.cgroup.Value("memory.current"); err != nil {
 		return s, fmt.Errorf("stats of container %s: %w", c.id, err)
 	}
-	s.MemoryLimit = memoryLimit(c.cgroup)
+	s.MemoryLimit = measure.MemoryLimit(c.cgroup)
 	s.RSS, s.PageFaults, s.MajPageFaults = memory["anon"], memory["pgfault"], memory["pgmajfault"]
 	s.WorkingSet = s.MemoryBytes - min(s.MemoryBytes, memory["inactive_file"])
 	s.Pids, _ = c.cgroup.Value("pids.current")
 	var counted bool
 	if s.RootfsBytes, s.RootfsInodes, counted = a.space.Counted(c.upper); !counted {
-		s.RootfsBytes, s.RootfsInodes = usage(ctx, filepath.Join(c.upper, "upper"))
+		s.RootfsBytes, s.RootfsInodes = measure.Tree(ctx, filepath.Join(c.upper, "upper"))
 	}
 	return s, nil
-}
-
-// memoryLimit returns the bytes that the processes of a cgroup can use: its limit, and at most the guest's memory. It
-// returns 0 if it cannot find out.
-func memoryLimit(g cgroup.Dir) uint64 {
-	data, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	total := uint64(parseMeminfo(string(data)).Total)
-	limit, err := g.Value("memory.max")
-	if err != nil { // the value is "max"
-		return total
-	}
-	return min(limit, total)
 }
 
 // oomKills waits for processes of containers that the kernel's OOM killer kills.
 func (a *Agent) oomKills(ctx context.Context, known agentv1.OOMKills) (agentv1.OOMKills, error) {
 	kills, err := a.ooms.Wait(ctx, known.Kills)
 	return agentv1.OOMKills{Kills: kills}, err
-}
-
-// Bounds of the walk that measures a container's writes.
-const (
-	usageWait    = 5 * time.Second
-	usageEntries = 1 << 20
-)
-
-// usage adds up the sizes below a directory, like du. If the walk exceeds its bounds, the result is a lower limit.
-func usage(ctx context.Context, dir string) (bytes, inodes uint64) {
-	add := func(_ int, _ string, st *unix.Stat_t) error {
-		bytes += uint64(st.Blocks) * 512
-		inodes++
-		return nil
-	}
-	var top unix.Stat_t
-	if unix.Lstat(dir, &top) != nil {
-		return 0, 0
-	}
-	_ = add(0, "", &top)
-	ctx, cancel := context.WithTimeout(ctx, usageWait)
-	defer cancel()
-	_ = guesttree.Walk(ctx, dir, guesttree.Bounds{Levels: guesttree.MaxLevels, Entries: usageEntries}, add) // errors: a lower limit
-	return bytes, inodes
 }
 
 func (a *Agent) pids(_ context.Context, r agentv1.Process) (agentv1.Pids, error) {

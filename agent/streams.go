@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/datagrams"
 	"github.com/bulkhead-project/bulkhead/agent/internal/stdio"
+	"github.com/bulkhead-project/bulkhead/agent/internal/tcp"
 	"github.com/bulkhead-project/bulkhead/agent/internal/tree"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
@@ -159,7 +160,7 @@ func (a *Agent) forward(_ context.Context, s *agentv1.Stream) error {
 	if err != nil {
 		return err
 	}
-	conn, err := a.dial(r.Port)
+	conn, err := tcp.Dial(a.hosts(), r.Port)
 	if err != nil {
 		return fmt.Errorf("connect to port %d of the pod: %w", r.Port, err)
 	}
@@ -195,22 +196,6 @@ func (a *Agent) hosts() []netip.Addr {
 	}
 	a.mu.Unlock()
 	return hosts
-}
-
-// dial connects to a TCP port of the pod. It tries each address in the order of hosts, and returns the error of the
-// first address if none accepts.
-func (a *Agent) dial(port uint16) (io.ReadWriteCloser, error) {
-	var first error
-	for _, host := range a.hosts() {
-		conn, err := dialTCP(netip.AddrPortFrom(host, port))
-		if err == nil {
-			return conn, nil
-		}
-		if first == nil {
-			first = err
-		}
-	}
-	return nil, first
 }
 
 // view opens a container's root directory, and returns the uid and gid of the container's first process. While that

@@ -36,7 +36,7 @@ type Space struct {
 	log   func(format string, args ...any)
 
 	mu       sync.Mutex // held while directories are created; guards the following
-	room     int64      // limits the use of the scratch disk, in bytes; 0 is no limit
+	room     int64      // limits the use of the scratch disk, in bytes; 0 means unlimited
 	projects uint32     // the last one assigned on the scratch disk
 }
 
@@ -55,7 +55,7 @@ func (s *Space) Prepare(at string) error {
 	return ballast(at, s.room)
 }
 
-// Limit limits the usable space of the scratch disk to room bytes; 0 is no limit. A disk that is mounted later gets the
+// Limit limits the usable space of the scratch disk to room bytes; 0 means unlimited. A disk that is mounted later gets the
 // same limit.
 func (s *Space) Limit(room int64) error {
 	s.mu.Lock()
@@ -162,7 +162,7 @@ func (s *Space) EmptyDir(v containerv1.Dir, group int) (at string, err error) {
 	return at, setAccess(at, v.Mode, group)
 }
 
-// mount mounts a volume in memory; size 0 is no limit.
+// mount mounts a volume in memory; size 0 means unlimited.
 func mount(system, at, options string, size int64) error {
 	if size > 0 {
 		options += ",size=" + strconv.FormatInt(size, 10)

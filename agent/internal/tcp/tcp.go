@@ -1,8 +1,11 @@
-package agent
+// Package tcp connects to TCP ports of the pod. Package net's dialer, with its resolver, would make the agent a quarter
+// larger.
+package tcp
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"time"
@@ -10,14 +13,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tcpConn is a connection within the guest. Package net's dialer, with its resolver, would make the agent a quarter
-// larger.
-type tcpConn struct{ *os.File }
+// conn is a connection within the guest.
+type conn struct{ *os.File }
 
 const dialTimeout = 10 * time.Second
 
-// dialTCP connects to an address of this VM.
-func dialTCP(to netip.AddrPort) (*tcpConn, error) {
+// Dial connects to a port of this VM. It tries each host in order, and returns the error of the first one if none
+// accepts.
+func Dial(hosts []netip.Addr, port uint16) (io.ReadWriteCloser, error) {
+	var first error
+	for _, host := range hosts {
+		c, err := dial(netip.AddrPortFrom(host, port))
+		if err == nil {
+			return c, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return nil, first
+}
+
+func dial(to netip.AddrPort) (*conn, error) {
 	family, addr := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()})
 	if to.Addr().Is4() {
 		family, addr = unix.AF_INET, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
@@ -27,7 +44,7 @@ func dialTCP(to netip.AddrPort) (*tcpConn, error) {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
 	err = unix.Connect(fd, addr)
-	c := &tcpConn{os.NewFile(uintptr(fd), to.String())}
+	c := &conn{os.NewFile(uintptr(fd), to.String())}
 	if errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EINTR) {
 		err = c.connected()
 	}
@@ -39,8 +56,8 @@ func dialTCP(to netip.AddrPort) (*tcpConn, error) {
 }
 
 // connected waits until a pending connect has finished.
-func (c *tcpConn) connected() error {
-	conn, err := c.SyscallConn()
+func (c *conn) connected() error {
+	raw, err := c.SyscallConn()
 	if err != nil {
 		return err
 	}
@@ -48,7 +65,7 @@ func (c *tcpConn) connected() error {
 		return err
 	}
 	var failed error
-	err = conn.Write(func(fd uintptr) bool {
+	err = raw.Write(func(fd uintptr) bool {
 		if n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR); err != nil {
 			failed = err
 		} else if n != 0 {
@@ -67,13 +84,13 @@ func (c *tcpConn) connected() error {
 }
 
 // CloseWrite closes the writing side.
-func (c *tcpConn) CloseWrite() error {
-	conn, err := c.SyscallConn()
+func (c *conn) CloseWrite() error {
+	raw, err := c.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var shutdown error
-	if err := conn.Control(func(fd uintptr) { shutdown = unix.Shutdown(int(fd), unix.SHUT_WR) }); err != nil {
+	if err := raw.Control(func(fd uintptr) { shutdown = unix.Shutdown(int(fd), unix.SHUT_WR) }); err != nil {
 		return err
 	}
 	return shutdown

@@ -1,10 +1,12 @@
-package agent
+// Package holder keeps a pod's process namespace in existence while no container of the pod runs.
+package holder
 
 import (
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -14,46 +16,46 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
 )
 
-// HolderName is the name of the process that holds the pod's process namespace. It is the namespace's first process, so
+// Name is the name of the process that holds the pod's process namespace. It is the namespace's first process, so
 // that the end of one container does not end the others.
-const HolderName = "bulkhead-holder"
+const Name = "bulkhead-holder"
 
-// holderRoot is an empty directory.
-const holderRoot = "/run/bulkhead/empty"
+// root is an empty directory.
+const root = "/run/bulkhead/empty"
 
-// holderReady is the pipe on which the holder reports that it is ready.
-const holderReady = 3
+// readyFD is the pipe on which the holder reports that it is ready.
+const readyFD = 3
 
 // nobody is the holder's user and group.
 const nobody = 65535
 
-// Hold runs the holder: it adopts and reaps the namespace's orphans. It returns only with an error. The holder has no
+// Run runs the holder: it adopts and reaps the namespace's orphans. It returns only with an error. The holder has no
 // root directory, no files and no rights.
-func Hold() error {
-	if err := unix.Chroot(holderRoot); err != nil {
-		return fmt.Errorf("hold a process namespace: chroot: %w", err)
+func Run() error {
+	if err := unix.Chroot(root); err != nil {
+		return fmt.Errorf("chroot: %w", err)
 	}
 	if err := unix.Chdir("/"); err != nil {
-		return fmt.Errorf("hold a process namespace: chdir: %w", err)
+		return fmt.Errorf("chdir: %w", err)
 	}
 	if err := syscall.Setgroups(nil); err != nil {
-		return fmt.Errorf("hold a process namespace: setgroups: %w", err)
+		return fmt.Errorf("setgroups: %w", err)
 	}
 	if err := syscall.Setgid(nobody); err != nil {
-		return fmt.Errorf("hold a process namespace: setgid: %w", err)
+		return fmt.Errorf("setgid: %w", err)
 	}
 	if err := syscall.Setuid(nobody); err != nil {
-		return fmt.Errorf("hold a process namespace: setuid: %w", err)
+		return fmt.Errorf("setuid: %w", err)
 	}
 	// Signals from a container to process 1 must not end the namespace. While SIGCHLD is ignored, the kernel reaps the
 	// children. Ignore signals only now, because the setuid calls above use a signal to reach all threads.
 	ignoreSignals()
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("hold a process namespace: prctl: %w", err)
+		return fmt.Errorf("prctl: %w", err)
 	}
 	// The agent waits for this, so no container starts before.
-	if err := unix.Close(holderReady); err != nil {
-		return fmt.Errorf("hold a process namespace: report that it is ready: %w", err)
+	if err := unix.Close(readyFD); err != nil {
+		return fmt.Errorf("report that it is ready: %w", err)
 	}
 	for { // reap children that ended before SIGCHLD was ignored
 		if pid, err := unix.Wait4(-1, nil, unix.WNOHANG|unix.WALL, nil); err != nil || pid <= 0 {
@@ -74,33 +76,50 @@ func ignoreSignals() {
 	}
 }
 
-// podNamespace opens the process namespace that the pod's containers share. The first call creates it.
-func (a *Agent) podNamespace() (*os.File, error) {
-	a.holding.Lock()
-	defer a.holding.Unlock()
-	if a.holder != nil {
+// Holder is the holder of one namespace. It is safe for concurrent use.
+type Holder struct {
+	reaper *reaper.Reaper
+
+	mu    sync.Mutex    // guards the following
+	child *reaper.Child // nil until needed
+}
+
+// New returns a holder that starts at the first use of its namespace.
+func New(r *reaper.Reaper) *Holder { return &Holder{reaper: r} }
+
+// Namespace opens the process namespace. The first call creates it.
+func (h *Holder) Namespace() (*os.File, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.child != nil {
 		select {
-		case <-a.holder.Done(): // its namespace has ended too
-			a.holder = nil
+		case <-h.child.Done(): // its namespace has ended too
+			h.child = nil
 		default:
 		}
 	}
-	if a.holder == nil {
-		holder, err := a.startHolder()
+	if h.child == nil {
+		child, err := h.start()
 		if err != nil {
 			return nil, fmt.Errorf("hold the pod's process namespace: %w", err)
 		}
-		a.holder = holder
+		h.child = child
 	}
-	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", a.holder.PID()))
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", h.child.PID()))
 	if err != nil {
 		return nil, fmt.Errorf("the pod's process namespace: %w", err)
 	}
 	return f, nil
 }
 
-// startHolder starts the holder and returns when it has dropped all its rights.
-func (a *Agent) startHolder() (*reaper.Child, error) {
+// readyWait bounds the start of the holder. It is long because a VM is slow when many run under emulation.
+const readyWait = 2 * time.Minute
+
+// start starts the holder and returns when it has dropped all its rights.
+func (h *Holder) start() (*reaper.Child, error) {
+	if err := os.MkdirAll(root, 0o711); err != nil {
+		return nil, err
+	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -111,7 +130,7 @@ func (a *Agent) startHolder() (*reaper.Child, error) {
 		return nil, err
 	}
 	defer ready.Close()
-	holder, err := a.reaper.Start("/proc/self/exe", []string{HolderName}, &syscall.ProcAttr{
+	child, err := h.reaper.Start("/proc/self/exe", []string{Name}, &syscall.ProcAttr{
 		Dir: "/", Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), theirs.Fd()},
 		Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Setsid: true},
 	})
@@ -119,19 +138,19 @@ func (a *Agent) startHolder() (*reaper.Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ready.SetReadDeadline(time.Now().Add(opTimeout)); err != nil {
+	if err := ready.SetReadDeadline(time.Now().Add(readyWait)); err != nil {
 		return nil, err
 	}
 	// The holder closes its end when it is ready or ends.
 	_, err = ready.Read(make([]byte, 1))
 	select {
-	case <-holder.Done():
-		err = fmt.Errorf("the holder ended with status %#x", int(holder.Status()))
+	case <-child.Done():
+		err = fmt.Errorf("the holder ended with status %#x", int(child.Status()))
 	default:
 		if errors.Is(err, io.EOF) {
-			return holder, nil
+			return child, nil
 		}
 	}
-	_ = holder.Signal(unix.SIGKILL) // it may have ended
+	_ = child.Signal(unix.SIGKILL) // it may have ended
 	return nil, err
 }

@@ -1,11 +1,17 @@
-package agent
+// Package limits applies the limits and sysctls of a pod and its containers to the guest's kernel.
+package limits
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
@@ -17,8 +23,15 @@ import (
 // defaultPeriod is the kernel's default, in microseconds.
 const defaultPeriod = 100_000
 
-// limitPod brings CPUs online or offline, and then sets the limits of the cgroup above the containers'.
-func limitPod(l agentv1.PodLimits) error {
+// Limits are the limits of the pod in this guest. The zero value has none. It is safe for concurrent use.
+type Limits struct {
+	threadsSet atomic.Bool // the pod has set kernel.threads-max
+
+	hugePages sync.Mutex // held while their number changes
+}
+
+// Pod brings CPUs online or offline, and then sets the limits of the cgroup above the containers'.
+func Pod(l agentv1.PodLimits) error {
 	if l.VCPUs > 0 {
 		if err := cpus.Set(cpus.Dir, l.VCPUs); err != nil {
 			return err
@@ -46,12 +59,9 @@ func limitPod(l agentv1.PodLimits) error {
 // threadBytes is the memory per thread from which the kernel computes its limit of threads at boot.
 const threadBytes = 128 << 10
 
-// growTasks raises the kernel's limit of threads with the memory that the VM has received since its boot, unless the
+// GrowTasks raises the kernel's limit of threads with the memory that the VM has received since its boot, unless the
 // pod has set the limit itself.
-func (a *Agent) growTasks() error {
-	a.mu.Lock()
-	set := a.threadsSet
-	a.mu.Unlock()
+func (l *Limits) GrowTasks() error {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
 		return fmt.Errorf("sysinfo: %w", err)
@@ -59,7 +69,7 @@ func (a *Agent) growTasks() error {
 	const kernel = cgroup.Dir("/proc/sys/kernel")
 	now, err := kernel.Value("threads-max")
 	room := info.Totalram * uint64(info.Unit) / threadBytes
-	if err != nil || set || room <= now {
+	if err != nil || l.threadsSet.Load() || room <= now {
 		return err
 	}
 	if err := kernel.Limit("threads-max", room); err != nil {
@@ -100,27 +110,58 @@ func taskRoom() (uint64, error) {
 	return most - min(max(most/8, agentTasks), most/2), nil
 }
 
-// limitTasks keeps a container from using all threads of the pod, since an exec in another container needs some.
-func (c *container) limitTasks() error {
+// Tasks keeps a container from using all threads of the pod, since an exec in another container needs some.
+func Tasks(container cgroup.Dir) error {
 	room, err := taskRoom()
 	if err != nil {
 		return fmt.Errorf("limit its tasks: %w", err)
 	}
 	room -= min(othersTasks, room/4)
-	if own, err := c.cgroup.Value("pids.max"); err == nil && own <= room {
+	if own, err := container.Value("pids.max"); err == nil && own <= room {
 		return nil
 	}
-	return c.cgroup.Limit("pids.max", room)
+	return container.Limit("pids.max", room)
 }
 
-// burst sets the time in microseconds that a container may save up beyond its quota, which crun does not know; nil
+// Burst sets the time in microseconds that a container may save up beyond its quota, which crun does not know; nil
 // changes nothing.
-func (c *container) burst(usec *uint64) error {
+func Burst(container cgroup.Dir, usec *uint64) error {
 	if usec == nil {
 		return nil
 	}
-	if err := c.cgroup.Limit("cpu.max.burst", *usec); err != nil {
+	if err := container.Limit("cpu.max.burst", *usec); err != nil {
 		return fmt.Errorf("resources.cpu.burst of %d µs: %w", *usec, err)
 	}
 	return nil
+}
+
+// Sysctls writes below /proc/sys. Names have dots or slashes as separators.
+func (l *Limits) Sysctls(values map[string]string) error {
+	for name, value := range values {
+		path := name
+		if strings.ReplaceAll(name, "/", ".") == "kernel.threads-max" {
+			l.threadsSet.Store(true)
+		}
+		if !strings.Contains(name, "/") {
+			path = strings.ReplaceAll(name, ".", "/")
+		}
+		if path == "" || !filepath.IsLocal(path) {
+			return fmt.Errorf("sysctl %.64q: %w", name, errdefs.ErrInvalidArgument)
+		}
+		f, err := os.OpenFile(filepath.Join("/proc/sys", path), os.O_WRONLY, 0)
+		if err == nil {
+			_, err = f.WriteString(value)
+			f.Close()
+		}
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EINVAL) {
+			err = fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
+		}
+		if err != nil {
+			return fmt.Errorf("sysctl %.64s: %w", name, err)
+		}
+	}
+	if len(values) == 0 {
+		return nil
+	}
+	return limitTasks() // the kernel's limits may have changed
 }

@@ -1,11 +1,17 @@
-package agent
+package measure
 
 import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
+	"github.com/bulkhead-project/bulkhead/internal/guesttree"
 )
 
 func TestUsageParsers(t *testing.T) {
@@ -36,5 +42,48 @@ func TestUsageParsers(t *testing.T) {
 `
 	if got := parseDiskstats(disks); got != (agentv1.DiskUsage{ReadBytes: 22 * 512, WriteBytes: 44 * 512}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestParseMeminfo(t *testing.T) {
+	t.Parallel()
+	got := parseMeminfo("MemTotal:  1000 kB\nMemFree: 5 kB\nMemAvailable: 400 kB\nbroken\nX: y kB\n")
+	if got != (agentv1.Memory{Total: 1000 << 10, Available: 400 << 10}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestMemoryLimit(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := uint64(parseMeminfo(string(data)).Total)
+	for text, want := range map[string]uint64{"4096\n": 4096, "max\n": total, "9000000000000000000\n": total} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "memory.max"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := MemoryLimit(cgroup.Dir(dir)); got != want {
+			t.Errorf("memory.max %q: got %d, want %d", text, got, want)
+		}
+	}
+}
+
+// TestTreeEnds: measuring a container's writes is bounded.
+func TestTreeEnds(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", 3*guesttree.MaxLevels)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, n := Tree(t.Context(), dir); n != guesttree.MaxLevels+1 {
+		t.Errorf("%d directories of a deep tree, with the first that is not entered", n)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, n := Tree(ended, dir); n != 1 {
+		t.Errorf("%d directories after the end", n)
 	}
 }

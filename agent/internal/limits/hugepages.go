@@ -1,4 +1,4 @@
-package agent
+package limits
 
 import (
 	"errors"
@@ -17,13 +17,13 @@ var hugeSizes = map[string]struct {
 	bytes uint64
 }{"2MB": {"/sys/kernel/mm/hugepages/hugepages-2048kB", 2 << 20}}
 
-// reserve allocates a container's huge pages, and returns a function that releases them.
-func (a *Agent) reserve(limits map[string]uint64) (release func() error, err error) {
+// HugePages allocates a container's huge pages, and returns a function that releases them.
+func (l *Limits) HugePages(limits map[string]uint64) (release func() error, err error) {
 	taken := map[string]uint64{}
 	release = func() error {
 		var errs []error
 		for size, pages := range taken {
-			errs = append(errs, a.addPages(size, -int64(pages)))
+			errs = append(errs, l.addPages(size, -int64(pages)))
 			delete(taken, size)
 		}
 		return errors.Join(errs...)
@@ -37,7 +37,7 @@ func (a *Agent) reserve(limits map[string]uint64) (release func() error, err err
 			return nil, errors.Join(fmt.Errorf("huge pages of %.16s: %w", size, errdefs.ErrNotImplemented), release())
 		}
 		pages := limit / kind.bytes
-		if err := a.addPages(size, int64(pages)); err != nil {
+		if err := l.addPages(size, int64(pages)); err != nil {
 			return nil, errors.Join(err, release())
 		}
 		taken[size] = pages
@@ -46,10 +46,10 @@ func (a *Agent) reserve(limits map[string]uint64) (release func() error, err err
 }
 
 // addPages changes the VM's number of huge pages. If it cannot add them all, the number stays the same.
-func (a *Agent) addPages(size string, n int64) error {
+func (l *Limits) addPages(size string, n int64) error {
 	file := hugeSizes[size].dir + "/nr_hugepages"
-	a.hugePages.Lock()
-	defer a.hugePages.Unlock()
+	l.hugePages.Lock()
+	defer l.hugePages.Unlock()
 	have, err := readCount(file)
 	if err != nil {
 		return fmt.Errorf("huge pages of %s: %w", size, err)
