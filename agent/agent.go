@@ -16,30 +16,28 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/agent/internal/boot"
+	"github.com/bulkhead-project/bulkhead/agent/internal/clock"
 	"github.com/bulkhead-project/bulkhead/agent/internal/crun"
 	"github.com/bulkhead-project/bulkhead/agent/internal/devices"
 	"github.com/bulkhead-project/bulkhead/agent/internal/disks"
 	"github.com/bulkhead-project/bulkhead/agent/internal/files"
 	"github.com/bulkhead-project/bulkhead/agent/internal/holder"
-	"github.com/bulkhead-project/bulkhead/agent/internal/interfaces"
 	"github.com/bulkhead-project/bulkhead/agent/internal/limits"
 	"github.com/bulkhead-project/bulkhead/agent/internal/listening"
 	"github.com/bulkhead-project/bulkhead/agent/internal/oom"
+	"github.com/bulkhead-project/bulkhead/agent/internal/pod"
 	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
-	"github.com/bulkhead-project/bulkhead/agent/internal/resolver"
 	"github.com/bulkhead-project/bulkhead/agent/internal/scratch"
 	"github.com/bulkhead-project/bulkhead/agent/internal/shares"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/channel"
 )
 
-// The agent's directories in the guest. All of them are in memory.
+// crun's program and state, and the containers' directories. The directories are in memory.
 const (
 	crunProgram  = "/usr/bin/crun"
 	crunState    = "/run/crun"
 	containerDir = "/run/bulkhead/containers"
-	podDir       = "/run/bulkhead/pod" // files that every container gets
-	shmDir       = "/run/bulkhead/shm"
 )
 
 // Agent is the guest's state.
@@ -47,13 +45,9 @@ type Agent struct {
 	reaper *reaper.Reaper
 	crun   *crun.Runtime
 
-	configuring sync.Mutex        // held by Configure and SetNetwork; guards the following
-	shm         int64             // the size of the mounted /dev/shm, in bytes
-	cards       *interfaces.Cards // and the interfaces that they are for the pod
+	pod *pod.Pod
 
 	mu         sync.Mutex // guards the following; never held while waiting
-	configured *agentv1.Configured
-	pod        agentv1.Configure
 	containers map[string]*container
 
 	limits limits.Limits
@@ -63,8 +57,6 @@ type Agent struct {
 
 	ports listening.Watch
 	ooms  oom.Watch
-
-	resolver resolver.Relay // of the pod's DNS queries
 
 	shares shares.Shares // of the host's directories
 
@@ -92,19 +84,13 @@ func Main(build string) error {
 		return err
 	}
 	a := &Agent{
-		reaper: r, crun: runtime, holder: holder.New(r), cards: interfaces.New(card),
+		reaper: r, crun: runtime, holder: holder.New(r),
 		containers: map[string]*container{},
-		files:      files.NewSingles(podDir + "/files"),
+		files:      files.NewSingles(pod.FilesDir),
 	}
 	a.space = scratch.New(&a.disks, Log)
-	for _, dir := range []string{containerDir, podDir, shmDir} {
-		if err := os.MkdirAll(dir, 0o711); err != nil {
-			return err
-		}
-	}
-	// A separate file system: a container that fills its /etc/hosts must not take the space of the agent's files.
-	if err := unix.Mount("tmpfs", podDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=16m"); err != nil {
-		return fmt.Errorf("mount %s: %w", podDir, err)
+	if a.pod, err = pod.New(card, runtime.Version, &a.limits, a.space); err != nil {
+		return err
 	}
 	fd, err := unix.Open(port, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -130,27 +116,32 @@ func Hold() error {
 // none is an empty body or answer.
 type none struct{}
 
+// act returns do as a call with an empty answer.
+func act[T any](do func(context.Context, T) error) func(context.Context, T) (none, error) {
+	return func(ctx context.Context, request T) (none, error) { return none{}, do(ctx, request) }
+}
+
 func (a *Agent) handlers() agentv1.Handlers {
 	return agentv1.Handlers{
-		agentv1.OpConfigure: agentv1.Unary(a.configure),
-		agentv1.OpSetTime:   agentv1.Unary(a.setTime),
-		agentv1.OpAdjust:    agentv1.Unary(a.adjustTime),
-		agentv1.OpPing:      agentv1.Unary(a.ping),
+		agentv1.OpConfigure: agentv1.Unary(a.pod.Configure),
+		agentv1.OpSetTime:   agentv1.Unary(act(clock.Set)),
+		agentv1.OpAdjust:    agentv1.Unary(act(clock.Adjust)),
+		agentv1.OpPing:      agentv1.Unary(clock.Ping),
 		agentv1.OpMemory:    agentv1.Unary(memory),
-		agentv1.OpMount:     agentv1.Unary(a.mount),
-		agentv1.OpUnmount:   agentv1.Unary(a.unmount),
-		agentv1.OpGrow:      agentv1.Unary(a.growVolume),
-		agentv1.OpFlush:     agentv1.Unary(flush),
+		agentv1.OpMount:     agentv1.Unary(act(a.mount)),
+		agentv1.OpUnmount:   agentv1.Unary(act(a.unmount)),
+		agentv1.OpGrow:      agentv1.Unary(act(a.disks.Grow)),
+		agentv1.OpFlush:     agentv1.Unary(act(func(context.Context, none) error { unix.Sync(); return nil })),
 		agentv1.OpCreate:    agentv1.Unary(a.create),
-		agentv1.OpStart:     agentv1.Unary(a.start),
+		agentv1.OpStart:     agentv1.Unary(act(a.start)),
 		agentv1.OpExec:      agentv1.Unary(a.exec),
 		agentv1.OpSignal:    agentv1.Unary(a.signal),
 		agentv1.OpWait:      agentv1.Waiting(a.wait),
 		agentv1.OpDelete:    agentv1.Unary(a.delete),
 		agentv1.OpResize:    agentv1.Unary(a.resize),
-		agentv1.OpPause:     agentv1.Unary(a.pause),
-		agentv1.OpResume:    agentv1.Unary(a.resume),
-		agentv1.OpUpdate:    agentv1.Unary(a.update),
+		agentv1.OpPause:     agentv1.Unary(act(func(ctx context.Context, r agentv1.Process) error { return a.freeze(ctx, r.Container, true) })),
+		agentv1.OpResume:    agentv1.Unary(act(func(ctx context.Context, r agentv1.Process) error { return a.freeze(ctx, r.Container, false) })),
+		agentv1.OpUpdate:    agentv1.Unary(act(a.update)),
 		agentv1.OpStats:     agentv1.Unary(a.stats),
 		agentv1.OpPids:      agentv1.Unary(a.pids),
 		agentv1.OpList:      agentv1.Unary(a.list),
@@ -158,15 +149,15 @@ func (a *Agent) handlers() agentv1.Handlers {
 		agentv1.OpFiles:     agentv1.Unary(a.volumes.Write),
 		agentv1.OpOutput:    a.output,
 		agentv1.OpInput:     a.input,
-		agentv1.OpNoReader:  agentv1.Unary(a.noReader),
+		agentv1.OpNoReader:  agentv1.Unary(act(a.noReader)),
 		agentv1.OpForward:   a.forward,
 		agentv1.OpPack:      a.pack,
 		agentv1.OpUnpack:    a.unpack,
 		agentv1.OpUsage:     agentv1.Unary(a.usage),
-		agentv1.OpNetwork:   agentv1.Unary(a.setNetwork),
+		agentv1.OpNetwork:   agentv1.Unary(act(a.pod.SetNetwork)),
 		agentv1.OpListening: agentv1.Waiting(a.listening),
 		agentv1.OpDatagrams: a.datagrams,
-		agentv1.OpResolver:  a.resolve,
+		agentv1.OpResolver:  a.pod.Resolve,
 		agentv1.OpOOMKills:  agentv1.Waiting(a.oomKills),
 	}
 }

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -40,25 +39,6 @@ func TestExitOf(t *testing.T) {
 		got.At = time.Time{}
 		if got != tc.want {
 			t.Errorf("%x: %+v, want %+v", tc.status, got, tc.want)
-		}
-	}
-}
-
-func TestValidate(t *testing.T) {
-	t.Parallel()
-	good := agentv1.Configure{Entropy: make([]byte, 64), Time: time.Now(), MachineID: strings.Repeat("0a", 16)}
-	if err := validate(good); err != nil {
-		t.Error(err)
-	}
-	for name, change := range map[string]func(*agentv1.Configure){
-		"entropy":    func(c *agentv1.Configure) { c.Entropy = nil },
-		"time":       func(c *agentv1.Configure) { c.Time = time.Time{} },
-		"machine id": func(c *agentv1.Configure) { c.MachineID = "x" },
-	} {
-		c := good
-		change(&c)
-		if err := validate(c); !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

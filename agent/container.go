@@ -19,7 +19,9 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/cgroup"
 	"github.com/bulkhead-project/bulkhead/agent/internal/devices"
 	"github.com/bulkhead-project/bulkhead/agent/internal/limits"
+	"github.com/bulkhead-project/bulkhead/agent/internal/pod"
 	"github.com/bulkhead-project/bulkhead/agent/internal/sched"
+	"github.com/bulkhead-project/bulkhead/agent/internal/scratch"
 	"github.com/bulkhead-project/bulkhead/agent/internal/spec"
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
@@ -84,13 +86,13 @@ func (a *Agent) create(ctx context.Context, r agentv1.Create) (agentv1.Created, 
 	c.op.Lock()
 	defer c.op.Unlock()
 	a.mu.Lock()
-	if a.configured == nil {
-		a.mu.Unlock()
-		return agentv1.Created{}, fmt.Errorf("the VM is not configured: %w", agentv1.ErrBusy)
-	}
 	if a.containers[c.id] != nil {
 		a.mu.Unlock()
 		return agentv1.Created{}, fmt.Errorf("container %s: %w", c.id, errdefs.ErrAlreadyExists)
+	}
+	if err := a.pod.Enter(); err != nil {
+		a.mu.Unlock()
+		return agentv1.Created{}, err
 	}
 	a.containers[c.id] = c
 	a.mu.Unlock()
@@ -129,15 +131,12 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 	}
 	end()
 	end = agentv1.Begin(ctx, agentv1.PartRoot)
-	if err := a.mountRoot(c, lower, live, room); err != nil {
+	if err := c.mountRoot(a.space, lower, live, room); err != nil {
 		return nil, err
 	}
 	end()
 	end = agentv1.Begin(ctx, agentv1.PartSpec)
-	files := map[string]string{}
-	for _, name := range podFileNames {
-		files["/etc/"+name] = filepath.Join(podDir, name)
-	}
+	files := pod.Files()
 	if err := c.makeLast(); err != nil {
 		return nil, err
 	}
@@ -150,7 +149,7 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 		}
 	}()
 	err = s.Adjust(spec.VM{
-		Root: c.root, Cgroup: boot.Pods + "/" + c.id, Shm: shmDir, Files: files, Last: c.last,
+		Root: c.root, Cgroup: boot.Pods + "/" + c.id, Shm: pod.ShmDir, Files: files, Last: c.last,
 		Volume: func(v containerv1.Mount) (string, error) { return a.volume(ctx, c, v) },
 		Place:  func(at string) (string, error) { return spec.PlaceIn(c.root, at) },
 		Block:  func(b containerv1.Block) (uint32, uint32, error) { return a.deviceOf(c, b) }, Guest: a.guest(c),
@@ -228,9 +227,7 @@ func (a *Agent) build(ctx context.Context, c *container, r agentv1.Create) (*pro
 
 // guest returns what a process of the container takes from the guest.
 func (a *Agent) guest(c *container) spec.Guest {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return spec.Guest{Users: rootOf(c.root), Known: c.user, Hostname: a.pod.Hostname, Verbatim: c.verbatim, Rlimits: c.rlimits}
+	return spec.Guest{Users: rootOf(c.root), Known: c.user, Hostname: a.pod.Hostname(), Verbatim: c.verbatim, Rlimits: c.rlimits}
 }
 
 // rule attaches the container's device program before its processes run, if crun has not done so. Otherwise it keeps
@@ -308,8 +305,8 @@ func (c *container) makeLast() error {
 
 // mountRoot mounts the container's root: its live root, or a writable layer over its image. room bounds the layer in
 // bytes; 0 means no limit.
-func (a *Agent) mountRoot(c *container, lower string, live bool, room int64) error {
-	upper, release, err := a.space.Layer(c.id, room)
+func (c *container) mountRoot(space *scratch.Space, lower string, live bool, room int64) error {
+	upper, release, err := space.Layer(c.id, room)
 	if err != nil {
 		return err
 	}
@@ -375,41 +372,40 @@ func (a *Agent) remove(c *container) error {
 	c.releases = nil
 	a.ooms.Remove(c.id)
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.containers, c.id)
+	entered := a.containers[c.id] == c // and no other call has removed it
+	if entered {
+		delete(a.containers, c.id)
+	}
+	a.mu.Unlock()
+	if entered {
+		a.pod.Leave()
+	}
 	return nil
 }
 
-func (a *Agent) start(_ context.Context, r agentv1.Process) (none, error) {
+func (a *Agent) start(_ context.Context, r agentv1.Process) error {
 	c, err := a.container(r.Container)
 	if err != nil {
-		return none{}, err
+		return err
 	}
 	if r.Exec != "" {
-		return none{}, fmt.Errorf("an exec'd process runs without a start: %w", errdefs.ErrInvalidArgument)
+		return fmt.Errorf("an exec'd process runs without a start: %w", errdefs.ErrInvalidArgument)
 	}
 	c.op.Lock()
 	defer c.op.Unlock()
 	if c.started {
-		return none{}, fmt.Errorf("container %s is already started: %w", c.id, agentv1.ErrBusy)
+		return fmt.Errorf("container %s is already started: %w", c.id, agentv1.ErrBusy)
 	}
 	if err := a.crun.Start(c.id); err != nil {
-		return none{}, fmt.Errorf("container %s: %w", c.id, err)
+		return fmt.Errorf("container %s: %w", c.id, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.started = true
-	return none{}, nil
+	return nil
 }
 
-func (a *Agent) pause(ctx context.Context, r agentv1.Process) (none, error) {
-	return none{}, a.freeze(ctx, r.Container, true)
-}
-
-func (a *Agent) resume(ctx context.Context, r agentv1.Process) (none, error) {
-	return none{}, a.freeze(ctx, r.Container, false)
-}
-
+// freeze pauses or resumes a container.
 func (a *Agent) freeze(ctx context.Context, id string, frozen bool) error {
 	c, err := a.container(id)
 	if err != nil {
@@ -434,42 +430,42 @@ func (a *Agent) freeze(ctx context.Context, id string, frozen bool) error {
 	return nil
 }
 
-func (a *Agent) update(ctx context.Context, r agentv1.Update) (none, error) {
+func (a *Agent) update(ctx context.Context, r agentv1.Update) error {
 	if r.Container == "" {
-		return none{}, limits.Pod(r.Limits)
+		return limits.Pod(r.Limits)
 	}
 	c, err := a.container(r.Container)
 	if err != nil {
-		return none{}, err
+		return err
 	}
 	c.op.Lock()
 	defer c.op.Unlock()
 	dir, err := os.MkdirTemp(c.dir, "update")
 	if err != nil {
-		return none{}, err
+		return err
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "resources.json")
 	if err := os.WriteFile(file, r.Resources, 0o600); err != nil {
-		return none{}, err
+		return err
 	}
 	burst, err := spec.CPUBurst(r.Resources)
 	if err != nil {
-		return none{}, fmt.Errorf("container %s: %w", c.id, err)
+		return fmt.Errorf("container %s: %w", c.id, err)
 	}
 	if burst != nil { // a burst must not exceed the quota at any time
 		if err := limits.Burst(c.cgroup, new(uint64)); err != nil {
-			return none{}, fmt.Errorf("container %s: %w", c.id, err)
+			return fmt.Errorf("container %s: %w", c.id, err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	if err := a.crun.Update(ctx, c.id, file, dir); err != nil {
-		return none{}, fmt.Errorf("container %s: %w", c.id, err)
+		return fmt.Errorf("container %s: %w", c.id, err)
 	}
 	// The new limit of tasks may be higher than the VM's.
 	if err := errors.Join(limits.Burst(c.cgroup, burst), limits.Tasks(c.cgroup)); err != nil {
-		return none{}, fmt.Errorf("container %s: %w", c.id, err)
+		return fmt.Errorf("container %s: %w", c.id, err)
 	}
-	return none{}, nil
+	return nil
 }

@@ -56,13 +56,3 @@ func calmMonitor(late time.Duration, processors int) error {
 	}
 	return nil
 }
-
-// collectAfterRehearsal collects the garbage of a rehearsal, so that no pod's start waits for that.
-func (a *Agent) collectAfterRehearsal() {
-	a.mu.Lock()
-	rehearsal := a.pod.Rehearsal
-	a.mu.Unlock()
-	if rehearsal {
-		runtime.GC()
-	}
-}

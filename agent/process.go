@@ -357,7 +357,6 @@ func (a *Agent) delete(_ context.Context, name agentv1.Process) (agentv1.Exit, e
 	if err := a.remove(c); err != nil {
 		return agentv1.Exit{}, err
 	}
-	a.collectAfterRehearsal()
 	<-p.exited // remove has killed one that was never started
 	return p.exit, nil
 }

@@ -14,10 +14,7 @@ func memory(context.Context, none) (agentv1.Memory, error) { return measure.Memo
 
 // usage returns the counters of the pod's interfaces, the VM's disks and the pod's emptyDirs.
 func (a *Agent) usage(context.Context, none) (u agentv1.Usage, err error) {
-	a.mu.Lock()
-	cards := a.pod.Cards
-	a.mu.Unlock()
-	if u.Network, u.Cards, err = measure.Network(cards); err != nil {
+	if u.Network, u.Cards, err = measure.Network(a.pod.Cards()); err != nil {
 		return u, err
 	}
 	u.Volumes = a.space.Usage()
@@ -52,6 +49,12 @@ func (a *Agent) stats(ctx context.Context, r agentv1.Process) (agentv1.Stats, er
 		s.RootfsBytes, s.RootfsInodes = measure.Tree(ctx, filepath.Join(c.upper, "upper"))
 	}
 	return s, nil
+}
+
+// listening waits until the ports that processes listen on differ from known, and returns them.
+func (a *Agent) listening(ctx context.Context, known agentv1.Listening) (agentv1.Listening, error) {
+	ports, err := a.ports.Wait(ctx, known.Ports)
+	return agentv1.Listening{Ports: ports}, err
 }
 
 // oomKills waits for processes of containers that the kernel's OOM killer kills.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 
 	"github.com/containerd/errdefs"
@@ -43,17 +42,17 @@ func (p *process) output(stream string) (*stdio.Output, error) {
 }
 
 // noReader closes a process's stdout or stderr, because the host reads no more of it.
-func (a *Agent) noReader(_ context.Context, r agentv1.NoReader) (none, error) {
+func (a *Agent) noReader(_ context.Context, r agentv1.NoReader) error {
 	_, p, err := a.process(r.Process)
 	if err != nil {
-		return none{}, err
+		return err
 	}
 	out, err := p.output(r.Stream)
 	if err != nil {
-		return none{}, err
+		return err
 	}
 	out.NoReader()
-	return none{}, nil
+	return nil
 }
 
 // output sends a process's stdout or stderr to the host, from the requested offset on. The host acknowledges the bytes
@@ -160,7 +159,7 @@ func (a *Agent) forward(_ context.Context, s *agentv1.Stream) error {
 	if err != nil {
 		return err
 	}
-	conn, err := tcp.Dial(a.hosts(), r.Port)
+	conn, err := tcp.Dial(a.pod.Hosts(), r.Port)
 	if err != nil {
 		return fmt.Errorf("connect to port %d of the pod: %w", r.Port, err)
 	}
@@ -179,23 +178,8 @@ func (a *Agent) datagrams(_ context.Context, s *agentv1.Stream) error {
 	}
 	conn := agentv1.NewChunkConn(s.Conn)
 	defer conn.Close()
-	datagrams.Serve(conn, a.hosts())
+	datagrams.Serve(conn, a.pod.Hosts())
 	return nil
-}
-
-// hosts returns the addresses of the pod's listeners: the loopback addresses first, then the pod's own.
-func (a *Agent) hosts() []netip.Addr {
-	hosts := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
-	a.mu.Lock()
-	if a.pod.Network != nil {
-		for _, s := range a.pod.Network.Addresses {
-			if p, err := netip.ParsePrefix(s); err == nil {
-				hosts = append(hosts, p.Addr())
-			}
-		}
-	}
-	a.mu.Unlock()
-	return hosts
 }
 
 // view opens a container's root directory, and returns the uid and gid of the container's first process. While that

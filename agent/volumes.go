@@ -121,38 +121,29 @@ func (a *Agent) shareAt(name string) (string, error) {
 	return a.shares.At(a.reaper, port, ring, name)
 }
 
-func (a *Agent) mount(ctx context.Context, m agentv1.Mount) (none, error) {
+func (a *Agent) mount(ctx context.Context, m agentv1.Mount) error {
 	var prepare func(at string) error
 	if m.Name == scratch.Disk {
 		prepare = a.space.Prepare
 	}
-	return none{}, a.disks.Mount(ctx, m, prepare)
+	return a.disks.Mount(ctx, m, prepare)
 }
 
 // unmount unmounts a disk, or the shared directories of the host if no container is left.
-func (a *Agent) unmount(ctx context.Context, m agentv1.Unmount) (none, error) {
+func (a *Agent) unmount(ctx context.Context, m agentv1.Unmount) error {
 	if m.Name != agentv1.SharesMount {
-		return none{}, a.disks.Unmount(ctx, m.Name)
+		return a.disks.Unmount(ctx, m.Name)
 	}
 	a.mu.Lock()
 	busy := len(a.containers) > 0
 	a.mu.Unlock()
 	if busy {
-		return none{}, fmt.Errorf("the host's directories are in use: %w", agentv1.ErrBusy)
+		return fmt.Errorf("the host's directories are in use: %w", agentv1.ErrBusy)
 	}
 	if err := a.shares.Unmount(ctx); err != nil {
-		return none{}, fmt.Errorf("unmount the host's directories: %w", err)
+		return fmt.Errorf("unmount the host's directories: %w", err)
 	}
-	return none{}, nil
-}
-
-func (a *Agent) growVolume(ctx context.Context, g agentv1.Grow) (none, error) {
-	return none{}, a.disks.Grow(ctx, g)
-}
-
-func flush(context.Context, none) (none, error) {
-	unix.Sync()
-	return none{}, nil
+	return nil
 }
 
 // bind mounts the file open as fd at a path where no container can replace it, and returns the path.

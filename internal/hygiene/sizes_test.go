@@ -27,7 +27,6 @@ var (
 		"tools/bench/rows": 2550,
 	}
 	largeTypes = map[string]int{
-		"agent.Agent":            56,
 		"cri.Service":            71,
 		"engine.Engine":          103,
 		"engine.pod":             73,
