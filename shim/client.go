@@ -2,7 +2,6 @@ package shim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -12,6 +11,7 @@ import (
 
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/errdefs"
 	"github.com/containerd/ttrpc"
 	"google.golang.org/grpc/status"
 
@@ -26,7 +26,7 @@ import (
 
 // ErrNotRunning is returned by Connect if no shim serves the directory. If the VM still runs, Adopt can start another
 // shim.
-var ErrNotRunning = errors.New("shim is not running")
+var ErrNotRunning = errdefs.ErrUnavailable.WithMessage("shim is not running")
 
 // Client is a connection to the shim of one pod. Its methods are safe for concurrent use. Errors of the three services
 // carry a class of errdefs and its gRPC status code and at most 4 KiB of the shim's message.

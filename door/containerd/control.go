@@ -8,13 +8,15 @@ import (
 	eventsapi "github.com/containerd/containerd/api/events"
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/bulkhead-project/bulkhead/door/containerd/events"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
-var errCheckpoint = fmt.Errorf("checkpoint is %w", ErrUnsupported)
+var errCheckpoint = fmt.Errorf("checkpoint is %w", errUnsupported)
 
 func (s *Services) checkpoint(context.Context, *taskv3.CheckpointTaskRequest) (*emptypb.Empty, error) {
 	return nil, errCheckpoint
@@ -22,7 +24,7 @@ func (s *Services) checkpoint(context.Context, *taskv3.CheckpointTaskRequest) (*
 
 func (s *Services) kill(ctx context.Context, r *taskv3.KillRequest) (*emptypb.Empty, error) {
 	if r.Signal < 1 || r.Signal > 64 {
-		return nil, fmt.Errorf("%w: signal %d: must be 1 to 64", ErrInvalid, r.Signal)
+		return nil, fmt.Errorf("%w: signal %d: must be 1 to 64", errdefs.ErrInvalidArgument, r.Signal)
 	}
 	t, p, err := s.process(r.ID, r.ExecID)
 	if err != nil {
@@ -31,9 +33,9 @@ func (s *Services) kill(ctx context.Context, r *taskv3.KillRequest) (*emptypb.Em
 	status, handle := p.state()
 	switch {
 	case status == tasktypes.Status_STOPPED:
-		return nil, fmt.Errorf("kill %s: %w", p.id, ErrNotRunning)
+		return nil, errclass.New(errdefs.ErrNotFound, "kill %s: process already finished", p.id) // as runc's shim
 	case handle == nil:
-		return nil, fmt.Errorf("kill exec %s: the process was not started: %w", p.id, ErrState)
+		return nil, fmt.Errorf("kill exec %s: the process was not started: %w", p.id, errdefs.ErrFailedPrecondition)
 	}
 	return empty(s.detach(ctx, func(ctx context.Context) error {
 		if r.All && r.ExecID == "" {
@@ -70,7 +72,7 @@ func (s *Services) change(
 		}
 		defer done()
 		if status, _ := t.state(); status != from {
-			return fmt.Errorf("task %s is %s, and must be %s: %w", id, word(status), word(from), ErrState)
+			return fmt.Errorf("task %s is %s, and must be %s: %w", id, word(status), word(from), errdefs.ErrFailedPrecondition)
 		}
 		if err := call(ctx, id); err != nil {
 			return err
@@ -88,7 +90,7 @@ func (s *Services) update(ctx context.Context, r *taskv3.UpdateTaskRequest) (*em
 	}
 	resources := r.GetResources().GetValue()
 	if !json.Valid(resources) {
-		return nil, fmt.Errorf("%w: update task %s: the resources must be JSON", ErrInvalid, r.ID)
+		return nil, fmt.Errorf("%w: update task %s: the resources must be JSON", errdefs.ErrInvalidArgument, r.ID)
 	}
 	return empty(s.detach(ctx, func(ctx context.Context) error {
 		return s.o.Runtime.Update(ctx, t.container, resources)
@@ -97,7 +99,7 @@ func (s *Services) update(ctx context.Context, r *taskv3.UpdateTaskRequest) (*em
 
 func (s *Services) resize(ctx context.Context, r *taskv3.ResizePtyRequest) (*emptypb.Empty, error) {
 	if r.Width > 0xffff || r.Height > 0xffff {
-		return nil, fmt.Errorf("%w: terminal size %d by %d: each must be at most 65535", ErrInvalid, r.Width, r.Height)
+		return nil, fmt.Errorf("%w: terminal size %d by %d: each must be at most 65535", errdefs.ErrInvalidArgument, r.Width, r.Height)
 	}
 	_, p, err := s.process(r.ID, r.ExecID)
 	if err != nil {
@@ -105,7 +107,7 @@ func (s *Services) resize(ctx context.Context, r *taskv3.ResizePtyRequest) (*emp
 	}
 	status, handle := p.state()
 	if handle == nil || status == tasktypes.Status_STOPPED {
-		return nil, fmt.Errorf("resize the terminal of %s: the process is not running: %w", p.id, ErrState)
+		return nil, fmt.Errorf("resize the terminal of %s: the process is not running: %w", p.id, errdefs.ErrFailedPrecondition)
 	}
 	return empty(s.detach(ctx, func(ctx context.Context) error {
 		return handle.Resize(ctx, uint16(r.Width), uint16(r.Height))

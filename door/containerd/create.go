@@ -9,6 +9,7 @@ import (
 	eventsapi "github.com/containerd/containerd/api/events"
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/errdefs"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/bulkhead-project/bulkhead/door/containerd/bootstrap"
@@ -27,9 +28,9 @@ func (s *Services) create(ctx context.Context, r *taskv3.CreateTaskRequest) (*ta
 	case r.Checkpoint != "" || r.ParentCheckpoint != "":
 		return nil, errCheckpoint
 	case !bootstrap.ValidID(r.ID):
-		return nil, fmt.Errorf("%w: id %.80q", ErrInvalid, r.ID)
+		return nil, fmt.Errorf("%w: id %.80q", errdefs.ErrInvalidArgument, r.ID)
 	case !filepath.IsAbs(r.Bundle):
-		return nil, fmt.Errorf("%w: bundle %.200q: must be an absolute path", ErrInvalid, r.Bundle)
+		return nil, fmt.Errorf("%w: bundle %.200q: must be an absolute path", errdefs.ErrInvalidArgument, r.Bundle)
 	}
 	o, err := options.Parse(r.Options)
 	if err != nil {
@@ -63,7 +64,7 @@ func (s *Services) reserve(ctx context.Context, t *task) (done func(), err error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.tasks[t.container] != nil {
-		return nil, fmt.Errorf("task %s: %w", t.container, ErrExists)
+		return nil, fmt.Errorf("task %s: %w", t.container, errdefs.ErrAlreadyExists)
 	}
 	s.tasks[t.container] = t
 	return t.take(ctx) // is free
@@ -138,16 +139,16 @@ func (s *Services) register(_ context.Context, r *taskv3.ExecProcessRequest) (*e
 	spec := r.GetSpec().GetValue()
 	switch {
 	case !bootstrap.ValidID(r.ExecID):
-		return nil, fmt.Errorf("%w: exec id %.80q", ErrInvalid, r.ExecID)
+		return nil, fmt.Errorf("%w: exec id %.80q", errdefs.ErrInvalidArgument, r.ExecID)
 	case !json.Valid(spec):
-		return nil, fmt.Errorf("%w: exec %s in task %s: the process must be JSON", ErrInvalid, r.ExecID, r.ID)
+		return nil, fmt.Errorf("%w: exec %s in task %s: the process must be JSON", errdefs.ErrInvalidArgument, r.ExecID, r.ID)
 	}
 	p := newProcess(r.ID, r.ExecID, stdio.Names{Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Terminal: r.Terminal})
 	p.spec, p.status = spec, tasktypes.Status_CREATED
 	t.execsMu.Lock()
 	defer t.execsMu.Unlock()
 	if t.execs[r.ExecID] != nil {
-		return nil, fmt.Errorf("exec %s in task %s: %w", r.ExecID, r.ID, ErrExists)
+		return nil, fmt.Errorf("exec %s in task %s: %w", r.ExecID, r.ID, errdefs.ErrAlreadyExists)
 	}
 	t.execs[r.ExecID] = &p
 	s.o.Events.Publish(events.ExecAdded, &eventsapi.TaskExecAdded{ContainerID: r.ID, ExecID: r.ExecID})

@@ -9,6 +9,7 @@ import (
 	eventsapi "github.com/containerd/containerd/api/events"
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -53,12 +54,12 @@ func (s *Services) delete(ctx context.Context, r *taskv3.DeleteRequest) (*taskv3
 
 func (t *task) deleteExec(p *process) error {
 	if status, _ := p.state(); status == tasktypes.Status_RUNNING {
-		return fmt.Errorf("delete exec %s, which is running: %w", p.id, ErrState)
+		return fmt.Errorf("delete exec %s, which is running: %w", p.id, errdefs.ErrFailedPrecondition)
 	}
 	t.execsMu.Lock()
 	defer t.execsMu.Unlock()
 	if t.execs[p.id] != p {
-		return fmt.Errorf("exec %s in task %s: %w", p.id, t.container, ErrNotFound) // another call was first
+		return fmt.Errorf("exec %s in task %s: %w", p.id, t.container, errdefs.ErrNotFound) // another call was first
 	}
 	delete(t.execs, p.id)
 	return nil
@@ -79,7 +80,7 @@ func (s *Services) deleteTask(ctx context.Context, t *task) error {
 			s.o.Log.Warn("kill a created container", "task", t.container, "error", err) // the Runtime kills it too
 		}
 	default:
-		return fmt.Errorf("delete task %s, which is %s: %w", t.container, word(status), ErrState)
+		return fmt.Errorf("delete task %s, which is %s: %w", t.container, word(status), errdefs.ErrFailedPrecondition)
 	}
 	if err := s.o.Runtime.Delete(ctx, t.container); err != nil {
 		return fmt.Errorf("delete task %s: %w", t.container, err)

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/containerd/ttrpc"
+
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 )
 
 // taskServices are the names of the Task service. Versions 2 and 3 have the same methods and messages, except that a few
@@ -42,7 +44,7 @@ func method[Q, R any](call func(context.Context, *Q) (*R, error)) ttrpc.Method {
 		}
 		r, err := call(ctx, &q)
 		if err != nil {
-			return nil, toStatus(err)
+			return nil, grpccode.Status(err)
 		}
 		return r, nil
 	}

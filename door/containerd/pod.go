@@ -12,6 +12,7 @@ import (
 
 	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
 	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/door/containerd/bootstrap"
@@ -40,7 +41,7 @@ func (s *Services) current() *pod {
 func (s *Services) podOf(id string) (*pod, error) {
 	p := s.current()
 	if p == nil || p.container != id || !p.known() {
-		return nil, fmt.Errorf("sandbox %.80q: %w", id, ErrNotFound)
+		return nil, fmt.Errorf("sandbox %.80q: %w", id, errdefs.ErrNotFound)
 	}
 	return p, nil
 }
@@ -68,18 +69,18 @@ func (s *Services) replace(old, p *pod) bool {
 func (s *Services) createPod(ctx context.Context, r *sandboxv1.CreateSandboxRequest) (err error) {
 	switch {
 	case !bootstrap.ValidID(r.SandboxID):
-		return fmt.Errorf("%w: id %.80q", ErrInvalid, r.SandboxID)
+		return fmt.Errorf("%w: id %.80q", errdefs.ErrInvalidArgument, r.SandboxID)
 	case !filepath.IsAbs(r.BundlePath):
-		return fmt.Errorf("%w: bundle %.200q: must be an absolute path", ErrInvalid, r.BundlePath)
+		return fmt.Errorf("%w: bundle %.200q: must be an absolute path", errdefs.ErrInvalidArgument, r.BundlePath)
 	case len(r.Rootfs) > 0:
-		return fmt.Errorf("%w: a root file system of a sandbox: the pod runs no pause container", ErrUnsupported)
+		return fmt.Errorf("%w: a root file system of a sandbox: the pod runs no pause container", errUnsupported)
 	}
 	config, err := podconfig.Parse(r.Options)
 	if err != nil {
 		return err
 	}
 	if config.UserNamespace {
-		return fmt.Errorf("%w: a user namespace for a pod with sandboxer = \"shim\" (use \"podsandbox\")", ErrUnsupported)
+		return fmt.Errorf("%w: a user namespace for a pod with sandboxer = \"shim\" (use \"podsandbox\")", errUnsupported)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -93,7 +94,7 @@ func (s *Services) createPod(ctx context.Context, r *sandboxv1.CreateSandboxRequ
 	}
 	defer done()
 	if !s.replace(nil, p) {
-		return fmt.Errorf("sandbox %s: %w", r.SandboxID, ErrExists)
+		return fmt.Errorf("sandbox %s: %w", r.SandboxID, errdefs.ErrAlreadyExists)
 	}
 	if err := s.makePod(ctx, p, config, r); err != nil {
 		s.replace(p, nil)
@@ -148,7 +149,7 @@ func (s *Services) startPod(ctx context.Context, p *pod) error {
 		}
 		defer done()
 		if status, _ := p.state(); status != tasktypes.Status_CREATED {
-			return fmt.Errorf("start sandbox %s, which is %s: %w", p.container, word(status), ErrState)
+			return fmt.Errorf("start sandbox %s, which is %s: %w", p.container, word(status), errdefs.ErrFailedPrecondition)
 		}
 		if err := s.o.Runtime.Start(ctx, p.container); err != nil {
 			return fmt.Errorf("start sandbox %s: %w", p.container, err)
@@ -171,7 +172,7 @@ func (s *Services) stopPod(ctx context.Context, p *pod) error {
 		if handle == nil || status == tasktypes.Status_STOPPED {
 			continue
 		}
-		if err := handle.Signal(ctx, unix.SIGKILL); err != nil && !errors.Is(err, ErrNotRunning) {
+		if err := handle.Signal(ctx, unix.SIGKILL); err != nil && !errors.Is(err, errdefs.ErrNotFound) {
 			s.o.Log.Warn("kill a container of the pod", "task", q.container, "error", err) // the VM's end kills it
 		}
 	}
@@ -231,7 +232,7 @@ func (s *Services) removeTask(ctx context.Context, t *task) error {
 	if err := t.awaitEnd(ctx); err != nil {
 		return fmt.Errorf("task %s has not ended: %w", t.container, err)
 	}
-	if err := s.deleteTask(ctx, t); err != nil && !errors.Is(err, ErrNotFound) {
+	if err := s.deleteTask(ctx, t); err != nil && !errors.Is(err, errdefs.ErrNotFound) {
 		return err
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/errdefs"
 
 	"github.com/bulkhead-project/bulkhead/door/containerd/options"
 	"github.com/bulkhead-project/bulkhead/door/containerd/stdio"
@@ -128,7 +129,7 @@ func (t *task) exec(id string) (*process, error) {
 	if p := t.execs[id]; p != nil {
 		return p, nil
 	}
-	return nil, fmt.Errorf("exec %.80q in task %s: %w", id, t.container, ErrNotFound)
+	return nil, fmt.Errorf("exec %.80q in task %s: %w", id, t.container, errdefs.ErrNotFound)
 }
 
 // running returns the execs that run.

@@ -7,11 +7,11 @@ package containerd
 
 import (
 	"context"
-	"errors"
 	"os"
 	"time"
 
 	"github.com/containerd/cgroups/v3/cgroup2/stats"
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
 
@@ -88,13 +88,5 @@ type ExecOptions struct {
 	Streams
 }
 
-// Errors of a Runtime that clients match. Other errors are unknown ones to them.
-var (
-	ErrNotFound    = errors.New("not found")
-	ErrExists      = errors.New("already exists")
-	ErrState       = errors.New("failed precondition") // for example, a paused container is paused
-	ErrNotRunning  = errors.New("process already finished")
-	ErrInvalid     = errors.New("invalid argument")
-	ErrUnsupported = errors.New("not supported for containers in virtual machines")
-	ErrUnavailable = errors.New("unavailable") // for example, the VM is gone
-)
+// errUnsupported is the error of a call that containers in VMs do not have.
+var errUnsupported = errdefs.ErrNotImplemented.WithMessage("not supported for containers in virtual machines")

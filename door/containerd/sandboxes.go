@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/bulkhead-project/bulkhead/door/containerd/events"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 )
 
 // The states of SandboxStatus, as in the CRI.
@@ -35,7 +36,7 @@ func (s sandboxes) StartSandbox(ctx context.Context, r *sandboxv1.StartSandboxRe
 		err = s.startPod(ctx, p)
 	}
 	if err != nil {
-		return nil, toStatus(err)
+		return nil, grpccode.Status(err)
 	}
 	_, pid := p.end()
 	return &sandboxv1.StartSandboxResponse{Pid: uint32(pid), CreatedAt: timestamppb.New(p.createdAt)}, nil
@@ -49,7 +50,7 @@ func (s sandboxes) Platform(_ context.Context, r *sandboxv1.PlatformRequest) (*s
 func (s sandboxes) StopSandbox(ctx context.Context, r *sandboxv1.StopSandboxRequest) (*sandboxv1.StopSandboxResponse, error) {
 	p, err := s.podOf(r.SandboxID)
 	if err != nil {
-		return nil, toStatus(err)
+		return nil, grpccode.Status(err)
 	}
 	if r.TimeoutSecs > 0 {
 		var cancel context.CancelFunc
@@ -65,7 +66,7 @@ func (s sandboxes) WaitSandbox(ctx context.Context, r *sandboxv1.WaitSandboxRequ
 		err = p.awaitEnd(ctx)
 	}
 	if err != nil {
-		return nil, toStatus(err)
+		return nil, grpccode.Status(err)
 	}
 	exit, _ := p.end()
 	return &sandboxv1.WaitSandboxResponse{ExitStatus: uint32(exit.Status), ExitedAt: timestamppb.New(exit.At)}, nil
@@ -74,7 +75,7 @@ func (s sandboxes) WaitSandbox(ctx context.Context, r *sandboxv1.WaitSandboxRequ
 func (s sandboxes) SandboxStatus(_ context.Context, r *sandboxv1.SandboxStatusRequest) (*sandboxv1.SandboxStatusResponse, error) {
 	p, err := s.podOf(r.SandboxID)
 	if err != nil {
-		return nil, toStatus(err)
+		return nil, grpccode.Status(err)
 	}
 	status, _ := p.state()
 	exit, pid := p.end()
@@ -102,7 +103,7 @@ func (s sandboxes) PingSandbox(_ context.Context, r *sandboxv1.PingRequest) (*sa
 func (s sandboxes) ShutdownSandbox(ctx context.Context, r *sandboxv1.ShutdownSandboxRequest) (*sandboxv1.ShutdownSandboxResponse, error) {
 	if p := s.current(); p != nil && p.container == r.SandboxID {
 		if err := s.removePod(ctx, p); err != nil {
-			return nil, toStatus(err)
+			return nil, grpccode.Status(err)
 		}
 	}
 	s.EndIfIdle()
@@ -112,11 +113,11 @@ func (s sandboxes) ShutdownSandbox(ctx context.Context, r *sandboxv1.ShutdownSan
 func (s sandboxes) SandboxMetrics(ctx context.Context, r *sandboxv1.SandboxMetricsRequest) (*sandboxv1.SandboxMetricsResponse, error) {
 	p, err := s.podOf(r.SandboxID)
 	if err != nil {
-		return nil, toStatus(err)
+		return nil, grpccode.Status(err)
 	}
 	m, err := s.o.Runtime.Stats(ctx, p.container)
 	if err != nil {
-		return nil, toStatus(err)
+		return nil, grpccode.Status(err)
 	}
 	packed, err := events.Any(m)
 	return answer(&sandboxv1.SandboxMetricsResponse{
@@ -126,5 +127,5 @@ func (s sandboxes) SandboxMetrics(ctx context.Context, r *sandboxv1.SandboxMetri
 
 // UpdateSandbox is unsupported, which containerd accepts.
 func (s sandboxes) UpdateSandbox(context.Context, *sandboxv1.UpdateSandboxRequest) (*sandboxv1.UpdateSandboxResponse, error) {
-	return nil, toStatus(fmt.Errorf("the update of a sandbox is %w", ErrUnsupported))
+	return nil, grpccode.Status(fmt.Errorf("the update of a sandbox is %w", errUnsupported))
 }

@@ -7,6 +7,7 @@ import (
 	eventsapi "github.com/containerd/containerd/api/events"
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/errdefs"
 
 	"github.com/bulkhead-project/bulkhead/door/containerd/events"
 )
@@ -37,7 +38,7 @@ func (s *Services) start(ctx context.Context, r *taskv3.StartRequest) (*taskv3.S
 // startTask runs the first process of a task. The caller has its turn.
 func (s *Services) startTask(ctx context.Context, t *task) error {
 	if status, _ := t.state(); status != tasktypes.Status_CREATED {
-		return fmt.Errorf("start task %s, which is %s: %w", t.container, word(status), ErrState)
+		return fmt.Errorf("start task %s, which is %s: %w", t.container, word(status), errdefs.ErrFailedPrecondition)
 	}
 	t.publishing.Lock()
 	defer t.publishing.Unlock()
@@ -54,10 +55,10 @@ func (s *Services) startTask(ctx context.Context, t *task) error {
 // startExec runs an exec. The caller has its turn.
 func (s *Services) startExec(ctx context.Context, t *task, p *process) error {
 	if status, _ := p.state(); status != tasktypes.Status_CREATED {
-		return fmt.Errorf("start exec %s, which is %s: %w", p.id, word(status), ErrState)
+		return fmt.Errorf("start exec %s, which is %s: %w", p.id, word(status), errdefs.ErrFailedPrecondition)
 	}
 	if status, _ := t.state(); status == tasktypes.Status_STOPPED {
-		return fmt.Errorf("start exec %s: the init process of task %s is not running: %w", p.id, t.container, ErrState)
+		return fmt.Errorf("start exec %s: the init process of task %s is not running: %w", p.id, t.container, errdefs.ErrFailedPrecondition)
 	}
 	streams, err := s.open(ctx, p)
 	if err != nil {

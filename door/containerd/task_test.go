@@ -11,6 +11,7 @@ import (
 	taskv3 "github.com/containerd/containerd/api/runtime/task/v3"
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/errdefs"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -206,8 +207,8 @@ func TestCalls(t *testing.T) {
 		r.run(t, "c")
 		r.exec(t, "c", "e")
 		for err, code := range map[error]codes.Code{
-			ErrNotRunning: codes.NotFound, ErrUnavailable: codes.Unavailable, errFake: codes.Unknown,
-			fmt.Errorf("a reason: %w", ErrUnsupported): codes.Unimplemented,
+			errdefs.ErrNotFound: codes.NotFound, errdefs.ErrUnavailable: codes.Unavailable, errFake: codes.Unknown,
+			fmt.Errorf("a reason: %w", errUnsupported): codes.Unimplemented,
 		} {
 			r.set(call, err)
 			wantCode(t, call+" that fails", do(r), code)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/flock"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
@@ -33,11 +35,12 @@ type Door struct {
 	o Options
 }
 
-// The errors of a Door, in runc's words, which clients read.
+// The errors of a Door, in runc's words, which clients read. A container that does not run counts as not found, as
+// clients of containerd expect after the end of a process.
 var (
-	ErrExists     = errors.New("container with given ID already exists")
-	ErrNotExist   = errors.New("container does not exist")
-	ErrNotRunning = errors.New("container not running")
+	ErrExists     = errdefs.ErrAlreadyExists.WithMessage("container with given ID already exists")
+	ErrNotExist   = errdefs.ErrNotFound.WithMessage("container does not exist")
+	ErrNotRunning = errdefs.ErrNotFound.WithMessage("container not running")
 )
 
 // letters are the characters of a container's id.

@@ -10,7 +10,6 @@
 package options
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,6 +20,7 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/containerd/containerd/api/types/runc/options"
 	runtimeoptions "github.com/containerd/containerd/api/types/runtimeoptions/v1"
+	"github.com/containerd/errdefs"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
@@ -48,8 +48,7 @@ func (o Options) KeepsAnnotation(key string) bool {
 	})
 }
 
-// ErrInvalid is matched by errors about the options themselves.
-var ErrInvalid = errors.New("invalid runtime options")
+var errInvalid = errdefs.ErrInvalidArgument.WithMessage("invalid runtime options")
 
 // The types of options, by the ends of their URLs. Containerd 1.x writes the bare names.
 const (
@@ -76,7 +75,7 @@ func Parse(message *anypb.Any) (Options, error) {
 	case strings.HasSuffix(url, genericType):
 		return generic(message.Value)
 	}
-	return Options{}, fmt.Errorf("%w: type %.100q: must be %s or %s", ErrInvalid, url, runcType, genericType)
+	return Options{}, fmt.Errorf("%w: type %.100q: must be %s or %s", errInvalid, url, runcType, genericType)
 }
 
 // Find returns the options among extensions, which may have other types too.
@@ -93,7 +92,7 @@ func Find(extensions []*anypb.Any) (Options, error) {
 func runc(value []byte) (Options, error) {
 	var o options.Options
 	if err := proto.Unmarshal(value, &o); err != nil {
-		return Options{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return Options{}, fmt.Errorf("%w: %w", errInvalid, err)
 	}
 	return Options{SystemdCgroup: o.SystemdCgroup, ShimCgroup: o.ShimCgroup}, nil
 }
@@ -101,26 +100,26 @@ func runc(value []byte) (Options, error) {
 func generic(value []byte) (Options, error) {
 	var o runtimeoptions.Options
 	if err := proto.Unmarshal(value, &o); err != nil {
-		return Options{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return Options{}, fmt.Errorf("%w: %w", errInvalid, err)
 	}
 	if o.ConfigPath == "" {
 		return fromTOML(string(o.ConfigBody))
 	}
 	f, err := os.Open(o.ConfigPath)
 	if err != nil {
-		return Options{}, fmt.Errorf("%w: ConfigPath: %w", ErrInvalid, err)
+		return Options{}, fmt.Errorf("%w: ConfigPath: %w", errInvalid, err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxTOML+1))
 	if err != nil {
-		return Options{}, fmt.Errorf("%w: ConfigPath: %w", ErrInvalid, err)
+		return Options{}, fmt.Errorf("%w: ConfigPath: %w", errInvalid, err)
 	}
 	return fromTOML(string(text))
 }
 
 func fromTOML(text string) (Options, error) {
 	if len(text) > maxTOML {
-		return Options{}, fmt.Errorf("%w: must be at most %d bytes", ErrInvalid, maxTOML)
+		return Options{}, fmt.Errorf("%w: must be at most %d bytes", errInvalid, maxTOML)
 	}
 	var file struct {
 		Options
@@ -128,22 +127,22 @@ func fromTOML(text string) (Options, error) {
 	}
 	keys, err := toml.Decode(text, &file)
 	if err != nil {
-		return Options{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return Options{}, fmt.Errorf("%w: %w", errInvalid, err)
 	}
 	if unknown := keys.Undecoded(); len(unknown) > 0 {
 		return Options{}, fmt.Errorf("%w: unknown key %.80q: must be VCPUs, MemoryMiB, Strict, SystemdCgroup, ShimCgroup or PodAnnotations",
-			ErrInvalid, unknown[0].String())
+			errInvalid, unknown[0].String())
 	}
 	o := file.Options
 	if o.VCPUs < 0 || o.VCPUs > maxVCPUs {
-		return Options{}, fmt.Errorf("%w: VCPUs %d: must be 0 to %d", ErrInvalid, o.VCPUs, maxVCPUs)
+		return Options{}, fmt.Errorf("%w: VCPUs %d: must be 0 to %d", errInvalid, o.VCPUs, maxVCPUs)
 	}
 	if o.MemoryMiB < 0 || o.MemoryMiB > maxMemory {
-		return Options{}, fmt.Errorf("%w: MemoryMiB %d: must be 0 to %d", ErrInvalid, o.MemoryMiB, maxMemory)
+		return Options{}, fmt.Errorf("%w: MemoryMiB %d: must be 0 to %d", errInvalid, o.MemoryMiB, maxMemory)
 	}
 	for _, pattern := range o.PodAnnotations {
 		if _, err := path.Match(pattern, ""); err != nil {
-			return Options{}, fmt.Errorf("%w: PodAnnotations: %.80q: %w", ErrInvalid, pattern, err)
+			return Options{}, fmt.Errorf("%w: PodAnnotations: %.80q: %w", errInvalid, pattern, err)
 		}
 	}
 	return o, nil

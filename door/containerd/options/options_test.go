@@ -72,8 +72,8 @@ func TestParseRefuses(t *testing.T) {
 		"too much":       body(t, "MemoryMiB = 67108865"),
 		"too long":       body(t, "#"+strings.Repeat("x", maxTOML)),
 	} {
-		if got, err := Parse(message); !errors.Is(err, ErrInvalid) {
-			t.Errorf("%s: got %+v, %v, want ErrInvalid", name, got, err)
+		if got, err := Parse(message); !errors.Is(err, errInvalid) {
+			t.Errorf("%s: got %+v, %v, want errInvalid", name, got, err)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/anypb"
 )
@@ -16,8 +17,7 @@ import (
 // Type is the end of the message's type URL.
 const Type = "runtime.v1.PodSandboxConfig"
 
-// ErrInvalid is matched by the error for a message that is damaged or has another type.
-var ErrInvalid = errors.New("invalid configuration of a pod sandbox")
+var errInvalid = errdefs.ErrInvalidArgument.WithMessage("invalid configuration of a pod sandbox")
 
 // Mode is the CRI's scope of a namespace.
 type Mode int
@@ -55,10 +55,10 @@ func Parse(message *anypb.Any) (Config, error) {
 		return c, nil
 	}
 	if !strings.HasSuffix(message.TypeUrl, Type) {
-		return c, fmt.Errorf("%w: type %.100q: must be %s", ErrInvalid, message.TypeUrl, Type)
+		return c, fmt.Errorf("%w: type %.100q: must be %s", errInvalid, message.TypeUrl, Type)
 	}
 	if err := c.decode(message.Value); err != nil {
-		return Config{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return Config{}, fmt.Errorf("%w: %w", errInvalid, err)
 	}
 	return c, nil
 }

@@ -94,17 +94,17 @@ func TestParseRefuses(t *testing.T) {
 		"a number as map":  {TypeUrl: Type, Value: []byte{7 << 3, 1}},
 		"text as a number": {TypeUrl: Type, Value: []byte{8<<3 | 2, 4, 5<<3 | 2, 2, 1<<3 | 2, 0}},
 	} {
-		if got, err := Parse(m); !errors.Is(err, ErrInvalid) {
-			t.Errorf("%s: got %+v, %v, want ErrInvalid", name, got, err)
+		if got, err := Parse(m); !errors.Is(err, errInvalid) {
+			t.Errorf("%s: got %+v, %v, want errInvalid", name, got, err)
 		}
 	}
 }
 
-// FuzzParse: no message makes the decoder fail otherwise than by ErrInvalid.
+// FuzzParse: no message makes the decoder fail otherwise than by errInvalid.
 func FuzzParse(f *testing.F) {
 	f.Add(packed(f, full()).Value)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, err := Parse(&anypb.Any{TypeUrl: Type, Value: b}); err != nil && !errors.Is(err, ErrInvalid) {
+		if _, err := Parse(&anypb.Any{TypeUrl: Type, Value: b}); err != nil && !errors.Is(err, errInvalid) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -4,13 +4,15 @@ package stdio
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
 // Names are the names of a process's streams in containerd's request. An empty name means no stream.
@@ -18,9 +20,6 @@ type Names struct {
 	Stdin, Stdout, Stderr string
 	Terminal              bool // stdout has everything that the terminal shows
 }
-
-// ErrUnsupported is matched by the error for a stream of an unknown kind.
-var ErrUnsupported = errors.New("unsupported stream")
 
 // Owner is the process that a logging program gets the streams of.
 type Owner struct {
@@ -88,7 +87,8 @@ func kindOf(name string) (string, *url.URL, error) {
 		}
 		return u.Scheme, u, nil
 	}
-	return "", nil, fmt.Errorf("open stdout %.200q: %w: the scheme must be binary, binary-v2 or file", name, ErrUnsupported)
+	return "", nil, errclass.New(errdefs.ErrNotImplemented,
+		"open stdout %.200q: unsupported stream: the scheme must be binary, binary-v2 or file", name)
 }
 
 // open opens a file in blocking mode, which its next holder expects.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
 
@@ -159,8 +160,8 @@ func TestRefuses(t *testing.T) {
 		"missing fifo":   {Names{Stdout: filepath.Join(dir, "none")}, os.ErrNotExist},
 		"missing stdin":  {Names{Stdin: filepath.Join(dir, "none")}, os.ErrNotExist},
 		"missing stderr": {Names{Stdout: os.DevNull, Stderr: filepath.Join(dir, "none")}, os.ErrNotExist},
-		"streaming":      {Names{Stdout: "ttrpc+unix:///run/x?streaming_id=1"}, ErrUnsupported},
-		"a named pipe":   {Names{Stdout: "npipe:////./pipe/x"}, ErrUnsupported},
+		"streaming":      {Names{Stdout: "ttrpc+unix:///run/x?streaming_id=1"}, errdefs.ErrNotImplemented},
+		"a named pipe":   {Names{Stdout: "npipe:////./pipe/x"}, errdefs.ErrNotImplemented},
 		"no path":        {Names{Stdout: "binary://"}, nil},
 		"a relative one": {Names{Stdout: "binary:x"}, os.ErrNotExist},
 		"no program":     {Names{Stdout: "binary://" + dir + "/none"}, os.ErrNotExist},

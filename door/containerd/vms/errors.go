@@ -1,54 +1,39 @@
 package vms
 
 import (
-	"context"
 	"errors"
+	"slices"
 
+	"github.com/containerd/errdefs"
 	"github.com/containerd/ttrpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
-	"github.com/bulkhead-project/bulkhead/door/containerd"
 	"github.com/bulkhead-project/bulkhead/door/oci"
-	"github.com/bulkhead-project/bulkhead/shim"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 )
 
-// classes are the errors of package oci that clients of containerd match.
-var classes = []struct{ from, to error }{
-	{oci.ErrNotRunning, containerd.ErrNotRunning},
-	{oci.ErrNotExist, containerd.ErrNotFound},
-	{oci.ErrExists, containerd.ErrExists},
-	{shim.ErrNotRunning, containerd.ErrUnavailable},
-	{ttrpc.ErrClosed, containerd.ErrUnavailable}, // the shim has ended
-	{context.DeadlineExceeded, context.DeadlineExceeded},
-	{context.Canceled, context.Canceled},
+// passed are the codes that clients of containerd may get from the engine and from shims. NotFound and AlreadyExists are
+// about the container to them, so that only package oci may return these two.
+var passed = []codes.Code{
+	codes.InvalidArgument, codes.Unimplemented, codes.Unavailable, codes.FailedPrecondition, codes.DeadlineExceeded, codes.Canceled,
 }
 
-// byCode are the errors of the engine and of shims.
-var byCode = map[codes.Code]error{
-	codes.InvalidArgument:    containerd.ErrInvalid,
-	codes.Unimplemented:      containerd.ErrUnsupported,
-	codes.Unavailable:        containerd.ErrUnavailable,
-	codes.FailedPrecondition: containerd.ErrState,
-}
-
-// class returns err with the error class of package containerd. The text stays.
+// class returns err with the class that clients may match. The text stays.
 func class(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, c := range classes {
-		if errors.Is(err, c.from) {
-			return classified{err, c.to}
+	for _, own := range []error{oci.ErrNotRunning, oci.ErrNotExist, oci.ErrExists} {
+		if errors.Is(err, own) {
+			return errclass.With(own, err)
 		}
 	}
-	if to := byCode[status.Code(err)]; to != nil {
-		return classified{err, to}
+	if errors.Is(err, ttrpc.ErrClosed) { // the shim has ended
+		return errclass.With(errdefs.ErrUnavailable, err)
 	}
-	return err
+	if slices.Contains(passed, grpccode.Of(err)) {
+		return err
+	}
+	return errclass.With(errdefs.ErrUnknown, err)
 }
-
-type classified struct{ err, class error }
-
-func (c classified) Error() string   { return c.err.Error() }
-func (c classified) Unwrap() []error { return []error{c.err, c.class} }

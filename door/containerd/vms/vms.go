@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/containerd/cgroups/v3/cgroup2/stats"
+	"github.com/containerd/errdefs"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
@@ -93,7 +94,7 @@ func (r *Runtime) Start(ctx context.Context, id string) error {
 func (r *Runtime) Exec(ctx context.Context, e containerd.ExecOptions) (containerd.Process, error) {
 	var spec specs.Process
 	if err := json.Unmarshal(e.Spec, &spec); err != nil {
-		return nil, fmt.Errorf("%w: the process: %w", containerd.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: the process: %w", errdefs.ErrInvalidArgument, err)
 	}
 	spec.Terminal = e.Terminal
 	d, name := r.door(e.Container), newName()
@@ -125,7 +126,7 @@ func (r *Runtime) Resume(ctx context.Context, id string) error {
 func (r *Runtime) Update(ctx context.Context, id string, resources []byte) error {
 	var limits specs.LinuxResources
 	if err := json.Unmarshal(resources, &limits); err != nil {
-		return fmt.Errorf("%w: the resources: %w", containerd.ErrInvalid, err)
+		return fmt.Errorf("%w: the resources: %w", errdefs.ErrInvalidArgument, err)
 	}
 	return class(r.door(id).Update(ctx, id, &limits))
 }

@@ -5,34 +5,41 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"github.com/containerd/ttrpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
-	"github.com/bulkhead-project/bulkhead/door/containerd"
 	"github.com/bulkhead-project/bulkhead/door/oci"
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
+	"github.com/bulkhead-project/bulkhead/internal/errclass/grpccode"
 	"github.com/bulkhead-project/bulkhead/shim"
 )
 
 // TestClass: errors get the classes that clients match, and keep their texts.
 func TestClass(t *testing.T) {
-	unknown := errors.New("unknown")
-	for _, test := range []struct{ err, want error }{
-		{oci.ErrNotRunning, containerd.ErrNotRunning},
-		{fmt.Errorf("container c: %w", oci.ErrNotExist), containerd.ErrNotFound},
-		{oci.ErrExists, containerd.ErrExists},
-		{shim.ErrNotRunning, containerd.ErrUnavailable},
-		{fmt.Errorf("call: %w", ttrpc.ErrClosed), containerd.ErrUnavailable},
-		{fmt.Errorf("call: %w", status.Error(codes.InvalidArgument, "bad")), containerd.ErrInvalid},
-		{status.Error(codes.Unimplemented, "no"), containerd.ErrUnsupported},
-		{context.Canceled, context.Canceled},
-		{unknown, unknown},
+	for err, want := range map[error]codes.Code{
+		oci.ErrNotRunning: codes.NotFound,
+		fmt.Errorf("container c: %w", oci.ErrNotExist): codes.NotFound,
+		oci.ErrExists:                           codes.AlreadyExists,
+		shim.ErrNotRunning:                      codes.Unavailable,
+		fmt.Errorf("call: %w", ttrpc.ErrClosed): codes.Unavailable,
+		fmt.Errorf("call: %w", status.Error(codes.InvalidArgument, "bad")): codes.InvalidArgument,
+		status.Error(codes.Unimplemented, "no"):                            codes.Unimplemented,
+		grpccode.Error(status.New(codes.FailedPrecondition, "paused")):     codes.FailedPrecondition,
+		context.Canceled: codes.Canceled,
+		fmt.Errorf("wait: %w", context.DeadlineExceeded):                        codes.DeadlineExceeded,
+		errors.New("unknown"):                                                   codes.Unknown,
+		fmt.Errorf("open: %w", os.ErrNotExist):                                  codes.Unknown, // a missing file is not a missing container
+		fmt.Errorf("call: %w", grpccode.Error(status.New(codes.NotFound, "x"))): codes.Unknown,
+		errclass.New(errdefs.ErrAlreadyExists, "a pod of this name"):            codes.Unknown,
 	} {
-		if got := class(test.err); !errors.Is(got, test.want) || !errors.Is(got, test.err) || got.Error() != test.err.Error() {
-			t.Errorf("class(%v): got %v, want %v", test.err, got, test.want)
+		if got := class(err); grpccode.Of(got) != want || !errors.Is(got, err) || got.Error() != err.Error() {
+			t.Errorf("class(%v): got %v with the code %s, want %s", err, got, grpccode.Of(got), want)
 		}
 	}
 	if class(nil) != nil {

@@ -41,6 +41,9 @@ func Of(err error) codes.Code {
 		return codes.OK
 	}
 	class := errclass.Of(err)
+	if errors.Is(err, errdefs.ErrUnknown) && class == errdefs.ErrUnknown { //nolint:errorlint // the outermost class hides others
+		return codes.Unknown
+	}
 	for _, one := range table {
 		if class == one.class { //nolint:errorlint // it is a class itself
 			return one.code
@@ -65,9 +68,9 @@ func Class(code codes.Code) error {
 	return errdefs.ErrUnknown
 }
 
-// Status converts err to a status, unless it is one. Nil stays nil.
+// Status converts err to a status with the code of Of, unless it is one. Nil stays nil.
 func Status(err error) error {
-	if _, ok := status.FromError(err); ok {
+	if s, ok := status.FromError(err); ok && s.Code() == Of(err) {
 		return err
 	}
 	return status.Error(Of(err), err.Error())

@@ -48,6 +48,7 @@ func TestOf(t *testing.T) {
 		{fmt.Errorf("checkpoint: %w", errors.ErrUnsupported), codes.Unimplemented},
 		{fmt.Errorf("call: %w", status.Error(codes.Aborted, "again")), codes.Aborted},
 		{errclass.ErrAmbiguous, codes.InvalidArgument},
+		{errclass.With(errdefs.ErrUnknown, fmt.Errorf("call: %w", Error(status.New(codes.NotFound, "no file")))), codes.Unknown},
 	} {
 		for range 10 {
 			if got := Of(tc.err); got != tc.code {
