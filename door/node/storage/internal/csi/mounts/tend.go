@@ -47,30 +47,33 @@ func (m *Mounter) startRounds(ctx context.Context) {
 		go func() { // Close waits for it
 			defer m.all.Done()
 			defer m.tending.Delete(name)
-			m.round(ctx, name, keys)
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(m.ctx, cancel)() // Close ends the pauses too
+			_ = pauses.Until(ctx, nil, func() error { return m.round(ctx, name, keys) }, func(err error) {
+				m.o.Logger.Warn("volumes are not published again, retrying", "driver", name, "error", err)
+			}) // only ctx ends it without success
 		}()
 	}
 }
 
 // round looks after the volumes of one driver, until a call times out. The order of volumes is random, so the next
-// round starts with another one.
-func (m *Mounter) round(ctx context.Context, name string, keys []key) {
-	rules, err := m.rules(ctx, name)
-	if err != nil {
-		m.o.Logger.Warn("reading a CSIDriver failed, not republishing its volumes", "driver", name, "error", err)
-	}
+// round starts with another one. It fails if the CSIDriver cannot be read, and then publishes no volume again.
+func (m *Mounter) round(ctx context.Context, name string, keys []key) error {
+	rules, unread := m.rules(ctx, name)
 	for _, k := range keys {
 		if ctx.Err() != nil {
-			return
+			break
 		}
 		err := m.tendVolume(ctx, k, rules)
 		if err != nil {
 			m.o.Logger.Warn("checking a CSI volume failed", "driver", name, "uid", k.uid, "volume", k.volume, "error", err)
 		}
 		if timedOut(err) {
-			return
+			break
 		}
 	}
+	return unread
 }
 
 // timedOut reports whether a driver did not answer in time.

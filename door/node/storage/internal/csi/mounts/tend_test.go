@@ -2,7 +2,10 @@ package mounts
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,7 +14,9 @@ import (
 	"google.golang.org/grpc/codes"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/bulkhead-project/bulkhead/door/node/storage/internal/csi/driver"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
@@ -82,5 +87,35 @@ func TestTendHanging(t *testing.T) {
 	w.all.Wait()
 	if n := len(h.called); n != 1 {
 		t.Errorf("%d calls of the hanging driver", n)
+	}
+}
+
+// TestTendUnread checks that a round whose CSIDriver cannot be read measures the volumes, and reads it again soon, so that
+// the volumes are published again. Close ends the pauses.
+func TestTendUnread(t *testing.T) {
+	t.Parallel()
+	ctx := testdeadline.Context(t, 10*time.Second)
+	w := newWorld(t, storagev1.CSIDriverSpec{RequiresRepublish: new(true)})
+	w.facts = driver.Facts{Can: driver.Can{Stats: true}}
+	w.driver.SetUsage(&csi.VolumeUsage{Unit: csi.VolumeUsage_BYTES, Total: 7})
+	if _, err := w.Mount(ctx, persistent("u1", false)); err != nil {
+		t.Fatal(err)
+	}
+	var failures atomic.Int32
+	failures.Store(1)
+	w.client.PrependReactor("get", "csidrivers", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return failures.Add(-1) >= 0, nil, errors.New("no API server")
+	})
+	before := len(w.driver.Calls())
+	w.tend(ctx)
+	calls := fmt.Sprint(w.driver.Calls()[before:])
+	if use, _ := w.Use("u1", "v"); use.Capacity != 7 || strings.Count(calls, "ublish") != 1 || !strings.Contains(w.logged(), "no API server") {
+		t.Errorf("use %+v, calls %s, log: %s", use, calls, w.logged())
+	}
+	failures.Store(1000)
+	w.startRounds(ctx)
+	w.open() // closes the Mounter
+	if ctx.Err() != nil {
+		t.Error("Close waited for the round")
 	}
 }
