@@ -39,6 +39,7 @@ type fakeCRI struct {
 	late bool // these calls succeed when their contexts end
 	// template makes RunPodSandbox wait, unless its context ends.
 	template chan struct{}
+	silent   bool // Version does not return before its context ends
 
 	errors map[string][]error                                              // results of the next calls, by method name
 	execs  map[string]fakeExec                                             // by the command's first word
@@ -129,7 +130,11 @@ func (f *fakeCRI) notify(uid string) {
 	}
 }
 
-func (f *fakeCRI) Version(context.Context, string) (*runtimeapi.VersionResponse, error) {
+func (f *fakeCRI) Version(ctx context.Context, _ string) (*runtimeapi.VersionResponse, error) {
+	if f.silent {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	return &runtimeapi.VersionResponse{RuntimeName: "bulkhead"}, nil
 }
 

@@ -387,6 +387,24 @@ func TestKillAfterStop(t *testing.T) {
 	})
 }
 
+// TestSilentVersion: a runtime that does not return its version delays the pod by the deadline of one call.
+func TestSilentVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.silent = true
+		s := supervise(t, fake, testpod.New("Always", "main"))
+		if got := s.after(observeDeadline + time.Second); got.Phase != corev1.PodRunning {
+			t.Errorf("the pod is %s", got.Phase)
+		}
+		if err := s.Stop(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+		if err := s.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestStopGivesUpWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := newFake()

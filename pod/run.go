@@ -77,13 +77,22 @@ func newRun(p *Pod) *run {
 // retryDelay is the pause before a failed observation is retried.
 const retryDelay = time.Second
 
+// readName reads the name of the runtime, which ids of containers begin with in the status.
+func (r *run) readName(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, observeDeadline)
+	defer cancel()
+	if version, err := r.o.Runtime.Version(ctx, ""); err != nil {
+		r.p.log.Warn("cannot read the runtime's version", "error", err)
+	} else if name := version.GetRuntimeName(); name != "" {
+		r.name = name
+	}
+}
+
 func (r *run) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer r.work.Wait()
 	defer cancel()
-	if version, err := r.o.Runtime.Version(ctx, ""); err == nil && version.GetRuntimeName() != "" {
-		r.name = version.GetRuntimeName()
-	}
+	r.readName(ctx)
 	events, leave, err := r.subscribe(ctx)
 	if err != nil {
 		return err
