@@ -34,7 +34,7 @@ var (
 		"pod/manager.Pod":        71,
 		"pod/podapi.checker":     60,
 		"sandbox.Sandbox":        139,
-		"share/fsys.FS":          93,
+		"share/fsys.FS":          57,
 	}
 )
 

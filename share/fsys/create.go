@@ -6,25 +6,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"github.com/bulkhead-project/bulkhead/share/fsys/creds"
 	"github.com/bulkhead-project/bulkhead/share/fsys/nodes"
 )
-
-// as runs do with the caller's user and group, which then own the new file.
-func (fs *FS) as(in *fuse.InHeader, do func() error) error {
-	if fs.opts.Owner != nil {
-		return do()
-	}
-	return creds.As(in.Uid, in.Gid, do)
-}
-
-// masked returns the mode of a new entry of dir. A directory's default access control list replaces the umask.
-func (fs *FS) masked(dir *nodes.Ref, mode, umask uint32) uint32 {
-	if umask == 0 || fs.hasDefaultACL(dir) {
-		return mode
-	}
-	return mode &^ umask
-}
 
 // Mknod implements [fuse.RawFileSystem]: regular files, FIFOs and sockets.
 func (fs *FS) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
@@ -34,7 +17,7 @@ func (fs *FS) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.
 		default:
 			return unix.EPERM
 		}
-		mode := in.Mode&unix.S_IFMT | modeOf(dir.Tree(), fs.masked(dir, in.Mode, in.Umask))
+		mode := in.Mode&unix.S_IFMT | modeOf(dir.Tree(), fs.host.masked(dir, in.Mode, in.Umask))
 		return unix.Mknodat(dir.FD, name, mode, 0)
 	})
 }
@@ -42,7 +25,7 @@ func (fs *FS) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.
 // Mkdir implements [fuse.RawFileSystem].
 func (fs *FS) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
 	return fs.createEntry(&in.InHeader, name, out, func(dir *nodes.Ref) error {
-		return unix.Mkdirat(dir.FD, name, fs.masked(dir, in.Mode, in.Umask)&0o7777)
+		return unix.Mkdirat(dir.FD, name, fs.host.masked(dir, in.Mode, in.Umask)&0o7777)
 	})
 }
 
@@ -60,7 +43,7 @@ func (fs *FS) createEntry(in *fuse.InHeader, name string, out *fuse.EntryOut, do
 		return status(err)
 	}
 	defer dir.Release()
-	if err := fs.as(in, func() error { return do(dir) }); err != nil {
+	if err := fs.view.as(in, func() error { return do(dir) }); err != nil {
 		return status(err)
 	}
 	r, err := fs.enter(dir, name, out)
@@ -78,7 +61,7 @@ func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.En
 		return status(err)
 	}
 	defer dir.Release()
-	old, err := fs.hold(in.Oldnodeid, true)
+	old, err := fs.table.Hold(in.Oldnodeid, true)
 	if err != nil {
 		return status(err)
 	}
@@ -89,7 +72,7 @@ func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.En
 	if old.Type() == unix.S_IFDIR {
 		return fuse.EPERM
 	}
-	if err := fs.link(old.FD, dir.FD, name); err != nil {
+	if err := fs.host.link(old.FD, dir.FD, name); err != nil {
 		return status(err)
 	}
 	r, err := fs.enter(dir, name, out)
@@ -158,9 +141,9 @@ func (fs *FS) openEntered(r *nodes.Ref, in *fuse.CreateIn, out *fuse.CreateOut) 
 
 // create creates a file that must not exist.
 func (fs *FS) create(dir *nodes.Ref, name string, flags int, in *fuse.CreateIn, out *fuse.CreateOut) error {
-	mode := modeOf(dir.Tree(), fs.masked(dir, in.Mode, in.Umask))
+	mode := modeOf(dir.Tree(), fs.host.masked(dir, in.Mode, in.Umask))
 	fd := -1
-	err := fs.as(&in.InHeader, func() (err error) {
+	err := fs.view.as(&in.InHeader, func() (err error) {
 		fd, err = nodes.Openat2(dir.FD, name, flags&^unix.O_TRUNC|unix.O_CREAT|unix.O_EXCL|unix.O_NONBLOCK, mode)
 		return err
 	})
@@ -172,7 +155,7 @@ func (fs *FS) create(dir *nodes.Ref, name string, flags int, in *fuse.CreateIn, 
 
 // created creates the node and the handle of a new file.
 func (fs *FS) created(dir *nodes.Ref, name string, tree *nodes.Tree, fd, flags int, out *fuse.CreateOut) error {
-	path, err := fs.reopen(fd, unix.O_PATH)
+	path, err := fs.host.reopen(fd, unix.O_PATH)
 	if err != nil {
 		_ = unix.Close(fd)
 		return err
@@ -201,9 +184,9 @@ func (fs *FS) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.CreateOut)
 	if err != nil {
 		return status(err)
 	}
-	mode := modeOf(dir.Tree(), fs.masked(dir, in.Mode, in.Umask))
+	mode := modeOf(dir.Tree(), fs.host.masked(dir, in.Mode, in.Umask))
 	fd := -1
-	err = fs.as(&in.InHeader, func() (err error) {
+	err = fs.view.as(&in.InHeader, func() (err error) {
 		fd, err = nodes.Openat2(dir.FD, ".", flags&^unix.O_TRUNC|int(in.Flags)&unix.O_EXCL|unix.O_TMPFILE, mode)
 		return err
 	})

@@ -22,7 +22,7 @@ func (fs *FS) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fus
 	if in.NodeId == nodes.Root {
 		return fuse.OK // no handle is needed
 	}
-	r, err := fs.hold(in.NodeId, false)
+	r, err := fs.table.Hold(in.NodeId, false)
 	if err != nil {
 		return status(err)
 	}
@@ -69,7 +69,7 @@ func (fs *FS) readDir(in *fuse.ReadIn, out *fuse.DirEntryList, plus bool) fuse.S
 	}
 	h.dir.mu.Lock()
 	defer h.dir.mu.Unlock()
-	return status(fs.list(h, int64(in.Offset), size, out, func(e *fuse.DirEntry) bool {
+	return status(h.list(int64(in.Offset), size, out, func(e *fuse.DirEntry) bool {
 		host := e.Ino
 		e.Ino = fs.table.InoOf(st.Dev, host)
 		if !plus {
@@ -93,7 +93,7 @@ func (fs *FS) listEntry(dir *nodes.Ref, name string, out *fuse.DirEntryList, ent
 	if err != nil {
 		return
 	}
-	fs.listed(id, dir.Tree().Cache, &st, entry)
+	fs.view.listed(id, dir.Tree().Cache, &st, entry)
 	out.FixMode(uint32(st.Mode))
 }
 
@@ -108,7 +108,7 @@ var readBuffers = sync.Pool{New: func() any { return new([mostRead]byte) }}
 
 // list passes the entries from offset on to add, until add returns false. The guest gets the host's own offsets, so
 // entries that do not fit are read again.
-func (fs *FS) list(h *handle, offset int64, size int, out *fuse.DirEntryList, add func(*fuse.DirEntry) bool) error {
+func (h *handle) list(offset int64, size int, out *fuse.DirEntryList, add func(*fuse.DirEntry) bool) error {
 	all := readBuffers.Get().(*[mostRead]byte)
 	defer readBuffers.Put(all)
 	buf := all[:min(max(size, leastRead), mostRead)]

@@ -71,13 +71,13 @@ type Options struct {
 
 // FS is a file system of roots. It implements [fuse.RawFileSystem]. It is safe for concurrent use.
 type FS struct {
-	opts    Options
-	uid     uint32
-	gid     uint32
-	proc    int
+	locking // the requests for locks
+	xattrs  // the requests for extended attributes
+
+	host    host
+	view    view
 	table   *nodes.Table
-	handles handles
-	locks   *locks.Locks
+	handles *handles
 	stop    chan struct{}
 	once    sync.Once
 	sweeper sync.WaitGroup
@@ -99,17 +99,20 @@ func New(o Options) (*FS, error) {
 		return nil, err
 	}
 	unix.Umask(0)
+	h, stop := host{proc}, make(chan struct{})
+	// Open files keep their nodes' descriptors, so there are more descriptors than handles.
+	table := nodes.New(nodes.Limits{Nodes: or(o.Nodes, 1<<18), Descriptors: limit / 2})
+	open := &handles{max: limit * 3 / 8, next: o.Handles, open: map[uint64]*handle{}}
+	all := locks.New(locks.Limits{Descriptors: limit / 8, Waiters: or(o.Waiters, 256)}, stop)
 	fs := &FS{
-		opts: o,
-		uid:  uint32(os.Geteuid()),
-		gid:  uint32(os.Getegid()),
-		proc: proc,
-		// Open files keep their nodes' descriptors, so there are more descriptors than handles.
-		table:   nodes.New(nodes.Limits{Nodes: or(o.Nodes, 1<<18), Descriptors: limit / 2}),
-		handles: handles{max: limit * 3 / 8, next: o.Handles, open: map[uint64]*handle{}},
-		stop:    make(chan struct{}),
+		locking: locking{host: h, handles: open, locks: all},
+		xattrs:  xattrs{host: h, table: table, acl: o.ACL},
+		host:    h,
+		view:    view{owner: o.Owner, uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()), table: table},
+		table:   table,
+		handles: open,
+		stop:    stop,
 	}
-	fs.locks = locks.New(locks.Limits{Descriptors: limit / 8, Waiters: or(o.Waiters, 256)}, fs.stop)
 	fs.sweeper.Go(fs.sweep)
 	return fs, nil
 }
@@ -177,7 +180,7 @@ func (fs *FS) Close() {
 			_ = fs.Remove(tree.Name)
 		}
 		fs.locks.Close()
-		_ = unix.Close(fs.proc)
+		_ = unix.Close(fs.host.proc)
 	})
 }
 

@@ -89,6 +89,27 @@ func (hs *handles) second() bool {
 	return true
 }
 
+// atOffset returns a descriptor for writes at an offset, of a handle that appends. Pages of a mapping need it.
+func (h *handle) atOffset(by host) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.plain >= 0 {
+		return h.plain, nil
+	}
+	if !h.all.second() {
+		return -1, unix.ENFILE
+	}
+	fd, err := by.reopen(h.fd, h.flags&^(unix.O_APPEND|unix.O_TRUNC))
+	if err != nil {
+		h.all.mu.Lock()
+		h.all.plain--
+		h.all.mu.Unlock()
+		return -1, err
+	}
+	h.plain = fd
+	return h.plain, nil
+}
+
 // drop closes the handles that match, when they are not in use.
 func (hs *handles) drop(match func(*handle) bool) {
 	hs.mu.Lock()

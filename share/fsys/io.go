@@ -51,14 +51,14 @@ func (fs *FS) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32
 	}
 	fd := h.fd
 	if in.WriteFlags&fuse.WRITE_CACHE != 0 && h.flags&unix.O_APPEND != 0 {
-		if fd, err = fs.plain(h); err != nil {
+		if fd, err = h.atOffset(fs.host); err != nil {
 			return 0, status(err)
 		}
 	}
 	if h.flags&unix.O_ACCMODE == unix.O_RDONLY {
 		return 0, fuse.EBADF
 	}
-	if err := fs.disarm(h.ref.Tree(), fd, &in.InHeader, in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0); err != nil {
+	if err := disarm(h.ref.Tree(), fd, &in.InHeader, in.WriteFlags&fuse.WRITE_KILL_SUIDGID != 0); err != nil {
 		return 0, status(err)
 	}
 	for {
@@ -67,27 +67,6 @@ func (fs *FS) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32
 			return uint32(max(n, 0)), status(err)
 		}
 	}
-}
-
-// plain returns a descriptor for writes at an offset, of a handle that appends. Pages of a mapping need it.
-func (fs *FS) plain(h *handle) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.plain >= 0 {
-		return h.plain, nil
-	}
-	if !h.all.second() {
-		return -1, unix.ENFILE
-	}
-	fd, err := fs.reopen(h.fd, h.flags&^(unix.O_APPEND|unix.O_TRUNC))
-	if err != nil {
-		h.all.mu.Lock()
-		h.all.plain--
-		h.all.mu.Unlock()
-		return -1, err
-	}
-	h.plain = fd
-	return h.plain, nil
 }
 
 // Lseek implements [fuse.RawFileSystem] for holes and data: the guest's kernel does the rest.
@@ -122,7 +101,7 @@ func (fs *FS) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	if h.flags&unix.O_ACCMODE == unix.O_RDONLY {
 		return fuse.EBADF
 	}
-	if err := fs.disarm(h.ref.Tree(), h.fd, &in.InHeader, in.Uid != 0); err != nil {
+	if err := disarm(h.ref.Tree(), h.fd, &in.InHeader, in.Uid != 0); err != nil {
 		return status(err)
 	}
 	return status(unix.Fallocate(h.fd, in.Mode, int64(in.Offset), int64(in.Length)))
@@ -149,7 +128,7 @@ func (fs *FS) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32
 	if to.flags&unix.O_ACCMODE == unix.O_RDONLY {
 		return 0, fuse.EBADF
 	}
-	if err := fs.disarm(to.ref.Tree(), to.fd, &in.InHeader, in.Uid != 0); err != nil {
+	if err := disarm(to.ref.Tree(), to.fd, &in.InHeader, in.Uid != 0); err != nil {
 		return 0, status(err)
 	}
 	offIn, offOut := int64(in.OffIn), int64(in.OffOut)

@@ -7,12 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bulkhead-project/bulkhead/share/fsys/locks"
-	"github.com/bulkhead-project/bulkhead/share/fsys/nodes"
 )
 
+// locking answers the requests for locks.
+type locking struct {
+	host    host
+	handles *handles
+	locks   *locks.Locks
+}
+
 // GetLk implements [fuse.RawFileSystem].
-func (fs *FS) GetLk(_ <-chan struct{}, in *fuse.LkIn, out *fuse.LkOut) fuse.Status {
-	h, err := fs.handles.hold(in.Fh, in.NodeId)
+func (s locking) GetLk(_ <-chan struct{}, in *fuse.LkIn, out *fuse.LkOut) fuse.Status {
+	h, err := s.handles.hold(in.Fh, in.NodeId)
 	if err != nil {
 		return status(err)
 	}
@@ -21,7 +27,7 @@ func (fs *FS) GetLk(_ <-chan struct{}, in *fuse.LkIn, out *fuse.LkOut) fuse.Stat
 	if err != nil {
 		return status(err)
 	}
-	if err := fs.locks.Get(fs.owner(in, h), &l); err != nil {
+	if err := s.locks.Get(s.owner(in, h), &l); err != nil {
 		return status(err)
 	}
 	out.Lk = fuse.FileLock{Typ: uint32(l.Type)}
@@ -35,52 +41,40 @@ func (fs *FS) GetLk(_ <-chan struct{}, in *fuse.LkIn, out *fuse.LkOut) fuse.Stat
 }
 
 // SetLk implements [fuse.RawFileSystem].
-func (fs *FS) SetLk(cancel <-chan struct{}, in *fuse.LkIn) fuse.Status {
-	return fs.setLk(cancel, in, false)
+func (s locking) SetLk(cancel <-chan struct{}, in *fuse.LkIn) fuse.Status {
+	return s.setLk(cancel, in, false)
 }
 
 // SetLkw implements [fuse.RawFileSystem].
-func (fs *FS) SetLkw(cancel <-chan struct{}, in *fuse.LkIn) fuse.Status {
-	return fs.setLk(cancel, in, true)
+func (s locking) SetLkw(cancel <-chan struct{}, in *fuse.LkIn) fuse.Status {
+	return s.setLk(cancel, in, true)
 }
 
-func (fs *FS) setLk(cancel <-chan struct{}, in *fuse.LkIn, wait bool) fuse.Status {
-	h, err := fs.handles.hold(in.Fh, in.NodeId)
+func (s locking) setLk(cancel <-chan struct{}, in *fuse.LkIn, wait bool) fuse.Status {
+	h, err := s.handles.hold(in.Fh, in.NodeId)
 	if err != nil {
 		return status(err)
 	}
 	defer h.release()
 	w := locks.Wait{Cancel: cancel, Blocks: wait}
 	if in.LkFlags&fuse.FUSE_LK_FLOCK != 0 {
-		return status(fs.locks.Flock(h.fd, int(in.Lk.Typ), w))
+		return status(s.locks.Flock(h.fd, int(in.Lk.Typ), w))
 	}
 	l, err := rangeOf(&in.Lk)
 	if err != nil {
 		return status(err)
 	}
-	return status(fs.locks.Set(fs.owner(in, h), l, w))
+	return status(s.locks.Set(s.owner(in, h), l, w))
 }
 
 // owner returns the owner of a request's locks.
-func (fs *FS) owner(in *fuse.LkIn, h *handle) locks.Owner {
+func (s locking) owner(in *fuse.LkIn, h *handle) locks.Owner {
 	return locks.Owner{Node: in.NodeId, ID: in.Owner, Handle: in.Fh, Open: func() (int, error) {
 		if h.ref.Type() != unix.S_IFREG {
 			return -1, unix.EBADF
 		}
-		return fs.openLock(h.ref, h.flags)
+		return s.host.openLock(h.ref, h.flags)
 	}}
-}
-
-// openLock opens a file for locks, writable if possible: write locks need that.
-func (fs *FS) openLock(r *nodes.Ref, flags int) (int, error) {
-	if r.Tree().ReadOnly {
-		return fs.open(r, unix.O_RDONLY)
-	}
-	fd, err := fs.open(r, unix.O_RDWR)
-	if err != nil {
-		fd, err = fs.open(r, flags&unix.O_ACCMODE)
-	}
-	return fd, err
 }
 
 // rangeOf returns the lock of a request.

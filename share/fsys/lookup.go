@@ -17,7 +17,7 @@ func (fs *FS) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fus
 	if in.NodeId == nodes.Root {
 		return status(fs.lookupTree(name, out))
 	}
-	dir, err := fs.hold(in.NodeId, false)
+	dir, err := fs.table.Hold(in.NodeId, false)
 	if err != nil {
 		return status(err)
 	}
@@ -47,8 +47,21 @@ func (fs *FS) lookupTree(name string, out *fuse.EntryOut) error {
 		return err
 	}
 	r.LookedUp()
-	fs.entry(r, &st, out)
+	fs.view.entry(r, &st, out)
 	return nil
+}
+
+// place returns the directory in which the entry name will be created, removed or replaced.
+func (fs *FS) place(id uint64, name string) (*nodes.Ref, error) {
+	if err := component(name); err != nil {
+		return nil, err
+	}
+	r, err := fs.table.Hold(id, true)
+	if err == nil && r.Type() != unix.S_IFDIR {
+		r.Release()
+		return nil, unix.ENOTDIR
+	}
+	return r, err
 }
 
 // enter returns the node of dir's entry name, held, and fills in out for the guest.
@@ -71,7 +84,7 @@ func (fs *FS) enterFD(dir *nodes.Ref, name string, tree *nodes.Tree, fd int, out
 	if err != nil {
 		return nil, err
 	}
-	fs.entry(r, &st, out)
+	fs.view.entry(r, &st, out)
 	return r, nil
 }
 
@@ -79,13 +92,13 @@ func (fs *FS) enterFD(dir *nodes.Ref, name string, tree *nodes.Tree, fd int, out
 func (fs *FS) Forget(id, n uint64) { fs.table.Forget(id, n) }
 
 // rootAttr fills in the attributes of the synthetic root.
-func (*FS) rootAttr(out *fuse.Attr) {
+func rootAttr(out *fuse.Attr) {
 	*out = fuse.Attr{Ino: nodes.RootIno, Mode: unix.S_IFDIR | 0o555, Nlink: 2, Blksize: 4096}
 }
 
 // Readlink implements [fuse.RawFileSystem].
 func (fs *FS) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Status) {
-	r, err := fs.hold(in.NodeId, false)
+	r, err := fs.table.Hold(in.NodeId, false)
 	if err != nil {
 		return nil, status(err)
 	}

@@ -30,7 +30,7 @@ func openFlags(t *nodes.Tree, guest uint32) (int, error) {
 
 // Open implements [fuse.RawFileSystem].
 func (fs *FS) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
-	r, err := fs.hold(in.NodeId, false)
+	r, err := fs.table.Hold(in.NodeId, false)
 	if err != nil {
 		return status(err)
 	}
@@ -48,7 +48,7 @@ func (fs *FS) openFile(r *nodes.Ref, by *fuse.InHeader, guest, kill uint32, out 
 		r.Release()
 		return err
 	}
-	fd, err := fs.openData(r, by, flags, kill&fuse.OPEN_KILL_SUIDGID != 0)
+	fd, err := fs.host.openData(r, by, flags, kill&fuse.OPEN_KILL_SUIDGID != 0)
 	if err != nil {
 		r.Release()
 		return err
@@ -56,38 +56,9 @@ func (fs *FS) openFile(r *nodes.Ref, by *fuse.InHeader, guest, kill uint32, out 
 	return fs.opened(fd, flags, r, out)
 }
 
-// openData opens a regular file or a directory for its data.
-func (fs *FS) openData(r *nodes.Ref, by *fuse.InHeader, flags int, kill bool) (int, error) {
-	truncate := flags&unix.O_TRUNC != 0
-	fd, err := fs.open(r, flags&^unix.O_TRUNC)
-	if err == unix.EPERM && r.Tree().ReadOnly { //nolint:errorlint // the kernel's own number
-		fd, err = fs.open(r, flags&^unix.O_NOATIME) // a file of another user
-	}
-	if err != nil || !truncate {
-		return fd, err
-	}
-	// O_TRUNC alone needs no access by the guest, but the file must be opened for writing to truncate it.
-	at := fd
-	if flags&unix.O_ACCMODE == unix.O_RDONLY {
-		if at, err = fs.open(r, unix.O_WRONLY); err != nil {
-			_ = unix.Close(fd)
-			return -1, err
-		}
-		defer unix.Close(at)
-	}
-	if err = fs.disarm(r.Tree(), at, by, kill); err == nil {
-		err = unix.Ftruncate(at, 0)
-	}
-	if err != nil {
-		_ = unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
-}
-
 // opened creates a handle of an open file, and fills in out for the guest. It owns fd and r.
 func (fs *FS) opened(fd, flags int, r *nodes.Ref, out *fuse.OpenOut) error {
-	keep := fs.unchanged(fd, r)
+	keep := unchanged(fd, r)
 	h, err := fs.handles.add(fd, flags, r)
 	if err != nil {
 		return err
@@ -113,7 +84,7 @@ func (fs *FS) opened(fd, flags int, r *nodes.Ref, out *fuse.OpenOut) error {
 const settled = 100 * time.Millisecond
 
 // unchanged reports whether the guest may keep its cached data of the file.
-func (fs *FS) unchanged(fd int, r *nodes.Ref) bool {
+func unchanged(fd int, r *nodes.Ref) bool {
 	switch r.Tree().Cache {
 	case CacheAlways:
 		return true

@@ -1,8 +1,6 @@
 package fsys
 
 import (
-	"strconv"
-
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
@@ -85,9 +83,4 @@ func (fs *FS) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName stri
 		nameless(other, err)
 	}
 	return status(err)
-}
-
-// link gives the file of an O_PATH descriptor another name.
-func (fs *FS) link(fd, dir int, name string) error {
-	return unix.Linkat(fs.proc, strconv.Itoa(fd), dir, name, unix.AT_SYMLINK_FOLLOW)
 }

@@ -2,7 +2,6 @@ package fsys
 
 import (
 	"math"
-	"strconv"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -12,7 +11,7 @@ import (
 
 // SetAttr implements [fuse.RawFileSystem].
 func (fs *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
-	r, err := fs.hold(in.NodeId, true)
+	r, err := fs.table.Hold(in.NodeId, true)
 	if err != nil {
 		return status(err)
 	}
@@ -22,16 +21,16 @@ func (fs *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) 
 		err = fs.chown(r, &in.SetAttrInCommon)
 	}
 	if err == nil && in.Valid&fuse.FATTR_MODE != 0 {
-		err = fs.chmod(r, in.Mode)
+		err = fs.host.chmod(r, in.Mode)
 	}
 	if err == nil && in.Valid&fuse.FATTR_SIZE != 0 {
 		err = fs.truncate(r, &in.SetAttrInCommon)
 	}
 	if err == nil && in.Valid&(fuse.FATTR_ATIME|fuse.FATTR_MTIME) != 0 {
-		err = fs.utimes(r, &in.SetAttrInCommon)
+		err = fs.host.utimes(r, &in.SetAttrInCommon)
 	}
 	if err == nil {
-		err = fs.attrOut(r, out)
+		err = fs.view.attrOut(r, out)
 	}
 	return status(err)
 }
@@ -44,30 +43,30 @@ func (fs *FS) chown(r *nodes.Ref, in *fuse.SetAttrInCommon) error {
 	if id, ok := in.GetGID(); ok {
 		gid = int(id)
 	}
-	if o := fs.opts.Owner; o != nil {
+	if o := fs.view.owner; o != nil {
 		var st unix.Statx_t
 		if err := nodes.Stat(r.FD, &st); err != nil {
 			return err
 		}
-		now := fs.shown(st.Uid, st.Gid)
-		if uid >= 0 && (uint32(uid) != now.Uid || st.Uid != fs.uid) || gid >= 0 && (uint32(gid) != now.Gid || st.Gid != fs.gid) {
+		now := fs.view.shown(st.Uid, st.Gid)
+		if uid >= 0 && (uint32(uid) != now.Uid || st.Uid != fs.view.uid) || gid >= 0 && (uint32(gid) != now.Gid || st.Gid != fs.view.gid) {
 			return unix.EPERM
 		}
 		uid, gid = -1, -1 // unchanged; the kernel still drops the bits that a change of owner drops
 	}
-	kept, err := fs.keptGroupBit(r, &in.InHeader)
+	kept, err := keptGroupBit(r, &in.InHeader)
 	if err == nil {
 		err = unix.Fchownat(r.FD, "", uid, gid, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW)
 	}
 	if err == nil && kept != 0 {
-		err = unix.Fchmodat(fs.proc, strconv.Itoa(r.FD), kept&0o7777&^(unix.S_ISUID|unix.S_ISGID), 0)
+		err = fs.host.setMode(r, kept&0o7777&^(unix.S_ISUID|unix.S_ISGID))
 	}
 	return err
 }
 
 // keptGroupBit returns the mode of a file if a change of owner would keep its set-group-id bit: the server may keep it,
 // but the caller may not. Otherwise it returns 0. The kernel drops the bit of files that their group can execute.
-func (fs *FS) keptGroupBit(r *nodes.Ref, by *fuse.InHeader) (mode uint32, err error) {
+func keptGroupBit(r *nodes.Ref, by *fuse.InHeader) (mode uint32, err error) {
 	if by.Uid == 0 || r.Type() != unix.S_IFREG {
 		return 0, nil
 	}
@@ -76,13 +75,6 @@ func (fs *FS) keptGroupBit(r *nodes.Ref, by *fuse.InHeader) (mode uint32, err er
 		return 0, err
 	}
 	return uint32(st.Mode), nil
-}
-
-func (fs *FS) chmod(r *nodes.Ref, mode uint32) error {
-	if r.Type() == unix.S_IFLNK {
-		return unix.EOPNOTSUPP
-	}
-	return unix.Fchmodat(fs.proc, strconv.Itoa(r.FD), allowed(r, mode), 0)
 }
 
 // allowed returns a mode that the guest may set on a file of that type.
@@ -112,35 +104,24 @@ func (fs *FS) truncate(r *nodes.Ref, in *fuse.SetAttrInCommon) error {
 			return err
 		}
 		defer h.release()
-		return fs.resize(r, h.fd, in)
+		return resize(r, h.fd, in)
 	}
 	if r.Type() != unix.S_IFREG {
 		return unix.EINVAL
 	}
-	fd, err := fs.open(r, unix.O_WRONLY)
+	fd, err := fs.host.open(r, unix.O_WRONLY)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	return fs.resize(r, fd, in)
+	return resize(r, fd, in)
 }
 
-func (fs *FS) resize(r *nodes.Ref, fd int, in *fuse.SetAttrInCommon) error {
-	if err := fs.disarm(r.Tree(), fd, &in.InHeader, in.Valid&fuse.FATTR_KILL_SUIDGID != 0); err != nil {
+func resize(r *nodes.Ref, fd int, in *fuse.SetAttrInCommon) error {
+	if err := disarm(r.Tree(), fd, &in.InHeader, in.Valid&fuse.FATTR_KILL_SUIDGID != 0); err != nil {
 		return err
 	}
 	return unix.Ftruncate(fd, int64(in.Size))
-}
-
-func (fs *FS) utimes(r *nodes.Ref, in *fuse.SetAttrInCommon) error {
-	times := []unix.Timespec{
-		when(in.Valid, fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, in.Atime, in.Atimensec),
-		when(in.Valid, fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, in.Mtime, in.Mtimensec),
-	}
-	if in.Atimensec >= 1e9 || in.Mtimensec >= 1e9 {
-		return unix.EINVAL
-	}
-	return unix.UtimesNanoAt(fs.proc, strconv.Itoa(r.FD), times, 0)
 }
 
 // when returns one time for utimensat(2).
@@ -156,7 +137,7 @@ func when(valid, set, now uint32, sec uint64, nsec uint32) unix.Timespec {
 
 // disarm drops the set-user-id and set-group-id bits of a regular file before a write, if the tree allows none or the
 // guest's kernel asks for it. If the group cannot execute the file, its members keep the group bit.
-func (fs *FS) disarm(t *nodes.Tree, fd int, by *fuse.InHeader, asked bool) error {
+func disarm(t *nodes.Tree, fd int, by *fuse.InHeader, asked bool) error {
 	if t.SetID && !asked {
 		return nil
 	}

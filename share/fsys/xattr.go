@@ -18,35 +18,32 @@ const (
 	maxList = 64 << 10
 )
 
-// shared reports whether the guest may use an attribute: user attributes, and access control lists if they are passed
-// on. security.capability is excluded: it would make the guest's programs privileged on the host.
-func (fs *FS) shared(name string) bool {
-	return strings.HasPrefix(name, "user.") || fs.opts.ACL && (name == accessACL || name == defaultACL)
+// xattrs answers the requests for extended attributes.
+type xattrs struct {
+	host  host
+	table *nodes.Table
+	acl   bool // whether access control lists are passed on
 }
 
-// attributes opens a node for its attributes. Only regular files and directories have any, like user attributes on the
-// host.
-func (fs *FS) attributes(r *nodes.Ref) (int, error) {
-	fd, err := fs.open(r, unix.O_RDONLY)
-	if errors.Is(err, unix.EACCES) {
-		fd, err = fs.open(r, unix.O_WRONLY)
-	}
-	return fd, err
+// shared reports whether the guest may use an attribute: user attributes, and access control lists if they are passed
+// on. security.capability is excluded: it would make the guest's programs privileged on the host.
+func (s xattrs) shared(name string) bool {
+	return strings.HasPrefix(name, "user.") || s.acl && (name == accessACL || name == defaultACL)
 }
 
 // attributesOf opens the node with that id for its attributes.
-func (fs *FS) attributesOf(id uint64) (int, error) {
-	r, err := fs.hold(id, false)
+func (s xattrs) attributesOf(id uint64) (int, error) {
+	r, err := s.table.Hold(id, false)
 	if err != nil {
 		return -1, err
 	}
 	defer r.Release()
-	return fs.attributes(r)
+	return s.host.attributes(r)
 }
 
 // GetXAttr implements [fuse.RawFileSystem].
-func (fs *FS) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string, dest []byte) (uint32, fuse.Status) {
-	if !fs.shared(name) {
+func (s xattrs) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string, dest []byte) (uint32, fuse.Status) {
+	if !s.shared(name) {
 		if name == "security.capability" {
 			return 0, fuse.ENODATA
 		}
@@ -55,7 +52,7 @@ func (fs *FS) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string, dest [
 	if in.NodeId == nodes.Root {
 		return 0, fuse.ENODATA
 	}
-	fd, err := fs.attributesOf(in.NodeId)
+	fd, err := s.attributesOf(in.NodeId)
 	if err == unix.EPERM { //nolint:errorlint // of open
 		return 0, fuse.ENODATA
 	}
@@ -70,23 +67,12 @@ func (fs *FS) GetXAttr(_ <-chan struct{}, in *fuse.InHeader, name string, dest [
 	return uint32(max(n, 0)), status(err)
 }
 
-// hasDefaultACL reports whether new entries of dir get an access control list from it.
-func (fs *FS) hasDefaultACL(dir *nodes.Ref) bool {
-	fd, err := fs.attributes(dir)
-	if err != nil {
-		return false
-	}
-	defer unix.Close(fd)
-	n, err := unix.Fgetxattr(fd, defaultACL, nil)
-	return err == nil && n > 0
-}
-
 // ListXAttr implements [fuse.RawFileSystem].
-func (fs *FS) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte) (uint32, fuse.Status) {
+func (s xattrs) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte) (uint32, fuse.Status) {
 	if in.NodeId == nodes.Root {
 		return 0, fuse.OK
 	}
-	fd, err := fs.attributesOf(in.NodeId)
+	fd, err := s.attributesOf(in.NodeId)
 	if err == unix.EPERM { //nolint:errorlint // of open
 		return 0, fuse.OK
 	}
@@ -104,7 +90,7 @@ func (fs *FS) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte) (uint
 	}
 	var list []byte
 	for name := range bytes.SplitAfterSeq(buf[:n], []byte{0}) {
-		if fs.shared(strings.TrimSuffix(string(name), "\x00")) {
+		if s.shared(strings.TrimSuffix(string(name), "\x00")) {
 			list = append(list, name...)
 		}
 	}
@@ -115,30 +101,30 @@ func (fs *FS) ListXAttr(_ <-chan struct{}, in *fuse.InHeader, dest []byte) (uint
 }
 
 // SetXAttr implements [fuse.RawFileSystem].
-func (fs *FS) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, data []byte) fuse.Status {
+func (s xattrs) SetXAttr(_ <-chan struct{}, in *fuse.SetXAttrIn, name string, data []byte) fuse.Status {
 	if len(data) < int(in.Size) {
 		return fuse.EINVAL
 	}
-	return fs.change(&in.InHeader, name, func(fd int) error {
+	return s.change(&in.InHeader, name, func(fd int) error {
 		return unix.Fsetxattr(fd, name, data[:in.Size], int(in.Flags))
 	})
 }
 
 // RemoveXAttr implements [fuse.RawFileSystem].
-func (fs *FS) RemoveXAttr(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
-	return fs.change(in, name, func(fd int) error { return unix.Fremovexattr(fd, name) })
+func (s xattrs) RemoveXAttr(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
+	return s.change(in, name, func(fd int) error { return unix.Fremovexattr(fd, name) })
 }
 
-func (fs *FS) change(in *fuse.InHeader, name string, do func(fd int) error) fuse.Status {
-	r, err := fs.hold(in.NodeId, true)
+func (s xattrs) change(in *fuse.InHeader, name string, do func(fd int) error) fuse.Status {
+	r, err := s.table.Hold(in.NodeId, true)
 	if err != nil {
 		return status(err)
 	}
 	defer r.Release()
-	if !fs.shared(name) {
+	if !s.shared(name) {
 		return fuse.ENOTSUP
 	}
-	fd, err := fs.attributes(r)
+	fd, err := s.host.attributes(r)
 	if err != nil {
 		return status(err)
 	}

@@ -147,9 +147,16 @@ func (t *Table) Tree(name string) (*Ref, error) {
 	return t.use(tree.root), nil
 }
 
-// Hold returns the node with that id, open until the Ref is released. It returns ESTALE if there is none, or if the
-// file is gone.
-func (t *Table) Hold(id uint64) (*Ref, error) {
+// Hold returns the node with that id, open until the Ref is released. change says that it will be changed. It returns
+// ESTALE if there is none, or if the file is gone, and EROFS for a change in a read-only tree. For the synthetic root it
+// returns EROFS with change, and EINVAL otherwise.
+func (t *Table) Hold(id uint64, change bool) (*Ref, error) {
+	if id == Root && !change {
+		return nil, unix.EINVAL
+	}
+	if id == Root {
+		return nil, unix.EROFS
+	}
 	t.mu.Lock()
 	n := t.nodes[id]
 	if n == nil || n.tree.dead {
@@ -161,6 +168,10 @@ func (t *Table) Hold(id uint64) (*Ref, error) {
 	if err := t.reopen(r, 0); err != nil {
 		r.Release()
 		return nil, err
+	}
+	if change && r.n.tree.ReadOnly {
+		r.Release()
+		return nil, unix.EROFS
 	}
 	return r, nil
 }

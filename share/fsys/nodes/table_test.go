@@ -64,7 +64,7 @@ func counts(t *testing.T, table *Table, nodes, descriptors int) {
 
 // stale reports whether the file of a node is gone.
 func stale(table *Table, id uint64) bool {
-	r, err := table.Hold(id)
+	r, err := table.Hold(id, false)
 	if err == nil {
 		r.Release()
 	}
@@ -76,7 +76,7 @@ func TestForget(t *testing.T) {
 	table, root, host := fixture(t, Limits{Nodes: 10, Descriptors: 10})
 	mkdir(t, filepath.Join(host, "a/b"))
 	a := lookUp(t, table, root, "a")
-	ref, err := table.Hold(a)
+	ref, err := table.Hold(a, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestForget(t *testing.T) {
 	counts(t, table, 3, 3)
 	table.Forget(a, 5) // it was looked up twice
 	counts(t, table, 3, 3)
-	held, err := table.Hold(b)
+	held, err := table.Hold(b, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,8 +96,13 @@ func TestForget(t *testing.T) {
 	counts(t, table, 3, 3)
 	held.Release()
 	counts(t, table, 1, 1)
-	if !stale(table, a) || !stale(table, b) || !stale(table, Root) || !stale(table, 99) {
+	if !stale(table, a) || !stale(table, b) || !stale(table, 99) {
 		t.Error("a forgotten node still exists")
+	}
+	for change, want := range map[bool]error{false: unix.EINVAL, true: unix.EROFS} {
+		if _, err := table.Hold(Root, change); !errors.Is(err, want) {
+			t.Errorf("the synthetic root, change=%t: %v", change, err)
+		}
 	}
 	table.Forget(root.ID(), 1)
 	root.Release()
@@ -188,7 +193,7 @@ func TestEvict(t *testing.T) {
 	// Descriptors in use stay open, until there is no space for more.
 	var held []*Ref
 	for i := 10; i < 20; i++ {
-		r, err := table.Hold(ids[i])
+		r, err := table.Hold(ids[i], false)
 		if err != nil {
 			if !errors.Is(err, unix.ENFILE) {
 				t.Error(err)
@@ -212,10 +217,10 @@ func TestPinned(t *testing.T) {
 		mkdir(t, filepath.Join(host, name))
 	}
 	opened, removed := lookUp(t, table, root, "open"), lookUp(t, table, root, "removed")
-	o, _ := table.Hold(opened)
+	o, _ := table.Hold(opened, false)
 	o.Opened()
 	o.Release()
-	r, _ := table.Hold(removed)
+	r, _ := table.Hold(removed, false)
 	r.Pin()
 	r.Release()
 	for _, name := range []string{"open", "removed"} {
@@ -240,13 +245,13 @@ func TestCycle(t *testing.T) {
 	table, root, host := fixture(t, Limits{Nodes: 100, Descriptors: 3})
 	mkdir(t, filepath.Join(host, "a/b"))
 	a := lookUp(t, table, root, "a")
-	ref, err := table.Hold(a)
+	ref, err := table.Hold(a, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := lookUp(t, table, ref, "b")
 	ref.Release()
-	inner, err := table.Hold(b)
+	inner, err := table.Hold(b, false)
 	if err != nil {
 		t.Fatal(err)
 	}
