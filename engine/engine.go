@@ -42,6 +42,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/named"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/engine/unwind"
 	"github.com/bulkhead-project/bulkhead/engine/vms"
 	"github.com/bulkhead-project/bulkhead/engine/volumes"
 	"github.com/bulkhead-project/bulkhead/guest"
@@ -138,6 +139,7 @@ type Engine struct {
 	defaults sizing.Defaults
 	groups   *group.Groups
 	networks *networks.Networks
+	unwinder *unwind.Unwinder
 	missing  error        // the kernel lacks these walls around VMs
 	unlock   func() error // releases the locks of lock
 	found    Reaped       // by Open
@@ -196,6 +198,10 @@ func open(ctx context.Context, o Options) (*Engine, error) {
 		named: named.In(o.Roots.Data), networks: o.networks, missing: confine.Landlock(), unlock: unlock,
 		turns: make(chan struct{}, startsPerCPU*runtime.NumCPU()),
 		pods:  map[string]*pod{}, working: map[string]bool{},
+	}
+	e.unwinder = &unwind.Unwinder{
+		Store: st, Shims: e.shims, VMs: e.vms, Images: e.images, Networks: e.networks, Disks: e.disks, Users: o.Users, Log: e.log,
+		Acquire: e.acquire,
 	}
 	e.defaults = sizing.DefaultsFor(e.host, o.DefaultMemory, o.DefaultVCPUs)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
@@ -381,6 +387,17 @@ func (e *Engine) admit(ctx context.Context) (done func(), err error) {
 	case <-ctx.Done():
 		return nil, failure.Wrap(ctx.Err(), "wait for a turn to start")
 	}
+}
+
+// acquire waits for the operation on a pod, if clients see the pod.
+func (e *Engine) acquire(ctx context.Context, id string) (done func(), err error) {
+	e.mu.Lock()
+	p := e.pods[id]
+	e.mu.Unlock()
+	if p == nil {
+		return func() {}, nil
+	}
+	return p.done, p.acquire(ctx)
 }
 
 // Images returns the instance's image store.

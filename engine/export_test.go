@@ -2,6 +2,8 @@ package engine
 
 import (
 	"testing"
+
+	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 
 // Working returns the number of pods that are being created.
@@ -22,7 +24,7 @@ func (e *Engine) SetClosed(closed bool) {
 func (e *Engine) SetMissing(err error) { e.missing = err }
 
 // PodUsers returns the users that a pod has on the host.
-func (e *Engine) PodUsers(id string) ([]int, error) { return e.podUsers(id) }
+func (e *Engine) PodUsers(id string) ([]int, error) { return uids.Held(e.o.Users, id) }
 
 // ShimDone returns the channel that is closed with the connection to the pod's shim, or nil without one.
 func (e *Engine) ShimDone(t *testing.T, id string) <-chan struct{} {

@@ -10,6 +10,7 @@ import (
 	shimv1 "github.com/bulkhead-project/bulkhead/api/shim/v1"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/engine/unwind"
 	"github.com/bulkhead-project/bulkhead/internal/retry"
 	shimevents "github.com/bulkhead-project/bulkhead/shim/events"
 )
@@ -115,7 +116,7 @@ func changesState(e *shimv1.Event) bool {
 // stopWithRetries stops a pod after its VM ended by itself or a stop failed. It retries until the stop succeeds.
 func (p *pod) stopWithRetries(ctx context.Context) {
 	_ = retries.Until(ctx, nil, func() error {
-		ctx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
+		ctx, cancel := context.WithTimeout(ctx, 2*unwind.Timeout)
 		defer cancel()
 		return p.stop(ctx)
 	}, func(err error) { p.e.log.Error("clean up after a VM that has ended", "pod", p.id, "error", err) })
@@ -132,7 +133,7 @@ func (p *pod) adopt(ctx context.Context, lost error) error {
 	}
 	p.e.log.Warn("lost a pod's shim", "pod", p.id, "error", lost)
 	p.release()
-	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	ctx, cancel := context.WithTimeout(ctx, unwind.Timeout)
 	defer cancel()
 	_, err := p.connect(ctx)
 	return err

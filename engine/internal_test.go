@@ -6,30 +6,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/sizing"
 )
 
-// TestNamesPod checks that only the shim and the VM of the pod are recognised.
-func TestNamesPod(t *testing.T) {
-	id := "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	for _, test := range []struct {
-		args []string
-		want bool
-	}{
-		{[]string{"bulkhead-shim", "default", id}, true},
-		{[]string{"/usr/bin/qemu", "-name", "bulkhead-bulkhead-0123456789ab", "-nodefaults"}, true},
-		{[]string{"bulkhead-shim", "default", "f" + id[1:]}, false},
-		{[]string{"bulkhead", "rm", id}, false},
-		{[]string{"crictl", "rmp", id}, false},
-		{[]string{"/usr/bin/qemu", "-name", "bulkhead-template-0123456789ab"}, false},
-		{[]string{"/usr/bin/qemu", "-name"}, false},
-		{[]string{"bulkhead-shim", "default"}, false},
-		{[]string{"bulkhead-bulkhead-0123456789ab", "-nodefaults"}, false},
-		{nil, false},
-	} {
-		if got := namesPod(test.args, id); got != test.want {
-			t.Errorf("%q: %v", test.args, got)
-		}
-	}
-}
-
 func TestQuota(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -23,6 +23,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/shares"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/engine/unwind"
 	"github.com/bulkhead-project/bulkhead/engine/volumes"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
@@ -149,7 +150,7 @@ func (p sharesPod) Serving(process procid.ID) error {
 
 // Journal implements shares.Pod.
 func (p sharesPod) Journal(ctx context.Context) error {
-	_, err := p.e.store.Journal(p.id).Before(ctx, undoShares, struct{}{}, atomicfile.Volatile)
+	_, err := p.e.store.Journal(p.id).Before(ctx, unwind.Shares, struct{}{}, atomicfile.Volatile)
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/engine/unwind"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/network"
 	"github.com/bulkhead-project/bulkhead/sandbox"
@@ -178,7 +179,7 @@ func (e *Engine) reapPod(ctx context.Context, id string) (reaped, error) {
 
 // adoptPod connects to a ready pod's shim, or starts a new one. It stops a pod without a VM.
 func (e *Engine) adoptPod(ctx context.Context, p *pod) (reaped, error) {
-	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	ctx, cancel := context.WithTimeout(ctx, unwind.Timeout)
 	defer cancel()
 	fresh, err := p.connect(ctx)
 	// Clients see the pod in any case: the engine keeps trying as long as it lives.
@@ -254,9 +255,9 @@ func (e *Engine) reach(ctx context.Context, p *pod) (c *link.Conn, fresh bool, e
 
 // discard undoes a pod that clients have not seen, or that cannot be kept.
 func (e *Engine) discard(ctx context.Context, id, key string) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*unwind.Timeout)
 	defer cancel()
-	if err := e.unwind(ctx, id); err != nil {
+	if err := e.unwinder.Undo(ctx, id); err != nil {
 		return err
 	}
 	if key != "" {

@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/engine/unwind"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/test/measuretest"
 	"github.com/bulkhead-project/bulkhead/network"
@@ -69,6 +70,7 @@ func reapEngine(t *testing.T, shims *scriptedShims) *Engine {
 	e := bareEngine(t)
 	e.shims, e.o.Users = shims, filepath.Join(e.o.Roots.Data, "users") // exists until the engine is closed
 	e.networks = networks.New(func(network.Kind) (network.Provider, error) { return network.None{}, nil })
+	e.unwinder.Shims, e.unwinder.Users, e.unwinder.Networks = shims, e.o.Users, e.networks
 	return e
 }
 
@@ -102,7 +104,7 @@ func putState(t *testing.T, e *Engine, id string, names ...string) {
 func TestReapNames(t *testing.T) {
 	t.Parallel()
 	e := reapEngine(t, &scriptedShims{})
-	e.networks = networks.New(func(network.Kind) (network.Provider, error) { return nil, errInjected })
+	e.unwinder.Networks = networks.New(func(network.Kind) (network.Provider, error) { return nil, errInjected })
 	left := map[string]bool{}
 	for i, kind := range []string{"made", "stuck", "half", "made", "stuck", "half"} {
 		id := idOf(fmt.Sprint(i))
@@ -116,7 +118,7 @@ func TestReapNames(t *testing.T) {
 		case "stuck":
 			err := e.store.MakePod(id)
 			if err == nil {
-				_, err = e.store.Journal(id).Before(t.Context(), undoNetwork, networkUndo{Kind: network.KindUser}, atomicfile.Volatile)
+				_, err = e.store.Journal(id).Before(t.Context(), unwind.Network, unwind.Attached{Kind: network.KindUser}, atomicfile.Volatile)
 			}
 			if err != nil {
 				t.Fatal(err)

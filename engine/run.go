@@ -254,7 +254,7 @@ func (b *building) closeNetwork() error {
 
 // store creates the pod's directory and writes its record.
 func (b *building) store(ctx context.Context) error {
-	b.undo.Push("sandbox", func(ctx context.Context) error { return b.e.unwind(ctx, b.record.ID) })
+	b.undo.Push("sandbox", func(ctx context.Context) error { return b.e.unwinder.Undo(ctx, b.record.ID) })
 	if err := b.e.store.MakePod(b.record.ID); err != nil {
 		return failure.Wrap(err, "store")
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/hostports"
 	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/engine/unwind"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/printable"
@@ -196,7 +197,7 @@ func guestNetwork(id string, a network.Attachment) *agentv1.Network {
 // attach journals and attaches a network.
 func (e *Engine) attach(ctx context.Context, p network.Provider, r network.Request) (network.Attachment, error) {
 	kind, _ := p.Kind()
-	if _, err := e.store.Journal(r.ID).Before(ctx, undoNetwork, networkUndo{Kind: kind}, atomicfile.Durable); err != nil {
+	if _, err := e.store.Journal(r.ID).Before(ctx, unwind.Network, unwind.Attached{Kind: kind}, atomicfile.Durable); err != nil {
 		return network.Attachment{}, err
 	}
 	return p.Attach(ctx, r)
@@ -226,7 +227,7 @@ func (b *building) startShim(ctx context.Context, fork bool) (*link.Conn, error)
 		return nil, err
 	}
 	o.Spawn = group.In(r, o.Spawn)
-	if _, err := e.store.Journal(r.ID).Before(ctx, undoShim, struct{}{}, atomicfile.Volatile); err != nil {
+	if _, err := e.store.Journal(r.ID).Before(ctx, unwind.Shim, struct{}{}, atomicfile.Volatile); err != nil {
 		return nil, err
 	}
 	if userns.HostRoot() {

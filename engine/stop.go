@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/measure"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/engine/unwind"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
 	"github.com/bulkhead-project/bulkhead/sandbox"
@@ -30,7 +31,7 @@ func (e *Engine) StopPod(ctx context.Context, id string) error {
 		return err
 	}
 	_, err = e.do(ctx, "stop "+p.id, func(ctx context.Context) (string, error) {
-		ctx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
+		ctx, cancel := context.WithTimeout(ctx, 2*unwind.Timeout)
 		defer cancel()
 		return "", p.stop(ctx)
 	})
@@ -47,7 +48,7 @@ func (e *Engine) RemovePod(ctx context.Context, id string) error {
 		return err
 	}
 	_, err = e.do(ctx, "remove "+p.id, func(ctx context.Context) (string, error) {
-		ctx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
+		ctx, cancel := context.WithTimeout(ctx, 2*unwind.Timeout)
 		defer cancel()
 		return "", p.remove(ctx)
 	})
@@ -84,8 +85,8 @@ func (p *pod) stopLocked(ctx context.Context, flush bool) error {
 		flushed()
 	}
 	// The pod leaves its network while its VM ends.
-	undone := parts.timed(p.e.handlers(p.id))
-	if err := p.e.store.Journal(p.id).Undo(ctx, undone, undoShim, undoNetwork); err != nil {
+	undone := parts.timed(p.e.unwinder.Handlers(p.id))
+	if err := p.e.store.Journal(p.id).Undo(ctx, undone, unwind.Shim, unwind.Network); err != nil {
 		return failure.Wrap(err, "stop pod %s", shortid.Of(p.id))
 	}
 	fault.Point("stop.undone")
@@ -165,7 +166,7 @@ func (p *pod) endContainers(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, shimPatience)
+	ctx, cancel := context.WithTimeout(ctx, unwind.ShimPatience)
 	defer cancel()
 	p.mu.Lock()
 	paused := p.paused
@@ -203,12 +204,12 @@ func (p *pod) remove(ctx context.Context) error {
 		return err
 	}
 	key := p.snapshot().Key
-	if err := p.setState(markRemoving); err != nil {
+	if err := p.setState(func(r *store.Pod) { r.Phase = store.Removing }); err != nil {
 		// The disk may be full, and the removal may free space.
 		p.e.log.Warn("record that a pod is being removed", "pod", p.id, "error", err)
 	}
 	fault.Point("remove.marked")
-	if err := p.e.unwind(ctx, p.id); err != nil {
+	if err := p.e.unwinder.Undo(ctx, p.id); err != nil {
 		return failure.Wrap(err, "remove pod %s", shortid.Of(p.id))
 	}
 	fault.Point("remove.unwound")

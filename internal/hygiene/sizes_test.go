@@ -19,7 +19,7 @@ const (
 var (
 	largePackages = map[string]int{
 		"door/oci":         2650,
-		"engine":           5750,
+		"engine":           5500,
 		"image":            2950,
 		"pod":              2650,
 		"pod/podapi":       3250,
@@ -28,7 +28,7 @@ var (
 	}
 	largeTypes = map[string]int{
 		"cri.Service":            71,
-		"engine.Engine":          103,
+		"engine.Engine":          96,
 		"engine.pod":             73,
 		"oci/convert.conversion": 55,
 		"pod/manager.Pod":        71,

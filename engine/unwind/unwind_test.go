@@ -1,10 +1,11 @@
-package engine
+package unwind
 
 import (
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,12 +16,16 @@ import (
 	"testing"
 	"time"
 
+	sandboxv1 "github.com/containerd/containerd/api/runtime/sandbox/v1"
 	"github.com/containerd/ttrpc"
 
 	"github.com/bulkhead-project/bulkhead/engine/disks"
+	"github.com/bulkhead-project/bulkhead/engine/link"
 	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/engine/vms"
 	"github.com/bulkhead-project/bulkhead/internal/atomicfile"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 	"github.com/bulkhead-project/bulkhead/internal/test/testproc"
@@ -81,9 +86,79 @@ func TestProcessOf(t *testing.T) {
 	}
 }
 
+// TestNamesPod checks that only the shim and the VM of the pod are recognised.
+func TestNamesPod(t *testing.T) {
+	id := "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for _, test := range []struct {
+		args []string
+		want bool
+	}{
+		{[]string{"bulkhead-shim", "default", id}, true},
+		{[]string{"/usr/bin/qemu", "-name", "bulkhead-bulkhead-0123456789ab", "-nodefaults"}, true},
+		{[]string{"bulkhead-shim", "default", "f" + id[1:]}, false},
+		{[]string{"bulkhead", "rm", id}, false},
+		{[]string{"crictl", "rmp", id}, false},
+		{[]string{"/usr/bin/qemu", "-name", "bulkhead-template-0123456789ab"}, false},
+		{[]string{"/usr/bin/qemu", "-name"}, false},
+		{[]string{"bulkhead-shim", "default"}, false},
+		{[]string{"bulkhead-bulkhead-0123456789ab", "-nodefaults"}, false},
+		{nil, false},
+	} {
+		if got := namesPod(test.args, id); got != test.want {
+			t.Errorf("%q: %v", test.args, got)
+		}
+	}
+}
+
+// errInjected is the failure of a fake.
+var errInjected = errors.New("injected")
+
+// idOf returns an id that begins with a digit.
+func idOf(digit string) string { return digit + strings.Repeat("0", 63) }
+
+// shims are the only shim of a pod, with scripted answers.
+type shims struct {
+	link.Shims
+	sandboxv1.TTRPCSandboxService
+	connect, shutdown, ended error
+	dead                     bool // the connection is closed
+	calls                    []string
+}
+
+func (s *shims) Connect(context.Context, string) (*link.Conn, error) {
+	done := make(chan struct{})
+	if s.dead {
+		close(done)
+	}
+	return &link.Conn{
+		TTRPCSandboxService: s, Done: done, Close: func() error { return nil },
+		Ended: func(context.Context) error { s.calls = append(s.calls, "Ended"); return s.ended },
+	}, s.connect
+}
+
+func (s *shims) ShutdownSandbox(context.Context, *sandboxv1.ShutdownSandboxRequest) (*sandboxv1.ShutdownSandboxResponse, error) {
+	s.calls = append(s.calls, "ShutdownSandbox")
+	return &sandboxv1.ShutdownSandboxResponse{}, s.shutdown
+}
+
+// unwinder returns an Unwinder of an instance without pods.
+func unwinder(t *testing.T, s *shims, v *endingVMs) *Unwinder {
+	t.Helper()
+	root := t.TempDir()
+	st, err := store.Open(dirs.Roots{Data: filepath.Join(root, "d"), State: filepath.Join(root, "s")}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Unwinder{
+		Store: st, Shims: s, VMs: v, Disks: disks.Disks{Store: st}, Users: filepath.Join(root, "users"),
+		Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Acquire: func(context.Context, string) (func(), error) { return func() {}, nil },
+	}
+}
+
 // endingVMs ends VMs, or fails to.
 type endingVMs struct {
-	noVMs
+	vms.Source
 	err   error
 	ended int
 }
@@ -97,36 +172,33 @@ func (v *endingVMs) End(context.Context, string) error {
 func TestEndShim(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		name    string
-		connect error
-		errs    errs
-		end     error
-		dies    bool // the shim dies with the call
-		fails   bool
-		ended   int
-		calls   []string
+		name  string
+		shim  shims
+		end   error
+		fails bool
+		ended int
+		calls []string
 	}{
 		{name: "answers", calls: []string{"ShutdownSandbox", "Ended"}},
-		{name: "does not end", errs: errs{"Ended": {errInjected}}, fails: true, calls: []string{"ShutdownSandbox", "Ended"}},
-		{name: "is not there", connect: shim.ErrNotRunning, ended: 1},
-		{name: "is not there, nor can the VM be ended", connect: shim.ErrNotRunning, end: errInjected, ended: 1, fails: true},
-		{name: "cannot be reached", connect: errInjected, fails: true},
-		{name: "refuses", errs: errs{"ShutdownSandbox": {errInjected}}, fails: true, calls: []string{"ShutdownSandbox"}},
-		{name: "dies", errs: errs{"ShutdownSandbox": {ttrpc.ErrClosed}}, dies: true, ended: 1, calls: []string{"ShutdownSandbox"}},
+		{name: "does not end", shim: shims{ended: errInjected}, fails: true, calls: []string{"ShutdownSandbox", "Ended"}},
+		{name: "is not there", shim: shims{connect: shim.ErrNotRunning}, ended: 1},
+		{name: "is not there, nor can the VM be ended", shim: shims{connect: shim.ErrNotRunning}, end: errInjected, ended: 1, fails: true},
+		{name: "cannot be reached", shim: shims{connect: errInjected}, fails: true},
+		{name: "refuses", shim: shims{shutdown: errInjected}, fails: true, calls: []string{"ShutdownSandbox"}},
+		{name: "dies", shim: shims{shutdown: ttrpc.ErrClosed, dead: true}, ended: 1, calls: []string{"ShutdownSandbox"}},
 		{
-			name: "dies, and the VM cannot be ended", errs: errs{"ShutdownSandbox": {ttrpc.ErrClosed}}, dies: true, end: errInjected,
+			name: "dies, and the VM cannot be ended", shim: shims{shutdown: ttrpc.ErrClosed, dead: true}, end: errInjected,
 			ended: 1, fails: true, calls: []string{"ShutdownSandbox"},
 		},
 	} {
-		s := &scripted{errs: tc.errs, dead: tc.dies}
-		e := reapEngine(t, &scriptedShims{shim: s, connect: []error{tc.connect}})
 		vms := &endingVMs{err: tc.end}
-		e.vms = vms
-		err := e.endShim(t.Context(), idOf("1"))
+		err := unwinder(t, &tc.shim, vms).endShim(t.Context(), idOf("1"))
 		if errors.Is(err, errInjected) != tc.fails || (err != nil) != tc.fails || vms.ended != tc.ended {
 			t.Errorf("%s: %d ended, %v", tc.name, vms.ended, err)
 		}
-		s.same(t, tc.calls...)
+		if !slices.Equal(tc.shim.calls, tc.calls) {
+			t.Errorf("%s: calls %q, want %q", tc.name, tc.shim.calls, tc.calls)
+		}
 	}
 }
 
@@ -135,35 +207,34 @@ func TestEndPod(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name  string
-		errs  errs
+		shim  shims
 		left  bool // a process that names the pod
 		fails bool
 		ended int
 	}{
 		{name: "ends by itself"},
-		{name: "does not, and nothing is left", errs: errs{"ShutdownSandbox": {errInjected}}, fails: true},
-		{name: "does not, and is killed", errs: errs{"ShutdownSandbox": {errInjected}}, left: true, ended: 1},
+		{name: "does not, and nothing is left", shim: shims{shutdown: errInjected}, fails: true},
+		{name: "does not, and is killed", shim: shims{shutdown: errInjected}, left: true, ended: 1},
 		{name: "says so, and is killed", left: true, ended: 1},
 	} {
-		e := reapEngine(t, &scriptedShims{shim: &scripted{errs: tc.errs}})
 		vms := &endingVMs{err: errInjected} // no failure, as no VM is left
-		e.vms = vms
+		u := unwinder(t, &tc.shim, vms)
 		id, neighbour := store.NewID(), says(t, 0, "bulkhead-shim", "-s", store.NewID())
 		if tc.left {
 			says(t, 0, "bulkhead-shim", "-s", id)
 		}
-		if err := e.endPod(t.Context(), id); errors.Is(err, errInjected) != tc.fails || vms.ended != tc.ended {
+		if err := u.endPod(t.Context(), id); errors.Is(err, errInjected) != tc.fails || vms.ended != tc.ended {
 			t.Errorf("%s: %d ended, %v", tc.name, vms.ended, err)
 		}
 		if err := syscall.Kill(neighbour, 0); err != nil {
 			t.Errorf("%s: the neighbour: %v", tc.name, err)
 		}
 	}
-	e := reapEngine(t, &scriptedShims{shim: &scripted{errs: errs{"ShutdownSandbox": {errInjected}}}})
-	if err := os.WriteFile(e.o.Users, nil, 0o600); err != nil {
+	u := unwinder(t, &shims{shutdown: errInjected}, &endingVMs{})
+	if err := os.WriteFile(u.Users, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.endPod(t.Context(), store.NewID()); !errors.Is(err, errInjected) || !errors.Is(err, syscall.ENOTDIR) {
+	if err := u.endPod(t.Context(), store.NewID()); !errors.Is(err, errInjected) || !errors.Is(err, syscall.ENOTDIR) {
 		t.Errorf("a pod with unknown users: %v", err)
 	}
 }
@@ -176,48 +247,52 @@ func TestUndoTransfer(t *testing.T) {
 		name string
 		args string // not a loan from the pod
 		wait time.Duration
-		do   func(e *Engine) error
+		do   func(u *Unwinder) error
 		want string
 	}{
-		{name: "is given back", do: func(*Engine) error { return nil }},
+		{name: "is given back", do: func(*Unwinder) error { return nil }},
 		{name: "the owner is unknown", args: `{"from":"../1"}`, want: "not an id"},
 		{
 			name: "the VM may run", want: "may still run",
-			do: func(e *Engine) error {
-				_, err := e.store.Journal(id).Before(context.Background(), undoShim, struct{}{}, atomicfile.Volatile)
+			do: func(u *Unwinder) error {
+				_, err := u.Store.Journal(id).Before(context.Background(), Shim, struct{}{}, atomicfile.Volatile)
 				return err
 			},
 		},
 		{
 			name: "the VM may still run", want: "journal",
-			do: func(e *Engine) error { return os.Mkdir(filepath.Join(e.store.Dir(id), "journal"), 0o700) },
+			do: func(u *Unwinder) error { return os.Mkdir(filepath.Join(u.Store.Dir(id), "journal"), 0o700) },
 		},
 		{
 			name: "the pod is busy", want: context.DeadlineExceeded.Error(), wait: 10 * time.Millisecond,
-			do: func(e *Engine) error { return e.pods[from].acquire(context.Background()) },
+			do: func(u *Unwinder) error {
+				u.Acquire = func(ctx context.Context, id string) (func(), error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return nil
+			},
 		},
 		{
 			name: "it has another one", want: "give the disk back",
-			do: func(e *Engine) error {
-				return os.MkdirAll(filepath.Join(e.store.Dir(from), "scratch.img", "full"), 0o700)
+			do: func(u *Unwinder) error {
+				return os.MkdirAll(filepath.Join(u.Store.Dir(from), "scratch.img", "full"), 0o700)
 			},
 		},
 	} {
-		e := reapEngine(t, &scriptedShims{})
-		e.hold(newPod(e, putPod(t, e, from, store.Stopped)))
-		putPod(t, e, id, store.Starting)
-		disk := filepath.Join(e.store.Dir(id), "scratch.img")
-		err := os.WriteFile(disk, nil, 0o600)
+		u := unwinder(t, &shims{}, &endingVMs{})
+		disk := filepath.Join(u.Store.Dir(id), "scratch.img")
+		err := errors.Join(u.Store.MakePod(from), u.Store.MakePod(id), os.WriteFile(disk, nil, 0o600))
 		args := tc.args
 		if args == "" {
 			raw, marshalErr := json.Marshal(disks.Loan{From: from})
-			args, err = string(raw), errors.Join(err, marshalErr, tc.do(e))
+			args, err = string(raw), errors.Join(err, marshalErr, tc.do(u))
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(tc.wait, testdeadline.For(time.Minute)))
-		err = e.handlers(id)[disks.Undo](ctx, json.RawMessage(args))
+		err = u.Handlers(id)[disks.Undo](ctx, json.RawMessage(args))
 		cancel()
 		if (err != nil) != (tc.want != "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v", tc.name, err)
@@ -231,9 +306,9 @@ func TestUndoTransfer(t *testing.T) {
 // TestUndoNetwork checks that the journal keeps a network that is unknown or unavailable.
 func TestUndoNetwork(t *testing.T) {
 	t.Parallel()
-	e := reapEngine(t, &scriptedShims{})
+	u := unwinder(t, &shims{}, &endingVMs{})
 	var asked []network.Kind
-	e.networks = networks.New(func(kind network.Kind) (network.Provider, error) {
+	u.Networks = networks.New(func(kind network.Kind) (network.Provider, error) {
 		asked = append(asked, kind)
 		if kind == network.KindUser {
 			return nil, errInjected
@@ -241,7 +316,7 @@ func TestUndoNetwork(t *testing.T) {
 		return network.None{}, nil
 	})
 	for args, fails := range map[string]bool{`{"kind":"none"}`: false, `{"kind":"user"}`: true, `{`: true} {
-		if err := e.handlers(idOf("1"))[undoNetwork](t.Context(), json.RawMessage(args)); (err != nil) != fails {
+		if err := u.Handlers(idOf("1"))[Network](t.Context(), json.RawMessage(args)); (err != nil) != fails {
 			t.Errorf("%s: %v", args, err)
 		}
 	}

@@ -1,10 +1,15 @@
-package engine
+// Package unwind undoes the start of a pod: VM, shim, network, share server and cgroup, a disk of another pod, pins of
+// images, leases of users, and records. The pod's journal (package sandbox/journal) names most of these. Each entry is
+// written before its resource is made, so an Unwinder needs no memory of the start. A pod's directories belong to the
+// pod's user. An Unwinder therefore believes neither their files nor the shim.
+package unwind
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,8 +21,12 @@ import (
 	"github.com/bulkhead-project/bulkhead/engine/disks"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/engine/group"
+	"github.com/bulkhead-project/bulkhead/engine/link"
+	"github.com/bulkhead-project/bulkhead/engine/networks"
 	"github.com/bulkhead-project/bulkhead/engine/shares"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/engine/vms"
+	"github.com/bulkhead-project/bulkhead/image"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/procid"
 	"github.com/bulkhead-project/bulkhead/internal/shortid"
@@ -28,65 +37,80 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/uids"
 )
 
-// The kinds of the journal's entries.
+// The kinds of the journal's entries, besides disks.Undo and group.Undo.
 const (
-	undoNetwork = "network"
-	undoShim    = "shim"
-	undoShares  = "shares"
+	Network = "network" // with an Attached
+	Shim    = "shim"
+	Shares  = "shares"
 )
 
-// networkUndo records the network to detach from.
-type networkUndo struct {
+// Attached records the network to detach from.
+type Attached struct {
 	Kind network.Kind `json:"kind"`
 }
 
-// stopTimeout bounds the end of one VM and its shim.
-const stopTimeout = 60 * time.Second
+// Timeout bounds the end of one VM and its shim.
+const Timeout = 60 * time.Second
 
-// handlers returns the functions that undo the entries of a pod's journal. Each is idempotent.
-func (e *Engine) handlers(id string) journal.Handlers {
+// Unwinder undoes the pods of an instance. All fields are required.
+type Unwinder struct {
+	Store    *store.Store
+	Shims    link.Shims
+	VMs      vms.Source
+	Images   *image.Store
+	Networks *networks.Networks
+	Disks    disks.Disks
+	Users    string // the directory with the leases of pods' users
+	Log      *slog.Logger
+	// Acquire waits for the operation on another pod, which may be unknown. It returns the function that permits the
+	// next operation.
+	Acquire func(ctx context.Context, id string) (done func(), err error)
+}
+
+// Handlers returns the functions that undo the entries of a pod's journal. Each is idempotent.
+func (u *Unwinder) Handlers(id string) journal.Handlers {
 	return journal.Handlers{
-		undoNetwork: func(ctx context.Context, args json.RawMessage) error {
-			var u networkUndo
-			if err := json.Unmarshal(args, &u); err != nil {
+		Network: func(ctx context.Context, args json.RawMessage) error {
+			var at Attached
+			if err := json.Unmarshal(args, &at); err != nil {
 				return err
 			}
-			p, err := e.networks.Of(u.Kind)
+			p, err := u.Networks.Of(at.Kind)
 			if err != nil {
 				return err
 			}
 			return p.Detach(ctx, id)
 		},
-		undoShim: func(ctx context.Context, _ json.RawMessage) error {
-			ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+		Shim: func(ctx context.Context, _ json.RawMessage) error {
+			ctx, cancel := context.WithTimeout(ctx, Timeout)
 			defer cancel()
-			return e.endPod(ctx, id)
+			return u.endPod(ctx, id)
 		},
-		undoShares: func(ctx context.Context, _ json.RawMessage) error { return e.endShares(ctx, id) },
-		disks.Undo: func(ctx context.Context, args json.RawMessage) error { return e.undoTransfer(ctx, id, args) },
-		group.Undo: func(ctx context.Context, args json.RawMessage) error { return e.endGroup(ctx, id, args) },
+		Shares:     func(ctx context.Context, _ json.RawMessage) error { return u.endShares(ctx, id) },
+		disks.Undo: func(ctx context.Context, args json.RawMessage) error { return u.undoTransfer(ctx, id, args) },
+		group.Undo: func(ctx context.Context, args json.RawMessage) error { return u.endGroup(ctx, id, args) },
 	}
 }
 
 // endShares ends the process that serves the host's directories to the pod.
-func (e *Engine) endShares(ctx context.Context, id string) error {
-	r, err := e.store.Pod(id)
+func (u *Unwinder) endShares(ctx context.Context, id string) error {
+	r, err := u.Store.Pod(id)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // no server started: it starts only after the record exists
 	}
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	return shares.Kill(ctx, r.ShareServer)
 }
 
-// endGroup removes a pod's cgroup. If its last process hangs in the kernel, a later Reap removes it.
-func (e *Engine) endGroup(ctx context.Context, id string, args json.RawMessage) error {
+// endGroup removes a pod's cgroup. If its last process hangs in the kernel, a later reap removes it.
+func (u *Unwinder) endGroup(ctx context.Context, id string, args json.RawMessage) error {
 	err := group.Destroy(ctx, args)
 	if errors.Is(err, group.ErrDying) {
-		e.log.Warn("a pod's process waits for a file system that does not answer; its cgroup is removed later", "pod", id, "error", err)
+		u.Log.Warn("a pod's process waits for a file system that does not answer; its cgroup is removed later", "pod", id, "error", err)
 		return nil
 	}
 	return err
@@ -94,42 +118,38 @@ func (e *Engine) endGroup(ctx context.Context, id string, args json.RawMessage) 
 
 // undoTransfer returns the disk to the pod's predecessor. It refuses while the pod's VM may still run and write to the
 // disk.
-func (e *Engine) undoTransfer(ctx context.Context, id string, args json.RawMessage) error {
+func (u *Unwinder) undoTransfer(ctx context.Context, id string, args json.RawMessage) error {
 	loan, err := disks.LoanOf(args)
 	if err != nil {
 		return err
 	}
-	pending, err := e.store.Journal(id).Pending(ctx)
+	pending, err := u.Store.Journal(id).Pending(ctx)
 	if err != nil {
 		return err
 	}
 	if namesShim(pending) {
 		return fmt.Errorf("give the disk back to pod %s: the VM may still run", shortid.Of(loan.From))
 	}
-	e.mu.Lock()
-	from := e.pods[loan.From]
-	e.mu.Unlock()
-	if from != nil { // a removal may be under way
-		if err := from.acquire(ctx); err != nil {
-			return err
-		}
-		defer from.done()
+	done, err := u.Acquire(ctx, loan.From) // a removal may be under way
+	if err != nil {
+		return err
 	}
-	return e.disks.UndoTransfer(id, loan)
+	defer done()
+	return u.Disks.UndoTransfer(id, loan)
 }
 
 // namesShim reports whether the journal still names the shim.
 func namesShim(pending []journal.Entry) bool {
-	return slices.ContainsFunc(pending, func(entry journal.Entry) bool { return entry.Kind == undoShim })
+	return slices.ContainsFunc(pending, func(entry journal.Entry) bool { return entry.Kind == Shim })
 }
 
 // endShim asks a pod's shim to end the VM and itself. Without a shim it ends the VM directly.
-func (e *Engine) endShim(ctx context.Context, id string) error {
-	dir := e.store.StateDir(id)
-	c, err := e.shims.Connect(ctx, dir)
+func (u *Unwinder) endShim(ctx context.Context, id string) error {
+	dir := u.Store.StateDir(id)
+	c, err := u.Shims.Connect(ctx, dir)
 	if errors.Is(err, shim.ErrNotRunning) {
 		// The VM may still run, recorded or not.
-		return e.vms.End(ctx, filepath.Join(dir, layout.VM))
+		return u.VMs.End(ctx, filepath.Join(dir, layout.VM))
 	}
 	if err != nil {
 		return fmt.Errorf("reach the shim of pod %s: %w", shortid.Of(id), err)
@@ -139,7 +159,7 @@ func (e *Engine) endShim(ctx context.Context, id string) error {
 	if err != nil {
 		select {
 		case <-c.Done: // the shim died before it answered
-			return e.vms.End(ctx, filepath.Join(dir, layout.VM))
+			return u.VMs.End(ctx, filepath.Join(dir, layout.VM))
 		default:
 		}
 		return failure.Wrap(err, "end the VM of pod %s", shortid.Of(id))
@@ -148,18 +168,18 @@ func (e *Engine) endShim(ctx context.Context, id string) error {
 	return failure.Wrap(c.Ended(ctx), "wait for the end of the shim of pod %s", shortid.Of(id))
 }
 
-// unwind undoes everything of a pod but its name. A failed step stays in the journal, and the pod's directory
-// stays, for the next Reap.
-func (e *Engine) unwind(ctx context.Context, id string) error {
-	j := e.store.Journal(id)
+// Undo undoes everything of a pod but its name. A failed step stays in the journal, and the pod's directory
+// stays, for the next Undo.
+func (u *Unwinder) Undo(ctx context.Context, id string) error {
+	j := u.Store.Journal(id)
 	pending, err := j.Pending(ctx)
 	if err != nil {
 		return err
 	}
-	undo := e.handlers(id)
+	undo := u.Handlers(id)
 	if !namesShim(pending) {
 		// A damaged journal may have lost the entry. Resources that a process still uses must not be freed.
-		if err := undo[undoShim](ctx, nil); err != nil {
+		if err := undo[Shim](ctx, nil); err != nil {
 			return err
 		}
 	}
@@ -167,12 +187,12 @@ func (e *Engine) unwind(ctx context.Context, id string) error {
 		return err
 	}
 	fault.Point("unwind.undone")
-	if err := e.images.UnpinAll(ctx, id); err != nil {
+	if err := u.Images.UnpinAll(ctx, id); err != nil {
 		return err
 	}
 	fault.Point("unwind.unpinned")
 	// The leases are found by the pod's id, because a crash may have come before the record.
-	if err := uids.ReleaseAll(e.o.Users, id); err != nil {
+	if err := uids.ReleaseAll(u.Users, id); err != nil {
 		return err
 	}
 	fault.Point("unwind.freed")
@@ -180,28 +200,25 @@ func (e *Engine) unwind(ctx context.Context, id string) error {
 		return err
 	}
 	fault.Point("unwind.journal")
-	return e.store.DropPod(id)
+	return u.Store.DropPod(id)
 }
 
-// markRemoving marks a pod before its end, so that Reap completes the removal after a crash.
-func markRemoving(r *store.Pod) { r.Phase = store.Removing }
-
 const (
-	// shimPatience is the time for a shim to end its pod by itself.
-	shimPatience = 20 * time.Second
+	// ShimPatience is the time for a shim to end its pod by itself.
+	ShimPatience = 20 * time.Second
 	// killPatience is the time for killed processes to exit.
 	killPatience = 15 * time.Second
 )
 
 // endPod ends a pod's shim and VM. It asks the shim first, and then kills the remaining processes of the pod,
 // whatever the shim answered. The shim's directory belongs to the pod's user, so endPod does not trust files in it.
-func (e *Engine) endPod(ctx context.Context, id string) error {
-	askCtx, cancel := context.WithTimeout(ctx, shimPatience)
-	asked := e.endShim(askCtx, id)
+func (u *Unwinder) endPod(ctx context.Context, id string) error {
+	askCtx, cancel := context.WithTimeout(ctx, ShimPatience)
+	asked := u.endShim(askCtx, id)
 	cancel()
 	killCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killPatience)
 	defer cancel()
-	owned, err := e.podUsers(id)
+	owned, err := uids.Held(u.Users, id) // not by the record, because a crash may have come before it
 	if err != nil {
 		return errors.Join(asked, err)
 	}
@@ -212,20 +229,14 @@ func (e *Engine) endPod(ctx context.Context, id string) error {
 	if asked == nil && killed == 0 {
 		return nil
 	}
-	e.log.Warn("a pod did not end by itself", "pod", id, "killed", killed, "error", asked)
+	u.Log.Warn("a pod did not end by itself", "pod", id, "killed", killed, "error", asked)
 	if killed == 0 && len(owned) == 0 {
 		return asked // the VM may still run
 	}
-	if err := e.vms.End(killCtx, filepath.Join(e.store.StateDir(id), layout.VM)); err != nil {
-		e.log.Warn("clean up after a killed VM", "pod", id, "error", err)
+	if err := u.VMs.End(killCtx, filepath.Join(u.Store.StateDir(id), layout.VM)); err != nil {
+		u.Log.Warn("clean up after a killed VM", "pod", id, "error", err)
 	}
 	return nil
-}
-
-// podUsers returns the users that only this pod's processes have. There are none where pods run as the engine's
-// user. They are found by the pod's id, because a crash may have come before the record.
-func (e *Engine) podUsers(id string) ([]int, error) {
-	return uids.Held(e.o.Users, id)
 }
 
 // processOf returns a function that recognises the processes of a pod. All processes of the pod's users belong to
