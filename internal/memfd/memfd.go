@@ -41,3 +41,27 @@ func Seal(f *os.File, seals int) error {
 	}
 	return nil
 }
+
+// Program returns a copy of the program at path in sealed memory. The name appears only in /proc. The caller closes the
+// file.
+func Program(name, path string) (*os.File, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", name, err)
+	}
+	f, err := Create(name)
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", name, err)
+	}
+	if _, err = f.Write(data); err == nil {
+		err = f.Chmod(0o511)
+	}
+	if err == nil {
+		err = Seal(f, Constant)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("load %s: %w", name, err)
+	}
+	return f, nil
+}

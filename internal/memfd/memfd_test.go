@@ -65,3 +65,25 @@ func TestSealOnce(t *testing.T) {
 		t.Errorf("a second seal: %v", err)
 	}
 }
+
+func TestProgram(t *testing.T) {
+	f, err := Program("test", "/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Mode().Perm() != 0o511 {
+		t.Errorf("%v, %v", info, err)
+	}
+	want, err := os.Stat("/bin/sh")
+	if err != nil || info.Size() != want.Size() {
+		t.Errorf("size %d, want %d, %v", info.Size(), want.Size(), err)
+	}
+	if _, err := f.WriteAt([]byte{0}, 0); !errors.Is(err, unix.EPERM) {
+		t.Errorf("write to a sealed program: %v", err)
+	}
+	if _, err := Program("test", "/nowhere"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing program: %v", err)
+	}
+}

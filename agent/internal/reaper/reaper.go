@@ -55,6 +55,23 @@ func (c *Child) Signal(sig syscall.Signal) error {
 	}
 }
 
+// Open returns a descriptor of the process, a pidfd. It returns ESRCH if the process has ended. The caller closes the
+// file.
+func (c *Child) Open() (*os.File, error) {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	select {
+	case <-c.done:
+		return nil, syscall.ESRCH
+	default:
+	}
+	fd, err := unix.PidfdOpen(c.pid, 0)
+	if err != nil {
+		return nil, fmt.Errorf("pidfd_open: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "pidfd"), nil
+}
+
 // Start runs a program with the descriptors and environment of attr.
 func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr) (*Child, error) {
 	r.mu.Lock()

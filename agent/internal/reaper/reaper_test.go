@@ -80,6 +80,25 @@ func TestSignal(t *testing.T) {
 	}
 }
 
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	c := shell(t, "exec sleep 100")
+	f, err := c.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.PidfdSendSignal(int(f.Fd()), unix.SIGKILL, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := wait(t, c); got.Signal() != unix.SIGKILL {
+		t.Errorf("status %x", got)
+	}
+	if _, err := c.Open(); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("open after the end: %v", err)
+	}
+}
+
 // TestAdopt adopts processes of other parents, also one that ends before its id is known.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
