@@ -258,7 +258,11 @@ build/guest-flags: force
 	@mkdir -p build
 	@echo '$(KERNEL_FLAGS)' | cmp -s - $@ || echo '$(KERNEL_FLAGS)' >$@
 
-$(BUNDLE): bin/bulkhead-agent $(TOOL) build/crun/source $(KERNEL_INPUTS) build/guest-flags
+# It needs no C library.
+build/launcher: guest/launcher/launcher.c guest/launcher/flags | build/setup-build
+	$(CC) $$(cat guest/launcher/flags) -o $@ $<
+
+$(BUNDLE): bin/bulkhead-agent $(TOOL) build/crun/source build/launcher $(KERNEL_INPUTS) build/guest-flags
 	@$(TOOL) bundle $(KERNEL_FLAGS) --crun-source build/crun/source --agent bin/bulkhead-agent --out $(@D)
 	@touch $@
 

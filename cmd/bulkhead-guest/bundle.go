@@ -48,6 +48,7 @@ func bundleCommand() *cobra.Command {
 	flags.StringVar(&o.Modules, "modules", "", "the directory of its modules")
 	flags.StringVar(&o.Agent, "agent", "bin/bulkhead-agent", "the agent, static")
 	flags.StringVar(&o.Crun, "crun", "build/crun/crun", "crun, static")
+	flags.StringVar(&o.Launcher, "launcher", "build/launcher", "the launcher, static")
 	flags.StringVar(&kernelSource, "kernel-source", "", "a file that names the package the kernel is from")
 	flags.StringVar(&crunSource, "crun-source", "", "a file that names the package crun is from")
 	flags.BoolVar(&o.KeepSignatures, "keep-signatures", false, "leave the modules signed, for a kernel that loads no others")

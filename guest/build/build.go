@@ -1,5 +1,5 @@
 // Package build creates the guest bundle that package guest describes. It extracts the kernel from a distribution's
-// image and packs the agent, crun and the modules into an initrd. The same inputs give the same bytes.
+// image and packs the agent, crun, the launcher and the modules into an initrd. The same inputs give the same bytes.
 package build
 
 import (
@@ -35,6 +35,8 @@ type Options struct {
 	Modules string // the directory of its modules
 	Agent   string // a static executable
 	Crun    string // a static executable
+	// Launcher is a static executable. See guest/launcher.
+	Launcher string
 
 	KernelSource string // for the manifest: package and version
 	CrunSource   string
@@ -56,6 +58,10 @@ func Bundle(o Options) (guest.Bundle, error) {
 	crun, err := os.ReadFile(o.Crun)
 	if err != nil {
 		return guest.Bundle{}, fmt.Errorf("read crun: %w", err)
+	}
+	launcher, err := os.ReadFile(o.Launcher)
+	if err != nil {
+		return guest.Bundle{}, fmt.Errorf("read the launcher: %w", err)
 	}
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
 		return guest.Bundle{}, fmt.Errorf("create %s: %w", o.Out, err)
@@ -84,7 +90,7 @@ func Bundle(o Options) (guest.Bundle, error) {
 			modules[i].Data = kmod.Unsigned(mod.Data)
 		}
 	}
-	archive, err := initrd(agent, crun, modules)
+	archive, err := initrd(agent, crun, launcher, modules)
 	if err != nil {
 		return guest.Bundle{}, err
 	}

@@ -25,6 +25,7 @@ func options(t *testing.T) build.Options {
 		Kernel:       filepath.Join(root, "build/kernel/vmlinuz"),
 		Modules:      filepath.Join(root, "build/kernel/modules"),
 		Crun:         filepath.Join(root, "build/crun/crun"),
+		Launcher:     filepath.Join(root, "build/launcher"),
 		Agent:        testInit(t),
 		KernelSource: "kernel", CrunSource: "crun", CrunVersion: "1",
 		Out: filepath.Join(t.TempDir(), "guest"),
@@ -102,10 +103,11 @@ func TestSameInputSameBytes(t *testing.T) {
 func TestBundleRefuses(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*build.Options){
-		"no kernel":  func(o *build.Options) { o.Kernel += ".no" },
-		"no modules": func(o *build.Options) { o.Modules += ".no" },
-		"no agent":   func(o *build.Options) { o.Agent += ".no" },
-		"no crun":    func(o *build.Options) { o.Crun += ".no" },
+		"no kernel":   func(o *build.Options) { o.Kernel += ".no" },
+		"no modules":  func(o *build.Options) { o.Modules += ".no" },
+		"no agent":    func(o *build.Options) { o.Agent += ".no" },
+		"no crun":     func(o *build.Options) { o.Crun += ".no" },
+		"no launcher": func(o *build.Options) { o.Launcher += ".no" },
 	} {
 		o := options(t)
 		spoil(&o)

@@ -77,8 +77,10 @@ func report() error {
 			fmt.Println("init:", label, entry.Name())
 		}
 	}
-	if _, err := os.Stat("/usr/bin/crun"); err != nil {
-		return err
+	for _, program := range []string{"/usr/bin/crun", "/usr/bin/bulkhead-launcher"} {
+		if _, err := os.Stat(program); err != nil {
+			return err
+		}
 	}
 	return memory()
 }
