@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-project/bulkhead/agent/internal/disks"
 	"github.com/bulkhead-project/bulkhead/agent/internal/files"
 	"github.com/bulkhead-project/bulkhead/agent/internal/holder"
+	"github.com/bulkhead-project/bulkhead/agent/internal/launcher"
 	"github.com/bulkhead-project/bulkhead/agent/internal/limits"
 	"github.com/bulkhead-project/bulkhead/agent/internal/listening"
 	"github.com/bulkhead-project/bulkhead/agent/internal/oom"
@@ -35,9 +36,10 @@ import (
 
 // crun's program and state, and the containers' directories. The directories are in memory.
 const (
-	crunProgram  = "/usr/bin/crun"
-	crunState    = "/run/crun"
-	containerDir = "/run/bulkhead/containers"
+	crunProgram   = "/usr/bin/crun"
+	crunState     = "/run/crun"
+	launchProgram = "/usr/bin/bulkhead-launcher"
+	containerDir  = "/run/bulkhead/containers"
 )
 
 // Agent is the guest's state.
@@ -82,6 +84,11 @@ func Main(build string) error {
 	runtime, err := crun.New(crunProgram, crunState, r)
 	if err != nil {
 		return err
+	}
+	if l, err := launcher.Start(launchProgram, r); err != nil {
+		Log("crun starts all processes: %v", err)
+	} else {
+		runtime.Launch(l, Log)
 	}
 	a := &Agent{
 		reaper: r, crun: runtime, holder: holder.New(r),

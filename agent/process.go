@@ -43,12 +43,13 @@ type process struct {
 
 // launch describes how to start a process.
 type launch struct {
-	exec                       string // for the container's first process
-	file                       string // with an exec's OCI process
+	exec                       string          // empty for the container's first process
+	process                    json.RawMessage // an exec's OCI process
+	first                      *process        // an exec's container's
 	terminal, stdin, stdinOnce bool
 }
 
-// launch starts a process with crun and adds it to the container.
+// launch starts a process and adds it to the container.
 func (a *Agent) launch(ctx context.Context, c *container, l launch) (*process, error) {
 	dir := filepath.Join(c.dir, "init")
 	if l.exec != "" {
@@ -82,7 +83,8 @@ func (a *Agent) launch(ctx context.Context, c *container, l launch) (*process, e
 	if l.exec == "" {
 		p.child, p.console, err = a.crun.Create(ctx, c.dir, cp, onExit)
 	} else {
-		p.child, p.console, err = a.crun.Exec(ctx, l.file, cp, onExit)
+		cp.First, cp.Cgroup = l.first.child, string(c.cgroup)
+		p.child, p.console, err = a.crun.Exec(ctx, l.process, cp, onExit)
 	}
 	if err != nil {
 		p.close()
@@ -232,16 +234,12 @@ func (a *Agent) exec(ctx context.Context, r agentv1.Exec) (agentv1.Created, erro
 		}
 		return fail(err)
 	}
-	file := filepath.Join(dir, "process.json")
-	var p *process
-	if err = os.WriteFile(file, described, 0o600); err == nil {
-		end()
-		end = agentv1.Begin(ctx, agentv1.PartCrun)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), opTimeout)
-		defer cancel()
-		p, err = a.launch(ctx, c, launch{exec: r.Exec, file: file, terminal: r.Terminal, stdin: r.Stdin, stdinOnce: !r.KeepStdin})
-	}
 	end()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), opTimeout)
+	defer cancel()
+	p, err := a.launch(ctx, c, launch{
+		exec: r.Exec, process: described, first: first, terminal: r.Terminal, stdin: r.Stdin, stdinOnce: !r.KeepStdin,
+	})
 	if err == nil {
 		if err = c.applySchedule(p, described); err != nil {
 			c.abandon(p)

@@ -1,4 +1,5 @@
-// Package crun runs the OCI runtime to create a container and to start further processes in it. The agent does
+// Package crun runs the OCI runtime to create a container and to start further processes in it. The guest's launcher
+// starts most of these processes, because it needs less time, and the OCI runtime starts the others. The agent does
 // everything else itself, on the container's cgroup and init.
 package crun
 
@@ -13,11 +14,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-project/bulkhead/agent/internal/launcher"
 	"github.com/bulkhead-project/bulkhead/agent/internal/reaper"
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/internal/memfd"
 )
 
@@ -26,39 +30,30 @@ type Runtime struct {
 	// Version is crun's version.
 	Version string
 
-	program *os.File
-	state   string
-	reaper  *reaper.Reaper
+	program  *os.File
+	state    string
+	reaper   *reaper.Reaper
+	launcher *launcher.Launcher // nil without one
+	log      func(format string, args ...any)
+
+	mu         sync.Mutex                     // guards the following
+	containers map[string]*launcher.Container // of containers with exec'd processes
 }
 
 // New loads the program into sealed memory. From a plain file, crun would copy itself into such memory at each start,
 // and an emulator would translate each copy again.
 func New(program, state string, r *reaper.Reaper) (*Runtime, error) {
-	data, err := os.ReadFile(program)
+	f, err := memfd.Program("crun", program)
 	if err != nil {
-		return nil, fmt.Errorf("read crun: %w", err)
-	}
-	f, err := memfd.Create("crun")
-	if err != nil {
-		return nil, fmt.Errorf("load crun: %w", err)
-	}
-	if _, err = f.Write(data); err == nil {
-		err = f.Chmod(0o511)
-	}
-	if err == nil {
-		err = memfd.Seal(f, memfd.Constant)
-	}
-	if err == nil {
-		err = os.MkdirAll(state, 0o700)
-	}
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("load crun: %w", err)
-	}
-	runtime := &Runtime{program: f, state: state, reaper: r}
-	if runtime.Version, err = runtime.version(); err != nil {
-		f.Close()
 		return nil, err
+	}
+	runtime := &Runtime{program: f, state: state, reaper: r, containers: map[string]*launcher.Container{}}
+	if err = os.MkdirAll(state, 0o700); err == nil {
+		runtime.Version, err = runtime.version()
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("load crun: %w", err)
 	}
 	return runtime, nil
 }
@@ -101,6 +96,10 @@ type Process struct {
 	Stdio   Stdio
 	Console bool // with a terminal, which Create and Exec return
 
+	// First and Cgroup are the container's first process and its cgroup's directory, for Exec.
+	First  *reaper.Child
+	Cgroup string
+
 	state string // crun's directory, if not the runtime's
 }
 
@@ -109,13 +108,19 @@ func (r *Runtime) Create(ctx context.Context, bundle string, p Process, onExit f
 	return r.run(ctx, p, onExit, "create", "--bundle", bundle)
 }
 
-// Exec runs the process described in file in a container.
-func (r *Runtime) Exec(ctx context.Context, file string, p Process, onExit func()) (*reaper.Child, *os.File, error) {
-	if p.Console {
-		var err error
-		if p.state, err = r.stateFor(file, p); err != nil {
-			return nil, nil, fmt.Errorf("crun exec: %w", err)
-		}
+// Exec runs an OCI process in a container.
+func (r *Runtime) Exec(ctx context.Context, process json.RawMessage, p Process, onExit func()) (*reaper.Child, *os.File, error) {
+	if child, err := r.launch(ctx, process, p, onExit); !errors.Is(err, launcher.ErrDeclined) {
+		return child, nil, err
+	}
+	defer agentv1.Begin(ctx, agentv1.PartCrun)()
+	file := filepath.Join(p.Dir, "process.json")
+	err := os.WriteFile(file, process, 0o600)
+	if err == nil && p.Console {
+		p.state, err = r.stateFor(file, p)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("crun exec: %w", err)
 	}
 	return r.run(ctx, p, onExit, "exec", "--detach", "--process", file)
 }
@@ -181,7 +186,12 @@ func (r *Runtime) Replace(id string, config []byte) error {
 }
 
 // Forget removes crun's state of a container without processes.
-func (r *Runtime) Forget(id string) error { return os.RemoveAll(filepath.Join(r.state, id)) }
+func (r *Runtime) Forget(id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.containers, id)
+	return os.RemoveAll(filepath.Join(r.state, id))
+}
 
 // Update applies the OCI resources in file.
 func (r *Runtime) Update(ctx context.Context, id, file, dir string) error {

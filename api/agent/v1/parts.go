@@ -23,14 +23,15 @@ const (
 	PartLimits   = "limit the pod"
 	PartScratch  = "limit the scratch disk"
 
-	PartRoot = "mount the root"           // of a container: its image and its writable layer
-	PartSpec = "adjust the specification" // read, adapt and write it for crun
-	PartCrun = "run crun"                 // until the process exists
+	PartRoot   = "mount the root"           // of a container: its image and its writable layer
+	PartSpec   = "adjust the specification" // read, adapt and write it for crun
+	PartCrun   = "run crun"                 // until the process exists
+	PartLaunch = "run the launcher"         // instead of crun, for an exec
 )
 
 var partNames = []string{
 	PartReseed, PartClock, PartHostname, PartFiles, PartShm, PartNetwork, PartCards, PartSysctls, PartLimits, PartScratch,
-	PartRoot, PartSpec, PartCrun,
+	PartRoot, PartSpec, PartCrun, PartLaunch,
 }
 
 // Part is a part of a call in the guest, and its duration.
