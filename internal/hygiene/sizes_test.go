@@ -31,7 +31,6 @@ var (
 		"engine.Engine":          96,
 		"engine.pod":             73,
 		"oci/convert.conversion": 55,
-		"pod/manager.Pod":        71,
 		"pod/podapi.checker":     60,
 		"sandbox.Sandbox":        139,
 		"share/fsys.FS":          57,

@@ -12,12 +12,12 @@ import (
 )
 
 // waits sets the options of a pod that begins only when its Job has room.
-func (p *Pod) waits(rec Record, o *pod.Options) {
-	if _, limited := podspec.Parallelism(rec.Pod); !limited || !p.m.o.Jobs {
+func (m *Manager) waits(p *Pod, rec Record, o *pod.Options) {
+	if _, limited := podspec.Parallelism(rec.Pod); !limited || !m.o.Jobs {
 		return
 	}
 	if !rec.Begun {
-		o.Turn = p.turn
+		o.Turn = func() pod.Turn { return m.turn(p) }
 	}
 	if limit, limited := podspec.JobDeadline(rec.Pod); limited {
 		o.Deadline = rec.Since.Add(limit)
@@ -26,11 +26,11 @@ func (p *Pod) waits(rec Record, o *pod.Options) {
 
 // turn returns whether the pod may begin, and saves a yes. It may begin if the Job's parallelism allows for one more
 // pod beside those that run and those with an earlier turn.
-func (p *Pod) turn() pod.Turn {
-	p.m.turns.Lock()
-	defer p.m.turns.Unlock()
+func (m *Manager) turn(p *Pod) pod.Turn {
+	m.turns.Lock()
+	defer m.turns.Unlock()
 	others := 0
-	for _, other := range p.job() {
+	for _, other := range m.job(p) {
 		if rec := other.record(); rec.Ended == nil && (rec.Begun || before(other, p)) {
 			others++
 		}
@@ -46,7 +46,7 @@ func (p *Pod) turn() pod.Turn {
 	}
 	p.rec.Begun = true
 	if err := p.save(); err != nil {
-		p.m.o.Logger.Warn("cannot save that a pod begins", "pod", p.Key(), "error", err)
+		m.o.Logger.Warn("cannot save that a pod begins", "pod", p.Key(), "error", err)
 	}
 	return pod.TurnNow
 }
@@ -54,20 +54,20 @@ func (p *Pod) turn() pod.Turn {
 // failJob stops the other pods of the Job from beginning if this pod had begun and has failed or was stopped, because
 // the Job can no longer succeed. The caller saves this pod's end afterwards, so that a crash between the two loses
 // nothing.
-func (p *Pod) failJob() {
+func (m *Manager) failJob(p *Pod) {
 	status := p.supervised().Status()
 	rec := p.record()
 	if !rec.Begun || !podstatus.Ended(&status) || status.Phase == corev1.PodSucceeded && !rec.Stopping {
 		return
 	}
-	p.m.turns.Lock()
-	defer p.m.turns.Unlock()
-	for _, other := range p.job() {
+	m.turns.Lock()
+	defer m.turns.Unlock()
+	for _, other := range m.job(p) {
 		other.mu.Lock()
 		if !other.rec.Begun && other.rec.Ended == nil {
 			other.rec.JobFailed = true
 			if err := other.save(); err != nil {
-				p.m.o.Logger.Warn("cannot save that a pod's Job has failed", "pod", other.Key(), "error", err)
+				m.o.Logger.Warn("cannot save that a pod's Job has failed", "pod", other.Key(), "error", err)
 			}
 		}
 		other.mu.Unlock()
@@ -75,18 +75,18 @@ func (p *Pod) failJob() {
 }
 
 // wakeJob makes the pods of the Job ask for their turns again.
-func (p *Pod) wakeJob() {
-	for _, other := range p.job() {
+func (m *Manager) wakeJob(p *Pod) {
+	for _, other := range m.job(p) {
 		other.supervised().Changed()
 	}
 }
 
 // job returns the other pods of the pod's Job, none if the Job has no limit for concurrent pods.
-func (p *Pod) job() (list []*Pod) {
-	if _, limited := podspec.Parallelism(p.Original()); !limited || !p.m.o.Jobs {
+func (m *Manager) job(p *Pod) (list []*Pod) {
+	if _, limited := podspec.Parallelism(p.Original()); !limited || !m.o.Jobs {
 		return nil
 	}
-	for _, other := range p.m.All() {
+	for _, other := range m.All() {
 		if other != p && podspec.Owner(other.Original()) == podspec.Owner(p.Original()) {
 			list = append(list, other)
 		}

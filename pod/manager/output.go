@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -52,32 +53,37 @@ func (p *Pod) Output(ctx context.Context, container string, o OutputOptions, out
 		return r.Drain()
 	}
 	if o.Whole {
-		defer p.read(r)()
+		defer p.readers.add(r)()
 	}
 	return p.follow(ctx, dir, container, r, o.OneRun)
 }
 
-// read protects a reader from missing output until the returned function is called.
-func (p *Pod) read(r *logs.Reader) (stop func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.readers[r] = true
+// readers must not miss output of the containers.
+type readers struct {
+	mu  sync.Mutex
+	all map[*logs.Reader]bool
+}
+
+// add protects a reader from missing output until the returned function is called.
+func (rs *readers) add(r *logs.Reader) (stop func()) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.all == nil {
+		rs.all = map[*logs.Reader]bool{}
+	}
+	rs.all[r] = true
 	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.readers, r)
+		rs.mu.Lock()
+		defer rs.mu.Unlock()
+		delete(rs.all, r)
 	}
 }
 
-// unread reports whether a rotation of the log would lose output for a reader. Readers do not delay a pod that must
-// end.
-func (p *Pod) unread(path string) bool {
-	if p.ending.Load() {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for r := range p.readers {
+// unread reports whether a rotation of the log would lose output for a reader.
+func (rs *readers) unread(path string) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for r := range rs.all {
 		if r.Unread(path) {
 			return true
 		}

@@ -149,7 +149,7 @@ func TestVerdictsAreKept(t *testing.T) {
 		m := w.open()
 		p := w.run(m, Record{Pod: probed})
 		id, _ := p.Container("c")
-		if v, found := p.lastVerdicts(probed)[id]; !found || !v.Started || v.Ready {
+		if v, found := notesOf(p).lastVerdicts(probed)[id]; !found || !v.Started || v.Ready {
 			t.Errorf("in %s: %+v, %v", filepath.Join(p.Dir(), verdictsFile), v, found)
 		}
 		if err := p.Stop(t.Context(), noGrace()); err != nil {

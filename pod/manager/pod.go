@@ -28,15 +28,16 @@ const (
 // Pod is one pod of a Manager, from Add or Open until its removal. It may be run more than once. It is safe for
 // concurrent use.
 type Pod struct {
-	m        *Manager
-	original *corev1.Pod
-	door     Door
-	dir      string
-	events   *events.Log
-	objects  *volume.Set
-	ending   atomic.Bool // its end was requested
+	identity
+	m       *Manager
+	door    Door
+	dir     string
+	events  *events.Log
+	objects *volume.Set
+	ending  atomic.Bool // its end was requested
 	// op is held while the pod is started or removed.
-	op chan struct{}
+	op      chan struct{}
+	readers readers
 
 	mu   sync.Mutex
 	rec  Record
@@ -47,15 +48,28 @@ type Pod struct {
 	kept bool          // its end was saved
 	// freed: the runtime has no resources of an ended run.
 	freed bool
-	// readers must not miss output of the containers.
-	readers map[*logs.Reader]bool
 }
+
+// identity is the pod as it was added. It never changes.
+type identity struct{ original *corev1.Pod }
+
+// Original returns the pod as it was added. The caller must not change it.
+func (i identity) Original() *corev1.Pod { return i.original }
+
+// Name returns the pod's name.
+func (i identity) Name() string { return i.original.Name }
+
+// UID returns the pod's UID.
+func (i identity) UID() types.UID { return i.original.UID }
+
+// Key returns the pod's namespace/name.
+func (i identity) Key() string { return i.original.Namespace + "/" + i.original.Name }
 
 // newPod makes the pod of a record. It returns a pod even with an error.
 func (m *Manager) newPod(rec Record, failFast bool) (*Pod, error) {
 	p := &Pod{
-		m: m, dir: filepath.Join(m.o.Dir, string(rec.Pod.UID)), original: rec.Pod, rec: rec, done: make(chan struct{}),
-		objects: &volume.Set{}, op: make(chan struct{}, 1), readers: map[*logs.Reader]bool{},
+		m: m, dir: filepath.Join(m.o.Dir, string(rec.Pod.UID)), identity: identity{rec.Pod}, rec: rec, done: make(chan struct{}),
+		objects: &volume.Set{}, op: make(chan struct{}, 1),
 	}
 	p.door = m.o.Door(p)
 	var err error
@@ -100,10 +114,11 @@ func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 			Size:       rec.Size,
 			Ports:      rec.Ports,
 		},
-		Watch:    p.m.watch,
-		Last:     p.lastVerdicts(spec),
-		Before:   p.lastConditions(rec.Since),
-		Unread:   p.unread,
+		Watch:  p.m.watch,
+		Last:   notesOf(p).lastVerdicts(spec),
+		Before: notesOf(p).lastConditions(rec.Since),
+		// Readers do not delay a pod that must end.
+		Unread:   func(path string) bool { return !p.ending.Load() && p.readers.unread(path) },
 		Earlier:  rec.Earlier,
 		FailFast: failFast,
 		Event:    p.event,
@@ -111,7 +126,7 @@ func (p *Pod) prepare(rec Record, failFast bool) (*pod.Pod, error) {
 
 		Published: p.notifyChanged,
 	}
-	p.waits(rec, &o)
+	p.m.waits(p, rec, &o)
 	if err := p.door.Configure(&o); err != nil {
 		p.door.Release()
 		return nil, err
@@ -151,18 +166,6 @@ func (p *Pod) Door() Door { return p.door }
 
 // Dir returns the pod's own directory.
 func (p *Pod) Dir() string { return p.dir }
-
-// Original returns the pod as it was added. The caller must not change it.
-func (p *Pod) Original() *corev1.Pod { return p.original }
-
-// Name returns the pod's name.
-func (p *Pod) Name() string { return p.original.Name }
-
-// UID returns the pod's UID.
-func (p *Pod) UID() types.UID { return p.original.UID }
-
-// Key returns the pod's namespace/name.
-func (p *Pod) Key() string { return p.original.Namespace + "/" + p.original.Name }
 
 // Events returns the pod's events.
 func (p *Pod) Events() *events.Log { return p.events }

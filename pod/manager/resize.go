@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/bulkhead-project/bulkhead/internal/errclass"
+	"github.com/bulkhead-project/bulkhead/pod"
 	"github.com/bulkhead-project/bulkhead/pod/podspec"
 	"github.com/bulkhead-project/bulkhead/pod/podstatus"
 )
@@ -35,7 +36,7 @@ func (p *Pod) Resize(ctx context.Context, name string, limits, requests map[stri
 	ctx, cancel := context.WithTimeout(ctx, resizeWait)
 	defer cancel()
 	settled := make(chan error, 1)
-	p.m.wg.Go(func() { settled <- p.awaitResize(run.Answer(), done, generation) })
+	p.m.wg.Go(func() { settled <- requested{p, done, generation}.await(run.Answer()) })
 	select {
 	case err := <-settled:
 		return err
@@ -47,66 +48,83 @@ func (p *Pod) Resize(ctx context.Context, name string, limits, requests map[stri
 	return fmt.Errorf("resize pod %s: it continues: %w", p.Key(), context.Cause(ctx))
 }
 
-// awaitResize waits until a resize is done or refused, or until done is closed at the pod's end. It also runs after the
+// requested is a resize that was requested from the run of done.
+type requested struct {
+	pod        *Pod
+	done       <-chan struct{}
+	generation int64
+}
+
+// awaitBeside awaits the resize in the background.
+func (r requested) awaitBeside(run *pod.Pod) {
+	answer := run.Answer()
+	r.pod.m.wg.Go(func() {
+		if err := r.await(answer); err != nil {
+			r.pod.m.o.Logger.Info("a pod was not resized", "pod", r.pod.Key(), "error", err)
+		}
+	})
+}
+
+// await waits until the resize is done or refused, or until done is closed at the pod's end. It also runs after the
 // command has stopped waiting. A refused resize does not apply to the next manager or the pod's next run.
-func (p *Pod) awaitResize(watch func() (corev1.PodStatus, <-chan struct{}), done <-chan struct{}, generation int64) error {
+func (r requested) await(watch func() (corev1.PodStatus, <-chan struct{})) error {
 	for {
 		status, changed := watch()
-		if status.ObservedGeneration >= generation {
+		if status.ObservedGeneration >= r.generation {
 			pending, progress := conditionOf(status, corev1.PodResizePending), conditionOf(status, corev1.PodResizeInProgress)
 			switch {
 			case progress != nil: // including a resize that was granted before the pending one
 			case pending != nil:
-				p.finishResize(done, status, false)
-				return errclass.New(errdefs.ErrInvalidArgument, "resize pod %s: %s: %s", p.Key(), pending.Reason, pending.Message)
+				r.finish(status, false)
+				return errclass.New(errdefs.ErrInvalidArgument, "resize pod %s: %s: %s", r.pod.Key(), pending.Reason, pending.Message)
 			default:
-				p.finishResize(done, status, true)
+				r.finish(status, true)
 				return nil
 			}
 		}
 		select {
 		case <-changed:
-		case <-done:
-			return errclass.New(errdefs.ErrConflict, "resize pod %s: the pod has ended", p.Key())
-		case <-p.m.ctx.Done():
-			return fmt.Errorf("resize pod %s: it continues: %w", p.Key(), context.Cause(p.m.ctx))
+		case <-r.done:
+			return errclass.New(errdefs.ErrConflict, "resize pod %s: the pod has ended", r.pod.Key())
+		case <-r.pod.m.ctx.Done():
+			return fmt.Errorf("resize pod %s: it continues: %w", r.pod.Key(), context.Cause(r.pod.m.ctx))
 		}
 	}
 }
 
-// finishResize saves that the run of done is resized, or the current resources after a refusal, and calls
+// finish saves that the run of done is resized, or the current resources after a refusal, and calls
 // Options.Resized. It does nothing if another resize was requested since.
-func (p *Pod) finishResize(done <-chan struct{}, status corev1.PodStatus, granted bool) {
-	p.mu.Lock()
-	if p.done != done || p.rec.Generation > status.ObservedGeneration {
-		p.mu.Unlock()
+func (r requested) finish(status corev1.PodStatus, granted bool) {
+	r.pod.mu.Lock()
+	if r.pod.done != r.done || r.pod.rec.Generation > status.ObservedGeneration {
+		r.pod.mu.Unlock()
 		return
 	}
 	if !granted {
-		p.keepGranted(status)
+		r.pod.rec.keepGranted(status)
 	}
-	p.rec.Before = nil
-	err := p.save()
-	p.mu.Unlock()
+	r.pod.rec.Before = nil
+	err := r.pod.save()
+	r.pod.mu.Unlock()
 	if err != nil {
-		p.m.o.Logger.Warn("cannot save the outcome of a resize", "pod", p.Key(), "error", err)
+		r.pod.m.o.Logger.Warn("cannot save the outcome of a resize", "pod", r.pod.Key(), "error", err)
 	}
-	if p.m.o.Resized != nil {
-		p.m.o.Resized(p)
+	if r.pod.m.o.Resized != nil {
+		r.pod.m.o.Resized(r.pod)
 	}
 }
 
-// keepGranted copies the containers' current resources to the record in place of refused ones. The caller holds mu.
-func (p *Pod) keepGranted(status corev1.PodStatus) {
+// keepGranted copies the containers' current resources to the record in place of refused ones.
+func (r *Record) keepGranted(status corev1.PodStatus) {
 	for c := range podstatus.Every(&status) {
-		if _, resized := p.rec.Resources[c.Name]; !resized {
+		if _, resized := r.Resources[c.Name]; !resized {
 			continue
 		}
 		has := corev1.ResourceRequirements{}
 		if c.Resources != nil {
 			has = *c.Resources.DeepCopy()
 		}
-		p.rec.Resources[c.Name] = has
+		r.Resources[c.Name] = has
 	}
 }
 

@@ -37,7 +37,7 @@ func notRun(t *testing.T) *Pod {
 		t.Fatal(err)
 	}
 	m := &Manager{o: Options{Logger: slog.New(slog.DiscardHandler)}, ctx: t.Context()}
-	return &Pod{m: m, dir: t.TempDir(), p: p, done: make(chan struct{}), original: spec, rec: Record{Pod: spec}}
+	return &Pod{m: m, dir: t.TempDir(), p: p, done: make(chan struct{}), identity: identity{spec}, rec: Record{Pod: spec}}
 }
 
 // stored returns the memory of each container in the record, for the next manager.
@@ -81,16 +81,16 @@ func TestARefusedResizeIsNotStored(t *testing.T) {
 	}
 	first := ask("a", "64Gi")
 	check("asked for", "64Gi", "64Mi")
-	if err := e.awaitResize(refused(first), e.done, first); !errors.Is(err, errdefs.ErrInvalidArgument) {
+	if err := (requested{e, e.done, first}).await(refused(first)); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("refused: %v", err)
 	}
 	check("refused", "64Mi", "64Mi")
 	second := ask("b", "96Mi")
 	check("requested with another", "64Gi", "96Mi")
-	e.finishResize(e.done, e.p.Status(), false)
-	e.finishResize(make(chan struct{}), corev1.PodStatus{ObservedGeneration: second}, false)
+	requested{e, e.done, first}.finish(e.p.Status(), false)
+	requested{e, make(chan struct{}), second}.finish(corev1.PodStatus{ObservedGeneration: second}, false)
 	check("an answer to an earlier request, or from another run", "64Gi", "96Mi")
-	if err := e.awaitResize(refused(second), e.done, second); !errors.Is(err, errdefs.ErrInvalidArgument) {
+	if err := (requested{e, e.done, second}).await(refused(second)); !errors.Is(err, errdefs.ErrInvalidArgument) {
 		t.Errorf("refused again: %v", err)
 	}
 	check("refused again", "64Mi", "64Mi")
@@ -99,14 +99,14 @@ func TestARefusedResizeIsNotStored(t *testing.T) {
 	}
 	done := make(chan struct{})
 	close(done)
-	if err := e.awaitResize(e.p.Watch, done, second+1); !errors.Is(err, errdefs.ErrConflict) {
-		t.Errorf("awaitResize of a pod that ends: got %v, want %v", err, errdefs.ErrConflict)
+	if err := (requested{e, done, second + 1}).await(e.p.Watch); !errors.Is(err, errdefs.ErrConflict) {
+		t.Errorf("await of a pod that ends: got %v, want %v", err, errdefs.ErrConflict)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	e.m.ctx = ctx
-	if err := e.awaitResize(e.p.Watch, e.done, second+1); !errors.Is(err, context.Canceled) {
-		t.Errorf("awaitResize of a manager that ends: got %v, want %v", err, context.Canceled)
+	if err := (requested{e, e.done, second + 1}).await(e.p.Watch); !errors.Is(err, context.Canceled) {
+		t.Errorf("await of a manager that ends: got %v, want %v", err, context.Canceled)
 	}
 }
 

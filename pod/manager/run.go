@@ -18,7 +18,7 @@ func (p *Pod) Run() {
 	supervised, done, resizing, generation, since := p.p, p.done, p.rec.Before != nil, p.rec.Generation, p.rec.Since
 	p.mu.Unlock()
 	if resizing {
-		p.awaitResizeBeside(supervised, done, generation)
+		requested{p, done, generation}.awaitBeside(supervised)
 	}
 	release := func() {}
 	if p.m.o.Hold != nil {
@@ -26,13 +26,13 @@ func (p *Pod) Run() {
 	}
 	p.m.wg.Go(func() {
 		defer release()
-		stop := p.remember(supervised, since)
+		stop := notesOf(p).remember(supervised, since)
 		err := supervised.Run(p.m.ctx)
 		p.door.Release()
 		stop()
-		p.failJob()
+		p.m.failJob(p)
 		remove := p.finish(err)
-		p.wakeJob()
+		p.m.wakeJob(p)
 		if remove {
 			defer p.m.detached.add(always)()
 		}

@@ -28,7 +28,7 @@ func (p *Pod) Update(next *corev1.Pod, refused *podstatus.Condition) error {
 	if changed := changedOf(wanted); !equality.Semantic.DeepEqual(changed, changedOf(given)) {
 		p.rec.Changed, dirty = changed, true
 	}
-	resized = resized && p.noteResources(given, wanted)
+	resized = resized && p.rec.noteResources(given, wanted)
 	if dirty || resized {
 		if err := p.save(); err != nil {
 			p.rec = before
@@ -37,34 +37,24 @@ func (p *Pod) Update(next *corev1.Pod, refused *podstatus.Condition) error {
 	}
 	run.Update(next, refused) // the next manager continues from the saved change
 	if resized {
-		p.awaitResizeBeside(run, done, next.Generation)
+		requested{p, done, next.Generation}.awaitBeside(run)
 	}
 	return nil
 }
 
-// awaitResizeBeside awaits a resize of the run of done in the background.
-func (p *Pod) awaitResizeBeside(run *pod.Pod, done <-chan struct{}, generation int64) {
-	answer := run.Answer()
-	p.m.wg.Go(func() {
-		if err := p.awaitResize(answer, done, generation); err != nil {
-			p.m.o.Logger.Info("a pod was not resized", "pod", p.Key(), "error", err)
-		}
-	})
-}
-
 // noteResources records the resources of wanted that differ from the pod as it was added, and reports whether any
-// differ from before. The caller holds mu.
-func (p *Pod) noteResources(before, wanted *corev1.Pod) (found bool) {
+// differ from before.
+func (r *Record) noteResources(before, wanted *corev1.Pod) (found bool) {
 	next := map[string]corev1.ResourceRequirements{}
 	for c := range podspec.All(&wanted.Spec) {
-		if !equality.Semantic.DeepEqual(c.Resources, resourcesOf(p.rec.Pod, c.Name)) {
+		if !equality.Semantic.DeepEqual(c.Resources, resourcesOf(r.Pod, c.Name)) {
 			next[c.Name] = *c.Resources.DeepCopy()
 		}
 		found = found || !equality.Semantic.DeepEqual(c.Resources, resourcesOf(before, c.Name))
 	}
-	p.rec.Resources = next
+	r.Resources = next
 	if found {
-		p.rec.begins(before)
+		r.begins(before)
 	}
 	return found
 }

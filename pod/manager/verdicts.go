@@ -2,6 +2,7 @@ package manager
 
 import (
 	"errors"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -30,35 +31,43 @@ type transitions struct {
 	Conditions []corev1.PodCondition `json:"conditions"`
 }
 
+// notes are a pod's files for the next manager.
+type notes struct {
+	dir, pod string
+	log      *slog.Logger
+}
+
+func notesOf(p *Pod) notes { return notes{p.dir, p.Key(), p.m.o.Logger} }
+
 // lastVerdicts returns the verdicts that an earlier manager saved.
-func (p *Pod) lastVerdicts(spec *corev1.Pod) (last map[string]probe.Verdict) {
-	if !pod.Remembers(spec) || !p.readSaved(verdictsFile, &last) {
+func (n notes) lastVerdicts(spec *corev1.Pod) (last map[string]probe.Verdict) {
+	if !pod.Remembers(spec) || !n.readSaved(verdictsFile, &last) {
 		return nil
 	}
 	return last
 }
 
 // lastConditions returns the conditions that an earlier manager saved for the same run.
-func (p *Pod) lastConditions(since time.Time) []corev1.PodCondition {
+func (n notes) lastConditions(since time.Time) []corev1.PodCondition {
 	var last transitions
-	if !p.readSaved(transitionsFile, &last) || !last.Since.Equal(since) {
+	if !n.readSaved(transitionsFile, &last) || !last.Since.Equal(since) {
 		return nil
 	}
 	return last.Conditions
 }
 
 // readSaved reads one of the files. A file that cannot be read counts as absent.
-func (p *Pod) readSaved(file string, into any) (found bool) {
-	err := atomicfile.ReadJSON(filepath.Join(p.dir, file), into)
+func (n notes) readSaved(file string, into any) (found bool) {
+	err := atomicfile.ReadJSON(filepath.Join(n.dir, file), into)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		p.m.o.Logger.Warn("cannot read the notes of an earlier engine on a pod", "pod", p.Key(), "error", err)
+		n.log.Warn("cannot read the notes of an earlier engine on a pod", "pod", n.pod, "error", err)
 	}
 	return err == nil
 }
 
 // remember saves the results of the pod's probes and the changes of its conditions for the next manager. The caller
 // calls stop, which returns after the last write.
-func (p *Pod) remember(run *pod.Pod, since time.Time) (stop func()) {
+func (n notes) remember(run *pod.Pod, since time.Time) (stop func()) {
 	ended := make(chan struct{})
 	var writer sync.WaitGroup
 	writer.Go(func() {
@@ -67,13 +76,13 @@ func (p *Pod) remember(run *pod.Pod, since time.Time) (stop func()) {
 		for {
 			status, changed := run.Watch()
 			if now := run.Verdicts(); run.Remembers() && !maps.Equal(now, verdicts) {
-				p.write(verdictsFile, now)
+				n.write(verdictsFile, now)
 				verdicts = now
 			}
 			select {
 			case <-run.Observed():
 				if now := withoutMessages(status.Conditions); !reflect.DeepEqual(now, before) {
-					p.write(transitionsFile, transitions{since, now})
+					n.write(transitionsFile, transitions{since, now})
 					before = now
 				}
 			default: // the pod has not been observed yet
@@ -99,8 +108,8 @@ func withoutMessages(conditions []corev1.PodCondition) (out []corev1.PodConditio
 	return out
 }
 
-func (p *Pod) write(file string, what any) {
-	if err := atomicfile.WriteJSON(filepath.Join(p.dir, file), what, 0o600, atomicfile.Volatile); err != nil {
-		p.m.o.Logger.Warn("cannot write notes on a pod for the next engine", "pod", p.Key(), "error", err)
+func (n notes) write(file string, what any) {
+	if err := atomicfile.WriteJSON(filepath.Join(n.dir, file), what, 0o600, atomicfile.Volatile); err != nil {
+		n.log.Warn("cannot write notes on a pod for the next engine", "pod", n.pod, "error", err)
 	}
 }

@@ -19,9 +19,9 @@ import (
 func TestLastVerdicts(t *testing.T) {
 	t.Parallel()
 	m := &Manager{o: Options{Logger: slog.New(slog.DiscardHandler)}}
-	e := &Pod{dir: t.TempDir(), m: m, original: &corev1.Pod{}, rec: Record{Pod: &corev1.Pod{}}}
+	e := &Pod{dir: t.TempDir(), m: m, identity: identity{&corev1.Pod{}}, rec: Record{Pod: &corev1.Pod{}}}
 	probed := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{}, {StartupProbe: &corev1.Probe{}}}}}
-	if got := e.lastVerdicts(probed); got != nil {
+	if got := notesOf(e).lastVerdicts(probed); got != nil {
 		t.Errorf("lastVerdicts without a file: got %v, want nil", got)
 	}
 	want := map[string]probe.Verdict{"c1": {Started: true, Ready: true}, "c2": {Started: true}}
@@ -29,16 +29,16 @@ func TestLastVerdicts(t *testing.T) {
 	if err := atomicfile.WriteJSON(path, want, 0o600, atomicfile.Volatile); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, e.lastVerdicts(probed)); diff != "" {
+	if diff := cmp.Diff(want, notesOf(e).lastVerdicts(probed)); diff != "" {
 		t.Error(diff)
 	}
-	if got := e.lastVerdicts(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}}); got != nil {
+	if got := notesOf(e).lastVerdicts(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}}); got != nil {
 		t.Errorf("lastVerdicts of a pod without probes: got %v, want nil", got)
 	}
 	if err := os.WriteFile(path, []byte(`{"c1": {"started": tr`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := e.lastVerdicts(probed); got != nil {
+	if got := notesOf(e).lastVerdicts(probed); got != nil {
 		t.Errorf("lastVerdicts with a damaged file: got %v, want nil", got)
 	}
 }
