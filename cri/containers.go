@@ -60,7 +60,7 @@ func (s *Service) CreateContainerWith(
 func (s *Service) containerRequest(
 	ctx context.Context, p *engine.Pod, config *runtimeapi.ContainerConfig, o runtimev1.ContainerOptions,
 ) (r engine.ContainerRequest, err error) {
-	pod := s.podOf(p)
+	pod := s.records.podOf(p)
 	img, err := s.engine.Images().Resolve(config.GetImage().GetImage())
 	if err != nil {
 		return r, err
@@ -233,7 +233,7 @@ func (s *Service) RemoveContainer(ctx context.Context, id string) error {
 	if err := s.engine.RemoveContainer(ctx, c.ID); err != nil {
 		return err
 	}
-	s.containers.forget(c.ID)
+	s.records.containers.forget(c.ID)
 	return nil
 }
 
@@ -248,7 +248,7 @@ func (s *Service) UpdateContainerResources(ctx context.Context, id string, resou
 	if err != nil {
 		return err
 	}
-	rec := s.containerOf(&c)
+	rec := s.records.containerOf(&c)
 	next := proto.CloneOf(rec.config)
 	if next.Linux == nil {
 		next.Linux = &runtimeapi.LinuxContainerConfig{}

@@ -35,15 +35,14 @@ type Options struct {
 
 // Service implements the CRI's interfaces. It is safe for concurrent use.
 type Service struct {
-	engine     *engine.Engine
-	roots      dirs.Roots
-	volumes    layout.Dirs
-	handlers   map[string]Handler
-	cdi        []string // directories of devices' specifications
-	adjust     func(ctx context.Context, m Making, spec *specs.Spec) (undo func(), err error)
-	log        *slog.Logger
-	pods       decoded[podRecord]
-	containers decoded[containerRecord]
+	imageService
+	engine   *engine.Engine
+	volumes  layout.Dirs
+	handlers handlers
+	cdi      []string // directories of devices' specifications
+	adjust   func(ctx context.Context, m Making, spec *specs.Spec) (undo func(), err error)
+	log      *slog.Logger
+	records  records
 }
 
 var (
@@ -58,7 +57,8 @@ func New(e *engine.Engine, o Options) *Service {
 		o.Logger = slog.Default()
 	}
 	return &Service{
-		engine: e, roots: o.Roots, volumes: o.Volumes, handlers: handlers(o.Handlers), cdi: cdi.Dirs, adjust: o.Adjust, log: o.Logger,
+		imageService: imageService{e.Images(), o.Roots}, engine: e, volumes: o.Volumes, handlers: withBuiltIn(o.Handlers),
+		cdi: cdi.Dirs, adjust: o.Adjust, log: o.Logger, records: records{log: o.Logger},
 	}
 }
 

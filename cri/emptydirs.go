@@ -21,11 +21,11 @@ import (
 
 // kubeletDirs adds to a pod's options the emptyDirs of a kubelet that a container mounts, and their group. The CRI has
 // no fields for their medium, size and permissions, so they come from the kubelet's directories on the host.
-func (s *Service) kubeletDirs(o *runtimev1.PodOptions, config *runtimeapi.ContainerConfig) error {
+func kubeletDirs(dirs layout.Dirs, o *runtimev1.PodOptions, config *runtimeapi.ContainerConfig) error {
 	o.EmptyDirs = maps.Clone(o.EmptyDirs)
 	for _, mount := range config.GetMounts() {
-		v, ok, err := s.volumes.Of(mount.GetHostPath())
-		if err != nil || !ok || v.Files || v.Host || s.volumes.Kubelet == "" || !strings.HasPrefix(v.Dir, filepath.Clean(s.volumes.Kubelet)+"/") {
+		v, ok, err := dirs.Of(mount.GetHostPath())
+		if err != nil || !ok || v.Files || v.Host || dirs.Kubelet == "" || !strings.HasPrefix(v.Dir, filepath.Clean(dirs.Kubelet)+"/") {
 			continue // the specification reports faults of mounts
 		}
 		dir, group, err := kubeletDir(v)

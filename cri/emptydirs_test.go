@@ -53,7 +53,7 @@ func TestKubeletDirs(t *testing.T) {
 	)
 	mine := map[string]containerv1.Dir{"mine": {Name: "mine", Size: 1}}
 	got := runtimev1.PodOptions{EmptyDirs: mine}
-	if err := s.kubeletDirs(&got, config); err != nil {
+	if err := kubeletDirs(s.volumes, &got, config); err != nil {
 		t.Fatal(err)
 	}
 	want := runtimev1.PodOptions{FSGroup: 2000, EmptyDirs: map[string]containerv1.Dir{
@@ -69,7 +69,7 @@ func TestKubeletDirs(t *testing.T) {
 		t.Errorf("the pod's own emptyDirs changed to %v", mine)
 	}
 	mount(mkdir("strange", 0o777, 0), "ramfs", "")
-	if err := s.kubeletDirs(&got, config); !errors.Is(err, oci.ErrNotSupported) {
+	if err := kubeletDirs(s.volumes, &got, config); !errors.Is(err, oci.ErrNotSupported) {
 		t.Errorf("on another file system: %v", err)
 	}
 }

@@ -51,7 +51,7 @@ func (s *Service) GetContainerEvents(
 				continue
 			}
 			select {
-			case ch <- s.eventOf(event):
+			case ch <- s.records.eventOf(event):
 			case <-ctx.Done():
 				return nil
 			}
@@ -61,24 +61,24 @@ func (s *Service) GetContainerEvents(
 	}
 }
 
-func (s *Service) eventOf(e engine.Event) *runtimeapi.ContainerEventResponse {
+func (r *records) eventOf(e engine.Event) *runtimeapi.ContainerEventResponse {
 	if e.Kind == engine.Deleted {
-		defer s.forget(e) // this event may come after the removal, and reading it adds the record again
+		defer r.forget(e) // this event may come after the removal, and reading it adds the record again
 	}
 	return &runtimeapi.ContainerEventResponse{
 		ContainerId: e.ID, ContainerEventType: eventType[e.Kind], CreatedAt: e.At.UnixNano(),
-		PodSandboxStatus: s.podStatus(&e.Pod), ContainersStatuses: s.statuses(&e.Pod),
+		PodSandboxStatus: r.podStatus(&e.Pod), ContainersStatuses: r.statuses(&e.Pod),
 	}
 }
 
 // forget forgets the records of removed objects. A pod's own end is its last event.
-func (s *Service) forget(e engine.Event) {
-	s.containers.forget(e.ID)
+func (r *records) forget(e engine.Event) {
+	r.containers.forget(e.ID)
 	if e.ID != e.Pod.ID {
 		return
 	}
-	s.pods.forget(e.ID)
+	r.pods.forget(e.ID)
 	for _, c := range e.Pod.Containers {
-		s.containers.forget(c.ID)
+		r.containers.forget(c.ID)
 	}
 }

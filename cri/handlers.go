@@ -25,18 +25,21 @@ type Handler struct {
 	Accel        string
 }
 
-// handlers returns the built-in handlers, which more may extend or replace.
-func handlers(more map[string]Handler) map[string]Handler {
-	all := map[string]Handler{RuntimeHandler: {}, ColdHandler: {Cold: true}}
+// handlers are the handlers by name.
+type handlers map[string]Handler
+
+// withBuiltIn returns the built-in handlers, which more may extend or replace.
+func withBuiltIn(more map[string]Handler) handlers {
+	all := handlers{RuntimeHandler: {}, ColdHandler: {Cold: true}}
 	maps.Copy(all, more)
 	return all
 }
 
-// handled returns the options of a pod with a handler. The pod's own options take precedence.
-func (s *Service) handled(name string, o runtimev1.PodOptions) (runtimev1.PodOptions, error) {
-	h, ok := s.handlers[cmp.Or(name, RuntimeHandler)]
+// options returns the options of a pod with a handler. The pod's own options take precedence.
+func (all handlers) options(name string, o runtimev1.PodOptions) (runtimev1.PodOptions, error) {
+	h, ok := all[cmp.Or(name, RuntimeHandler)]
 	if !ok {
-		known := slices.Sorted(maps.Keys(s.handlers))
+		known := slices.Sorted(maps.Keys(all))
 		return o, failure.Invalid("unknown runtime handler %q (known: %s)", name, strings.Join(known, ", "))
 	}
 	o.Cold, o.NoFork, o.Accel = o.Cold || h.Cold, o.NoFork || h.NoFork, cmp.Or(o.Accel, h.Accel)
@@ -45,11 +48,11 @@ func (s *Service) handled(name string, o runtimev1.PodOptions) (runtimev1.PodOpt
 
 // advertised returns the handlers for clients. All run the same guest, which supports recursive read-only mounts, but
 // no user namespaces.
-func (s *Service) advertised() (all []*runtimeapi.RuntimeHandler) {
-	for _, name := range append([]string{""}, slices.Sorted(maps.Keys(s.handlers))...) {
-		all = append(all, &runtimeapi.RuntimeHandler{
+func (all handlers) advertised() (list []*runtimeapi.RuntimeHandler) {
+	for _, name := range append([]string{""}, slices.Sorted(maps.Keys(all))...) {
+		list = append(list, &runtimeapi.RuntimeHandler{
 			Name: name, Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true},
 		})
 	}
-	return all
+	return list
 }

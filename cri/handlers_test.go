@@ -14,7 +14,7 @@ import (
 
 // TestHandlers: a handler defines how VMs are made, and a pod's options extend it.
 func TestHandlers(t *testing.T) {
-	s := New(nil, Options{Handlers: map[string]Handler{"alone": {NoFork: true, Accel: "tcg"}}})
+	s := withBuiltIn(map[string]Handler{"alone": {NoFork: true, Accel: "tcg"}})
 	for _, tc := range []struct {
 		name      string
 		ask, want runtimev1.PodOptions
@@ -26,22 +26,22 @@ func TestHandlers(t *testing.T) {
 		{name: "alone", ask: runtimev1.PodOptions{Accel: "kvm"}, want: runtimev1.PodOptions{NoFork: true, Accel: "kvm"}},
 		{name: "", ask: runtimev1.PodOptions{Cold: true}, want: runtimev1.PodOptions{Cold: true}},
 	} {
-		got, err := s.handled(tc.name, tc.ask)
+		got, err := s.options(tc.name, tc.ask)
 		if err != nil || got.Cold != tc.want.Cold || got.NoFork != tc.want.NoFork || got.Accel != tc.want.Accel {
 			t.Errorf("%q: %+v, %v", tc.name, got, err)
 		}
 	}
-	_, err := s.handled("runc", runtimev1.PodOptions{})
+	_, err := s.options("runc", runtimev1.PodOptions{})
 	if grpccode.Of(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "alone, bulkhead, bulkhead-cold") {
 		t.Errorf("unknown: %v", err)
 	}
 	for _, h := range s.advertised() {
-		if _, err := s.handled(h.Name, runtimev1.PodOptions{}); err != nil || !h.Features.RecursiveReadOnlyMounts || h.Features.UserNamespaces {
+		if _, err := s.options(h.Name, runtimev1.PodOptions{}); err != nil || !h.Features.RecursiveReadOnlyMounts || h.Features.UserNamespaces {
 			t.Errorf("%+v: %v", h, err)
 		}
 	}
-	other := New(nil, Options{Handlers: map[string]Handler{RuntimeHandler: {Cold: true}}})
-	if got, err := other.handled("", runtimev1.PodOptions{}); err != nil || !got.Cold || len(other.advertised()) != 3 {
+	other := withBuiltIn(map[string]Handler{RuntimeHandler: {Cold: true}})
+	if got, err := other.options("", runtimev1.PodOptions{}); err != nil || !got.Cold || len(other.advertised()) != 3 {
 		t.Errorf("another default: %+v, %v", got, err)
 	}
 }

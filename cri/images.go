@@ -14,47 +14,54 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/engine/failure"
 	"github.com/bulkhead-project/bulkhead/image"
+	"github.com/bulkhead-project/bulkhead/internal/dirs"
 )
 
+// imageService implements the CRI's ImageManagerService, which needs only the image store and its directory.
+type imageService struct {
+	images *image.Store
+	roots  dirs.Roots
+}
+
 // ListImages returns the images of the instance that match filter, which may be nil.
-func (s *Service) ListImages(_ context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
+func (s *imageService) ListImages(_ context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error) {
 	if name := filter.GetImage().GetImage(); name != "" {
-		img, err := s.engine.Images().Resolve(name)
+		img, err := s.images.Resolve(name)
 		if failure.NotFound(failure.Wrap(err, "")) {
 			return nil, nil
 		}
 		if err != nil {
 			return nil, failure.Wrap(err, "list images")
 		}
-		return []*runtimeapi.Image{s.toImage(img)}, nil
+		return []*runtimeapi.Image{toImage(img)}, nil
 	}
-	all, err := s.engine.Images().List()
+	all, err := s.images.List()
 	if err != nil {
 		return nil, failure.Wrap(err, "list images")
 	}
 	out := make([]*runtimeapi.Image, 0, len(all))
 	for _, img := range all {
-		out = append(out, s.toImage(img))
+		out = append(out, toImage(img))
 	}
 	return out, nil
 }
 
 // ImageStatus returns an image; the response is empty if it does not exist. With verbose, info contains the image's
 // configuration under "config".
-func (s *Service) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error) {
+func (s *imageService) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.ImageStatusResponse, error) {
 	if spec.GetImage() == "" {
 		return nil, failure.Invalid("the image has no name")
 	}
-	img, err := s.engine.Images().Resolve(spec.GetImage())
+	img, err := s.images.Resolve(spec.GetImage())
 	if failure.NotFound(failure.Wrap(err, "")) {
 		return &runtimeapi.ImageStatusResponse{}, nil
 	}
 	if err != nil {
 		return nil, failure.Wrap(err, "image status")
 	}
-	res := &runtimeapi.ImageStatusResponse{Image: s.toImage(img)}
+	res := &runtimeapi.ImageStatusResponse{Image: toImage(img)}
 	if verbose {
-		raw, err := s.engine.Images().ConfigJSON(img.ID)
+		raw, err := s.images.ConfigJSON(img.ID)
 		if err != nil {
 			return nil, failure.Wrap(err, "image status")
 		}
@@ -64,7 +71,7 @@ func (s *Service) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, ver
 }
 
 // PullImage pulls an image and returns its id. It always asks the registry; the caller decides when to pull.
-func (s *Service) PullImage(
+func (s *imageService) PullImage(
 	ctx context.Context,
 	spec *runtimeapi.ImageSpec,
 	auth *runtimeapi.AuthConfig,
@@ -77,7 +84,7 @@ func (s *Service) PullImage(
 	if err != nil {
 		return "", err
 	}
-	img, err := s.engine.Images().Pull(ctx, spec.GetImage(), image.PullOptions{Auth: credentials})
+	img, err := s.images.Pull(ctx, spec.GetImage(), image.PullOptions{Auth: credentials})
 	if err != nil {
 		return "", failure.Wrap(err, "pull")
 	}
@@ -85,13 +92,13 @@ func (s *Service) PullImage(
 }
 
 // RemoveImage removes an image with all its names. It succeeds if the image does not exist, and fails if it is in use.
-func (s *Service) RemoveImage(ctx context.Context, spec *runtimeapi.ImageSpec) error {
+func (s *imageService) RemoveImage(ctx context.Context, spec *runtimeapi.ImageSpec) error {
 	if spec.GetImage() == "" {
 		return failure.Invalid("the image has no name")
 	}
-	img, err := s.engine.Images().Resolve(spec.GetImage())
+	img, err := s.images.Resolve(spec.GetImage())
 	if err == nil {
-		err = s.engine.Images().Remove(ctx, img.ID, image.RemoveOptions{})
+		err = s.images.Remove(ctx, img.ID, image.RemoveOptions{})
 	}
 	if failure.NotFound(failure.Wrap(err, "")) {
 		return nil
@@ -100,7 +107,7 @@ func (s *Service) RemoveImage(ctx context.Context, spec *runtimeapi.ImageSpec) e
 }
 
 // ImageFsInfo returns the disk usage of the images and of the pods' writable disks.
-func (s *Service) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
+func (s *imageService) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
 	usage := func(dir string) []*runtimeapi.FilesystemUsage {
 		bytes, inodes := diskUsage(dir)
 		return []*runtimeapi.FilesystemUsage{{
@@ -130,7 +137,7 @@ func diskUsage(dir string) (bytes, inodes uint64) {
 	return bytes, inodes
 }
 
-func (s *Service) toImage(img image.Image) *runtimeapi.Image {
+func toImage(img image.Image) *runtimeapi.Image {
 	out := &runtimeapi.Image{
 		Id: img.ID, RepoTags: img.Names, RepoDigests: img.Digests, Size: uint64(max(img.Size, 0)),
 		Spec: &runtimeapi.ImageSpec{Image: img.ID},

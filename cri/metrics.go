@@ -94,14 +94,14 @@ func (s *Service) ListPodSandboxMetrics(ctx context.Context) ([]*runtimeapi.PodS
 	var out []*runtimeapi.PodSandboxMetrics
 	for _, p := range pods {
 		if u := usages[p.ID]; u != nil {
-			out = append(out, s.metricsOf(&p, u))
+			out = append(out, s.records.metricsOf(&p, u))
 		}
 	}
 	return out, ctx.Err()
 }
 
-func (s *Service) metricsOf(p *engine.Pod, u *engine.Usage) *runtimeapi.PodSandboxMetrics {
-	meta := s.podOf(p).config.GetMetadata()
+func (r *records) metricsOf(p *engine.Pod, u *engine.Usage) *runtimeapi.PodSandboxMetrics {
+	meta := r.podOf(p).config.GetMetadata()
 	out := &runtimeapi.PodSandboxMetrics{PodSandboxId: p.ID}
 	cards := u.Cards
 	if u.Network != nil {
@@ -126,7 +126,7 @@ func (s *Service) metricsOf(p *engine.Pod, u *engine.Usage) *runtimeapi.PodSandb
 		c := &p.Containers[at]
 		one := &runtimeapi.ContainerMetrics{ContainerId: c.ID}
 		labels := []string{
-			c.Name, c.ID, s.containerOf(c).config.GetImage().GetImage(), c.ID, meta.GetNamespace(), meta.GetName(),
+			c.Name, c.ID, r.containerOf(c).config.GetImage().GetImage(), c.ID, meta.GetNamespace(), meta.GetName(),
 		}
 		for _, m := range containerMetrics {
 			own := labels

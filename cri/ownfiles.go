@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-project/bulkhead/cri/spec"
 	"github.com/bulkhead-project/bulkhead/engine/store"
+	"github.com/bulkhead-project/bulkhead/internal/hostpath"
 )
 
 const (
@@ -45,7 +46,7 @@ func (s *Service) takeOwnFiles(config *runtimeapi.ContainerConfig) (own ownFiles
 		}
 		if at == hostsPath {
 			own.hosts.ReadOnly = m.GetReadonly()
-			own.hosts.Text, err = s.readHosts(m.GetHostPath())
+			own.hosts.Text, err = readHosts(s.engine.HostPaths(), m.GetHostPath())
 		} else {
 			own.termination = &store.Termination{Container: m.GetContainerPath(), Host: m.GetHostPath()}
 		}
@@ -60,8 +61,8 @@ func (s *Service) ownFile(hostPath string) bool {
 	return hostPath != "" && s.engine.HostPaths().Check(hostPath) == nil && !s.volumes.Holds(hostPath)
 }
 
-func (s *Service) readHosts(hostPath string) (string, error) {
-	root, name, err := s.engine.HostPaths().Open(hostPath)
+func readHosts(paths hostpath.Dirs, hostPath string) (string, error) {
+	root, name, err := paths.Open(hostPath)
 	if err != nil {
 		return "", fmt.Errorf("read the hosts file: %w", err)
 	}

@@ -42,7 +42,7 @@ func (s *Service) runPodSandbox(
 	if err := checkPod(config); err != nil {
 		return "", err
 	}
-	o, err := s.handled(handler, o)
+	o, err := s.handlers.options(handler, o)
 	if err != nil {
 		return "", failure.Wrap(err, "pod %s", config.GetMetadata().GetName())
 	}
@@ -79,9 +79,9 @@ func (s *Service) RemovePodSandbox(ctx context.Context, id string) error {
 	if err := s.engine.RemovePod(ctx, p.ID); err != nil {
 		return err
 	}
-	s.pods.forget(p.ID)
+	s.records.pods.forget(p.ID)
 	for _, c := range p.Containers {
-		s.containers.forget(c.ID)
+		s.records.containers.forget(c.ID)
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (s *Service) UpdatePodSandboxResources(
 		o := overheadOf(r)
 		overhead = &o
 	}
-	size := sizeOf(req.GetResources(), s.podOf(&p).options)
+	size := sizeOf(req.GetResources(), s.records.podOf(&p).options)
 	if err := s.engine.ResizePod(ctx, p.ID, size, overhead); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package cri
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -62,23 +63,31 @@ func decode(raw json.RawMessage, config proto.Message) (s stored, err error) {
 	return s, nil
 }
 
-func (s *Service) podOf(p *engine.Pod) podRecord {
-	return s.pods.get(p.ID, p.Record, func() podRecord {
+// records translates pods and containers of the engine with the records that the service gave it. It is safe for
+// concurrent use.
+type records struct {
+	log        *slog.Logger
+	pods       decoded[podRecord]
+	containers decoded[containerRecord]
+}
+
+func (r *records) podOf(p *engine.Pod) podRecord {
+	return r.pods.get(p.ID, p.Record, func() podRecord {
 		config := &runtimeapi.PodSandboxConfig{}
 		st, err := decode(p.Record, config)
 		if err != nil {
-			s.log.Error("cannot read a pod's record", "pod", p.ID, "error", err)
+			r.log.Error("cannot read a pod's record", "pod", p.ID, "error", err)
 		}
 		return podRecord{config, st.Handler, st.Options}
 	})
 }
 
-func (s *Service) containerOf(c *engine.Container) containerRecord {
-	return s.containers.get(c.ID, c.Record, func() containerRecord {
+func (r *records) containerOf(c *engine.Container) containerRecord {
+	return r.containers.get(c.ID, c.Record, func() containerRecord {
 		config := &runtimeapi.ContainerConfig{}
 		st, err := decode(c.Record, config)
 		if err != nil {
-			s.log.Error("cannot read a container's record", "container", c.ID, "error", err)
+			r.log.Error("cannot read a container's record", "container", c.ID, "error", err)
 		}
 		return containerRecord{config, st.ImageRef}
 	})

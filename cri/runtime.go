@@ -42,7 +42,7 @@ func (s *Service) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusR
 		Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 			{Type: runtimeapi.RuntimeReady, Status: true}, net,
 		}},
-		RuntimeHandlers: s.advertised(),
+		RuntimeHandlers: s.handlers.advertised(),
 		Features:        &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true},
 	}
 	if !verbose {

@@ -30,13 +30,13 @@ func (s *Service) specify(ctx context.Context, p *engine.Pod, in spec.Input) (*s
 	in.Named, in.Bare = s.named, s.checkBlockDevice
 	in.Block = func(path string) (spec.Node, bool, error) { return blockNode(ctx, path) }
 	var err error
-	if in.Seccomp, err = s.seccomp(config.GetLinux().GetSecurityContext().GetSeccomp()); err != nil {
+	if in.Seccomp, err = seccomp(s.roots.Seccomp(), config.GetLinux().GetSecurityContext().GetSeccomp()); err != nil {
 		return nil, nil, err
 	}
 	if err := checkTarget(p, config); err != nil {
 		return nil, nil, err
 	}
-	if err := s.kubeletDirs(&in.Options, config); err != nil {
+	if err := kubeletDirs(s.volumes, &in.Options, config); err != nil {
 		return nil, nil, err
 	}
 	return spec.Container(in)
@@ -97,13 +97,13 @@ func checkTarget(p *engine.Pod, config *runtimeapi.ContainerConfig) error {
 	return failure.New(errdefs.ErrNotFound, "the pod has no target container %q", options.GetTargetId())
 }
 
-// seccomp reads a profile of type Localhost, which must be in the engine's profile directory. It returns nil for other
+// seccomp reads a profile of type Localhost, which must be in dir. It returns nil for other
 // types.
-func (s *Service) seccomp(profile *runtimeapi.SecurityProfile) (*specs.LinuxSeccomp, error) {
+func seccomp(dir string, profile *runtimeapi.SecurityProfile) (*specs.LinuxSeccomp, error) {
 	if profile.GetProfileType() != runtimeapi.SecurityProfile_Localhost {
 		return nil, nil
 	}
-	ref, dir := profile.GetLocalhostRef(), s.roots.Seccomp()
+	ref := profile.GetLocalhostRef()
 	name := ref
 	if filepath.IsAbs(ref) {
 		var err error

@@ -57,19 +57,19 @@ func TestSeccompProfiles(t *testing.T) {
 		"": false, "none.json": false, "sub": false, "bad.json": false, "large.json": false, "link.json": false, "absolute.json": false,
 		"../outside.json": false, filepath.Join(dir, "..", "outside.json"): false, "/etc/passwd": false, "sub/../../outside.json": false,
 	} {
-		got, err := s.seccomp(&runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: ref})
+		got, err := seccomp(s.roots.Seccomp(), &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: ref})
 		if (err == nil) != want || want != (got != nil) {
 			t.Errorf("%q: %v, %v", ref, got, err)
 		}
 	}
-	if got, err := s.seccomp(&runtimeapi.SecurityProfile{LocalhostRef: "/etc/passwd"}); got != nil || err != nil {
+	if got, err := seccomp(s.roots.Seccomp(), &runtimeapi.SecurityProfile{LocalhostRef: "/etc/passwd"}); got != nil || err != nil {
 		t.Errorf("of another type: %v, %v", got, err)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
 	localhost := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: "good.json"}
-	if _, err := s.seccomp(localhost); grpccode.Of(err) != codes.InvalidArgument {
+	if _, err := seccomp(s.roots.Seccomp(), localhost); grpccode.Of(err) != codes.InvalidArgument {
 		t.Errorf("without the directory: %v", err)
 	}
 }
@@ -139,7 +139,6 @@ func TestBlockNode(t *testing.T) {
 
 // TestImageUser: a number that only some programs accept counts as a name.
 func TestImageUser(t *testing.T) {
-	s := &Service{}
 	for user, want := range map[string]*runtimeapi.Image{
 		"":             {},
 		"www:web":      {Username: "www"},
@@ -149,7 +148,7 @@ func TestImageUser(t *testing.T) {
 		"-1":           {Username: "-1"},
 		"4294967296:1": {Username: "4294967296"},
 	} {
-		got := s.toImage(image.Image{User: user})
+		got := toImage(image.Image{User: user})
 		if got.GetUsername() != want.GetUsername() || !proto.Equal(got.GetUid(), want.GetUid()) {
 			t.Errorf("%q: %v", user, got)
 		}

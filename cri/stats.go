@@ -27,12 +27,12 @@ func (s *Service) ContainerStats(ctx context.Context, id string) (*runtimeapi.Co
 	if err != nil {
 		return nil, failure.Wrap(err, "stats of container %s", c.Name)
 	}
-	for _, st := range s.containerStats(&p, u) {
+	for _, st := range s.records.containerStats(&p, u, s.engine.Dir(p.ID)) {
 		if st.Attributes.Id == c.ID {
 			return st, nil
 		}
 	}
-	return s.attributes(&c), nil
+	return s.records.attributes(&c), nil
 }
 
 // ListContainerStats returns the statistics of running containers that match filter, which may be nil. It leaves out
@@ -44,7 +44,7 @@ func (s *Service) ListContainerStats(
 	usages := s.engine.Usages(ctx, ids(pods))
 	var out []*runtimeapi.ContainerStats
 	for _, p := range pods {
-		for _, st := range s.containerStats(&p, usages[p.ID]) {
+		for _, st := range s.records.containerStats(&p, usages[p.ID], s.engine.Dir(p.ID)) {
 			if strings.HasPrefix(st.Attributes.Id, filter.GetId()) && matches(filter.GetLabelSelector(), st.Attributes.Labels) {
 				out = append(out, st)
 			}
@@ -63,7 +63,7 @@ func (s *Service) PodSandboxStats(ctx context.Context, id string) (*runtimeapi.P
 	if err != nil {
 		return nil, err
 	}
-	return s.sum(&p, u), nil
+	return s.records.sum(&p, u, s.engine.Dir(p.ID)), nil
 }
 
 // PodUsage is a pod's usage including its emptyDirs, for which the CRI has no fields.
@@ -88,7 +88,7 @@ func (s *Service) ListPodSandboxStats(
 // PodUsages is ListPodSandboxStats with the pods' emptyDirs.
 func (s *Service) PodUsages(ctx context.Context, filter *runtimeapi.PodSandboxStatsFilter) ([]PodUsage, error) {
 	pods := slices.DeleteFunc(s.all(), func(p engine.Pod) bool {
-		return !strings.HasPrefix(p.ID, filter.GetId()) || !matches(filter.GetLabelSelector(), s.podOf(&p).config.GetLabels())
+		return !strings.HasPrefix(p.ID, filter.GetId()) || !matches(filter.GetLabelSelector(), s.records.podOf(&p).config.GetLabels())
 	})
 	usages := s.engine.Usages(ctx, ids(pods))
 	var out []PodUsage
@@ -97,7 +97,7 @@ func (s *Service) PodUsages(ctx context.Context, filter *runtimeapi.PodSandboxSt
 		if !answered {
 			continue
 		}
-		one := PodUsage{PodSandboxStats: s.sum(&p, u)}
+		one := PodUsage{PodSandboxStats: s.records.sum(&p, u, s.engine.Dir(p.ID))}
 		if u != nil {
 			one.Volumes = u.Volumes
 		}
@@ -114,8 +114,9 @@ func ids(pods []engine.Pod) []string {
 	return out
 }
 
-// containerStats returns the statistics of a pod's running containers, none for a paused or stopped pod.
-func (s *Service) containerStats(p *engine.Pod, u *engine.Usage) []*runtimeapi.ContainerStats {
+// containerStats returns the statistics of a pod's running containers, none for a paused or stopped pod. dir is
+// the directory of their writable layers.
+func (r *records) containerStats(p *engine.Pod, u *engine.Usage, dir string) []*runtimeapi.ContainerStats {
 	if u == nil {
 		return nil
 	}
@@ -125,14 +126,14 @@ func (s *Service) containerStats(p *engine.Pod, u *engine.Usage) []*runtimeapi.C
 		if i < 0 {
 			continue
 		}
-		st, at := s.attributes(&p.Containers[i]), used.At.UnixNano()
+		st, at := r.attributes(&p.Containers[i]), used.At.UnixNano()
 		st.Cpu = &runtimeapi.CpuUsage{Timestamp: at, UsageCoreNanoSeconds: value(uint64(used.CPU()))}
 		st.Memory = &runtimeapi.MemoryUsage{
 			Timestamp: at, WorkingSetBytes: value(used.WorkingSet), UsageBytes: value(used.MemoryBytes),
 			RssBytes: value(used.RSS), PageFaults: value(used.PageFaults), MajorPageFaults: value(used.MajPageFaults),
 		}
 		st.WritableLayer = &runtimeapi.FilesystemUsage{
-			Timestamp: at, FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: s.engine.Dir(p.ID)},
+			Timestamp: at, FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: dir},
 			UsedBytes: value(used.RootfsBytes), InodesUsed: value(used.RootfsInodes),
 		}
 		out = append(out, st)
@@ -141,15 +142,15 @@ func (s *Service) containerStats(p *engine.Pod, u *engine.Usage) []*runtimeapi.C
 }
 
 // attributes returns statistics with only the container's attributes.
-func (s *Service) attributes(c *engine.Container) *runtimeapi.ContainerStats {
-	st := s.containerStatus(c)
+func (r *records) attributes(c *engine.Container) *runtimeapi.ContainerStats {
+	st := r.containerStatus(c)
 	return &runtimeapi.ContainerStats{Attributes: &runtimeapi.ContainerAttributes{
 		Id: c.ID, Metadata: st.Metadata, Labels: st.Labels, Annotations: st.Annotations,
 	}}
 }
 
-func (s *Service) sum(p *engine.Pod, u *engine.Usage) *runtimeapi.PodSandboxStats {
-	st, now, all := s.podStatus(p), time.Now().UnixNano(), s.containerStats(p, u)
+func (r *records) sum(p *engine.Pod, u *engine.Usage, dir string) *runtimeapi.PodSandboxStats {
+	st, now, all := r.podStatus(p), time.Now().UnixNano(), r.containerStats(p, u, dir)
 	var cpu, working, usage, rss, pids uint64
 	for _, c := range all {
 		cpu += c.GetCpu().GetUsageCoreNanoSeconds().GetValue()

@@ -23,8 +23,8 @@ func podState(p *engine.Pod) runtimeapi.PodSandboxState {
 }
 
 // podStatus returns a pod's status, which the caller owns.
-func (s *Service) podStatus(p *engine.Pod) *runtimeapi.PodSandboxStatus {
-	rec := s.podOf(p)
+func (r *records) podStatus(p *engine.Pod) *runtimeapi.PodSandboxStatus {
+	rec := r.podOf(p)
 	config := proto.CloneOf(rec.config)
 	status := &runtimeapi.PodSandboxStatus{
 		Id: p.ID, Metadata: config.GetMetadata(), State: podState(p),
@@ -44,10 +44,10 @@ func (s *Service) podStatus(p *engine.Pod) *runtimeapi.PodSandboxStatus {
 }
 
 // statuses returns the statuses of a pod's containers, oldest first.
-func (s *Service) statuses(p *engine.Pod) []*runtimeapi.ContainerStatus {
+func (r *records) statuses(p *engine.Pod) []*runtimeapi.ContainerStatus {
 	out := make([]*runtimeapi.ContainerStatus, 0, len(p.Containers))
 	for i := range p.Containers {
-		out = append(out, s.containerStatus(&p.Containers[i]))
+		out = append(out, r.containerStatus(&p.Containers[i]))
 	}
 	return out
 }
@@ -59,8 +59,8 @@ var containerState = map[engine.State]runtimeapi.ContainerState{
 }
 
 // containerStatus returns a container's status, which the caller owns.
-func (s *Service) containerStatus(c *engine.Container) *runtimeapi.ContainerStatus {
-	rec := s.containerOf(c)
+func (r *records) containerStatus(c *engine.Container) *runtimeapi.ContainerStatus {
+	rec := r.containerOf(c)
 	config := proto.CloneOf(rec.config)
 	st := &runtimeapi.ContainerStatus{
 		Id: c.ID, Metadata: config.GetMetadata(), State: containerState[c.State],
@@ -101,7 +101,7 @@ func (s *Service) PodSandboxStatus(ctx context.Context, id string, verbose bool)
 		return nil, err
 	}
 	res := &runtimeapi.PodSandboxStatusResponse{
-		Status: s.podStatus(&p), ContainersStatuses: s.statuses(&p), Timestamp: time.Now().UnixNano(),
+		Status: s.records.podStatus(&p), ContainersStatuses: s.records.statuses(&p), Timestamp: time.Now().UnixNano(),
 	}
 	if verbose {
 		facts, err := s.engine.Facts(ctx, p.ID)
@@ -123,7 +123,7 @@ func (s *Service) ContainerStatus(_ context.Context, id string, verbose bool) (*
 	if err != nil {
 		return nil, err
 	}
-	res := &runtimeapi.ContainerStatusResponse{Status: s.containerStatus(&c)}
+	res := &runtimeapi.ContainerStatusResponse{Status: s.records.containerStatus(&c)}
 	if verbose {
 		res.Info = map[string]string{"sandboxID": c.PodID}
 	}
@@ -134,7 +134,7 @@ func (s *Service) ContainerStatus(_ context.Context, id string, verbose bool) (*
 func (s *Service) ListPodSandbox(_ context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	var out []*runtimeapi.PodSandbox
 	for _, p := range s.all() {
-		st := s.podStatus(&p)
+		st := s.records.podStatus(&p)
 		switch {
 		case !strings.HasPrefix(p.ID, filter.GetId()),
 			filter.GetState() != nil && filter.GetState().GetState() != st.State,
@@ -157,7 +157,7 @@ func (s *Service) ListContainers(_ context.Context, filter *runtimeapi.Container
 		if !strings.HasPrefix(p.ID, filter.GetPodSandboxId()) {
 			continue
 		}
-		for _, st := range s.statuses(&p) {
+		for _, st := range s.records.statuses(&p) {
 			switch {
 			case !strings.HasPrefix(st.Id, filter.GetId()),
 				filter.GetState() != nil && filter.GetState().GetState() != st.State,

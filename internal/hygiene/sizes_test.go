@@ -27,7 +27,6 @@ var (
 		"tools/bench/rows": 2550,
 	}
 	largeTypes = map[string]int{
-		"cri.Service":            71,
 		"engine.Engine":          96,
 		"engine.pod":             73,
 		"oci/convert.conversion": 55,
