@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
@@ -64,6 +66,18 @@ func (s *Service) PodSandboxStats(ctx context.Context, id string) (*runtimeapi.P
 		return nil, err
 	}
 	return s.records.sum(&p, u, s.engine.Dir(p.ID)), nil
+}
+
+// Allocatable returns the resources of the pod's VM, which a container without limits can use.
+func (s *Service) Allocatable(ctx context.Context, sandbox string) (corev1.ResourceList, error) {
+	facts, err := s.engine.Facts(ctx, sandbox)
+	if err != nil {
+		return nil, err
+	}
+	return corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewQuantity(int64(facts.VCPUs), resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(facts.MemoryMiB<<20, resource.BinarySI),
+	}, nil
 }
 
 // PodUsage is a pod's usage including its emptyDirs, for which the CRI has no fields.

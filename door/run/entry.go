@@ -1,14 +1,11 @@
 package run
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"slices"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/bulkhead-project/bulkhead/door/run/api"
@@ -55,7 +52,7 @@ func (e *entry) Configure(o *pod.Options) error {
 	o.Resume = vms.ResumePod
 	o.SeccompDir = e.s.roots.Seccomp()
 	o.Places = e.s.places
-	o.Allocatable = e.s.allocatable
+	o.Allocatable = e.s.cri.Allocatable
 	o.NodeName = node
 	o.HostIP = "127.0.0.1"
 	kind := o.Network
@@ -64,18 +61,6 @@ func (e *entry) Configure(o *pod.Options) error {
 		return &runtimeapi.DNSConfig{Servers: dns.Servers, Searches: dns.Searches, Options: dns.Options}
 	}
 	return nil
-}
-
-// allocatable returns the resources of a container without limits: those of the pod's VM.
-func (s *server) allocatable(ctx context.Context, sandbox string) (corev1.ResourceList, error) {
-	facts, err := s.engine.Facts(ctx, sandbox)
-	if err != nil {
-		return nil, err
-	}
-	return corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewQuantity(int64(facts.VCPUs), resource.DecimalSI),
-		corev1.ResourceMemory: *resource.NewQuantity(facts.MemoryMiB<<20, resource.BinarySI),
-	}, nil
 }
 
 // Release implements manager.Door. Configure acquires nothing that must be released.

@@ -11,8 +11,6 @@ import (
 	"net/url"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
 
@@ -88,8 +86,8 @@ func (r *Runtime) Close(ctx context.Context) error { return r.engine.Close(ctx) 
 func (r *Runtime) Backend() runtime.Backend {
 	return runtime.Backend{
 		Runtime: r.service, Images: r.service, Dial: r.engine.DialPort, Pauses: r.engine.Pauses, Resume: r.engine.ResumePod,
-		Allocatable: r.allocatable, HeldMemory: r.engine.HeldMemory, HeldDisk: r.engine.HeldDisk, Usages: r.usages, Places: r.engine.Places(),
-		Network: string(r.network),
+		Allocatable: r.service.Allocatable, HeldMemory: r.engine.HeldMemory, HeldDisk: r.engine.HeldDisk, Usages: r.usages,
+		Places: r.engine.Places(), Network: string(r.network),
 	}
 }
 
@@ -106,18 +104,6 @@ func (r *Runtime) usages(ctx context.Context) (all []usage.Pod, err error) {
 		all = append(all, p)
 	}
 	return all, err
-}
-
-// allocatable returns the resources of the pod's VM, which a container without limits can use.
-func (r *Runtime) allocatable(ctx context.Context, sandbox string) (corev1.ResourceList, error) {
-	facts, err := r.engine.Facts(ctx, sandbox)
-	if err != nil {
-		return nil, err
-	}
-	return corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewQuantity(int64(facts.VCPUs), resource.DecimalSI),
-		corev1.ResourceMemory: *resource.NewQuantity(facts.MemoryMiB<<20, resource.BinarySI),
-	}, nil
 }
 
 // Exec connects an HTTP client with a command in a container.
