@@ -115,7 +115,7 @@ func encode(program []bpf.Instruction) []byte {
 	if err != nil || len(raw) > unix.BPF_MAXINSNS {
 		return nil
 	}
-	out := make([]byte, 0, 8*len(raw))
+	var out []byte
 	for _, i := range raw {
 		out = binary.LittleEndian.AppendUint16(out, i.Op)
 		out = append(out, i.Jt, i.Jf)

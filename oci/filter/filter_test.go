@@ -2,6 +2,7 @@ package filter_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -14,11 +15,13 @@ import (
 	"time"
 
 	"github.com/elastic/go-seccomp-bpf/arch"
+	"github.com/google/go-cmp/cmp"
 	"github.com/moby/profiles/seccomp"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
+	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 	"github.com/bulkhead-project/bulkhead/oci"
 	"github.com/bulkhead-project/bulkhead/oci/filter"
 )
@@ -85,6 +88,14 @@ func TestSameAsLibseccomp(t *testing.T) {
 				Args: []specs.LinuxSeccompArg{arg(0, specs.OpEqualTo, 16, 0), arg(2, specs.OpEqualTo, 9, 0)},
 			},
 			rule("socket", specs.ActAllow, arg(2, specs.OpNotEqual, 9, 0)), rule("socket", specs.ActAllow, arg(0, specs.OpNotEqual, 16, 0)),
+		}},
+		"unequal last": with(specs.ActErrno, rule("prctl", specs.ActKill, arg(1, specs.OpEqualTo, 2, 0)),
+			rule("prctl", specs.ActAllow, arg(1, specs.OpNotEqual, 2, 0))),
+		"with and without conditions": with(specs.ActErrno, rule("read", specs.ActAllow, arg(0, specs.OpEqualTo, 1, 0)),
+			rule("read", specs.ActAllow), rule("read", specs.ActAllow, arg(0, specs.OpEqualTo, 2, 0))),
+		"six conditions": {DefaultAction: specs.ActErrno, Syscalls: []specs.LinuxSyscall{
+			rule("mmap", specs.ActAllow, arg(0, specs.OpEqualTo, 0, 0), arg(1, specs.OpGreaterThan, 8, 0), arg(2, specs.OpLessThan, 16, 0),
+				arg(3, specs.OpNotEqual, 9, 0), arg(4, specs.OpLessEqual, 1<<32, 0), arg(5, specs.OpMaskedEqual, 1, 1)),
 		}},
 		"alternatives": {DefaultAction: specs.ActErrno, Syscalls: []specs.LinuxSyscall{
 			rule("personality", specs.ActAllow, arg(0, specs.OpEqualTo, 8, 0), arg(0, specs.OpEqualTo, 0x20000, 0)),
@@ -278,6 +289,73 @@ func TestLeftToTheGuest(t *testing.T) {
 		if got := filter.Compile(p); got != nil {
 			t.Errorf("%s: got %d bytes, want none", name, len(got))
 		}
+	}
+}
+
+// TestExclusive checks that rules for different values of an argument all apply, in any order. libseccomp 2.5 ignores
+// the second rule for some values.
+func TestExclusive(t *testing.T) {
+	t.Parallel()
+	one, two := rule("dup", specs.ActAllow, arg(0, specs.OpEqualTo, 1, 0)), rule("dup", specs.ActKill, arg(0, specs.OpEqualTo, 2, 0))
+	other := rule("dup", specs.ActAllow, arg(0, specs.OpNotEqual, 2, 0))
+	const upper = 1 << 32
+	allow, refuse := uint32(unix.SECCOMP_RET_ALLOW), unix.SECCOMP_RET_ERRNO|uint32(unix.EPERM)
+	for _, c := range []struct {
+		rules []specs.LinuxSyscall
+		want  map[uint64]uint32
+	}{
+		{[]specs.LinuxSyscall{one, two}, map[uint64]uint32{1: allow, 2: 0, 3: refuse, upper + 1: refuse, upper + 2: refuse}},
+		{[]specs.LinuxSyscall{two, one}, map[uint64]uint32{1: allow, 2: 0, 3: refuse, upper + 1: refuse, upper + 2: refuse}},
+		{[]specs.LinuxSyscall{other, two}, map[uint64]uint32{1: allow, 2: 0, 3: allow, upper + 1: allow, upper + 2: allow}},
+		{[]specs.LinuxSyscall{two, other}, map[uint64]uint32{1: allow, 2: 0, 3: allow, upper + 1: allow, upper + 2: allow}},
+	} {
+		for value, want := range c.want {
+			data := make([]uint32, 16)
+			data[0], data[1], data[4], data[5] = unix.SYS_DUP, uint32(arch.X86_64.ID), uint32(value), uint32(value>>32)
+			if got := decode(t, filter.Compile(with(specs.ActErrno, c.rules...))).run(t, data); got != want {
+				t.Errorf("%v with %#x: got %#x, want %#x", c.rules, value, got, want)
+			}
+		}
+	}
+}
+
+// TestMove checks that a compiled profile leaves only its default action and flags, and that the caller's specification
+// stays. A client's own filter has no effect.
+func TestMove(t *testing.T) {
+	t.Parallel()
+	profile := specs.LinuxSeccomp{
+		DefaultAction: specs.ActAllow, Flags: []specs.LinuxSeccompFlag{specs.LinuxSeccompFlagLog},
+		Syscalls: []specs.LinuxSyscall{rule("read", specs.ActKill)},
+	}
+	odd := profile
+	odd.DefaultAction = specs.ActNotify
+	compiled := base64.StdEncoding.EncodeToString(filter.Compile(&profile))
+	moved := &specs.LinuxSeccomp{DefaultAction: profile.DefaultAction, Flags: profile.Flags}
+	theirs := map[string]string{agentv1.SeccompFilter: "theirs", "k": "v"}
+	for name, c := range map[string]struct{ in, want specs.Spec }{
+		"no profile": {specs.Spec{Linux: &specs.Linux{}}, specs.Spec{Linux: &specs.Linux{}}},
+		"no linux":   {specs.Spec{Annotations: theirs}, specs.Spec{Annotations: map[string]string{"k": "v"}}},
+		"a profile": {
+			specs.Spec{Linux: &specs.Linux{CgroupsPath: "c", Seccomp: &profile}},
+			specs.Spec{Linux: &specs.Linux{CgroupsPath: "c", Seccomp: moved}, Annotations: map[string]string{agentv1.SeccompFilter: compiled}},
+		},
+		"annotations": {
+			specs.Spec{Linux: &specs.Linux{Seccomp: &profile}, Annotations: theirs},
+			specs.Spec{Linux: &specs.Linux{Seccomp: moved}, Annotations: map[string]string{"k": "v", agentv1.SeccompFilter: compiled}},
+		},
+		"left to the guest": {
+			specs.Spec{Linux: &specs.Linux{Seccomp: &odd}, Annotations: theirs},
+			specs.Spec{Linux: &specs.Linux{Seccomp: &odd}, Annotations: map[string]string{"k": "v"}},
+		},
+	} {
+		got := c.in
+		filter.Move(&got)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	if len(profile.Syscalls) != 1 || theirs[agentv1.SeccompFilter] != "theirs" {
+		t.Errorf("the caller's specification has changed: %v, %v", profile, theirs)
 	}
 }
 

@@ -48,8 +48,10 @@ func parse(syscalls []specs.LinuxSyscall, rest uint32) (rules, bool) {
 		if contradictory(of) {
 			return nil, false
 		}
-		if whole := slices.IndexFunc(of, func(r rule) bool { return len(r.conditions) == 0 }); whole >= 0 {
-			out[name] = of[whole : whole+1]
+		for _, r := range of {
+			if len(r.conditions) == 0 {
+				out[name] = []rule{r} // the others have the same action
+			}
 		}
 	}
 	return out, true
