@@ -13,6 +13,7 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
 	"github.com/bulkhead-project/bulkhead/sandbox/logs"
 )
 
@@ -56,11 +57,13 @@ func (s *Sandbox) CreateContainer(ctx context.Context, c ContainerConfig) (err e
 	fault.Point("task.laid")
 	for _, v := range c.disks() {
 		if v.ID == agentv1.RingDisk {
-			s.useRing(ctx, m, v.Disk)
+			if err := s.slots.UseRing(ctx, s.slotsOf(m), v.Disk); err != nil {
+				s.log.Info("no ring for shared directories: they are read through their port alone", "reason", err)
+			}
 			continue
 		}
 		rollback.Push("disk", func(ctx context.Context) error { return s.releaseVolumes(ctx, m) })
-		if err := s.useDisk(ctx, m, v.disk(), v.Disk); err != nil {
+		if err := s.slots.Use(ctx, s.slotsOf(m), v.disk(), v.Disk); err != nil {
 			return err
 		}
 		rollback.Push("disk", func(context.Context) error { s.slots.Drop(v.ID); return nil })
@@ -111,7 +114,7 @@ func (c ContainerConfig) validate() error {
 		return fmt.Errorf("%w: id %.80q", errdefs.ErrInvalidArgument, c.ID)
 	case c.Root == nil || c.Stdio == nil:
 		return fmt.Errorf("%w: it needs a root file system and standard streams", errdefs.ErrInvalidArgument)
-	case slices.ContainsFunc(c.disks(), func(v Volume) bool { return v.ID == "" || v.ID == scratchName }):
+	case slices.ContainsFunc(c.disks(), func(v Volume) bool { return v.ID == "" || v.ID == disks.Scratch }):
 		return fmt.Errorf("%w: an image or a block device has an empty or reserved id", errdefs.ErrInvalidArgument)
 	case (c.Log != nil) != logs:
 		return fmt.Errorf("%w: a log file must come with standard streams of type Log, and only with them", errdefs.ErrInvalidArgument)

@@ -15,6 +15,7 @@ import (
 	containerv1 "github.com/bulkhead-project/bulkhead/api/container/v1"
 	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/undo"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
 )
 
 // Rehearsal describes what Rehearse runs in a VM before the VM is copied for pods. It covers everything that a pod's
@@ -102,12 +103,12 @@ func (h *rehearsal) run(ctx context.Context) error {
 	s, m := h.s, h.m
 	steps := []step{
 		{"configure", func(ctx context.Context) error {
-			_, err := s.introduce(ctx, m, agentv1.Configure{
+			_, err := m.introduce(ctx, agentv1.Configure{
 				Sandbox: rehearsalName, Hostname: rehearsalName, Network: h.r.Network, Rehearsal: true,
 			})
 			return err
 		}},
-		{scratchName, func(ctx context.Context) error { return s.mountScratch(ctx, m, h.scratch) }},
+		{disks.Scratch, func(ctx context.Context) error { return s.slots.MountScratch(ctx, s.slotsOf(m), h.scratch) }},
 	}
 	if shared := h.r.Shared; shared != nil {
 		steps = append(steps, step{"share", h.share})

@@ -6,14 +6,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/containerd/errdefs"
 
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
-	"github.com/bulkhead-project/bulkhead/hypervisor"
 	"github.com/bulkhead-project/bulkhead/internal/fault"
+	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
 )
 
 // Start moves a Ready or Stopped sandbox to Running: the VM is up, its agent configured, its memory grown and its
@@ -98,7 +97,7 @@ func (s *Sandbox) awaitBoot(ctx context.Context, b *boot) (*liveVM, error) {
 	mount := scratch != nil && (!s.o.Mounted || b != s.first)
 	s.mu.Unlock()
 	if err == nil && mount {
-		err = s.phase(scratchName, func() error { return s.mountScratch(ctx, m, scratch) })
+		err = s.phase(disks.Scratch, func() error { return s.slots.MountScratch(ctx, s.slotsOf(m), scratch) })
 	}
 	err = errors.Join(err, <-grown)
 	fault.Point("sandbox.configured")
@@ -106,7 +105,7 @@ func (s *Sandbox) awaitBoot(ctx context.Context, b *boot) (*liveVM, error) {
 }
 
 // introduce configures the guest, with its own entropy and machine id.
-func (s *Sandbox) introduce(ctx context.Context, m *liveVM, c agentv1.Configure) (agentv1.Configured, error) {
+func (m *liveVM) introduce(ctx context.Context, c agentv1.Configure) (agentv1.Configured, error) {
 	var secret [80]byte
 	if _, err := rand.Read(secret[:]); err != nil {
 		return agentv1.Configured{}, err
@@ -117,7 +116,7 @@ func (s *Sandbox) introduce(ctx context.Context, m *liveVM, c agentv1.Configure)
 
 func (s *Sandbox) configure(ctx context.Context, m *liveVM) error {
 	c := s.config
-	guest, err := s.introduce(ctx, m, agentv1.Configure{
+	guest, err := m.introduce(ctx, agentv1.Configure{
 		Sandbox: c.ID, Hostname: c.Hostname, Resolv: c.Resolv, Hosts: c.Hosts,
 		Sysctls: c.Sysctls, Network: c.Network, Cards: c.Cards, Limits: c.Limits, ScratchBytes: c.ScratchBytes,
 	})
@@ -172,20 +171,6 @@ func (s *Sandbox) grow(ctx context.Context, m *liveVM, total int) error {
 		return fmt.Errorf("grow the memory: %w", err)
 	}
 	return nil
-}
-
-// scratchName is the name of the scratch disk among the agent's mounts.
-const scratchName = "scratch"
-
-func (s *Sandbox) mountScratch(ctx context.Context, m *liveVM, disk *os.File) error {
-	slot, err := s.slots.Scratch()
-	if err != nil {
-		return err
-	}
-	if err := m.vm.Attach(ctx, slot, disk, hypervisor.ReadWrite); err != nil {
-		return fmt.Errorf("attach the scratch disk: %w", err)
-	}
-	return m.agent.Mount(ctx, agentv1.Mount{Name: scratchName, Slot: slot, FS: "ext4"})
 }
 
 func (s *Sandbox) completeStart(m *liveVM) error {

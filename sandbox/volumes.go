@@ -2,9 +2,7 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 
 	"github.com/containerd/errdefs"
 
@@ -12,46 +10,16 @@ import (
 	"github.com/bulkhead-project/bulkhead/sandbox/internal/disks"
 )
 
-// slotsOf returns the VM in the form that its slots need.
+// slotsOf returns the VM in the form that its slots need. It stores their content while the VM is the sandbox's.
 func (s *Sandbox) slotsOf(m *liveVM) disks.VM {
-	return disks.VM{VM: m.vm, Agent: m.agent, Undo: s.o.CallTimeout, Store: func() error { return s.saveSlots(m) }}
-}
-
-// saveSlots stores the content of the slots if the VM is still the sandbox's.
-func (s *Sandbox) saveSlots(m *liveVM) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.vm != m {
-		return nil // the end of the VM has emptied its slots
-	}
-	return s.save()
-}
-
-// useDisk mounts a disk for one more container. slots.Drop undoes it.
-func (s *Sandbox) useDisk(ctx context.Context, m *liveVM, d disks.Disk, file *os.File) error {
-	mounted, err := s.slots.Use(ctx, s.slotsOf(m), d, file)
-	if errors.Is(err, disks.ErrNoDisk) {
-		return fmt.Errorf("%w: %w", errdefs.ErrInvalidArgument, err)
-	}
-	if err != nil || !mounted {
-		return err
-	}
-	if err := s.saveSlots(m); err != nil {
-		s.slots.Drop(d.Name) // it stays mounted for the next container
-		return err
-	}
-	return nil
-}
-
-// useRing attaches the memory for large answers of shared directories, if it is not attached and a slot is free. Shared
-// directories also work without it, but slower.
-func (s *Sandbox) useRing(ctx context.Context, m *liveVM, file *os.File) {
-	err := s.useDisk(ctx, m, disks.Ring(), file)
-	if err != nil {
-		s.log.Info("no ring for shared directories: they are read through their port alone", "reason", err)
-		return
-	}
-	s.slots.Drop(agentv1.RingDisk) // no container uses it: it stays until its slot is needed
+	return disks.VM{VM: m.vm, Agent: m.agent, Undo: s.o.CallTimeout, Store: func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.vm != m {
+			return nil // the end of the VM has emptied its slots
+		}
+		return s.save()
+	}}
 }
 
 // GrowVolume grows a writable volume of the VM, and the file system on it, to a size in bytes. A regular file is
@@ -96,11 +64,7 @@ func (s *Sandbox) releaseVolumes(ctx context.Context, m *liveVM) error {
 	}
 	call, done := m.call(ctx, s.o.CallTimeout)
 	defer done()
-	left, err := s.slots.Release(call, s.slotsOf(m))
-	if left {
-		err = errors.Join(err, s.saveSlots(m))
-	}
-	return err
+	return s.slots.Release(call, s.slotsOf(m))
 }
 
 // endVolumes detaches all volumes before the VM is killed, after deleting the containers that use them. A file system
@@ -123,6 +87,5 @@ func (s *Sandbox) endVolumes(ctx context.Context, m *liveVM) error {
 		}
 	}
 	s.slots.DropVolumes()
-	_, err := s.slots.Release(ctx, s.slotsOf(m))
-	return err
+	return s.slots.Release(ctx, s.slotsOf(m))
 }

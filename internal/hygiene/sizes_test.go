@@ -31,7 +31,7 @@ var (
 		"engine.pod":             73,
 		"oci/convert.conversion": 55,
 		"pod/podapi.checker":     60,
-		"sandbox.Sandbox":        139,
+		"sandbox.Sandbox":        134,
 		"share/fsys.FS":          57,
 	}
 )

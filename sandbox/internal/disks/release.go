@@ -8,14 +8,17 @@ import (
 	agentv1 "github.com/bulkhead-project/bulkhead/api/agent/v1"
 )
 
-// Release detaches the volumes that no container uses, and reports whether there were any, so that the caller can store
-// the change. A volume that cannot be unmounted stays, and its error is returned. The next Release tries again.
-func (s *Slots) Release(ctx context.Context, m VM) (left bool, err error) {
-	for at, slot := range s.markUnused() {
-		left = true
+// Release detaches the volumes that no container uses, and stores the change. A volume that cannot be unmounted stays,
+// and its error is returned. The next Release tries again.
+func (s *Slots) Release(ctx context.Context, m VM) (err error) {
+	leaving := s.markUnused()
+	for at, slot := range leaving {
 		err = errors.Join(err, s.release(ctx, m, at, slot))
 	}
-	return left, err
+	if len(leaving) > 0 {
+		err = errors.Join(err, m.Store())
+	}
+	return err
 }
 
 // DropVolumes drops all containers' uses of volumes, after the containers were deleted.

@@ -3,7 +3,6 @@
 package disks
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 
@@ -17,8 +16,11 @@ var (
 	// ErrNoSlot is returned when every slot is in use.
 	ErrNoSlot = errdefs.ErrResourceExhausted.WithMessage("no free disk slot")
 	// ErrNoDisk is returned for a disk that is not mounted yet and comes without its file.
-	ErrNoDisk = errors.New("no disk was sent")
+	ErrNoDisk = errdefs.ErrInvalidArgument.WithMessage("no disk was sent")
 )
+
+// Scratch is the name of the scratch disk in the VM.
+const Scratch = "scratch"
 
 // Disk is the content of a slot: an image or a volume.
 type Disk struct {
@@ -34,10 +36,6 @@ type Disk struct {
 
 // Image returns the disk of an image.
 func Image(id string) Disk { return Disk{Name: id, FS: "erofs", ReadOnly: true} }
-
-// Ring returns the disk for large answers of shared directories. No container uses it. Its slot is reused when needed,
-// after the slots of unused images.
-func Ring() Disk { return Disk{Name: agentv1.RingDisk, ReadOnly: true} }
 
 // Slots are the disk slots of one VM. An unused image stays until its slot is needed, so that a restarted container
 // finds it. The zero value has no slots. Methods are safe for concurrent use.
@@ -68,16 +66,6 @@ func (s *Slots) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.used = map[int]*slot{}
-}
-
-// Scratch returns the scratch disk's slot.
-func (s *Slots) Scratch() (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.config.Scratch == 0 {
-		return 0, fmt.Errorf("scratch disk: %w: the VM has no writable slot", ErrNoSlot)
-	}
-	return 0, nil
 }
 
 // Stored returns the names of the disks by their slots, for the store: first the mounted images, then the volumes and

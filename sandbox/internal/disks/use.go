@@ -19,13 +19,37 @@ type VM struct {
 	Agent *agentv1.Client
 	// Undo bounds the cleanup after a failure, since the caller's context may have ended.
 	Undo time.Duration
-	// Store, if not nil, stores the result of Stored before a disk is put into its slot.
+	// Store stores the result of Stored. It is called before a disk is put into its slot, and after each change.
 	Store func() error
 }
 
-// Use adds a user to a disk, and mounts it from its file if it is not mounted yet. It then returns true, and the caller
-// stores the change. Drop undoes it.
-func (s *Slots) Use(ctx context.Context, m VM, d Disk, file *os.File) (mounted bool, err error) {
+// MountScratch puts the scratch disk into its slot and mounts it.
+func (s *Slots) MountScratch(ctx context.Context, m VM, disk *os.File) error {
+	s.mu.Lock()
+	writable := s.config.Scratch
+	s.mu.Unlock()
+	if writable == 0 {
+		return fmt.Errorf("scratch disk: %w: the VM has no writable slot", ErrNoSlot)
+	}
+	if err := m.VM.Attach(ctx, 0, disk, hypervisor.ReadWrite); err != nil {
+		return fmt.Errorf("attach the scratch disk: %w", err)
+	}
+	return m.Agent.Mount(ctx, agentv1.Mount{Name: Scratch, FS: "ext4"})
+}
+
+// UseRing attaches the memory for large answers of shared directories, if it is not attached and a slot is free. No
+// container uses it: it stays until its slot is needed, after the slots of unused images.
+func (s *Slots) UseRing(ctx context.Context, m VM, file *os.File) error {
+	err := s.Use(ctx, m, Disk{Name: agentv1.RingDisk, ReadOnly: true}, file)
+	if err == nil {
+		s.Drop(agentv1.RingDisk)
+	}
+	return err
+}
+
+// Use adds a user to a disk. If the disk is not mounted yet, Use mounts it from its file and stores the change. Drop
+// undoes it.
+func (s *Slots) Use(ctx context.Context, m VM, d Disk, file *os.File) error {
 	for {
 		s.mu.Lock()
 		shared := s.find(d.Name)
@@ -33,9 +57,16 @@ func (s *Slots) Use(ctx context.Context, m VM, d Disk, file *os.File) (mounted b
 			at, fresh, old, err := s.reserve(d)
 			s.mu.Unlock()
 			if err != nil {
-				return false, err
+				return err
 			}
-			return true, s.fill(ctx, m, at, fresh, old, d, file)
+			if err := s.fill(ctx, m, at, fresh, old, d, file); err != nil {
+				return err
+			}
+			if err := m.Store(); err != nil {
+				s.Drop(d.Name) // it stays mounted for the next container
+				return err
+			}
+			return nil
 		}
 		if left := shared.left; left != nil {
 			s.mu.Unlock()
@@ -43,14 +74,14 @@ func (s *Slots) Use(ctx context.Context, m VM, d Disk, file *os.File) (mounted b
 			case <-left:
 				continue
 			case <-ctx.Done():
-				return false, context.Cause(ctx)
+				return context.Cause(ctx)
 			}
 		}
 		if shared.volume && shared.refs == 0 {
 			// An earlier shim may have died while mounting it.
 			s.mu.Unlock()
-			if _, err := s.Release(ctx, m); err != nil {
-				return false, err
+			if err := s.Release(ctx, m); err != nil {
+				return err
 			}
 			continue
 		}
@@ -59,14 +90,14 @@ func (s *Slots) Use(ctx context.Context, m VM, d Disk, file *os.File) (mounted b
 		select {
 		case <-shared.ready:
 			if shared.err == nil {
-				return false, nil
+				return nil
 			}
 			// The other caller's attempt failed, maybe for reasons of its own.
 		case <-ctx.Done():
 			s.mu.Lock()
 			shared.refs--
 			s.mu.Unlock()
-			return false, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -74,7 +105,7 @@ func (s *Slots) Use(ctx context.Context, m VM, d Disk, file *os.File) (mounted b
 // fill mounts a disk in the slot that is reserved for it.
 func (s *Slots) fill(ctx context.Context, m VM, at int, fresh, old *slot, d Disk, file *os.File) error {
 	left, err := m.empty(ctx, at, old)
-	if err == nil && m.Store != nil {
+	if err == nil {
 		err = m.Store()
 	}
 	if err == nil {
