@@ -145,14 +145,12 @@ func (s *server) over(epoch uint64) {
 	}
 }
 
-var errStale = errors.New("the session is over")
-
 // writeFrame queues a data frame of the current epoch.
 func (s *server) writeFrame(epoch uint64, b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.epoch != epoch {
-		return errStale
+		return errors.New("the session is over")
 	}
 	return s.out.add(b)
 }

@@ -8,7 +8,6 @@ package share
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 )
@@ -43,9 +42,6 @@ const (
 	Always Cache = "always"
 )
 
-// ErrCache is matched by the error for an unknown cache.
-var ErrCache = errors.New("cache must be auto, none or always")
-
 // ParseCache parses a cache. The empty string means Auto.
 func ParseCache(text string) (Cache, error) {
 	switch c := Cache(text); c {
@@ -54,7 +50,7 @@ func ParseCache(text string) (Cache, error) {
 	case Auto, None, Always:
 		return c, nil
 	}
-	return "", fmt.Errorf("%w, not %.32q", ErrCache, text)
+	return "", fmt.Errorf("cache must be auto, none or always, not %.32q", text)
 }
 
 // Name returns the name of a host's directory or file in a pod. It is the same for the same path and options, whichever

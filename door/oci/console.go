@@ -15,9 +15,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/shim/fdpass"
 )
 
-// ErrNoConsole is returned for a process with a terminal and no socket to send it to.
-var ErrNoConsole = errors.New("cannot allocate tty if runc will detach without setting console socket")
-
 // consoleWait bounds the hand-over of a terminal.
 const consoleWait = 10 * time.Second
 
@@ -25,7 +22,7 @@ const consoleWait = 10 * time.Second
 // terminal's rules apply in the guest.
 func openConsole(socket string, size *specs.Box) (*os.File, error) {
 	if socket == "" {
-		return nil, ErrNoConsole
+		return nil, errors.New("cannot allocate tty if runc will detach without setting console socket")
 	}
 	master, slave, err := makePTY()
 	if err != nil {

@@ -17,9 +17,6 @@ import (
 	"github.com/bulkhead-project/bulkhead/oci/convert"
 )
 
-// ErrNoVM is returned for a namespace of a process that is not a container in a VM.
-var ErrNoVM = errors.New("does not run in a VM")
-
 // known are the namespaces of a container's surrogate, by their names in /proc/PID/ns. The engine keeps them with the
 // container, so that containers of every client and of every root find its VM.
 type known map[string]string
@@ -72,7 +69,7 @@ func (c *creation) join(ctx context.Context, n convert.Namespaces) (*convert.Joi
 		pod, container := owner(pods, one.name, id)
 		if pod == nil {
 			if one.name == "net" && ofProcess.MatchString(one.of.Path) {
-				return nil, fmt.Errorf("linux.namespaces: the container of %s %w", one.of.Path, ErrNoVM)
+				return nil, fmt.Errorf("linux.namespaces: the container of %s does not run in a VM", one.of.Path)
 			}
 			continue
 		}

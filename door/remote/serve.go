@@ -52,14 +52,11 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 	return fmt.Errorf("serve doors: %w", err)
 }
 
-// errForeign is the error for a client of another user.
-var errForeign = errors.New("the client is neither this process's user nor root")
-
 func ours(peer *unix.Ucred) error {
 	if peer.Uid == 0 || int(peer.Uid) == os.Geteuid() {
 		return nil
 	}
-	return fmt.Errorf("%w: user %d", errForeign, peer.Uid)
+	return fmt.Errorf("the client is neither this process's user nor root: user %d", peer.Uid)
 }
 
 // holdWhileUsed holds the process while a door's pod runs, whether this process started or adopted the pod. It returns when

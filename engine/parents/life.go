@@ -106,11 +106,9 @@ func (p *Parents) watch(made *parent) {
 	case <-made.Done():
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.replace(made, errEnded)
+		p.replace(made, errors.New("a parent ended by itself"))
 	}
 }
-
-var errEnded = errors.New("a parent ended by itself")
 
 // fail records a failure of a kind. It is called with mu held.
 func (p *Parents) fail(k *kind, why error) {

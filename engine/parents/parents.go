@@ -107,7 +107,7 @@ const mostWait = 20 * time.Second
 // parent, or warm.ErrFork if the fork failed; a clone may then succeed.
 func (p *Parents) Fork(ctx context.Context, key Key, c Child) (hypervisor.Record, error) {
 	if !p.startWork() {
-		return hypervisor.Record{}, errClosed
+		return hypervisor.Record{}, fmt.Errorf("%w: the engine is closed", ErrNone)
 	}
 	defer p.wg.Done()
 	from, err := p.acquire(ctx, key, c.Memory)
@@ -137,8 +137,6 @@ func (p *Parents) Fork(ctx context.Context, key Key, c Child) (hypervisor.Record
 
 // forkTimeout bounds a fork, which takes some milliseconds.
 const forkTimeout = 15 * time.Second
-
-var errClosed = fmt.Errorf("%w: the engine is closed", ErrNone)
 
 // startWork counts a caller that Close waits for, until it calls wg.Done. It returns false after Close.
 func (p *Parents) startWork() bool {

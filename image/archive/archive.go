@@ -23,9 +23,6 @@ const (
 // ErrFormat is returned for an unknown format.
 var ErrFormat = errors.New("unknown format")
 
-// ErrChanged is returned if the layer does not have its digest.
-var ErrChanged = errors.New("the layer changed while it was read")
-
 // Image is an image of one layer.
 type Image struct {
 	Names  []string // full names with tags, if any
@@ -36,7 +33,8 @@ type Image struct {
 	Content func(io.Writer) error
 }
 
-// Write writes an image to out. It returns ErrFormat, ErrChanged, or an error of out or Content.
+// Write writes an image to out. It returns ErrFormat, an error of out or Content, or
+// an error for a layer that does not have its digest.
 func Write(out io.Writer, format string, img Image) error {
 	w := tar.NewWriter(out)
 	var err error
@@ -123,7 +121,7 @@ func (img Image) write(w *tar.Writer, layer string, files ...file) error {
 		return err
 	}
 	if !verifier.Verified() {
-		return ErrChanged
+		return errors.New("the layer changed while it was read")
 	}
 	return nil
 }

@@ -12,6 +12,4 @@ import "errors"
 var (
 	// ErrInterface is matched if the namespace has an interface that a VM cannot have.
 	ErrInterface = errors.New("an interface that a VM cannot have")
-	// ErrNoAddress is matched if the pod's first interface has no address.
-	ErrNoAddress = errors.New("it has no address")
 )

@@ -41,7 +41,7 @@ func JoinNamed(name, tap string) (guest *agentv1.Network, more []*agentv1.Networ
 		return nil, nil, fmt.Errorf("read interface %s: %w", name, err)
 	}
 	if len(guest.Addresses) == 0 {
-		return nil, nil, fmt.Errorf("read interface %s: %w", name, ErrNoAddress)
+		return nil, nil, fmt.Errorf("read interface %s: it has no address", name)
 	}
 	return guest, more, Connect(eth, tap)
 }

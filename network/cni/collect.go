@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
-)
 
-// ErrBusy is matched while plugins work on pods: nothing can be collected then.
-var ErrBusy = errors.New("the network plugins are at work")
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
+)
 
 // Collect releases addresses that belong to no pod. It detaches the recorded pods that do not exist. Then it makes the
 // plugins of the present configuration free everything without a recorded pod (the verb GC, from CNI 1.1.0 on). No
@@ -34,7 +34,7 @@ func (p *Provider) Collect(ctx context.Context, exists func(id string) bool) err
 
 func (p *Provider) collect(ctx context.Context) error {
 	if !p.working.TryLock() {
-		return ErrBusy
+		return errclass.New(errdefs.ErrUnavailable, "the network plugins are at work")
 	}
 	defer p.working.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, collectTimeout)

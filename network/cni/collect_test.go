@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/containerd/errdefs"
 )
 
 // collects is the part of a plugin that handles the verb GC, and writes its input to a file.
@@ -102,7 +104,7 @@ func TestCollectFails(t *testing.T) {
 // TestCollectWaits: while plugins work on a pod, nothing is collected.
 func TestCollectWaits(t *testing.T) {
 	hang(t, func(n *node) {
-		if err := n.Collect(t.Context(), func(string) bool { return true }); !errors.Is(err, ErrBusy) {
+		if err := n.Collect(t.Context(), func(string) bool { return true }); !errors.Is(err, errdefs.ErrUnavailable) {
 			t.Errorf("collected beside a plugin: %v", err)
 		}
 	})

@@ -24,11 +24,7 @@ const (
 	claimCost = 16 * nodeCost
 )
 
-var (
-	errExpanded = fmt.Errorf("it has more than %d MiB of text with all aliases and replicas expanded", maxExpanded>>20)
-	errDepth    = fmt.Errorf("lists and maps are nested more than %d deep", maxDepth)
-	errSelf     = errors.New("an anchor contains itself")
-)
+var errExpanded = fmt.Errorf("it has more than %d MiB of text with all aliases and replicas expanded", maxExpanded>>20)
 
 // scales weighs the nodes of one document. It remembers the weights of anchors, so that the work depends on the length
 // of the text and not on its expansion.
@@ -51,7 +47,7 @@ func (s *scales) weigh(node *yamlv3.Node) (weight, error) {
 		whole := s.anchors[node.Alias]
 		if whole.size == 0 {
 			s.at = node.Line
-			return weight{}, errSelf
+			return weight{}, errors.New("an anchor contains itself")
 		}
 		return whole, nil
 	}
@@ -70,7 +66,7 @@ func (s *scales) weigh(node *yamlv3.Node) (weight, error) {
 		}
 		if whole.depth > maxDepth {
 			s.at = child.Line
-			return weight{}, errDepth
+			return weight{}, fmt.Errorf("lists and maps are nested more than %d deep", maxDepth)
 		}
 	}
 	if node.Anchor != "" {

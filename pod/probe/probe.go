@@ -86,12 +86,11 @@ func Port(port intstr.IntOrString, container *corev1.Container) (int, error) {
 		}
 	}
 	if number < 1 || number > 65535 {
-		return 0, fmt.Errorf("port %q of container %s: %w", port.String(), container.Name, errPort)
+		return 0, fmt.Errorf("port %q of container %s: neither a port's name nor a number from 1 to 65535",
+			port.String(), container.Name)
 	}
 	return number, nil
 }
-
-var errPort = errors.New("neither a port's name nor a number from 1 to 65535")
 
 // changing matches the parts of an error that differ each time: ids of commands and containers, and the client's port.
 var changing = regexp.MustCompile(`(?:sha[0-9]+:)?\b(?:[0-9a-f]{64}|[0-9a-f]{32})\b|(?:\[[0-9a-f:]+\]|[0-9.]+):[0-9]+->`)

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -51,7 +50,5 @@ func (t *Target) Probe(ctx context.Context, probe *corev1.Probe) (Result, string
 	case probe.GRPC != nil:
 		return GRPC(ctx, t.Dial, probe.GRPC, t.Host)
 	}
-	return Unknown, "", fmt.Errorf("container %s: %w", t.Container.Name, errHandler)
+	return Unknown, "", fmt.Errorf("container %s: missing probe handler", t.Container.Name)
 }
-
-var errHandler = errors.New("missing probe handler")

@@ -2,7 +2,6 @@ package fdpass
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
 )
 
 // Bounds of a Store.
@@ -22,11 +23,8 @@ const (
 	Patience = time.Minute
 )
 
-// Errors of a Store.
-var (
-	ErrNoFile = errdefs.ErrNotFound.WithMessage("no such file was sent")
-	ErrFull   = errors.New("too many sent files are waiting for their calls")
-)
+// ErrNoFile is returned by a Store for a name without a file.
+var ErrNoFile = errdefs.ErrNotFound.WithMessage("no such file was sent")
 
 // SendNamed sends f under name to a Store and returns when it is stored. If f is nil, the Store closes the unused file
 // of that name.
@@ -79,7 +77,7 @@ func (s *Store) Add(name string, f *os.File) error {
 	if old := s.files[name]; old != nil {
 		old.drop()
 	} else if len(s.files) >= MaxStored {
-		return ErrFull
+		return errclass.New(errdefs.ErrResourceExhausted, "too many sent files are waiting for their calls")
 	}
 	if s.files == nil {
 		s.files = map[string]*entry{}

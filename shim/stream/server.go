@@ -32,8 +32,6 @@ const (
 // ErrBusy is returned when a bound of the Server is reached.
 var ErrBusy = errdefs.ErrResourceExhausted.WithMessage("too many streams")
 
-var errEnding = errors.New("the pod's VM is ending")
-
 // Handler opens the target of a stream. Its error is sent to the client, with its class if that is
 // syscall.ECONNREFUSED. run then carries the bytes, and returns when the stream is over or ctx ends. The Server closes
 // the connection.
@@ -203,7 +201,7 @@ func (s *Server) addConn() error {
 	defer s.mu.Unlock()
 	switch {
 	case s.closed:
-		return errEnding
+		return errors.New("the pod's VM is ending")
 	case s.conns >= MaxConns:
 		return ErrBusy
 	}

@@ -35,9 +35,6 @@ const (
 // number of it.
 const earlierFirst = 1_900_000_000
 
-// ErrExhausted is returned when every number is leased.
-var ErrExhausted = errors.New("all user numbers are leased")
-
 // Reserve leases a number to the pod id, or returns the one that it already has. It creates the directory if it is
 // missing, and refuses one of another user.
 func Reserve(dir, id string) (uid int, err error) {
@@ -59,7 +56,7 @@ func Reserve(dir, id string) (uid int, err error) {
 			return uid, nil
 		}
 	}
-	return 0, fmt.Errorf("reserve a user in %s: %w", dir, ErrExhausted)
+	return 0, fmt.Errorf("reserve a user in %s: all user numbers are leased", dir)
 }
 
 // Held returns the numbers leased to the pod id.

@@ -4,14 +4,14 @@ package naming
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
-)
 
-// ErrNamed means that pods which are being added name the volume.
-var ErrNamed = errors.New("is used by a pod that is being created")
+	"github.com/containerd/errdefs"
+
+	"github.com/bulkhead-project/bulkhead/internal/errclass"
+)
 
 // Names tracks volumes that are about to be used or removed. The zero value is ready to use. Names is safe for
 // concurrent use.
@@ -55,8 +55,8 @@ func (n *Names) release(names []string) {
 	}
 }
 
-// Remove reserves a volume for removal until done is called. It returns ErrNamed if the volume is wanted, and the
-// error of used, which it calls when no new user can appear.
+// Remove reserves a volume for removal until done is called. It returns an errdefs.ErrConflict if the volume is wanted,
+// and the error of used, which it calls when no new user can appear.
 func (n *Names) Remove(ctx context.Context, name string, used func() error) (done func(), err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -66,7 +66,7 @@ func (n *Names) Remove(ctx context.Context, name string, used func() error) (don
 		}
 	}
 	if n.wanted[name] > 0 {
-		return nil, fmt.Errorf("volume %s %w", name, ErrNamed)
+		return nil, errclass.New(errdefs.ErrConflict, "volume %s is used by a pod that is being created", name)
 	}
 	if err := used(); err != nil {
 		return nil, err

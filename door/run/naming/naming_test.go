@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/bulkhead-project/bulkhead/internal/test/testdeadline"
 )
 
@@ -26,7 +28,7 @@ func TestNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, done := range []func(){first, first, second} {
-		if _, err := n.Remove(ctx, "a", unused); !errors.Is(err, ErrNamed) {
+		if _, err := n.Remove(ctx, "a", unused); !errors.Is(err, errdefs.ErrConflict) {
 			t.Errorf("wanted: %v", err)
 		}
 		done()

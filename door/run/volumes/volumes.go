@@ -159,9 +159,6 @@ func (s *Service) unnamed(ctx context.Context, name string) (rest func(context.C
 		}
 		return nil
 	})
-	if errors.Is(err, naming.ErrNamed) {
-		err = errclass.With(errdefs.ErrConflict, err)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -19,9 +19,6 @@ import (
 // docker is the path of Debian's client. A client of another origin may lie in a directory before it.
 const docker = "/usr/bin/docker"
 
-// ErrAbsent is matched by OpenDocker's error when docker is not installed.
-var ErrAbsent = errors.New("docker is not installed")
-
 // Docker is a dockerd in a directory of the benchmark, without bridges.
 type Docker struct {
 	account *account.Account
@@ -33,7 +30,7 @@ type Docker struct {
 // OpenDocker starts a dockerd with one more runtime, named bulkhead, which gets the variables. dir must have a short path.
 func OpenDocker(ctx context.Context, dir, runtime string, env []string, counted *account.Account) (*Docker, error) {
 	if _, err := os.Stat(docker); err != nil {
-		return nil, ErrAbsent
+		return nil, errors.New("docker is not installed")
 	}
 	settings := map[string]any{
 		"data-root": dir + "/data", "exec-root": dir + "/exec", "pidfile": dir + "/pid", "hosts": []string{"unix://" + dir + "/s"},

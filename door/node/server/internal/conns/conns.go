@@ -202,8 +202,6 @@ func (g *Gate) Admit(next http.Handler) http.Handler {
 	})
 }
 
-var errFull = errors.New("too many connections of known clients: close some")
-
 func (g *Gate) markKnown(c *conn) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -211,7 +209,7 @@ func (g *Gate) markKnown(c *conn) error {
 		return nil // already known, or closed meanwhile
 	}
 	if g.known >= g.limits.Known {
-		return errFull
+		return errors.New("too many connections of known clients: close some")
 	}
 	g.forget(c)
 	c.known = true

@@ -40,7 +40,6 @@ func (v *Volumes) resolve(ctx context.Context, pod *corev1.Pod, one *corev1.Volu
 
 // Reasons for which a pod waits for its claim.
 var (
-	errDeleted  = errors.New("PVC is being deleted")
 	errNotBound = errors.New("PVC is not bound")
 	errAlone    = errors.New("there is no API server")
 )
@@ -61,7 +60,7 @@ func (v *Volumes) claim(ctx context.Context, pod *corev1.Pod, one *corev1.Volume
 	}
 	switch {
 	case claim.DeletionTimestamp != nil:
-		return nil, errDeleted
+		return nil, errors.New("PVC is being deleted")
 	case claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName == "":
 		return nil, errNotBound
 	}
