@@ -30,7 +30,7 @@ const x32 = 0x40000000
 const invalid = math.MaxUint32
 
 // Move replaces the rules of a specification's seccomp profile by the program, in the annotation agentv1.SeccompFilter. It
-// leaves a profile alone that Compile cannot compile. It may change spec, but nothing to which spec points.
+// leaves a profile alone that Compile cannot compile. It may change spec, but no value behind its pointers.
 func Move(spec *specs.Spec) {
 	spec.Annotations = maps.Clone(spec.Annotations)
 	delete(spec.Annotations, agentv1.SeccompFilter) // a client's

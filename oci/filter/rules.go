@@ -58,7 +58,7 @@ func parse(syscalls []specs.LinuxSyscall, rest uint32) (rules, bool) {
 }
 
 // contradictory reports whether two rules with different actions may apply to the same call. The result would then
-// depend on the order in which libseccomp compares.
+// depend on libseccomp's order.
 func contradictory(of []rule) bool {
 	for i, a := range of {
 		for _, b := range of[i+1:] {
