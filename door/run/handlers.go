@@ -49,7 +49,7 @@ func (s *server) handler() http.Handler {
 }
 
 // names returns the names of the pods in documents. It ignores objects that only a cluster supports.
-func names(r *http.Request, req api.NamesRequest) (any, error) {
+func names(_ *http.Request, req api.NamesRequest) (any, error) {
 	found, err := manifest.Read(req.Manifests, podapi.Options{IgnoreUnsupported: true})
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func names(r *http.Request, req api.NamesRequest) (any, error) {
 
 // evaluate fills in a JSONPath template like kubectl. It runs in the engine, so that the command line needs no
 // library for it.
-func evaluate(r *http.Request, req api.JSONPathRequest) (any, error) {
+func evaluate(_ *http.Request, req api.JSONPathRequest) (any, error) {
 	fill := jsonpath.Fill
 	if req.Rows {
 		fill = jsonpath.Rows

@@ -29,7 +29,7 @@ func (r *Runtime) launch(ctx context.Context, process json.RawMessage, p Process
 	}
 	target := launcher.Target{Container: container, First: p.First, Cgroup: p.Cgroup, Stdio: p.Stdio}
 	child, err := r.launcher.Exec(process, target, onExit)
-	var failed *launcher.Failure
+	var failed *launcher.StepError
 	switch {
 	case errors.Is(err, launcher.ErrLost):
 		r.log("crun starts all processes from now on: %v", err)

@@ -96,7 +96,7 @@ type Target struct {
 }
 
 // Exec starts an OCI process, as spec.Process returns it, in a container. onExit is as in reaper.Adopt. The error is a
-// *Failure if the process has no program that can run or no directory.
+// *StepError if the process has no program that can run or no directory.
 func (l *Launcher) Exec(process json.RawMessage, t Target, onExit func()) (*reaper.Child, error) {
 	if l.isLost() {
 		return nil, ErrDeclined
@@ -179,7 +179,7 @@ func (l *Launcher) follow(reports *os.File) (pid int, err error) {
 	case steps[s] == "":
 		return 0, l.lose(fmt.Errorf("report %d: %w", s, unix.EBADMSG))
 	case s >= directory:
-		return 0, &Failure{step: s, errno: syscall.Errno(value)}
+		return 0, &StepError{step: s, errno: syscall.Errno(value)}
 	}
 	return 0, fmt.Errorf("%w: %s: %w", ErrDeclined, steps[s], syscall.Errno(value))
 }

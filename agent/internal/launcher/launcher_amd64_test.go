@@ -245,7 +245,7 @@ func TestFailures(t *testing.T) {
 	} {
 		p = strings.TrimSuffix(command("", ""), "}") + "," + p + "}"
 		_, _, err := l.run(t, target, p)
-		if !errors.Is(err, want) || !errors.As(err, new(*Failure)) || errors.Is(err, ErrDeclined) {
+		if !errors.Is(err, want) || !errors.As(err, new(*StepError)) || errors.Is(err, ErrDeclined) {
 			t.Errorf("%.200s: %v, want %v", p, err, want)
 		}
 	}

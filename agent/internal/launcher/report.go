@@ -26,19 +26,19 @@ var steps = map[step]string{
 	directory: "chdir", find: "find the program", open: "open the program",
 }
 
-// Failure is the reason why a process's program cannot run.
-type Failure struct {
+// StepError is the reason why a process's program cannot run.
+type StepError struct {
 	step  step
 	errno syscall.Errno
 }
 
-func (f *Failure) Error() string { return fmt.Sprintf("%s: %v", steps[f.step], f.errno) }
+func (f *StepError) Error() string { return fmt.Sprintf("%s: %v", steps[f.step], f.errno) }
 
 // Unwrap returns the error number.
-func (f *Failure) Unwrap() error { return f.errno }
+func (f *StepError) Unwrap() error { return f.errno }
 
 // Message returns the failure in crun's words, for the command and the working directory.
-func (f *Failure) Message(command, cwd string) string {
+func (f *StepError) Message(command, cwd string) string {
 	reason := f.errno.Error()
 	reason = string(reason[0]&^0x20) + reason[1:] // crun's begin with a capital letter
 	switch f.step {

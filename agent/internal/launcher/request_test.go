@@ -93,7 +93,7 @@ func TestDeclined(t *testing.T) {
 
 func TestMessage(t *testing.T) {
 	t.Parallel()
-	for want, f := range map[string]*Failure{
+	for want, f := range map[string]*StepError{
 		"executable file `x` not found in $PATH: No such file or directory": {find, 2},
 		"open executable: Permission denied":                                {open, 13},
 		"chdir `/y`: Not a directory":                                       {directory, 20},

@@ -80,7 +80,7 @@ func streamsOf(p *corev1.Pod, name string) (stdin, tty bool) {
 }
 
 // forward resolves the ports of a running pod.
-func (s *Service) forward(r *http.Request, e *manager.Pod, req api.ForwardRequest) (any, error) {
+func (s *Service) forward(_ *http.Request, e *manager.Pod, req api.ForwardRequest) (any, error) {
 	if phase := e.Status().Phase; phase != corev1.PodRunning {
 		return nil, errclass.New(errdefs.ErrConflict, "pod %s does not run: it is %s", e.Key(), phase)
 	}

@@ -55,6 +55,7 @@ func (s *Service) chosen(ctx context.Context, which selection) []api.Pod {
 	return pods
 }
 
+// Summary returns a line of the list of pods.
 func Summary(e *manager.Pod) api.Pod {
 	given, status := e.Original(), e.Status()
 	n := state.Count(given, status)
