@@ -40,7 +40,11 @@ func (e *Error) Unwrap() []error { return []error{e.Class, e.Err} }
 
 // GRPCStatus returns the error as a gRPC status, for package status.
 func (e *Error) GRPCStatus() *status.Status {
-	return status.New(grpccode.Of(errors.Join(e.Class, e.Err, errdefs.ErrUnknown)), e.Error())
+	code := grpccode.Of(errors.Join(e.Class, e.Err))
+	if code == codes.OK { // neither class nor cause
+		code = codes.Unknown
+	}
+	return status.New(code, e.Error())
 }
 
 // Detail returns more than one line, for users who ask for it.
