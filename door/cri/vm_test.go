@@ -49,7 +49,7 @@ func TestSequence(t *testing.T) {
 		service + "RunPodSandbox > engine shim", "engine start > machine await", "engine start > machine configure",
 		service + "RunPodSandbox > agent configure", "agent configure > guest reseed",
 		service + "CreateContainer > agent create", "agent create > guest mount the root", "agent create > guest run crun",
-		service + "StartContainer > agent start", service + "ExecSync > agent exec", "agent exec > guest run crun",
+		service + "StartContainer > agent start", service + "ExecSync > agent exec", "agent exec > guest run the launcher",
 	} {
 		if !below[want] {
 			t.Errorf("no span %s among %v", want, slices.Sorted(maps.Keys(below)))
